@@ -99,6 +99,10 @@ test.each([
   ['inspect sales.yaml --format svg', '--format is `svg`'],
   ['explain stage/timout', 'there is no error code `stage/timout`; did you mean "stage/timeout"?'],
   ['explain __proto__', 'there is no error code'],
+  ['explain loop', 'Codes with `loop` in them: loop/limit'],
+  ['explain STAGE/', 'Codes with `stage` in them: stage/'],
+  ['explain admit', ', and 2 more. docs/errors.md lists all codes.'],
+  ['explain nothing-like-it', 'docs/errors.md lists all codes.'],
 ])('`%s` is a mistake of usage', async (typed, message) => {
   const { code, stderr } = await type(...typed.split(' '));
   expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) as string });

@@ -21,6 +21,7 @@ beforeAll(() => {
     join(dir, 'spec/two.yaml'),
     mounts(own, `{ host: ${dir}/other, guest: /data }`, '{ host: ./gone, guest: /gone }'),
   );
+  writeFileSync(join(dir, 'spec/gone.yaml'), mounts('{ host: ./gone, guest: /gone }'));
   writeFileSync(join(dir, 'spec/one.yaml'), mounts(`{ host: ${dir}/other, guest: /data }`));
   writeFileSync(
     join(dir, 'spec/one.ts'),
@@ -35,19 +36,41 @@ interface Typed {
   readonly stderr: string;
 }
 
-function type(args: readonly string[], variables: Readonly<Record<string, string>> = {}): Promise<Typed> {
+function type(
+  args: readonly string[],
+  variables: Readonly<Record<string, string>> = {},
+  cwd = join(dir, 'spec'),
+): Promise<Typed> {
   const env: NodeJS.ProcessEnv = { ...process.env, VOIDBOX_STATE_DIR: join(dir, 'state'), ...variables };
   for (const name of ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE', 'npm_command'])
     if (variables[name] === undefined) delete env[name];
   return new Promise((resolve) => {
-    const child = execFile(
-      process.execPath,
-      [BIN, ...args],
-      { cwd: join(dir, 'spec'), env, timeout: 60_000 },
-      (_error, stdout, stderr) => resolve({ code: child.exitCode ?? -1, stdout, stderr }),
+    const child = execFile(process.execPath, [BIN, ...args], { cwd, env, timeout: 60_000 }, (_error, stdout, stderr) =>
+      resolve({ code: child.exitCode ?? -1, stdout, stderr }),
     );
   });
 }
+
+test('a folder that lies only below the working directory is told as that, and not mounted', async () => {
+  const elsewhere = join(dir, 'elsewhere');
+  mkdirSync(join(elsewhere, 'gone'), { recursive: true });
+  const where = `which cannot be read: it does not exist; it lies only below the working directory: ${elsewhere}/gone`;
+  const remedy = `Move ${elsewhere}/gone there, or correct \`host\` of the mount: a relative path starts at the spec's folder, ${dir}/spec`;
+  const valid = await type(['validate', '../spec/gone.yaml'], {}, elsewhere);
+  expect(valid.code).toBe(0);
+  expect(valid.stderr).toContain(`${dir}/spec/gone, ${where}`);
+  expect(valid.stderr).toContain(remedy);
+  const refused = await type(['run', '../spec/gone.yaml', '--json'], {}, elsewhere);
+  expect(refused.code).toBe(3);
+  expect(JSON.parse(refused.stderr)).toEqual({
+    error: expect.objectContaining({
+      code: 'cli/mount-missing',
+      message: expect.stringContaining(where) as string,
+      remedy,
+    }) as object,
+  });
+  expect(existsSync(join(dir, 'state/stack.json'))).toBe(false);
+});
 
 test('`validate` says what `run` would refuse here, with place and remedy; the spec is valid all the same', async () => {
   const { code, stdout, stderr } = await type(['validate', 'two.yaml']);

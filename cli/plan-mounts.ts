@@ -1,6 +1,6 @@
 /** What this host says of a plan's mounts before a run is started. The worker decides again, at admission and at each launch of a VM. */
-import { realpathSync, statSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { existsSync, realpathSync, statSync } from 'node:fs';
+import { join, relative, resolve } from 'node:path';
 import type { Plan } from '../domain/plan/plan.ts';
 import { contains } from '../domain/spec/paths.ts';
 import type { Environment } from '../setup/environment.ts';
@@ -35,17 +35,36 @@ export async function mountsRefusedHere(
   return await refusedMounts(plan, [baseDir, ...allowedMounts(env.stateDir)]);
 }
 
-export function describeRefusal({ hostPath, scopes, why, detail }: RefusedMount): string {
+export function describeRefusal(refused: RefusedMount, baseDir: string, cwd: string): string {
+  const { hostPath, scopes, why, detail } = refused;
   const use = scopes.length === 0 ? 'works in the repository' : 'mounts';
-  if (why === 'missing') return `the spec ${use} ${hostPath}, which cannot be read: ${detail}`;
+  if (why === 'missing') {
+    const beside = besideCwd(refused, baseDir, cwd);
+    const where = beside === null ? '' : `; it lies only below the working directory: ${beside}`;
+    return `the spec ${use} ${hostPath}, which cannot be read: ${detail}${where}`;
+  }
   const leads = detail === hostPath ? '' : `, which leads to ${detail}`;
   return `the spec ${use} ${hostPath}${leads}; it is neither below the spec's folder nor allowed on this host`;
 }
 
+/** What lies there from the working directory, as other tools would take a relative path; null: nothing does, or the path is no such one. */
+function besideCwd({ hostPath }: RefusedMount, baseDir: string, cwd: string): string | null {
+  if (!contains(baseDir, hostPath) || cwd === baseDir) return null;
+  const beside = join(cwd, relative(baseDir, hostPath));
+  return existsSync(beside) ? beside : null;
+}
+
 /** With the folders that are allowed already: those that `up` is given replace them. */
-export function refusalRemedy({ scopes, why, detail }: RefusedMount, baseDir: string, env: Environment): string {
-  if (why === 'missing')
-    return `Create it, or correct ${scopes.length === 0 ? '`git` of the workspace' : '`host` of the mount'}; a relative path starts at the spec's folder, ${baseDir}`;
+export function refusalRemedy(refused: RefusedMount, baseDir: string, env: Environment, cwd: string): string {
+  const { scopes, why, detail } = refused;
+  if (why === 'missing') {
+    const key = scopes.length === 0 ? '`git` of the workspace' : '`host` of the mount';
+    const start = `a relative path starts at the spec's folder, ${baseDir}`;
+    const beside = besideCwd(refused, baseDir, cwd);
+    return beside === null
+      ? `Create it, or correct ${key}; ${start}`
+      : `Move ${beside} there, or correct ${key}: ${start}`;
+  }
   return `Move it below the spec's folder, ${baseDir}, or allow it: ${allowCommand(env, [detail])}`;
 }
 
@@ -58,6 +77,7 @@ export interface MountsOfRun {
   readonly baseDir: string;
   /** As `givenFolders` returns them. */
   readonly allow: readonly string[];
+  readonly cwd: string;
 }
 
 /**
@@ -66,7 +86,7 @@ export interface MountsOfRun {
  * @throws CliError `cli/mount-missing`, `cli/mount-refused`
  */
 export async function settleMounts(
-  { plan, baseDir, allow }: MountsOfRun,
+  { plan, baseDir, allow, cwd }: MountsOfRun,
   env: Environment,
   note: (line: string) => void,
 ): Promise<void> {
@@ -82,8 +102,8 @@ export async function settleMounts(
   if (refused !== undefined)
     throw environmentError(
       refused.why === 'missing' ? 'cli/mount-missing' : 'cli/mount-refused',
-      describeRefusal(refused),
-      refusalRemedy(refused, baseDir, env),
+      describeRefusal(refused, baseDir, cwd),
+      refusalRemedy(refused, baseDir, env, cwd),
     );
   if (more.length === 0) return;
   keepAllowedMounts(env.stateDir, [...allowed, ...more]);

@@ -123,7 +123,9 @@ async function start(
     const request = await requestOf({ written, mock, mockAgents, from, runId, input }, stores, context);
     // On your own Temporal server the worker's host has the pieces and the mounts, not the host that starts the run.
     if (!env.temporalConfigured) {
-      await settleMounts({ plan, baseDir, allow: allowMounts }, env, (line) => onProgress(context.advise(line)));
+      await settleMounts({ plan, baseDir, allow: allowMounts, cwd: context.cwd }, env, (line) =>
+        onProgress(context.advise(line)),
+      );
       // Mocked stages need nothing of this machine.
       if (plan.scopes.some((scope) => scope.sandbox.mode !== 'mock'))
         await resolveHostPieces(env, { install: true, onProgress });

@@ -8,6 +8,20 @@ import { usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 
+/** More of them are not read. */
+const CODES_SHOWN = 12;
+
+/** Codes that a part of a name may mean: those of a group by its name, those with the word anywhere in theirs. */
+function remedyFor(typed: string, codes: readonly string[]): string {
+  const word = typed.trim().toLowerCase().replace(/\/$/, '');
+  const near = word === '' ? [] : codes.filter((code) => code.includes(word));
+  // Those of the group come first.
+  const sorted = [...near].sort((a, b) => Number(b.startsWith(`${word}/`)) - Number(a.startsWith(`${word}/`)));
+  if (sorted.length === 0) return 'docs/errors.md lists all codes.';
+  const more = sorted.length > CODES_SHOWN ? `, and ${sorted.length - CODES_SHOWN} more` : '';
+  return `Codes with \`${sanitizeLine(word)}\` in them: ${sorted.slice(0, CODES_SHOWN).join(', ')}${more}. docs/errors.md lists all codes.`;
+}
+
 export const command = defineCommand<{ readonly json?: boolean }>({
   configure: (command) => {
     command.argument('<code>', 'an error code, such as stage/timeout');
@@ -18,7 +32,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     if (info === null)
       throw usageError(
         `there is no error code \`${sanitizeLine(code)}\`${didYouMean(nearest(code, Object.keys(codes)))}`,
-        'docs/errors.md lists all codes.',
+        remedyFor(code, Object.keys(codes)),
       );
     const { kind, retry, summary, remedy } = info;
     if (options.json) await stdout.write(`${JSON.stringify({ code, kind, retry, summary, remedy })}\n`);

@@ -93,8 +93,8 @@ async function sayHere(plan: Plan, loaded: LoadedSpec, context: CliContext): Pro
     refusedMounts: refused.map((mount): Finding => ({
       code: mount.why === 'missing' ? 'cli/mount-missing' : 'cli/mount-refused',
       severity: 'warning',
-      message: describeRefusal(mount),
-      remedy: refusalRemedy(mount, loaded.baseDir, env),
+      message: describeRefusal(mount, loaded.baseDir, cwd),
+      remedy: refusalRemedy(mount, loaded.baseDir, env, cwd),
       ...placeOf(mount.hostPath, loaded),
     })),
     missingFiles: missing.map((skill): Finding => ({
