@@ -254,6 +254,49 @@ describe('a part', () => {
       expect(workflow([b]).compile({ baseDir: folder })).toEqual({ plan, diagnostics });
   });
 
+  test('that has a list itself is that of YAML, also where it is a definition', () => {
+    const cities = forEach(
+      items(box('list', ['true'])),
+      part('cities', './part.yaml', { with: { rows: 1, flags: [] } }),
+      {
+        maxParallel: 3,
+        allowFailures: 1,
+      },
+    );
+    const country = definePipeline({ name: 'country', stages: [box('list', ['true']), cities, box('sum', ['cat'])] });
+    const made = definePipeline({
+      name: 'x',
+      stages: [forEach(['fr', 'jp'], part('countries', country), { maxParallel: 2, failFast: true })],
+    });
+    const yaml = `kind: pipeline
+name: x
+parts:
+  country:
+    pipeline:
+      boxes:
+        - { name: list, run: { program: "true" } }
+        - { name: cities, uses: ./part.yaml, with: { rows: 1, flags: [] }, for_each: stages.list.json, max_parallel: 3, allow_failures: 1 }
+        - { name: sum, run: { program: cat } }
+pipeline:
+  boxes:
+    - { name: countries, uses: country, for_each: [fr, jp], max_parallel: 2, fail_fast: true }
+`;
+    const { plan, diagnostics } = compileText(yaml, 'x.yaml', {
+      baseDir: folder,
+      readSpec,
+      checkExpression: checkExpressions,
+    });
+    expect(diagnostics).toEqual([]);
+    expect(plan?.stages.map(({ id, of, each }) => [id, of, each?.maxParallel])).toEqual([
+      ['countries.list', 'countries', undefined],
+      ['countries.cities.s', 'countries.cities', undefined],
+      ['countries.cities', 'countries', 3],
+      ['countries.sum', 'countries', undefined],
+      ['countries', undefined, 2],
+    ]);
+    expect(made.compile({ baseDir: folder })).toEqual({ plan, diagnostics });
+  });
+
   test('is that of a spec, read from the folder of the definition', () => {
     const values = { rows: 3, flags: ['x'] };
     const b = part('b', './part.yaml', { with: values, dependsOn: [a], when: 'stages.a.exit_code == 0' });
