@@ -48,6 +48,27 @@ test('a skill that lies only below the working directory is a warning of `valida
   expect(text.stderr).toContain('specs/agent.yaml:6:12');
 });
 
+test('one of the agent that answers a step machine is told at its place too', async () => {
+  writeFileSync(join(dir, 'specs/skill.ts'), 'throw new Error("its code is not run");\n');
+  const agent = 'agent: { skills: ["file:skills/review.md"] }';
+  writeFileSync(
+    join(dir, 'specs/machine.yaml'),
+    `kind: workflow\nname: m\nworkflow:\n  steps:\n    - { name: plan, skill: { use: ., ${agent} } }\n`,
+  );
+  const { code, stdout } = await typeCommand(['validate', 'specs/machine.yaml', '--json'], dir, variables);
+  expect(code).toBe(0);
+  expect((JSON.parse(stdout) as { readonly onThisHost: unknown }).onThisHost).toMatchObject({
+    missingFiles: [
+      {
+        message: expect.stringContaining('of stage plan is not a file of this machine; it lies only below') as string,
+        file: 'specs/machine.yaml',
+        line: 5,
+        column: 56,
+      },
+    ],
+  });
+});
+
 test('`run` refuses it, before it says that there are no agents yet', async () => {
   const { code, stderr } = await typeCommand(['run', 'specs/agent.yaml', '--json'], dir, variables);
   expect(code).toBe(2);
