@@ -293,6 +293,17 @@ export class MicroVm {
     return typeof message === 'string' ? cutText(message) : null;
   }
 
+  /**
+   * What the VM's door tells from `offset` on, as it comes, until the VM has ended; nothing of a keeper of a build that tells
+   * nothing. It may break off before.
+   * @throws ConnectionError when it was interrupted and the VM lives
+   */
+  async *notices(offset: number, signal: AbortSignal): AsyncGenerator<Uint8Array, void, void> {
+    if (!(await this.#can('notices'))) return;
+    const { stream } = await this.#open('notices', { offset, fence: this.#fence }, signal);
+    yield* stream.bytes(null);
+  }
+
   /** The guest's figures and the VMM's resident memory, as the keeper gives them. */
   stats(): Promise<Answer> {
     return this.#request('stats', {});

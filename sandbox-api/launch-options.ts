@@ -5,6 +5,7 @@ import { SANDBOX_DEFAULTS } from '../domain/plan/defaults.ts';
 import type { IsolationLevel } from '../domain/plan/plan.ts';
 import { type NumberRange, RANGES } from '../domain/spec/grammar/values.ts';
 import { checkKnown, checkVariables, refuse } from './check.ts';
+import { checkEgress, type SandboxEgress, type SandboxServices } from './egress.ts';
 
 export interface SandboxMount {
   /** A folder or file of this machine; relative to the working directory. */
@@ -24,6 +25,12 @@ export interface LaunchOptions {
   /** Default: 2048. The disk is sparse. */
   readonly diskMib?: number;
   readonly mounts?: readonly SandboxMount[];
+  /** What the VM reaches. Default: `none`. */
+  readonly egress?: SandboxEgress;
+  /** `host:port` by the name in the guest, of this machine's network or its loopback. Default: none. */
+  readonly services?: SandboxServices;
+  /** `dev` is made of Debian packages: bash, git, node, python3 and more. Default: `base`, busybox alone. */
+  readonly image?: 'base' | 'dev';
   /** Variables of every command. */
   readonly env?: Readonly<Record<string, string>>;
   /** The least isolation that will do. Default: `microvm`; for `mode: 'mock'`, `none`. */
@@ -60,6 +67,7 @@ const DEFAULT_TTL_MS = 3_600_000;
 const TTL_MS = { min: 10_000, max: 7 * 86_400_000, integer: true, unit: 'milliseconds' } as const;
 const WAIT_MS = { min: 0, max: 86_400_000, integer: true, unit: 'milliseconds' } as const;
 const MODES: readonly string[] = ['auto', 'qemu', 'mock'];
+const IMAGES: readonly string[] = ['base', 'dev'];
 const ISOLATIONS: readonly string[] = ['none', 'process', 'microvm'];
 
 const KNOWN = {
@@ -68,6 +76,9 @@ const KNOWN = {
   vcpus: true,
   diskMib: true,
   mounts: true,
+  egress: true,
+  services: true,
+  image: true,
   env: true,
   isolation: true,
   mode: true,
@@ -87,6 +98,9 @@ export function checkLaunchOptions(options: LaunchOptions): LaunchChoice {
   const isMock = mode === 'mock';
   const isolation = options.isolation ?? (isMock ? 'none' : SANDBOX_DEFAULTS.isolation);
   if (!ISOLATIONS.includes(isolation)) throw refuse('isolation', isolation, `one of ${ISOLATIONS.join(', ')}`);
+  const { image = 'base' } = options;
+  if (!IMAGES.includes(image)) throw refuse('image', image, `one of ${IMAGES.join(', ')}`);
+  const egress = checkEgress(options.egress, options.services);
   const count = (name: 'memoryMib' | 'vcpus' | 'diskMib'): number =>
     inRange(name, options[name] ?? SANDBOX_DEFAULTS[name], RANGES[name]);
   return {
@@ -98,6 +112,8 @@ export function checkLaunchOptions(options: LaunchOptions): LaunchChoice {
       vcpus: count('vcpus'),
       diskMib: count('diskMib'),
       mounts: checkMounts(options.mounts ?? []),
+      ...(image === 'dev' ? { image: { kind: 'dev' } } : {}),
+      ...(egress === undefined ? {} : { egress }),
     },
     env: checkVariables('env', options.env ?? {}),
     isMock,

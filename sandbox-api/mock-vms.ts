@@ -9,7 +9,7 @@ export function createMockVms(): VmSource {
   const known = new Map<string, { readonly choice: LaunchChoice; readonly info: SandboxInfo }>();
   const open = async (id: string, signal: AbortSignal): Promise<OpenedVm> => {
     const { choice, info } = known.get(id)!;
-    return { vm: await backend.launch(keyOf(id), choice.spec, signal), info };
+    return { vm: await backend.launch(keyOf(id), choice.spec, signal), notices: nothing, info };
   };
   const alive = (): readonly SandboxInfo[] => {
     const left = new Set(backend.alive());
@@ -30,6 +30,9 @@ export function createMockVms(): VmSource {
     list: async () => alive(),
   };
 }
+
+// A mock has no door.
+async function* nothing(): AsyncGenerator<Uint8Array, void, void> {}
 
 function keyOf(id: string): VmKey {
   return { runId: id, scope: 'mock', instance: [], generation: 0 };

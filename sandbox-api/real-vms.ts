@@ -71,7 +71,7 @@ export function createRealVms({ stateDir, env, pieces, extra, budgetMib = hostBu
       try {
         await vm.tie(info.keepTtlMs !== null);
         const facts = factsOf(vm, await vm.ready(READY_LIMIT_MS, signal));
-        return { vm: createQemuSandbox(vm, facts, {}, () => undefined), info };
+        return { vm: createQemuSandbox(vm, facts, {}, () => undefined), notices: noticesOf(vm), info };
       } catch (error) {
         vm.close();
         throw error;
@@ -118,11 +118,15 @@ async function launched(
     await vm.tie(choice.keepTtlMs !== null);
     const { memoryMib, vcpus } = choice.spec;
     const sandbox = createQemuSandbox(vm, await ready(signal), {}, () => undefined);
-    return { vm: sandbox, info: { ...note, mode: 'qemu', memoryMib, vcpus } };
+    return { vm: sandbox, notices: noticesOf(vm), info: { ...note, mode: 'qemu', memoryMib, vcpus } };
   } catch (error) {
     await vm.stop().catch(() => vm.close());
     throw error;
   }
+}
+
+function noticesOf(vm: MicroVm): OpenedVm['notices'] {
+  return (offset, signal) => vm.notices(offset, signal);
 }
 
 async function whenThereIsRoom<T>(waitMs: number, signal: AbortSignal, launch: () => Promise<T>): Promise<T> {

@@ -20,6 +20,7 @@ import {
 } from './exec-options.ts';
 import { checkLaunchOptions, type LaunchOptions } from './launch-options.ts';
 import { mockVms, notReady, realVms, type SourceOptions } from './sources.ts';
+import { type NetworkEvent, networkEvents } from './network.ts';
 import type { OpenedVm, SandboxInfo } from './vm-source.ts';
 
 export interface ConnectOptions {
@@ -46,6 +47,7 @@ export class Sandbox implements AsyncDisposable {
   readonly facts: SandboxFacts;
   readonly info: SandboxInfo;
   readonly #vm: Vm;
+  readonly #notices: OpenedVm['notices'];
   readonly #env: Readonly<Record<string, string>>;
   #closing: Promise<void> | null = null;
 
@@ -87,12 +89,13 @@ export class Sandbox implements AsyncDisposable {
     return [...(await mockVms().list()), ...(await realVms(options).list().catch(notReady))];
   }
 
-  private constructor({ vm, info }: OpenedVm, env: Readonly<Record<string, string>>) {
+  private constructor({ vm, notices, info }: OpenedVm, env: Readonly<Record<string, string>>) {
     this.id = info.id;
     this.name = info.name;
     this.info = info;
     this.facts = vm.facts;
     this.#vm = vm;
+    this.#notices = notices;
     this.#env = env;
   }
 
@@ -190,6 +193,19 @@ export class Sandbox implements AsyncDisposable {
   /** What the VM has taken of this machine so far; null where it is not known. */
   usage(): Promise<VmUsage | null> {
     return this.#vm.usage();
+  }
+
+  /**
+   * What the VM was refused and how its connections ended, from its first event on, as they come. It ends with the VM, or when
+   * this process lets go of it.
+   */
+  network(options: { readonly signal?: AbortSignal } = {}): AsyncIterable<NetworkEvent> {
+    const source = {
+      notices: this.#notices,
+      renew: () => this.#vm.renew(),
+      hasLetGo: () => this.#closing !== null,
+    };
+    return networkEvents(source, options.signal ?? NEVER);
   }
 
   /** Ends the VM. One that was launched with `keep` stays, and this process lets go of it. Can be called again. */

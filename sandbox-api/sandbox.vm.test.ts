@@ -1,8 +1,11 @@
 /** Real VMs: one that a process left behind and others drive, and one whose process is killed. */
 import { execFile, spawn } from 'node:child_process';
 import { Buffer } from 'node:buffer';
+import { once } from 'node:events';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -16,7 +19,7 @@ import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
 import { readTar } from '../tar/read.ts';
 import { writeTar } from '../tar/write.ts';
-import { Sandbox } from './index.ts';
+import { type ExecResult, type NetworkEvent, Sandbox } from './index.ts';
 import { checkLaunchOptions } from './launch-options.ts';
 import { createRealVms } from './real-vms.ts';
 
@@ -229,3 +232,38 @@ async function textOfLine(stream: AsyncIterable<Uint8Array>): Promise<string> {
   }
   throw new Error('the program ended without a line');
 }
+
+test('a VM with the dev image reaches its service and nothing else, and its program is told', async () => {
+  const server = createServer((_request, response) => response.end('of the host')).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  try {
+    await using vm = await Sandbox.launch({
+      image: 'dev',
+      memoryMib: 512,
+      diskMib: 64,
+      egress: { allow: ['a.example'] },
+      services: { web: `127.0.0.1:${port}` },
+      install: true,
+      stateDir,
+    });
+    const events: NetworkEvent[] = [];
+    const listening = (async () => {
+      for await (const event of vm.network()) events.push(event);
+    })();
+    const get = (url: string): Promise<ExecResult> => vm.exec('curl', ['-sS', '--max-time', '20', url]);
+    expect(await get(`http://web:${port}/`)).toMatchObject({ exitCode: 0, stdout: 'of the host' });
+    // Refused by the proxy: curl takes its answer for the page.
+    expect((await get(`http://b.example/`)).stdout).toContain('allows nothing that has b.example');
+    expect((await get(`http://127.0.0.1:${port}/`)).exitCode).not.toBe(0);
+    await until('both events', () => events.length === 2);
+    expect(events).toEqual([
+      expect.objectContaining({ kind: 'closed', service: 'web', end: 'clean' }),
+      expect.objectContaining({ kind: 'refused', host: 'b.example', port: 80, cause: 'rules' }),
+    ]);
+    await vm.close();
+    await listening;
+  } finally {
+    server.close();
+  }
+});

@@ -13,6 +13,8 @@ export interface SandboxInfo extends DirectVm {
 
 export interface OpenedVm {
   readonly vm: Vm;
+  /** What its door tells from a byte on, until the VM has ended; it may break off before. */
+  readonly notices: (offset: number, signal: AbortSignal) => AsyncIterable<Uint8Array>;
   readonly info: SandboxInfo;
 }
 

@@ -79,6 +79,9 @@ export interface ToldNotice {
   readonly notice: DoorNotice;
 }
 
+/** How many become what they say, and are not only counted. */
+export type NoticeLimits = Pick<Record<keyof typeof DOOR_NOTICE_LIMITS, number>, 'refused' | 'closed'>;
+
 /**
  * Takes in whole lines from `read.offset` on; what follows the last line end is left for the next time.
  * @param decode  of UTF-8
@@ -87,6 +90,7 @@ export function readNotices(
   read: NoticesRead,
   bytes: Uint8Array,
   decode: (bytes: Uint8Array) => string,
+  limits: NoticeLimits = DOOR_NOTICE_LIMITS,
 ): { readonly read: NoticesRead; readonly told: readonly ToldNotice[] } {
   const told: ToldNotice[] = [];
   let state = read;
@@ -97,7 +101,7 @@ export function readNotices(
     state = { ...state, offset: read.offset + end + 1 };
     start = end + 1;
     if (line === null) continue;
-    const next = count(state, line.notice);
+    const next = count(state, line.notice, limits);
     if (next.more === state.more) told.push({ offset, ...line });
     state = next;
     if (state.untold < DOOR_NOTICE_LIMITS.counted) continue;
@@ -118,10 +122,10 @@ function toldCounts({ offset, more }: NoticesRead): ToldNotice {
   return { offset, atMs: null, notice: { kind: 'more', ...more } };
 }
 
-function count(read: NoticesRead, notice: DoorNotice): NoticesRead {
+function count(read: NoticesRead, notice: DoorNotice, limits: NoticeLimits): NoticesRead {
   if (notice.kind !== 'refused' && notice.kind !== 'closed') return read;
   const { kind } = notice;
-  if (read[kind] < DOOR_NOTICE_LIMITS[kind]) return { ...read, [kind]: read[kind] + 1 };
+  if (read[kind] < limits[kind]) return { ...read, [kind]: read[kind] + 1 };
   const { more } = read;
   const bytes =
     notice.kind === 'closed'

@@ -1,0 +1,69 @@
+/** What a sandbox reaches, as its program says it, in the words of specs. */
+import {
+  DEFAULT_PORTS,
+  EGRESS_LIMITS,
+  type EgressPlan,
+  type EgressRule,
+  type EgressService,
+} from '../domain/plan/egress.ts';
+import { EGRESS_PRESETS, parseRule, parseService, PROVIDER_PRESET, presetRules } from '../domain/spec/egress-rules.ts';
+import { HOST_LABEL, RESERVED_LABELS } from '../domain/spec/grammar/values.ts';
+import { checkKnown, refuse } from './check.ts';
+
+/** Hosts (`example.com`, `*.example.com`) and networks, each with `:port` or for 80 and 443, and presets: `npm`, `pypi`, `debian`, `github`. */
+export type SandboxEgress = 'none' | 'open' | SandboxEgressRules;
+
+export interface SandboxEgressRules {
+  readonly allow?: readonly string[];
+  /** Wins over `allow`; without `:port` for every port. */
+  readonly deny?: readonly string[];
+}
+
+/** `host:port` by the name in the guest; they lead to this machine's loopback and network too. */
+export type SandboxServices = Readonly<Record<string, string>>;
+
+/** @throws TypeError that names the option. Absent: the VM reaches nothing and has no door */
+export function checkEgress(egress: SandboxEgress = 'none', services: SandboxServices = {}): EgressPlan | undefined {
+  const found = checkServices(services);
+  if (egress === 'open') return { allow: 'any', deny: [], services: found };
+  if (egress === 'none') return found.length === 0 ? undefined : { allow: [], deny: [], services: found };
+  if (typeof egress !== 'object' || egress === null)
+    throw refuse('egress', egress, "'none', 'open' or { allow, deny }");
+  checkKnown<SandboxEgressRules>('the keys of `egress`', egress, { allow: true, deny: true });
+  const allow = checkRules('egress.allow', egress.allow ?? [], DEFAULT_PORTS);
+  const deny = checkRules('egress.deny', egress.deny ?? [], 'any');
+  return allow.length === 0 && found.length === 0 ? undefined : { allow, deny, services: found };
+}
+
+function checkRules(option: string, entries: readonly string[], ports: EgressRule['ports']): readonly EgressRule[] {
+  if (!Array.isArray(entries)) throw refuse(option, entries, 'a list of hosts, networks and presets');
+  const rules = (entries as readonly string[]).flatMap((entry, index): readonly EgressRule[] => {
+    const expected = `a host (example.com, *.example.com, example.com:8443), a network (192.0.2.0/24) or one of ${Object.keys(EGRESS_PRESETS).join(', ')}`;
+    // A preset of stages with agents alone: as a host it would allow nothing.
+    if (typeof entry !== 'string' || entry === PROVIDER_PRESET) throw refuse(`${option}[${index}]`, entry, expected);
+    const preset = presetRules(entry);
+    if (preset !== null) return preset.map((rule) => ({ ...rule, ports }));
+    const rule = parseRule(entry, ports);
+    if (typeof rule === 'string') throw refuse(`${option}[${index}]`, entry, expected);
+    return [rule];
+  });
+  if (rules.length > EGRESS_LIMITS.rules)
+    throw refuse(option, `${rules.length} rules`, `at most ${EGRESS_LIMITS.rules}`);
+  return rules;
+}
+
+function checkServices(services: SandboxServices): readonly EgressService[] {
+  if (typeof services !== 'object' || services === null || Array.isArray(services))
+    throw refuse('services', services, "names with their place: { db: '127.0.0.1:5432' }");
+  const named = Object.entries(services);
+  if (named.length > EGRESS_LIMITS.services)
+    throw refuse('services', `${named.length} services`, `at most ${EGRESS_LIMITS.services}`);
+  return named.map(([name, place]) => {
+    if (!HOST_LABEL.test(name) || RESERVED_LABELS.includes(name))
+      throw refuse('services', name, 'names of small letters, digits and -, and none that every guest has');
+    const parsed = typeof place === 'string' ? parseService(place) : 'is not a text';
+    if (typeof parsed === 'string')
+      throw refuse(`services.${name}`, place, 'a host with a port, such as 127.0.0.1:5432');
+    return { name, ...parsed };
+  });
+}
