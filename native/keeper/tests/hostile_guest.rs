@@ -21,6 +21,8 @@ struct Vm {
     dir: PathBuf,
     boot_timeout_ms: u64,
     guest_silence_ms: u64,
+    /// What its door opens; null: it has none.
+    egress: Value,
 }
 
 impl Vm {
@@ -40,6 +42,7 @@ impl Vm {
             dir,
             boot_timeout_ms,
             guest_silence_ms: 60_000,
+            egress: Value::Null,
         }
     }
 
@@ -48,7 +51,7 @@ impl Vm {
     }
 
     fn launch_by(&self, mut command: Command, script: &str) -> (String, Option<i32>) {
-        let config = json!({
+        let mut config = json!({
             "v": 1, "vmKey": "run/scope/0", "memoryMib": 64, "vcpus": 1, "diskMib": 16,
             "kernel": { "path": "/dev/null", "kind": "debian" }, "initramfs": "/dev/null",
             "accelerator": "agent-process", "qemu": "/bin/bash", "bwrap": "/none",
@@ -56,6 +59,9 @@ impl Vm {
             "guestSilenceMs": self.guest_silence_ms,
             "testVmmArgs": ["-c", format!("PORT={{fd}}; {script}")],
         });
+        if !self.egress.is_null() {
+            config["egress"] = self.egress.clone();
+        }
         let mut launch = command
             .args(["launch", "--dir"])
             .arg(&self.dir)
@@ -269,9 +275,14 @@ fn a_vmm_gets_no_descriptor_of_whoever_launched_its_keeper() {
 /// Bash that says hello, takes the session and the head of its configuration, of which `$length` bytes
 /// are left, and leaves those and the next frames of the keeper unread until it calls `take`.
 fn session_then(answer_configure: &str, then: &str) -> String {
+    session_with(1, answer_configure, then)
+}
+
+/// The same with other flags in the guest's `Pong`.
+fn session_with(flags: u8, answer_configure: &str, then: &str) -> String {
     let hello =
         r#"printf '\063\000\000\000\040{"protocol":1,"agent":"hostile","bootMs":1}        '"#;
-    let pong = r"printf '\005\000\000\000\004\001\000\000\000\001'";
+    let pong = format!(r"printf '\005\000\000\000\004\001\000\000\000\{flags:03o}'");
     format!(
         "take() {{ head -c $1 <&$PORT >/dev/null; }}; {hello} >&$PORT; take 42; {pong} >&$PORT; \
          length=$(head -c 4 <&$PORT | od -An -tu4); take 1; \
@@ -281,13 +292,18 @@ fn session_then(answer_configure: &str, then: &str) -> String {
 
 /// Bash that sends one frame.
 fn said(kind: u8, id: u32, body: &str) -> String {
+    let frame = frame(kind, id, body.as_bytes());
+    let escaped: String = frame.iter().map(|byte| format!("\\{byte:03o}")).collect();
+    format!("printf '{escaped}' >&$PORT;")
+}
+
+fn frame(kind: u8, id: u32, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len() + 4).unwrap();
     let mut frame = length.to_le_bytes().to_vec();
     frame.push(kind);
     frame.extend(id.to_le_bytes());
-    frame.extend(body.as_bytes());
-    let escaped: String = frame.iter().map(|byte| format!("\\{byte:03o}")).collect();
-    format!("printf '{escaped}' >&$PORT;")
+    frame.extend(body);
+    frame
 }
 
 /// What a keeper answers to a request whose guest says no more, line by line.
@@ -460,4 +476,152 @@ fn a_refused_configuration_is_not_booted_again() {
     assert_eq!(exit["boots"], 1, "{exit}");
     let message = exit["message"].as_str().unwrap();
     assert!(message.contains("/lib32"), "{exit}");
+}
+
+/// The first id of the streams that a guest opens.
+const FIRST_TUNNEL: u32 = 1 << 31;
+const CREDIT: u8 = 34;
+const DATA: u8 = 35;
+const STREAM_END: u8 = 36;
+const CANCEL: u8 = 45;
+const CONNECT: u8 = 50;
+
+fn connect(id: u32) -> Vec<u8> {
+    let body = br#"{"to":"host","host":"a.example","port":443}"#;
+    frame(CONNECT, id, body)
+}
+
+/// A session with a door on both sides, or on neither, and then the frames of a guest.
+fn sends_frames(name: &str, has_door: bool, frames: &[u8]) -> Vm {
+    sends_in_pieces(name, has_door, frames, frames.len())
+}
+
+/// So many bytes at once, with a pause behind each.
+fn sends_in_pieces(name: &str, has_door: bool, frames: &[u8], piece_bytes: usize) -> Vm {
+    let file = std::env::temp_dir().join(format!("voidbox-frames-{name}-{}", std::process::id()));
+    std::fs::write(&file, frames).unwrap();
+    let mut vm = Vm::new(name, LONG_BOOT_MS);
+    let flags = match has_door {
+        true => {
+            vm.egress = json!({ "allow": [], "services": [] });
+            5
+        }
+        false => 1,
+    };
+    // What the keeper answers is read away: it is not to wait for a guest that reads nothing.
+    let send = format!(
+        "cat <&$PORT >/dev/null & exec 9<{file}; for piece in $(seq {pieces}); do \
+         head -c {piece_bytes} <&9 >&$PORT; sleep 0.01; done; touch sent; wait;",
+        file = file.display(),
+        pieces = frames.len().div_ceil(piece_bytes),
+    );
+    let script = session_with(flags, &said(47, 0, "{}"), &send);
+    assert_eq!(vm.relaunch(&script).0, "created");
+    vm
+}
+
+#[test]
+fn tunnels_that_cannot_be_end_the_vm() {
+    let id = FIRST_TUNNEL + 7;
+    let data = frame(DATA, id, &[0; 65_536]);
+    let credit = |bytes: u32| {
+        let mut body = vec![0];
+        body.extend(bytes.to_le_bytes());
+        frame(CREDIT, id, &body)
+    };
+    let end = frame(STREAM_END, id, b"{}");
+    let many: Vec<u8> = (0..129).flat_map(|n| connect(FIRST_TUNNEL + n)).collect();
+    for (name, has_door, frames) in [
+        ("no-door", false, connect(id)),
+        ("a-request-of-the-keepers", true, connect(7)),
+        ("twice", true, [connect(id), connect(id)].concat()),
+        ("data-of-nothing", true, data.clone()),
+        ("end-of-nothing", true, end.clone()),
+        ("answer-of-a-guest", true, frame(51, id, b"{}")),
+        (
+            "beyond-the-window",
+            true,
+            [connect(id), data.repeat(3)].concat(),
+        ),
+        (
+            "behind-its-end",
+            true,
+            [connect(id), end.clone(), frame(DATA, id, b"x")].concat(),
+        ),
+        (
+            "endless-credit",
+            true,
+            [connect(id), credit(u32::MAX), credit(u32::MAX)].concat(),
+        ),
+        ("too-many", true, many),
+        ("no-json", true, frame(CONNECT, id, b"{\"to\":\"host\"")),
+        (
+            "no-port",
+            true,
+            frame(
+                CONNECT,
+                id,
+                br#"{"to":"host","host":"a.example","port":65536}"#,
+            ),
+        ),
+        (
+            "huge",
+            true,
+            frame(
+                CONNECT,
+                id,
+                json!({ "to": "host", "host": "x".repeat(2 << 20), "port": 1 })
+                    .to_string()
+                    .as_bytes(),
+            ),
+        ),
+    ] {
+        let vm = sends_frames(name, has_door, &frames);
+        let exit = vm.exit();
+        assert_eq!(exit["code"], "vm/protocol", "{name}: {exit}");
+    }
+}
+
+#[test]
+fn a_flood_of_tunnels_is_bounded_in_memory_and_in_what_is_kept_of_it() {
+    let name = "\u{1b}[2J\u{202e}".to_owned() + &"n".repeat(4_000);
+    let wanted = json!({ "to": "host", "host": name, "port": 443 }).to_string();
+    let pair = |number: u32| {
+        let id = FIRST_TUNNEL + number;
+        let cancel = frame(CANCEL, id, b"{}");
+        [frame(CONNECT, id, wanted.as_bytes()), cancel].concat()
+    };
+    let frames: Vec<u8> = (0..4_000).flat_map(pair).collect();
+    // Without its pauses the guest would have more open than it may, and break the protocol.
+    let vm = sends_in_pieces("flood", true, &frames, 40 * pair(0).len());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !vm.dir.join("sent").exists() {
+        let exit = std::fs::read_to_string(vm.dir.join("exit.json")).unwrap_or_default();
+        assert!(exit.is_empty(), "the VM ended: {exit}");
+        assert!(Instant::now() < deadline, "the keeper does not read on");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let status = vm.call("status");
+    assert_eq!(status["ok"]["state"], "ready", "{status}");
+    let refused = status["ok"]["refusedConnections"].as_u64().unwrap();
+    let notices = std::fs::read_to_string(vm.dir.join("notices")).unwrap();
+    assert!(refused > 0 && !notices.is_empty(), "{refused} refused");
+    assert!(notices.len() <= (512 << 10) + 64, "{} bytes", notices.len());
+    assert!(
+        notices
+            .chars()
+            .all(|letter| letter == '\n' || !letter.is_control())
+    );
+    for line in notices.lines() {
+        let notice: Value = serde_json::from_str(line).unwrap();
+        let host = notice["host"].as_str().unwrap_or_default();
+        assert!(host.len() <= 255 && host.is_ascii(), "{line}");
+        let reason = notice["reason"].as_str().unwrap_or_default();
+        assert!(reason.len() <= 1024, "{} bytes of reason", reason.len());
+    }
+    let keeper: Value =
+        serde_json::from_slice(&std::fs::read(vm.dir.join("keeper.json")).unwrap()).unwrap();
+    let statm = std::fs::read_to_string(format!("/proc/{}/statm", keeper["pid"])).unwrap();
+    let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    assert!(pages * 4096 < 64 << 20, "{pages} pages are resident");
 }

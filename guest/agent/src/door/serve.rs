@@ -53,19 +53,35 @@ pub fn open(guest: &Guest, tunnels: &Arc<Tunnels>, door: &Door) -> Result<(), Fa
         .name("door".into())
         .stack_size(STACK_BYTES)
         .spawn(move || {
-            let mut control = first;
-            for _ in 0..MAX_HELPERS {
-                serve_helper(&tunnels, &control);
-                log::line("the door's helper ended; another one is started");
-                thread::sleep(HELPER_PAUSE);
-                match spawn_helper(&reaper, is_init, &listeners) {
-                    Ok(next) => control = next,
-                    Err(error) => log::line(&format!("starting the door's helper: {error}")),
-                }
-            }
+            let spawn = || spawn_helper(&reaper, is_init, &listeners);
+            keep_helpers(first, HELPER_PAUSE, spawn, |control| {
+                serve_helper(&tunnels, control);
+            });
         })
         .map_err(|error| Failure::io("starting the door", error))?;
     Ok(())
+}
+
+/// Serves helpers one after the other until there have been too many, or none can be started so often.
+fn keep_helpers<Helper>(
+    first: Helper,
+    pause: Duration,
+    mut spawn: impl FnMut() -> io::Result<Helper>,
+    mut serve: impl FnMut(&Helper),
+) {
+    serve(&first);
+    drop(first);
+    for _ in 0..MAX_HELPERS {
+        log::line("the door's helper ended; another one is started");
+        thread::sleep(pause);
+        match spawn() {
+            Ok(helper) => serve(&helper),
+            Err(error) => log::line(&format!("starting the door's helper: {error}")),
+        }
+    }
+    log::line(&format!(
+        "the door's helper was replaced {MAX_HELPERS} times: no program of this guest reaches anything any more"
+    ));
 }
 
 type Listeners = Vec<(String, TcpListener)>;
@@ -250,4 +266,25 @@ fn checked(socket: OwnedFd) -> io::Result<OwnedFd> {
     let flags = rustix::fs::fcntl_getfl(&socket)?;
     rustix::fs::fcntl_setfl(&socket, flags | OFlags::NONBLOCK)?;
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_helper_that_ends_is_replaced_at_most_a_hundred_times() {
+        let (mut spawned, mut served) = (1, Vec::new());
+        let spawn = || {
+            spawned += 1;
+            match spawned % 10 {
+                0 => Err(io::Error::other("no process")),
+                _ => Ok(spawned),
+            }
+        };
+        keep_helpers(1, Duration::ZERO, spawn, |helper| served.push(*helper));
+        assert_eq!(spawned, 101);
+        let expected: Vec<u32> = (1..=101).filter(|number| number % 10 != 0).collect();
+        assert_eq!(served, expected);
+    }
 }

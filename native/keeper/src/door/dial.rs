@@ -108,10 +108,7 @@ impl Dialer {
             Host::Address(address) => return Ok(vec![*address]),
             Host::Name(name) => name.clone(),
         };
-        #[cfg(feature = "test-vmm")]
-        if let Some(addresses) = self.test_addresses(&name) {
-            return Ok(addresses);
-        }
+        let resolve = self.resolver(&name);
         let shown = name.clone();
         let lookups = self.lookups.clone();
         let lookup = async move {
@@ -122,8 +119,7 @@ impl Dialer {
             let found = tokio::task::spawn_blocking(move || {
                 // The permit goes with the thread: a lookup that nobody waits for still takes one.
                 let _permit = permit;
-                std::net::ToSocketAddrs::to_socket_addrs(&(name.as_str(), 0))
-                    .map(|found| found.map(|address| address.ip()).collect::<Vec<_>>())
+                resolve()
             });
             found.await.map_err(std::io::Error::other)?
         };
@@ -173,15 +169,38 @@ impl Dialer {
         known.and_then(|known| known.dial).unwrap_or(target)
     }
 
+    #[cfg(not(feature = "test-vmm"))]
+    fn resolver(&self, name: &str) -> Resolve {
+        by_the_host(name)
+    }
+
     #[cfg(feature = "test-vmm")]
-    fn test_addresses(&self, name: &str) -> Option<Vec<IpAddr>> {
-        let known = self.egress.test_hosts.get(name)?;
+    fn resolver(&self, name: &str) -> Resolve {
+        let Some(known) = self.egress.test_hosts.get(name) else {
+            return by_the_host(name);
+        };
         let mut looked_up = self.looked_up.borrow_mut();
         let count = looked_up.entry(name.to_owned()).or_default();
         let at = (*count).min(known.addresses.len().saturating_sub(1));
         *count += 1;
-        known.addresses.get(at).cloned()
+        let addresses = known.addresses.get(at).cloned().unwrap_or_default();
+        let takes = Duration::from_millis(known.lookup_ms);
+        Box::new(move || {
+            std::thread::sleep(takes);
+            Ok(addresses)
+        })
     }
+}
+
+/// Asks what a name stands for, and blocks until that is known.
+type Resolve = Box<dyn FnOnce() -> std::io::Result<Vec<IpAddr>> + Send>;
+
+fn by_the_host(name: &str) -> Resolve {
+    let name = name.to_owned();
+    Box::new(move || {
+        std::net::ToSocketAddrs::to_socket_addrs(&(name.as_str(), 0))
+            .map(|found| found.map(|address| address.ip()).collect())
+    })
 }
 
 /// True for an address that this host has: what listens there may trust who comes from it. Nothing is
@@ -200,11 +219,92 @@ fn is_own(address: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_own;
+    use std::net::{TcpListener, TcpStream as Program};
+    use std::os::fd::AsRawFd;
+    use std::rc::Rc;
+    use std::time::Instant;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const PUBLIC: &str = "93.184.215.14";
+
+    fn dialer(connect_ms: u64, hosts: Value) -> Dialer {
+        let egress = json!({
+            "allow": "any",
+            "limits": { "connectMs": connect_ms },
+            "testHosts": hosts,
+        });
+        Dialer::new(serde_json::from_value(egress).unwrap())
+    }
+
+    fn host(name: &str) -> Connect {
+        let host = name.to_owned();
+        Connect::Host { host, port: 443 }
+    }
 
     #[test]
     fn an_address_of_this_host_is_known() {
         assert!(is_own("127.0.0.1".parse().unwrap()));
         assert!(!is_own("192.0.2.1".parse().unwrap()));
+    }
+
+    #[tokio::test]
+    async fn a_host_that_does_not_answer_has_ten_seconds() {
+        assert_eq!(crate::egress::Limits::default().connect_ms, 10_000);
+        // With a full queue the kernel drops what asks for a connection.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // SAFETY: a plain call on a descriptor that is open.
+        assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+        let at = listener.local_addr().unwrap();
+        let short = Duration::from_millis(200);
+        let queued: Vec<Program> = std::iter::from_fn(|| Program::connect_timeout(&at, short).ok())
+            .take(16)
+            .collect();
+        assert!(queued.len() < 16, "the queue has no end");
+        let slow = json!({ "slow.example": { "addresses": [[PUBLIC]], "dial": at } });
+        let begun = Instant::now();
+        let refused = dialer(300, slow).dial(&host("slow.example")).await;
+        let NoConnection { cause, reason, .. } = refused.err().unwrap();
+        assert_eq!(cause, "failed");
+        assert_eq!(reason, "connecting to slow.example took longer than 300 ms");
+        assert!(begun.elapsed() < Duration::from_secs(5));
+    }
+
+    #[tokio::test]
+    async fn sixteen_lookups_are_under_way_at_once_and_the_next_waits_for_one_of_them() {
+        let hosts = json!({
+            "slow.example": { "addresses": [[PUBLIC]], "dial": null, "lookupMs": 1_500 },
+            "fast.example": { "addresses": [["127.0.0.1"]], "dial": null },
+        });
+        let dialer = Rc::new(dialer(400, hosts));
+        let local = tokio::task::LocalSet::new();
+        let reason = async |dialer: Rc<Dialer>, name: &str| -> String {
+            dialer.dial(&host(name)).await.err().unwrap().reason
+        };
+        local
+            .run_until(async {
+                let closed = reason(dialer.clone(), "fast.example").await;
+                assert!(closed.contains("the host's loopback"), "{closed}");
+                let mut slow = tokio::task::JoinSet::new();
+                for _ in 0..MAX_LOOKUPS {
+                    let dialer = dialer.clone();
+                    slow.spawn_local(async move { reason(dialer, "slow.example").await });
+                }
+                tokio::task::yield_now().await;
+                let waited = reason(dialer.clone(), "fast.example").await;
+                assert_eq!(waited, "looking up fast.example took longer than 400 ms");
+                while let Some(late) = slow.join_next().await {
+                    let late = late.unwrap();
+                    assert_eq!(late, "looking up slow.example took longer than 400 ms");
+                }
+                // Nobody waits for them any more, and they still have their places.
+                assert_eq!(dialer.lookups.available_permits(), 0);
+                tokio::time::sleep(Duration::from_millis(1_500)).await;
+                let closed = reason(dialer.clone(), "fast.example").await;
+                assert!(closed.contains("the host's loopback"), "{closed}");
+            })
+            .await;
     }
 }

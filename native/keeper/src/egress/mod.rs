@@ -48,6 +48,9 @@ pub struct TestHost {
     pub addresses: Vec<Vec<IpAddr>>,
     /// Instead of an address that was allowed.
     pub dial: Option<std::net::SocketAddr>,
+    /// How long a lookup takes.
+    #[serde(default)]
+    pub lookup_ms: u64,
 }
 
 /// Why a request is refused, for the program that asked and for the notice.

@@ -391,6 +391,57 @@ fn at_most_so_many_connections_are_open_and_those_go_on() {
 }
 
 #[test]
+fn a_guest_has_128_connections_to_its_proxy_and_one_more_is_told_so() {
+    let server = Server::echo();
+    let door = vm("door-programs", &server, |_| ());
+    // They ask for nothing yet.
+    let mut held: Vec<TcpStream> = (0..128).map(|_| door.open()).collect();
+    let told = read_head(&mut door.open());
+    assert_eq!(status(&told), 503, "{told}");
+    held[0]
+        .write_all(b"CONNECT a.example:443 HTTP/1.1\r\n\r\n")
+        .unwrap();
+    assert_eq!(status(&read_head(&mut held[0])), 200);
+    drop(held.pop());
+    let deadline = Instant::now() + PATIENCE;
+    while status(&read_head(&mut {
+        let mut stream = door.open();
+        let _ = stream.write_all(b"CONNECT a.example:443 HTTP/1.1\r\n\r\n");
+        stream
+    })) != 200
+    {
+        assert!(Instant::now() < deadline, "its place stays taken");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_gibibyte_passes_whole() {
+    const BLOCKS: usize = 1024;
+    let server = Server::new(|mut stream| {
+        let block = pattern(MIB);
+        for _ in 0..BLOCKS {
+            if stream.write_all(&block).is_err() {
+                return;
+            }
+        }
+    });
+    let door = vm("door-gibibyte", &server, |_| ());
+    let mut stream = door.tunnel("a.example:443");
+    let block = pattern(MIB);
+    let mut got = vec![0; block.len()];
+    for number in 0..BLOCKS {
+        stream.read_exact(&mut got).unwrap();
+        assert!(got == block, "block {number}");
+    }
+    assert_eq!(stream.read(&mut got).unwrap(), 0);
+    drop(stream);
+    let notice = &door.notices(1)[0];
+    assert_eq!(notice["receivedBytes"], 1u64 << 30);
+    assert_eq!(notice["end"], "clean");
+}
+
+#[test]
 fn a_flood_is_refused_by_its_rate_and_the_vm_goes_on() {
     let server = Server::echo();
     let door = vm("door-flood", &server, |egress| {

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use voidbox_protocol::body::Connect;
 
@@ -27,7 +27,7 @@ pub fn serve(asker: &Asker, stream: TcpStream) {
         ahead: Vec::new(),
     };
     loop {
-        let request = match next_request(&mut client) {
+        let request = match next_request(&mut client, HEAD_TIMEOUT) {
             Ok(Some(request)) => request,
             Ok(None) => return,
             Err(problem) => return refuse(client, &problem),
@@ -47,8 +47,9 @@ pub fn serve(asker: &Asker, stream: TcpStream) {
 }
 
 /// The next request; `None` when the program has ended the connection or keeps silent.
-fn next_request(client: &mut Client) -> Result<Option<Request>, Problem> {
-    let _ = client.stream.set_read_timeout(Some(HEAD_TIMEOUT));
+fn next_request(client: &mut Client, limit: Duration) -> Result<Option<Request>, Problem> {
+    // A program that sends a byte now and then has no longer than one that keeps silent.
+    let deadline = Instant::now() + limit;
     let mut buffer = vec![0; READ_BYTES];
     loop {
         if !client.ahead.is_empty()
@@ -58,6 +59,11 @@ fn next_request(client: &mut Client) -> Result<Option<Request>, Problem> {
             let _ = client.stream.set_read_timeout(None);
             return Ok(Some(request));
         }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(None);
+        }
+        let _ = client.stream.set_read_timeout(Some(left));
         match client.stream.read(&mut buffer) {
             Ok(0) => return Ok(None),
             Ok(count) => client.ahead.extend_from_slice(&buffer[..count]),
@@ -103,5 +109,61 @@ fn refuse(mut client: Client, problem: &Problem) {
         if !matches!(client.stream.read(&mut nothing), Ok(1..)) {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// A program's end of a connection, and the helper's.
+    fn pair() -> (TcpStream, Client) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let program = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let stream = listener.accept().unwrap().0;
+        let ahead = Vec::new();
+        (program, Client { stream, ahead })
+    }
+
+    #[test]
+    fn a_head_has_one_minute_however_its_bytes_come() {
+        assert_eq!(HEAD_TIMEOUT, Duration::from_secs(60));
+        let limit = Duration::from_millis(300);
+        let (silent, mut client) = pair();
+        let begun = Instant::now();
+        assert!(matches!(next_request(&mut client, limit), Ok(None)));
+        assert!(begun.elapsed() >= limit);
+        drop(silent);
+
+        let (mut slow, mut client) = pair();
+        let dripping = std::thread::spawn(move || {
+            while slow.write_all(b"G").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let begun = Instant::now();
+        assert!(matches!(next_request(&mut client, limit), Ok(None)));
+        let took = begun.elapsed();
+        assert!(took >= limit && took < 20 * limit, "{took:?}");
+        drop(client);
+        dripping.join().unwrap();
+    }
+
+    #[test]
+    fn a_head_that_comes_in_pieces_is_whole() {
+        let (mut program, mut client) = pair();
+        let sending = std::thread::spawn(move || {
+            for piece in ["CONNECT a.exam", "ple:443 HTTP/1.1\r\n", "\r\nearly"] {
+                program.write_all(piece.as_bytes()).unwrap();
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            program
+        });
+        let request = next_request(&mut client, Duration::from_secs(20)).unwrap();
+        let host = "a.example".to_owned();
+        assert_eq!(request, Some(Request::Tunnel { host, port: 443 }));
+        let _program = sending.join().unwrap();
     }
 }
