@@ -55,6 +55,8 @@ const SHOWN_CHARACTERS = 200;
 /** Lists that are kept parsed: so many whatever their sizes, and more of them while they are small together. */
 const MOST_LISTS = 4;
 const MOST_SMALL_LISTS = 256;
+/** Lists of which it is known that they have begun. */
+const MOST_BEGUN_LISTS = 5_000;
 
 /** Of the list that this attempt of a stage makes. */
 interface ListName {
@@ -185,6 +187,8 @@ async function readList(artifacts: ArtifactStore, ref: DataRef, path: readonly s
 export interface ItemLists {
   /** Null for the run's own stages. @throws CodedError `call/refused` for an item that the list does not have */
   itemOf(runId: string, instance: InstancePath): Promise<StageItem | null>;
+  /** The run has ended: another one may take its id. */
+  forget(runId: string): void;
 }
 
 export function createItemLists({
@@ -201,9 +205,22 @@ export function createItemLists({
     keptBytes -= kept.get(sha256)?.sizeBytes ?? 0;
     kept.delete(sha256);
   };
+  /** By run and name. What was begun stays as it is. */
+  const begun = new Map<string, Map<string, ItemsRecord>>();
+  let begunCount = 0;
+  const keepBegun = (runId: string, name: string, record: ItemsRecord): void => {
+    if (begunCount >= MOST_BEGUN_LISTS) {
+      begun.clear();
+      begunCount = 0;
+    }
+    begun.set(runId, (begun.get(runId) ?? new Map<string, ItemsRecord>()).set(name, record));
+    begunCount += 1;
+  };
   const listIn = async (runId: string, name: ListName): Promise<readonly JsonValue[]> => {
-    const record = await recordOf(records, runId, name);
+    const known = begun.get(runId)?.get(recordName(name));
+    const record = known ?? (await recordOf(records, runId, name));
     if (record === null) return [];
+    if (known === undefined) keepBegun(runId, recordName(name), record);
     const { sha256, sizeBytes } = record.list;
     const list =
       kept.get(sha256)?.list ?? readList(artifacts, record.list).then((value) => value as readonly JsonValue[]);
@@ -219,6 +236,10 @@ export function createItemLists({
     return list;
   };
   return {
+    forget(runId) {
+      begunCount -= begun.get(runId)?.size ?? 0;
+      begun.delete(runId);
+    },
     async itemOf(runId, instance) {
       const step = instance.at(-1);
       if (step === undefined) return null;

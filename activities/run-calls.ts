@@ -122,7 +122,10 @@ export function createRunCalls({
   }
 
   return {
-    forget: (runId) => runs.forget(runId),
+    forget(runId) {
+      runs.forget(runId);
+      lists.forget(runId);
+    },
     async stage(value) {
       const call = fieldsOf(value, 'a call of a stage');
       const run = await runOrItemsOf(call);

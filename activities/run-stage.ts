@@ -290,15 +290,12 @@ async function begin(
     life.phase('preparing writable mounts');
     await prepareMounts(deps, sandbox, request, context.vmKey, life.ended);
   }
-  if (
-    (prepare !== null || workspace !== null || needsFiles(request)) &&
-    !(await isPrepared(deps.marks, context.vmKey, execKey, sandbox.facts))
-  ) {
+  if ((prepare !== null || workspace !== null || needsFiles(request)) && !(await isPrepared(sandbox, execKey))) {
     life.phase('preparing files');
     await prepareFiles(deps.artifacts, sandbox, request, life.ended);
     if (workspace !== null) await unpackWorkspace(deps, sandbox, request, workspace, life.ended);
     await prepare?.();
-    await markPrepared(deps.marks, context.vmKey, execKey, sandbox.facts);
+    markPrepared(sandbox, execKey);
   }
 }
 

@@ -1,13 +1,7 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
-import { createFileHostMarks } from '../store/file/run-records.ts';
-import type { HostMarks } from './ports/host-marks.ts';
+import { expect, test } from 'vitest';
 import type { SandboxFacts } from './ports/sandbox.ts';
 import { isPrepared, markPrepared } from './stage-record.ts';
 
-const KEY = { runId: 'r', scope: 'a', instance: [], generation: 0 };
 const EXEC = 'a/0/1';
 const LAUNCHED: SandboxFacts = {
   isolation: 'none',
@@ -21,27 +15,25 @@ const LAUNCHED: SandboxFacts = {
   fence: 1,
 };
 
-let dir: string;
-let marks: HostMarks;
-beforeEach(async () => {
-  dir = await mkdtemp(join(tmpdir(), 'voidbox-marks-'));
-  marks = createFileHostMarks(dir);
+const sandboxOf = (facts: SandboxFacts, started: readonly string[] = []) => ({
+  facts,
+  execs: () => Promise.resolve(started.map((key) => ({ key, isRunning: false }))),
 });
-afterEach(() => rm(dir, { recursive: true, force: true }));
 
-test('files of a command are in the VM that they were put into, for this process and for the next one', async () => {
+test('files of an attempt are in the VM that they were put into', async () => {
   const facts = { ...LAUNCHED };
-  expect(await isPrepared(marks, KEY, EXEC, facts)).toBe(false);
-  await markPrepared(marks, KEY, EXEC, facts);
-  expect(await isPrepared(marks, KEY, EXEC, facts)).toBe(true);
-  expect(await isPrepared(marks, KEY, 'a/0/2', facts)).toBe(false);
-  const found = { ...LAUNCHED, attached: true, fence: 2 };
-  expect(await isPrepared(createFileHostMarks(dir), KEY, EXEC, found)).toBe(true);
-  expect(await isPrepared(createFileHostMarks(dir), KEY, 'a/0/2', found)).toBe(false);
+  expect(await isPrepared(sandboxOf(facts), EXEC)).toBe(false);
+  markPrepared(sandboxOf(facts), EXEC);
+  expect(await isPrepared(sandboxOf(facts), EXEC)).toBe(true);
+  expect(await isPrepared(sandboxOf(facts), 'a/0/2')).toBe(false);
+  // A later VM with the same key.
+  expect(await isPrepared(sandboxOf({ ...LAUNCHED }), EXEC)).toBe(false);
 });
 
-test('a mark is not of a later VM with the same key, whoever launched it', async () => {
-  await markPrepared(marks, KEY, EXEC, { ...LAUNCHED });
-  for (const attached of [false, true])
-    expect(await isPrepared(marks, KEY, EXEC, { ...LAUNCHED, attached, vmLife: 'two' })).toBe(false);
+test('another process takes them for being there once their command has started', async () => {
+  const found = { ...LAUNCHED, attached: true, fence: 2 };
+  expect(await isPrepared(sandboxOf(found), EXEC)).toBe(false);
+  expect(await isPrepared(sandboxOf(found, [EXEC]), EXEC)).toBe(true);
+  expect(await isPrepared(sandboxOf(found, [EXEC]), 'a/0/2')).toBe(false);
+  expect(await isPrepared(sandboxOf(found, [`${EXEC}/2`]), EXEC)).toBe(false);
 });

@@ -1,5 +1,5 @@
 /**
- * Durable marks of an attempt: what is prepared, and the result. A stage's result is its `stage-finished` event: the
+ * Durable marks of an attempt and of its VM: what is prepared, and the result. A stage's result is its `stage-finished` event: the
  * first one of an exec key stands, and the store refuses that of a driver which was overtaken.
  */
 import { EVENT_ID } from '../domain/run/event-id.ts';
@@ -8,7 +8,7 @@ import { instanceText } from '../domain/run/instance.ts';
 import { type StageResult, toStageResult } from '../domain/run/stage-result.ts';
 import type { EventLog } from './ports/event-log.ts';
 import type { HostMarks } from './ports/host-marks.ts';
-import type { SandboxFacts, VmKey } from './ports/sandbox.ts';
+import type { Sandbox, SandboxFacts, VmKey } from './ports/sandbox.ts';
 
 export async function readResult(events: EventLog, runId: string, execKey: string): Promise<StageResult | null> {
   const event = await events.find(runId, EVENT_ID.attempt(execKey, 'finished'));
@@ -38,13 +38,8 @@ export async function writeResult(
   return isFirst ? result : ((await readResult(events, runId, execKey)) ?? result);
 }
 
-function preparedName(execKey: string): string {
-  return `prepared-${execKey}`;
-}
-
 interface Mark {
-  readonly v?: 1;
-  readonly generation?: number;
+  readonly v: 1;
   readonly vmLife?: string | null;
 }
 
@@ -68,22 +63,21 @@ async function mark(marks: HostMarks, runId: string, name: string, value: Mark, 
   madeHere.set(facts, made.add(name));
 }
 
-/** True when the exec's files are in this VM: writing them again could overwrite what the command made of them. */
-export async function isPrepared(marks: HostMarks, key: VmKey, execKey: string, facts: SandboxFacts): Promise<boolean> {
-  const name = preparedName(execKey);
-  // Launched by this attempt or an earlier one of this process: no other process has a mark of it.
-  if (!facts.attached) return madeHere.get(facts)?.has(name) === true;
-  const found = (await marks.getOfVm(key.runId, name)) as Mark | null | undefined;
-  return found?.generation === key.generation && isOfVm(name, found, facts);
+/** Attempts whose files this process has put into a VM, by what it knows of that. */
+const preparedHere = new WeakMap<SandboxFacts, Set<string>>();
+
+/**
+ * True when the files of the attempt are in this VM and its command may have changed them: writing them again could overwrite what
+ * it made of them. What another process has put there is known from the command, which starts after its files are there and is
+ * known to the VM until its result stands. Files of a command that has not started are written again.
+ */
+export async function isPrepared(sandbox: Pick<Sandbox, 'facts' | 'execs'>, execKey: string): Promise<boolean> {
+  if (preparedHere.get(sandbox.facts)?.has(execKey) === true) return true;
+  return sandbox.facts.attached && (await sandbox.execs()).some(({ key }) => key === execKey);
 }
 
-export function markPrepared(
-  marks: HostMarks,
-  { runId, generation }: VmKey,
-  execKey: string,
-  facts: SandboxFacts,
-): Promise<void> {
-  return mark(marks, runId, preparedName(execKey), { generation }, facts);
+export function markPrepared({ facts }: Pick<Sandbox, 'facts'>, execKey: string): void {
+  preparedHere.set(facts, (preparedHere.get(facts) ?? new Set()).add(execKey));
 }
 
 function vmPreparedName({ scope, instance, generation }: VmKey): string {

@@ -103,7 +103,8 @@ export function refusal(runId: string, message: string): CliError {
 
 function whyNone({ runId, state, stages }: RunView, stageText: string | undefined): string {
   const ended = `run ${runId} has ended (${state}) and takes no answer`;
-  if (stageText === undefined || stages.some(({ id }) => id === stageText)) return ended;
+  // Of an item, whether there is such a stage stands in the plan alone.
+  if (stageText === undefined || stageText.includes('[') || stages.some(({ id }) => id === stageText)) return ended;
   return `${ended}, and has no stage ${JSON.stringify(stageText)}`;
 }
 

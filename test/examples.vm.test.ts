@@ -342,8 +342,8 @@ test('for-each-loop.yaml', async () => {
     text
       .split('\n')
       .filter((line) => line !== '')
-      .map((line) => JSON.parse(line) as { readonly body: { readonly type: string; readonly text?: string } })
-      .flatMap(({ body }) => (body.type === 'output' ? [body.text ?? ''] : []));
+      .map((line) => JSON.parse(line) as { readonly body: { readonly type: string; readonly data?: string } })
+      .flatMap(({ body }) => (body.type === 'output' ? [body.data ?? ''] : []));
   expect(outputOf(await logs('halve[1]'))).toEqual(['6\n']);
   expect(outputOf(await logs('halve#2[0]'))).toEqual(['7\n']);
 });
@@ -504,7 +504,7 @@ test('approve-each.yaml', async () => {
   expect(started.code, started.stderr).toBe(0);
   const { runId } = JSON.parse(started.stdout) as { readonly runId: string };
   const statusOf = async (): Promise<string> => (await rig.cli('status', runId)).stdout;
-  while (!(await statusOf()).includes("voidbox approve latest 'regions[1].ok'")) await sleep(500);
+  while (!(await statusOf()).includes(`voidbox approve ${runId} 'regions[1].ok'`)) await sleep(500);
   expect(await statusOf()).toContain('regions[0].ok: Deploy there? (item "eu"; until');
   expect(await rig.cli('approve', runId)).toMatchObject({
     code: 2,

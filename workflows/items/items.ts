@@ -531,7 +531,7 @@ class ItemWindow {
   #noteFailure(instance: InstancePath, { failedStage, failure }: RunOutcome): void {
     if (failure === null || failedStage === this.#id) return;
     const execKey = attemptText({ stage: this.#id, instance, attempt: 1 });
-    const named = failedStage === null ? failure : failureWithin(failedStage, failure);
+    const named = failedStage === null ? failure : failureWithin(failedStage, instance, failure);
     const body = { type: 'stage-failed', stage: this.#id, execKey, failure: named } as const;
     this.#unwritten.push({ id: EVENT_ID.attempt(execKey, 'failed'), atMs: Date.now(), body });
   }
@@ -577,9 +577,11 @@ class ItemWindow {
 }
 
 /** The message names the stage, in front where it does not yet. */
-function failureWithin(stage: string, failure: StageFailure): StageFailure {
+function failureWithin(stage: string, instance: InstancePath, failure: StageFailure): StageFailure {
   const { message } = failure;
-  return message.includes(stage) ? failure : { ...failure, message: `stage ${stage}: ${message}` };
+  return message.includes(stage) || message.includes(shownStage(stage, instance))
+    ? failure
+    : { ...failure, message: `stage ${stage}: ${message}` };
 }
 
 function attemptOf(innerKey: string): number {
