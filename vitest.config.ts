@@ -1,6 +1,7 @@
 /**
  * Tests are grouped by what they touch, which their file names say: `x.test.ts` nothing but files, `x.process.test.ts`
- * child processes, `x.server.test.ts` a Temporal server, `x.vm.test.ts` real micro-VMs.
+ * child processes, `x.server.test.ts` a Temporal server, `x.vm.test.ts` real micro-VMs. `x.agents.test.ts` is the lane of
+ * `npm run test:agents`: VMs with command lines of agents that each user downloads, against a model that plays a script.
  */
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
@@ -8,7 +9,9 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 const NOT_TESTS = ['**/node_modules/**', '**/dist/**', '**/target/**'];
 const every = (suffix: string): string[] => [`**/*.${suffix}`];
-const IN_GROUPS = ['process.test.ts', 'server.test.ts', 'vm.test.ts'].flatMap(every);
+const IN_GROUPS = ['process.test.ts', 'server.test.ts', 'vm.test.ts', 'agents.test.ts'].flatMap((suffix) =>
+  every(suffix),
+);
 
 /** One for each CPU; vitest would leave one of them idle, which is half of a machine with two. */
 const WORKERS = availableParallelism();
@@ -76,6 +79,18 @@ export default defineConfig({
           maxWorkers: 2,
           sequence: { groupOrder: 2 },
           globalSetup: ['test/rig/host-pieces.setup.ts'],
+          testTimeout: 300_000,
+          hookTimeout: 300_000,
+        },
+      },
+      {
+        test: {
+          name: 'agents',
+          include: every('agents.test.ts'),
+          exclude: NOT_TESTS,
+          maxWorkers: 1,
+          sequence: { groupOrder: 3 },
+          globalSetup: ['test/rig/host-pieces.setup.ts', 'test/rig/agent-clis.setup.ts'],
           testTimeout: 300_000,
           hookTimeout: 300_000,
         },

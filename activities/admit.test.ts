@@ -8,7 +8,7 @@ import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { machineFromWire, machinePlanOf } from '../domain/pipeline/machine-plan.ts';
 import { type DataRef, type Plan, PLAN_LIMITS } from '../domain/plan/plan.ts';
-import { APPROVAL_DEFAULTS } from '../domain/plan/defaults.ts';
+import { APPROVAL_DEFAULTS, SANDBOX_DEFAULTS } from '../domain/plan/defaults.ts';
 import { toWire } from '../domain/plan/wire.ts';
 import { checkPlan } from '../domain/spec/plan-schema.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
@@ -379,10 +379,19 @@ describe('agents', () => {
     expect(first?.body).toMatchObject({ type: 'run-admitted', mockAgents: ['a', 'b'] });
   });
 
-  test('are refused where it does not', async () => {
-    await expect(admitted({ plan: toWire(agents()) })).rejects.toMatchObject({
+  test('are refused where it does not, and their VM cannot run the command line', async () => {
+    const scopes = PLAN.scopes.map((scope) => ({ ...scope, sandbox: { ...SANDBOX_DEFAULTS, memoryMib: 128 } }));
+    await expect(admitted({ plan: toWire({ ...agents(), scopes }) })).rejects.toMatchObject({
       type: 'admit/unsupported-work',
-      message: expect.stringContaining('stage a is an agent'),
+      message: expect.stringContaining('stage a is an agent for whose command line 128 MiB are too little'),
+    });
+  });
+
+  test('need their key where they are not played, though the plan does not name it', async () => {
+    const scopes = PLAN.scopes.map((scope) => ({ ...scope, sandbox: { ...SANDBOX_DEFAULTS, memoryMib: 1_024 } }));
+    await expect(admitted({ plan: toWire({ ...agents(), scopes }) })).rejects.toMatchObject({
+      type: 'host/variable-missing',
+      message: expect.stringContaining('stage a reads the variable ANTHROPIC_API_KEY'),
     });
   });
 

@@ -6,6 +6,7 @@ import type { AgentProvider } from './provider.ts';
 export const custom: AgentProvider = {
   name: 'custom',
   cli: 'claude',
-  command: (task) => claudeCommand(task),
+  // A server that asks for no key: without one the command line asks for a login.
+  command: (task) => claudeCommand(task, { env: { ANTHROPIC_API_KEY: 'none' } }),
   stream: () => createClaudeStream(),
 };

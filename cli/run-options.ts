@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 import { newRunId } from '../client/new-id.ts';
 import { ownStageOf } from '../domain/plan/item-parts.ts';
 import type { Plan } from '../domain/plan/plan.ts';
+import { credentialsOf } from '../domain/agent/credentials.ts';
 import { demandedVariablesOf } from '../domain/plan/work.ts';
 import { runIdProblem } from '../domain/run/run-id.ts';
 import { environmentError, usageError } from './cli-error.ts';
@@ -83,6 +84,12 @@ function takeAllowedMounts(folders: readonly string[], { env, cwd }: CliContext)
   return givenFolders(folders, cwd);
 }
 
+/** Where an agent reads one of them as its key. */
+function remedyOfAgents(stages: Plan['stages']): string {
+  const hasKeys = stages.some(({ work }) => work.kind === 'agent' && credentialsOf(work).length > 0);
+  return hasKeys ? '; without a key and a model: voidbox run FILE --mock-agents' : '';
+}
+
 /** What is set of what the plan names. On your own server the worker may have the rest; admission demands it. */
 function takeHostVariables(plan: Plan, given: ReadonlySet<string>, { env }: CliContext): Record<string, string> {
   const ownOf = ownStageOf(plan);
@@ -94,7 +101,7 @@ function takeHostVariables(plan: Plan, given: ReadonlySet<string>, { env }: CliC
     throw environmentError(
       'host/variable-missing',
       `the spec reads ${names} from the environment, where ${missing.length === 1 ? 'it is' : 'they are'} not set`,
-      `Set ${missing.length === 1 ? 'it' : 'them'}: export ${missing.map(({ name }) => `${name}=…`).join(' ')}`,
+      `Set ${missing.length === 1 ? 'it' : 'them'}: export ${missing.map(({ name }) => `${name}=…`).join(' ')}${remedyOfAgents(left)}`,
     );
   }
   return Object.fromEntries(

@@ -69,21 +69,21 @@ test('one of the agent that answers a step machine is told at its place too', as
   });
 });
 
-test('`run` refuses it, before it says that there are no agents yet', async () => {
+test('`run` refuses it, before it asks for the agent’s key', async () => {
   const { code, stderr } = await typeCommand(['run', 'specs/agent.yaml', '--json'], dir, variables);
   expect(code).toBe(2);
   expect(stderr).toContain('"code":"cli/skill-missing"');
   expect(stderr).toContain(`${dir}/skills/review.md`);
 });
 
-test('files that are there are no warning, and the remedy of an agent with a mock is to mock it', async () => {
+test('files that are there are no warning, and an agent without its key may be played', async () => {
   mkdirSync(join(dir, 'specs/skills'));
   for (const file of ['skills/review.md', 'gone.md']) writeFileSync(join(dir, 'specs', file), 'x');
   const validated = await typeCommand(['validate', 'specs/agent.yaml', '--json'], dir, variables);
   expect(JSON.parse(validated.stdout)).toMatchObject({ onThisHost: { missingFiles: [] } });
   const { stderr } = await typeCommand(['run', 'specs/agent.yaml'], dir, variables);
-  expect(stderr).toContain('stage reviewer is an agent');
-  expect(stderr).toContain('voidbox run FILE --mock');
+  expect(stderr).toContain('`ANTHROPIC_API_KEY` (stage reviewer)');
+  expect(stderr).toContain('voidbox run FILE --mock-agents');
 });
 
 test('a bare `--mock` takes no file, and names of stages are checked before anything starts', async () => {

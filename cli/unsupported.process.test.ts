@@ -23,7 +23,13 @@ function type(
   ...args: readonly string[]
 ): Promise<{ readonly code: number; readonly stdout: string; readonly stderr: string }> {
   const env: NodeJS.ProcessEnv = { ...process.env, VOIDBOX_STATE_DIR: join(dir, 'state') };
-  for (const name of ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE', 'TELEGRAM_BOT_TOKEN'])
+  for (const name of [
+    'TEMPORAL_ADDRESS',
+    'TEMPORAL_PROFILE',
+    'TEMPORAL_CONFIG_FILE',
+    'TELEGRAM_BOT_TOKEN',
+    'ANTHROPIC_API_KEY',
+  ])
     delete env[name];
   return new Promise((resolve) => {
     const child = execFile(
@@ -35,22 +41,38 @@ function type(
   });
 }
 
-test('`validate` accepts an agent and says why `run` does not', async () => {
-  const { code, stdout, stderr } = await type('validate', 'specs/specs/agent.json');
-  expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringMatching(/valid: .*agent.*json-agent/) });
+test('`validate` accepts an agent for a terminal and says why `run` does not', async () => {
+  const file = 'specs/specs/interactive_claude.yaml';
+  const reason = 'is an agent with `mode: interactive`';
+  const { code, stdout, stderr } = await type('validate', file);
+  expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringMatching(/valid: .*agent.*interactive-claude/) });
   expect(stderr).toContain(
-    'not in this build: the spec is valid, and `run` refuses it because\n  stage json-agent is an agent\n',
+    `not in this build: the spec is valid, and \`run\` refuses it because\n  stage interactive-claude ${reason}\n`,
   );
-  const { stdout: json } = await type('validate', 'specs/specs/agent.json', '--json');
+  const { stdout: json } = await type('validate', file, '--json');
   expect(JSON.parse(json)).toMatchObject({
     valid: true,
     kind: 'agent',
-    unsupported: [{ stage: 'json-agent', reason: 'is an agent' }],
+    unsupported: [{ stage: 'interactive-claude', reason }],
   });
 });
 
+test('an agent whose key is not set does not start, and may be played', async () => {
+  const { code, stderr } = await type('run', 'specs/specs/agent.json', '--json');
+  expect(code).toBe(3);
+  expect(JSON.parse(stderr)).toMatchObject({
+    error: {
+      code: 'host/variable-missing',
+      message: expect.stringContaining('`ANTHROPIC_API_KEY` (stage json-agent)') as string,
+      remedy: expect.stringContaining('voidbox run FILE --mock-agents') as string,
+    },
+  });
+  expect(existsSync(join(dir, 'state'))).toBe(false);
+});
+
 test.each([
-  ['specs/specs/agent.json', 'stage json-agent is an agent'],
+  ['specs/specs/interactive_claude.yaml', 'stage interactive-claude is an agent with `mode: interactive`'],
+  ['specs/specs/credential_proxy_claude.yaml', 'whose key stays on the host'],
   ['specs/specs/sandbox_claude_personal.yaml', 'stage sandbox-claude-personal is a VM for a terminal'],
   ['specs/openclaw/openclaw_telegram.yaml', 'stage gateway is a service'],
   ['specs/machine.yaml', 'stage release runs a step machine (`skill`)'],

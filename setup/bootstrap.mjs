@@ -39,6 +39,8 @@ const GENERATED = new Set(['node_modules', 'dist', 'target', '.git']);
 const BUILD_RECORD = join(ROOT, 'dist', '.build.json');
 /** What fails soonest comes first. All but `static` and `rust` are vitest's projects. */
 const TEST_GROUPS = ['static', 'pure', 'process', 'rust', 'server', 'vm'];
+/** Run by their name alone: they download what not everybody may want. */
+const NAMED_GROUPS = ['agents'];
 /** What `npm run check` runs: all that needs neither a server nor a VM. */
 const CHECK_GROUPS = ['static', 'rust', 'pure', 'process'];
 const START_EXAMPLE = 'examples/hello.yaml';
@@ -311,9 +313,10 @@ async function runGroups(verb, groups, rest, mayGoOn) {
 
 /** @param {string[]} args */
 function groupsOf(args) {
-  const named = args.filter((argument) => TEST_GROUPS.includes(argument));
+  const all = [...TEST_GROUPS, ...NAMED_GROUPS];
+  const named = args.filter((argument) => all.includes(argument));
   return {
-    groups: TEST_GROUPS.filter((group) => named.length === 0 || named.includes(group)),
+    groups: named.length === 0 ? TEST_GROUPS : all.filter((group) => named.includes(group)),
     rest: args.filter((argument) => !named.includes(argument)),
   };
 }

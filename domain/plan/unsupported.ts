@@ -3,13 +3,10 @@
  * starts, by the command line and by admission. Nothing else of a run has to know of it.
  */
 import { CLI_NEEDS, cliOf } from '../agent/agent-cli.ts';
-import type { AgentSkill, AgentWork, LlmProvider, Plan, SandboxNeeds, SandboxPlan, WorkPlan } from './plan.ts';
+import type { AgentSkill, AgentWork, Plan, SandboxNeeds, SandboxPlan, WorkPlan } from './plan.ts';
 import { commandOf } from './work.ts';
 
 const IS_AGENT = 'is an agent';
-
-/** Providers whose command line this build runs. */
-const RUNNING: readonly LlmProvider[] = ['codex'];
 
 export interface UnsupportedPart {
   /** A stage that has it or whose VM needs it. */
@@ -71,8 +68,6 @@ function ofWork(work: WorkPlan, sandbox: SandboxPlan | undefined): readonly stri
 
 /** That does not run as it is, though the mock agent could play it. */
 function ofRealAgent(work: AgentWork, sandbox: SandboxPlan | undefined): readonly string[] {
-  const provider = work.llm?.provider ?? 'claude';
-  if (!RUNNING.includes(provider)) return [IS_AGENT];
   const cli = cliOf(work.llm);
   const { leastMemoryMib } = CLI_NEEDS[cli];
   const memoryMib = sandbox?.memoryMib ?? leastMemoryMib;

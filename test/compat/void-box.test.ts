@@ -57,14 +57,22 @@ test('what is said of each, and what this build refuses of it', () => {
 test('specs of commands for the usual guest, and of agents whose command line runs, run here', () => {
   const running = FILES.filter((file) => unsupportedParts(compiled(file).plan!, 'read').length === 0);
   expect(running).toEqual([
-    // With the image that `--image` names.
+    // With the images that `--image` names, as those of `oci`.
     'openclaw/node_version.yaml',
+    'smoke/smoke.yaml',
+    'specs/agent.json',
     'specs/codex_smoke.yaml',
     'specs/codex_workflow_smoke.yaml',
+    'specs/oci/agent.yaml',
     'specs/oci/guest-image-workflow.yaml',
-    // As the first.
     'specs/oci/workflow.yaml',
+    'specs/pipeline.yaml',
+    'specs/smoke_claude_personal.yaml',
+    'specs/smoke_test.yaml',
+    'specs/snapshot_pipeline.yaml',
+    'specs/snapshot_restore.yaml',
     'specs/startup_cross_check.yaml',
+    'specs/voidbox-pipeline-personal.yaml',
     'specs/workflow.yaml',
   ]);
 });

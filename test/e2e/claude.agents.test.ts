@@ -1,0 +1,49 @@
+/** The unmodified command line of Claude in real VMs of the dev image, through the door, against a model that plays a script. */
+import { expect, test } from 'vitest';
+import { type ModelScript, startFakeModel } from '../rig/fake-model.ts';
+import { Rig } from './rig.ts';
+
+const KEY = 'sk-ant-canary-77b0e1c4';
+
+const edits = (port: number): string => `api_version: v1
+kind: pipeline
+name: edits
+llm: { provider: claude, base_url: "http://127.0.0.1:${port}" }
+pipeline:
+  boxes:
+    - name: write
+      prompt: Write the file notes.txt and commit it.
+      skills: [{ name: style, content: Write short sentences. }]
+      outputs: [{ name: notes, guest: /workspace/notes.txt }]
+    - name: read
+      inputs: [{ from: notes, guest: /workspace/notes }]
+      run: { program: cat, args: [/workspace/input.json, /workspace/notes/notes.txt] }
+`;
+
+const COMMIT = 'git init -q . && git add notes.txt && git -c user.name=a -c user.email=a@b.c commit -qm notes';
+
+const WRITES: ModelScript = ({ turn }) =>
+  turn === 0
+    ? { run: `id -un > notes.txt; ${COMMIT}; git log --format=%s >> notes.txt; echo "$ANTHROPIC_API_KEY"` }
+    : { say: 'The notes are written.' };
+
+test('claude edits files in its VM, commits them and answers; its key is in the requests and nowhere else', async () => {
+  await using model = await startFakeModel(WRITES);
+  await using rig = new Rig({ ANTHROPIC_API_KEY: KEY });
+  const run = await rig.cli('run', rig.spec('spec.yaml', edits(model.port)), '--run-id', 'edits', '--json');
+  expect(run.code, run.stderr).toBe(0);
+  const json = JSON.parse(run.stdout) as { readonly outputText: string; readonly stages: readonly object[] };
+  expect(json.outputText).toBe('The notes are written.sandbox\nnotes\n');
+  expect(json.stages[0]).toMatchObject({ id: 'write', isolation: 'microvm', usage: { turns: 2 } });
+  const asked = model.requests.filter(({ path }) => path.endsWith('/messages'));
+  expect(asked.length).toBeGreaterThanOrEqual(2);
+  for (const { headers } of asked) expect(headers['x-api-key']).toBe(KEY);
+  // It offers skills by their front matter.
+  expect(asked.some(({ body }) => body.includes('style'))).toBe(true);
+  const raw = await rig.cli('logs', 'edits', '--stage', 'write', '--raw');
+  expect(raw.stdout).toContain('[redacted]');
+  const log = await rig.cli('logs', 'edits', '--stage', 'write');
+  const status = await rig.cli('status', 'edits', '--json');
+  for (const { stdout } of [run, log, raw, status]) expect(stdout).not.toContain(KEY);
+  await rig.assertNothingLeft();
+});
