@@ -8,6 +8,7 @@ import { demandedVariablesOf } from '../domain/plan/work.ts';
 import { runIdProblem } from '../domain/run/run-id.ts';
 import { environmentError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
+import { loginsFor } from './agent-logins.ts';
 import { parseParam } from './load-spec.ts';
 import { givenFolders } from './plan-mounts.ts';
 import { type ImagePlaces, parseImage } from './plan-images.ts';
@@ -91,11 +92,13 @@ function remedyOfAgents(stages: Plan['stages']): string {
 }
 
 /** What is set of what the plan names. On your own server the worker may have the rest; admission demands it. */
-function takeHostVariables(plan: Plan, given: ReadonlySet<string>, { env }: CliContext): Record<string, string> {
+function takeHostVariables(plan: Plan, given: ReadonlySet<string>, context: CliContext): Record<string, string> {
+  const { env } = context;
   const ownOf = ownStageOf(plan);
   const left = plan.stages.filter(({ id }) => !given.has(ownOf(id)));
+  const values = { ...loginsFor(left, context), ...env.variables };
   const demanded = env.temporalConfigured ? [] : demandedVariablesOf(left);
-  const missing = demanded.filter(({ name }) => env.variables[name] === undefined);
+  const missing = demanded.filter(({ name }) => values[name] === undefined);
   if (missing.length > 0) {
     const names = missing.map(({ name, stage }) => `\`${name}\` (stage ${stage})`).join(', ');
     throw environmentError(
@@ -106,7 +109,7 @@ function takeHostVariables(plan: Plan, given: ReadonlySet<string>, { env }: CliC
   }
   return Object.fromEntries(
     plan.hostVariables.flatMap((name) => {
-      const value = env.variables[name];
+      const value = values[name];
       return value === undefined ? [] : [[name, value]];
     }),
   );

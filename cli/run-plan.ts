@@ -22,6 +22,7 @@ import { EXIT, type ExitCode } from './exit-code.ts';
 import { followWherever } from './follow.ts';
 import { handOver } from './hand-over.ts';
 import { describeMissingWorker } from './missing-worker.ts';
+import { LOGIN_VARIABLE, loginFile } from './agent-logins.ts';
 import { extrasOf } from './plan-extras.ts';
 import { makeDisks } from './plan-images.ts';
 import { settleMounts } from './plan-mounts.ts';
@@ -132,6 +133,8 @@ async function start(
       await resolveOptionalPieces(env, extrasOf(plan), { install: true, onProgress });
     }
     await makeDisks(images, env, onProgress);
+    if (hostVariables[LOGIN_VARIABLE] !== undefined && env.variables[LOGIN_VARIABLE] === undefined)
+      onProgress(`agents work by the login of Claude on this machine (${loginFile(env)}), without its refresh token`);
     const link = await openServerLink(context, { start: true, onProgress });
     if (link === null) throw new Error('the embedded stack was not started');
     // Its worker may not have taken it yet; its variables must not be overwritten by ours.

@@ -213,6 +213,12 @@ export const ERROR_CODES = {
     summary: 'A stage demands a host variable that nothing gives to the run.',
     remedy: 'Set the variable where `voidbox run` is started.',
   },
+  'host/login-expires': {
+    kind: 'world',
+    retry: 'never',
+    summary: "The login of Claude on this machine ends before an agent's `timeout_secs` do.",
+    remedy: 'Start `claude` once, which renews the login, or set `CLAUDE_CODE_OAUTH_TOKEN`.',
+  },
   'host/secrets-file': {
     kind: 'world',
     retry: 'never',
