@@ -357,6 +357,9 @@ const VERBS = {
     work: (args) =>
       run(process.execPath, [join(ROOT, 'dist', 'setup', 'main.js'), String(startedAtMs), 'kernel', ...args]),
   },
+  'dev-lock': {
+    work: () => run(process.execPath, [join(ROOT, 'dist', 'setup', 'main.js'), String(startedAtMs), 'dev-lock']),
+  },
   bench: {
     everything: () => true,
     work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'main.js'), ...args]),

@@ -143,7 +143,7 @@ describe('bootstrap', () => {
   it('names its verbs when it is given another', async () => {
     const result = await bootstrap('fly');
     expect(result.exitCode).toBe(2);
-    expect(result.stderr).toContain('unknown verb "fly"; one of: start, test, check, build, kernel, bench');
+    expect(result.stderr).toContain('unknown verb "fly"; one of: start, test, check, build, kernel, dev-lock, bench');
   });
 });
 

@@ -1,6 +1,6 @@
 /** Images that users name, from the command line to a guest. */
 import { Buffer } from 'node:buffer';
-import { readFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
 import { packageRoot } from '../../setup/package-root.ts';
@@ -16,15 +16,20 @@ test(
   { timeout: LIMIT_MS },
   async () => {
     await using rig = new Rig();
+    // No disk of the cache has this list, and no mirror has the package: a run that asked for the dev image would fail.
+    const config = join(rig.specDir, 'config');
+    mkdirSync(join(config, 'voidbox'), { recursive: true });
+    writeFileSync(join(config, 'voidbox/dev-packages'), 'no-such-package-of-debian\n');
     const spec = rig.spec(
       'workflow.yaml',
       readFileSync(join(packageRoot(), 'test/compat/void-box/specs/oci/workflow.yaml'), 'utf8'),
     );
     const layout = join(dirname(spec), 'alpine');
     await writeLayout(layout, { layers: [[...(await busyboxRoot()), text('etc/os-release', 'NAME="Alpine"\n')]] });
-    const run = await rig.cli('run', spec, '--image', `alpine:3.20=${layout}`);
+    const run = await rig.startWith({ XDG_CONFIG_HOME: config }, 'run', spec, '--image', `alpine:3.20=${layout}`).done;
     expect(run.code, run.stderr).toBe(0);
     expect(run.stdout).toBe('NAME="ALPINE"\n');
+    expect(run.stderr).not.toContain('dev image');
   },
 );
 

@@ -1,0 +1,227 @@
+/** The dev image of packages of a mirror that is made up: a lock that fits, one that got old, and packages of the user's. */
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { extrasOf } from '../../cli/plan-extras.ts';
+import { SANDBOX_DEFAULTS } from '../../domain/plan/defaults.ts';
+import { busyboxRoot } from '../../test/rig/oci-layout.ts';
+import { makeContext, pieceSource } from '../context.ts';
+import { readEnvironment } from '../environment.ts';
+import type { FoundPiece, SetupContext } from '../piece.ts';
+import { resolveOptionalPieces } from '../resolve.ts';
+import { SetupError } from '../setup-error.ts';
+import { devDisk } from './dev-disk.ts';
+
+/** Packages of the mirror as apt would find them in its index: name, version, and the file that stands for both. */
+const APT_GET = `#!/bin/sh
+echo "apt-get $*" >> "$MIRROR/calls"
+for word; do case $word in Dir::State=*) state=\${word#*=};; esac; done
+case " $* " in
+  *" indextargets "*) echo 'http://mirror.example/debian trixie main' ;;
+  *" update "*)
+    case $state in */"$(cat "$MIRROR/suite")"/*) mkdir -p "$state/lists" && : > "$state/lists/mirror_Packages" ;; esac ;;
+  *" --simulate "*)
+    for word; do
+      case $word in base-passwd|tiny|extra) ;; [a-z]*[a-z]) case $word in install) ;; *) echo "E: Unable to locate package $word" >&2; exit 100 ;; esac ;; *) continue ;; esac
+      sed -n "s/^\\($word\\) \\(.*\\)/Inst \\1 (\\2 Debian:13 [all])/p" "$MIRROR/index"
+    done ;;
+  *" download "*)
+    for word; do case $word in *=*) case $word in *::*) ;; *) cp "$MIRROR/debs/\${word%%=*}_\${word#*=}_all.deb" . || exit 100 ;; esac ;; esac; done ;;
+esac
+`;
+const APT_CACHE = `#!/bin/sh
+echo "apt-cache $*" >> "$MIRROR/calls"
+sed 's/^\\(.*\\) \\(.*\\)$/Package: \\1\\nVersion: \\2\\n/' "$MIRROR/index"
+`;
+
+let packages: string;
+let busybox: Uint8Array;
+beforeAll(async () => {
+  const [, file] = await busyboxRoot();
+  if (file?.kind !== 'file') throw new Error('the root has no busybox');
+  busybox = file.body;
+  packages = mkdtempSync(join(tmpdir(), 'voidbox-debs-'));
+  const passwd = (name: string): [string, string] => [
+    `usr/share/base-passwd/${name}.master`,
+    'root:*:0:0:root:/root:/bin/bash\n',
+  ];
+  await deb('base-passwd', '1', [passwd('passwd'), passwd('group')]);
+  for (const version of ['1', '2'])
+    await deb('tiny', version, [
+      ['usr/bin/sh', busybox],
+      ['usr/sbin/ldconfig', '#!/bin/sh\nexit 0\n'],
+      ['usr/share/tiny', version],
+    ]);
+  await deb('extra', '1', [['usr/share/extra', 'extra']]);
+});
+afterAll(() => rmSync(packages, { recursive: true, force: true }));
+
+async function deb(
+  name: string,
+  version: string,
+  files: readonly (readonly [string, string | Uint8Array])[],
+): Promise<void> {
+  const tree = mkdtempSync(join(tmpdir(), 'voidbox-deb-'));
+  mkdirSync(join(tree, 'DEBIAN'));
+  writeFileSync(
+    join(tree, 'DEBIAN/control'),
+    `Package: ${name}\nVersion: ${version}\nArchitecture: all\nMaintainer: x <x@example.org>\nDescription: x\n`,
+  );
+  for (const [path, body] of files) {
+    mkdirSync(join(tree, path, '..'), { recursive: true });
+    writeFileSync(join(tree, path), body, { mode: 0o755 });
+  }
+  chmodSync(tree, 0o755);
+  execFileSync(
+    'dpkg-deb',
+    ['--root-owner-group', '-Znone', '--build', tree, join(packages, `${name}_${version}_all.deb`)],
+    { stdio: 'ignore' },
+  );
+  rmSync(tree, { recursive: true });
+}
+
+let dir: string;
+let said: string[];
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'voidbox-mirror-'));
+  said = [];
+  for (const folder of ['bin', 'mirror/debs', 'config/voidbox', 'root/guest/dev-image'])
+    mkdirSync(join(dir, folder), { recursive: true });
+  for (const [name, text] of [
+    ['apt-get', APT_GET],
+    ['apt-cache', APT_CACHE],
+  ] as const)
+    writeFileSync(join(dir, 'bin', name), text.replaceAll('$MIRROR', join(dir, 'mirror')), { mode: 0o755 });
+  for (const name of readdirSync(packages)) symlinkSync(join(packages, name), join(dir, 'mirror/debs', name));
+  writeFileSync(join(dir, 'mirror/calls'), '');
+  writeFileSync(join(dir, 'mirror/suite'), 'trixie');
+  offer('base-passwd 1', 'tiny 1', 'extra 1');
+  writeFileSync(join(dir, 'root/guest/dev-image/packages.txt'), '# what it holds\nbase-passwd\ntiny\n');
+  const lock = {
+    suite: 'trixie',
+    packages: ['base-passwd', 'tiny'].map((name) => ({ name, version: '1', sha256: sha256Of(`${name}_1_all.deb`) })),
+  };
+  writeFileSync(join(dir, 'root/guest/dev-image/lock.json'), JSON.stringify(lock));
+});
+afterEach(() => rmSync(dir, { recursive: true, force: true }));
+
+const offer = (...index: readonly string[]): void => writeFileSync(join(dir, 'mirror/index'), `${index.join('\n')}\n`);
+const wish = (text: string): void => writeFileSync(join(dir, 'config/voidbox/dev-packages'), text);
+const sha256Of = (file: string): string =>
+  createHash('sha256')
+    .update(readFileSync(join(packages, file)))
+    .digest('hex');
+const calls = (): string => readFileSync(join(dir, 'mirror/calls'), 'utf8');
+const kept = (): readonly string[] =>
+  existsSync(join(dir, 'cache')) ? readdirSync(join(dir, 'cache')).filter((name) => name.startsWith('dev-')) : [];
+const look = (disk: string, path: string): string =>
+  execFileSync('debugfs', ['-R', `cat ${path}`, disk], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
+
+async function context(): Promise<SetupContext> {
+  const { PATH = '' } = process.env;
+  const env = readEnvironment({
+    HOME: dir,
+    PATH: `${join(dir, 'bin')}:${PATH}`,
+    VOIDBOX_CACHE_DIR: join(dir, 'cache'),
+    XDG_CONFIG_HOME: join(dir, 'config'),
+  });
+  const base = { ...(await makeContext(env, (line) => said.push(line))), packageRoot: join(dir, 'root') };
+  return { ...base, need: pieceSource(base, false) };
+}
+
+async function make(): Promise<FoundPiece> {
+  return await devDisk.get!(await context());
+}
+
+test('packages of the lock are taken where the mirror has them, and the disk is made once', async () => {
+  const { path, version } = await make();
+  expect(version).toBe('Debian trixie, 2 packages');
+  expect(look(path, '/usr/share/tiny')).toBe('1');
+  expect(look(path, '/etc/passwd')).toContain('sandbox:x:1000:1000:');
+  expect(calls()).toMatch(/download base-passwd=1 tiny=1\n/);
+  expect(calls()).not.toContain('--simulate');
+  writeFileSync(join(dir, 'mirror/calls'), '');
+  expect(await devDisk.find(await context())).toEqual({ path, version, from: 'cache' });
+  expect(calls()).toBe('');
+});
+
+test('a package that has left the mirror has all of them resolved again, and it is said', async () => {
+  offer('base-passwd 1', 'tiny 2');
+  const { path, version } = await make();
+  expect(said).toContain('the mirror has no more tiny=1: all packages of the dev image are resolved again');
+  expect(version).toBe('Debian trixie, 2 packages, not those of the lock');
+  expect(look(path, '/usr/share/tiny')).toBe('2');
+});
+
+test('a mirror without the suite of the lock gives the packages of the one before it, and it is said', async () => {
+  writeFileSync(join(dir, 'mirror/suite'), 'bookworm');
+  const { version } = await make();
+  expect(said).toContain('the mirror has no Debian trixie: the packages of the dev image are those of bookworm');
+  expect(version).toBe('Debian bookworm, 2 packages, not those of the lock');
+});
+
+test('a package that is another than the locked one is refused, and nothing is kept', async () => {
+  rmSync(join(dir, 'mirror/debs/tiny_1_all.deb'));
+  symlinkSync(join(packages, 'tiny_2_all.deb'), join(dir, 'mirror/debs/tiny_1_all.deb'));
+  await expect(make()).rejects.toThrow(
+    /The mirror's tiny 1 is not the package that the dev image is locked to: its SHA-256 is [0-9a-f]{64}/,
+  );
+  expect(kept()).toEqual([]);
+  expect(readdirSync(join(dir, 'cache/tmp'))).toEqual([]);
+});
+
+test('packages of the user come to it in a disk of their own, and without the list the locked one counts again', async () => {
+  const locked = await make();
+  wish('# mine\nextra\ntiny\n');
+  expect(await devDisk.find(await context())).toBeNull();
+  const own = await make();
+  expect(said).toContain('resolving the packages of the dev image with yours: extra');
+  expect(own.version).toBe('Debian trixie, 3 packages, not those of the lock');
+  expect(look(own.path, '/usr/share/extra')).toBe('extra');
+  wish('# none\n');
+  expect(await devDisk.find(await context())).toEqual(locked);
+  expect(kept()).toHaveLength(2);
+});
+
+test('a package of the user that the mirror does not have is named, with what to do', async () => {
+  wish('nonesuch\n');
+  const error = await make().catch((thrown: unknown) => thrown);
+  expect(error).toBeInstanceOf(SetupError);
+  expect(error).toMatchObject({
+    message: expect.stringContaining('Unable to locate package nonesuch') as string,
+    remedy: expect.stringContaining('Remove the packages that it names from your list') as string,
+  });
+  wish('tiny extra\n');
+  await expect(make()).rejects.toThrow(
+    'config/voidbox/dev-packages:1: "tiny extra" is not the name of a Debian package',
+  );
+  expect(kept()).toEqual([]);
+});
+
+test('a plan without it asks no mirror, whatever the lists say', async () => {
+  wish('nonesuch\n');
+  const { env } = await context();
+  const scope = { id: 'a', stages: ['a'], sandbox: SANDBOX_DEFAULTS };
+  expect(await resolveOptionalPieces(env, extrasOf({ scopes: [scope], stages: [] }), { install: true })).toEqual(
+    new Map(),
+  );
+  expect(calls()).toBe('');
+  const dev = { ...scope, sandbox: { ...SANDBOX_DEFAULTS, image: { kind: 'dev' } as const } };
+  await expect(resolveOptionalPieces(env, extrasOf({ scopes: [dev], stages: [] }), { install: true })).rejects.toThrow(
+    SetupError,
+  );
+  expect(calls()).toContain('apt-get');
+});
