@@ -13,6 +13,8 @@ import type { HostPieces } from '../setup/host-pieces.ts';
 import { packageRoot } from '../setup/package-root.ts';
 import { resolveHostPieces, SetupError } from '../setup/resolve.ts';
 import type { Bench } from './figures/bench.ts';
+import { devFigure } from './figures/dev.ts';
+import { doorFigure } from './figures/door.ts';
 import { cliFigure } from './figures/light-commands.ts';
 import { itemsFigure } from './figures/items.ts';
 import { memoryFigure } from './figures/memory.ts';
@@ -33,6 +35,8 @@ const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<Figure>>> = {
   boot: bootFigure,
   exec: execFigure,
   files: fileFigure,
+  door: doorFigure,
+  dev: devFigure,
   memory: memoryFigure,
   cli: cliFigure,
   validation: validationFigure,

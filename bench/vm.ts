@@ -10,13 +10,14 @@ const never = new AbortController().signal;
 export function coldBootArm(
   name: string,
   backend: SandboxBackend,
+  change: Partial<LaunchSpec> = {},
 ): Arm<'toFirstExecMs' | 'kernelAndInitMs' | 'oursMs'> {
   return {
     name,
     async round() {
       const key = freshKey();
       const began = performance.now();
-      const vm = await backend.launch(key, PLAN, never);
+      const vm = await backend.launch(key, { ...PLAN, ...change }, never);
       try {
         await runTrue(vm);
         const toFirstExecMs = performance.now() - began;
@@ -30,9 +31,12 @@ export function coldBootArm(
 }
 
 /** A warm VM for the figures that need one. */
-export async function warmVm(backend: SandboxBackend): Promise<{ readonly vm: Sandbox } & AsyncDisposable> {
+export async function warmVm(
+  backend: SandboxBackend,
+  change: Partial<LaunchSpec> = {},
+): Promise<{ readonly vm: Sandbox } & AsyncDisposable> {
   const key = freshKey();
-  const vm = await backend.launch(key, PLAN, never);
+  const vm = await backend.launch(key, { ...PLAN, ...change }, never);
   await runTrue(vm);
   return {
     vm,
@@ -84,12 +88,28 @@ async function* blocks(block: Uint8Array, sizeBytes: number): AsyncIterable<Uint
     yield left < block.byteLength ? block.subarray(0, left) : block;
 }
 
+/** A program from its start to its end. */
+export function programArm(name: string, vm: Sandbox, program: string, args: readonly string[]): Arm<'ms'> {
+  return {
+    name,
+    async round() {
+      const began = performance.now();
+      await runProgram(vm, program, args);
+      return { ms: performance.now() - began };
+    },
+  };
+}
+
 async function runTrue(vm: Sandbox): Promise<void> {
+  await runProgram(vm, 'true', []);
+}
+
+async function runProgram(vm: Sandbox, program: string, args: readonly string[]): Promise<void> {
   const exec = await vm.exec(
     {
       key: randomUUID(),
-      program: 'true',
-      args: [],
+      program,
+      args,
       env: {},
       cwd: '/',
       stdin: null,
@@ -99,7 +119,7 @@ async function runTrue(vm: Sandbox): Promise<void> {
     never,
   );
   const exit = await exec.wait(never);
-  if (exit.exitCode !== 0) throw new Error(`true ended with ${exit.exitCode}: ${exit.message}`);
+  if (exit.exitCode !== 0) throw new Error(`${program} ended with ${exit.exitCode}: ${exit.message}`);
   await exec.acknowledge();
 }
 

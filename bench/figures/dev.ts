@@ -1,0 +1,84 @@
+/** What the dev image costs: to make, to boot, and to start the command lines of agents on it. */
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { AGENT_LAYERS, agentProgram } from '../../activities/ports/agent-layers.ts';
+import { createQemuBackend, type FindVmExtra } from '../../sandbox/micro-vm/backend.ts';
+import { readHostMemory } from '../../setup/host-memory.ts';
+import { resolveOptionalPieces } from '../../setup/resolve.ts';
+import { interleave, pairedRatio, spread } from '../measure.ts';
+import type { Figure } from '../report.ts';
+import { coldBootArm, programArm, warmVm } from '../vm.ts';
+import type { Bench } from './bench.ts';
+
+const MOST_AGAINST_BARE = 1.25;
+/** claude's command line takes most of it. */
+const MEMORY_MIB = 1024;
+const DEV = { image: { kind: 'dev' }, memoryMib: MEMORY_MIB } as const;
+
+export async function devFigure(bench: Bench): Promise<Figure> {
+  const { env, rounds, say } = bench;
+  const began = performance.now();
+  const fresh = { ...env, cacheDir: join(bench.workDir, 'cache') };
+  const made = (await resolveOptionalPieces(fresh, ['dev'], { install: true, onProgress: say })).get('dev')!;
+  const buildS = (performance.now() - began) / 1000;
+  const { blocks, size } = await stat(made);
+
+  const backend = backendOf(bench, async (name) => {
+    if (name === 'dev') return made;
+    return (await resolveOptionalPieces(env, [name], { install: true, onProgress: say })).get(name)!;
+  });
+  const [bare, dev] = await interleave(
+    [coldBootArm('bare', backend, { memoryMib: MEMORY_MIB }), coldBootArm('dev', backend, DEV)],
+    rounds,
+    say,
+  );
+  await using warm = await warmVm(backend, { ...DEV, layers: AGENT_LAYERS });
+  const clis = await interleave(
+    AGENT_LAYERS.map((layer) => programArm(layer, warm.vm, agentProgram(layer), ['--version'])),
+    rounds,
+    say,
+  );
+  const ratio = pairedRatio(dev!, bare!, 'toFirstExecMs').median;
+  return {
+    title: '(n) The dev image',
+    method: `Made once in an empty cache, with its packages downloaded from this machine's mirror. Boots as in (b), both with ${MEMORY_MIB} MiB, in turn. Command lines of agents print their version in a VM of the image; the maximum is the first start, from the host's files. Debian kernel, one vCPU.`,
+    rows: [
+      { what: 'to make it, download included', value: spread([buildS]), unit: 's' },
+      { what: 'its disk, as a file', value: spread([size / 1e6]), unit: 'MB' },
+      { what: 'its disk, as it takes room', value: spread([(blocks * 512) / 1e6]), unit: 'MB' },
+      {
+        what: "without it: to the first command's exit",
+        value: spread(bare!.rounds.map((round) => round.toFirstExecMs)),
+        unit: 'ms',
+      },
+      {
+        what: "with it: to the first command's exit",
+        value: spread(dev!.rounds.map((round) => round.toFirstExecMs)),
+        unit: 'ms',
+      },
+      ...clis.map(({ name, rounds: taken }) => ({
+        what: `start of ${name}`,
+        value: spread(taken.map(({ ms }) => ms)),
+        unit: 'ms',
+      })),
+    ],
+    goals: [
+      {
+        what: "to the first command's exit against the guest's own image, paired",
+        value: ratio,
+        goal: `≤ ${MOST_AGAINST_BARE}`,
+        met: ratio <= MOST_AGAINST_BARE,
+      },
+    ],
+  };
+}
+
+function backendOf({ workDir, pieces }: Bench, extra: FindVmExtra): ReturnType<typeof createQemuBackend> {
+  return createQemuBackend({
+    vmsDir: join(workDir, 'vms'),
+    keeper: pieces.keeper,
+    pieces: () => Promise.resolve(pieces),
+    extra,
+    hostMemoryMib: () => readHostMemory().totalMib,
+  });
+}

@@ -1,0 +1,133 @@
+/** What the door of a VM carries: bytes against files into the same VM, and what a connection costs. */
+import { once } from 'node:events';
+import { createServer as createHttpServer } from 'node:http';
+import { type AddressInfo, createServer, type Server } from 'node:net';
+import { join } from 'node:path';
+import { createQemuBackend } from '../../sandbox/micro-vm/backend.ts';
+import { readHostMemory } from '../../setup/host-memory.ts';
+import { resolveOptionalPieces } from '../../setup/resolve.ts';
+import { connectArm, downloadArm } from '../door.ts';
+import { type Arm, interleave, pairedRatio, spread } from '../measure.ts';
+import type { Figure } from '../report.ts';
+import { fileArm, warmVm } from '../vm.ts';
+import type { Bench } from './bench.ts';
+
+const SIZE_BYTES = 64 * 1024 * 1024;
+const LEAST_AGAINST_FILES = 0.3;
+const BLOCK = Buffer.alloc(256 * 1024, 'voidbox ');
+
+export async function doorFigure(bench: Bench): Promise<Figure> {
+  // Sends to whoever connects, by itself and as HTTP; the last one ends each connection at once.
+  const raw = await listening(
+    createServer({ allowHalfOpen: true }, (socket) => sendAll(socket.on('error', () => undefined))),
+  );
+  const http = await listening(
+    createHttpServer((_request, response) => {
+      response.writeHead(200, { 'content-length': SIZE_BYTES });
+      sendAll(response);
+    }),
+  );
+  const short = await listening(createServer((socket) => socket.on('error', () => undefined).end('hello\n')));
+  const servers = { raw, http, short };
+  try {
+    const services = Object.entries(servers).map(([name, server]) => ({
+      name,
+      host: '127.0.0.1',
+      port: portOf(server),
+    }));
+    await using warm = await warmVm(backendOf(bench), {
+      image: { kind: 'dev' },
+      memoryMib: 512,
+      egress: { allow: [], deny: [], services },
+    });
+    const { vm } = warm;
+    const [files, service, proxy] = await interleave(
+      [
+        asThroughput(fileArm('files', vm)),
+        downloadArm('service', vm, `bash -c 'cat </dev/tcp/raw/${portOf(raw)}'`, SIZE_BYTES),
+        downloadArm('proxy', vm, `curl -sSf http://10.0.2.2:${portOf(http)}/`, SIZE_BYTES),
+      ],
+      bench.rounds,
+      bench.say,
+    );
+    const [connect] = await interleave(
+      [connectArm('connection', vm, `short/${portOf(short)}`)],
+      bench.rounds,
+      bench.say,
+    );
+    const ofService = pairedRatio(service!, files!, 'mbPerS').median;
+    return {
+      title: '(m) The door of a VM',
+      method:
+        '64 MiB from a server of this host into a file of the guest, over a service and through the HTTP proxy, in turn with a file of that size through the file operations; sizes are checked. A connection: from the connect of a program to the first line of the server, the mean of 50 one after the other. Programs read in large pieces (`cat`, `curl` of the dev image). Debian kernel, one vCPU.',
+      rows: [
+        {
+          what: 'file of the same size, written',
+          value: spread(files!.rounds.map((round) => round.mbPerS)),
+          unit: 'MB/s',
+        },
+        { what: 'over a service', value: spread(service!.rounds.map((round) => round.mbPerS)), unit: 'MB/s' },
+        { what: 'HTTP through the proxy', value: spread(proxy!.rounds.map((round) => round.mbPerS)), unit: 'MB/s' },
+        {
+          what: 'a connection to a service, to the first line',
+          value: spread(connect!.rounds.map((round) => round.ms)),
+          unit: 'ms',
+        },
+      ],
+      goals: [
+        {
+          what: 'over a service against the file, paired',
+          value: ofService,
+          goal: `≥ ${LEAST_AGAINST_FILES}`,
+          met: ofService >= LEAST_AGAINST_FILES,
+        },
+      ],
+      ratios: [
+        {
+          what: 'HTTP through the proxy against the file, paired',
+          value: pairedRatio(proxy!, files!, 'mbPerS').median,
+        },
+      ],
+    };
+  } finally {
+    for (const server of Object.values(servers)) server.close();
+  }
+}
+
+/** Of the files only what is written: what comes through the door goes the same way. */
+function asThroughput(files: ReturnType<typeof fileArm>): Arm<'mbPerS'> {
+  return { name: files.name, round: async () => ({ mbPerS: (await files.round()).writeMbPerS }) };
+}
+
+async function listening<T extends Server>(server: T): Promise<T> {
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return server;
+}
+
+function portOf(server: Server): number {
+  return (server.address() as AddressInfo).port;
+}
+
+function sendAll(to: NodeJS.WritableStream): void {
+  let left = SIZE_BYTES / BLOCK.length;
+  const more = (): void => {
+    while (left > 0) {
+      left -= 1;
+      if (!to.write(BLOCK)) return;
+    }
+    to.end();
+  };
+  to.on('drain', more);
+  more();
+}
+
+function backendOf({ env, say, workDir, pieces }: Bench): ReturnType<typeof createQemuBackend> {
+  return createQemuBackend({
+    vmsDir: join(workDir, 'vms'),
+    keeper: pieces.keeper,
+    pieces: () => Promise.resolve(pieces),
+    extra: async (name) => (await resolveOptionalPieces(env, [name], { install: true, onProgress: say })).get(name)!,
+    hostMemoryMib: () => readHostMemory().totalMib,
+  });
+}
