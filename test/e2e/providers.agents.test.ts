@@ -1,0 +1,79 @@
+/** Providers behind Claude's command line, whose servers are on the worker's own host, and what a failed call comes to. */
+import { expect, test } from 'vitest';
+import { startFakeModel } from '../rig/fake-model.ts';
+import { Rig } from './rig.ts';
+
+const KEY = 'sk-of-the-gateway-41c7';
+
+const three = (port: number): string => `api_version: v1
+kind: pipeline
+name: three
+sandbox: { memory_mb: 768 }
+pipeline:
+  boxes:
+    - name: one
+      prompt: Say one.
+      llm: { provider: ollama, base_url: "http://localhost:${port}" }
+    - name: two
+      prompt: Say two.
+      llm: { provider: lm-studio, model: local, base_url: "http://10.0.2.2:${port}" }
+    - name: three
+      prompt: Say three.
+      llm: { provider: custom, model: local, base_url: "http://127.0.0.1:${port}", api_key_env: GATEWAY_KEY }
+    - { name: merge, run: { program: cat, args: [/workspace/input.json] } }
+  stages:
+    - { type: fan_out, boxes: [one, two, three] }
+    - { type: box, name: merge }
+`;
+
+test('three agents of servers on this host side by side, each with its own key, and a merge in their order', async () => {
+  await using model = await startFakeModel(({ conversation }) => ({
+    say: `said ${['one', 'two', 'three'].find((word) => conversation.includes(`Say ${word}.`)) ?? 'nothing'}`,
+  }));
+  await using rig = new Rig({ GATEWAY_KEY: KEY });
+  const run = await rig.cli('run', rig.spec('spec.yaml', three(model.port)), '--run-id', 'three', '--json');
+  expect(run.code, run.stderr).toBe(0);
+  const json = JSON.parse(run.stdout) as {
+    readonly outputText: string;
+    readonly stages: readonly { readonly usage: { readonly costUsd?: number } }[];
+  };
+  const merged = JSON.parse(json.outputText) as readonly { readonly name: string; readonly output: string }[];
+  expect(merged.map(({ name, output }) => [name, output])).toEqual([
+    ['one', 'said one'],
+    ['two', 'said two'],
+    ['three', 'said three'],
+  ]);
+  // Of a server of one's own nothing is paid for, whatever the command line reckons.
+  expect(json.stages.slice(0, 2).map(({ usage }) => usage.costUsd)).toEqual([0, 0]);
+  const asked = model.requests.filter(({ path }) => path.endsWith('/messages'));
+  const keyOf = (word: string): unknown => {
+    const headers = asked.find(({ body }) => body.includes(`Say ${word}.`))?.headers;
+    return headers?.['x-api-key'] ?? headers?.['authorization'];
+  };
+  expect([keyOf('one'), keyOf('two'), keyOf('three')]).toEqual(['Bearer ollama', 'Bearer lm-studio', KEY]);
+  await rig.assertNothingLeft();
+});
+
+/** The command line asks again, with growing pauses, and took four minutes to give up. */
+const DENIED_LIMIT_MS = 480_000;
+
+test(
+  'a failed call of the API fails the stage, though the command line calls it a success',
+  { timeout: DENIED_LIMIT_MS },
+  async () => {
+    await using model = await startFakeModel(() => ({ status: 401, message: 'the key is not known' }));
+    await using rig = new Rig({ GATEWAY_KEY: KEY });
+    const spec = `api_version: v1
+kind: agent
+name: denied
+llm: { provider: custom, model: local, base_url: "http://127.0.0.1:${model.port}", api_key_env: GATEWAY_KEY }
+agent: { prompt: Answer. }
+`;
+    const run = await rig.cli('run', rig.spec('spec.yaml', spec), '--json');
+    expect(run.code, run.stderr).toBe(1);
+    const { stages } = JSON.parse(run.stdout) as { readonly stages: readonly object[] };
+    expect(stages[0]).toMatchObject({ id: 'denied', state: 'failed', failure: { code: 'agent/api-error' } });
+    expect(JSON.stringify(stages[0])).toContain('the key is not known');
+    await rig.assertNothingLeft();
+  },
+);
