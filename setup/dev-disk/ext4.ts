@@ -18,6 +18,8 @@ const SPARE_BYTES = 16 << 20;
 /** Any, but always the same. */
 const DISK_UUID = '6f1d9c52-8e0b-4c7e-9d0a-2f3b5a7c9e11';
 const MAKE_TIMEOUT_MS = 300_000;
+/** A slow disk of a busy machine; the largest image takes a quarter of an hour more. */
+const LEAST_BYTES_PER_SECOND = 10_000_000;
 
 /** Programs beside mke2fs, of the same package. */
 export const EXT4_PROGRAMS = ['debugfs', 'dumpe2fs'] as const;
@@ -59,8 +61,8 @@ export async function makeExt4(context: SetupContext, tree: string, disk: string
   ];
   // Owners are taken from the tree: where this process is not root, it is called root for the length of it.
   const [program, before] = isRoot() ? [mke2fs.path, []] : [(await context.need('bwrap')).path, asRoot(mke2fs.path)];
-  succeeded('mke2fs', await runProgram(context.env, program, [...before, ...args], options()));
-  await settleTimes(context, disk);
+  succeeded('mke2fs', await runProgram(context.env, program, [...before, ...args], options(bytes)));
+  await settleTimes(context, disk, bytes);
   await chmod(disk, 0o644);
 }
 
@@ -68,21 +70,22 @@ function asRoot(program: string): readonly string[] {
   return ['--unshare-user', '--uid', '0', '--gid', '0', '--dev-bind', '/', '/', '--', program];
 }
 
-function options(): Parameters<typeof runProgram>[3] {
+function options(bytes: number): Parameters<typeof runProgram>[3] {
   const time = String(FILE_TIME_SECONDS);
-  return { timeoutMs: MAKE_TIMEOUT_MS, variables: { E2FSPROGS_FAKE_TIME: time, SOURCE_DATE_EPOCH: time } };
+  const timeoutMs = MAKE_TIMEOUT_MS + Math.ceil((bytes / LEAST_BYTES_PER_SECOND) * 1_000);
+  return { timeoutMs, variables: { E2FSPROGS_FAKE_TIME: time, SOURCE_DATE_EPOCH: time } };
 }
 
 /** When a file was last read or changed is copied from the tree, where nobody can set it. */
-async function settleTimes(context: SetupContext, disk: string): Promise<void> {
+async function settleTimes(context: SetupContext, disk: string, bytes: number): Promise<void> {
   const [debugfs, dumpe2fs] = EXT4_PROGRAMS.map((name) => findOnPath(context.env, [name])[0] ?? name);
-  const listed = succeeded('dumpe2fs', await runProgram(context.env, dumpe2fs!, [disk], options()));
+  const listed = succeeded('dumpe2fs', await runProgram(context.env, dumpe2fs!, [disk], options(bytes)));
   const commands = usedInodes(listed.stdout).flatMap((inode) =>
     ['atime', 'ctime', 'crtime'].map((field) => `set_inode_field <${inode}> ${field} @${FILE_TIME_SECONDS}\n`),
   );
   const script = `${disk}.commands`;
   await writeFile(script, commands.join(''));
-  succeeded('debugfs', await runProgram(context.env, debugfs!, ['-w', '-f', script, disk], options()));
+  succeeded('debugfs', await runProgram(context.env, debugfs!, ['-w', '-f', script, disk], options(bytes)));
 }
 
 /** From what dumpe2fs says of each group: its inodes, and the ranges of them that are free. */
