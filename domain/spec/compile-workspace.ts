@@ -150,7 +150,8 @@ export function checkWorkspaceVm(
   problems: Problems,
 ): void {
   if (workspace === null) return;
-  const { at } = (workspace.git ?? workspace.from)!;
+  // Neither could be read, which was reported: the workspace itself says where.
+  const { at } = workspace.git ?? workspace.from ?? workspace;
   if (mode === 'mock')
     problems.error(
       'spec/bad-value',
