@@ -57,7 +57,7 @@ beforeEach(async () => {
       '/bin/sh': async ({ args, files, write }) => {
         const folder = folderOf(files);
         const [, script = '', , , ...more] = args;
-        const isUnpack = script.includes('git init');
+        const isUnpack = script.includes('unbundle');
         scripts.push(isUnpack ? 'unpack' : 'collect');
         if (isFlooding && !isUnpack)
           for (let mib = 0; mib <= 256; mib += 16) await write('stdout', Buffer.alloc(16 * 1024 * 1024));

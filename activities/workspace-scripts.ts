@@ -5,23 +5,31 @@ export const BUNDLES = { base: '.git/voidbox/base.bundle', earlier: '.git/voidbo
 
 /**
  * `$1` the folder, in which the bundles lie. No template, so no hook; commits have an author whose name nobody has to set.
- * What is checked out is one branch, `voidbox`, at what the stage starts from.
+ * What is checked out is one branch, `voidbox`, at what the stage starts from. Files in place of commands of git wherever they
+ * are as simple: where VMs are emulated, each process takes a tenth of a second.
  */
 export const UNPACK_SCRIPT = `set -eu
 cd "$1"
-git init -q --template= -b voidbox .
-git config user.name Voidbox
-git config user.email voidbox@localhost
-git config gc.auto 0
-git fetch -q --no-tags ${BUNDLES.base} +refs/voidbox/base:refs/voidbox/base
-start=refs/voidbox/base
+mkdir -p .git/objects .git/refs/heads .git/refs/voidbox
+printf 'ref: refs/heads/voidbox\\n' > .git/HEAD
+printf '[core]\\n\\trepositoryformatversion = 0\\n\\tfilemode = true\\n\\tbare = false\\n\\tlogallrefupdates = true\\n' > .git/config
+printf '[user]\\n\\tname = Voidbox\\n\\temail = voidbox@localhost\\n[gc]\\n\\tauto = 0\\n' >> .git/config
+tip() {
+  git bundle unbundle "$1" | {
+    found=
+    while read -r id name; do if [ "$name" = "$2" ]; then found=$id; fi; done
+    if [ -z "$found" ]; then echo "the bundle has no $2" >&2; exit 1; fi
+    printf '%s\\n' "$found"
+  }
+}
+start=$(tip ${BUNDLES.base} refs/voidbox/base)
+printf '%s\\n' "$start" > .git/refs/voidbox/base
 if [ -s ${BUNDLES.earlier} ]; then
-  git fetch -q --no-tags ${BUNDLES.earlier} +refs/heads/voidbox:refs/voidbox/earlier
-  start=refs/voidbox/earlier
+  start=$(tip ${BUNDLES.earlier} refs/heads/voidbox)
+  printf '%s\\n' "$start" > .git/refs/voidbox/earlier
 fi
-git update-ref refs/heads/voidbox "$(git rev-parse "$start")"
-git symbolic-ref HEAD refs/heads/voidbox
-git reset -q --hard
+printf '%s\\n' "$start" > .git/refs/heads/voidbox
+git read-tree -u --reset HEAD
 rm -rf .git/voidbox
 `;
 

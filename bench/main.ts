@@ -24,6 +24,7 @@ import { stageFigure, wideFigure } from './figures/stages.ts';
 import { transitionFigure } from './figures/transitions.ts';
 import { validationFigure } from './figures/validation.ts';
 import { bootFigure, execFigure, fileFigure } from './figures/vms.ts';
+import { workspaceFigure } from './figures/workspaces.ts';
 import { loadLine } from './measure.ts';
 import { type Figure, type Lane, renderReport, replaceFigures } from './report.ts';
 
@@ -37,6 +38,7 @@ const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<Figure>>> = {
   files: fileFigure,
   door: doorFigure,
   dev: devFigure,
+  workspaces: workspaceFigure,
   memory: memoryFigure,
   cli: cliFigure,
   validation: validationFigure,

@@ -1,0 +1,145 @@
+/** What a workspace costs: a repository into a guest, beside the same files as a tar. */
+import { randomUUID } from 'node:crypto';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { join } from 'node:path';
+import type { LaunchSpec, Sandbox, VmKey } from '../../activities/ports/sandbox.ts';
+import { BUNDLES, UNPACK_SCRIPT } from '../../activities/workspace-scripts.ts';
+import { packRepository } from '../../git/pack-repository.ts';
+import { createQemuBackend } from '../../sandbox/micro-vm/backend.ts';
+import { readHostMemory } from '../../setup/host-memory.ts';
+import { resolveOptionalPieces } from '../../setup/resolve.ts';
+import { lazyExtras } from '../../workers/lazy-pieces.ts';
+import { type Arm, interleave, pairedRatio, spread } from '../measure.ts';
+import type { Figure } from '../report.ts';
+import type { Bench } from './bench.ts';
+
+const never = new AbortController().signal;
+const SPEC: LaunchSpec = {
+  mode: 'qemu',
+  isolation: 'microvm',
+  memoryMib: 512,
+  vcpus: 1,
+  diskMib: 1024,
+  mounts: [],
+  image: { kind: 'dev' },
+};
+const FILES = 1_000;
+const COMMITS = 20;
+
+export async function workspaceFigure(bench: Bench): Promise<Figure> {
+  await resolveOptionalPieces(bench.env, ['dev'], { install: true, onProgress: bench.say });
+  const folder = makeRepository(bench);
+  const tar = execFileSync('tar', ['-C', folder, '--exclude=.git', '-cf', '-', '.'], { maxBuffer: 1e9 });
+  const { bundle } = await packRepository(
+    { path: bench.env.path, home: null },
+    { folder, ref: null, includeDirty: false, mayRead: () => true },
+    bytesOf,
+  );
+  const backend = createQemuBackend({
+    vmsDir: join(bench.workDir, 'vms'),
+    keeper: bench.pieces.keeper,
+    pieces: () => Promise.resolve(bench.pieces),
+    extra: lazyExtras(bench.env),
+    hostMemoryMib: () => readHostMemory().totalMib,
+  });
+  const key: VmKey = { runId: `bench-${randomUUID()}`, scope: 'bench', instance: [], generation: 0 };
+  const vm = await backend.launch(key, SPEC, never);
+  try {
+    const [files, repository] = await interleave(
+      [filesArm(vm, tar), repositoryArm(vm, bundle)],
+      bench.rounds,
+      bench.say,
+    );
+    const ratio = pairedRatio(repository!, files!, 'ms');
+    return {
+      title: '(l) A repository into a VM',
+      method: `A repository with ${FILES} files of 4 KiB and ${COMMITS} commits as a workspace, until it is checked out, beside the same files as a tar; the dev image, in turns.`,
+      rows: [
+        { what: 'files as a tar', value: spread(files!.rounds.map(({ ms }) => ms)), unit: 'ms' },
+        { what: 'the repository', value: spread(repository!.rounds.map(({ ms }) => ms)), unit: 'ms' },
+        { what: 'the repository against the files', value: ratio, unit: '×' },
+      ],
+      goals: [
+        { what: 'the repository against the files', value: ratio.median, goal: '≤ 1.5 ×', met: ratio.median <= 1.5 },
+      ],
+    };
+  } finally {
+    await vm.stop();
+    await backend.release(key);
+  }
+}
+
+/** Of text that is compressed as text is. */
+function makeRepository({ workDir }: Bench): string {
+  const folder = join(workDir, 'repository');
+  mkdirSync(folder);
+  const git = (...args: string[]): void => {
+    execFileSync('git', ['-c', 'user.name=bench', '-c', 'user.email=bench@localhost', ...args], { cwd: folder });
+  };
+  git('init', '-q', '-b', 'main');
+  const words = readFileSync(new URL(import.meta.url), 'utf8').split(/\s+/);
+  const text = (seed: number): string => {
+    let line = '';
+    for (let at = seed; line.length < 4_096; at = (at * 1_103_515_245 + 12_345) % 2_147_483_648)
+      line += `${words[at % words.length]!}${at % 9 === 0 ? '\n' : ' '}`;
+    return line;
+  };
+  for (let commit = 0; commit < COMMITS; commit++) {
+    for (let file = commit; file < FILES; file += commit === 0 ? 1 : COMMITS) {
+      mkdirSync(join(folder, `d${file % 25}`), { recursive: true });
+      writeFileSync(join(folder, `d${file % 25}`, `f${file}.txt`), text(file + commit * FILES + 1));
+    }
+    git('add', '.');
+    git('commit', '-qm', `commit ${commit}`);
+  }
+  return folder;
+}
+
+function filesArm(vm: Sandbox, tar: Buffer): Arm<'ms'> {
+  return {
+    name: 'files',
+    async round() {
+      const began = performance.now();
+      await vm.putTar(`/workspace/files-${randomUUID()}`, once(tar), never);
+      return { ms: performance.now() - began };
+    },
+  };
+}
+
+function repositoryArm(vm: Sandbox, bundle: Buffer): Arm<'ms'> {
+  return {
+    name: 'repository',
+    async round() {
+      const folder = `/workspace/repository-${randomUUID()}`;
+      const began = performance.now();
+      await vm.writeFile(`${folder}/${BUNDLES.base}`, bundle.length, once(bundle), never);
+      const exec = await vm.exec(
+        {
+          key: randomUUID(),
+          program: '/bin/sh',
+          args: ['-c', UNPACK_SCRIPT, 'sh', folder],
+          env: {},
+          cwd: '/workspace',
+          stdin: null,
+          timeoutMs: 300_000,
+          maxOutputBytes: 1024 * 1024,
+        },
+        never,
+      );
+      const { exitCode } = await exec.wait(never);
+      if (exitCode !== 0) throw new Error(`git in the guest ended with ${exitCode}`);
+      return { ms: performance.now() - began };
+    },
+  };
+}
+
+async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+  yield bytes;
+}
+
+async function bytesOf(bytes: AsyncIterable<Uint8Array>): Promise<Buffer> {
+  const parts: Uint8Array[] = [];
+  for await (const chunk of bytes) parts.push(chunk);
+  return Buffer.concat(parts);
+}

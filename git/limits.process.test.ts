@@ -1,0 +1,131 @@
+/** The limits of workspaces, each of them reached, and a disk that is full. */
+import { execFileSync } from 'node:child_process';
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { BUNDLE_BYTES } from './base-bundle.ts';
+import { CHANGES_LIMITS, importChanges } from './import-changes.ts';
+import { DIRTY_LIMITS, packRepository } from './pack-repository.ts';
+import { GitError, type GitHost, gitText } from './run-git.ts';
+
+const MIB = 1024 * 1024;
+const host: GitHost = { path: '/usr/local/bin:/usr/bin:/bin', home: null };
+
+let folder: string;
+let repo: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'git-limits-test-'));
+  repo = join(folder, 'repo');
+  mkdirSync(repo);
+  git(['init', '-q', '-b', 'main']);
+  git(['commit', '-qm', 'first', '--allow-empty']);
+});
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+function git(args: readonly string[], input?: Buffer | string): Buffer {
+  const identity = ['-c', 'user.name=a', '-c', 'user.email=a@b', '-c', 'core.compression=1'];
+  return execFileSync('git', [...identity, ...args], {
+    cwd: repo,
+    env: { PATH: host.path, HOME: folder, GIT_CONFIG_NOSYSTEM: '1' },
+    stdio: ['pipe', 'pipe', 'pipe'],
+    maxBuffer: 1024 * MIB,
+    ...(input === undefined ? {} : { input }),
+  });
+}
+
+async function collect(bytes: AsyncIterable<Uint8Array>): Promise<Buffer> {
+  const parts: Uint8Array[] = [];
+  for await (const chunk of bytes) parts.push(chunk);
+  return Buffer.concat(parts);
+}
+
+async function* of(bytes: Buffer): AsyncIterable<Uint8Array> {
+  yield bytes;
+}
+
+const pack = (includeDirty = false) =>
+  packRepository(host, { folder: repo, ref: null, includeDirty, mayRead: () => true }, collect);
+
+/** What a guest gives that has come to this commit. */
+async function take(base: { readonly bundle: Buffer; readonly commit: string }): Promise<unknown> {
+  const commit = git(['rev-parse', 'HEAD']).toString().trim();
+  const packed = git(['pack-objects', '--revs', '--thin', '--stdout', '-q'], `${commit}\n^${base.commit}\n`);
+  return await importChanges(host, { base: of(base.bundle), earlier: null, pack: of(packed), commit }, collect);
+}
+
+const stamp = 'committer a <a@b> 1700000000 +0000\ndata 1\nx\n';
+
+describe('limits of what a guest made', () => {
+  it('commits', { timeout: 120_000 }, async () => {
+    const base = await pack();
+    const history = (count: number): string =>
+      `reset refs/heads/main\nfrom ${base.commit}\n\n${`commit refs/heads/main\n${stamp}\n`.repeat(count)}`;
+    git(['fast-import', '--quiet', '--force'], history(CHANGES_LIMITS.commits));
+    await expect(take(base)).resolves.toMatchObject({ files: 0 });
+    git(['fast-import', '--quiet', '--force'], history(CHANGES_LIMITS.commits + 1));
+    await expect(take(base)).rejects.toThrow('there are 10001 new commits; at most 10000 are taken');
+  });
+
+  it('objects', { timeout: 120_000 }, async () => {
+    const base = await pack();
+    let stream = `commit refs/heads/main\n${stamp}from ${base.commit}\n`;
+    for (let file = 0; file <= CHANGES_LIMITS.objects; file += 1) {
+      const text = String(file);
+      stream += `M 100644 inline d${file % 500}/${file}\ndata ${text.length}\n${text}\n`;
+    }
+    git(['fast-import', '--quiet', '--force'], stream);
+    await expect(take(base)).rejects.toThrow(/rev-list gave more than 10250000 bytes/);
+  });
+
+  it('bytes of all objects together', { timeout: 120_000 }, async () => {
+    const base = await pack();
+    for (let file = 0; file < 5; file += 1) {
+      writeFileSync(join(repo, `f${file}`), '');
+      // Zeros, of which a pack has few bytes.
+      truncateSync(join(repo, `f${file}`), 210 * MIB + file);
+    }
+    git(['add', '.']);
+    git(['commit', '-qm', 'large']);
+    await expect(take(base)).rejects.toThrow(/the changes have 1101\d{6} bytes; at most 1073741824 are taken/);
+  });
+});
+
+describe('limits of what is packed', () => {
+  it('files that are not committed, and their bytes', { timeout: 120_000 }, async () => {
+    const large = join(repo, 'large');
+    writeFileSync(large, '');
+    truncateSync(large, DIRTY_LIMITS.bytes + 1);
+    await expect(pack(true)).rejects.toThrow(
+      /have 268435457 bytes; at most 268435456 are packed: ignore what is built/,
+    );
+    rmSync(large);
+    for (let file = 0; file <= DIRTY_LIMITS.files; file += 1) {
+      if (file % 1_000 === 0) mkdirSync(join(repo, `d${file / 1_000}`));
+      writeFileSync(join(repo, `d${Math.floor(file / 1_000)}`, `${file}`), '');
+    }
+    await expect(pack(true)).rejects.toThrow(/50001 files of .* are not committed; at most 50000 may be/);
+  });
+
+  it('the history', { timeout: 120_000 }, async () => {
+    const random = execFileSync('head', ['-c', String(BUNDLE_BYTES + MIB), '/dev/urandom'], { maxBuffer: 512 * MIB });
+    writeFileSync(join(repo, 'random'), random);
+    git(['add', '.']);
+    git(['commit', '-qm', 'large']);
+    await expect(pack()).rejects.toThrow(/the history of .* is too large: .*more than 268435456 bytes/);
+  });
+});
+
+it('a full disk of the host is no fault of the guest, and can be waited for', async () => {
+  const bin = join(folder, 'bin');
+  mkdirSync(bin);
+  writeFileSync(join(bin, 'git'), '#!/bin/sh\necho "fatal: write error: No space left on device" >&2\nexit 128\n');
+  chmodSync(join(bin, 'git'), 0o755);
+  const full: GitHost = { path: `${bin}:/usr/bin:/bin`, home: null };
+  await expect(gitText(full, ['index-pack'])).rejects.toMatchObject({ reason: 'disk-full', code: 'ENOSPC' });
+  const base = await pack();
+  const request = { base: of(base.bundle), earlier: null, pack: of(Buffer.from('x')), commit: base.commit };
+  const refused: unknown = await importChanges(full, request, collect).catch((error: unknown) => error);
+  expect(refused).toBeInstanceOf(GitError);
+  expect(refused).toMatchObject({ code: 'ENOSPC' });
+});
