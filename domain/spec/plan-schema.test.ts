@@ -296,8 +296,8 @@ workflow:
       /takes data of pause, which waits and has none/,
     ],
     ['a merge of a wait', (plan) => (plan.output = { kind: 'merge', stages: ['pause'] }), /merges pause, which waits/],
-    ['a wait without an end', (plan) => (plan.stages[1].work.forMs = null), /either `forMs` or `untilMs`/],
-    ['a wait with two ends', (plan) => (plan.stages[1].work.untilMs = 1), /either `forMs` or `untilMs`/],
+    ['a wait without an end', (plan) => (plan.stages[1].work.forMs = null), /one of `forMs`, `untilMs` and `until`/],
+    ['a wait with two ends', (plan) => (plan.stages[1].work.untilMs = 1), /one of `forMs`, `untilMs` and `until`/],
     ['a wait that is too long', (plan) => (plan.stages[1].work.forMs = 401 * 86_400_000), /stages.1.work.forMs/],
     [
       'a wait until no time',
