@@ -287,15 +287,20 @@ describe('a worker that dies', () => {
     return { ...of, [method]: replaced };
   }
 
-  const isPrepared = (_runId: unknown, name: unknown): boolean => String(name).startsWith('prepared-');
+  /** Of a worker that dies before or after it has started the stage's own command. */
+  const dyingAtWork = (when: 'before' | 'after'): Partial<ActivityDeps> => {
+    const isWork = (exec: unknown): boolean => (exec as { readonly program: string }).program === 'work';
+    const launch: typeof backend.launch = async (...args) => dying(await backend.launch(...args), 'exec', when, isWork);
+    return { backendFor: () => ({ ...backend, launch }) };
+  };
   const isFinished = (_runId: unknown, events: unknown): boolean =>
     (events as readonly { readonly id: string }[]).some(({ id }) => id.includes('finished'));
 
   test.each<[string, (real: ActivityDeps) => Partial<ActivityDeps>]>([
     ['once the repository is packed', (real) => ({ marks: dying(real.marks, 'put', 'before') })],
     ['once the pack is noted', (real) => ({ marks: dying(real.marks, 'put', 'after') })],
-    ['once the guest has unpacked', (real) => ({ marks: dying(real.marks, 'putOfVm', 'before', isPrepared) })],
-    ['once files are noted as prepared', (real) => ({ marks: dying(real.marks, 'putOfVm', 'after', isPrepared) })],
+    ['once the guest has unpacked', () => dyingAtWork('before')],
+    ['once the work has begun', () => dyingAtWork('after')],
     [
       'once the guest has given its pack',
       (real) => ({ repositories: dying(real.repositories, 'takeChanges', 'before') }),
