@@ -550,6 +550,33 @@ describe('items of a stage', () => {
       .reduce(project, emptyView('r'));
   const stage: RunEventBody = { type: 'stage-started', stage: 'each', execKey: 'each/0/1', attempt: 1, items: 30 };
 
+  test('hand what their agents took to their stage, with all attempts', () => {
+    const spent = (event: RunEventBody, usage: Readonly<Record<string, number>>): RunEventBody =>
+      event.type === 'stage-finished' ? { ...event, result: { ...event.result, usage } as typeof event.result } : event;
+    const took = { inputTokens: 10, outputTokens: 4, turns: 1, costUsd: 0.5, vmCpuMs: 7 };
+    const events = [
+      stage,
+      begun(0),
+      spent(finished(0, 'failed'), took),
+      begun(0, 2),
+      spent(finished(0, 'succeeded', 2), took),
+      begun(1),
+      spent(finished(1, 'succeeded'), took),
+    ];
+    const usage = { inputTokens: 30, outputTokens: 12, turns: 3, costUsd: 1.5 };
+    expect(of(...events).stages[0]?.usage).toEqual(usage);
+    const end = finished(0, 'succeeded');
+    const whole: RunEventBody =
+      end.type === 'stage-finished'
+        ? {
+            ...end,
+            execKey: 'each/0/1',
+            result: { ...end.result, instance: [], usage: { items: 2 } } as typeof end.result,
+          }
+        : end;
+    expect(of(...events, whole).stages[0]?.usage).toEqual({ ...usage, items: 2 });
+  });
+
   test('are counted, and one that is tried again counts once', () => {
     const view = of(
       stage,

@@ -210,7 +210,10 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
       // In a loop the view shows the items of the latest visit.
       item.attempt < stage.attempt
         ? stage
-        : withQuestions(withInner(withItem(stage, item.item, body), item.instance, body), item.instance, body),
+        : withAgents(
+            withQuestions(withInner(withItem(stage, item.item, body), item.instance, body), item.instance, body),
+            body,
+          ),
     );
   switch (body.type) {
     case 'run-admitted': {
@@ -308,7 +311,8 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
               reason: null,
               isolation: result.vm?.isolation ?? null,
               accelerator: result.vm?.accelerator ?? null,
-              usage: result.usage,
+              // What agents of its items took was counted as each ended.
+              usage: stage.items === null ? result.usage : { ...agentUsageOf(stage.usage), ...result.usage },
               outputBytes: Math.max(
                 stage.outputBytes,
                 (result.command?.stdoutBytes ?? 0) + (result.command?.stderrBytes ?? 0),
@@ -394,6 +398,22 @@ function itemOf(body: RunEventBody): {
 function usageOf(body: Extract<RunEventBody, { type: 'agent-usage' }>): StageView['usage'] {
   const { inputTokens, outputTokens, cachedInputTokens, turns, costUsd } = body;
   return { inputTokens, outputTokens, cachedInputTokens, turns, ...(costUsd === null ? {} : { costUsd }) };
+}
+
+/** Of a stage that an agent worked on. */
+const AGENT_USAGE = ['inputTokens', 'outputTokens', 'cachedInputTokens', 'turns', 'costUsd'] as const;
+
+function agentUsageOf(usage: StageView['usage']): StageView['usage'] {
+  return Object.fromEntries(AGENT_USAGE.flatMap((name) => (usage[name] === undefined ? [] : [[name, usage[name]]])));
+}
+
+/** What agents of items took, each of their attempts included, is what the stage with the list took. */
+function withAgents(stage: StageView, body: RunEventBody): StageView {
+  if (body.type !== 'stage-finished') return stage;
+  const took = Object.entries(agentUsageOf(toStageResult(body.result).usage));
+  if (took.length === 0) return stage;
+  const sums = took.map(([name, value]) => [name, (stage.usage[name] ?? 0) + value] as const);
+  return { ...stage, usage: { ...stage.usage, ...Object.fromEntries(sums) } };
 }
 
 function withTotal(stage: StageView, total: number | undefined): StageView {
