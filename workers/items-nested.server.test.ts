@@ -154,9 +154,9 @@ test('each item has a list of its own, whose results stand in its output in thei
 
 test('lists stand four deep, and parts at each depth share nothing with those beside them', async () => {
   const outcome = await run('nested-parts', [outer('[a, b]')], {
-    p: [say('one'), '{ name: inner, uses: q, for_each: [1, 2] }'],
-    q: [say('two'), '{ name: in, uses: r, for_each: [3] }'],
-    r: ['{ name: at, run: { program: say, args: [at] }, for_each: [4, 5] }'],
+    p: [say('one'), '{ name: inner, uses: q, for_each: [1, 2], max_parallel: 2 }'],
+    q: [say('two'), '{ name: in, uses: r, for_each: [3], max_parallel: 2 }'],
+    r: ['{ name: at, run: { program: say, args: [at] }, for_each: [4, 5], max_parallel: 2 }'],
   });
   expect(outcome).toMatchObject({ state: 'succeeded', failure: null });
   const deepest = [ended(3, [ended(4, 'at[0] <4'), ended(5, 'at[1] <5')])];
