@@ -113,7 +113,10 @@ test(
   { timeout: 240_000 },
   async () => {
     const refused = await voidbox('run', '--mock=once', 'parts.yaml');
-    expect(refused, 'the agents of the other part are left').toMatchObject({ code: 2 });
+    expect(refused, 'the agents of the other part are left').toMatchObject({
+      code: 3,
+      stderr: expect.stringContaining('`AGENT_KEY` (stage each.ask)'),
+    });
 
     const done = await voidbox('run', '--mock', 'parts.yaml', '--json');
     expect(done, done.stderr).toMatchObject({ code: 0 });
