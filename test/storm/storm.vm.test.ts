@@ -1,5 +1,5 @@
 /**
- * Twenty rounds of blows against everything that a run stands on, some of them on a disk that is filled meanwhile. Each
+ * Twelve rounds of blows against everything that a run stands on, some of them on a disk that is filled meanwhile. Each
  * time another storm: its seed is printed, and `npm run storm -- --seed N` sends it again.
  */
 import { randomInt } from 'node:crypto';
@@ -8,8 +8,8 @@ import { storm, type StormRound } from './storm.ts';
 
 /** Side by side: rounds wait for heartbeats and stopped processes more than they compute. */
 const STORMS = [
-  { rounds: 14, lanes: 2, disk: false },
-  { rounds: 6, lanes: 1, disk: true },
+  { rounds: 8, lanes: 2, disk: false },
+  { rounds: 4, lanes: 1, disk: true },
 ] as const;
 
 test(
