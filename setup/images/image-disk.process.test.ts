@@ -313,6 +313,8 @@ describe('an OCI layout', () => {
     expect(look(disk, 'cat /kept')).toBe('2');
     expect(env).toEqual({ PATH: '/opt/x:/bin', GREETING: 'hello world=' });
     expect(said.join('\n')).toContain('User, WorkingDir, Cmd of the image are ignored');
+    // Also where the disk is there already.
+    expect((await make(layout())).said).toEqual(said.slice(-1));
   });
 
   test('for several machines gives what is for linux/amd64, behind an index too, and what signs it counts for none', async () => {

@@ -74,7 +74,17 @@ export async function ensureImageDisk(
     (into) => makeDisk(context, image, into, limits),
     () => context.progress(`waiting for another process to make the disk of ${image.path}`),
   );
+  sayIgnored(image, context.progress);
   return (await findImageDisk(context.env, image.sha256))!;
+}
+
+/** For each run, also where the disk is in the cache: it runs as another user, in another folder, than its author had in mind. */
+export function sayIgnored(image: KnownImage, onProgress: (line: string) => void): void {
+  const ignored = image.oci?.ignored ?? [];
+  if (ignored.length > 0)
+    onProgress(
+      `${ignored.join(', ')} of the image ${ignored.length === 1 ? 'is' : 'are'} ignored: stages say what runs where`,
+    );
 }
 
 function cacheFolder({ cacheDir }: Pick<Environment, 'cacheDir'>, sha256: string): CacheFolder {
@@ -100,11 +110,6 @@ async function makeDisk(context: SetupContext, image: KnownImage, into: string, 
     `${JSON.stringify({ env, kind: image.kind, contentSha256: image.contentSha256 })}\n`,
   );
   for (const path of [folder, tree, join(into, `${DISK}.commands`)]) await rm(path, { recursive: true });
-  const ignored = image.oci?.ignored ?? [];
-  if (ignored.length > 0)
-    context.progress(
-      `${ignored.join(', ')} of the image ${ignored.length === 1 ? 'is' : 'are'} ignored: stages say what runs where`,
-    );
 }
 
 async function makeTree(

@@ -5,7 +5,7 @@ import type { Environment } from '../environment.ts';
 import { findOnPath } from '../find-program.ts';
 import { checkBeforeGetting } from '../preflight.ts';
 import { SetupError } from '../setup-error.ts';
-import { ensureImageDisk, findImageDisk, type KnownImage } from './image-disk.ts';
+import { ensureImageDisk, findImageDisk, type KnownImage, sayIgnored } from './image-disk.ts';
 
 export { ImageError } from './image-error.ts';
 export { knowImage, type KnownImage } from './image-disk.ts';
@@ -21,7 +21,10 @@ export async function makeImageDisks(
   onProgress: (line: string) => void,
 ): Promise<void> {
   for (const image of images) {
-    if ((await findImageDisk(env, image.sha256)) !== null) continue;
+    if ((await findImageDisk(env, image.sha256)) !== null) {
+      sayIgnored(image, onProgress);
+      continue;
+    }
     const missing = EXT4_PROGRAMS.filter((name) => findOnPath(env, [name]).length === 0);
     if (missing.length > 0)
       throw new SetupError(
