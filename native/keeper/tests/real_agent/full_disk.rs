@@ -128,7 +128,8 @@ fn walk_for(folder: &std::path::Path, name: &str) -> Value {
 fn stopping(extra: Value) -> Value {
     let script = r#"
         exec 9<&{control}; control={control}
-        "$0" --fd {fd} --mailbox-fd {mailbox} & guest=$!
+        # With the shell it ends, also while it is stopped.
+        setpriv --pdeathsig KILL "$0" --fd {fd} --mailbox-fd {mailbox} & guest=$!
         say() { printf '%s\r\n' "$1" >&$control; }
         say '{"QMP": {"version": {}, "capabilities": []}}'
         read -r -u 9 line; say '{"return": {}}'
