@@ -24,6 +24,9 @@ const LONG_FILES = [
   '/skills/session.server.test.ts',
 ];
 
+/** What a test waits for is there within seconds also while other files take every CPU; vitest would wait for one. */
+const EXPECT = { poll: { timeout: 20_000 } };
+
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const isLong = ({ moduleId }: TestSpecification): boolean => LONG_FILES.some((name) => moduleId.endsWith(name));
@@ -49,6 +52,7 @@ export default defineConfig({
       {
         test: {
           name: 'process',
+          expect: EXPECT,
           include: every('process.test.ts'),
           exclude: NOT_TESTS,
           maxWorkers: WORKERS,
@@ -59,6 +63,7 @@ export default defineConfig({
       {
         test: {
           name: 'server',
+          expect: EXPECT,
           include: every('server.test.ts'),
           exclude: NOT_TESTS,
           // Each file has servers of its own, and waits for them more than it computes.
@@ -73,6 +78,7 @@ export default defineConfig({
       {
         test: {
           name: 'vm',
+          expect: EXPECT,
           include: every('vm.test.ts'),
           exclude: NOT_TESTS,
           // Two at a time: VMs boot and programs wait more than they compute.
@@ -86,6 +92,7 @@ export default defineConfig({
       {
         test: {
           name: 'agents',
+          expect: EXPECT,
           include: every('agents.test.ts'),
           exclude: NOT_TESTS,
           maxWorkers: 1,

@@ -94,10 +94,12 @@ test('each item asks by itself, is answered by its name, and goes on alone', asy
   const receipt = await approve('ask-items', 'each[1].ok', { fields: { size: 3 } });
   expect(receipt).toMatchObject({ stage: 'each[1].ok', attempt: 1, decision: 'approve', by: 'ada' });
   await expect.poll(() => ships.get('"b"'), { timeout: 10_000 }).toBe(1);
-  // The others still wait, and whoever looks sees it.
+  // The others still wait, which the view of the run shows. They began to wait in any order.
   await expect
     .poll(async () =>
-      openQuestionsOf(await viewOf('ask-items')).map(({ name, question }) => [name, question?.message, question?.item]),
+      openQuestionsOf(await viewOf('ask-items'))
+        .map(({ name, question }) => [name, question?.message, question?.item])
+        .toSorted(),
     )
     .toEqual([
       ['each[0].ok', 'Ship it?', '"a"'],
