@@ -24,6 +24,8 @@ export interface AgentStreamOptions {
   readonly events: EventLog;
   readonly redactor: Redactor;
   readonly now: () => number;
+  /** Called where a call of a tool is over, once for a piece of the stream, with the session that it was in. */
+  readonly toolEnded: (sessionId: string | null) => Promise<void>;
 }
 
 /** Settles when the stream has ended and what it said is stored. @throws what the sandbox or the store throws, and the reason of `signal` */
@@ -32,15 +34,20 @@ export async function followAgent(options: AgentStreamOptions, signal: AbortSign
   const stream = options.provider.stream();
   let told = 0;
   const tell = async (read: readonly StreamLine[]): Promise<void> => {
+    let hasToolEnded = false;
     const events = read.flatMap(({ offset, text }) => {
       const sayings = text === null ? [] : stream.line(text);
-      return sayings.map((saying, index) => eventOf(options, saying, offset, index));
+      hasToolEnded ||= sayings.some(({ kind }) => kind === 'tool-ended');
+      return sayings.flatMap((saying, index) =>
+        saying.kind === 'tool-ended' ? [] : [eventOf(options, saying, offset, index)],
+      );
     });
     const room = Math.max(0, STREAM_LIMITS.events - told);
     told += events.length;
     const kept = events.slice(0, room);
     if (kept.length > 0)
       await options.events.append(options.runId, kept, { execKey: options.execKey, fence: options.fence });
+    if (hasToolEnded) await options.toolEnded(stream.outcome().sessionId);
   };
   for await (const chunk of options.exec.output('stdout', 0, signal)) await tell(lines.push(chunk));
   signal.throwIfAborted();
@@ -48,7 +55,10 @@ export async function followAgent(options: AgentStreamOptions, signal: AbortSign
   return redactedOutcome(stream.outcome(), options.redactor);
 }
 
-function eventOf(options: AgentStreamOptions, saying: AgentSaying, offset: number, index: number): NewRunEvent {
+/** What has an event. */
+type Told = Exclude<AgentSaying, { readonly kind: 'tool-ended' }>;
+
+function eventOf(options: AgentStreamOptions, saying: Told, offset: number, index: number): NewRunEvent {
   return {
     id: EVENT_ID.agent(options.commandKey, offset, index),
     atMs: options.now(),
@@ -56,7 +66,7 @@ function eventOf(options: AgentStreamOptions, saying: AgentSaying, offset: numbe
   };
 }
 
-function bodyOf({ stage, execKey, redactor }: AgentStreamOptions, saying: AgentSaying): RunEventBody {
+function bodyOf({ stage, execKey, redactor }: AgentStreamOptions, saying: Told): RunEventBody {
   switch (saying.kind) {
     case 'text':
       return { type: 'agent-text', stage, execKey, text: redactor.text(saying.text) };

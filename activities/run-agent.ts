@@ -18,6 +18,8 @@ import {
   putAgentFiles,
   writesFile,
 } from './agent-command.ts';
+import type { AgentProgress } from './agent-progress.ts';
+import { RESUME_PROMPT, restore, savedBefore, sayResumed } from './agent-resume.ts';
 import { followAgent } from './agent-stream.ts';
 import type { ActivityDeps } from './deps.ts';
 import { followWith, pumpOf } from './follow-command.ts';
@@ -43,10 +45,18 @@ export interface AgentContext {
   readonly env: Readonly<Record<string, string>>;
   readonly redactor: Redactor;
   /** Everything before the first command; `prepare` puts the agent's files there. */
-  readonly begin: (prepare: () => Promise<void>) => Promise<void>;
+  readonly begin: (preparation: Preparation) => Promise<void>;
+  /** Null: its work is not saved. */
+  readonly progress: AgentProgress | null;
   /** What it left in its workspace; of a stage without one nothing. */
   readonly takeWorkspace: () => Promise<LeftWorkspace>;
   readonly copyBack: () => Promise<OutcomeFailure | null>;
+}
+
+export interface Preparation {
+  readonly prepare: () => Promise<void>;
+  /** False: `prepare` brings it. */
+  readonly unpacksWorkspace: boolean;
 }
 
 /** One command of the agent, which has ended. */
@@ -80,11 +90,18 @@ export async function runAgent(
   return { result: await concluded(context, turns, answer), execs: turns.map(({ exec }) => exec) };
 }
 
+/** A try that takes over finds the command, whatever it makes of how that began. */
 async function firstTurn(context: AgentContext): Promise<Turn> {
   const { deps, request, agent, life, sandbox } = context;
-  const prompt = await promptOf(deps.artifacts, request, agent);
-  const command = commandOfAgent(request, agent, prompt, null);
-  await context.begin(() => putAgentFiles(sandbox, command, life.ended));
+  const saved = await savedBefore(deps, request, agent.provider.sessionFolder);
+  const prompt = saved === null ? await promptOf(deps.artifacts, request, agent) : RESUME_PROMPT;
+  const command = commandOfAgent(request, agent, prompt, saved?.sessionId ?? null);
+  const prepare = async (): Promise<void> => {
+    await putAgentFiles(sandbox, command, life.ended);
+    if (saved !== null) await restore(deps, sandbox, saved, life.ended);
+  };
+  await context.begin({ prepare, unpacksWorkspace: saved === null });
+  if (saved !== null) await sayResumed(deps, request, saved);
   const { timeoutMs } = request.stage;
   const exec = await sandbox.exec(
     agentExec(request, agent, command, context.env, { prompt, command: 1, timeoutMs }),
@@ -135,6 +152,7 @@ async function followTurn(context: AgentContext, exec: Exec, command: number): P
         events: deps.events,
         redactor,
         now: deps.now,
+        toolEnded: async (sessionId) => context.progress?.offer(exec, sessionId, stop.signal),
       },
       stop.signal,
     );

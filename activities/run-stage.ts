@@ -16,7 +16,8 @@ import type { ActivityDeps } from './deps.ts';
 import { withHeartbeat, type AttemptLife } from './heartbeat.ts';
 import { resolveEnvironment, type StageEnvironment } from './host-variables.ts';
 import { outputMismatch } from './output-check.ts';
-import { type AgentContext, runAgent } from './run-agent.ts';
+import { createProgress } from './agent-progress.ts';
+import { type AgentContext, type Preparation, runAgent } from './run-agent.ts';
 import { agentOfStage } from './agent-command.ts';
 import { follow } from './follow-command.ts';
 import type { Exec, ExecExit, ExecRequest, Sandbox, SandboxBackend, VmKey } from './ports/sandbox.ts';
@@ -203,7 +204,8 @@ async function work(
       sandbox,
       env,
       redactor,
-      begin: (prepare) => begin(context, sandbox, redactor, prepare),
+      begin: (preparation) => begin(context, sandbox, redactor, preparation),
+      progress: createProgress({ deps, request, sandbox, redactor, sessionFolder: agent.provider.sessionFolder }),
       takeWorkspace: () => takeWorkspace(deps, sandbox, request, context.workspace, life),
       copyBack: () => copyMountsBack(deps, sandbox, request, context.vmKey, life.detached),
     };
@@ -249,13 +251,13 @@ async function letGoOfVm(context: Attempt, sandbox: Sandbox, execs: readonly Exe
 
 /**
  * Before the command, which is started once for its key: the files of the stage, once for this VM.
- * @param prepare  puts more of them there; null: there are none
+ * @param preparation  puts more of them there; null: there are none
  */
 async function begin(
   context: Worked,
   sandbox: Sandbox,
   redactor: Redactor,
-  prepare: (() => Promise<void>) | null,
+  preparation: Preparation | null,
 ): Promise<void> {
   const { deps, request, life, workspace } = context;
   const { runId, execKey, stage } = request;
@@ -290,11 +292,12 @@ async function begin(
     life.phase('preparing writable mounts');
     await prepareMounts(deps, sandbox, request, context.vmKey, life.ended);
   }
-  if ((prepare !== null || workspace !== null || needsFiles(request)) && !(await isPrepared(sandbox, execKey))) {
+  if ((preparation !== null || workspace !== null || needsFiles(request)) && !(await isPrepared(sandbox, execKey))) {
     life.phase('preparing files');
     await prepareFiles(deps.artifacts, sandbox, request, life.ended);
-    if (workspace !== null) await unpackWorkspace(deps, sandbox, request, workspace, life.ended);
-    await prepare?.();
+    if (workspace !== null && preparation?.unpacksWorkspace !== false)
+      await unpackWorkspace(deps, sandbox, request, workspace, life.ended);
+    await preparation?.prepare();
     markPrepared(sandbox, execKey);
   }
 }

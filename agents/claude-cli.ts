@@ -5,6 +5,8 @@ import { mcpServers, skillFiles } from './skills.ts';
 /** Nothing but the model is asked for. */
 const QUIET = { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1', DISABLE_AUTOUPDATER: '1' };
 
+export const CLAUDE_SESSIONS = `${AGENT_HOME}/.claude/projects`;
+
 export function claudeCommand(
   { llm, skills, outputSchema, resume }: AgentTask,
   {

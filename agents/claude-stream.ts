@@ -58,7 +58,7 @@ export function createClaudeStream({ isFree = false }: { readonly isFree?: boole
         case 'assistant':
           return assistant(event);
         case 'user':
-          return failedTools(event);
+          return endedTools(event);
         case 'result': {
           result = event;
           usage = finalUsage(event, usage, isFree);
@@ -99,8 +99,14 @@ function ending(result: Fields, lastText: string | null): Pick<AgentOutcome, 'te
   };
 }
 
-function failedTools(event: Fields): readonly AgentSaying[] {
-  return listOf(fieldsOf(event['message'])['content']).flatMap((part): readonly AgentSaying[] => {
+function endedTools(event: Fields): readonly AgentSaying[] {
+  const content = listOf(fieldsOf(event['message'])['content']);
+  const isEnd = content.some((part) => fieldsOf(part)['type'] === 'tool_result');
+  return [...failedTools(content), ...(isEnd ? [{ kind: 'tool-ended' } as const] : [])];
+}
+
+function failedTools(parts: readonly unknown[]): readonly AgentSaying[] {
+  return parts.flatMap((part): readonly AgentSaying[] => {
     const { type, is_error: isError, content } = fieldsOf(part);
     if (type !== 'tool_result' || isError !== true) return [];
     const words =

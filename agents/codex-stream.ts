@@ -21,7 +21,7 @@ export function createCodexStream(): AgentStream {
         case 'item.completed': {
           const item = fieldsOf(event['item']);
           if (item['type'] === 'agent_message') lastText = textOf(item['text']) ?? lastText;
-          return sayingsOf(item);
+          return withEnd(sayingsOf(item));
         }
         case 'turn.started':
           hasEnded = false;
@@ -47,6 +47,11 @@ export function createCodexStream(): AgentStream {
       usage,
     }),
   };
+}
+
+/** An item of a tool comes when its call is over. */
+function withEnd(sayings: readonly AgentSaying[]): readonly AgentSaying[] {
+  return sayings.some(({ kind }) => kind === 'tool') ? [...sayings, { kind: 'tool-ended' }] : sayings;
 }
 
 function sayingsOf(item: Fields): readonly AgentSaying[] {

@@ -18,7 +18,13 @@ const QUIET = [
 ];
 
 /** OpenAI's Codex. */
-export const codex: AgentProvider = { name: 'codex', cli: 'codex', command, stream: createCodexStream };
+export const codex: AgentProvider = {
+  name: 'codex',
+  cli: 'codex',
+  sessionFolder: `${AGENT_HOME}/.codex/sessions`,
+  command,
+  stream: createCodexStream,
+};
 
 function command({ llm, skills, outputSchema, resume }: AgentTask): AgentCommand {
   const hasSchema = outputSchema !== undefined && resume === null;

@@ -1,4 +1,4 @@
-import { claudeCommand } from './claude-cli.ts';
+import { CLAUDE_SESSIONS, claudeCommand } from './claude-cli.ts';
 import { createClaudeStream } from './claude-stream.ts';
 import type { AgentProvider } from './provider.ts';
 
@@ -6,6 +6,7 @@ import type { AgentProvider } from './provider.ts';
 export const custom: AgentProvider = {
   name: 'custom',
   cli: 'claude',
+  sessionFolder: CLAUDE_SESSIONS,
   // A server that asks for no key: without one the command line asks for a login.
   command: (task) => claudeCommand(task, { env: { ANTHROPIC_API_KEY: 'none' } }),
   stream: () => createClaudeStream(),

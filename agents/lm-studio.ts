@@ -1,4 +1,4 @@
-import { claudeCommand } from './claude-cli.ts';
+import { CLAUDE_SESSIONS, claudeCommand } from './claude-cli.ts';
 import { createClaudeStream } from './claude-stream.ts';
 import type { AgentProvider } from './provider.ts';
 
@@ -6,6 +6,7 @@ import type { AgentProvider } from './provider.ts';
 export const lmStudio: AgentProvider = {
   name: 'lm-studio',
   cli: 'claude',
+  sessionFolder: CLAUDE_SESSIONS,
   command: (task) => claudeCommand(task, { env: { ANTHROPIC_API_KEY: '', ANTHROPIC_AUTH_TOKEN: 'lm-studio' } }),
   stream: () => createClaudeStream({ isFree: true }),
 };

@@ -1,4 +1,4 @@
-import { claudeCommand } from './claude-cli.ts';
+import { CLAUDE_SESSIONS, claudeCommand } from './claude-cli.ts';
 import { createClaudeStream } from './claude-stream.ts';
 import type { AgentProvider } from './provider.ts';
 
@@ -8,6 +8,7 @@ const DEFAULT_MODEL = 'qwen3-coder:7b';
 export const ollama: AgentProvider = {
   name: 'ollama',
   cli: 'claude',
+  sessionFolder: CLAUDE_SESSIONS,
   command: (task) =>
     claudeCommand(task, {
       model: task.llm?.model ?? DEFAULT_MODEL,

@@ -30,6 +30,8 @@ export interface AgentProvider {
   readonly name: LlmProvider;
   /** As `cliOf` says; the mock agent plays each of them. */
   readonly cli: AgentCli;
+  /** Where its command line keeps the sessions that it can go on with. */
+  readonly sessionFolder: string;
   command(task: AgentTask): AgentCommand;
   stream(): AgentStream;
 }

@@ -30,6 +30,8 @@ export type AgentSaying =
   | { readonly kind: 'text'; readonly text: string }
   /** @remarks `failed`: it is told when it has failed, beside the call itself where the stream has both. */
   | { readonly kind: 'tool'; readonly tool: string; readonly detail: string; readonly failed: boolean }
+  /** A call of a tool is over: the agent's files and its session are as it left them. Last of what a line says; no event. */
+  | { readonly kind: 'tool-ended' }
   /** So far. */
   | { readonly kind: 'usage'; readonly usage: AgentUsage };
 

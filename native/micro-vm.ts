@@ -159,6 +159,38 @@ export class MicroVm {
     await this.#fenced('exec.signal', { execKey, signal });
   }
 
+  /**
+   * Runs `copy` while every process of the command stands still. False where nothing was frozen: the command has ended, or the
+   * VM is of a build that freezes none; or where the command went on before `copy` had settled.
+   * @throws what `copy` throws
+   */
+  async whileFrozen(
+    execKey: string,
+    limitMs: number,
+    copy: () => Promise<void>,
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    if (!(await this.#can('exec.freeze'))) return false;
+    const unlessGuestRefuses = async <T>(work: () => Promise<T>): Promise<T | null> => {
+      try {
+        return await work();
+      } catch (error) {
+        if (isCodedError(error) && error.code === 'vm/guest-error') return null;
+        throw await this.#explain(error);
+      }
+    };
+    const fields = { execKey, limitMs, fence: this.#fence };
+    const opened = await unlessGuestRefuses(() => this.#open('exec.freeze', fields, signal));
+    if (opened === null) return false;
+    try {
+      await copy();
+      opened.stream.end();
+      return (await unlessGuestRefuses(() => opened.stream.readAnswer(REQUEST_LIMIT_MS))) !== null;
+    } finally {
+      opened.stream.close();
+    }
+  }
+
   /** Deletes the command's spool. */
   async execAck(execKey: string): Promise<void> {
     await this.#fenced('exec.ack', { execKey });

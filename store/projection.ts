@@ -370,6 +370,8 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
     // They stand in the log; what they cost comes as `agent-usage`.
     case 'agent-text':
     case 'agent-tool':
+    case 'stage-progress':
+    case 'stage-resumed':
     default:
       return view;
   }

@@ -124,6 +124,12 @@ export interface Exec {
   /** Settles when the command has ended and its last byte is readable. */
   wait(signal: AbortSignal): Promise<ExecExit>;
   signal(name: 'SIGTERM' | 'SIGKILL' | 'SIGINT'): Promise<void>;
+  /**
+   * Runs `copy` while every process of the command stands still, for `limitMs` at most. False where nothing was frozen, because
+   * the command has ended or the backend freezes none, and where the command went on before `copy` had settled.
+   * @throws what `copy` throws
+   */
+  whileFrozen(limitMs: number, copy: () => Promise<void>, signal: AbortSignal): Promise<boolean>;
   /** Everything of this exec is durable elsewhere; the keeper may forget it. */
   acknowledge(): Promise<void>;
 }

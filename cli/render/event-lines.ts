@@ -212,6 +212,10 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
       return style.yellow(
         `${sanitizeLine(nameOf(body))} continues: a worker has attached again${body.reason === undefined ? '' : ` (${sanitizeLine(body.reason)})`}`,
       );
+    case 'stage-resumed':
+      return style.yellow(
+        `${sanitizeLine(nameOf(body))} goes on from what its agent had done at ${timeText(body.savedAtMs)}`,
+      );
     case 'stage-finished':
       return `${style.bold(sanitizeLine(nameOf(body)))} ${renderStageEnd(toStageResult(body.result), style)}`;
     case 'stage-retrying':
@@ -245,6 +249,7 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
     case 'agent-text':
     case 'agent-tool':
     case 'agent-usage':
+    case 'stage-progress':
     case 'output':
       return null;
     // Of a later build.

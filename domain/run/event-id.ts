@@ -29,7 +29,10 @@ export const EVENT_ID = {
       | 'answered'
       | 'sleeping'
       | 'woken'
-      | 'not-redacted',
+      | 'not-redacted'
+      | 'not-saved'
+      | 'resumed'
+      | 'starts-again',
   ): string => `stage/${execKey}/${transition}`,
   reattached: (execKey: string, vmKey: string, fence: number): string =>
     `stage/${execKey}/reattached/${vmKey}/${fence}`,
@@ -50,6 +53,9 @@ export const EVENT_ID = {
    * @param index  among what the line says
    */
   agent: (execKey: string, offset: number, index: number): string => `agent/${execKey}/${offset}/${index}`,
+
+  /** @param number  of the save of the attempt, from 1 without gaps */
+  progress: (execKey: string, number: number): string => `stage/${execKey}/progress/${number}`,
 
   /** @param offset  of the notice, in bytes of the VM's notices */
   network: (vmKey: string, kind: 'notice' | 'more', offset: number): string => `network/${vmKey}/${kind}/${offset}`,

@@ -90,6 +90,8 @@ function withTextsCut(body: RunEventBody): RunEventBody {
     case 'output':
     case 'agent-usage':
     case 'network':
+    case 'stage-progress':
+    case 'stage-resumed':
     case 'loop-visited':
     case 'run-admitted':
     case 'stage-given':

@@ -9,6 +9,12 @@ import type { DoorNotice } from './door-notice.ts';
 import type { RunOrigin } from './origin.ts';
 import type { StageFailure, StoredStageResult } from './stage-result.ts';
 
+/** A folder of a guest, as a tar. */
+export interface SavedFolder {
+  readonly guestPath: string;
+  readonly ref: DataRef;
+}
+
 /** What a writer hands to the store. */
 export interface NewRunEvent {
   /** One of `EVENT_ID`. */
@@ -193,6 +199,29 @@ export type RunEventBody =
       readonly turns: number;
       /** Null: its stream does not say. */
       readonly costUsd: number | null;
+    }
+  /**
+   * What the stage's agent has come to was saved, of one moment: by the stage's activity, at the end of a call of a tool. A later
+   * one stands for all before it. `stage-resumed` of another attempt may follow.
+   */
+  | {
+      readonly type: 'stage-progress';
+      readonly stage: string;
+      readonly execKey: string;
+      /** By which its command line goes on. */
+      readonly sessionId: string;
+      readonly folders: readonly SavedFolder[];
+      /** How long the agent stood still for it. */
+      readonly frozenMs: number;
+    }
+  /** The attempt goes on from what was saved in an earlier one, whose VM was lost: by the stage's activity, before it starts its command. */
+  | {
+      readonly type: 'stage-resumed';
+      readonly stage: string;
+      readonly execKey: string;
+      /** The attempt that it was saved in. */
+      readonly from: string;
+      readonly savedAtMs: number;
     }
   /**
    * How an attempt ended, and the result itself: by the stage's activity. It stands without `stage-started` where no

@@ -79,6 +79,8 @@ class StageEndFold {
       case 'vm-ready':
       case 'vm-lost':
       case 'vm-stopped':
+      case 'stage-progress':
+      case 'stage-resumed':
       case 'stage-reattached':
       // A wait has one attempt in each run of its scope, and an end that is told before stands.
       case 'stage-sleeping':

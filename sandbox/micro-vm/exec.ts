@@ -50,6 +50,7 @@ export function createQemuExec(vm: MicroVm, key: string, stdin: ExecRequest['std
     },
 
     signal: (name) => vm.execSignal(key, name),
+    whileFrozen: (limitMs, copy, within) => vm.whileFrozen(key, limitMs, copy, within),
     acknowledge: () => vm.execAck(key),
   };
 }

@@ -140,6 +140,8 @@ function mockExec(
       const numbers = { SIGTERM: 15, SIGKILL: 9, SIGINT: 2 } as const;
       exec.kill('killed', 128 + numbers[name]);
     },
+    /** Its programs are functions, which nothing stops. */
+    whileFrozen: async () => false,
     async acknowledge() {
       vm.check(hold);
       exec.isAcknowledged = true;

@@ -47,3 +47,29 @@ test('claude edits files in its VM, commits them and answers; its key is in the 
   for (const { stdout } of [run, log, raw, status]) expect(stdout).not.toContain(KEY);
   await rig.assertNothingLeft();
 });
+
+const SLOW: ModelScript = ({ turn }) =>
+  turn === 0 ? { run: 'echo a line >> lines.txt; cat lines.txt' } : [15_000, { say: 'written' }];
+
+test('its VM is lost: claude goes on in a new one with its session and files', async () => {
+  await using model = await startFakeModel(SLOW);
+  await using rig = new Rig({ ANTHROPIC_API_KEY: KEY });
+  const spec = `api_version: v1
+kind: agent
+name: one
+llm: { provider: claude, base_url: "http://127.0.0.1:${model.port}" }
+agent: { prompt: "Write the file and answer." }
+`;
+  await rig.launch(rig.spec('spec.yaml', spec), 'vm-dies');
+  await rig.eventOf('vm-dies', 'stage-progress');
+  rig.kill((await rig.keeperOf('one')).pid);
+  expect((await rig.finish('vm-dies')).outcome.state).toBe('succeeded');
+  const events = await rig.events('vm-dies');
+  expect(events.filter(({ body }) => body.type === 'stage-resumed')).toHaveLength(1);
+  expect(events.filter(({ body }) => body.type === 'agent-tool')).toHaveLength(1);
+  const asked = model.requests.filter(({ path }) => path.endsWith('/messages')).at(-1)!.body;
+  expect(asked, 'the first prompt').toContain('Write the file and answer.');
+  expect(asked, 'the result of the call in the lost VM').toContain('a line');
+  expect(asked, 'what happened').toContain('The machine that you worked on was lost');
+  await rig.assertNothingLeft();
+});

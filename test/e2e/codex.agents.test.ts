@@ -32,19 +32,22 @@ test('its worker dies: the next one reads on, the same command answers, and the 
   await rig.assertNothingLeft();
 });
 
-test('its VM dies: the agent starts anew in a new one, without what the first had written', async () => {
+test('its VM dies: the agent goes on in a new one with its session and files, and the model hears of nothing twice', async () => {
   await using model = await startFakeModel(SLOW);
   await using rig = new Rig(KEY);
   await rig.launch(rig.spec('spec.yaml', one(model.port)), 'vm-dies');
-  await rig.eventOf('vm-dies', 'agent-tool');
-  const [keeper] = rig.keepers();
-  rig.kill(keeper!.pid);
+  await rig.eventOf('vm-dies', 'stage-progress');
+  rig.kill((await rig.keeperOf('one')).pid);
   expect((await rig.finish('vm-dies')).outcome.state).toBe('succeeded');
   const events = await rig.events('vm-dies');
   expect(events.filter(({ body }) => body.type === 'vm-lost')).toHaveLength(1);
+  expect(events.filter(({ body }) => body.type === 'stage-resumed')).toHaveLength(1);
   expect(events.flatMap(({ body }) => (body.type === 'stage-started' ? [body.attempt] : []))).toHaveLength(2);
-  const anew = model.requests.at(-1)!.body;
-  expect(anew.match(/a line\\n/g) ?? [], 'a file of the first VM is in the second').toHaveLength(1);
+  expect(events.filter(({ body }) => body.type === 'agent-tool')).toHaveLength(1);
+  const asked = model.requests.at(-1)!.body;
+  expect(asked, 'the first prompt').toContain('Write the file and answer.');
+  expect(asked, 'the result of the call in the lost VM').toContain('a line');
+  expect(asked, 'what happened').toContain('The machine that you worked on was lost');
   await rig.assertNothingLeft();
 });
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 use voidbox_protocol::body::StreamEnd;
@@ -227,6 +228,15 @@ impl Request {
 
     pub fn is_cancelled(&self) -> bool {
         lock(&self.state).cancelled
+    }
+
+    /// Waits for the keeper to cancel the request; false when it has not within the limit.
+    pub fn wait_cancelled(&self, limit: Duration) -> bool {
+        let state = lock(&self.state);
+        let waited = self
+            .changed
+            .wait_timeout_while(state, limit, |state| !state.cancelled);
+        waited.unwrap_or_else(PoisonError::into_inner).0.cancelled
     }
 
     pub fn next_signal(&self) -> Option<i32> {

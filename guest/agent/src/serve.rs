@@ -18,6 +18,7 @@ pub fn is_request(message: &Message) -> bool {
     matches!(
         message,
         Message::ExecRequest(_)
+            | Message::ExecFreeze(_)
             | Message::WriteFile(_)
             | Message::MkdirP(_)
             | Message::ReadFile(_)
@@ -50,6 +51,7 @@ pub fn serve(
             let response = exec::run(guest, request, exec)?;
             Ok(Some(Message::ExecResponse(response)))
         }
+        Message::ExecFreeze(wanted) => exec::freeze(guest, request, wanted).map(|()| None),
         Message::Stats(_) => Ok(Some(Message::StatsResponse(stats(guest)))),
         _ => serve_file(guest, request, message),
     }

@@ -10,7 +10,7 @@ use crate::script::Plan;
 use crate::workspace::Found;
 
 /// The same for each session: a stream says nothing of the moment at which it was made.
-const SESSION: &str = "00000000-0000-4000-8000-6d6f636b0001";
+pub const SESSION: &str = "00000000-0000-4000-8000-6d6f636b0001";
 
 /// What the session has come to so far.
 #[derive(Default)]

@@ -5,6 +5,7 @@ mod arguments;
 mod dialect;
 mod instance;
 mod script;
+mod session;
 mod workspace;
 
 use std::io::{self, Write};
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 use arguments::Call;
 use dialect::{Player, Tally};
 use script::{Plan, Step};
+use session::Session;
 
 /// What a killed process says; the stream of a `cut` ends as if this one had been.
 const CUT_EXIT_CODE: u8 = 137;
@@ -28,7 +30,16 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let plan = match script::plan(&call) {
+    let home = std::env::var("HOME").unwrap_or("/".into());
+    let id = call.resume.as_deref().unwrap_or(dialect::SESSION);
+    let session = match Session::open(&call, id, Path::new(&home)) {
+        Ok(session) => session,
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let plan = match script::plan(&call, session.done.is_some()) {
         Ok(plan) => plan,
         Err(problem) => {
             eprintln!("error: {problem}");
@@ -36,10 +47,10 @@ fn main() -> ExitCode {
         }
     };
     // A reader that is gone ends the play as it ends any program.
-    play(&call, &plan).unwrap_or(ExitCode::FAILURE)
+    play(&call, &plan, session).unwrap_or(ExitCode::FAILURE)
 }
 
-fn play(call: &Call, plan: &Plan) -> io::Result<ExitCode> {
+fn play(call: &Call, plan: &Plan, mut session: Session) -> io::Result<ExitCode> {
     let found = workspace::look(Path::new("/workspace"));
     let mut player = Player::new(call, plan, &found, io::stdout().lock());
     let mut tally = Tally::default();
@@ -49,19 +60,27 @@ fn play(call: &Call, plan: &Plan) -> io::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut text = plan.text.clone();
-    for step in &plan.steps {
+    for step in plan.steps.iter().skip(session.done.unwrap_or(0)) {
         player.pause();
         match step {
-            Step::Say(words) => player.say(words, &mut tally)?,
+            Step::Say(words) => {
+                session.step()?;
+                player.say(words, &mut tally)?;
+            }
             Step::Write { path, content } => {
                 let outcome = workspace::write(path, content);
+                session.step()?;
                 player.tool_write(path, &outcome, &mut tally)?;
             }
             Step::Run(command) => {
                 let (output, exit_code) = workspace::run(command);
+                session.step()?;
                 player.tool_run(command, &output, exit_code, &mut tally)?;
             }
-            Step::Sleep(time) => std::thread::sleep(*time),
+            Step::Sleep(time) => {
+                std::thread::sleep(*time);
+                session.step()?;
+            }
             Step::Cut => {
                 player.cut()?;
                 return Ok(ExitCode::from(CUT_EXIT_CODE));
@@ -70,7 +89,10 @@ fn play(call: &Call, plan: &Plan) -> io::Result<ExitCode> {
                 player.fail(message, &tally)?;
                 return Ok(ExitCode::FAILURE);
             }
-            Step::Result(words) => text.clone_from(words),
+            Step::Result(words) => {
+                session.step()?;
+                text.clone_from(words);
+            }
         }
         if let Some(limit) = call.max_turns
             && tally.turns > limit
@@ -79,6 +101,7 @@ fn play(call: &Call, plan: &Plan) -> io::Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
     }
+    session.end()?;
     player.finish(&text, &mut tally)?;
     io::stdout().flush()?;
     Ok(ExitCode::SUCCESS)

@@ -43,11 +43,16 @@ pub struct Plan {
     pub cost_usd: f64,
 }
 
-pub fn plan(call: &Call) -> Result<Plan, String> {
-    from(call, &|name| std::env::var(name).ok())
+/// `goes_on`: with a session that has not ended, so that its own steps are played, not those of one that is asked again.
+pub fn plan(call: &Call, goes_on: bool) -> Result<Plan, String> {
+    from(call, goes_on, &|name| std::env::var(name).ok())
 }
 
-fn from(call: &Call, variable: &dyn Fn(&str) -> Option<String>) -> Result<Plan, String> {
+fn from(
+    call: &Call,
+    goes_on: bool,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Plan, String> {
     let number = |name: &str, otherwise: u64| count(name, variable(name), otherwise);
     let cost = variable("MOCK_CLAUDE_COST").unwrap_or("0.003".into());
     let mut plan = Plan {
@@ -63,7 +68,7 @@ fn from(call: &Call, variable: &dyn Fn(&str) -> Option<String>) -> Result<Plan, 
             .map_err(|_| format!("MOCK_CLAUDE_COST is not a number: {cost:?}"))?,
     };
     if let Some(script) = variable("MOCK_AGENT_SCRIPT") {
-        plan.steps = steps(&script, call)?;
+        plan.steps = steps(&script, call.resume.is_some() && !goes_on)?;
         return Ok(plan);
     }
     let tools = variable("MOCK_CLAUDE_TOOLS").unwrap_or("Bash,Read".into());
@@ -133,18 +138,14 @@ fn answer(call: &Call) -> Result<String, String> {
     }
 }
 
-/// Of a session that goes on, those of `resumed` in place of `steps`.
-fn steps(script: &str, call: &Call) -> Result<Vec<Step>, String> {
+/// Of a session that has ended and is asked again, those of `resumed` in place of `steps`.
+fn steps(script: &str, asked_again: bool) -> Result<Vec<Step>, String> {
     let script: Value =
         serde_json::from_str(script).map_err(|error| format!("MOCK_AGENT_SCRIPT: {error}"))?;
     let list = match &script {
         Value::Array(_) => &script,
         Value::Object(named) => {
-            let key = if call.resume.is_some() {
-                "resumed"
-            } else {
-                "steps"
-            };
+            let key = if asked_again { "resumed" } else { "steps" };
             named.get(key).unwrap_or(&Value::Null)
         }
         _ => &Value::Null,
@@ -196,7 +197,7 @@ mod tests {
 
     #[test]
     fn the_prompt_is_cut_between_characters() {
-        let plan = from(&call(), &|_| None).unwrap();
+        let plan = from(&call(), false, &|_| None).unwrap();
         assert_eq!(plan.text, format!("[mock] {}", "ü".repeat(120)));
         assert_eq!((plan.input_tokens, plan.output_tokens), (500, 200));
         assert!(plan.steps.is_empty());
@@ -206,12 +207,13 @@ mod tests {
     fn a_script_goes_on_by_other_steps() {
         let script = r#"{"steps":[{"write":{"path":"/tmp/a","text":"b"}},{"cut":true}],"resumed":[{"result":{"ok":true}}]}"#;
         let variable = |name: &str| (name == "MOCK_AGENT_SCRIPT").then(|| script.to_string());
-        let first = from(&call(), &variable).unwrap();
+        let first = from(&call(), false, &variable).unwrap();
         assert_eq!(first.steps.len(), 2);
         let mut resumed = call();
         resumed.resume = Some("s".into());
-        let plan = from(&resumed, &variable).unwrap();
+        let plan = from(&resumed, false, &variable).unwrap();
         assert_eq!(plan.steps, [Step::Result(r#"{"ok":true}"#.into())]);
+        assert_eq!(from(&resumed, true, &variable).unwrap().steps, first.steps);
     }
 
     #[test]
@@ -224,7 +226,7 @@ mod tests {
             ("MOCK_CLAUDE_COST", "much"),
         ] {
             let variable = |wanted: &str| (wanted == name).then(|| value.to_string());
-            assert!(from(&call(), &variable).is_err(), "{name}={value}");
+            assert!(from(&call(), false, &variable).is_err(), "{name}={value}");
         }
     }
 }

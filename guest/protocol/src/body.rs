@@ -66,6 +66,16 @@ pub struct ExecSignal {
     pub signal: i32,
 }
 
+/// Freeze the tree of an exec until this request is cancelled, or for `limitMs`. `ExecFrozen` says that it
+/// stands still; an Error afterwards, that it goes on because the limit is over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecFreeze {
+    /// The exec's request.
+    pub exec: u32,
+    pub limit_ms: u64,
+}
+
 /// A request that is about one path: `MkdirP`, `ReadFile`, `FileStat`, `TarPut`, `TarGet`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

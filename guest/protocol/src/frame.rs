@@ -88,6 +88,8 @@ frame_types! {
     MailTaken = 49,
     Connect = 50,
     Connected = 51,
+    ExecFreeze = 52,
+    ExecFrozen = 53,
 }
 
 impl FrameType {

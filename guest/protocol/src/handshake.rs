@@ -16,6 +16,9 @@ pub const FLAG_MAILBOX: u8 = 2;
 /// Flag bit 2: in `Ping` the keeper keeps a door for this guest, in `Pong` the agent can use one. Without
 /// it in both the guest opens no streams.
 pub const FLAG_DOOR: u8 = 4;
+/// Flag bit 3: in `Ping` the keeper may freeze commands, in `Pong` the agent can. Without it in both
+/// there is no `ExecFreeze`.
+pub const FLAG_FREEZE: u8 = 8;
 
 /// Why a handshake frame is refused. Each of them ends the connection.
 #[derive(Debug, Error)]

@@ -3,9 +3,9 @@
 use thiserror::Error;
 
 use crate::body::{
-    Configure, Connect, Empty, ErrorBody, ExecRequest, ExecResponse, ExecSignal, ExecStarted,
-    FileStatResponse, PathRequest, ReadFileResponse, StatsResponse, StreamEnd, TarGetResponse,
-    TarPutResponse, WriteFile,
+    Configure, Connect, Empty, ErrorBody, ExecFreeze, ExecRequest, ExecResponse, ExecSignal,
+    ExecStarted, FileStatResponse, PathRequest, ReadFileResponse, StatsResponse, StreamEnd,
+    TarGetResponse, TarPutResponse, WriteFile,
 };
 use crate::frame::{self, Frame, FrameError, FrameType, MAX_CHUNK_BYTES};
 use crate::mailbox::{Mail, MailError, checked_slot};
@@ -169,6 +169,8 @@ messages! {
     Configured(Empty),
     Connect(Connect),
     Connected(Empty),
+    ExecFreeze(ExecFreeze),
+    ExecFrozen(Empty),
 }
 
 fn encode_json(

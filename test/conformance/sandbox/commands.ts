@@ -241,6 +241,51 @@ export const COMMANDS: readonly Behaviour[] = [
     },
   },
   {
+    name: 'a command stands still while its files are read, within its limit, and goes on',
+    guest: 'real',
+    async run(c) {
+      const sandbox = await c.shared();
+      const beat = 'while :; do echo x >> /tmp/beats; sleep 0.05; done';
+      const exec = await sandbox.exec(script(`(${beat}) & ${beat}`), limit());
+      const beats = async (): Promise<number> => {
+        const file = await sandbox.readFile('/tmp/beats', limit());
+        return file === null ? 0 : (await collect(file.bytes)).length;
+      };
+      const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+      while ((await beats()) === 0) await pause(50);
+      const seen: number[] = [];
+      const count = async (): Promise<void> => {
+        seen.push(await beats());
+        await pause(300);
+        seen.push(await beats());
+        // The second one at a time would let the command go on under the first.
+        assert.equal(await exec.whileFrozen(5_000, async () => assert.fail('frozen twice'), limit()), false);
+      };
+      assert.equal(await exec.whileFrozen(20_000, count, limit()), true);
+      assert.equal(seen[0], seen[1], 'it ran while it was frozen');
+      while ((await beats()) === seen[1]) await pause(50);
+      // Beyond the limit the guest lets it go, whether or not anybody is there to say so.
+      assert.equal(await exec.whileFrozen(200, () => pause(1_000), limit()), false);
+      const failing = exec.whileFrozen(20_000, () => Promise.reject(new Error('no room')), limit());
+      await assert.rejects(failing, /no room/);
+      const before = await beats();
+      while ((await beats()) === before) await pause(50);
+      // One that stands still can be ended.
+      await exec.whileFrozen(
+        10_000,
+        () =>
+          exec
+            .signal('SIGKILL')
+            .then(() => exec.wait(limit()))
+            .then(() => undefined),
+        limit(),
+      );
+      assert.equal((await exec.wait(limit())).exitCode, 137);
+      assert.equal(await exec.whileFrozen(5_000, async () => assert.fail('it has ended'), limit()), false);
+      await exec.acknowledge();
+    },
+  },
+  {
     name: 'what a command leaves running dies with it',
     guest: 'real',
     async run(c) {

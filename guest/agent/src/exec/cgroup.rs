@@ -1,24 +1,37 @@
 //! Cgroups: the one of all user processes, and below it that of each exec.
 
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use rustix::process::Pid;
 
+use crate::lock::lock;
 use crate::log;
 
 /// How long a killed cgroup may take to be empty before its folder is left for later.
 const REMOVE_TRIES: u32 = 200;
 const REMOVE_PAUSE: Duration = Duration::from_millis(10);
 
+/// The cgroup of an exec, for whoever freezes it.
+pub struct Child {
+    pub path: PathBuf,
+    pub is_frozen: bool,
+}
+
+/// Those of the execs that run, by their requests.
+pub type Children = Arc<Mutex<HashMap<u32, Child>>>;
+
 /// The cgroup of all user processes, under which each exec has its own.
 pub struct CgroupParent {
     path: PathBuf,
     next: AtomicU64,
+    children: Children,
 }
 
 impl CgroupParent {
@@ -26,6 +39,7 @@ impl CgroupParent {
         Self {
             path,
             next: AtomicU64::new(0),
+            children: Children::default(),
         }
     }
 
@@ -44,18 +58,33 @@ impl CgroupParent {
         kill(&self.path);
     }
 
+    pub fn children(&self) -> &Children {
+        &self.children
+    }
+
     /// Makes the cgroup of one exec.
-    pub fn make_child(&self) -> io::Result<ExecCgroup> {
+    pub fn make_child(&self, exec: u32) -> io::Result<ExecCgroup> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let path = self.path.join(format!("exec-{number}"));
         fs::create_dir(&path)?;
-        Ok(ExecCgroup { path })
+        let child = Child {
+            path: path.clone(),
+            is_frozen: false,
+        };
+        lock(&self.children).insert(exec, child);
+        Ok(ExecCgroup {
+            exec,
+            path,
+            children: self.children.clone(),
+        })
     }
 }
 
 /// The cgroup of one exec; removed, with all that is in it, when it is dropped.
 pub struct ExecCgroup {
+    exec: u32,
     path: PathBuf,
+    children: Children,
 }
 
 impl ExecCgroup {
@@ -84,6 +113,7 @@ impl ExecCgroup {
 
 impl Drop for ExecCgroup {
     fn drop(&mut self) {
+        lock(&self.children).remove(&self.exec);
         self.kill();
         for _ in 0..REMOVE_TRIES {
             match fs::remove_dir(&self.path) {
@@ -109,6 +139,11 @@ fn kill(cgroup: &Path) {
     if let Err(error) = fs::write(cgroup.join("cgroup.kill"), "1") {
         log::line(&format!("{}: cgroup.kill: {error}", cgroup.display()));
     }
+}
+
+/// True when all processes in it stand still.
+pub fn is_frozen(cgroup: &Path) -> bool {
+    field(&read(cgroup, "cgroup.events"), "frozen") == Some(1)
 }
 
 fn oom_kills(cgroup: &Path) -> u64 {

@@ -1,6 +1,7 @@
 //! One exec: start, stream, end.
 
 mod cgroup;
+mod freeze;
 mod pump;
 mod spawn;
 mod tree;
@@ -21,6 +22,7 @@ use spawn::{CannotStart, Started};
 use tree::Tree;
 
 pub use cgroup::CgroupParent;
+pub use freeze::freeze;
 pub use spawn::{CLOSE_ON_EXEC_FROM, drop_bounding_set};
 
 /// Runs a program to its end and sends everything of it but the response, which is returned: the

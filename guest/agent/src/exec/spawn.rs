@@ -68,7 +68,7 @@ pub fn start(
     let cgroup = guest
         .cgroup
         .as_ref()
-        .map(|parent| parent.make_child())
+        .map(|parent| parent.make_child(request.id))
         .transpose()
         .map_err(|error| CannotStart::refused(format!("making a cgroup: {error}")))?;
     let procs = cgroup

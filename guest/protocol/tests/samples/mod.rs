@@ -123,6 +123,14 @@ fn exec_messages() -> Vec<(&'static str, Message)> {
             "exec-signal",
             Message::ExecSignal(ExecSignal { signal: 15 }),
         ),
+        (
+            "exec-freeze",
+            Message::ExecFreeze(ExecFreeze {
+                exec: 9,
+                limit_ms: 10_000,
+            }),
+        ),
+        ("exec-frozen", Message::ExecFrozen(Empty {})),
     ]
 }
 

@@ -20,6 +20,7 @@ use crate::vmm::{self, Usage};
 /// What this keeper can beyond the first version of the API, by the names of the ops: a client looks
 /// here before it asks for one of them. A name that stood here once stays.
 const FEATURES: &[&str] = &[
+    "exec.freeze",
     "exec.stdin.end",
     "keepalive",
     "notices",

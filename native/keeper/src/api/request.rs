@@ -99,6 +99,8 @@ pub enum StreamOp {
     ExecStdin(Args<ExecKey>),
     #[serde(rename = "exec.output")]
     ExecOutput(Args<Output>),
+    #[serde(rename = "exec.freeze")]
+    ExecFreeze(Args<Freeze>),
     #[serde(rename = "notices")]
     Notices(Args<Offset>),
     #[serde(rename = "file.put")]
@@ -143,6 +145,14 @@ pub struct Tie {
 pub struct Signal {
     pub exec_key: String,
     pub signal: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Freeze {
+    pub exec_key: String,
+    /// The guest lets go after it, and after 30 s at the latest.
+    pub limit_ms: u64,
 }
 
 #[derive(Debug, Deserialize)]

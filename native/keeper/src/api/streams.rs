@@ -5,12 +5,12 @@ use std::rc::Rc;
 use serde_json::json;
 use tokio::io::BufReader;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use voidbox_protocol::body::{PathRequest, ReadFileResponse, WriteFile};
+use voidbox_protocol::body::{ExecFreeze, PathRequest, ReadFileResponse, WriteFile};
 use voidbox_protocol::mailbox::SLOT_BYTES;
 use voidbox_protocol::message::{Message, Stream};
 
 use super::fence;
-use super::request::{ExecKey, Head, Offset, Output, StreamOp, Tie};
+use super::request::{ExecKey, Freeze, Head, Offset, Output, StreamOp, Tie};
 use crate::client::{Client, Interrupted};
 use crate::error::{Code, Failure};
 use crate::exec::Exec;
@@ -71,6 +71,7 @@ async fn carry_out(
         StreamOp::ExecOutput(args) => exec_output(keeper, head.read(args)?, client).await,
         StreamOp::Notices(args) => notices(keeper, head.read(args)?, client).await,
         StreamOp::ExecStdin(args) => exec_stdin(keeper, head, head.read(args)?, client).await,
+        StreamOp::ExecFreeze(args) => exec_freeze(keeper, head.read(args)?, client).await,
         StreamOp::FilePut(args) => file_put(keeper, head.read(args)?, client).await,
         StreamOp::FileGet(args) => file_get(keeper, head.read(args)?, client).await,
         StreamOp::TarPut(args) => tar_put(keeper, head.read(args)?, client).await,
@@ -215,6 +216,40 @@ async fn feed(exec: &Rc<Exec>, link: &Rc<Link>, owner: u64, client: &mut Client)
             _ => return,
         }
     }
+}
+
+/// The command stands still until the client ends its half. The second answer says whether it has done so all the time.
+async fn exec_freeze(
+    keeper: &Rc<Keeper>,
+    Freeze { exec_key, limit_ms }: Freeze,
+    client: &mut Client,
+) -> Result<(), Interrupted> {
+    let exec = keeper.exec(&exec_key)?;
+    let link = keeper.guest().await?;
+    if !link.can_freeze {
+        let failure = "the guest agent is of an earlier build, which freezes no command";
+        return Err(Failure::new(Code::GuestError, failure).into());
+    }
+    // Its number may be another request's by now.
+    if !exec.is_running() {
+        return Err(Failure::new(Code::GuestError, "the command has ended").into());
+    }
+    let wanted = ExecFreeze {
+        exec: exec.request_id(),
+        limit_ms,
+    };
+    let frozen = Transfer::open(&link, &Message::ExecFreeze(wanted))?;
+    frozen.response().await?;
+    client.answer(&Ok(json!({}))).await?;
+    tokio::select! {
+        // What the guest said before the client was done counts.
+        biased;
+        failure = frozen.let_go() => return Err(failure.into()),
+        () = client.left() => {}
+    }
+    drop(frozen);
+    client.answer(&Ok(json!({}))).await?;
+    Ok(())
 }
 
 async fn file_put(

@@ -133,6 +133,11 @@ impl Exec {
         Ok(exec)
     }
 
+    /// By which the guest knows it.
+    pub fn request_id(&self) -> u32 {
+        self.id.get()
+    }
+
     pub fn phase(&self) -> Phase {
         self.state.borrow().phase
     }

@@ -74,6 +74,8 @@ pub trait Acceptor {
 pub struct Link {
     outbox: Outbox,
     mailbox: Option<Rc<Mailbox>>,
+    /// The guest can freeze commands.
+    pub can_freeze: bool,
     requests: RefCell<HashMap<u32, Rc<dyn Inbound>>>,
     next_id: Cell<u32>,
     /// There when the guest was offered a door and took it.
@@ -94,6 +96,7 @@ impl Link {
         let link = Rc::new(Self {
             outbox: Outbox::default(),
             mailbox: session.mailbox.map(Mailbox::new),
+            can_freeze: session.can_freeze,
             requests: RefCell::default(),
             next_id: Cell::new(1),
             acceptor,

@@ -76,7 +76,7 @@ fn guest_failure(error: &ErrorBody) -> Failure {
 impl Transfer {
     pub fn open(link: &Rc<Link>, message: &Message) -> Result<Self, Failure> {
         let ends = match message {
-            Message::ReadFile(_) | Message::TarGet(_) => Ends::WithData,
+            Message::ReadFile(_) | Message::TarGet(_) | Message::ExecFreeze(_) => Ends::WithData,
             _ => Ends::WithResponse,
         };
         let inner = Rc::new(Inner {
@@ -170,6 +170,23 @@ impl Transfer {
                 }
             }
             self.progress(changed).await?;
+        }
+    }
+
+    /// Returns when the guest ends a request that it holds until it is cancelled: with why.
+    pub async fn let_go(&self) -> Failure {
+        loop {
+            let changed = self.inner.changed.notified();
+            {
+                let state = self.inner.state.borrow();
+                if let Some(failure) = &state.failure {
+                    return failure.clone();
+                }
+                if state.finished {
+                    return Failure::new(Code::GuestError, "the guest ended what it was to hold");
+                }
+            }
+            changed.await;
         }
     }
 
@@ -331,6 +348,7 @@ impl Inbound for Inner {
             | Message::TarPutResponse(_)
             | Message::TarGetResponse(_)
             | Message::StatsResponse(_)
+            | Message::ExecFrozen(_)
                 if state.response.is_none() =>
             {
                 state.finished = state.ends == Ends::WithResponse || is_absent(&message);

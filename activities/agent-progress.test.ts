@@ -1,0 +1,241 @@
+import { Buffer } from 'node:buffer';
+import { expect, test } from 'vitest';
+import type { DataRef } from '../domain/plan/plan.ts';
+import { EVENT_ID } from '../domain/run/event-id.ts';
+import type { NewRunEvent, RunEvent } from '../domain/run/event.ts';
+import { createRedactor } from '../domain/security/redactor.ts';
+import { readTar } from '../tar/read.ts';
+import { writeTar } from '../tar/write.ts';
+import { createProgress, isResumable, PROGRESS_LIMITS, type ProgressContext } from './agent-progress.ts';
+import { savedBefore } from './agent-resume.ts';
+import type { Exec, Sandbox } from './ports/sandbox.ts';
+import type { StageRequest } from './requests.ts';
+
+const SESSIONS = '/home/sandbox/.codex/sessions';
+const SECRET = 'sk-0123456789abcdef';
+
+function requestOf(execKey: string, more: object = {}): StageRequest {
+  const scope = { id: 'work', sandbox: { mounts: [] } };
+  const stage = { id: 'work', timeoutMs: 3_600_000, outputs: [] };
+  return { runId: 'r', execKey, lease: null, scope, stage, ...more } as unknown as StageRequest;
+}
+
+const MIB = 1024 * 1024;
+
+async function* bulk(sizeBytes: number): AsyncIterable<Uint8Array> {
+  const chunk = Buffer.alloc(MIB);
+  for (let left = sizeBytes; left > 0; left -= MIB) yield chunk.subarray(0, Math.min(MIB, left));
+}
+
+/** A guest with a folder of work and one of sessions, a log and a store, all in memory. */
+class World {
+  nowMs = 1_000;
+  events: NewRunEvent[] = [];
+  stored: Buffer[] = [];
+  work = Buffer.from(`work ${SECRET}`);
+  /** In place of it: bytes that nobody looks at. */
+  bulkBytes = 0;
+  freezes: 'whole' | 'too-slow' | 'none' = 'whole';
+  isFrozen = false;
+  readsOfFrozen: boolean[] = [];
+  freezeLimitsMs: number[] = [];
+  hasRoom = true;
+
+  readonly deps = {
+    now: () => this.nowMs,
+    disk: { hasRoomForOutput: () => this.hasRoom },
+    events: {
+      append: async (_: string, events: readonly NewRunEvent[]) => {
+        const fresh = events.filter(({ id }) => !this.events.some((known) => known.id === id));
+        this.events.push(...fresh);
+        return fresh.length;
+      },
+      find: async (_: string, id: string) => (this.events.find((event) => event.id === id) as RunEvent) ?? null,
+    },
+    artifacts: {
+      put: async (bytes: AsyncIterable<Uint8Array>): Promise<DataRef> => {
+        const parts: Uint8Array[] = [];
+        let sizeBytes = 0;
+        for await (const part of bytes) {
+          sizeBytes += part.length;
+          if (sizeBytes < MIB) parts.push(part);
+        }
+        this.stored.push(Buffer.concat(parts));
+        return { sha256: String(this.stored.length - 1), sizeBytes, mediaType: 'application/x-tar' };
+      },
+    },
+  } as unknown as ProgressContext['deps'];
+
+  readonly sandbox = {
+    facts: { fence: 1 },
+    getFolder: async (guestPath: string) => {
+      this.readsOfFrozen.push(this.isFrozen);
+      if (guestPath !== SESSIONS && this.bulkBytes > 0) return bulk(this.bulkBytes);
+      const body = guestPath === SESSIONS ? Buffer.from(`{"said":"${SECRET}"}`) : this.work;
+      const items = [
+        { kind: 'dir', path: 'a', mode: 0o700 },
+        { kind: 'file', path: 'a/file', mode: 0o600, body },
+        { kind: 'symlink', path: 'a/link', target: 'file' },
+      ] as const;
+      return writeTar(items);
+    },
+  } as unknown as Sandbox;
+
+  readonly exec = {
+    whileFrozen: async (limitMs: number, copy: () => Promise<void>) => {
+      this.freezeLimitsMs.push(limitMs);
+      if (this.freezes === 'none') return false;
+      this.isFrozen = true;
+      await copy().finally(() => (this.isFrozen = false));
+      return this.freezes === 'whole';
+    },
+  } as unknown as Exec;
+
+  progressOf(request: StageRequest): (sessionId?: string | null) => Promise<void> {
+    const redactor = createRedactor([{ name: 'KEY', value: SECRET }]);
+    const context = { deps: this.deps, request, sandbox: this.sandbox, redactor, sessionFolder: SESSIONS };
+    const progress = createProgress(context)!;
+    return (sessionId = 's1') => progress.offer(this.exec, sessionId, new AbortController().signal);
+  }
+
+  saves(): readonly Extract<NewRunEvent['body'], { type: 'stage-progress' }>[] {
+    return this.events.flatMap(({ body }) => (body.type === 'stage-progress' ? [body] : []));
+  }
+
+  notices(): readonly string[] {
+    return this.events.flatMap(({ body }) => (body.type === 'notice' ? [body.message] : []));
+  }
+}
+
+async function filesOf(tar: Buffer): Promise<Readonly<Record<string, string>>> {
+  const files: Record<string, string> = {};
+  async function* whole(): AsyncIterable<Uint8Array> {
+    yield tar;
+  }
+  for await (const { kind, path, body } of readTar(whole(), tar.length)) files[`${kind} ${path}`] = body.toString();
+  return files;
+}
+
+test('a save has both folders of one moment; the session is redacted as the transcript is, the work is not', async () => {
+  const world = new World();
+  await world.progressOf(requestOf('work/0/1'))();
+  const [save] = world.saves();
+  expect(world.readsOfFrozen, 'it stands still while its files are read').toEqual([true, true]);
+  expect(world.freezeLimitsMs).toEqual([PROGRESS_LIMITS.frozenMs]);
+  expect(save).toMatchObject({ stage: 'work', execKey: 'work/0/1', sessionId: 's1' });
+  const tars = Object.fromEntries(
+    save!.folders.map(({ guestPath, ref }) => [guestPath, world.stored[Number(ref.sha256)]!]),
+  );
+  expect(await filesOf(tars['/workspace']!)).toMatchObject({ 'file a/file': `work ${SECRET}`, 'symlink a/link': '' });
+  expect(await filesOf(tars[SESSIONS]!)).toEqual({ 'dir a/': '', 'file a/file': '{"said":"[redacted]"}' });
+  expect(tars[SESSIONS]!.includes(SECRET)).toBe(false);
+});
+
+test('it saves at most every 30 s, not before a session is known, and not on a full disk', async () => {
+  const world = new World();
+  const offer = world.progressOf(requestOf('work/0/1'));
+  await offer(null);
+  expect(world.saves()).toHaveLength(0);
+  await offer();
+  world.nowMs += PROGRESS_LIMITS.intervalMs - 1;
+  await offer();
+  expect(world.saves()).toHaveLength(1);
+  world.nowMs += 1;
+  world.hasRoom = false;
+  await offer();
+  expect(world.saves()).toHaveLength(1);
+  world.hasRoom = true;
+  await offer();
+  expect(world.saves()).toHaveLength(2);
+  expect(world.events.map(({ id }) => id)).toEqual([
+    EVENT_ID.progress('work/0/1', 1),
+    EVENT_ID.progress('work/0/1', 2),
+  ]);
+});
+
+test('a worker that takes over numbers its saves behind those that stand', async () => {
+  const world = new World();
+  for (let number = 1; number <= 5; number += 1) {
+    const offer = world.progressOf(requestOf('work/0/1'));
+    await offer();
+    expect(world.events.at(-1)!.id).toBe(EVENT_ID.progress('work/0/1', number));
+  }
+});
+
+test('a command that has ended is not saved, without a word', async () => {
+  const world = new World();
+  world.freezes = 'none';
+  await world.progressOf(requestOf('work/0/1'))();
+  expect(world.events).toEqual([]);
+});
+
+test('files that cannot be read in time or are too large are not saved: it says so once, and gives up after three', async () => {
+  for (const [prepare, reason] of [
+    [(world: World) => (world.freezes = 'too-slow'), 'could not be read within 10 s'],
+    [(world: World) => (world.bulkBytes = PROGRESS_LIMITS.folderBytes + 1), '/workspace has more than the 64 MiB'],
+  ] as const) {
+    const world = new World();
+    prepare(world);
+    const offer = world.progressOf(requestOf('work/0/1'));
+    for (let times = 0; times < PROGRESS_LIMITS.failures; times += 1) {
+      await offer();
+      world.nowMs += PROGRESS_LIMITS.intervalMs;
+    }
+    expect(world.saves()).toEqual([]);
+    expect(world.notices()).toEqual([expect.stringContaining(reason)]);
+    world.freezes = 'whole';
+    world.bulkBytes = 0;
+    await offer();
+    expect(world.saves(), 'it had given up').toEqual([]);
+  }
+});
+
+test('what an attempt saves in all is bounded, and spread over its time', async () => {
+  const world = new World();
+  world.bulkBytes = PROGRESS_LIMITS.folderBytes;
+  const offer = world.progressOf(requestOf('work/0/1'));
+  for (let second = 0; second < 3_600; second += 30) {
+    await offer();
+    world.nowMs += 30_000;
+  }
+  const bytes = world.saves().flatMap(({ folders }) => folders.map(({ ref }) => ref.sizeBytes));
+  expect(bytes.reduce((sum, size) => sum + size, 0)).toBeLessThanOrEqual(PROGRESS_LIMITS.attemptBytes);
+  expect(world.saves().length).toBeGreaterThan(3);
+});
+
+test('only an agent whose VM and files are its own is saved', () => {
+  const mounts = (guestPath: string, mode: 'ro' | 'rw'): object => ({
+    scope: { id: 'work', sandbox: { mounts: [{ hostPath: '/x', guestPath, mode }] } },
+  });
+  expect(isResumable(requestOf('work/0/1'), SESSIONS)).toBe(true);
+  expect(isResumable(requestOf('work/0/1', mounts('/data', 'ro')), SESSIONS)).toBe(true);
+  expect(isResumable(requestOf('work/0/1', mounts('/data', 'rw')), SESSIONS)).toBe(false);
+  expect(isResumable(requestOf('work/0/1', mounts('/workspace/data', 'ro')), SESSIONS)).toBe(false);
+  expect(isResumable(requestOf('work/0/1', mounts('/home', 'ro')), SESSIONS)).toBe(false);
+  expect(isResumable(requestOf('work/0/1', { lease: {} }), SESSIONS)).toBe(false);
+});
+
+test('the next attempt goes on from the newest save of those that were lost, and not of one that came to an end', async () => {
+  const world = new World();
+  const before = (execKey: string): ReturnType<typeof savedBefore> =>
+    savedBefore(world.deps, requestOf(execKey), SESSIONS);
+  const started = (execKey: string): number =>
+    world.events.push({ id: EVENT_ID.attempt(execKey, 'started'), atMs: 0, body: { type: 'run-resumed', by: 'x' } });
+  expect(await before('work/0/1')).toBeNull();
+  started('work/0/1');
+  expect(await before('work/0/2')).toBeNull();
+  expect(world.notices()).toEqual([expect.stringContaining('starts again: nothing of it was saved')]);
+  const offer = world.progressOf(requestOf('work/0/1'));
+  await offer();
+  world.nowMs += PROGRESS_LIMITS.intervalMs;
+  await offer('s2');
+  expect(await before('work/0/2')).toMatchObject({ execKey: 'work/0/1', sessionId: 's2', savedAtMs: world.nowMs });
+  expect(await before('work/0/3'), 'the second was lost before its first save').toMatchObject({ execKey: 'work/0/1' });
+  const result = { stage: 'work', execKey: 'work/0/3', outcome: 'failed' };
+  world.events.push({
+    id: EVENT_ID.attempt('work/0/3', 'finished'),
+    atMs: 0,
+    body: { type: 'stage-finished', stage: 'work', execKey: 'work/0/3', result } as unknown as NewRunEvent['body'],
+  });
+  expect(await before('work/0/4'), 'it failed by itself').toBeNull();
+});

@@ -1,0 +1,269 @@
+/**
+ * Saves what an agent has come to while it works: its session and the files that it works on, of one moment, so that a stage whose
+ * VM is lost goes on in another one. Its command stands still while they are read.
+ */
+import { Buffer } from 'node:buffer';
+import { isCodedError } from '../domain/errors/coded-error.ts';
+import { endsVm } from '../domain/errors/error-code.ts';
+import type { DataRef } from '../domain/plan/plan.ts';
+import { EVENT_ID } from '../domain/run/event-id.ts';
+import type { SavedFolder } from '../domain/run/event.ts';
+import type { Redactor } from '../domain/security/redactor.ts';
+import { sanitizeLine } from '../domain/security/sanitize.ts';
+import { readTar } from '../tar/read.ts';
+import { type TarItem, writeTar } from '../tar/write.ts';
+import type { ActivityDeps } from './deps.ts';
+import type { Exec, Sandbox } from './ports/sandbox.ts';
+import type { StageRequest } from './requests.ts';
+
+const MIB = 1024 * 1024;
+
+export const PROGRESS_LIMITS = {
+  /** From one save to the next. */
+  intervalMs: 30_000,
+  /** A command stands still no longer. */
+  frozenMs: 10_000,
+  /** Of each folder that is saved, as a tar. */
+  folderBytes: 64 * MIB,
+  /** Of an attempt, in all: each save is kept as long as the run. */
+  attemptBytes: 512 * MIB,
+  /** That fail one after the other; there are no more then. */
+  failures: 3,
+} as const;
+
+export interface ProgressContext {
+  readonly deps: Pick<ActivityDeps, 'events' | 'artifacts' | 'now' | 'disk'>;
+  readonly request: StageRequest;
+  readonly sandbox: Sandbox;
+  readonly redactor: Redactor;
+  /** What its command line keeps of sessions: redacted, as the transcript is. */
+  readonly sessionFolder: string;
+}
+
+export interface AgentProgress {
+  /** At the end of a call of a tool. Saves if it is time for it; never throws but the signal's reason. */
+  offer(exec: Exec, sessionId: string | null, signal: AbortSignal): Promise<void>;
+}
+
+/** Null: this stage's VM has more than the agent's own files, so that another one would not be the same. */
+export function createProgress(context: ProgressContext): AgentProgress | null {
+  const { request, deps } = context;
+  if (!isResumable(request, context.sessionFolder)) return null;
+  const startedAtMs = deps.now();
+  let count: number | null = null;
+  let dueAtMs = startedAtMs;
+  let takenBytes = 0;
+  let failures = 0;
+
+  const save = async (exec: Exec, sessionId: string, signal: AbortSignal): Promise<void> => {
+    const begunAtMs = deps.now();
+    const saved = await copyOut(context, exec, PROGRESS_LIMITS.attemptBytes - takenBytes, signal);
+    if (saved === null) return;
+    count ??= await lastSaved(deps, request.runId, request.execKey);
+    count += 1;
+    await deps.events.append(
+      request.runId,
+      [
+        {
+          id: EVENT_ID.progress(request.execKey, count),
+          atMs: deps.now(),
+          body: {
+            type: 'stage-progress',
+            stage: request.stage.id,
+            execKey: request.execKey,
+            sessionId: context.redactor.text(sessionId),
+            folders: saved.folders,
+            frozenMs: saved.frozenMs,
+          },
+        },
+      ],
+      { execKey: request.execKey, fence: context.sandbox.facts.fence },
+    );
+    const bytes = saved.folders.reduce((sum, { ref }) => sum + ref.sizeBytes, 0);
+    takenBytes += bytes;
+    // What may still be taken is spread over the time that is left, and most of the time is the agent's own.
+    const timeLeftMs = Math.max(0, startedAtMs + request.stage.timeoutMs - deps.now());
+    const bytesLeft = Math.max(1, PROGRESS_LIMITS.attemptBytes - takenBytes);
+    const spreadMs = Math.min(timeLeftMs, (bytes / bytesLeft) * timeLeftMs);
+    dueAtMs = deps.now() + Math.max(PROGRESS_LIMITS.intervalMs, 10 * (deps.now() - begunAtMs), spreadMs);
+  };
+
+  return {
+    async offer(exec, sessionId, signal) {
+      if (sessionId === null || failures >= PROGRESS_LIMITS.failures || deps.now() < dueAtMs) return;
+      // A save does not wait for room, and takes none from what does.
+      if (!deps.disk.hasRoomForOutput()) return;
+      dueAtMs = deps.now() + PROGRESS_LIMITS.intervalMs;
+      try {
+        await save(exec, sessionId, signal);
+        failures = 0;
+      } catch (error) {
+        signal.throwIfAborted();
+        // Who reads the stream learns it too.
+        if (isCodedError(error) && (endsVm(error.code) || error.code === 'fence/stale')) return;
+        failures += 1;
+        await sayNotSaved(context, error instanceof Error ? error.message : String(error));
+      }
+    },
+  };
+}
+
+/** Whether the agent's VM is its own, and what it can change lies in folders that are saved. */
+export function isResumable({ lease, scope, stage }: StageRequest, sessionFolder: string): boolean {
+  const folders = [...workFolders(stage), sessionFolder];
+  return (
+    lease === null &&
+    scope.sandbox.mounts.every(
+      ({ mode, guestPath }) => mode !== 'rw' && !folders.some((folder) => isInside(guestPath, folder)),
+    )
+  );
+}
+
+/** Its working folder, and its repository where that lies elsewhere. */
+export function workFolders({ workspace }: StageRequest['stage']): readonly string[] {
+  const own = '/workspace';
+  return workspace === undefined || isInside(workspace.guestPath, own) ? [own] : [own, workspace.guestPath];
+}
+
+function isInside(path: string, folder: string): boolean {
+  return path === folder || path.startsWith(`${folder}/`) || folder.startsWith(`${path}/`);
+}
+
+/** How many times the attempt was saved; saves are numbered from 1, without gaps. */
+export async function lastSaved(
+  { events }: Pick<ActivityDeps, 'events'>,
+  runId: string,
+  execKey: string,
+): Promise<number> {
+  const stands = async (number: number): Promise<boolean> =>
+    (await events.find(runId, EVENT_ID.progress(execKey, number))) !== null;
+  let low = 0;
+  let high = 1;
+  while (await stands(high)) {
+    low = high;
+    high *= 2;
+  }
+  while (high - low > 1) {
+    const middle = Math.floor((low + high) / 2);
+    if (await stands(middle)) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
+interface Saved {
+  readonly folders: readonly SavedFolder[];
+  readonly frozenMs: number;
+}
+
+/** Null: the command has ended. @throws Error with what keeps it from being saved */
+async function copyOut(
+  { deps, request, sandbox, redactor, sessionFolder }: ProgressContext,
+  exec: Exec,
+  mostBytes: number,
+  signal: AbortSignal,
+): Promise<Saved | null> {
+  const files: { readonly guestPath: string; readonly ref: Promise<DataRef> }[] = [];
+  let session: Buffer | null = null;
+  let frozenMs = 0;
+  let hasBegun = false;
+  const put = (bytes: AsyncIterable<Uint8Array>): Promise<DataRef> => {
+    const ref = deps.artifacts.put(bytes, 'application/x-tar');
+    ref.catch(() => undefined);
+    return ref;
+  };
+  const isWhole = await exec.whileFrozen(
+    PROGRESS_LIMITS.frozenMs,
+    async () => {
+      hasBegun = true;
+      const begunAt = performance.now();
+      session = await gathered(folderOf(sandbox, sessionFolder, mostBytes, signal));
+      for (const guestPath of workFolders(request.stage)) {
+        const read = untilRead(folderOf(sandbox, guestPath, mostBytes, signal));
+        const ref = put(read.bytes);
+        files.push({ guestPath, ref });
+        // Storing it may take longer than reading it.
+        await Promise.race([read.ended, ref]);
+      }
+      frozenMs = Math.round(performance.now() - begunAt);
+    },
+    signal,
+  );
+  if (!hasBegun) return null;
+  const folders: SavedFolder[] = [];
+  for (const { guestPath, ref } of files) folders.push({ guestPath, ref: await ref });
+  if (!isWhole || session === null)
+    throw new Error(`its files could not be read within ${PROGRESS_LIMITS.frozenMs / 1_000} s`);
+  folders.push({ guestPath: sessionFolder, ref: await put(redactedTar(session, redactor)) });
+  return { folders, frozenMs };
+}
+
+/** @throws Error where it is not there, or too large */
+async function* folderOf(
+  sandbox: Sandbox,
+  guestPath: string,
+  attemptBytes: number,
+  signal: AbortSignal,
+): AsyncGenerator<Uint8Array, void, void> {
+  const tar = await sandbox.getFolder(guestPath, signal);
+  if (tar === null) throw new Error(`there is no folder ${guestPath}`);
+  const most = Math.min(PROGRESS_LIMITS.folderBytes, attemptBytes);
+  let left = most;
+  for await (const chunk of tar) {
+    left -= chunk.length;
+    if (left < 0) throw new Error(`${guestPath} has more than the ${Math.floor(most / MIB)} MiB that may be saved`);
+    yield chunk;
+  }
+}
+
+async function gathered(bytes: AsyncIterable<Uint8Array>): Promise<Buffer> {
+  const parts: Uint8Array[] = [];
+  for await (const chunk of bytes) parts.push(chunk);
+  return Buffer.concat(parts);
+}
+
+function untilRead(source: AsyncIterable<Uint8Array>): {
+  readonly bytes: AsyncIterable<Uint8Array>;
+  readonly ended: Promise<void>;
+} {
+  let settle: () => void = () => undefined;
+  const ended = new Promise<void>((resolve) => (settle = resolve));
+  async function* bytes(): AsyncGenerator<Uint8Array, void, void> {
+    yield* source;
+    settle();
+  }
+  return { bytes: bytes(), ended };
+}
+
+/** Its files without secrets; what is neither file nor folder is no part of a session. */
+async function* redactedTar(tar: Buffer, redactor: Redactor): AsyncGenerator<Uint8Array, void, void> {
+  const items: TarItem[] = [];
+  for await (const { kind, path, mode, body } of readTar(once(tar), tar.length)) {
+    if (kind === 'dir') items.push({ kind, path: path.replace(/\/$/, ''), mode });
+    if (kind === 'file') items.push({ kind, path, mode, body: redacted(body, redactor) });
+  }
+  yield* writeTar(items);
+}
+
+function redacted(body: Uint8Array, redactor: Redactor): Uint8Array {
+  const stream = redactor.stream();
+  return Buffer.concat([...stream.push(body), ...stream.flush()].map(({ bytes }) => bytes));
+}
+
+async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+  yield bytes;
+}
+
+/** Once for an attempt. */
+async function sayNotSaved({ deps, request, redactor }: ProgressContext, reason: string): Promise<void> {
+  const { runId, execKey, stage } = request;
+  const message = sanitizeLine(
+    redactor.text(
+      `what the agent of stage ${stage.id} has done is not saved: ${reason}; if its VM is lost, it goes on from an earlier save, or starts again`,
+    ),
+  );
+  const body = { type: 'notice', level: 'info', message } as const;
+  await deps.events
+    .append(runId, [{ id: EVENT_ID.attempt(execKey, 'not-saved'), atMs: deps.now(), body }])
+    .catch(() => undefined);
+}

@@ -1,0 +1,100 @@
+/** How a stage goes on whose agent was at work when its VM was lost: from what was saved of it, or from its beginning. */
+import { EVENT_ID } from '../domain/run/event-id.ts';
+import type { SavedFolder } from '../domain/run/event.ts';
+import { attemptText, parseExecKey } from '../domain/run/attempt.ts';
+import { isResumable, lastSaved } from './agent-progress.ts';
+import type { ActivityDeps } from './deps.ts';
+import type { Sandbox } from './ports/sandbox.ts';
+import type { StageRequest } from './requests.ts';
+import { readResult } from './stage-record.ts';
+
+/** What the agent is told; what it was asked for stands in its session. */
+export const RESUME_PROMPT = `The machine that you worked on was lost, and you go on on a new one. Your files are as they were after a recent call of a tool; what was changed after it is gone, and no program that you started runs any more. Look at what is there and go on with your task.
+`;
+
+export interface SavedAgent {
+  /** Of the attempt that it was saved in. */
+  readonly execKey: string;
+  readonly savedAtMs: number;
+  readonly sessionId: string;
+  readonly folders: readonly SavedFolder[];
+}
+
+/** Attempts in a row whose VMs were lost. */
+const MOST_LOST = 100;
+
+/**
+ * What the attempts right before this one left behind, whose VMs were lost: the newest save. Null: there is none, or the attempt
+ * before this one came to an end of its own, so that the next one starts from the beginning.
+ */
+export async function savedBefore(
+  deps: Pick<ActivityDeps, 'events' | 'artifacts' | 'now'>,
+  request: StageRequest,
+  sessionFolder: string,
+): Promise<SavedAgent | null> {
+  const { runId, execKey } = request;
+  const name = parseExecKey(execKey);
+  if (name === null) throw new Error(`${JSON.stringify(execKey)} is no exec key`);
+  const isSaved = isResumable(request, sessionFolder);
+  let hasBegun = false;
+  for (let lost = 1; lost < name.attempt && lost <= MOST_LOST; lost += 1) {
+    const earlier = attemptText({ ...name, attempt: name.attempt - lost });
+    if ((await readResult(deps.events, runId, earlier)) !== null) break;
+    const saved = isSaved ? await newestOf(deps, runId, earlier) : null;
+    if (saved !== null) return saved;
+    hasBegun ||= (await deps.events.find(runId, EVENT_ID.attempt(earlier, 'started'))) !== null;
+  }
+  if (hasBegun) await sayAgain(deps, request, isSaved);
+  return null;
+}
+
+/** Once for the attempt. */
+async function sayAgain(
+  { events, now }: Pick<ActivityDeps, 'events' | 'now'>,
+  { runId, stage, execKey }: StageRequest,
+  isSaved: boolean,
+): Promise<void> {
+  const why = isSaved
+    ? 'nothing of it was saved before its VM was lost'
+    : 'work is saved only of an agent with a VM of its own, and without mounts that are writable or lie in its folders';
+  const message = `the agent of stage ${stage.id} starts again: ${why}`;
+  const body = { type: 'notice', level: 'info', message } as const;
+  await events.append(runId, [{ id: EVENT_ID.attempt(execKey, 'starts-again'), atMs: now(), body }]);
+}
+
+async function newestOf(
+  deps: Pick<ActivityDeps, 'events' | 'artifacts'>,
+  runId: string,
+  execKey: string,
+): Promise<SavedAgent | null> {
+  const number = await lastSaved(deps, runId, execKey);
+  const event = number === 0 ? null : await deps.events.find(runId, EVENT_ID.progress(execKey, number));
+  if (event?.body.type !== 'stage-progress') return null;
+  const { sessionId, folders } = event.body;
+  return { execKey, savedAtMs: event.atMs, sessionId, folders };
+}
+
+/** Into a VM that is new: before the agent's command, as often as that has not started. */
+export async function restore(
+  { artifacts }: Pick<ActivityDeps, 'artifacts'>,
+  sandbox: Sandbox,
+  { folders }: SavedAgent,
+  signal: AbortSignal,
+): Promise<void> {
+  for (const { guestPath, ref } of folders) await sandbox.putTar(guestPath, artifacts.open(ref), signal);
+}
+
+/** Once for the attempt: what it goes on from, or that it does not. */
+export async function sayResumed(
+  deps: Pick<ActivityDeps, 'events' | 'now'>,
+  { runId, stage, execKey }: StageRequest,
+  saved: SavedAgent,
+): Promise<void> {
+  await deps.events.append(runId, [
+    {
+      id: EVENT_ID.attempt(execKey, 'resumed'),
+      atMs: deps.now(),
+      body: { type: 'stage-resumed', stage: stage.id, execKey, from: saved.execKey, savedAtMs: saved.savedAtMs },
+    },
+  ]);
+}

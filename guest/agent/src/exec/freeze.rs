@@ -1,0 +1,110 @@
+//! Freezing an exec for as long as somebody copies what it works on.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use voidbox_protocol::body::{Empty, ErrorCode, ExecFreeze};
+use voidbox_protocol::message::Message;
+
+use super::cgroup::{Children, is_frozen};
+use crate::failure::Failure;
+use crate::guest::Guest;
+use crate::lock::lock;
+use crate::log;
+use crate::request::Request;
+
+/// No exec stands still for longer, whatever is asked for: a keeper that is gone asks for nothing more.
+const MOST: Duration = Duration::from_secs(30);
+/// How long its processes may take to come to a stop: one in the kernel's hands does so when it leaves them.
+const SETTLE: Duration = Duration::from_secs(2);
+const SETTLE_PAUSE: Duration = Duration::from_millis(2);
+
+/// An exec that stands still; it goes on when this is dropped.
+struct Frozen {
+    exec: u32,
+    path: PathBuf,
+    children: Children,
+}
+
+impl Frozen {
+    fn new(children: &Children, exec: u32) -> Result<Self, Failure> {
+        let mut open = lock(children);
+        let child = open
+            .get_mut(&exec)
+            .ok_or_else(|| Failure::new(ErrorCode::NotFound, "the command has ended"))?;
+        // The first one to let go would let it go on under the other.
+        if std::mem::replace(&mut child.is_frozen, true) {
+            return Err(Failure::new(
+                ErrorCode::Limit,
+                "the command is frozen already",
+            ));
+        }
+        let path = child.path.clone();
+        drop(open);
+        let frozen = Self {
+            exec,
+            path,
+            children: children.clone(),
+        };
+        write(&frozen.path, "1").map_err(|error| Failure::io("freezing a cgroup", error))?;
+        Ok(frozen)
+    }
+
+    fn settle(&self) -> Result<(), Failure> {
+        let since = Instant::now();
+        while !is_frozen(&self.path) {
+            if since.elapsed() >= SETTLE {
+                return Err(Failure::new(
+                    ErrorCode::Limit,
+                    format!("the command did not come to a stop in {SETTLE:?}"),
+                ));
+            }
+            thread::sleep(SETTLE_PAUSE);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let mut open = lock(&self.children);
+        let Some(child) = open
+            .get_mut(&self.exec)
+            .filter(|child| child.path == self.path)
+        else {
+            return;
+        };
+        child.is_frozen = false;
+        if let Err(error) = write(&self.path, "0") {
+            log::line(&format!("{}: thawing: {error}", self.path.display()));
+        }
+    }
+}
+
+fn write(cgroup: &Path, value: &str) -> std::io::Result<()> {
+    fs::write(cgroup.join("cgroup.freeze"), value)
+}
+
+/// Holds the exec until the request is cancelled. Beyond its limit it lets go by itself, which is a failure: what was copied
+/// meanwhile may not be of one moment.
+pub fn freeze(guest: &Guest, request: &Request, wanted: &ExecFreeze) -> Result<(), Failure> {
+    let Some(cgroup) = &guest.cgroup else {
+        return Err(Failure::bad_request(
+            "commands of this agent have no cgroup that could be frozen",
+        ));
+    };
+    let limit = Duration::from_millis(wanted.limit_ms).min(MOST);
+    let frozen = Frozen::new(cgroup.children(), wanted.exec)?;
+    frozen.settle()?;
+    request.send_ahead(&Message::ExecFrozen(Empty {}))?;
+    let was_cancelled = request.wait_cancelled(limit);
+    drop(frozen);
+    if was_cancelled {
+        return Err(Failure::cancelled());
+    }
+    Err(Failure::new(
+        ErrorCode::Limit,
+        format!("the command was frozen for {limit:?} and goes on"),
+    ))
+}
