@@ -63,7 +63,7 @@ export function createMockBackend(options: MockBackendOptions = {}): MockBackend
       const name = vmKeyText(key);
       const message = `mock VM ${name} was released`;
       const vm = vms.get(name);
-      if (vm !== undefined) vm.end(new CodedError('vm/lost', message));
+      if (vm !== undefined) vm.end(message);
       // Kept though it never was: a later launch of the key must not make one.
       else if (ended.find(name) === null) ended.add(name, message);
     },
@@ -72,7 +72,7 @@ export function createMockBackend(options: MockBackendOptions = {}): MockBackend
     notices: async () => new Uint8Array(0),
 
     lose(key) {
-      vms.get(vmKeyText(key))?.end(new CodedError('vm/lost', `mock VM ${vmKeyText(key)} was lost`));
+      vms.get(vmKeyText(key))?.end(`mock VM ${vmKeyText(key)} was lost`);
     },
 
     alive: () => [...vms.keys()],

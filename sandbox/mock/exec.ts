@@ -27,6 +27,7 @@ export class MockExec {
 
   /** What has ended already stays as it is. */
   kill(reason: KillReason, exitCode: number): void {
+    if (!this.isRunning) return;
     this.#killReason ??= { reason, exitCode };
     this.#killed.abort(new Error(reason));
     this.stdin.close();

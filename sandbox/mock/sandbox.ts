@@ -5,27 +5,21 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 import { readTar } from '../../tar/read.ts';
 import { writeTar } from '../../tar/write.ts';
 import type { MockExec } from './exec.ts';
-import type { MockHold, MockVm } from './vm.ts';
+import { boundsOf, type MockHold } from './hold.ts';
+import type { MockVm } from './vm.ts';
 
 /** A mock keeps files in memory. */
 const FILE_BYTES = 256 * 1024 * 1024;
 const CHUNK_BYTES = 64 * 1024;
 
 export function createMockSandbox(vm: MockVm, hold: MockHold, attached: boolean): Sandbox {
-  /** Ends with the caller's signal or with the hold. */
-  const bounds = new Map<AbortSignal, AbortSignal>();
-  const bound = (signal: AbortSignal): AbortSignal => {
-    const known = bounds.get(signal) ?? AbortSignal.any([signal, hold.cut.signal]);
-    bounds.set(signal, known);
-    return known;
-  };
   const check = (signal?: AbortSignal): void => {
     vm.check(hold);
     signal?.throwIfAborted();
   };
   async function* guarded(
     bytes: AsyncIterable<Uint8Array>,
-    signal: AbortSignal,
+    signal?: AbortSignal,
   ): AsyncGenerator<Uint8Array, void, void> {
     for await (const chunk of bytes) {
       check(signal);
@@ -42,8 +36,8 @@ export function createMockSandbox(vm: MockVm, hold: MockHold, attached: boolean)
       check(signal);
       const { exec, known } = vm.startExec(request);
       const { stdin } = request;
-      const feeding = stdin === null ? null : exec.stdin.feed((offset) => guarded(stdin.open(offset), hold.cut.signal));
-      return mockExec(vm, hold, exec, known, feeding, bound);
+      const feeding = stdin === null ? null : exec.stdin.feed((offset) => guarded(stdin.open(offset)));
+      return mockExec(vm, hold, exec, known, feeding);
     },
 
     async execs() {
@@ -96,44 +90,38 @@ export function createMockSandbox(vm: MockVm, hold: MockHold, attached: boolean)
     },
 
     detach() {
-      if (!hold.cut.signal.aborted)
-        hold.cut.abort(new CodedError('fence/stale', `mock VM ${vm.name}: this holder has detached from it`));
+      hold.cut(() => new CodedError('fence/stale', `mock VM ${vm.name}: this holder has detached from it`));
     },
 
     async stop() {
       if (!vm.isAlive) return;
       check();
-      vm.end(new CodedError('vm/lost', `mock VM ${vm.name} was stopped`));
+      vm.end(`mock VM ${vm.name} was stopped`);
     },
   };
 }
 
-function mockExec(
-  vm: MockVm,
-  hold: MockHold,
-  exec: MockExec,
-  known: boolean,
-  feeding: Promise<void> | null,
-  bound: (signal: AbortSignal) => AbortSignal,
-): Exec {
+function mockExec(vm: MockVm, hold: MockHold, exec: MockExec, known: boolean, feeding: Promise<void> | null): Exec {
   const feedFailure = new Promise<never>((_, reject) => void feeding?.catch(reject));
   feedFailure.catch(() => undefined);
   return {
     attached: known,
     output(stream, offset, signal) {
-      return exec.spool.read(stream, offset, bound(signal));
+      return exec.spool.read(stream, offset, boundsOf(signal, hold));
     },
     async wait(signal) {
-      const ended = bound(signal);
+      const bounds = boundsOf(signal, hold);
       vm.check(hold);
-      const aborted = new Promise<never>((_, reject) => {
-        if (ended.aborted) reject(ended.reason as Error);
-        else ended.addEventListener('abort', () => reject(ended.reason as Error), { once: true });
-      });
-      aborted.catch(() => undefined);
-      const exit = await Promise.race([exec.ended, feedFailure, aborted]);
-      vm.check(hold);
-      return exit;
+      bounds.check();
+      let off: () => void = () => undefined;
+      const ended = new Promise<never>((_, reject) => (off = bounds.onEnd(reject)));
+      try {
+        const exit = await Promise.race([exec.ended, feedFailure, ended]);
+        vm.check(hold);
+        return exit;
+      } finally {
+        off();
+      }
     },
     async signal(name) {
       vm.check(hold);

@@ -1,5 +1,6 @@
 /** Output of a mock's commands: kept like a keeper keeps it, the first bytes up to the limit and the last MiB. */
 import { Buffer } from 'node:buffer';
+import type { Bounds } from './hold.ts';
 
 const TAIL_BYTES = 1024 * 1024;
 const READ_BYTES = 64 * 1024;
@@ -59,12 +60,12 @@ export class MockSpool {
     return Object.values(this.#streams).reduce((sum, kept) => sum + kept.receivedBytes - kept.headBytes, 0);
   }
 
-  /** Bytes from an offset to the end, waiting for more. @throws the signal's reason */
-  async *read(stream: MockStream, offset: number, signal: AbortSignal): AsyncGenerator<Uint8Array, void, void> {
+  /** Bytes from an offset to the end, waiting for more. @throws the reason of its bounds */
+  async *read(stream: MockStream, offset: number, bounds: Bounds): AsyncGenerator<Uint8Array, void, void> {
     const kept = this.#streams[stream];
     let at = offset;
     for (;;) {
-      signal.throwIfAborted();
+      bounds.check();
       const chunk = chunkAt(kept, at);
       if (chunk !== null) {
         at += chunk.length;
@@ -72,7 +73,7 @@ export class MockSpool {
       } else if (this.#isComplete) {
         return;
       } else {
-        await this.#change(signal);
+        await this.#change(bounds);
       }
     }
   }
@@ -83,12 +84,11 @@ export class MockSpool {
     for (const wake of waiting) wake();
   }
 
-  #change(signal: AbortSignal): Promise<void> {
+  #change(bounds: Bounds): Promise<void> {
     return new Promise((resolve, reject) => {
-      const onAbort = (): void => reject(signal.reason as Error);
-      signal.addEventListener('abort', onAbort, { once: true });
+      const off = bounds.onEnd(reject);
       this.#changed.push(() => {
-        signal.removeEventListener('abort', onAbort);
+        off();
         resolve();
       });
     });

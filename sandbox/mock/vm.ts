@@ -4,14 +4,8 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { ExecRequest, ExecState } from '../../activities/ports/sandbox.ts';
 import { MockExec } from './exec.ts';
 import { MockFiles } from './files.ts';
+import { MockHold } from './hold.ts';
 import type { MockProgram } from './programs.ts';
-
-/** One holder's right to drive. */
-export interface MockHold {
-  readonly fence: number;
-  /** Aborted when a newer holder came, the VM ended or the holder let go. */
-  readonly cut: AbortController;
-}
 
 export class MockVm {
   readonly name: string;
@@ -23,7 +17,8 @@ export class MockVm {
   readonly #execs = new Map<string, MockExec>();
   #hold: MockHold | null = null;
   #fence = 0;
-  #end: CodedError | null = null;
+  /** Why it has ended. */
+  #end: string | null = null;
   readonly #onEnd: (message: string) => void;
 
   /** @param onEnd  called once, with the reason's message, when the VM has ended */
@@ -51,13 +46,12 @@ export class MockVm {
   get isAlive(): boolean {
     return this.#end === null;
   }
+
   /** @throws CodedError `vm/lost`, and `fence/stale` for a holder that another has replaced */
   check(hold?: MockHold): void {
-    if (this.#end !== null) throw this.#end;
-    if (hold === undefined || hold === this.#hold) {
-      hold?.cut.signal.throwIfAborted();
-      return;
-    }
+    if (this.#end !== null) throw new CodedError('vm/lost', this.#end);
+    if (hold === undefined) return;
+    if (hold === this.#hold) return hold.check();
     throw new CodedError(
       'fence/stale',
       `mock VM ${this.name}: fence ${hold.fence} is stale, ${this.#fence} was granted`,
@@ -67,10 +61,11 @@ export class MockVm {
   /** Raises the fence and cuts the earlier holder off. */
   attach(): MockHold {
     this.#fence += 1;
-    this.#hold?.cut.abort(
-      new CodedError('fence/stale', `mock VM ${this.name}: another holder took over with fence ${this.#fence}`),
+    const fence = this.#fence;
+    this.#hold?.cut(
+      () => new CodedError('fence/stale', `mock VM ${this.name}: another holder took over with fence ${fence}`),
     );
-    this.#hold = { fence: this.#fence, cut: new AbortController() };
+    this.#hold = new MockHold(fence);
     return this.#hold;
   }
 
@@ -85,11 +80,12 @@ export class MockVm {
     return { exec, known: false };
   }
 
-  end(reason: CodedError): void {
+  /** What needs it from then on fails with `vm/lost`, and these words. */
+  end(message: string): void {
     if (this.#end !== null) return;
-    this.#end = reason;
-    this.#hold?.cut.abort(reason);
+    this.#end = message;
+    this.#hold?.cut(() => new CodedError('vm/lost', message));
     for (const exec of this.#execs.values()) exec.kill('killed', 137);
-    this.#onEnd(reason.message);
+    this.#onEnd(message);
   }
 }
