@@ -2,7 +2,7 @@
 import { constants } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import type { RunEvent } from '../../domain/run/event.ts';
-import { CommitFold, isPlaced, toRunEvent, type OutputPlace, type StoredEvent } from './commit-log.ts';
+import { type Commit, CommitFold, isPlaced, toRunEvent, type OutputPlace, type StoredEvent } from './commit-log.ts';
 import { damaged, runFileFailure } from './damage.ts';
 import { errnoOf } from './layout.ts';
 import { OutputFileReader } from './output-file.ts';
@@ -44,27 +44,24 @@ export class LogReader {
    * What the log holds from here to its present end; nothing while it does not exist.
    * @param onPlace hears of every piece of output that lies beside the log
    */
-  async *toEnd(onPlace?: (place: OutputPlace) => void): AsyncGenerator<RunEvent> {
-    const handle = await this.#opened();
-    if (handle === null) return;
-    const chunk = this.#chunk;
-    for (;;) {
-      let count: number;
-      try {
-        count = (await handle.read(chunk, 0, READ_BYTES, this.#fold.readOffset)).bytesRead;
-      } catch (error) {
-        throw runFileFailure('cannot read', this.path, error);
-      }
-      if (count === 0) return;
-      for (const commit of this.#fold.feed(chunk.subarray(0, count))) {
-        let seq = commit.seq;
-        for (const event of commit.events) {
-          if (onPlace !== undefined && isPlaced(event.body)) onPlace(event.body.place);
-          const read = await this.#wanted(event, seq++);
-          if (read !== null) yield read;
-        }
-      }
-    }
+  toEnd(onPlace?: (place: OutputPlace) => void): AsyncIterableIterator<RunEvent> {
+    return new EventsToEnd({
+      commits: () => this.#commits(),
+      event: (stored, seq) => {
+        if (onPlace !== undefined && isPlaced(stored.body)) onPlace(stored.body.place);
+        return this.#wanted(stored, seq);
+      },
+      over: () => Promise.resolve(),
+    });
+  }
+
+  /** As `toEnd`, and closes the reader behind it. */
+  toEndAndClose(): AsyncIterableIterator<RunEvent> {
+    return new EventsToEnd({
+      commits: () => this.#commits(),
+      event: (stored, seq) => this.#wanted(stored, seq),
+      over: () => this.close(),
+    });
   }
 
   async close(): Promise<void> {
@@ -73,14 +70,27 @@ export class LogReader {
     this.#handle = null;
   }
 
-  async #wanted(event: StoredEvent, seq: number): Promise<RunEvent | null> {
+  /** Of the next piece of the log; null at its present end. */
+  async #commits(): Promise<Generator<Commit> | null> {
+    const handle = await this.#opened();
+    if (handle === null) return null;
+    try {
+      const { bytesRead } = await handle.read(this.#chunk, 0, READ_BYTES, this.#fold.readOffset);
+      return bytesRead === 0 ? null : this.#fold.feed(this.#chunk.subarray(0, bytesRead));
+    } catch (error) {
+      throw runFileFailure('cannot read', this.path, error);
+    }
+  }
+
+  /** A promise only where its bytes lie beside the log. */
+  #wanted(event: StoredEvent, seq: number): RunEvent | Promise<RunEvent> | null {
     const { id, atMs, body } = event;
     if (body.type === 'run-finished') this.#finished = true;
     if (seq <= this.#after) return null;
     if (body.type === 'output' && !this.#withOutput) return null;
     if (!isPlaced(body)) return toRunEvent({ id, atMs, body }, seq);
     const { place, ...rest } = body;
-    return toRunEvent({ id, atMs, body: { ...rest, data: await this.#output.read(place) } }, seq);
+    return this.#output.read(place).then((data) => toRunEvent({ id, atMs, body: { ...rest, data } }, seq));
   }
 
   async #opened(): Promise<FileHandle | null> {
@@ -94,5 +104,91 @@ export class LogReader {
       throw runFileFailure('cannot open', this.path, error);
     }
     throw damaged(this.path, 'it is not a file');
+  }
+}
+
+interface EventSource {
+  /** Null at the present end. */
+  commits(): Promise<Generator<Commit> | null>;
+  /** Null for one that is not asked for. */
+  event(stored: StoredEvent, seq: number): RunEvent | Promise<RunEvent> | null;
+  /** Once, when nothing more is read. */
+  over(): Promise<void>;
+}
+
+/**
+ * One event after another. Not a generator: each promise costs more than to read an event from a line, a generator within
+ * another one makes eight of them for each, and all 25,000 events of a run with 5,000 items are read twice before it ends.
+ */
+class EventsToEnd implements AsyncIterableIterator<RunEvent> {
+  readonly #source: EventSource;
+  #commits: Generator<Commit> | null = null;
+  #events: readonly StoredEvent[] = [];
+  #at = 0;
+  #seq = 0;
+  #isOver = false;
+
+  constructor(source: EventSource) {
+    this.#source = source;
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  next(): Promise<IteratorResult<RunEvent, undefined>> {
+    if (this.#isOver) return Promise.resolve({ done: true, value: undefined });
+    try {
+      const event = this.#nextAtHand();
+      if (event === null) return this.#further();
+      if (!(event instanceof Promise)) return Promise.resolve({ done: false, value: event });
+      return event.then(
+        (value) => ({ done: false, value }),
+        (error: unknown) => this.#failed(error),
+      );
+    } catch (error) {
+      return this.#failed(error);
+    }
+  }
+
+  async return(): Promise<IteratorResult<RunEvent, undefined>> {
+    await this.#end();
+    return { done: true, value: undefined };
+  }
+
+  /** Of what is read already. */
+  #nextAtHand(): RunEvent | Promise<RunEvent> | null {
+    for (;;) {
+      while (this.#at < this.#events.length) {
+        const event = this.#source.event(this.#events[this.#at++]!, this.#seq++);
+        if (event !== null) return event;
+      }
+      const commit = this.#commits?.next();
+      if (commit === undefined || commit.done === true) return null;
+      this.#events = commit.value.events;
+      this.#at = 0;
+      this.#seq = commit.value.seq;
+    }
+  }
+
+  async #further(): Promise<IteratorResult<RunEvent, undefined>> {
+    try {
+      this.#commits = await this.#source.commits();
+    } catch (error) {
+      return this.#failed(error);
+    }
+    return this.#commits === null ? this.return() : this.next();
+  }
+
+  async #failed(error: unknown): Promise<never> {
+    await this.#end();
+    throw error;
+  }
+
+  async #end(): Promise<void> {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#commits?.return(undefined);
+    await this.#source.over();
   }
 }

@@ -6,18 +6,10 @@ import { FileWake } from './wake.ts';
 
 export function createFileRunReader(stateDir: string): RunReader {
   return {
-    read: (runId, after, options) => read(new LogReader(stateDir, runId, after, options?.output ?? true)),
+    read: (runId, after, options) => new LogReader(stateDir, runId, after, options?.output ?? true).toEndAndClose(),
     follow: (runId, after, signal, options) =>
       follow(new LogReader(stateDir, runId, after, options?.output ?? true), signal),
   };
-}
-
-async function* read(log: LogReader): AsyncGenerator<RunEvent> {
-  try {
-    yield* log.toEnd();
-  } finally {
-    await log.close();
-  }
 }
 
 async function* follow(log: LogReader, signal: AbortSignal): AsyncGenerator<RunEvent> {
