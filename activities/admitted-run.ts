@@ -184,6 +184,8 @@ export function createCallers(parentOf: ParentOf): Callers {
       if (workflowExecution?.workflowId.startsWith(ITEMS_ID_PREFIX) !== true || typeof runId !== 'string')
         return void assertCalledByRun(runId);
       const { workflowId, runId: executionId } = workflowExecution;
+      // As nearly all calls of items.
+      if (known.get(executionId)?.workflowId === runId) return;
       if (!(await isBelow(runId, { workflowId, executionId }))) assertCalledByRun(runId);
     },
   };

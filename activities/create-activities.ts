@@ -31,11 +31,10 @@ export function createActivities(given: ActivityDeps): Activities {
     acquireVm: (call) => coded(async () => acquireVm(deps, await calls.acquire(call))),
     runStage: (call) =>
       coded(async () => {
-        const mocked = await calls.mocked(call);
-        if (mocked !== null) return unlessFailed(await mockStage(deps, mocked));
-        const part = await calls.part(call);
-        if (part !== null) return unlessFailed(await endPart(deps, part));
-        const { behaviour, ...request } = await calls.stage(call);
+        const work = await calls.stage(call);
+        if ('mocked' in work) return unlessFailed(await mockStage(deps, work.mocked));
+        if ('part' in work) return unlessFailed(await endPart(deps, work.part));
+        const { behaviour, ...request } = work.inVm;
         const result = await runStage(deps, request);
         // It is durable by now. To the workflow of an earlier build a failure would be a broken world, which no author's retry is for.
         if (result.outcome === 'failed' && behaviour >= 4) throw stageFailure(result);

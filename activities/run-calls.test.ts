@@ -21,6 +21,8 @@ import type { StageCall } from './contract.ts';
 import type { ActivityDeps, ParentExecution } from './deps.ts';
 import type { ArtifactStore } from './ports/artifacts.ts';
 import type { EventLog } from './ports/event-log.ts';
+import type { EndPartRequest } from './end-part.ts';
+import type { StageRequest } from './requests.ts';
 import { createRunCalls, type RunCalls } from './run-calls.ts';
 import { writeResult } from './stage-record.ts';
 
@@ -44,6 +46,18 @@ beforeEach(async () => {
 });
 
 afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
+
+async function inVm(of: RunCalls, call: unknown): Promise<StageRequest> {
+  const work = await of.stage(call);
+  if (!('inVm' in work)) throw new Error(`not in a VM: ${Object.keys(work).join()}`);
+  return work.inVm;
+}
+
+async function partOf(of: RunCalls, call: unknown): Promise<EndPartRequest> {
+  const work = await of.stage(call);
+  if (!('part' in work)) throw new Error(`no end of a part: ${Object.keys(work).join()}`);
+  return work.part;
+}
 
 /**
  * Of a worker of this host; the server says that `items/known` is a child of the run `many`, with windows four deep below it, each a
@@ -142,7 +156,7 @@ describe('the run of a command', () => {
     const call = { ...own, runId: 'order.own.0123' };
     const why = { code: 'call/refused', message: expect.stringContaining('an activity of another workflow drives') };
     for (const answer of [
-      as('order.own.0123', () => calls.stage(call)),
+      as('order.own.0123', () => inVm(calls, call)),
       as('order.own.0123', () => calls.release({ runId: call.runId, scope: 'own', generation: 0 })),
       as('order.own.0123', () => calls.finish({ runId: call.runId, outcome: {}, merge: null, events: [] })),
     ])
@@ -152,20 +166,20 @@ describe('the run of a command', () => {
 
 describe('a call of a stage', () => {
   test('is made of ids and what was admitted', async () => {
-    expect(await as('run', () => calls.stage(own))).toMatchObject({
+    expect(await as('run', () => inVm(calls, own))).toMatchObject({
       stage: PLAN.stages[0],
       scope: { id: 'own', stages: ['own'] },
       execKey: 'own/0/1',
       lease: null,
     });
-    expect(await as('run', () => calls.stage(shared))).toMatchObject({
+    expect(await as('run', () => inVm(calls, shared))).toMatchObject({
       scope: { id: '_shared' },
       lease: { vmKey: 'run/_shared/0' },
     });
-    expect(await as('run', () => calls.stage({ ...last, upstream: { own: { ...OUTPUT, more: 1 } } }))).toMatchObject({
+    expect(await as('run', () => inVm(calls, { ...last, upstream: { own: { ...OUTPUT, more: 1 } } }))).toMatchObject({
       upstream: { own: OUTPUT },
     });
-    expect(await as('run', () => calls.stage({ ...own, attempt: 2, generation: 1 }))).toMatchObject({
+    expect(await as('run', () => inVm(calls, { ...own, attempt: 2, generation: 1 }))).toMatchObject({
       execKey: 'own/0/2',
     });
   });
@@ -176,19 +190,19 @@ describe('a call of a stage', () => {
 
     test('which is the one that admitted the run, where no lease says another', async () => {
       for (const call of [own, shared]) {
-        expect((await as('run', () => callsOn('h').stage(call))).execKey).toBe(`${call.stage}/0/1`);
-        await expect(as('run', () => callsOn('other').stage(call))).rejects.toMatchObject(elsewhere);
+        expect((await as('run', () => inVm(callsOn('h'), call))).execKey).toBe(`${call.stage}/0/1`);
+        await expect(as('run', () => inVm(callsOn('other'), call))).rejects.toMatchObject(elsewhere);
       }
     });
 
     test('or the one that the lease of a shared VM names', async () => {
-      expect((await as('run', () => callsOn('other').stage(leased('other')))).lease).toEqual({
+      expect((await as('run', () => inVm(callsOn('other'), leased('other')))).lease).toEqual({
         vmKey: 'run/_shared/0',
         host: 'other',
       });
-      await expect(as('run', () => callsOn('h').stage(leased('other')))).rejects.toMatchObject(elsewhere);
+      await expect(as('run', () => inVm(callsOn('h'), leased('other')))).rejects.toMatchObject(elsewhere);
       for (const host of ['', null, '../x', 5])
-        await expect(as('run', () => callsOn('h').stage(leased(host)))).rejects.toMatchObject({ code: 'call/refused' });
+        await expect(as('run', () => inVm(callsOn('h'), leased(host)))).rejects.toMatchObject({ code: 'call/refused' });
     });
   });
 
@@ -197,11 +211,11 @@ describe('a call of a stage', () => {
     const forged = whole('own', {
       scope: { id: 'own', stages: ['own'], sandbox: { ...PLAN.scopes[0]!.sandbox, mounts, memoryMib: 99_999 } },
     });
-    const request = await as('old', () => calls.stage(forged));
+    const request = await as('old', () => inVm(calls, forged));
     expect(request.scope.sandbox).toEqual({ ...PLAN.scopes[0]!.sandbox, mounts: [] });
     expect(
       await as('old', () =>
-        calls.stage(whole('own', { stage: { ...PLAN.stages[0], work: { kind: 'command', program: 'evil' } } })),
+        inVm(calls, whole('own', { stage: { ...PLAN.stages[0], work: { kind: 'command', program: 'evil' } } })),
       ),
     ).toMatchObject({
       stage: { work: { program: 'true' } },
@@ -312,7 +326,7 @@ describe('a call of a stage', () => {
     ],
     ['without events', { ...own, events: undefined }, 'run', /events of a call must be a list/],
   ])('%s is refused', async (_what, call, workflow, reason) => {
-    await expect(as(workflow, () => calls.stage(call))).rejects.toMatchObject({
+    await expect(as(workflow, () => inVm(calls, call))).rejects.toMatchObject({
       code: 'call/refused',
       message: expect.stringMatching(reason),
     });
@@ -348,7 +362,7 @@ describe('events of a call', () => {
       runId: 'run',
       events: taken,
     });
-    expect((await as('run', () => calls.stage({ ...own, events: taken }))).events).toEqual(taken);
+    expect((await as('run', () => inVm(calls, { ...own, events: taken }))).events).toEqual(taken);
   });
 
   test('are taken without what is not part of them', async () => {
@@ -444,7 +458,7 @@ describe('events of a call', () => {
     await expect(as('run', () => calls.append({ runId: 'run', events: [event] }))).rejects.toMatchObject({
       code: 'call/refused',
     });
-    await expect(as('run', () => calls.stage({ ...own, events: [event] }))).rejects.toMatchObject({
+    await expect(as('run', () => inVm(calls, { ...own, events: [event] }))).rejects.toMatchObject({
       code: 'call/refused',
     });
     await expect(as('run', () => calls.finish({ ...finish, events: [event] }))).rejects.toMatchObject({
@@ -555,7 +569,7 @@ describe('an outcome', () => {
     await admitted('absent', { behaviour: 7 }, planOf('a b c>a,b', { tolerate: 'a', carry: true }));
     const call = { runId: 'absent', stage: 'c', instance: [], attempt: 1, generation: 0, lease: null, events: [] };
     const none = { output: null, outputs: {} };
-    const running = (upstream: object) => as('absent', () => calls.stage({ ...call, upstream }));
+    const running = (upstream: object) => as('absent', () => inVm(calls, { ...call, upstream }));
     await expect(running({ a: none, b: OUTPUT })).resolves.toBeDefined();
     await expect(running({ a: OUTPUT, b: none })).rejects.toMatchObject({ code: 'call/refused' });
   });
@@ -574,17 +588,17 @@ describe('an outcome', () => {
       },
     );
     const b = { ...call, runId: 'behind-first', stage: 'b' };
-    expect(await as('behind-first', () => calls.stage({ ...b, upstream: { a: none } }))).toMatchObject({
+    expect(await as('behind-first', () => inVm(calls, { ...b, upstream: { a: none } }))).toMatchObject({
       stage: { input: { kind: 'run-input' } },
       input: { kind: 'inline', text: '{}' },
     });
-    expect(await as('behind-first', () => calls.stage({ ...b, upstream: { a: OUTPUT } }))).toMatchObject({
+    expect(await as('behind-first', () => inVm(calls, { ...b, upstream: { a: OUTPUT } }))).toMatchObject({
       stage: { input: { kind: 'carry', stage: 'a' } },
       input: null,
     });
     await admitted('behind-merge', { behaviour: 7 }, plan);
     const e = { ...call, runId: 'behind-merge', stage: 'e' };
-    const request = (upstream: object) => as('behind-merge', () => calls.stage({ ...e, upstream }));
+    const request = (upstream: object) => as('behind-merge', () => inVm(calls, { ...e, upstream }));
     expect(await request({ d: none, a: OUTPUT, b: none })).toMatchObject({
       stage: { input: { kind: 'merge', stages: ['a', 'b'] } },
       upstream: { a: OUTPUT, b: none },
@@ -617,7 +631,7 @@ describe('a run that has ended', () => {
   beforeEach(() => events.append('run', [{ id: 'run/finished', atMs: 1, body: { type: 'run-finished', outcome } }]));
 
   test('is asked for nothing more, but its VMs may be ended', async () => {
-    await expect(as('run', () => calls.stage(own))).rejects.toMatchObject({
+    await expect(as('run', () => inVm(calls, own))).rejects.toMatchObject({
       code: 'run/ended',
       message: `run run has already ended (${outcome.state}); a reset runs nothing again`,
     });
@@ -649,7 +663,7 @@ describe('a run that has ended', () => {
     });
     await writeResult(events, 'run', result, null, 1);
     const skipped = eventOf('stage/last/skipped', { type: 'stage-skipped', stage: 'last', reason: 'x' });
-    expect(await as('run', () => calls.stage({ ...own, events: [skipped] }))).toMatchObject({
+    expect(await as('run', () => inVm(calls, { ...own, events: [skipped] }))).toMatchObject({
       execKey: 'own/0/1',
       events: [],
     });
@@ -781,7 +795,7 @@ describe('a stage that asks', () => {
 
   test('neither is done for a stranger, nor once the run has ended, and no VM is its', async () => {
     await expect(as('other', () => calls.ask(ask))).rejects.toMatchObject({ code: 'call/refused' });
-    await expect(as('asks', () => calls.stage({ ...own, runId: 'asks', stage: 'ok' }))).rejects.toMatchObject({
+    await expect(as('asks', () => inVm(calls, { ...own, runId: 'asks', stage: 'ok' }))).rejects.toMatchObject({
       code: 'call/refused',
       message: expect.stringContaining('stage ok does not run in a VM'),
     });
@@ -902,9 +916,9 @@ describe('a stage with a condition', () => {
 
   test('may have no output for others, which a stage that always runs may not', async () => {
     const last = { ...own, runId: 'decides', stage: 'last', upstream: { gate: { output: null, outputs: {} } } };
-    expect(await as('decides', () => calls.stage(last))).toMatchObject({ upstream: last.upstream });
+    expect(await as('decides', () => inVm(calls, last))).toMatchObject({ upstream: last.upstream });
     const gate = { ...last, stage: 'gate', upstream: { own: { output: null, outputs: {} } } };
-    await expect(as('decides', () => calls.stage(gate))).rejects.toMatchObject({ code: 'call/refused' });
+    await expect(as('decides', () => inVm(calls, gate))).rejects.toMatchObject({ code: 'call/refused' });
   });
 
   test('may be left out of the result, which others may not', async () => {
@@ -939,7 +953,7 @@ describe('a stage with items', () => {
 
   test('is called for one item by a child of the run, which finds the item as its input', async () => {
     for (const caller of ['many', 'items/known'])
-      expect(await as(caller, () => calls.stage({ ...call, attempt: 2, generation: 1 }))).toMatchObject({
+      expect(await as(caller, () => inVm(calls, { ...call, attempt: 2, generation: 1 }))).toMatchObject({
         execKey: 'own/own~1/2',
         instance: item(1),
         item: { index: 1, text: '{"b":1}' },
@@ -956,8 +970,8 @@ describe('a stage with items', () => {
 
   test('is worked on for no workflow of which the server says another parent, or none', async () => {
     for (const caller of ['items/other', 'items', 'other', null])
-      await expect(as(caller, () => calls.stage(call))).rejects.toMatchObject(refused("only that run's own workflow"));
-    await expect(as('items/known', () => calls.stage(own))).rejects.toMatchObject(refused('which only that run'));
+      await expect(as(caller, () => inVm(calls, call))).rejects.toMatchObject(refused("only that run's own workflow"));
+    await expect(as('items/known', () => inVm(calls, own))).rejects.toMatchObject(refused('which only that run'));
     await expect(as('items/other', () => calls.append({ runId: 'many', events: [] }))).rejects.toMatchObject(
       refused(''),
     );
@@ -988,7 +1002,7 @@ describe('a stage with items', () => {
     ['nothing at all', undefined],
   ])('has no work for %s', async (_what, instance) => {
     const instanced = { ...call, instance } as StageCall;
-    await expect(as('many', () => calls.stage(instanced))).rejects.toMatchObject(refused(''));
+    await expect(as('many', () => inVm(calls, instanced))).rejects.toMatchObject(refused(''));
   });
 
   test.each<[string, string]>([
@@ -1032,7 +1046,7 @@ describe('a stage with items in a loop', () => {
   test('has a list for each visit, whose items have its number in their names', async () => {
     const begin = { runId: 'again', stage: 'own', attempt: 2, upstream: {}, events: [] };
     expect(await as('again', () => calls.beginItems(begin))).toMatchObject({ execKey: 'own/0/2', lists: 2 });
-    expect(await as('again', () => calls.stage(call))).toMatchObject({
+    expect(await as('again', () => inVm(calls, call))).toMatchObject({
       execKey: 'own/own~1.2/1',
       instance: path(1, 2),
       input: { kind: 'inline', text: '"b"' },
@@ -1043,7 +1057,7 @@ describe('a stage with items in a loop', () => {
     const begin = { runId: 'again', stage: 'own', attempt: 3, upstream: {}, events: [] };
     await expect(as('again', () => calls.beginItems(begin))).rejects.toMatchObject(refused('no attempt 3'));
     for (const instance of [path(0, 3), path(0, 1), path(2, 2), path(0, 1.5), path(0, 0)])
-      await expect(as('again', () => calls.stage({ ...call, instance }))).rejects.toMatchObject(refused(''));
+      await expect(as('again', () => inVm(calls, { ...call, instance }))).rejects.toMatchObject(refused(''));
     const retrying = {
       type: 'stage-retrying',
       stage: 'own',
@@ -1093,13 +1107,13 @@ describe('a part of each item', () => {
 
   test('has its stages called in the VM of the item, the first of which finds the item', async () => {
     const lease = { vmKey: 'many/_shared/end~1/0' };
-    expect(await as('items/known', () => calls.stage({ ...call, lease }))).toMatchObject({
+    expect(await as('items/known', () => inVm(calls, { ...call, lease }))).toMatchObject({
       execKey: 'one/end~1/1',
       item: { index: 1, text: '"b"' },
       input: { kind: 'inline', text: '"b"' },
       lease,
     });
-    expect(await as('items/known', () => calls.stage({ ...call, stage: 'two', lease }))).toMatchObject({
+    expect(await as('items/known', () => inVm(calls, { ...call, stage: 'two', lease }))).toMatchObject({
       execKey: 'two/end~1/1',
       item: { index: 1 },
       input: null,
@@ -1107,14 +1121,21 @@ describe('a part of each item', () => {
     expect(await as('items/known', () => calls.acquire(shared))).toMatchObject({ instance: path(1) });
     expect(await as('items/known', () => calls.release(shared))).toMatchObject({ instance: path(1) });
     const other = { vmKey: 'many/_shared/end~0/0' };
-    await expect(as('items/known', () => calls.stage({ ...call, lease: other }))).rejects.toMatchObject(refused('VM'));
+    await expect(as('items/known', () => inVm(calls, { ...call, lease: other }))).rejects.toMatchObject(refused('VM'));
   });
 
   test('ends within an item with what its stages came to, and is begun with nothing of them', async () => {
     const end = { ...call, stage: 'end', upstream: { two: OUTPUT } };
-    expect(await as('items/known', () => calls.part(end))).toMatchObject({ execKey: 'end/end~1/1', instance: path(1) });
-    await expect(as('items/known', () => calls.part({ ...end, upstream: {} }))).rejects.toMatchObject(refused('lacks'));
-    await expect(as('many', () => calls.part({ ...end, instance: [] }))).rejects.toMatchObject(refused('no instance'));
+    expect(await as('items/known', () => partOf(calls, end))).toMatchObject({
+      execKey: 'end/end~1/1',
+      instance: path(1),
+    });
+    await expect(as('items/known', () => partOf(calls, { ...end, upstream: {} }))).rejects.toMatchObject(
+      refused('lacks'),
+    );
+    await expect(as('many', () => partOf(calls, { ...end, instance: [] }))).rejects.toMatchObject(
+      refused('no instance'),
+    );
     const begin = { runId: 'many', stage: 'end', attempt: 1, upstream: {}, events: [] };
     // Of the attempts of an item follows how long its list may be.
     expect(await as('many', () => calls.beginItems(begin))).toMatchObject({ mostItems: 10_000 });
@@ -1143,7 +1164,7 @@ describe('a part of each item', () => {
   ])('has no work for %s', async (_what, change) => {
     const lease = { vmKey: 'many/_shared/end~1/0' };
     await expect(
-      as('items/known', () => calls.stage({ ...call, lease, ...change } as StageCall)),
+      as('items/known', () => inVm(calls, { ...call, lease, ...change } as StageCall)),
     ).rejects.toMatchObject(refused(''));
   });
 
@@ -1218,13 +1239,13 @@ workflow:
 
   test('has its commands called for the windows of windows of the run, as deep as lists may be', async () => {
     for (const caller of ['many', 'items/known', 'items/2', 'items/3', 'items/4'])
-      expect(await as(caller, () => calls.stage(call))).toMatchObject({
+      expect(await as(caller, () => inVm(calls, call))).toMatchObject({
         execKey: 'outer.inner/outer~1~outer.inner~2/1',
         item: { index: 2, text: '9' },
         input: { kind: 'inline', text: '9' },
       });
     for (const caller of ['items/5', 'items/circle', 'items/of-other', 'items/below-other', 'items/none', 'other'])
-      await expect(as(caller, () => calls.stage(call))).rejects.toMatchObject(refused("only that run's own workflow"));
+      await expect(as(caller, () => inVm(calls, call))).rejects.toMatchObject(refused("only that run's own workflow"));
   });
 
   test('is begun, decided and ended in each item around it', async () => {
@@ -1265,6 +1286,6 @@ workflow:
     ['the items in the other order', inInner(0).toReversed()],
   ])('has no command for %s', async (_what, instance) => {
     const other = { ...call, instance } as StageCall;
-    await expect(as('items/2', () => calls.stage(other))).rejects.toMatchObject(refused());
+    await expect(as('items/2', () => inVm(calls, other))).rejects.toMatchObject(refused());
   });
 });

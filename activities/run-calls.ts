@@ -48,14 +48,16 @@ import { readResult } from './stage-record.ts';
 /** The last time that a date can say, in milliseconds since the epoch. */
 const LAST_DATE_MS = 8.64e15;
 
+/** What a call of a stage asks for: to give what the stage is mocked with, to end a part, or to work in a VM. */
+export type StageWork =
+  | { readonly mocked: MockedRequest }
+  | { readonly part: EndPartRequest }
+  /** `behaviour`: that of the run. */
+  | { readonly inVm: StageRequest & { readonly behaviour: number } };
+
 /** Each makes what an activity works with of what it was called with. @throws CodedError `call/refused`, `run/ended` */
 export interface RunCalls {
-  /** `behaviour`: that of the run. */
-  stage(call: unknown): Promise<StageRequest & { readonly behaviour: number }>;
-  /** Null: the call is of a stage whose work is done. */
-  mocked(call: unknown): Promise<MockedRequest | null>;
-  /** Null: what the call names does not end a part. */
-  part(call: unknown): Promise<EndPartRequest | null>;
+  stage(call: unknown): Promise<StageWork>;
   evaluate(call: unknown): Promise<EvaluateRequest>;
   findTime(call: unknown): Promise<FindTimeRequest>;
   ask(call: unknown): Promise<AskRequest>;
@@ -121,6 +123,19 @@ export function createRunCalls({
     return { ...request, events: [] };
   }
 
+  async function inVm(run: AdmittedRun, call: Fields): Promise<StageRequest & { readonly behaviour: number }> {
+    const checked = stageRequest(run, call);
+    const item = await lists.itemOf(run.runId, checked.instance);
+    const request = {
+      ...checked,
+      item,
+      input: item !== null && isGivenItem(checked) ? { kind: 'inline' as const, text: item.text } : checked.input,
+      behaviour: run.behaviour,
+    };
+    refuseElsewhere(run, request, hostId);
+    return await withoutRewriting(run, request);
+  }
+
   return {
     forget(runId) {
       runs.forget(runId);
@@ -129,33 +144,16 @@ export function createRunCalls({
     async stage(value) {
       const call = fieldsOf(value, 'a call of a stage');
       const run = await runOrItemsOf(call);
-      const checked = stageRequest(run, call);
-      const item = await lists.itemOf(run.runId, checked.instance);
-      const request = {
-        ...checked,
-        item,
-        input: item !== null && isGivenItem(checked) ? { kind: 'inline' as const, text: item.text } : checked.input,
-        behaviour: run.behaviour,
-      };
-      refuseElsewhere(run, request, hostId);
-      return await withoutRewriting(run, request);
-    },
-    async mocked(value) {
-      const call = fieldsOf(value, 'a call of a stage');
-      const run = await runOrItemsOf(call);
-      const request = mockedRequest(run, call);
-      if (request === null) return null;
-      await lists.itemOf(run.runId, request.instance);
-      return await withoutRewriting(run, request);
-    },
-    async part(value) {
-      const call = fieldsOf(value, 'a call of a stage');
-      const run = await runOrItemsOf(call);
+      const mocked = mockedRequest(run, call);
+      if (mocked !== null) {
+        await lists.itemOf(run.runId, mocked.instance);
+        return { mocked: await withoutRewriting(run, mocked) };
+      }
       const part = partIn(run, call);
-      if (part === null) return null;
+      if (part === null) return { inVm: await inVm(run, call) };
       if (part.instance.length === 0) assertCalledByRun(run.runId);
       await lists.itemOf(run.runId, part.instance);
-      return await withoutRewriting(run, part);
+      return { part: await withoutRewriting(run, part) };
     },
     async evaluate(value) {
       const call = fieldsOf(value, 'a call to decide a stage');
