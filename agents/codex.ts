@@ -1,6 +1,6 @@
 import { createCodexStream } from './codex-stream.ts';
 import { AGENT_HOME, type AgentCommand, type AgentProvider, type AgentTask } from './provider.ts';
-import { mcpServers, skillFiles } from './skills.ts';
+import { type McpServer, mcpServers, skillFiles } from './skills.ts';
 
 const OPENAI = 'https://api.openai.com/v1';
 const SCHEMA_FILE = `${AGENT_HOME}/.voidbox/output-schema.json`;
@@ -37,10 +37,7 @@ function command({ llm, skills, outputSchema, resume }: AgentTask): AgentCommand
       '--dangerously-bypass-approvals-and-sandbox',
       ...QUIET,
       ...(llm === null ? [] : serverSettings(llm)),
-      ...mcpServers(skills).flatMap(({ name, command: program, args, env }) => [
-        '-c',
-        `mcp_servers.${name}={command=${JSON.stringify(program)},args=${JSON.stringify(args)},env=${inlineTable(env)}}`,
-      ]),
+      ...mcpServers(skills).flatMap((server) => ['-c', serverSetting(server)]),
       ...(llm?.model ? ['-m', llm.model] : []),
       ...(hasSchema ? ['--output-schema', SCHEMA_FILE] : []),
       '-',
@@ -60,6 +57,23 @@ function command({ llm, skills, outputSchema, resume }: AgentTask): AgentCommand
 function serverSettings({ baseUrl }: NonNullable<AgentTask['llm']>): readonly string[] {
   const provider = { name: 'voidbox', base_url: baseUrl ?? OPENAI, env_key: 'OPENAI_API_KEY', wire_api: 'responses' };
   return ['-c', 'model_provider=voidbox', '-c', `model_providers.voidbox=${inlineTable(provider)}`];
+}
+
+/** Codex hands a variable on by its own name alone, so a shell renames those of the host; no value stands in an argument. */
+function serverSetting({ name, command, args, env, handed }: McpServer): string {
+  const renamed = Object.entries(handed);
+  const exports = renamed.map(([key, handedAs]) => `export ${key}="$${handedAs}"; unset ${handedAs}; `).join('');
+  const started =
+    renamed.length === 0
+      ? { command, args }
+      : { command: '/bin/sh', args: ['-c', `${exports}exec "$0" "$@"`, command, ...args] };
+  const members = [
+    `command=${JSON.stringify(started.command)}`,
+    `args=${JSON.stringify(started.args)}`,
+    `env=${inlineTable(env)}`,
+    ...(renamed.length === 0 ? [] : [`env_vars=${JSON.stringify(renamed.map(([, handedAs]) => handedAs))}`]),
+  ];
+  return `mcp_servers.${name}={${members.join(',')}}`;
 }
 
 /** In TOML. A text of JSON is one of TOML too. */

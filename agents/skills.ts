@@ -1,4 +1,5 @@
 /** Skills as files of the workspace: where Void-Box puts them, and where Claude reads them. */
+import { serverVariables } from '../domain/agent/server-variables.ts';
 import type { AgentSkill, EnvPlan } from '../domain/plan/plan.ts';
 import { AGENT_WORKSPACE, type GuestFile } from './provider.ts';
 
@@ -7,6 +8,8 @@ export interface McpServer {
   readonly command: string;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
+  /** Variables whose values the agent's command has, by the names that they have there. */
+  readonly handed: Readonly<Record<string, string>>;
 }
 
 /** Documents of the agent, each at both places, and `.mcp.json` where it has servers. */
@@ -24,7 +27,7 @@ export function skillFiles(skills: readonly AgentSkill[]): readonly GuestFile[] 
 /** In the plan's order, each with a name of its own. */
 export function mcpServers(skills: readonly AgentSkill[]): readonly McpServer[] {
   const taken = new Map<string, number>();
-  return skills.flatMap((skill): readonly McpServer[] => {
+  return skills.flatMap((skill, index): readonly McpServer[] => {
     if (skill.kind !== 'server' && skill.kind !== 'mcp') return [];
     const isNamed = 'name' in skill;
     const command = isNamed ? skill.name : skill.command;
@@ -36,7 +39,16 @@ export function mcpServers(skills: readonly AgentSkill[]): readonly McpServer[] 
     const env = said.flatMap(({ name: key, value }): [string, string][] =>
       value.kind === 'literal' ? [[key, value.text]] : [],
     );
-    return [{ name, command, args: isNamed ? [] : skill.args, env: Object.fromEntries(env) }];
+    const handed = serverVariables(skill, index).map(({ name: key, handedAs }): [string, string] => [key, handedAs]);
+    return [
+      {
+        name,
+        command,
+        args: isNamed ? [] : skill.args,
+        env: Object.fromEntries(env),
+        handed: Object.fromEntries(handed),
+      },
+    ];
   });
 }
 
@@ -70,7 +82,11 @@ function withFrontMatter(name: string, content: string): string {
   return `---\nname: ${name}\ndescription: ${description}\n---\n\n${content}`;
 }
 
+/** Claude fills in variables of its own; the values themselves stand in no file. */
 function mcpJson(servers: readonly McpServer[]): string {
-  const entries = servers.map(({ name, command, args, env }) => [name, { type: 'stdio', command, args, env }]);
+  const entries = servers.map(({ name, command, args, env, handed }) => {
+    const filled = Object.entries(handed).map(([key, handedAs]) => [key, `\${${handedAs}}`]);
+    return [name, { type: 'stdio', command, args, env: { ...env, ...Object.fromEntries(filled) } }];
+  });
   return `${JSON.stringify({ mcpServers: Object.fromEntries(entries) }, null, 2)}\n`;
 }

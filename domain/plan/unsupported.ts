@@ -98,11 +98,8 @@ function ofSkill(skill: AgentSkill): readonly string[] {
     case 'inline':
     case 'cli':
     case 'mcp':
-      return [];
     case 'server':
-      return skill.env.some(({ value }) => value.kind === 'from-host')
-        ? [`has an MCP server with variables of the host (${JSON.stringify(skill.command)})`]
-        : [];
+      return [];
     case 'file':
       return ['has a skill `file:`, which only `voidbox run` reads: put its text into the plan'];
     case 'remote':

@@ -1,5 +1,6 @@
 /** What the rest of the code asks about a stage's work: one function a question, each with a case for every kind. */
 import { credentialsOf } from '../agent/credentials.ts';
+import { handedToServers } from '../agent/server-variables.ts';
 import { formatDurationMs } from '../units/duration.ts';
 import type {
   AgentSkill,
@@ -84,7 +85,7 @@ export function environmentOf(work: WorkPlan): readonly EnvPlan[] {
     case 'part':
       return [];
     case 'agent':
-      return [...credentialsOf(work), ...work.env];
+      return [...credentialsOf(work), ...work.env, ...handedToServers(work.skills)];
     case 'skill':
     case 'shell':
       return work.env;

@@ -1,8 +1,12 @@
 /** Agents that the mock agent plays, by the real command line in real VMs: what runs, what is told of it, and what survives. */
 import { expect, test } from 'vitest';
+import { filesWith } from '../rig/files-with.ts';
 import { Rig } from './rig.ts';
 
 const scripted = (steps: readonly object[]): string => `'${JSON.stringify(steps).replaceAll("'", "''")}'`;
+
+/** Of an MCP server. Nothing else looks like it. */
+const TOKEN = 'mcp-canary-a81f05b2c9';
 
 const REVIEW = `api_version: v1
 kind: pipeline
@@ -14,11 +18,14 @@ pipeline:
     - name: review
       llm: { provider: claude }
       prompt: Review the change.
-      skills: [{ name: style, content: Write short sentences. }]
+      skills:
+        - { name: style, content: Write short sentences. }
+        - { command: market-mcp, env: { MARKET_TOKEN: "" } }
       env:
         MOCK_AGENT_SCRIPT: ${scripted([
           { say: 'I look first.' },
           { run: 'cat /workspace/.claude/skills/style/SKILL.md' },
+          { run: 'grep -o "MARKET_TOKEN.*" .mcp.json; echo "handed: $VOIDBOX_MCP_2_MARKET_TOKEN"' },
           { result: 'LGTM' },
         ])}
     - name: count
@@ -28,7 +35,7 @@ pipeline:
 `;
 
 test('a pipeline of a command and two agents: output, log, cost, transcript; refused where nobody says so', async () => {
-  await using rig = new Rig();
+  await using rig = new Rig({ MARKET_TOKEN: TOKEN });
   const spec = rig.spec('spec.yaml', REVIEW);
   const refused = await rig.cli('run', spec);
   expect(refused.code).toBe(2);
@@ -62,7 +69,13 @@ test('a pipeline of a command and two agents: output, log, cost, transcript; ref
   expect(status.stdout).toMatch(/✓ review .*mock agent, tokens .* in, .* out · \$0\.0030/);
   const artifacts = await rig.cli('artifacts', 'agents');
   expect(artifacts.stdout).toMatch(/review\.transcript\.jsonl/);
+
+  // The server's variable: its file names it, the agent's command has it, and nothing that is kept does.
+  expect(raw.stdout).toContain('${VOIDBOX_MCP_2_MARKET_TOKEN}');
+  expect(raw.stdout).toContain('handed: [redacted]');
   await rig.assertNothingLeft();
+  expect(filesWith(rig.stateDir, TOKEN)).toEqual([]);
+  expect(filesWith(rig.stateDir, 'Write short sentences.').length, 'the control').toBeGreaterThan(0);
 });
 
 const SLOW = `api_version: v1

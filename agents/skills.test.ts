@@ -1,0 +1,67 @@
+/** What of an agent's skills lies in its guest, and what of them is said on its command line. */
+import { expect, it } from 'vitest';
+import { AGENT_DEFAULTS } from '../domain/plan/defaults.ts';
+import type { AgentSkill, AgentWork, LlmProvider } from '../domain/plan/plan.ts';
+import { environmentOf, hostVariablesOf } from '../domain/plan/work.ts';
+import type { AgentCommand } from './provider.ts';
+import { providerOf } from './registry.ts';
+
+const MARKET: AgentSkill = {
+  kind: 'server',
+  command: 'market-mcp',
+  args: ['--cache', '/tmp'],
+  env: [
+    { name: 'LANG', value: { kind: 'literal', text: 'C' } },
+    { name: 'TOKEN', value: { kind: 'from-host', fromHost: 'TOKEN', ifUnset: 'empty' } },
+  ],
+};
+const STYLE: AgentSkill = { kind: 'inline', name: 'style', content: 'Be short.' };
+
+function called(provider: LlmProvider, skills: readonly AgentSkill[]): AgentCommand {
+  const llm = { provider, model: null, baseUrl: null, apiKeyEnv: null, credentialProxy: false };
+  return providerOf(llm).command({ prompt: 'x', llm, skills, outputSchema: undefined, resume: null });
+}
+
+it('two servers that read one variable each have it by a name of its own, which is neither the agent’s', () => {
+  const work: AgentWork = {
+    ...AGENT_DEFAULTS,
+    kind: 'agent',
+    prompt: 'x',
+    env: [{ name: 'TOKEN', value: { kind: 'literal', text: 'of the agent' } }],
+    skills: [STYLE, MARKET, { ...MARKET, command: 'other' }],
+  };
+  const handed = environmentOf(work).filter(({ name }) => name.includes('TOKEN'));
+  expect(handed.map(({ name, value }) => [name, value.kind])).toEqual([
+    ['TOKEN', 'literal'],
+    ['VOIDBOX_MCP_2_TOKEN', 'from-host'],
+    ['VOIDBOX_MCP_3_TOKEN', 'from-host'],
+  ]);
+  expect(hostVariablesOf([{ work }])).toEqual(['ANTHROPIC_API_KEY', 'TOKEN']);
+});
+
+it('Claude is told the name of a server’s variable, which it fills in itself', () => {
+  const file = called('claude', [STYLE, MARKET]).files.find(({ guestPath }) => guestPath.endsWith('.mcp.json'));
+  expect(JSON.parse(file!.text)).toEqual({
+    mcpServers: {
+      'market-mcp': {
+        type: 'stdio',
+        command: 'market-mcp',
+        args: ['--cache', '/tmp'],
+        env: { LANG: 'C', TOKEN: '${VOIDBOX_MCP_2_TOKEN}' },
+      },
+    },
+  });
+});
+
+it('Codex hands it on to a shell, which renames it for the server', () => {
+  const { args } = called('codex', [STYLE, MARKET]);
+  const script = 'export TOKEN=\\"$VOIDBOX_MCP_2_TOKEN\\"; unset VOIDBOX_MCP_2_TOKEN; exec \\"$0\\" \\"$@\\"';
+  expect(args.filter((arg) => arg.startsWith('mcp_servers'))).toEqual([
+    `mcp_servers.market-mcp={command="/bin/sh",args=["-c","${script}","market-mcp","--cache","/tmp"],env={"LANG"="C"},env_vars=["VOIDBOX_MCP_2_TOKEN"]}`,
+  ]);
+});
+
+it('a server without variables of the host is started as it is', () => {
+  const { args } = called('codex', [{ kind: 'mcp', name: 'market' }]);
+  expect(args).toContain('mcp_servers.market={command="market",args=[],env={}}');
+});
