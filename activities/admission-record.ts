@@ -1,6 +1,7 @@
 /** What a host keeps of a run that it admitted. */
 import type { PlanWire } from '../domain/plan/wire.ts';
 import type { Admission } from './contract.ts';
+import type { FetchedSkill } from './remote-skills.ts';
 
 /** Record `admission`: a second admission of the same execution answers with it. */
 export interface AdmissionRecord extends Omit<Admission, 'searchAttributes' | 'machine'> {
@@ -10,6 +11,8 @@ export interface AdmissionRecord extends Omit<Admission, 'searchAttributes' | 'm
   readonly executionId?: string;
   /** By the plan's host paths, where each led at admission; absent in records of earlier builds. */
   readonly mounts?: Readonly<Record<string, string>>;
+  /** Whose texts the plan has; absent: none, and in records of earlier builds. */
+  readonly fetchedSkills?: readonly FetchedSkill[];
   /** Of a run of one command: the activity that drives it. No workflow has the run's id. */
   readonly command?: CommandCaller;
 }

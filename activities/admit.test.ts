@@ -9,7 +9,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { machineFromWire, machinePlanOf } from '../domain/pipeline/machine-plan.ts';
 import { type DataRef, type Plan, PLAN_LIMITS } from '../domain/plan/plan.ts';
 import { APPROVAL_DEFAULTS, SANDBOX_DEFAULTS } from '../domain/plan/defaults.ts';
-import { toWire } from '../domain/plan/wire.ts';
+import { type PlanWire, toWire } from '../domain/plan/wire.ts';
 import { checkPlan } from '../domain/spec/plan-schema.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import { openStores } from '../store/open-stores.ts';
@@ -18,6 +18,7 @@ import { mockWorkerDeps } from '../test/rig/mock-worker.ts';
 import { admit } from './admit.ts';
 import type { Admission, AdmitRequest } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
+import { SkillUnavailable } from './ports/remote-skills.ts';
 
 const RUN = 'run-1';
 const PLAN = planOf('a b>a!', { shared: 'a b' });
@@ -86,6 +87,46 @@ describe('variables of the host', () => {
 
   test('that may be unset are not demanded', async () => {
     await expect(admitted({ plan: toWire(reading({ ifUnset: 'empty' })), behaviour: 2 })).resolves.toBeTruthy();
+  });
+});
+
+describe('a skill `remote:`', () => {
+  const skills = [{ kind: 'remote', repository: 'a/b', skill: 'think' }];
+  const work = {
+    kind: 'agent',
+    prompt: 'x',
+    skills,
+    env: [{ name: 'ANTHROPIC_API_KEY', value: { kind: 'literal', text: 'x' } }],
+  };
+  const sandbox = { ...SANDBOX_DEFAULTS, memoryMib: 1_024 };
+  const asking = {
+    ...toWire(PLAN),
+    stages: toWire(PLAN).stages.map((stage) => ({ ...stage, work })),
+    scopes: toWire(PLAN).scopes.map((scope) => ({ ...scope, sandbox })),
+  } as unknown as PlanWire;
+
+  test('is fetched once, stands in the record as text, and is told in the log; a second admission fetches nothing', async () => {
+    let times = 0;
+    deps = { ...deps, fetchSkill: () => ((times += 1), Promise.resolve(Buffer.from('Think first.'))) };
+    const first = await admitted({ plan: asking, behaviour: 2 });
+    const record = JSON.stringify(await deps.records.get(RUN, 'admission'));
+    expect(record).toContain('{"kind":"inline","name":"think","content":"Think first."}');
+    expect(record).not.toContain('"kind":"remote"');
+    expect(await admitted({ plan: asking, behaviour: 2 })).toEqual(first);
+    expect(times).toBe(1);
+    const told = await deps.events.find(RUN, 'run/skill-fetched/remote:a/b/think');
+    expect(told?.body).toMatchObject({ type: 'notice', message: expect.stringContaining('sha256') as string });
+  });
+
+  test('that is not to be had refuses the run for good', async () => {
+    deps = { ...deps, fetchSkill: () => Promise.reject(new SkillUnavailable('https://x: status 404')) };
+    await expect(admitted({ plan: asking, behaviour: 2 })).rejects.toMatchObject({
+      type: 'admit/skill-unavailable',
+      nonRetryable: true,
+      message: expect.stringContaining(
+        'remote:a/b/think of stage a cannot be fetched: https://x: status 404',
+      ) as string,
+    });
   });
 });
 

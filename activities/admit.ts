@@ -35,6 +35,7 @@ import { demandVariables } from './host-variables.ts';
 import { refuseBadSchemas } from './output-check.ts';
 import { refuseNewer } from './plan-behaviour.ts';
 import { allowedRootsOf, resolveMounts, specFolder } from './mount-policy.ts';
+import { fetchedEvents, withRemoteSkills } from './remote-skills.ts';
 import { refuseServices } from './service-policy.ts';
 import { refuseRepositories } from './workspace-policy.ts';
 
@@ -141,13 +142,15 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   const kept = earlier === null ? null : sameMocks(fromWire(earlier.wire), said);
   const hasPlayed = earlier !== null && playedStages(fromWire(earlier.wire)).length > 0;
   const isPlayed = mockAgentsIn(request.mockAgents) ?? hasPlayed;
-  const plan = withDeclaredKeys(
+  const asked = withDeclaredKeys(
     playedAs(mockedAs(said, mockIn(request.mock) ?? kept), isPlayed, isGiven(request.mockAgents)),
   );
+  refuseTooLarge(asked, behaviour);
+  refuseNewer(asked, behaviour);
+  refuseLongWaits(asked, deps.now());
+  refuseUnsupported(asked);
+  const { plan, skills: fetchedSkills } = await withRemoteSkills(deps.fetchSkill, asked);
   refuseTooLarge(plan, behaviour);
-  refuseNewer(plan, behaviour);
-  refuseLongWaits(plan, deps.now());
-  refuseUnsupported(plan);
   await refuseBadSchemas(deps, plan);
   refuseServices(plan.scopes, deps.servicePolicy);
   await refuseRepositories(deps, runId, plan);
@@ -164,7 +167,14 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   const since1 = request.behaviour === undefined ? {} : { behaviour, historyLimit: deps.historyLimit ?? HISTORY_LIMIT };
   const admission = { ...placementOf(deps.placement), input, ...since1, ...taken };
   await deps.records.put(runId, 'plan', wire);
-  const record = { plan: wire, ...admission, serverId: deps.serverId, executionId, mounts } satisfies AdmissionRecord;
+  const record = {
+    plan: wire,
+    ...admission,
+    serverId: deps.serverId,
+    executionId,
+    mounts,
+    ...(fetchedSkills.length === 0 ? {} : { fetchedSkills }),
+  } satisfies AdmissionRecord;
   await deps.records.put(runId, 'admission', record);
   await deps.events.append(runId, admissionEvents(deps, record));
   return { ...whatTheWorkflowHolds(wire, behaviour), ...admission, searchAttributes: deps.searchAttributes };
@@ -263,7 +273,11 @@ function refuseUnsupported(plan: Plan): void {
 
 function admissionEvents(deps: ActivityDeps, admission: AdmissionRecord): readonly NewRunEvent[] {
   const atMs = deps.now();
-  return [admittedEvent(admission, atMs), ...givenEvents(admission, atMs)];
+  return [
+    admittedEvent(admission, atMs),
+    ...fetchedEvents(admission.fetchedSkills ?? [], atMs),
+    ...givenEvents(admission, atMs),
+  ];
 }
 
 /** A spec has no clock. */

@@ -11,6 +11,7 @@ import type { WritableMounts } from './ports/mounts.ts';
 import type { HostMarks } from './ports/host-marks.ts';
 import type { HostVariables } from './ports/host-variables.ts';
 import type { LentVariables } from './ports/lent-variables.ts';
+import type { FetchSkill } from './ports/remote-skills.ts';
 import type { Repositories } from './ports/repositories.ts';
 import type { RunReader } from './ports/run-reader.ts';
 import type { RunRecords } from './ports/run-records.ts';
@@ -45,6 +46,8 @@ export interface ActivityDeps {
   readonly mountPolicy: MountPolicy;
   /** Absent: this worker allows no services. */
   readonly servicePolicy?: ServicePolicy;
+  /** Absent: this worker fetches no skills. */
+  readonly fetchSkill?: FetchSkill;
   /** For servers that allow less than Temporal's defaults; absent is what fits those. */
   readonly historyLimit?: HistoryLimit;
   readonly evaluate: EvaluateCondition;

@@ -23,6 +23,7 @@ import { leasesAtStart } from './leases-at-start.ts';
 import { textOf, type Log } from './log.ts';
 import { createOpenRuns, type OpenRuns } from './open-runs.ts';
 import { createConditionThreads } from './conditions/threads.ts';
+import { createSkillFetcher } from './fetch-skill.ts';
 import { createGitRepositories, type GitRepositoriesOptions } from './git-repositories.ts';
 import { restoreLogs } from './restore-log.ts';
 import type { HostSandboxes } from './sandboxes.ts';
@@ -104,6 +105,7 @@ export async function openHost(options: HostOptions): Promise<Host> {
     searchAttributes,
     mountPolicy: options.mountPolicy,
     servicePolicy: options.servicePolicy,
+    fetchSkill: createSkillFetcher(),
     evaluate: threads.evaluate,
     evaluateTexts: threads.evaluateTexts,
     checkOutput: threads.checkOutput,

@@ -293,6 +293,13 @@ export const ERROR_CODES = {
     summary: 'A VM asks for a service of the host or its network that this worker does not allow.',
     remedy: "Allow it on the worker's host with `voidbox worker --allow-services HOST:PORT`, written as in the spec.",
   },
+  'admit/skill-unavailable': {
+    kind: 'world',
+    retry: 'never',
+    summary: 'A skill `remote:` of an agent could not be fetched, so the run did not start.',
+    remedy:
+      "Correct its name as the message says, or save the document and name it as `file:PATH`. The worker's host fetches it from raw.githubusercontent.com by HTTPS, without a proxy.",
+  },
   'call/refused': {
     kind: 'world',
     retry: 'never',

@@ -99,11 +99,10 @@ function ofSkill(skill: AgentSkill): readonly string[] {
     case 'cli':
     case 'mcp':
     case 'server':
+    case 'remote':
       return [];
     case 'file':
       return ['has a skill `file:`, which only `voidbox run` reads: put its text into the plan'];
-    case 'remote':
-      return [`has the skill \`remote:${skill.repository}\``];
     case 'image':
       return [`has a skill of the image ${JSON.stringify(skill.image)}`];
   }

@@ -13,6 +13,9 @@ export const EVENT_ID = {
   scopeRestarted: (scope: string, generation: number): string => `run/scope-restarted/${scope}/${generation}`,
   releaseFailed: (scope: string, generation: number): string => `run/release-failed/${scope}/${generation}`,
 
+  /** @param source  `remote:OWNER/NAME/SKILL` */
+  skillFetched: (source: string): string => `run/skill-fetched/${source}`,
+
   variableUnset: (name: string): string => `run/variable-unset/${name}`,
 
   vm: (vmKey: string, transition: 'starting' | 'ready' | 'lost' | 'stopped'): string => `vm/${vmKey}/${transition}`,

@@ -259,6 +259,7 @@ const SHAPES: Readonly<Record<string, Check>> = {
     // Of a run that takes outputs of an earlier one.
     origin: optional(originShape),
     given: optional(valuesOf(given)),
+    fetchedSkills: optional(listOf(objectOf({ source: aText, sha256: aText, sizeBytes: aCount }))),
     command: optional(objectOf({ workflowId: aText, runId: aText, activityId: aText })),
   }),
   refusal: objectOf({ executionId: aText, code: aText, message: aText }),
