@@ -32,7 +32,7 @@ export function createCodexStream(): AgentStream {
           return [{ kind: 'usage', usage }];
         case 'turn.failed':
           hasEnded = true;
-          failure = textOf(fieldsOf(event['error'])['message']) ?? 'its turn failed';
+          failure = failureIn(fieldsOf(event['error'])) ?? 'its turn failed';
           return [];
         default:
           return [];
@@ -52,6 +52,13 @@ export function createCodexStream(): AgentStream {
 /** An item of a tool comes when its call is over. */
 function withEnd(sayings: readonly AgentSaying[]): readonly AgentSaying[] {
   return sayings.some(({ kind }) => kind === 'tool') ? [...sayings, { kind: 'tool-ended' }] : sayings;
+}
+
+/** An error of the API may come as its body, in JSON. */
+function failureIn(error: Fields): string | null {
+  const message = textOf(error['message']);
+  const body = message === null ? null : parseLine(message);
+  return textOf(fieldsOf(body?.['error'])['message']) ?? message;
 }
 
 function sayingsOf(item: Fields): readonly AgentSaying[] {

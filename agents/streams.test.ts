@@ -29,28 +29,31 @@ describe('the stream of claude', () => {
     expect(told(sayings)).toEqual([
       'I write the file.',
       'called Bash: echo grüße > hello.txt',
-      'failed : permission denied',
+      'called Bash: cat missing.txt',
+      'failed : Exit code 1\ncat: missing.txt: No such file or directory',
       'It is written.',
     ]);
     const usages = sayings.flatMap((saying) => (saying.kind === 'usage' ? [saying.usage] : []));
     expect(usages.map(({ inputTokens, turns }) => [inputTokens, turns])).toEqual([
-      [1110, 1],
-      [2230, 2],
-      [2230, 2],
+      [1400, 1],
+      [2800, 2],
+      [4200, 3],
+      [4200, 3],
     ]);
     expect(outcome).toEqual({
-      sessionId: '5f0c6f0e-7a2b-4a55-9c4a-0d6f2b1f9a10',
-      model: 'claude-sonnet-4-5',
+      sessionId: '00000000-0000-4000-8000-000000000001',
+      model: 'claude-opus-5-5',
       hasEnded: true,
       text: 'It is written.',
       failure: null,
-      usage: { inputTokens: 2230, outputTokens: 12, cachedInputTokens: 2100, turns: 2, costUsd: 0.0123 },
+      usage: { inputTokens: 4200, outputTokens: 60, cachedInputTokens: 1200, turns: 3, costUsd: 0.01344 },
     });
   });
 
   it('`is_error` decides, whatever the subtype says', () => {
-    const { outcome } = read(createClaudeStream(), recording('claude-api-error'));
-    expect(outcome.failure).toEqual({ code: 'agent/api-error', message: 'API Error: 401 invalid x-api-key' });
+    expect(recording('claude-refused')).toContain('"subtype":"success"');
+    const { outcome } = read(createClaudeStream(), recording('claude-refused'));
+    expect(outcome.failure).toEqual({ code: 'agent/api-error', message: 'API Error: 400 the model is not known' });
   });
 
   it('a budget that is spent has its own code', () => {
@@ -77,7 +80,7 @@ describe('the stream of claude', () => {
   });
 
   it('nothing behind the result counts', () => {
-    const more = `${recording('claude-api-error')}{"type":"result","subtype":"success","is_error":false,"result":"ok"}\n`;
+    const more = `${recording('claude-refused')}{"type":"result","subtype":"success","is_error":false,"result":"ok"}\n`;
     expect(read(createClaudeStream(), more).outcome.failure?.code).toBe('agent/api-error');
   });
 
@@ -87,36 +90,77 @@ describe('the stream of claude', () => {
   });
 
   it('the value of a schema is its text', () => {
-    const line = '{"type":"result","subtype":"success","is_error":false,"result":"ok","structured_output":{"ok":true}}';
-    expect(read(createClaudeStream(), line).outcome.text).toBe('{"ok":true}');
+    const { sayings, outcome } = read(createClaudeStream(), recording('claude-schema'));
+    expect(told(sayings)).toEqual(['called StructuredOutput: {"ok":true}']);
+    expect(outcome).toMatchObject({ text: '{"ok":true}', failure: null, hasEnded: true });
   });
 });
 
 describe('the stream of codex', () => {
-  it('tells messages, commands and changes', () => {
+  it('tells messages and commands; a warning is no message', () => {
     const { sayings, outcome } = read(createCodexStream(), recording('codex-tools'));
+    expect(recording('codex-tools')).toContain('"type":"error"');
     expect(told(sayings)).toEqual([
-      "called command: /bin/sh -lc 'ls'",
-      'called file_change: /workspace/a.txt',
-      "failed command: /bin/sh -lc 'false'",
-      'Done: a.txt',
+      'I write the file.',
+      "called command: /bin/bash -lc 'echo grüße > hello.txt'",
+      "failed command: /bin/bash -lc 'cat missing.txt'",
+      'It is written.',
     ]);
     expect(outcome).toEqual({
-      sessionId: '0199a0de-0000-7000-8000-000000000001',
+      sessionId: '00000000-0000-4000-8000-000000000001',
       model: null,
       hasEnded: true,
-      text: 'Done: a.txt',
+      text: 'It is written.',
       failure: null,
-      usage: { inputTokens: 2400, outputTokens: 80, cachedInputTokens: 2000, turns: 1, costUsd: null },
+      usage: { inputTokens: 3000, outputTokens: 60, cachedInputTokens: 1200, turns: 1, costUsd: null },
     });
   });
 
-  it('an error is a warning, and a turn that failed is a failure', () => {
-    const text = recording('codex-failed');
+  it('tells the paths of changes, and the servers of tools', () => {
+    const items = [
+      {
+        type: 'file_change',
+        changes: [{ path: '/workspace/a.txt' }, { path: '/workspace/b.txt' }],
+        status: 'completed',
+      },
+      { type: 'mcp_tool_call', server: 'market', tool: 'price', arguments: { of: 'tea' }, status: 'failed' },
+    ];
+    const lines = items.map((item) => JSON.stringify({ type: 'item.completed', item }));
+    expect(told(read(createCodexStream(), lines.join('\n')).sayings)).toEqual([
+      'called file_change: /workspace/a.txt /workspace/b.txt',
+      'failed market.price: {"of":"tea"}',
+    ]);
+  });
+
+  it('the value of a schema is its last message', () => {
+    expect(read(createCodexStream(), recording('codex-schema')).outcome).toMatchObject({
+      text: '{"ok":true}',
+      failure: null,
+      hasEnded: true,
+    });
+  });
+
+  it('an error is a warning, and a turn that failed is a failure, in the words of the API', () => {
+    const text = recording('codex-refused');
     const { outcome } = read(createCodexStream(), text);
-    expect(outcome.failure).toEqual({ code: 'agent/api-error', message: 'unexpected status 401 Unauthorized' });
+    expect(outcome.failure).toEqual({ code: 'agent/api-error', message: 'the model is not known' });
     const cut = read(createCodexStream(), text.slice(0, text.trimEnd().lastIndexOf('\n')));
     expect(cut.outcome).toMatchObject({ failure: null, hasEnded: false });
+    for (const [message, words] of [
+      ['unexpected status 401 Unauthorized', 'unexpected status 401 Unauthorized'],
+      ['{"error":{"message":7}}', '{"error":{"message":7}}'],
+      ['{"error":null}', '{"error":null}'],
+    ]) {
+      const failed = JSON.stringify({ type: 'turn.failed', error: { message } });
+      expect(read(createCodexStream(), failed).outcome.failure?.message).toBe(words);
+    }
+  });
+
+  it('without its end it has not ended, wherever it is cut', () => {
+    const text = recording('codex-tools');
+    const last = text.trimEnd().lastIndexOf('\n');
+    for (const length of [0, 1, 200, last, text.trimEnd().length - 1])
+      expect(read(createCodexStream(), text.slice(0, length)).outcome.hasEnded).toBe(false);
   });
 });
 

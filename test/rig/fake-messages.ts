@@ -3,6 +3,8 @@ import type { ServerResponse } from 'node:http';
 import { beginStream, type ModelApi, type ModelStep, sendEvent, type StepContext } from './model-api.ts';
 
 const SHELL = 'Bash';
+/** Offered where the command line was given a schema. */
+const SCHEMA_TOOL = 'StructuredOutput';
 
 export const answerMessages: ModelApi = {
   read(body) {
@@ -31,23 +33,18 @@ function say(response: ServerResponse, step: ModelStep, context: StepContext): v
     type: 'message_start',
     message: { ...message, content: [], stop_reason: null, stop_sequence: null, usage },
   });
-  const isCall = 'run' in step;
-  const block = isCall
-    ? { type: 'tool_use', id: `toolu_${context.turn}`, name: shellOf(context), input: {} }
-    : { type: 'text', text: '' };
-  sendEvent(response, { type: 'content_block_start', index: 0, content_block: block });
-  const text = 'say' in step ? step.say : 'cut' in step ? step.cut : '';
-  const delta = isCall
-    ? { type: 'input_json_delta', partial_json: JSON.stringify({ command: step.run, description: 'run it' }) }
-    : { type: 'text_delta', text };
-  sendEvent(response, { type: 'content_block_delta', index: 0, delta });
+  for (const [index, block] of blocksOf(step, context).entries()) {
+    const { whole, delta, ...start } = block;
+    sendEvent(response, { type: 'content_block_start', index, content_block: start });
+    sendEvent(response, { type: 'content_block_delta', index, delta });
+    if (whole) sendEvent(response, { type: 'content_block_stop', index });
+  }
   if ('cut' in step) {
     // After what was written is on its way: a reset may overtake it.
     setTimeout(() => response.destroy(), 50);
     return;
   }
-  sendEvent(response, { type: 'content_block_stop', index: 0 });
-  const reason = isCall ? 'tool_use' : 'end_turn';
+  const reason = isCall(step, context) ? 'tool_use' : 'end_turn';
   sendEvent(response, {
     type: 'message_delta',
     delta: { stop_reason: reason, stop_sequence: null },
@@ -55,6 +52,43 @@ function say(response: ServerResponse, step: ModelStep, context: StepContext): v
   });
   sendEvent(response, { type: 'message_stop' });
   response.end();
+}
+
+/** What a block begins with, what then comes, and whether it ends. */
+interface Block {
+  readonly type: string;
+  readonly delta: Readonly<Record<string, unknown>>;
+  readonly whole: boolean;
+}
+
+type SpokenStep = Exclude<ModelStep, { readonly status: number }>;
+
+function blocksOf(step: SpokenStep, context: StepContext): readonly Block[] {
+  if ('say' in step) return [textBlock(step.say)];
+  if ('cut' in step) return [{ ...textBlock(step.cut), whole: false }];
+  if ('answer' in step)
+    return [
+      isCall(step, context) ? callBlock(SCHEMA_TOOL, step.answer, context) : textBlock(JSON.stringify(step.answer)),
+    ];
+  const call = callBlock(shellOf(context), { command: step.run, description: 'run it' }, context);
+  return step.saying === undefined ? [call] : [textBlock(step.saying), call];
+}
+
+function isCall(step: SpokenStep, { tools }: StepContext): boolean {
+  return 'run' in step || ('answer' in step && tools.includes(SCHEMA_TOOL));
+}
+
+function textBlock(text: string): Block & { readonly text: '' } {
+  return { type: 'text', text: '', delta: { type: 'text_delta', text }, whole: true };
+}
+
+function callBlock(
+  name: string,
+  input: unknown,
+  { turn }: StepContext,
+): Block & { readonly id: string; readonly name: string; readonly input: object } {
+  const delta = { type: 'input_json_delta', partial_json: JSON.stringify(input) };
+  return { type: 'tool_use', id: `toolu_${turn}`, name, input: {}, delta, whole: true };
 }
 
 function shellOf({ tools }: StepContext): string {

@@ -20,7 +20,11 @@ const SHELLS: Readonly<Record<string, (command: string) => unknown>> = {
 export const answerResponses: ModelApi = {
   read(body) {
     const input = Array.isArray(body['input']) ? (body['input'] as readonly Record<string, unknown>[]) : [];
-    const turn = input.filter(({ type, role }) => type === 'function_call' || role === 'assistant').length;
+    // A message before a call is of the same answer.
+    const turn = input.filter(
+      ({ type, role }, index) =>
+        type === 'function_call' || (role === 'assistant' && input[index + 1]?.['type'] !== 'function_call'),
+    ).length;
     const tools = Array.isArray(body['tools']) ? (body['tools'] as readonly Record<string, unknown>[]) : [];
     return {
       asked: { turn, conversation: JSON.stringify(input) },
@@ -47,24 +51,25 @@ function say(response: ServerResponse, step: ModelStep, context: StepContext): v
     response.end();
     return;
   }
-  sendEvent(response, { type: 'response.output_item.done', output_index: 0, item: itemOf(step, context) });
+  for (const [index, item] of itemsOf(step, context).entries())
+    sendEvent(response, { type: 'response.output_item.done', output_index: index, item });
   sendEvent(response, { type: 'response.completed', response: { id, usage: USAGE } });
   response.end();
 }
 
-function itemOf(
-  step: Extract<ModelStep, { readonly say: string } | { readonly run: string }>,
-  { turn, tools }: StepContext,
-): Readonly<Record<string, unknown>> {
-  if ('say' in step)
-    return {
-      type: 'message',
-      id: `msg_${turn}`,
-      role: 'assistant',
-      content: [{ type: 'output_text', text: step.say, annotations: [] }],
-    };
+type WholeStep = Exclude<ModelStep, { readonly status: number } | { readonly cut: string }>;
+
+function itemsOf(step: WholeStep, { turn, tools }: StepContext): readonly Readonly<Record<string, unknown>>[] {
+  if ('say' in step) return [messageOf(step.say, turn)];
+  if ('answer' in step) return [messageOf(JSON.stringify(step.answer), turn)];
   const name = Object.keys(SHELLS).find((shell) => tools.includes(shell));
   if (name === undefined) throw new Error(`no tool for a shell is offered: ${tools.join(', ')}`);
-  const call = JSON.stringify(SHELLS[name]!(step.run));
-  return { type: 'function_call', id: `fc_${turn}`, call_id: `call_${turn}`, name, arguments: call };
+  const text = JSON.stringify(SHELLS[name]!(step.run));
+  const call = { type: 'function_call', id: `fc_${turn}`, call_id: `call_${turn}`, name, arguments: text };
+  return step.saying === undefined ? [call] : [messageOf(step.saying, turn), call];
+}
+
+function messageOf(text: string, turn: number): Readonly<Record<string, unknown>> {
+  const content = [{ type: 'output_text', text, annotations: [] }];
+  return { type: 'message', id: `msg_${turn}`, role: 'assistant', content };
 }

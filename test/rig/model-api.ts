@@ -4,8 +4,10 @@ import type { ServerResponse } from 'node:http';
 /** What the model does when it is asked. */
 export type ModelStep =
   | { readonly say: string }
-  /** In a shell of the agent, as a call of the tool that its command line offers for that. */
-  | { readonly run: string }
+  /** In a shell of the agent, as a call of the tool that its command line offers for that; `saying` comes before it. */
+  | { readonly run: string; readonly saying?: string }
+  /** The value that a schema asks for, in the way that the command line wants it. */
+  | { readonly answer: unknown }
   /** The call fails, as an API says it. */
   | { readonly status: number; readonly message: string }
   /** The answer begins and the connection ends. */

@@ -1,0 +1,58 @@
+/**
+ * What the unmodified command lines print stands in `agents/recordings`, where `agents/streams.test.ts` reads it. These tests hold the
+ * recordings against what the command lines of today print. `UPDATE=1 npm run test:agents test/e2e/recordings` records anew.
+ */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { claude } from '../../agents/claude.ts';
+import { codex } from '../../agents/codex.ts';
+import type { AgentProvider } from '../../agents/provider.ts';
+import type { JsonValue, LlmPlan } from '../../domain/plan/plan.ts';
+import { runAgentOnHost } from '../rig/agent-on-host.ts';
+import { type ModelScript, startFakeModel } from '../rig/fake-model.ts';
+import { settled } from '../rig/settled-stream.ts';
+
+const TOOLS: ModelScript = ({ turn }) => {
+  if (turn === 0) return { saying: 'I write the file.', run: 'echo grüße > hello.txt' };
+  return turn === 1 ? { run: 'cat missing.txt' } : { say: 'It is written.' };
+};
+
+const SCENARIOS: Readonly<Record<string, { readonly script: ModelScript; readonly outputSchema?: JsonValue }>> = {
+  tools: { script: TOOLS },
+  refused: { script: () => ({ status: 400, message: 'the model is not known' }) },
+  schema: {
+    script: () => ({ answer: { ok: true } }),
+    outputSchema: {
+      type: 'object',
+      required: ['ok'],
+      properties: { ok: { type: 'boolean' } },
+      additionalProperties: false,
+    },
+  },
+};
+
+const PROVIDERS: Readonly<
+  Record<string, { readonly provider: AgentProvider; readonly model: string | null; readonly path: string }>
+> = {
+  claude: { provider: claude, model: null, path: '' },
+  codex: { provider: codex, model: 'gpt-5', path: '/v1' },
+};
+
+const CASES = Object.keys(PROVIDERS).flatMap((name) =>
+  Object.keys(SCENARIOS).map((scenario) => [name, scenario] as const),
+);
+
+test.each(CASES)('what %s prints is what its recording of "%s" says', async (name, scenario) => {
+  const { provider, model, path } = PROVIDERS[name]!;
+  const { script, outputSchema } = SCENARIOS[scenario]!;
+  await using server = await startFakeModel(script);
+  const baseUrl = `http://127.0.0.1:${server.port}${path}`;
+  const llm: LlmPlan = { provider: provider.name, model, baseUrl, apiKeyEnv: null, credentialProxy: false };
+  const task = { prompt: 'Write hello.txt.', llm, skills: [], outputSchema, resume: null };
+  const { code, stdout, stderr } = await runAgentOnHost(provider, task);
+  expect(code, stderr).toBe(scenario === 'refused' ? 1 : 0);
+  const printed = settled(stdout);
+  const file = new URL(`../../agents/recordings/${name}-${scenario}.jsonl`, import.meta.url);
+  if (process.env['UPDATE'] === '1') writeFileSync(file, printed);
+  expect(printed).toBe(readFileSync(file, 'utf8'));
+});
