@@ -3,6 +3,7 @@
  * beginning again: the same lines make the same ids, so nothing is told twice.
  */
 import type { AgentProvider } from '../agents/provider.ts';
+import { cut } from '../agents/fields.ts';
 import { createLineReader, type StreamLine } from '../agents/lines.ts';
 import { type AgentOutcome, type AgentSaying, STREAM_LIMITS } from '../agents/stream.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
@@ -67,27 +68,41 @@ function eventOf(options: AgentStreamOptions, saying: Told, offset: number, inde
 }
 
 function bodyOf({ stage, execKey, redactor }: AgentStreamOptions, saying: Told): RunEventBody {
+  const { textCharacters, nameCharacters, detailCharacters } = STREAM_LIMITS;
   switch (saying.kind) {
     case 'text':
-      return { type: 'agent-text', stage, execKey, text: redactor.text(saying.text) };
+      return { type: 'agent-text', stage, execKey, text: shortly(redactor, saying.text, textCharacters) };
     case 'tool': {
       const { failed } = saying;
-      const [tool, detail] = [redactor.text(saying.tool), redactor.text(saying.detail)];
-      return { type: 'agent-tool', stage, execKey, tool, detail, failed };
+      const tool = shortly(redactor, saying.tool, nameCharacters);
+      return {
+        type: 'agent-tool',
+        stage,
+        execKey,
+        tool,
+        detail: shortly(redactor, saying.detail, detailCharacters),
+        failed,
+      };
     }
     case 'usage':
       return { type: 'agent-usage', stage, execKey, ...saying.usage };
   }
 }
 
+/** Redacted before it is cut: a part of a secret would not be found. */
+function shortly(redactor: Redactor, text: string, most: number): string {
+  return cut(redactor.text(text), most);
+}
+
 function redactedOutcome(outcome: AgentOutcome, redactor: Redactor): AgentOutcome {
-  const redacted = (text: string | null): string | null => (text === null ? null : redactor.text(text));
-  const { failure } = outcome;
+  const { textCharacters, nameCharacters } = STREAM_LIMITS;
+  const name = (text: string | null): string | null => (text === null ? null : shortly(redactor, text, nameCharacters));
+  const { failure, text } = outcome;
   return {
     ...outcome,
-    model: redacted(outcome.model),
-    sessionId: redacted(outcome.sessionId),
-    text: redacted(outcome.text),
-    failure: failure === null ? null : { ...failure, message: redactor.text(failure.message) },
+    model: name(outcome.model),
+    sessionId: name(outcome.sessionId),
+    text: text === null ? null : redactor.text(text),
+    failure: failure === null ? null : { ...failure, message: shortly(redactor, failure.message, textCharacters) },
   };
 }

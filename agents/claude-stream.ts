@@ -9,8 +9,6 @@ import {
   STREAM_LIMITS,
 } from './stream.ts';
 
-const { detailCharacters, nameCharacters, textCharacters } = STREAM_LIMITS;
-
 /** What a result that is an error came of, by its `subtype`. */
 const BUDGETS = {
   error_max_turns: { code: 'agent/budget-turns', what: 'made more turns than its `max_turns`' },
@@ -34,10 +32,10 @@ export function createClaudeStream({ isFree = false }: { readonly isFree?: boole
       if (type === 'text' && typeof text === 'string' && text !== '') {
         // A subagent's words are not the agent's answer.
         if (textOf(event['parent_tool_use_id']) === null) lastText = text;
-        return [{ kind: 'text', text: cut(text, textCharacters) }];
+        return [{ kind: 'text', text }];
       }
       if (type !== 'tool_use' || typeof name !== 'string') return [];
-      return [{ kind: 'tool', tool: cut(name, nameCharacters), detail: detailOf(input), failed: false }];
+      return [{ kind: 'tool', tool: name, detail: detailOf(input), failed: false }];
     });
     const id = textOf(message['id']);
     if (message['usage'] === undefined || (id !== null && id === lastMessage)) return sayings;
@@ -69,17 +67,13 @@ export function createClaudeStream({ isFree = false }: { readonly isFree?: boole
       }
     },
     outcome: () => ({
-      sessionId: shortOrNull(sessionId),
-      model: shortOrNull(model),
+      sessionId: sessionId === null ? null : cut(sessionId, STREAM_LIMITS.nameCharacters),
+      model,
       hasEnded: result !== null,
       ...(result === null ? { text: lastText, failure: null } : ending(result, lastText)),
       usage,
     }),
   };
-}
-
-function shortOrNull(text: string | null): string | null {
-  return text === null ? null : cut(text, nameCharacters);
 }
 
 /** `is_error` decides: a failed call of the API has the subtype `success`. */
@@ -91,11 +85,11 @@ function ending(result: Fields, lastText: string | null): Pick<AgentOutcome, 'te
   if (result['is_error'] === false && !subtype.startsWith('error')) return { text, failure: null };
   const budget = Object.hasOwn(BUDGETS, subtype) ? BUDGETS[subtype as keyof typeof BUDGETS] : null;
   if (budget !== null) return { text, failure: { code: budget.code, message: `it ${budget.what}` } };
-  const words = said ?? shown(result['errors'] ?? result['error'] ?? subtype, textCharacters);
+  const words = said ?? shown(result['errors'] ?? result['error'] ?? subtype);
   const isOfApi = subtype === 'success' || subtype === '';
   return {
     text,
-    failure: { code: isOfApi ? 'agent/api-error' : 'agent/failed', message: cut(words, textCharacters) },
+    failure: { code: isOfApi ? 'agent/api-error' : 'agent/failed', message: words },
   };
 }
 
@@ -111,7 +105,7 @@ function failedTools(parts: readonly unknown[]): readonly AgentSaying[] {
     if (type !== 'tool_result' || isError !== true) return [];
     const words =
       typeof content === 'string' ? content : listOf(content).map((each) => textOf(fieldsOf(each)['text']) ?? '');
-    return [{ kind: 'tool', tool: '', detail: shown(words, detailCharacters), failed: true }];
+    return [{ kind: 'tool', tool: '', detail: shown(words), failed: true }];
   });
 }
 
@@ -120,7 +114,7 @@ function detailOf(input: unknown): string {
   const fields = fieldsOf(input);
   const telling = ['command', 'file_path', 'path', 'pattern', 'url', 'query', 'description'];
   const found = telling.map((name) => textOf(fields[name])).find((text) => text !== null);
-  return shown(found ?? input ?? '', detailCharacters);
+  return shown(found ?? input ?? '');
 }
 
 function usageIn(fields: Fields): AgentUsage {

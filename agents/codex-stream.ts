@@ -2,8 +2,6 @@
 import { countOf, cut, type Fields, fieldsOf, listOf, parseLine, shown, textOf } from './fields.ts';
 import { type AgentSaying, type AgentStream, type AgentUsage, NO_USAGE, STREAM_LIMITS } from './stream.ts';
 
-const { detailCharacters, nameCharacters, textCharacters } = STREAM_LIMITS;
-
 export function createCodexStream(): AgentStream {
   let sessionId: string | null = null;
   let lastText: string | null = null;
@@ -39,11 +37,11 @@ export function createCodexStream(): AgentStream {
       }
     },
     outcome: () => ({
-      sessionId: sessionId === null ? null : cut(sessionId, nameCharacters),
+      sessionId: sessionId === null ? null : cut(sessionId, STREAM_LIMITS.nameCharacters),
       model: null,
       hasEnded,
       text: lastText,
-      failure: failure === null ? null : { code: 'agent/api-error', message: cut(failure, textCharacters) },
+      failure: failure === null ? null : { code: 'agent/api-error', message: failure },
       usage,
     }),
   };
@@ -65,12 +63,12 @@ function sayingsOf(item: Fields): readonly AgentSaying[] {
   const type = textOf(item['type']);
   const failed = item['status'] === 'failed' || (typeof item['exit_code'] === 'number' && item['exit_code'] !== 0);
   const tool = (name: string, detail: unknown): readonly AgentSaying[] => [
-    { kind: 'tool', tool: cut(name, nameCharacters), detail: shown(detail ?? '', detailCharacters), failed },
+    { kind: 'tool', tool: name, detail: shown(detail ?? ''), failed },
   ];
   switch (type) {
     case 'agent_message': {
       const text = textOf(item['text']);
-      return text === null || text === '' ? [] : [{ kind: 'text', text: cut(text, textCharacters) }];
+      return text === null || text === '' ? [] : [{ kind: 'text', text }];
     }
     case 'command_execution':
       return tool('command', item['command']);

@@ -42,7 +42,7 @@ export function cut(text: string, most: number): string {
   return `${text.slice(0, end)}…`;
 }
 
-/** A value as one short text: itself, or its JSON. */
-export function shown(value: unknown, most: number): string {
-  return cut(typeof value === 'string' ? value : (JSON.stringify(value) ?? ''), most);
+/** A value as one text: itself, or its JSON. */
+export function shown(value: unknown): string {
+  return typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
 }

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { createClaudeStream } from './claude-stream.ts';
 import { createCodexStream } from './codex-stream.ts';
 import { createLineReader } from './lines.ts';
-import { type AgentOutcome, type AgentSaying, type AgentStream, STREAM_LIMITS } from './stream.ts';
+import { type AgentOutcome, type AgentSaying, type AgentStream } from './stream.ts';
 
 function recording(name: string): string {
   return readFileSync(new URL(`./recordings/${name}.jsonl`, import.meta.url), 'utf8');
@@ -187,20 +187,6 @@ describe('hostile lines', () => {
       for (const figure of [usage.inputTokens, usage.outputTokens, usage.cachedInputTokens])
         expect(Number.isSafeInteger(figure) && figure >= 0).toBe(true);
     }
-  });
-
-  it('a text, a name and a detail have a most', () => {
-    const long = 'x'.repeat(100_000);
-    const content = [
-      { type: 'text', text: long },
-      { type: 'tool_use', name: long, input: { command: long } },
-    ];
-    const [text, tool] = createClaudeStream().line(JSON.stringify({ type: 'assistant', message: { content } }));
-    expect(text?.kind === 'text' && text.text.length).toBe(STREAM_LIMITS.textCharacters);
-    expect(tool?.kind === 'tool' && [tool.tool.length, tool.detail.length]).toEqual([
-      STREAM_LIMITS.nameCharacters,
-      STREAM_LIMITS.detailCharacters,
-    ]);
   });
 });
 
