@@ -1,8 +1,8 @@
 /** Each example, run by the real command line in real VMs; results are compared with values computed here from the data. */
-import { execFile, execFileSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
@@ -10,7 +10,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { Rig } from './e2e/rig.ts';
+import { Rig, until } from './e2e/rig.ts';
+import { Calculator } from './rig/calculator.ts';
 
 const EXAMPLES = join(dirname(fileURLToPath(import.meta.url)), '..', 'examples');
 
@@ -112,7 +113,10 @@ test('every example has its test', () => {
     'on-failure.yaml',
     'outputs-in-arguments.yaml',
     'parts.yaml',
+    'release-notes.yaml',
+    'research.yaml',
     'retry.yaml',
+    'review-a-patch.yaml',
     'sandbox.ts',
     'secrets.yaml',
     'uses.yaml',
@@ -425,39 +429,82 @@ test('files.yaml', async () => {
   ]);
 });
 
+const waiting = async (): Promise<readonly unknown[]> =>
+  (JSON.parse((await rig.cli('runs', '--waiting', '--json')).stdout) as { readonly runs: readonly unknown[] }).runs;
+
+/** Once it is asked. */
+async function approve(runId: string): Promise<void> {
+  await until(`a question of ${runId}`, 180_000, async () => (await waiting()).length > 0, 500);
+  expect((await rig.cli('approve', runId)).code).toBe(0);
+  expect((await rig.cli('logs', '-f', runId)).code).toBe(0);
+}
+
 test('agents.yaml', async () => {
   const started = await rig.cli('run', join(EXAMPLES, 'agents.yaml'), '--mock-agents', '--detach', '--json');
   expect(started.code, started.stderr).toBe(0);
   const { runId } = JSON.parse(started.stdout) as { readonly runId: string };
-  const waiting = async (): Promise<readonly unknown[]> =>
-    (JSON.parse((await rig.cli('runs', '--waiting', '--json')).stdout) as { readonly runs: readonly unknown[] }).runs;
-  while ((await waiting()).length === 0) await sleep(500);
-  expect((await rig.cli('approve', runId)).code).toBe(0);
-  expect((await rig.cli('logs', '-f', runId)).code).toBe(0);
+  await approve(runId);
   const result = await rig.cli('result', runId);
   expect(JSON.parse(result.stdout)).toEqual({ verdict: 'ship it' });
   const status = await rig.cli('status', runId);
   expect(status.stdout).toContain('played by the mock agent: review.check, report');
 });
 
+/** An example with the repository beside it that it works in by itself. */
+function besideCalculator(example: string): { readonly spec: string; readonly app: Calculator } {
+  const app = new Calculator(rig.specDir);
+  return { spec: rig.spec(example, readFileSync(join(EXAMPLES, example), 'utf8')), app };
+}
+
 test('fix-a-test.yaml', { timeout: 180_000 }, async () => {
-  const app = join(rig.specDir, 'my-app');
-  mkdirSync(app);
-  const git = (...args: readonly string[]): string =>
-    execFileSync('git', ['-c', 'user.name=a', '-c', 'user.email=a@b', ...args], { cwd: app, encoding: 'utf8' });
-  git('init', '-q');
-  writeFileSync(join(app, 'add.sh'), 'echo $(($1 - $2))\n');
-  writeFileSync(join(app, 'test.sh'), 'test "$(sh ./add.sh 2 3)" = 5 && echo "2 + 3 is 5"\n');
-  git('add', '.');
-  git('commit', '-qm', 'a calculator');
-  const spec = rig.spec('fix-a-test.yaml', readFileSync(join(EXAMPLES, 'fix-a-test.yaml'), 'utf8'));
+  const { spec, app } = besideCalculator('fix-a-test.yaml');
   const run = await rig.cli('run', spec, '--mock-agents', '--run-id', 'fix-a-test');
   expect(run.code, run.stderr).toBe(0);
   expect(run.stdout).toBe('2 + 3 is 5\n');
   expect((await rig.cli('apply', 'fix-a-test', '--branch')).code).toBe(0);
-  expect(git('log', '--format=%s', 'voidbox/fix-a-test/test')).toBe('add.sh: it adds\na calculator\n');
+  expect(app.git('log', '--format=%s', 'voidbox/fix-a-test/test')).toBe('add.sh: it adds\na calculator\n');
   expect((await rig.cli('apply', 'fix-a-test')).code).toBe(0);
-  expect(execFileSync('sh', ['./test.sh'], { cwd: app, encoding: 'utf8' })).toBe('2 + 3 is 5\n');
+  expect(app.test()).toBe('2 + 3 is 5\n');
+});
+
+test('review-a-patch.yaml', async () => {
+  const { spec } = besideCalculator('review-a-patch.yaml');
+  const run = await rig.cli('run', spec, '--mock-agents', '--run-id', 'review-a-patch', '--json');
+  expect(run.code, run.stderr).toBe(0);
+  const { outputText } = JSON.parse(run.stdout) as RunJson;
+  expect(JSON.parse(outputText ?? '')).toEqual({ verdict: 'change', changes: ['Let add.sh add.'] });
+  const raw = async (stage: string): Promise<string> =>
+    (await rig.cli('logs', 'review-a-patch', '--stage', stage, '--raw')).stdout;
+  expect(await raw('mistakes'), 'it reads the commit').toContain('+echo $(($1 - $2))');
+  const merge = (await raw('merge')).replaceAll('\\', '');
+  for (const [name, output] of [
+    ['mistakes', 'add.sh:1 subtracts.'],
+    ['tests', 'No test covers add.sh.'],
+    ['style', 'Nothing is hard to read.'],
+  ])
+    expect(merge, 'it reads the reviews').toContain(JSON.stringify({ name, output }));
+});
+
+test('research.yaml', async () => {
+  const example = join(EXAMPLES, 'research.yaml');
+  const run = await rig.cli('run', example, '--mock-agents', '--run-id', 'research', '--json');
+  expect(run.code, run.stderr).toBe(0);
+  expect(JSON.parse((JSON.parse(run.stdout) as RunJson).outputText ?? '')).toMatchObject({ answer: 'DNS over TLS' });
+  const network = await rig.cli('logs', 'research', '--network');
+  expect(network.stdout).toMatch(/vm research: www\.example\.com:80 refused: /);
+});
+
+test('release-notes.yaml', async () => {
+  const { spec, app } = besideCalculator('release-notes.yaml');
+  app.commit('README.md', 'a calculator\n', 'README.md: what this is');
+  const started = await rig.cli('run', spec, '--mock-agents', '--run-id', 'notes', '--detach');
+  expect(started.code, started.stderr).toBe(0);
+  await approve('notes');
+  expect((await rig.cli('result', 'notes')).stdout).toBe('- A change.\n- A change.\n');
+  const raw = await rig.cli('logs', 'notes', '--stage', 'note[1].line', '--raw');
+  expect(raw.stdout, 'it reads its commit').toContain('a calculator');
+  expect((await rig.cli('apply', 'notes', '--branch')).code).toBe(0);
+  expect(app.git('show', 'voidbox/notes/changelog:CHANGELOG.md')).toBe('- A change.\n- A change.\n');
 });
 
 test('egress.yaml', async () => {
@@ -485,8 +532,6 @@ test('approval.yaml', async () => {
   const started = await rig.cli('run', join(EXAMPLES, 'approval.yaml'), '--param', 'version=1.3', '--detach', '--json');
   expect(started.code, started.stderr).toBe(0);
   const { runId } = JSON.parse(started.stdout) as { readonly runId: string };
-  const waiting = async (): Promise<readonly unknown[]> =>
-    (JSON.parse((await rig.cli('runs', '--waiting', '--json')).stdout) as { readonly runs: readonly unknown[] }).runs;
   while ((await waiting()).length === 0) await sleep(500);
   const refused = await rig.cli('approve', runId, '--field', 'window=never');
   expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining('must be one of: tonight, tomorrow') });

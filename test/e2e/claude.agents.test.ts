@@ -1,6 +1,9 @@
-/** The unmodified command line of Claude in real VMs of the dev image, through the door, against a model that plays a script. */
+/**
+ * The unmodified command line of Claude in real VMs of the dev image, through the door, against a model that plays a script; and what
+ * survives it: dead workers, dead VMs, dead streams.
+ */
 import { expect, test } from 'vitest';
-import { type ModelScript, startFakeModel } from '../rig/fake-model.ts';
+import { type FakeModel, type ModelScript, startFakeModel } from '../rig/fake-model.ts';
 import { Rig } from './rig.ts';
 
 const KEY = 'sk-ant-canary-77b0e1c4';
@@ -71,5 +74,42 @@ agent: { prompt: "Write the file and answer." }
   expect(asked, 'the first prompt').toContain('Write the file and answer.');
   expect(asked, 'the result of the call in the lost VM').toContain('a line');
   expect(asked, 'what happened').toContain('The machine that you worked on was lost');
+  await rig.assertNothingLeft();
+});
+
+const one = (port: number): string => `api_version: v1
+kind: agent
+name: one
+llm: { provider: claude, base_url: "http://127.0.0.1:${port}" }
+sandbox: { memory_mb: 768 }
+agent: { prompt: "Write the file and answer." }
+`;
+
+const asksOf = (model: FakeModel): readonly string[] =>
+  model.requests.filter(({ path }) => path.endsWith('/messages')).map(({ body }) => body);
+
+test('its worker dies: the next one reads on, the same command answers, and the model is asked nothing twice', async () => {
+  await using model = await startFakeModel(SLOW);
+  await using rig = new Rig({ ANTHROPIC_API_KEY: KEY });
+  await rig.launch(rig.spec('spec.yaml', one(model.port)), 'worker-dies');
+  await rig.eventOf('worker-dies', 'agent-tool');
+  rig.kill((await rig.liveStack()).workerPid);
+  expect((await rig.finish('worker-dies')).outcome.state).toBe('succeeded');
+  expect((await rig.eventOf('worker-dies', 'stage-reattached')).stage).toBe('one');
+  expect(asksOf(model)).toHaveLength(2);
+  const events = await rig.events('worker-dies');
+  expect(events.filter(({ body }) => body.type === 'stage-started')).toHaveLength(1);
+  expect(events.filter(({ body }) => body.type === 'agent-tool')).toHaveLength(1);
+  expect(events.flatMap(({ body }) => (body.type === 'agent-text' ? [body.text] : []))).toEqual(['written']);
+  await rig.assertNothingLeft();
+});
+
+test('a stream that is cut once is asked for again by the command line itself', async () => {
+  let asked = 0;
+  await using model = await startFakeModel(() => ((asked += 1) === 1 ? { cut: 'half an ans' } : { say: 'whole' }));
+  await using rig = new Rig({ ANTHROPIC_API_KEY: KEY });
+  const run = await rig.cli('run', rig.spec('spec.yaml', one(model.port)), '--json');
+  expect(run.code, run.stderr).toBe(0);
+  expect(JSON.parse(run.stdout)).toMatchObject({ outputText: 'whole' });
   await rig.assertNothingLeft();
 });

@@ -57,23 +57,38 @@ test('three agents of servers on this host side by side, each with its own key, 
 /** The command line asks again, with growing pauses, and took four minutes to give up. */
 const DENIED_LIMIT_MS = 480_000;
 
+const two = (denied: number, cut: number): string => `api_version: v1
+kind: pipeline
+name: two
+sandbox: { memory_mb: 768 }
+pipeline:
+  boxes:
+    - name: denied
+      prompt: Answer.
+      llm: { provider: custom, model: local, base_url: "http://127.0.0.1:${denied}", api_key_env: GATEWAY_KEY }
+    - name: half
+      prompt: Answer.
+      llm: { provider: custom, model: local, base_url: "http://127.0.0.1:${cut}" }
+  stages:
+    - { type: fan_out, boxes: [denied, half] }
+`;
+
 test(
-  'a failed call of the API fails the stage, though the command line calls it a success',
+  'a failed call of the API fails the stage, though the command line calls it a success, and so do answers that never end',
   { timeout: DENIED_LIMIT_MS },
   async () => {
-    await using model = await startFakeModel(() => ({ status: 401, message: 'the key is not known' }));
+    await using denied = await startFakeModel(() => ({ status: 401, message: 'the key is not known' }));
+    await using cut = await startFakeModel(() => ({ cut: 'half an ans' }));
     await using rig = new Rig({ GATEWAY_KEY: KEY });
-    const spec = `api_version: v1
-kind: agent
-name: denied
-llm: { provider: custom, model: local, base_url: "http://127.0.0.1:${model.port}", api_key_env: GATEWAY_KEY }
-agent: { prompt: Answer. }
-`;
-    const run = await rig.cli('run', rig.spec('spec.yaml', spec), '--json');
+    const run = await rig.cli('run', rig.spec('spec.yaml', two(denied.port, cut.port)), '--json');
     expect(run.code, run.stderr).toBe(1);
     const { stages } = JSON.parse(run.stdout) as { readonly stages: readonly object[] };
-    expect(stages[0]).toMatchObject({ id: 'denied', state: 'failed', failure: { code: 'agent/api-error' } });
+    expect(stages).toMatchObject([
+      { id: 'denied', state: 'failed', failure: { code: 'agent/api-error' } },
+      { id: 'half', state: 'failed', failure: { code: 'agent/api-error' } },
+    ]);
     expect(JSON.stringify(stages[0])).toContain('the key is not known');
+    expect(cut.requests.length, 'it tries again by itself, within bounds').toBeLessThan(40);
     await rig.assertNothingLeft();
   },
 );
