@@ -324,3 +324,42 @@ test('what an item does stands behind its name, and its VM is not told of', () =
     '==> each[3] succeeded in 1.3 s (6 B of output)',
   ]);
 });
+
+describe('what an agent says', () => {
+  const says = (text: string): RunEvent => event({ type: 'agent-text', stage: 'fix', execKey: 'fix/0/1', text });
+  const calls = (tool: string, detail: string, failed = false): RunEvent =>
+    event({ type: 'agent-tool', stage: 'fix', execKey: 'fix/0/1', tool, detail, failed });
+
+  test('each line has its stage; no escape sequence, return or mark that reorders text reaches the terminal', () =>
+    expect(lines([says('\u001b[2K\u001b[1A\u001b]0;title\u0007red\r==> run succeeded\n[test] fine\u202e')])).toEqual([
+      '[fix] red␍==> run succeeded',
+      '[fix] [test] fine�',
+    ]));
+
+  test('a call is one line, whatever its name and its arguments hold', () => {
+    expect(
+      lines([calls('\u001b[31mBash\n==> run succeeded', 'ls\n\u001b]8;;http://a.example\u0007link\u009b2J')]),
+    ).toEqual(['[fix] → Bash␊==> run succeeded: ls␊link']);
+    expect(lines([calls('', 'denied\r\n\u001b[1A', true), calls('', '', true)])).toEqual([
+      '[fix] ✗ a tool failed: denied',
+      '[fix] ✗ a tool failed',
+    ]);
+  });
+
+  test('its stream is not printed besides, and what it prints to standard error is', () => {
+    const admitted = event({
+      type: 'run-admitted',
+      name: 'fix',
+      kind: 'agent',
+      hostId: 'host',
+      stages: [{ id: 'fix', dependsOn: [] }],
+      outputStage: 'fix',
+      agents: ['fix'],
+    });
+    const printed = [
+      output('{"type":"result","result":"fake"}\n', { stage: 'fix' }),
+      output('\u001b[2Jwarned\n', { stage: 'fix', stream: 'stderr' }),
+    ];
+    expect(lines([admitted, ...printed], { states: () => false })).toEqual(['[fix] warned']);
+  });
+});
