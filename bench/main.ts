@@ -13,6 +13,7 @@ import type { HostPieces } from '../setup/host-pieces.ts';
 import { packageRoot } from '../setup/package-root.ts';
 import { resolveHostPieces, SetupError } from '../setup/resolve.ts';
 import type { Bench } from './figures/bench.ts';
+import { agentFigure } from './figures/agents.ts';
 import { devFigure } from './figures/dev.ts';
 import { doorFigure } from './figures/door.ts';
 import { cliFigure } from './figures/light-commands.ts';
@@ -39,6 +40,7 @@ const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<Figure>>> = {
   door: doorFigure,
   dev: devFigure,
   workspaces: workspaceFigure,
+  agents: agentFigure,
   memory: memoryFigure,
   cli: cliFigure,
   validation: validationFigure,
