@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { CodedError } from '../domain/errors/coded-error.ts';
 import { machineFromWire, machinePlanOf } from '../domain/pipeline/machine-plan.ts';
 import { type DataRef, type Plan, PLAN_LIMITS } from '../domain/plan/plan.ts';
 import { APPROVAL_DEFAULTS, SANDBOX_DEFAULTS } from '../domain/plan/defaults.ts';
@@ -19,6 +20,7 @@ import { admit } from './admit.ts';
 import type { Admission, AdmitRequest } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import { SkillUnavailable } from './ports/remote-skills.ts';
+import type { StageSessions } from './ports/stage-sessions.ts';
 
 const RUN = 'run-1';
 const PLAN = planOf('a b>a!', { shared: 'a b' });
@@ -130,6 +132,46 @@ describe('a skill `remote:`', () => {
   });
 });
 
+describe('the code of a step machine', () => {
+  const CODE = { skill: 'release', version: '1.0.0', codeHash: 'a'.repeat(64) };
+  const machine = (change: object = {}): ReturnType<typeof toWire> => {
+    const work = { kind: 'skill', source: { kind: 'host', path: '/home/ada/skill' }, ...change };
+    const wire = toWire(PLAN);
+    const stages = wire.stages.map(({ run: _run, stdin: _stdin, ...stage }) => ({ ...stage, work }));
+    return { ...wire, stages } as unknown as ReturnType<typeof toWire>;
+  };
+  const identify = (path: string) => {
+    if (path === '/home/ada/skill') return Promise.resolve(CODE);
+    return Promise.reject(new CodedError('skill/unknown', `the skill ${path} is not among those of this worker`));
+  };
+  const sessions = { identify } as unknown as StageSessions;
+
+  test('is what the worker has at the path, whatever the plan says of it', async () => {
+    deps = { ...deps, stageSessions: sessions };
+    const plan = machine({ code: { ...CODE, codeHash: 'b'.repeat(64) } });
+    await admitted({ plan, mockAgents: true, behaviour: 5 });
+    const kept = (await deps.records.get(RUN, 'plan')) as ReturnType<typeof toWire>;
+    expect(kept.stages.map(({ work }) => (work as { readonly code?: unknown }).code)).toEqual(
+      kept.stages.map(() => CODE),
+    );
+  });
+
+  test('is none where the worker has no skills, or another skill', async () => {
+    const failure = { type: 'skill/unknown', nonRetryable: true };
+    const plan = machine();
+    await expect(admitted({ plan, mockAgents: true, behaviour: 5 })).rejects.toMatchObject({
+      ...failure,
+      message: 'stage a runs the skill /home/ada/skill, and this worker has no skills',
+    });
+    deps = { ...deps, stageSessions: sessions };
+    const other = machine({ source: { kind: 'host', path: '/etc/other' } });
+    await expect(admitted({ plan: other, mockAgents: true, behaviour: 5 }, 'run-2')).rejects.toMatchObject({
+      ...failure,
+      message: 'stage a: the skill /etc/other is not among those of this worker',
+    });
+  });
+});
+
 describe('what this build cannot carry out', () => {
   interface Loose {
     readonly stages: Record<string, Record<string, unknown>>[];
@@ -143,11 +185,6 @@ describe('what this build cannot carry out', () => {
 
   test.each<[string, (plan: Loose) => void, string]>([
     ['an agent', ({ stages }) => (stages[1]!['work'] = { kind: 'agent', prompt: 'x' }), 'stage b is an agent'],
-    [
-      'a step machine',
-      ({ stages }) => (stages[1]!['work'] = { kind: 'skill', source: { kind: 'host', path: '/home/ada/skill' } }),
-      'stage b runs a step machine (`skill`)',
-    ],
     ['a terminal', ({ stages }) => (stages[1]!['work'] = { kind: 'shell' }), 'stage b is a VM for a terminal'],
     ['a service', ({ stages }) => (stages[1]!['work']!['service'] = true), 'stage b is a service'],
     [
@@ -445,7 +482,7 @@ describe('agents', () => {
 
   test('a request to play none is refused, and so is one that is no boolean', async () => {
     await expect(admitted({ plan: toWire(PLAN), mockAgents: true })).rejects.toMatchObject({
-      message: expect.stringContaining('`mockAgents` has nothing to do: no stage is an agent'),
+      message: expect.stringContaining('`mockAgents` has nothing to do: no stage has an agent'),
     });
     await expect(
       admitted({ plan: toWire(agents()), mockAgents: 'yes' as unknown as boolean }, 'run-2'),

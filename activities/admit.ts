@@ -36,6 +36,7 @@ import { refuseBadSchemas } from './output-check.ts';
 import { refuseNewer } from './plan-behaviour.ts';
 import { allowedRootsOf, resolveMounts, specFolder } from './mount-policy.ts';
 import { fetchedEvents, withRemoteSkills } from './remote-skills.ts';
+import { withSkillCodes } from './skill-policy.ts';
 import { refuseServices } from './service-policy.ts';
 import { refuseRepositories } from './workspace-policy.ts';
 
@@ -149,7 +150,8 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   refuseNewer(asked, behaviour);
   refuseLongWaits(asked, deps.now());
   refuseUnsupported(asked);
-  const { plan, skills: fetchedSkills } = await withRemoteSkills(deps.fetchSkill, asked);
+  const { plan: fetched, skills: fetchedSkills } = await withRemoteSkills(deps.fetchSkill, asked);
+  const plan = await withSkillCodes(deps, fetched);
   refuseTooLarge(plan, behaviour);
   await refuseBadSchemas(deps, plan);
   refuseServices(plan.scopes, deps.servicePolicy);

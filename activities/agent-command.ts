@@ -5,7 +5,8 @@ import { composePrompt, INPUT_IN_PROMPT_BYTES } from '../agents/prompt.ts';
 import { providerOf } from '../agents/registry.ts';
 import { AGENT_STAGE_DEFAULTS } from '../domain/plan/defaults.ts';
 import { llmInGuest } from '../domain/agent/agent-cli.ts';
-import type { AgentWork } from '../domain/plan/plan.ts';
+import type { AgentWork, JsonValue } from '../domain/plan/plan.ts';
+import { answeringOf } from '../domain/plan/work.ts';
 import { execKeyText, parseExecKey } from '../domain/run/attempt.ts';
 import { agentProgram } from './ports/agent-layers.ts';
 import type { ArtifactStore } from './ports/artifacts.ts';
@@ -18,14 +19,14 @@ const MOCK_AGENTS = '/usr/lib/voidbox/mock-agents';
 
 export interface AgentOfStage {
   readonly provider: AgentProvider;
-  readonly work: AgentWork;
+  readonly work: Pick<AgentWork, 'llm' | 'skills' | 'played'>;
   readonly program: string;
 }
 
 /** Null: the stage runs a command of its own. */
 export function agentOfStage({ stage }: Pick<StageRequest, 'stage'>): AgentOfStage | null {
-  const { work } = stage;
-  if (work.kind !== 'agent') return null;
+  const work = answeringOf(stage.work);
+  if (work === null) return null;
   const provider = providerOf(work.llm);
   return {
     provider,
@@ -45,42 +46,48 @@ export function isDefaultFile(guestPath: string): boolean {
   return guestPath === AGENT_STAGE_DEFAULTS.outputFile;
 }
 
-export async function promptOf(
-  artifacts: ArtifactStore,
-  request: StageRequest,
-  { work }: AgentOfStage,
-): Promise<string> {
+/** @param prompt  its author's */
+export async function promptOf(artifacts: ArtifactStore, request: StageRequest, prompt: string): Promise<string> {
   const input = await inputFile(artifacts, request);
   return composePrompt({
-    prompt: work.prompt,
+    prompt,
     input: input === null ? null : await firstBytes(input.bytes, INPUT_IN_PROMPT_BYTES),
     outputFile: writesFile(request) ? request.stage.outputFile : null,
   });
 }
 
-/** @param resume  the session that goes on; null: a new one */
-export function commandOfAgent(
-  request: StageRequest,
-  { provider, work }: AgentOfStage,
-  prompt: string,
-  resume: string | null,
-): AgentCommand {
-  const { skills } = work;
-  return provider.command({ prompt, llm: llmInGuest(work), skills, outputSchema: schemaOf(request), resume });
+export interface AgentAsked {
+  readonly prompt: string;
+  /** Which its command line checks; undefined: none. */
+  readonly outputSchema: JsonValue | undefined;
+  /** The session that goes on; null: a new one. */
+  readonly resume: string | null;
+}
+
+export function commandOfAgent({ provider, work }: AgentOfStage, asked: AgentAsked): AgentCommand {
+  return provider.command({ ...asked, llm: llmInGuest(work), skills: work.skills });
 }
 
 /** One of its last message; that of a file is not its command line's to check. */
-function schemaOf(request: StageRequest): StageRequest['stage']['outputSchema'] {
+export function schemaOf(request: StageRequest): StageRequest['stage']['outputSchema'] {
   return writesFile(request) ? undefined : request.stage.outputSchema;
 }
 
-/** @param command  from 1: which of the attempt's commands it is */
+interface CommandLimits {
+  readonly prompt: string;
+  /** From 1: which of the attempt's commands it is. */
+  readonly command: number;
+  readonly timeoutMs: number;
+  /** Absent: all that the stage may print. */
+  readonly maxOutputBytes?: number;
+}
+
 export function agentExec(
   request: StageRequest,
   { program }: AgentOfStage,
   { args, env }: AgentCommand,
   stageEnv: Readonly<Record<string, string>>,
-  { prompt, command, timeoutMs }: { readonly prompt: string; readonly command: number; readonly timeoutMs: number },
+  { prompt, command, timeoutMs, maxOutputBytes }: CommandLimits,
 ): ExecRequest {
   const bytes = Buffer.from(prompt);
   return {
@@ -91,7 +98,7 @@ export function agentExec(
     cwd: request.stage.workspace?.guestPath ?? AGENT_WORKSPACE,
     stdin: { sizeBytes: bytes.byteLength, open: (offset) => once(bytes.subarray(offset)) },
     timeoutMs,
-    maxOutputBytes: request.stage.maxOutputBytes,
+    maxOutputBytes: maxOutputBytes ?? request.stage.maxOutputBytes,
   };
 }
 

@@ -5,7 +5,7 @@
 import type { AgentProvider } from '../agents/provider.ts';
 import { cut } from '../agents/fields.ts';
 import { createLineReader, type StreamLine } from '../agents/lines.ts';
-import { type AgentOutcome, type AgentSaying, STREAM_LIMITS } from '../agents/stream.ts';
+import { type AgentOutcome, type AgentSaying, type AgentUsage, STREAM_LIMITS } from '../agents/stream.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
@@ -22,6 +22,8 @@ export interface AgentStreamOptions {
   readonly fence: number;
   readonly exec: Exec;
   readonly provider: AgentProvider;
+  /** By commands of the attempt before this one: what is told is of them all. */
+  readonly usedBefore: AgentUsage;
   readonly events: EventLog;
   readonly redactor: Redactor;
   readonly now: () => number;
@@ -67,7 +69,7 @@ function eventOf(options: AgentStreamOptions, saying: Told, offset: number, inde
   };
 }
 
-function bodyOf({ stage, execKey, redactor }: AgentStreamOptions, saying: Told): RunEventBody {
+function bodyOf({ stage, execKey, redactor, usedBefore }: AgentStreamOptions, saying: Told): RunEventBody {
   const { textCharacters, nameCharacters, detailCharacters } = STREAM_LIMITS;
   switch (saying.kind) {
     case 'text':
@@ -85,7 +87,7 @@ function bodyOf({ stage, execKey, redactor }: AgentStreamOptions, saying: Told):
       };
     }
     case 'usage':
-      return { type: 'agent-usage', stage, execKey, ...saying.usage };
+      return { type: 'agent-usage', stage, execKey, ...together(usedBefore, saying.usage) };
   }
 }
 
@@ -104,5 +106,16 @@ function redactedOutcome(outcome: AgentOutcome, redactor: Redactor): AgentOutcom
     sessionId: name(outcome.sessionId),
     text: text === null ? null : redactor.text(text),
     failure: failure === null ? null : { ...failure, message: shortly(redactor, failure.message, textCharacters) },
+  };
+}
+
+function together(before: AgentUsage, used: AgentUsage): AgentUsage {
+  const isKnown = before.costUsd !== null || used.costUsd !== null;
+  return {
+    inputTokens: before.inputTokens + used.inputTokens,
+    outputTokens: before.outputTokens + used.outputTokens,
+    cachedInputTokens: before.cachedInputTokens + used.cachedInputTokens,
+    turns: before.turns + used.turns,
+    costUsd: isKnown ? (before.costUsd ?? 0) + (used.costUsd ?? 0) : null,
   };
 }

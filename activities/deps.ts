@@ -16,6 +16,7 @@ import type { Repositories } from './ports/repositories.ts';
 import type { RunReader } from './ports/run-reader.ts';
 import type { RunRecords } from './ports/run-records.ts';
 import type { SandboxBackend } from './ports/sandbox.ts';
+import type { StageSessions } from './ports/stage-sessions.ts';
 import type { Plan, SandboxPlan } from '../domain/plan/plan.ts';
 import type { VmPool } from './vm-pool.ts';
 import type { ServicePolicy } from './service-policy.ts';
@@ -50,6 +51,8 @@ export interface ActivityDeps {
   readonly fetchSkill?: FetchSkill;
   /** For servers that allow less than Temporal's defaults; absent is what fits those. */
   readonly historyLimit?: HistoryLimit;
+  /** Absent: this worker has no skills. */
+  readonly stageSessions?: StageSessions;
   readonly evaluate: EvaluateCondition;
   readonly evaluateTexts: EvaluateTexts;
   readonly checkOutput: CheckOutput;

@@ -6,7 +6,7 @@ import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { type AgentSkill, PLAN_LIMITS, type Plan, type StagePlan } from '../domain/plan/plan.ts';
-import { agentOf } from '../domain/plan/work.ts';
+import { answeringOf } from '../domain/plan/work.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import {
@@ -86,13 +86,13 @@ function sourcesOf({ stages }: Plan): ReadonlyMap<string, { readonly from: Remot
 }
 
 function remoteOf(work: StagePlan['work']): readonly RemoteSource[] {
-  const agent = agentOf(work);
+  const agent = answeringOf(work);
   if (agent === null || agent.played === true) return [];
   return agent.skills.flatMap((skill) => (skill.kind === 'remote' ? [skill] : []));
 }
 
 function withTexts(stage: StagePlan, texts: ReadonlyMap<string, string>): StagePlan {
-  const agent = agentOf(stage.work);
+  const agent = answeringOf(stage.work);
   if (agent === null || remoteOf(agent).length === 0) return stage;
   const skills = agent.skills.map((skill): AgentSkill => {
     if (skill.kind !== 'remote') return skill;

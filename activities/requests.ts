@@ -1,5 +1,5 @@
 /** What activities work with: made in `run-calls.ts` of what they were called with and what was admitted. */
-import type { AgentWork, CommandWork, ScopePlan, StagePlan } from '../domain/plan/plan.ts';
+import type { AgentWork, CommandWork, ScopePlan, SkillWork, StagePlan } from '../domain/plan/plan.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import type { InstancePath } from '../domain/run/instance.ts';
 import type { VmLease } from '../domain/run/vm-lease.ts';
@@ -22,9 +22,9 @@ export interface ScopeRequest {
   readonly mountsAreResolved?: boolean;
 }
 
-/** A stage that runs a command, its own or that of an agent. */
+/** A stage that runs a command, its own or those of an agent. */
 export interface VmStage extends StagePlan {
-  readonly work: CommandWork | AgentWork;
+  readonly work: CommandWork | AgentWork | SkillWork;
 }
 
 export interface StageItem {

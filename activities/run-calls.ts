@@ -8,7 +8,7 @@ import { isReachable, lastAttempt, lastGeneration } from '../domain/pipeline/rea
 import type { StagePlan } from '../domain/plan/plan.ts';
 import { stageOfPlan } from '../domain/plan/item-parts.ts';
 import { handsOnInput, readToDecide } from '../domain/plan/condition.ts';
-import { agentOf, approvalOf, commandOf, mockOf, partOf, waitOf } from '../domain/plan/work.ts';
+import { answeringOf, approvalOf, commandOf, mockOf, partOf, waitOf } from '../domain/plan/work.ts';
 import { attemptText } from '../domain/run/attempt.ts';
 import { type InstancePath, readInstance } from '../domain/run/instance.ts';
 import { ANSWER_LIMITS } from '../domain/run/approval-answer.ts';
@@ -270,7 +270,7 @@ function mockedRequest(run: AdmittedRun, call: Fields): MockedRequest | null {
 
 function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
   const stage = stageOf(run, idIn(run, call, 'stage'));
-  const work = commandOf(stage.work) ?? agentOf(stage.work);
+  const work = commandOf(stage.work) ?? answeringOf(stage.work);
   if (work === null || stage.scope === null) throw refused(run, `stage ${stage.id} does not run in a VM`);
   const scope = scopeOf(run, stage.scope);
   const { attempt, generation } = call;

@@ -17,7 +17,9 @@ import { withHeartbeat, type AttemptLife } from './heartbeat.ts';
 import { resolveEnvironment, type StageEnvironment } from './host-variables.ts';
 import { outputMismatch } from './output-check.ts';
 import { createProgress } from './agent-progress.ts';
-import { type AgentContext, type Preparation, runAgent } from './run-agent.ts';
+import type { AgentContext, Preparation } from './agent-turns.ts';
+import { runAgent } from './run-agent.ts';
+import { runSkill, sessionOfStage } from './run-skill.ts';
 import { agentOfStage } from './agent-command.ts';
 import { follow } from './follow-command.ts';
 import type { Exec, ExecExit, ExecRequest, Sandbox, SandboxBackend, VmKey } from './ports/sandbox.ts';
@@ -62,7 +64,25 @@ interface Attempt {
   readonly ownsVm: boolean;
 }
 
-async function attempt(deps: ActivityDeps, written: StageRequest, life: AttemptLife): Promise<StageResult> {
+async function attempt(deps: ActivityDeps, request: StageRequest, life: AttemptLife): Promise<StageResult> {
+  try {
+    const result = await attemptWith(deps, request, life);
+    if (result.outcome !== 'succeeded') await endSession(deps, request, life);
+    return result;
+  } catch (error) {
+    // Another attempt, in another VM, has a session of its own.
+    if (isCodedError(error) && isLostVm(error.code)) await endSession(deps, request, life);
+    throw error;
+  }
+}
+
+/** Of a step machine that did not come to its end: nobody answers it any more. */
+async function endSession(deps: ActivityDeps, request: StageRequest, life: AttemptLife): Promise<void> {
+  if (request.stage.work.kind !== 'skill') return;
+  await deps.stageSessions?.cancel(sessionOfStage(request), life.detached);
+}
+
+async function attemptWith(deps: ActivityDeps, written: StageRequest, life: AttemptLife): Promise<StageResult> {
   const { runId, execKey } = written;
   if (written.events.length > 0) await deps.events.append(runId, written.events);
   const earlier = await readResult(deps.events, runId, execKey);
@@ -198,6 +218,7 @@ async function work(
   const { deps, request, life } = context;
   const agent = agentOfStage(request);
   if (agent !== null) {
+    const { work: done } = request.stage;
     const driven: AgentContext = {
       ...context,
       agent,
@@ -205,11 +226,15 @@ async function work(
       env,
       redactor,
       begin: (preparation) => begin(context, sandbox, redactor, preparation),
-      progress: createProgress({ deps, request, sandbox, redactor, sessionFolder: agent.provider.sessionFolder }),
+      progress:
+        done.kind === 'skill'
+          ? null
+          : createProgress({ deps, request, sandbox, redactor, sessionFolder: agent.provider.sessionFolder }),
       takeWorkspace: () => takeWorkspace(deps, sandbox, request, context.workspace, life),
       copyBack: () => copyMountsBack(deps, sandbox, request, context.vmKey, life.detached),
     };
-    return await runAgent(driven);
+    if (done.kind === 'skill') return await runSkill({ ...driven, skill: done });
+    if (done.kind === 'agent') return await runAgent(driven, done.prompt);
   }
   await begin(context, sandbox, redactor, null);
   const exec = await sandbox.exec(commandExec(deps, request, env), life.ended);

@@ -35,7 +35,7 @@ export async function prepareFiles(
 
 export function stdinOf(artifacts: ArtifactStore, request: StageRequest): ExecRequest['stdin'] {
   const { work } = request.stage;
-  if (work.kind === 'agent' || work.stdin.kind === 'none') return null;
+  if (work.kind !== 'command' || work.stdin.kind === 'none') return null;
   const { stdin } = work;
   const ref = outputOf(request, stdin.stage);
   return { sizeBytes: ref.sizeBytes, open: (offset) => artifacts.open(ref, offset) };

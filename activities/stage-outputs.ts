@@ -21,16 +21,19 @@ export interface Said {
   readonly said: Uint8Array | null;
   /** Without the file there is no output. */
   readonly fileIsExpected: boolean;
+  /** It is JSON whatever the stage says. */
+  readonly isJson?: boolean;
 }
 
 /**
  * Everything is durable in the artifact store when this settles.
+ * @param exec  null: nothing ran; then there is an agent
  * @param agent  absent: the work is a command, whose standard output stands for a file that the plan does not name
  */
 export async function collectOutputs(
   artifacts: ArtifactStore,
   sandbox: Sandbox,
-  exec: Exec,
+  exec: Exec | null,
   stage: StagePlan,
   redactor: Redactor,
   signal: AbortSignal,
@@ -49,7 +52,8 @@ export async function collectOutputs(
   const file = stage.outputFile === null ? null : ((await sandbox.readFile(stage.outputFile, signal))?.bytes ?? null);
   if (file === null && agent !== undefined) return await asSaid(artifacts, stage, redactor, agent, outputs);
   if (file === null && stage.outputFile !== null) return missing(stage, 'its output file', stage.outputFile);
-  const source = file ?? exec.output('stdout', 0, signal);
+  if (file === null && exec === null) throw new Error(`stage ${stage.id} ran no command`);
+  const source = file ?? exec!.output('stdout', 0, signal);
   const mediaType = stage.outputFile?.endsWith('.json') === true ? 'application/json' : 'application/octet-stream';
   return { failure: null, output: await artifacts.put(redacted(source, redactor), mediaType), outputs };
 }
@@ -58,7 +62,7 @@ async function asSaid(
   artifacts: ArtifactStore,
   stage: StagePlan,
   redactor: Redactor,
-  { said, fileIsExpected }: Said,
+  { said, fileIsExpected, isJson = stage.outputSchema !== undefined }: Said,
   outputs: Readonly<Record<string, DataRef>>,
 ): Promise<CollectedOutputs> {
   if (fileIsExpected) return missing(stage, 'its output file', stage.outputFile ?? '');
@@ -69,7 +73,7 @@ async function asSaid(
   async function* whole(): AsyncIterable<Uint8Array> {
     yield said!;
   }
-  const mediaType = stage.outputSchema === undefined ? 'application/octet-stream' : 'application/json';
+  const mediaType = isJson ? 'application/json' : 'application/octet-stream';
   return { failure: null, output: await artifacts.put(redacted(whole(), redactor), mediaType), outputs };
 }
 

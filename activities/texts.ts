@@ -33,6 +33,12 @@ function filledIn(work: VmStage['work'], made: readonly MadeText[]): VmStage['wo
     const prompt = made.find(({ place }) => place.kind === 'prompt');
     return { ...work, env, ...(prompt === undefined ? {} : { prompt: prompt.value }) };
   }
+  if (work.kind === 'skill') {
+    const params = Object.fromEntries(
+      made.flatMap(({ place, value }) => (place.kind === 'param' ? [[place.name, value] as const] : [])),
+    );
+    return { ...work, env, params: { ...work.params, ...params } };
+  }
   const args = [...work.args];
   for (const { place, value } of made) if (place.kind === 'arg') args[place.index] = value;
   return { ...work, args, env };

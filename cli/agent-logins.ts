@@ -6,7 +6,7 @@ import { type Stats, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { credentialsOf } from '../domain/agent/credentials.ts';
 import type { Plan, StagePlan } from '../domain/plan/plan.ts';
-import { agentOf } from '../domain/plan/work.ts';
+import { answeringOf } from '../domain/plan/work.ts';
 import { environmentError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 
@@ -47,7 +47,7 @@ export function hasLogin(env: Pick<CliContext['env'], 'variables'>): boolean {
 }
 
 function readsLogin({ work }: StagePlan): boolean {
-  const agent = agentOf(work);
+  const agent = answeringOf(work);
   return (
     agent?.llm?.provider === 'claude-personal' &&
     credentialsOf(agent).some(({ value }) => value.kind === 'from-host' && value.fromHost === LOGIN_VARIABLE)

@@ -4,7 +4,7 @@ import { newRunId } from '../client/new-id.ts';
 import { ownStageOf } from '../domain/plan/item-parts.ts';
 import type { Plan } from '../domain/plan/plan.ts';
 import { credentialsOf } from '../domain/agent/credentials.ts';
-import { demandedVariablesOf } from '../domain/plan/work.ts';
+import { answeringOf, demandedVariablesOf } from '../domain/plan/work.ts';
 import { runIdProblem } from '../domain/run/run-id.ts';
 import { environmentError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
@@ -87,7 +87,10 @@ function takeAllowedMounts(folders: readonly string[], { env, cwd }: CliContext)
 
 /** Where an agent reads one of them as its key. */
 function remedyOfAgents(stages: Plan['stages']): string {
-  const hasKeys = stages.some(({ work }) => work.kind === 'agent' && credentialsOf(work).length > 0);
+  const hasKeys = stages.some(({ work }) => {
+    const answering = answeringOf(work);
+    return answering !== null && credentialsOf(answering).length > 0;
+  });
   return hasKeys ? '; without a key and a model: voidbox run FILE --mock-agents' : '';
 }
 

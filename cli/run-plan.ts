@@ -5,12 +5,14 @@ import { mockedStages, type MockRequest } from '../domain/plan/mocks.ts';
 import { playedStages } from '../domain/plan/mock-agents.ts';
 import { type Plan, PLAN_LIMITS } from '../domain/plan/plan.ts';
 import { toWire } from '../domain/plan/wire.ts';
+import { skillOf } from '../domain/plan/work.ts';
 import type { Reuse } from '../domain/pipeline/reuse.ts';
 import { describeOrigin, type RunOrigin } from '../domain/run/origin.ts';
 import { formatBytes } from '../domain/units/bytes.ts';
 import { makeOwnFolder } from '../setup/own-folder.ts';
 import type { KnownImage } from '../setup/images/images.ts';
 import { resolveHostPieces, resolveOptionalPieces } from '../setup/resolve.ts';
+import { entryNamed } from '../skill-kit/bundle/find-entry.ts';
 import type { Stores } from '../store/open-stores.ts';
 import { refuseSetAside, runDir, runFolderName } from '../store/file/run-folder.ts';
 import type { RunView } from '../store/projection.ts';
@@ -34,6 +36,7 @@ import { shownRunId, typedRunId } from './run-id.ts';
 import { createRunDisplay, type RunDisplay } from './run-display.ts';
 import { once, readRunInput } from './run-input.ts';
 import { readHostId } from '../client/this-host.ts';
+import { rememberSkillPaths } from '../client/embedded/skill-paths.ts';
 import { openServerLink, type ServerLink } from '../client/server-link.ts';
 
 /** How long `run -d` waits for the admission; a worker that starts takes a second or two. */
@@ -131,6 +134,7 @@ async function start(
       if (plan.scopes.some((scope) => scope.sandbox.mode !== 'mock'))
         await resolveHostPieces(env, { install: true, onProgress });
       await resolveOptionalPieces(env, extrasOf(plan), { install: true, onProgress });
+      rememberSkillPaths(env.stateDir, skillEntriesOf(plan), 'add');
     }
     await makeDisks(images, env, onProgress);
     if (hostVariables[LOGIN_VARIABLE] !== undefined && env.variables[LOGIN_VARIABLE] === undefined)
@@ -162,6 +166,12 @@ function readsHostFolders({ scopes, stages }: Plan): boolean {
     scopes.some((scope) => scope.sandbox.mounts.length > 0) ||
     stages.some(({ workspace }) => workspace !== undefined && workspace.from.kind !== 'stage')
   );
+}
+
+/** The embedded worker runs no other code than that of skills which its user has named: in a spec that is run, for one. */
+function skillEntriesOf({ stages }: Plan): readonly string[] {
+  const paths = stages.flatMap(({ work }) => skillOf(work)?.source.path ?? []);
+  return [...new Set(paths.map(entryNamed))];
 }
 
 function summaryOf(plan: Plan, from: StartFrom | null): string {

@@ -1,6 +1,6 @@
 /** Specs that are valid and that this build cannot run: `validate` says so, `run` refuses before anything starts. */
 import { execFile } from 'node:child_process';
-import { cpSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -13,9 +13,6 @@ let dir: string;
 beforeAll(() => {
   dir = mkdtempSync(join(tmpdir(), 'voidbox-unsupported-'));
   cpSync(SPECS, join(dir, 'specs'), { recursive: true });
-  writeFileSync(join(dir, 'specs', 'skill.ts'), 'throw new Error("its code is not run");\n');
-  const machine = '{ kind: workflow, name: machine, workflow: { steps: [{ name: release, skill: { use: . } }] } }\n';
-  writeFileSync(join(dir, 'specs', 'machine.yaml'), machine);
 });
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
@@ -75,7 +72,6 @@ test.each([
   ['specs/specs/credential_proxy_claude.yaml', 'whose key stays on the host'],
   ['specs/specs/sandbox_claude_personal.yaml', 'stage sandbox-claude-personal is a VM for a terminal'],
   ['specs/openclaw/openclaw_telegram.yaml', 'stage gateway is a service'],
-  ['specs/machine.yaml', 'stage release runs a step machine (`skill`)'],
 ])('`run` refuses %s, before it asks for variables or starts anything', async (file, reason) => {
   const { code, stderr } = await type('run', file, '--json');
   expect(code).toBe(2);

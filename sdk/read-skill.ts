@@ -1,16 +1,16 @@
 /** A skill that a stage runs, as this machine has it. Its code is not run: only a skill that was built says what its params are. */
-import { closeSync, fstatSync, openSync, readFileSync, statSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { ReadSkill } from '../domain/spec/skill-params.ts';
-import { entryOfSkillFolder, findEntry } from '../skill-kit/bundle/find-entry.ts';
+import { entryNamed } from '../skill-kit/bundle/find-entry.ts';
 
 /** A larger package.json is none that `skill build` made. */
 const MOST_BYTES = 1024 * 1024;
 
 export const readSkill: ReadSkill = (path) => {
   try {
-    const entry = (isFolder(path) ? entryOfSkillFolder(path) : null) ?? findEntry(path, '/');
+    const entry = entryNamed(path);
     return basename(dirname(entry)) === 'bin' ? { params: declaredParams(dirname(dirname(entry))) } : {};
   } catch (error) {
     if (error instanceof CodedError) return { problem: error.message };
@@ -20,15 +20,6 @@ export const readSkill: ReadSkill = (path) => {
     return { problem: message };
   }
 };
-
-/** What may not be looked at is none; whoever looks for an entry says why. */
-function isFolder(path: string): boolean {
-  try {
-    return statSync(path).isDirectory();
-  } catch {
-    return false;
-  }
-}
 
 /** Undefined: the folder says nothing of them. */
 function declaredParams(folder: string): unknown {

@@ -372,6 +372,7 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
     case 'agent-tool':
     case 'stage-progress':
     case 'stage-resumed':
+    case 'skill-step':
     default:
       return view;
   }

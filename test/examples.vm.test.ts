@@ -117,6 +117,7 @@ test('every example has its test', () => {
     'research.yaml',
     'retry.yaml',
     'review-a-patch.yaml',
+    'review-skill.yaml',
     'sandbox.ts',
     'secrets.yaml',
     'uses.yaml',
@@ -455,6 +456,12 @@ function besideCalculator(example: string): { readonly spec: string; readonly ap
   const app = new Calculator(rig.specDir);
   return { spec: rig.spec(example, readFileSync(join(EXAMPLES, example), 'utf8')), app };
 }
+
+test('review-skill.yaml', async () => {
+  const run = await runExample('review-skill.yaml', '--mock-agents');
+  expect(run.outputText).toMatch(/^approved: true\n\| by \| approved \| remarks \|\n/);
+  for (const by of ['correctness', 'security', 'clarity']) expect(run.outputText).toContain(`| ${by}`);
+});
 
 test('fix-a-test.yaml', { timeout: 180_000 }, async () => {
   const { spec, app } = besideCalculator('fix-a-test.yaml');

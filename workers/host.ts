@@ -10,6 +10,7 @@ import type { ActivityDeps, MountPolicy } from '../activities/deps.ts';
 import type { ServicePolicy } from '../activities/service-policy.ts';
 import { guardByHost } from '../activities/host-guard.ts';
 import type { PumpDisk } from '../activities/output-pump.ts';
+import type { StageSessions } from '../activities/ports/stage-sessions.ts';
 import type { LentVariables } from '../activities/ports/lent-variables.ts';
 import { createVmPool } from '../activities/vm-pool.ts';
 import { createWritableMounts } from '../sandbox/mounts/writable-mounts.ts';
@@ -52,6 +53,8 @@ export interface HostOptions {
   readonly disk: PumpDisk;
   /** How long a VM lives whose lease nobody renews; null is the keeper's own limit. */
   readonly orphanTimeoutMs: number | null;
+  /** Absent: this worker has no skills. */
+  readonly stageSessions?: StageSessions;
   readonly log: Log;
 }
 
@@ -106,6 +109,7 @@ export async function openHost(options: HostOptions): Promise<Host> {
     mountPolicy: options.mountPolicy,
     servicePolicy: options.servicePolicy,
     fetchSkill: createSkillFetcher(),
+    ...(options.stageSessions === undefined ? {} : { stageSessions: options.stageSessions }),
     evaluate: threads.evaluate,
     evaluateTexts: threads.evaluateTexts,
     checkOutput: threads.checkOutput,

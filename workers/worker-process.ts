@@ -18,6 +18,7 @@ import { createHostSandboxes } from './sandboxes.ts';
 import { createOpenedFiles } from '../store/sessions/opened-files.ts';
 import { createRecordFiles } from '../store/sessions/record-files.ts';
 import { createSkillHost, type RunningSkillHost } from './skills/skill-host.ts';
+import { createStageSessions } from './skills/stage-sessions.ts';
 import { startVariableSweep } from './skills/variable-sweep.ts';
 import { serverIdOf, type TemporalAddress } from '../client/temporal-address.ts';
 import { ensureRetention } from './embedded/retention.ts';
@@ -69,6 +70,7 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
   const hostId = readHostId(stateDir);
   const runs = await connectWhenUp(target, SERVER_LIMIT_MS);
   if (options.embedded) await ensureRetention(runs.connection, target.namespace, log);
+  const skills = skillHostOf(options);
   const host = await openHost({
     client: runs.client,
     connection: runs.connection,
@@ -87,9 +89,9 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
     git: { path: options.variables['PATH'] || '/usr/bin:/bin', home: options.variables['HOME'] || null },
     disk: disk.pump,
     orphanTimeoutMs: options.orphanTimeoutMs,
+    ...(skills === null ? {} : { stageSessions: createStageSessions({ client: runs.client, stateDir, skills, log }) }),
     log,
   });
-  const skills = skillHostOf(options);
   const sessions =
     skills === null
       ? null

@@ -97,7 +97,7 @@ export function createEventPrinter(options: EventPrinterOptions): EventPrinter {
         streams.set(key, stream);
         return format(stream, stream.push(outputBytes(body), atMs));
       }
-      if (body.type === 'agent-text' || body.type === 'agent-tool')
+      if (body.type === 'agent-text' || body.type === 'agent-tool' || body.type === 'skill-step')
         return options.stream === 'stderr' ? [] : formatPlain(nameOf(body), 'stdout', agentLines(body, atMs));
       for (const stage of body.type === 'run-admitted' ? (body.agents ?? []) : []) agents.add(stage);
       if (body.type === 'run-admitted') for (const { id } of body.stages) hueOf(id);
@@ -152,10 +152,14 @@ const ITEM = /\[\d+\].*$/s;
 
 /** What an agent said, a line for each of its own; a call of a tool is one line. */
 function agentLines(
-  body: Extract<RunEventBody, { type: 'agent-text' | 'agent-tool' }>,
+  body: Extract<RunEventBody, { type: 'agent-text' | 'agent-tool' | 'skill-step' }>,
   atMs: number,
 ): readonly PlainLine[] {
   if (body.type === 'agent-text') return body.text.split('\n').map((text) => ({ text, atMs }));
+  if (body.type === 'skill-step') {
+    const why = body.refusal === null ? '' : `, again: ${sanitizeLine(body.refusal)}`;
+    return [{ text: `◆ step ${sanitizeLine(body.step)} (turn ${body.turn})${why}`, atMs }];
+  }
   const detail = sanitizeLine(body.detail);
   const what = body.tool === '' ? 'a tool' : sanitizeLine(body.tool);
   const text = body.failed
@@ -250,6 +254,7 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
     case 'agent-tool':
     case 'agent-usage':
     case 'stage-progress':
+    case 'skill-step':
     case 'output':
       return null;
     // Of a later build.

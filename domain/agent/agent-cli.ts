@@ -1,5 +1,6 @@
 /** The command line that each provider is called by, and what a VM must have for it. */
 import type { AgentWork, ImagePlan, LlmPlan, LlmProvider, ScopePlan, StagePlan } from '../plan/plan.ts';
+import { answeringOf } from '../plan/work.ts';
 import { guestBaseUrl, localBaseUrl } from './provider-hosts.ts';
 
 export type AgentCli = 'claude' | 'codex';
@@ -45,9 +46,10 @@ export function agentPartsOf(
   { id, sandbox }: Pick<ScopePlan, 'id' | 'sandbox'>,
   stages: readonly Pick<StagePlan, 'scope' | 'work'>[],
 ): AgentParts {
-  const clis = stages.flatMap(({ scope, work }) =>
-    scope === id && work.kind === 'agent' && work.played !== true ? [cliOf(work.llm)] : [],
-  );
+  const clis = stages.flatMap(({ scope, work }) => {
+    const answering = scope === id ? answeringOf(work) : null;
+    return answering === null || answering.played === true ? [] : [cliOf(answering.llm)];
+  });
   const layers = [...new Set(clis)];
   const kind = layers.map((cli) => CLI_NEEDS[cli].image).find((needed) => needed !== null) ?? null;
   return { layers, image: sandbox.image ?? (kind === null ? undefined : { kind }) };

@@ -26,7 +26,7 @@ const CREDENTIALS: Readonly<Record<LlmProvider, Credential>> = {
 };
 
 /** Beside the stage's own variables, which go before. An agent that is played asks nobody, so it needs no key. */
-export function credentialsOf({ llm, env, played }: AgentWork): readonly EnvPlan[] {
+export function credentialsOf({ llm, env, played }: Pick<AgentWork, 'llm' | 'env' | 'played'>): readonly EnvPlan[] {
   if (played === true) return [];
   const { name, fromHost, alternatives } = CREDENTIALS[llm?.provider ?? 'claude'];
   const variable = llm?.apiKeyEnv ?? fromHost;

@@ -30,6 +30,18 @@ export const AGENT_CODES = {
     'An agent cost more than its limit allows.',
     'Raise the limit, or ask for less in one stage.',
   ),
+  'skill/asks-person': ofAgent(
+    'A step of the skill that a stage runs waits for a person. An agent answers the steps of a stage, and nobody else.',
+    'Ask people by an approval of the pipeline, before or behind the stage; or run the skill as a session of its own: `voidbox session start`.',
+  ),
+  'skill/answers-refused': ofAgent(
+    'The skill that a stage runs refused several answers of the agent to one step.',
+    'Read what it refused, and why, with `voidbox logs RUN`: the schema of the step may ask for more than its prompt says.',
+  ),
+  'skill/too-many-prompts': ofAgent(
+    'The skill that a stage runs asked the agent more often than a stage may.',
+    'Give the steps of its cycles a `maxVisits`, or divide the work among several stages.',
+  ),
 } as const satisfies Record<string, ErrorCodeInfo>;
 
 function ofAgent<S extends string, R extends string>(

@@ -17,7 +17,7 @@ import type {
 import { utf8Length } from '../units/utf8.ts';
 import { handsOnInput, readToDecide } from '../plan/condition.ts';
 import { HANDED_ON, workspaceGiver } from '../plan/workspace.ts';
-import { agentOf, approvalOf, type Doing, doingOf, mockOf, outputsReadBy, partOf, waitOf } from '../plan/work.ts';
+import { answeringOf, approvalOf, type Doing, doingOf, mockOf, outputsReadBy, partOf, waitOf } from '../plan/work.ts';
 
 export interface MachinePlan {
   readonly name: string;
@@ -162,7 +162,7 @@ function levelOf(plan: Plan): Pick<MachinePlan, 'stages' | 'scopes'> {
     ...(stage.visits === undefined ? {} : { visits: stage.visits }),
     ...(stage.again === undefined ? {} : { again: stage.again }),
     ...(mockOf(stage.work) === null ? {} : { mocked: true }),
-    ...(agentOf(stage.work)?.played === true ? { played: true } : {}),
+    ...(answeringOf(stage.work)?.played === true ? { played: true } : {}),
   });
   const stagesIn = (owner: string | null): Pick<MachinePlan, 'stages' | 'scopes'> => {
     const stages = plan.stages.filter(({ of = null }) => of === owner);

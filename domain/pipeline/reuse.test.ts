@@ -215,3 +215,21 @@ test('before a stage stand those that it waits for, near and far', () => {
   const differing = differingBefore({ plan: change(earlier.plan), input: null }, earlier, 'c');
   expect([...differing]).toEqual([['a', ['timeoutMs']]]);
 });
+
+test('a step machine with other code runs again; before admission its code is not known, and counts as the same', () => {
+  const work = { source: { kind: 'host', path: '/s' }, params: {}, llm: null, skills: [], env: [] } as const;
+  const code = (digit: string) => ({ skill: 's', version: '1.0.0', codeHash: digit.repeat(64) });
+  const plan = (hash?: string): Plan =>
+    withStage('a', { work: { kind: 'skill', ...work, ...(hash === undefined ? {} : { code: code(hash) }) } })(
+      planOf('a b>a'),
+    );
+  const given = (one: Plan): string =>
+    [
+      ...reuseOf(
+        { plan: one, input: null },
+        { plan: plan('1'), input: null, ends: endsOf('a+ b!') },
+        null,
+      ).given.keys(),
+    ].join(' ');
+  expect([given(plan('1')), given(plan()), given(plan('2'))]).toEqual(['a', 'a', '']);
+});

@@ -10,7 +10,7 @@
  * - A stage that was skipped is decided anew: the run machine skips it again, unless what it waits for runs again.
  */
 import { edgeState } from './edges.ts';
-import type { Plan, ScopePlan, StagePlan } from '../plan/plan.ts';
+import type { Plan, ScopePlan, StagePlan, WorkPlan } from '../plan/plan.ts';
 import { ownStageOf, ownStages } from '../plan/item-parts.ts';
 import { partOf } from '../plan/work.ts';
 import type { StageEnd, StageEnds } from '../run/stage-ends.ts';
@@ -199,7 +199,13 @@ function rest(plan: Plan): object {
 function stageKeysThatDiffer(stage: StagePlan, other: StagePlan): readonly string[] {
   const { work, ...fields } = stage;
   const { work: otherWork, ...otherFields } = other;
-  return [...keysThatDiffer(work, otherWork), ...keysThatDiffer(fields, otherFields)];
+  return [...workKeysThatDiffer(work, otherWork), ...keysThatDiffer(fields, otherFields)];
+}
+
+/** Before its admission a plan does not say which code its step machines are: then admission finds out whether it is the same. */
+function workKeysThatDiffer(work: WorkPlan, other: WorkPlan): readonly string[] {
+  const keys = keysThatDiffer(work, other);
+  return work.kind === 'skill' && work.code === undefined ? keys.filter((key) => key !== 'code') : keys;
 }
 
 function scopeKeysThatDiffer(scope: ScopePlan | undefined, other: ScopePlan | undefined): readonly string[] {

@@ -3,23 +3,23 @@
  * by itself never does.
  */
 import type { Plan } from './plan.ts';
-import { agentOf, hostVariablesOf } from './work.ts';
+import { answeringOf, hostVariablesOf } from './work.ts';
 
 /** Every agent of the plan is played, and reads no key. @returns why that cannot be, or the plan as it runs */
 export function withMockAgents(plan: Plan): { readonly plan: Plan } | { readonly problem: string } {
-  if (!plan.stages.some(({ work }) => agentOf(work) !== null)) return { problem: 'no stage is an agent' };
+  if (!plan.stages.some(({ work }) => answeringOf(work) !== null)) return { problem: 'no stage has an agent' };
   const stages = plan.stages.map((stage) => {
-    const agent = agentOf(stage.work);
-    return agent === null ? stage : { ...stage, work: { ...agent, played: true as const } };
+    const answering = answeringOf(stage.work);
+    return answering === null ? stage : { ...stage, work: { ...answering, played: true as const } };
   });
   return { plan: { ...plan, stages, hostVariables: hostVariablesOf(stages) } };
 }
 
 export function agentStages({ stages }: Pick<Plan, 'stages'>): readonly string[] {
-  return stages.flatMap(({ id, work }) => (agentOf(work) === null ? [] : [id]));
+  return stages.flatMap(({ id, work }) => (answeringOf(work) === null ? [] : [id]));
 }
 
 /** Stages whose agent is played, in the plan's order. */
 export function playedStages({ stages }: Pick<Plan, 'stages'>): readonly string[] {
-  return stages.flatMap(({ id, work }) => (agentOf(work)?.played === true ? [id] : []));
+  return stages.flatMap(({ id, work }) => (answeringOf(work)?.played === true ? [id] : []));
 }

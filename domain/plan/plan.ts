@@ -337,6 +337,19 @@ export interface SkillWork {
   readonly llm: LlmPlan | null;
   readonly skills: readonly AgentSkill[];
   readonly env: readonly EnvPlan[];
+  /** What lies at `source` on the worker that admitted the run; a plan does not say it by itself. */
+  readonly code?: SkillCodePlan | undefined;
+  /** As an agent has it. */
+  readonly played?: true | undefined;
+}
+
+/** Which code a session of the stage runs, and no other. */
+export interface SkillCodePlan {
+  /** The skill's own name. */
+  readonly skill: string;
+  readonly version: string;
+  /** SHA-256 of its bundle, in hex. */
+  readonly codeHash: string;
 }
 
 /** A VM that is kept for a terminal. This build refuses it: `unsupported.ts`. */

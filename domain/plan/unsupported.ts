@@ -3,10 +3,12 @@
  * starts, by the command line and by admission. Nothing else of a run has to know of it.
  */
 import { CLI_NEEDS, cliOf } from '../agent/agent-cli.ts';
-import type { AgentSkill, AgentWork, Plan, SandboxNeeds, SandboxPlan, WorkPlan } from './plan.ts';
+import type { AgentSkill, AgentWork, Plan, SandboxNeeds, SandboxPlan, SkillWork, WorkPlan } from './plan.ts';
 import { commandOf } from './work.ts';
 
 const IS_AGENT = 'is an agent';
+/** Which answers the prompts of its step machine. */
+const HAS_AGENT = 'has an agent';
 
 export interface UnsupportedPart {
   /** A stage that has it or whose VM needs it. */
@@ -58,28 +60,34 @@ function ofWork(work: WorkPlan, sandbox: SandboxPlan | undefined): readonly stri
     case 'part':
       return [];
     case 'agent':
-      return work.played === true ? ofAnyAgent(work) : ofRealAgent(work, sandbox);
+      return [...(work.played === true ? [] : ofRealAgent(work, sandbox, IS_AGENT)), ...ofAnyAgent(work)];
     case 'skill':
-      return ['runs a step machine (`skill`)'];
+      return [
+        ...(work.played === true ? [] : ofRealAgent(work, sandbox, HAS_AGENT)),
+        ...new Set(work.skills.flatMap(ofSkill)),
+      ];
     case 'shell':
       return ['is a VM for a terminal (`kind: sandbox`)'];
   }
 }
 
 /** That does not run as it is, though the mock agent could play it. */
-function ofRealAgent(work: AgentWork, sandbox: SandboxPlan | undefined): readonly string[] {
+function ofRealAgent(
+  work: AgentWork | SkillWork,
+  sandbox: SandboxPlan | undefined,
+  words: typeof IS_AGENT | typeof HAS_AGENT,
+): readonly string[] {
   const cli = cliOf(work.llm);
   const { leastMemoryMib } = CLI_NEEDS[cli];
   const memoryMib = sandbox?.memoryMib ?? leastMemoryMib;
   return [
-    ...(sandbox?.mode === 'mock' ? [`${IS_AGENT} in a VM that is simulated (\`mode: mock\`)`] : []),
+    ...(sandbox?.mode === 'mock' ? [`${words} in a VM that is simulated (\`mode: mock\`)`] : []),
     ...(memoryMib < leastMemoryMib
       ? [
-          `${IS_AGENT} for whose command line ${memoryMib} MiB are too little: ${cli} needs \`memory_mb: ${leastMemoryMib}\``,
+          `${words} for whose command line ${memoryMib} MiB are too little: ${cli} needs \`memory_mb: ${leastMemoryMib}\``,
         ]
       : []),
-    ...(work.llm?.credentialProxy === true ? [`${IS_AGENT} whose key stays on the host (\`credential_proxy\`)`] : []),
-    ...ofAnyAgent(work),
+    ...(work.llm?.credentialProxy === true ? [`${words} whose key stays on the host (\`credential_proxy\`)`] : []),
   ];
 }
 

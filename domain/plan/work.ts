@@ -85,8 +85,8 @@ export function environmentOf(work: WorkPlan): readonly EnvPlan[] {
     case 'part':
       return [];
     case 'agent':
-      return [...credentialsOf(work), ...work.env, ...handedToServers(work.skills)];
     case 'skill':
+      return [...credentialsOf(work), ...work.env, ...handedToServers(work.skills)];
     case 'shell':
       return work.env;
   }
@@ -184,6 +184,11 @@ export function mockOf(work: WorkPlan): MockWork | null {
 /** The agent of the stage; null for other work. */
 export function agentOf(work: WorkPlan): AgentWork | null {
   return work.kind === 'agent' ? work : null;
+}
+
+/** What an agent works on in the stage's VM: its prompt, or those of a step machine; null for other work. */
+export function answeringOf(work: WorkPlan): AgentWork | SkillWork | null {
+  return work.kind === 'agent' || work.kind === 'skill' ? work : null;
 }
 
 /** The step machine of the stage; null for other work. */

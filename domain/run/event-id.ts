@@ -60,6 +60,9 @@ export const EVENT_ID = {
   /** @param number  of the save of the attempt, from 1 without gaps */
   progress: (execKey: string, number: number): string => `stage/${execKey}/progress/${number}`,
 
+  /** @param command  of the attempt, from 1 */
+  skillStep: (execKey: string, command: number): string => `skill/${execKey}/step/${command}`,
+
   /** @param offset  of the notice, in bytes of the VM's notices */
   network: (vmKey: string, kind: 'notice' | 'more', offset: number): string => `network/${vmKey}/${kind}/${offset}`,
 

@@ -71,6 +71,8 @@ function withTextsCut(body: RunEventBody): RunEventBody {
       return { ...body, text: cut(body.text) };
     case 'agent-tool':
       return { ...body, tool: cut(body.tool), detail: cut(body.detail) };
+    case 'skill-step':
+      return { ...body, step: cut(body.step), ...(body.refusal === null ? {} : { refusal: cut(body.refusal) }) };
     case 'notice':
       return { ...body, message: cut(body.message) };
     case 'stage-finished':

@@ -173,6 +173,16 @@ const body = kindOf<RunEventBody['type']>(
     network: networkShape,
     'agent-text': objectOf({ stage: aText, execKey: aText, text: aText }),
     'agent-tool': objectOf({ stage: aText, execKey: aText, tool: aText, detail: aText, failed: aFlag }),
+    'skill-step': objectOf({
+      stage: aText,
+      execKey: aText,
+      session: aText,
+      command: aCount,
+      step: aText,
+      turn: aCount,
+      refusal: orNull(aText),
+      asked: dataRefShape,
+    }),
     'agent-usage': objectOf({
       stage: aText,
       execKey: aText,

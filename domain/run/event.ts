@@ -187,6 +187,27 @@ export type RunEventBody =
       readonly detail: string;
       readonly failed: boolean;
     }
+  /**
+   * The session of the stage's step machine asks, and its agent is about to answer: by the stage's activity, once for each turn
+   * of the agent. What the agent does follows.
+   */
+  | {
+      readonly type: 'skill-step';
+      readonly stage: string;
+      readonly execKey: string;
+      /** The durable session. */
+      readonly session: string;
+      /** Which command of the attempt answers, from 1. */
+      readonly command: number;
+      /** With the prefix of its sub-skill. */
+      readonly step: string;
+      /** Of the session. */
+      readonly turn: number;
+      /** Why it is asked again; null: it is asked for the first time. */
+      readonly refusal: string | null;
+      /** JSON: what the agent reads, and the schema of its answer. */
+      readonly asked: DataRef;
+    }
   /** What it has taken so far: by the same, after a call of the model. A later one stands for all before it. */
   | {
       readonly type: 'agent-usage';

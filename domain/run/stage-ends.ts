@@ -88,6 +88,7 @@ class StageEndFold {
       case 'agent-text':
       case 'agent-tool':
       case 'agent-usage':
+      case 'skill-step':
       case 'network':
       case 'notice':
         break;

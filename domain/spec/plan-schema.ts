@@ -192,6 +192,8 @@ const stepMachine = z.strictObject({
   llm: llm.nullable().optional(),
   skills: z.array(skill).max(PLAN_LIMITS.skills).optional(),
   env: z.array(env).optional(),
+  code: z.strictObject({ skill: text, version: text, codeHash: z.string().regex(/^[0-9a-f]{64}$/) }).optional(),
+  played: z.literal(true).optional(),
 });
 const mock = z.strictObject({
   // No program takes it, so it may hold a zero byte.
@@ -859,7 +861,9 @@ function variableProblems(checked: Plan): readonly string[] {
   // Keys of agents are known without being said: plans of builds that ran no agents name none.
   const said = new Set(
     hostVariablesOf(
-      checked.stages.map(({ work }) => ({ work: work.kind === 'agent' ? { ...work, played: true } : work })),
+      checked.stages.map(({ work }) => ({
+        work: work.kind === 'agent' || work.kind === 'skill' ? { ...work, played: true } : work,
+      })),
     ),
   );
   return [

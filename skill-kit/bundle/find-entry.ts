@@ -48,6 +48,16 @@ export function findEntry(path: string, cwd: string): string {
   return behindLink(full);
 }
 
+/**
+ * The skill that somebody names as such: as `findEntry`, and a folder that `skill build` made.
+ * @param path  absolute
+ * @throws CodedError `skill/not-found`
+ */
+export function entryNamed(path: string): string {
+  const isFolder = statOf(path)?.isDirectory() === true;
+  return (isFolder ? entryOfSkillFolder(path) : null) ?? findEntry(path, '/');
+}
+
 /** What the entry imports is looked for beside the file that a link leads to, so its references are as well. */
 function behindLink(file: string): string {
   return lstatSync(file).isSymbolicLink() ? realpathSync(file) : file;

@@ -110,3 +110,31 @@ test('what stands in a folder of skills and cannot be looked into costs none of 
   const catalog = new SkillCatalog({ paths: [dir], stateDir: join(dir, 'state'), identify, log: () => undefined });
   expect(await catalog.find('one')).toMatchObject({ name: 'one', entry: join(dir, 'one/skill.mjs') });
 });
+
+test('a skill at a path is one that the worker has, by its entry or its folder, and never any other file', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'voidbox-catalog-'));
+  onTestFinished(() => rmSync(dir, { recursive: true }));
+  for (const name of ['known', 'other']) {
+    mkdirSync(join(dir, name));
+    writeFileSync(join(dir, name, 'skill.mjs'), `export default '${name}';`);
+  }
+  const identified: string[] = [];
+  const catalog = new SkillCatalog({
+    paths: [join(dir, 'known')],
+    stateDir: join(dir, 'state'),
+    identify: ({ bundle }) => {
+      identified.push(bundle);
+      return Promise.resolve({ name: 'known', version: '1.0.0', env: [] });
+    },
+    log: () => undefined,
+  });
+  const entry = join(dir, 'known/skill.mjs');
+  expect(await catalog.at(join(dir, 'known'))).toMatchObject({ name: 'known', entry });
+  expect(await catalog.at(entry)).toMatchObject({ entry });
+  for (const path of [join(dir, 'other'), join(dir, 'other/skill.mjs'), join(dir, 'nowhere'), dir])
+    await expect(catalog.at(path)).rejects.toMatchObject({
+      code: 'skill/unknown',
+      message: expect.stringContaining(path),
+    });
+  expect(identified).toHaveLength(1);
+});

@@ -3,7 +3,7 @@ import { existsSync, realpathSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { isSha256 } from '../../domain/units/sha256.ts';
-import { entriesAt } from '../../skill-kit/bundle/find-entry.ts';
+import { entriesAt, entryNamed } from '../../skill-kit/bundle/find-entry.ts';
 import { textOf, type Log } from '../log.ts';
 import { type BundledSkill, bundleFile, bundleSkill, signatureOf } from '../../skill-kit/bundle/bundle-skill.ts';
 import type { ChildHello } from './protocol.ts';
@@ -80,6 +80,21 @@ export class SkillCatalog {
     return named.length === 1 ? named[0]! : null;
   }
 
+  /**
+   * The skill that lies there: its entry, or the folder of one.
+   * @throws CodedError `skill/unknown`, or `skill/unusable` when it cannot be loaded
+   */
+  async at(path: string): Promise<LoadedSkill> {
+    await this.#look(true);
+    const looked = this.#byEntry.get(realEntry(path) ?? '');
+    if (looked !== undefined && typeof looked.skill !== 'string') return looked.skill;
+    if (looked !== undefined) throw new CodedError('skill/unusable', looked.skill as string);
+    throw new CodedError(
+      'skill/unknown',
+      `the skill ${path} is not among those of this worker: ${this.#options.paths.join(', ')}`,
+    );
+  }
+
   /** Path of a bundle that was made at some time; null when it is not here. */
   kept(codeHash: string): string | null {
     if (!isSha256(codeHash)) return null;
@@ -135,6 +150,16 @@ export class SkillCatalog {
       this.#options.log('warning', `${entry}: ${textOf(error)}`);
       return { signature: signatureOf(inputs), inputs, skill: `${entry}: ${textOf(error)}` };
     }
+  }
+}
+
+/** Null: no skill is there. */
+function realEntry(path: string): string | null {
+  try {
+    return realpathSync(entryNamed(path));
+  } catch (error) {
+    if (error instanceof CodedError) return null;
+    throw error;
   }
 }
 

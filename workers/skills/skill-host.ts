@@ -56,6 +56,8 @@ export interface SkillHostOptions {
 }
 
 export interface RunningSkillHost extends SkillHost {
+  /** The code that lies at a path. @throws CodedError `skill/unknown`, `skill/unusable` */
+  identify(path: string): Promise<SkillCode>;
   close(): void;
 }
 
@@ -87,6 +89,10 @@ class ProcessSkillHost implements RunningSkillHost {
 
   close(): void {
     this.#pool.close();
+  }
+
+  async identify(path: string): Promise<SkillCode> {
+    return codeOf(await this.#catalog.at(path));
   }
 
   async open({ session, request }: OpenRequest, of: VariablesOf): Promise<Omit<OpenedSession, 'searchAttributes'>> {

@@ -1,0 +1,109 @@
+/** Sessions as stages drive them: the worker is a client of its server, and says what its skills are. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Client } from '@temporalio/client';
+import type { SessionEnded, SessionStanding, StageSessions } from '../../activities/ports/stage-sessions.ts';
+import { handOverDuring } from '../../client/session-variables.ts';
+import {
+  advanceSession,
+  cancelSession,
+  NoSuchSessionError,
+  SessionExistsError,
+  SessionFailedError,
+  settleSession,
+  startSession,
+  viewSession,
+} from '../../client/sessions.ts';
+import { isUnavailable } from '../../client/unavailable.ts';
+import type { Log } from '../log.ts';
+import type { RunningSkillHost } from './skill-host.ts';
+
+const AGAIN_MS = 1_000;
+
+export interface StageSessionsOptions {
+  readonly client: Client;
+  readonly stateDir: string;
+  readonly skills: Pick<RunningSkillHost, 'identify'>;
+  readonly log: Log;
+}
+
+export function createStageSessions({ client, stateDir, skills, log }: StageSessionsOptions): StageSessions {
+  return {
+    identify: (path) => skills.identify(path),
+
+    start: (session, { code, params, agentHost, variables }, signal) =>
+      standing(session, signal, async () => {
+        const { skill, version, codeHash } = code;
+        const request = { skill, version, codeHash, params, handshake: { host: agentHost } };
+        const told = (line: string): void => log('info', `session ${session}: ${line}`);
+        try {
+          return await handOverDuring({ stateDir, variables }, session, told, () =>
+            startSession(client, session, request),
+          );
+        } catch (error) {
+          if (!(error instanceof SessionExistsError)) throw error;
+          const { codeHash: running } = await viewSession(client, session);
+          // Any client of the server may start a session under any id.
+          if (running !== '' && running !== codeHash)
+            return { kind: 'unopened', code: 'session/failed', message: `session ${session} runs other code` };
+          return await settleSession(client, session);
+        }
+      }),
+
+    answer: (session, given, signal) => standing(session, signal, () => advanceSession(client, session, given)),
+
+    settle: (session, signal) => standing(session, signal, () => settleSession(client, session)),
+
+    cancel: (session, signal) =>
+      patiently(signal, async () => {
+        try {
+          await cancelSession(client, session);
+        } catch (error) {
+          if (!(error instanceof NoSuchSessionError)) throw error;
+        }
+      }),
+  };
+}
+
+async function standing(
+  session: string,
+  signal: AbortSignal,
+  work: () => Promise<SessionStanding>,
+): Promise<SessionStanding> {
+  try {
+    return await patiently(signal, work);
+  } catch (error) {
+    const ended = endOf(session, error);
+    if (ended === null) throw error;
+    return ended;
+  }
+}
+
+/** Null: no end of the session. */
+function endOf(session: string, error: unknown): SessionEnded | null {
+  if (error instanceof SessionFailedError) return { kind: 'unopened', code: error.code, message: error.message };
+  if (error instanceof NoSuchSessionError)
+    return { kind: 'unopened', code: 'session/failed', message: `session ${session} is not there any more` };
+  return null;
+}
+
+/** Waits for a server that is away. What still runs when the signal comes is left to itself: each call may be made again. */
+async function patiently<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+  signal.throwIfAborted();
+  let stop: () => void = () => undefined;
+  const aborted = new Promise<never>((_resolve, reject) => {
+    stop = () => reject(signal.reason as Error);
+    signal.addEventListener('abort', stop, { once: true });
+  });
+  try {
+    for (;;) {
+      try {
+        return await Promise.race([work(), aborted]);
+      } catch (error) {
+        if (signal.aborted || !isUnavailable(error)) throw error;
+        await Promise.race([sleep(AGAIN_MS), aborted]);
+      }
+    }
+  } finally {
+    signal.removeEventListener('abort', stop);
+  }
+}
