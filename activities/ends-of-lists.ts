@@ -60,11 +60,15 @@ export function createEndsOfLists(events: EventLog, mostKeptItems = MOST_KEPT_IT
     events: {
       find: (runId, id) => events.find(runId, id),
       outputCursor: (runId, execKey, stream) => events.outputCursor(runId, execKey, stream),
-      async append(runId, sent, writer) {
-        const count = await events.append(runId, sent, writer);
+      append(runId, sent, writer) {
+        const appended = events.append(runId, sent, writer);
+        const [event, ...more] = sent;
         // Which of several were new is not known.
-        if (sent.length === 1 && count === 1) hear(runId, sent[0]!);
-        return count;
+        if (event === undefined || more.length > 0 || !isOfInterest(event.body)) return appended;
+        return appended.then((count) => {
+          if (count === 1) hear(runId, event);
+          return count;
+        });
       },
     },
     take(runId, execKey) {
@@ -74,6 +78,10 @@ export function createEndsOfLists(events: EventLog, mostKeptItems = MOST_KEPT_IT
       return list;
     },
   };
+}
+
+function isOfInterest(body: RunEventBody): boolean {
+  return body.type === 'stage-finished' || (body.type === 'stage-started' && body.items !== undefined);
 }
 
 function isNested(execKey: string): boolean {
