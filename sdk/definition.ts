@@ -292,14 +292,21 @@ export type AgentSkill =
 /** What only commands have. */
 type OfCommands = 'cwd' | 'finally' | 'forEach' | 'maxParallel' | 'failFast' | 'allowFailures';
 
-export interface AgentBoxOptions<O extends Outputs, R = unknown> extends Omit<StageOptions<O, R>, OfCommands> {
+interface AgentOptions<O extends Outputs, R> extends Omit<StageOptions<O, R>, OfCommands> {
   readonly skills?: readonly AgentSkill[];
   /** In place of that of the definition. */
   readonly llm?: Llm;
 }
 
-export interface AgentStepOptions<O extends Outputs, R = unknown> extends AgentBoxOptions<O, R> {
-  readonly dependsOn?: readonly (Step | Approval | Part)[];
+export interface AgentBoxOptions<O extends Outputs, R = unknown> extends AgentOptions<O, R> {
+  /** It starts when one of these has failed; it stands in `aside` of the pipeline. */
+  readonly onFailure?: readonly (Box | Approval | Wait | Part)[];
+}
+
+export interface AgentStepOptions<O extends Outputs, R = unknown> extends AgentOptions<O, R> {
+  readonly dependsOn?: readonly (Step | Approval | Wait | Part)[];
+  /** It starts when one of these has failed. */
+  readonly onFailure?: readonly (Step | Approval | Wait | Part)[];
 }
 
 interface SkillOptions<O extends Outputs, R> extends Omit<
@@ -518,6 +525,7 @@ export function agentStep<const O extends Outputs = Record<never, string>, R = s
   const spec = {
     ...agentSpec(name, prompt, options, of),
     depends_on: namesOf(`\`dependsOn\` ${of}`, options.dependsOn),
+    on_failure: namesOf(`\`onFailure\` ${of}`, options.onFailure),
   };
   tellPlace(spec, agentStep);
   return { kind: 'step', name, spec, output: (output) => ({ stage: name, output }) };
@@ -531,12 +539,15 @@ export function agentBox<const O extends Outputs = Record<never, string>, R = st
 ): Box<O, R> {
   const of = `of box "${name}"`;
   checkOptions(`options ${of}`, options, AGENT_BOX_OPTIONS);
-  const spec = agentSpec(name, prompt, options, of);
+  const spec = {
+    ...agentSpec(name, prompt, options, of),
+    on_failure: namesOf(`\`onFailure\` ${of}`, options.onFailure),
+  };
   tellPlace(spec, agentBox);
   return { kind: 'box', name, spec, output: (output) => ({ stage: name, output }) };
 }
 
-function agentSpec(name: string, prompt: string, options: AgentBoxOptions<Outputs>, of: string): SpecObject {
+function agentSpec(name: string, prompt: string, options: AgentOptions<Outputs, unknown>, of: string): SpecObject {
   return { name, prompt, skills: options.skills, llm: llmSpec(options.llm, of), ...besideWork(options, of) };
 }
 

@@ -139,6 +139,7 @@ test.each<[PlanKind, () => Definition]>([
         service: true,
       });
       const ask = agentStep('ask', 'x', { skills, llm, dependsOn: [first], workspace });
+      const repair = agentStep('repair', 'x', { onFailure: [ask] });
       const rescue = step('rescue', ['true'], { onFailure: [first, last] });
       return defineWorkflow({
         ...common,
@@ -147,6 +148,7 @@ test.each<[PlanKind, () => Definition]>([
           approval('ok', question),
           ...WAITS,
           ask,
+          repair,
           skillStep('machine', { ...machine, dependsOn: [first] }),
           last,
           rescue,
@@ -166,6 +168,7 @@ test.each<[PlanKind, () => Definition]>([
       const inputs = [{ from: first.output('tables'), guest: '/workspace/in', optional: true }];
       const last = box('last', ['cat', '-'], { ...stage, retry: growing, inputs, stdinFrom: first });
       const ask = agentBox('ask', 'x', { skills, llm, workspace });
+      const repair = agentBox('repair', 'x', { onFailure: [ask] });
       return definePipeline({
         ...common,
         stages: [
@@ -180,7 +183,7 @@ test.each<[PlanKind, () => Definition]>([
           box('each', ['true'], repeated),
           use,
         ],
-        aside: [box('rescue', ['true'], { onFailure: [first] }), box('clean', ['true'], { finally: true })],
+        aside: [repair, box('rescue', ['true'], { onFailure: [first] }), box('clean', ['true'], { finally: true })],
         output: last,
       });
     },

@@ -32,7 +32,7 @@ export const STEP_OPTIONS = { ...BOX_OPTIONS, dependsOn: true, service: true } a
 
 const { forEach: _list, maxParallel: _most, failFast: _fast, allowFailures: _allowed, ...BESIDE_AGENT } = BESIDE_WORK;
 
-export const AGENT_BOX_OPTIONS = { ...BESIDE_AGENT, skills: true, llm: true } as const;
+export const AGENT_BOX_OPTIONS = { ...BESIDE_AGENT, skills: true, llm: true, onFailure: true } as const;
 
 export const AGENT_STEP_OPTIONS = { ...AGENT_BOX_OPTIONS, dependsOn: true } as const;
 
