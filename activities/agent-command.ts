@@ -1,6 +1,6 @@
 /** The command that an agent of a stage is, and what lies in the guest for it. */
 import { Buffer } from 'node:buffer';
-import { type AgentCommand, type AgentProvider, AGENT_WORKSPACE } from '../agents/provider.ts';
+import { type AgentCommand, type AgentProvider, AGENT_WORKSPACE, type OwnLimits } from '../agents/provider.ts';
 import { composePrompt, INPUT_IN_PROMPT_BYTES } from '../agents/prompt.ts';
 import { providerOf } from '../agents/registry.ts';
 import { AGENT_STAGE_DEFAULTS } from '../domain/plan/defaults.ts';
@@ -19,7 +19,7 @@ const MOCK_AGENTS = '/usr/lib/voidbox/mock-agents';
 
 export interface AgentOfStage {
   readonly provider: AgentProvider;
-  readonly work: Pick<AgentWork, 'llm' | 'skills' | 'played'>;
+  readonly work: Pick<AgentWork, 'llm' | 'skills' | 'played' | 'budget'>;
   readonly program: string;
 }
 
@@ -62,6 +62,8 @@ export interface AgentAsked {
   readonly outputSchema: JsonValue | undefined;
   /** The session that goes on; null: a new one. */
   readonly resume: string | null;
+  /** What its command line keeps itself. */
+  readonly limits: OwnLimits;
 }
 
 export function commandOfAgent({ provider, work }: AgentOfStage, asked: AgentAsked): AgentCommand {

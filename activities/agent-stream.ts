@@ -22,13 +22,15 @@ export interface AgentStreamOptions {
   readonly fence: number;
   readonly exec: Exec;
   readonly provider: AgentProvider;
-  /** By commands of the attempt before this one: what is told is of them all. */
-  readonly usedBefore: AgentUsage;
   readonly events: EventLog;
   readonly redactor: Redactor;
   readonly now: () => number;
   /** Called where a call of a tool is over, once for a piece of the stream, with the session that it was in. */
   readonly toolEnded: (sessionId: string | null) => Promise<void>;
+  /** Once the stream has named its session. */
+  readonly onSession: (sessionId: string) => void;
+  /** What is told for what the stream says that its command has used so far. */
+  readonly used: (usage: AgentUsage) => AgentUsage;
 }
 
 /** Settles when the stream has ended and what it said is stored. @throws what the sandbox or the store throws, and the reason of `signal` */
@@ -36,10 +38,17 @@ export async function followAgent(options: AgentStreamOptions, signal: AbortSign
   const lines = createLineReader(STREAM_LIMITS.lineBytes);
   const stream = options.provider.stream();
   let told = 0;
+  let session: string | null = null;
+  const tellSession = (): void => {
+    if (session !== null) return;
+    session = stream.outcome().sessionId;
+    if (session !== null) options.onSession(session);
+  };
   const tell = async (read: readonly StreamLine[]): Promise<void> => {
     let hasToolEnded = false;
     const events = read.flatMap(({ offset, text }) => {
       const sayings = text === null ? [] : stream.line(text);
+      tellSession();
       hasToolEnded ||= sayings.some(({ kind }) => kind === 'tool-ended');
       return sayings.flatMap((saying, index) =>
         saying.kind === 'tool-ended' ? [] : [eventOf(options, saying, offset, index)],
@@ -69,7 +78,7 @@ function eventOf(options: AgentStreamOptions, saying: Told, offset: number, inde
   };
 }
 
-function bodyOf({ stage, execKey, redactor, usedBefore }: AgentStreamOptions, saying: Told): RunEventBody {
+function bodyOf({ stage, execKey, redactor, used }: AgentStreamOptions, saying: Told): RunEventBody {
   const { textCharacters, nameCharacters, detailCharacters } = STREAM_LIMITS;
   switch (saying.kind) {
     case 'text':
@@ -87,7 +96,7 @@ function bodyOf({ stage, execKey, redactor, usedBefore }: AgentStreamOptions, sa
       };
     }
     case 'usage':
-      return { type: 'agent-usage', stage, execKey, ...together(usedBefore, saying.usage) };
+      return { type: 'agent-usage', stage, execKey, ...used(saying.usage) };
   }
 }
 
@@ -106,16 +115,5 @@ function redactedOutcome(outcome: AgentOutcome, redactor: Redactor): AgentOutcom
     sessionId: name(outcome.sessionId),
     text: text === null ? null : redactor.text(text),
     failure: failure === null ? null : { ...failure, message: shortly(redactor, failure.message, textCharacters) },
-  };
-}
-
-function together(before: AgentUsage, used: AgentUsage): AgentUsage {
-  const isKnown = before.costUsd !== null || used.costUsd !== null;
-  return {
-    inputTokens: before.inputTokens + used.inputTokens,
-    outputTokens: before.outputTokens + used.outputTokens,
-    cachedInputTokens: before.cachedInputTokens + used.cachedInputTokens,
-    turns: before.turns + used.turns,
-    costUsd: isKnown ? (before.costUsd ?? 0) + (used.costUsd ?? 0) : null,
   };
 }

@@ -5,17 +5,11 @@
 import { Buffer } from 'node:buffer';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
-import {
-  agentExec,
-  commandOfAgent,
-  isDefaultFile,
-  promptOf,
-  putAgentFiles,
-  schemaOf,
-  writesFile,
-} from './agent-command.ts';
+import { commandOfAgent, isDefaultFile, promptOf, putAgentFiles, schemaOf, writesFile } from './agent-command.ts';
+import type { AgentContext } from './agent-context.ts';
 import { RESUME_PROMPT, restore, savedBefore, sayResumed } from './agent-resume.ts';
-import { type AgentContext, agentResultOf, type AgentTurn, followTurn, turnFailure, usageOf } from './agent-turns.ts';
+import { isUsedUp, leftAfter, runTurn } from './agent-turn.ts';
+import { agentResultOf, type AgentTurn, execsOf, turnFailure, usageOf } from './agent-turns.ts';
 import { outputMismatch } from './output-check.ts';
 import type { Exec } from './ports/sandbox.ts';
 import { collectOutputs, type OutcomeFailure } from './stage-outputs.ts';
@@ -46,7 +40,7 @@ export async function runAgent(
     life.phase('collecting outputs');
     answer = await answerOf(context, turns);
   }
-  return { result: await concluded(context, turns, answer), execs: turns.map(({ exec }) => exec) };
+  return { result: await concluded(context, turns, answer), execs: execsOf(turns) };
 }
 
 /**
@@ -58,40 +52,38 @@ async function firstTurn(context: AgentContext, written: string): Promise<AgentT
   const saved = await savedBefore(deps, request, agent.provider.sessionFolder);
   const prompt = saved === null ? await promptOf(deps.artifacts, request, written) : RESUME_PROMPT;
   const asked = { prompt, outputSchema: schemaOf(request), resume: saved?.sessionId ?? null };
-  const command = commandOfAgent(agent, asked);
+  const files = commandOfAgent(agent, { ...asked, limits: {} });
   const prepare = async (): Promise<void> => {
-    await putAgentFiles(sandbox, command, life.ended);
+    await putAgentFiles(sandbox, files, life.ended);
     if (saved !== null) await restore(deps, sandbox, saved, life.ended);
   };
   await context.begin({ prepare, unpacksWorkspace: saved === null });
   if (saved !== null) await sayResumed(deps, request, saved);
-  const { timeoutMs } = request.stage;
-  const exec = await sandbox.exec(
-    agentExec(request, agent, command, context.env, { prompt, command: 1, timeoutMs }),
-    life.ended,
-  );
-  return await followTurn(context, exec, [], 'running');
+  return await runTurn(context, [], { ...asked, timeoutMs: request.stage.timeoutMs, phase: 'running' });
 }
 
-/** Null: its session cannot go on, or no time of the stage is left. */
+/** Null: its session cannot go on, or nothing of the stage's time or budget is left. */
 async function anotherTurn(
   context: AgentContext,
   turns: readonly AgentTurn[],
   { message }: OutcomeFailure,
 ): Promise<AgentTurn | null> {
-  const { request, agent, life, sandbox } = context;
+  const { request, agent, life } = context;
   const sessionId = turns.at(-1)?.outcome.sessionId ?? null;
   const usedMs = turns.reduce((sum, { exit }) => sum + Math.max(0, exit.endedAtMs - exit.startedAtMs), 0);
   const timeoutMs = request.stage.timeoutMs - usedMs;
+  const left = leftAfter(agent.work.budget, turns);
+  if (left !== null && isUsedUp(left)) return null;
   if (sessionId === null || timeoutMs <= 0 || life.cancelRequested.aborted) return null;
   const prompt = `${message}. Correct it and give the whole answer again.\n`;
-  const command = turns.length + 1;
-  const asked = { prompt, outputSchema: schemaOf(request), resume: sessionId };
-  const exec = await sandbox.exec(
-    agentExec(request, agent, commandOfAgent(agent, asked), context.env, { prompt, command, timeoutMs }),
-    life.ended,
-  );
-  return await followTurn(context, exec, turns, `asking again, ${command} of ${MOST_ASKED}`);
+  const phase = `asking again, ${turns.length + 1} of ${MOST_ASKED}`;
+  return await runTurn(context, turns, {
+    prompt,
+    outputSchema: schemaOf(request),
+    resume: sessionId,
+    timeoutMs,
+    phase,
+  });
 }
 
 /** What the last turn comes to. Nothing is written back yet. */

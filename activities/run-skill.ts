@@ -11,8 +11,10 @@ import type { RunEventBody } from '../domain/run/event.ts';
 import type { StageFailure, StageResult } from '../domain/run/stage-result.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import type { SkillWork } from '../domain/plan/plan.ts';
-import { agentExec, commandOfAgent, promptOf, putAgentFiles } from './agent-command.ts';
-import { type AgentContext, agentResultOf, type AgentTurn, followTurn, turnFailure, usageOf } from './agent-turns.ts';
+import { commandOfAgent, promptOf, putAgentFiles } from './agent-command.ts';
+import type { AgentContext } from './agent-context.ts';
+import { runTurn } from './agent-turn.ts';
+import { agentResultOf, type AgentTurn, execsOf, turnFailure, usageOf } from './agent-turns.ts';
 import { outputMismatch } from './output-check.ts';
 import type { Exec } from './ports/sandbox.ts';
 import type { StageSessions } from './ports/stage-sessions.ts';
@@ -60,12 +62,12 @@ export async function runSkill(
   context: SkillContext,
 ): Promise<{ readonly result: StageResult; readonly execs: readonly Exec[] }> {
   const { sandbox, agent, life } = context;
-  const files = commandOfAgent(agent, { prompt: '', outputSchema: undefined, resume: null });
+  const files = commandOfAgent(agent, { prompt: '', outputSchema: undefined, resume: null, limits: {} });
   await context.begin({ prepare: () => putAgentFiles(sandbox, files, life.ended), unpacksWorkspace: true });
   const turns: AgentTurn[] = [];
   const ended = await drive(context, turns);
   life.phase('collecting outputs');
-  return { result: await concluded(context, turns, ended), execs: turns.map(({ exec }) => exec) };
+  return { result: await concluded(context, turns, ended), execs: execsOf(turns) };
 }
 
 /** @param turns  filled with the agent's, in order */
@@ -198,23 +200,17 @@ async function ask(
   { step, prompt, schema }: Asked,
   deadlineMs: number,
 ): Promise<AgentTurn> {
-  const { deps, request, agent, sandbox, life, env } = context;
-  const command = turns.length + 1;
-  const resume = turns.at(-1)?.outcome.sessionId ?? null;
+  const { deps, request, agent } = context;
   const printed = turns.reduce((sum, { exit }) => sum + exit.stdoutBytes + exit.stderrBytes, 0);
-  // Codex takes a schema for a new session alone, from a file, and OpenAI's servers only one of their own kind.
-  const outputSchema = agent.provider.cli === 'claude' ? schemaForAgent(schema) : undefined;
-  const called = commandOfAgent(agent, { prompt, outputSchema, resume });
-  const exec = await sandbox.exec(
-    agentExec(request, agent, called, env, {
-      prompt,
-      command,
-      timeoutMs: Math.max(1, deadlineMs - deps.now()),
-      maxOutputBytes: Math.max(1, request.stage.maxOutputBytes - printed),
-    }),
-    life.ended,
-  );
-  return await followTurn(context, exec, turns, `answering step ${sanitizeLine(step)}`);
+  return await runTurn(context, turns, {
+    prompt,
+    // Codex takes a schema for a new session alone, from a file, and OpenAI's servers only one of their own kind.
+    outputSchema: agent.provider.cli === 'claude' ? schemaForAgent(schema) : undefined,
+    resume: turns.at(-1)?.outcome.sessionId ?? null,
+    timeoutMs: Math.max(1, deadlineMs - deps.now()),
+    maxOutputBytes: Math.max(1, request.stage.maxOutputBytes - printed),
+    phase: `answering step ${sanitizeLine(step)}`,
+  });
 }
 
 async function baseOf(context: SkillContext, { exec, exit }: AgentTurn): Promise<StageResult> {

@@ -17,7 +17,7 @@ import { withHeartbeat, type AttemptLife } from './heartbeat.ts';
 import { resolveEnvironment, type StageEnvironment } from './host-variables.ts';
 import { outputMismatch } from './output-check.ts';
 import { createProgress } from './agent-progress.ts';
-import type { AgentContext, Preparation } from './agent-turns.ts';
+import type { AgentContext, Preparation } from './agent-context.ts';
 import { runAgent } from './run-agent.ts';
 import { runSkill, sessionOfStage } from './run-skill.ts';
 import { agentOfStage } from './agent-command.ts';

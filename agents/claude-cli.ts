@@ -8,7 +8,7 @@ const QUIET = { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1', DISABLE_AUTOUPDAT
 export const CLAUDE_SESSIONS = `${AGENT_HOME}/.claude/projects`;
 
 export function claudeCommand(
-  { llm, skills, outputSchema, resume }: AgentTask,
+  { llm, skills, outputSchema, limits: { maxTurns, maxCostUsd }, resume }: AgentTask,
   {
     model = llm?.model ?? null,
     env = {},
@@ -27,6 +27,9 @@ export function claudeCommand(
         ? []
         : ['--mcp-config', `${AGENT_WORKSPACE}/.mcp.json`, '--strict-mcp-config']),
       ...(outputSchema === undefined ? [] : ['--json-schema', JSON.stringify(outputSchema)]),
+      ...(maxTurns === undefined ? [] : ['--max-turns', String(maxTurns)]),
+      // What it counts with are its own provider's prices.
+      ...(maxCostUsd === undefined || llm?.price !== undefined ? [] : ['--max-budget-usd', maxCostUsd.toFixed(6)]),
       ...(resume === null ? [] : ['--resume', resume]),
     ],
     env: { HOME: AGENT_HOME, ...QUIET, ...(llm?.baseUrl ? { ANTHROPIC_BASE_URL: llm.baseUrl } : {}), ...env },

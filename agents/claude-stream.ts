@@ -40,7 +40,7 @@ export function createClaudeStream({ isFree = false }: { readonly isFree?: boole
     const id = textOf(message['id']);
     if (message['usage'] === undefined || (id !== null && id === lastMessage)) return sayings;
     lastMessage = id;
-    usage = sum(usage, usageIn(fieldsOf(message['usage'])));
+    usage = sum(usage, usageOfClaude(fieldsOf(message['usage'])));
     return [...sayings, { kind: 'usage', usage }];
   };
 
@@ -117,7 +117,7 @@ function detailOf(input: unknown): string {
   return shown(found ?? input ?? '');
 }
 
-function usageIn(fields: Fields): AgentUsage {
+export function usageOfClaude(fields: Fields): AgentUsage {
   const cached = countOf(fields['cache_read_input_tokens']);
   return {
     inputTokens: countOf(fields['input_tokens']) + countOf(fields['cache_creation_input_tokens']) + cached,
@@ -139,7 +139,7 @@ function sum(a: AgentUsage, b: AgentUsage): AgentUsage {
 }
 
 function finalUsage(result: Fields, soFar: AgentUsage, isFree: boolean): AgentUsage {
-  const said = usageIn(fieldsOf(result['usage']));
+  const said = usageOfClaude(fieldsOf(result['usage']));
   const hasSaid = said.inputTokens + said.outputTokens > 0;
   return {
     ...(hasSaid ? said : soFar),

@@ -95,11 +95,21 @@ function sayingsOf(item: Fields): readonly AgentSaying[] {
 }
 
 function withTurn(before: AgentUsage, fields: Fields): AgentUsage {
+  const turn = usageOfCodex(fields);
   return {
-    inputTokens: before.inputTokens + countOf(fields['input_tokens']),
-    outputTokens: before.outputTokens + countOf(fields['output_tokens']),
-    cachedInputTokens: before.cachedInputTokens + countOf(fields['cached_input_tokens']),
+    inputTokens: before.inputTokens + turn.inputTokens,
+    outputTokens: before.outputTokens + turn.outputTokens,
+    cachedInputTokens: before.cachedInputTokens + turn.cachedInputTokens,
     turns: before.turns + 1,
+    costUsd: null,
+  };
+}
+
+export function usageOfCodex(fields: Fields): Omit<AgentUsage, 'turns'> {
+  return {
+    inputTokens: countOf(fields['input_tokens']),
+    outputTokens: countOf(fields['output_tokens']),
+    cachedInputTokens: countOf(fields['cached_input_tokens']),
     costUsd: null,
   };
 }

@@ -9,8 +9,15 @@ export interface AgentTask {
   readonly skills: readonly AgentSkill[];
   /** What the answer has to be, as JSON; undefined: anything. */
   readonly outputSchema: JsonValue | undefined;
+  /** What is left for this command of those limits that its command line keeps itself. */
+  readonly limits: OwnLimits;
   /** The session that goes on; null: a new one. */
   readonly resume: string | null;
+}
+
+export interface OwnLimits {
+  readonly maxTurns?: number | undefined;
+  readonly maxCostUsd?: number | undefined;
 }
 
 export interface AgentCommand {

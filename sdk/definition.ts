@@ -19,7 +19,9 @@ import {
   DEFAULTS_KEYS,
   FAN_OUT_OPTIONS,
   INPUT_KEYS,
+  BUDGET_KEYS,
   LLM_KEYS,
+  PRICE_KEYS,
   LOOP_OPTIONS,
   MOCK_KEYS,
   PART_OPTIONS,
@@ -280,6 +282,25 @@ export interface Llm {
   /** A variable of the host. */
   readonly apiKeyEnv?: string;
   readonly credentialProxy?: boolean;
+  /** In place of what the command line says of costs. */
+  readonly price?: Price;
+}
+
+/** US dollars for a million tokens. */
+export interface Price {
+  readonly input: number;
+  /** As `input` where it is left out. */
+  readonly cachedInput?: number;
+  readonly output: number;
+}
+
+/** At least one limit. */
+export interface Budget {
+  readonly maxCostUsd?: number;
+  /** Read and written, of all calls together. */
+  readonly maxTokens?: number;
+  /** Calls of the model. */
+  readonly maxTurns?: number;
 }
 
 /** A text such as `file:skills/review.md`, an image, an MCP server, or a document. */
@@ -296,6 +317,8 @@ interface AgentOptions<O extends Outputs, R> extends Omit<StageOptions<O, R>, Of
   readonly skills?: readonly AgentSkill[];
   /** In place of that of the definition. */
   readonly llm?: Llm;
+  /** What one attempt may take of the model. */
+  readonly budget?: Budget;
 }
 
 export interface AgentBoxOptions<O extends Outputs, R = unknown> extends AgentOptions<O, R> {
@@ -548,7 +571,14 @@ export function agentBox<const O extends Outputs = Record<never, string>, R = st
 }
 
 function agentSpec(name: string, prompt: string, options: AgentOptions<Outputs, unknown>, of: string): SpecObject {
-  return { name, prompt, skills: options.skills, llm: llmSpec(options.llm, of), ...besideWork(options, of) };
+  return {
+    name,
+    prompt,
+    skills: options.skills,
+    llm: llmSpec(options.llm, of),
+    budget: budgetSpec(options.budget, of),
+    ...besideWork(options, of),
+  };
 }
 
 /**
@@ -604,8 +634,29 @@ function answeringSpec(agent: SkillOptions<Outputs, unknown>['agent'], of: strin
 export function llmSpec(llm: Llm | undefined, of: string): SpecObject | undefined {
   if (llm === undefined) return undefined;
   checkOptions(`\`llm\` ${of}`, llm, LLM_KEYS);
-  const { provider, model, baseUrl, apiKeyEnv, credentialProxy } = llm;
-  return { provider, model, base_url: baseUrl, api_key_env: apiKeyEnv, credential_proxy: credentialProxy };
+  const { provider, model, baseUrl, apiKeyEnv, credentialProxy, price } = llm;
+  return {
+    provider,
+    model,
+    base_url: baseUrl,
+    api_key_env: apiKeyEnv,
+    credential_proxy: credentialProxy,
+    price: priceSpec(price, of),
+  };
+}
+
+function priceSpec(price: Price | undefined, of: string): SpecObject | undefined {
+  if (price === undefined) return undefined;
+  checkOptions(`\`price\` of \`llm\` ${of}`, price, PRICE_KEYS);
+  const { input, cachedInput, output } = price;
+  return { input, cached_input: cachedInput, output };
+}
+
+export function budgetSpec(budget: Budget | undefined, of: string): SpecObject | undefined {
+  if (budget === undefined) return undefined;
+  checkOptions(`\`budget\` ${of}`, budget, BUDGET_KEYS);
+  const { maxCostUsd, maxTokens, maxTurns } = budget;
+  return { max_cost_usd: maxCostUsd, max_tokens: maxTokens, max_turns: maxTurns };
 }
 
 /** A question to people, as a step of a workflow or a box of a pipeline. It waits without a VM. */

@@ -70,7 +70,15 @@ const retry = {
   nonRetryable: ['exit:2'],
 };
 const defaults = { env: { LANG: 'C' }, timeoutMs: 1_000, maxOutputMib: 1, retry };
-const llm = { provider: 'custom', model: 'm', baseUrl: 'http://x', apiKeyEnv: 'KEY', credentialProxy: true } as const;
+const llm = {
+  provider: 'custom',
+  model: 'm',
+  baseUrl: 'http://x',
+  apiKeyEnv: 'KEY',
+  credentialProxy: true,
+  price: { input: 1, cachedInput: 0.5, output: 2 },
+} as const;
+const budget = { maxCostUsd: 1, maxTokens: 1_000, maxTurns: 2 } as const;
 const skills = [
   'file:x.md',
   { image: 'a', mount: '/skills/a', readonly: true },
@@ -138,7 +146,7 @@ test.each<[PlanKind, () => Definition]>([
         dependsOn: [first],
         service: true,
       });
-      const ask = agentStep('ask', 'x', { skills, llm, dependsOn: [first], workspace });
+      const ask = agentStep('ask', 'x', { skills, llm, budget, dependsOn: [first], workspace });
       const repair = agentStep('repair', 'x', { onFailure: [ask] });
       const rescue = step('rescue', ['true'], { onFailure: [first, last] });
       return defineWorkflow({
@@ -167,7 +175,7 @@ test.each<[PlanKind, () => Definition]>([
       const first = box('first', ['true'], stage);
       const inputs = [{ from: first.output('tables'), guest: '/workspace/in', optional: true }];
       const last = box('last', ['cat', '-'], { ...stage, retry: growing, inputs, stdinFrom: first });
-      const ask = agentBox('ask', 'x', { skills, llm, workspace });
+      const ask = agentBox('ask', 'x', { skills, llm, budget, workspace });
       const repair = agentBox('repair', 'x', { onFailure: [ask] });
       return definePipeline({
         ...common,

@@ -32,7 +32,7 @@ export const STEP_OPTIONS = { ...BOX_OPTIONS, dependsOn: true, service: true } a
 
 const { forEach: _list, maxParallel: _most, failFast: _fast, allowFailures: _allowed, ...BESIDE_AGENT } = BESIDE_WORK;
 
-export const AGENT_BOX_OPTIONS = { ...BESIDE_AGENT, skills: true, llm: true, onFailure: true } as const;
+export const AGENT_BOX_OPTIONS = { ...BESIDE_AGENT, skills: true, llm: true, budget: true, onFailure: true } as const;
 
 export const AGENT_STEP_OPTIONS = { ...AGENT_BOX_OPTIONS, dependsOn: true } as const;
 
@@ -106,7 +106,12 @@ export const LLM_KEYS = {
   baseUrl: true,
   apiKeyEnv: true,
   credentialProxy: true,
+  price: true,
 } as const;
+
+export const PRICE_KEYS = { input: true, cachedInput: true, output: true } as const;
+
+export const BUDGET_KEYS = { maxCostUsd: true, maxTokens: true, maxTurns: true } as const;
 
 export const FOR_EACH_OPTIONS = { maxParallel: true, failFast: true, allowFailures: true } as const;
 

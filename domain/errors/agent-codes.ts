@@ -23,12 +23,20 @@ export const AGENT_CODES = {
     'Ask for an answer in the `prompt`, or name the file that it writes with `output_file`.',
   ),
   'agent/budget-turns': ofAgent(
-    'An agent made more turns than its limit allows.',
-    'Raise the limit, or ask for less in one stage.',
+    'An agent made more calls of the model than its budget allows, and was stopped.',
+    'Raise `max_turns` of its `budget`, or ask for less in one stage.',
+  ),
+  'agent/budget-tokens': ofAgent(
+    'An agent used more tokens than its budget allows, and was stopped.',
+    'Raise `max_tokens` of its `budget`, or ask for less in one stage.',
   ),
   'agent/budget-cost': ofAgent(
-    'An agent cost more than its limit allows.',
-    'Raise the limit, or ask for less in one stage.',
+    'An agent cost more than its budget allows, and was stopped.',
+    'Raise `max_cost_usd` of its `budget`, or ask for less in one stage.',
+  ),
+  'agent/budget-unknown': ofAgent(
+    'What an agent with a budget uses could not be followed any more, so it was stopped.',
+    'Look whether the agent ended processes of its VM or removed its session file; raise `max_output_mb` if the message says so.',
   ),
   'skill/asks-person': ofAgent(
     'A step of the skill that a stage runs waits for a person. An agent answers the steps of a stage, and nobody else.',

@@ -286,6 +286,8 @@ export interface AgentWork {
   readonly env: readonly EnvPlan[];
   /** Talks with the agents beside it. */
   readonly messaging: boolean;
+  /** What an attempt of it may take; absent: as much as it likes. */
+  readonly budget?: BudgetPlan | undefined;
   /** The mock agent plays it, without a model. Only admission says so, for a run that asks for it; absent: it is the real one. */
   readonly played?: true | undefined;
 }
@@ -304,6 +306,25 @@ export interface LlmPlan {
   /** A variable of the host. */
   readonly apiKeyEnv: string | null;
   readonly credentialProxy: boolean;
+  /** What calls of the model cost; absent: what its command line says. */
+  readonly price?: PricePlan | undefined;
+}
+
+/** Limits, at least one. What is used up to a limit is within it. */
+export interface BudgetPlan {
+  readonly maxCostUsd?: number | undefined;
+  /** Of input and output together, cached input included. */
+  readonly maxTokens?: number | undefined;
+  /** Calls of the model. */
+  readonly maxTurns?: number | undefined;
+}
+
+/** US dollars for a million tokens. */
+export interface PricePlan {
+  readonly inputUsd: number;
+  /** Of input that the provider had in its cache; absent: as all input. */
+  readonly cachedInputUsd?: number | undefined;
+  readonly outputUsd: number;
 }
 
 /** What an agent knows or can call. */

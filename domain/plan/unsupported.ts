@@ -3,6 +3,7 @@
  * starts, by the command line and by admission. Nothing else of a run has to know of it.
  */
 import { CLI_NEEDS, cliOf } from '../agent/agent-cli.ts';
+import { isCostKnown } from '../agent/budget.ts';
 import type { AgentSkill, AgentWork, Plan, SandboxNeeds, SandboxPlan, SkillWork, WorkPlan } from './plan.ts';
 import { commandOf } from './work.ts';
 
@@ -92,9 +93,12 @@ function ofRealAgent(
 }
 
 /** What the mock agent cannot do either. */
-function ofAnyAgent({ mode, skills, messaging }: AgentWork): readonly string[] {
+function ofAnyAgent({ mode, skills, messaging, llm, budget }: AgentWork): readonly string[] {
   return [
     ...(mode === 'task' ? [] : [`is an agent with \`mode: ${mode}\``]),
+    ...(budget?.maxCostUsd !== undefined && !isCostKnown(llm)
+      ? [`${IS_AGENT} whose cost nobody tells, and has a limit for it: give \`llm\` a \`price\``]
+      : []),
     ...(messaging ? ['talks with other agents (`messaging`)'] : []),
     ...new Set(skills.flatMap(ofSkill)),
   ];

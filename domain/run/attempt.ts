@@ -24,6 +24,9 @@ export const MOST_COMMANDS = 9_999;
 /** Those that prepare an attempt or take what it left stand at the end: the first of all is the stage's own, and an agent's follow it. */
 export const SERVICE_COMMANDS = { unpack: MOST_COMMANDS - 1, collect: MOST_COMMANDS } as const;
 
+/** Before those: what follows the session file of an agent's first command, second command and so on. */
+export const FIRST_FOLLOWER = MOST_COMMANDS - 9;
+
 /** The longest exec key that there is: stage, instance, attempt, command. */
 export const EXEC_KEY_BYTES = 64 + 1 + 120 + 1 + 9 + 1 + 4;
 

@@ -1,5 +1,14 @@
 import { AGENT_DEFAULTS } from '../plan/defaults.ts';
-import { type AgentSkill, type AgentWork, type EnvPlan, type LlmPlan, PLAN_LIMITS } from '../plan/plan.ts';
+import {
+  type AgentSkill,
+  type AgentWork,
+  type EnvPlan,
+  type LlmPlan,
+  PLAN_LIMITS,
+  type PricePlan,
+} from '../plan/plan.ts';
+import { cliOf } from '../agent/agent-cli.ts';
+import { isCostKnown } from '../agent/budget.ts';
 import { compileGuestPath, compileHostPath } from './compile-sandbox.ts';
 import { NAME, REPOSITORY, VARIABLE, VARIABLE_LIMITS } from './grammar/values.ts';
 import type { Filler } from './placeholders.ts';
@@ -42,6 +51,40 @@ export function compileAgent(stage: StageSpec, prompt: Located<string>, context:
     skills: compileSkills(stage.skills, context),
     env,
     messaging: stage.agent?.messaging?.enabled ?? AGENT_DEFAULTS.messaging,
+    ...compileBudget(stage.budget, llm, what, problems),
+  };
+}
+
+function compileBudget(
+  budget: StageSpec['budget'],
+  llm: LlmSpec | null,
+  what: string,
+  problems: Problems,
+): Pick<AgentWork, 'budget'> {
+  if (budget === null) return {};
+  const { at, maxCostUsd, maxTokens, maxTurns } = budget;
+  if (maxCostUsd === null && maxTokens === null && maxTurns === null) {
+    problems.error(
+      'spec/bad-value',
+      at,
+      `\`budget\` of ${what} has no limit`,
+      'write `max_turns`, `max_tokens` or `max_cost_usd`, or remove it',
+    );
+    return {};
+  }
+  if (maxCostUsd !== null && !isCostKnown(llm === null ? null : planOfLlm(llm)))
+    problems.error(
+      'spec/bad-value',
+      at,
+      `\`max_cost_usd\` of ${what} needs a price: ${cliOf(planOfLlm(llm!))} does not say what the provider ${llm!.provider.value} asks`,
+      'write `price: { input: NUMBER, output: NUMBER }` in `llm`, in US dollars for a million tokens, or limit `max_tokens`',
+    );
+  return {
+    budget: {
+      ...(maxCostUsd === null ? {} : { maxCostUsd }),
+      ...(maxTokens === null ? {} : { maxTokens }),
+      ...(maxTurns === null ? {} : { maxTurns }),
+    },
   };
 }
 
@@ -79,14 +122,19 @@ export function compileLlm(llm: LlmSpec, what: string, problems: Problems): LlmP
 }
 
 /** As the author wrote it, mistakes and all. */
-export function planOfLlm({ provider, model, baseUrl, apiKeyEnv, credentialProxy }: LlmSpec): LlmPlan {
+export function planOfLlm({ provider, model, baseUrl, apiKeyEnv, credentialProxy, price }: LlmSpec): LlmPlan {
   return {
     provider: provider.value,
     model: model?.value ?? null,
     baseUrl: baseUrl?.value ?? null,
     apiKeyEnv: apiKeyEnv?.value ?? null,
     credentialProxy: credentialProxy ?? false,
+    ...(price === null ? {} : { price: planOfPrice(price) }),
   };
+}
+
+function planOfPrice({ inputUsd, cachedInputUsd, outputUsd }: NonNullable<LlmSpec['price']>): PricePlan {
+  return { inputUsd, ...(cachedInputUsd === null ? {} : { cachedInputUsd }), outputUsd };
 }
 
 export function compileSkills(specs: readonly SkillSpec[], context: AgentContext): readonly AgentSkill[] {

@@ -37,7 +37,15 @@ function providerAlone({
   readonly word: LlmSpec['provider']['value'];
   readonly at: LlmSpec['at'];
 }): LlmSpec {
-  return { at, provider: { value: word, at }, model: null, baseUrl: null, apiKeyEnv: null, credentialProxy: null };
+  return {
+    at,
+    provider: { value: word, at },
+    model: null,
+    baseUrl: null,
+    apiKeyEnv: null,
+    credentialProxy: null,
+    price: null,
+  };
 }
 
 /** Skills of the stage's agent. */

@@ -82,6 +82,7 @@ const scopeId = z
 const text = z.string().refine((value) => !value.includes('\0'), 'no zero byte');
 const whole = (min: number, max: number) => z.number().int().min(min).max(max);
 /** The range of a spec in a plan's unit. */
+const amountWithin = ({ min, max }: NumberRange) => z.number().min(min).max(max);
 const within = ({ min, max }: NumberRange, scale?: number) => whole(applyScale(min, scale), applyScale(max, scale));
 /** Of what a date can be. */
 const LAST_DATE_MS = 8.64e15;
@@ -166,7 +167,21 @@ const llm = z.strictObject({
   baseUrl: reference.nullable(),
   apiKeyEnv: variable.nullable(),
   credentialProxy: z.boolean(),
+  price: z
+    .strictObject({
+      inputUsd: amountWithin(RANGES.priceUsd),
+      cachedInputUsd: amountWithin(RANGES.priceUsd).optional(),
+      outputUsd: amountWithin(RANGES.priceUsd),
+    })
+    .optional(),
 });
+const budget = z
+  .strictObject({
+    maxCostUsd: amountWithin(RANGES.costUsd).optional(),
+    maxTokens: within(RANGES.tokens).optional(),
+    maxTurns: within(RANGES.turns).optional(),
+  })
+  .refine((limits) => Object.values(limits).some((limit) => limit !== undefined), 'at least one limit');
 const agent = z
   .strictObject({
     kind: z.literal('agent'),
@@ -176,6 +191,7 @@ const agent = z
     skills: z.array(skill).max(PLAN_LIMITS.skills).optional(),
     env: z.array(env).optional(),
     messaging: z.boolean().optional(),
+    budget: budget.optional(),
     played: z.literal(true).optional(),
   })
   .refine(({ mode, prompt }) => mode === 'interactive' || prompt.trim() !== '', 'a prompt, or the mode `interactive`');

@@ -99,6 +99,12 @@ const llm = objectOf({
   baseUrl: orNull(aText),
   apiKeyEnv: orNull(aText),
   credentialProxy: aFlag,
+  price: optional(objectOf({ inputUsd: aNumber, cachedInputUsd: optional(aNumber), outputUsd: aNumber })),
+});
+const budget = objectOf({
+  maxCostUsd: optional(aNumber),
+  maxTokens: optional(aCount),
+  maxTurns: optional(aCount),
 });
 const agent = objectOf({
   mode: optional(oneOf(...AGENT_MODES)),
@@ -107,6 +113,7 @@ const agent = objectOf({
   skills: optional(listOf(skill)),
   env: optional(listOf(env)),
   messaging: optional(aFlag),
+  budget: optional(budget),
   played: optional(aFlag),
 });
 const stepMachine = objectOf({

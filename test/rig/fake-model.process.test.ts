@@ -40,7 +40,7 @@ async function ask(prompt: string, port: number, resume: string | null = null): 
     apiKeyEnv: null,
     credentialProxy: false,
   } as const;
-  const { args } = codex.command({ prompt, llm, skills: [], outputSchema: undefined, resume });
+  const { args } = codex.command({ prompt, llm, skills: [], outputSchema: undefined, limits: {}, resume });
   const child = spawn(program, args, {
     cwd: home,
     env: { PATH: process.env['PATH'], HOME: home, OPENAI_API_KEY: 'sk-of-the-test' },

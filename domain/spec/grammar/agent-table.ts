@@ -3,8 +3,76 @@ import { AGENT_MODES, LLM_PROVIDERS, PLAN_LIMITS } from '../../plan/plan.ts';
 import { MOCK_KEY } from './mock-table.ts';
 import { OWN_WORKSPACE_KEY } from './workspace-table.ts';
 import { OUTPUT_SCHEMA_KEY } from './output-schema-key.ts';
-import type { MappingTable } from './table.ts';
+import type { Key, Keys, MappingTable } from './table.ts';
 import { RANGES, SCALES } from './values.ts';
+
+const PRICE = {
+  form: (text) => `{ input: ${text}, output: NUMBER }`,
+  keys: {
+    input: {
+      as: 'inputUsd',
+      type: { is: 'number', range: RANGES.priceUsd },
+      required: true,
+      doc: 'Of a million tokens that the model reads, in US dollars.',
+      example: 1.25,
+    },
+    cached_input: {
+      as: 'cachedInputUsd',
+      type: { is: 'number', range: RANGES.priceUsd },
+      mistaken: ['cached', 'cache', 'cache_read'],
+      otherwise: '`input`',
+      doc: "The same of tokens that the provider's cache holds.",
+      example: 0.125,
+    },
+    output: {
+      as: 'outputUsd',
+      type: { is: 'number', range: RANGES.priceUsd },
+      required: true,
+      doc: 'Of a million tokens that the model writes.',
+      example: 10,
+    },
+  },
+} as const satisfies MappingTable;
+
+const BUDGET_KEYS = {
+  max_cost_usd: {
+    as: 'maxCostUsd',
+    type: { is: 'number', range: RANGES.costUsd },
+    mistaken: ['max_cost', 'cost', 'max_usd', 'max_budget_usd', 'usd'],
+    otherwise: 'no limit',
+    doc: 'Most cost, in US dollars. See [Budgets](agents.md#budgets).',
+    example: 0.5,
+  },
+  max_tokens: {
+    as: 'maxTokens',
+    type: { is: 'number', range: RANGES.tokens },
+    mistaken: ['tokens', 'token_limit'],
+    otherwise: 'no limit',
+    doc: 'Most tokens of all calls together, read and written, those of a cache included.',
+    example: 200_000,
+  },
+  max_turns: {
+    as: 'maxTurns',
+    type: { is: 'number', range: RANGES.turns },
+    mistaken: ['turns', 'max_steps', 'max_calls'],
+    otherwise: 'no limit',
+    doc: 'Most calls of the model.',
+    example: 40,
+  },
+} as const satisfies Keys;
+
+export const BUDGET = { keys: BUDGET_KEYS } as const satisfies MappingTable;
+
+/** Of an agent. */
+export const BUDGET_KEY = {
+  as: 'budget',
+  type: { is: 'mapping', table: BUDGET },
+  mistaken: ['budgets', 'limits', 'max_cost_usd', 'max_tokens', 'max_turns'],
+  form: 'budget: { max_cost_usd: 0.5 }',
+  otherwise: 'no limit',
+  doc: 'What one attempt may take of the model. See [Budgets](agents.md#budgets).',
+  example: { max_turns: 40, max_tokens: 200_000, max_cost_usd: 0.5 },
+} as const satisfies Key;
 
 export const LLM = {
   form: (text) => `{ provider: ${text} }`,
@@ -46,6 +114,15 @@ export const LLM = {
       default: false,
       doc: 'Keeps the key on the host: a proxy puts it into requests. Not for `mode: service`.',
       example: true,
+    },
+    price: {
+      as: 'price',
+      type: { is: 'mapping', table: PRICE },
+      mistaken: ['prices', 'cost', 'pricing'],
+      form: 'price: { input: NUMBER, output: NUMBER }',
+      otherwise: 'what the command line says, if it says so',
+      doc: 'What the model costs, in US dollars for a million tokens. See [Budgets](agents.md#budgets).',
+      example: { input: 1.25, cached_input: 0.125, output: 10 },
     },
   },
 } as const satisfies MappingTable;
@@ -191,6 +268,7 @@ export const AGENT = {
       example: '/workspace/report.md',
     },
     output_schema: OUTPUT_SCHEMA_KEY,
+    budget: BUDGET_KEY,
     workspace: OWN_WORKSPACE_KEY,
     mock: MOCK_KEY,
     messaging: {

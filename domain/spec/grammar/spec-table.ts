@@ -373,11 +373,12 @@ export const SPEC = {
     },
   },
   misplaced: {
-    '`agent`': AGENT.keys,
-    'each step or box': BESIDE_RUN,
-    '`sandbox`': SANDBOX.keys,
-    '`pipeline`': PIPELINE.keys,
-    '`workflow`': WORKFLOW.keys,
+    // By their names alone: the whole type of the table would be too long for a declaration.
+    '`agent`': AGENT.keys as Keys,
+    'each step or box': BESIDE_RUN as Keys,
+    '`sandbox`': SANDBOX.keys as Keys,
+    '`pipeline`': PIPELINE.keys as Keys,
+    '`workflow`': WORKFLOW.keys as Keys,
   },
   unsupported: {
     observe: { severity: 'warning', message: '`observe` has no effect yet', remedy: 'remove it' },

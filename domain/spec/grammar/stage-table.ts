@@ -6,7 +6,7 @@ import {
   RETRY_DEFAULTS,
   STAGE_DEFAULTS,
 } from '../../plan/defaults.ts';
-import { LLM, PROMPT_DOC, SKILLS, SKILLS_EXAMPLE } from './agent-table.ts';
+import { BUDGET_KEY, LLM, PROMPT_DOC, SKILLS, SKILLS_EXAMPLE } from './agent-table.ts';
 import { APPROVAL } from './approval-table.ts';
 import { MOCK_KEY } from './mock-table.ts';
 import { OUTPUT_SCHEMA_KEY } from './output-schema-key.ts';
@@ -342,6 +342,7 @@ export const BESIDE_RUN = {
     doc: "Replaces the spec's `llm`. See [Agents](#agents).",
     example: { provider: 'ollama' },
   },
+  budget: { ...BUDGET_KEY, goesWith: ['prompt'] },
   mode: {
     as: 'mode',
     goesWith: ['run'],

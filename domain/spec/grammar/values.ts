@@ -59,6 +59,11 @@ export const RANGES = {
   /** Of a parameter's value. */
   listItems: { min: 0, max: 10_000, integer: true, unit: 'items' },
   exitCode: { min: 0, max: 255, integer: true, unit: 'exit code' },
+  costUsd: { min: 0.0001, max: 1_000_000, integer: false, unit: 'US dollars' },
+  /** For a million tokens. */
+  priceUsd: { min: 0, max: 100_000, integer: false, unit: 'US dollars' },
+  tokens: { min: 1, max: 1_000_000_000_000, integer: true, unit: 'tokens' },
+  turns: { min: 1, max: 100_000, integer: true, unit: 'calls of the model' },
   diskMib: { min: 64, max: 1_048_576, integer: true, unit: 'MiB' },
 } as const satisfies Record<string, NumberRange>;
 

@@ -17,6 +17,14 @@ pub const SESSION: &str = "00000000-0000-4000-8000-6d6f636b0001";
 pub struct Tally {
     pub turns: u64,
     items: u64,
+    calls: u64,
+}
+
+impl Tally {
+    /// Of the model: each message and each call of a tool is one.
+    pub fn calls(&self) -> u64 {
+        self.calls
+    }
 }
 
 pub struct Player<'a, W> {
@@ -92,8 +100,19 @@ impl<'a, W: Write> Player<'a, W> {
         }
     }
 
+    /// What the file of the session says of a call that has ended: the number of calls with it.
+    pub fn call_in_session(&self, calls: u64) -> Value {
+        match self.call.dialect {
+            Dialect::Claude => json!({"type": "assistant",
+                "message": {"id": format!("msg_{calls}"), "role": "assistant", "model": self.model(), "usage": self.usage(1)}}),
+            Dialect::Codex => json!({"type": "event_msg", "payload": {"type": "token_count",
+                "info": {"total_token_usage": self.usage(calls), "last_token_usage": self.usage(1)}}}),
+        }
+    }
+
     fn assistant(&mut self, content: &Value, tally: &mut Tally) -> io::Result<()> {
         tally.turns += 1;
+        tally.calls += 1;
         let message = json!({"id": format!("msg_{}", tally.turns), "type": "message", "role": "assistant",
             "model": self.model(), "content": [content], "stop_reason": null, "usage": self.usage(1)});
         self.line(&json!({"type": "assistant", "message": message, "parent_tool_use_id": null, "session_id": self.session()}))
@@ -102,6 +121,7 @@ impl<'a, W: Write> Player<'a, W> {
     fn item(&mut self, mut item: Value, tally: &mut Tally) -> io::Result<()> {
         item["id"] = json!(format!("item_{}", tally.items));
         tally.items += 1;
+        tally.calls += 1;
         self.line(&json!({"type": "item.completed", "item": item}))
     }
 
@@ -230,7 +250,7 @@ impl<'a, W: Write> Player<'a, W> {
                 self.result("success", false, Some(text), tally)
             }
             Dialect::Codex => {
-                let usage = self.usage(1);
+                let usage = self.usage(tally.calls.max(1));
                 self.line(&json!({"type": "turn.completed", "usage": usage}))
             }
         }

@@ -66,16 +66,19 @@ fn play(call: &Call, plan: &Plan, mut session: Session) -> io::Result<ExitCode> 
             Step::Say(words) => {
                 session.step()?;
                 player.say(words, &mut tally)?;
+                session.line(&player.call_in_session(tally.calls()))?;
             }
             Step::Write { path, content } => {
                 let outcome = workspace::write(path, content);
                 session.step()?;
                 player.tool_write(path, &outcome, &mut tally)?;
+                session.line(&player.call_in_session(tally.calls()))?;
             }
             Step::Run(command) => {
                 let (output, exit_code) = workspace::run(command);
                 session.step()?;
                 player.tool_run(command, &output, exit_code, &mut tally)?;
+                session.line(&player.call_in_session(tally.calls()))?;
             }
             Step::Sleep(time) => {
                 std::thread::sleep(*time);
@@ -101,6 +104,7 @@ fn play(call: &Call, plan: &Plan, mut session: Session) -> io::Result<ExitCode> 
             return Ok(ExitCode::FAILURE);
         }
     }
+    session.line(&player.call_in_session(tally.calls() + 1))?;
     session.end()?;
     player.finish(&text, &mut tally)?;
     io::stdout().flush()?;

@@ -49,7 +49,7 @@ impl Session {
         self.line(&json!({"type": "end"}))
     }
 
-    fn line(&mut self, entry: &Value) -> io::Result<()> {
+    pub fn line(&mut self, entry: &Value) -> io::Result<()> {
         writeln!(self.file, "{entry}")
     }
 }
@@ -68,7 +68,9 @@ fn path_of(dialect: Dialect, id: &str, home: &Path) -> PathBuf {
         .collect();
     match dialect {
         Dialect::Claude => home.join(format!(".claude/projects/-workspace/{id}.jsonl")),
-        Dialect::Codex => home.join(format!(".codex/sessions/rollout-{id}.jsonl")),
+        Dialect::Codex => home.join(format!(
+            ".codex/sessions/2026/01/01/rollout-2026-01-01T00-00-00-{id}.jsonl"
+        )),
     }
 }
 

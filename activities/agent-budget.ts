@@ -1,0 +1,162 @@
+/**
+ * The budget of an agent while a command of it works: what it has used is followed in its session file, and it is ended once it
+ * has used more than it may.
+ */
+import { createLineReader } from '../agents/lines.ts';
+import { AGENT_HOME } from '../agents/provider.ts';
+import { createSessionReader, sessionFollower } from '../agents/session-files.ts';
+import { type AgentUsage, NO_USAGE, STREAM_LIMITS } from '../agents/stream.ts';
+import { budgetLeft, withPrice } from '../domain/agent/budget.ts';
+import type { ErrorCode } from '../domain/errors/codes.ts';
+import type { AgentWork, BudgetPlan } from '../domain/plan/plan.ts';
+import type { Exec, ExecRequest, Sandbox } from './ports/sandbox.ts';
+
+/** Time that an agent has between SIGTERM and SIGKILL. */
+const TERM_GRACE_MS = 2_000;
+const READY = 'ready';
+
+export interface OverBudget {
+  readonly code: ErrorCode;
+  /** Goes on after "the agent of stage …". */
+  readonly words: string;
+}
+
+/** The use of one command, by its stream and its session file: each may know less than the other, and none knows too much. */
+export class AgentMeter {
+  #streamed = NO_USAGE;
+  #followed = NO_USAGE;
+  #over: OverBudget | null = null;
+  readonly #work: Pick<AgentWork, 'llm'>;
+  readonly #left: BudgetPlan;
+  readonly #onOver: () => void;
+
+  /** @param left  what this command may use */
+  constructor(work: Pick<AgentWork, 'llm'>, left: BudgetPlan, onOver: () => void) {
+    this.#work = work;
+    this.#left = left;
+    this.#onOver = onOver;
+  }
+
+  get over(): OverBudget | null {
+    return this.#over;
+  }
+
+  get used(): AgentUsage {
+    return withPrice(largerOf(this.#streamed, this.#followed), this.#work.llm);
+  }
+
+  streamed(usage: AgentUsage): AgentUsage {
+    this.#streamed = usage;
+    return this.#checked();
+  }
+
+  followed(usage: AgentUsage): AgentUsage {
+    this.#followed = usage;
+    return this.#checked();
+  }
+
+  #checked(): AgentUsage {
+    const { used } = this;
+    const over = overBudget(this.#left, used);
+    if (over !== null) this.stop(over);
+    return used;
+  }
+
+  stop(over: OverBudget): void {
+    if (this.#over !== null) return;
+    this.#over = over;
+    this.#onOver();
+  }
+}
+
+/** Null: it is within its limits. */
+export function overBudget(budget: BudgetPlan, used: AgentUsage): OverBudget | null {
+  const left = budgetLeft(budget, used);
+  const tokens = used.inputTokens + used.outputTokens;
+  if ((left.maxTurns ?? 0) < 0)
+    return {
+      code: 'agent/budget-turns',
+      words: `made ${used.turns} calls of the model; ${budget.maxTurns} were left to it`,
+    };
+  if ((left.maxTokens ?? 0) < 0)
+    return { code: 'agent/budget-tokens', words: `used ${tokens} tokens; ${budget.maxTokens} were left to it` };
+  if ((left.maxCostUsd ?? 0) < 0)
+    return {
+      code: 'agent/budget-cost',
+      words: `cost $${(used.costUsd ?? 0).toFixed(4)}; $${budget.maxCostUsd!.toFixed(4)} were left to it`,
+    };
+  return null;
+}
+
+function largerOf(a: AgentUsage, b: AgentUsage): AgentUsage {
+  return {
+    inputTokens: Math.max(a.inputTokens, b.inputTokens),
+    outputTokens: Math.max(a.outputTokens, b.outputTokens),
+    cachedInputTokens: Math.max(a.cachedInputTokens, b.cachedInputTokens),
+    turns: Math.max(a.turns, b.turns),
+    costUsd: a.costUsd ?? b.costUsd,
+  };
+}
+
+/** SIGTERM, and SIGKILL where that does not end it; both to a command that has ended do nothing. */
+export function endExec(exec: Exec): NodeJS.Timeout {
+  exec.signal('SIGTERM').catch(() => undefined);
+  return setTimeout(() => void exec.signal('SIGKILL').catch(() => undefined), TERM_GRACE_MS);
+}
+
+export interface FollowerOptions {
+  readonly sandbox: Sandbox;
+  /** Of the command that follows. */
+  readonly key: string;
+  readonly cli: 'claude' | 'codex';
+  readonly sessionId: string;
+  readonly from: 'start' | 'end';
+  /** Of the agent's own command. */
+  readonly of: Pick<ExecRequest, 'env' | 'timeoutMs' | 'maxOutputBytes'>;
+}
+
+const FOLLOWED_VARIABLES = ['HOME', 'CODEX_HOME', 'CLAUDE_CONFIG_DIR'];
+/** It ends after its agent. */
+const AFTER_AGENT_MS = 120_000;
+
+/** Null: what the agent calls its session is no id of one. */
+export async function startFollower(options: FollowerOptions, signal: AbortSignal): Promise<Exec | null> {
+  const { sandbox, key, cli, sessionId, from, of } = options;
+  const args = sessionFollower(cli, sessionId, from);
+  if (args === null) return null;
+  const env = Object.fromEntries(Object.entries(of.env).filter(([name]) => FOLLOWED_VARIABLES.includes(name)));
+  return await sandbox.exec(
+    {
+      key,
+      program: '/bin/sh',
+      args,
+      env: { HOME: AGENT_HOME, ...env },
+      cwd: '/',
+      stdin: null,
+      timeoutMs: of.timeoutMs + AFTER_AGENT_MS,
+      maxOutputBytes: of.maxOutputBytes,
+    },
+    signal,
+  );
+}
+
+/** Settles once the follower stands at the end of the file, or has ended. */
+export async function untilReady(follower: Exec, signal: AbortSignal): Promise<void> {
+  for await (const _ of follower.output('stdout', 0, signal)) return;
+}
+
+/** Settles at the end of its output. @param tell  called for each line that says more of what was used, with the line's offset */
+export async function readFollower(
+  follower: Exec,
+  cli: 'claude' | 'codex',
+  tell: (usage: AgentUsage, offset: number) => Promise<void>,
+  signal: AbortSignal,
+): Promise<void> {
+  const lines = createLineReader(STREAM_LIMITS.lineBytes);
+  const reader = createSessionReader(cli);
+  for await (const chunk of follower.output('stdout', 0, signal))
+    for (const { text, offset } of lines.push(chunk)) {
+      const usage = text === null || text === READY ? null : reader.line(text);
+      if (usage !== null) await tell(usage, offset);
+    }
+}

@@ -1,0 +1,35 @@
+/** What an attempt of an agent works with. */
+import type { Redactor } from '../domain/security/redactor.ts';
+import type { AgentOfStage } from './agent-command.ts';
+import type { AgentProgress } from './agent-progress.ts';
+import type { ActivityDeps } from './deps.ts';
+import type { AttemptLife } from './heartbeat.ts';
+import type { Sandbox, SandboxBackend } from './ports/sandbox.ts';
+import type { StageRequest } from './requests.ts';
+import type { OutcomeFailure } from './stage-outputs.ts';
+import type { LeftWorkspace } from './stage-workspace.ts';
+
+export interface AgentContext {
+  readonly deps: ActivityDeps;
+  readonly request: StageRequest;
+  readonly life: AttemptLife;
+  readonly backend: SandboxBackend;
+  readonly agent: AgentOfStage;
+  readonly sandbox: Sandbox;
+  /** Of the stage. */
+  readonly env: Readonly<Record<string, string>>;
+  readonly redactor: Redactor;
+  /** Everything before the first command; `prepare` puts the agent's files there. */
+  readonly begin: (preparation: Preparation) => Promise<void>;
+  /** Null: its work is not saved. */
+  readonly progress: AgentProgress | null;
+  /** What it left in its workspace; of a stage without one nothing. */
+  readonly takeWorkspace: () => Promise<LeftWorkspace>;
+  readonly copyBack: () => Promise<OutcomeFailure | null>;
+}
+
+export interface Preparation {
+  readonly prepare: () => Promise<void>;
+  /** False: `prepare` brings it. */
+  readonly unpacksWorkspace: boolean;
+}

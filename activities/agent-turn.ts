@@ -1,0 +1,199 @@
+/** One command of an agent from its start to its end: its output, its stream and, where it has a budget, its session file. */
+import type { AgentOutcome, AgentUsage } from '../agents/stream.ts';
+import { budgetLeft, withPrice } from '../domain/agent/budget.ts';
+import type { BudgetPlan } from '../domain/plan/plan.ts';
+import { FIRST_FOLLOWER } from '../domain/run/attempt.ts';
+import { EVENT_ID } from '../domain/run/event-id.ts';
+import { AgentMeter, endExec, readFollower, startFollower, untilReady } from './agent-budget.ts';
+import { agentExec, type AgentAsked, commandKey, commandOfAgent } from './agent-command.ts';
+import { type AgentTurn, usedBy } from './agent-turns.ts';
+import { followAgent } from './agent-stream.ts';
+import { followWith, type Listen, pumpOf } from './follow-command.ts';
+import type { Exec, ExecExit, ExecRequest } from './ports/sandbox.ts';
+import type { AgentContext } from './agent-context.ts';
+
+export interface TurnOptions extends Omit<AgentAsked, 'limits'> {
+  readonly timeoutMs: number;
+  /** Absent: all that the stage may print. */
+  readonly maxOutputBytes?: number;
+  readonly phase: string;
+}
+
+interface Turn {
+  /** The turns of the attempt so far. */
+  readonly before: readonly AgentTurn[];
+  /** From 1: which of the attempt's commands it is. */
+  readonly command: number;
+  /** What it may use; null: it has no budget. */
+  readonly left: BudgetPlan | null;
+}
+
+/**
+ * The agent's command, as an attempt that takes this one over asks for it too: whoever comes second finds it by its key, follows
+ * it again where it has ended, and tells what it told once.
+ * @param before  the turns of the attempt so far
+ */
+export async function runTurn(
+  context: AgentContext,
+  before: readonly AgentTurn[],
+  { phase, timeoutMs, maxOutputBytes, ...asked }: TurnOptions,
+): Promise<AgentTurn> {
+  const { request, agent, life, sandbox } = context;
+  const command = before.length + 1;
+  const left = leftAfter(agent.work.budget, before);
+  const called = commandOfAgent(agent, { ...asked, limits: left ?? {} });
+  const { prompt, resume } = asked;
+  const limits = { prompt, command, timeoutMs, ...(maxOutputBytes === undefined ? {} : { maxOutputBytes }) };
+  const exec = agentExec(request, agent, called, context.env, limits);
+  life.phase(phase);
+  // A session that goes on has calls of earlier commands in its file, so what comes to it is followed from before the command.
+  const follower = resume === null || left === null ? null : await followerOf(context, exec, command, resume, 'end');
+  if (follower !== null) await untilReady(follower, life.ended);
+  return await followTurn(context, { before, command, left }, exec, await sandbox.exec(exec, life.ended), follower);
+}
+
+function followerOf(
+  { request: { execKey }, agent, sandbox, life }: AgentContext,
+  of: ExecRequest,
+  command: number,
+  sessionId: string,
+  from: 'start' | 'end',
+): Promise<Exec | null> {
+  const key = commandKey(execKey, FIRST_FOLLOWER + command - 1);
+  const { cli } = agent.provider;
+  return startFollower({ sandbox, key, cli, sessionId, from, of }, life.ended);
+}
+
+async function followTurn(
+  context: AgentContext,
+  turn: Turn,
+  request: ExecRequest,
+  exec: Exec,
+  early: Exec | null,
+): Promise<AgentTurn> {
+  const { agent, sandbox, redactor } = context;
+  const { command, left } = turn;
+  let outcome: AgentOutcome | null = null;
+  let follower = early;
+  let killing: NodeJS.Timeout | null = null;
+  const meter = left === null ? null : new AgentMeter(agent.work, left, () => void (killing = endExec(exec)));
+  let tellSession!: (sessionId: string | null) => void;
+  const session = new Promise<string | null>((resolve) => (tellSession = resolve));
+  const listen: Listen = async (stop) => {
+    outcome = await followAgent(streamOptions(context, exec, turn, meter, tellSession, stop.signal), stop.signal);
+    tellSession(null);
+  };
+  const meterListens: Listen = async ({ signal }) => {
+    const ended = exec.wait(signal);
+    ended.catch(() => undefined);
+    if (follower === null) {
+      const sessionId = await Promise.race([session, ended.then(() => null)]);
+      follower = sessionId === null ? null : await followerOf(context, request, command, sessionId, 'start');
+    }
+    if (follower !== null) await followSession(context, meter!, follower, turn, ended, signal);
+  };
+  // What further commands print stands in the transcript: offsets in the log are those of the first.
+  const listeners = [
+    listen,
+    ...(command === 1 ? [pumpOf(context, sandbox, exec, redactor)] : []),
+    ...(meter === null ? [] : [meterListens]),
+  ];
+  try {
+    const exit = await followWith(context, exec, listeners);
+    if (outcome === null) throw new Error(`the stream of ${request.key} was not read to its end`);
+    return { exec, exit, outcome: withUse(outcome, meter, agent.work), over: meter?.over ?? null, follower };
+  } finally {
+    if (killing !== null) clearTimeout(killing);
+  }
+}
+
+/** Until the agent has ended. Where the follower ends before it, nobody knows any more what the agent uses. */
+async function followSession(
+  context: AgentContext,
+  meter: AgentMeter,
+  follower: Exec,
+  { before, command }: Turn,
+  ended: Promise<ExecExit>,
+  signal: AbortSignal,
+): Promise<void> {
+  const { deps, request, sandbox } = context;
+  const { execKey, runId } = request;
+  const key = commandKey(execKey, FIRST_FOLLOWER + command - 1);
+  const tell = async (usage: AgentUsage, offset: number): Promise<void> => {
+    const body = {
+      type: 'agent-usage',
+      stage: request.stage.id,
+      execKey,
+      ...together(usedBy(before), meter.followed(usage)),
+    } as const;
+    const event = { id: EVENT_ID.agent(key, offset, 0), atMs: deps.now(), body };
+    await deps.events.append(runId, [event], { execKey, fence: sandbox.facts.fence });
+  };
+  const read = readFollower(follower, context.agent.provider.cli, tell, signal);
+  const first = await Promise.race([ended.then(() => 'agent' as const), read.then(() => 'follower' as const)]);
+  if (first === 'follower') {
+    const exit = await follower.wait(signal);
+    meter.stop({
+      code: 'agent/budget-unknown',
+      words: `could not be followed: what reads its session file ended with exit code ${exit.exitCode}${exit.message === '' ? '' : ` (${exit.message})`}`,
+    });
+    return;
+  }
+  await follower.signal('SIGKILL');
+  await read;
+  await follower.wait(signal);
+}
+
+function streamOptions(
+  { deps, request, agent, sandbox, redactor, progress }: AgentContext,
+  exec: Exec,
+  { before, command }: Turn,
+  meter: AgentMeter | null,
+  onSession: (sessionId: string) => void,
+  signal: AbortSignal,
+): Parameters<typeof followAgent>[0] {
+  const { execKey, runId } = request;
+  return {
+    runId,
+    stage: request.stage.id,
+    execKey,
+    commandKey: commandKey(execKey, command),
+    fence: sandbox.facts.fence,
+    exec,
+    provider: agent.provider,
+    events: deps.events,
+    redactor,
+    now: deps.now,
+    toolEnded: async (sessionId) => progress?.offer(exec, sessionId, signal),
+    onSession,
+    used: (usage) =>
+      together(usedBy(before), meter === null ? withPrice(usage, agent.work.llm) : meter.streamed(usage)),
+  };
+}
+
+/** A stream that has ended says all; of one that was cut off the session file may say more. */
+function withUse(outcome: AgentOutcome, meter: AgentMeter | null, work: AgentContext['agent']['work']): AgentOutcome {
+  const usage = outcome.hasEnded || meter === null ? withPrice(outcome.usage, work.llm) : meter.used;
+  return { ...outcome, usage };
+}
+
+/** Of all commands so far and this one. */
+function together(before: AgentUsage, used: AgentUsage): AgentUsage {
+  const isKnown = before.costUsd !== null || used.costUsd !== null;
+  return {
+    inputTokens: before.inputTokens + used.inputTokens,
+    outputTokens: before.outputTokens + used.outputTokens,
+    cachedInputTokens: before.cachedInputTokens + used.cachedInputTokens,
+    turns: before.turns + used.turns,
+    costUsd: isKnown ? (before.costUsd ?? 0) + (used.costUsd ?? 0) : null,
+  };
+}
+
+/** For the next command; null: it has no budget. */
+export function leftAfter(budget: BudgetPlan | undefined, turns: readonly AgentTurn[]): BudgetPlan | null {
+  return budget === undefined ? null : budgetLeft(budget, usedBy(turns));
+}
+
+export function isUsedUp(left: BudgetPlan): boolean {
+  return Object.values(left).some((limit) => limit !== undefined && limit <= 0);
+}

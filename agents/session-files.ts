@@ -1,0 +1,109 @@
+/**
+ * The file in which a command line keeps its session: there the use of each call of the model stands as soon as the call has ended.
+ * Codex's stream tells it at the end of a turn alone, and Claude's stream counts what a call writes by its first token.
+ */
+import { type Fields, fieldsOf, parseLine, textOf } from './fields.ts';
+import { type AgentUsage, NO_USAGE } from './stream.ts';
+import { usageOfClaude } from './claude-stream.ts';
+import { usageOfCodex } from './codex-stream.ts';
+import type { AgentCli } from '../domain/agent/agent-cli.ts';
+
+/** Adds up the lines that it is given. */
+export interface SessionReader {
+  /** What was used in all; null: the line says nothing of it. */
+  line(text: string): AgentUsage | null;
+}
+
+/** Patterns of a shell; `$1` is the id of the session. */
+const PATTERNS: Readonly<Record<AgentCli, string>> = {
+  claude: '"${CLAUDE_CONFIG_DIR:-$HOME/.claude}"/projects/*/"$1".jsonl',
+  codex: '"${CODEX_HOME:-$HOME/.codex}"/sessions/*/*/*/rollout-*-"$1".jsonl',
+};
+
+/** As both command lines make them; nothing else comes into a pattern. */
+const SESSION_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** Where the file is not there by then, the command line keeps it elsewhere. */
+const FILE_LIMIT_SECONDS = 60;
+
+/**
+ * Puts out what is in the file of a session and what comes to it, until it is ended.
+ * @param from  `end`: what comes after a first line `ready`
+ * @returns arguments of a shell; null for a text that is no id of a session
+ */
+export function sessionFollower(cli: AgentCli, sessionId: string, from: 'start' | 'end'): readonly string[] | null {
+  if (!SESSION_ID.test(sessionId)) return null;
+  const script = `tries=0
+while :; do
+  for file in ${PATTERNS[cli]}; do
+    if [ -f "$file" ]; then
+      if [ "$2" = start ]; then exec tail -n +1 -f "$file"; fi
+      bytes=$(wc -c < "$file")
+      echo ready
+      exec tail -c "+$((bytes + 1))" -f "$file"
+    fi
+  done
+  tries=$((tries + 1))
+  if [ "$tries" -gt ${FILE_LIMIT_SECONDS * 5} ]; then echo "no session file" >&2; exit 3; fi
+  sleep 0.2
+done`;
+  return ['-c', script, 'sh', sessionId, from];
+}
+
+export function createSessionReader(cli: AgentCli): SessionReader {
+  return cli === 'codex' ? codexReader() : claudeReader();
+}
+
+/** Each line of a message has the use of all of it, and the last one stands. */
+function claudeReader(): SessionReader {
+  let before = NO_USAGE;
+  let current = NO_USAGE;
+  let messageId: string | null = null;
+  return {
+    line(text) {
+      const event = parseLine(text);
+      const message = fieldsOf(event?.['message']);
+      if (event?.['type'] !== 'assistant' || message['usage'] === undefined) return null;
+      // What the command line itself has put there, as when a call has failed.
+      if (message['model'] === '<synthetic>') return null;
+      const id = textOf(message['id']);
+      if (id === null || id !== messageId) before = added(before, current);
+      messageId = id;
+      current = usageOfClaude(fieldsOf(message['usage']));
+      return added(before, current);
+    },
+  };
+}
+
+/** A line that repeats the total is of no further call. */
+function codexReader(): SessionReader {
+  let sum = NO_USAGE;
+  let total = '';
+  return {
+    line(text) {
+      const event = parseLine(text);
+      const info = event?.['type'] === 'event_msg' ? tokenCount(fieldsOf(event['payload'])) : null;
+      if (info === null) return null;
+      const now = JSON.stringify(info['total_token_usage']);
+      if (now === total) return null;
+      total = now;
+      sum = added(sum, { ...usageOfCodex(fieldsOf(info['last_token_usage'])), turns: 1 });
+      return sum;
+    },
+  };
+}
+
+function tokenCount(payload: Fields): Fields | null {
+  const info = fieldsOf(payload['info']);
+  return payload['type'] === 'token_count' && info['last_token_usage'] !== undefined ? info : null;
+}
+
+function added(a: AgentUsage, b: AgentUsage): AgentUsage {
+  return {
+    inputTokens: a.inputTokens + b.inputTokens,
+    outputTokens: a.outputTokens + b.outputTokens,
+    cachedInputTokens: a.cachedInputTokens + b.cachedInputTokens,
+    turns: a.turns + b.turns,
+    costUsd: null,
+  };
+}

@@ -1,0 +1,38 @@
+import { expect, it } from 'vitest';
+import { budgetLeft, isCostKnown, priceOfUse, withPrice } from './budget.ts';
+
+const USE = { inputTokens: 1_000_000, cachedInputTokens: 400_000, outputTokens: 100_000, turns: 3, costUsd: null };
+
+it('a price counts cached input apart, and as input where it says nothing of it', () => {
+  expect(priceOfUse(USE, { inputUsd: 1, cachedInputUsd: 0.1, outputUsd: 10 })).toBeCloseTo(0.6 + 0.04 + 1);
+  expect(priceOfUse(USE, { inputUsd: 1, outputUsd: 10 })).toBeCloseTo(2);
+  // More cached than read, by a stream that lies.
+  expect(
+    priceOfUse({ ...USE, cachedInputTokens: 9e9 }, { inputUsd: 1, cachedInputUsd: 0.1, outputUsd: 0 }),
+  ).toBeCloseTo(0.1);
+});
+
+it('the price of the plan goes before what a command line says', () => {
+  const told = { ...USE, costUsd: 99 };
+  expect(withPrice(told, { price: { inputUsd: 1, outputUsd: 10 } }).costUsd).toBeCloseTo(2);
+  expect(withPrice(told, {}).costUsd).toBe(99);
+  expect(withPrice(told, null).costUsd).toBe(99);
+});
+
+it('what is used up to a limit leaves 0', () => {
+  expect(budgetLeft({ maxTokens: 1_100_000, maxTurns: 2, maxCostUsd: 1 }, USE)).toEqual({
+    maxTokens: 0,
+    maxTurns: -1,
+    maxCostUsd: 1,
+  });
+  expect(budgetLeft({ maxTurns: 5 }, USE)).toEqual({ maxTurns: 2 });
+});
+
+it('a cost is known of providers whose command line tells it, and of all others by a price', () => {
+  expect(isCostKnown(null)).toBe(true);
+  expect(isCostKnown({ provider: 'ollama' })).toBe(true);
+  for (const provider of ['codex', 'custom'] as const) {
+    expect(isCostKnown({ provider })).toBe(false);
+    expect(isCostKnown({ provider, price: { inputUsd: 0, outputUsd: 0 } })).toBe(true);
+  }
+});

@@ -1,0 +1,50 @@
+/** What an agent took, in the units of its budget, and which limit that is over. */
+import type { BudgetPlan, LlmPlan, LlmProvider, PricePlan } from '../plan/plan.ts';
+
+export interface ModelUse {
+  /** All that the model read, cached or not. */
+  readonly inputTokens: number;
+  /** Of `inputTokens`. */
+  readonly cachedInputTokens: number;
+  readonly outputTokens: number;
+  /** Calls of the model. */
+  readonly turns: number;
+  /** Null: nobody says. */
+  readonly costUsd: number | null;
+}
+
+const TOKENS_OF_PRICE = 1_000_000;
+
+/** Who bills nobody: a model of the worker's own host. */
+const FREE: readonly LlmProvider[] = ['ollama', 'lm-studio'];
+/** Whose command line knows what its provider asks. `custom` is another server behind the same command line. */
+const TELLS_COST: readonly LlmProvider[] = ['claude', 'claude-personal', ...FREE];
+
+export function priceOfUse(
+  { inputTokens, cachedInputTokens, outputTokens }: Omit<ModelUse, 'turns' | 'costUsd'>,
+  { inputUsd, cachedInputUsd = inputUsd, outputUsd }: PricePlan,
+): number {
+  const cached = Math.min(cachedInputTokens, inputTokens);
+  const usd = (inputTokens - cached) * inputUsd + cached * cachedInputUsd + outputTokens * outputUsd;
+  return usd / TOKENS_OF_PRICE;
+}
+
+/** By the price of the plan where it has one: what a command line says is of its own provider's models. */
+export function withPrice<U extends ModelUse>(use: U, llm: Pick<LlmPlan, 'price'> | null): U {
+  return llm?.price === undefined ? use : { ...use, costUsd: priceOfUse(use, llm.price) };
+}
+
+/** Whether what the agent costs is known at the end of its turn, at the latest. */
+export function isCostKnown(llm: Pick<LlmPlan, 'provider' | 'price'> | null): boolean {
+  return llm?.price !== undefined || TELLS_COST.includes(llm?.provider ?? 'claude');
+}
+
+/** What is left of a budget; a limit that is used up is 0 or less. */
+export function budgetLeft(budget: BudgetPlan, { inputTokens, outputTokens, turns, costUsd }: ModelUse): BudgetPlan {
+  const { maxCostUsd, maxTokens, maxTurns } = budget;
+  return {
+    ...(maxCostUsd === undefined ? {} : { maxCostUsd: maxCostUsd - (costUsd ?? 0) }),
+    ...(maxTokens === undefined ? {} : { maxTokens: maxTokens - inputTokens - outputTokens }),
+    ...(maxTurns === undefined ? {} : { maxTurns: maxTurns - turns }),
+  };
+}

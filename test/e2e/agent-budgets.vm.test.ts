@@ -1,0 +1,67 @@
+/** Budgets of agents that the mock agent plays, in real VMs: what is used is followed in their session files, and ends them. */
+import { expect, test } from 'vitest';
+import { Rig } from './rig.ts';
+
+/** Each `say` is a call of the model of 500 + 200 tokens. */
+const CALLS = Array.from({ length: 8 }, (_, index) => [{ say: `call ${index + 1}` }, { sleep_ms: 4_000 }]).flat();
+const SLOW = `'${JSON.stringify(CALLS)}'`;
+const QUICK = `'${JSON.stringify([{ say: 'one' }, { say: 'two' }, { result: 'three' }])}'`;
+
+const SPEC = `api_version: v1
+kind: pipeline
+name: budgets
+sandbox: { memory_mb: 192 }
+defaults: { retry: { max_attempts: 3 } }
+pipeline:
+  boxes:
+    - { name: turns, continue_on_error: true, prompt: Work., budget: { max_turns: 2 }, env: { MOCK_AGENT_SCRIPT: ${SLOW} } }
+    - name: cost
+      continue_on_error: true
+      prompt: Work.
+      llm: { provider: codex, price: { input: 100, output: 100 } }
+      budget: { max_cost_usd: 0.1 }
+      env: { MOCK_AGENT_SCRIPT: ${SLOW} }
+    - name: tokens
+      continue_on_error: true
+      prompt: Work.
+      budget: { max_tokens: 1400 }
+      env: { MOCK_AGENT_SCRIPT: ${SLOW} }
+    - name: within
+      prompt: Work.
+      llm: { provider: codex }
+      budget: { max_turns: 3, max_tokens: 2100 }
+      env: { MOCK_AGENT_SCRIPT: ${QUICK} }
+  stages:
+    - { type: fan_out, boxes: [turns, cost] }
+    - { type: fan_out, boxes: [tokens, within] }
+  output_box: within
+`;
+
+interface Told {
+  readonly id: string;
+  readonly attempt: number;
+  readonly state: string;
+  readonly failure: { readonly code: string; readonly message: string } | null;
+  readonly usage: Readonly<Record<string, number>>;
+}
+
+test('an agent over its budget is stopped at the call that crosses it; one that just keeps it answers', async () => {
+  await using rig = new Rig();
+  const run = await rig.cli('run', rig.spec('spec.yaml', SPEC), '--mock-agents', '--run-id', 'budgets', '--json');
+  expect(run.code, run.stdout + run.stderr).toBe(0);
+  const { stages } = JSON.parse(run.stdout) as { readonly stages: readonly Told[] };
+  const told = Object.fromEntries(stages.map((stage) => [stage.id, stage]));
+  expect(told).toMatchObject({
+    turns: { failure: { code: 'agent/budget-turns' } },
+    cost: { failure: { code: 'agent/budget-cost' }, usage: { turns: 2, inputTokens: 1_000, outputTokens: 400 } },
+    tokens: { failure: { code: 'agent/budget-tokens' }, usage: { turns: 3, inputTokens: 1_500, outputTokens: 600 } },
+    within: { state: 'succeeded', failure: null, usage: { turns: 1, inputTokens: 1_500, outputTokens: 600 } },
+  });
+  expect(told['cost']!.usage['costUsd']).toBeCloseTo(0.14);
+  expect(told['cost']!.failure!.message).toContain('cost $0.1400; $0.1000 were left to it');
+  expect(told['tokens']!.failure!.message).toContain('used 2100 tokens; 1400 were left to it');
+  // Another try would cost as much again.
+  const started = (await rig.events('budgets')).filter(({ body }) => body.type === 'stage-started');
+  expect(started).toHaveLength(4);
+  await rig.assertNothingLeft();
+});
