@@ -11,7 +11,6 @@ const SPEC = `api_version: v1
 kind: pipeline
 name: budgets
 sandbox: { memory_mb: 192 }
-defaults: { retry: { max_attempts: 3 } }
 pipeline:
   boxes:
     - { name: turns, continue_on_error: true, prompt: Work., budget: { max_turns: 2 }, env: { MOCK_AGENT_SCRIPT: ${SLOW} } }
@@ -60,7 +59,7 @@ test('an agent over its budget is stopped at the call that crosses it; one that 
   expect(told['cost']!.usage['costUsd']).toBeCloseTo(0.14);
   expect(told['cost']!.failure!.message).toContain('cost $0.1400; $0.1000 were left to it');
   expect(told['tokens']!.failure!.message).toContain('used 2100 tokens; 1400 were left to it');
-  // Another try would cost as much again.
+  // Nobody asked for another try.
   const started = (await rig.events('budgets')).filter(({ body }) => body.type === 'stage-started');
   expect(started).toHaveLength(4);
   await rig.assertNothingLeft();
