@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { claude } from '../agents/claude.ts';
-import { NO_USAGE, STREAM_LIMITS } from '../agents/stream.ts';
+import { STREAM_LIMITS } from '../agents/stream.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import { createRedactor } from '../domain/security/redactor.ts';
 import { followAgent } from './agent-stream.ts';
@@ -44,8 +44,9 @@ async function follow(stdout: string, chunkBytes = 64 * 1024) {
         events: events as EventLog,
         redactor: createRedactor([{ name: 'KEY', value: SECRET }]),
         now: () => 0,
-        usedBefore: NO_USAGE,
         toolEnded: async () => undefined,
+        onSession: () => undefined,
+        used: (usage) => usage,
       },
       new AbortController().signal,
     );

@@ -19,7 +19,7 @@ const STYLE: AgentSkill = { kind: 'inline', name: 'style', content: 'Be short.' 
 
 function called(provider: LlmProvider, skills: readonly AgentSkill[]): AgentCommand {
   const llm = { provider, model: null, baseUrl: null, apiKeyEnv: null, credentialProxy: false };
-  return providerOf(llm).command({ prompt: 'x', llm, skills, outputSchema: undefined, resume: null });
+  return providerOf(llm).command({ prompt: 'x', llm, skills, outputSchema: undefined, limits: {}, resume: null });
 }
 
 it('two servers that read one variable each have it by a name of its own, which is neither the agent’s', () => {

@@ -20,7 +20,14 @@ const MOCK_CODEX = '/usr/lib/voidbox/mock-agents/codex';
 
 /** Pairs come behind one stage of each kind that is not counted. */
 export function agentSpec(pairs: number): string {
-  const { args } = codex.command({ prompt: PROMPT, llm: null, skills: [], outputSchema: undefined, resume: null });
+  const { args } = codex.command({
+    prompt: PROMPT,
+    llm: null,
+    skills: [],
+    outputSchema: undefined,
+    limits: {},
+    resume: null,
+  });
   const call = [MOCK_CODEX, ...args].map((word) => `'${word}'`).join(' ');
   const script = `b=\${EPOCHREALTIME/./}; ${call} <<< "$0" > /dev/null || exit 1; e=\${EPOCHREALTIME/./}; echo $((e - b))`;
   const steps = Array.from({ length: pairs + 1 }, (_, pair) => [

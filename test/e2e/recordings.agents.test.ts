@@ -48,7 +48,7 @@ test.each(CASES)('what %s prints is what its recording of "%s" says', async (nam
   await using server = await startFakeModel(script);
   const baseUrl = `http://127.0.0.1:${server.port}${path}`;
   const llm: LlmPlan = { provider: provider.name, model, baseUrl, apiKeyEnv: null, credentialProxy: false };
-  const task = { prompt: 'Write hello.txt.', llm, skills: [], outputSchema, resume: null };
+  const task = { prompt: 'Write hello.txt.', llm, skills: [], outputSchema, limits: {}, resume: null };
   const { code, stdout, stderr } = await runAgentOnHost(provider, task);
   expect(code, stderr).toBe(scenario === 'refused' ? 1 : 0);
   const printed = settled(stdout);

@@ -1,0 +1,53 @@
+import { describe, expect, test } from 'vitest';
+import { NO_USAGE } from '../agents/stream.ts';
+import { AgentMeter, overBudget } from './agent-budget.ts';
+
+const USED = { ...NO_USAGE, inputTokens: 900, outputTokens: 100, turns: 3, costUsd: 0.5 };
+
+describe('what a command used of its budget', () => {
+  test('what is used up to a limit is within it, and a limit says what went over it', () => {
+    expect(overBudget({ maxTurns: 3, maxTokens: 1_000, maxCostUsd: 0.5 }, USED)).toBeNull();
+    expect(overBudget({ maxTurns: 2 }, USED)).toEqual({
+      code: 'agent/budget-turns',
+      words: 'made 3 calls of the model; 2 were left to it',
+    });
+    expect(overBudget({ maxTokens: 999 }, USED)).toEqual({
+      code: 'agent/budget-tokens',
+      words: 'used 1000 tokens; 999 were left to it',
+    });
+    expect(overBudget({ maxCostUsd: 0.4 }, USED)).toEqual({
+      code: 'agent/budget-cost',
+      words: 'cost $0.5000; $0.4000 were left to it',
+    });
+  });
+
+  test('the larger of stream and session file counts, and the command is ended once', () => {
+    let ended = 0;
+    const meter = new AgentMeter({ llm: null }, { maxTokens: 1_000 }, () => (ended += 1));
+    expect(meter.streamed({ ...NO_USAGE, inputTokens: 800, turns: 1 })).toMatchObject({ inputTokens: 800 });
+    // A file that says less hides nothing.
+    expect(meter.followed({ ...NO_USAGE, inputTokens: 10, outputTokens: 150, turns: 2 })).toMatchObject({
+      inputTokens: 800,
+      outputTokens: 150,
+      turns: 2,
+    });
+    expect([ended, meter.over]).toEqual([0, null]);
+    meter.followed({ ...NO_USAGE, inputTokens: 10, outputTokens: 201 });
+    meter.streamed({ ...NO_USAGE, inputTokens: 5_000 });
+    expect([ended, meter.over]).toEqual([
+      1,
+      { code: 'agent/budget-tokens', words: 'used 1001 tokens; 1000 were left to it' },
+    ]);
+  });
+
+  test('the price of the plan makes the cost where nobody tells one', () => {
+    const llm = { provider: 'codex', model: null, baseUrl: null, apiKeyEnv: null, credentialProxy: false } as const;
+    const priced = { ...llm, price: { inputUsd: 1_000, outputUsd: 0 } };
+    let ended = 0;
+    const meter = new AgentMeter({ llm: priced }, { maxCostUsd: 1 }, () => (ended += 1));
+    expect(meter.followed({ ...NO_USAGE, inputTokens: 1_000 }).costUsd).toBeCloseTo(1);
+    expect(ended).toBe(0);
+    meter.followed({ ...NO_USAGE, inputTokens: 1_001 });
+    expect(ended).toBe(1);
+  });
+});
