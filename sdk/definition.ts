@@ -537,7 +537,7 @@ export function box<const O extends Outputs = Record<never, string>, R = string>
   return { kind: 'box', name, spec, output: (output) => ({ stage: name, output }) };
 }
 
-/** A coding agent with a prompt, in the VM that the steps of a workflow share. It is checked; `run` refuses it until agents are supported. */
+/** A coding agent with a prompt, in the VM that the steps of a workflow share. */
 export function agentStep<const O extends Outputs = Record<never, string>, R = string>(
   name: string,
   prompt: string,
@@ -554,7 +554,7 @@ export function agentStep<const O extends Outputs = Record<never, string>, R = s
   return { kind: 'step', name, spec, output: (output) => ({ stage: name, output }) };
 }
 
-/** A coding agent in a VM of its own. It is checked; `run` refuses it until agents are supported. */
+/** A coding agent in a VM of its own. */
 export function agentBox<const O extends Outputs = Record<never, string>, R = string>(
   name: string,
   prompt: string,
@@ -582,8 +582,8 @@ function agentSpec(name: string, prompt: string, options: AgentOptions<Outputs, 
 }
 
 /**
- * A step machine as a step of a workflow: an agent answers the prompts of the skill, whose final output is the step's. It is
- * checked; `run` refuses it until that is supported.
+ * A step machine as a step of a workflow: an agent answers the prompts of the skill, whose final output is the step's.
+ * The worker has the skill registered, as `voidbox run` does for those of its spec.
  */
 export function skillStep<const O extends Outputs = Record<never, string>, R = unknown>(
   name: string,
