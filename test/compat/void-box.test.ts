@@ -57,6 +57,8 @@ test('what is said of each, and what this build refuses of it', () => {
 test('specs of commands for the usual guest, and of agents whose command line runs, run here', () => {
   const running = FILES.filter((file) => unsupportedParts(compiled(file).plan!, 'read').length === 0);
   expect(running).toEqual([
+    // With the skills `remote:` that the worker fetches.
+    'code_review/code_review_agent.yaml',
     // With the images that `--image` names, as those of `oci`.
     'openclaw/node_version.yaml',
     'smoke/smoke.yaml',
