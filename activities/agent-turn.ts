@@ -29,8 +29,8 @@ interface Turn {
 }
 
 /**
- * The agent's command, as an attempt that takes this one over asks for it too: whoever comes second finds it by its key, follows
- * it again where it has ended, and tells what it told once.
+ * Starts the agent's command, or attaches to it by its exec key: a try that takes the attempt over follows the same command, also
+ * where it has ended, and appends no event twice.
  * @param before  the turns of the attempt so far
  */
 export async function runTurn(

@@ -91,7 +91,7 @@ it.each([
   });
 });
 
-it('one that is not to be had is an error with its stage, and a bug of ours stays one', async () => {
+it('one that cannot be fetched is an error with its stage; other errors pass unchanged', async () => {
   const failing =
     (error: Error): FetchSkill =>
     () =>

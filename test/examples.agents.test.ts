@@ -11,7 +11,7 @@ const EXAMPLES = join(dirname(fileURLToPath(import.meta.url)), '..', 'examples')
 const KEYS = { ANTHROPIC_API_KEY: 'sk-ant-of-the-lane', OPENAI_API_KEY: 'sk-of-the-lane' };
 const CLAUDE = 'llm: { provider: claude }';
 
-/** The example as it is but for who answers. */
+/** The example with `llm` in place of its provider. */
 function example(rig: Rig, file: string, llm: string): string {
   const text = readFileSync(join(EXAMPLES, file), 'utf8');
   expect(text, `${file} names its provider`).toContain(CLAUDE);

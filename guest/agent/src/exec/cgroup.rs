@@ -18,7 +18,7 @@ use crate::log;
 const REMOVE_TRIES: u32 = 200;
 const REMOVE_PAUSE: Duration = Duration::from_millis(10);
 
-/// The cgroup of an exec, for whoever freezes it.
+/// The cgroup of an exec, as `ExecFreeze` finds it.
 pub struct Child {
     pub path: PathBuf,
     pub is_frozen: bool,
