@@ -18,7 +18,7 @@ import { watchFolder, type FolderWatch } from './folder-watch.ts';
 import { watchIdle } from './idle-watch.ts';
 import { startRestarting, type ChildCommand, type RestartingProcess } from './restarting-process.ts';
 import { keepDatabase, prepareDatabase } from './new-database.ts';
-import { freePort, isFree } from './ports.ts';
+import { freePorts, isFree } from './ports.ts';
 import { restrictToOwner } from './private-files.ts';
 import { secretHostName, serverCommand, type ServerPorts } from './server-process.ts';
 import { skillPaths } from '../../client/embedded/skill-paths.ts';
@@ -131,7 +131,7 @@ class Supervisor {
       command: async () => {
         if (this.#ports === null || !(await isFree(this.#ports.grpc)) || !(await isFree(this.#ports.http))) {
           const moved = this.#ports !== null;
-          this.#ports = { grpc: await this.#grpcPort(), http: await freePort() };
+          this.#ports = await this.#choosePorts();
           if (moved) this.#worker?.restart();
         }
         // Another folder's database is not to be looked at, much less removed.
@@ -151,11 +151,13 @@ class Supervisor {
     });
   }
 
-  /** The one that clients of this folder know already, when it is free. */
-  async #grpcPort(): Promise<number> {
+  /** With the gRPC port that clients of this folder know already, when it is free. Never one port for both. */
+  async #choosePorts(): Promise<ServerPorts> {
     const before = this.#portsBefore?.grpc;
-    if (before === undefined || before === this.#ui?.port || !(await isFree(before))) return await freePort();
-    return before;
+    const [first, second] = (await freePorts(2)) as [number, number];
+    if (before === undefined || before === this.#ui?.port || !(await isFree(before)))
+      return { grpc: first, http: second };
+    return { grpc: before, http: first === before ? second : first };
   }
 
   #keepWorker(): RestartingProcess {

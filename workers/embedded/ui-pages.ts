@@ -6,7 +6,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { StackPieces } from '../../setup/host-pieces.ts';
 import { startRestarting, type RestartingProcess } from './restarting-process.ts';
-import { freePort, isFree } from './ports.ts';
+import { freePorts, isFree } from './ports.ts';
 import { pagesCommand } from './server-process.ts';
 
 const START_LIMIT_MS = 20_000;
@@ -47,8 +47,9 @@ export function createUiPages({ pieces, env, onLine, idleLimitMs = IDLE_LIMIT_MS
       // Without a home: a server in memory would write a name for itself into its user's settings.
       env: { ...env, HOME: undefined, XDG_CONFIG_HOME: undefined },
       async command() {
-        port = await freePort();
-        return pagesCommand(pieces, { grpc: await freePort(), ui: port });
+        const [grpc, ui] = (await freePorts(2)) as [number, number];
+        port = ui;
+        return pagesCommand(pieces, { grpc, ui });
       },
       onLine,
       onStart: () => undefined,

@@ -1,0 +1,23 @@
+import { createServer } from 'node:net';
+import { once } from 'node:events';
+import { expect, it } from 'vitest';
+import { freePorts, isFree } from './ports.ts';
+
+it('gives different ports, however many', async () => {
+  // The kernel has some 14,000 to choose from: of 1,000 that are let go at once, dozens come twice.
+  const ports = await freePorts(1_000);
+  expect(new Set(ports).size).toBe(1_000);
+});
+
+it('lets go of what it found', async () => {
+  const ports = await freePorts(3);
+  expect(await Promise.all(ports.map(isFree))).toEqual([true, true, true]);
+});
+
+it('tells a port that is listened on', async () => {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as { port: number };
+  expect(await isFree(port)).toBe(false);
+  server.close();
+});
