@@ -1,6 +1,7 @@
 /** The door to native pieces: the keeper's client. Nothing here loads a binary into this process. */
 export { MicroVm, type MicroVmLaunch } from './micro-vm.ts';
 export { keepVmAlive } from './keepalive.ts';
+export { askVmStatus } from './vm-status.ts';
 export { ConnectionError } from './connection.ts';
 export {
   isAlive,

@@ -6,6 +6,7 @@ import { type ListedVm, listVms } from '../../client/vm-list.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { formatAge } from '../../domain/units/duration.ts';
 import { describeDisk, MAKE_ROOM } from '../render/disk.ts';
 import { renderStack } from '../render/stack.ts';
 import { renderTable } from '../render/table.ts';
@@ -45,8 +46,8 @@ export const command = defineCommand<Options>({
       lines.push(
         '',
         ...renderTable(
-          ['VM', 'STATE', 'DIRECTORY'],
-          vms.map((vm) => [describeVm(vm), vm.state, vm.dir]),
+          ['VM', 'STATE', 'MEMORY', 'STARTED', 'DIRECTORY'],
+          vms.map((vm) => cellsOf(vm, context.now().getTime())),
           { style: stdout.style, width: stdout.width() },
         ),
       );
@@ -61,6 +62,17 @@ export const command = defineCommand<Options>({
     return EXIT.success;
   },
 });
+
+function cellsOf(vm: ListedVm, nowMs: number): readonly string[] {
+  const { state, activity, memoryMib, startedAtMs, dir } = vm;
+  return [
+    describeVm(vm),
+    activity ?? (state === 'running' ? 'no answer' : state),
+    memoryMib === null ? '-' : `${memoryMib} MiB`,
+    startedAtMs === null ? '-' : formatAge(nowMs - startedAtMs),
+    dir,
+  ];
+}
 
 /** A VM of a run by its key; one of another process with the name that it has there. */
 function describeVm({ vmKey, direct }: ListedVm): string {

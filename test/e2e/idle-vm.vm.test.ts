@@ -26,6 +26,13 @@ test('an idle shared VM outlives its lease while its run goes on, also over the 
   await rig.launch(rig.spec('spec.yaml', SPEC), 'idle');
   await rig.eventOf('idle', 'stage-retrying');
   const idleSince = Date.now();
+  // The event comes as soon as the command has ended.
+  await expect
+    .poll(async () => (JSON.parse((await rig.cli('ps', '--json')).stdout) as { vms: unknown }).vms, { timeout: 20_000 })
+    .toMatchObject([
+      { id: 'idle/_shared/0', runId: 'idle', scope: '_shared', state: 'running', activity: 'idle', memoryMib: 256 },
+    ]);
+  expect((await rig.cli('ps')).stdout).toMatch(/^idle\/_shared\/0 +idle +256 MiB +\d+[sm] ago +\//m);
   const { workerPid } = await rig.liveStack();
   rig.kill(workerPid);
   expect((await rig.finish('idle')).outcome).toMatchObject({ state: 'succeeded', failure: null });
