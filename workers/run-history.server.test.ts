@@ -5,13 +5,27 @@ import type { HistoryLimit } from '../activities/contract.ts';
 import { PLAN_LIMITS } from '../domain/plan/plan.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import { awaitOutcome, describeRun, repairRun, startRun } from '../client/runs.ts';
-import { recordHistoriesOf } from '../test/rig/record-histories.ts';
+import { recordHistoriesOf, recordingDir } from '../test/rig/record-histories.ts';
 import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
 import { startTestStack, type TestStack } from '../test/rig/test-worker.ts';
+import { itemsWorkflowId } from '../workflows/messages.ts';
 import type { RunningWorkers } from './workers.ts';
+
+/** Items that run at the moment, and most that ever did. */
+let itemsNow = 0;
+let mostRunning = 0;
 
 const backend = createMockBackend({
   programs: {
+    /** Of a list: prints its number. */
+    item: async ({ env, write }) => {
+      itemsNow += 1;
+      mostRunning = Math.max(mostRunning, itemsNow);
+      await sleep(5);
+      itemsNow -= 1;
+      await write('stdout', env['VOIDBOX_ITEM_INDEX']!);
+      return 0;
+    },
     /** Until it is killed. */
     wait: async ({ killed }) => {
       await sleep(600_000, undefined, { signal: killed });
@@ -75,7 +89,15 @@ describe('a run whose history grows too long', () => {
     running = await startStack(['--dynamic-config-value', `limit.historyCount.error=${SERVER_EVENTS}`]);
   });
   afterAll(async () => {
-    await recordHistoriesOf(running.stack.runs.client, ['history-full']);
+    const { client } = running.stack.runs;
+    await recordHistoriesOf(client, ['history-full', 'history-windows']);
+    if (recordingDir() !== null) {
+      const { runId: executionId } = await client.workflow.getHandle('history-windows').describe();
+      await recordHistoriesOf(
+        client,
+        [0, 1].map((window) => itemsWorkflowId(executionId, 'each', window)),
+      );
+    }
     await stopStack(running);
   });
 
@@ -110,6 +132,29 @@ describe('a run whose history grows too long', () => {
     const waits = events.find(({ body }) => body.type === 'stage-finished' && body.stage === 'waits')!.body;
     expect(waits.type === 'stage-finished' && waits.result.outcome).toBe('cancelled');
     expect(backend.alive()).toEqual([]);
+  });
+
+  test('items of a list go on in another window before the history of one is full', { timeout: 120_000 }, async () => {
+    const { stack } = running;
+    (stack.deps as { historyLimit?: HistoryLimit }).historyLimit = { events: 360, bytes: 36 * MIB };
+    const list = JSON.stringify(Array.from({ length: 170 }, (_, item) => item));
+    const step = `{ name: each, for_each: ${list}, max_parallel: 4, run: { program: item } }`;
+    const spec = `kind: workflow\nname: windows\nsandbox: { mode: mock, isolation: none }\nworkflow:\n  output_step: each\n  steps:\n    - ${step}\n`;
+    await startRun(stack.runs.client, { runId: 'history-windows', request: { spec }, summary: 'test' });
+    const { state, output } = await awaitOutcome(stack.runs.client, 'history-windows');
+    expect(state).toBe('succeeded');
+    const results = JSON.parse(await stack.artifact(output!)) as readonly { readonly output: number }[];
+    expect(results.map((each) => each.output)).toEqual(Array.from({ length: 170 }, (_, item) => item));
+    expect(mostRunning).toBeLessThanOrEqual(4);
+    const { runId: executionId } = await stack.runs.client.workflow.getHandle('history-windows').describe();
+    const lengths: number[] = [];
+    for (let window = 0; window < 3; window += 1) {
+      const id = itemsWorkflowId(executionId, 'each', window);
+      lengths.push((await stack.runs.client.workflow.getHandle(id).describe()).historyLength);
+    }
+    // An open item may take 40 events: three lost VMs.
+    for (const length of lengths) expect(length).toBeLessThan(360);
+    expect(lengths[0]).toBeGreaterThan(360 - 4 * 40);
   });
 
   test('and that the server ends all the same says why', async () => {

@@ -77,6 +77,12 @@ export function attemptsOfItem(stage: MachineStage): number {
   return done + shared.reduce((sum, scope) => sum + lastGeneration(scope, (id) => stages.get(id)) + 1, 0);
 }
 
+/** Stages of one item that nothing tries again, with the windows of its lists: what it takes of a window's history as a rule. */
+export function stagesOfItem(stage: MachineStage): number {
+  const { part } = stage.each as MachineEach;
+  return part === undefined ? 1 : part.stages.reduce((sum, { each }) => sum + (each === undefined ? 1 : 3), 0);
+}
+
 /** Of a window that starts the windows of a list: its beginning, its end, and each of them, which takes as much as an attempt. */
 const ATTEMPTS_OF_LIST = 2 + PLAN_LIMITS.nestedWindows;
 

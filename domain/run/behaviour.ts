@@ -26,5 +26,6 @@
  * - 20: a stage in a loop may be done for each item of a list, which each visit makes anew.
  * - 21: a stage of an item may ask people, and its window takes the answer.
  * - 25: a stage may wait until a time that earlier outputs say.
+ * - 26: the items of a stage are in few windows, each of which ends early when its history grows long, and another goes on.
  */
-export const BEHAVIOUR = 25;
+export const BEHAVIOUR = 26;

@@ -48,7 +48,10 @@ function cutAndChecked({ id, atMs, body }: NewRunEvent): NewRunEvent | string {
   if (problem !== null) return problem;
   if (body.type === 'output') return { id, atMs, body };
   const cutEvent = { id, atMs, body: withTextsCut(body) };
-  const bytes = utf8Length(JSON.stringify(cutEvent));
+  const json = JSON.stringify(cutEvent);
+  // A UTF-16 code unit takes 3 bytes at most: nearly every event is far below, and bytes need no counting.
+  if (json.length * 3 <= EVENT_LIMITS.bytes) return cutEvent;
+  const bytes = utf8Length(json);
   return bytes <= EVENT_LIMITS.bytes
     ? cutEvent
     : `the event has ${bytes} bytes of JSON; at most ${EVENT_LIMITS.bytes} are allowed: store larger values as artifacts`;

@@ -65,8 +65,9 @@ export function objectOf(fields: Readonly<Record<string, Check>>): Check {
   return (value, at) => {
     if (!isObject(value)) return `${at} is not an object`;
     for (const [key, check] of checks) {
-      const problem = check(Object.hasOwn(value, key) ? value[key] : undefined, `${at}.${key}`);
-      if (problem !== null) return problem;
+      const field = Object.hasOwn(value, key) ? value[key] : undefined;
+      // Nearly all values fit: the place is made for a problem alone.
+      if (check(field, '') !== null) return check(field, `${at}.${key}`);
     }
     return null;
   };

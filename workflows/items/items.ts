@@ -52,6 +52,7 @@ import { reasonOf, stageFailureEvent, stageResultEvent } from '../activity-outco
 import { workflowCancelled, workflowFailure } from '../failure.ts';
 import { Conditions } from '../run/conditions.ts';
 import { lazyText } from '../run/current-details.ts';
+import { hasReached } from '../run/history-limit.ts';
 import { releaseQueue, type RunQueues, stageQueue } from '../run/queues.ts';
 import { sentLease, takenBy } from '../run/stage-call.ts';
 import { eventsSummary, summaryOf } from '../summary.ts';
@@ -119,6 +120,7 @@ function isRequest(value: unknown): value is ItemsRequest {
     hostQueue,
     storeQueue,
     leaseQueue = hostQueue,
+    lastStart = { events: 0, bytes: 0 },
   } = value as Partial<ItemsRequest>;
   return (
     typeof runId === 'string' &&
@@ -132,7 +134,9 @@ function isRequest(value: unknown): value is ItemsRequest {
     Number.isSafeInteger(attempt) &&
     attempt >= 1 &&
     attempt <= INSTANCE_LIMITS.attempts &&
-    typeof executionId === 'string'
+    typeof executionId === 'string' &&
+    typeof lastStart?.events === 'number' &&
+    typeof lastStart?.bytes === 'number'
   );
 }
 
@@ -190,6 +194,8 @@ class ItemWindow {
   #succeeded = 0;
   #failed = 0;
   #stopped = false;
+  /** Of the history: what runs has room to end. */
+  #isFull = false;
   #unwritten: NewRunEvent[] = [];
   #appending: Promise<void> = Promise.resolve();
   #wake: () => void = () => undefined;
@@ -230,11 +236,14 @@ class ItemWindow {
     }
     this.#append();
     await this.#appending;
-    return { succeeded: this.#succeeded, failed: this.#failed };
+    const goesOn = !this.#stopped && this.#next < this.#request.to;
+    return { succeeded: this.#succeeded, failed: this.#failed, ...(goesOn ? { next: this.#next } : {}) };
   }
 
   #startItems(): void {
-    while (!this.#stopped && this.#open.size < this.#request.slots && this.#next < this.#request.to) {
+    const { slots, to, lastStart } = this.#request;
+    if (lastStart !== undefined && this.#next > this.#request.from) this.#isFull ||= hasReached(lastStart);
+    while (!this.#stopped && !this.#isFull && this.#open.size < slots && this.#next < to) {
       const item = this.#next;
       this.#next += 1;
       const step = start(this.#plan);

@@ -1,5 +1,5 @@
 /** What a run and the windows of its items tell each other. */
-import type { UpstreamOutputs } from '../../activities/contract.ts';
+import type { HistoryLimit, UpstreamOutputs } from '../../activities/contract.ts';
 import type { ItemPartWire, MachineStage } from '../../domain/pipeline/machine-plan.ts';
 import type { InstancePath } from '../../domain/run/instance.ts';
 
@@ -22,6 +22,8 @@ export interface ItemsRequest {
   readonly to: number;
   /** Items at the same time. */
   readonly slots: number;
+  /** Where the window's history is as long as this no other item starts. Absent: every item is started. */
+  readonly lastStart?: HistoryLimit | undefined;
   /** With more failed items than this nothing else starts; null: every item is done. */
   readonly mostFailures: number | null;
   /** What the stage takes of earlier ones, which is the same for every item. */
@@ -36,4 +38,6 @@ export interface ItemsRequest {
 export interface ItemsEnd {
   readonly succeeded: number;
   readonly failed: number;
+  /** The first item that was not started because the history grew long: another window goes on with it. */
+  readonly next?: number;
 }

@@ -11,19 +11,27 @@ import {
   TerminatedFailure,
 } from '@temporalio/workflow';
 import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
-import type { Activities, UpstreamOutputs } from '../../activities/contract.ts';
-import { attemptsOfItem, listsOf } from '../../domain/pipeline/item-plan.ts';
+import type { Activities, HistoryLimit, UpstreamOutputs } from '../../activities/contract.ts';
+import { attemptsOfItem, itemsInWindow, listsOf, stagesOfItem } from '../../domain/pipeline/item-plan.ts';
 import { type MachineEach, type MachineStage, machineToWire } from '../../domain/pipeline/machine-plan.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
 import type { StageResult } from '../../domain/run/stage-result.ts';
 import { ACTIVITY_OPTIONS } from '../activity-options.ts';
 import { ITEMS_WORKFLOW_TYPE, itemsWorkflowId } from '../messages.ts';
 import { type InstancePath, shownStage } from '../../domain/run/instance.ts';
+import { lastStartOf } from '../run/history-limit.ts';
 import type { RunQueues } from '../run/queues.ts';
 import { summaryOf } from '../summary.ts';
 import type { CallGate } from './call-gate.ts';
 import type { ItemsEnd, ItemsRequest } from './request.ts';
-import { type Split, splitItems, splitItemsEarlier, splitItemsWithin, type Window } from './windows.ts';
+import {
+  type Split,
+  splitItems,
+  splitItemsByAttempts,
+  splitItemsEarlier,
+  splitItemsWithin,
+  type Window,
+} from './windows.ts';
 
 const { beginItems, endItems } = proxyActivities<Activities>(ACTIVITY_OPTIONS.beginItems);
 
@@ -31,6 +39,8 @@ const { beginItems, endItems } = proxyActivities<Activities>(ACTIVITY_OPTIONS.be
 const STARTS_OF_WINDOW = 3;
 /** From it on windows have items in proportion to their slots. */
 const SPLIT_BY_SLOTS_BEHAVIOUR = 14;
+/** From it on windows of a run's own lists end early, and are few. */
+const WINDOWS_END_EARLY_BEHAVIOUR = 26;
 /** After a reset the window of the execution before may still be open. */
 const TAKEN_ID_WAIT_MS = 5_000;
 
@@ -49,6 +59,8 @@ export interface ItemsOfStage {
   readonly events: readonly NewRunEvent[];
   /** Of the run. */
   readonly behaviour: number;
+  /** Of the run: its windows have the same. Absent: no window ends early. */
+  readonly historyLimit?: HistoryLimit | undefined;
   onProgress(progress: ItemsProgress): void;
 }
 
@@ -91,8 +103,9 @@ function gated<T>(gate: CallGate | undefined, call: () => Promise<T>): Promise<T
 
 /** @returns what kept a window from its end, other than a cancel */
 async function doWindows(items: ItemsOfStage, count: number): Promise<{ readonly error: unknown } | null> {
-  const { maxParallel, failFast, allowFailures } = items.stage.each as MachineEach;
-  const { windows, shares } = splitOf(items)(count, attemptsOfItem(items.stage), maxParallel);
+  const { failFast, allowFailures } = items.stage.each as MachineEach;
+  const { windows: planned, shares } = splitOf(items, count);
+  const windows = [...planned];
   const children = new CancellationScope();
   let next = 0;
   let ended = 0;
@@ -105,7 +118,9 @@ async function doWindows(items: ItemsOfStage, count: number): Promise<{ readonly
       const window = windows[next]!;
       next += 1;
       try {
-        failed += (await doWindow(items, window, slots, failFast ? Math.max(0, allowFailures - failed) : null)).failed;
+        const end = await doWindow(items, window, slots, failFast ? Math.max(0, allowFailures - failed) : null);
+        failed += end.failed;
+        if (end.next !== undefined) windows.push({ number: windows.length, from: end.next, to: window.to });
       } catch (error) {
         if (!isCancellation(error)) broken ??= { error: error instanceof ChildWorkflowFailure ? error.cause : error };
         children.cancel();
@@ -119,17 +134,30 @@ async function doWindows(items: ItemsOfStage, count: number): Promise<{ readonly
   return broken;
 }
 
-function splitOf({ instance, behaviour }: ItemsOfStage): (...of: Parameters<typeof splitItems>) => Split {
-  if (instance.length > 0) return splitItemsWithin;
-  return behaviour < SPLIT_BY_SLOTS_BEHAVIOUR ? splitItemsEarlier : splitItems;
+function splitOf({ stage, instance, behaviour }: ItemsOfStage, count: number): Split {
+  const { maxParallel } = stage.each as MachineEach;
+  const attempts = attemptsOfItem(stage);
+  if (instance.length > 0) return splitItemsWithin(count, attempts, maxParallel);
+  if (behaviour < SPLIT_BY_SLOTS_BEHAVIOUR) return splitItemsEarlier(count, attempts, maxParallel);
+  if (behaviour < WINDOWS_END_EARLY_BEHAVIOUR) return splitItemsByAttempts(count, attempts, maxParallel);
+  return splitItems(count, stagesOfItem(stage), maxParallel);
+}
+
+/** Slots of a window that may end early, and where; items that one of its history has no room for never run at the same time. */
+function endsEarly({ stage, instance, behaviour, historyLimit }: ItemsOfStage, share: number): Partial<ItemsRequest> {
+  if (instance.length > 0 || behaviour < WINDOWS_END_EARLY_BEHAVIOUR || historyLimit === undefined) return {};
+  const attempts = attemptsOfItem(stage);
+  const slots = Math.min(share, itemsInWindow(attempts));
+  return { slots, lastStart: lastStartOf(historyLimit, slots, attempts) };
 }
 
 async function doWindow(
-  { runId, queues, stage, instance, attempt, executionId, gates, upstream }: ItemsOfStage,
+  items: ItemsOfStage,
   { number, from, to }: Window,
   slots: number,
   mostFailures: number | null,
 ): Promise<ItemsEnd> {
+  const { runId, queues, stage, instance, attempt, executionId, gates, upstream } = items;
   const { part, ...each } = stage.each as MachineEach;
   const request: ItemsRequest = {
     runId,
@@ -142,6 +170,7 @@ async function doWindow(
     from,
     to,
     slots,
+    ...endsEarly(items, slots),
     mostFailures,
     upstream,
     hostQueue: queues.host,

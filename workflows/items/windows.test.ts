@@ -2,9 +2,9 @@ import { describe, expect, test } from 'vitest';
 import { randomOf } from '../../test/machine/random.ts';
 import { mostItems } from '../../domain/pipeline/item-plan.ts';
 import { PLAN_LIMITS } from '../../domain/plan/plan.ts';
-import { type Split, splitItems, splitItemsEarlier, splitItemsWithin } from './windows.ts';
+import { type Split, splitItems, splitItemsByAttempts, splitItemsEarlier, splitItemsWithin } from './windows.ts';
 
-const SPLITS = { splitItems, splitItemsEarlier, splitItemsWithin };
+const SPLITS = { splitItems, splitItemsByAttempts, splitItemsEarlier, splitItemsWithin };
 
 describe.each(Object.entries(SPLITS))('%s', (_, split) => {
   test.each([
@@ -26,13 +26,32 @@ describe.each(Object.entries(SPLITS))('%s', (_, split) => {
       Array.from({ length: items }, (_, item) => item),
     );
     expect(windows.map(({ number }) => number)).toEqual(windows.map((_, at) => at));
-    // Whatever is tried again, the history of a window has room for it.
-    for (const { from, to } of windows) expect((to - from) * attempts).toBeLessThanOrEqual(Math.max(3_000, attempts));
+    // Whatever is tried again, the history of a window has room for it; the last kind of windows ends early instead.
+    const most = split === splitItems ? 2_500 : 3_000;
+    for (const { from, to } of windows) expect((to - from) * attempts).toBeLessThanOrEqual(Math.max(most, attempts));
     expect(shares.length).toBeLessThanOrEqual(Math.min(20, windows.length));
     expect(shares.reduce((sum, slots) => sum + slots, 0)).toBe(items === 0 ? 0 : maxParallel);
     for (const slots of shares) expect(slots).toBeGreaterThan(0);
   });
 });
+
+test.each([
+  // [items, stages, maxParallel, windows, shares]
+  [2_500, 1, 50, 1, [50]],
+  [2_501, 1, 50, 2, [25, 25]],
+  [2_500, 2, 50, 2, [25, 25]],
+  [5_000, 1, 50, 2, [25, 25]],
+  [5_000, 1, 1, 2, [1]],
+  [10_000, 1, 50, 5, [10, 10, 10, 10, 10]],
+  [40, 2_501, 7, 40, [2, 2, 2, 1]],
+])(
+  '%i items of %i stages, %i at a time are in %i windows with the slots %j',
+  (items, stages, most, windows, shares) => {
+    const split = splitItems(items, stages, most);
+    expect(split.shares).toEqual(shares);
+    expect(split.windows).toHaveLength(windows);
+  },
+);
 
 test.each([
   // [items, attempts, maxParallel, windows, shares]
@@ -42,9 +61,9 @@ test.each([
   [5_000, 4, 2, 8, [1, 1]],
   [10_000, 4, 50, 17, [...Array.from({ length: 16 }, () => 3), 2]],
 ])(
-  '%i items of up to %i attempts, %i at a time are in %i windows with the slots %j',
+  'in a run of before, %i items of up to %i attempts, %i at a time are in %i windows with the slots %j',
   (items, attempts, most, windows, shares) => {
-    const split = splitItems(items, attempts, most);
+    const split = splitItemsByAttempts(items, attempts, most);
     expect(split.windows).toHaveLength(windows);
     expect(split.shares).toEqual(shares);
   },
@@ -59,7 +78,7 @@ test('while windows wait for slow items, few slots are idle', () => {
   ] as const) {
     const durations = Array.from({ length: items }, () => (random(100) === 0 ? 60 : 0.5 + random(100) / 100));
     const busy = durations.reduce((sum, duration) => sum + duration, 0) / maxParallel;
-    const now = endOf(splitItems(items, 4, maxParallel), durations);
+    const now = endOf(splitItems(items, 1, maxParallel), durations);
     expect(now).toBeLessThan(1.6 * Math.max(busy, 60));
     expect(now).toBeLessThan(0.9 * endOf(splitItemsEarlier(items, 4, maxParallel), durations));
   }

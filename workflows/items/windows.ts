@@ -2,8 +2,13 @@
 import { itemsInWindow } from '../../domain/pipeline/item-plan.ts';
 import { PLAN_LIMITS } from '../../domain/plan/plan.ts';
 
-/** A window's history is short enough for the server whatever becomes of its items: each attempt takes up to 10 events. */
+/** Of windows that never end early: their history is short enough whatever becomes of their items, each attempt takes up to 10 events. */
 const ATTEMPTS_IN_WINDOW = PLAN_LIMITS.itemAttempts;
+/**
+ * Stages that items of a window run where none is tried again. Twice as many make a page of history that is larger than a
+ * worker takes (4 MiB of gRPC).
+ */
+const STAGES_IN_WINDOW = 2_500;
 /** Windows that are open at the same time; the server tracks 2,000 children of a workflow, and a worker keeps their state in memory. */
 const MOST_OPEN = 20;
 
@@ -21,13 +26,24 @@ export interface Split {
 }
 
 /**
- * A window that waits for its last items holds slots that nothing uses. So there are as few windows as their histories
- * let, all are open from the beginning, and each has items in proportion to its slots: they end together, as far as that can
- * be known.
+ * A window that waits for its last items holds slots that nothing uses. So there are few windows, all are open from the
+ * beginning, and each has items in proportion to its slots: they end together, as far as that can be known. Where items take
+ * more of a window's history than expected it ends early (`lastStartOf`).
+ * @param stages  that one item has
+ */
+export function splitItems(items: number, stages: number, maxParallel: number): Split {
+  return splitBySlots(items, Math.max(1, Math.floor(STAGES_IN_WINDOW / stages)), maxParallel);
+}
+
+/**
+ * As runs of behaviour 14 to 25 do it: no window ends early.
  * @param attempts  most that one item may take
  */
-export function splitItems(items: number, attempts: number, maxParallel: number): Split {
-  const size = Math.max(1, Math.floor(ATTEMPTS_IN_WINDOW / attempts));
+export function splitItemsByAttempts(items: number, attempts: number, maxParallel: number): Split {
+  return splitBySlots(items, Math.max(1, Math.floor(ATTEMPTS_IN_WINDOW / attempts)), maxParallel);
+}
+
+function splitBySlots(items: number, size: number, maxParallel: number): Split {
   // With two slots and more a long item does not hold up those behind it in its window.
   const mostOpen = Math.min(MOST_OPEN, maxParallel, Math.max(4, Math.floor(maxParallel / 2)));
   const itemsOf = (slots: number): number => (items * slots) / maxParallel;

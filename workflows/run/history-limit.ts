@@ -8,10 +8,30 @@ export function limitWithFinally({ events, bytes }: HistoryLimit): HistoryLimit 
   return { events: Math.floor(events * 1.25), bytes: Math.floor(bytes * 1.25) };
 }
 
-/** Null while there is room for more. */
-export function historyFull({ events, bytes }: HistoryLimit): StageFailure | null {
+/** Each attempt of a stage in a window, with all that belongs to it, takes up to so many events. */
+const EVENTS_OF_ATTEMPT = 10;
+
+/**
+ * Where a window of items starts no other one: what runs then may take all attempts that it may take, and the history stays
+ * within `limit`. A limit that leaves no room for them gives zero: then a window has the items of its first start.
+ * @param slots     items at the same time
+ * @param attempts  most that one of them may take
+ */
+export function lastStartOf(limit: HistoryLimit, slots: number, attempts: number): HistoryLimit {
+  const events = Math.max(0, limit.events - slots * attempts * EVENTS_OF_ATTEMPT);
+  return { events, bytes: Math.floor((limit.bytes * events) / limit.events) };
+}
+
+export function hasReached({ events, bytes }: HistoryLimit): boolean {
   const { historyLength, historySize } = workflowInfo();
-  if (historyLength < events && historySize < bytes) return null;
+  return historyLength >= events || historySize >= bytes;
+}
+
+/** Null while there is room for more. */
+export function historyFull(limit: HistoryLimit): StageFailure | null {
+  if (!hasReached(limit)) return null;
+  const { historyLength, historySize } = workflowInfo();
+  const { events, bytes } = limit;
   const message = `the run's history has ${historyLength} events and ${historySize} bytes; at most ${events} and ${bytes} are allowed: split the spec into several, or allow fewer attempts with \`retry\``;
   return { code: 'run/history-full', message, stderrTail: '' };
 }

@@ -421,6 +421,7 @@ class RunLoop {
       upstream: takenBy(stage, upstream),
       events,
       behaviour: this.#behaviour,
+      historyLimit: this.#admission.historyLimit,
       onProgress: (progress: ItemsProgress) => void this.#items.set(id, progress),
     };
     this.#underWay.start(execKey, {
