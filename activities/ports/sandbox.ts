@@ -39,6 +39,11 @@ export interface SandboxBackend {
   notices(key: VmKey, offset: number): Promise<Uint8Array>;
 }
 
+/** What `writeFile` makes where nothing is said: a file that every user of the guest may read. */
+export const GUEST_FILE_MODE = 0o644;
+export const OWNERS_FILE_MODE = 0o600;
+export type GuestFileMode = typeof GUEST_FILE_MODE | typeof OWNERS_FILE_MODE;
+
 export interface SandboxFacts {
   readonly isolation: IsolationLevel;
   /** `kvm`, `tcg` or `mock`; an emulation is never called hardware. */
@@ -72,8 +77,17 @@ export interface Sandbox {
   exec(request: ExecRequest, signal: AbortSignal): Promise<Exec>;
   /** The commands that this VM knows: started, and not acknowledged. */
   execs(): Promise<readonly ExecState[]>;
-  /** Puts a file at an absolute guest path, parents made, owner uid 1000. `bytes` of exactly `sizeBytes`. */
-  writeFile(guestPath: string, sizeBytes: number, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void>;
+  /**
+   * Puts a file at an absolute guest path, parents made, owner uid 1000. `bytes` of exactly `sizeBytes`. Of the guest's system
+   * only `GUEST_CREDENTIALS` takes files, for which the owner's mode is.
+   */
+  writeFile(
+    guestPath: string,
+    sizeBytes: number,
+    bytes: AsyncIterable<Uint8Array>,
+    signal: AbortSignal,
+    mode?: GuestFileMode,
+  ): Promise<void>;
   /** Null when the path is no regular file. */
   readFile(
     guestPath: string,

@@ -1,6 +1,9 @@
 /** Which variables of the host a real agent's command line reads its key from. Names only: a value never enters a plan. */
 import type { AgentWork, EnvPlan, LlmProvider } from '../plan/plan.ts';
 
+/** A folder in the memory of every guest, for the user of its commands alone. */
+export const GUEST_CREDENTIALS = '/run/credentials';
+
 interface Credential {
   /** In the guest. */
   readonly name: string;

@@ -1,5 +1,11 @@
 /** The Sandbox port over one client of a keeper. */
-import type { Exec, ExecRequest, Sandbox, SandboxFacts } from '../../activities/ports/sandbox.ts';
+import {
+  type Exec,
+  type ExecRequest,
+  GUEST_FILE_MODE,
+  type Sandbox,
+  type SandboxFacts,
+} from '../../activities/ports/sandbox.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { OPEN_STDIN_BYTES, type MicroVm } from '../../native/index.ts';
 import { requireEndMarker } from '../../tar/complete.ts';
@@ -8,7 +14,6 @@ import { createQemuExec } from './exec.ts';
 /** The guest's user: no name resolution, no supplementary groups. */
 const GUEST_UID = 1000;
 const GUEST_GID = 1000;
-const FILE_MODE = 0o644;
 
 /** @param imageEnv  variables that a command has where its own have no such name */
 export function createQemuSandbox(
@@ -48,7 +53,8 @@ export function createQemuSandbox(
         .map(({ execKey, state }) => ({ key: execKey, isRunning: state === 'running' }));
     },
 
-    writeFile: (guestPath, sizeBytes, bytes, signal) => vm.putFile(guestPath, FILE_MODE, sizeBytes, bytes, signal),
+    writeFile: (guestPath, sizeBytes, bytes, signal, mode = GUEST_FILE_MODE) =>
+      vm.putFile(guestPath, mode, sizeBytes, bytes, signal),
     readFile: (guestPath, signal) => vm.getFile(guestPath, signal),
     putTar: (guestPath, bytes, signal) => vm.putTar(guestPath, bytes, signal),
 

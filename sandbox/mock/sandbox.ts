@@ -45,12 +45,12 @@ export function createMockSandbox(vm: MockVm, hold: MockHold, attached: boolean)
       return vm.execs;
     },
 
-    async writeFile(guestPath, sizeBytes, bytes, signal) {
+    async writeFile(guestPath, sizeBytes, bytes, signal, mode) {
       check(signal);
       const body = await collect(guarded(bytes, signal), sizeBytes);
       if (body.length !== sizeBytes)
         throw new Error(`writeFile ${guestPath}: the source ended at ${body.length} of ${sizeBytes} bytes`);
-      vm.files.write(guestPath, body);
+      vm.files.write(guestPath, body, mode);
     },
 
     async readFile(guestPath, signal) {

@@ -3,6 +3,8 @@ import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
 import { readFile, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { OWNERS_FILE_MODE } from '../../../activities/ports/sandbox.ts';
+import { GUEST_CREDENTIALS } from '../../../domain/agent/credentials.ts';
 import { readTar } from '../../../tar/read.ts';
 import { writeTar, type TarItem } from '../../../tar/write.ts';
 import {
@@ -67,6 +69,38 @@ export const FILES: readonly Behaviour[] = [
         ),
         '1000:1000 644',
       );
+    },
+  },
+  {
+    name: 'credentials are files of mode 0600 in memory, for the user of the commands, gone with the VM',
+    guest: 'real',
+    async run(c) {
+      const key = c.newKey();
+      const first = await c.backend.launch(key, c.plan, limit());
+      const path = `${GUEST_CREDENTIALS}/canary.json`;
+      const secret = Buffer.from(`canary-${'5e'.repeat(20)}`);
+      await first.writeFile(path, secret.length, chunks(secret), limit(), OWNERS_FILE_MODE);
+      assert.equal(
+        await textOf(
+          first,
+          script(
+            `stat -c '%u:%g %a' ${GUEST_CREDENTIALS} ${path} && grep " ${GUEST_CREDENTIALS} " /proc/mounts | cut -d ' ' -f 3 && cat ${path}`,
+          ),
+        ),
+        `1000:1000 700\n1000:1000 600\ntmpfs\n${secret.toString()}`,
+      );
+      // What is put there replaces a link, and nothing else of the system's folders is written.
+      await run(first, script(`ln -sf /workspace/elsewhere ${path}`));
+      await first.writeFile(path, secret.length, chunks(secret), limit(), OWNERS_FILE_MODE);
+      assert.equal(await first.readFile('/workspace/elsewhere', limit()), null);
+      for (const other of [`${GUEST_CREDENTIALS}/below/file`, '/run/file', '/etc/file', '/file'])
+        await assert.rejects(first.writeFile(other, 1, chunks(Buffer.from('x')), limit()), other);
+      const large = countingBytes(2 * MIB);
+      await assert.rejects(first.writeFile(path, large.length, chunks(large), limit(), OWNERS_FILE_MODE));
+      await c.backend.release(key);
+      const next = await c.backend.launch(c.newKey(), c.plan, limit());
+      assert.equal(await next.readFile(path, limit()), null);
+      await next.stop();
     },
   },
   {

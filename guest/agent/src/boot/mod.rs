@@ -22,7 +22,9 @@ use crate::procfs;
 use command_line::CommandLine;
 
 pub use devices::{credit_entropy, set_clock};
-pub use mounts::{USER_FOLDERS, bind_read_only, bind_scratch_folder, mount_shared_tree};
+pub use mounts::{
+    CREDENTIALS, USER_FOLDERS, bind_read_only, bind_scratch_folder, mount_shared_tree,
+};
 pub use power::restart;
 
 /// A step of the boot that failed. The guest can't do its work without any of them.

@@ -18,6 +18,9 @@ use crate::guest::SANDBOX;
 /// Folders of the scratch disk that user code has from the start.
 pub const USER_FOLDERS: &[&str] = &["/workspace", "/tmp", "/var/tmp", "/home/sandbox"];
 
+/// Files with keys and logins, for the sandbox user alone.
+pub const CREDENTIALS: &str = "/run/credentials";
+
 /// The scratch disk as a whole, for root alone.
 const SCRATCH: &str = "/run/scratch";
 /// The tree of all shared folders, for root alone.
@@ -71,10 +74,17 @@ const VIEWS: &[View] = &[
         flags: SAFE,
         options: c"mode=0755,size=16m",
     },
+    // In memory alone, so that what a command is trusted with never lies on a disk of the host.
+    View {
+        target: CREDENTIALS,
+        kind: "tmpfs",
+        flags: SAFE.union(MountFlags::NOEXEC),
+        options: c"mode=0700,uid=1000,gid=1000,size=1m,nr_inodes=64",
+    },
 ];
 
 /// Mounts the kernel's views. All of them are bounded, and none is writable by users but for
-/// `/dev/shm`, whose memory counts as theirs.
+/// `/dev/shm` and `/run/credentials`, whose memory counts as theirs.
 pub fn mount_kernel_views() -> Result<(), BootError> {
     // The kernel makes an initramfs's own root writable for everybody, and it is all memory.
     rustix::fs::chmod("/", Mode::from_raw_mode(0o755))

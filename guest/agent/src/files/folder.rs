@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use voidbox_protocol::system_folders::is_system_folder;
 
 use super::access;
-use crate::boot::{USER_FOLDERS, bind_scratch_folder};
+use crate::boot::{CREDENTIALS, USER_FOLDERS, bind_scratch_folder};
 use crate::failure::Failure;
 use crate::guest::{Guest, Role, SANDBOX};
 use crate::lock::lock;
@@ -22,10 +22,9 @@ pub fn make_for_user(guest: &Guest, path: &str) -> Result<(), Failure> {
         return Ok(());
     };
     let path = access::checked_path(path)?;
-    if USER_FOLDERS.iter().any(|folder| path.starts_with(folder)) {
+    if is_users_from_the_start(path)? {
         return Ok(());
     }
-    refuse_system(path)?;
     let mut made = lock(&guest.made_folders);
     if made.iter().any(|folder| path.starts_with(folder)) {
         return Ok(());
@@ -37,6 +36,16 @@ pub fn make_for_user(guest: &Guest, path: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::io(folder.display(), error))?;
     made.push(folder);
     Ok(())
+}
+
+/// False for a folder that the scratch disk can have. Of the system's folders the user has the one
+/// for credentials, and nothing below it: what is put there replaces a link instead of following it.
+fn is_users_from_the_start(path: &Path) -> Result<bool, Failure> {
+    let is_users = USER_FOLDERS.iter().any(|folder| path.starts_with(folder));
+    if is_users || path == Path::new(CREDENTIALS) {
+        return Ok(true);
+    }
+    refuse_system(path).map(|()| false)
 }
 
 fn refuse_system(path: &Path) -> Result<(), Failure> {
@@ -99,4 +108,34 @@ fn make_place(path: &Path, is_folder: bool, is_users: bool) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_run_the_user_has_the_folder_for_credentials_alone() {
+        let is_users = |path: &str| is_users_from_the_start(Path::new(path)).ok();
+        assert_eq!(is_users("/run/credentials"), Some(true));
+        assert_eq!(is_users("/workspace/a"), Some(true));
+        assert_eq!(is_users("/srv/data"), Some(false));
+        for path in [
+            "/run",
+            "/run/credentials/below",
+            "/run/credentials2",
+            "/run/scratch",
+            "/run/mounts/0",
+            "/etc",
+            "/",
+        ] {
+            assert_eq!(is_users(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_mounted_on_credentials() {
+        let error = mount_point("/run/credentials", true).unwrap_err();
+        assert!(error.to_string().contains("guest's system"), "{error}");
+    }
 }
