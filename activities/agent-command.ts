@@ -1,5 +1,6 @@
 /** The command that an agent of a stage is, and what lies in the guest for it. */
 import { Buffer } from 'node:buffer';
+import { posix } from 'node:path';
 import { type AgentCommand, type AgentProvider, AGENT_WORKSPACE, type OwnLimits } from '../agents/provider.ts';
 import { composePrompt, INPUT_IN_PROMPT_BYTES } from '../agents/prompt.ts';
 import { providerOf } from '../agents/registry.ts';
@@ -10,7 +11,8 @@ import { answeringOf } from '../domain/plan/work.ts';
 import { execKeyText, parseExecKey } from '../domain/run/attempt.ts';
 import { agentProgram } from './ports/agent-layers.ts';
 import type { ArtifactStore } from './ports/artifacts.ts';
-import type { ExecRequest, Sandbox } from './ports/sandbox.ts';
+import type { CredentialText } from './host-variables.ts';
+import { type ExecRequest, OWNERS_FILE_MODE, type Sandbox } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
 import { inputFile } from './stage-inputs.ts';
 
@@ -86,22 +88,33 @@ interface CommandLimits {
 
 export function agentExec(
   request: StageRequest,
-  { program }: AgentOfStage,
-  { args, env }: AgentCommand,
+  agent: AgentOfStage,
+  called: AgentCommand,
   stageEnv: Readonly<Record<string, string>>,
   { prompt, command, timeoutMs, maxOutputBytes }: CommandLimits,
 ): ExecRequest {
   const bytes = Buffer.from(prompt);
   return {
     key: commandKey(request.execKey, command),
-    program,
-    args,
-    env: { ...env, ...stageEnv },
+    ...programOf(agent, called),
+    env: { ...called.env, ...stageEnv },
     cwd: request.stage.workspace?.guestPath ?? AGENT_WORKSPACE,
     stdin: { sizeBytes: bytes.byteLength, open: (offset) => once(bytes.subarray(offset)) },
     timeoutMs,
     maxOutputBytes: maxOutputBytes ?? request.stage.maxOutputBytes,
   };
+}
+
+/** A tar puts no link into a guest that leads out of its folder, so a shell makes them. One that is played reads no files. */
+function programOf(
+  { program, work }: AgentOfStage,
+  { args, links = [] }: AgentCommand,
+): Pick<ExecRequest, 'program' | 'args'> {
+  if (links.length === 0 || work.played === true) return { program, args };
+  const made = links.map(
+    ({ guestPath, target }) => `mkdir -p '${posix.dirname(guestPath)}' && ln -sf '${target}' '${guestPath}' && `,
+  );
+  return { program: '/bin/sh', args: ['-c', `${made.join('')}exec "$0" "$@"`, program, ...args] };
 }
 
 export function commandKey(execKey: string, command: number): string {
@@ -115,6 +128,18 @@ export async function putAgentFiles(sandbox: Sandbox, { files }: AgentCommand, s
   for (const { guestPath, text } of files) {
     const bytes = Buffer.from(text);
     await sandbox.writeFile(guestPath, bytes.byteLength, once(bytes), signal);
+  }
+}
+
+/** For the user of the commands alone, in the guest's memory. */
+export async function putCredentials(
+  sandbox: Sandbox,
+  credentials: readonly CredentialText[],
+  signal: AbortSignal,
+): Promise<void> {
+  for (const { guestPath, text } of credentials) {
+    const bytes = Buffer.from(text);
+    await sandbox.writeFile(guestPath, bytes.byteLength, once(bytes), signal, OWNERS_FILE_MODE);
   }
 }
 

@@ -1,8 +1,10 @@
 /** Values of a host enter here and nowhere else; the redactor gets the same list. */
 import { Buffer } from 'node:buffer';
+import { credentialFileOf } from '../domain/agent/credentials.ts';
+import { readCodexLogin, tokensOfLogin } from '../domain/agent/codex-login.ts';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { Plan } from '../domain/plan/plan.ts';
-import { demandedVariablesOf, environmentOf, hostVariablesOf } from '../domain/plan/work.ts';
+import { answeringOf, demandedVariablesOf, environmentOf, hostVariablesOf } from '../domain/plan/work.ts';
 import type { Secret } from '../domain/security/redactor.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { StageRequest } from './requests.ts';
@@ -12,8 +14,15 @@ type Sources = Pick<ActivityDeps, 'hostVariables' | 'lentVariables'>;
 /** Of all host variables of a run: what is printed is searched for every form of each. */
 const SECRETS_BYTES = 64 * 1024;
 
+export interface CredentialText {
+  readonly guestPath: string;
+  readonly text: string;
+}
+
 export interface StageEnvironment {
   readonly env: Readonly<Record<string, string>>;
+  /** What its agent reads as files instead. */
+  readonly credentials: readonly CredentialText[];
   /** All values that the run has of the host: a stage may print what another one left in a file. */
   readonly secrets: readonly Secret[];
   /** Names of the host variables that the stage itself reads. */
@@ -36,8 +45,8 @@ export async function resolveEnvironment(
     return [name, text ?? ''];
   });
   return {
-    env: Object.fromEntries(env),
-    secrets: [...values].map(([name, value]) => ({ name, value })),
+    ...withCredentials(stage, env),
+    secrets: secretsOf(values),
     named,
     unset: [...named].filter((name) => !values.has(name)),
   };
@@ -49,7 +58,36 @@ export async function readSecrets(
   runId: string,
   hostVariables: readonly string[],
 ): Promise<readonly Secret[]> {
-  return [...(await readVariables(sources, runId, hostVariables))].map(([name, value]) => ({ name, value }));
+  return secretsOf(await readVariables(sources, runId, hostVariables));
+}
+
+/** A login is known by each of its tokens too, which other files and requests have without the rest. */
+function secretsOf(values: ReadonlyMap<string, string>): readonly Secret[] {
+  return [...values].flatMap(([name, value]) =>
+    [value, ...tokensOfLogin(value)].map((text): Secret => ({ name, value: text })),
+  );
+}
+
+/** @throws CodedError `host/login-invalid` */
+function withCredentials(
+  { id, work }: StageRequest['stage'],
+  env: readonly (readonly [name: string, text: string])[],
+): Pick<StageEnvironment, 'env' | 'credentials'> {
+  const agent = answeringOf(work);
+  const file = agent === null ? null : credentialFileOf(agent);
+  const isFile = ([name]: readonly [string, string]): boolean => name === file?.name;
+  return {
+    env: Object.fromEntries(env.filter((variable) => !isFile(variable))),
+    credentials: env.filter(isFile).flatMap(([name, text]) => {
+      if (text === '') return [];
+      const login = readCodexLogin(text);
+      if (login !== null) return [{ guestPath: file!.guestPath, text: login.forGuest }];
+      throw new CodedError(
+        'host/login-invalid',
+        `stage ${id} works by the login in ${name}, which is not what \`codex login\` writes into auth.json for a ChatGPT subscription: an object with tokens.access_token and tokens.account_id`,
+      );
+    }),
+  };
 }
 
 /**

@@ -20,7 +20,7 @@ import { createProgress } from './agent-progress.ts';
 import type { AgentContext, Preparation } from './agent-context.ts';
 import { runAgent } from './run-agent.ts';
 import { runSkill, sessionOfStage } from './run-skill.ts';
-import { agentOfStage } from './agent-command.ts';
+import { agentOfStage, putCredentials } from './agent-command.ts';
 import { follow } from './follow-command.ts';
 import type { Exec, ExecExit, ExecRequest, Sandbox, SandboxBackend, VmKey } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
@@ -166,7 +166,7 @@ function withoutSecrets(error: unknown, redactor: Redactor): unknown {
 
 async function carryOut(
   context: Attempt,
-  { env: written, named, unset }: StageEnvironment,
+  { env: written, credentials, named, unset }: StageEnvironment,
   redactor: Redactor,
 ): Promise<StageResult> {
   const { deps, request, life } = context;
@@ -187,7 +187,7 @@ async function carryOut(
       () => sandbox.renew(),
       (error) => (renewalFailure ??= error),
     );
-    const { result, execs } = await work({ ...context, workspace }, sandbox, env, redactor);
+    const { result, execs } = await work({ ...context, workspace, credentials }, sandbox, env, redactor);
     life.detached.throwIfAborted();
     if (renewalFailure !== null && isCodedError(renewalFailure) && renewalFailure.code === 'fence/stale')
       throw renewalFailure;
@@ -206,6 +206,7 @@ async function carryOut(
 
 interface Worked extends Attempt {
   readonly workspace: StageWorkspace | null;
+  readonly credentials: StageEnvironment['credentials'];
 }
 
 /** What is done in the VM, and the commands that did it. */
@@ -323,6 +324,7 @@ async function begin(
     if (workspace !== null && preparation?.unpacksWorkspace !== false)
       await unpackWorkspace(deps, sandbox, request, workspace, life.ended);
     await preparation?.prepare();
+    await putCredentials(sandbox, context.credentials, life.ended);
     markPrepared(sandbox, execKey);
   }
 }

@@ -17,16 +17,30 @@ const QUIET = [
   ]),
 ];
 
+export const CODEX_SESSIONS = `${AGENT_HOME}/.codex/sessions`;
+
 /** OpenAI's Codex. */
 export const codex: AgentProvider = {
   name: 'codex',
   cli: 'codex',
-  sessionFolder: `${AGENT_HOME}/.codex/sessions`,
-  command,
+  sessionFolder: CODEX_SESSIONS,
+  command: (task) => codexCommand(task, task.llm === null ? null : keyedServer(task.llm)),
   stream: createCodexStream,
 };
 
-function command({ llm, skills, outputSchema, resume }: AgentTask): AgentCommand {
+type TomlTable = Readonly<Record<string, string | boolean>>;
+
+/**
+ * OPENAI_BASE_URL has no effect on it, so that a server is a provider of its own. OpenAI's is one too: the provider that is built
+ * in does not read the key from the environment, and tries web sockets first.
+ * @param server  as its settings name one; null: its own
+ * @param settings  further arguments
+ */
+export function codexCommand(
+  { llm, skills, outputSchema, resume }: AgentTask,
+  server: TomlTable | null,
+  settings: readonly string[] = [],
+): AgentCommand {
   const hasSchema = outputSchema !== undefined && resume === null;
   return {
     args: [
@@ -36,7 +50,10 @@ function command({ llm, skills, outputSchema, resume }: AgentTask): AgentCommand
       '--skip-git-repo-check',
       '--dangerously-bypass-approvals-and-sandbox',
       ...QUIET,
-      ...(llm === null ? [] : serverSettings(llm)),
+      ...(server === null
+        ? []
+        : ['-c', 'model_provider=voidbox', '-c', `model_providers.voidbox=${inlineTable(server)}`]),
+      ...settings,
       ...mcpServers(skills).flatMap((server) => ['-c', serverSetting(server)]),
       ...(llm?.model ? ['-m', llm.model] : []),
       ...(hasSchema ? ['--output-schema', SCHEMA_FILE] : []),
@@ -50,13 +67,8 @@ function command({ llm, skills, outputSchema, resume }: AgentTask): AgentCommand
   };
 }
 
-/**
- * OPENAI_BASE_URL has no effect on it, so that a server is a provider of its own. OpenAI's is one too: the provider that is built
- * in does not read the key from the environment, and tries web sockets first.
- */
-function serverSettings({ baseUrl }: NonNullable<AgentTask['llm']>): readonly string[] {
-  const provider = { name: 'voidbox', base_url: baseUrl ?? OPENAI, env_key: 'OPENAI_API_KEY', wire_api: 'responses' };
-  return ['-c', 'model_provider=voidbox', '-c', `model_providers.voidbox=${inlineTable(provider)}`];
+function keyedServer({ baseUrl }: NonNullable<AgentTask['llm']>): TomlTable {
+  return { name: 'voidbox', base_url: baseUrl ?? OPENAI, env_key: 'OPENAI_API_KEY', wire_api: 'responses' };
 }
 
 /** Codex hands a variable on by its own name alone, so a shell renames those of the host; no value stands in an argument. */
@@ -77,7 +89,7 @@ function serverSetting({ name, command, args, env, handed }: McpServer): string 
 }
 
 /** In TOML. A text of JSON is one of TOML too. */
-function inlineTable(values: Readonly<Record<string, string>>): string {
+function inlineTable(values: TomlTable): string {
   const members = Object.entries(values).map(([name, value]) => `${JSON.stringify(name)}=${JSON.stringify(value)}`);
   return `{${members.join(',')}}`;
 }

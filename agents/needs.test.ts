@@ -1,7 +1,8 @@
 /** What a provider needs, by the domain, is what its file in this folder calls. */
+import { posix } from 'node:path';
 import { expect, it } from 'vitest';
 import { agentPartsOf, cliOf, llmInGuest } from '../domain/agent/agent-cli.ts';
-import { credentialsOf } from '../domain/agent/credentials.ts';
+import { credentialFileOf, credentialsOf, GUEST_CREDENTIALS } from '../domain/agent/credentials.ts';
 import { AGENT_DEFAULTS, SANDBOX_DEFAULTS, STAGE_DEFAULTS } from '../domain/plan/defaults.ts';
 import { type AgentWork, LLM_PROVIDERS, type LlmPlan, type LlmProvider, type StagePlan } from '../domain/plan/plan.ts';
 import { unsupportedParts } from '../domain/plan/unsupported.ts';
@@ -39,8 +40,34 @@ it('its key is a variable of the host, by the name that it has there', () => {
   expect(hostVariable(llm('claude', { apiKeyEnv: 'TEAM_KEY' }))).toEqual([['ANTHROPIC_API_KEY', 'TEAM_KEY']]);
   expect(hostVariable(llm('claude-personal'))).toEqual([['CLAUDE_CODE_OAUTH_TOKEN', 'CLAUDE_CODE_OAUTH_TOKEN']]);
   expect(hostVariable(llm('codex'))).toEqual([['OPENAI_API_KEY', 'OPENAI_API_KEY']]);
+  expect(hostVariable(llm('codex-personal'))).toEqual([['CODEX_AUTH_JSON', 'CODEX_AUTH_JSON']]);
   for (const provider of ['ollama', 'lm-studio', 'custom'] as const) expect(hostVariable(llm(provider))).toEqual([]);
   expect(hostVariable(llm('custom', { apiKeyEnv: 'GATEWAY' }))).toEqual([['ANTHROPIC_API_KEY', 'GATEWAY']]);
+});
+
+it('a login that is a file lies in the guest’s memory, where its command line finds it by a link', () => {
+  const task = { prompt: '', skills: [], outputSchema: undefined, limits: {}, resume: null };
+  for (const provider of LLM_PROVIDERS) {
+    const plan = llm(provider);
+    const file = credentialFileOf({ llm: plan });
+    const { links = [] } = providerOf(plan).command({ ...task, llm: plan });
+    expect(links.map(({ target }) => target)).toEqual(file === null ? [] : [file.guestPath]);
+    expect(links.every(({ target }) => posix.dirname(target) === GUEST_CREDENTIALS)).toBe(true);
+  }
+  expect(credentialFileOf({ llm: llm('codex-personal') })?.name).toBe('CODEX_AUTH_JSON');
+});
+
+it('Codex by a subscription asks one server alone, the one that is named', () => {
+  const argsOf = (baseUrl: string | null): string => {
+    const plan = llm('codex-personal', { baseUrl });
+    const task = { prompt: '', llm: plan, skills: [], outputSchema: undefined, limits: {}, resume: null };
+    return providerOf(plan).command(task).args.join(' ');
+  };
+  expect(argsOf(null)).toContain('"base_url"="https://chatgpt.com/backend-api/codex"');
+  expect(argsOf(null)).toContain('"requires_openai_auth"=true');
+  expect(argsOf(null)).toContain('chatgpt_base_url="https://chatgpt.com/backend-api"');
+  expect(argsOf('http://llm:8080/v1')).toContain('chatgpt_base_url="http://llm:8080/v1"');
+  expect(argsOf('http://llm:8080/v1')).not.toContain('chatgpt.com');
 });
 
 it('no key is asked for where the stage sets one, and where the mock agent plays', () => {

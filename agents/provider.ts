@@ -26,6 +26,14 @@ export interface AgentCommand {
   /** Below what the stage's own `env` says. */
   readonly env: Readonly<Record<string, string>>;
   readonly files: readonly GuestFile[];
+  /** Absent: none. A shell makes them before it starts the program. */
+  readonly links?: readonly GuestLink[];
+}
+
+/** Where the command line looks for what lies elsewhere. */
+export interface GuestLink {
+  readonly guestPath: string;
+  readonly target: string;
 }
 
 export interface GuestFile {

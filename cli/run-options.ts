@@ -99,7 +99,7 @@ function takeHostVariables(plan: Plan, given: ReadonlySet<string>, context: CliC
   const { env } = context;
   const ownOf = ownStageOf(plan);
   const left = plan.stages.filter(({ id }) => !given.has(ownOf(id)));
-  const values = { ...loginsFor(left, context), ...env.variables };
+  const values = { ...env.variables, ...loginsFor(left, context) };
   const demanded = env.temporalConfigured ? [] : demandedVariablesOf(left);
   const missing = demanded.filter(({ name }) => values[name] === undefined);
   if (missing.length > 0) {

@@ -24,7 +24,7 @@ import { EXIT, type ExitCode } from './exit-code.ts';
 import { followWherever } from './follow.ts';
 import { handOver } from './hand-over.ts';
 import { describeMissingWorker } from './missing-worker.ts';
-import { LOGIN_VARIABLE, loginFile } from './agent-logins.ts';
+import { loginsTaken } from './agent-logins.ts';
 import { extrasOf } from './plan-extras.ts';
 import { makeDisks } from './plan-images.ts';
 import { settleMounts } from './plan-mounts.ts';
@@ -137,8 +137,8 @@ async function start(
       rememberSkillPaths(env.stateDir, skillEntriesOf(plan), 'add');
     }
     await makeDisks(images, env, onProgress);
-    if (hostVariables[LOGIN_VARIABLE] !== undefined && env.variables[LOGIN_VARIABLE] === undefined)
-      onProgress(`agents work by the login of Claude on this machine (${loginFile(env)}), without its refresh token`);
+    for (const { owner, file } of loginsTaken(hostVariables, env))
+      onProgress(`agents work by the login of ${owner} on this machine (${file}), without its refresh token`);
     const link = await openServerLink(context, { start: true, onProgress });
     if (link === null) throw new Error('the embedded stack was not started');
     // Its worker may not have taken it yet; its variables must not be overwritten by ours.

@@ -2,7 +2,7 @@ import type { Plan } from '../../domain/plan/plan.ts';
 import { demandedVariablesOf } from '../../domain/plan/work.ts';
 import { type UnsupportedPart, unsupportedParts } from '../../domain/plan/unsupported.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
-import { hasLogin, LOGIN_VARIABLE } from '../agent-logins.ts';
+import { hasLogin } from '../agent-logins.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
@@ -89,7 +89,7 @@ async function sayHere(plan: Plan, loaded: LoadedSpec, context: CliContext): Pro
     variables: plan.hostVariables.map((name) => ({
       name,
       demandedBy: demanded.get(name) ?? null,
-      isSet: env.variables[name] !== undefined || (name === LOGIN_VARIABLE && hasLogin(env)),
+      isSet: env.variables[name] !== undefined || hasLogin(name, env),
     })),
     refusedMounts: refused.map((mount): Finding => ({
       code: mount.why === 'missing' ? 'cli/mount-missing' : 'cli/mount-refused',

@@ -24,6 +24,7 @@ const CLIS: Readonly<Record<LlmProvider, AgentCli>> = {
   claude: 'claude',
   'claude-personal': 'claude',
   codex: 'codex',
+  'codex-personal': 'codex',
   ollama: 'claude',
   'lm-studio': 'claude',
   custom: 'claude',

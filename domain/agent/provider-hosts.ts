@@ -16,6 +16,8 @@ const HOSTS: Readonly<Record<LlmProvider, readonly string[]>> = {
   // Its token is checked by the first one and belongs to an account of the second.
   'claude-personal': ['api.anthropic.com', 'claude.ai'],
   codex: ['api.openai.com', 'chatgpt.com', 'auth.openai.com'],
+  // Its login is not renewed in a guest, so nothing asks the host that does it.
+  'codex-personal': ['chatgpt.com'],
   ollama: [],
   'lm-studio': [],
   custom: [],

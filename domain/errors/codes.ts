@@ -216,8 +216,16 @@ export const ERROR_CODES = {
   'host/login-expires': {
     kind: 'world',
     retry: 'never',
-    summary: "The login of Claude on this machine ends before an agent's `timeout_secs` do.",
-    remedy: 'Start `claude` once, which renews the login, or set `CLAUDE_CODE_OAUTH_TOKEN`.',
+    summary: "The login of Claude or of Codex on this machine ends before an agent's `timeout_secs` do.",
+    remedy:
+      'Start `claude` or `codex` once, which renews its login, or set `CLAUDE_CODE_OAUTH_TOKEN`. Lower `timeout_secs`.',
+  },
+  'host/login-invalid': {
+    kind: 'world',
+    retry: 'never',
+    summary: 'What is given as the login of an agent is none of a ChatGPT subscription.',
+    remedy:
+      'Set `CODEX_AUTH_JSON` to the text of the `auth.json` that `codex login` writes, or leave it out where `codex` is logged in.',
   },
   'host/secrets-file': {
     kind: 'world',

@@ -295,7 +295,15 @@ export interface AgentWork {
 export const AGENT_MODES = ['task', 'service', 'interactive'] as const;
 export type AgentMode = (typeof AGENT_MODES)[number];
 
-export const LLM_PROVIDERS = ['claude', 'claude-personal', 'codex', 'ollama', 'lm-studio', 'custom'] as const;
+export const LLM_PROVIDERS = [
+  'claude',
+  'claude-personal',
+  'codex',
+  'codex-personal',
+  'ollama',
+  'lm-studio',
+  'custom',
+] as const;
 export type LlmProvider = (typeof LLM_PROVIDERS)[number];
 
 export interface LlmPlan {

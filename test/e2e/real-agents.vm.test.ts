@@ -1,6 +1,10 @@
 /** The unmodified command line of Codex in a real VM, through the door, against a model server that plays a script. */
+import { Buffer } from 'node:buffer';
+import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { type ModelScript, startFakeModel } from '../rig/fake-model.ts';
+import { entriesBelow } from '../storm/leftovers.ts';
 import { Rig } from './rig.ts';
 
 /** Nothing else in the run's records, events or artifacts looks like it. */
@@ -51,3 +55,98 @@ test('codex edits files in its VM and answers; its key is in the requests and no
   for (const { stdout } of [run, log, raw, status]) expect(stdout).not.toContain(KEY);
   await rig.assertNothingLeft();
 });
+
+const part = (text: string): string => Buffer.from(text).toString('base64url');
+/** As OpenAI makes them. */
+const ACCESS = [
+  part('{"alg":"RS256"}'),
+  part(`{"exp":${Math.floor(Date.now() / 1000) + 36_000},"canary":"access-7c1d"}`),
+  part('signed by nobody at all'),
+].join('.');
+const REFRESH = 'rt-canary-90b3f5c2a1';
+
+const subscribed = (port: number): string => `api_version: v1
+kind: agent
+name: subscribed
+llm: { provider: codex-personal, model: gpt-5, base_url: "http://127.0.0.1:${port}/backend-api/codex" }
+sandbox: { disk_mb: 128 }
+agent: { prompt: Look at your login., timeout_secs: 600 }
+`;
+
+/** What an agent may do with its login by mistake: print it whole, a token alone, as JSON in JSON, in base64. */
+const LOOKS = String.raw`
+set -e
+at=$(readlink -f ~/.codex/auth.json); stat -c '%n %U %a' "$at"; grep -c ' /run/credentials tmpfs ' /proc/mounts
+env | grep -c CODEX_AUTH_JSON || true
+cat "$at"; echo; base64 -w 0 < "$at"; echo; sed 's/"/\\"/g' "$at"; echo
+sed 's/.*"access_token":"\([^"]*\)".*/\1/' "$at" > /tmp/token; cat /tmp/token; base64 -w 0 /tmp/token; echo; base64 /tmp/token
+`;
+
+function filesWith(folder: string, texts: readonly string[]): readonly string[] {
+  const forms = texts.flatMap((text) => [
+    text,
+    ...['', 'u', 'us'].map((before) => Buffer.from(`${before}${text}`).toString('base64').slice(4, -4)),
+  ]);
+  return entriesBelow(folder).filter((path) => {
+    const file = join(folder, path);
+    if (statSync(file, { throwIfNoEntry: false })?.isFile() !== true) return false;
+    const bytes = readIfThere(file);
+    return forms.some((form) => bytes.includes(form));
+  });
+}
+
+test('codex works by the login of a subscriber, a file in its VM’s memory, which goes nowhere else', async () => {
+  let withRefresh: readonly string[] = ['nobody looked'];
+  let withAccess: readonly string[] = [];
+  await using rig = new Rig({ CODEX_HOME: '/nobody/is/logged/in' });
+  await using model = await startFakeModel(({ turn }) => {
+    if (turn > 0) withRefresh = filesWith(rig.stateDir, [REFRESH]);
+    else withAccess = filesWith(rig.stateDir, [ACCESS]);
+    return turn === 0 ? { run: LOOKS } : { say: 'I looked.' };
+  });
+  const spec = rig.spec('spec.yaml', subscribed(model.port));
+  const without = await rig.cli('run', spec);
+  expect(without.stderr).toContain('the spec reads `CODEX_AUTH_JSON` (stage subscribed) from the environment');
+
+  const home = join(rig.specDir, 'codex-home');
+  mkdirSync(home);
+  const tokens = { id_token: `${part('{}')}.${part('{"email":"x"}')}.x`, access_token: ACCESS, refresh_token: REFRESH };
+  const login = JSON.stringify({ OPENAI_API_KEY: null, tokens: { ...tokens, account_id: 'account-1' } });
+  writeFileSync(join(home, 'auth.json'), login, { mode: 0o600 });
+  const run = await rig.startWith({ CODEX_HOME: home }, 'run', spec, '--run-id', 'subscribed', '--json').done;
+  expect(run.code, run.stderr).toBe(0);
+  expect(run.stderr).toContain(`the login of Codex on this machine (${home}/auth.json), without its refresh token`);
+
+  const asked = model.requests.filter(({ path }) => path.endsWith('/responses'));
+  expect(asked).toHaveLength(2);
+  for (const { headers } of model.requests) {
+    expect(headers['authorization']).toBe(`Bearer ${ACCESS}`);
+    expect(headers['chatgpt-account-id']).toBe('account-1');
+  }
+  // The result of the call, which the model alone was told.
+  const told = asked[1]!.body;
+  expect(told).toMatch(/\/run\/credentials\/codex-auth\.json sandbox 600(?:\\+n)1\\+n0\\+n/);
+  expect(told).toContain(ACCESS);
+  expect(told).not.toContain(REFRESH);
+
+  const shown = [run, await rig.cli('logs', 'subscribed', '--raw'), await rig.cli('status', 'subscribed', '--json')];
+  expect(shown[1]!.stdout).toContain('[redacted]');
+  for (const { stdout, stderr } of shown)
+    for (const form of [ACCESS, REFRESH, Buffer.from(ACCESS).toString('base64').slice(0, -4)])
+      expect(stdout + stderr).not.toContain(form);
+  // Before the agent has printed it: what was handed over, and no disk of the VM.
+  expect(withAccess).toEqual(['runs/subscribed/host-variables.json']);
+  expect(withRefresh).toEqual([]);
+  await rig.assertNothingLeft();
+  expect(filesWith(rig.stateDir, [ACCESS, REFRESH])).toEqual([]);
+});
+
+/** Empty for what goes while the run goes on. */
+function readIfThere(file: string): Buffer {
+  try {
+    return readFileSync(file);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return Buffer.alloc(0);
+    throw error;
+  }
+}
