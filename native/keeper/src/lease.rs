@@ -1,14 +1,21 @@
-//! The lease: a VM whose lease nobody renews is an orphan.
+//! The lease: a VM whose lease nobody renews is an orphan. One that is retained has a last moment
+//! instead, which nobody can move.
 
 use std::cell::Cell;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
+
+/// The longest time that a VM is retained.
+pub const LONGEST_RETENTION: Duration = Duration::from_secs(60 * 60);
 
 #[derive(Debug)]
 pub struct Lease {
     length: Duration,
     ends: Cell<Instant>,
+    retained: Cell<bool>,
+    moved: Notify,
 }
 
 impl Lease {
@@ -16,11 +23,31 @@ impl Lease {
         Self {
             length,
             ends: Cell::new(Instant::now() + length),
+            retained: Cell::new(false),
+            moved: Notify::new(),
         }
     }
 
+    /// Changes nothing of a VM that is retained.
     pub fn renew(&self) {
-        self.ends.set(Instant::now() + self.length);
+        if !self.retained.get() {
+            self.ends.set(Instant::now() + self.length);
+        }
+    }
+
+    /// From now on the VM lives for `length`, and no renewal changes that. The first one counts.
+    pub fn retain(&self, length: Duration) {
+        if self.retained.replace(true) {
+            return;
+        }
+        self.ends
+            .set(Instant::now() + length.min(LONGEST_RETENTION));
+        // The end may be earlier than the one that is slept for.
+        self.moved.notify_one();
+    }
+
+    pub fn is_retained(&self) -> bool {
+        self.retained.get()
     }
 
     /// Renews for as long as this is waited for; never returns.
@@ -40,7 +67,54 @@ impl Lease {
     /// costs nothing.
     pub async fn expired(&self) {
         while Instant::now() < self.ends.get() {
-            tokio::time::sleep_until(self.ends.get()).await;
+            tokio::select! {
+                () = tokio::time::sleep_until(self.ends.get()) => {}
+                () = self.moved.notified() => {}
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::{Instant, sleep, timeout};
+
+    use super::{LONGEST_RETENTION, Lease};
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_retained_vm_ends_at_its_time_whoever_renews() {
+        let lease = Lease::new(15 * MINUTE);
+        let began = Instant::now();
+        let renewed = async {
+            sleep(MINUTE).await;
+            lease.retain(2 * MINUTE);
+            assert!(lease.is_retained());
+            loop {
+                sleep(Duration::from_secs(10)).await;
+                lease.renew();
+                // Only the first one counts.
+                lease.retain(30 * MINUTE);
+            }
+        };
+        tokio::select! {
+            () = lease.expired() => {}
+            () = renewed => {}
+        }
+        assert_eq!(began.elapsed().as_secs(), 180);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_vm_is_retained_for_an_hour_at_most() {
+        let lease = Lease::new(MINUTE);
+        lease.retain(u32::MAX * MINUTE);
+        assert_eq!(u128::from(lease.left_ms()), LONGEST_RETENTION.as_millis());
+        let almost = LONGEST_RETENTION - Duration::from_secs(1);
+        assert!(timeout(almost, lease.expired()).await.is_err());
+        let rest = Duration::from_secs(2);
+        assert!(timeout(rest, lease.expired()).await.is_ok());
     }
 }

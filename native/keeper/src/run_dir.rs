@@ -18,6 +18,8 @@ pub const CONSOLE: &str = "console.log";
 pub const SCRATCH: &str = "scratch.img";
 pub const EXECS: &str = "exec";
 pub const EXIT: &str = "exit.json";
+/// Until when the VM is retained, and what its client noted of it; absent: it is not.
+pub const RETAINED: &str = "retained.json";
 /// What the door had to say, one line of JSON each.
 pub const NOTICES: &str = "notices";
 pub const LOG: &str = "keeper.log";

@@ -8,12 +8,13 @@ use voidbox_protocol::body::{Empty, PathRequest};
 use voidbox_protocol::message::Message;
 
 use super::fence;
-use super::request::{Call, ExecKey, FencedCall, Head, OpenCall, Ready, Signal, StdinEnd};
+use super::request::{Call, ExecKey, FencedCall, Head, OpenCall, Ready, Retain, Signal, StdinEnd};
 use crate::error::{Code, Failure};
-use crate::exec::{self, Exec, StartExec};
+use crate::exec::{self, Exec, StartExec, now_ms};
 use crate::guest::transfer::Transfer;
 use crate::keeper::{Keeper, Phase};
-use crate::run_dir::EXECS;
+use crate::lease::LONGEST_RETENTION;
+use crate::run_dir::{EXECS, RETAINED};
 use crate::transfer::tree;
 use crate::vmm::{self, Usage};
 
@@ -24,6 +25,7 @@ const FEATURES: &[&str] = &[
     "exec.stdin.end",
     "keepalive",
     "notices",
+    "retain",
     "tar.cut",
     "tie",
     "usage",
@@ -92,6 +94,7 @@ async fn fenced(keeper: &Rc<Keeper>, head: &Head, call: FencedCall) -> Result<Va
             let written = fence::hold(keeper, fence, copied).await?;
             Ok(json!({ "entries": written.entries, "bytes": written.bytes }))
         }
+        FencedCall::Retain(args) => retain(keeper, head.read(args)?).await,
         FencedCall::Stop => stop(keeper).await,
     }
 }
@@ -116,6 +119,7 @@ fn status(keeper: &Keeper) -> Value {
         "jail": vmm::jail_description(config, &keeper.dir),
         "memoryMib": config.memory_mib,
         "leaseLeftMs": keeper.lease.left_ms(),
+        "retained": keeper.lease.is_retained(),
         "vmmPid": keeper.vmm_pid.get(),
         "diskFull": keeper.disk.report(),
         "execs": execs,
@@ -233,6 +237,24 @@ async fn usage(keeper: &Rc<Keeper>) -> Result<Value, Failure> {
     let pid = keeper.vmm_pid.get();
     let usage = pid.map_or_else(Usage::default, |pid| vmm::usage(pid, &keeper.dir));
     Ok(serde_json::to_value(usage).expect("plain data serialises"))
+}
+
+/// What a client finds of a VM that is retained is written before the VM is.
+async fn retain(keeper: &Rc<Keeper>, Retain { for_ms, note }: Retain) -> Result<Value, Failure> {
+    let _one = keeper.attaching.lock().await;
+    if !keeper.lease.is_retained() {
+        let length = Duration::from_millis(for_ms).min(LONGEST_RETENTION);
+        let length_ms = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+        let file = json!({ "v": 1, "untilMs": now_ms() + length_ms, "note": note });
+        let (dir, text) = (keeper.dir.clone(), file.to_string());
+        tokio::task::spawn_blocking(move || dir.write_durable(RETAINED, text.as_bytes()))
+            .await
+            .map_err(std::io::Error::other)
+            .and_then(|written| written)
+            .map_err(|error| Failure::run_dir(&format!("writing {RETAINED}"), &error))?;
+        keeper.lease.retain(length);
+    }
+    Ok(json!({ "leftMs": keeper.lease.left_ms() }))
 }
 
 async fn stop(keeper: &Rc<Keeper>) -> Result<Value, Failure> {

@@ -85,6 +85,8 @@ pub enum FencedCall {
     TreeIn(Args<Tree>),
     #[serde(rename = "tree.out")]
     TreeOut(Args<Tree>),
+    #[serde(rename = "retain")]
+    Retain(Args<Retain>),
     #[serde(rename = "stop")]
     Stop,
 }
@@ -138,6 +140,15 @@ pub struct Tie {
     /// The VM stays when the client goes, until its lease has run out.
     #[serde(default)]
     pub keep: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Retain {
+    pub for_ms: u64,
+    /// For clients, which read it from the run directory.
+    #[serde(default)]
+    pub note: serde_json::Map<String, Value>,
 }
 
 #[derive(Debug, Deserialize)]

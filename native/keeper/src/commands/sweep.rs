@@ -31,7 +31,7 @@ struct Swept {
     state: VmState,
     /// `exit.json` is written. A keeper that still runs then only lets its clients read what is left.
     ended: bool,
-    /// A worker stopped this VM, so nobody needs its records any more.
+    /// A worker stopped this VM, or left it for a time that is over, so nobody needs its records any more.
     acknowledged: bool,
     /// Nobody will launch its key again.
     #[serde(skip)]
@@ -174,7 +174,8 @@ fn look_at(entry: &fs::DirEntry) -> io::Result<Option<Swept>> {
         acknowledged: state == VmState::Stopped
             && exit
                 .as_ref()
-                .is_some_and(|exit| exit.get("reason").is_some_and(|reason| reason == "stopped")),
+                .and_then(|exit| exit.get("reason")?.as_str())
+                .is_some_and(|reason| matches!(reason, "stopped" | "retained")),
         ended_ago: age(&dir.file(EXIT)),
         bytes: disk_bytes(&entry.path())?,
         modified_ms: modified_ms(&entry.path())?,

@@ -26,6 +26,8 @@ pub enum EndReason {
     Stopped,
     /// Nobody renewed its lease.
     Orphaned,
+    /// The time was over for which it was retained.
+    Retained,
     /// The VMM ended by itself.
     Lost,
     /// The guest broke the protocol.

@@ -168,11 +168,7 @@ impl Keeper {
         let mut vmm = None;
         let end = tokio::select! {
             end = self.boot_and_watch(&mut vmm) => end,
-            () = self.lease.expired() => End::new(
-                EndReason::Orphaned,
-                Code::VmLost,
-                format!("nobody renewed the lease for {} ms", self.config.orphan_timeout_ms),
-            ),
+            () = self.lease.expired() => self.expired(),
             // A client cannot attach while the disk is full, and so not renew.
             () = self.disk.given_up(|| self.lease.renew()) => End::new(
                 EndReason::DiskFull,
@@ -201,6 +197,21 @@ impl Keeper {
         self.write_exit(&end, status).await;
         self.phase.send_replace(Phase::Ended(end.failure.clone()));
         end
+    }
+
+    fn expired(&self) -> End {
+        if self.lease.is_retained() {
+            let message = "the time was over for which it was retained";
+            return End::new(EndReason::Retained, Code::VmLost, message);
+        }
+        End::new(
+            EndReason::Orphaned,
+            Code::VmLost,
+            format!(
+                "nobody renewed the lease for {} ms",
+                self.config.orphan_timeout_ms
+            ),
+        )
     }
 
     /// Until the VM ends by itself.

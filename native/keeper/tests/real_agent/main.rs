@@ -263,6 +263,39 @@ fn an_idle_vm_is_kept_alive_by_who_holds_no_fence_and_ends_when_that_stops() {
 }
 
 #[test]
+fn a_retained_vm_serves_until_its_time_and_not_longer() {
+    let vm = Vm::with_agent("retain", json!({}));
+    let fence = vm.attach();
+    let features = vm.call("status", json!({}))["ok"]["features"].clone();
+    assert!(
+        features.as_array().unwrap().contains(&json!("retain")),
+        "{features}"
+    );
+    let refused = vm.call("retain", json!({ "fence": fence - 1, "forMs": 4_000 }));
+    assert_eq!(refused["error"]["code"], "fence/stale", "{refused}");
+    let wanted = json!({ "fence": fence, "forMs": 4_000, "note": { "stage": "build" } });
+    let began = std::time::Instant::now();
+    let left = vm.call("retain", wanted.clone())["ok"]["leftMs"].as_u64();
+    assert!(left.is_some_and(|left| left <= 4_000), "{left:?}");
+    let file: Value =
+        serde_json::from_slice(&std::fs::read(vm.dir.join("retained.json")).unwrap()).unwrap();
+    assert_eq!(file["note"]["stage"], "build");
+    // Neither a renewal nor another client moves the end, and commands run until then.
+    let other = vm.attach();
+    vm.start(other, "look", "echo here", json!({}));
+    assert_eq!(vm.wait("look")["exitCode"], 0);
+    vm.call("keepalive", json!({}));
+    let again = json!({ "fence": other, "forMs": 3_600_000 });
+    let left = vm.call("retain", again)["ok"]["leftMs"].as_u64();
+    assert!(left.is_some_and(|left| left < 4_000), "{left:?}");
+    assert_eq!(vm.call("status", json!({}))["ok"]["retained"], true);
+    let exit = vm.exit();
+    assert_eq!(exit["reason"], "retained");
+    assert_eq!(exit["code"], "vm/lost");
+    assert!(began.elapsed() >= Duration::from_millis(3_900));
+}
+
+#[test]
 fn what_a_vm_takes_of_its_host_grows_with_what_runs_in_it() {
     let vm = Vm::with_agent("usage", json!({}));
     let fence = vm.attach();
