@@ -37,6 +37,7 @@ import { refuseNewer } from './plan-behaviour.ts';
 import { allowedRootsOf, resolveMounts, specFolder } from './mount-policy.ts';
 import { fetchedEvents, withRemoteSkills } from './remote-skills.ts';
 import { withSkillCodes } from './skill-policy.ts';
+import { refuseRetention } from './retain-vm.ts';
 import { refuseServices } from './service-policy.ts';
 import { refuseRepositories } from './workspace-policy.ts';
 
@@ -155,6 +156,7 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   refuseTooLarge(plan, behaviour);
   await refuseBadSchemas(deps, plan);
   refuseServices(plan.scopes, deps.servicePolicy);
+  refuseRetention(plan.scopes, deps.allowsRetention);
   await refuseRepositories(deps, runId, plan);
   const mounts = await resolveMounts(plan, await allowedRootsOf(deps, runId), baseDir);
   const input = isGiven(request.input) ? await inputOf(deps, request.input) : (earlier?.input ?? null);

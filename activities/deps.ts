@@ -13,6 +13,7 @@ import type { HostVariables } from './ports/host-variables.ts';
 import type { LentVariables } from './ports/lent-variables.ts';
 import type { FetchSkill } from './ports/remote-skills.ts';
 import type { Repositories } from './ports/repositories.ts';
+import type { RetainedVms } from './ports/retained-vms.ts';
 import type { RunReader } from './ports/run-reader.ts';
 import type { RunRecords } from './ports/run-records.ts';
 import type { SandboxBackend } from './ports/sandbox.ts';
@@ -47,6 +48,10 @@ export interface ActivityDeps {
   readonly mountPolicy: MountPolicy;
   /** Absent: this worker allows no services. */
   readonly servicePolicy?: ServicePolicy;
+  /** Whether runs may leave VMs of failed stages for a look; absent: not. */
+  readonly allowsRetention?: boolean;
+  /** Absent: this worker has none, and leaves none. */
+  readonly retainedVms?: RetainedVms;
   /** Absent: this worker fetches no skills. */
   readonly fetchSkill?: FetchSkill;
   /** For servers that allow less than Temporal's defaults; absent is what fits those. */

@@ -1,4 +1,5 @@
 /** Finds or creates the VM of a scope: room on the host, launch or attach, and what the run's readers see of it. */
+import { isCodedError } from '../domain/errors/coded-error.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
@@ -9,6 +10,7 @@ import { confirmMounts } from './mount-policy.ts';
 import { refuseServices } from './service-policy.ts';
 import type { SandboxBackend, VmKey } from './ports/sandbox.ts';
 import type { ScopeRequest } from './requests.ts';
+import { endOldestRetained } from './retain-vm.ts';
 import type { PooledVm } from './vm-pool.ts';
 
 export interface OpenedVm {
@@ -36,11 +38,13 @@ export async function openVm(
 
   await confirmMounts(deps, request.runId, request.scope, request.mountsAreResolved === true);
   refuseServices([request.scope], deps.servicePolicy);
-  const lease = await leaseOf(deps, key, request, backend);
+  const lease = await whereThereIsRoom(deps, key, () => leaseOf(deps, key, request, backend));
   if (lease.host !== deps.placement.hostId) return { lease, vm: null };
   life.phase('starting the VM');
   await deps.events.append(request.runId, [event('starting', { type: 'vm-starting', ...identity })]);
-  const vm = await deps.vms.use(key, () => backend.launch(key, request.scope.sandbox, life.ended));
+  const vm = await whereThereIsRoom(deps, key, () =>
+    deps.vms.use(key, () => backend.launch(key, request.scope.sandbox, life.ended)),
+  );
   const { facts } = vm.sandbox;
   await deps.events.append(request.runId, [
     event('ready', {
@@ -55,6 +59,18 @@ export async function openVm(
     }),
   ]);
   return { lease, vm };
+}
+
+/** VMs that failed stages have left for a look end before this one waits, one by one and the oldest first. */
+async function whereThereIsRoom<T>(deps: ActivityDeps, key: VmKey, work: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      const isFull = isCodedError(error) && error.code === 'vm/no-capacity';
+      if (!isFull || !(await endOldestRetained(deps, key))) throw error;
+    }
+  }
 }
 
 async function leaseOf(

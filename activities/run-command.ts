@@ -30,6 +30,7 @@ import { finishRun } from './finish-run.ts';
 import { demandVariables } from './host-variables.ts';
 import { type AttemptLife, withHeartbeat } from './heartbeat.ts';
 import { allowedRootsOf, resolveMounts } from './mount-policy.ts';
+import { refuseRetention } from './retain-vm.ts';
 import { refuseServices } from './service-policy.ts';
 import type { ArtifactStore } from './ports/artifacts.ts';
 import type { StageRequest } from './requests.ts';
@@ -119,6 +120,7 @@ async function admitCommand(deps: ActivityDeps, caller: CommandCaller, request: 
   const earlier = (await deps.records.get(runId, 'admission')) as AdmissionRecord | null | undefined;
   if (earlier === null || earlier === undefined) {
     refuseServices(checked.plan.scopes, deps.servicePolicy);
+    refuseRetention(checked.plan.scopes, deps.allowsRetention);
     const mounts = await resolveMounts(checked.plan, await allowedRootsOf(deps, runId), null);
     await demandVariables(deps, runId, checked.plan);
     const plan = toWire(checked.plan);

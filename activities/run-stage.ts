@@ -32,6 +32,7 @@ import { isPrepared, markPrepared, readResult, writeResult } from './stage-recor
 import { cancelledResult, describeExit, usageOfVm } from './stage-result.ts';
 import { followNetwork, recordNetwork } from './network-log.ts';
 import { openVm } from './open-vm.ts';
+import { isRetained, retainAfter } from './retain-vm.ts';
 import {
   type StageWorkspace,
   takeWorkspace,
@@ -195,8 +196,11 @@ async function carryOut(
     await sandbox.renew();
     await network.catchUp();
     const withUsage = { ...result, usage: { ...result.usage, ...usageOfVm(await sandbox.usage()) } };
-    const durable = await writeResult(deps.events, request.runId, withUsage, sandbox.facts.fence, deps.now());
-    await letGoOfVm(context, sandbox, execs);
+    const left = life.cancelRequested.aborted
+      ? { result: withUsage, isRetained: false }
+      : await retainAfter(context, sandbox, withUsage, life.detached);
+    const durable = await writeResult(deps.events, request.runId, left.result, sandbox.facts.fence, deps.now());
+    await letGoOfVm(context, sandbox, execs, left.isRetained);
     return durable;
   } finally {
     await network.stop();
@@ -259,15 +263,25 @@ function commandExec(
 }
 
 /** The result stands by now: a VM that is gone in this moment changes nothing about it, and must not have the stage run again. */
-async function letGoOfVm(context: Attempt, sandbox: Sandbox, execs: readonly Exec[]): Promise<void> {
+async function letGoOfVm(
+  context: Attempt,
+  sandbox: Sandbox,
+  execs: readonly Exec[],
+  isRetained: boolean,
+): Promise<void> {
   const { deps, request, vmKey } = context;
   try {
     for (const exec of execs) await exec.acknowledge();
-    if (context.ownsVm) await sandbox.stop();
+    if (context.ownsVm && !isRetained) await sandbox.stop();
   } catch (error) {
     if (!(isCodedError(error) && endsVm(error.code))) throw error;
   }
   if (!context.ownsVm) return;
+  // It keeps its lease: it takes room as long as it lives.
+  if (isRetained) {
+    await recordNetwork(context);
+    return deps.vms.drop(vmKey);
+  }
   // Connections that were open have ended with the VM.
   await recordNetwork(context);
   deps.vms.drop(vmKey);
@@ -373,6 +387,8 @@ async function concludeWithoutVm(context: Attempt, result: StageResult): Promise
 }
 
 async function releaseOwned(context: Attempt): Promise<void> {
+  if (context.request.scope.sandbox.keepOnFailureMs !== undefined && (await isRetained(context.deps, context.vmKey)))
+    return;
   await context.backend.release(context.vmKey);
   await recordNetwork(context);
   context.deps.vms.drop(context.vmKey);

@@ -10,6 +10,10 @@ import { openVm } from './open-vm.ts';
 import { recordNetwork } from './network-log.ts';
 import type { SandboxBackend, VmKey } from './ports/sandbox.ts';
 import type { ScopeRequest } from './requests.ts';
+import { retainAtRelease } from './retain-vm.ts';
+
+/** A keeper answers at once; a VM whose keeper does not is released as always, and ends. */
+const RETAIN_LIMIT_MS = 15_000;
 
 export function acquireVm(deps: ActivityDeps, request: ScopeRequest): Promise<VmLease> {
   const key = keyOf(request);
@@ -26,6 +30,8 @@ export function acquireVm(deps: ActivityDeps, request: ScopeRequest): Promise<Vm
 export async function releaseVm(deps: ActivityDeps, request: ScopeRequest): Promise<void> {
   const key = keyOf(request);
   const name = vmKeyText(key);
+  if (await retainAtRelease(deps, request, key, AbortSignal.timeout(RETAIN_LIMIT_MS)))
+    return await recordNetwork({ deps, request, backend: deps.backendFor(request.scope.sandbox), vmKey: key });
   let backend: SandboxBackend | null = null;
   try {
     backend = deps.backendFor(request.scope.sandbox);

@@ -144,6 +144,20 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         load: () => import('./commands/cancel.ts'),
       },
       {
+        name: 'exec',
+        usage: 'exec RUN [STAGE] -- CMD…',
+        summary: 'run a command in the VM that a failed stage left',
+        load: () => import('./commands/exec.ts'),
+      },
+      {
+        name: 'release',
+        usage: 'release RUN [STAGE]',
+        summary: 'end VMs that failed stages left',
+        about:
+          'End the VMs that failed stages of a run left for a look (`keep: on-failure`), before their time is over.',
+        load: () => import('./commands/release.ts'),
+      },
+      {
         name: 'prune',
         usage: 'prune',
         summary: 'delete old runs and unreferenced artifacts',

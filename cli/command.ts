@@ -6,6 +6,8 @@ import type { ExitCode } from './exit-code.ts';
 export interface CommandModule {
   /** Options whose value stands behind `=` alone: without one they would take the next argument. */
   readonly withEquals?: readonly string[];
+  /** `--` stays among the arguments: what follows it is somebody else's command line. */
+  readonly hasSeparator?: true;
   configure(command: Command): void;
   execute(args: readonly string[], options: unknown, context: CliContext): Promise<ExitCode>;
 }
@@ -13,11 +15,13 @@ export interface CommandModule {
 /** `Options` is what commander makes of the options that `configure` declares. */
 export function defineCommand<Options>(definition: {
   readonly withEquals?: readonly string[];
+  readonly hasSeparator?: true;
   readonly configure: (command: Command) => void;
   readonly execute: (args: readonly string[], options: Options, context: CliContext) => Promise<ExitCode>;
 }): CommandModule {
   return {
     ...(definition.withEquals === undefined ? {} : { withEquals: definition.withEquals }),
+    ...(definition.hasSeparator === undefined ? {} : { hasSeparator: definition.hasSeparator }),
     configure: definition.configure,
     execute: (args, options, context) => definition.execute(args, options as Options, context),
   };

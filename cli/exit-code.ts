@@ -12,3 +12,8 @@ export const EXIT = {
 } as const;
 
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
+
+/** Of a command in a VM, as `voidbox exec` passes it on: any of them. */
+export function passedExitCode(code: number): ExitCode {
+  return code as ExitCode;
+}

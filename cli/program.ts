@@ -11,10 +11,16 @@ export async function runCli(argv: readonly string[], context: CliContext): Prom
   try {
     return await dispatch(argv, context);
   } catch (error) {
-    return await printError(error, { context, json: argv.includes('--json') });
+    return await printError(error, { context, json: asksForJson(argv) });
   } finally {
     await context.close();
   }
+}
+
+/** What follows `--` is no option of ours. */
+function asksForJson(argv: readonly string[]): boolean {
+  const separator = argv.indexOf('--');
+  return argv.slice(0, separator < 0 ? undefined : separator).includes('--json');
 }
 
 async function dispatch(argv: readonly string[], context: CliContext): Promise<ExitCode> {
@@ -81,6 +87,9 @@ async function runCommand(
     command.option('--json', 'print JSON instead of text');
     module.configure(command);
     typed = argv.map((each) => (module.withEquals?.includes(each) === true ? `${each}=` : each));
+    // The parser takes the first one away.
+    const separator = module.hasSeparator === true ? typed.indexOf('--') : -1;
+    if (separator >= 0) typed.splice(separator, 0, '--');
     command.action(async () => {
       exitCode = await module.execute(command.args, command.opts(), context);
     });

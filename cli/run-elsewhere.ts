@@ -40,7 +40,7 @@ export async function findRunOrElsewhere(text: string, context: CliContext): Pro
 
 /** As `findRunOrElsewhere`, for a command that needs the run's data. @throws CliError that names the host which has it, or says that it is gone */
 export async function findRunHere(
-  command: 'apply' | 'artifacts' | 'diff' | 'fork' | 'logs' | 'result' | 'retry',
+  command: 'apply' | 'artifacts' | 'diff' | 'exec' | 'fork' | 'logs' | 'release' | 'result' | 'retry',
   text: string,
   context: CliContext,
 ): Promise<string> {

@@ -1,7 +1,16 @@
 /** The VMs of a state folder, as anybody who owns it sees them: by their run directories, and by what living keepers say. */
 import { type DirectVm, directVmOf } from '../domain/run/direct-vm.ts';
+import type { Retention } from '../domain/run/retained-vm.ts';
 import { parseVmKey } from '../domain/run/vm-key.ts';
-import { askVmStatus, isAlive, readRunDir, readIntent, listRunDirs, type RunDirStatus } from '../native/index.ts';
+import {
+  askVmStatus,
+  isAlive,
+  listRunDirs,
+  readIntent,
+  readRetention,
+  readRunDir,
+  type RunDirStatus,
+} from '../native/index.ts';
 import { vmsDir } from '../store/file/layout.ts';
 
 /** A keeper answers at once. One that does not is stopped, and its VM is listed without what it would say. */
@@ -26,6 +35,8 @@ export interface ListedVm {
   /** What a living VM does; null for one that has ended, or whose keeper does not answer. */
   readonly activity: VmActivity | null;
   readonly startedAtMs: number | null;
+  /** Of a living VM that a failed stage has left for a look; null: it is none. */
+  readonly retention: Retention | null;
 }
 
 /** `running`: a command is under way in it. `idle`: none is. */
@@ -57,7 +68,9 @@ async function describeVm(keeper: string, dir: string): Promise<ListedVm> {
     runId: identity?.runId ?? null,
     scope: identity?.scope ?? null,
     memoryMib: typeof memoryMib === 'number' ? memoryMib : null,
-    ...(isAlive(status) ? await lifeOf(dir) : { activity: null, startedAtMs: null }),
+    ...(isAlive(status)
+      ? { ...(await lifeOf(dir)), retention: await readRetention(dir) }
+      : { activity: null, startedAtMs: null, retention: null }),
   };
 }
 

@@ -79,7 +79,15 @@ export interface FullDisk {
  * Ops beyond the first version of the API. A keeper lives as long as its VM, so it may be of an earlier build
  * than its client, and is asked for one of them only when its `status` names it.
  */
-export type Feature = 'exec.freeze' | 'exec.stdin.end' | 'keepalive' | 'notices' | 'tar.cut' | 'tie' | 'usage';
+export type Feature =
+  | 'exec.freeze'
+  | 'exec.stdin.end'
+  | 'keepalive'
+  | 'notices'
+  | 'retain'
+  | 'tar.cut'
+  | 'tie'
+  | 'usage';
 
 /** What the keeper says of its VM. */
 export interface VmStatus {

@@ -1,5 +1,6 @@
 /** The door to native pieces: the keeper's client. Nothing here loads a binary into this process. */
 export { MicroVm, type MicroVmLaunch } from './micro-vm.ts';
+export { endVm } from './end-vm.ts';
 export { keepVmAlive } from './keepalive.ts';
 export { askVmStatus } from './vm-status.ts';
 export { ConnectionError } from './connection.ts';
@@ -13,7 +14,7 @@ export {
   type RunDirStatus,
   type SweptVm,
 } from './keeper-command.ts';
-export { listRunDirs, readIntent, readNotices, readVmKey, vmRunDir } from './run-dirs.ts';
+export { listRunDirs, readIntent, readNotices, readRetention, readVmKey, vmRunDir } from './run-dirs.ts';
 export { readDiskOfVm } from './disk-patience.ts';
 export type {
   ExecEnd,

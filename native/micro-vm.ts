@@ -103,6 +103,27 @@ export class MicroVm {
     }
   }
 
+  /**
+   * Uses a VM that nobody drives any more beside others who do so: under the fence that is granted already. Null when the
+   * directory has none alive.
+   */
+  static async join(
+    options: Omit<MicroVmLaunch, 'config'> & { readonly vmKey: string },
+    signal: AbortSignal,
+  ): Promise<MicroVm | null> {
+    if (!isAlive(await readRunDir(options.keeper, options.dir))) return null;
+    const vm = new MicroVm({ keeper: options.keeper, dir: options.dir, config: { vmKey: options.vmKey } }, true);
+    try {
+      const { fence } = readVmStatus(await vm.#request('status', {}, { signal }));
+      vm.#fence = fence;
+      return vm;
+    } catch (error) {
+      vm.close();
+      if (isVmGone(error) && !isAlive(await readRunDir(options.keeper, options.dir))) return null;
+      throw error;
+    }
+  }
+
   private constructor(
     options: { readonly keeper: string; readonly dir: string; readonly config: { readonly vmKey: string } },
     attached: boolean,
@@ -359,6 +380,16 @@ export class MicroVm {
       );
     const { stream } = await this.#open('tie', { keep, fence: this.#fence }, this.#closed.signal);
     stream.unref();
+  }
+
+  /**
+   * From here on the VM ends by itself after this time, at most an hour, and no renewal moves that; said again, nothing changes.
+   * The milliseconds that it has left; null when its keeper is of a build that retains none.
+   * @param note  is there for clients as long as the VM lives
+   */
+  async retain(forMs: number, note: object): Promise<number | null> {
+    if (!(await this.#can('retain'))) return null;
+    return readCount(await this.#fenced('retain', { forMs, note }), 'leftMs', 'retain');
   }
 
   /** Settles when the VM is gone. A VM that is gone already is not an error. */

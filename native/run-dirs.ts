@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { open, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { type Retention, retentionOf } from '../domain/run/retained-vm.ts';
 import { type VmIdentity, vmKeyText } from '../domain/run/vm-key.ts';
 import { isRecord } from './api.ts';
 
@@ -30,6 +31,15 @@ export async function readIntent(dir: string): Promise<Readonly<Record<string, u
   try {
     const intent: unknown = JSON.parse(await readFile(join(dir, 'intent.json'), 'utf8'));
     return isRecord(intent) ? intent : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Until when its keeper retains the VM, as the keeper wrote it; null for any other VM. It says something of a living VM alone. */
+export async function readRetention(dir: string): Promise<Retention | null> {
+  try {
+    return retentionOf(JSON.parse(await readFile(join(dir, 'retained.json'), 'utf8')));
   } catch {
     return null;
   }

@@ -2,8 +2,9 @@
 import { join } from 'node:path';
 import type { VmNeed } from '../activities/ports/leases.ts';
 import type { VmKey } from '../activities/ports/sandbox.ts';
+import type { Retention } from '../domain/run/retained-vm.ts';
 import { parseVmKey } from '../domain/run/vm-key.ts';
-import { readIntent, sweepRunDirs } from '../native/index.ts';
+import { readIntent, readRetention, sweepRunDirs } from '../native/index.ts';
 
 /** All run directories together; beyond it dead VMs lose theirs, oldest first. */
 export const RUN_DIRS_BUDGET_BYTES = 4 * 1024 * 1024 * 1024;
@@ -15,6 +16,8 @@ export interface SweptHostVm {
   /** What it was launched with; nothing for one that is not alive. */
   readonly need: VmNeed;
   readonly sizeBytes: number;
+  /** A failed stage has left it for a look, and its keeper ends it; null: not, or it is not alive. */
+  readonly retention: Retention | null;
 }
 
 /**
@@ -40,6 +43,7 @@ export async function sweepVms(
               alive,
               need: alive ? await intendedNeed(join(vmsDir, vm.name)) : NOTHING,
               sizeBytes: vm.sizeBytes,
+              retention: alive ? await readRetention(join(vmsDir, vm.name)) : null,
             },
           ];
     }),

@@ -59,6 +59,10 @@ export interface SandboxOptions {
   readonly egress?: Egress;
   /** By the name in the guest: `host:port`, of the host's network or its loopback. */
   readonly services?: Readonly<Record<string, string>>;
+  /** `on-failure`: the VM of a stage that fails is left for a look; `never` where nothing is said. */
+  readonly keep?: 'never' | 'on-failure';
+  /** How long it is left: an hour at most, 15 minutes where nothing is said. */
+  readonly keepMs?: number;
   /** This and what follows is checked, and refused by `run` until there is something that gives it. */
   readonly image?: string;
   readonly guestImage?: string;
@@ -868,8 +872,14 @@ function jsonSchemaOf(schema: OutputSchema | undefined): unknown {
 
 export function sandboxSpec(sandbox: SandboxOptions | undefined): SpecObject | undefined {
   if (sandbox === undefined) return undefined;
-  const { memoryMib, diskMib, guestImage, ...same } = sandbox;
-  return { ...same, memory_mb: memoryMib, disk_mb: diskMib, guest_image: guestImage };
+  const { memoryMib, diskMib, guestImage, keepMs, ...same } = sandbox;
+  return {
+    ...same,
+    memory_mb: memoryMib,
+    disk_mb: diskMib,
+    keep_secs: secondsOf(keepMs),
+    guest_image: guestImage,
+  };
 }
 
 export function defaultsSpec(defaults: StageDefaults | undefined, of: string): SpecObject | undefined {

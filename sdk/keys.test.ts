@@ -54,6 +54,8 @@ const sandbox = {
   network: false,
   egress: { allow: ['npm'], deny: ['a'] },
   services: { db: '127.0.0.1:5432' },
+  keep: 'on-failure',
+  keepMs: 600_000,
   image: 'a',
   guestImage: 'b',
   kernel: 'c',

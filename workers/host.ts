@@ -26,6 +26,7 @@ import { createOpenRuns, type OpenRuns } from './open-runs.ts';
 import { createConditionThreads } from './conditions/threads.ts';
 import { createSkillFetcher } from './fetch-skill.ts';
 import { createGitRepositories, type GitRepositoriesOptions } from './git-repositories.ts';
+import { createRetainedVms, createRetentionWatch } from './retained-vms.ts';
 import { restoreLogs } from './restore-log.ts';
 import type { HostSandboxes } from './sandboxes.ts';
 import { ensureSearchAttributes, type SearchAttributeServices } from './search-attributes.ts';
@@ -46,6 +47,8 @@ export interface HostOptions {
   readonly sandboxes: HostSandboxes;
   readonly mountPolicy: MountPolicy;
   readonly servicePolicy: ServicePolicy;
+  /** Whether runs may leave VMs of failed stages for a look. */
+  readonly allowsRetention: boolean;
   readonly durability: Durability;
   readonly lentVariables: LentVariables;
   /** Where git is, and whose ignore rules and credentials it has. */
@@ -108,6 +111,8 @@ export async function openHost(options: HostOptions): Promise<Host> {
     searchAttributes,
     mountPolicy: options.mountPolicy,
     servicePolicy: options.servicePolicy,
+    allowsRetention: options.allowsRetention,
+    retainedVms: createRetainedVms(sandboxes.sweep, sandboxes.release),
     fetchSkill: createSkillFetcher(),
     ...(options.stageSessions === undefined ? {} : { stageSessions: options.stageSessions }),
     evaluate: threads.evaluate,
@@ -164,11 +169,13 @@ async function startCare(
     log('info', `resumes ${open.length} unfinished runs: ${open.join(', ')}`);
     await announceResumed(deps.events, open, `worker-${process.pid}-${Date.now()}`);
   }
+  const giveBackRoom = createRetentionWatch(deps.retainedVms ?? { list: () => Promise.resolve([]) }, deps.leases);
   let busy = false;
   const round = (): void => {
     if (busy) return;
     busy = true;
     cleanUp(janitor)
+      .then(giveBackRoom)
       .catch((error: unknown) => log('warning', `clean-up: ${textOf(error)}`))
       .finally(() => (busy = false));
   };

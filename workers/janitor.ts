@@ -1,6 +1,7 @@
 /**
  * Ends what no workflow will end any more: VMs of runs whose workflow was terminated or whose server is
- * gone, and the terminal events that such runs lack. A VM of a run that goes on is never touched.
+ * gone, and the terminal events that such runs lack. A VM of a run that goes on is never touched, and none that is left for a
+ * look: its keeper ends it.
  */
 import type { Client } from '@temporalio/client';
 import type { CommandCaller } from '../activities/admission-record.ts';
@@ -12,6 +13,7 @@ import type { VmKey } from '../activities/ports/sandbox.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
+import type { Retention } from '../domain/run/retained-vm.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { stateOfCommandCall } from '../client/command-call.ts';
 import { describeRun, repairRun } from '../client/runs.ts';
@@ -23,6 +25,8 @@ export interface HostVm {
   readonly key: VmKey;
   readonly alive: boolean;
   readonly need: VmNeed;
+  /** It is left for a look, and ends at its time by itself; absent or null: not. */
+  readonly retention?: Retention | null;
 }
 
 export interface JanitorOptions {
@@ -44,7 +48,7 @@ export interface JanitorOptions {
 /** One round. Failures about one run are logged and do not keep others from being looked at. */
 export async function cleanUp(options: JanitorOptions): Promise<void> {
   const { log } = options;
-  const live = (await options.listVms()).filter((vm) => vm.alive);
+  const live = (await options.listVms()).filter((vm) => vm.alive && (vm.retention ?? null) === null);
   const runIds = new Set([...live.map(({ key }) => key.runId), ...(await options.openRuns.list())]);
   for (const runId of runIds) {
     try {

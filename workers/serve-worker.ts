@@ -30,6 +30,7 @@ export async function serveWorker(): Promise<void> {
       keeper: { type: 'string' },
       pieces: { type: 'string' },
       'allow-mounts': { type: 'string', multiple: true, default: [] },
+      'allow-keep': { type: 'boolean', default: false },
       'allow-services': { type: 'string', multiple: true, default: [] },
       'allow-env': { type: 'string', multiple: true, default: [] },
       'secrets-file': { type: 'string' },
@@ -58,6 +59,7 @@ export async function serveWorker(): Promise<void> {
       durability: durabilityOf(env, values.embedded ? 'embedded' : 'own'),
       allowedMountRoots: values['allow-mounts'],
       allowedServices: values['allow-services'],
+      allowsRetention: values['allow-keep'],
       // To the embedded stack commands hand over what each run needs: any account of the machine may start one there.
       lentVariables: values.embedded
         ? NO_LENT_VARIABLES

@@ -40,6 +40,7 @@ test.each<[unknown, string]>([
   [{ sandbox: 'docker' }, '`sandbox` is "docker"; it is \'mock\' or left out'],
   [{ allowEnv: 'TOKEN' }, '`allowEnv` must be a list of names'],
   [{ allowMounts: '/srv' }, '`allowMounts` must be a list of folders'],
+  [{ allowKeep: 'on-failure' }, '`allowKeep` must be true or false'],
   [{ allowMount: ['/srv'] }, 'there is no option `allowMount`; there are stateDir, sandbox, allowMounts, '],
 ])('options that are none are refused: %j', (options, words) => {
   expect(() => createVoidboxPlugin(options as VoidboxPluginOptions)).toThrow(words);

@@ -39,6 +39,8 @@ export interface VoidboxPluginOptions {
   readonly allowMounts?: readonly string[];
   /** Services, as `host:port`, that VMs may reach on this host and its network; none where nothing is said. */
   readonly allowServices?: readonly string[];
+  /** Lets runs leave the VMs of failed stages for a look, for an hour at most (`keep: on-failure`); by default none may. */
+  readonly allowKeep?: boolean;
   /** Lends every variable of this file to what names it in `secrets`: lines NAME=value, mode 0600, of the worker's user. */
   readonly secretsFile?: string;
   /** Lends these variables of the worker's environment; none where nothing is said. */
@@ -79,6 +81,7 @@ const OPTIONS: Readonly<Record<keyof VoidboxPluginOptions, true>> = {
   sandbox: true,
   allowMounts: true,
   allowServices: true,
+  allowKeep: true,
   secretsFile: true,
   allowEnv: true,
   server: true,
@@ -107,6 +110,8 @@ class VoidboxPlugin implements WorkerPlugin {
       throw new TypeError('createVoidboxPlugin: `allowMounts` must be a list of folders');
     if (!Array.isArray(allowServices) || allowServices.some((service) => typeof service !== 'string'))
       throw new TypeError('createVoidboxPlugin: `allowServices` must be a list of `host:port`');
+    if (options.allowKeep !== undefined && typeof options.allowKeep !== 'boolean')
+      throw new TypeError('createVoidboxPlugin: `allowKeep` must be true or false');
     if (!Array.isArray(allowEnv) || allowEnv.some((name) => typeof name !== 'string'))
       throw new TypeError('createVoidboxPlugin: `allowEnv` must be a list of names');
     this.#options = { ...options, allowMounts: allowMounts.map((folder: string) => resolve(folder)) };
@@ -191,6 +196,7 @@ class VoidboxPlugin implements WorkerPlugin {
         sandboxes: await this.#sandboxes(env, stateDir),
         mountPolicy: { allowedRoots: this.#options.allowMounts ?? [], specFolder: false },
         servicePolicy: this.#options.allowServices ?? [],
+        allowsRetention: this.#options.allowKeep === true,
         durability: durabilityOf(env, 'own'),
         lentVariables: await this.#lentVariables(env),
         // Addresses are refused there, so that no credentials are asked for; ignore rules are the user's.

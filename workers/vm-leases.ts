@@ -66,8 +66,8 @@ export async function countLiving({
 /** One round. What fails about one VM or run is logged and keeps no other from being renewed. */
 export async function renewLeases(options: VmLeasesOptions): Promise<void> {
   const byRun = new Map<string, VmKey[]>();
-  for (const { key, alive } of await options.listVms()) {
-    if (alive) byRun.set(key.runId, [...(byRun.get(key.runId) ?? []), key]);
+  for (const { key, alive, retention = null } of await options.listVms()) {
+    if (alive && retention === null) byRun.set(key.runId, [...(byRun.get(key.runId) ?? []), key]);
   }
   await Promise.all(
     [...byRun].map(async ([runId, keys]) => {

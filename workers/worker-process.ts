@@ -49,6 +49,8 @@ export interface WorkerProcessOptions {
   readonly durability: Durability;
   readonly allowedMountRoots: readonly string[];
   readonly allowedServices: readonly string[];
+  /** Whether runs may leave VMs of failed stages for a look. */
+  readonly allowsRetention: boolean;
   readonly lentVariables: LentVariables;
   /** Where skills are: entries, folders of skills, or folders of those. With none, sessions are left to other workers. */
   readonly skills: readonly string[];
@@ -84,6 +86,8 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
     mountPolicy: { allowedRoots: options.allowedMountRoots, specFolder: options.embedded },
     // Who may start runs there is a user of this machine, and reaches its loopback anyway.
     servicePolicy: options.embedded ? 'any' : options.allowedServices,
+    // Its machine is of who starts runs there, and whom the memory is missing.
+    allowsRetention: options.embedded || options.allowsRetention,
     durability: options.durability,
     lentVariables: options.lentVariables,
     git: { path: options.variables['PATH'] || '/usr/bin:/bin', home: options.variables['HOME'] || null },

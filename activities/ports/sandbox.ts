@@ -1,6 +1,7 @@
 /** What activities need of VMs: a backend that launches them, one VM, one command in it. */
 import type { IsolationLevel, MountMode, SandboxMode, SandboxPlan } from '../../domain/plan/plan.ts';
 import type { VmIdentity } from '../../domain/run/vm-key.ts';
+import type { RetentionNote } from '../../domain/run/retained-vm.ts';
 import type { AgentLayer } from './agent-layers.ts';
 
 /** The identity of a VM: the same key never has two VMs alive. */
@@ -101,6 +102,11 @@ export interface Sandbox {
   getFolder(guestPath: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array> | null>;
   /** What the VM has taken of its host so far; null when its backend cannot tell, as a keeper of an earlier build. */
   usage(): Promise<VmUsage | null>;
+  /**
+   * From now on the VM ends by itself after this time, whoever renews it. Said again, nothing changes.
+   * @returns the milliseconds that it has; null where its backend leaves none, or its keeper is of an earlier build
+   */
+  retain(forMs: number, note: Omit<RetentionNote, 'env'>): Promise<number | null>;
   /** Keeps the VM alive; called from the activity's heartbeat timer. */
   renew(): Promise<void>;
   /** Forgets the VM without stopping it: closes connections, appends nothing. */

@@ -1,9 +1,10 @@
-import { resolveStackPieces } from '../../setup/resolve.ts';
+import { endRetainedVm, listRetainedVms } from '../../client/retained-vms.ts';
 import { stopStack } from '../../client/embedded/stack.ts';
 import { markStopped } from '../../client/embedded/stop-mark.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { listVms } from '../../client/vm-list.ts';
+import { keeperOf } from '../retained-vms.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
   configure: () => undefined,
@@ -11,13 +12,13 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     const { env } = context;
     markStopped(env.stateDir);
     const stopped = await stopStack(env);
+    const retained = await listRetainedVms(env.stateDir, keeperOf(context));
+    for (const vm of retained) await endRetainedVm(vm, keeperOf(context));
     if (options.json) {
-      await context.stdout.write(`${JSON.stringify({ stopped })}\n`);
+      await context.stdout.write(`${JSON.stringify({ stopped, releasedVms: retained.length })}\n`);
       return EXIT.success;
     }
-    const running = (
-      await listVms(env.stateDir, async () => (await resolveStackPieces(env, { install: false })).keeper)
-    ).filter((vm) => vm.state === 'running');
+    const running = (await listVms(env.stateDir, keeperOf(context))).filter((vm) => vm.state === 'running');
     const vms = running.filter(({ direct }) => direct === null);
     const sandboxes = running.length - vms.length;
     const lines = [
@@ -25,6 +26,10 @@ export const command = defineCommand<{ readonly json?: boolean }>({
         ? 'The embedded stack has stopped. Open runs continue at the next start.'
         : 'The embedded stack was not running.',
     ];
+    if (retained.length > 0)
+      lines.push(
+        `${retained.length === 1 ? '1 VM that a failed stage' : `${retained.length} VMs that failed stages`} had left for a look ${retained.length === 1 ? 'has' : 'have'} ended.`,
+      );
     if (vms.length > 0) {
       lines.push(
         `${vms.length === 1 ? '1 of their VMs keeps running' : `${vms.length} of their VMs keep running`} meanwhile (voidbox ps). End a run and its VMs: voidbox cancel RUN`,

@@ -5,8 +5,9 @@ import { readDiskState } from '../../client/disk-state.ts';
 import { type ListedVm, listVms } from '../../client/vm-list.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
+import { stageOfRetained } from '../../domain/run/retained-vm.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
-import { formatAge } from '../../domain/units/duration.ts';
+import { formatAge, formatDurationMs } from '../../domain/units/duration.ts';
 import { describeDisk, MAKE_ROOM } from '../render/disk.ts';
 import { renderStack } from '../render/stack.ts';
 import { renderTable } from '../render/table.ts';
@@ -51,6 +52,8 @@ export const command = defineCommand<Options>({
           { style: stdout.style, width: stdout.width() },
         ),
       );
+    if (vms.some(({ retention }) => retention !== null))
+      lines.push('', context.advise('Failed stages left VMs. End those of a run: voidbox release RUN'));
     const held = describeDisk(disk, env.stateDir);
     if (held.length > 0)
       lines.push(
@@ -64,10 +67,13 @@ export const command = defineCommand<Options>({
 });
 
 function cellsOf(vm: ListedVm, nowMs: number): readonly string[] {
-  const { state, activity, memoryMib, startedAtMs, dir } = vm;
+  const { state, activity, memoryMib, startedAtMs, dir, retention } = vm;
+  const does = activity ?? (state === 'running' ? 'no answer' : state);
   return [
     describeVm(vm),
-    activity ?? (state === 'running' ? 'no answer' : state),
+    retention === null
+      ? does
+      : `${does}, left by ${sanitizeLine(stageOfRetained(retention))} for ${formatDurationMs(Math.max(0, retention.untilMs - nowMs))}`,
     memoryMib === null ? '-' : `${memoryMib} MiB`,
     startedAtMs === null ? '-' : formatAge(nowMs - startedAtMs),
     dir,

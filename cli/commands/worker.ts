@@ -40,6 +40,7 @@ interface Options {
   readonly json?: boolean;
   readonly allowMounts?: readonly string[];
   readonly allowServices?: readonly string[];
+  readonly allowKeep?: boolean;
   readonly secretsFile?: string;
   readonly allowEnv?: readonly string[];
   readonly images?: readonly string[];
@@ -55,6 +56,7 @@ export const command = defineCommand<Options>({
         '--allow-services <host:port...>',
         'services of this host and its network that VMs may reach; none by default',
       )
+      .option('--allow-keep', 'let runs leave the VMs of failed stages for a look, for an hour at most')
       .option('--secrets-file <file>', 'a file of mode 0600 with lines NAME=value, which runs may name as secrets')
       .option('--allow-env <name...>', "variables of this worker's environment that runs may name; none by default")
       .option('--skills <folder...>', 'skill folders, besides those of VOIDBOX_SKILLS; this worker runs their sessions')
@@ -86,6 +88,7 @@ export const command = defineCommand<Options>({
     await makeGivenImages(options.images ?? [], context, note);
     const mounts = (options.allowMounts ?? []).flatMap((folder) => ['--allow-mounts', folder]);
     const services = (options.allowServices ?? []).flatMap((service) => ['--allow-services', service]);
+    const retention = options.allowKeep ? ['--allow-keep'] : [];
     const form = options.json ? ['--json'] : [];
     // A process of its own: the command line never loads the worker, and a signal to the group reaches both.
     const child = spawn(
@@ -96,6 +99,7 @@ export const command = defineCommand<Options>({
         JSON.stringify(pieces),
         ...mounts,
         ...services,
+        ...retention,
         ...lent,
         ...skills,
         ...form,

@@ -174,3 +174,10 @@ part each: p, for each of stages.list.json.files
 result: the output of two
 `);
 });
+
+test('a VM that is left where a stage fails says so', () => {
+  const spec = `kind: workflow\nname: main\nsandbox: { keep: on-failure, keep_secs: 90 }\nworkflow: { steps: [{ name: y, run: { program: y } }] }`;
+  expect(renderPlanGraph(planOf(spec), PLAIN)).toContain(
+    'VM (microvm), 512 MiB, 1 vCPU, no network, left for 90s where a stage fails\n',
+  );
+});

@@ -4,6 +4,7 @@ import type { EdgeCondition, OutputPlan, Plan, ScopePlan, StagePlan } from '../.
 import { describeStageWork } from '../../domain/plan/work.ts';
 import { describeWorkspace } from '../../domain/plan/workspace.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { writeDurationMs } from '../../domain/units/duration.ts';
 import { itemFacts, listOf, secretFacts } from './plan-facts.ts';
 import { type PlanGroup as Group, groupsOf } from './plan-groups.ts';
 import type { Style } from './style.ts';
@@ -34,12 +35,13 @@ export function renderPlanGraph(plan: Plan, style: Style): string {
   ].join('\n');
 }
 
-function vm({ sandbox: { mode, isolation, memoryMib, vcpus, mounts, egress } }: ScopePlan): string {
+function vm({ sandbox: { mode, isolation, memoryMib, vcpus, mounts, egress, keepOnFailureMs } }: ScopePlan): string {
   const parts = [
     mode === 'mock' ? 'simulated, no VM' : `VM (${isolation}${mode === 'auto' ? '' : `, ${mode}`})`,
     ...(mode === 'mock' ? [] : [`${memoryMib} MiB`, vcpus === 1 ? '1 vCPU' : `${vcpus} vCPUs`]),
     ...mounts.map((mount) => `${sanitizeLine(mount.source.path)} at ${sanitizeLine(mount.guestPath)} (${mount.mode})`),
     describeEgress(egress),
+    ...(keepOnFailureMs === undefined ? [] : [`left for ${writeDurationMs(keepOnFailureMs)} where a stage fails`]),
   ];
   return parts.join(', ');
 }

@@ -301,6 +301,12 @@ export const ERROR_CODES = {
     summary: 'A VM asks for a service of the host or its network that this worker does not allow.',
     remedy: "Allow it on the worker's host with `voidbox worker --allow-services HOST:PORT`, written as in the spec.",
   },
+  'admit/keep-refused': {
+    kind: 'world',
+    retry: 'never',
+    summary: 'The spec has `keep: on-failure`, and this worker leaves no VMs of failed stages.',
+    remedy: "Allow it on the worker's host with `voidbox worker --allow-keep`, or remove `keep` from the spec.",
+  },
   'admit/skill-unavailable': {
     kind: 'world',
     retry: 'never',

@@ -567,9 +567,20 @@ export interface SandboxPlan {
   readonly image?: ImagePlan | undefined;
   /** What its guest reaches; absent: nothing. */
   readonly egress?: EgressPlan | undefined;
+  /** How long the VM is left where a stage in it fails, for a look; absent: it ends as always. */
+  readonly keepOnFailureMs?: number | undefined;
   /** What no backend of this build gives, so that a plan with one is refused (`unsupported.ts`); absent: nothing. */
   readonly needs?: SandboxNeeds | undefined;
 }
+
+/** Of VMs that failed stages leave. */
+export const RETENTION = {
+  defaultMs: 15 * 60_000,
+  minMs: 1_000,
+  maxMs: 60 * 60_000,
+  /** Of one run on one host; a VM beyond them ends as always. */
+  vmsOfRun: 8,
+} as const;
 
 /** Images by what they are made of. */
 export type ImagePlan =

@@ -18,7 +18,10 @@ export const EVENT_ID = {
 
   variableUnset: (name: string): string => `run/variable-unset/${name}`,
 
-  vm: (vmKey: string, transition: 'starting' | 'ready' | 'lost' | 'stopped'): string => `vm/${vmKey}/${transition}`,
+  vm: (vmKey: string, transition: 'starting' | 'ready' | 'lost' | 'stopped' | 'retained' | 'not-retained'): string =>
+    `vm/${vmKey}/${transition}`,
+  /** @param ended  the key of a retained VM, which was ended to make room */
+  madeRoom: (vmKey: string, ended: string): string => `vm/${vmKey}/made-room/${ended}`,
 
   /** Of an attempt, by the exec key of its first command. */
   attempt: (

@@ -1,5 +1,12 @@
 import { SANDBOX_DEFAULTS } from '../plan/defaults.ts';
-import { type LlmPlan, type MountPlan, PLAN_LIMITS, type SandboxNeeds, type SandboxPlan } from '../plan/plan.ts';
+import {
+  type LlmPlan,
+  type MountPlan,
+  PLAN_LIMITS,
+  RETENTION,
+  type SandboxNeeds,
+  type SandboxPlan,
+} from '../plan/plan.ts';
 import { compileEgress } from './compile-egress.ts';
 import { MOUNT_MODE_DEFAULT } from './grammar/sandbox-table.ts';
 import { contains, guestPathRefusal, mustStayWritable, normalizeAbsolute, resolveFrom } from './paths.ts';
@@ -49,8 +56,28 @@ export function compileSandbox(
     mounts: compileMounts(mounts, baseDir, problems),
     ...compileImage(own?.image ?? base?.image ?? null, hasWorkspace && !isMock),
     ...compileEgress(base, own, agents, problems),
+    ...compileKeep(base, own, problems),
     ...compileNeeds(base, own, baseDir, problems),
   };
+}
+
+function compileKeep(
+  base: SandboxSpec | null,
+  own: SandboxSpec | null,
+  problems: Problems,
+): Pick<SandboxPlan, 'keepOnFailureMs'> {
+  const keep = own?.keep ?? base?.keep ?? null;
+  const time = own?.keepMs ?? base?.keepMs ?? null;
+  if (keep?.value === 'on-failure') return { keepOnFailureMs: time ?? RETENTION.defaultMs };
+  const said = (own?.keepMs ?? null) === null ? base : own;
+  if (time !== null && said !== null && keep === null)
+    problems.warning(
+      'spec/bad-value',
+      said.at,
+      '`keep_secs` without `keep: on-failure` has no effect: the VM ends with its stages',
+      'add `keep: on-failure`, or remove it',
+    );
+  return {};
 }
 
 /** Any other image stands in what the VM needs, until `voidbox run` has made a disk of it. A workspace needs git, which `base` does not have. */

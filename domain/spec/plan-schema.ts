@@ -15,6 +15,7 @@ import {
   PLAN_LIMITS,
   PLAN_VERSION,
   type Plan,
+  RETENTION,
   SANDBOX_MODES,
   type TextPlace,
   TIMEOUT_ANSWERS,
@@ -434,6 +435,7 @@ const sandbox = z.strictObject({
     z.strictObject({ kind: z.literal('disk'), sha256: text.regex(/^[0-9a-f]{64}$/) }),
   ]),
   egress,
+  keepOnFailureMs: whole(RETENTION.minMs, RETENTION.maxMs),
   needs: z
     .strictObject({
       network: z.literal(true),

@@ -2,8 +2,7 @@
 import type { Sandbox, SandboxBackend } from '../../activities/ports/sandbox.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { vmKeyText } from '../../domain/run/vm-key.ts';
-import { type MicroVm, readNotices, vmRunDir } from '../../native/index.ts';
-import { endVm } from './end-vm.ts';
+import { endVm, type MicroVm, readNotices, vmRunDir } from '../../native/index.ts';
 import { createLauncher, type QemuBackendOptions } from './launch.ts';
 import { createQemuSandbox } from './sandbox.ts';
 

@@ -70,6 +70,8 @@ export function createQemuSandbox(
 
     usage: () => vm.usage(),
 
+    retain: (forMs, note) => vm.retain(forMs, { ...note, env: imageEnv }),
+
     async renew() {
       await vm.renew();
     },

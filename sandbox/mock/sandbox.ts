@@ -85,6 +85,12 @@ export function createMockSandbox(vm: MockVm, hold: MockHold, attached: boolean)
       return { cpuMs: 0, memoryPeakMib: null, diskBytes: 0 };
     },
 
+    async retain() {
+      check();
+      // It is in the memory of the worker, where nobody else looks into it.
+      return null;
+    },
+
     async renew() {
       check();
     },

@@ -24,6 +24,7 @@ export const SDK_NAMES: Readonly<Record<string, string>> = {
   guest_image: 'guestImage',
   include_dirty: 'includeDirty',
   initial_secs: 'initialMs',
+  keep_secs: 'keepMs',
   max_cost_usd: 'maxCostUsd',
   max_tokens: 'maxTokens',
   max_turns: 'maxTurns',
@@ -53,7 +54,7 @@ export const SDK_NAMES: Readonly<Record<string, string>> = {
 const NOT_LISTED = /^(`\w+`.* names the (step|box) ".*"), which does not exist(?:; did you mean ".*"\?)?$/s;
 /** The command that a remedy writes out. */
 const SHELL_COMMAND = /`(?:run: )?\{ program: sh, args: \[-c, (.*)\] \}`/s;
-const IN_SECONDS = /`(?:timeout|grace|backoff|initial|max)_secs`/;
+const IN_SECONDS = /`(?:timeout|grace|backoff|initial|max|keep)_secs`/;
 /** A duration: with units in a spec, milliseconds in a definition. */
 const DURATION_KEYS = [
   { key: '`timeout` of `approval`', name: '`timeoutMs`', range: DURATIONS.approval },

@@ -1,9 +1,11 @@
 import { CLI_NEEDS } from '../../agent/agent-cli.ts';
 import { SANDBOX_DEFAULTS } from '../../plan/defaults.ts';
-import { ISOLATION_LEVELS, MOUNT_MODES, PLAN_LIMITS, SANDBOX_MODES } from '../../plan/plan.ts';
+import { ISOLATION_LEVELS, MOUNT_MODES, PLAN_LIMITS, RETENTION, SANDBOX_MODES } from '../../plan/plan.ts';
 import { EGRESS_LIMITS } from '../../plan/egress.ts';
 import type { MappingTable } from './table.ts';
-import { RANGES } from './values.ts';
+import { RANGES, SCALES } from './values.ts';
+
+export const KEEP_WORDS = ['never', 'on-failure'] as const;
 
 export const EGRESS_WORDS = ['none', 'open'] as const;
 
@@ -159,6 +161,23 @@ export const SANDBOX = {
       form: 'mounts: [{ host: FOLDER, guest: PATH }]',
       doc: 'Folders of the host. See [Mounts](#mounts).',
       example: [{ host: './data', guest: '/data' }],
+    },
+    keep: {
+      as: 'keep',
+      type: { is: 'word', words: KEEP_WORDS },
+      mistaken: ['retain', 'keep_on_failure', 'keep_vm', 'preserve', 'cleanup', 'on_failure'],
+      form: 'keep: on-failure',
+      default: 'never',
+      doc: '`on-failure`: the VM of a stage that fails is left for a look. See [A look at a failed stage](runs.md#a-look-at-a-failed-stage).',
+      example: 'on-failure',
+    },
+    keep_secs: {
+      as: 'keepMs',
+      type: { is: 'number', range: RANGES.keepSecs, scale: SCALES.msPerSecond },
+      mistaken: ['keep_for', 'keep_seconds', 'keep_ms', 'keep_minutes', 'keep_timeout_secs', 'ttl_secs'],
+      otherwise: `\`${RETENTION.defaultMs / 1_000}\` with \`keep: on-failure\``,
+      doc: 'How long it is left.',
+      example: 600,
     },
     image: {
       as: 'image',

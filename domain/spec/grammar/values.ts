@@ -64,6 +64,8 @@ export const RANGES = {
   priceUsd: { min: 0, max: 100_000, integer: false, unit: 'US dollars' },
   tokens: { min: 1, max: 1_000_000_000_000, integer: true, unit: 'tokens' },
   turns: { min: 1, max: 100_000, integer: true, unit: 'calls of the model' },
+  /** As long as a keeper retains a VM. */
+  keepSecs: { min: 1, max: 3_600, integer: false, unit: 'seconds' },
   diskMib: { min: 64, max: 1_048_576, integer: true, unit: 'MiB' },
 } as const satisfies Record<string, NumberRange>;
 

@@ -1,7 +1,9 @@
 /** Ends a VM by its run directory alone. */
 import { kill } from 'node:process';
-import { CodedError } from '../../domain/errors/coded-error.ts';
-import { isAlive, isVmGone, MicroVm, readRunDir, sealRunDir } from '../../native/index.ts';
+import { CodedError } from '../domain/errors/coded-error.ts';
+import { isVmGone } from './api.ts';
+import { isAlive, readRunDir, sealRunDir } from './keeper-command.ts';
+import { MicroVm } from './micro-vm.ts';
 
 /** After this long without an answer a keeper counts as stuck and its VM is ended from outside. */
 const KILLED_LIMIT_MS = 10_000;

@@ -1,0 +1,128 @@
+import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
+import { CliError, usageError } from '../cli-error.ts';
+import { defineCommand } from '../command.ts';
+import type { CliContext, Sink } from '../context.ts';
+import { EXIT, type ExitCode, passedExitCode } from '../exit-code.ts';
+import { findRetained, keeperOf, theOnly } from '../retained-vms.ts';
+
+interface Options {
+  readonly cwd: string;
+  readonly json?: boolean;
+}
+
+const HELP = `
+The VM is one that a failed stage has left (\`keep: on-failure\`). The command runs as the stage's user, without the
+stage's variables and secrets, and without standard input. Its output and its exit code are passed on as they are; on a
+terminal, escape sequences are left out. Ctrl-C interrupts it, a second one kills it.
+
+  voidbox exec latest build -- ls -l /workspace
+  voidbox exec latest -- sh -c 'cat *.log' > logs.txt`;
+
+/** Of a line that has no end, before it is shown all the same. */
+const LINE_CHARACTERS = 64 * 1024;
+
+export const command = defineCommand<Options>({
+  hasSeparator: true,
+  configure: (command) => {
+    command
+      .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
+      .argument('[stage]', 'whose VM; may be left out where the run has one alone')
+      .argument('[command...]', 'behind `--`: the program and its arguments')
+      .option('--cwd <folder>', 'where it runs in the guest', '/workspace')
+      .addHelpText('after', HELP);
+  },
+  async execute(typed, options, context) {
+    const { run, stage, program, args } = parted(typed);
+    if (options.json)
+      throw usageError(
+        '`exec` passes on what the command prints, and --json excludes it: leave it out, or put it behind `--`',
+      );
+    const vm = theOnly(await findRetained('exec', run, stage, context));
+    const { execInRetainedVm } = await import('../../client/retained-vms.ts');
+    const sinks = { stdout: sinkFor(context.stdout), stderr: sinkFor(context.stderr) };
+    const end = await execInRetainedVm(
+      vm,
+      { program, args, cwd: options.cwd },
+      {
+        write: (stream: 'stdout' | 'stderr', bytes: Uint8Array) => sinks[stream].write(bytes),
+        onInterrupt: (callback) => context.onInterrupt(callback),
+      },
+      keeperOf(context),
+    );
+    await sinks.stdout.end();
+    await sinks.stderr.end();
+    return await exitOf(end, context);
+  },
+});
+
+interface TypedExec {
+  readonly run: string;
+  readonly stage: string | undefined;
+  readonly program: string;
+  readonly args: readonly string[];
+}
+
+function parted(typed: readonly string[]): TypedExec {
+  // Before a run whose id begins with a hyphen there is another one.
+  const words = typed[0] === '--' ? typed.slice(1) : typed;
+  const separator = words.indexOf('--');
+  const [run = '', stage, ...more] = separator < 0 ? words : words.slice(0, separator);
+  const [program, ...args] = separator < 0 ? [] : words.slice(separator + 1);
+  if (program === undefined)
+    throw usageError('the command is missing', 'Write it behind `--`: voidbox exec RUN STAGE -- ls -l /workspace');
+  if (more.length > 0)
+    throw usageError(
+      `\`${sanitizeLine(more.join(' '))}\` is too much before \`--\``,
+      'voidbox exec RUN STAGE -- COMMAND',
+    );
+  return { run, stage, program, args };
+}
+
+interface BytesSink {
+  write(bytes: Uint8Array): Promise<void>;
+  end(): Promise<void>;
+}
+
+/** The bytes as they are into a pipe or a file; on a terminal made safe, a line at a time. */
+function sinkFor(sink: Sink): BytesSink {
+  if (!sink.isTerminal) return { write: (bytes) => sink.write(bytes), end: () => Promise.resolve() };
+  const decoder = new TextDecoder();
+  let rest = '';
+  const push = async (text: string): Promise<void> => {
+    rest += text;
+    const end = rest.length > LINE_CHARACTERS ? rest.length : rest.lastIndexOf('\n') + 1;
+    if (end === 0) return;
+    const whole = rest.slice(0, end);
+    rest = rest.slice(end);
+    await sink.write(sanitize(whole));
+  };
+  return {
+    write: (bytes) => push(decoder.decode(bytes, { stream: true })),
+    async end() {
+      await push(decoder.decode());
+      if (rest !== '') await sink.write(sanitize(rest));
+    },
+  };
+}
+
+async function exitOf(
+  { reason, exitCode, message }: { readonly reason: string; readonly exitCode: number; readonly message: string },
+  { stderr }: CliContext,
+): Promise<ExitCode> {
+  switch (reason) {
+    case 'timeout':
+      throw new CliError(EXIT.runFailed, 'vm/lost', 'the time of the VM was over before the command had ended');
+    case 'output-limit':
+      throw new CliError(
+        EXIT.runFailed,
+        'stage/output-limit',
+        'the command wrote more than 256 MiB and was killed',
+        'Print less of it: voidbox exec RUN STAGE -- tail -c 1000000 FILE',
+      );
+    case 'cannot-start':
+      await stderr.write(`voidbox exec: ${sanitizeLine(message)}\n`);
+      return passedExitCode(exitCode);
+    default:
+      return passedExitCode(exitCode);
+  }
+}

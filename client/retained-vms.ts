@@ -1,0 +1,110 @@
+/** VMs that failed stages have left for a look: found, entered and ended by their run directories, without a worker. */
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { CodedError } from '../domain/errors/coded-error.ts';
+import type { Retention } from '../domain/run/retained-vm.ts';
+import { ConnectionError, endVm, type ExecEnd, MicroVm, type OutputStream } from '../native/index.ts';
+import { type ListedVm, listVms } from './vm-list.ts';
+
+export interface RetainedVmHere extends ListedVm {
+  readonly runId: string;
+  readonly vmKey: string;
+  readonly retention: Retention;
+}
+
+type FindKeeper = () => Promise<string>;
+
+/** Those that live, oldest first. */
+export async function listRetainedVms(stateDir: string, findKeeper: FindKeeper): Promise<readonly RetainedVmHere[]> {
+  const retained = (await listVms(stateDir, findKeeper)).flatMap((vm): RetainedVmHere[] => {
+    const { runId, vmKey, retention } = vm;
+    return runId === null || vmKey === null || retention === null ? [] : [{ ...vm, runId, vmKey, retention }];
+  });
+  return retained.toSorted((a, b) => a.retention.retainedAtMs - b.retention.retainedAtMs);
+}
+
+/** Ends it now. */
+export async function endRetainedVm({ dir, vmKey }: RetainedVmHere, findKeeper: FindKeeper): Promise<void> {
+  await endVm(await findKeeper(), dir, vmKey);
+}
+
+export interface CommandInVm {
+  readonly program: string;
+  readonly args: readonly string[];
+  readonly cwd: string;
+}
+
+export interface CommandSinks {
+  write(stream: OutputStream, bytes: Uint8Array): Promise<void>;
+  /** The first asks the command to end, the next one ends it. */
+  onInterrupt(callback: () => void): { dispose(): void };
+}
+
+/** The guest's user, as stages have it. */
+const USER = { uid: 1000, gid: 1000 } as const;
+const MAX_OUTPUT_BYTES = 256 * 1024 * 1024;
+/** Broken connections in a row, without a byte between them. */
+const STALLS_ALLOWED = 5;
+const RESUME_PAUSE_MS = 200;
+
+/**
+ * Runs a command in it, beside others that look into it. It ends with the VM at the latest.
+ * @throws CodedError `vm/lost` where the VM has ended
+ */
+export async function execInRetainedVm(
+  { dir, vmKey, retention }: RetainedVmHere,
+  { program, args, cwd }: CommandInVm,
+  sinks: CommandSinks,
+  findKeeper: FindKeeper,
+): Promise<ExecEnd> {
+  const { signal } = new AbortController();
+  const vm = await MicroVm.join({ keeper: await findKeeper(), dir, vmKey }, signal);
+  if (vm === null) throw new CodedError('vm/lost', `VM ${vmKey} has ended`);
+  const key = `look/${randomUUID()}`;
+  const timeoutMs = Math.max(1_000, retention.untilMs - Date.now());
+  let interrupts = 0;
+  const listening = sinks.onInterrupt(() => {
+    interrupts += 1;
+    vm.execSignal(key, interrupts === 1 ? 'SIGINT' : 'SIGKILL').catch(() => undefined);
+  });
+  try {
+    const start = { ...USER, stdinBytes: null, timeoutMs, maxOutputBytes: MAX_OUTPUT_BYTES };
+    await vm.execStart({ execKey: key, program, args, cwd, env: retention.env, ...start }, signal);
+    const exit = vm.execWait(key, signal);
+    exit.catch(() => undefined);
+    await Promise.all([passOn(vm, key, 'stdout', exit, sinks), passOn(vm, key, 'stderr', exit, sinks)]);
+    const end = await exit;
+    await vm.execAck(key);
+    return end;
+  } finally {
+    listening.dispose();
+    vm.close();
+  }
+}
+
+async function passOn(
+  vm: MicroVm,
+  key: string,
+  stream: OutputStream,
+  exit: Promise<ExecEnd>,
+  sinks: CommandSinks,
+): Promise<void> {
+  const { signal } = new AbortController();
+  let at = 0;
+  for (let stalls = 0; stalls <= STALLS_ALLOWED; stalls += 1) {
+    const before = at;
+    try {
+      for await (const chunk of vm.execOutput(key, stream, at, signal)) {
+        at += chunk.length;
+        await sinks.write(stream, chunk);
+      }
+      const { stdoutBytes, stderrBytes } = await exit;
+      if (at >= (stream === 'stdout' ? stdoutBytes : stderrBytes)) return;
+    } catch (error) {
+      if (!(error instanceof ConnectionError)) throw error;
+    }
+    if (at > before) stalls = 0;
+    await sleep(RESUME_PAUSE_MS);
+  }
+  throw new CodedError('vm/lost', `${stream} of the command broke off at byte ${at} ${STALLS_ALLOWED} times in a row`);
+}

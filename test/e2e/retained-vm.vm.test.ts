@@ -1,0 +1,110 @@
+/** The VM that a failed stage leaves: entered, seen, released, and gone at its time whatever becomes of the worker. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { Rig } from './rig.ts';
+
+const spec = (keepSecs: number): string => `api_version: v1
+kind: workflow
+name: look
+sandbox: { memory_mb: 192, keep: on-failure, keep_secs: ${keepSecs} }
+workflow:
+  steps:
+    - name: build
+      sandbox: { memory_mb: 192 }
+      secrets: [VOIDBOX_TEST_TOKEN]
+      run: { program: sh, args: [-c, "echo half > /workspace/made; exit 7"] }
+    - name: tidy
+      finally: true
+      sandbox: { keep: never }
+      run: { program: echo, args: [tidied] }
+`;
+
+interface Shown {
+  readonly vms: readonly {
+    readonly id: string;
+    readonly state: string;
+    readonly retention: { readonly stage: string; readonly untilMs: number } | null;
+  }[];
+}
+
+async function shown(rig: Rig, ...more: readonly string[]): Promise<Shown['vms']> {
+  return (JSON.parse((await rig.cli('ps', '--json', ...more)).stdout) as Shown).vms;
+}
+
+test('it is entered by `exec`, shown by `ps` and ended by `release`, after its run has ended', async () => {
+  await using rig = new Rig({ VOIDBOX_TEST_TOKEN: 'a-token-of-the-stage' });
+  await rig.launch(rig.spec('spec.yaml', spec(600)), 'look');
+  const { outcome } = await rig.finish('look');
+  expect(outcome).toMatchObject({ state: 'failed', failedStage: 'build' });
+  expect(outcome.failure?.message).toMatch(
+    /^stage build ended with exit code 7; its VM is left until \d{4}-\S+Z: look with `voidbox exec look build -- COMMAND`, end it with `voidbox release look build`$/,
+  );
+  expect(await rig.output('look', 'tidy')).toBe('tidied\n');
+
+  expect(await shown(rig)).toMatchObject([{ id: 'look/build/0', state: 'running', retention: { stage: 'build' } }]);
+  expect((await rig.cli('ps')).stdout).toMatch(/^look\/build\/0 +idle, left by build for 9m \d\ds +192 MiB/m);
+
+  expect(await rig.cli('exec', 'look', 'build', '--', 'cat', '/workspace/made')).toEqual({
+    code: 0,
+    stdout: 'half\n',
+    stderr: '',
+  });
+  const failing = ['sh', '-c', 'id -u; pwd; echo wrong >&2; exit 5'];
+  expect(await rig.cli('exec', 'latest', '--cwd', '/tmp', '--', ...failing)).toEqual({
+    code: 5,
+    stdout: '1000\n/tmp\n',
+    stderr: 'wrong\n',
+  });
+  expect((await rig.cli('exec', 'look', '--', 'env')).stdout).not.toContain('a-token-of-the-stage');
+  expect((await rig.cli('exec', 'look', '--', 'no-such-program')).code).toBe(127);
+  // Much output, and two at once.
+  const counted = await Promise.all(
+    [1, 2].map((number) => rig.cli('exec', 'look', '--', 'sh', '-c', `sleep ${number}; seq 1 20000 | tail -n 19999`)),
+  );
+  for (const { code, stdout } of counted) {
+    expect(code).toBe(0);
+    expect(stdout.split('\n')).toHaveLength(20_000);
+  }
+  expect((await rig.cli('exec', 'look', 'tidy', '--', 'true')).code).toBe(2);
+
+  const released = await rig.cli('release', 'look');
+  expect(released).toMatchObject({ code: 0, stdout: 'The VM of look, stage build, has ended.\n' });
+  expect(await shown(rig)).toEqual([]);
+  const gone = await rig.cli('exec', 'look', '--', 'true');
+  expect(gone.code).toBe(2);
+  expect(gone.stderr).toContain('run look has no VM that a failed stage left for a look');
+  await rig.assertNothingLeft();
+});
+
+test('it outlives the worker and clean-ups of its successor, and ends at its time', async () => {
+  await using rig = new Rig({ VOIDBOX_TEST_TOKEN: 'x', VOIDBOX_ORPHAN_TIMEOUT_MS: '10000' });
+  await rig.launch(rig.spec('spec.yaml', spec(75)), 'look');
+  await rig.finish('look');
+  const [vm] = await shown(rig);
+  const untilMs = vm?.retention?.untilMs ?? 0;
+  const { workerPid } = await rig.liveStack();
+  rig.kill(workerPid);
+  // Longer than an orphan lives, and than the janitor waits for its next round.
+  await sleep(Math.max(0, untilMs - Date.now() - 15_000));
+  expect((await rig.liveStack()).workerPid).not.toBe(workerPid);
+  expect(await rig.cli('exec', 'look', '--', 'cat', '/workspace/made')).toMatchObject({ code: 0, stdout: 'half\n' });
+  await expect.poll(() => rig.keepers().length, { timeout: 30_000 }).toBe(0);
+  expect(Date.now()).toBeGreaterThan(untilMs - 2_000);
+  expect(Date.now()).toBeLessThan(untilMs + 10_000);
+  await rig.assertNothingLeft();
+});
+
+test('a command ends with it, and `down` ends it at once', async () => {
+  await using rig = new Rig({ VOIDBOX_TEST_TOKEN: 'x' });
+  await rig.launch(rig.spec('spec.yaml', spec(3_600)), 'look');
+  await rig.finish('look');
+  const hanging = rig.cli('exec', 'look', '--', 'sleep', '600');
+  await sleep(2_000);
+  const down = await rig.cli('down');
+  expect(down).toMatchObject({ code: 0 });
+  expect(down.stdout).toContain('1 VM that a failed stage had left for a look has ended.');
+  const { code, stderr } = await hanging;
+  expect(code).not.toBe(0);
+  expect(stderr).toContain('vm/lost');
+  expect(rig.keepers()).toEqual([]);
+});
