@@ -186,7 +186,11 @@ describe('what this build cannot carry out', () => {
   test.each<[string, (plan: Loose) => void, string]>([
     ['an agent', ({ stages }) => (stages[1]!['work'] = { kind: 'agent', prompt: 'x' }), 'stage b is an agent'],
     ['a terminal', ({ stages }) => (stages[1]!['work'] = { kind: 'shell' }), 'stage b is a VM for a terminal'],
-    ['a service', ({ stages }) => (stages[1]!['work']!['service'] = true), 'stage b is a service'],
+    [
+      'an agent with a terminal',
+      ({ stages }) => (stages[1]!['work'] = { kind: 'agent', mode: 'interactive', prompt: 'x' }),
+      'stage b is an agent with `mode: interactive`',
+    ],
     [
       'the network',
       ({ scopes }) => (scopes[0]!['sandbox'] = { needs: { network: true } }),

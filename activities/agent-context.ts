@@ -5,6 +5,7 @@ import type { AgentProgress } from './agent-progress.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { AttemptLife } from './heartbeat.ts';
 import type { Sandbox, SandboxBackend } from './ports/sandbox.ts';
+import type { ServiceOutput } from './service-output.ts';
 import type { StageRequest } from './requests.ts';
 import type { OutcomeFailure } from './stage-outputs.ts';
 import type { LeftWorkspace } from './stage-workspace.ts';
@@ -21,6 +22,8 @@ export interface AgentContext {
   readonly redactor: Redactor;
   /** Everything before the first command; `prepare` puts the agent's files there. */
   readonly begin: (preparation: Preparation) => Promise<void>;
+  /** Null: it is no service. */
+  readonly published: ServiceOutput | null;
   /** Null: its work is not saved. */
   readonly progress: AgentProgress | null;
   /** What it left in its workspace; of a stage without one nothing. */

@@ -16,7 +16,8 @@ const SECRET = 'sk-0123456789abcdef';
 
 function requestOf(execKey: string, more: object = {}): StageRequest {
   const scope = { id: 'work', sandbox: { mounts: [] } };
-  const stage = { id: 'work', timeoutMs: 3_600_000, outputs: [] };
+  const work = { kind: 'agent', mode: 'task' };
+  const stage = { id: 'work', timeoutMs: 3_600_000, outputs: [], work };
   return { runId: 'r', execKey, lease: null, scope, stage, ...more } as unknown as StageRequest;
 }
 
@@ -213,6 +214,8 @@ test('only an agent whose VM and files are its own is saved', () => {
   expect(isResumable(requestOf('work/0/1', mounts('/workspace/data', 'ro')), SESSIONS)).toBe(false);
   expect(isResumable(requestOf('work/0/1', mounts('/home', 'ro')), SESSIONS)).toBe(false);
   expect(isResumable(requestOf('work/0/1', { lease: {} }), SESSIONS)).toBe(false);
+  const serving = { id: 'work', outputs: [], work: { kind: 'agent', mode: 'service' } };
+  expect(isResumable(requestOf('work/0/1', { stage: serving }), SESSIONS)).toBe(false);
 });
 
 test('the next attempt goes on from the newest save of those that were lost, and not of one that came to an end', async () => {

@@ -6,6 +6,7 @@ import { Buffer } from 'node:buffer';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import { endsVm } from '../domain/errors/error-code.ts';
 import type { DataRef } from '../domain/plan/plan.ts';
+import { isService } from '../domain/plan/work.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { SavedFolder } from '../domain/run/event.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
@@ -13,6 +14,7 @@ import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { readTar } from '../tar/read.ts';
 import { type TarItem, writeTar } from '../tar/write.ts';
 import type { ActivityDeps } from './deps.ts';
+import { lastNumbered } from './last-numbered.ts';
 import type { Exec, Sandbox } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
 
@@ -108,10 +110,11 @@ export function createProgress(context: ProgressContext): AgentProgress | null {
   };
 }
 
-/** Whether the agent's VM is its own, and what it can change lies in folders that are saved. */
+/** Whether the agent's VM is its own, and what it can change lies in folders that are saved. A service starts from its beginning. */
 export function isResumable({ lease, scope, stage }: StageRequest, sessionFolder: string): boolean {
   const folders = [...workFolders(stage), sessionFolder];
   return (
+    !isService(stage.work) &&
     lease === null &&
     scope.sandbox.mounts.every(
       ({ mode, guestPath }) => mode !== 'rw' && !folders.some((folder) => isInside(guestPath, folder)),
@@ -135,20 +138,7 @@ export async function lastSaved(
   runId: string,
   execKey: string,
 ): Promise<number> {
-  const stands = async (number: number): Promise<boolean> =>
-    (await events.find(runId, EVENT_ID.progress(execKey, number))) !== null;
-  let low = 0;
-  let high = 1;
-  while (await stands(high)) {
-    low = high;
-    high *= 2;
-  }
-  while (high - low > 1) {
-    const middle = Math.floor((low + high) / 2);
-    if (await stands(middle)) low = middle;
-    else high = middle;
-  }
-  return low;
+  return await lastNumbered(async (number) => (await events.find(runId, EVENT_ID.progress(execKey, number))) !== null);
 }
 
 interface Saved {

@@ -1,4 +1,5 @@
 /** How a stage goes on whose agent was at work when its VM was lost: from what was saved of it, or from its beginning. */
+import { isService } from '../domain/plan/work.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { SavedFolder } from '../domain/run/event.ts';
 import { attemptText, parseExecKey } from '../domain/run/attempt.ts';
@@ -56,7 +57,9 @@ async function sayAgain(
 ): Promise<void> {
   const why = isSaved
     ? 'nothing of it was saved before its VM was lost'
-    : 'work is saved only of an agent with a VM of its own, and without mounts that are writable or lie in its folders';
+    : isService(stage.work)
+      ? 'its VM was lost, and a service starts from its beginning'
+      : 'work is saved only of an agent with a VM of its own, and without mounts that are writable or lie in its folders';
   const message = `the agent of stage ${stage.id} starts again: ${why}`;
   const body = { type: 'notice', level: 'info', message } as const;
   await events.append(runId, [{ id: EVENT_ID.attempt(execKey, 'starts-again'), atMs: now(), body }]);

@@ -9,6 +9,7 @@ import { agentExec, type AgentAsked, commandKey, commandOfAgent } from './agent-
 import { type AgentTurn, usedBy } from './agent-turns.ts';
 import { followAgent } from './agent-stream.ts';
 import { followWith, type Listen, pumpOf } from './follow-command.ts';
+import { publishing } from './service-output.ts';
 import type { Exec, ExecExit, ExecRequest } from './ports/sandbox.ts';
 import type { AgentContext } from './agent-context.ts';
 
@@ -97,6 +98,7 @@ async function followTurn(
     listen,
     ...(command === 1 ? [pumpOf(context, sandbox, exec, redactor)] : []),
     ...(meter === null ? [] : [meterListens]),
+    ...(context.published === null ? [] : [publishing(context.published, exec)]),
   ];
   try {
     const exit = await followWith(context, exec, listeners);

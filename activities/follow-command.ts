@@ -22,8 +22,14 @@ export interface Followed {
 export type Listen = (stop: AbortController) => Promise<void>;
 
 /** Until the command's end and its last stored byte. A cancel request ends the command, not the following. */
-export function follow(context: Followed, sandbox: Sandbox, exec: Exec, redactor: Redactor): Promise<ExecExit> {
-  return followWith(context, exec, [pumpOf(context, sandbox, exec, redactor)]);
+export function follow(
+  context: Followed,
+  sandbox: Sandbox,
+  exec: Exec,
+  redactor: Redactor,
+  others: readonly Listen[] = [],
+): Promise<ExecExit> {
+  return followWith(context, exec, [pumpOf(context, sandbox, exec, redactor), ...others]);
 }
 
 export function pumpOf({ deps, request }: Followed, sandbox: Sandbox, exec: Exec, redactor: Redactor): Listen {

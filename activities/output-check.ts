@@ -10,25 +10,35 @@ import type { OutcomeFailure } from './stage-outputs.ts';
 
 type Deps = Pick<ActivityDeps, 'artifacts' | 'checkOutput'>;
 
+type Checked = Pick<StagePlan, 'id' | 'outputSchema'>;
+
 /** Null: it fits, or the stage has no schema. What it says has words of the output in it. */
-export async function outputMismatch(
-  deps: Deps,
-  { id, outputSchema }: Pick<StagePlan, 'id' | 'outputSchema'>,
-  output: DataRef,
-): Promise<OutcomeFailure | null> {
-  if (outputSchema === undefined) return null;
-  const failed = (problem: string): OutcomeFailure => ({
-    code: 'stage/output-schema',
-    message: `stage ${id} left an output that does not fit its \`output_schema\`: ${sanitizeLine(problem)}`,
-  });
-  if (output.sizeBytes > OUTPUT_SCHEMA_LIMITS.outputBytes)
-    return failed(
-      `it has ${output.sizeBytes} bytes, and with a schema at most ${OUTPUT_SCHEMA_LIMITS.outputBytes} are allowed`,
-    );
+export async function outputMismatch(deps: Deps, stage: Checked, output: DataRef): Promise<OutcomeFailure | null> {
+  if (stage.outputSchema === undefined) return null;
+  const { outputBytes } = OUTPUT_SCHEMA_LIMITS;
+  if (output.sizeBytes > outputBytes)
+    return mismatch(stage, `it has ${output.sizeBytes} bytes, and with a schema at most ${outputBytes} are allowed`);
   const parts: Uint8Array[] = [];
   for await (const part of deps.artifacts.open(output)) parts.push(part);
-  const answer = await deps.checkOutput(outputSchema, Buffer.concat(parts).toString('utf8'));
-  return 'problem' in answer ? failed(answer.problem) : null;
+  return await bytesMismatch(deps, stage, Buffer.concat(parts));
+}
+
+/** As `outputMismatch`, of what is not stored yet and no larger than an output may be. */
+export async function bytesMismatch(
+  { checkOutput }: Pick<Deps, 'checkOutput'>,
+  stage: Checked,
+  bytes: Buffer,
+): Promise<OutcomeFailure | null> {
+  if (stage.outputSchema === undefined) return null;
+  const answer = await checkOutput(stage.outputSchema, bytes.toString('utf8'));
+  return 'problem' in answer ? mismatch(stage, answer.problem) : null;
+}
+
+function mismatch({ id }: Checked, problem: string): OutcomeFailure {
+  return {
+    code: 'stage/output-schema',
+    message: `stage ${id} left an output that does not fit its \`output_schema\`: ${sanitizeLine(problem)}`,
+  };
 }
 
 /**

@@ -3,6 +3,7 @@
  * answer does not fit the schema of the stage it is asked again, in the same VM and the same session, by a further command.
  */
 import { Buffer } from 'node:buffer';
+import { isService } from '../domain/plan/work.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
 import { commandOfAgent, isDefaultFile, promptOf, putAgentFiles, schemaOf, writesFile } from './agent-command.ts';
@@ -12,6 +13,7 @@ import { isUsedUp, leftAfter, runTurn } from './agent-turn.ts';
 import { agentResultOf, type AgentTurn, execsOf, turnFailure, usageOf } from './agent-turns.ts';
 import { outputMismatch } from './output-check.ts';
 import type { Exec } from './ports/sandbox.ts';
+import { outputAtCancel } from './service-output.ts';
 import { collectOutputs, type OutcomeFailure } from './stage-outputs.ts';
 import { describeExit } from './stage-result.ts';
 
@@ -59,7 +61,11 @@ async function firstTurn(context: AgentContext, written: string): Promise<AgentT
   };
   await context.begin({ prepare, unpacksWorkspace: saved === null });
   if (saved !== null) await sayResumed(deps, request, saved);
-  return await runTurn(context, [], { ...asked, timeoutMs: request.stage.timeoutMs, phase: 'running' });
+  return await runTurn(context, [], {
+    ...asked,
+    timeoutMs: request.stage.timeoutMs,
+    phase: isService(request.stage.work) ? 'serving' : 'running',
+  });
 }
 
 /** Null: its session cannot go on, or nothing of the stage's time or budget is left. */
@@ -95,6 +101,8 @@ async function answerOf(context: AgentContext, turns: readonly AgentTurn[]): Pro
   const base = await describeExit(backend, sandbox, exec, exit, request, redactor, cancelled, life.detached);
   const failure = turnFailure(request, turn, base);
   if (failure !== null) return { result: { ...base, outcome: 'failed', failure }, mismatch: null };
+  if (base.outcome === 'cancelled' && isService(request.stage.work))
+    return { result: { ...base, ...(await outputAtCancel(context, exec, life.detached)) }, mismatch: null };
   if (base.outcome !== 'succeeded') return { result: base, mismatch: null };
   const said = outcome.text === null ? null : Buffer.from(outcome.text);
   const collected = await collectOutputs(deps.artifacts, sandbox, exec, request.stage, redactor, life.detached, {

@@ -8,7 +8,7 @@ import { endsVm, isLostVm } from '../domain/errors/error-code.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
-import { commandOf } from '../domain/plan/work.ts';
+import { commandOf, isService } from '../domain/plan/work.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
 import { createRedactor, type Redactor } from '../domain/security/redactor.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
@@ -26,6 +26,7 @@ import type { Exec, ExecExit, ExecRequest, Sandbox, SandboxBackend, VmKey } from
 import type { StageRequest } from './requests.ts';
 import { itemVariables } from './items.ts';
 import { needsFiles, prepareFiles, stdinOf } from './stage-inputs.ts';
+import { createServiceOutput, outputAtCancel, outputPublished, publishing } from './service-output.ts';
 import { copyMountsBack, hasWritableMounts, prepareMounts } from './stage-mounts.ts';
 import { collectOutputs, type OutcomeFailure } from './stage-outputs.ts';
 import { isPrepared, markPrepared, readResult, writeResult } from './stage-record.ts';
@@ -104,9 +105,11 @@ async function attemptWith(deps: ActivityDeps, written: StageRequest, life: Atte
   } catch (error) {
     life.detached.throwIfAborted();
     if (life.cancelRequested.aborted && !(isCodedError(error) && error.code === 'fence/stale')) {
+      const cancelled = cancelledResult(context.backend, request);
+      const last = isService(stage.work) ? await outputPublished(deps, request) : {};
       return concludeWithoutVm(
         context,
-        await writeResult(deps.events, runId, cancelledResult(context.backend, request), null, deps.now()),
+        await writeResult(deps.events, runId, { ...cancelled, ...last }, null, deps.now()),
       );
     }
     if (error instanceof WorkspaceFailure) return await withoutWorkspace(context, error);
@@ -231,8 +234,9 @@ async function work(
       env,
       redactor,
       begin: (preparation) => begin(context, sandbox, redactor, preparation),
+      published: createServiceOutput({ deps, request, sandbox, redactor }),
       progress:
-        done.kind === 'skill'
+        done.kind === 'skill' || isService(done)
           ? null
           : createProgress({ deps, request, sandbox, redactor, sessionFolder: agent.provider.sessionFolder }),
       takeWorkspace: () => takeWorkspace(deps, sandbox, request, context.workspace, life),
@@ -243,8 +247,9 @@ async function work(
   }
   await begin(context, sandbox, redactor, null);
   const exec = await sandbox.exec(commandExec(deps, request, env), life.ended);
-  life.phase('running');
-  const exit = await follow(context, sandbox, exec, redactor);
+  const published = createServiceOutput({ deps, request, sandbox, redactor });
+  life.phase(isService(request.stage.work) ? 'serving' : 'running');
+  const exit = await follow(context, sandbox, exec, redactor, published === null ? [] : [publishing(published, exec)]);
   life.phase('collecting outputs');
   return { result: await settle(context, sandbox, exec, exit, redactor), execs: [exec] };
 }
@@ -362,6 +367,8 @@ async function settle(
     life.cancelRequested.aborted,
     life.detached,
   );
+  if (base.outcome === 'cancelled' && isService(request.stage.work))
+    return { ...base, ...(await outputAtCancel({ deps, request, sandbox, redactor }, exec, life.detached)) };
   if (base.outcome !== 'succeeded') return base;
   const collected = await collectOutputs(deps.artifacts, sandbox, exec, request.stage, redactor, life.detached);
   // Names of files are the command's own words.

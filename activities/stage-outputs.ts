@@ -54,8 +54,15 @@ export async function collectOutputs(
   if (file === null && stage.outputFile !== null) return missing(stage, 'its output file', stage.outputFile);
   if (file === null && exec === null) throw new Error(`stage ${stage.id} ran no command`);
   const source = file ?? exec!.output('stdout', 0, signal);
-  const mediaType = stage.outputFile?.endsWith('.json') === true ? 'application/json' : 'application/octet-stream';
-  return { failure: null, output: await artifacts.put(redacted(source, redactor), mediaType), outputs };
+  return {
+    failure: null,
+    output: await artifacts.put(redacted(source, redactor), mediaTypeOf(stage.outputFile)),
+    outputs,
+  };
+}
+
+export function mediaTypeOf(outputFile: string | null): string {
+  return outputFile?.endsWith('.json') === true ? 'application/json' : 'application/octet-stream';
 }
 
 async function asSaid(

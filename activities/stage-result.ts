@@ -1,6 +1,7 @@
 /** From a command's end to the stage's outcome. */
 import { Buffer } from 'node:buffer';
 import type { ErrorCode } from '../domain/errors/codes.ts';
+import { isService } from '../domain/plan/work.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
 import { sanitize, sanitizeLine } from '../domain/security/sanitize.ts';
@@ -57,7 +58,9 @@ export async function describeExit(
     command: { exitCode: exit.exitCode, stdoutBytes: exit.stdoutBytes, stderrBytes: exit.stderrBytes },
   } as const;
   const code = failureCode(exit);
-  if (code === null) return { ...base, outcome: 'succeeded', failure: null };
+  // A service ends by a cancel, however politely.
+  const isEnded = code === null && !(cancelled && isService(stage.work));
+  if (isEnded) return { ...base, outcome: 'succeeded', failure: null };
   const stderrTail = await readTail(exec, exit, redactor, signal);
   if (cancelled) {
     return {
@@ -70,7 +73,7 @@ export async function describeExit(
     ...base,
     outcome: 'failed',
     failure: {
-      code,
+      code: code!,
       message: redactor.text(describe(request, exit)),
       stderrTail,
     },

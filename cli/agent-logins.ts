@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { readCodexLogin } from '../domain/agent/codex-login.ts';
 import { credentialFileOf, credentialsOf } from '../domain/agent/credentials.ts';
 import type { LlmProvider, Plan, StagePlan } from '../domain/plan/plan.ts';
-import { answeringOf, environmentOf } from '../domain/plan/work.ts';
+import { answeringOf, environmentOf, isService } from '../domain/plan/work.ts';
 import { environmentError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 
@@ -132,11 +132,11 @@ function loginsOf({ id, work }: StagePlan, env: Env): readonly (readonly [variab
   });
 }
 
-function demandTime({ expiresAtMs }: Login, kind: LoginKind, { id, timeoutMs }: StagePlan, nowMs: number): void {
+function demandTime({ expiresAtMs }: Login, kind: LoginKind, { id, timeoutMs, work }: StagePlan, nowMs: number): void {
   if (expiresAtMs === null || expiresAtMs >= nowMs + timeoutMs) return;
   throw environmentError(
     'host/login-expires',
-    `the login of ${kind.owner} on this machine ends at ${new Date(expiresAtMs).toISOString()}, and stage ${id} may take ${timeoutMs / 1000} s from now`,
+    `the login of ${kind.owner} on this machine ends at ${new Date(expiresAtMs).toISOString()}, and stage ${id} ${isService(work) ? 'serves until it is cancelled' : `may take ${timeoutMs / 1000} s from now`}`,
     `Start \`${kind.program}\` once, which renews it, lower \`timeout_secs\`, or ${kind.otherwise}`,
   );
 }

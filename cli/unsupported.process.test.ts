@@ -71,7 +71,6 @@ test.each([
   ['specs/specs/interactive_claude.yaml', 'stage interactive-claude is an agent with `mode: interactive`'],
   ['specs/specs/credential_proxy_claude.yaml', 'whose key stays on the host'],
   ['specs/specs/sandbox_claude_personal.yaml', 'stage sandbox-claude-personal is a VM for a terminal'],
-  ['specs/openclaw/openclaw_telegram.yaml', 'stage gateway is a service'],
 ])('`run` refuses %s, before it asks for variables or starts anything', async (file, reason) => {
   const { code, stderr } = await type('run', file, '--json');
   expect(code).toBe(2);

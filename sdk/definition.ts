@@ -267,7 +267,7 @@ export interface StepOptions<O extends Outputs, R = unknown> extends StageOption
   readonly onFailure?: readonly (Step | Approval | Wait | Part)[];
   /** Its output becomes this step's standard input. */
   readonly stdinFrom?: Step | Approval | Part;
-  /** It serves until the run ends, without a time limit. Checked, and refused by `run` until services are supported. */
+  /** It serves until the run is cancelled, without a time limit; `outputFile` is published while it does. */
   readonly service?: true;
 }
 
@@ -334,6 +334,8 @@ export interface AgentStepOptions<O extends Outputs, R = unknown> extends AgentO
   readonly dependsOn?: readonly (Step | Approval | Wait | Part)[];
   /** It starts when one of these has failed. */
   readonly onFailure?: readonly (Step | Approval | Wait | Part)[];
+  /** It serves until the run is cancelled, without a time limit; `outputFile`, which it needs, is published while it does. */
+  readonly service?: true;
 }
 
 interface SkillOptions<O extends Outputs, R> extends Omit<
@@ -553,6 +555,7 @@ export function agentStep<const O extends Outputs = Record<never, string>, R = s
     ...agentSpec(name, prompt, options, of),
     depends_on: namesOf(`\`dependsOn\` ${of}`, options.dependsOn),
     on_failure: namesOf(`\`onFailure\` ${of}`, options.onFailure),
+    mode: options.service === true ? 'service' : undefined,
   };
   tellPlace(spec, agentStep);
   return { kind: 'step', name, spec, output: (output) => ({ stage: name, output }) };

@@ -34,7 +34,7 @@ const { forEach: _list, maxParallel: _most, failFast: _fast, allowFailures: _all
 
 export const AGENT_BOX_OPTIONS = { ...BESIDE_AGENT, skills: true, llm: true, budget: true, onFailure: true } as const;
 
-export const AGENT_STEP_OPTIONS = { ...AGENT_BOX_OPTIONS, dependsOn: true } as const;
+export const AGENT_STEP_OPTIONS = { ...AGENT_BOX_OPTIONS, dependsOn: true, service: true } as const;
 
 const { outputFile: _file, maxOutputMib: _output, workspace: _folder, ...BESIDE_SKILL } = BESIDE_AGENT;
 

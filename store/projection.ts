@@ -87,6 +87,8 @@ export interface StageView {
   readonly outputBytes: number;
   /** Of a loop that was done more than once: the latest visit, from 2. */
   readonly visit?: number;
+  /** What a service has published last; absent: nothing, or it is no service. */
+  readonly published?: { readonly output: DataRef; readonly atMs: number };
   /** How often another worker took the command over. */
   readonly reattached: number;
   /** The VM of the latest attempt, where that has a door; absent: none. */
@@ -294,6 +296,10 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
     case 'agent-usage':
       return withStage(view, body.stage, (stage) =>
         isStale(stage, body.execKey) ? stage : { ...stage, usage: { ...stage.usage, ...usageOf(body) } },
+      );
+    case 'stage-published':
+      return withStage(view, body.stage, (stage) =>
+        isStale(stage, body.execKey) ? stage : { ...stage, published: { output: body.output, atMs } },
       );
     case 'stage-finished': {
       const result = toStageResult(body.result);

@@ -57,6 +57,12 @@ function noteOutputs(byStage: Map<string, readonly StageOutput[]>, body: RunEven
       })),
       ...transcriptOf(body),
     ]);
+  } else if (body.type === 'stage-published') {
+    // It runs on, and stands where it will end.
+    const { stage, output } = body;
+    byStage.set(stage, [{ stage, name: null, ref: output }]);
+  } else if (body.type === 'stage-started' && byStage.has(body.stage)) {
+    byStage.delete(body.stage);
   } else if (body.type === 'stage-answered') {
     const { stage, output } = body;
     byStage.delete(stage);

@@ -120,6 +120,7 @@ test('every example has its test', () => {
     'review-skill.yaml',
     'sandbox.ts',
     'secrets.yaml',
+    'service.yaml',
     'uses.yaml',
     'wait.yaml',
     'weather-cities.ts',
@@ -134,6 +135,27 @@ test('hello.yaml', async () => {
   expect(greeting).toBe('Hello, Ada "L" $HOME!');
   expect(machine).toMatch(/^This VM runs Linux \d+\.\d+\S* as user sandbox\.$/);
   expect(total).toBe('1 + 2 + ... + 100 = 5050');
+});
+
+test('service.yaml: its output is read while it serves, and the last one is the result of the cancelled run', async () => {
+  await rig.launch(join(EXAMPLES, 'service.yaml'), 'service');
+  await rig.eventOf('service', 'stage-published');
+  const looks = async (): Promise<number> => {
+    const { stdout, stderr } = await rig.cli('artifacts', 'service', 'get', 'watch', '-o', '-');
+    expect(stdout, stderr).toMatch(/^\{"looks": \d+, "load": \d+\.\d+\}\n$/);
+    return (JSON.parse(stdout) as { readonly looks: number }).looks;
+  };
+  const first = await looks();
+  await until('a later output', 60_000, async () => (await looks()) > first, 500);
+  const status = await rig.cli('status', 'service');
+  expect(status.stdout).toMatch(/▶ watch .*running .*published \d+ B at 20/);
+  expect(await rig.output('service', 'ask')).toMatch(/"looks"/);
+  expect((await rig.cli('cancel', 'service')).stdout).toContain('cancelled');
+  const result = await rig.cli('result', 'service', '--json');
+  expect(result.code).toBe(1);
+  const { state, outputText } = JSON.parse(result.stdout) as RunJson;
+  expect(state).toBe('cancelled');
+  expect((JSON.parse(outputText!) as { readonly looks: number }).looks).toBeGreaterThan(first);
 });
 
 test('dev-image.yaml', { timeout: 1_200_000 }, async () => {

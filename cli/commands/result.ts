@@ -5,6 +5,7 @@ import { CliError, usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { readRepairedViews } from '../repair-runs.ts';
+import type { RunView } from '../../store/projection.ts';
 import { printResult, resultText, saveResult } from '../print-result.ts';
 import { runDir } from '../../store/file/run-folder.ts';
 import { mockAgentsText } from '../render/agent-usage.ts';
@@ -19,6 +20,14 @@ interface Options {
   readonly json?: boolean;
 }
 
+/** Of a run that goes on: a service tells its output meanwhile. */
+function whatThereIs(view: RunView | undefined, runId: string): string {
+  const serving = view?.stages.find((stage) => stage.published !== undefined && stage.state === 'running');
+  return serving === undefined
+    ? `Wait for it: voidbox logs -f ${typedRunId(runId)}`
+    : `What its service has published: voidbox artifacts ${typedRunId(runId)} get ${sanitizeLine(serving.id)} -o -`;
+}
+
 export const command = defineCommand<Options>({
   configure: (command) => {
     command
@@ -31,7 +40,7 @@ export const command = defineCommand<Options>({
     if (view !== undefined && view.damage !== null && view.outcome === null)
       throw new CodedError('store/damaged', view.damage);
     if (view === undefined || view.outcome === null)
-      throw usageError(`run ${runId} has not ended yet`, `Wait for it: voidbox logs -f ${typedRunId(runId)}`);
+      throw usageError(`run ${runId} has not ended yet`, whatThereIs(view, runId));
     if (view.damage !== null)
       await context.stderr.write(`${context.stderr.style.yellow('warning:')} ${sanitizeLine(view.damage)}\n`);
     const { artifacts } = await context.stores();
@@ -46,6 +55,9 @@ export const command = defineCommand<Options>({
       await context.stderr.write(
         `${renderRunEnd(view, { style: context.stderr.style, nowMs: context.now().getTime(), advise: context.advise, folder: runDir(context.env.stateDir, view.runId) }).join('\n')}\n`,
       );
+      // That of a service, which ends in no other way.
+      if (view.outcome.state === 'cancelled' && output !== null && options.output === undefined)
+        await printResult(output, artifacts, context, context.advise(`voidbox result ${typedRunId(runId)} -o FILE`));
       return EXIT.runFailed;
     }
     if (output === null)

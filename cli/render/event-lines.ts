@@ -220,6 +220,8 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
       return style.yellow(
         `${sanitizeLine(nameOf(body))} goes on from what its agent had done at ${timeText(body.savedAtMs)}`,
       );
+    case 'stage-published':
+      return style.dim(`${sanitizeLine(nameOf(body))} published ${formatBytes(body.output.sizeBytes)} of output`);
     case 'stage-finished':
       return `${style.bold(sanitizeLine(nameOf(body)))} ${renderStageEnd(toStageResult(body.result), style)}`;
     case 'stage-retrying':

@@ -76,10 +76,18 @@ export interface StageJson {
   readonly items: ItemsJson | null;
   /** Of a loop that was done more than once: the latest visit, from 2. */
   readonly visit?: number;
+  /** What a service has published last; absent: nothing, or it is no service. */
+  readonly published?: PublishedJson;
   /** Its condition; null: none. Of `status` alone, as `finally`. */
   readonly when?: string | null;
   /** It runs after all others. */
   readonly finally?: boolean;
+}
+
+export interface PublishedJson {
+  readonly output: { readonly sha256: string; readonly sizeBytes: number; readonly mediaType: string };
+  /** ISO 8601. */
+  readonly at: string;
 }
 
 export interface NestedItemsJson {
@@ -161,6 +169,7 @@ export function toRunJson(view: RunView): RunJson {
         sleepsUntilMs,
         items,
         visit,
+        published,
       }) => ({
         id,
         state,
@@ -177,6 +186,9 @@ export function toRunJson(view: RunView): RunJson {
         sleepsUntil: isoOrNull(sleepsUntilMs),
         items: items === null ? null : toItemsJson(items),
         ...(visit === undefined ? {} : { visit }),
+        ...(published === undefined
+          ? {}
+          : { published: { output: published.output, at: new Date(published.atMs).toISOString() } }),
       }),
     ),
     failedStage: view.outcome?.failedStage ?? null,

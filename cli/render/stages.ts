@@ -1,3 +1,4 @@
+import { formatBytes } from '../../domain/units/bytes.ts';
 import { formatDurationMs } from '../../domain/units/duration.ts';
 import type { ItemCounts, RunView, StageState, StageView } from '../../store/projection.ts';
 import { agentNotes } from './agent-usage.ts';
@@ -162,6 +163,8 @@ function stageNotes(stage: StageView): readonly string[] {
     for (const [list, counts] of Object.entries(stage.items.within ?? {}))
       parts.push(`${sanitizeLine(list)}: ${itemsNote(counts)}`);
   }
+  if (stage.published !== undefined && stage.state === 'running')
+    parts.push(`published ${formatBytes(stage.published.output.sizeBytes)} at ${timeText(stage.published.atMs)}`);
   if (stage.reattached > 0) parts.push(`re-attached ${stage.reattached}×`);
   if (stage.sleepsUntilMs !== null) parts.push(`until ${timeText(stage.sleepsUntilMs)}`);
   if (stage.failure !== null) parts.push(sanitizeLine(stage.failure.message));

@@ -157,8 +157,9 @@ export class Draft {
     this.pass(stage, output);
   }
 
-  cancel(stage: number): void {
-    this.#end(stage, { phase: 'cancelled' });
+  /** @param result  of a service, which ends in no other way */
+  cancel(stage: number, result: StageOutputs = NO_OUTPUTS): void {
+    this.#end(stage, { phase: 'cancelled', ...(result.output === null ? {} : { result }) });
     this.#follow(stage);
   }
 

@@ -362,6 +362,19 @@ describe('cancel', () => {
     expect(world.phases).toEqual({ a: 'cancelled', b: 'skipped' });
   });
 
+  test('of a service leaves what it had put out, which no other cancelled stage has', () => {
+    const serve = new World(machineOf('serve'));
+    const output = { sha256: 'f'.repeat(64), sizeBytes: 3, mediaType: 'application/json' };
+    serve.send({ type: 'cancel-requested' });
+    const cancelled = { ...resultOf('serve', 'serve/0/1', 'failed'), outcome: 'cancelled', output: null } as const;
+    serve.send({ type: 'stage-finished', result: { ...cancelled, output, outputs: {} } });
+    expect(serve.outcome).toMatchObject({ state: 'cancelled', failedStage: null, output });
+    const other = new World(machineOf('serve'));
+    other.send({ type: 'cancel-requested' });
+    other.send({ type: 'stage-finished', result: { ...cancelled, outputs: {} } });
+    expect(other.outcome).toMatchObject({ state: 'cancelled', output: null });
+  });
+
   test('while a VM is being acquired releases it', () => {
     const world = new World(machineOf('a b', { shared: 'a b' }));
     world.send({ type: 'cancel-requested' });

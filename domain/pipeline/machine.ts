@@ -195,7 +195,7 @@ function onStageFinished(draft: Draft, result: StageResult): void {
       draft.pass(stage);
       break;
     case 'cancelled':
-      draft.cancel(stage);
+      draft.cancel(stage, { output: result.output, outputs: result.outputs });
       break;
     case 'failed':
       draft.failOrRetry(

@@ -37,6 +37,9 @@ export const SKILL_DEFAULTS = { params: {}, llm: null, skills: [], env: [] } as 
 
 export const SHELL_DEFAULTS = { env: [] } as const satisfies Partial<ShellWork>;
 
+/** What the plan says of a service, which has no time limit: ten years, longer than any VM lives. */
+export const SERVICE_TIMEOUT_MS = 3_650 * 24 * 3_600_000;
+
 /** Of stages with `finally`, where the spec says nothing. */
 export const GRACE_MS = 300_000;
 

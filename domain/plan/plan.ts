@@ -149,7 +149,7 @@ export interface StagePlan {
   readonly outputFile: string | null;
   /** What its output, or that of each of its items, has to be as JSON: a JSON Schema. Absent: anything. */
   readonly outputSchema?: JsonValue | undefined;
-  /** Absolute time for one attempt, counted by the keeper where the work is a command. */
+  /** Absolute time for one attempt, counted by the keeper where the work is a command; of a service `SERVICE_TIMEOUT_MS`. */
   readonly timeoutMs: number;
   readonly retry: RetryPlan;
   /** Its failure is tolerated: those that wait for its success go on, without data of it, and the run may succeed. Absent: no. */
@@ -269,14 +269,14 @@ export interface CommandWork {
   readonly cwd: string;
   readonly env: readonly EnvPlan[];
   readonly stdin: StdinPlan;
-  /** It serves until the run ends, so no time limit counts. This build refuses it: `unsupported.ts`. */
+  /** It serves until the run is cancelled: `timeoutMs` of its stage is `SERVICE_TIMEOUT_MS`. */
   readonly service?: true | undefined;
 }
 
 /** A coding agent with a prompt, in the stage's VM. What of it this build can do says `unsupported.ts`. */
 export interface AgentWork {
   readonly kind: 'agent';
-  /** `task` ends with its output, `service` serves, `interactive` has a terminal. */
+  /** `task` ends with its output, `service` serves until the run is cancelled, `interactive` has a terminal. */
   readonly mode: AgentMode;
   /** Empty in mode `interactive` alone. */
   readonly prompt: string;

@@ -54,7 +54,6 @@ export function describeUnsupported(parts: readonly UnsupportedPart[]): string {
 function ofWork(work: WorkPlan, sandbox: SandboxPlan | undefined): readonly string[] {
   switch (work.kind) {
     case 'command':
-      return work.service === true ? ['is a service (`mode: service`)'] : [];
     case 'approval':
     case 'wait':
     case 'mock':
@@ -95,7 +94,7 @@ function ofRealAgent(
 /** What the mock agent cannot do either. */
 function ofAnyAgent({ mode, skills, messaging, llm, budget }: AgentWork): readonly string[] {
   return [
-    ...(mode === 'task' ? [] : [`is an agent with \`mode: ${mode}\``]),
+    ...(mode === 'interactive' ? ['is an agent with `mode: interactive`'] : []),
     ...(budget?.maxCostUsd !== undefined && !isCostKnown(llm)
       ? [`${IS_AGENT} whose cost nobody tells, and has a limit for it: give \`llm\` a \`price\``]
       : []),

@@ -159,6 +159,23 @@ export function commandOf(work: WorkPlan): CommandWork | null {
   }
 }
 
+/** Whether the work serves until its run is cancelled, and publishes its output meanwhile. */
+export function isService(work: WorkPlan): boolean {
+  switch (work.kind) {
+    case 'command':
+      return work.service === true;
+    case 'agent':
+      return work.mode === 'service';
+    case 'approval':
+    case 'wait':
+    case 'part':
+    case 'skill':
+    case 'shell':
+    case 'mock':
+      return false;
+  }
+}
+
 /** The question to people; null for work that asks none. */
 export function approvalOf(work: WorkPlan): ApprovalWork | null {
   switch (work.kind) {

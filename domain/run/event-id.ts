@@ -37,6 +37,7 @@ export const EVENT_ID = {
       | 'woken'
       | 'not-redacted'
       | 'not-saved'
+      | 'not-published'
       | 'resumed'
       | 'starts-again',
   ): string => `stage/${execKey}/${transition}`,
@@ -62,6 +63,9 @@ export const EVENT_ID = {
 
   /** @param number  of the save of the attempt, from 1 without gaps */
   progress: (execKey: string, number: number): string => `stage/${execKey}/progress/${number}`,
+
+  /** @param number  of the publication of the attempt, from 1 without gaps */
+  published: (execKey: string, number: number): string => `stage/${execKey}/published/${number}`,
 
   /** @param command  of the attempt, from 1 */
   skillStep: (execKey: string, command: number): string => `skill/${execKey}/step/${command}`,

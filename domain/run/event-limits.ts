@@ -96,6 +96,7 @@ function withTextsCut(body: RunEventBody): RunEventBody {
     case 'agent-usage':
     case 'network':
     case 'stage-progress':
+    case 'stage-published':
     case 'stage-resumed':
     case 'loop-visited':
     case 'run-admitted':

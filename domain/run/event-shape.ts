@@ -167,6 +167,7 @@ const body = kindOf<RunEventBody['type']>(
       folders: listOf(objectOf({ guestPath: aText, ref: dataRefShape })),
       frozenMs: aNumber,
     }),
+    'stage-published': objectOf({ stage: aText, execKey: aText, output: dataRefShape }),
     'stage-resumed': objectOf({ stage: aText, execKey: aText, from: aText, savedAtMs: aTime }),
     'stage-reattached': objectOf({ stage: aText, execKey: aText, fence: aCount }),
     output: (value, at) => (Object.hasOwn(value as object, 'place') ? placedOutput : inlineOutput)(value, at),

@@ -235,6 +235,16 @@ export type RunEventBody =
       /** How long the agent stood still for it. */
       readonly frozenMs: number;
     }
+  /**
+   * What a service has put into its output file, while it serves: by the stage's activity. A later one stands for all before it,
+   * and `stage-finished` for the last.
+   */
+  | {
+      readonly type: 'stage-published';
+      readonly stage: string;
+      readonly execKey: string;
+      readonly output: DataRef;
+    }
   /** The attempt goes on from what was saved in an earlier one, whose VM was lost: by the stage's activity, before it starts its command. */
   | {
       readonly type: 'stage-resumed';

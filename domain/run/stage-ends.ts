@@ -80,6 +80,7 @@ class StageEndFold {
       case 'vm-lost':
       case 'vm-stopped':
       case 'stage-progress':
+      case 'stage-published':
       case 'stage-resumed':
       case 'stage-reattached':
       // A wait has one attempt in each run of its scope, and an end that is told before stands.

@@ -32,7 +32,7 @@ export interface AgentContext {
 
 export function compileAgent(stage: StageSpec, prompt: Located<string>, context: AgentContext): AgentWork {
   const { what, llm, env, fill, problems } = context;
-  const mode = stage.agent?.mode?.value ?? AGENT_DEFAULTS.mode;
+  const mode = stage.agent?.mode?.value ?? stage.mode?.value ?? AGENT_DEFAULTS.mode;
   const filled = fill(prompt);
   // Of a step or box an empty one was reported where it was read.
   if (mode !== 'interactive' && filled.trim() === '' && (stage.agent !== null || prompt.value !== ''))
@@ -90,7 +90,7 @@ function compileBudget(
 
 /** Each alone is a mistake of one key with another, so both are named. */
 function refuseTogether(stage: StageSpec, llm: LlmSpec | null, { what, problems }: AgentContext): void {
-  const mode = stage.agent?.mode ?? null;
+  const mode = stage.agent?.mode ?? stage.mode;
   if (mode === null || mode.value === 'task') return;
   const refuse = (message: string, remedy: string): void =>
     problems.error('spec/bad-value', mode.at, `${what} has \`mode: ${mode.value}\` ${message}`, remedy);
@@ -99,6 +99,11 @@ function refuseTogether(stage: StageSpec, llm: LlmSpec | null, { what, problems 
   if (stage.outputFile === null) refuse('and no `output_file`', 'add `output_file: /workspace/output.json`');
   if (llm?.credentialProxy === true)
     refuse('and `credential_proxy` of `llm`', 'remove one of them: the proxy does not serve services');
+  if (stage.workspace !== null)
+    refuse(
+      'and a `workspace`, which it would never leave',
+      'remove one of them, or publish what it has by `output_file`',
+    );
 }
 
 export function compileLlm(llm: LlmSpec, what: string, problems: Problems): LlmPlan {

@@ -6,6 +6,7 @@ import {
   GRACE_MS,
   INPUT_DEFAULTS,
   SANDBOX_DEFAULTS,
+  SERVICE_TIMEOUT_MS,
   STAGE_DEFAULTS,
 } from '../plan/defaults.ts';
 import {
@@ -23,7 +24,7 @@ import {
 } from '../plan/plan.ts';
 import { coveredStages, machineBytes, machinePlanOf } from '../pipeline/machine-plan.ts';
 import { planBytes } from '../plan/wire.ts';
-import { edgesOnSuccess, hostVariablesOf, partOf } from '../plan/work.ts';
+import { edgesOnSuccess, hostVariablesOf, isService, partOf } from '../plan/work.ts';
 import { type AgentContext, compileAgent, planOfLlm } from './compile-agent.ts';
 import { compileApproval } from './compile-approval.ts';
 import { type Condition, compileCondition, compileConditions } from './compile-condition.ts';
@@ -55,6 +56,7 @@ import { type ParamValues, resolveParams } from './params.ts';
 import { warnOfParamsInCode } from './params-in-code.ts';
 import { type Filler, createFiller } from './placeholders.ts';
 import { Problems, sortByFile } from './problems.ts';
+import { serviceProblems } from './service-problems.ts';
 import { warnOfShellInProgram } from './shell-in-program.ts';
 import type { Spec, StageSpec } from './spec.ts';
 import { type Located, type Position, quote } from './tree.ts';
@@ -185,6 +187,8 @@ function compile(spec: Spec, options: CompileOptions, parts: PartContext, proble
   const placeOf = (stage: string): Position =>
     places.get(stage) ?? places.get(stage.split('.', 1)[0]!) ?? spec.sectionAt;
   checkItems(plan, placeOf, problems);
+  for (const { stage, message, remedy } of serviceProblems(plan))
+    problems.error('spec/bad-value', placeOf(stage), message, remedy);
   warnOfUnorderedWriters(plan, (stage) => places.get(stage) ?? spec.sectionAt, problems);
   return plan;
 }
@@ -537,7 +541,7 @@ function compileStage(spec: Spec, stage: StageSpec, links: Links | null, context
     })),
     outputs,
     outputFile,
-    timeoutMs: timeoutOf(stage, spec, defaults),
+    timeoutMs: timeoutOf(work, stage, spec, defaults),
     retry: stage.retry === null ? defaults.retry : compileRetry(stage.retry, what, problems),
     ...toleranceOf(stage),
     ...compileMock(stage, what, fill, problems),
@@ -648,7 +652,8 @@ function compileProgram(program: Located<string>, what: string, fill: Filler, pr
 }
 
 /** Of an agent 0 is the longest that there is. */
-function timeoutOf({ timeoutMs, prompt }: StageSpec, spec: Spec, defaults: StageDefaults): number {
+function timeoutOf(work: WorkPlan, { timeoutMs, prompt }: StageSpec, spec: Spec, defaults: StageDefaults): number {
+  if (isService(work)) return SERVICE_TIMEOUT_MS;
   if (timeoutMs === 0) return RANGES.timeoutSecs.max * SCALES.msPerSecond;
   if (prompt === null) return timeoutMs ?? defaults.timeoutMs;
   return timeoutMs ?? spec.defaults?.timeoutMs ?? AGENT_STAGE_DEFAULTS.timeoutMs;

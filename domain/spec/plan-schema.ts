@@ -1,6 +1,7 @@
 import { EGRESS_LIMITS } from '../plan/egress.ts';
 import * as z from 'zod';
 import { machineBytes, machinePlanOf, dataTakenBy, mayLackOutput } from '../pipeline/machine-plan.ts';
+import { SERVICE_TIMEOUT_MS } from '../plan/defaults.ts';
 import {
   AGENT_MODES,
   type ConditionPlan,
@@ -61,6 +62,7 @@ import { loopProblems } from './loop-problems.ts';
 import { OUTPUT_SCHEMA_LIMITS } from './output-schema.ts';
 import { toleratedPartProblems } from './tolerated-part-problems.ts';
 import { sharesSource } from './mount-source.ts';
+import { serviceProblems, servicePlanProblems } from './service-problems.ts';
 import { workspaceProblems } from './workspace-problems.ts';
 import { guestPathRefusal, mustStayWritable, normalizeAbsolute, overlaps, relativePath } from './paths.ts';
 import { SOURCE_LIMITS } from './source.ts';
@@ -352,7 +354,7 @@ const stage = z.strictObject({
   outputs: z.array(z.strictObject({ name, guestPath })),
   workspace: workspace.optional(),
   outputFile: guestPath.nullable(),
-  timeoutMs: within(RANGES.timeoutSecs, SCALES.msPerSecond),
+  timeoutMs: z.union([within(RANGES.timeoutSecs, SCALES.msPerSecond), z.literal(SERVICE_TIMEOUT_MS)]),
   retry: z.strictObject({
     maxAttempts: within(RANGES.attempts),
     backoffMs: within(RANGES.backoffSecs, SCALES.msPerSecond),
@@ -523,6 +525,8 @@ export function checkPlan(value: unknown): { readonly plan: Plan } | { readonly 
     ...textProblems(checked),
     ...finallyProblems(checked),
     ...workspaceProblems(checked),
+    ...servicePlanProblems(checked),
+    ...serviceProblems(checked).map(({ message }) => message),
   ];
   return problems.length > 0 ? { problems: problems.slice(0, PROBLEMS_LIMIT) } : { plan: checked };
 }

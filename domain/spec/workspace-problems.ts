@@ -1,6 +1,6 @@
 /** What cannot be of a plan's workspaces: the compiler names these mistakes by their place in a spec. */
 import type { Plan, ScopePlan, StagePlan } from '../plan/plan.ts';
-import { agentOf, commandOf } from '../plan/work.ts';
+import { agentOf, commandOf, isService } from '../plan/work.ts';
 import { isWorkspaceOutput } from '../plan/workspace.ts';
 import { contains } from './paths.ts';
 
@@ -25,7 +25,7 @@ function ofStage({ id, work, each, outputs, ...stage }: StagePlan): readonly str
     ...(command === null && agentOf(work) === null
       ? [`stage ${id} has a workspace and neither command nor agent`]
       : []),
-    ...(command?.service === true ? [`stage ${id} has a workspace and is a service, which never leaves one`] : []),
+    ...(isService(work) ? [`stage ${id} has a workspace and is a service, which never leaves one`] : []),
     ...(each === undefined ? [] : [`stage ${id} has a workspace and is done for each item`]),
     ...(stage.finally === true ? [`stage ${id} has a workspace and runs after all others`] : []),
     ...outputs

@@ -8,6 +8,9 @@ import { MockSpool, type MockStream } from './spool.ts';
 /** Input that a program has not read yet; beyond it the sender waits. */
 const STDIN_HELD_BYTES = 256 * 1024;
 
+/** A longer timer of Node's would end at once; no mock VM lives as long. */
+const MOST_TIMER_MS = 2 ** 31 - 1;
+
 type KillReason = 'timeout' | 'output-limit' | 'killed';
 
 export class MockExec {
@@ -64,7 +67,8 @@ export class MockExec {
     }
     const node = files.find(request.cwd);
     if (node?.kind !== 'dir') return finish('cannot-start', 126, `${request.cwd}: no such folder in the guest`);
-    const timer = setTimeout(() => this.kill('timeout', 137), request.timeoutMs);
+    const timer =
+      request.timeoutMs > MOST_TIMER_MS ? undefined : setTimeout(() => this.kill('timeout', 137), request.timeoutMs);
     const killed = new Promise<number>((resolve) =>
       this.#killed.signal.addEventListener('abort', () => resolve(137), { once: true }),
     );

@@ -61,6 +61,10 @@ test('specs of commands for the usual guest, and of agents whose command line ru
     'code_review/code_review_agent.yaml',
     // With the images that `--image` names, as those of `oci`.
     'openclaw/node_version.yaml',
+    // With a service, which ends by a cancel.
+    'openclaw/openclaw_telegram.yaml',
+    'openclaw/openclaw_telegram_lmstudio.yaml',
+    'openclaw/openclaw_telegram_ollama.yaml',
     'smoke/smoke.yaml',
     'specs/agent.json',
     'specs/codex_smoke.yaml',

@@ -281,7 +281,7 @@ export const AGENT = {
       as: 'mode',
       type: { is: 'word', words: AGENT_MODES },
       default: 'task',
-      doc: '`task` ends with its output, `service` serves until the run ends, `interactive` has a terminal.',
+      doc: '`task` ends with its output, `service` serves until the run is cancelled, `interactive` has a terminal.',
       example: 'interactive',
     },
   },

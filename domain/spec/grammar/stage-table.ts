@@ -282,7 +282,7 @@ export const BESIDE_RUN = {
     goesWith: ['run', 'uses'],
     type: { is: 'json', holds: 'list or expression', shapes: ['string', 'array'] },
     feeds: 'edges',
-    excludes: ['outputs'],
+    excludes: ['outputs', 'mode'],
     mistaken: ['with_items', 'foreach', 'loop_over', 'items', 'each'],
     form: 'for_each: [VALUE, …]',
     doc: 'The list whose items the command runs for, or the part is done for, each in VMs of its own: values, or an expression that names a list or files. See [Items](#items).',
@@ -345,10 +345,10 @@ export const BESIDE_RUN = {
   budget: { ...BUDGET_KEY, goesWith: ['prompt'] },
   mode: {
     as: 'mode',
-    goesWith: ['run'],
+    goesWith: ['run', 'prompt'],
     type: { is: 'word', words: ['service'] },
     kinds: ['workflow'],
-    doc: 'A command that serves until the run ends, without a time limit.',
+    doc: 'A command or agent that serves until the run is cancelled, without a time limit. An agent needs `output_file`.',
     example: 'service',
   },
 } as const satisfies Keys;

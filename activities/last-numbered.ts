@@ -1,0 +1,15 @@
+/** The last of what is numbered from 1 without gaps, found by asking whether single ones are there: 0 where there is none. */
+export async function lastNumbered(stands: (number: number) => Promise<boolean>): Promise<number> {
+  let low = 0;
+  let high = 1;
+  while (await stands(high)) {
+    low = high;
+    high *= 2;
+  }
+  while (high - low > 1) {
+    const middle = Math.floor((low + high) / 2);
+    if (await stands(middle)) low = middle;
+    else high = middle;
+  }
+  return low;
+}
