@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { NO_USAGE } from '../agents/stream.ts';
+import { sumOfUse } from '../domain/agent/budget.ts';
 import { AgentMeter, overBudget } from './agent-budget.ts';
 
 const USED = { ...NO_USAGE, inputTokens: 900, outputTokens: 100, turns: 3, costUsd: 0.5 };
@@ -38,6 +39,25 @@ describe('what a command used of its budget', () => {
       1,
       { code: 'agent/budget-tokens', words: 'used 1001 tokens; 1000 were left to it' },
     ]);
+  });
+
+  test('what an agent says of itself later takes nothing back, and numbers beyond all measure are the largest', () => {
+    const meter = new AgentMeter({ llm: null }, {}, () => undefined);
+    meter.followed({ ...NO_USAGE, inputTokens: 700, turns: 7 });
+    meter.streamed({ ...NO_USAGE, outputTokens: 50 });
+    expect(meter.followed(NO_USAGE)).toMatchObject({ inputTokens: 700, outputTokens: 50, turns: 7 });
+    expect(meter.streamed(NO_USAGE)).toMatchObject({ outputTokens: 50 });
+    const most = { ...NO_USAGE, inputTokens: Number.MAX_SAFE_INTEGER };
+    expect(sumOfUse(meter.followed(most), most).inputTokens).toBe(Number.MAX_SAFE_INTEGER);
+  });
+
+  test('an agent that ends its turn with what crosses the limit has time to end by itself', () => {
+    const ends: boolean[] = [];
+    const meter = (): AgentMeter =>
+      new AgentMeter({ llm: null }, { maxTurns: 1 }, (answered) => void ends.push(answered));
+    meter().streamed({ ...NO_USAGE, turns: 2 });
+    meter().streamed({ ...NO_USAGE, turns: 2 }, true);
+    expect(ends).toEqual([false, true]);
   });
 
   test('the price of the plan makes the cost where nobody tells one', () => {

@@ -6,19 +6,22 @@ import { createLineReader } from '../agents/lines.ts';
 import { AGENT_HOME } from '../agents/provider.ts';
 import { createSessionReader, sessionFollower } from '../agents/session-files.ts';
 import { type AgentUsage, NO_USAGE, STREAM_LIMITS } from '../agents/stream.ts';
-import { budgetLeft, withPrice } from '../domain/agent/budget.ts';
-import type { ErrorCode } from '../domain/errors/codes.ts';
+import { budgetLeft, type ModelUse, sumOfUse, withPrice } from '../domain/agent/budget.ts';
 import type { AgentWork, BudgetPlan } from '../domain/plan/plan.ts';
 import type { Exec, ExecRequest, Sandbox } from './ports/sandbox.ts';
+import { largestUse, type OverBudget, overRunBudget } from './run-budget.ts';
 
 /** Time that an agent has between SIGTERM and SIGKILL. */
 const TERM_GRACE_MS = 2_000;
+/** Time that an agent has to end after its answer. */
+const ANSWERED_GRACE_MS = 5_000;
 const READY = 'ready';
 
-export interface OverBudget {
-  readonly code: ErrorCode;
-  /** Goes on after "the agent of stage …". */
-  readonly words: string;
+/** What the run's budget says of a command. */
+export interface ShareOfRun {
+  readonly budget: BudgetPlan;
+  /** By all agents of the run, without the command, as far as it is known. */
+  readonly usedBeside: () => ModelUse;
 }
 
 /** The use of one command, by its stream and its session file: each may know less than the other, and none knows too much. */
@@ -26,15 +29,23 @@ export class AgentMeter {
   #streamed = NO_USAGE;
   #followed = NO_USAGE;
   #over: OverBudget | null = null;
+  #hasAnswered = false;
   readonly #work: Pick<AgentWork, 'llm'>;
   readonly #left: BudgetPlan;
-  readonly #onOver: () => void;
+  readonly #onOver: (hasAnswered: boolean) => void;
+  readonly #run: ShareOfRun | null;
 
-  /** @param left  what this command may use */
-  constructor(work: Pick<AgentWork, 'llm'>, left: BudgetPlan, onOver: () => void) {
+  /** @param left  what this command may use; empty: its stage has no budget */
+  constructor(
+    work: Pick<AgentWork, 'llm'>,
+    left: BudgetPlan,
+    onOver: (hasAnswered: boolean) => void,
+    run: ShareOfRun | null = null,
+  ) {
     this.#work = work;
     this.#left = left;
     this.#onOver = onOver;
+    this.#run = run;
   }
 
   get over(): OverBudget | null {
@@ -42,22 +53,34 @@ export class AgentMeter {
   }
 
   get used(): AgentUsage {
-    return withPrice(largerOf(this.#streamed, this.#followed), this.#work.llm);
+    return withPrice(largestUse(this.#streamed, this.#followed), this.#work.llm);
   }
 
-  streamed(usage: AgentUsage): AgentUsage {
-    this.#streamed = usage;
-    return this.#checked();
+  /** The stream has said more than the file has so far. */
+  get isFileBehind(): boolean {
+    const { inputTokens, outputTokens } = this.#streamed;
+    return inputTokens + outputTokens > this.#followed.inputTokens + this.#followed.outputTokens;
+  }
+
+  /** @param hasAnswered  the stream has come to its end with it: no call follows */
+  streamed(usage: AgentUsage, hasAnswered = false): AgentUsage {
+    this.#hasAnswered = hasAnswered;
+    // An agent can write what it likes: what was said once stands.
+    this.#streamed = largestUse(this.#streamed, usage);
+    return this.check();
   }
 
   followed(usage: AgentUsage): AgentUsage {
-    this.#followed = usage;
-    return this.#checked();
+    this.#followed = largestUse(this.#followed, usage);
+    return this.check();
   }
 
-  #checked(): AgentUsage {
+  /** Also once more is known of the other agents of the run. */
+  check(): AgentUsage {
     const { used } = this;
-    const over = overBudget(this.#left, used);
+    const over =
+      overBudget(this.#left, used) ??
+      (this.#run === null ? null : overRunBudget(this.#run.budget, sumOfUse(this.#run.usedBeside(), used)));
     if (over !== null) this.stop(over);
     return used;
   }
@@ -65,7 +88,7 @@ export class AgentMeter {
   stop(over: OverBudget): void {
     if (this.#over !== null) return;
     this.#over = over;
-    this.#onOver();
+    this.#onOver(this.#hasAnswered);
   }
 }
 
@@ -88,20 +111,20 @@ export function overBudget(budget: BudgetPlan, used: AgentUsage): OverBudget | n
   return null;
 }
 
-function largerOf(a: AgentUsage, b: AgentUsage): AgentUsage {
-  return {
-    inputTokens: Math.max(a.inputTokens, b.inputTokens),
-    outputTokens: Math.max(a.outputTokens, b.outputTokens),
-    cachedInputTokens: Math.max(a.cachedInputTokens, b.cachedInputTokens),
-    turns: Math.max(a.turns, b.turns),
-    costUsd: a.costUsd ?? b.costUsd,
-  };
-}
-
-/** SIGTERM, and SIGKILL where that does not end it; both to a command that has ended do nothing. */
-export function endExec(exec: Exec): NodeJS.Timeout {
-  exec.signal('SIGTERM').catch(() => undefined);
-  return setTimeout(() => void exec.signal('SIGKILL').catch(() => undefined), TERM_GRACE_MS);
+/**
+ * SIGTERM, and SIGKILL where that does not end it; both to a command that has ended do nothing.
+ * @param hasAnswered  it is about to end by itself
+ * @returns what makes it end by itself after all
+ */
+export function endExec(exec: Exec, hasAnswered: boolean): () => void {
+  const signals: readonly (readonly [Parameters<Exec['signal']>[0], number])[] = [
+    ['SIGTERM', hasAnswered ? ANSWERED_GRACE_MS : 0],
+    ['SIGKILL', TERM_GRACE_MS + (hasAnswered ? ANSWERED_GRACE_MS : 0)],
+  ];
+  const timers = signals.map(([signal, afterMs]) =>
+    setTimeout(() => void exec.signal(signal).catch(() => undefined), afterMs),
+  );
+  return () => timers.forEach((timer) => clearTimeout(timer));
 }
 
 export interface FollowerOptions {

@@ -7,6 +7,7 @@ import type { AttemptLife } from './heartbeat.ts';
 import type { Sandbox, SandboxBackend } from './ports/sandbox.ts';
 import type { ServiceOutput } from './service-output.ts';
 import type { StageRequest } from './requests.ts';
+import type { RunLedger } from './run-budget.ts';
 import type { OutcomeFailure } from './stage-outputs.ts';
 import type { LeftWorkspace } from './stage-workspace.ts';
 
@@ -26,6 +27,8 @@ export interface AgentContext {
   readonly published: ServiceOutput | null;
   /** Null: its work is not saved. */
   readonly progress: AgentProgress | null;
+  /** What the agents of the run have used; null: the run has no budget. */
+  readonly ledger: RunLedger | null;
   /** What it left in its workspace; of a stage without one nothing. */
   readonly takeWorkspace: () => Promise<LeftWorkspace>;
   readonly copyBack: () => Promise<OutcomeFailure | null>;

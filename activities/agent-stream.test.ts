@@ -47,6 +47,7 @@ async function follow(stdout: string, chunkBytes = 64 * 1024) {
         toolEnded: async () => undefined,
         onSession: () => undefined,
         used: (usage) => usage,
+        usageTold: () => Promise.resolve(),
       },
       new AbortController().signal,
     );

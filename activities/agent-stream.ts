@@ -29,8 +29,10 @@ export interface AgentStreamOptions {
   readonly toolEnded: (sessionId: string | null) => Promise<void>;
   /** Once the stream has named its session. */
   readonly onSession: (sessionId: string) => void;
-  /** What is told for what the stream says that its command has used so far. */
-  readonly used: (usage: AgentUsage) => AgentUsage;
+  /** What is told for what the stream says that its command has used so far; `isLast`: with it the agent has ended its turn. */
+  readonly used: (usage: AgentUsage, isLast: boolean) => AgentUsage;
+  /** Called where that was told, with the id of its event. */
+  readonly usageTold: (eventId: string) => Promise<void>;
 }
 
 /** Settles when the stream has ended and what it said is stored. @throws what the sandbox or the store throws, and the reason of `signal` */
@@ -49,9 +51,10 @@ export async function followAgent(options: AgentStreamOptions, signal: AbortSign
     const events = read.flatMap(({ offset, text }) => {
       const sayings = text === null ? [] : stream.line(text);
       tellSession();
+      const { hasEnded } = stream.outcome();
       hasToolEnded ||= sayings.some(({ kind }) => kind === 'tool-ended');
       return sayings.flatMap((saying, index) =>
-        saying.kind === 'tool-ended' ? [] : [eventOf(options, saying, offset, index)],
+        saying.kind === 'tool-ended' ? [] : [eventOf(options, saying, { offset, index, hasEnded })],
       );
     });
     const room = Math.max(0, STREAM_LIMITS.events - told);
@@ -59,6 +62,8 @@ export async function followAgent(options: AgentStreamOptions, signal: AbortSign
     const kept = events.slice(0, room);
     if (kept.length > 0)
       await options.events.append(options.runId, kept, { execKey: options.execKey, fence: options.fence });
+    const usage = kept.findLast(({ body }) => body.type === 'agent-usage');
+    if (usage !== undefined) await options.usageTold(usage.id);
     if (hasToolEnded) await options.toolEnded(stream.outcome().sessionId);
   };
   for await (const chunk of options.exec.output('stdout', 0, signal)) await tell(lines.push(chunk));
@@ -70,15 +75,24 @@ export async function followAgent(options: AgentStreamOptions, signal: AbortSign
 /** What has an event. */
 type Told = Exclude<AgentSaying, { readonly kind: 'tool-ended' }>;
 
-function eventOf(options: AgentStreamOptions, saying: Told, offset: number, index: number): NewRunEvent {
+interface Place {
+  /** Of its line. */
+  readonly offset: number;
+  /** Within the line. */
+  readonly index: number;
+  /** The line ends the agent's turn. */
+  readonly hasEnded: boolean;
+}
+
+function eventOf(options: AgentStreamOptions, saying: Told, { offset, index, hasEnded }: Place): NewRunEvent {
   return {
     id: EVENT_ID.agent(options.commandKey, offset, index),
     atMs: options.now(),
-    body: bodyOf(options, saying),
+    body: bodyOf(options, saying, hasEnded),
   };
 }
 
-function bodyOf({ stage, execKey, redactor, used }: AgentStreamOptions, saying: Told): RunEventBody {
+function bodyOf({ stage, execKey, redactor, used }: AgentStreamOptions, saying: Told, hasEnded: boolean): RunEventBody {
   const { textCharacters, nameCharacters, detailCharacters } = STREAM_LIMITS;
   switch (saying.kind) {
     case 'text':
@@ -96,7 +110,7 @@ function bodyOf({ stage, execKey, redactor, used }: AgentStreamOptions, saying: 
       };
     }
     case 'usage':
-      return { type: 'agent-usage', stage, execKey, ...used(saying.usage) };
+      return { type: 'agent-usage', stage, execKey, ...used(saying.usage, hasEnded) };
   }
 }
 

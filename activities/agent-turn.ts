@@ -1,10 +1,11 @@
 /** One command of an agent from its start to its end: its output, its stream and, where it has a budget, its session file. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { AgentOutcome, AgentUsage } from '../agents/stream.ts';
-import { budgetLeft, withPrice } from '../domain/agent/budget.ts';
+import { budgetLeft, sumOfUse, withPrice } from '../domain/agent/budget.ts';
 import type { BudgetPlan } from '../domain/plan/plan.ts';
 import { FIRST_FOLLOWER } from '../domain/run/attempt.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
-import { AgentMeter, endExec, readFollower, startFollower, untilReady } from './agent-budget.ts';
+import { AgentMeter, endExec, readFollower, type ShareOfRun, startFollower, untilReady } from './agent-budget.ts';
 import { agentExec, type AgentAsked, commandKey, commandOfAgent } from './agent-command.ts';
 import { type AgentTurn, usedBy } from './agent-turns.ts';
 import { followAgent } from './agent-stream.ts';
@@ -12,6 +13,7 @@ import { followWith, type Listen, pumpOf } from './follow-command.ts';
 import { publishing } from './service-output.ts';
 import type { Exec, ExecExit, ExecRequest } from './ports/sandbox.ts';
 import type { AgentContext } from './agent-context.ts';
+import { usedUpRunBudget } from './run-budget.ts';
 
 export interface TurnOptions extends Omit<AgentAsked, 'limits'> {
   readonly timeoutMs: number;
@@ -19,6 +21,12 @@ export interface TurnOptions extends Omit<AgentAsked, 'limits'> {
   readonly maxOutputBytes?: number;
   readonly phase: string;
 }
+
+/** Time in which what an agent that has ended left in its session file is read. */
+const FILE_READ_MS = 1_500;
+const FILE_LOOK_MS = 50;
+
+type Budgeted = Pick<AgentContext, 'agent' | 'ledger'>;
 
 interface Turn {
   /** The turns of the attempt so far. */
@@ -41,7 +49,7 @@ export async function runTurn(
 ): Promise<AgentTurn> {
   const { request, agent, life, sandbox } = context;
   const command = before.length + 1;
-  const left = leftAfter(agent.work.budget, before);
+  const left = leftAfter(context, before);
   const called = commandOfAgent(agent, { ...asked, limits: left ?? {} });
   const { prompt, resume } = asked;
   const limits = { prompt, command, timeoutMs, ...(maxOutputBytes === undefined ? {} : { maxOutputBytes }) };
@@ -76,8 +84,16 @@ async function followTurn(
   const { command, left } = turn;
   let outcome: AgentOutcome | null = null;
   let follower = early;
-  let killing: NodeJS.Timeout | null = null;
-  const meter = left === null ? null : new AgentMeter(agent.work, left, () => void (killing = endExec(exec)));
+  let keepAlive: (() => void) | null = null;
+  const meter =
+    left === null
+      ? null
+      : new AgentMeter(
+          agent.work,
+          left,
+          (hasAnswered) => void (keepAlive = endExec(exec, hasAnswered)),
+          shareOfRun(context, turn),
+        );
   let tellSession!: (sessionId: string | null) => void;
   const session = new Promise<string | null>((resolve) => (tellSession = resolve));
   const listen: Listen = async (stop) => {
@@ -105,7 +121,8 @@ async function followTurn(
     if (outcome === null) throw new Error(`the stream of ${request.key} was not read to its end`);
     return { exec, exit, outcome: withUse(outcome, meter, agent.work), over: meter?.over ?? null, follower };
   } finally {
-    if (killing !== null) clearTimeout(killing);
+    // It has ended, or somebody else goes on with it.
+    (keepAlive as (() => void) | null)?.();
   }
 }
 
@@ -126,10 +143,11 @@ async function followSession(
       type: 'agent-usage',
       stage: request.stage.id,
       execKey,
-      ...together(usedBy(before), meter.followed(usage)),
+      ...sumOfUse(usedBy(before), meter.followed(usage)),
     } as const;
     const event = { id: EVENT_ID.agent(key, offset, 0), atMs: deps.now(), body };
     await deps.events.append(runId, [event], { execKey, fence: sandbox.facts.fence });
+    await checkRun(context, meter, event.id);
   };
   const read = readFollower(follower, context.agent.provider.cli, tell, signal);
   const first = await Promise.race([ended.then(() => 'agent' as const), read.then(() => 'follower' as const)]);
@@ -141,19 +159,39 @@ async function followSession(
     });
     return;
   }
+  if (context.agent.provider.cli === 'codex') await untilFileIsRead(meter, signal);
   await follower.signal('SIGKILL');
   await read;
   await follower.wait(signal);
 }
 
+/** Codex counts its calls in the file alone, and `tail` of some images looks there once a second. */
+async function untilFileIsRead(meter: AgentMeter, signal: AbortSignal): Promise<void> {
+  for (let waitedMs = 0; meter.isFileBehind && waitedMs < FILE_READ_MS; waitedMs += FILE_LOOK_MS)
+    await sleep(FILE_LOOK_MS, undefined, { signal });
+}
+
+function shareOfRun({ ledger }: AgentContext, { before }: Turn): ShareOfRun | null {
+  if (ledger === null) return null;
+  return { budget: ledger.budget, usedBeside: () => sumOfUse(ledger.usedByOthers, usedBy(before)) };
+}
+
+/** Of two agents that tell a call at the same moment, the one that the log has last sees both. */
+async function checkRun({ ledger }: AgentContext, meter: AgentMeter | null, told: string): Promise<void> {
+  if (ledger === null) return;
+  await ledger.reach(told);
+  meter?.check();
+}
+
 function streamOptions(
-  { deps, request, agent, sandbox, redactor, progress }: AgentContext,
+  context: AgentContext,
   exec: Exec,
   { before, command }: Turn,
   meter: AgentMeter | null,
   onSession: (sessionId: string) => void,
   signal: AbortSignal,
 ): Parameters<typeof followAgent>[0] {
+  const { deps, request, agent, sandbox, redactor, progress } = context;
   const { execKey, runId } = request;
   return {
     runId,
@@ -168,34 +206,28 @@ function streamOptions(
     now: deps.now,
     toolEnded: async (sessionId) => progress?.offer(exec, sessionId, signal),
     onSession,
-    used: (usage) =>
-      together(usedBy(before), meter === null ? withPrice(usage, agent.work.llm) : meter.streamed(usage)),
+    usageTold: (id) => checkRun(context, meter, id),
+    used: (usage, isLast) =>
+      sumOfUse(usedBy(before), meter === null ? withPrice(usage, agent.work.llm) : meter.streamed(usage, isLast)),
   };
 }
 
-/** A stream that has ended says all; of one that was cut off the session file may say more. */
+/** Codex's stream counts a turn of the agent as one call; its session file has each of them. */
 function withUse(outcome: AgentOutcome, meter: AgentMeter | null, work: AgentContext['agent']['work']): AgentOutcome {
-  const usage = outcome.hasEnded || meter === null ? withPrice(outcome.usage, work.llm) : meter.used;
-  return { ...outcome, usage };
+  return { ...outcome, usage: meter === null ? withPrice(outcome.usage, work.llm) : meter.used };
 }
 
-/** Of all commands so far and this one. */
-function together(before: AgentUsage, used: AgentUsage): AgentUsage {
-  const isKnown = before.costUsd !== null || used.costUsd !== null;
-  return {
-    inputTokens: before.inputTokens + used.inputTokens,
-    outputTokens: before.outputTokens + used.outputTokens,
-    cachedInputTokens: before.cachedInputTokens + used.cachedInputTokens,
-    turns: before.turns + used.turns,
-    costUsd: isKnown ? (before.costUsd ?? 0) + (used.costUsd ?? 0) : null,
-  };
+/** For the next command; null: neither its stage nor its run has a budget. */
+export function leftAfter({ agent, ledger }: Budgeted, turns: readonly AgentTurn[]): BudgetPlan | null {
+  const { budget } = agent.work;
+  if (budget === undefined && ledger === null) return null;
+  return budgetLeft(budget ?? {}, usedBy(turns));
 }
 
-/** For the next command; null: it has no budget. */
-export function leftAfter(budget: BudgetPlan | undefined, turns: readonly AgentTurn[]): BudgetPlan | null {
-  return budget === undefined ? null : budgetLeft(budget, usedBy(turns));
-}
-
-export function isUsedUp(left: BudgetPlan): boolean {
-  return Object.values(left).some((limit) => limit !== undefined && limit <= 0);
+/** Whether nothing is left for a further command. */
+export function isUsedUp(context: Budgeted, turns: readonly AgentTurn[]): boolean {
+  const left = leftAfter(context, turns) ?? {};
+  if (Object.values(left).some((limit) => limit !== undefined && limit <= 0)) return true;
+  const { ledger } = context;
+  return ledger !== null && usedUpRunBudget(ledger.budget, sumOfUse(ledger.usedByOthers, usedBy(turns))) !== null;
 }

@@ -1,12 +1,13 @@
 /** What the turns of an agent come to, each of which is a command of the attempt (`agent-turn.ts`). */
 import type { AgentOutcome, AgentUsage } from '../agents/stream.ts';
+import { NO_USE, sumOfUse } from '../domain/agent/budget.ts';
 import type { DataRef } from '../domain/plan/plan.ts';
 import type { AgentResult, StageFailure, StageResult } from '../domain/run/stage-result.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
-import type { OverBudget } from './agent-budget.ts';
 import type { AgentContext } from './agent-context.ts';
 import type { Exec, ExecExit } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
+import type { OverBudget } from './run-budget.ts';
 
 /** One command of the agent, which has ended. */
 export interface AgentTurn {
@@ -78,15 +79,7 @@ export function usageOf(turns: readonly AgentTurn[]): StageResult['usage'] {
 
 /** By all of them. */
 export function usedBy(turns: readonly Pick<AgentTurn, 'outcome'>[]): AgentUsage {
-  const sum = (figure: keyof AgentUsage): number =>
-    turns.reduce((total, { outcome }) => total + (outcome.usage[figure] ?? 0), 0);
-  return {
-    inputTokens: sum('inputTokens'),
-    outputTokens: sum('outputTokens'),
-    cachedInputTokens: sum('cachedInputTokens'),
-    turns: sum('turns'),
-    costUsd: turns.some(({ outcome }) => outcome.usage.costUsd !== null) ? sum('costUsd') : null,
-  };
+  return turns.reduce((sum, { outcome }) => sumOfUse(sum, outcome.usage), NO_USE);
 }
 
 /** Commands of the VM: those of the agent, and what followed them. */

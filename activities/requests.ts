@@ -1,5 +1,5 @@
 /** What activities work with: made in `run-calls.ts` of what they were called with and what was admitted. */
-import type { AgentWork, CommandWork, ScopePlan, SkillWork, StagePlan } from '../domain/plan/plan.ts';
+import type { AgentWork, BudgetPlan, CommandWork, ScopePlan, SkillWork, StagePlan } from '../domain/plan/plan.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import type { InstancePath } from '../domain/run/instance.ts';
 import type { VmLease } from '../domain/run/vm-lease.ts';
@@ -48,6 +48,8 @@ export interface StageRequest extends ScopeRequest {
   readonly upstream: Readonly<Record<string, UpstreamOutputs>>;
   /** Names of the host variables that stages of the run read: what one prints may have been another's. */
   readonly hostVariables: readonly string[];
+  /** What all agents of the run together may take; absent: as much as they like. */
+  readonly runBudget?: BudgetPlan | undefined;
   /** Events of the workflow that no activity has written yet. */
   readonly events: readonly NewRunEvent[];
 }

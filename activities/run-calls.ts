@@ -299,6 +299,7 @@ function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
   return {
     runId: run.runId,
     stage: { ...stage, work, input },
+    ...(run.plan.budget === undefined ? {} : { runBudget: run.plan.budget }),
     scope,
     generation,
     mountsAreResolved: run.mountsAreResolved,

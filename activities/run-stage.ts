@@ -19,6 +19,7 @@ import { outputMismatch } from './output-check.ts';
 import { createProgress } from './agent-progress.ts';
 import type { AgentContext, Preparation } from './agent-context.ts';
 import { runAgent } from './run-agent.ts';
+import { type FollowedLedger, openLedger, RunBudgetFailure, type RunLedger } from './run-budget.ts';
 import { runSkill, sessionOfStage } from './run-skill.ts';
 import { agentOfStage, putCredentials } from './agent-command.ts';
 import { follow } from './follow-command.ts';
@@ -112,7 +113,8 @@ async function attemptWith(deps: ActivityDeps, written: StageRequest, life: Atte
         await writeResult(deps.events, runId, { ...cancelled, ...last }, null, deps.now()),
       );
     }
-    if (error instanceof WorkspaceFailure) return await withoutWorkspace(context, error);
+    if (error instanceof WorkspaceFailure || error instanceof RunBudgetFailure)
+      return await withoutCommand(context, error);
     if (isCodedError(error) && isLostVm(error.code)) await recordLoss(context, error);
     // Its VM is gone as well, and no other one is asked for.
     if (isCodedError(error) && error.code === 'host/disk-full') deps.vms.drop(context.vmKey);
@@ -137,7 +139,10 @@ async function withoutTexts(context: Attempt, problem: string): Promise<StageRes
 }
 
 /** Another VM would not find it otherwise, and the stage's own command never started. */
-async function withoutWorkspace(context: Attempt, { code, message }: WorkspaceFailure): Promise<StageResult> {
+async function withoutCommand(
+  context: Attempt,
+  { code, message }: WorkspaceFailure | RunBudgetFailure,
+): Promise<StageResult> {
   const { deps, request, backend } = context;
   const result: StageResult = {
     ...cancelledResult(backend, request),
@@ -175,12 +180,14 @@ async function carryOut(
 ): Promise<StageResult> {
   const { deps, request, life } = context;
   const env = { ...itemVariables(request.item), ...written };
+  const ledger = await openLedger(deps, request);
   const workspace = await workspaceOf(deps, request, life);
   life.phase('waiting for a VM');
   const { vm, lease } = await openVm(deps, request, context.backend, life);
   if (vm === null)
     throw new CodedError('host/elsewhere', `the VM ${lease.vmKey} is on host ${lease.host}, where its stages run`);
   const network = followNetwork(context, redactor);
+  let followed: FollowedLedger | null = null;
   try {
     const { sandbox } = vm;
     let renewalFailure: unknown = null;
@@ -191,7 +198,10 @@ async function carryOut(
       () => sandbox.renew(),
       (error) => (renewalFailure ??= error),
     );
-    const { result, execs } = await work({ ...context, workspace, credentials }, sandbox, env, redactor);
+    // Others went on while it waited for its VM.
+    await ledger?.refuseUsedUp();
+    followed = ledger?.follow(life.detached) ?? null;
+    const { result, execs } = await work({ ...context, workspace, credentials, ledger }, sandbox, env, redactor);
     life.detached.throwIfAborted();
     if (renewalFailure !== null && isCodedError(renewalFailure) && renewalFailure.code === 'fence/stale')
       throw renewalFailure;
@@ -206,12 +216,14 @@ async function carryOut(
     await letGoOfVm(context, sandbox, execs, left.isRetained);
     return durable;
   } finally {
+    await followed?.stop();
     await network.stop();
     vm.leave();
   }
 }
 
 interface Worked extends Attempt {
+  readonly ledger: RunLedger | null;
   readonly workspace: StageWorkspace | null;
   readonly credentials: StageEnvironment['credentials'];
 }

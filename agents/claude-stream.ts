@@ -8,6 +8,7 @@ import {
   NO_USAGE,
   STREAM_LIMITS,
 } from './stream.ts';
+import { sumOfCounts, sumOfUse } from '../domain/agent/budget.ts';
 
 /** What a result that is an error came of, by its `subtype`. */
 const BUDGETS = {
@@ -40,7 +41,7 @@ export function createClaudeStream({ isFree = false }: { readonly isFree?: boole
     const id = textOf(message['id']);
     if (message['usage'] === undefined || (id !== null && id === lastMessage)) return sayings;
     lastMessage = id;
-    usage = sum(usage, usageOfClaude(fieldsOf(message['usage'])));
+    usage = sumOfUse(usage, usageOfClaude(fieldsOf(message['usage'])));
     return [...sayings, { kind: 'usage', usage }];
   };
 
@@ -120,21 +121,11 @@ function detailOf(input: unknown): string {
 export function usageOfClaude(fields: Fields): AgentUsage {
   const cached = countOf(fields['cache_read_input_tokens']);
   return {
-    inputTokens: countOf(fields['input_tokens']) + countOf(fields['cache_creation_input_tokens']) + cached,
+    inputTokens: sumOfCounts(countOf(fields['input_tokens']), countOf(fields['cache_creation_input_tokens']), cached),
     outputTokens: countOf(fields['output_tokens']),
     cachedInputTokens: cached,
     turns: 1,
     costUsd: null,
-  };
-}
-
-function sum(a: AgentUsage, b: AgentUsage): AgentUsage {
-  return {
-    inputTokens: a.inputTokens + b.inputTokens,
-    outputTokens: a.outputTokens + b.outputTokens,
-    cachedInputTokens: a.cachedInputTokens + b.cachedInputTokens,
-    turns: a.turns + b.turns,
-    costUsd: a.costUsd,
   };
 }
 

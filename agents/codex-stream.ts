@@ -1,5 +1,6 @@
 /** What `codex exec --json` prints: one JSON object a line; a turn ends with `turn.completed` or `turn.failed`. */
 import { countOf, cut, type Fields, fieldsOf, listOf, parseLine, shown, textOf } from './fields.ts';
+import { sumOfUse } from '../domain/agent/budget.ts';
 import { type AgentSaying, type AgentStream, type AgentUsage, NO_USAGE, STREAM_LIMITS } from './stream.ts';
 
 export function createCodexStream(): AgentStream {
@@ -26,7 +27,7 @@ export function createCodexStream(): AgentStream {
           return [];
         case 'turn.completed':
           hasEnded = true;
-          usage = withTurn(usage, fieldsOf(event['usage']));
+          usage = sumOfUse(usage, { ...usageOfCodex(fieldsOf(event['usage'])), turns: 1 });
           return [{ kind: 'usage', usage }];
         case 'turn.failed':
           hasEnded = true;
@@ -92,17 +93,6 @@ function sayingsOf(item: Fields): readonly AgentSaying[] {
     default:
       return tool(type, '');
   }
-}
-
-function withTurn(before: AgentUsage, fields: Fields): AgentUsage {
-  const turn = usageOfCodex(fields);
-  return {
-    inputTokens: before.inputTokens + turn.inputTokens,
-    outputTokens: before.outputTokens + turn.outputTokens,
-    cachedInputTokens: before.cachedInputTokens + turn.cachedInputTokens,
-    turns: before.turns + 1,
-    costUsd: null,
-  };
 }
 
 export function usageOfCodex(fields: Fields): Omit<AgentUsage, 'turns'> {

@@ -6,6 +6,7 @@ import { type Fields, fieldsOf, parseLine, textOf } from './fields.ts';
 import { type AgentUsage, NO_USAGE } from './stream.ts';
 import { usageOfClaude } from './claude-stream.ts';
 import { usageOfCodex } from './codex-stream.ts';
+import { sumOfUse } from '../domain/agent/budget.ts';
 import type { AgentCli } from '../domain/agent/agent-cli.ts';
 
 /** Adds up the lines that it is given. */
@@ -67,10 +68,10 @@ function claudeReader(): SessionReader {
       // What the command line itself has put there, as when a call has failed.
       if (message['model'] === '<synthetic>') return null;
       const id = textOf(message['id']);
-      if (id === null || id !== messageId) before = added(before, current);
+      if (id === null || id !== messageId) before = sumOfUse(before, current);
       messageId = id;
       current = usageOfClaude(fieldsOf(message['usage']));
-      return added(before, current);
+      return sumOfUse(before, current);
     },
   };
 }
@@ -87,7 +88,7 @@ function codexReader(): SessionReader {
       const now = JSON.stringify(info['total_token_usage']);
       if (now === total) return null;
       total = now;
-      sum = added(sum, { ...usageOfCodex(fieldsOf(info['last_token_usage'])), turns: 1 });
+      sum = sumOfUse(sum, { ...usageOfCodex(fieldsOf(info['last_token_usage'])), turns: 1 });
       return sum;
     },
   };
@@ -96,14 +97,4 @@ function codexReader(): SessionReader {
 function tokenCount(payload: Fields): Fields | null {
   const info = fieldsOf(payload['info']);
   return payload['type'] === 'token_count' && info['last_token_usage'] !== undefined ? info : null;
-}
-
-function added(a: AgentUsage, b: AgentUsage): AgentUsage {
-  return {
-    inputTokens: a.inputTokens + b.inputTokens,
-    outputTokens: a.outputTokens + b.outputTokens,
-    cachedInputTokens: a.cachedInputTokens + b.cachedInputTokens,
-    turns: a.turns + b.turns,
-    costUsd: null,
-  };
 }

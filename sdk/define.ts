@@ -7,6 +7,8 @@ import { compileText } from '../domain/spec/load.ts';
 import {
   type Approval,
   type Box,
+  type Budget,
+  budgetSpec,
   defaultsSpec,
   type FanOut,
   type Llm,
@@ -48,6 +50,8 @@ interface Common<P extends Params> {
   readonly timeoutMs?: number;
   /** Of all stages with `finally` together; 5 minutes where nothing is said. */
   readonly graceMs?: number;
+  /** What all agents of the run may take of the model together. */
+  readonly budget?: Budget;
 }
 
 export interface WorkflowOptions<P extends Params = Params, R = unknown> extends Common<P> {
@@ -176,7 +180,7 @@ export function boxSpecs({ stages, aside = [] }: Pick<PipelineOptions, 'stages' 
 
 function definition<P extends Params, R>(
   kind: PlanKind,
-  { name, params, sandbox, llm, secrets, maxParallel, defaults, timeoutMs, graceMs }: Common<P>,
+  { name, params, sandbox, llm, secrets, maxParallel, defaults, timeoutMs, graceMs, budget }: Common<P>,
   section: SpecObject,
   stages: readonly SpecObject[],
 ): Definition<P, R> {
@@ -190,6 +194,7 @@ function definition<P extends Params, R>(
     defaults: defaultsSpec(defaults, of),
     timeout_secs: secondsOf(timeoutMs),
     grace_secs: secondsOf(graceMs),
+    budget: budgetSpec(budget, of),
   };
   const body = { ...own, [kind]: section };
   const { definitions, named } = partsOf(body);

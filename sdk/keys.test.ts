@@ -96,6 +96,7 @@ const common = {
   maxParallel: 2,
   timeoutMs: 60_000,
   graceMs: 60_000,
+  budget,
   defaults,
 };
 const stage = {

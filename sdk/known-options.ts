@@ -125,6 +125,7 @@ const DEFINITION = {
   defaults: true,
   timeoutMs: true,
   graceMs: true,
+  budget: true,
   output: true,
 } as const;
 

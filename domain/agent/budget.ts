@@ -13,12 +13,34 @@ export interface ModelUse {
   readonly costUsd: number | null;
 }
 
+export const NO_USE: ModelUse = { inputTokens: 0, cachedInputTokens: 0, outputTokens: 0, turns: 0, costUsd: null };
+
 const TOKENS_OF_PRICE = 1_000_000;
 
 /** Who bills nobody: a model of the worker's own host. */
 const FREE: readonly LlmProvider[] = ['ollama', 'lm-studio'];
 /** Whose command line knows what its provider asks. `custom` is another server behind the same command line. */
 const TELLS_COST: readonly LlmProvider[] = ['claude', 'claude-personal', ...FREE];
+
+/** What a guest says may be any number, and a sum beyond this is none that a log takes. */
+export function sumOfCounts(...counts: readonly number[]): number {
+  return Math.min(
+    Number.MAX_SAFE_INTEGER,
+    counts.reduce((sum, count) => sum + count, 0),
+  );
+}
+
+/** The cost is that of those who tell one. */
+export function sumOfUse(a: ModelUse, b: ModelUse): ModelUse {
+  const isTold = a.costUsd !== null || b.costUsd !== null;
+  return {
+    inputTokens: sumOfCounts(a.inputTokens, b.inputTokens),
+    cachedInputTokens: sumOfCounts(a.cachedInputTokens, b.cachedInputTokens),
+    outputTokens: sumOfCounts(a.outputTokens, b.outputTokens),
+    turns: sumOfCounts(a.turns, b.turns),
+    costUsd: isTold ? Math.min(Number.MAX_SAFE_INTEGER, (a.costUsd ?? 0) + (b.costUsd ?? 0)) : null,
+  };
+}
 
 export function priceOfUse(
   { inputTokens, cachedInputTokens, outputTokens }: Omit<ModelUse, 'turns' | 'costUsd'>,
@@ -37,6 +59,11 @@ export function withPrice<U extends ModelUse>(use: U, llm: Pick<LlmPlan, 'price'
 /** Whether what the agent costs is known at the end of its turn, at the latest. */
 export function isCostKnown(llm: Pick<LlmPlan, 'provider' | 'price'> | null): boolean {
   return llm?.price !== undefined || TELLS_COST.includes(llm?.provider ?? 'claude');
+}
+
+/** Whether what the agent costs is known at the end of each of its calls. */
+export function isCostKnownByCall(llm: Pick<LlmPlan, 'provider' | 'price'> | null): boolean {
+  return llm !== null && (llm.price !== undefined || FREE.includes(llm.provider));
 }
 
 /** What is left of a budget; a limit that is used up is 0 or less. */

@@ -38,6 +38,18 @@ export const AGENT_CODES = {
     'What an agent with a budget uses could not be followed any more, so it was stopped.',
     'Look whether the agent ended processes of its VM or removed its session file; raise `max_output_mb` if the message says so.',
   ),
+  'run/budget-turns': ofAgent(
+    'Agents of a run made as many calls of the model as the budget of the run allows. Those that went on were stopped, and no other starts.',
+    'Raise `max_turns` in `budget` at the top level of the spec, or ask for less in one run.',
+  ),
+  'run/budget-tokens': ofAgent(
+    'Agents of a run used as many tokens as the budget of the run allows. Those that went on were stopped, and no other starts.',
+    'Raise `max_tokens` in `budget` at the top level of the spec, or ask for less in one run.',
+  ),
+  'run/budget-cost': ofAgent(
+    'Agents of a run cost as much as the budget of the run allows. Those that went on were stopped, and no other starts.',
+    'Raise `max_cost_usd` in `budget` at the top level of the spec, or ask for less in one run.',
+  ),
   'skill/asks-person': ofAgent(
     'A step of the skill that a stage runs waits for a person. An agent answers the steps of a stage, and nobody else.',
     'Ask people by an approval of the pipeline, before or behind the stage; or run the skill as a session of its own: `voidbox session start`.',

@@ -94,6 +94,8 @@ export interface Plan {
   readonly timeoutMs?: number | undefined;
   /** Time for its stages with `finally`, all of them together; absent where it has none. */
   readonly graceMs?: number | undefined;
+  /** What all attempts of all its agents together may take; absent: as much as they like. */
+  readonly budget?: BudgetPlan | undefined;
   /** Host variables that some stage reads; the client hands them to the worker outside of history. */
   readonly hostVariables: readonly string[];
 }
@@ -366,6 +368,8 @@ export interface SkillWork {
   readonly llm: LlmPlan | null;
   readonly skills: readonly AgentSkill[];
   readonly env: readonly EnvPlan[];
+  /** What the turns of an attempt's agent may take together; absent: as much as they like. */
+  readonly budget?: BudgetPlan | undefined;
   /** What lies at `source` on the worker that admitted the run; a plan does not say it by itself. */
   readonly code?: SkillCodePlan | undefined;
   /** As an agent has it. */

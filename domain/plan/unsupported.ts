@@ -3,9 +3,9 @@
  * starts, by the command line and by admission. Nothing else of a run has to know of it.
  */
 import { CLI_NEEDS, cliOf } from '../agent/agent-cli.ts';
-import { isCostKnown } from '../agent/budget.ts';
+import { isCostKnown, isCostKnownByCall } from '../agent/budget.ts';
 import type { AgentSkill, AgentWork, Plan, SandboxNeeds, SandboxPlan, SkillWork, WorkPlan } from './plan.ts';
-import { commandOf } from './work.ts';
+import { answeringOf, commandOf } from './work.ts';
 
 const IS_AGENT = 'is an agent';
 /** Which answers the prompts of its step machine. */
@@ -23,7 +23,7 @@ export interface UnsupportedPart {
  * @param images  `read` where whoever asks goes on to make disks of the images that the plan names
  */
 export function unsupportedParts(
-  { stages, scopes }: Plan,
+  { stages, scopes, budget }: Plan,
   images: 'read' | 'unread' = 'unread',
 ): readonly UnsupportedPart[] {
   const scopeById = new Map(scopes.map((scope) => [scope.id, scope]));
@@ -38,7 +38,7 @@ export function unsupportedParts(
       ...(commandOf(work) === null ? {} : { network }),
       ...(images === 'read' ? {} : { image }),
     };
-    return [...ofWork(work, held?.sandbox), ...needsOf(asked)].map((reason) => ({
+    return [...ofWork(work, held?.sandbox), ...ofRunBudget(work, budget), ...needsOf(asked)].map((reason) => ({
       stage: id,
       reason,
     }));
@@ -69,6 +69,14 @@ function ofWork(work: WorkPlan, sandbox: SandboxPlan | undefined): readonly stri
     case 'shell':
       return ['is a VM for a terminal (`kind: sandbox`)'];
   }
+}
+
+function ofRunBudget(work: WorkPlan, budget: Plan['budget']): readonly string[] {
+  const agent = answeringOf(work);
+  if (budget?.maxCostUsd === undefined || agent === null || isCostKnownByCall(agent.llm)) return [];
+  return [
+    `${HAS_AGENT} whose calls nobody tells the cost of, and its run has a limit for it: give \`llm\` a \`price\``,
+  ];
 }
 
 /** That does not run as it is, though the mock agent could play it. */

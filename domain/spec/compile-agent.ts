@@ -7,8 +7,7 @@ import {
   PLAN_LIMITS,
   type PricePlan,
 } from '../plan/plan.ts';
-import { cliOf } from '../agent/agent-cli.ts';
-import { isCostKnown } from '../agent/budget.ts';
+import { compileBudget } from './compile-budget.ts';
 import { compileGuestPath, compileHostPath } from './compile-sandbox.ts';
 import { NAME, REPOSITORY, VARIABLE, VARIABLE_LIMITS } from './grammar/values.ts';
 import type { Filler } from './placeholders.ts';
@@ -51,40 +50,7 @@ export function compileAgent(stage: StageSpec, prompt: Located<string>, context:
     skills: compileSkills(stage.skills, context),
     env,
     messaging: stage.agent?.messaging?.enabled ?? AGENT_DEFAULTS.messaging,
-    ...compileBudget(stage.budget, llm, what, problems),
-  };
-}
-
-function compileBudget(
-  budget: StageSpec['budget'],
-  llm: LlmSpec | null,
-  what: string,
-  problems: Problems,
-): Pick<AgentWork, 'budget'> {
-  if (budget === null) return {};
-  const { at, maxCostUsd, maxTokens, maxTurns } = budget;
-  if (maxCostUsd === null && maxTokens === null && maxTurns === null) {
-    problems.error(
-      'spec/bad-value',
-      at,
-      `\`budget\` of ${what} has no limit`,
-      'write `max_turns`, `max_tokens` or `max_cost_usd`, or remove it',
-    );
-    return {};
-  }
-  if (maxCostUsd !== null && !isCostKnown(llm === null ? null : planOfLlm(llm)))
-    problems.error(
-      'spec/bad-value',
-      at,
-      `\`max_cost_usd\` of ${what} needs a price: ${cliOf(planOfLlm(llm!))} does not say what the provider ${llm!.provider.value} asks`,
-      'write `price: { input: NUMBER, output: NUMBER }` in `llm`, in US dollars for a million tokens, or limit `max_tokens`',
-    );
-  return {
-    budget: {
-      ...(maxCostUsd === null ? {} : { maxCostUsd }),
-      ...(maxTokens === null ? {} : { maxTokens }),
-      ...(maxTurns === null ? {} : { maxTurns }),
-    },
+    ...compileBudget(stage.budget, llm === null ? null : planOfLlm(llm), what, problems),
   };
 }
 

@@ -168,6 +168,11 @@ function usedSpec(stage: StageSpec, what: string, options: PartOptions, refuse: 
       'which limits the time of its run (`timeout_secs`)',
       'limit the stages of the part, or the run of the spec that uses it',
     );
+  if (spec.budget !== null)
+    return refuse(
+      'which limits what the agents of its run may take (`budget`)',
+      'give its stages a `budget` each, or the spec that uses it one for all of the run',
+    );
   if (spec.maxParallel !== null)
     problems.warning(
       'spec/unsupported',

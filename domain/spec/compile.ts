@@ -36,6 +36,7 @@ import { compileRetry } from './compile-retry.ts';
 import { compileSkillWork, hasAgent, llmOf } from './compile-skill.ts';
 import { compileTexts, type StageTexts } from './compile-texts.ts';
 import { compileWait } from './compile-wait.ts';
+import { compileRunBudget } from './compile-budget.ts';
 import { compileEach, checkItems } from './compile-items.ts';
 import type { ListFiles } from './file-pattern.ts';
 import { checkWorkspaceVm, compileWorkspace, workspaceFolder } from './compile-workspace.ts';
@@ -177,6 +178,7 @@ function compile(spec: Spec, options: CompileOptions, parts: PartContext, proble
     maxParallel: spec.maxParallel ?? DEFAULT_MAX_PARALLEL,
     ...(spec.timeoutMs === null ? {} : { timeoutMs: spec.timeoutMs }),
     ...grace,
+    ...compileRunBudget(spec, stages, problems),
     hostVariables: hostVariablesOf(stages),
   };
   warnOfUnused(spec, problems);

@@ -73,7 +73,7 @@ function readSpec(root: MapReader, file: string, problems: Problems): Spec | nul
   };
 }
 
-type PartBody = Omit<Spec, 'file' | 'name' | 'maxParallel' | 'timeoutMs' | 'graceMs' | 'parts' | 'gaps'>;
+type PartBody = Omit<Spec, 'file' | 'name' | 'maxParallel' | 'timeoutMs' | 'graceMs' | 'budget' | 'parts' | 'gaps'>;
 
 interface NamedBody {
   readonly name: Spec['name'];
@@ -108,7 +108,9 @@ function partSpecs(bodies: readonly NamedBody[], file: string, problems: Problem
     parts.push({
       name,
       spec:
-        body === null ? null : { file, name, maxParallel: null, timeoutMs: null, graceMs: null, ...body, parts, gaps },
+        body === null
+          ? null
+          : { file, name, maxParallel: null, timeoutMs: null, graceMs: null, budget: null, ...body, parts, gaps },
     });
   return parts;
 }

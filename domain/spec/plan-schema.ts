@@ -211,6 +211,7 @@ const stepMachine = z.strictObject({
   llm: llm.nullable().optional(),
   skills: z.array(skill).max(PLAN_LIMITS.skills).optional(),
   env: z.array(env).optional(),
+  budget: budget.optional(),
   code: z.strictObject({ skill: text, version: text, codeHash: z.string().regex(/^[0-9a-f]{64}$/) }).optional(),
   played: z.literal(true).optional(),
 });
@@ -479,6 +480,7 @@ const plan = z.strictObject({
   maxParallel: within(RANGES.maxParallel),
   timeoutMs: within(RANGES.runTimeoutSecs, SCALES.msPerSecond).optional(),
   graceMs: within(RANGES.graceSecs, SCALES.msPerSecond).optional(),
+  budget: budget.optional(),
   hostVariables: z.array(variable),
 });
 

@@ -122,6 +122,7 @@ const stepMachine = objectOf({
   llm: optional(orNull(llm)),
   skills: optional(listOf(skill)),
   env: optional(listOf(env)),
+  budget: optional(budget),
 });
 const edge = either(aText, objectOf({ stage: aText, on: oneOf('success', 'end', 'failure') }));
 const each = objectOf({
@@ -235,6 +236,7 @@ const plan = objectOf({
   maxParallel: aCount,
   timeoutMs: optional(aNumber),
   graceMs: optional(aNumber),
+  budget: optional(budget),
   hostVariables: listOf(aText),
 });
 

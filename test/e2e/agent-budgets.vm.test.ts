@@ -54,7 +54,7 @@ test('an agent over its budget is stopped at the call that crosses it; one that 
     turns: { failure: { code: 'agent/budget-turns' } },
     cost: { failure: { code: 'agent/budget-cost' }, usage: { turns: 2, inputTokens: 1_000, outputTokens: 400 } },
     tokens: { failure: { code: 'agent/budget-tokens' }, usage: { turns: 3, inputTokens: 1_500, outputTokens: 600 } },
-    within: { state: 'succeeded', failure: null, usage: { turns: 1, inputTokens: 1_500, outputTokens: 600 } },
+    within: { state: 'succeeded', failure: null, usage: { turns: 3, inputTokens: 1_500, outputTokens: 600 } },
   });
   expect(told['cost']!.usage['costUsd']).toBeCloseTo(0.14);
   expect(told['cost']!.failure!.message).toContain('cost $0.1400; $0.1000 were left to it');
@@ -62,5 +62,52 @@ test('an agent over its budget is stopped at the call that crosses it; one that 
   // Nobody asked for another try.
   const started = (await rig.events('budgets')).filter(({ body }) => body.type === 'stage-started');
   expect(started).toHaveLength(4);
+  await rig.assertNothingLeft();
+});
+
+const TOGETHER = `api_version: v1
+kind: pipeline
+name: together
+sandbox: { memory_mb: 192 }
+budget: { max_tokens: 7000 }
+parts:
+  one:
+    pipeline:
+      boxes:
+        - { name: work, prompt: Work., env: { MOCK_AGENT_SCRIPT: ${QUICK} } }
+pipeline:
+  boxes:
+    - { name: each, uses: one, for_each: [1, 2], continue_on_error: true }
+    - { name: left, continue_on_error: true, prompt: Work., env: { MOCK_AGENT_SCRIPT: ${SLOW} } }
+    - { name: right, continue_on_error: true, prompt: Work., env: { MOCK_AGENT_SCRIPT: ${SLOW} } }
+    - { name: late, continue_on_error: true, prompt: Work., retry: { max_attempts: 2 } }
+    - { name: report, run: { program: echo, args: [fine] } }
+  stages:
+    - { type: box, name: each }
+    - { type: fan_out, boxes: [left, right] }
+    - { type: box, name: late }
+    - { type: box, name: report }
+`;
+
+test('agents of a run share its budget: items, stages at once, and who comes too late', async () => {
+  await using rig = new Rig();
+  const run = await rig.cli('run', rig.spec('spec.yaml', TOGETHER), '--mock-agents', '--run-id', 'together', '--json');
+  expect(run.code, run.stdout + run.stderr).toBe(0);
+  const { stages } = JSON.parse(run.stdout) as { readonly stages: readonly Told[] };
+  const told = Object.fromEntries(stages.map((stage) => [stage.id, stage]));
+  const over = { state: 'failed', failure: { code: 'run/budget-tokens' } };
+  expect(told).toMatchObject({ left: over, right: over, late: over, report: { state: 'succeeded' } });
+  // Two items took three calls each, of 700 tokens. Of the four that are left nobody knows who makes them: a VM may be late.
+  const calls = ['left', 'right'].reduce((sum, id) => sum + (told[id]!.usage['turns'] ?? 0), 0);
+  expect(calls).toBeGreaterThanOrEqual(5);
+  expect(calls).toBeLessThanOrEqual(6);
+  expect(told['late']!.failure!.message).toContain(
+    `the agent of stage late did not start: agents of the run have used ${4_200 + calls * 700} tokens, of 7000 in its budget`,
+  );
+  const started = (await rig.events('together')).flatMap(({ body }) =>
+    body.type === 'stage-started' ? body.stage : [],
+  );
+  expect(started).toContain('report');
+  expect(started).not.toContain('late');
   await rig.assertNothingLeft();
 });

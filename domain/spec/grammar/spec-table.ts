@@ -1,4 +1,4 @@
-import { AGENT, LLM } from './agent-table.ts';
+import { AGENT, BUDGET, LLM } from './agent-table.ts';
 import { PARAMETER } from './param-table.ts';
 import { SANDBOX } from './sandbox-table.ts';
 import { BESIDE_RUN, STAGE } from './stage-table.ts';
@@ -88,6 +88,15 @@ const OF_ALL_KINDS = {
     default: GRACE_MS / SCALES.msPerSecond,
     doc: 'Time limit for all stages with `finally` together. See [Whatever happens](#whatever-happens).',
     example: 60,
+  },
+  budget: {
+    as: 'budget',
+    type: { is: 'mapping', table: BUDGET },
+    mistaken: ['budgets', 'run_budget', 'total_budget'],
+    form: 'budget: { max_tokens: 2000000 }',
+    otherwise: 'no limit',
+    doc: 'What all agents of the run may take of the model together. See [The budget of a run](agents.md#the-budget-of-a-run).',
+    example: { max_turns: 200, max_tokens: 2_000_000 },
   },
 } as const satisfies Keys;
 
@@ -272,7 +281,7 @@ export const PIPELINE = {
 /** Kinds that have a section of their name. The key `sandbox` is of all kinds. */
 export const SECTION_KINDS = ['workflow', 'pipeline', 'agent'] as const satisfies readonly PlanKind[];
 
-const { max_parallel, timeout_secs, grace_secs, ...OF_PARTS } = OF_ALL_KINDS;
+const { max_parallel, timeout_secs, grace_secs, budget, ...OF_PARTS } = OF_ALL_KINDS;
 
 /** A part of the same file: what it would have in a file of its own. */
 export const PART = {
@@ -302,7 +311,7 @@ export const PART = {
     },
   },
   misplaced: {
-    'the top level of the spec': { max_parallel, timeout_secs, grace_secs },
+    'the top level of the spec': { max_parallel, timeout_secs, grace_secs, budget },
     '`pipeline`': PIPELINE.keys,
     '`workflow`': WORKFLOW.keys,
   },

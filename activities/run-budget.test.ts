@@ -1,0 +1,255 @@
+/** The budget of a run, as attempts of its agents count it by its log. VMs are mocks. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { MockActivityEnvironment } from '@temporalio/testing';
+import { DefaultLogger } from '@temporalio/worker';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { ModelUse } from '../domain/agent/budget.ts';
+import type { BudgetPlan } from '../domain/plan/plan.ts';
+import { EVENT_ID } from '../domain/run/event-id.ts';
+import type { StageResult } from '../domain/run/stage-result.ts';
+import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
+import { openStores, type Stores } from '../store/open-stores.ts';
+import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
+import type { ActivityDeps } from './deps.ts';
+import type { StageRequest } from './requests.ts';
+import { overRunBudget, usedUpRunBudget } from './run-budget.ts';
+import { runStage } from './run-stage.ts';
+
+const RUN = 'run-1';
+/** What one call of the mocked agent takes. */
+const CALL_TOKENS = 100;
+
+let stateDir: string;
+let backend: MockBackend;
+let stores: Stores;
+/** By stage. */
+let calls: Map<string, number>;
+/** What the end of the stream says of the whole turn. */
+let lastTokens: number;
+/** Waits before the agent of a stage makes its next call. @returns false: it answers instead */
+let mayCall: (stage: string, call: number, killed: AbortSignal) => Promise<boolean>;
+
+beforeEach(async () => {
+  stateDir = mkdtempSync(join(tmpdir(), 'voidbox-run-budget-'));
+  calls = new Map();
+  lastTokens = 0;
+  mayCall = (_stage, call) => Promise.resolve(call <= 3);
+  backend = createMockBackend({
+    programs: {
+      '/usr/lib/voidbox/mock-agents/claude': async ({ env, killed, write }) => {
+        const stage = env['STAGE']!;
+        const line = (value: object): Promise<void> => write('stdout', `${JSON.stringify(value)}\n`);
+        await line({ type: 'system', subtype: 'init', session_id: 's', model: 'm' });
+        for (let call = 1; await mayCall(stage, call, killed); call += 1) {
+          calls.set(stage, call);
+          const usage = { input_tokens: CALL_TOKENS - 10, output_tokens: 10 };
+          const content = [{ type: 'text', text: `call ${call}` }];
+          await line({ type: 'assistant', session_id: 's', message: { id: `${stage}-${call}`, content, usage } });
+          // The log is read, and a command that is over its budget ended.
+          await sleep(100, undefined, { signal: killed });
+        }
+        const usage = { input_tokens: lastTokens, output_tokens: 0 };
+        await line({ type: 'result', subtype: 'success', is_error: false, result: 'done', session_id: 's', usage });
+        return 0;
+      },
+    },
+  });
+  stores = await openStores({ stateDir });
+});
+
+afterEach(async () => {
+  rmSync(stateDir, { recursive: true, force: true });
+});
+
+function request(stage: string, runBudget: BudgetPlan, execKey = `${stage}/0/1`): StageRequest {
+  const price = { inputUsd: 1_000, outputUsd: 1_000 };
+  const llm = {
+    provider: 'claude',
+    model: null,
+    baseUrl: null,
+    apiKeyEnv: null,
+    credentialProxy: false,
+    price,
+  } as const;
+  const work = {
+    kind: 'agent',
+    mode: 'task',
+    prompt: 'Work.',
+    llm,
+    skills: [],
+    env: [{ name: 'STAGE', value: { kind: 'literal', text: stage } }],
+    messaging: false,
+    played: true,
+  } as const;
+  return {
+    runId: RUN,
+    stage: plainStage(stage, stage, ['true'], { work }),
+    scope: {
+      id: stage,
+      stages: [stage],
+      sandbox: { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts: [] },
+    },
+    generation: 0,
+    lease: null,
+    instance: [],
+    item: null,
+    execKey,
+    attempt: 1,
+    input: null,
+    upstream: {},
+    hostVariables: [],
+    events: [],
+    runBudget,
+  };
+}
+
+function run(what: StageRequest, change: Partial<ActivityDeps> = {}): Promise<StageResult> {
+  const deps = mockWorkerDeps({ stateDir, stores, backend }, change);
+  const environment = new MockActivityEnvironment({}, { logger: new DefaultLogger('ERROR', () => undefined) });
+  return environment.run<[ActivityDeps, StageRequest], StageResult, typeof runStage>(runStage, deps, what);
+}
+
+/** As another attempt of the run tells it, of whatever host. */
+async function told(execKey: string, used: Partial<ModelUse>, nth = 1): Promise<void> {
+  const body = {
+    type: 'agent-usage',
+    stage: execKey.split('/')[0]!,
+    execKey,
+    inputTokens: 0,
+    outputTokens: 0,
+    cachedInputTokens: 0,
+    turns: 0,
+    costUsd: null,
+    ...used,
+  } as const;
+  await stores.events.append(RUN, [{ id: EVENT_ID.agent(execKey, nth, 0), atMs: 1, body }]);
+}
+
+describe('an agent starts', () => {
+  test('while something of each limit is left', async () => {
+    await told('earlier/0/1', { inputTokens: 600, turns: 6 });
+    const result = await run(request('ask', { maxTokens: 901, maxTurns: 9 }));
+    expect(result).toMatchObject({ outcome: 'succeeded', usage: { turns: 3, inputTokens: 270, outputTokens: 30 } });
+  });
+
+  test.each([
+    [{ maxTokens: 900 }, 'run/budget-tokens', 'agents of the run have used 900 tokens, of 900 in its budget'],
+    [{ maxTurns: 9 }, 'run/budget-turns', 'agents of the run have made 9 calls of the model, of 9 in its budget'],
+    [{ maxCostUsd: 0.5 }, 'run/budget-cost', 'agents of the run have cost $0.7500, of $0.5000 in its budget'],
+  ] as const)(
+    'not once %o is used up by attempts, retries and items, and without a VM',
+    async (budget, code, words) => {
+      // The latest that an attempt told stands for what it told before.
+      await told('earlier/0/1', { inputTokens: 100, turns: 1, costUsd: 0.1 }, 1);
+      await told('earlier/0/1', { inputTokens: 400, outputTokens: 100, turns: 5, costUsd: 0.5 }, 2);
+      await told('earlier/0/2', { inputTokens: 200, turns: 3, costUsd: 0.25 });
+      await told('list[4]/0/1', { outputTokens: 200, turns: 1 });
+      const result = await run(request('ask', budget));
+      expect(result).toMatchObject({
+        outcome: 'failed',
+        failure: { code, message: `the agent of stage ask did not start: ${words}` },
+      });
+      expect(calls.size).toBe(0);
+      expect(await stores.events.find(RUN, EVENT_ID.attempt('ask/0/1', 'started'))).toBeNull();
+    },
+  );
+
+  test('not where others used the rest while it waited for its VM', async () => {
+    let asked = 0;
+    const slow: MockBackend = {
+      ...backend,
+      launch: async (...args: Parameters<MockBackend['launch']>) => {
+        asked += 1;
+        await told('other/0/1', { inputTokens: 1_000 });
+        return backend.launch(...args);
+      },
+    };
+    const result = await run(request('ask', { maxTokens: 1_000 }), { backendFor: () => slow });
+    expect(result).toMatchObject({ outcome: 'failed', failure: { code: 'run/budget-tokens' } });
+    expect([asked, calls.size]).toEqual([1, 0]);
+  });
+});
+
+describe('an agent that works', () => {
+  test('is stopped at its own call that crosses the limit, whoever used the rest', async () => {
+    mayCall = async (_stage, call) => {
+      if (call === 3) await told('other/0/1', { inputTokens: 750 });
+      return call <= 10;
+    };
+    const result = await run(request('ask', { maxTokens: 1_000 }));
+    expect(result).toMatchObject({
+      outcome: 'failed',
+      failure: {
+        code: 'run/budget-tokens',
+        message: 'the agent of stage ask was stopped: agents of the run have used 1050 tokens, of 1000 in its budget',
+      },
+      usage: { turns: 3 },
+    });
+    expect(calls.get('ask')).toBe(3);
+  });
+
+  test('has answered where what it says last crosses the limit', async () => {
+    await told('other/0/1', { inputTokens: 750 });
+    mayCall = () => Promise.resolve(false);
+    lastTokens = 300;
+    const result = await run(request('ask', { maxTokens: 1_000 }));
+    expect(result).toMatchObject({ outcome: 'succeeded', usage: { inputTokens: 300 } });
+    // It counts, for those that come after it.
+    expect(await run(request('next', { maxTokens: 1_000 }))).toMatchObject({ failure: { code: 'run/budget-tokens' } });
+  });
+
+  test('together with others takes one call more than the budget for each of them, at most', async () => {
+    const names = ['a', 'b', 'c'];
+    mayCall = (_stage, call) => Promise.resolve(call <= 20);
+    const results = await Promise.all(names.map((name) => run(request(name, { maxTurns: 9 }))));
+    expect(results.map(({ failure }) => failure?.code)).toEqual(names.map(() => 'run/budget-turns'));
+    const made = results.reduce((sum, { usage }) => sum + usage['turns']!, 0);
+    expect(made).toBeGreaterThan(9);
+    expect(made).toBeLessThanOrEqual(9 + names.length);
+  });
+
+  test('goes on with a new worker, which counts what was told before it', async () => {
+    let resume!: () => void;
+    const gate = new Promise<void>((resolve) => (resume = resolve));
+    mayCall = async (_stage, call) => {
+      if (call === 3) await gate;
+      return call <= 10;
+    };
+    const what = request('ask', { maxTokens: 1_000 });
+    const first = run(what);
+    first.catch(() => undefined);
+    while ((calls.get('ask') ?? 0) < 2) await sleep(5);
+    await told('other/0/1', { inputTokens: 1_000 });
+    // Used up, and it has begun: a second driver of the attempt makes the first one let go.
+    const second = run(what);
+    await sleep(200);
+    resume();
+    const result = await second;
+    expect(result).toMatchObject({ outcome: 'failed', failure: { code: 'run/budget-tokens' } });
+    // What it reads first of the agent's stream is over the budget already.
+    expect(result.failure!.message).toContain('was stopped: agents of the run have used 1100 tokens');
+    expect(calls.get('ask')).toBeLessThanOrEqual(3);
+    await first.catch(() => undefined);
+  });
+
+  test('is stopped by whichever of both budgets it crosses', async () => {
+    const what = request('ask', { maxTurns: 100 });
+    const { work } = what.stage;
+    if (work.kind !== 'agent') throw new Error('no agent');
+    const both = { ...what, stage: { ...what.stage, work: { ...work, budget: { maxTurns: 1 } } } };
+    expect(await run(both)).toMatchObject({ failure: { code: 'agent/budget-turns' } });
+  });
+});
+
+test('what is used up to a limit is within it, and leaves nothing', () => {
+  const used = { inputTokens: 60, outputTokens: 40, cachedInputTokens: 0, turns: 3, costUsd: 0.5 };
+  const exact = { maxTokens: 100, maxTurns: 3, maxCostUsd: 0.5 };
+  expect(overRunBudget(exact, used)).toBeNull();
+  expect(usedUpRunBudget(exact, used)).toMatchObject({ code: 'run/budget-turns' });
+  expect(usedUpRunBudget({ maxTokens: 101, maxTurns: 4, maxCostUsd: 0.51 }, used)).toBeNull();
+  expect(overRunBudget({ maxTokens: 99 }, used)).toMatchObject({ code: 'run/budget-tokens' });
+  expect(overRunBudget({ maxCostUsd: 0.49 }, used)).toMatchObject({ code: 'run/budget-cost' });
+});
