@@ -41,7 +41,7 @@ test.each([
   expect(run.stdout).toBe('2 + 3 is 5\n');
   const check = await rig.cli('apply', 'fix', '--check');
   expect(check.code, check.stderr).toBe(0);
-  expect(check.stdout).toContain('add.sh');
+  expect(check.stderr).toContain('add.sh');
   expect((await rig.cli('apply', 'fix', '--branch')).code).toBe(0);
   expect(app.git('log', '--format=%s', 'voidbox/fix/test').split('\n')).toContain('add.sh: it adds');
   expect((await rig.cli('apply', 'fix')).code).toBe(0);
