@@ -70,6 +70,18 @@ impl Chunk {
         }
     }
 
+    pub fn put_frame(&mut self, bytes: Vec<u8>) {
+        self.frame = bytes;
+        self.block_bytes = 0;
+    }
+
+    /// Takes mail out of its slot, which the caller gives back whatever comes of it.
+    pub fn put_mail(&mut self, mailbox: &Mailbox, mail: Mail) -> io::Result<()> {
+        mailbox.read(mail, self.block_of(mail.size()))?;
+        self.block_bytes = mail.size();
+        Ok(())
+    }
+
     /// The block, when it has room for `bytes`; else a new one.
     fn block_of(&mut self, bytes: usize) -> &mut Block {
         let block = self
@@ -262,18 +274,15 @@ impl Request {
         match self.wait_inbound()? {
             None => return Ok(false),
             Some(Waiting::Frame(bytes)) => {
-                chunk.frame = bytes;
-                chunk.block_bytes = 0;
+                chunk.put_frame(bytes);
             }
             Some(Waiting::Mail(mail)) => {
-                let block = chunk.block_of(mail.size());
                 let read = match &self.mailbox {
-                    Some(mailbox) => mailbox.read(mail, block),
+                    Some(mailbox) => chunk.put_mail(mailbox, mail),
                     None => unreachable!("mail is refused without a mailbox"),
                 };
                 self.send_ahead(&Message::MailTaken(mail.slot()))?;
                 read.map_err(|error| Failure::io("reading the mailbox", error))?;
-                chunk.block_bytes = mail.size();
             }
         }
         Ok(true)

@@ -13,8 +13,8 @@ use voidbox_protocol::credit::CreditError;
 use voidbox_protocol::decode::{Phase, ReadError, read_frame};
 use voidbox_protocol::frame::{Frame, FrameType};
 use voidbox_protocol::handshake::{
-    FLAG_DOOR, FLAG_FREEZE, FLAG_MAILBOX, FLAG_MULTIPLEX, HandshakeError, Hello, Ping, Pong,
-    SessionGate,
+    FLAG_DOOR, FLAG_DOOR_MAIL, FLAG_FREEZE, FLAG_MAILBOX, FLAG_MULTIPLEX, HandshakeError, Hello,
+    Ping, Pong, SessionGate,
 };
 use voidbox_protocol::mailbox::MailError;
 use voidbox_protocol::message::{Message, MessageError, Stream};
@@ -106,7 +106,13 @@ pub fn run(
             .map(Arc::new),
     };
     if pong.flags & FLAG_DOOR != 0 {
-        let tunnels = Arc::new(Tunnels::new(session.outbox.clone()));
+        let tunnels = Arc::new(Tunnels::new(
+            session.outbox.clone(),
+            session
+                .mailbox
+                .clone()
+                .filter(|_| pong.flags & FLAG_DOOR_MAIL != 0),
+        ));
         // A guest has one session.
         let _ = guest.tunnels.set(tunnels);
     }
@@ -128,8 +134,8 @@ pub fn run(
 fn admit(gate: &mut SessionGate, frame: &Frame, has_mailbox: bool) -> Result<Pong, HandshakeError> {
     let ping = Ping::decode(frame)?;
     gate.admit(&ping, PROTOCOL_VERSION)?;
-    let mailbox = match has_mailbox {
-        true => ping.flags & FLAG_MAILBOX,
+    let mailbox = match has_mailbox && ping.flags & FLAG_MAILBOX != 0 {
+        true => FLAG_MAILBOX | ping.flags & FLAG_DOOR_MAIL,
         false => 0,
     };
     Ok(Pong {
@@ -218,6 +224,11 @@ impl Session {
     fn take_of_tunnel(&self, id: u32, message: Message) -> Result<(), SessionError> {
         let wrong = SessionError::WrongDirection(message.frame_type());
         let tunnels = self.guest.tunnels.get().ok_or(SessionError::NoDoor(id))?;
+        if let Message::Mail(mail) = message {
+            return tunnels
+                .on_mail(id, mail)
+                .map_err(|source| SessionError::Mail { id, source });
+        }
         match tunnels.on_message(id, message) {
             Ok(true) => Ok(()),
             Ok(false) => Err(wrong),

@@ -9,6 +9,16 @@ pub const GRANT_BYTES: u32 = WINDOW_BYTES / 8;
 /// The same of one direction of a tunnel. Smaller, because a guest may have many whose other ends do not
 /// read.
 pub const TUNNEL_WINDOW_BYTES: u32 = 128 << 10;
+/// The same where bytes of tunnels go through the mailbox: a slot's worth.
+pub const TUNNEL_MAIL_WINDOW_BYTES: u32 = 256 << 10;
+
+/// The window of one direction of a tunnel.
+pub fn tunnel_window(has_mail: bool) -> u32 {
+    match has_mail {
+        true => TUNNEL_MAIL_WINDOW_BYTES,
+        false => TUNNEL_WINDOW_BYTES,
+    }
+}
 
 /// A peer that does not keep to its window. It ends the connection.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]

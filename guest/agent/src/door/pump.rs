@@ -10,6 +10,7 @@ use rustix::net::SendFlags;
 use voidbox_protocol::frame::MAX_CHUNK_BYTES;
 
 use super::tunnel::{Gone, Inbound, Tunnel};
+use crate::request::Chunk;
 
 /// How a connection came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +40,7 @@ pub struct Pump<'a> {
     tunnel: &'a Tunnel,
     socket: OwnedFd,
     /// Of the keeper, on their way into the socket.
-    chunk: Vec<u8>,
+    chunk: Chunk,
     written: usize,
     /// The keeper's bytes are all in the socket, and it was told so.
     in_done: bool,
@@ -55,7 +56,7 @@ impl<'a> Pump<'a> {
         Self {
             tunnel,
             socket,
-            chunk: Vec::new(),
+            chunk: Chunk::default(),
             written: 0,
             in_done: false,
             out_done: false,
@@ -100,18 +101,15 @@ impl<'a> Pump<'a> {
     }
 
     fn has_bytes(&self) -> bool {
-        self.written < self.chunk.len()
+        self.written < self.chunk.bytes().len()
     }
 
     /// Writes what the keeper has sent, as far as the socket takes it.
     fn push(&mut self) -> Result<Option<End>, Gone> {
         while !self.in_done {
             if !self.has_bytes() {
-                match self.tunnel.next_inbound() {
-                    Inbound::Chunk(bytes) => {
-                        self.chunk = bytes;
-                        self.written = 0;
-                    }
+                match self.tunnel.next_inbound(&mut self.chunk)? {
+                    Inbound::Chunk => self.written = 0,
                     Inbound::End => {
                         let _ = shutdown(&self.socket, Shutdown::Write);
                         self.in_done = true;
@@ -124,13 +122,16 @@ impl<'a> Pump<'a> {
             if self.peer_gone {
                 return Ok(Some(End::Reset));
             }
-            let rest = &self.chunk[self.written..];
+            let rest = &self.chunk.bytes()[self.written..];
             match rustix::net::send(&self.socket, rest, SendFlags::NOSIGNAL) {
                 Ok(count) => {
                     self.written += count;
                     self.tunnel.consumed(count)?;
                 }
-                Err(Errno::AGAIN) => break,
+                Err(Errno::AGAIN) => {
+                    self.tunnel.empty_slots()?;
+                    break;
+                }
                 Err(Errno::INTR) => {}
                 Err(_) => return Ok(Some(End::Reset)),
             }

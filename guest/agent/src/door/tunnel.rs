@@ -7,16 +7,19 @@ use std::sync::{Arc, Mutex};
 
 use rustix::event::{EventfdFlags, eventfd};
 use voidbox_protocol::body::{Connect, Empty, ErrorBody, StreamEnd};
-use voidbox_protocol::credit::{CreditError, ReceiveWindow, SendWindow, TUNNEL_WINDOW_BYTES};
+use voidbox_protocol::credit::{CreditError, ReceiveWindow, SendWindow, tunnel_window};
+use voidbox_protocol::mailbox::{Mail, MailError};
 use voidbox_protocol::message::{Message, MessageError, Stream, encode_data};
 use voidbox_protocol::{FIRST_TUNNEL_ID, MAX_OPEN_TUNNELS};
 
 use crate::lock::lock;
+use crate::mailbox::Mailbox;
 use crate::outbox::Outbox;
+use crate::request::Chunk;
 
 struct State {
     answer: Option<Result<(), ErrorBody>>,
-    chunks: VecDeque<Vec<u8>>,
+    chunks: VecDeque<Waiting>,
     receive: ReceiveWindow,
     send: SendWindow,
     /// The keeper has sent all of its data.
@@ -28,9 +31,16 @@ struct State {
     heard_last: bool,
 }
 
+/// Bytes of the keeper that wait for their reader.
+enum Waiting {
+    Frame(Vec<u8>),
+    Mail(Mail),
+}
+
 /// What the keeper's side has now.
 pub enum Inbound {
-    Chunk(Vec<u8>),
+    /// In the reader's [`Chunk`].
+    Chunk,
     End,
     /// The keeper gave the tunnel up; what was on its way is lost.
     Cancelled,
@@ -44,20 +54,22 @@ pub struct Tunnel {
     state: Mutex<State>,
     wake: OwnedFd,
     outbox: Arc<Outbox>,
+    mailbox: Option<Arc<Mailbox>>,
 }
 
 /// The connection to the keeper is over.
 pub struct Gone;
 
 impl Tunnel {
-    fn new(id: u32, outbox: Arc<Outbox>) -> io::Result<Self> {
+    fn new(id: u32, outbox: Arc<Outbox>, mailbox: Option<Arc<Mailbox>>) -> io::Result<Self> {
+        let window = tunnel_window(mailbox.is_some());
         Ok(Self {
             id,
             state: Mutex::new(State {
                 answer: None,
                 chunks: VecDeque::new(),
-                receive: ReceiveWindow::of(TUNNEL_WINDOW_BYTES),
-                send: SendWindow::of(TUNNEL_WINDOW_BYTES),
+                receive: ReceiveWindow::of(window),
+                send: SendWindow::of(window),
                 ended: false,
                 cancelled: false,
                 said_last: false,
@@ -65,6 +77,7 @@ impl Tunnel {
             }),
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             outbox,
+            mailbox,
         })
     }
 
@@ -99,7 +112,7 @@ impl Tunnel {
                 Message::Data(bytes) => {
                     state.receive.received(bytes.len())?;
                     if !bytes.is_empty() && !state.said_last_for_good() {
-                        state.chunks.push_back(bytes);
+                        state.chunks.push_back(Waiting::Frame(bytes));
                     }
                 }
                 Message::Credit(Stream::Data, bytes) => state.send.grant(bytes)?,
@@ -117,6 +130,32 @@ impl Tunnel {
         })
     }
 
+    /// Takes a reference to bytes of the keeper, which stay in their slot until the reader comes.
+    fn on_mail(&self, mail: Mail) -> Result<(), CreditError> {
+        let is_nobodys = self.change(|state| {
+            state.receive.received(mail.size())?;
+            let is_nobodys = state.said_last_for_good();
+            if !is_nobodys {
+                state.chunks.push_back(Waiting::Mail(mail));
+            }
+            Ok(is_nobodys)
+        })?;
+        if is_nobodys {
+            self.give_back([Waiting::Mail(mail)]);
+        }
+        Ok(())
+    }
+
+    /// Slots that nobody reads are the keeper's again.
+    fn give_back(&self, waiting: impl IntoIterator<Item = Waiting>) {
+        for each in waiting {
+            if let Waiting::Mail(mail) = each {
+                // It fails only with the connection, and then the keeper is gone.
+                let _ = self.send_ahead(&Message::MailTaken(mail.slot()));
+            }
+        }
+    }
+
     /// The keeper's answer to the request for a connection.
     pub fn answer(&self) -> Option<Result<(), ErrorBody>> {
         let state = lock(&self.state);
@@ -129,16 +168,58 @@ impl Tunnel {
         }
     }
 
-    pub fn next_inbound(&self) -> Inbound {
-        let mut state = lock(&self.state);
-        if state.cancelled {
-            state.chunks.clear();
-            return Inbound::Cancelled;
+    pub fn next_inbound(&self, chunk: &mut Chunk) -> Result<Inbound, Gone> {
+        let waiting = {
+            let mut state = lock(&self.state);
+            if state.cancelled {
+                let unread = std::mem::take(&mut state.chunks);
+                drop(state);
+                self.give_back(unread);
+                return Ok(Inbound::Cancelled);
+            }
+            match state.chunks.pop_front() {
+                Some(waiting) => waiting,
+                None if state.ended => return Ok(Inbound::End),
+                None => return Ok(Inbound::Nothing),
+            }
+        };
+        match waiting {
+            Waiting::Frame(bytes) => chunk.put_frame(bytes),
+            Waiting::Mail(mail) => {
+                let mailbox = self.mailbox.as_ref().ok_or(Gone)?;
+                let read = chunk.put_mail(mailbox, mail);
+                self.send_ahead(&Message::MailTaken(mail.slot()))?;
+                read.map_err(|_| Gone)?;
+            }
         }
-        match state.chunks.pop_front() {
-            Some(bytes) => Inbound::Chunk(bytes),
-            None if state.ended => Inbound::End,
-            None => Inbound::Nothing,
+        Ok(Inbound::Chunk)
+    }
+
+    /// Takes what waits out of its slots, for a reader that is slow: other streams need them.
+    pub fn empty_slots(&self) -> Result<(), Gone> {
+        let Some(mailbox) = &self.mailbox else {
+            return Ok(());
+        };
+        loop {
+            let next = {
+                let state = lock(&self.state);
+                let mut places = state.chunks.iter().enumerate();
+                places.find_map(|(place, waiting)| match waiting {
+                    Waiting::Mail(mail) => Some((place, *mail)),
+                    Waiting::Frame(_) => None,
+                })
+            };
+            let Some((place, mail)) = next else {
+                return Ok(());
+            };
+            let mut chunk = Chunk::default();
+            let read = chunk.put_mail(mailbox, mail);
+            // Only the tunnel's own thread, which is this one, takes anything away.
+            if let Some(waiting) = lock(&self.state).chunks.get_mut(place) {
+                *waiting = Waiting::Frame(chunk.bytes().to_vec());
+            }
+            self.send_ahead(&Message::MailTaken(mail.slot()))?;
+            read.map_err(|_| Gone)?;
         }
     }
 
@@ -179,13 +260,14 @@ impl Tunnel {
 
     /// This side sends and takes nothing more.
     pub fn cancel(&self) -> Result<(), Gone> {
-        let is_over = self.change(|state| {
-            state.chunks.clear();
+        let (is_over, unread) = self.change(|state| {
+            let unread = std::mem::take(&mut state.chunks);
             let is_over = state.said_last && state.heard_last;
             state.cancelled = true;
             state.said_last = true;
-            is_over
+            (is_over, unread)
         });
+        self.give_back(unread);
         match is_over {
             true => Ok(()),
             false => self.send_behind(Message::Cancel(Empty {}).encode(self.id)),
@@ -225,14 +307,16 @@ pub struct Tunnels {
     open: Mutex<HashMap<u32, Arc<Tunnel>>>,
     next_id: Mutex<u32>,
     outbox: Arc<Outbox>,
+    mailbox: Option<Arc<Mailbox>>,
 }
 
 impl Tunnels {
-    pub fn new(outbox: Arc<Outbox>) -> Self {
+    pub fn new(outbox: Arc<Outbox>, mailbox: Option<Arc<Mailbox>>) -> Self {
         Self {
             open: Mutex::default(),
             next_id: Mutex::new(FIRST_TUNNEL_ID),
             outbox,
+            mailbox,
         }
     }
 
@@ -246,7 +330,11 @@ impl Tunnels {
         while open.contains_key(&next_id) {
             *next_id = after(*next_id);
         }
-        let tunnel = Arc::new(Tunnel::new(*next_id, self.outbox.clone())?);
+        let tunnel = Arc::new(Tunnel::new(
+            *next_id,
+            self.outbox.clone(),
+            self.mailbox.clone(),
+        )?);
         open.insert(tunnel.id, tunnel.clone());
         *next_id = after(*next_id);
         Ok(Some(tunnel))
@@ -261,6 +349,24 @@ impl Tunnels {
         let expected = tunnel.on_message(message)?;
         self.settle(&tunnel);
         Ok(expected)
+    }
+
+    /// As [`Tunnels::on_message`], for bytes that are in the mailbox.
+    pub fn on_mail(&self, id: u32, mail: Mail) -> Result<(), MailError> {
+        if self.mailbox.is_none() {
+            return Err(MailError::NoMailbox);
+        }
+        let tunnel = lock(&self.open).get(&id).cloned();
+        match tunnel {
+            Some(tunnel) => tunnel.on_mail(mail)?,
+            None => {
+                // Queueing fails only when the writer has failed, and then reading ends too.
+                if let Ok(taken) = Message::MailTaken(mail.slot()).encode(id) {
+                    let _ = self.outbox.send_ahead(taken);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Forgets a tunnel of which both sides have said the last word.

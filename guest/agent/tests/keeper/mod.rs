@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::net::RecvFlags;
 use tempfile::TempDir;
-use voidbox_protocol::body::{Configure, ErrorBody, ExecRequest, ExecResponse, StreamEnd};
+use voidbox_protocol::body::{Configure, Door, ErrorBody, ExecRequest, ExecResponse, StreamEnd};
 use voidbox_protocol::credit::{ReceiveWindow, SendWindow};
 use voidbox_protocol::decode::{Phase, read_frame};
 use voidbox_protocol::frame::MAX_CHUNK_BYTES;
 use voidbox_protocol::handshake::{
-    FLAG_MAILBOX, FLAG_MULTIPLEX, Hello, KEY_BYTES, Ping, Pong, SessionKey,
+    FLAG_DOOR, FLAG_MAILBOX, FLAG_MULTIPLEX, Hello, KEY_BYTES, Ping, Pong, SessionKey,
 };
 use voidbox_protocol::mailbox::{MAILBOX_BYTES, Mail, SLOT_BYTES, Side, Slots, slot_offset};
 use voidbox_protocol::message::{Message, Stream, encode_data};
@@ -94,19 +95,24 @@ impl Keeper {
 
     /// An agent that serves requests.
     pub fn start() -> Self {
-        Self::connect().configured()
+        Self::connect().configured(0, None)
     }
 
     /// The same with a mailbox between the two.
     pub fn start_with_mailbox() -> Self {
-        Self::launch(true).configured()
+        Self::launch(true).configured(0, None)
     }
 
-    fn configured(self) -> Self {
+    /// With a mailbox and a door, and what `flags` say of them.
+    pub fn start_with_door(flags: u8, door: Door) -> Self {
+        Self::launch(true).configured(FLAG_DOOR | flags, Some(door))
+    }
+
+    fn configured(self, flags: u8, door: Option<Door>) -> Self {
         let mut keeper = self;
         let has_mailbox = keeper.mailbox.is_some();
         let mut ping = ping(7);
-        ping.flags |= FLAG_MAILBOX;
+        ping.flags |= FLAG_MAILBOX | flags;
         keeper.send_raw(&ping.encode().unwrap());
         let pong = read_frame(&mut keeper.socket, Phase::Handshake)
             .unwrap()
@@ -114,12 +120,13 @@ impl Keeper {
         let pong = Pong::decode(&pong).unwrap();
         assert_eq!(pong.version, 1);
         assert_eq!(pong.flags & FLAG_MAILBOX != 0, has_mailbox);
+        assert_eq!(pong.flags & flags, flags);
         let id = keeper.send_new(&Message::Configure(Configure {
             clock_unix_ms: 0,
             hostname: "test".into(),
             entropy: String::new(),
             mounts: Vec::new(),
-            door: None,
+            door,
         }));
         assert!(matches!(keeper.receive(), (got, Message::Configured(_)) if got == id));
         keeper
@@ -162,6 +169,14 @@ impl Keeper {
             .unwrap()
             .expect("the agent has closed the connection");
         Message::decode(frame).unwrap()
+    }
+
+    /// The same, unless nothing comes for so long.
+    pub fn receive_within(&mut self, limit: Duration) -> Option<(u32, Message)> {
+        self.socket.set_read_timeout(Some(limit)).unwrap();
+        let has_come = rustix::net::recv(&self.socket, &mut [0u8], RecvFlags::PEEK).is_ok();
+        self.socket.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
+        has_come.then(|| self.receive())
     }
 
     /// Waits for the agent to close the connection, and for its end.

@@ -7,14 +7,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::{Instant, sleep_until};
-use voidbox_protocol::credit::TUNNEL_WINDOW_BYTES;
-use voidbox_protocol::frame::MAX_CHUNK_BYTES;
 
 use super::limits::Usage;
 use super::tunnel::{GivenUp, Tunnel};
 
-/// Less room is waited for: a grant comes before all of the window is used.
-const LEAST_ROOM_BYTES: usize = TUNNEL_WINDOW_BYTES as usize / 8;
+/// Less room than this part of the window is waited for: a grant comes before all of it is used.
+const LEAST_ROOM: usize = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
@@ -155,9 +153,12 @@ async fn download(
     reader: &mut ReadHalf<'_>,
     progress: &Progress<'_>,
 ) -> Result<(), How> {
-    let mut buffer = vec![0u8; MAX_CHUNK_BYTES];
+    let mut buffer = vec![0u8; tunnel.piece_bytes()];
     loop {
-        let room = tunnel.room(LEAST_ROOM_BYTES).await?.min(buffer.len());
+        let room = tunnel
+            .room(tunnel.window_bytes() / LEAST_ROOM)
+            .await?
+            .min(buffer.len());
         let count = match reader.read(&mut buffer[..room]).await {
             Ok(0) => return Ok(tunnel.end().await?),
             Ok(count) => count,

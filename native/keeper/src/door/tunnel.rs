@@ -5,7 +5,9 @@ use std::rc::Rc;
 
 use tokio::sync::Notify;
 use voidbox_protocol::body::{Empty, ErrorBody, StreamEnd};
-use voidbox_protocol::credit::{ReceiveWindow, SendWindow, TUNNEL_WINDOW_BYTES};
+use voidbox_protocol::credit::{ReceiveWindow, SendWindow, tunnel_window};
+use voidbox_protocol::frame::MAX_CHUNK_BYTES;
+use voidbox_protocol::mailbox::SLOT_BYTES;
 use voidbox_protocol::message::{Message, Stream, encode_data};
 
 use crate::error::Failure;
@@ -41,11 +43,12 @@ pub struct Tunnel {
 
 impl Tunnel {
     pub fn new(link: Rc<Link>, id: u32) -> (Self, Rc<dyn Inbound>) {
+        let window = tunnel_window(link.has_door_mail());
         let inner = Rc::new(Inner {
             state: RefCell::new(State {
                 incoming: Vec::new(),
-                receive: ReceiveWindow::of(TUNNEL_WINDOW_BYTES),
-                send: SendWindow::of(TUNNEL_WINDOW_BYTES),
+                receive: ReceiveWindow::of(window),
+                send: SendWindow::of(window),
                 ended: false,
                 given_up: false,
                 heard_last: false,
@@ -153,11 +156,37 @@ impl Tunnel {
         }
     }
 
-    /// Sends bytes that there is room for.
+    /// Most bytes that one call of [`Tunnel::send`] sends well.
+    pub fn piece_bytes(&self) -> usize {
+        match self.link.has_door_mail() {
+            true => SLOT_BYTES,
+            false => MAX_CHUNK_BYTES,
+        }
+    }
+
+    /// The window of each direction.
+    pub fn window_bytes(&self) -> usize {
+        tunnel_window(self.link.has_door_mail()) as usize
+    }
+
+    /// Sends bytes that there is room for: through the mailbox when it has room, else as frames.
     pub async fn send(&self, bytes: &[u8]) -> Result<(), GivenUp> {
         self.inner.state.borrow_mut().send.take(bytes.len());
-        let frame = encode_data(self.id, bytes).map_err(|_| GivenUp)?;
-        self.link.send_data(frame).await;
+        let slot = match self.link.has_door_mail() {
+            true => self.link.take_slot(bytes.len()),
+            false => None,
+        };
+        if let Some(slot) = slot {
+            let mail = slot.write(bytes).map_err(|_| GivenUp)?;
+            let frame = Message::Mail(mail).encode(self.id).map_err(|_| GivenUp)?;
+            self.link.send_data(frame).await;
+            slot.sent();
+            return Ok(());
+        }
+        for piece in bytes.chunks(MAX_CHUNK_BYTES) {
+            let frame = encode_data(self.id, piece).map_err(|_| GivenUp)?;
+            self.link.send_data(frame).await;
+        }
         Ok(())
     }
 

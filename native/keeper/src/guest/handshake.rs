@@ -11,8 +11,8 @@ use voidbox_protocol::body::{Configure, Door, DoorService, ErrorCode, GuestMount
 use voidbox_protocol::decode::{Decoder, Phase};
 use voidbox_protocol::frame::{Frame, FrameError};
 use voidbox_protocol::handshake::{
-    FLAG_DOOR, FLAG_FREEZE, FLAG_MAILBOX, FLAG_MULTIPLEX, HandshakeError, Hello, KEY_BYTES, Ping,
-    Pong, SessionKey,
+    FLAG_DOOR, FLAG_DOOR_MAIL, FLAG_FREEZE, FLAG_MAILBOX, FLAG_MULTIPLEX, HandshakeError, Hello,
+    KEY_BYTES, Ping, Pong, SessionKey,
 };
 use voidbox_protocol::message::{Message, MessageError};
 
@@ -63,6 +63,8 @@ pub struct Session {
     pub hello: Hello,
     /// The memory of the mailbox, when the guest has found it.
     pub mailbox: Option<File>,
+    /// Bytes of tunnels may go through it.
+    pub has_door_mail: bool,
     /// The guest can freeze commands.
     pub can_freeze: bool,
 }
@@ -120,7 +122,10 @@ pub async fn open_session(
         flags: FLAG_MULTIPLEX
             | FLAG_MAILBOX
             | FLAG_FREEZE
-            | if egress.is_some() { FLAG_DOOR } else { 0 },
+            | match egress {
+                Some(_) => FLAG_DOOR | FLAG_DOOR_MAIL,
+                None => 0,
+            },
     };
     frames.port.write_all(&ping.encode()?).await?;
     let pong = Pong::decode(&frames.next().await?)?;
@@ -151,6 +156,7 @@ pub async fn open_session(
             early: frames.waiting.into(),
             hello,
             mailbox: (pong.flags & FLAG_MAILBOX != 0).then_some(mailbox),
+            has_door_mail: pong.flags & FLAG_DOOR_MAIL != 0,
             can_freeze: pong.flags & FLAG_FREEZE != 0,
         }),
         (CONFIGURE_ID, Message::Error(error)) => Err(match error.code {

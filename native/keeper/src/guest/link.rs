@@ -74,6 +74,7 @@ pub trait Acceptor {
 pub struct Link {
     outbox: Outbox,
     mailbox: Option<Rc<Mailbox>>,
+    has_door_mail: bool,
     /// The guest can freeze commands.
     pub can_freeze: bool,
     requests: RefCell<HashMap<u32, Rc<dyn Inbound>>>,
@@ -95,6 +96,7 @@ impl Link {
     ) -> Rc<Self> {
         let link = Rc::new(Self {
             outbox: Outbox::default(),
+            has_door_mail: session.has_door_mail && session.mailbox.is_some(),
             mailbox: session.mailbox.map(Mailbox::new),
             can_freeze: session.can_freeze,
             requests: RefCell::default(),
@@ -175,6 +177,11 @@ impl Link {
     pub fn take_slot(&self, bytes: usize) -> Option<Slot> {
         let mailbox = self.mailbox.as_ref().filter(|_| bytes >= MIN_MAIL_BYTES)?;
         mailbox.take_slot()
+    }
+
+    /// Whether bytes for the guest's streams may go through the mailbox.
+    pub fn has_door_mail(&self) -> bool {
+        self.has_door_mail
     }
 
     /// Ends the link and everything open on it. The first reason stands.

@@ -55,6 +55,11 @@ impl Server {
 
 /// A VM whose door is open for `a.example`, which is this server.
 fn vm(name: &str, server: &Server, change: impl FnOnce(&mut Value)) -> Door {
+    vm_with(name, server, json!({}), change)
+}
+
+/// The same with `extra` in its launch configuration.
+fn vm_with(name: &str, server: &Server, mut extra: Value, change: impl FnOnce(&mut Value)) -> Door {
     let mut egress = json!({
         "allow": [{ "kind": "host", "name": "a.example", "ports": [80, 443] }],
         "services": [],
@@ -63,7 +68,8 @@ fn vm(name: &str, server: &Server, change: impl FnOnce(&mut Value)) -> Door {
         },
     });
     change(&mut egress);
-    let vm = Vm::with_agent(name, json!({ "egress": egress }));
+    extra["egress"] = egress;
+    let vm = Vm::with_agent(name, extra);
     let fence = vm.attach();
     vm.start(
         fence,
@@ -165,6 +171,29 @@ fn a_tunnel_carries_both_directions_and_each_ends_by_itself() {
     assert_eq!(notice["end"], "clean");
     assert_eq!(notice["sentBytes"], 300_000);
     assert_eq!(notice["receivedBytes"], 300_000);
+}
+
+#[test]
+fn large_answers_come_through_the_mailbox_and_through_the_port_alike() {
+    let bytes = pattern(6_000_000);
+    let answer = bytes.clone();
+    let server = Server::new(move |mut stream| stream.write_all(&answer).unwrap());
+    for (name, extra) in [
+        ("door-mail", json!({})),
+        ("door-port", json!({ "testVmmArgs": ["--fd", "{fd}"] })),
+    ] {
+        let door = vm_with(name, &server, extra, |_| ());
+        let mut both: Vec<TcpStream> = (0..2).map(|_| door.tunnel("a.example:443")).collect();
+        for stream in &mut both {
+            let mut got = Vec::new();
+            stream.read_to_end(&mut got).unwrap();
+            assert!(got == bytes, "{name}: {} bytes", got.len());
+        }
+        drop(both);
+        for notice in door.notices(2) {
+            assert_eq!(notice["receivedBytes"], 6_000_000, "{name}: {notice}");
+        }
+    }
 }
 
 #[test]

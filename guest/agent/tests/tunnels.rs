@@ -1,0 +1,154 @@
+//! Bytes of tunnels through the mailbox, beside those of the port.
+
+mod keeper;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::time::Duration;
+
+use keeper::Keeper;
+use voidbox_protocol::body::{Connect, Door, DoorService, Empty, StreamEnd};
+use voidbox_protocol::credit::{SendWindow, TUNNEL_MAIL_WINDOW_BYTES};
+use voidbox_protocol::handshake::FLAG_DOOR_MAIL;
+use voidbox_protocol::mailbox::{SLOTS_PER_SIDE, Slots};
+use voidbox_protocol::message::{Message, Stream, encode_data};
+
+const PIECE_BYTES: usize = 64 << 10;
+/// Nothing comes for so long once no side can go on.
+const QUIET: Duration = Duration::from_millis(700);
+
+fn pattern(size: usize) -> Vec<u8> {
+    (0..=252u8).cycle().take(size).collect()
+}
+
+/// An agent with one service, a program's connection to it, and the tunnel's id.
+fn open_tunnel(flags: u8) -> (Keeper, TcpStream, u32) {
+    // Of the first service. Nobody else listens there.
+    let address = TcpListener::bind("127.0.1.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let service = DoorService {
+        name: "raw".into(),
+        port: address.port(),
+    };
+    let door = Door {
+        proxy: false,
+        services: vec![service],
+    };
+    let mut keeper = Keeper::start_with_door(flags, door);
+    let program = TcpStream::connect(address).unwrap();
+    let (id, wanted) = keeper.receive();
+    assert_eq!(
+        wanted,
+        Message::Connect(Connect::Service { name: "raw".into() })
+    );
+    keeper.send(id, &Message::Connected(Empty {}));
+    (keeper, program, id)
+}
+
+/// Sends until no credit comes any more, and gives what it sent. Every slot has come back.
+fn fill(keeper: &mut Keeper, id: u32) -> Vec<u8> {
+    let mut window = SendWindow::of(TUNNEL_MAIL_WINDOW_BYTES);
+    let mut slots = Slots::default();
+    let mut sent = Vec::new();
+    let piece = pattern(PIECE_BYTES);
+    loop {
+        while window.left() >= PIECE_BYTES
+            && let Some(slot) = slots.take()
+        {
+            window.take(PIECE_BYTES);
+            keeper.put_mail(id, slot, &piece);
+            sent.extend_from_slice(&piece);
+        }
+        match keeper.receive_within(QUIET) {
+            Some((got, Message::Credit(Stream::Data, more))) if got == id => {
+                window.grant(more).unwrap();
+            }
+            Some((_, Message::MailTaken(slot))) => slots.give_back(slot).unwrap(),
+            Some(other) => panic!("{other:?}"),
+            None => break,
+        }
+    }
+    assert!(window.left() < PIECE_BYTES, "{} bytes left", window.left());
+    assert!(slots.all_free());
+    sent
+}
+
+#[test]
+fn mail_and_data_come_in_their_order() {
+    let (mut keeper, mut program, id) = open_tunnel(FLAG_DOOR_MAIL);
+    let bytes = pattern(200_000);
+    keeper.put_mail(id, 0, &bytes[..100_001]);
+    keeper.send_raw(&encode_data(id, &bytes[100_001..100_011]).unwrap());
+    keeper.put_mail(id, 3, &bytes[100_011..]);
+    keeper.send(id, &Message::StreamEnd(StreamEnd::default()));
+    let mut got = Vec::new();
+    program.read_to_end(&mut got).unwrap();
+    assert!(got == bytes);
+    program.write_all(b"up").unwrap();
+    program.shutdown(Shutdown::Write).unwrap();
+    let (mut back, mut up, mut granted) = (Vec::new(), Vec::new(), 0);
+    loop {
+        match keeper.receive() {
+            (_, Message::MailTaken(slot)) => back.push(slot),
+            (_, Message::Credit(Stream::Data, more)) => granted += more,
+            (_, Message::Data(bytes)) => up.extend(bytes),
+            (got, Message::StreamEnd(_)) if got == id => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(back, [0, 3]);
+    assert_eq!(up, b"up");
+    assert!(granted >= 200_000 - TUNNEL_MAIL_WINDOW_BYTES / 8);
+}
+
+#[test]
+fn a_program_that_does_not_read_holds_no_slot_and_loses_nothing() {
+    let (mut keeper, mut program, id) = open_tunnel(FLAG_DOOR_MAIL);
+    let sent = fill(&mut keeper, id);
+    keeper.send(id, &Message::StreamEnd(StreamEnd::default()));
+    let mut got = Vec::new();
+    program.read_to_end(&mut got).unwrap();
+    assert!(got == sent);
+}
+
+#[test]
+fn slots_of_a_tunnel_that_is_over_come_back() {
+    let (mut keeper, program, id) = open_tunnel(FLAG_DOOR_MAIL);
+    fill(&mut keeper, id);
+    // With bytes unread the connection breaks.
+    drop(program);
+    while !matches!(keeper.receive(), (got, Message::Cancel(_)) if got == id) {}
+    // It crosses the guest's last word.
+    keeper.put_mail(id, 1, b"late");
+    assert_eq!(keeper.receive(), (id, Message::MailTaken(1)));
+    keeper.send(id, &Message::Cancel(Empty {}));
+    keeper.put_mail(id, 2, b"later");
+    assert_eq!(keeper.receive(), (id, Message::MailTaken(2)));
+}
+
+#[test]
+fn mail_that_a_tunnel_cannot_have_ends_the_session() {
+    let (mut not_agreed, _program, id) = open_tunnel(0);
+    not_agreed.put_mail(id, 0, b"x");
+    assert!(!not_agreed.expect_close().success());
+
+    let (mut beyond, _program, id) = open_tunnel(FLAG_DOOR_MAIL);
+    for _ in 0..64 {
+        for slot in 0..SLOTS_PER_SIDE {
+            // No program takes so much without reading.
+            let piece = vec![0; PIECE_BYTES];
+            let frame = Message::Mail(
+                voidbox_protocol::mailbox::Mail::new(slot, u32::try_from(piece.len()).unwrap())
+                    .unwrap(),
+            )
+            .encode(id)
+            .unwrap();
+            if beyond.socket.write_all(&frame).is_err() {
+                break;
+            }
+        }
+    }
+    assert!(!beyond.expect_close().success());
+}
