@@ -68,7 +68,8 @@ async function whereThereIsRoom<T>(deps: ActivityDeps, key: VmKey, work: () => P
       return await work();
     } catch (error) {
       const isFull = isCodedError(error) && error.code === 'vm/no-capacity';
-      if (!isFull || !(await endOldestRetained(deps, key))) throw error;
+      // A VM that cannot be ended now leaves this one waiting, as any other does.
+      if (!isFull || !(await endOldestRetained(deps, key).catch(() => false))) throw error;
     }
   }
 }

@@ -6,6 +6,7 @@ import { ActivityCancellationDetails } from '@temporalio/common';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { CodedError } from '../domain/errors/coded-error.ts';
 import { RETENTION } from '../domain/plan/plan.ts';
 import { escapeRunId } from '../domain/run/run-id.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
@@ -82,7 +83,8 @@ function depsOf(change: Partial<ActivityDeps> = {}): ActivityDeps {
       now: () => NOW,
       allowsRetention: true,
       retainedVms: {
-        list: () => Promise.resolve([...retained.values()].toSorted((a, b) => a.retainedAtMs - b.retainedAtMs)),
+        list: () => Promise.resolve(oldestFirst()),
+        recent: () => Promise.resolve(oldestFirst()),
         async end(key) {
           retained.delete(vmKeyText(key));
           await mock.release(key);
@@ -92,6 +94,9 @@ function depsOf(change: Partial<ActivityDeps> = {}): ActivityDeps {
     },
   );
 }
+
+const oldestFirst = (): readonly RetainedVm[] =>
+  [...retained.values()].toSorted((a, b) => a.retainedAtMs - b.retainedAtMs);
 
 const sandbox: LaunchSpec = {
   mode: 'qemu',
@@ -171,7 +176,7 @@ test('its VM is left, and the failure says until when and what to type', async (
     },
   });
   expect(alive()).toEqual([`${RUN}/build/0`]);
-  expect(await notices()).toEqual([`stage build: ${said}`]);
+  expect(await notices(), 'the failure says it already').toEqual([]);
   expect(await typesIn()).not.toContain('vm-stopped');
 });
 
@@ -311,6 +316,7 @@ test('the VM of several stages is left when it would be released, and stays when
   );
   await releaseVm(deps, shared);
   await releaseVm(deps, shared);
+  expect(await notices()).toEqual([expect.stringContaining(`stage build: its VM is left until ${UNTIL}: look with`)]);
   expect(retained.get(vmKeyText(key))).toMatchObject({ stage: 'build', execKey: 'build/0/1' });
   expect(alive()).toEqual([vmKeyText(key)]);
   expect(await typesIn()).not.toContain('vm-stopped');
@@ -353,6 +359,35 @@ test('a VM that finds no room takes that of those that are left, the oldest firs
     ),
   ).rejects.toMatchObject({ type: 'vm/no-capacity' });
   expect(alive()).toEqual(['new/build/0', 'third/build/0']);
+});
+
+test('what other programs of the host take is asked for at the launch: a VM that is left ends there, too', async () => {
+  const deps = depsOf();
+  await run(deps, request({ runId: 'old' }));
+  let launches = 0;
+  const { launch } = backend;
+  backend = {
+    ...backend,
+    async launch(...args) {
+      launches += 1;
+      if (retained.size > 0) throw new CodedError('vm/no-capacity', 'the VM needs 1 MiB', { nextRetryDelayMs: 2_000 });
+      return await launch(...args);
+    },
+  };
+  const result = await run(depsOf(), request({ runId: 'next', program: 'true' }));
+  expect([result.outcome, launches]).toEqual(['succeeded', 2]);
+  expect(alive()).toEqual([]);
+});
+
+test('where none can be ended the VM waits as ever', async () => {
+  const broken = {
+    list: async () => [],
+    recent: () => Promise.reject(new Error('no keeper')),
+    end: async () => undefined,
+  };
+  const deps = depsOf({ leases: roomFor(64), retainedVms: broken });
+  await run(depsOf({ leases: deps.leases }), request());
+  await expect(run(deps, request({ runId: 'next' }))).rejects.toMatchObject({ type: 'vm/no-capacity' });
 });
 
 test('a worker without the permission refuses the plan, and names the scope', () => {

@@ -126,7 +126,11 @@ export async function retainAtRelease(
     const vm = await deps.vms.use(key, () => backend.launch(key, request.scope.sandbox, signal));
     try {
       const of = { stage: mark.stage, execKey: mark.execKey };
-      return (await retain(deps, key, vm.sandbox, of, forMs, signal)) !== null;
+      const untilMs = await retain(deps, key, vm.sandbox, of, forMs, signal);
+      if (untilMs === null) return false;
+      // The failure could not say it: the stage had ended before.
+      await say(deps, key, 'retained', `stage ${stageOfRetained(of)}: ${leftUntil(key.runId, of, untilMs)}`);
+      return true;
     } finally {
       vm.leave();
       deps.vms.drop(key);
@@ -154,13 +158,9 @@ async function retain(
 ): Promise<number | null> {
   const { runId } = key;
   const name = vmKeyText(key);
-  const say = async (what: 'retained' | 'not-retained', message: string): Promise<void> => {
-    const body = { type: 'notice', level: what === 'retained' ? 'info' : 'warning', message } as const;
-    await deps.events.append(runId, [{ id: EVENT_ID.vm(name, what), atMs: deps.now(), body }]);
-  };
   const stage = stageOfRetained(of);
   const refuse = async (why: string): Promise<null> => {
-    await say('not-retained', `stage ${stage}: its VM is not left for a look: ${why}`);
+    await say(deps, key, 'not-retained', `stage ${stage}: its VM is not left for a look: ${why}`);
     return null;
   };
   const { retainedVms } = deps;
@@ -177,14 +177,22 @@ async function retain(
       `${RETENTION.vmsOfRun} VMs of the run are left already: end one with \`voidbox release ${escapeRunId(runId)} STAGE\``,
     );
   if (leftMs === null) return await refuse('its sandbox cannot leave one: it is simulated, or of an earlier build');
-  const untilMs = deps.now() + leftMs;
-  await say('retained', `stage ${stage}: ${leftUntil(runId, of, untilMs)}`);
-  return untilMs;
+  return deps.now() + leftMs;
+}
+
+async function say(
+  { events, now }: Deps,
+  key: VmKey,
+  what: 'retained' | 'not-retained',
+  message: string,
+): Promise<void> {
+  const body = { type: 'notice', level: what === 'retained' ? 'info' : 'warning', message } as const;
+  await events.append(key.runId, [{ id: EVENT_ID.vm(vmKeyText(key), what), atMs: now(), body }]);
 }
 
 /** Room for a VM that found none: the oldest VM that is left for a look ends. False where there is none. */
 export async function endOldestRetained(deps: Deps, wanted: VmKey): Promise<boolean> {
-  const oldest = (await deps.retainedVms?.list())?.[0];
+  const oldest = (await deps.retainedVms?.recent())?.[0];
   if (oldest === undefined) return false;
   const { key } = oldest;
   await deps.retainedVms!.end(key);

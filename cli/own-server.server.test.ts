@@ -22,6 +22,10 @@ beforeAll(async () => {
   writeFileSync(join(dir, 'input.yaml'), spec('input', 'cat', '/workspace/input.json'));
   writeFileSync(join(dir, 'fail.yaml'), spec('fail', '"false"', ''));
   writeFileSync(
+    join(dir, 'keep.yaml'),
+    spec('keep', '"false"', '').replace('mode: mock', 'mode: mock, keep: on-failure'),
+  );
+  writeFileSync(
     join(dir, 'secrets.yaml'),
     spec('secrets', 'env', '').replace('run:', 'secrets: [LENT, FILED], env: { UNLENT: "" }, run:'),
   );
@@ -36,7 +40,7 @@ beforeAll(async () => {
   address = server.address;
   await startWorker(
     { LENT: 'lent-lent', UNLENT: 'a key of the worker', VOIDBOX_SECRETS_FILE: join(dir, 'worker.env') },
-    ['--allow-env', 'LENT'],
+    ['--allow-env', 'LENT', '--allow-keep'],
   );
 });
 
@@ -114,6 +118,18 @@ test('on the host of the worker a run is as with the embedded server, its large 
   const ps = await voidbox('with-worker', 'ps', '--json');
   expect(ps.code, ps.stderr).toBe(0);
   expect(JSON.parse(ps.stdout)).toMatchObject({ stack: null, vms: [] });
+});
+
+test('a worker with `--allow-keep` takes a spec with `keep`; what is simulated is not left, and the log says so', async () => {
+  const run = await voidbox('with-worker', 'run', 'keep.yaml', '--run-id', 'keep-1');
+  expect(run.code, run.stderr).toBe(1);
+  expect(run.stderr).toContain('stage only ended with exit code 1');
+  const logs = await voidbox('with-worker', 'logs', 'keep-1');
+  expect(logs.stdout).toContain(
+    'stage only: its VM is not left for a look: its sandbox cannot leave one: it is simulated',
+  );
+  const exec = await voidbox('with-worker', 'exec', 'keep-1', '--', 'ls');
+  expect(exec).toMatchObject({ code: 2, stdout: '' });
 });
 
 test('from another host a run is waited for, and its result is said to be elsewhere', async () => {

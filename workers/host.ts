@@ -169,7 +169,7 @@ async function startCare(
     log('info', `resumes ${open.length} unfinished runs: ${open.join(', ')}`);
     await announceResumed(deps.events, open, `worker-${process.pid}-${Date.now()}`);
   }
-  const giveBackRoom = createRetentionWatch(deps.retainedVms ?? { list: () => Promise.resolve([]) }, deps.leases);
+  const giveBackRoom = createRetentionWatch(deps.retainedVms ?? { list: async () => [] }, deps.leases);
   let busy = false;
   const round = (): void => {
     if (busy) return;

@@ -41,6 +41,7 @@ beforeAll(async () => {
       },
       retainedVms: {
         list: () => Promise.resolve([...retained.values()]),
+        recent: () => Promise.resolve([...retained.values()]),
         end: () => Promise.resolve(),
       },
     };

@@ -25,6 +25,45 @@ test('those that live are listed, oldest first, and no other VM', async () => {
   expect((await list()).map(({ key }) => key.runId)).toEqual(['old', 'new']);
 });
 
+test('VMs that wait for room and ask again and again list once in 2 s, and anew behind an end', async () => {
+  let listings = 0;
+  let nowMs = 0;
+  const ended: string[] = [];
+  const vms = createRetainedVms(
+    async () => {
+      listings += 1;
+      return [vmOf('old', 1), vmOf('new', 2)].filter(({ key }) => !ended.includes(key.runId));
+    },
+    async ({ runId }) => void ended.push(runId),
+    () => nowMs,
+  );
+  const oldest = async (): Promise<string | undefined> => (await vms.recent())[0]?.key.runId;
+  expect(await Promise.all(Array.from({ length: 100 }, oldest))).toEqual(Array.from({ length: 100 }, () => 'old'));
+  const once = listings;
+  nowMs = 2_000;
+  expect([await oldest(), listings]).toEqual(['old', once]);
+  await vms.end(keyOf('old'));
+  expect(await oldest()).toBe('new');
+  nowMs = 4_001;
+  await oldest();
+  expect(listings).toBe(3 * once);
+});
+
+test('a host that cannot be listed for a moment is asked again', async () => {
+  let fails = true;
+  const vms = createRetainedVms(
+    async () => {
+      if (fails) throw new Error('no keeper');
+      return [vmOf('left', 1)];
+    },
+    () => Promise.resolve(),
+    () => 0,
+  );
+  await expect(vms.recent()).rejects.toThrow('no keeper');
+  fails = false;
+  expect(await vms.recent()).toHaveLength(1);
+});
+
 test('the room of one that has ended is given back once, also where another process ended it', async () => {
   let vms: readonly HostVm[] = [vmOf('a', 1), vmOf('b', 2)];
   const released: string[] = [];

@@ -5,18 +5,42 @@ import type { VmKey } from '../activities/ports/sandbox.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
 import type { HostVm } from './janitor.ts';
 
+const RECENT_MS = 2_000;
+
+/** @param now  milliseconds from any moment on */
 export function createRetainedVms(
   listVms: () => Promise<readonly HostVm[]>,
   release: (key: VmKey) => Promise<void>,
+  now: () => number = () => performance.now(),
 ): RetainedVms {
+  let listed: { readonly vms: Promise<readonly RetainedVm[]>; readonly atMs: number } | null = null;
+
+  async function list(): Promise<readonly RetainedVm[]> {
+    // A listing that was under way may have passed over what was left since: the one behind it has not.
+    await listVms();
+    const retained = (await listVms()).flatMap(({ key, alive, retention = null }): RetainedVm[] =>
+      alive && retention !== null ? [{ key, ...retention }] : [],
+    );
+    return retained.toSorted((a, b) => a.retainedAtMs - b.retainedAtMs);
+  }
+
   return {
-    async list() {
-      const retained = (await listVms()).flatMap(({ key, alive, retention = null }): RetainedVm[] =>
-        alive && retention !== null ? [{ key, ...retention }] : [],
-      );
-      return retained.toSorted((a, b) => a.retainedAtMs - b.retainedAtMs);
+    list,
+    async recent() {
+      if (listed === null || now() - listed.atMs > RECENT_MS) listed = { vms: list(), atMs: now() };
+      const { vms } = listed;
+      try {
+        return await vms;
+      } catch (error) {
+        listed = null;
+        throw error;
+      }
     },
-    end: release,
+    async end(key) {
+      listed = null;
+      await release(key);
+      listed = null;
+    },
   };
 }
 

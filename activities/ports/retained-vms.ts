@@ -9,6 +9,8 @@ export interface RetainedVm extends Retention {
 export interface RetainedVms {
   /** Those that live, oldest first. */
   list(): Promise<readonly RetainedVm[]>;
+  /** The same as it was within the last 2 s, for VMs that wait for room and ask again and again. */
+  recent(): Promise<readonly RetainedVm[]>;
   /** Idempotent. */
   end(key: VmKey): Promise<void>;
 }
