@@ -227,17 +227,28 @@ export async function recordsOfSession(client: Client, session: string): Promise
 
 /** Asks it to stop and waits for its end; false when it had ended before. @throws NoSuchSessionError */
 export async function cancelSession(client: Client, session: string): Promise<boolean> {
+  if (!(await askSessionToStop(client, session))) return false;
+  try {
+    await client.workflow.getHandle(session).result();
+    return true;
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) throw new NoSuchSessionError(session);
+    if (error instanceof WorkflowFailedError) return true;
+    throw error;
+  }
+}
+
+/** As `cancelSession`, without waiting for its worker, which may be away. */
+export async function askSessionToStop(client: Client, session: string): Promise<boolean> {
   const handle = client.workflow.getHandle(session);
   try {
     const { status, type } = await handle.describe();
     if (type !== SESSION_WORKFLOW_TYPE) throw new NoSuchSessionError(session);
     if (status.name !== 'RUNNING') return false;
     await handle.cancel();
-    await handle.result();
     return true;
   } catch (error) {
     if (error instanceof WorkflowNotFoundError) throw new NoSuchSessionError(session);
-    if (error instanceof WorkflowFailedError) return true;
     throw error;
   }
 }

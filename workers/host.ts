@@ -10,6 +10,7 @@ import type { ActivityDeps, MountPolicy } from '../activities/deps.ts';
 import type { ServicePolicy } from '../activities/service-policy.ts';
 import { guardByHost } from '../activities/host-guard.ts';
 import type { PumpDisk } from '../activities/output-pump.ts';
+import type { RunReader } from '../activities/ports/run-reader.ts';
 import type { StageSessions } from '../activities/ports/stage-sessions.ts';
 import type { LentVariables } from '../activities/ports/lent-variables.ts';
 import { createVmPool } from '../activities/vm-pool.ts';
@@ -27,6 +28,7 @@ import { createConditionThreads } from './conditions/threads.ts';
 import { createSkillFetcher } from './fetch-skill.ts';
 import { createGitRepositories, type GitRepositoriesOptions } from './git-repositories.ts';
 import { createRetainedVms, createRetentionWatch } from './retained-vms.ts';
+import { endSessionsOf } from './run-sessions.ts';
 import { restoreLogs } from './restore-log.ts';
 import type { HostSandboxes } from './sandboxes.ts';
 import { ensureSearchAttributes, type SearchAttributeServices } from './search-attributes.ts';
@@ -130,7 +132,7 @@ export async function openHost(options: HostOptions): Promise<Host> {
     deps,
     activities,
     sharedActivities: guardByHost(activities, records, hostId),
-    care: () => startCare(options, deps, openRuns),
+    care: () => startCare(options, deps, openRuns, stores.reader),
     close: () => stores.close(),
   };
 }
@@ -139,6 +141,7 @@ async function startCare(
   { client, hostId, serverId, sandboxes, orphanTimeoutMs, log }: HostOptions,
   deps: ActivityDeps,
   openRuns: OpenRuns,
+  reader: RunReader,
 ): Promise<() => void> {
   const common = {
     client,
@@ -158,6 +161,7 @@ async function startCare(
     ...common,
     openRuns,
     dropMounts: (runId) => deps.mounts.dropRun(runId),
+    endSessions: (runId) => endSessionsOf({ client, reader }, runId),
     release: async (key) => {
       await sandboxes.release(key);
       deps.vms.drop(key);

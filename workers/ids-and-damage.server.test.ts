@@ -92,6 +92,7 @@ async function janitorRound(): Promise<void> {
         return key === null ? [] : [{ key, alive: true, need: { memoryMib: 0, vcpus: 0, diskMib: 0 } }];
       }),
     release: (key) => backend.release(key),
+    endSessions: async () => [],
     dropMounts: (runId) => stack.deps.mounts.dropRun(runId),
   });
   await close();

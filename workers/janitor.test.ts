@@ -51,6 +51,7 @@ test('of two hosts that share their records each ends its own runs, and its own 
   const released: string[] = [];
   const dropped: string[] = [];
   const forgotten: string[] = [];
+  const asked: string[] = [];
   const round = (hostId: string): Promise<void> =>
     cleanUp({
       client,
@@ -70,6 +71,11 @@ test('of two hosts that share their records each ends its own runs, and its own 
         })),
       release: async ({ runId }) => void released.push(`${hostId}: ${runId}`),
       dropMounts: async (runId) => void dropped.push(`${hostId}: ${runId}`),
+      endSessions: async (runId) => {
+        asked.push(`${hostId}: ${runId}`);
+        expect(released, 'its VM ends behind its sessions').not.toContain(`${hostId}: ${runId}`);
+        return [];
+      },
       log: () => undefined,
     });
   const ended = (): readonly string[] => [...logs].filter(([, log]) => log.length > 0).map(([runId]) => runId);
@@ -79,6 +85,7 @@ test('of two hosts that share their records each ends its own runs, and its own 
   expect(dropped, 'what this host keeps of a run').toEqual(['a: of-a', 'a: of-b']);
   expect(forgotten).toEqual(['a: of-a', 'a: of-b']);
   expect(ended(), 'the last event is written by the owner').toEqual(['of-a']);
+  expect(asked, 'the sessions of a run are its owner’s to end').toEqual(['a: of-a']);
   await round('b');
   expect(ended()).toEqual(['of-a', 'of-b']);
   expect(logs.get('of-b')?.map(({ body }) => body.type)).toEqual(['run-finished']);

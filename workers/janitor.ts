@@ -1,7 +1,7 @@
 /**
  * Ends what no workflow will end any more: VMs of runs whose workflow was terminated or whose server is
- * gone, and the terminal events that such runs lack. A VM of a run that goes on is never touched, and none that is left for a
- * look: its keeper ends it.
+ * gone, the sessions that their stages drove, and the terminal events that such runs lack. A VM of a run that goes on is never
+ * touched, and none that is left for a look: its keeper ends it.
  */
 import type { Client } from '@temporalio/client';
 import type { CommandCaller } from '../activities/admission-record.ts';
@@ -42,6 +42,8 @@ export interface JanitorOptions {
   readonly release: (key: VmKey) => Promise<void>;
   /** Removes what was kept of a run's writable mounts. */
   readonly dropMounts: (runId: string) => Promise<void>;
+  /** Asks the sessions to end that stages of a run drove. @returns those that were open */
+  readonly endSessions: (runId: string) => Promise<readonly string[]>;
   readonly log: Log;
 }
 
@@ -72,6 +74,10 @@ async function cleanUpRun(options: JanitorOptions, runId: string, vms: readonly 
     return await cleanUpCommand(options, runId, owner.command, vms);
   const { state } = await describeRun(client, runId);
   if (state === 'running' || (owner === 'damaged' && state === 'missing')) return;
+  // Before its VMs: as long as one is alive, a round that fails here is followed by another one.
+  if (owner !== 'damaged' && owns(options, owner))
+    for (const session of await unlessDamaged(() => options.endSessions(runId), []))
+      log('info', `run ${runId} is ${state}: ending its session ${session}`);
   for (const { key } of vms) {
     log('info', `run ${runId} is ${state}: ending its VM ${key.scope}/${key.generation}`);
     await release(key);

@@ -105,6 +105,7 @@ test('the clean-up of a run that has ended leaves it, and ends its other VMs', a
     listVms: () => Promise.resolve([vmOf('left', 1), vmOf('forgotten', null)]),
     release: async ({ runId }) => void released.push(runId),
     dropMounts: async () => undefined,
+    endSessions: async () => [],
     log: () => undefined,
   });
   expect(released).toEqual(['forgotten']);

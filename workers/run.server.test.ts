@@ -459,6 +459,7 @@ describe('a run that is interrupted', () => {
       listVms: async () => [{ key, alive: true, need: { memoryMib: 0, vcpus: 0, diskMib: 0 } }],
       release: (found) => backend.release(found),
       dropMounts: async (runId) => void kept.push(runId),
+      endSessions: async () => [],
     });
     expect(kept).toContain('terminated');
     expect(backend.alive()).toEqual([]);

@@ -3,7 +3,9 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { RunEvent } from '../../domain/run/event.ts';
-import { Rig } from './rig.ts';
+import { readEnvironment } from '../../setup/environment.ts';
+import { resolveHostPieces } from '../../setup/resolve.ts';
+import { Rig, temporal, until } from './rig.ts';
 
 const scripted = (script: object): string => `'${JSON.stringify(script).replaceAll("'", "''")}'`;
 
@@ -87,5 +89,18 @@ test('a skill of the spec runs to its result though its worker dies in a turn: e
       .split('\n')
       .map((line) => (JSON.parse(line) as { readonly step: string }).step),
   ).toEqual(['look', 'decide']);
+  await rig.assertNothingLeft();
+});
+
+test('a run that is terminated takes its session with it', async () => {
+  await using rig = new Rig();
+  writeSkill(rig, 'triage', TRIAGE);
+  await rig.launch(rig.spec('spec.yaml', SPEC), 'cut', '--mock-agents');
+  const { session } = await rig.eventOf('cut', 'skill-step');
+  const listed = async (): Promise<string> => (await rig.cli('session', 'list', '--state', 'open', '--json')).stdout;
+  expect(await listed()).toContain(session);
+  const { temporalCli } = await resolveHostPieces(readEnvironment(), { install: false });
+  await temporal(temporalCli, rig, 'workflow', 'terminate', '--workflow-id', 'cut', '--reason', 'by hand');
+  await until('the session to end', 60_000, async () => !(await listed()).includes(session));
   await rig.assertNothingLeft();
 });
