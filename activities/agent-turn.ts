@@ -13,7 +13,7 @@ import { followWith, type Listen, pumpOf } from './follow-command.ts';
 import { publishing } from './service-output.ts';
 import type { Exec, ExecExit, ExecRequest } from './ports/sandbox.ts';
 import type { AgentContext } from './agent-context.ts';
-import { usedUpRunBudget } from './run-budget.ts';
+import { type OverBudget, usedUpBudget, usedUpRunBudget } from './run-budget.ts';
 
 export interface TurnOptions extends Omit<AgentAsked, 'limits'> {
   readonly timeoutMs: number;
@@ -218,16 +218,17 @@ function withUse(outcome: AgentOutcome, meter: AgentMeter | null, work: AgentCon
 }
 
 /** For the next command; null: neither its stage nor its run has a budget. */
-export function leftAfter({ agent, ledger }: Budgeted, turns: readonly AgentTurn[]): BudgetPlan | null {
+function leftAfter({ agent, ledger }: Budgeted, turns: readonly AgentTurn[]): BudgetPlan | null {
   const { budget } = agent.work;
   if (budget === undefined && ledger === null) return null;
   return budgetLeft(budget ?? {}, usedBy(turns));
 }
 
-/** Whether nothing is left for a further command. */
-export function isUsedUp(context: Budgeted, turns: readonly AgentTurn[]): boolean {
-  const left = leftAfter(context, turns) ?? {};
-  if (Object.values(left).some((limit) => limit !== undefined && limit <= 0)) return true;
-  const { ledger } = context;
-  return ledger !== null && usedUpRunBudget(ledger.budget, sumOfUse(ledger.usedByOthers, usedBy(turns))) !== null;
+/** What is used up, so that no further command starts; null: something of each limit is left. */
+export function usedUpBefore({ agent, ledger }: Budgeted, turns: readonly AgentTurn[]): OverBudget | null {
+  const used = usedBy(turns);
+  return (
+    usedUpBudget(agent.work.budget ?? {}, used) ??
+    (ledger === null ? null : usedUpRunBudget(ledger.budget, sumOfUse(ledger.usedByOthers, used)))
+  );
 }

@@ -9,7 +9,7 @@ import type { Redactor } from '../domain/security/redactor.ts';
 import { commandOfAgent, isDefaultFile, promptOf, putAgentFiles, schemaOf, writesFile } from './agent-command.ts';
 import type { AgentContext } from './agent-context.ts';
 import { RESUME_PROMPT, restore, savedBefore, sayResumed } from './agent-resume.ts';
-import { isUsedUp, runTurn } from './agent-turn.ts';
+import { runTurn, usedUpBefore } from './agent-turn.ts';
 import { agentResultOf, type AgentTurn, execsOf, turnFailure, usageOf } from './agent-turns.ts';
 import { outputMismatch } from './output-check.ts';
 import type { Exec } from './ports/sandbox.ts';
@@ -78,7 +78,7 @@ async function anotherTurn(
   const sessionId = turns.at(-1)?.outcome.sessionId ?? null;
   const usedMs = turns.reduce((sum, { exit }) => sum + Math.max(0, exit.endedAtMs - exit.startedAtMs), 0);
   const timeoutMs = request.stage.timeoutMs - usedMs;
-  if (isUsedUp(context, turns)) return null;
+  if (usedUpBefore(context, turns) !== null) return null;
   if (sessionId === null || timeoutMs <= 0 || life.cancelRequested.aborted) return null;
   const prompt = `${message}. Correct it and give the whole answer again.\n`;
   const phase = `asking again, ${turns.length + 1} of ${MOST_ASKED}`;

@@ -160,33 +160,52 @@ export function largestUse<U extends ModelUse>(a: U, b: ModelUse): U {
 
 /** Null: the agents of the run are within its budget. */
 export function overRunBudget(budget: BudgetPlan, used: ModelUse): OverBudget | null {
-  const which = limitBelow(budget, used, (left) => left < 0);
+  const which = limitBelow(RUN, budget, used, (left) => left < 0);
   return which === null ? null : { ...which, words: `was stopped: ${which.words}` };
 }
 
 /** For an agent that is to start; null: something of each limit is left. */
 export function usedUpRunBudget(budget: BudgetPlan, used: ModelUse): OverBudget | null {
-  const which = limitBelow(budget, used, (left) => left <= 0);
+  const which = limitBelow(RUN, budget, used, (left) => left <= 0);
   return which === null ? null : { ...which, words: `did not start: ${which.words}` };
 }
 
-function limitBelow(budget: BudgetPlan, used: ModelUse, isBelow: (left: number) => boolean): OverBudget | null {
+/** For a further command of an agent; null: something of each limit is left. */
+export function usedUpBudget(budget: BudgetPlan, used: ModelUse): OverBudget | null {
+  return limitBelow(ATTEMPT, budget, used, (left) => left <= 0);
+}
+
+const RUN = {
+  who: 'agents of the run have',
+  turns: 'run/budget-turns',
+  tokens: 'run/budget-tokens',
+  cost: 'run/budget-cost',
+} as const;
+const ATTEMPT = {
+  who: 'has',
+  turns: 'agent/budget-turns',
+  tokens: 'agent/budget-tokens',
+  cost: 'agent/budget-cost',
+} as const;
+
+function limitBelow(
+  { who, turns, tokens, cost }: typeof RUN | typeof ATTEMPT,
+  budget: BudgetPlan,
+  used: ModelUse,
+  isBelow: (left: number) => boolean,
+): OverBudget | null {
   const left = budgetLeft(budget, used);
-  const agents = 'agents of the run have';
   if (left.maxTurns !== undefined && isBelow(left.maxTurns))
-    return {
-      code: 'run/budget-turns',
-      words: `${agents} made ${used.turns} calls of the model, of ${budget.maxTurns} in its budget`,
-    };
+    return { code: turns, words: `${who} made ${used.turns} calls of the model, of ${budget.maxTurns} in its budget` };
   if (left.maxTokens !== undefined && isBelow(left.maxTokens))
     return {
-      code: 'run/budget-tokens',
-      words: `${agents} used ${used.inputTokens + used.outputTokens} tokens, of ${budget.maxTokens} in its budget`,
+      code: tokens,
+      words: `${who} used ${used.inputTokens + used.outputTokens} tokens, of ${budget.maxTokens} in its budget`,
     };
   if (left.maxCostUsd !== undefined && isBelow(left.maxCostUsd))
     return {
-      code: 'run/budget-cost',
-      words: `${agents} cost $${(used.costUsd ?? 0).toFixed(4)}, of $${budget.maxCostUsd!.toFixed(4)} in its budget`,
+      code: cost,
+      words: `${who} cost $${(used.costUsd ?? 0).toFixed(4)}, of $${budget.maxCostUsd!.toFixed(4)} in its budget`,
     };
   return null;
 }

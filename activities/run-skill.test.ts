@@ -9,6 +9,7 @@ import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { CodedError } from '../domain/errors/coded-error.ts';
+import type { BudgetPlan } from '../domain/plan/plan.ts';
 import type { RunEvent } from '../domain/run/event.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
@@ -304,6 +305,59 @@ test('an attempt that lets go in a turn: the next one attaches to it, and answer
   expect(calls).toHaveLength(2);
   expect(session.answers.map(({ step }) => step)).toEqual(['one', 'two']);
   expect((await steps()).map(({ command }) => command)).toEqual([1, 2]);
+});
+
+function withBudget(budget: BudgetPlan): StageRequest {
+  const what = request();
+  if (what.stage.work.kind !== 'skill') throw new Error('no skill');
+  return { ...what, stage: { ...what.stage, work: { ...what.stage.work, budget } } };
+}
+
+/** Asks `one`, `two`, … and comes to its end behind so many. */
+const asking = (prompts: number): PlayedSession =>
+  played(prompt('1', 1), ({ step }) =>
+    Number(step) < prompts ? prompt(`${Number(step) + 1}`, Number(step) + 1) : done('end'),
+  );
+
+// Each turn of the agent is a call of 5 + 2 tokens and $0.50.
+test.each([
+  [{ maxTurns: 2 }, 'agent/budget-turns', 'has made 2 calls of the model, of 2 in its budget'],
+  [{ maxTokens: 14 }, 'agent/budget-tokens', 'has used 14 tokens, of 14 in its budget'],
+  [{ maxTokens: 8 }, 'agent/budget-tokens', 'has used 14 tokens, of 8 in its budget'],
+  [{ maxCostUsd: 0.75 }, 'agent/budget-cost', 'has cost $1.0000, of $0.7500 in its budget'],
+] as const)('a budget of %o holds for all turns of the agent: the third is not asked', async (budget, code, words) => {
+  const session = asking(3);
+  const result = await begin(session, withBudget(budget)).result;
+  expect(result).toMatchObject({
+    outcome: 'failed',
+    failure: { code, message: `stage talk: the session asks on in step 3, and the agent ${words}` },
+    usage: { inputTokens: 10, outputTokens: 4, turns: 2 },
+  });
+  expect([calls.length, session.answers.length, session.cancelled.length]).toEqual([2, 2, 1]);
+});
+
+test('a session that ends within the budget of its agent succeeds, also with what is used up by then', async () => {
+  const result = await begin(asking(2), withBudget({ maxTurns: 2, maxTokens: 14, maxCostUsd: 1 })).result;
+  expect(result).toMatchObject({ outcome: 'succeeded', usage: { turns: 2 } });
+});
+
+test('a try that takes an attempt over counts turns of the tries before it once', async () => {
+  says = (text) => (text.includes('Do 2') ? { text: '{"ok":true}', afterMs: 400 } : '{"ok":true}');
+  const session = asking(3);
+  const what = withBudget({ maxTurns: 3 });
+  const first = begin(session, what);
+  await untilCalled(2);
+  first.cancel({ workerShutdown: true });
+  await expect(first.result).rejects.toMatchObject({ type: 'attempt/detached' });
+  expect(await begin(session, what).result).toMatchObject({ outcome: 'succeeded', usage: { turns: 3 } });
+  expect(calls).toHaveLength(3);
+});
+
+test('the budget of the run holds for the agent of a skill too', async () => {
+  const session = asking(3);
+  const result = await begin(session, { ...request(), runBudget: { maxTokens: 14 } }).result;
+  expect(result).toMatchObject({ outcome: 'failed', failure: { code: 'run/budget-tokens' } });
+  expect(calls).toHaveLength(2);
 });
 
 test('an attempt that dies between the answer and what follows it: the next one gives the same answer', async () => {

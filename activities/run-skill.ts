@@ -13,7 +13,7 @@ import { sanitizeLine } from '../domain/security/sanitize.ts';
 import type { SkillWork } from '../domain/plan/plan.ts';
 import { commandOfAgent, promptOf, putAgentFiles } from './agent-command.ts';
 import type { AgentContext } from './agent-context.ts';
-import { runTurn } from './agent-turn.ts';
+import { runTurn, usedUpBefore } from './agent-turn.ts';
 import { agentResultOf, type AgentTurn, execsOf, turnFailure, usageOf } from './agent-turns.ts';
 import { outputMismatch } from './output-check.ts';
 import type { Exec } from './ports/sandbox.ts';
@@ -100,6 +100,12 @@ async function drive(context: SkillContext, turns: AgentTurn[]): Promise<Ended> 
         standing = await sessions.settle(session, life.ended);
         continue;
       }
+      const usedUp = usedUpBefore(context, turns);
+      if (usedUp !== null)
+        return failedWith(
+          usedUp.code,
+          `stage ${request.stage.id}: the session asks on in step ${sanitizeLine(next.step)}, and the agent ${usedUp.words}`,
+        );
       asked = await record(context, session, command, next);
     }
     again = asked.refusal === null ? 0 : again + 1;

@@ -346,8 +346,10 @@ interface SkillOptions<O extends Outputs, R> extends Omit<
   readonly use: string;
   /** Values for the skill's params. Placeholders are filled in. */
   readonly params?: Readonly<Record<string, JsonValue>>;
-  /** Who answers its prompts: a provider, or `llm` and `skills` as an agent has them. The definition's `llm` where nothing is said. */
-  readonly agent?: LlmProvider | { readonly llm?: Llm; readonly skills?: readonly AgentSkill[] };
+  /** Who answers its prompts: a provider, or `llm`, `skills` and `budget` as an agent has them. The definition's `llm` where nothing is said. */
+  readonly agent?:
+    | LlmProvider
+    | { readonly llm?: Llm; readonly skills?: readonly AgentSkill[]; readonly budget?: Budget };
 }
 
 export interface SkillBoxOptions<O extends Outputs, R = unknown> extends SkillOptions<O, R> {
@@ -635,7 +637,8 @@ function skillSpec(
 function answeringSpec(agent: SkillOptions<Outputs, unknown>['agent'], of: string): unknown {
   if (agent === undefined || typeof agent === 'string') return agent;
   checkOptions(`\`agent\` ${of}`, agent, SKILL_AGENT_KEYS);
-  return { llm: llmSpec(agent.llm, `of \`agent\` ${of}`), skills: agent.skills };
+  const ofAgent = `of \`agent\` ${of}`;
+  return { llm: llmSpec(agent.llm, ofAgent), skills: agent.skills, budget: budgetSpec(agent.budget, ofAgent) };
 }
 
 export function llmSpec(llm: Llm | undefined, of: string): SpecObject | undefined {

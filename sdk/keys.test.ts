@@ -125,7 +125,7 @@ const repeated = { forEach: [1], maxParallel: 2, failFast: true, allowFailures: 
 const other = defineWorkflow({ name: 'other', params: { branch: { type: 'text' } }, steps: [step('s', ['true'])] });
 const use = part('use', other, { with: { branch: 'main' } });
 
-const machine = { use: './skills/release', params: { place: 'Ulm' }, agent: { llm, skills } } as const;
+const machine = { use: './skills/release', params: { place: 'Ulm' }, agent: { llm, skills, budget } } as const;
 
 const question = {
   message: 'Go on?',

@@ -42,7 +42,7 @@ export const SKILL_BOX_OPTIONS = { ...BESIDE_SKILL, use: true, params: true, age
 
 export const SKILL_STEP_OPTIONS = { ...SKILL_BOX_OPTIONS, dependsOn: true } as const;
 
-export const SKILL_AGENT_KEYS = { llm: true, skills: true } as const;
+export const SKILL_AGENT_KEYS = { llm: true, skills: true, budget: true } as const;
 
 export const APPROVAL_OPTIONS = {
   message: true,

@@ -64,11 +64,20 @@ function ofWork(work: WorkPlan, sandbox: SandboxPlan | undefined): readonly stri
     case 'skill':
       return [
         ...(work.played === true ? [] : ofRealAgent(work, sandbox, HAS_AGENT)),
+        ...ofBudget(work, HAS_AGENT),
         ...new Set(work.skills.flatMap(ofSkill)),
       ];
     case 'shell':
       return ['is a VM for a terminal (`kind: sandbox`)'];
   }
+}
+
+function ofBudget(
+  { llm, budget }: AgentWork | SkillWork,
+  words: typeof IS_AGENT | typeof HAS_AGENT,
+): readonly string[] {
+  if (budget?.maxCostUsd === undefined || isCostKnown(llm)) return [];
+  return [`${words} whose cost nobody tells, and has a limit for it: give \`llm\` a \`price\``];
 }
 
 function ofRunBudget(work: WorkPlan, budget: Plan['budget']): readonly string[] {
@@ -100,12 +109,11 @@ function ofRealAgent(
 }
 
 /** What the mock agent cannot do either. */
-function ofAnyAgent({ mode, skills, messaging, llm, budget }: AgentWork): readonly string[] {
+function ofAnyAgent(work: AgentWork): readonly string[] {
+  const { mode, skills, messaging } = work;
   return [
     ...(mode === 'interactive' ? ['is an agent with `mode: interactive`'] : []),
-    ...(budget?.maxCostUsd !== undefined && !isCostKnown(llm)
-      ? [`${IS_AGENT} whose cost nobody tells, and has a limit for it: give \`llm\` a \`price\``]
-      : []),
+    ...ofBudget(work, IS_AGENT),
     ...(messaging ? ['talks with other agents (`messaging`)'] : []),
     ...new Set(skills.flatMap(ofSkill)),
   ];

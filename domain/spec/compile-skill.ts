@@ -1,7 +1,8 @@
 /** `skill`: a step machine as a stage's work, and the agent that answers its prompts. */
 import { type JsonValue, PLAN_LIMITS, type SkillWork, type TextsPlan } from '../plan/plan.ts';
 import { utf8Length } from '../units/utf8.ts';
-import { type AgentContext, compileLlm, compileSkills } from './compile-agent.ts';
+import { type AgentContext, compileLlm, compileSkills, planOfLlm } from './compile-agent.ts';
+import { compileBudget } from './compile-budget.ts';
 import { compileHostPath } from './compile-sandbox.ts';
 import { hasExpression } from './placeholders.ts';
 import type { ParamValues } from './params.ts';
@@ -54,6 +55,10 @@ export function agentSkillsOf({ skill, skills }: StageSpec): StageSpec['skills']
   return agent?.variant === 'mapping' ? agent.skills : skills;
 }
 
+function budgetOf({ agent }: SkillSpec): StageSpec['budget'] {
+  return agent?.variant === 'mapping' ? agent.budget : null;
+}
+
 /** Whether an agent works in the stage's VM. */
 export function hasAgent({ prompt, skill }: StageSpec): boolean {
   return prompt !== null || skill !== null;
@@ -99,6 +104,7 @@ export function compileSkillWork(stage: StageSpec, skill: SkillSpec, context: Sk
     llm: llm === null ? null : compileLlm(llm, what, problems),
     skills,
     env,
+    ...compileBudget(budgetOf(skill), llm === null ? null : planOfLlm(llm), what, problems),
   };
 }
 

@@ -1,5 +1,5 @@
 import { LLM_PROVIDERS } from '../../plan/plan.ts';
-import { LLM, SKILLS, SKILLS_EXAMPLE } from './agent-table.ts';
+import { BUDGET_KEY, LLM, SKILLS, SKILLS_EXAMPLE } from './agent-table.ts';
 import type { MappingTable } from './table.ts';
 
 /** What a box with a prompt has of its agent. */
@@ -19,6 +19,10 @@ const ANSWERING_AGENT = {
       type: SKILLS,
       doc: 'What the agent knows or can call. See [Agents](#agents).',
       example: SKILLS_EXAMPLE,
+    },
+    budget: {
+      ...BUDGET_KEY,
+      doc: 'What the answers of one attempt may take of the model together. See [Budgets](agents.md#budgets).',
     },
   },
 } as const satisfies MappingTable;
@@ -49,8 +53,8 @@ export const SKILL = {
       as: 'agent',
       type: { is: 'choice', words: LLM_PROVIDERS, table: ANSWERING_AGENT },
       otherwise: "the spec's `llm`",
-      doc: "The agent that answers the skill's prompts: a provider, or `llm` and `skills` as a step or box with a prompt has them.",
-      example: { llm: { provider: 'claude' }, skills: ['file:style.md'] },
+      doc: "The agent that answers the skill's prompts: a provider, or `llm`, `skills` and `budget` as a step or box with a prompt has them.",
+      example: { llm: { provider: 'claude' }, skills: ['file:style.md'], budget: { max_turns: 40 } },
     },
   },
   misplaced: { '`agent`': ANSWERING_AGENT.keys },
