@@ -32,6 +32,8 @@ interface LoginKind {
   /** Whose login it is. */
   readonly owner: string;
   readonly program: string;
+  /** What makes one. */
+  readonly login: string;
   /** Another way, for the remedy. */
   readonly otherwise: string;
   file(env: Env): string;
@@ -44,6 +46,7 @@ const CLAUDE: LoginKind = {
   variable: 'CLAUDE_CODE_OAUTH_TOKEN',
   owner: 'Claude',
   program: 'claude',
+  login: 'claude /login',
   otherwise: 'set CLAUDE_CODE_OAUTH_TOKEN to what `claude setup-token` prints',
   file: ({ variables }) =>
     join(variables['CLAUDE_CONFIG_DIR'] || join(variables['HOME'] ?? '/', '.claude'), '.credentials.json'),
@@ -62,6 +65,7 @@ const CODEX: LoginKind = {
   variable: 'CODEX_AUTH_JSON',
   owner: 'Codex',
   program: 'codex',
+  login: 'codex login',
   otherwise: 'set CODEX_AUTH_JSON to the `auth.json` of a login that lasts longer',
   file: ({ variables }) => join(variables['CODEX_HOME'] || join(variables['HOME'] ?? '/', '.codex'), 'auth.json'),
   read(text) {
@@ -106,6 +110,11 @@ export function loginsTaken(
 export function hasLogin(variable: string, env: Env): boolean {
   const kind = KINDS.find((known) => known.variable === variable);
   return kind !== undefined && readFile(kind, env) !== null;
+}
+
+/** The commands that make logins which stand for variables. */
+export function loginCommandsFor(variables: readonly string[]): readonly string[] {
+  return KINDS.filter(({ variable }) => variables.includes(variable)).map(({ login }) => login);
 }
 
 /** Of a stage's agent, by the variable of the host. */

@@ -68,3 +68,26 @@ test('`run` refuses what is not set before anything is started', async () => {
   expect(stderr).toContain('`TOKEN_A` (stage fetch), `TOKEN_B` (stage fetch)');
   expect(stderr).toContain('export TOKEN_A=… TOKEN_B=…');
 });
+
+test('`validate` says that the login of an agent is none, or ends too early, and `run` where one is made', async () => {
+  const spec = `{ api_version: v1, kind: agent, name: a, llm: { provider: codex-personal }, agent: { prompt: x, timeout_secs: 60 } }`;
+  writeFileSync(join(dir, 'login.yaml'), spec);
+  const none = await type(['validate', 'login.yaml', '--json'], { CODEX_HOME: dir, CODEX_AUTH_JSON: 'sk-some-key' });
+  expect(JSON.parse(none.stdout)).toMatchObject({
+    onThisHost: {
+      refusedLogins: [{ code: 'host/login-invalid', severity: 'warning' }],
+      variables: [{ name: 'CODEX_AUTH_JSON', isSet: true }],
+    },
+  });
+  expect(none.stdout).not.toContain('sk-some-key');
+
+  const access = `x.${Buffer.from('{"exp":1}').toString('base64url')}.x`;
+  writeFileSync(join(dir, 'auth.json'), JSON.stringify({ tokens: { access_token: access, account_id: 'a' } }));
+  const early = await type(['validate', 'login.yaml'], { CODEX_HOME: dir });
+  expect(early.code).toBe(0);
+  expect(early.stderr).toContain('the login of Codex on this machine ends at 1970-01-01T00:00:01.000Z');
+  const refused = await type(['run', 'login.yaml'], { CODEX_HOME: dir });
+  expect([refused.code, refused.stdout]).toEqual([3, '']);
+  const missing = await type(['run', 'login.yaml'], { CODEX_HOME: join(dir, 'nobody') });
+  expect(missing.stderr).toContain('export CODEX_AUTH_JSON=…, or log in on this machine: codex login');
+});

@@ -8,7 +8,7 @@ import { answeringOf, demandedVariablesOf } from '../domain/plan/work.ts';
 import { runIdProblem } from '../domain/run/run-id.ts';
 import { environmentError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
-import { loginsFor } from './agent-logins.ts';
+import { loginCommandsFor, loginsFor } from './agent-logins.ts';
 import { parseParam } from './load-spec.ts';
 import { givenFolders } from './plan-mounts.ts';
 import { type ImagePlaces, parseImage } from './plan-images.ts';
@@ -104,10 +104,12 @@ function takeHostVariables(plan: Plan, given: ReadonlySet<string>, context: CliC
   const missing = demanded.filter(({ name }) => values[name] === undefined);
   if (missing.length > 0) {
     const names = missing.map(({ name, stage }) => `\`${name}\` (stage ${stage})`).join(', ');
+    const commands = loginCommandsFor(missing.map(({ name }) => name));
+    const logins = commands.map((command) => `, or log in on this machine: ${command}`).join('');
     throw environmentError(
       'host/variable-missing',
       `the spec reads ${names} from the environment, where ${missing.length === 1 ? 'it is' : 'they are'} not set`,
-      `Set ${missing.length === 1 ? 'it' : 'them'}: export ${missing.map(({ name }) => `${name}=…`).join(' ')}${remedyOfAgents(left)}`,
+      `Set ${missing.length === 1 ? 'it' : 'them'}: export ${missing.map(({ name }) => `${name}=…`).join(' ')}${logins}${remedyOfAgents(left)}`,
     );
   }
   return Object.fromEntries(

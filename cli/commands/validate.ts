@@ -2,7 +2,8 @@ import type { Plan } from '../../domain/plan/plan.ts';
 import { demandedVariablesOf } from '../../domain/plan/work.ts';
 import { type UnsupportedPart, unsupportedParts } from '../../domain/plan/unsupported.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
-import { hasLogin } from '../agent-logins.ts';
+import { hasLogin, loginsFor } from '../agent-logins.ts';
+import { CliError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
@@ -64,6 +65,8 @@ interface OnThisHost {
   readonly missingFiles: readonly Finding[] | null;
   /** Also with your own server: who starts a run reads them. */
   readonly refusedImages: readonly Finding[];
+  /** Also with your own server, for the same reason: one that ends too early, or is none. */
+  readonly refusedLogins: readonly Finding[];
   /** Those that the plan reads; null when the worker may have values of its own. */
   readonly variables: readonly HostVariable[] | null;
 }
@@ -78,14 +81,16 @@ interface HostVariable {
 async function sayHere(plan: Plan, loaded: LoadedSpec, context: CliContext): Promise<OnThisHost> {
   const { env, cwd } = context;
   const refusedImages = await findImages(plan, loaded, context);
+  const refusedLogins = findLogins(plan, loaded, context);
   if (env.temporalConfigured)
-    return { server: 'own', refusedMounts: null, missingFiles: null, refusedImages, variables: null };
+    return { server: 'own', refusedMounts: null, missingFiles: null, refusedImages, refusedLogins, variables: null };
   const missing = await missingSkills(plan, loaded.baseDir, cwd);
   const refused = await mountsRefusedHere(plan, loaded.baseDir, env);
   const demanded = new Map(demandedVariablesOf(plan.stages).map(({ name, stage }) => [name, stage]));
   return {
     server: 'embedded',
     refusedImages,
+    refusedLogins,
     variables: plan.hostVariables.map((name) => ({
       name,
       demandedBy: demanded.get(name) ?? null,
@@ -117,6 +122,22 @@ async function findImages(plan: Plan, loaded: LoadedSpec, context: CliContext): 
   }));
 }
 
+const LOGIN_CODES = ['host/login-expires', 'host/login-invalid'] as const;
+
+/** The first one that `run` would refuse. */
+function findLogins(plan: Plan, { file }: LoadedSpec, context: CliContext): readonly Finding[] {
+  try {
+    loginsFor(plan.stages, context);
+    return [];
+  } catch (error) {
+    if (!(error instanceof CliError)) throw error;
+    const { message, remedy } = error;
+    const code = LOGIN_CODES.find((known) => known === error.code);
+    if (code === undefined) throw error;
+    return [{ code, severity: 'warning', message, remedy: remedy ?? '', file, line: 1, column: 1 }];
+  }
+}
+
 function placeOf(path: string, { file, mountPlaces }: LoadedSpec): MountPlace {
   return mountPlaces.get(path) ?? { file, line: 1, column: 1 };
 }
@@ -141,7 +162,12 @@ async function printHere(
         ? `${warning}: the variable ${name} is not set here: stages that read it get an empty value\n`
         : `${warning}[host/variable-missing]: the variable ${name} is not set here, and \`run\` refuses: stage ${demandedBy} demands it. Set it: export ${name}=…\n`,
     );
-  const refused = [...(here?.refusedMounts ?? []), ...(here?.missingFiles ?? []), ...(here?.refusedImages ?? [])];
+  const refused = [
+    ...(here?.refusedMounts ?? []),
+    ...(here?.missingFiles ?? []),
+    ...(here?.refusedImages ?? []),
+    ...(here?.refusedLogins ?? []),
+  ];
   if (refused.length === 0) return;
   const findings = refused.map((finding) => ({ ...finding, remedy: advise(finding.remedy) }));
   const shown = renderDiagnostics(findings, sources, { style: stderr.style, width: stderr.width() });
