@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { type ModelScript, startFakeModel } from '../rig/fake-model.ts';
-import { Rig } from './rig.ts';
+import { Rig, until } from './rig.ts';
 
 const SKILL = `import { skill, terminal, z } from 'voidbox/skill-kit';
 export default skill({ name: 'count', version: '1.0.0', description: 'A test.', entry: 'write' })
@@ -26,7 +26,7 @@ name: count
 llm: { provider: codex, model: gpt-5, base_url: "http://127.0.0.1:${port}/v1" }
 workflow:
   steps:
-    - { name: count, skill: { use: ./skills/count }, timeout_secs: 120 }
+    - { name: count, skill: { use: ./skills/count }, timeout_secs: 240 }
 `;
 
 /** By how often the conversation has an answer of the model: one conversation for all prompts. */
@@ -51,7 +51,11 @@ test('Codex answers in one conversation and one VM, corrects what is refused, an
   mkdirSync(join(rig.specDir, 'skills/count'), { recursive: true });
   writeFileSync(join(rig.specDir, 'skills/count/skill.ts'), SKILL);
   await rig.launch(rig.spec('spec.yaml', spec(model.port)), 'count');
-  while (model.requests.length < 5) await rig.eventOf('count', 'skill-step');
+  await until('the fifth request', 200_000, async () => {
+    const end = (await rig.events('count')).find(({ body }) => body.type === 'run-finished');
+    expect(end?.body, `it ended after ${model.requests.length} requests`).toBe(undefined);
+    return model.requests.length >= 5;
+  });
   rig.kill((await rig.liveStack()).workerPid);
   expect((await rig.finish('count')).outcome.failure).toBe(null);
   expect((await rig.cli('result', 'count')).stdout).toBe('{"line":"of one conversation"}');
