@@ -6,10 +6,10 @@ import { createLineReader } from '../agents/lines.ts';
 import { AGENT_HOME } from '../agents/provider.ts';
 import { createSessionReader, sessionFollower } from '../agents/session-files.ts';
 import { type AgentUsage, NO_USAGE, STREAM_LIMITS } from '../agents/stream.ts';
-import { budgetLeft, type ModelUse, sumOfUse, withPrice } from '../domain/agent/budget.ts';
+import { budgetLeft, largestUse, type ModelUse, sumOfUse, withPrice } from '../domain/agent/budget.ts';
 import type { AgentWork, BudgetPlan } from '../domain/plan/plan.ts';
 import type { Exec, ExecRequest, Sandbox } from './ports/sandbox.ts';
-import { largestUse, type OverBudget, overRunBudget } from './run-budget.ts';
+import { type OverBudget, overRunBudget } from './run-budget.ts';
 
 /** Time that an agent has between SIGTERM and SIGKILL. */
 const TERM_GRACE_MS = 2_000;

@@ -27,6 +27,9 @@ let backend: MockBackend;
 let stores: Stores;
 /** By stage. */
 let calls: Map<string, number>;
+/** What the agent prints in place of that; null: it works. */
+let printed: readonly string[] | null;
+let exitCode: number;
 /** What the end of the stream says of the whole turn. */
 let lastTokens: number;
 /** Waits before the agent of a stage makes its next call. @returns false: it answers instead */
@@ -36,12 +39,18 @@ beforeEach(async () => {
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-run-budget-'));
   calls = new Map();
   lastTokens = 0;
+  printed = null;
+  exitCode = 0;
   mayCall = (_stage, call) => Promise.resolve(call <= 3);
   backend = createMockBackend({
     programs: {
       '/usr/lib/voidbox/mock-agents/claude': async ({ env, killed, write }) => {
         const stage = env['STAGE']!;
         const line = (value: object): Promise<void> => write('stdout', `${JSON.stringify(value)}\n`);
+        if (printed !== null) {
+          for (const text of printed) await write('stdout', `${text}\n`);
+          return exitCode;
+        }
         await line({ type: 'system', subtype: 'init', session_id: 's', model: 'm' });
         for (let call = 1; await mayCall(stage, call, killed); call += 1) {
           calls.set(stage, call);
@@ -241,6 +250,59 @@ describe('an agent that works', () => {
     if (work.kind !== 'agent') throw new Error('no agent');
     const both = { ...what, stage: { ...what.stage, work: { ...work, budget: { maxTurns: 1 } } } };
     expect(await run(both)).toMatchObject({ failure: { code: 'agent/budget-turns' } });
+  });
+});
+
+describe('an agent that prints lines of its own', () => {
+  const said = (id: string, usage: string): string =>
+    `{"type":"assistant","session_id":"s","message":{"id":"${id}","content":[],"usage":${usage}}}`;
+  const END = '{"type":"result","subtype":"success","is_error":false,"result":"done","session_id":"s","num_turns":1}';
+
+  test('counts for nothing by numbers that are none, and by what it tells twice once', async () => {
+    const call = said('a', '{"input_tokens":70,"output_tokens":30}');
+    const forged = ['-5', '1e400', '"9"', 'null', '0.5', '{}'].map((value, index) =>
+      said(`f${index}`, `{"input_tokens":${value},"output_tokens":${value}}`),
+    );
+    printed = [call, call, ...forged, '{"type":"assistant","message":{"usage":NaN}}', call.slice(0, 40), END];
+    const result = await run(request('ask', { maxTokens: 100 }));
+    expect(result).toMatchObject({ outcome: 'succeeded', usage: { inputTokens: 70, outputTokens: 30 } });
+  });
+
+  test('cannot take back what it has used, neither of its stage nor of its run', async () => {
+    const end = `{"type":"result","subtype":"success","is_error":false,"result":"x","session_id":"s","num_turns":1,"total_cost_usd":-1,"usage":{"input_tokens":1,"output_tokens":0}}`;
+    printed = [said('a', '{"input_tokens":70,"output_tokens":30}'), end];
+    expect(await run(request('ask', { maxTokens: 100 }))).toMatchObject({
+      usage: { inputTokens: 70, outputTokens: 30 },
+    });
+    printed = null;
+    expect(await run(request('next', { maxTokens: 100 }))).toMatchObject({ failure: { code: 'run/budget-tokens' } });
+  });
+
+  test('is over each budget by numbers beyond all measure, which the log takes', async () => {
+    const most = `{"input_tokens":${Number.MAX_SAFE_INTEGER},"output_tokens":${Number.MAX_SAFE_INTEGER}}`;
+    printed = [said('a', most), said('b', most)];
+    const result = await run(request('ask', { maxTokens: 1_000 }));
+    expect(result).toMatchObject({
+      failure: { code: 'run/budget-tokens' },
+      usage: { inputTokens: Number.MAX_SAFE_INTEGER },
+    });
+    expect(await run(request('next', { maxTokens: 1_000 }))).toMatchObject({ failure: { code: 'run/budget-tokens' } });
+  });
+
+  test('killed before it tells a call, it counts as far as it has told', async () => {
+    printed = [said('a', '{"input_tokens":70,"output_tokens":20}')];
+    exitCode = 137;
+    expect(await run(request('ask', { maxTokens: 100 }))).toMatchObject({
+      failure: { code: 'agent/truncated' },
+      usage: { inputTokens: 70, outputTokens: 20 },
+    });
+    printed = [said('b', '{"input_tokens":10,"output_tokens":1}'), END];
+    exitCode = 0;
+    await run(request('next', { maxTokens: 100 }));
+    const { failure } = await run(request('last', { maxTokens: 100 }));
+    expect(failure?.message).toBe(
+      'the agent of stage last did not start: agents of the run have used 101 tokens, of 100 in its budget',
+    );
   });
 });
 

@@ -3,7 +3,7 @@
  * and looks there for what the others have told: so attempts of all workers and hosts count the same, and a worker that dies takes
  * nothing of it along.
  */
-import { budgetLeft, type ModelUse, NO_USE, sumOfUse } from '../domain/agent/budget.ts';
+import { budgetLeft, largestUse, type ModelUse, NO_USE, sumOfUse } from '../domain/agent/budget.ts';
 import type { ErrorCode } from '../domain/errors/codes.ts';
 import type { BudgetPlan } from '../domain/plan/plan.ts';
 import type { RunEvent } from '../domain/run/event.ts';
@@ -144,18 +144,6 @@ export class RunLedger {
         else reject(how.error);
     this.#waiters.clear();
   }
-}
-
-/** Of two that say the same of an agent: neither says too much. */
-export function largestUse<U extends ModelUse>(a: U, b: ModelUse): U {
-  return {
-    ...a,
-    inputTokens: Math.max(a.inputTokens, b.inputTokens),
-    outputTokens: Math.max(a.outputTokens, b.outputTokens),
-    cachedInputTokens: Math.max(a.cachedInputTokens, b.cachedInputTokens),
-    turns: Math.max(a.turns, b.turns),
-    costUsd: a.costUsd === null || b.costUsd === null ? (a.costUsd ?? b.costUsd) : Math.max(a.costUsd, b.costUsd),
-  };
 }
 
 /** Null: the agents of the run are within its budget. */

@@ -60,6 +60,21 @@ describe('the session file', () => {
     ]);
   });
 
+  it('of claude with forged lines: one of less takes nothing back, and sums stay numbers that a log takes', () => {
+    const most = Number.MAX_SAFE_INTEGER;
+    expect(read('claude', [message('a', 20), message('a', 0), message('a', -7), message('b', 5)])).toEqual([
+      [150, 20, 50, 1],
+      [150, 20, 50, 1],
+      [150, 20, 50, 1],
+      [300, 25, 100, 2],
+    ]);
+    expect(read('claude', [message('a', most), message('b', most), message('c', Infinity)])).toEqual([
+      [150, most, 50, 1],
+      [300, most, 100, 2],
+      [450, most, 150, 3],
+    ]);
+  });
+
   it.each(['', '../../etc', `${SESSION}/x`, '*', "x' y", SESSION.toUpperCase()])(
     'is not looked for by %j, which is no id',
     (id) => expect(sessionFollower('codex', id, 'start')).toBeNull(),

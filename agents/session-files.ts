@@ -6,7 +6,7 @@ import { type Fields, fieldsOf, parseLine, textOf } from './fields.ts';
 import { type AgentUsage, NO_USAGE } from './stream.ts';
 import { usageOfClaude } from './claude-stream.ts';
 import { usageOfCodex } from './codex-stream.ts';
-import { sumOfUse } from '../domain/agent/budget.ts';
+import { largestUse, sumOfUse } from '../domain/agent/budget.ts';
 import type { AgentCli } from '../domain/agent/agent-cli.ts';
 
 /** Adds up the lines that it is given. */
@@ -55,7 +55,7 @@ export function createSessionReader(cli: AgentCli): SessionReader {
   return cli === 'codex' ? codexReader() : claudeReader();
 }
 
-/** Each line of a message has the use of all of it, and the last one stands. */
+/** Each line of a message has the use of all of it. The most that one said stands: who works there can write lines of its own. */
 function claudeReader(): SessionReader {
   let before = NO_USAGE;
   let current = NO_USAGE;
@@ -68,9 +68,10 @@ function claudeReader(): SessionReader {
       // What the command line itself has put there, as when a call has failed.
       if (message['model'] === '<synthetic>') return null;
       const id = textOf(message['id']);
+      const said = usageOfClaude(fieldsOf(message['usage']));
       if (id === null || id !== messageId) before = sumOfUse(before, current);
+      current = id !== null && id === messageId ? largestUse(current, said) : said;
       messageId = id;
-      current = usageOfClaude(fieldsOf(message['usage']));
       return sumOfUse(before, current);
     },
   };

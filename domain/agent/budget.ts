@@ -42,6 +42,18 @@ export function sumOfUse(a: ModelUse, b: ModelUse): ModelUse {
   };
 }
 
+/** Of two that say the same of an agent: neither says too much. */
+export function largestUse<U extends ModelUse>(a: U, b: ModelUse): U {
+  return {
+    ...a,
+    inputTokens: Math.max(a.inputTokens, b.inputTokens),
+    outputTokens: Math.max(a.outputTokens, b.outputTokens),
+    cachedInputTokens: Math.max(a.cachedInputTokens, b.cachedInputTokens),
+    turns: Math.max(a.turns, b.turns),
+    costUsd: a.costUsd === null || b.costUsd === null ? (a.costUsd ?? b.costUsd) : Math.max(a.costUsd, b.costUsd),
+  };
+}
+
 export function priceOfUse(
   { inputTokens, cachedInputTokens, outputTokens }: Omit<ModelUse, 'turns' | 'costUsd'>,
   { inputUsd, cachedInputUsd = inputUsd, outputUsd }: PricePlan,
