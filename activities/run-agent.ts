@@ -13,7 +13,7 @@ import { runTurn, usedUpBefore } from './agent-turn.ts';
 import { agentResultOf, type AgentTurn, execsOf, turnFailure, usageOf } from './agent-turns.ts';
 import { outputMismatch } from './output-check.ts';
 import type { Exec } from './ports/sandbox.ts';
-import { outputAtCancel } from './service-output.ts';
+import { leftAtCancel } from './service-output.ts';
 import { collectOutputs, type OutcomeFailure } from './stage-outputs.ts';
 import { describeExit } from './stage-result.ts';
 
@@ -101,7 +101,10 @@ async function answerOf(context: AgentContext, turns: readonly AgentTurn[]): Pro
   const failure = turnFailure(request, turn, base);
   if (failure !== null) return { result: { ...base, outcome: 'failed', failure }, mismatch: null };
   if (base.outcome === 'cancelled' && isService(request.stage.work))
-    return { result: { ...base, ...(await outputAtCancel(context, exec, life.detached)) }, mismatch: null };
+    return {
+      result: { ...base, ...(await leftAtCancel(context, exec, context.copyBack, life.detached)) },
+      mismatch: null,
+    };
   if (base.outcome !== 'succeeded') return { result: base, mismatch: null };
   const said = outcome.text === null ? null : Buffer.from(outcome.text);
   const collected = await collectOutputs(deps.artifacts, sandbox, exec, request.stage, redactor, life.detached, {

@@ -27,7 +27,7 @@ import type { Exec, ExecExit, ExecRequest, Sandbox, SandboxBackend, VmKey } from
 import type { StageRequest } from './requests.ts';
 import { itemVariables } from './items.ts';
 import { needsFiles, prepareFiles, stdinOf } from './stage-inputs.ts';
-import { createServiceOutput, outputAtCancel, outputPublished, publishing } from './service-output.ts';
+import { createServiceOutput, leftAtCancel, outputPublished, publishing } from './service-output.ts';
 import { copyMountsBack, hasWritableMounts, prepareMounts } from './stage-mounts.ts';
 import { collectOutputs, type OutcomeFailure } from './stage-outputs.ts';
 import { isPrepared, markPrepared, readResult, writeResult } from './stage-record.ts';
@@ -379,8 +379,13 @@ async function settle(
     life.cancelRequested.aborted,
     life.detached,
   );
+  const copyBack = (): Promise<OutcomeFailure | null> =>
+    copyMountsBack(deps, sandbox, request, context.vmKey, life.detached);
   if (base.outcome === 'cancelled' && isService(request.stage.work))
-    return { ...base, ...(await outputAtCancel({ deps, request, sandbox, redactor }, exec, life.detached)) };
+    return {
+      ...base,
+      ...(await leftAtCancel({ deps, request, sandbox, redactor }, exec, copyBack, life.detached)),
+    };
   if (base.outcome !== 'succeeded') return base;
   const collected = await collectOutputs(deps.artifacts, sandbox, exec, request.stage, redactor, life.detached);
   // Names of files are the command's own words.
@@ -394,7 +399,7 @@ async function settle(
   if (mismatch !== null) return failed(mismatch);
   const left = await takeWorkspace(deps, sandbox, request, context.workspace, life);
   if (left.failure !== null) return failed(left.failure);
-  const refused = await copyMountsBack(deps, sandbox, request, context.vmKey, life.detached);
+  const refused = await copyBack();
   if (refused !== null) return failed(refused);
   return { ...base, output: collected.output, outputs: { ...collected.outputs, ...left.outputs } };
 }

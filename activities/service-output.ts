@@ -19,7 +19,7 @@ import { lastNumbered } from './last-numbered.ts';
 import { bytesMismatch, outputMismatch } from './output-check.ts';
 import type { Exec, Sandbox } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
-import { collectOutputs, mediaTypeOf } from './stage-outputs.ts';
+import { collectOutputs, mediaTypeOf, type OutcomeFailure } from './stage-outputs.ts';
 
 export const SERVICE_LIMITS = {
   /** From one look at the output file to the next. */
@@ -128,13 +128,19 @@ async function within(ended: Promise<true>, ms: number): Promise<boolean> {
   }
 }
 
-/** The output of a service that was cancelled: what its file holds at its end, else what it published last. */
-export async function outputAtCancel(
+/**
+ * What a service leaves that was cancelled, since no other end is its own: its writable mounts, and as its output what its file holds
+ * at its end, else what it published last.
+ */
+export async function leftAtCancel(
   context: ServiceContext,
   exec: Exec,
+  copyBack: () => Promise<OutcomeFailure | null>,
   signal: AbortSignal,
 ): Promise<Pick<StageResult, 'output'>> {
   const { deps, request, sandbox, redactor } = context;
+  const refused = await copyBack();
+  if (refused !== null) await sayNotCopied(context, redactor.text(refused.message));
   // Named outputs are for stages that wait for its success.
   const stage = { ...request.stage, outputs: [] };
   const left = await collectOutputs(deps.artifacts, sandbox, exec, stage, redactor, signal);
@@ -215,4 +221,12 @@ async function sayNotPublished({ deps, request }: ServiceContext, reason: string
   await deps.events
     .append(runId, [{ id: EVENT_ID.attempt(execKey, 'not-published'), atMs: deps.now(), body }])
     .catch(() => undefined);
+}
+
+/** Its output is there nevertheless. */
+async function sayNotCopied({ deps, request }: ServiceContext, reason: string): Promise<void> {
+  const { runId, execKey, stage } = request;
+  const message = sanitizeLine(`the writable mounts of stage ${stage.id} are not copied back: ${reason}`);
+  const body = { type: 'notice', level: 'warning', message } as const;
+  await deps.events.append(runId, [{ id: EVENT_ID.attempt(execKey, 'not-copied'), atMs: deps.now(), body }]);
 }

@@ -38,6 +38,7 @@ export const EVENT_ID = {
       | 'not-redacted'
       | 'not-saved'
       | 'not-published'
+      | 'not-copied'
       | 'resumed'
       | 'starts-again',
   ): string => `stage/${execKey}/${transition}`,
