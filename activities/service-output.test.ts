@@ -17,10 +17,10 @@ import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts'
 import { openStores, type Stores } from '../store/open-stores.ts';
 import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
 import type { ActivityDeps } from './deps.ts';
-import type { Sandbox } from './ports/sandbox.ts';
+import type { Exec, Sandbox } from './ports/sandbox.ts';
 import type { StageRequest, VmStage } from './requests.ts';
 import { runStage } from './run-stage.ts';
-import { createServiceOutput, SERVICE_LIMITS, type ServiceContext } from './service-output.ts';
+import { createServiceOutput, leftAtCancel, SERVICE_LIMITS, type ServiceContext } from './service-output.ts';
 
 const RUN = 'run-1';
 const FILE = '/workspace/state.json';
@@ -301,6 +301,31 @@ describe('an attempt of a service', () => {
       'stage-published',
       'stage-finished',
       'vm-stopped',
+    ]);
+  });
+
+  test('whose mounts cannot come back is cancelled with its output, and says so', async () => {
+    const events: NewRunEvent[] = [];
+    const ref = { sha256: 'a', sizeBytes: 2, mediaType: 'application/json' };
+    const context = {
+      deps: {
+        now: () => 0,
+        artifacts: { put: async () => ref },
+        events: { append: async (_: string, added: readonly NewRunEvent[]) => events.push(...added) },
+      },
+      request: requestOf(service()),
+      redactor: createRedactor([]),
+      sandbox: { readFile: async () => ({ sizeBytes: 0, bytes: (async function* () {})() }) },
+    } as unknown as ServiceContext;
+    const refused = async () => ({ code: 'stage/bad-output', message: 'both changed a.txt' }) as const;
+    const left = await leftAtCancel(context, {} as Exec, refused, new AbortController().signal);
+    expect(left).toEqual({ output: ref });
+    expect(events.map(({ body }) => body)).toEqual([
+      {
+        type: 'notice',
+        level: 'warning',
+        message: 'the writable mounts of stage serve are not copied back: both changed a.txt',
+      },
     ]);
   });
 

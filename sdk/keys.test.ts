@@ -151,6 +151,7 @@ test.each<[PlanKind, () => Definition]>([
       });
       const ask = agentStep('ask', 'x', { skills, llm, budget, dependsOn: [first], workspace });
       const repair = agentStep('repair', 'x', { onFailure: [ask] });
+      const watch = agentStep('watch', 'x', { service: true, outputFile: '/workspace/report.json' });
       const rescue = step('rescue', ['true'], { onFailure: [first, last] });
       return defineWorkflow({
         ...common,
@@ -160,6 +161,7 @@ test.each<[PlanKind, () => Definition]>([
           ...WAITS,
           ask,
           repair,
+          watch,
           skillStep('machine', { ...machine, dependsOn: [first] }),
           last,
           rescue,

@@ -703,3 +703,21 @@ test('lists within items are counted over all items around them, and nothing of 
     ]),
   ).toMatchObject({ running: 0, within: { 'each.in': { total: 5, running: 0, succeeded: 1, failed: 1 } } });
 });
+
+test('what a service has published is that of its latest attempt', () => {
+  const output = (sha256: string) => ({ sha256, sizeBytes: 1, mediaType: 'application/json' });
+  const published = (execKey: string, sha256: string): RunEventBody => ({
+    type: 'stage-published',
+    stage: 'a',
+    execKey,
+    output: output(sha256),
+  });
+  const of = (...bodies: readonly RunEventBody[]) =>
+    events([ADMITTED, ...bodies]).reduce(project, emptyView('r')).stages[0]!.published;
+  const first: RunEventBody = { type: 'stage-started', stage: 'a', execKey: 'a/0/1', attempt: 1 };
+  const second: RunEventBody = { type: 'stage-started', stage: 'a', execKey: 'a/0/2', attempt: 2 };
+  expect(of(first)).toBeUndefined();
+  expect(of(first, published('a/0/1', '1'), published('a/0/1', '2'))).toEqual({ output: output('2'), atMs: 1_030 });
+  expect(of(first, published('a/0/1', '1'), second)).toBeUndefined();
+  expect(of(first, second, published('a/0/1', 'late'))).toBeUndefined();
+});

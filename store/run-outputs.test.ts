@@ -46,3 +46,20 @@ test('of a stage that ran again its last outputs count, and none of one whose VM
   const failure = { code: 'vm/lost', message: 'gone', stderrTail: '' } as const;
   expect(await shaOf([...first, { type: 'stage-failed', stage: 'b', execKey: 'b/0/2', failure }])).toEqual(['a.x 1']);
 });
+
+test('a service has what it published last, until it ends with more or with nothing', async () => {
+  const published = (sha256: string, attempt = 1): RunEventBody => ({
+    type: 'stage-published',
+    stage: 'a',
+    execKey: `a/0/${attempt}`,
+    output: ref(sha256),
+  });
+  expect(await shaOf([published('1'), finished('b', 1, { y: ref('2') }), published('3')])).toEqual([
+    'a.null 3',
+    'b.y 2',
+  ]);
+  const lost: RunEventBody = { type: 'scope-restarted', scope: 's', reason: 'killed', stages: ['a'] };
+  expect(await shaOf([published('1'), lost])).toEqual([]);
+  expect(await shaOf([published('1'), lost, published('4', 2)])).toEqual(['a.null 4']);
+  expect(await shaOf([published('1'), finished('a', 1, { x: ref('5') })])).toEqual(['a.x 5']);
+});

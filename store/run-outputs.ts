@@ -58,11 +58,9 @@ function noteOutputs(byStage: Map<string, readonly StageOutput[]>, body: RunEven
       ...transcriptOf(body),
     ]);
   } else if (body.type === 'stage-published') {
-    // It runs on, and stands where it will end.
+    // It serves on: until the next one, or its end, this is what it has put out.
     const { stage, output } = body;
     byStage.set(stage, [{ stage, name: null, ref: output }]);
-  } else if (body.type === 'stage-started' && byStage.has(body.stage)) {
-    byStage.delete(body.stage);
   } else if (body.type === 'stage-answered') {
     const { stage, output } = body;
     byStage.delete(stage);

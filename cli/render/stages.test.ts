@@ -34,6 +34,21 @@ describe('renderStages', () => {
     ]);
   });
 
+  test('a service that serves says what it has published last', () => {
+    const published = {
+      output: { sha256: 'a', sizeBytes: 2_048, mediaType: 'application/json' },
+      atMs: Date.UTC(2026, 10, 26, 8),
+    };
+    const view = run([
+      stage('serve', { state: 'running', attempt: 1, startedAtMs: START_MS, published }),
+      stage('served', { state: 'cancelled', attempt: 1, startedAtMs: START_MS, durationMs: 500, published }),
+    ]);
+    expect(renderStages(view, OPTIONS)).toEqual([
+      '▶ serve   running    1m 05s   published 2.0 KiB at 2026-11-26T08:00:00.000Z',
+      '■ served  cancelled  500 ms',
+    ]);
+  });
+
   test('the sign of a running stage turns', () => {
     const view = run([stage('a', { state: 'running', startedAtMs: START_MS })]);
     expect(renderStages(view, { ...OPTIONS, frame: 0 })[0]).toMatch(/^⠋ a/);

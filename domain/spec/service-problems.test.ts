@@ -74,3 +74,22 @@ test('a stage for its failure is no mistake', () => {
   });
   expect(checkPlan(changed)).toMatchObject({ plan: {} });
 });
+
+test.each<[number, string, readonly string[]]>([
+  [1, '', []],
+  [1, '    - { name: beside, run: { program: x } }', ['beside']],
+  [2, '    - { name: beside, run: { program: x } }', []],
+  [1, '    - { name: tell, on_failure: [serve], run: { program: x } }', []],
+  [1, '    - { name: clean, finally: true, run: { program: x } }', []],
+  [1, '    - { name: ask, approval: { message: Go on? } }', []],
+  [1, '    - { name: other, mode: service, run: { program: x } }', ['other']],
+  [2, '    - { name: other, mode: service, run: { program: x } }', []],
+])('with max_parallel %i and %j beside it no slot is left for %j', (maxParallel, step, crowded) => {
+  const { diagnostics } = compileText(
+    `${SPEC.replace('name: site', `name: site\nmax_parallel: ${maxParallel}`)}${step}\n`,
+    'spec.yaml',
+    { baseDir: null },
+  );
+  const starved = diagnostics.map(({ message }) => /"([^"]*)" may never start$/.exec(message)?.[1] ?? message);
+  expect(starved).toEqual(crowded);
+});

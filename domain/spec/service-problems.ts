@@ -1,7 +1,7 @@
 /** What cannot be of services, which go on until their run is cancelled: what would wait for their end, and what would limit them. */
 import { SERVICE_TIMEOUT_MS } from '../plan/defaults.ts';
 import type { Plan, StagePlan } from '../plan/plan.ts';
-import { isService, mockOf, partOf } from '../plan/work.ts';
+import { isService, mockOf, partOf, stagesBefore } from '../plan/work.ts';
 import { quote } from './tree.ts';
 
 export interface ServiceProblem {
@@ -12,11 +12,50 @@ export interface ServiceProblem {
 }
 
 /** Within a list or a loop, and stages that would wait for a service: each would never come to its turn. */
-export function serviceProblems({ stages }: Plan): readonly ServiceProblem[] {
+export function serviceProblems({ stages, maxParallel }: Plan): readonly ServiceProblem[] {
   const byId = new Map(stages.map((stage) => [stage.id, stage]));
   if (!stages.some(({ work }) => isService(work))) return [];
   const endless = endlessStages(stages, byId);
-  return stages.flatMap((stage) => [...repeated(stage), ...waitingInVain(stage, endless)]);
+  const problems = stages.flatMap((stage) => [...repeated(stage), ...waitingInVain(stage, endless)]);
+  return problems.length > 0 ? problems : crowdedOut(stages, byId, maxParallel);
+}
+
+/** Services hold their slots for as long as the run goes on: what has not ended before them may find none. */
+function crowdedOut(
+  stages: readonly StagePlan[],
+  byId: ReadonlyMap<string, StagePlan>,
+  maxParallel: number,
+): readonly ServiceProblem[] {
+  const services = stages.filter(({ work }) => isService(work));
+  if (services.length < maxParallel) return [];
+  const before = new Set<string>();
+  const reach = (stage: StagePlan): void => {
+    for (const id of stagesBefore(stage)) {
+      const earlier = byId.get(id);
+      if (earlier === undefined || before.has(id)) continue;
+      before.add(id);
+      reach(earlier);
+    }
+  };
+  services.forEach(reach);
+  const other = stages.find(
+    ({ id, scope, work, after, finally: isLast }) =>
+      scope !== null &&
+      isLast !== true &&
+      !isService(work) &&
+      !before.has(id) &&
+      after.every(({ on }) => on !== 'failure'),
+  );
+  const isTooMany = services.length > maxParallel;
+  const crowded = isTooMany ? services[maxParallel]! : other;
+  if (crowded === undefined) return [];
+  return [
+    {
+      stage: crowded.id,
+      message: `${services.length} services serve at the same time and \`max_parallel\` is ${maxParallel}: ${quote(crowded.id)} may never start`,
+      remedy: `write \`max_parallel: ${services.length + (other === undefined ? 0 : 1)}\` or more`,
+    },
+  ];
 }
 
 function repeated({ id, work, of, visits }: StagePlan): readonly ServiceProblem[] {
