@@ -51,6 +51,27 @@ test('its VM dies: the agent goes on in a new one with its session and files, an
   await rig.assertNothingLeft();
 });
 
+test('its VM dies: the next one has the login too, of a variable that held all of it, and the session goes on', async () => {
+  await using model = await startFakeModel(SLOW);
+  const tokens = { id_token: 'a.b.c', access_token: 'access-canary-1b8e', refresh_token: 'refresh-canary-77d0' };
+  const CODEX_AUTH_JSON = JSON.stringify({ tokens: { ...tokens, account_id: 'account-1' } }, null, 2);
+  await using rig = new Rig({ CODEX_AUTH_JSON });
+  const spec = one(model.port).replace('provider: codex,', 'provider: codex-personal,');
+  await rig.launch(rig.spec('spec.yaml', spec), 'login-dies');
+  await rig.eventOf('login-dies', 'stage-progress');
+  rig.kill((await rig.keeperOf('one')).pid);
+  expect((await rig.finish('login-dies')).outcome.state).toBe('succeeded');
+  const events = await rig.events('login-dies');
+  expect(events.filter(({ body }) => body.type === 'stage-resumed')).toHaveLength(1);
+  const asked = model.requests.filter(({ path }) => path.endsWith('/responses'));
+  expect(asked.map(({ headers }) => headers['authorization'])).toEqual(
+    asked.map(() => `Bearer ${tokens.access_token}`),
+  );
+  expect(asked.at(-1)!.body).toContain('The machine that you worked on was lost');
+  expect(JSON.stringify(model.requests)).not.toContain(tokens.refresh_token);
+  await rig.assertNothingLeft();
+});
+
 const TWO = (cut: number, denied: number): string => `api_version: v1
 kind: pipeline
 name: two
