@@ -2,7 +2,7 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -17,6 +17,7 @@ import type { LaunchSpec } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
 import { runStage } from './run-stage.ts';
 import { WORKSPACE_LIMITS } from './stage-workspace.ts';
+import { UNPACKED_FILES } from './workspace-scripts.ts';
 
 const RUN = 'run-1';
 const GUEST_PATH = '/workspace/repository';
@@ -61,11 +62,11 @@ beforeEach(async () => {
         scripts.push(isUnpack ? 'unpack' : 'collect');
         if (isFlooding && !isUnpack)
           for (let mib = 0; mib <= 256; mib += 16) await write('stdout', Buffer.alloc(16 * 1024 * 1024));
-        for (const name of isUnpack ? ['base.bundle', 'earlier.bundle'] : []) {
-          const node = files.find(`${GUEST_PATH}/.git/voidbox/${name}`);
+        for (const name of isUnpack ? Object.values(UNPACKED_FILES) : []) {
+          const node = files.find(`${GUEST_PATH}/${name}`);
           if (node?.kind !== 'file') continue;
-          mkdirSync(join(folder, '.git/voidbox'), { recursive: true });
-          writeFileSync(join(folder, '.git/voidbox', name), node.body);
+          mkdirSync(dirname(join(folder, name)), { recursive: true });
+          writeFileSync(join(folder, name), node.body);
         }
         const { status, stdout, stderr } = spawnSync('/bin/sh', ['-c', script, 'sh', folder, ...more], {
           env: {
@@ -299,6 +300,7 @@ describe('a worker that dies', () => {
   test.each<[string, (real: ActivityDeps) => Partial<ActivityDeps>]>([
     ['once the repository is packed', (real) => ({ marks: dying(real.marks, 'put', 'before') })],
     ['once the pack is noted', (real) => ({ marks: dying(real.marks, 'put', 'after') })],
+    ['once the pack is indexed', (real) => ({ repositories: dying(real.repositories, 'index', 'after') })],
     ['once the guest has unpacked', () => dyingAtWork('before')],
     ['once the work has begun', () => dyingAtWork('after')],
     [
@@ -323,16 +325,22 @@ describe('a worker that dies', () => {
   });
 });
 
-test('a full disk of the host is waited for, while packing and while taking changes', async () => {
+test('a full disk of the host is waited for, while packing, indexing and taking changes', async () => {
   const full = Object.assign(new Error('no space'), { code: 'ENOSPC' });
   const real = deps();
   let packs = 0;
+  let indexes = 0;
   let takes = 0;
   const repositories: ActivityDeps['repositories'] = {
     pack: async (...args) => {
       packs += 1;
       if (packs === 1) throw full;
       return await real.repositories.pack(...args);
+    },
+    index: async (...args) => {
+      indexes += 1;
+      if (indexes === 1) throw full;
+      return await real.repositories.index(...args);
     },
     takeChanges: async (...args) => {
       takes += 1;
@@ -342,7 +350,7 @@ test('a full disk of the host is waited for, while packing and while taking chan
   };
   work = change;
   expect(await run(request('fix', ofRepo()), { repositories })).toMatchObject({ outcome: 'succeeded' });
-  expect([packs, takes, scripts]).toEqual([2, 2, ['unpack', 'collect']]);
+  expect([packs, indexes, takes, scripts]).toEqual([2, 2, 2, ['unpack', 'collect']]);
   const never = { ...repositories, pack: () => Promise.reject(full) };
   const disk = { ...real.disk, limitMs: 10 };
   await expect(run(request('test', ofRepo({ ref: 'main' })), { repositories: never, disk })).rejects.toMatchObject({

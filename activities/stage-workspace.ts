@@ -12,17 +12,19 @@ import { canonicalJson } from '../domain/units/canonical-json.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { AttemptLife } from './heartbeat.ts';
 import { KeyedLock } from './keyed-lock.ts';
+import type { IndexedBase, Refusal } from './ports/repositories.ts';
 import type { Exec, ExecExit, Sandbox } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
 import type { OutcomeFailure } from './stage-outputs.ts';
 import { withRoom } from './wait-for-room.ts';
 import { repositoryOf } from './workspace-policy.ts';
-import { BUNDLES, COLLECT_SCRIPT, COMMIT_LINE_BYTES, UNPACK_SCRIPT } from './workspace-scripts.ts';
+import { COLLECT_SCRIPT, COMMIT_LINE_BYTES, UNPACK_SCRIPT, UNPACKED_FILES } from './workspace-scripts.ts';
 
 /** What the guest unpacks. */
 export interface StageWorkspace {
   readonly plan: WorkspacePlan;
   readonly base: DataRef;
+  readonly indexed: IndexedBase;
   /** What the stage left that it goes on with; null: it starts from the base. Empty: that one changed nothing. */
   readonly earlier: DataRef | null;
 }
@@ -58,13 +60,16 @@ export async function workspaceOf(
   const { workspace: plan } = request.stage;
   if (plan === undefined) return null;
   const { from } = plan;
-  if (from.kind !== 'stage') return { plan, base: await packedOnce(deps, request, from, life), earlier: null };
+  if (from.kind !== 'stage') {
+    const packed = await packedOnce(deps, request, from, life);
+    return { plan, base: packed, indexed: await indexedOnce(deps, request, packed, life), earlier: null };
+  }
   const outputs = request.upstream[from.stage]?.outputs;
   const base = outputs?.[WORKSPACE_OUTPUTS.base];
   const earlier = outputs?.[WORKSPACE_OUTPUTS.bundle];
   if (base === undefined || earlier === undefined)
     throw new Error(`stage ${request.stage.id} goes on with the workspace of ${from.stage}, which left none`);
-  return { plan, base, earlier };
+  return { plan, base, indexed: await indexedOnce(deps, request, base, life), earlier };
 }
 
 async function packedOnce(
@@ -79,17 +84,45 @@ async function packedOnce(
     if (known !== null && known !== undefined) return known.bundle;
     life.phase('packing the repository');
     const repository = await repositoryOf(deps, runId, stage.id, source);
-    const packed = await withRoom(deps.disk, `the repository of stage ${stage.id}`, life.ended, () =>
-      deps.repositories.pack(repository, life.ended),
+    const packed = usable(
+      stage.id,
+      await withRoom(deps.disk, `the repository of stage ${stage.id}`, life.ended, () =>
+        deps.repositories.pack(repository, life.ended),
+      ),
     );
-    if ('problem' in packed)
-      throw new WorkspaceFailure({
-        code: 'workspace/unusable',
-        message: sanitizeLine(`the workspace of stage ${stage.id} cannot be packed: ${packed.problem}`),
-      });
     await deps.marks.put(runId, name, { bundle: packed.bundle });
     return packed.bundle;
   });
+}
+
+/** As `packedOnce`; of a workspace that is handed on, the base comes from wherever the earlier stage ran. */
+async function indexedOnce(
+  deps: ActivityDeps,
+  { runId, stage }: StageRequest,
+  bundle: DataRef,
+  life: AttemptLife,
+): Promise<IndexedBase> {
+  const name = `workspace-index-${bundle.sha256.slice(0, 32)}`;
+  return await packing.run(`${runId}/${name}`, life.ended, async () => {
+    const known = (await deps.marks.get(runId, name)) as IndexedBase | null | undefined;
+    if (known !== null && known !== undefined) return known;
+    life.phase('indexing the repository');
+    const indexed = usable(
+      stage.id,
+      await withRoom(deps.disk, `the repository of stage ${stage.id}`, life.ended, () =>
+        deps.repositories.index(bundle, life.ended),
+      ),
+    );
+    await deps.marks.put(runId, name, { ...indexed });
+    return indexed;
+  });
+}
+
+/** @throws WorkspaceFailure */
+function usable<T extends object>(stage: string, answer: T | Refusal): T {
+  if (!('problem' in answer)) return answer;
+  const message = sanitizeLine(`the workspace of stage ${stage} cannot be packed: ${answer.problem}`);
+  throw new WorkspaceFailure({ code: 'workspace/unusable', message });
 }
 
 /**
@@ -100,18 +133,20 @@ export async function unpackWorkspace(
   { artifacts }: Pick<ActivityDeps, 'artifacts'>,
   sandbox: Sandbox,
   request: StageRequest,
-  { plan: { guestPath }, base, earlier }: StageWorkspace,
+  { plan: { guestPath }, base, indexed, earlier }: StageWorkspace,
   signal: AbortSignal,
 ): Promise<void> {
   const key = attemptCommand(request.execKey, 'unpack');
-  // Once it runs, the bundles are its own to take away.
+  // Once it runs, the files are its own.
   if (!(await sandbox.execs()).some((exec) => exec.key === key)) {
-    const put = (name: string, ref: DataRef): Promise<void> =>
-      sandbox.writeFile(`${guestPath}/${name}`, ref.sizeBytes, artifacts.open(ref), signal);
-    await put(BUNDLES.base, base);
-    if (earlier !== null && earlier.sizeBytes > 0) await put(BUNDLES.earlier, earlier);
+    const put = (name: string, ref: DataRef, from = 0): Promise<void> =>
+      sandbox.writeFile(`${guestPath}/${name}`, ref.sizeBytes - from, artifacts.open(ref, from), signal);
+    await put(UNPACKED_FILES.pack, base, indexed.headerBytes);
+    await put(UNPACKED_FILES.index, indexed.index);
+    if (earlier !== null && earlier.sizeBytes > 0) await put(UNPACKED_FILES.earlier, earlier);
   }
-  const exec = await inGuest(sandbox, key, ['-c', UNPACK_SCRIPT, 'sh', guestPath], 1024 * 1024, signal);
+  const args = ['-c', UNPACK_SCRIPT, 'sh', guestPath, indexed.base];
+  const exec = await inGuest(sandbox, key, args, 1024 * 1024, signal);
   const exit = await exec.wait(signal);
   if (exit.reason === 'exited' && exit.exitCode === 0) return;
   throw new WorkspaceFailure({

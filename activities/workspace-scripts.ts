@@ -1,31 +1,35 @@
 /** What git of the guest is asked to do, as the user of the stage's work. What it answers is the guest's word. */
 
-/** Beside the repository's own data, where no command of git looks. */
-export const BUNDLES = { base: '.git/voidbox/base.bundle', earlier: '.git/voidbox/earlier.bundle' } as const;
+/**
+ * Where git of the guest finds what the stage starts from, as a pack with its index: to index it takes an emulated CPU longer
+ * than to check it out. What an earlier stage left builds on that, and lies where no command of git looks.
+ */
+export const UNPACKED_FILES = {
+  pack: '.git/objects/pack/pack-base.pack',
+  index: '.git/objects/pack/pack-base.idx',
+  earlier: '.git/voidbox/earlier.bundle',
+} as const;
 
 /**
- * `$1` the folder, in which the bundles lie. No template, so no hook; commits have an author whose name nobody has to set.
+ * `$1` the folder, in which the files lie, `$2` the commit that the stage starts from. No template, so no hook; commits have an author whose name nobody has to set.
  * What is checked out is one branch, `voidbox`, at what the stage starts from. Files in place of commands of git wherever they
  * are as simple: where VMs are emulated, each process takes a tenth of a second.
  */
 export const UNPACK_SCRIPT = `set -eu
 cd "$1"
-mkdir -p .git/objects .git/refs/heads .git/refs/voidbox
+mkdir -p .git/refs/heads .git/refs/voidbox
 printf 'ref: refs/heads/voidbox\\n' > .git/HEAD
 printf '[core]\\n\\trepositoryformatversion = 0\\n\\tfilemode = true\\n\\tbare = false\\n\\tlogallrefupdates = true\\n' > .git/config
 printf '[user]\\n\\tname = Voidbox\\n\\temail = voidbox@localhost\\n[gc]\\n\\tauto = 0\\n' >> .git/config
-tip() {
-  git bundle unbundle "$1" | {
-    found=
-    while read -r id name; do if [ "$name" = "$2" ]; then found=$id; fi; done
-    if [ -z "$found" ]; then echo "the bundle has no $2" >&2; exit 1; fi
-    printf '%s\\n' "$found"
-  }
-}
-start=$(tip ${BUNDLES.base} refs/voidbox/base)
+start=$2
 printf '%s\\n' "$start" > .git/refs/voidbox/base
-if [ -s ${BUNDLES.earlier} ]; then
-  start=$(tip ${BUNDLES.earlier} refs/heads/voidbox)
+if [ -s ${UNPACKED_FILES.earlier} ]; then
+  start=$(git bundle unbundle ${UNPACKED_FILES.earlier} | {
+    found=
+    while read -r id name; do if [ "$name" = refs/heads/voidbox ]; then found=$id; fi; done
+    if [ -z "$found" ]; then echo "the bundle of the earlier stage has no refs/heads/voidbox" >&2; exit 1; fi
+    printf '%s\\n' "$found"
+  })
   printf '%s\\n' "$start" > .git/refs/voidbox/earlier
 fi
 printf '%s\\n' "$start" > .git/refs/heads/voidbox

@@ -1,4 +1,7 @@
 /** What a workspace starts from: one commit with its history, and what was not committed yet as a commit on top. */
+import { createReadStream } from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { HEADER_BYTES, readBundleHeader } from './bundle-header.ts';
 import { atMost, withStart } from './bytes.ts';
 import { streamGit, type GitHost } from './run-git.ts';
@@ -52,6 +55,34 @@ export async function readBase(
   const base = tips.get(BASE_REF);
   if (commit === undefined || base === undefined) throw new Error('it is no bundle that a workspace starts from');
   return { commit, base };
+}
+
+export interface IndexedBase<T> {
+  /** The commit that stages start from. */
+  readonly base: string;
+  /** Of the bundle: behind them is the pack. */
+  readonly headerBytes: number;
+  readonly index: T;
+}
+
+/** The index of the bundle's pack, as any git reads it. The bundle has a whole history: a pack that leaves out anything is refused. */
+export async function indexBase<T>(
+  host: GitHost,
+  { gitDir }: PrivateRepository,
+  bytes: AsyncIterable<Uint8Array>,
+  store: (bytes: AsyncIterable<Uint8Array>) => Promise<T>,
+): Promise<IndexedBase<T>> {
+  const { start, rest } = await withStart(atMost(bytes, BUNDLE_BYTES, 'the bundle'), HEADER_BYTES);
+  const header = readBundleHeader(start);
+  const base = header.refs.find(({ name }) => name === BASE_REF)?.commit;
+  if (base === undefined) throw new Error('it is no bundle that a workspace starts from');
+  const args = ['index-pack', '--stdin', `--max-input-size=${BUNDLE_BYTES}`];
+  const stdin = rest(header.bytes);
+  for await (const _ of streamGit(host, args, { env: { GIT_DIR: gitDir }, stdin, confined: true }));
+  const folder = join(gitDir, 'objects', 'pack');
+  const name = (await readdir(folder)).find((each) => each.endsWith('.idx'));
+  if (name === undefined) throw new Error('git made no index of the pack');
+  return { base, headerBytes: header.bytes, index: await store(createReadStream(join(folder, name))) };
 }
 
 /** Objects of the bundle are in the repository afterwards; its references are only told. */

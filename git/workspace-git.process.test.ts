@@ -13,9 +13,11 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { indexBase } from './base-bundle.ts';
 import { fetchRepository } from './fetch-repository.ts';
 import { type Changes, importChanges, withChanges } from './import-changes.ts';
 import { packRepository, type RepositoryRequest } from './pack-repository.ts';
+import { withPrivateRepository } from './private-repository.ts';
 import type { GitHost } from './run-git.ts';
 
 const host: GitHost = { path: '/usr/local/bin:/usr/bin:/bin', home: null };
@@ -219,6 +221,44 @@ describe('packing a repository of the host', () => {
     const borrowing = join(folder, 'allowed', 'borrowing');
     git(folder, ['clone', '-q', '--shared', repo, borrowing]);
     await expect(pack(borrowing, { mayRead })).rejects.toThrow(/keeps its data in/);
+  });
+});
+
+describe('the index of a pack', () => {
+  const indexOf = (bundle: Buffer) =>
+    withPrivateRepository(host, [], (repository) => indexBase(host, repository, of(bundle), collect));
+
+  it('lets git read the bundle without another look at all of it', async () => {
+    const repo = makeRepository();
+    writeFileSync(join(repo, 'b.txt'), 'two\n');
+    const { bundle, base, commit } = await pack(repo, { includeDirty: true });
+    expect(base).not.toBe(commit);
+    const indexed = await indexOf(bundle);
+    expect(indexed.base).toBe(base);
+    const there = join(folder, 'there');
+    git(folder, ['init', '-q', '--bare', there]);
+    writeFileSync(join(there, 'objects/pack/pack-base.pack'), bundle.subarray(indexed.headerBytes));
+    writeFileSync(join(there, 'objects/pack/pack-base.idx'), indexed.index);
+    expect(git(there, ['show', `${base}:b.txt`])).toBe('two\n');
+    git(there, ['fsck', '--strict']);
+  });
+
+  it('is refused for a pack that leaves out objects, and for what is no base', async () => {
+    const repo = makeRepository();
+    const first = git(repo, ['rev-parse', 'HEAD']).trim();
+    writeFileSync(join(repo, 'a.txt'), `one\n${'more of it\n'.repeat(2_000)}`);
+    git(repo, ['commit', '-qam', 'second']);
+    writeFileSync(join(repo, 'a.txt'), `one\n${'more of it\n'.repeat(2_000)}end\n`);
+    git(repo, ['commit', '-qam', 'third']);
+    const second = git(repo, ['rev-parse', 'HEAD~1']).trim();
+    const third = git(repo, ['rev-parse', 'HEAD']).trim();
+    const header = `# v2 git bundle\n${third} refs/voidbox/commit\n${third} refs/voidbox/base\n\n`;
+    const thin = Buffer.concat([Buffer.from(header), guestPack(repo, third, second)]);
+    await expect(indexOf(thin)).rejects.toThrow(/unresolved delta/);
+    const other = Buffer.from(`# v2 git bundle\n${first} refs/heads/main\n\n`);
+    await expect(indexOf(other)).rejects.toThrow('it is no bundle that a workspace starts from');
+    const { bundle } = await pack(repo);
+    await expect(indexOf(bundle.subarray(0, bundle.length - 30))).rejects.toThrow();
   });
 });
 

@@ -5,9 +5,11 @@ import type { ArtifactStore } from '../activities/ports/artifacts.ts';
 import type { Refusal, Repositories } from '../activities/ports/repositories.ts';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { DataRef } from '../domain/plan/plan.ts';
+import { indexBase } from '../git/base-bundle.ts';
 import { fetchRepository } from '../git/fetch-repository.ts';
 import { importChanges, RefusedChanges } from '../git/import-changes.ts';
 import { packRepository, type Packed, WorkspaceProblem } from '../git/pack-repository.ts';
+import { withPrivateRepository } from '../git/private-repository.ts';
 import { GitError, type GitHost } from '../git/run-git.ts';
 
 /** No command of git takes as long: what is older was left by a worker that was killed. */
@@ -39,6 +41,13 @@ export function createGitRepositories({ artifacts, stateDir, path, home }: GitRe
             ? await fetchRepository(host(), { url: repository.url, ref: repository.ref, signal }, store)
             : await packRepository(host(), { ...repository, signal }, store);
         return packed;
+      }),
+    index: (bundle, signal) =>
+      asked(() => {
+        const of = { ...host(), signal };
+        return withPrivateRepository(of, [], (repository) =>
+          indexBase(of, repository, artifacts.open(bundle), (bytes) => artifacts.put(bytes, 'application/x-git-index')),
+        );
       }),
     takeChanges: ({ base, earlier, pack, commit }, signal) =>
       asked(async () => {

@@ -21,6 +21,16 @@ export interface PackedRepository {
   readonly base: string;
 }
 
+/** What git of a guest needs to work on a bundle of `pack` without reading all of it first. */
+export interface IndexedBase {
+  /** The commit that stages start from. */
+  readonly base: string;
+  /** Of the bundle: behind them is the pack. */
+  readonly headerBytes: number;
+  /** Of the pack. */
+  readonly index: DataRef;
+}
+
 export interface ChangesOfGuest {
   /** As `pack` made it. */
   readonly base: DataRef;
@@ -44,6 +54,8 @@ export interface Refusal {
 export interface Repositories {
   /** @throws CodedError `host/not-ready` without git, and errors for which `PumpDisk.isFull` says whether room is what lacks */
   pack(repository: RepositoryToPack, signal: AbortSignal): Promise<PackedRepository | Refusal>;
+  /** @throws as `pack` does */
+  index(bundle: DataRef, signal: AbortSignal): Promise<IndexedBase | Refusal>;
   /** Nothing of the guest's configuration, hooks or attributes is read. The problem may quote names that it chose. @throws as `pack` does */
   takeChanges(changes: ChangesOfGuest, signal: AbortSignal): Promise<TakenChanges | Refusal>;
 }

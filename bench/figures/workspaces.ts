@@ -4,8 +4,10 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import type { LaunchSpec, Sandbox, VmKey } from '../../activities/ports/sandbox.ts';
-import { BUNDLES, UNPACK_SCRIPT } from '../../activities/workspace-scripts.ts';
+import { UNPACK_SCRIPT, UNPACKED_FILES } from '../../activities/workspace-scripts.ts';
+import { indexBase, type IndexedBase } from '../../git/base-bundle.ts';
 import { packRepository } from '../../git/pack-repository.ts';
+import { withPrivateRepository } from '../../git/private-repository.ts';
 import { createQemuBackend } from '../../sandbox/micro-vm/backend.ts';
 import { readHostMemory } from '../../setup/host-memory.ts';
 import { resolveOptionalPieces } from '../../setup/resolve.ts';
@@ -31,10 +33,11 @@ export async function workspaceFigure(bench: Bench): Promise<Figure> {
   await resolveOptionalPieces(bench.env, ['dev'], { install: true, onProgress: bench.say });
   const folder = makeRepository(bench);
   const tar = execFileSync('tar', ['-C', folder, '--exclude=.git', '-cf', '-', '.'], { maxBuffer: 1e9 });
-  const { bundle } = await packRepository(
-    { path: bench.env.path, home: null },
-    { folder, ref: null, includeDirty: false, mayRead: () => true },
-    bytesOf,
+  const host = { path: bench.env.path, home: null };
+  const request = { folder, ref: null, includeDirty: false, mayRead: () => true };
+  const { bundle } = await packRepository(host, request, bytesOf);
+  const indexed = await withPrivateRepository(host, [], (repository) =>
+    indexBase(host, repository, once(bundle), bytesOf),
   );
   const backend = createQemuBackend({
     vmsDir: join(bench.workDir, 'vms'),
@@ -47,14 +50,14 @@ export async function workspaceFigure(bench: Bench): Promise<Figure> {
   const vm = await backend.launch(key, SPEC, never);
   try {
     const [files, repository] = await interleave(
-      [filesArm(vm, tar), repositoryArm(vm, bundle)],
+      [filesArm(vm, tar), repositoryArm(vm, bundle, indexed)],
       bench.rounds,
       bench.say,
     );
     const ratio = pairedRatio(repository!, files!, 'ms');
     return {
       title: '(l) A repository into a VM',
-      method: `A repository with ${FILES} files of 4 KiB and ${COMMITS} commits as a workspace, until it is checked out, beside the same files as a tar; the dev image, in turns.`,
+      method: `A repository with ${FILES} files of 4 KiB and ${COMMITS} commits as a workspace, until it is checked out, beside the same files as a tar; the dev image, in turns. The host packs it and indexes the pack before, once for a run.`,
       rows: [
         { what: 'files as a tar', value: spread(files!.rounds.map(({ ms }) => ms)), unit: 'ms' },
         { what: 'the repository', value: spread(repository!.rounds.map(({ ms }) => ms)), unit: 'ms' },
@@ -107,18 +110,20 @@ function filesArm(vm: Sandbox, tar: Buffer): Arm<'ms'> {
   };
 }
 
-function repositoryArm(vm: Sandbox, bundle: Buffer): Arm<'ms'> {
+function repositoryArm(vm: Sandbox, bundle: Buffer, indexed: IndexedBase<Buffer>): Arm<'ms'> {
+  const pack = bundle.subarray(indexed.headerBytes);
   return {
     name: 'repository',
     async round() {
       const folder = `/workspace/repository-${randomUUID()}`;
       const began = performance.now();
-      await vm.writeFile(`${folder}/${BUNDLES.base}`, bundle.length, once(bundle), never);
+      await vm.writeFile(`${folder}/${UNPACKED_FILES.pack}`, pack.length, once(pack), never);
+      await vm.writeFile(`${folder}/${UNPACKED_FILES.index}`, indexed.index.length, once(indexed.index), never);
       const exec = await vm.exec(
         {
           key: randomUUID(),
           program: '/bin/sh',
-          args: ['-c', UNPACK_SCRIPT, 'sh', folder],
+          args: ['-c', UNPACK_SCRIPT, 'sh', folder, indexed.base],
           env: {},
           cwd: '/workspace',
           stdin: null,
