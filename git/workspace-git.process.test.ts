@@ -258,7 +258,7 @@ describe('the index of a pack', () => {
     const other = Buffer.from(`# v2 git bundle\n${first} refs/heads/main\n\n`);
     await expect(indexOf(other)).rejects.toThrow('it is no bundle that a workspace starts from');
     const { bundle } = await pack(repo);
-    await expect(indexOf(bundle.subarray(0, bundle.length - 30))).rejects.toThrow();
+    await expect(indexOf(bundle.subarray(0, bundle.length - 30))).rejects.toThrow(/early EOF|index-pack/);
   });
 });
 
