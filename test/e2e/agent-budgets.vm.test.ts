@@ -111,3 +111,36 @@ test('agents of a run share its budget: items, stages at once, and who comes too
   expect(started).not.toContain('late');
   await rig.assertNothingLeft();
 });
+
+const LOSSES = `api_version: v1
+kind: pipeline
+name: losses
+sandbox: { memory_mb: 192 }
+budget: { max_turns: 3 }
+pipeline:
+  boxes:
+    - { name: work, prompt: Work., budget: { max_turns: 6 }, env: { MOCK_AGENT_SCRIPT: ${SLOW} } }
+`;
+
+test.each(['worker', 'VM'] as const)('the budget of a run outlives its %s', async (lost) => {
+  await using rig = new Rig();
+  await rig.launch(rig.spec('spec.yaml', LOSSES), 'losses', '--mock-agents');
+  await rig.eventOf('losses', 'agent-usage');
+  rig.kill(lost === 'worker' ? (await rig.liveStack()).workerPid : (await rig.keeperOf('work')).pid);
+  expect((await rig.finish('losses')).outcome.state).toBe('failed');
+  const events = await rig.events('losses');
+  const calls = new Map<string, number>();
+  for (const { body } of events)
+    if (body.type === 'agent-usage') calls.set(body.execKey, Math.max(calls.get(body.execKey) ?? 0, body.turns));
+  // The one that crosses the limit, with those of the attempt before.
+  expect([...calls.values()].reduce((sum, turns) => sum + turns, 0)).toBe(4);
+  expect(calls.size).toBe(lost === 'worker' ? 1 : 2);
+  const ends = events.flatMap(({ body }) => (body.type === 'stage-finished' ? [body.result.failure] : []));
+  expect(ends).toMatchObject([
+    {
+      code: 'run/budget-turns',
+      message: expect.stringContaining('agents of the run have made 4 calls of the model, of 3 in its budget'),
+    },
+  ]);
+  await rig.assertNothingLeft();
+});
