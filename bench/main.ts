@@ -17,6 +17,7 @@ import { agentFigure } from './figures/agents.ts';
 import { devFigure } from './figures/dev.ts';
 import { doorFigure } from './figures/door.ts';
 import { cliFigure } from './figures/light-commands.ts';
+import { firstPatchFigure } from './figures/first-patch.ts';
 import { itemsFigure } from './figures/items.ts';
 import { memoryFigure } from './figures/memory.ts';
 import { recoveryFigure } from './figures/recovery.ts';
@@ -41,6 +42,7 @@ const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<Figure>>> = {
   dev: devFigure,
   workspaces: workspaceFigure,
   agents: agentFigure,
+  patch: firstPatchFigure,
   memory: memoryFigure,
   cli: cliFigure,
   validation: validationFigure,

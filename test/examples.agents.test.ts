@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 import { Rig, until } from './e2e/rig.ts';
 import { Calculator } from './rig/calculator.ts';
-import { type ModelScript, startFakeModel } from './rig/fake-model.ts';
+import { type ModelScript, startFakeModel } from '../bench/fake-model/fake-model.ts';
 
 const EXAMPLES = join(dirname(fileURLToPath(import.meta.url)), '..', 'examples');
 const KEYS = { ANTHROPIC_API_KEY: 'sk-ant-of-the-lane', OPENAI_API_KEY: 'sk-of-the-lane' };

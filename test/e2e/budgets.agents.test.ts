@@ -1,6 +1,6 @@
 /** The unmodified command lines of Codex and Claude overrun their budgets: each is stopped at the call that crosses the limit. */
 import { expect, test } from 'vitest';
-import { type FakeModel, type ModelScript, startFakeModel } from '../rig/fake-model.ts';
+import { type FakeModel, type ModelScript, startFakeModel } from '../../bench/fake-model/fake-model.ts';
 import { Rig } from './rig.ts';
 
 const KEYS = { OPENAI_API_KEY: 'sk-of-the-lane', ANTHROPIC_API_KEY: 'sk-ant-of-the-lane' };

@@ -3,7 +3,7 @@
  * survives it: dead workers, dead VMs, dead streams.
  */
 import { expect, test } from 'vitest';
-import { type FakeModel, type ModelScript, startFakeModel } from '../rig/fake-model.ts';
+import { type FakeModel, type ModelScript, startFakeModel } from '../../bench/fake-model/fake-model.ts';
 import { Rig } from './rig.ts';
 
 const KEY = 'sk-ant-canary-77b0e1c4';

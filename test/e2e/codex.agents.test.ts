@@ -1,6 +1,6 @@
 /** The unmodified command line of Codex in real VMs, and what survives it: dead workers, dead VMs, dead streams. */
 import { expect, test } from 'vitest';
-import { type ModelScript, startFakeModel } from '../rig/fake-model.ts';
+import { type ModelScript, startFakeModel } from '../../bench/fake-model/fake-model.ts';
 import { Rig, until } from './rig.ts';
 
 const KEY = { OPENAI_API_KEY: 'sk-of-the-lane' };

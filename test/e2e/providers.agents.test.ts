@@ -1,6 +1,6 @@
 /** Providers behind Claude's command line, whose servers are on the worker's own host, and what a failed call comes to. */
 import { expect, test } from 'vitest';
-import { startFakeModel } from '../rig/fake-model.ts';
+import { startFakeModel } from '../../bench/fake-model/fake-model.ts';
 import { Rig } from './rig.ts';
 
 const KEY = 'sk-of-the-gateway-41c7';

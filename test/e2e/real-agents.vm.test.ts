@@ -3,7 +3,7 @@ import { Buffer } from 'node:buffer';
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { type ModelScript, startFakeModel } from '../rig/fake-model.ts';
+import { type ModelScript, startFakeModel } from '../../bench/fake-model/fake-model.ts';
 import { entriesBelow } from '../storm/leftovers.ts';
 import { Rig } from './rig.ts';
 

@@ -9,7 +9,7 @@ import { codex } from '../../agents/codex.ts';
 import type { AgentProvider } from '../../agents/provider.ts';
 import type { JsonValue, LlmPlan } from '../../domain/plan/plan.ts';
 import { runAgentOnHost } from '../rig/agent-on-host.ts';
-import { type ModelScript, startFakeModel } from '../rig/fake-model.ts';
+import { type ModelScript, startFakeModel } from '../../bench/fake-model/fake-model.ts';
 import { settled } from '../rig/settled-stream.ts';
 
 const TOOLS: ModelScript = ({ turn }) => {

@@ -2,7 +2,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { type ModelScript, startFakeModel } from '../rig/fake-model.ts';
+import { type ModelScript, startFakeModel } from '../../bench/fake-model/fake-model.ts';
 import { Rig, until } from './rig.ts';
 
 const SKILL = `import { skill, terminal, z } from 'voidbox/skill-kit';

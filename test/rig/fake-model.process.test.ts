@@ -8,7 +8,7 @@ import { codex } from '../../agents/codex.ts';
 import type { AgentOutcome, AgentSaying } from '../../agents/stream.ts';
 import { readEnvironment } from '../../setup/environment.ts';
 import { resolveOptionalPieces } from '../../setup/resolve.ts';
-import { type ModelScript, startFakeModel } from './fake-model.ts';
+import { type ModelScript, startFakeModel } from '../../bench/fake-model/fake-model.ts';
 
 /** Of a download of 170 MB too. */
 const SETUP_LIMIT_MS = 1_200_000;
