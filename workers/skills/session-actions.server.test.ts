@@ -7,6 +7,9 @@ import { recordHistoriesOf } from '../../test/rig/record-histories.ts';
 import { startSessionRig, type SessionRig } from '../../test/rig/session-rig.ts';
 import { temporalCliForTests } from '../../test/rig/temporal-cli.ts';
 
+/** Longer than a child process may take to load a skill, after which another one is started. */
+const LIMIT_MS = 150_000;
+
 const FLAKY = `export default skill({ name: 'flaky', entry: 'ask' })
   .step('ask', {
     prompt: 'How?',
@@ -106,7 +109,7 @@ const answer = (
 
 test(
   'an action is tried again under one key, and its failures are kept with the visit',
-  { timeout: 60_000 },
+  { timeout: LIMIT_MS },
   async () => {
     const first = await start('again', 'flaky');
     expect(await answer('again', first as { step: string; turn: number }, { how: 'in the end' })).toMatchObject({
@@ -126,16 +129,20 @@ test(
   },
 );
 
-test('a session that is cancelled fires the signal of the action that is under way', { timeout: 60_000 }, async () => {
-  const first = await start('stopped', 'flaky');
-  const answered = answer('stopped', first as { step: string; turn: number }, { how: 'hang' });
-  await lineOf('stopped/1/ask attempt 1');
-  expect(await cancelSession(rig.runs.client, 'stopped')).toBe(true);
-  await lineOf('told to stop');
-  expect(await answered).toMatchObject({ kind: 'error', error: 'cancelled', retry: false });
-});
+test(
+  'a session that is cancelled fires the signal of the action that is under way',
+  { timeout: LIMIT_MS },
+  async () => {
+    const first = await start('stopped', 'flaky');
+    const answered = answer('stopped', first as { step: string; turn: number }, { how: 'hang' });
+    await lineOf('stopped/1/ask attempt 1');
+    expect(await cancelSession(rig.runs.client, 'stopped')).toBe(true);
+    await lineOf('told to stop');
+    expect(await answered).toMatchObject({ kind: 'error', error: 'cancelled', retry: false });
+  },
+);
 
-test('an action that does not listen is ended with its session', { timeout: 60_000 }, async () => {
+test('an action that does not listen is ended with its session', { timeout: LIMIT_MS }, async () => {
   const first = await start('deaf', 'deaf');
   const answered = answer('deaf', first as { step: string; turn: number }, { how: 'endless' });
   await lineOf('at work');
@@ -146,7 +153,7 @@ test('an action that does not listen is ended with its session', { timeout: 60_0
   expect(await answered).toMatchObject({ kind: 'error', error: 'cancelled' });
 });
 
-test('an attempt begins when the one before it has ended, late as it may be', { timeout: 60_000 }, async () => {
+test('an attempt begins when the one before it has ended, late as it may be', { timeout: LIMIT_MS }, async () => {
   const first = await start('late', 'deaf');
   expect(await answer('late', first as { step: string; turn: number }, { how: 'late' })).toMatchObject({
     kind: 'done',
@@ -161,7 +168,7 @@ test('an attempt begins when the one before it has ended, late as it may be', { 
 
 test(
   'a worker that is told to end lets go of an action, and the next one does it again',
-  { timeout: 60_000 },
+  { timeout: LIMIT_MS },
   async () => {
     const first = await start('let-go', 'flaky');
     const answered = answer('let-go', first as { step: string; turn: number }, { how: 'let go' });
@@ -175,7 +182,7 @@ test(
   },
 );
 
-test('sub-skills nest, and come back through every level', { timeout: 60_000 }, async () => {
+test('sub-skills nest, and come back through every level', { timeout: LIMIT_MS }, async () => {
   const deep = await start('levels', 'nested');
   expect(deep).toMatchObject({ kind: 'prompt', step: 'go/dig/ask' });
   const middle = await answer('levels', deep as { step: string; turn: number }, { n: 2 });
@@ -188,7 +195,7 @@ test('sub-skills nest, and come back through every level', { timeout: 60_000 }, 
 
 test(
   'a sub-skill that failed and is called again is another one: its actions have keys of their own, its observers hear it',
-  { timeout: 60_000 },
+  { timeout: LIMIT_MS },
   async () => {
     const first = await start('recall', 'recall');
     const second = await answer('recall', first as { step: string; turn: number }, { n: 1 });
@@ -214,7 +221,7 @@ test(
   },
 );
 
-test('whoever waits for a sub-skill of a session that is cancelled is told so', { timeout: 60_000 }, async () => {
+test('whoever waits for a sub-skill of a session that is cancelled is told so', { timeout: LIMIT_MS }, async () => {
   const first = await start('called-off', 'recall');
   const answered = answer('called-off', first as { step: string; turn: number }, { n: -1 });
   await lineOf('acts called-off~1/1/ask');
