@@ -34,7 +34,8 @@ beforeAll(() => {
 });
 afterAll(async () => {
   for (const { id } of await Sandbox.list({ stateDir })) await (await Sandbox.connect(id, { stateDir })).stop();
-  await rm(stateDir, { recursive: true, force: true });
+  // The keeper of a VM that has just ended may be about to write its last words.
+  await rm(stateDir, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
 });
 
 const cli = async (...args: readonly string[]): Promise<string> => {
