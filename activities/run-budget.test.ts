@@ -183,7 +183,7 @@ describe('an agent starts', () => {
 });
 
 describe('an agent that works', () => {
-  test('is stopped at its own call that crosses the limit, whoever used the rest', async () => {
+  test('is stopped at its call that crosses the limit, also when other agents used the rest', async () => {
     mayCall = async (_stage, call) => {
       if (call === 3) await told('other/0/1', { inputTokens: 750 });
       return call <= 10;

@@ -173,7 +173,7 @@ describe('what a service publishes', () => {
     expect(published().at(-1)).toBe('at last');
   });
 
-  test('is no file of more than 1 MiB, none that does not fit its schema, and nothing on a full disk; it says so once', async () => {
+  test('publishes no file above 1 MiB, no output that does not fit its schema, and nothing on a full disk; one notice says why', async () => {
     const output = createServiceOutput(contextOf(service({ outputSchema: { type: 'object' } })))!;
     file = 'x'.repeat(SERVICE_LIMITS.publishedBytes + 1);
     await output.look(soon);

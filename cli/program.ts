@@ -17,7 +17,7 @@ export async function runCli(argv: readonly string[], context: CliContext): Prom
   }
 }
 
-/** What follows `--` is no option of ours. */
+/** Arguments after `--` belong to the command that `exec` runs. */
 function asksForJson(argv: readonly string[]): boolean {
   const separator = argv.indexOf('--');
   return argv.slice(0, separator < 0 ? undefined : separator).includes('--json');

@@ -53,6 +53,9 @@ export interface MicroVmLaunch {
   readonly config: LaunchConfig;
 }
 
+/** A VM that exists, by its run directory. */
+type MicroVmPlace = Omit<MicroVmLaunch, 'config'> & { readonly vmKey: string };
+
 export class MicroVm {
   readonly vmKey: string;
   readonly dir: string;
@@ -87,35 +90,26 @@ export class MicroVm {
   /**
    * Takes over a VM that a keeper holds, without launching one; null when the directory has none alive.
    */
-  static async attach(
-    options: Omit<MicroVmLaunch, 'config'> & { readonly vmKey: string },
-    signal: AbortSignal,
-  ): Promise<MicroVm | null> {
-    if (!isAlive(await readRunDir(options.keeper, options.dir))) return null;
-    const vm = new MicroVm({ keeper: options.keeper, dir: options.dir, config: { vmKey: options.vmKey } }, true);
-    try {
-      await vm.#takeOver(signal);
-      return vm;
-    } catch (error) {
-      vm.close();
-      if (isVmGone(error) && !isAlive(await readRunDir(options.keeper, options.dir))) return null;
-      throw error;
-    }
+  static attach(options: MicroVmPlace, signal: AbortSignal): Promise<MicroVm | null> {
+    return MicroVm.#held(options, (vm) => vm.#takeOver(signal));
   }
 
   /**
    * Uses a VM that nobody drives any more beside others who do so: under the fence that is granted already. Null when the
    * directory has none alive.
    */
-  static async join(
-    options: Omit<MicroVmLaunch, 'config'> & { readonly vmKey: string },
-    signal: AbortSignal,
-  ): Promise<MicroVm | null> {
+  static join(options: MicroVmPlace, signal: AbortSignal): Promise<MicroVm | null> {
+    return MicroVm.#held(options, async (vm) => {
+      vm.#fence = readVmStatus(await vm.#request('status', {}, { signal })).fence;
+    });
+  }
+
+  /** @param begin  what a client does first with a VM that is alive */
+  static async #held(options: MicroVmPlace, begin: (vm: MicroVm) => Promise<void>): Promise<MicroVm | null> {
     if (!isAlive(await readRunDir(options.keeper, options.dir))) return null;
     const vm = new MicroVm({ keeper: options.keeper, dir: options.dir, config: { vmKey: options.vmKey } }, true);
     try {
-      const { fence } = readVmStatus(await vm.#request('status', {}, { signal }));
-      vm.#fence = fence;
+      await begin(vm);
       return vm;
     } catch (error) {
       vm.close();

@@ -103,7 +103,7 @@ export interface Sandbox {
   /** What the VM has taken of its host so far; null when its backend cannot tell, as a keeper of an earlier build. */
   usage(): Promise<VmUsage | null>;
   /**
-   * From now on the VM ends by itself after this time, whoever renews it. Said again, nothing changes.
+   * From now on the VM ends by itself after this time; no renewal extends it. A second call changes nothing.
    * @returns the milliseconds that it has; null where its backend leaves none, or its keeper is of an earlier build
    */
   retain(forMs: number, note: Omit<RetentionNote, 'env'>): Promise<number | null>;

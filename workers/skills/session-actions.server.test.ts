@@ -205,7 +205,7 @@ test(
   },
 );
 
-test('whoever waits for a sub-skill of a session that is cancelled is told so', { timeout: LIMIT_MS }, async () => {
+test('a caller that waits for a sub-skill gets the cancellation of its session', { timeout: LIMIT_MS }, async () => {
   const first = await start('called-off', 'recall');
   const answered = answer('called-off', first as { step: string; turn: number }, { n: -1 });
   await lineOf('acts called-off~1/1/ask');

@@ -86,7 +86,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     #[tokio::test(start_paused = true)]
-    async fn a_retained_vm_ends_at_its_time_whoever_renews() {
+    async fn renewals_do_not_extend_a_retained_vm() {
         let lease = Lease::new(15 * MINUTE);
         let began = Instant::now();
         let renewed = async {

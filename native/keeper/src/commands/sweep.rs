@@ -31,7 +31,7 @@ struct Swept {
     state: VmState,
     /// `exit.json` is written. A keeper that still runs then only lets its clients read what is left.
     ended: bool,
-    /// A worker stopped this VM, or left it for a time that is over, so nobody needs its records any more.
+    /// A worker stopped this VM, or retained it for a time that has passed: its records are no longer needed.
     acknowledged: bool,
     /// Nobody will launch its key again.
     #[serde(skip)]
