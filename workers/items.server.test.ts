@@ -194,6 +194,16 @@ test('all windows of a list are open from the beginning: long items hold up none
   expect((await outcomeOf('items-windows')).state).toBe('cancelled');
 });
 
+test('as many items run at once as may be, also where each may be tried more often than one window has room for', async () => {
+  gateIsOpen = false;
+  const list = Array.from({ length: 60 }, () => 'gate');
+  const keys = `for_each: ${JSON.stringify(list)}, max_parallel: 50, retry: { max_attempts: 97 }`;
+  await start('items-many-attempts', keys);
+  await untilRunning('items-many-attempts', 50);
+  await cancelRun(stack.runs.client, 'items-many-attempts');
+  expect((await outcomeOf('items-many-attempts')).state).toBe('cancelled');
+});
+
 test('long items of a window hold up none that others are in', async () => {
   gateIsOpen = false;
   const list = Array.from({ length: 170 }, (_, item) => (item % 30 === 0 && item < 120 ? 'gate' : item));

@@ -140,7 +140,7 @@ function splitOf({ stage, instance, behaviour }: ItemsOfStage, count: number): S
   if (instance.length > 0) return splitItemsWithin(count, attempts, maxParallel);
   if (behaviour < SPLIT_BY_SLOTS_BEHAVIOUR) return splitItemsEarlier(count, attempts, maxParallel);
   if (behaviour < WINDOWS_END_EARLY_BEHAVIOUR) return splitItemsByAttempts(count, attempts, maxParallel);
-  return splitItems(count, stagesOfItem(stage), maxParallel);
+  return splitItems(count, stagesOfItem(stage), maxParallel, itemsInWindow(attempts));
 }
 
 /** Slots of a window that may end early, and where; items that one of its history has no room for never run at the same time. */

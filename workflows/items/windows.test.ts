@@ -4,7 +4,13 @@ import { mostItems } from '../../domain/pipeline/item-plan.ts';
 import { PLAN_LIMITS } from '../../domain/plan/plan.ts';
 import { type Split, splitItems, splitItemsByAttempts, splitItemsEarlier, splitItemsWithin } from './windows.ts';
 
-const SPLITS = { splitItems, splitItemsByAttempts, splitItemsEarlier, splitItemsWithin };
+const SPLITS = {
+  splitItems: (items: number, stages: number, maxParallel: number): Split =>
+    splitItems(items, stages, maxParallel, maxParallel),
+  splitItemsByAttempts,
+  splitItemsEarlier,
+  splitItemsWithin,
+};
 
 describe.each(Object.entries(SPLITS))('%s', (_, split) => {
   test.each([
@@ -27,7 +33,7 @@ describe.each(Object.entries(SPLITS))('%s', (_, split) => {
     );
     expect(windows.map(({ number }) => number)).toEqual(windows.map((_, at) => at));
     // Whatever is tried again, the history of a window has room for it; the last kind of windows ends early instead.
-    const most = split === splitItems ? 2_500 : 3_000;
+    const most = split === SPLITS.splitItems ? 2_500 : 3_000;
     for (const { from, to } of windows) expect((to - from) * attempts).toBeLessThanOrEqual(Math.max(most, attempts));
     expect(shares.length).toBeLessThanOrEqual(Math.min(20, windows.length));
     expect(shares.reduce((sum, slots) => sum + slots, 0)).toBe(items === 0 ? 0 : maxParallel);
@@ -36,18 +42,23 @@ describe.each(Object.entries(SPLITS))('%s', (_, split) => {
 });
 
 test.each([
-  // [items, stages, maxParallel, windows, shares]
-  [2_500, 1, 50, 1, [50]],
-  [2_501, 1, 50, 2, [25, 25]],
-  [2_500, 2, 50, 2, [25, 25]],
-  [5_000, 1, 50, 2, [25, 25]],
-  [5_000, 1, 1, 2, [1]],
-  [10_000, 1, 50, 5, [10, 10, 10, 10, 10]],
-  [40, 2_501, 7, 40, [2, 2, 2, 1]],
+  // [items, stages, maxParallel, mostSlots, windows, shares]
+  [2_500, 1, 50, 750, 1, [50]],
+  [2_501, 1, 50, 750, 2, [25, 25]],
+  [2_500, 2, 50, 750, 2, [25, 25]],
+  [5_000, 1, 50, 750, 2, [25, 25]],
+  [5_000, 1, 1, 750, 2, [1]],
+  [10_000, 1, 50, 750, 5, [10, 10, 10, 10, 10]],
+  [40, 2_501, 7, 7, 40, [2, 2, 2, 1]],
+  // Where items may take many attempts, all slots are used all the same, by more windows.
+  [170, 1, 50, 50, 1, [50]],
+  [170, 1, 50, 49, 2, [25, 25]],
+  [170, 1, 12, 3, 4, [3, 3, 3, 3]],
+  [170, 1, 50, 1, 20, [...Array.from({ length: 10 }, () => 3), ...Array.from({ length: 10 }, () => 2)]],
 ])(
-  '%i items of %i stages, %i at a time are in %i windows with the slots %j',
-  (items, stages, most, windows, shares) => {
-    const split = splitItems(items, stages, most);
+  '%i items of %i stages, %i at a time and %i in a window are in %i windows with the slots %j',
+  (items, stages, most, mostSlots, windows, shares) => {
+    const split = splitItems(items, stages, most, mostSlots);
     expect(split.shares).toEqual(shares);
     expect(split.windows).toHaveLength(windows);
   },
@@ -78,7 +89,7 @@ test('while windows wait for slow items, few slots are idle', () => {
   ] as const) {
     const durations = Array.from({ length: items }, () => (random(100) === 0 ? 60 : 0.5 + random(100) / 100));
     const busy = durations.reduce((sum, duration) => sum + duration, 0) / maxParallel;
-    const now = endOf(splitItems(items, 1, maxParallel), durations);
+    const now = endOf(splitItems(items, 1, maxParallel, maxParallel), durations);
     expect(now).toBeLessThan(1.6 * Math.max(busy, 60));
     expect(now).toBeLessThan(0.9 * endOf(splitItemsEarlier(items, 4, maxParallel), durations));
   }

@@ -29,10 +29,11 @@ export interface Split {
  * A window that waits for its last items holds slots that nothing uses. So there are few windows, all are open from the
  * beginning, and each has items in proportion to its slots: they end together, as far as that can be known. Where items take
  * more of a window's history than expected it ends early (`lastStartOf`).
- * @param stages  that one item has
+ * @param stages    that one item has
+ * @param mostSlots  items at the same time that the history of one window has room for: more open windows share the others
  */
-export function splitItems(items: number, stages: number, maxParallel: number): Split {
-  return splitBySlots(items, Math.max(1, Math.floor(STAGES_IN_WINDOW / stages)), maxParallel);
+export function splitItems(items: number, stages: number, maxParallel: number, mostSlots: number): Split {
+  return splitBySlots(items, Math.max(1, Math.floor(STAGES_IN_WINDOW / stages)), maxParallel, mostSlots);
 }
 
 /**
@@ -40,15 +41,16 @@ export function splitItems(items: number, stages: number, maxParallel: number): 
  * @param attempts  most that one item may take
  */
 export function splitItemsByAttempts(items: number, attempts: number, maxParallel: number): Split {
-  return splitBySlots(items, Math.max(1, Math.floor(ATTEMPTS_IN_WINDOW / attempts)), maxParallel);
+  return splitBySlots(items, Math.max(1, Math.floor(ATTEMPTS_IN_WINDOW / attempts)), maxParallel, maxParallel);
 }
 
-function splitBySlots(items: number, size: number, maxParallel: number): Split {
+function splitBySlots(items: number, size: number, maxParallel: number, mostSlots: number): Split {
   // With two slots and more a long item does not hold up those behind it in its window.
   const mostOpen = Math.min(MOST_OPEN, maxParallel, Math.max(4, Math.floor(maxParallel / 2)));
   const itemsOf = (slots: number): number => (items * slots) / maxParallel;
   let open = 1;
-  while (open < mostOpen && itemsOf(Math.ceil(maxParallel / open)) > size) open += 1;
+  const isTooLarge = (slots: number): boolean => slots > mostSlots || itemsOf(slots) > size;
+  while (open < mostOpen && isTooLarge(Math.ceil(maxParallel / open))) open += 1;
   const shares = sharesOf(maxParallel, open);
   // More than one where not all windows can be open at the same time.
   const rounds = Math.max(1, Math.ceil(itemsOf(shares[0] ?? 0) / size));
