@@ -1,6 +1,7 @@
 /** Keepers that are killed at each step of a VM's life: the VM goes with them, the driver learns it, release works. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { spawn, type ChildProcess } from 'node:child_process';
+import { type AddressInfo, createServer } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Sandbox, VmKey } from '../activities/ports/sandbox.ts';
 import { readRunDir, vmRunDir } from '../native/index.ts';
@@ -142,6 +143,46 @@ describe('a keeper that is killed', () => {
     expect({ ...exit, stdout: stdout.toString() }).toMatchObject({ reason: 'exited', exitCode: 0, stdout: 'again\n' });
     await host.backend.release(next);
   });
+
+  it(
+    'while its guest downloads through the door: the server sees the connection end',
+    { timeout: 180_000 },
+    async () => {
+      let sentBytes = 0;
+      let hasEnded: () => void = () => undefined;
+      const ended = new Promise<void>((resolve) => (hasEnded = resolve));
+      const server = createServer({ allowHalfOpen: true }, (socket) => {
+        const block = Buffer.alloc(64 * 1024);
+        const more = (): void => {
+          while (!socket.destroyed && socket.write(block)) sentBytes += block.length;
+        };
+        socket
+          .on('error', () => undefined)
+          .on('close', () => hasEnded())
+          .on('drain', more);
+        more();
+      });
+      await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+      try {
+        const { port } = server.address() as AddressInfo;
+        const key = newKey();
+        const services = [{ name: 'web', host: '127.0.0.1', port }];
+        const egress = { allow: [], deny: [], services };
+        const sandbox = await host.backend.launch(key, { ...SMALL_VM, egress }, limit());
+        const exec = await sandbox.exec(script(`nc web ${port} > /dev/null`), limit());
+        const end = exec.wait(limit());
+        end.catch(() => undefined);
+        // More than all buffers between hold: bytes reach the program.
+        await expect.poll(() => sentBytes, { timeout: 60_000 }).toBeGreaterThan(32 * 1024 * 1024);
+        await killKeeper(key);
+        await expectLost(end);
+        await ended;
+        await expectOver(key);
+      } finally {
+        server.close();
+      }
+    },
+  );
 
   it('while files go in and come out', { timeout: 180_000 }, async () => {
     const key = newKey();
