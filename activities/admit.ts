@@ -447,10 +447,10 @@ async function recordRefusal(deps: ActivityDeps, runId: string, executionId: str
       code: error.code,
       message: error.message,
     } satisfies RefusalRecord);
+    await deps.hostVariables.drop(runId);
     await deps.events.append(runId, [
       { id: EVENT_ID.runFinished, atMs: deps.now(), body: { type: 'run-finished', outcome } },
     ]);
-    await deps.hostVariables.drop(runId);
   } catch (failure) {
     // Readers of a damaged run are told of the damage instead.
     if (!isCodedError(failure) || failure.code !== 'store/damaged') throw failure;

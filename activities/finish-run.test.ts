@@ -124,3 +124,15 @@ test('what an attempt that died behind the last event left of the mounts goes wi
   expect(await finishAgain(deps, RUN, SUCCEEDED)).toEqual(SUCCEEDED);
   expect(existsSync(kept)).toBe(false);
 });
+
+test('what the run was lent is gone before its end is told', async () => {
+  await deps.hostVariables.put(RUN, { TOKEN: 'hunter2-hunter2' });
+  const seen: unknown[] = [];
+  const append: ActivityDeps['events']['append'] = async (...args) => {
+    seen.push(await deps.hostVariables.get(RUN));
+    return await stores.events.append(...args);
+  };
+  const told = { ...deps, events: { ...stores.events, append } };
+  await finishRun(told, { runId: RUN, outcome: SUCCEEDED, merge: null, events: [] });
+  expect(seen).toEqual([{}]);
+});

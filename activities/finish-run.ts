@@ -20,11 +20,12 @@ export async function finishRun(deps: ActivityDeps, request: FinishRequest): Pro
   const { runId } = request;
   const outcome = request.merge === null ? request.outcome : await withMerge(deps, request.outcome, request.merge);
   await deps.records.put(runId, 'manifest', await manifestOf(deps, runId, outcome));
+  // Who reads that the run has ended finds nothing of them any more.
+  await deps.hostVariables.drop(runId);
   await deps.events.append(runId, [
     ...request.events,
     { id: EVENT_ID.runFinished, atMs: deps.now(), body: { type: 'run-finished', outcome } },
   ]);
-  await deps.hostVariables.drop(runId);
   await deps.mounts.dropRun(runId);
   return outcome;
 }
