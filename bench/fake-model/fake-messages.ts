@@ -1,6 +1,6 @@
 /** The Messages API of Anthropic, as far as Claude Code asks for it. */
 import type { ServerResponse } from 'node:http';
-import { beginStream, type ModelApi, type ModelStep, sendEvent, type StepContext } from './model-api.ts';
+import { beginStream, type ModelApi, type ModelStep, piecesOf, sendEvent, type StepContext } from './model-api.ts';
 
 const SHELL = 'Bash';
 /** Offered where the command line was given a schema. */
@@ -19,7 +19,7 @@ export const answerMessages: ModelApi = {
   say,
 };
 
-function say(response: ServerResponse, step: ModelStep, context: StepContext): void {
+async function say(response: ServerResponse, step: ModelStep, context: StepContext): Promise<void> {
   if ('status' in step) {
     response.writeHead(step.status, { 'content-type': 'application/json' });
     const type = step.status === 401 ? 'authentication_error' : 'invalid_request_error';
@@ -34,9 +34,9 @@ function say(response: ServerResponse, step: ModelStep, context: StepContext): v
     message: { ...message, content: [], stop_reason: null, stop_sequence: null, usage },
   });
   for (const [index, block] of blocksOf(step, context).entries()) {
-    const { whole, delta, ...start } = block;
+    const { whole, deltas, ...start } = block;
     sendEvent(response, { type: 'content_block_start', index, content_block: start });
-    sendEvent(response, { type: 'content_block_delta', index, delta });
+    for await (const delta of deltas) sendEvent(response, { type: 'content_block_delta', index, delta });
     if (whole) sendEvent(response, { type: 'content_block_stop', index });
   }
   if ('cut' in step) {
@@ -57,29 +57,36 @@ function say(response: ServerResponse, step: ModelStep, context: StepContext): v
 /** What a block begins with, what then comes, and whether it ends. */
 interface Block {
   readonly type: string;
-  readonly delta: Readonly<Record<string, unknown>>;
+  readonly deltas: AsyncIterable<Readonly<Record<string, unknown>>> | Iterable<Readonly<Record<string, unknown>>>;
   readonly whole: boolean;
 }
 
 type SpokenStep = Exclude<ModelStep, { readonly status: number }>;
 
 function blocksOf(step: SpokenStep, context: StepContext): readonly Block[] {
-  if ('say' in step) return [textBlock(step.say)];
+  if ('say' in step) return [textBlock(step.say, step.everyMs)];
   if ('cut' in step) return [{ ...textBlock(step.cut), whole: false }];
   if ('answer' in step)
     return [
       isCall(step, context) ? callBlock(SCHEMA_TOOL, step.answer, context) : textBlock(JSON.stringify(step.answer)),
     ];
   const call = callBlock(shellOf(context), { command: step.run, description: 'run it' }, context);
-  return step.saying === undefined ? [call] : [textBlock(step.saying), call];
+  return step.saying === undefined ? [call] : [textBlock(step.saying, step.everyMs), call];
 }
 
 function isCall(step: SpokenStep, { tools }: StepContext): boolean {
   return 'run' in step || ('answer' in step && tools.includes(SCHEMA_TOOL));
 }
 
-function textBlock(text: string): Block & { readonly text: '' } {
-  return { type: 'text', text: '', delta: { type: 'text_delta', text }, whole: true };
+function textBlock(text: string, everyMs?: number): Block & { readonly text: '' } {
+  return { type: 'text', text: '', deltas: textDeltas(text, everyMs), whole: true };
+}
+
+async function* textDeltas(
+  text: string,
+  everyMs: number | undefined,
+): AsyncGenerator<{ readonly type: string; readonly text: string }> {
+  for await (const piece of piecesOf(text, everyMs)) yield { type: 'text_delta', text: piece };
 }
 
 function callBlock(
@@ -88,7 +95,7 @@ function callBlock(
   { turn }: StepContext,
 ): Block & { readonly id: string; readonly name: string; readonly input: object } {
   const delta = { type: 'input_json_delta', partial_json: JSON.stringify(input) };
-  return { type: 'tool_use', id: `toolu_${turn}`, name, input: {}, delta, whole: true };
+  return { type: 'tool_use', id: `toolu_${turn}`, name, input: {}, deltas: [delta], whole: true };
 }
 
 function shellOf({ tools }: StepContext): string {

@@ -64,7 +64,7 @@ async function answer(
   const said = script(asked);
   const [waitMs, step] = 'length' in said ? said : ([0, said] as const);
   await sleep(waitMs);
-  api.say(response, step, context);
+  await api.say(response, step, context);
 }
 
 function apiAt(path: string): ModelApi | null {

@@ -1,6 +1,6 @@
 /** The Responses API of OpenAI, as far as Codex asks for it. */
 import type { ServerResponse } from 'node:http';
-import { beginStream, type ModelApi, type ModelStep, sendEvent, type StepContext } from './model-api.ts';
+import { beginStream, type ModelApi, type ModelStep, piecesOf, sendEvent, type StepContext } from './model-api.ts';
 
 const USAGE = {
   input_tokens: 1_000,
@@ -34,7 +34,7 @@ export const answerResponses: ModelApi = {
   say,
 };
 
-function say(response: ServerResponse, step: ModelStep, context: StepContext): void {
+async function say(response: ServerResponse, step: ModelStep, context: StepContext): Promise<void> {
   if ('status' in step) {
     response.writeHead(step.status, { 'content-type': 'application/json' });
     response.end(JSON.stringify({ error: { type: 'invalid_request_error', message: step.message } }));
@@ -45,31 +45,67 @@ function say(response: ServerResponse, step: ModelStep, context: StepContext): v
   sendEvent(response, { type: 'response.created', response: { id, model: context.model } });
   if ('cut' in step) {
     const item = `msg_${context.turn}`;
-    const begun = { type: 'message', id: item, role: 'assistant', content: [] };
-    sendEvent(response, { type: 'response.output_item.added', output_index: 0, item: begun });
+    beginMessage(response, 0, item);
     sendEvent(response, { type: 'response.output_text.delta', item_id: item, output_index: 0, delta: step.cut });
     response.end();
     return;
   }
-  for (const [index, item] of itemsOf(step, context).entries())
+  const everyMs = 'everyMs' in step ? step.everyMs : undefined;
+  for (const [index, item] of itemsOf(step, context).entries()) {
+    if (everyMs !== undefined && item.type === 'message') await sayOnTheWay(response, index, item, everyMs);
     sendEvent(response, { type: 'response.output_item.done', output_index: index, item });
+  }
   sendEvent(response, { type: 'response.completed', response: { id, usage: USAGE } });
   response.end();
 }
 
+function beginMessage(response: ServerResponse, index: number, id: string): void {
+  const begun = { type: 'message', id, role: 'assistant', content: [] };
+  sendEvent(response, { type: 'response.output_item.added', output_index: index, item: begun });
+}
+
+/** What comes of a message before it is whole. */
+async function sayOnTheWay(response: ServerResponse, index: number, message: Message, everyMs: number): Promise<void> {
+  const { id, content } = message;
+  beginMessage(response, index, id);
+  for await (const delta of piecesOf(content[0].text, everyMs))
+    sendEvent(response, { type: 'response.output_text.delta', item_id: id, output_index: index, delta });
+}
+
+interface Message {
+  readonly type: 'message';
+  readonly id: string;
+  readonly role: 'assistant';
+  readonly content: readonly [
+    { readonly type: 'output_text'; readonly text: string; readonly annotations: readonly [] },
+  ];
+}
+
+interface Call {
+  readonly type: 'function_call';
+  readonly id: string;
+  readonly call_id: string;
+  readonly name: string;
+  readonly arguments: string;
+}
+
 type WholeStep = Exclude<ModelStep, { readonly status: number } | { readonly cut: string }>;
 
-function itemsOf(step: WholeStep, { turn, tools }: StepContext): readonly Readonly<Record<string, unknown>>[] {
+function itemsOf(step: WholeStep, { turn, tools }: StepContext): readonly (Message | Call)[] {
   if ('say' in step) return [messageOf(step.say, turn)];
   if ('answer' in step) return [messageOf(JSON.stringify(step.answer), turn)];
   const name = Object.keys(SHELLS).find((shell) => tools.includes(shell));
   if (name === undefined) throw new Error(`no tool for a shell is offered: ${tools.join(', ')}`);
   const text = JSON.stringify(SHELLS[name]!(step.run));
-  const call = { type: 'function_call', id: `fc_${turn}`, call_id: `call_${turn}`, name, arguments: text };
+  const call: Call = { type: 'function_call', id: `fc_${turn}`, call_id: `call_${turn}`, name, arguments: text };
   return step.saying === undefined ? [call] : [messageOf(step.saying, turn), call];
 }
 
-function messageOf(text: string, turn: number): Readonly<Record<string, unknown>> {
-  const content = [{ type: 'output_text', text, annotations: [] }];
-  return { type: 'message', id: `msg_${turn}`, role: 'assistant', content };
+function messageOf(text: string, turn: number): Message {
+  return {
+    type: 'message',
+    id: `msg_${turn}`,
+    role: 'assistant',
+    content: [{ type: 'output_text', text, annotations: [] }],
+  };
 }

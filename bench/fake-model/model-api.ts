@@ -1,11 +1,16 @@
 /** What the fake model says, whatever API it is asked by. */
 import type { ServerResponse } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 /** What the model does when it is asked. */
 export type ModelStep =
-  | { readonly say: string }
-  /** In a shell of the agent, as a call of the tool that its command line offers for that; `saying` comes before it. */
-  | { readonly run: string; readonly saying?: string }
+  /** Where `everyMs` is given, a word at a time, so far apart. */
+  | { readonly say: string; readonly everyMs?: number }
+  /**
+   * In a shell of the agent, as a call of the tool that its command line offers for that; `saying` comes before it, at the pace of
+   * `everyMs`.
+   */
+  | { readonly run: string; readonly saying?: string; readonly everyMs?: number }
   /** The value that a schema asks for, in the way that the command line wants it. */
   | { readonly answer: unknown }
   /** The call fails, as an API says it. */
@@ -21,7 +26,7 @@ export interface Asked {
 }
 
 /** How one API says a step. */
-export type SayStep = (response: ServerResponse, step: ModelStep, stream: StepContext) => void;
+export type SayStep = (response: ServerResponse, step: ModelStep, stream: StepContext) => Promise<void>;
 
 export interface StepContext {
   readonly turn: number;
@@ -34,6 +39,15 @@ export interface StepContext {
 export interface ModelApi {
   read(body: Readonly<Record<string, unknown>>): { readonly asked: Asked; readonly context: StepContext };
   readonly say: SayStep;
+}
+
+/** In the pieces in which a stream brings it: whole, or with `everyMs` a word at a time, after that pause each. */
+export async function* piecesOf(text: string, everyMs: number | undefined): AsyncGenerator<string> {
+  if (everyMs === undefined) return yield text;
+  for (const piece of text.match(/\S+\s*|\s+/g) ?? []) {
+    await sleep(everyMs);
+    yield piece;
+  }
 }
 
 /** One event of a stream of server-sent events. */
