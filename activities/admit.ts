@@ -315,6 +315,7 @@ export function admittedEvent({ plan: wire, hostId, origin }: AdmissionRecord, a
       ...(mocked.length === 0 ? {} : { mocked }),
       ...(agents.length === 0 ? {} : { agents }),
       ...(mockAgents.length === 0 ? {} : { mockAgents }),
+      ...(plan.budget === undefined ? {} : { budget: plan.budget }),
     },
   };
 }

@@ -8,7 +8,7 @@ import { endsVm, isLostVm } from '../domain/errors/error-code.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
-import { commandOf, isService } from '../domain/plan/work.ts';
+import { answeringOf, commandOf, isService } from '../domain/plan/work.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
 import { createRedactor, type Redactor } from '../domain/security/redactor.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
@@ -318,6 +318,7 @@ async function begin(
 ): Promise<void> {
   const { deps, request, life, workspace } = context;
   const { runId, execKey, stage } = request;
+  const budget = answeringOf(stage.work)?.budget;
   const writer = { execKey, fence: sandbox.facts.fence };
   // The store refuses writers of lower fences from this append on, so the output cursor read later is final.
   const isFirst =
@@ -330,6 +331,7 @@ async function begin(
           execKey,
           attempt: request.attempt,
           ...(request.scope.sandbox.egress === undefined ? {} : { vmKey: vmKeyText(context.vmKey) }),
+          ...(budget === undefined ? {} : { budget }),
         }),
       ],
       writer,

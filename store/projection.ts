@@ -1,5 +1,6 @@
 /** A run as people look at it, folded from its events. Pure: the same events give the same view everywhere. */
-import type { DataRef, IsolationLevel } from '../domain/plan/plan.ts';
+import type { BudgetPlan, DataRef, IsolationLevel } from '../domain/plan/plan.ts';
+import { NO_USE } from '../domain/agent/budget.ts';
 import type { FieldValues } from '../domain/run/approval-answer.ts';
 import { parseExecKey } from '../domain/run/attempt.ts';
 import { type InstancePath, instanceText, shownStage } from '../domain/run/instance.ts';
@@ -7,6 +8,7 @@ import type { RunOrigin } from '../domain/run/origin.ts';
 import type { Question, RunEvent, RunEventBody, RunOutcome } from '../domain/run/event.ts';
 import { parseVmKey } from '../domain/run/vm-key.ts';
 import { type StageFailure, toStageResult } from '../domain/run/stage-result.ts';
+import { type BudgetView, withUse } from './budget-view.ts';
 import { type NetworkView, withNotice as withDoorNotice } from './network-view.ts';
 
 export interface RunView {
@@ -22,6 +24,8 @@ export interface RunView {
   readonly agents: readonly string[];
   /** Those that the mock agent plays, in the order of the spec. */
   readonly mockAgents: readonly string[];
+  /** Of all its agents, and what they have used of it; absent: none, or an earlier build admitted it. */
+  readonly budget?: BudgetView;
   /** `damaged` is no event: whoever reads a run says it with `withDamage`. */
   readonly state: 'running' | RunOutcome['state'] | 'damaged';
   /** In the order of the spec; a stage that no admission named stands after them. */
@@ -83,6 +87,8 @@ export interface StageView {
   readonly accelerator: string | null;
   /** What the latest attempt took, once it has ended, by names with their units. */
   readonly usage: Readonly<Record<string, number>>;
+  /** What its agent may take in an attempt; absent: as much as it likes, or it has not begun. */
+  readonly budget?: BudgetPlan;
   /** Bytes that the latest attempt printed, on both streams, before redaction. */
   readonly outputBytes: number;
   /** Of a loop that was done more than once: the latest visit, from 2. */
@@ -205,7 +211,8 @@ export function project(view: RunView, event: RunEvent): RunView {
   return { ...next, seq: Math.max(view.seq, event.seq) };
 }
 
-function fold(view: RunView, { atMs, body }: RunEvent): RunView {
+function fold(before: RunView, { atMs, body }: RunEvent): RunView {
+  const view = before.budget === undefined ? before : { ...before, budget: withUse(before.budget, body) };
   const item = itemOf(body);
   if (item !== null)
     return withStage(view, item.stage, (stage) =>
@@ -232,6 +239,7 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
         mocked: body.mocked ?? [],
         agents: body.agents ?? [],
         mockAgents: body.mockAgents ?? [],
+        ...(body.budget === undefined ? {} : { budget: { limits: body.budget, ended: NO_USE, open: {} } }),
         outputStage: body.outputStage,
         stages: [...named, ...others],
         startedAtMs: atMs,
@@ -590,8 +598,12 @@ function started(stage: StageView, execKey: string, attempt: number, atMs: numbe
   return { ...newStage(id), dependsOn, ...seen, state: 'running', execKey, attempt, startedAtMs: atMs };
 }
 
-function inVm(stage: StageView, { execKey, vmKey }: Extract<RunEventBody, { type: 'stage-started' }>): StageView {
-  return vmKey === undefined || stage.execKey !== execKey ? stage : { ...stage, vmKey };
+function inVm(
+  stage: StageView,
+  { execKey, vmKey, budget }: Extract<RunEventBody, { type: 'stage-started' }>,
+): StageView {
+  if (stage.execKey !== execKey) return stage;
+  return { ...stage, ...(vmKey === undefined ? {} : { vmKey }), ...(budget === undefined ? {} : { budget }) };
 }
 
 /** The run machine's word, which stands above a result that did not come to it. */

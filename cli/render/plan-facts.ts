@@ -1,7 +1,8 @@
 /** What a stage of a plan has beside its work, in words that the summary of a spec and the graph of a plan share. */
 import type { EachPlan, StagePlan } from '../../domain/plan/plan.ts';
-import { demandedVariablesOf } from '../../domain/plan/work.ts';
+import { answeringOf, demandedVariablesOf } from '../../domain/plan/work.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { renderBudget } from './budget.ts';
 
 /** The list whose items the stage is done for; null: it has none. */
 export function listOf({ each }: StagePlan): string | null {
@@ -29,4 +30,10 @@ export function itemFacts({ each }: StagePlan): readonly string[] {
 export function secretFacts(stage: StagePlan): readonly string[] {
   const names = demandedVariablesOf([stage]).map(({ name }) => name);
   return names.length === 0 ? [] : [`${names.length === 1 ? 'secret' : 'secrets'} ${names.join(', ')}`];
+}
+
+/** What an attempt of its agent may take. */
+export function budgetFacts({ work }: StagePlan): readonly string[] {
+  const budget = answeringOf(work)?.budget;
+  return budget === undefined ? [] : [`budget ${renderBudget({ limits: budget, used: null })}`];
 }

@@ -5,7 +5,8 @@ import { describeStageWork } from '../../domain/plan/work.ts';
 import { describeWorkspace } from '../../domain/plan/workspace.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { writeDurationMs } from '../../domain/units/duration.ts';
-import { itemFacts, listOf, secretFacts } from './plan-facts.ts';
+import { renderBudget } from './budget.ts';
+import { budgetFacts, itemFacts, listOf, secretFacts } from './plan-facts.ts';
 import { type PlanGroup as Group, groupsOf } from './plan-groups.ts';
 import type { Style } from './style.ts';
 import { padEnd } from './width.ts';
@@ -31,6 +32,9 @@ export function renderPlanGraph(plan: Plan, style: Style): string {
     ...linesIn(groupsOf(plan), ''),
     '',
     `result: ${result(plan.output)}`,
+    ...(plan.budget === undefined
+      ? []
+      : [`budget of all agents: ${renderBudget({ limits: plan.budget, used: null })}`]),
     '',
   ].join('\n');
 }
@@ -77,6 +81,7 @@ function facts(stage: StagePlan): readonly string[] {
     ...inputs.map(({ fromStage, output }) => `takes ${fromStage}.${output}`),
     ...(outputs.length === 0 ? [] : [`leaves ${outputs.map(({ name }) => name).join(', ')}`]),
     ...secretFacts(stage),
+    ...budgetFacts(stage),
     ...(outputSchema === undefined ? [] : ['its output has a schema']),
     ...(retry.maxAttempts === 1 ? [] : [`${retry.maxAttempts} attempts`]),
     ...(continueOnError === true ? ['its failure is tolerated'] : []),

@@ -3,8 +3,9 @@ import type { FieldValues } from '../../domain/run/approval-answer.ts';
 import type { Question } from '../../domain/run/event.ts';
 import type { RunOrigin } from '../../domain/run/origin.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
-import type { AnswerView, ItemsView, RunView } from '../../store/projection.ts';
+import type { AnswerView, ItemsView, RunView, StageView } from '../../store/projection.ts';
 import { type AgentTotals, agentTotals } from './agent-usage.ts';
+import { type BudgetJson, budgetOfRun, budgetOfStage } from './budget.ts';
 import { networkOfRun } from './network.ts';
 import type { StageFacts } from '../stage-facts.ts';
 
@@ -23,6 +24,8 @@ export interface RunJson {
   readonly mockAgents: readonly string[];
   /** Of all its agents; null: no stage is an agent that has begun. */
   readonly agents: AgentTotals | null;
+  /** What all its agents together may take, and what every attempt of them has taken; null: it has none. */
+  readonly budget: BudgetJson | null;
   /** What the doors of its VMs did; null: they have told nothing, or no VM has one. */
   readonly network: NetworkJson | null;
   readonly startedAt: string | null;
@@ -66,6 +69,8 @@ export interface StageJson {
   readonly accelerator: string | null;
   readonly failure: StageFailure | null;
   readonly usage: Readonly<Record<string, number>>;
+  /** What an attempt of its agent may take, and what the latest has taken; absent: none, or it has not begun. */
+  readonly budget?: BudgetJson;
   /** What it asks; null unless it waits for an answer. */
   readonly question: QuestionJson | null;
   /** The answer to it; null: there is none. */
@@ -149,53 +154,42 @@ export function toRunJson(view: RunView): RunJson {
     mocked: view.mocked,
     mockAgents: view.mockAgents,
     agents: agentTotals(view),
+    budget: budgetOfRun(view),
     network: toNetworkJson(view),
     startedAt: isoOrNull(view.startedAtMs),
     finishedAt: isoOrNull(view.finishedAtMs),
-    stages: view.stages.map(
-      ({
-        id,
-        state,
-        givenBy,
-        attempt,
-        exitCode,
-        durationMs,
-        isolation,
-        accelerator,
-        failure,
-        usage,
-        question,
-        answer,
-        sleepsUntilMs,
-        items,
-        visit,
-        published,
-      }) => ({
-        id,
-        state,
-        givenBy,
-        attempt,
-        exitCode,
-        durationMs,
-        isolation,
-        accelerator,
-        failure,
-        usage,
-        question: question === null ? null : toQuestionJson(question),
-        answer: answer === null ? null : toAnswerJson(answer),
-        sleepsUntil: isoOrNull(sleepsUntilMs),
-        items: items === null ? null : toItemsJson(items),
-        ...(visit === undefined ? {} : { visit }),
-        ...(published === undefined
-          ? {}
-          : { published: { output: published.output, at: new Date(published.atMs).toISOString() } }),
-      }),
-    ),
+    stages: view.stages.map(toStageJson),
     failedStage: view.outcome?.failedStage ?? null,
     failure: view.outcome?.failure ?? null,
     tolerated: view.outcome?.tolerated ?? [],
     output: view.outcome?.output ?? null,
     damage: view.damage,
+  };
+}
+
+function toStageJson(stage: StageView): StageJson {
+  const { question, answer, items, visit, published } = stage;
+  const budget = budgetOfStage(stage);
+  return {
+    id: stage.id,
+    state: stage.state,
+    givenBy: stage.givenBy,
+    attempt: stage.attempt,
+    exitCode: stage.exitCode,
+    durationMs: stage.durationMs,
+    isolation: stage.isolation,
+    accelerator: stage.accelerator,
+    failure: stage.failure,
+    usage: stage.usage,
+    question: question === null ? null : toQuestionJson(question),
+    answer: answer === null ? null : toAnswerJson(answer),
+    sleepsUntil: isoOrNull(stage.sleepsUntilMs),
+    items: items === null ? null : toItemsJson(items),
+    ...(visit === undefined ? {} : { visit }),
+    ...(published === undefined
+      ? {}
+      : { published: { output: published.output, at: new Date(published.atMs).toISOString() } }),
+    ...(budget === null ? {} : { budget }),
   };
 }
 
@@ -208,7 +202,14 @@ function toNetworkJson(view: RunView): NetworkJson | null {
 
 /** With what the plan says, of those stages for which it is there. */
 export function withStageFacts(run: RunJson, facts: ReadonlyMap<string, StageFacts>): RunJson {
-  return { ...run, stages: run.stages.map((stage) => ({ ...stage, ...facts.get(stage.id) })) };
+  return { ...run, stages: run.stages.map((stage) => withFacts(stage, facts.get(stage.id))) };
+}
+
+function withFacts(stage: StageJson, facts: StageFacts | undefined): StageJson {
+  if (facts === undefined) return stage;
+  const { when, finally: isLast } = facts;
+  const budget = stage.budget ?? budgetOfStage({ usage: stage.usage, items: null }, facts);
+  return { ...stage, when, finally: isLast, ...(budget === null ? {} : { budget }) };
 }
 
 function toQuestionJson({ message, by, fields, deadlineAtMs, onTimeout, item }: Question): QuestionJson {

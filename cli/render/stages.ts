@@ -2,6 +2,7 @@ import { formatBytes } from '../../domain/units/bytes.ts';
 import { formatDurationMs } from '../../domain/units/duration.ts';
 import type { ItemCounts, RunView, StageState, StageView } from '../../store/projection.ts';
 import { agentNotes } from './agent-usage.ts';
+import { budgetOfStage, renderBudget } from './budget.ts';
 import { itemCount, paintOutcome, timeText } from './event-lines.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { StageFacts } from '../stage-facts.ts';
@@ -107,6 +108,7 @@ function renderStage(
     ...(facts?.finally === true ? ['finally'] : []),
     ...(isMocked ? ['mocked'] : []),
     ...agentNotes(stage, view),
+    ...budgetNote(stage, facts),
     ...stageNotes(stage),
     ...conditionNote(stage, facts),
   ].join(', ');
@@ -176,6 +178,13 @@ function stageNotes(stage: StageView): readonly string[] {
 function conditionNote({ state }: StageView, facts: StageFacts | undefined): readonly string[] {
   const isOpen = state === 'passed' || state === 'waiting';
   return isOpen && typeof facts?.when === 'string' ? [`when: ${sanitizeLine(facts.when)}`] : [];
+}
+
+/** `budget 1,200 of 2,000 tokens`; nothing of one that never begins. */
+function budgetNote(stage: StageView, facts: StageFacts | undefined): readonly string[] {
+  if (stage.state === 'skipped' || stage.state === 'passed') return [];
+  const budget = budgetOfStage(stage, facts);
+  return budget === null ? [] : [`budget ${renderBudget(budget)}${budget.used === null ? ' for each item' : ''}`];
 }
 
 /** `12 of 500 items, 4 running, 1 failed`. */

@@ -137,6 +137,7 @@ test('the JSON of a run has exactly the documented fields', () => {
     'mocked',
     'mockAgents',
     'agents',
+    'budget',
     'network',
     'startedAt',
     'finishedAt',

@@ -10,6 +10,7 @@ import type { StageFacts } from '../stage-facts.ts';
 import { networkOfRun, renderNetwork } from './network.ts';
 import { renderQuestions } from './questions.ts';
 import { agentTotals, mockAgentsText, renderTotals } from './agent-usage.ts';
+import { budgetOfRun, renderBudget } from './budget.ts';
 import { mockedText, renderStages } from './stages.ts';
 import { describeVmFacts } from './vm-facts.ts';
 import type { Style } from './style.ts';
@@ -45,6 +46,8 @@ export function renderStatus(
   if (view.startedAtMs !== null && until !== null) facts.push(['took', formatDurationMs(until - view.startedAtMs)]);
   const totals = agentTotals(view);
   if (totals !== null) facts.push(['tokens', renderTotals(totals)]);
+  const budget = budgetOfRun(view);
+  if (budget !== null) facts.push(['budget', renderBudget(budget)]);
   const network = networkOfRun(view);
   if (network !== null) {
     const where =

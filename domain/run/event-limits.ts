@@ -4,7 +4,7 @@
  *
  * Bytes of JSON of the largest, against the limit of 1,048,576:
  * - `run-admitted`: names and edges as a workflow holds them (`PLAN_LIMITS.machineBytes`, 524,288), and for each of
- *   2,000 stages at most 15 more (`,"dependsOn":[]`); the id of an origin (6,000); names of mocked stages (134,000).
+ *   2,000 stages at most 15 more (`,"dependsOn":[]`); the id of an origin (6,000); names of mocked stages (134,000); three numbers of a budget.
  * - `stage-given`: 2,000 refs of named outputs, as `stage-finished`; the id of a run.
  * - `stage-finished`: 2,000 refs of named outputs, each with a name of 64 within 256; three texts of a failure.
  * - `scope-restarted`: 2,000 names of 64 with their marks, 134,000; one text.

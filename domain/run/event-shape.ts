@@ -25,6 +25,7 @@ export const dataRefShape: Check = objectOf({ sha256: aText, sizeBytes: aCount, 
 export const originShape: Check = objectOf({ runId: aText, kind: oneOf(...ORIGIN_KINDS), from: orNull(aText) });
 
 const failure = objectOf({ code: aText, message: aText, stderrTail: aText });
+const budget = objectOf({ maxCostUsd: optional(aNumber), maxTokens: optional(aCount), maxTurns: optional(aCount) });
 const vm = { vmKey: aText, scope: aText, generation: aCount };
 
 const commonOfResult = {
@@ -129,6 +130,7 @@ const body = kindOf<RunEventBody['type']>(
       mocked: optional(listOf(aText)),
       agents: optional(listOf(aText)),
       mockAgents: optional(listOf(aText)),
+      budget: optional(budget),
     }),
     'stage-given': objectOf({
       stage: aText,
@@ -159,6 +161,7 @@ const body = kindOf<RunEventBody['type']>(
       attempt: aCount,
       items: optional(aCount),
       vmKey: optional(aText),
+      budget: optional(budget),
     }),
     'stage-progress': objectOf({
       stage: aText,

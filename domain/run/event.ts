@@ -3,7 +3,7 @@
  * fold them into views and never ask a worker. Ids are given by nature, so that a second writer of the same
  * fact writes the same id and the store keeps the first; `seq` is given by the store.
  */
-import type { ApprovalField, DataRef, IsolationLevel, TimeoutAnswer } from '../plan/plan.ts';
+import type { ApprovalField, BudgetPlan, DataRef, IsolationLevel, TimeoutAnswer } from '../plan/plan.ts';
 import type { FieldValues } from './approval-answer.ts';
 import type { DoorNotice } from './door-notice.ts';
 import type { RunOrigin } from './origin.ts';
@@ -55,6 +55,8 @@ export type RunEventBody =
       readonly agents?: readonly string[];
       /** Those of them that the mock agent plays. Absent: none. */
       readonly mockAgents?: readonly string[];
+      /** Of all its agents together. Absent: none; also in events of earlier builds. */
+      readonly budget?: BudgetPlan;
     }
   /**
    * The stage does not run: what it came to in an earlier run stands for it. By `admit`, behind `run-admitted`. It is the
@@ -137,6 +139,8 @@ export type RunEventBody =
       readonly items?: number;
       /** In which VM, where that has a door; absent also in events of earlier builds. */
       readonly vmKey?: string;
+      /** Of its agent. Absent: none; also in events of earlier builds. */
+      readonly budget?: BudgetPlan;
     }
   /**
    * Another try of the activity found the attempt under way, and takes over its output: by that try, once for its

@@ -36,6 +36,21 @@ pipeline:
   output_box: within
 `;
 
+interface Budget {
+  readonly limits: Readonly<Record<string, number>>;
+  readonly used: Readonly<Record<string, number | null>> | null;
+}
+
+async function statusOf(
+  rig: Rig,
+  runId: string,
+): Promise<{
+  readonly budget: Budget | null;
+  readonly stages: readonly { readonly id: string; readonly budget?: Budget }[];
+}> {
+  return JSON.parse((await rig.cli('status', runId, '--json')).stdout) as Awaited<ReturnType<typeof statusOf>>;
+}
+
 interface Told {
   readonly id: string;
   readonly attempt: number;
@@ -59,6 +74,13 @@ test('an agent over its budget is stopped at the call that crosses it; one that 
   expect(told['cost']!.usage['costUsd']).toBeCloseTo(0.14);
   expect(told['cost']!.failure!.message).toContain('cost $0.1400; $0.1000 were left to it');
   expect(told['tokens']!.failure!.message).toContain('used 2100 tokens; 1400 were left to it');
+  const budgets = (await statusOf(rig, 'budgets')).stages.map(({ id, budget }) => [id, budget] as const);
+  expect(Object.fromEntries(budgets)).toMatchObject({
+    turns: { limits: { maxTurns: 2 }, used: { turns: 3, tokens: 2_100 } },
+    cost: { limits: { maxCostUsd: 0.1 }, used: { turns: 2, tokens: 1_400 } },
+    within: { limits: { maxTurns: 3, maxTokens: 2_100 }, used: { turns: 3, tokens: 2_100 } },
+  });
+  expect((await rig.cli('status', 'budgets')).stdout).toContain('budget 2,100 of 2,100 tokens, 3 of 3 turns');
   // Nobody asked for another try.
   const started = (await rig.events('budgets')).filter(({ body }) => body.type === 'stage-started');
   expect(started).toHaveLength(4);
@@ -103,6 +125,11 @@ test('agents of a run share its budget: items, stages at once, and who comes too
   expect(calls).toBeLessThanOrEqual(6);
   expect(told['late']!.failure!.message).toContain(
     `the agent of stage late did not start: agents of the run have used ${4_200 + calls * 700} tokens, of 7000 in its budget`,
+  );
+  const tokens = 4_200 + calls * 700;
+  expect((await statusOf(rig, 'together')).budget).toMatchObject({ limits: { maxTokens: 7_000 }, used: { tokens } });
+  expect((await rig.cli('status', 'together')).stdout).toMatch(
+    new RegExp(`^budget +${tokens.toLocaleString('en-US')} of 7,000 tokens$`, 'm'),
   );
   const started = (await rig.events('together')).flatMap(({ body }) =>
     body.type === 'stage-started' ? body.stage : [],

@@ -1,0 +1,75 @@
+import { expect, test } from 'vitest';
+import { NO_USE } from '../../domain/agent/budget.ts';
+import type { Plan } from '../../domain/plan/plan.ts';
+import { compileText } from '../../domain/spec/load.ts';
+import { emptyView, newStage, type RunView, type StageView } from '../../store/projection.ts';
+import { renderBudget } from './budget.ts';
+import { renderPlanGraph } from './plan-graph.ts';
+import { toRunJson, withStageFacts } from './run-json.ts';
+import { renderStatus } from './status.ts';
+import { PLAIN } from './style.ts';
+
+const USED = { ...NO_USE, inputTokens: 41_000, outputTokens: 200, turns: 3, costUsd: 0.31 };
+const OPTIONS = { style: PLAIN, width: 200, nowMs: 10_000, advise: (text: string) => text, folder: '/runs/r' };
+
+function run(stage: Partial<StageView>): RunView {
+  return {
+    ...emptyView('r'),
+    budget: { limits: { maxTokens: 100_000, maxCostUsd: 2 }, ended: USED, open: {} },
+    stages: [{ ...newStage('a'), ...stage }],
+  };
+}
+
+test('what is used of a budget stands before its limit, tokens first', () => {
+  const limits = { maxCostUsd: 2, maxTokens: 100_000, maxTurns: 40 };
+  expect(renderBudget({ limits, used: { tokens: 41_200, turns: 3, costUsd: 0.31 } })).toBe(
+    '41,200 of 100,000 tokens, 3 of 40 turns, $0.31 of $2.00',
+  );
+  expect(renderBudget({ limits, used: null })).toBe('100,000 tokens, 40 turns, $2.00');
+  // Nobody has said a cost so far; a cent is not rounded away.
+  expect(renderBudget({ limits: { maxCostUsd: 0.005 }, used: { tokens: 1, turns: 1, costUsd: null } })).toBe(
+    '$0.00 of $0.0050',
+  );
+});
+
+test('status says what a run and its stages have used of their budgets', () => {
+  const view = run({
+    state: 'running',
+    budget: { maxTurns: 5 },
+    usage: { inputTokens: 900, outputTokens: 100, turns: 2 },
+  });
+  const lines = renderStatus(view, OPTIONS);
+  expect(lines).toContain('budget   41,200 of 100,000 tokens, $0.31 of $2.00');
+  expect(lines.join('\n')).toMatch(/^▶ a .*budget 2 of 5 turns$/m);
+  expect(toRunJson(view)).toMatchObject({
+    budget: {
+      limits: { maxTokens: 100_000, maxCostUsd: 2 },
+      used: { tokens: 41_200, turns: 3, costUsd: 0.31 },
+    },
+    stages: [{ budget: { limits: { maxTurns: 5 }, used: { tokens: 1_000, turns: 2, costUsd: null } } }],
+  });
+});
+
+test('the budget of a stage that has not begun is that of its plan; that of items is each one’s', () => {
+  const facts = new Map([['a', { when: null, finally: false, budget: { maxTurns: 5 }, hasItems: true }]]);
+  const begun = run({ usage: { inputTokens: 5, outputTokens: 5, turns: 9 } });
+  expect(renderStatus(begun, { ...OPTIONS, facts }).join('\n')).toContain('budget 5 turns for each item');
+  expect(withStageFacts(toRunJson(begun), facts).stages[0]!.budget).toEqual({ limits: { maxTurns: 5 }, used: null });
+  const waiting = new Map([['a', { when: null, finally: false, budget: { maxTurns: 5 } }]]);
+  expect(renderStatus(run({}), { ...OPTIONS, facts: waiting }).join('\n')).toContain('budget 0 of 5 turns');
+  expect(toRunJson({ ...run({}), stages: [newStage('b')] }).stages[0]).not.toHaveProperty('budget');
+  expect(renderStatus(run({ state: 'skipped' }), { ...OPTIONS, facts: waiting }).join('\n')).not.toContain('5 turns');
+});
+
+test('the graph of a plan has its budgets', () => {
+  const text = `kind: pipeline
+name: main
+budget: { max_tokens: 100000 }
+pipeline: { boxes: [{ name: work, prompt: Work., budget: { max_turns: 40 } }] }
+`;
+  const { plan, diagnostics } = compileText(text, 'x.yaml', { baseDir: null });
+  expect(diagnostics).toEqual([]);
+  const graph = renderPlanGraph(plan as Plan, PLAIN);
+  expect(graph).toMatch(/^ {2}work .* · budget 40 turns$/m);
+  expect(graph).toContain('budget of all agents: 100,000 tokens\n');
+});
