@@ -1,4 +1,7 @@
-/** The examples with agents, by the unmodified command lines in VMs, against a model that plays a script instead of one that has a price. */
+/**
+ * The examples with agents, by the unmodified command lines in VMs: against a model that plays a script, and with ANTHROPIC_API_KEY in
+ * the environment of `npm run test:agents` also as they are, against Anthropic's, which has a price.
+ */
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -11,15 +14,44 @@ const EXAMPLES = join(dirname(fileURLToPath(import.meta.url)), '..', 'examples')
 const KEYS = { ANTHROPIC_API_KEY: 'sk-ant-of-the-lane', OPENAI_API_KEY: 'sk-of-the-lane' };
 const CLAUDE = 'llm: { provider: claude }';
 
+/** Of a whole example on an emulated CPU: up to four VMs, each with a command line that starts in half a minute. */
+const LIMIT_MS = 480_000;
+const QUESTION_LIMIT_MS = 360_000;
+
+/** Of a test with the model that the example names. */
+const REAL = { timeout: LIMIT_MS, skip: (process.env['ANTHROPIC_API_KEY'] ?? '') === '' };
+
+const textOf = (file: string): string => readFileSync(join(EXAMPLES, file), 'utf8');
+
 /** The example with `llm` in place of its provider. */
-function example(rig: Rig, file: string, llm: string): string {
-  const text = readFileSync(join(EXAMPLES, file), 'utf8');
+function scripted(rig: Rig, file: string, llm: string): string {
+  const text = textOf(file);
   expect(text, `${file} names its provider`).toContain(CLAUDE);
   return rig.spec(file, text.replaceAll(CLAUDE, `llm: ${llm}`));
 }
 
+/** The example as it is, where it finds a repository beside itself. */
+const real = (rig: Rig, file: string): string => rig.spec(file, textOf(file));
+
 const claudeAt = (port: number): string => `{ provider: claude, base_url: "http://127.0.0.1:${port}" }`;
 const codexAt = (port: number): string => `{ provider: codex, model: gpt-5, base_url: "http://127.0.0.1:${port}/v1" }`;
+
+/** @returns the repository, with what the agent did */
+async function fixATest(rig: Rig, spec: string): Promise<Calculator> {
+  const app = new Calculator(rig.specDir);
+  const run = await rig.cli('run', spec, '--run-id', 'fix');
+  expect(run.code, run.stderr).toBe(0);
+  expect(run.stdout).toBe('2 + 3 is 5\n');
+  const check = await rig.cli('apply', 'fix', '--check');
+  expect(check.code, check.stderr).toBe(0);
+  expect(check.stderr).toContain('add.sh');
+  expect((await rig.cli('apply', 'fix', '--branch')).code).toBe(0);
+  expect(app.git('log', '--format=%s', 'voidbox/fix/test').split('\n').length, 'its commit').toBeGreaterThan(2);
+  expect((await rig.cli('apply', 'fix')).code).toBe(0);
+  expect(app.test()).toBe('2 + 3 is 5\n');
+  await rig.assertNothingLeft();
+  return app;
+}
 
 const FIXES: ModelScript = ({ turn }) => {
   if (turn === 0) return { saying: 'I look at the test.', run: 'sh ./test.sh; cat add.sh' };
@@ -31,24 +63,32 @@ const FIXES: ModelScript = ({ turn }) => {
 test.each([
   ['claude', claudeAt],
   ['codex', codexAt],
-] as const)('fix-a-test.yaml with %s: its patch applies, and its commit comes as a branch', async (_name, llmAt) => {
-  await using model = await startFakeModel(FIXES);
-  await using rig = new Rig(KEYS);
-  const app = new Calculator(rig.specDir);
-  const spec = example(rig, 'fix-a-test.yaml', llmAt(model.port));
-  const run = await rig.cli('run', spec, '--run-id', 'fix');
-  expect(run.code, run.stderr).toBe(0);
-  expect(run.stdout).toBe('2 + 3 is 5\n');
-  const check = await rig.cli('apply', 'fix', '--check');
-  expect(check.code, check.stderr).toBe(0);
-  expect(check.stderr).toContain('add.sh');
-  expect((await rig.cli('apply', 'fix', '--branch')).code).toBe(0);
-  expect(app.git('log', '--format=%s', 'voidbox/fix/test').split('\n')).toContain('add.sh: it adds');
-  expect((await rig.cli('apply', 'fix')).code).toBe(0);
-  expect(app.test()).toBe('2 + 3 is 5\n');
-  expect(readFileSync(join(app.folder, 'notes.txt'), 'utf8'), 'what it did not commit comes too').toBe('scratch\n');
-  await rig.assertNothingLeft();
+] as const)(
+  'fix-a-test.yaml with %s: its patch applies, and its commit comes as a branch',
+  { timeout: LIMIT_MS },
+  async (_name, llmAt) => {
+    await using model = await startFakeModel(FIXES);
+    await using rig = new Rig(KEYS);
+    const app = await fixATest(rig, scripted(rig, 'fix-a-test.yaml', llmAt(model.port)));
+    expect(app.git('log', '--format=%s', 'voidbox/fix/test').split('\n')).toContain('add.sh: it adds');
+    expect(readFileSync(join(app.folder, 'notes.txt'), 'utf8'), 'what it did not commit comes too').toBe('scratch\n');
+  },
+);
+
+test('fix-a-test.yaml with the model of its provider', REAL, async () => {
+  await using rig = new Rig();
+  await fixATest(rig, real(rig, 'fix-a-test.yaml'));
 });
+
+async function reviewAPatch(rig: Rig, spec: string): Promise<object> {
+  const app = new Calculator(rig.specDir);
+  const head = app.git('rev-parse', 'HEAD');
+  const run = await rig.cli('run', spec, '--run-id', 'review', '--json');
+  expect(run.code, run.stderr).toBe(0);
+  expect(app.git('rev-parse', 'HEAD'), 'the repository is as it was').toBe(head);
+  await rig.assertNothingLeft();
+  return JSON.parse((JSON.parse(run.stdout) as { readonly outputText: string }).outputText) as object;
+}
 
 const REVIEWS: ModelScript = ({ turn, conversation }) => {
   if (conversation.includes('Merge them')) {
@@ -61,53 +101,78 @@ const REVIEWS: ModelScript = ({ turn, conversation }) => {
   return { say: conversation.includes('no test covers') ? 'no test' : 'hard to read' };
 };
 
-test('review-a-patch.yaml: three agents side by side read the commit, and the fourth reads what they say', async () => {
-  await using model = await startFakeModel(REVIEWS);
-  await using rig = new Rig(KEYS);
-  const app = new Calculator(rig.specDir);
-  const head = app.git('rev-parse', 'HEAD');
-  const spec = example(rig, 'review-a-patch.yaml', claudeAt(model.port));
-  const run = await rig.cli('run', spec, '--run-id', 'review', '--json');
+test(
+  'review-a-patch.yaml: three agents side by side read the commit, and the fourth reads what they say',
+  { timeout: LIMIT_MS },
+  async () => {
+    await using model = await startFakeModel(REVIEWS);
+    await using rig = new Rig(KEYS);
+    const review = await reviewAPatch(rig, scripted(rig, 'review-a-patch.yaml', claudeAt(model.port)));
+    expect(review).toEqual({ verdict: 'change', changes: ['a mistake', 'no test', 'hard to read'] });
+  },
+);
+
+test('review-a-patch.yaml with the model of its provider', REAL, async () => {
+  await using rig = new Rig();
+  const review = await reviewAPatch(rig, real(rig, 'review-a-patch.yaml'));
+  expect(review).toMatchObject({ verdict: 'change', changes: expect.any(Array) });
+});
+
+async function research(rig: Rig, spec: string): Promise<{ readonly answer: string; readonly network: string }> {
+  const run = await rig.cli('run', spec, '--run-id', 'research', '--json');
   expect(run.code, run.stderr).toBe(0);
   const { outputText } = JSON.parse(run.stdout) as { readonly outputText: string };
-  expect(JSON.parse(outputText)).toEqual({ verdict: 'change', changes: ['a mistake', 'no test', 'hard to read'] });
-  expect(app.git('rev-parse', 'HEAD'), 'the repository is as it was').toBe(head);
+  const { answer } = JSON.parse(outputText) as { readonly answer: string };
+  const network = (await rig.cli('logs', 'research', '--network')).stdout;
   await rig.assertNothingLeft();
-});
+  return { answer, network };
+}
 
 const ASKS_ELSEWHERE: ModelScript = ({ turn }) =>
   turn === 0
     ? { run: 'curl -sS -m 30 https://www.example.com/; echo "curl ended with $?"' }
     : { answer: { answer: 'DNS over TLS', pages: [] } };
 
-test('research.yaml: what is not on its list is refused, and the log says so', async () => {
+test('research.yaml: what is not on its list is refused, and the log says so', { timeout: LIMIT_MS }, async () => {
   await using model = await startFakeModel(ASKS_ELSEWHERE);
   await using rig = new Rig(KEYS);
-  const spec = example(rig, 'research.yaml', claudeAt(model.port));
-  const run = await rig.cli('run', spec, '--run-id', 'research', '--json');
-  expect(run.code, run.stderr).toBe(0);
-  const { outputText } = JSON.parse(run.stdout) as { readonly outputText: string };
-  expect(JSON.parse(outputText)).toEqual({ answer: 'DNS over TLS', pages: [] });
-  const network = await rig.cli('logs', 'research', '--network');
-  expect(network.stdout).toMatch(/vm research: www\.example\.com:443 refused: /);
+  const { answer, network } = await research(rig, scripted(rig, 'research.yaml', claudeAt(model.port)));
+  expect(answer).toBe('DNS over TLS');
+  expect(network).toMatch(/vm research: www\.example\.com:443 refused: /);
   expect(model.requests.at(-1)!.body, 'the agent saw that it was refused').toMatch(/curl ended with 56/);
-  await rig.assertNothingLeft();
 });
 
-test('release-notes.yaml: an agent for each commit, a person, and a commit', async () => {
+test('research.yaml with the model of its provider', REAL, async () => {
+  await using rig = new Rig();
+  const { answer } = await research(rig, real(rig, 'research.yaml'));
+  expect(answer).toMatch(/\bTLS\b/);
+});
+
+/** @returns CHANGELOG.md as the run committed it */
+async function releaseNotes(rig: Rig, spec: string, expected: string): Promise<string> {
+  const app = new Calculator(rig.specDir);
+  app.commit('README.md', 'a calculator\n', 'README.md: what this is');
+  await rig.launch(spec, 'notes');
+  const asked = async (): Promise<string> => (await rig.cli('status', 'notes')).stdout;
+  await until('the question', QUESTION_LIMIT_MS, async () => (await asked()).includes('voidbox approve notes'), 1_000);
+  expect(await asked(), 'who answers sees what the agents wrote').toContain(expected);
+  expect((await rig.cli('approve', 'notes')).code).toBe(0);
+  expect((await rig.finish('notes')).outcome.state).toBe('succeeded');
+  expect((await rig.cli('apply', 'notes', '--branch')).code).toBe(0);
+  await rig.assertNothingLeft();
+  return app.git('show', 'voidbox/notes/changelog:CHANGELOG.md');
+}
+
+test('release-notes.yaml: an agent for each commit, a person, and a commit', { timeout: LIMIT_MS }, async () => {
   await using model = await startFakeModel(({ conversation }) => ({
     say: conversation.includes('what this is') ? 'It is explained.' : 'It calculates.',
   }));
   await using rig = new Rig(KEYS);
-  const app = new Calculator(rig.specDir);
-  app.commit('README.md', 'a calculator\n', 'README.md: what this is');
-  await rig.launch(example(rig, 'release-notes.yaml', claudeAt(model.port)), 'notes');
-  const asked = async (): Promise<string> => (await rig.cli('status', 'notes')).stdout;
-  await until('the question', 240_000, async () => (await asked()).includes('voidbox approve notes'), 1_000);
-  expect(await asked(), 'who answers sees what the agents wrote').toContain('It is explained.');
-  expect((await rig.cli('approve', 'notes')).code).toBe(0);
-  expect((await rig.finish('notes')).outcome.state).toBe('succeeded');
-  expect((await rig.cli('apply', 'notes', '--branch')).code).toBe(0);
-  expect(app.git('show', 'voidbox/notes/changelog:CHANGELOG.md')).toBe('- It is explained.\n- It calculates.\n');
-  await rig.assertNothingLeft();
+  const spec = scripted(rig, 'release-notes.yaml', claudeAt(model.port));
+  expect(await releaseNotes(rig, spec, 'It is explained.')).toBe('- It is explained.\n- It calculates.\n');
+});
+
+test('release-notes.yaml with the model of its provider', REAL, async () => {
+  await using rig = new Rig();
+  expect(await releaseNotes(rig, real(rig, 'release-notes.yaml'), '')).toMatch(/^- .+\n- .+\n$/);
 });

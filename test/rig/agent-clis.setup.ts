@@ -16,5 +16,9 @@ export default async function setup(): Promise<void> {
       lacking.push(`NOT RUN: the tests of agents need ${name}: ${String(error)}`);
     }
   }
+  if ((process.env['ANTHROPIC_API_KEY'] ?? '') === '')
+    console.error(
+      "NOT RUN: the examples with Anthropic's model: ANTHROPIC_API_KEY is not set. A script plays it in the others",
+    );
   if (lacking.length > 0) throw new Error(lacking.join('\n'));
 }
