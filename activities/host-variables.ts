@@ -2,15 +2,18 @@
 import { Buffer } from 'node:buffer';
 import { credentialFileOf } from '../domain/agent/credentials.ts';
 import { readCodexLogin, tokensOfLogin } from '../domain/agent/codex-login.ts';
+import { endOfToken, loginEndKey, readLoginEnd } from '../domain/agent/login-end.ts';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { Plan } from '../domain/plan/plan.ts';
 import { answeringOf, demandedVariablesOf, environmentOf, hostVariablesOf } from '../domain/plan/work.ts';
 import type { Secret } from '../domain/security/redactor.ts';
+import type { AgentLogin } from './agent-login.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { StageRequest } from './requests.ts';
 
 type Sources = Pick<ActivityDeps, 'hostVariables' | 'lentVariables'>;
 
+const CLAUDE_LOGIN = 'CLAUDE_CODE_OAUTH_TOKEN';
 /** Of all host variables of a run: what is printed is searched for every form of each. */
 const SECRETS_BYTES = 64 * 1024;
 
@@ -29,6 +32,8 @@ export interface StageEnvironment {
   readonly named: ReadonlySet<string>;
   /** Those of them that are not set: the stage gets an empty value. */
   readonly unset: readonly string[];
+  /** By which its agent works, where that is known to end by itself. */
+  readonly login: AgentLogin | null;
 }
 
 /** @throws CodedError `host/variable-missing`, `host/variable-too-large`, `host/secrets-file` */
@@ -46,10 +51,38 @@ export async function resolveEnvironment(
   });
   return {
     ...withCredentials(stage, env),
+    login: await loginOf(sources, runId, stage, values),
     secrets: secretsOf(values),
     named,
     unset: [...named].filter((name) => !values.has(name)),
   };
+}
+
+/** A token of Codex says it itself; of one of Claude only the client knows that took it from the person's file. */
+async function loginOf(
+  { hostVariables }: Sources,
+  runId: string,
+  { work }: StageRequest['stage'],
+  values: ReadonlyMap<string, string>,
+): Promise<AgentLogin | null> {
+  const agent = answeringOf(work);
+  if (agent === null || agent.played === true) return null;
+  const file = credentialFileOf(agent);
+  for (const { name, value } of environmentOf(work)) {
+    const text = value.kind === 'literal' ? value.text : values.get(value.fromHost);
+    if (text === undefined) continue;
+    if (name === file?.name) return loginUntil('Codex', endOfToken(readCodexLogin(text)?.accessToken ?? ''));
+    if (value.kind === 'literal' || name !== CLAUDE_LOGIN) continue;
+    const handedOver = await hostVariables.get(runId);
+    // What a worker lends under that name is another one.
+    if (handedOver[value.fromHost] !== text) return null;
+    return loginUntil('Claude', readLoginEnd(handedOver[loginEndKey(value.fromHost)]));
+  }
+  return null;
+}
+
+function loginUntil(owner: AgentLogin['owner'], endsAtMs: number | null): AgentLogin | null {
+  return endsAtMs === null ? null : { owner, endsAtMs };
 }
 
 /** All values that the run has of the host, as far as they are known here. @throws as `resolveEnvironment`, but for missing ones */

@@ -19,6 +19,7 @@ import { outputMismatch } from './output-check.ts';
 import { createProgress } from './agent-progress.ts';
 import type { AgentContext, Preparation } from './agent-context.ts';
 import { runAgent } from './run-agent.ts';
+import { demandLogin, sayLoginEnds } from './agent-login.ts';
 import { type FollowedLedger, openLedger, RunBudgetFailure, type RunLedger } from './run-budget.ts';
 import { runSkill, sessionOfStage } from './run-skill.ts';
 import { agentOfStage, putCredentials } from './agent-command.ts';
@@ -175,12 +176,13 @@ function withoutSecrets(error: unknown, redactor: Redactor): unknown {
 
 async function carryOut(
   context: Attempt,
-  { env: written, credentials, named, unset }: StageEnvironment,
+  { env: written, credentials, named, unset, login }: StageEnvironment,
   redactor: Redactor,
 ): Promise<StageResult> {
   const { deps, request, life } = context;
   const env = { ...itemVariables(request.item), ...written };
   const ledger = await openLedger(deps, request);
+  await demandLogin(deps, request, login);
   const workspace = await workspaceOf(deps, request, life);
   life.phase('waiting for a VM');
   const { vm, lease } = await openVm(deps, request, context.backend, life);
@@ -198,8 +200,10 @@ async function carryOut(
       () => sandbox.renew(),
       (error) => (renewalFailure ??= error),
     );
-    // Others went on while it waited for its VM.
+    // Others went on while it waited for its VM, and so did the clock.
     await ledger?.refuseUsedUp();
+    await demandLogin(deps, request, login);
+    await sayLoginEnds(deps, request, login);
     followed = ledger?.follow(life.detached) ?? null;
     const { result, execs } = await work({ ...context, workspace, credentials, ledger }, sandbox, env, redactor);
     life.detached.throwIfAborted();

@@ -39,7 +39,11 @@ function logins(stages: readonly StagePlan[], variables: Readonly<Record<string,
 test('the access token stands for the variable, and the refresh token stays where it is', () => {
   login({ claudeAiOauth: { ...TOKENS, expiresAt: NOW_MS + 1_200_000 } });
   const found = logins([stage('claude-personal')]);
-  expect(found).toEqual({ CLAUDE_CODE_OAUTH_TOKEN: TOKENS.accessToken });
+  expect(found).toEqual({
+    CLAUDE_CODE_OAUTH_TOKEN: TOKENS.accessToken,
+    // For the worker, which looks at it again.
+    'login-end:CLAUDE_CODE_OAUTH_TOKEN': '2026-11-24T12:20:00.000Z',
+  });
   expect(JSON.stringify(found)).not.toContain(TOKENS.refreshToken);
 });
 
@@ -98,7 +102,7 @@ describe('of Codex', () => {
   test('the login stands for the variable, without its refresh token', () => {
     codexLogin(authFile(LONG));
     const found = logins([stage('codex-personal')]);
-    expect(Object.keys(found)).toEqual(['CODEX_AUTH_JSON']);
+    expect(Object.keys(found)).toEqual(['CODEX_AUTH_JSON', 'login-end:CODEX_AUTH_JSON']);
     expect(JSON.stringify(found)).toContain(LONG);
     expect(JSON.stringify(found)).not.toContain('rt-refresh');
     expect(logins([stage('codex'), stage('claude-personal')])).toEqual({});
@@ -113,7 +117,11 @@ describe('of Codex', () => {
     } as StagePlan;
     const whole = authFile(LONG);
     const found = logins([stage('codex-personal', { env }), named], { CODEX_AUTH_JSON: whole, TEAM_LOGIN: whole });
-    expect(Object.keys(found).toSorted()).toEqual(['CODEX_AUTH_JSON', 'TEAM_LOGIN']);
+    expect(
+      Object.keys(found)
+        .filter((name) => !name.includes(':'))
+        .toSorted(),
+    ).toEqual(['CODEX_AUTH_JSON', 'TEAM_LOGIN']);
     expect(JSON.stringify(found)).not.toContain('rt-refresh');
   });
 

@@ -2,10 +2,10 @@
  * The login of a person on this machine, for agents that work by a subscription: of what the command line keeps, the access token,
  * which ends by itself. The refresh token, which makes new ones for months, stays where it is.
  */
-import { Buffer } from 'node:buffer';
 import { type Stats, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { readCodexLogin } from '../domain/agent/codex-login.ts';
+import { endOfToken, loginEndKey, writeLoginEnd } from '../domain/agent/login-end.ts';
 import { credentialFileOf, credentialsOf } from '../domain/agent/credentials.ts';
 import type { LlmProvider, Plan, StagePlan } from '../domain/plan/plan.ts';
 import { answeringOf, environmentOf, isService } from '../domain/plan/work.ts';
@@ -77,7 +77,8 @@ const CODEX: LoginKind = {
 const KINDS = [CLAUDE, CODEX];
 
 /**
- * What stands for variables that are not set, and what takes the place of those that are set to a whole login.
+ * What stands for variables that are not set, and what takes the place of those that are set to a whole login; beside each when it
+ * ends (`loginEndKey`), where that is known.
  * @param stages  those that are to run
  * @throws CliError `host/login-expires`, `host/login-invalid`
  */
@@ -91,6 +92,8 @@ export function loginsFor(
       if (taken[variable] !== undefined) continue;
       demandTime(login, kind, stage, now().getTime());
       taken[variable] = login.value;
+      // The worker looks at it again where its stage begins.
+      if (login.expiresAtMs !== null) taken[loginEndKey(variable)] = writeLoginEnd(login.expiresAtMs);
     }
   }
   return taken;
@@ -157,17 +160,6 @@ function readFile(kind: LoginKind, env: Env): Login | null {
     const stats: Stats = statSync(path);
     if (!stats.isFile() || stats.size > FILE_BYTES) return null;
     return kind.read(readFileSync(path, 'utf8'));
-  } catch {
-    return null;
-  }
-}
-
-/** As a JSON web token says it. Null: it is none, or does not say. */
-function endOfToken(token: string): number | null {
-  try {
-    const claims = JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString('utf8')) as unknown;
-    const { exp } = (claims ?? {}) as { readonly exp?: unknown };
-    return typeof exp === 'number' && Math.abs(exp * 1000) <= MOST_MS ? exp * 1000 : null;
   } catch {
     return null;
   }

@@ -4,6 +4,7 @@ import { newRunId } from '../client/new-id.ts';
 import { ownStageOf } from '../domain/plan/item-parts.ts';
 import type { Plan } from '../domain/plan/plan.ts';
 import { credentialsOf } from '../domain/agent/credentials.ts';
+import { loginEndKey } from '../domain/agent/login-end.ts';
 import { answeringOf, demandedVariablesOf } from '../domain/plan/work.ts';
 import { runIdProblem } from '../domain/run/run-id.ts';
 import { environmentError, usageError } from './cli-error.ts';
@@ -105,15 +106,15 @@ function takeHostVariables(plan: Plan, given: ReadonlySet<string>, context: CliC
   if (missing.length > 0) {
     const names = missing.map(({ name, stage }) => `\`${name}\` (stage ${stage})`).join(', ');
     const commands = loginCommandsFor(missing.map(({ name }) => name));
-    const logins = commands.map((command) => `, or log in on this machine: ${command}`).join('');
+    const otherwise = commands.map((command) => `, or log in on this machine: ${command}`).join('');
     throw environmentError(
       'host/variable-missing',
       `the spec reads ${names} from the environment, where ${missing.length === 1 ? 'it is' : 'they are'} not set`,
-      `Set ${missing.length === 1 ? 'it' : 'them'}: export ${missing.map(({ name }) => `${name}=…`).join(' ')}${logins}${remedyOfAgents(left)}`,
+      `Set ${missing.length === 1 ? 'it' : 'them'}: export ${missing.map(({ name }) => `${name}=…`).join(' ')}${otherwise}${remedyOfAgents(left)}`,
     );
   }
   return Object.fromEntries(
-    plan.hostVariables.flatMap((name) => {
+    [...plan.hostVariables, ...plan.hostVariables.map(loginEndKey)].flatMap((name) => {
       const value = values[name];
       return value === undefined ? [] : [[name, value]];
     }),

@@ -216,9 +216,10 @@ export const ERROR_CODES = {
   'host/login-expires': {
     kind: 'world',
     retry: 'never',
-    summary: "The login of Claude or of Codex on this machine ends before an agent's `timeout_secs` do.",
+    summary:
+      "The login of Claude or of Codex on this machine ends before an agent's `timeout_secs` do, or has ended when its stage began.",
     remedy:
-      'Start `claude` or `codex` once, which renews its login, or set `CLAUDE_CODE_OAUTH_TOKEN`. Lower `timeout_secs`.',
+      'Start `claude` or `codex` once, which renews its login, or set `CLAUDE_CODE_OAUTH_TOKEN`. Lower `timeout_secs`. A run that has failed goes on by `voidbox retry RUN`.',
   },
   'host/login-invalid': {
     kind: 'world',

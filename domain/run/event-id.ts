@@ -36,6 +36,7 @@ export const EVENT_ID = {
       | 'sleeping'
       | 'woken'
       | 'not-redacted'
+      | 'login-ends'
       | 'not-saved'
       | 'not-published'
       | 'not-copied'
