@@ -98,8 +98,9 @@ export default defineConfig({
           maxWorkers: 1,
           sequence: { groupOrder: 3 },
           globalSetup: ['test/rig/host-pieces.setup.ts', 'test/rig/agent-clis.setup.ts'],
-          testTimeout: 300_000,
-          hookTimeout: 300_000,
+          // A command line takes half a minute to start on an emulated CPU, and a test has up to four of them; alone it takes up to 90 s.
+          testTimeout: 480_000,
+          hookTimeout: 480_000,
         },
       },
     ],

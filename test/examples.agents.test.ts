@@ -14,12 +14,11 @@ const EXAMPLES = join(dirname(fileURLToPath(import.meta.url)), '..', 'examples')
 const KEYS = { ANTHROPIC_API_KEY: 'sk-ant-of-the-lane', OPENAI_API_KEY: 'sk-of-the-lane' };
 const CLAUDE = 'llm: { provider: claude }';
 
-/** Of a whole example on an emulated CPU: up to four VMs, each with a command line that starts in half a minute. */
-const LIMIT_MS = 480_000;
+/** Until the agents before it have answered, on an emulated CPU. */
 const QUESTION_LIMIT_MS = 360_000;
 
 /** Of a test with the model that the example names. */
-const REAL = { timeout: LIMIT_MS, skip: (process.env['ANTHROPIC_API_KEY'] ?? '') === '' };
+const REAL = { skip: (process.env['ANTHROPIC_API_KEY'] ?? '') === '' };
 
 const textOf = (file: string): string => readFileSync(join(EXAMPLES, file), 'utf8');
 
@@ -63,17 +62,13 @@ const FIXES: ModelScript = ({ turn }) => {
 test.each([
   ['claude', claudeAt],
   ['codex', codexAt],
-] as const)(
-  'fix-a-test.yaml with %s: its patch applies, and its commit comes as a branch',
-  { timeout: LIMIT_MS },
-  async (_name, llmAt) => {
-    await using model = await startFakeModel(FIXES);
-    await using rig = new Rig(KEYS);
-    const app = await fixATest(rig, scripted(rig, 'fix-a-test.yaml', llmAt(model.port)));
-    expect(app.git('log', '--format=%s', 'voidbox/fix/test').split('\n')).toContain('add.sh: it adds');
-    expect(readFileSync(join(app.folder, 'notes.txt'), 'utf8'), 'what it did not commit comes too').toBe('scratch\n');
-  },
-);
+] as const)('fix-a-test.yaml with %s: its patch applies, and its commit comes as a branch', async (_name, llmAt) => {
+  await using model = await startFakeModel(FIXES);
+  await using rig = new Rig(KEYS);
+  const app = await fixATest(rig, scripted(rig, 'fix-a-test.yaml', llmAt(model.port)));
+  expect(app.git('log', '--format=%s', 'voidbox/fix/test').split('\n')).toContain('add.sh: it adds');
+  expect(readFileSync(join(app.folder, 'notes.txt'), 'utf8'), 'what it did not commit comes too').toBe('scratch\n');
+});
 
 test('fix-a-test.yaml with the model of its provider', REAL, async () => {
   await using rig = new Rig();
@@ -101,16 +96,12 @@ const REVIEWS: ModelScript = ({ turn, conversation }) => {
   return { say: conversation.includes('no test covers') ? 'no test' : 'hard to read' };
 };
 
-test(
-  'review-a-patch.yaml: three agents side by side read the commit, and the fourth reads what they say',
-  { timeout: LIMIT_MS },
-  async () => {
-    await using model = await startFakeModel(REVIEWS);
-    await using rig = new Rig(KEYS);
-    const review = await reviewAPatch(rig, scripted(rig, 'review-a-patch.yaml', claudeAt(model.port)));
-    expect(review).toEqual({ verdict: 'change', changes: ['a mistake', 'no test', 'hard to read'] });
-  },
-);
+test('review-a-patch.yaml: three agents side by side read the commit, and the fourth reads what they say', async () => {
+  await using model = await startFakeModel(REVIEWS);
+  await using rig = new Rig(KEYS);
+  const review = await reviewAPatch(rig, scripted(rig, 'review-a-patch.yaml', claudeAt(model.port)));
+  expect(review).toEqual({ verdict: 'change', changes: ['a mistake', 'no test', 'hard to read'] });
+});
 
 test('review-a-patch.yaml with the model of its provider', REAL, async () => {
   await using rig = new Rig();
@@ -133,7 +124,7 @@ const ASKS_ELSEWHERE: ModelScript = ({ turn }) =>
     ? { run: 'curl -sS -m 30 https://www.example.com/; echo "curl ended with $?"' }
     : { answer: { answer: 'DNS over TLS', pages: [] } };
 
-test('research.yaml: what is not on its list is refused, and the log says so', { timeout: LIMIT_MS }, async () => {
+test('research.yaml: what is not on its list is refused, and the log says so', async () => {
   await using model = await startFakeModel(ASKS_ELSEWHERE);
   await using rig = new Rig(KEYS);
   const { answer, network } = await research(rig, scripted(rig, 'research.yaml', claudeAt(model.port)));
@@ -163,7 +154,7 @@ async function releaseNotes(rig: Rig, spec: string, expected: string): Promise<s
   return app.git('show', 'voidbox/notes/changelog:CHANGELOG.md');
 }
 
-test('release-notes.yaml: an agent for each commit, a person, and a commit', { timeout: LIMIT_MS }, async () => {
+test('release-notes.yaml: an agent for each commit, a person, and a commit', async () => {
   await using model = await startFakeModel(({ conversation }) => ({
     say: conversation.includes('what this is') ? 'It is explained.' : 'It calculates.',
   }));

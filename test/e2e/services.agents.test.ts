@@ -33,7 +33,6 @@ const SERVED = [
 
 /** A boot, the start of a command line, and calls of a model, all on an emulated CPU beside other work. */
 const ROUND_LIMIT_MS = 120_000;
-const TEST_LIMIT_MS = 480_000;
 
 /** Both command lines ask their server for other things too. */
 const callsOf = ({ requests }: FakeModel): readonly string[] =>
@@ -49,7 +48,6 @@ async function roundIn(rig: Rig): Promise<number> {
 
 test.each(SERVED)(
   '%s serves: what it does is read meanwhile, also behind a worker that died, and a cancel ends it',
-  { timeout: TEST_LIMIT_MS },
   async (_name, llmAt) => {
     await using model = await startFakeModel(WATCHES);
     await using rig = new Rig(KEYS);
