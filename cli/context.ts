@@ -1,5 +1,6 @@
 import type { Environment } from '../setup/environment.ts';
 import type { Stores } from '../store/open-stores.ts';
+import { usageError } from './cli-error.ts';
 import { createStyle, type Style } from './render/style.ts';
 import { asTyped } from './typed-name.ts';
 
@@ -26,6 +27,8 @@ export interface CliContext {
   /** Progress, diagnostics, errors. */
   readonly stderr: Sink;
   readStdin(): Promise<Uint8Array>;
+  /** As it comes, no faster than it is taken; a terminal gives lines. It ends at the signal too. @throws CliError */
+  openStdin(signal: AbortSignal): AsyncIterable<Uint8Array>;
   /** What is kept of runs: opened when it is asked for first, the same from then on, closed behind the command. */
   stores(): Promise<Stores>;
   /** Calls back for each Ctrl-C until disposed; without a listener Ctrl-C ends the process with 130. */
@@ -62,6 +65,7 @@ export function createContext(env: Environment, host: ProcessLike, commands: rea
         chunks.push(typeof chunk === 'string' ? Buffer.from(chunk) : (chunk as Uint8Array));
       return Buffer.concat(chunks);
     },
+    openStdin: (signal) => openInput(host.stdin, signal),
     // Loaded here and not above: `--help` reads no runs.
     stores: () => (stores ??= import('../store/open-stores.ts').then(({ openStores }) => openStores(env))),
     onInterrupt(callback) {
@@ -83,6 +87,21 @@ export function createContext(env: Environment, host: ProcessLike, commands: rea
         () => undefined,
       ),
   };
+}
+
+async function* openInput(stdin: NodeJS.ReadStream, signal: AbortSignal): AsyncIterable<Uint8Array> {
+  if (signal.aborted) return;
+  // Nothing else ends a read that waits for somebody to type.
+  const stop = (): unknown => stdin.destroy();
+  signal.addEventListener('abort', stop, { once: true });
+  try {
+    for await (const chunk of stdin) yield typeof chunk === 'string' ? Buffer.from(chunk) : (chunk as Uint8Array);
+  } catch (error) {
+    if (signal.aborted) return;
+    throw usageError(`standard input cannot be read: ${(error as Error).message}`, 'Give it from a file or a pipe.');
+  } finally {
+    signal.removeEventListener('abort', stop);
+  }
 }
 
 function createSink(stream: NodeJS.WriteStream, env: Environment): Sink {

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { Retention } from '../domain/run/retained-vm.ts';
-import { ConnectionError, endVm, type ExecEnd, MicroVm, type OutputStream } from '../native/index.ts';
+import { ConnectionError, endVm, type ExecEnd, MicroVm, OPEN_STDIN_BYTES, type OutputStream } from '../native/index.ts';
 import { type ListedVm, listVms } from './vm-list.ts';
 
 export interface RetainedVmHere extends ListedVm {
@@ -34,7 +34,9 @@ export interface CommandInVm {
   readonly cwd: string;
 }
 
-export interface CommandSinks {
+export interface CommandEnds {
+  /** Its standard input, of any length, which ends at the signal too. Null: it is empty. */
+  readonly input: ((signal: AbortSignal) => AsyncIterable<Uint8Array>) | null;
   write(stream: OutputStream, bytes: Uint8Array): Promise<void>;
   /** The first asks the command to end, the next one ends it. */
   onInterrupt(callback: () => void): { dispose(): void };
@@ -46,15 +48,16 @@ const MAX_OUTPUT_BYTES = 256 * 1024 * 1024;
 /** Broken connections in a row, without a byte between them. */
 const STALLS_ALLOWED = 5;
 const RESUME_PAUSE_MS = 200;
+const STDIN_GRACE_MS = 5_000;
 
 /**
  * Runs a command in it, beside others that look into it. It ends with the VM at the latest.
- * @throws CodedError `vm/lost` where the VM has ended
+ * @throws CodedError `vm/lost` where the VM has ended; what reading the input throws
  */
 export async function execInRetainedVm(
   { dir, vmKey, retention }: RetainedVmHere,
   { program, args, cwd }: CommandInVm,
-  sinks: CommandSinks,
+  ends: CommandEnds,
   findKeeper: FindKeeper,
 ): Promise<ExecEnd> {
   const { signal } = new AbortController();
@@ -63,22 +66,53 @@ export async function execInRetainedVm(
   const key = `look/${randomUUID()}`;
   const timeoutMs = Math.max(1_000, retention.untilMs - Date.now());
   let interrupts = 0;
-  const listening = sinks.onInterrupt(() => {
+  const listening = ends.onInterrupt(() => {
     interrupts += 1;
     vm.execSignal(key, interrupts === 1 ? 'SIGINT' : 'SIGKILL').catch(() => undefined);
   });
+  const hasEnded = new AbortController();
   try {
-    const start = { ...USER, stdinBytes: null, timeoutMs, maxOutputBytes: MAX_OUTPUT_BYTES };
+    if (ends.input !== null && !(await vm.takesOpenStdin()))
+      throw new CodedError(
+        'vm/refused',
+        `VM ${vmKey} was started by an earlier version, which takes no standard input of unknown length: copy it into a file of the VM, or run without -i`,
+      );
+    const stdinBytes = ends.input === null ? null : OPEN_STDIN_BYTES;
+    const start = { ...USER, stdinBytes, timeoutMs, maxOutputBytes: MAX_OUTPUT_BYTES };
     await vm.execStart({ execKey: key, program, args, cwd, env: retention.env, ...start }, signal);
     const exit = vm.execWait(key, signal);
-    exit.catch(() => undefined);
-    await Promise.all([passOn(vm, key, 'stdout', exit, sinks), passOn(vm, key, 'stderr', exit, sinks)]);
+    exit.then(
+      () => hasEnded.abort(),
+      () => hasEnded.abort(),
+    );
+    const fed = feed(vm, key, ends.input, hasEnded.signal);
+    await Promise.all([passOn(vm, key, 'stdout', exit, ends), passOn(vm, key, 'stderr', exit, ends), fed]);
     const end = await exit;
     await vm.execAck(key);
     return end;
   } finally {
+    hasEnded.abort();
     listening.dispose();
     vm.close();
+  }
+}
+
+/**
+ * A command that no longer reads ends soon after its input broke; then its end counts, not the input. One that waits for the rest
+ * does not get it, and is killed.
+ */
+async function feed(vm: MicroVm, key: string, input: CommandEnds['input'], hasEnded: AbortSignal): Promise<void> {
+  if (input === null) return;
+  try {
+    await vm.execOpenStdin(key, input(hasEnded), hasEnded);
+  } catch (error) {
+    if (error instanceof ConnectionError)
+      await sleep(STDIN_GRACE_MS, undefined, { signal: hasEnded }).catch(() => undefined);
+    if (hasEnded.aborted) return;
+    await vm.execSignal(key, 'SIGKILL').catch(() => undefined);
+    throw error instanceof ConnectionError
+      ? new CodedError('vm/lost', `standard input of the command broke off, and it was killed: ${error.message}`)
+      : error;
   }
 }
 
@@ -87,7 +121,7 @@ async function passOn(
   key: string,
   stream: OutputStream,
   exit: Promise<ExecEnd>,
-  sinks: CommandSinks,
+  ends: CommandEnds,
 ): Promise<void> {
   const { signal } = new AbortController();
   let at = 0;
@@ -96,7 +130,7 @@ async function passOn(
     try {
       for await (const chunk of vm.execOutput(key, stream, at, signal)) {
         at += chunk.length;
-        await sinks.write(stream, chunk);
+        await ends.write(stream, chunk);
       }
       const { stdoutBytes, stderrBytes } = await exit;
       if (at >= (stream === 'stdout' ? stdoutBytes : stderrBytes)) return;

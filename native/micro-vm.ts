@@ -409,6 +409,11 @@ export class MicroVm {
     this.#fence = readCount(await this.#request('attach', {}, { signal }), 'fence', 'attach');
   }
 
+  /** Whether its keeper takes standard input of which only the end tells the length. */
+  takesOpenStdin(): Promise<boolean> {
+    return this.#can('exec.stdin.end');
+  }
+
   /** Whether the VM's keeper has an op that the first version of the API does not. */
   async #can(feature: Feature): Promise<boolean> {
     return hasFeature(this.#features ?? (await this.status()).features, feature);

@@ -6,17 +6,20 @@ import { EXIT, type ExitCode, passedExitCode } from '../exit-code.ts';
 import { findRetained, keeperOf, theOnly } from '../retained-vms.ts';
 
 interface Options {
+  readonly stdin?: boolean;
   readonly cwd: string;
   readonly json?: boolean;
 }
 
 const HELP = `
 The VM is one that a failed stage has left (\`keep: on-failure\`). The command runs as the stage's user, without the
-stage's variables and secrets, and without standard input. Its output and its exit code are passed on as they are; on a
-terminal, escape sequences are left out. Ctrl-C interrupts it, a second one kills it.
+stage's variables and secrets. Its output and its exit code are passed on as they are; on a terminal, escape sequences are
+left out. Its standard input is empty; with -i it is yours, to its end: a file, a pipe, or lines from a terminal, for which
+the command has no terminal itself. Ctrl-C interrupts it, a second one kills it.
 
   voidbox exec latest build -- ls -l /workspace
-  voidbox exec latest -- sh -c 'cat *.log' > logs.txt`;
+  voidbox exec latest -- sh -c 'cat *.log' > logs.txt
+  voidbox exec -i latest build -- tar -xf - < fix.tar`;
 
 /** Of a line that has no end, before it is shown all the same. */
 const LINE_CHARACTERS = 64 * 1024;
@@ -28,6 +31,7 @@ export const command = defineCommand<Options>({
       .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
       .argument('[stage]', 'whose VM; may be left out where the run has one alone')
       .argument('[command...]', 'behind `--`: the program and its arguments')
+      .option('-i, --stdin', 'pass standard input on to the command')
       .option('--cwd <folder>', 'where it runs in the guest', '/workspace')
       .addHelpText('after', HELP);
   },
@@ -44,6 +48,7 @@ export const command = defineCommand<Options>({
       vm,
       { program, args, cwd: options.cwd },
       {
+        input: options.stdin === true ? (signal) => context.openStdin(signal) : null,
         write: (stream: 'stdout' | 'stderr', bytes: Uint8Array) => sinks[stream].write(bytes),
         onInterrupt: (callback) => context.onInterrupt(callback),
       },

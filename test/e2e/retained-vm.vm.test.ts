@@ -1,4 +1,7 @@
 /** The VM that a failed stage leaves: entered, seen, released, and gone at its time whatever becomes of the worker. */
+import { createHash, randomBytes } from 'node:crypto';
+import { spawnSync } from 'node:child_process';
+import { closeSync, openSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { Rig } from './rig.ts';
@@ -107,4 +110,61 @@ test('a command ends with it, and `down` ends it at once', async () => {
   expect(code).not.toBe(0);
   expect(stderr).toContain('vm/lost');
   expect(rig.keepers()).toEqual([]);
+});
+
+test('`exec -i` passes standard input on, to its end', async () => {
+  await using rig = new Rig({ VOIDBOX_TEST_TOKEN: 'x' });
+  await rig.launch(rig.spec('spec.yaml', spec(600)), 'look');
+  await rig.finish('look');
+  const exec = (...command: readonly string[]): ReturnType<Rig['startFed']> =>
+    rig.startFed('exec', '-i', 'look', '--', ...command);
+
+  const echoed = exec('cat');
+  echoed.child.stdin!.end('hi\n');
+  expect(await echoed.done).toEqual({ code: 0, stdout: 'hi\n', stderr: '' });
+
+  // What is typed is with the command before the input ends, and its exit code counts.
+  const lines = exec('sh', '-c', 'read first; echo "got $first"; read second; echo "got $second"; exit 3');
+  lines.child.stdin!.write('one\n');
+  let said = '';
+  lines.child.stdout!.on('data', (text: string) => (said += text));
+  await expect.poll(() => said, { timeout: 20_000 }).toBe('got one\n');
+  lines.child.stdin!.write('two\n');
+  // The input is still open: the command ends by itself.
+  expect(await lines.done).toEqual({ code: 3, stdout: 'got one\ngot two\n', stderr: '' });
+
+  const bytes = randomBytes(10 * 1024 * 1024);
+  const summed = exec('sha256sum');
+  summed.child.stdin!.end(bytes);
+  expect((await summed.done).stdout).toBe(`${createHash('sha256').update(bytes).digest('hex')}  -\n`);
+
+  const partly = exec('sh', '-c', 'head -c 3; exit 4');
+  partly.child.stdin!.end(Buffer.alloc(10 * 1024 * 1024, 'a'));
+  expect(await partly.done).toEqual({ code: 4, stdout: 'aaa', stderr: '' });
+
+  // One that closes its input and goes on is not ended for it.
+  const closing = exec('sh', '-c', 'head -c 1 >/dev/null; exec <&-; sleep 7; echo done');
+  closing.child.stdin!.end(Buffer.alloc(10 * 1024 * 1024, 'a'));
+  expect(await closing.done).toEqual({ code: 0, stdout: 'done\n', stderr: '' });
+
+  const interrupted = exec('sh', '-c', 'echo ready; cat');
+  let readied = '';
+  interrupted.child.stdout!.on('data', (text: string) => (readied += text));
+  await expect.poll(() => readied, { timeout: 20_000 }).toBe('ready\n');
+  interrupted.child.kill('SIGINT');
+  expect((await interrupted.done).code).toBe(130);
+
+  // Without `-i` a command reads nothing, whatever is there to be read.
+  const without = rig.startFed('exec', 'look', '--', 'cat');
+  without.child.stdin!.write('of a script\n');
+  expect(await without.done).toEqual({ code: 0, stdout: '', stderr: '' });
+
+  const file = openSync(rig.spec('input.txt', 'of a file\n'), 'r');
+  const [program = '', ...args] = rig.commandLine('exec', '-i', 'look', '--', 'cat');
+  const ofFile = spawnSync(program, args, { env: rig.env, stdio: [file, 'pipe', 'pipe'], encoding: 'utf8' });
+  closeSync(file);
+  expect(ofFile).toMatchObject({ status: 0, stdout: 'of a file\n', stderr: '' });
+
+  await rig.cli('release', 'look');
+  await rig.assertNothingLeft();
 });

@@ -97,11 +97,27 @@ export class Rig implements AsyncDisposable {
 
   /** With variables that nothing but this one command gets. */
   startWith(variables: Readonly<Record<string, string>>, ...args: readonly string[]): RunningCli {
+    return this.#spawn(variables, args, 'ignore');
+  }
+
+  /** For who starts it by other means. */
+  commandLine(...args: readonly string[]): readonly string[] {
+    return [process.execPath, BIN, ...args];
+  }
+
+  /** Whose standard input is the child's `stdin`. */
+  startFed(...args: readonly string[]): RunningCli {
+    return this.#spawn({}, args, 'pipe');
+  }
+
+  #spawn(variables: Readonly<Record<string, string>>, args: readonly string[], stdin: 'ignore' | 'pipe'): RunningCli {
     const child = spawn(process.execPath, [BIN, ...args], {
       env: { ...this.env, ...variables },
       cwd: this.specDir,
-      stdio: ['ignore', 'pipe', 'pipe'],
+      stdio: [stdin, 'pipe', 'pipe'],
     });
+    // A command may end before it has read all.
+    child.stdin?.on('error', () => undefined);
     this.#children.add(child);
     let stdout = '';
     let stderr = '';
