@@ -2,6 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -12,6 +13,7 @@ import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { RunEventBody } from '../domain/run/event.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
+import type { MockIo } from '../sandbox/mock/programs.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
 import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
 import type { ActivityDeps } from './deps.ts';
@@ -29,12 +31,20 @@ let stores: Stores;
 let backend: MockBackend;
 /** Agents that have begun. */
 let begun: number;
+/** What an agent prints before it waits for its end; null: it answers. */
+let printed: readonly object[] | null;
 
 beforeEach(async () => {
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-agent-login-'));
   begun = 0;
-  const agent = async ({ write }: { write(stream: 'stdout', text: string): Promise<void> }): Promise<number> => {
+  printed = null;
+  const agent = async ({ write, killed }: Pick<MockIo, 'write' | 'killed'>): Promise<number> => {
     begun += 1;
+    if (printed !== null) {
+      for (const event of printed) await write('stdout', `${JSON.stringify(event)}\n`);
+      await sleep(60_000, undefined, { signal: killed }).catch(() => undefined);
+      return 143;
+    }
     const line = { type: 'result', subtype: 'success', is_error: false, result: 'done', session_id: 's', usage: {} };
     await write('stdout', `${JSON.stringify(line)}\n`);
     return 0;
@@ -202,5 +212,37 @@ describe('of Codex, whose token says it', () => {
     expect(await warnings()).toEqual([]);
     const again = { ...request('codex-personal'), execKey: 'think/0/2', attempt: 2 };
     await expect(run(again, lending('{'))).rejects.toMatchObject({ type: 'host/login-invalid' });
+  });
+});
+
+describe('that the server refuses', () => {
+  const retry = (attempt: number, status: number): object => ({
+    type: 'system',
+    subtype: 'api_retry',
+    attempt,
+    max_retries: 10,
+    error_status: status,
+    error: 'authentication_failed',
+  });
+
+  test('three times ends the agent, which would ask for minutes', async () => {
+    await stores.hostVariables.put(RUN, { CLAUDE_CODE_OAUTH_TOKEN: TOKEN });
+    printed = [1, 2, 3, 4].map((attempt) => retry(attempt, 401));
+    const result = await run(request('claude-personal'), { now: Date.now });
+    expect(result.failure).toMatchObject({
+      code: 'agent/api-error',
+      message:
+        "the agent of stage think was stopped: the model's server refused its key or login 3 times in a row (401 authentication_failed)",
+    });
+    expect(begun).toBe(1);
+  });
+
+  test('a server that is overloaded is asked on', async () => {
+    await stores.hostVariables.put(RUN, { CLAUDE_CODE_OAUTH_TOKEN: TOKEN });
+    printed = [1, 2, 3, 4].map((attempt) => retry(attempt, 529));
+    const short = request('claude-personal');
+    const stage = { ...short.stage, timeoutMs: 2_000 };
+    const result = await run({ ...short, stage }, { now: Date.now });
+    expect(result.failure?.code).toBe('stage/timeout');
   });
 });

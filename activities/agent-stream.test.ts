@@ -48,6 +48,7 @@ async function follow(stdout: string, chunkBytes = 64 * 1024) {
         onSession: () => undefined,
         used: (usage) => usage,
         usageTold: () => Promise.resolve(),
+        loginRefused: () => undefined,
       },
       new AbortController().signal,
     );

@@ -33,6 +33,8 @@ export interface AgentStreamOptions {
   readonly used: (usage: AgentUsage, isLast: boolean) => AgentUsage;
   /** Called where that was told, with the id of its event. */
   readonly usageTold: (eventId: string) => Promise<void>;
+  /** Called where it says that, possibly several times. */
+  readonly loginRefused: (words: string) => void;
 }
 
 /** Settles when the stream has ended and what it said is stored. @throws what the sandbox or the store throws, and the reason of `signal` */
@@ -52,9 +54,10 @@ export async function followAgent(options: AgentStreamOptions, signal: AbortSign
       const sayings = text === null ? [] : stream.line(text);
       tellSession();
       const { hasEnded } = stream.outcome();
+      for (const saying of sayings) if (saying.kind === 'login-refused') options.loginRefused(saying.words);
       hasToolEnded ||= sayings.some(({ kind }) => kind === 'tool-ended');
       return sayings.flatMap((saying, index) =>
-        saying.kind === 'tool-ended' ? [] : [eventOf(options, saying, { offset, index, hasEnded })],
+        hasEvent(saying) ? [eventOf(options, saying, { offset, index, hasEnded })] : [],
       );
     });
     const room = Math.max(0, STREAM_LIMITS.events - told);
@@ -73,7 +76,11 @@ export async function followAgent(options: AgentStreamOptions, signal: AbortSign
 }
 
 /** What has an event. */
-type Told = Exclude<AgentSaying, { readonly kind: 'tool-ended' }>;
+type Told = Exclude<AgentSaying, { readonly kind: 'tool-ended' | 'login-refused' }>;
+
+function hasEvent(saying: AgentSaying): saying is Told {
+  return saying.kind !== 'tool-ended' && saying.kind !== 'login-refused';
+}
 
 interface Place {
   /** Of its line. */

@@ -85,6 +85,12 @@ async function followTurn(
   let outcome: AgentOutcome | null = null;
   let follower = early;
   let keepAlive: (() => void) | null = null;
+  let refused: OverBudget | null = null;
+  const loginRefused = (words: string): void => {
+    if (refused !== null) return;
+    refused = { code: 'agent/api-error', words: `was stopped: ${words}` };
+    keepAlive = endExec(exec, false);
+  };
   const meter =
     left === null
       ? null
@@ -97,7 +103,8 @@ async function followTurn(
   let tellSession!: (sessionId: string | null) => void;
   const session = new Promise<string | null>((resolve) => (tellSession = resolve));
   const listen: Listen = async (stop) => {
-    outcome = await followAgent(streamOptions(context, exec, turn, meter, tellSession, stop.signal), stop.signal);
+    const options = { ...streamOptions(context, exec, turn, meter, tellSession, stop.signal), loginRefused };
+    outcome = await followAgent(options, stop.signal);
     tellSession(null);
   };
   const meterListens: Listen = async ({ signal }) => {
@@ -119,7 +126,7 @@ async function followTurn(
   try {
     const exit = await followWith(context, exec, listeners);
     if (outcome === null) throw new Error(`the stream of ${request.key} was not read to its end`);
-    return { exec, exit, outcome: withUse(outcome, meter, agent.work), over: meter?.over ?? null, follower };
+    return { exec, exit, outcome: withUse(outcome, meter, agent.work), over: meter?.over ?? refused, follower };
   } finally {
     // It has ended, or somebody else goes on with it.
     (keepAlive as (() => void) | null)?.();
@@ -190,7 +197,7 @@ function streamOptions(
   meter: AgentMeter | null,
   onSession: (sessionId: string) => void,
   signal: AbortSignal,
-): Parameters<typeof followAgent>[0] {
+): Omit<Parameters<typeof followAgent>[0], 'loginRefused'> {
   const { deps, request, agent, sandbox, redactor, progress } = context;
   const { execKey, runId } = request;
   return {

@@ -14,7 +14,7 @@ export interface AgentTurn {
   readonly exec: Exec;
   readonly exit: ExecExit;
   readonly outcome: AgentOutcome;
-  /** What ended it; null: it was within its budget. */
+  /** What ended it: its budget, or that nobody answers it. Null: nothing did. */
   readonly over: OverBudget | null;
   /** What followed its session file; null: it has no budget. */
   readonly follower: Exec | null;

@@ -16,6 +16,9 @@ const BUDGETS = {
   error_max_budget_usd: { code: 'agent/budget-cost', what: 'cost more than its `max_cost_usd`' },
 } as const;
 
+/** Requests in a row that are refused before it is believed. */
+const REFUSALS_ALLOWED = 3;
+
 /** @param isFree  what the stream says of costs is of another provider's prices */
 export function createClaudeStream({ isFree = false }: { readonly isFree?: boolean } = {}): AgentStream {
   let sessionId: string | null = null;
@@ -53,7 +56,7 @@ export function createClaudeStream({ isFree = false }: { readonly isFree?: boole
       switch (event['type']) {
         case 'system':
           model = textOf(event['model']) ?? model;
-          return [];
+          return refusedLogin(event);
         case 'assistant':
           return assistant(event);
         case 'user':
@@ -75,6 +78,17 @@ export function createClaudeStream({ isFree = false }: { readonly isFree?: boole
       usage,
     }),
   };
+}
+
+/**
+ * It asks ten times, with pauses that double: four minutes, in which nothing of a guest's key or login can change. Requests that
+ * fail for other reasons are worth it.
+ */
+function refusedLogin(event: Fields): readonly AgentSaying[] {
+  const { subtype, attempt, error_status: status, error } = event;
+  if (subtype !== 'api_retry' || status !== 401 || countOf(attempt) < REFUSALS_ALLOWED) return [];
+  const words = `the model's server refused its key or login ${countOf(attempt)} times in a row (401 ${shown(error ?? '')})`;
+  return [{ kind: 'login-refused', words }];
 }
 
 /** `is_error` decides: a failed call of the API has the subtype `success`. */

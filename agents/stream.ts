@@ -32,6 +32,8 @@ export type AgentSaying =
   | { readonly kind: 'tool'; readonly tool: string; readonly detail: string; readonly failed: boolean }
   /** A call of a tool is over: the agent's files and its session are as it left them. Last of what a line says; no event. */
   | { readonly kind: 'tool-ended' }
+  /** The model's server refuses the key or login again and again, and the command line goes on asking. No event: it is ended. */
+  | { readonly kind: 'login-refused'; readonly words: string }
   /** So far. */
   | { readonly kind: 'usage'; readonly usage: AgentUsage };
 

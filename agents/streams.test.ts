@@ -56,6 +56,28 @@ describe('the stream of claude', () => {
     expect(outcome.failure).toEqual({ code: 'agent/api-error', message: 'API Error: 400 the model is not known' });
   });
 
+  it('a login that is refused three times in a row is said once it is sure; other requests that fail are its own to repeat', () => {
+    const retry = (attempt: number, status: number | null): unknown =>
+      read(
+        createClaudeStream(),
+        JSON.stringify({
+          type: 'system',
+          subtype: 'api_retry',
+          attempt,
+          max_retries: 10,
+          error_status: status,
+          error: 'authentication_failed',
+        }),
+      ).sayings;
+    expect([retry(1, 401), retry(2, 401), retry(9, 529), retry(9, null)]).toEqual([[], [], [], []]);
+    expect(retry(3, 401)).toEqual([
+      {
+        kind: 'login-refused',
+        words: "the model's server refused its key or login 3 times in a row (401 authentication_failed)",
+      },
+    ]);
+  });
+
   it('a budget that is spent has its own code', () => {
     const ended = (subtype: string): unknown =>
       read(createClaudeStream(), `{"type":"result","subtype":"${subtype}","is_error":true,"num_turns":3}`).outcome
