@@ -41,6 +41,7 @@ import { compileEach, checkItems } from './compile-items.ts';
 import type { ListFiles } from './file-pattern.ts';
 import { checkWorkspaceVm, compileWorkspace, workspaceFolder } from './compile-workspace.ts';
 import { compileGuestPath, compileSandbox } from './compile-sandbox.ts';
+import { checkAgentVm } from './agent-vm.ts';
 import { warnOfLittleMemory } from './little-memory.ts';
 import type { CheckSchema } from './output-schema.ts';
 import { compilePart, type PartContext } from './compile-part.ts';
@@ -428,6 +429,8 @@ function compileScopes(spec: Spec, linked: Linked, baseDir: string | null, probl
       const facts = { memoryMib, agents, hasWorkspace: stage.workspace !== null };
       const sandbox = compileSandbox(spec.sandbox, stage.sandbox, baseDir, facts, problems);
       warnOfLittleMemory(stage.name, sandbox, agents.length > 0, problems);
+      const ofAgents = agentsOf(spec, running.filter(hasAgent), id);
+      checkAgentVm(stage.name, { base: spec.sandbox, own: stage.sandbox, sandbox, agents: ofAgents }, problems);
       scopes.set(id, { stages: [stage.name.value], sandbox });
     }
   }

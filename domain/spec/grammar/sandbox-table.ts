@@ -183,7 +183,7 @@ export const SANDBOX = {
       as: 'image',
       type: { is: 'text', holds: 'image', plain: true, filled: 'write base, dev or a path, or remove it' },
       mistaken: ['base_image', 'container'],
-      otherwise: '`base`; `dev` of a VM with a workspace',
+      otherwise: '`base`; `dev` of a VM with a workspace or with Claude Code',
       doc: "The guest's root: `base` (busybox) or `dev` (Debian with bash, git, node, python3, ripgrep, curl), or a folder, a tar or an OCI layout (`./image`). A name of a registry needs `--image NAME=PATH`. See [Images](guest.md#images).",
       example: 'dev',
     },
