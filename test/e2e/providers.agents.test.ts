@@ -54,43 +54,50 @@ test('three agents of servers on this host side by side, each with its own key, 
   await rig.assertNothingLeft();
 });
 
-/** The command line asks ten times again, with growing pauses, and takes four minutes to give up where nothing else is done. */
-const DENIED_LIMIT_MS = 900_000;
-
-const two = (denied: number, cut: number): string => `api_version: v1
+const one = (port: number): string => `api_version: v1
 kind: pipeline
-name: two
+name: one
 sandbox: { memory_mb: 768 }
 pipeline:
   boxes:
-    - name: denied
+    - name: think
       prompt: Answer.
-      llm: { provider: custom, model: local, base_url: "http://127.0.0.1:${denied}", api_key_env: GATEWAY_KEY }
-    - name: half
-      prompt: Answer.
-      llm: { provider: custom, model: local, base_url: "http://127.0.0.1:${cut}" }
-  stages:
-    - { type: fan_out, boxes: [denied, half] }
+      llm: { provider: custom, model: local, base_url: "http://127.0.0.1:${port}", api_key_env: GATEWAY_KEY }
 `;
 
+interface Failed {
+  readonly stages: readonly {
+    readonly durationMs: number;
+    readonly failure: { readonly code: string; readonly message: string };
+  }[];
+}
+
+test('a key that the server refuses ends the agent, though the command line would ask for minutes', async () => {
+  await using denied = await startFakeModel(() => ({ status: 401, message: 'the key is not known' }));
+  await using rig = new Rig({ GATEWAY_KEY: KEY });
+  const run = await rig.cli('run', rig.spec('spec.yaml', one(denied.port)), '--json');
+  expect(run.code, run.stderr).toBe(1);
+  const [stage] = (JSON.parse(run.stdout) as Failed).stages;
+  expect(stage).toMatchObject({ failure: { code: 'agent/api-error' } });
+  expect(stage!.failure.message).toContain('refused its key or login 3 times in a row (401 authentication_failed)');
+  expect(denied.requests.length).toBeLessThan(6);
+  // Most of it is the start of the command line on an emulated CPU; its ten tries take longer by themselves.
+  expect(stage!.durationMs).toBeLessThan(180_000);
+  await rig.assertNothingLeft();
+});
+
+/** It asks ten times again, with growing pauses, and takes four minutes to give up. */
+const CUT_LIMIT_MS = 900_000;
+
 test(
-  'a failed call of the API fails the stage, though the command line calls it a success, and so do answers that never end',
-  { timeout: DENIED_LIMIT_MS },
+  'a failed call of the API fails the stage, though the command line calls it a success: answers that never end',
+  { timeout: CUT_LIMIT_MS },
   async () => {
-    await using denied = await startFakeModel(() => ({ status: 401, message: 'the key is not known' }));
     await using cut = await startFakeModel(() => ({ cut: 'half an ans' }));
     await using rig = new Rig({ GATEWAY_KEY: KEY });
-    const run = await rig.cli('run', rig.spec('spec.yaml', two(denied.port, cut.port)), '--json');
+    const run = await rig.cli('run', rig.spec('spec.yaml', one(cut.port)), '--json');
     expect(run.code, run.stderr).toBe(1);
-    const { stages } = JSON.parse(run.stdout) as { readonly stages: readonly object[] };
-    expect(stages).toMatchObject([
-      { id: 'denied', state: 'failed', failure: { code: 'agent/api-error' } },
-      { id: 'half', state: 'failed', failure: { code: 'agent/api-error' } },
-    ]);
-    expect(JSON.stringify(stages[0])).toContain(
-      'refused its key or login 3 times in a row (401 authentication_failed)',
-    );
-    expect(denied.requests.length).toBeLessThan(6);
+    expect((JSON.parse(run.stdout) as Failed).stages).toMatchObject([{ failure: { code: 'agent/api-error' } }]);
     expect(cut.requests.length, 'it tries again by itself, within bounds').toBeLessThan(40);
     await rig.assertNothingLeft();
   },
