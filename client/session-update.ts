@@ -1,14 +1,22 @@
 /** One update of a session: sent again while nobody is there to take it, and what the server refuses of itself told as a result. */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ApplicationFailure, type Client, WorkflowNotFoundError, WorkflowUpdateFailedError } from '@temporalio/client';
+import {
+  ApplicationFailure,
+  type Client,
+  type WorkflowExecutionDescription,
+  WorkflowNotFoundError,
+  WorkflowUpdateFailedError,
+} from '@temporalio/client';
 import type { AdvanceRequest, SessionAnswer } from '../activities/contract-session.ts';
 import type { SessionResult } from '../domain/step-machine/result.ts';
-import { SESSION_REFUSED } from '../workflows/messages.ts';
+import { SESSION_MESSAGES, SESSION_REFUSED } from '../workflows/messages.ts';
 
 /** A session that begins its history anew is away for this long at most. */
 const GAP_TRIES = 20;
 const GAP_MS = 100;
+/** A server that has nothing else to do begins a sub-skill's session within some milliseconds. */
+const BEGIN_PAUSE_MS = 20;
 /** Of gRPC. */
 const RESOURCE_EXHAUSTED = 8;
 const FAILED_PRECONDITION = 9;
@@ -35,6 +43,42 @@ export async function updateSession(
         throw error;
       await sleep(GAP_MS);
     }
+  }
+}
+
+/**
+ * How the session of a sub-skill stands. Its caller names it with the command that asks the server for it, so it may not be
+ * there yet: then it is waited for, as nobody but its clients brings it to its end.
+ * @throws WorkflowNotFoundError when it has ended, or is never to begin
+ */
+export async function settleCalled(client: Client, caller: string, called: string): Promise<SessionAnswer> {
+  const settle = (): Promise<SessionAnswer> => updateSession(client, called, SESSION_MESSAGES.settle, {});
+  try {
+    return await settle();
+  } catch (error) {
+    if (!(error instanceof WorkflowNotFoundError) || !(await hasBegun(client, caller, called))) throw error;
+    return await settle();
+  }
+}
+
+/** Waits until it is there, while the server still has it on its list for the caller. */
+async function hasBegun(client: Client, caller: string, called: string): Promise<boolean> {
+  for (let isLate = false; ; isLate = true) {
+    const found = await described(client, called);
+    if (found !== null) return isLate || found.status.name === 'RUNNING';
+    const by = await described(client, caller);
+    if (by?.status.name !== 'RUNNING') return false;
+    if (by.raw.pendingChildren?.some(({ workflowId }) => workflowId === called) !== true) return false;
+    await sleep(BEGIN_PAUSE_MS);
+  }
+}
+
+async function described(client: Client, workflowId: string): Promise<WorkflowExecutionDescription | null> {
+  try {
+    return await client.workflow.getHandle(workflowId).describe();
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) return null;
+    throw error;
   }
 }
 
@@ -67,12 +111,7 @@ async function isBetweenRuns(client: Client, session: string, error: unknown): P
   const isGap =
     error instanceof WorkflowNotFoundError || (error instanceof WorkflowUpdateFailedError && isClosing(error.cause));
   if (!isGap) return false;
-  try {
-    return (await client.workflow.getHandle(session).describe()).status.name === 'RUNNING';
-  } catch (described) {
-    if (described instanceof WorkflowNotFoundError) return false;
-    throw described;
-  }
+  return (await described(client, session))?.status.name === 'RUNNING';
 }
 
 /** The server's own words for an update that its workflow's run did not live to finish. */

@@ -33,7 +33,7 @@ import {
   SESSION_WORKFLOW_TYPE,
 } from '../workflows/messages.ts';
 import { concernsOthers, type GivenAnswer, inFamily, joinViews, prefixResult, prefixView } from './session-family.ts';
-import { isClosing, refusalIn, updateSession } from './session-update.ts';
+import { isClosing, refusalIn, settleCalled, updateSession } from './session-update.ts';
 
 /** The session could not be opened, or has failed: `code` is one of the error codes. */
 export class SessionFailedError extends Error {
@@ -331,11 +331,7 @@ async function followed(client: Client, session: string, answer: SessionAnswer):
   const { child } = answer;
   let inner: SessionResult;
   try {
-    inner = await followed(
-      client,
-      child.session,
-      await updateSession(client, child.session, SESSION_MESSAGES.settle, {}),
-    );
+    inner = await followed(client, child.session, await settleCalled(client, session, child.session));
   } catch (error) {
     if (
       !(error instanceof WorkflowNotFoundError) &&

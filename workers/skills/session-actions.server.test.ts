@@ -166,6 +166,22 @@ test('an attempt begins when the one before it has ended, late as it may be', { 
   ]);
 });
 
+test(
+  'a worker that is told to end lets go of an action, and the next one does it again',
+  { timeout: LIMIT_MS },
+  async () => {
+    const first = await start('let-go', 'flaky');
+    const answered = answer('let-go', first as { step: string; turn: number }, { how: 'let go' });
+    await lineOf('let-go/1/ask attempt 1');
+    await rig.restartWorker();
+    expect(await answered).toMatchObject({ kind: 'done', finalOutput: { tries: 1 } });
+    expect(rig.lines().filter((line) => line.startsWith('let-go/'))).toEqual([
+      'let-go/1/ask attempt 1',
+      'let-go/1/ask attempt 1',
+    ]);
+  },
+);
+
 test('sub-skills nest, and come back through every level', { timeout: LIMIT_MS }, async () => {
   const deep = await start('levels', 'nested');
   expect(deep).toMatchObject({ kind: 'prompt', step: 'go/dig/ask' });
@@ -212,23 +228,6 @@ test('a caller that waits for a sub-skill gets the cancellation of its session',
   expect(await cancelSession(rig.runs.client, 'called-off')).toBe(true);
   expect(await answered).toMatchObject({ kind: 'error', error: 'cancelled', retry: false });
 });
-
-// The last one: a session that began right behind such a restart was seen to wait for minutes, beside all other files.
-test(
-  'a worker that is told to end lets go of an action, and the next one does it again',
-  { timeout: LIMIT_MS },
-  async () => {
-    const first = await start('let-go', 'flaky');
-    const answered = answer('let-go', first as { step: string; turn: number }, { how: 'let go' });
-    await lineOf('let-go/1/ask attempt 1');
-    await rig.restartWorker();
-    expect(await answered).toMatchObject({ kind: 'done', finalOutput: { tries: 1 } });
-    expect(rig.lines().filter((line) => line.startsWith('let-go/'))).toEqual([
-      'let-go/1/ask attempt 1',
-      'let-go/1/ask attempt 1',
-    ]);
-  },
-);
 
 const heard = (): string[] => rig.lines().filter((line) => line.startsWith('heard'));
 
