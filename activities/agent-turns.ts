@@ -38,6 +38,8 @@ export function turnFailure(
   const hasAnswered = outcome.hasEnded && outcome.failure === null && state === 'succeeded';
   if (over !== null && !hasAnswered) return failed(over.code, over.words);
   if (exit.reason === 'cannot-start') return failed('agent/not-found', `cannot start: ${ofCommand?.message ?? ''}`);
+  // Whatever it said before, or whether it said anything: more memory is what it lacked.
+  if (!outcome.hasEnded && ofCommand?.code === 'stage/out-of-memory') return ofCommand;
   if (outcome.failure !== null) return failed(outcome.failure.code, `failed: ${outcome.failure.message}`);
   const ended = `its command line ended with exit code ${exit.exitCode}`;
   if (!outcome.hasEnded && exit.stdoutBytes === 0 && exit.reason === 'exited')

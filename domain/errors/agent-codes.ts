@@ -11,8 +11,8 @@ export const AGENT_CODES = {
     "Read the provider's words in the message: the key, the model's name, the rate limit or the address may be wrong.",
   ),
   'agent/truncated': ofAgent(
-    'The stream of an agent stopped before its end: it was killed, ran out of memory, or its output was cut. Half an answer is no answer.',
-    'Run again; give the VM more `memory_mb` if it happens again at the same place.',
+    'The stream of an agent stopped before its end: it was killed, or its output was cut. Half an answer is no answer.',
+    'Run again; `voidbox logs RUN` shows how far it came.',
   ),
   'agent/not-found': ofAgent(
     "The command line of the agent's provider is not in the guest, or cannot be started there.",

@@ -19,8 +19,8 @@ export const ERROR_CODES = {
   'stage/out-of-memory': {
     kind: 'outcome',
     retry: 'never',
-    summary: "The guest's kernel killed processes of a stage's command because the VM's memory was full.",
-    remedy: 'Raise `memory_mb` of the sandbox, or let the command hold less at a time.',
+    summary: "The guest's kernel killed processes of a stage's command or agent because the VM's memory was full.",
+    remedy: 'Raise `memory_mb` of the sandbox, or let what runs there hold less at a time.',
   },
   'stage/timeout': {
     kind: 'outcome',

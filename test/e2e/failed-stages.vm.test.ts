@@ -27,3 +27,39 @@ test('a stage without memory names `memory_mb`, one with a bad output the entry'
   expect(JSON.stringify(status)).toContain('"code":"stage/out-of-memory"');
   expect(run.stderr).toMatch(/stage pipe failed: left an output tables that is refused: .*deep\/pipe: a Fifo/);
 });
+
+const AGENTS = `api_version: v1
+kind: pipeline
+name: greedy-agents
+sandbox: { memory_mb: 192 }
+pipeline:
+  boxes:
+    - name: talks
+      prompt: Read all of it.
+      env: { MOCK_AGENT_SCRIPT: '[{"say":"I look."},{"run":"cat /dev/zero"}]' }
+    - name: codex
+      prompt: Read all of it.
+      llm: { provider: codex }
+      env: { MOCK_AGENT_SCRIPT: '[{"run":"cat /dev/zero"}]' }
+    - name: child
+      prompt: Read all of it.
+      env: { MOCK_AGENT_SCRIPT: '[{"run":"x=a; while :; do x=$x$x; done"},{"result":"too large for me"}]' }
+  stages:
+    - { type: fan_out, boxes: [talks, codex, child] }
+`;
+
+test('an agent without memory names `memory_mb` too; one that lost but a child of its own goes on', async () => {
+  await using rig = new Rig();
+  const spec = rig.spec('spec.yaml', AGENTS);
+  // What the mock agent's command prints, the agent itself holds: the kernel kills the agent.
+  const run = await rig.cli('run', spec, '--mock-agents', '--run-id', 'agents', '--json');
+  expect(run.code, run.stderr).toBe(1);
+  const { stages } = JSON.parse(run.stdout) as { readonly stages: readonly object[] };
+  const message = expect.stringMatching(/the VM ran out of memory, .*`memory_mb` is 192, raise it$/) as string;
+  const lacking = { state: 'failed', failure: { code: 'stage/out-of-memory', message } };
+  expect(stages).toMatchObject([
+    { id: 'talks', ...lacking },
+    { id: 'codex', ...lacking },
+    { id: 'child', state: 'succeeded' },
+  ]);
+});
