@@ -1,0 +1,132 @@
+/** How often an attempt asks its agent for an answer that fits its schema. VMs are mocks. */
+import { Buffer } from 'node:buffer';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { MockActivityEnvironment } from '@temporalio/testing';
+import { DefaultLogger } from '@temporalio/worker';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { StageResult } from '../domain/run/stage-result.ts';
+import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
+import { openStores, type Stores } from '../store/open-stores.ts';
+import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
+import type { ActivityDeps } from './deps.ts';
+import type { StageRequest, VmStage } from './requests.ts';
+import { runStage } from './run-stage.ts';
+
+const RUN = 'run-1';
+
+interface AgentCall {
+  readonly prompt: string;
+  readonly resumes: boolean;
+}
+
+let stateDir: string;
+let backend: MockBackend;
+let stores: Stores;
+let calls: AgentCall[];
+/** What the agent says the nth time, from 1. */
+let says: (call: number) => string;
+/** Of the agent's session, as its stream tells it. */
+let session: { readonly session_id?: string };
+
+beforeEach(async () => {
+  stateDir = mkdtempSync(join(tmpdir(), 'voidbox-agent-'));
+  calls = [];
+  session = { session_id: 's' };
+  backend = createMockBackend({
+    programs: {
+      '/usr/lib/voidbox/mock-agents/claude': async ({ args, stdin, write }) => {
+        const parts: Uint8Array[] = [];
+        for await (const part of stdin) parts.push(part);
+        calls.push({ prompt: Buffer.concat(parts).toString(), resumes: args.includes('--resume') });
+        await write('stdout', `${JSON.stringify({ type: 'system', subtype: 'init', model: 'm', ...session })}\n`);
+        const usage = { input_tokens: 5, output_tokens: 2, cache_creation_input_tokens: 0, cache_read_input_tokens: 0 };
+        const ended = { type: 'result', subtype: 'success', is_error: false, num_turns: 1, total_cost_usd: 0.5, usage };
+        await write('stdout', `${JSON.stringify({ ...ended, ...session, result: says(calls.length) })}\n`);
+        return 0;
+      },
+    },
+  });
+  stores = await openStores({ stateDir });
+});
+
+afterEach(async () => {
+  await backend.release({ runId: RUN, scope: 'think', instance: [], generation: 0 });
+  rmSync(stateDir, { recursive: true, force: true });
+});
+
+function request(change: Partial<VmStage> = {}): StageRequest {
+  const work = { kind: 'agent', mode: 'task', prompt: 'Judge it.', llm: null, skills: [], env: [] } as const;
+  const stage = plainStage('think', 'think', ['true'], {
+    work: { ...work, messaging: false, played: true },
+    outputFile: '/workspace/output.json',
+    outputSchema: { type: 'object', required: ['ok'], properties: { ok: { type: 'boolean' } } },
+    ...change,
+  });
+  return {
+    runId: RUN,
+    stage,
+    scope: {
+      id: 'think',
+      stages: ['think'],
+      sandbox: { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts: [] },
+    },
+    generation: 0,
+    lease: null,
+    instance: [],
+    item: null,
+    execKey: 'think/0/1',
+    attempt: 1,
+    input: null,
+    upstream: {},
+    hostVariables: [],
+    events: [],
+  };
+}
+
+async function resultOf(what = request()): Promise<StageResult> {
+  const deps = mockWorkerDeps({ stateDir, stores, backend });
+  const environment = new MockActivityEnvironment({}, { logger: new DefaultLogger('ERROR', () => undefined) });
+  return await environment.run<[ActivityDeps, StageRequest], StageResult, typeof runStage>(runStage, deps, what);
+}
+
+test('an agent that never answers as the schema says is asked three times, and fails as its third answer does', async () => {
+  says = (call) => JSON.stringify({ ok: `no ${call}` });
+  const result = await resultOf();
+  expect(result).toMatchObject({
+    outcome: 'failed',
+    output: null,
+    failure: { code: 'stage/output-schema', message: expect.stringContaining('/ok must be boolean') as string },
+    // Each of them is paid for.
+    usage: { inputTokens: 15, outputTokens: 6, turns: 3, costUsd: 1.5 },
+  });
+  expect(calls.map(({ resumes }) => resumes)).toEqual([false, true, true]);
+  expect(calls[0]!.prompt).toMatch(/^Judge it\./);
+  for (const { prompt } of calls.slice(1))
+    expect(prompt).toBe(
+      'stage think left an output that does not fit its `output_schema`: /ok must be boolean. Correct it and give the whole answer again.\n',
+    );
+});
+
+test.each([1, 2, 3])('an answer that fits at time %i is the last that it is asked for', async (fits) => {
+  says = (call) => (call < fits ? 'no JSON' : '{"ok":true}');
+  const result = await resultOf();
+  expect(result).toMatchObject({ outcome: 'succeeded', failure: null });
+  expect(calls).toHaveLength(fits);
+});
+
+test('one whose session has no name cannot be asked again', async () => {
+  session = {};
+  says = () => '{"ok":1}';
+  expect(await resultOf()).toMatchObject({ outcome: 'failed', failure: { code: 'stage/output-schema' } });
+  expect(calls).toHaveLength(1);
+});
+
+test('without a schema any answer is one', async () => {
+  says = () => 'no JSON';
+  const { outputSchema: _, ...plain } = request().stage;
+  const result = await resultOf({ ...request(), stage: plain });
+  expect(result).toMatchObject({ outcome: 'succeeded' });
+  expect(calls).toHaveLength(1);
+});
