@@ -1,11 +1,21 @@
 /** Workspaces around a guest whose git is this host's, in a folder for each VM: what stages find and leave, and what survives a death. */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { CodedError } from '../domain/errors/coded-error.ts';
 import type { DataRef, WorkspacePlan } from '../domain/plan/plan.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import type { MockFiles } from '../sandbox/mock/files.ts';
@@ -17,7 +27,7 @@ import type { LaunchSpec } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
 import { runStage } from './run-stage.ts';
 import { WORKSPACE_LIMITS } from './stage-workspace.ts';
-import { UNPACKED_FILES } from './workspace-scripts.ts';
+import { CHECKED_OUT_SCRIPT, UNPACK_SCRIPT } from './workspace-scripts.ts';
 
 const RUN = 'run-1';
 const GUEST_PATH = '/workspace/repository';
@@ -31,7 +41,7 @@ let backend: MockBackend;
 /** What the stage's own command does in the repository of its guest. */
 let work: (folder: string) => void;
 /** Which scripts of git ran in guests. */
-let scripts: ('unpack' | 'collect')[];
+let scripts: ('checked-out' | 'unpack' | 'collect')[];
 /** The guest gives more than anybody takes, in place of its pack. */
 let isFlooding: boolean;
 
@@ -58,15 +68,15 @@ beforeEach(async () => {
       '/bin/sh': async ({ args, files, write }) => {
         const folder = folderOf(files);
         const [, script = '', , , ...more] = args;
-        const isUnpack = script.includes('unbundle');
-        scripts.push(isUnpack ? 'unpack' : 'collect');
+        const isCheckedOut = script === CHECKED_OUT_SCRIPT;
+        const isUnpack = isCheckedOut || script === UNPACK_SCRIPT;
+        scripts.push(isCheckedOut ? 'checked-out' : isUnpack ? 'unpack' : 'collect');
         if (isFlooding && !isUnpack)
           for (let mib = 0; mib <= 256; mib += 16) await write('stdout', Buffer.alloc(16 * 1024 * 1024));
-        for (const name of isUnpack ? Object.values(UNPACKED_FILES) : []) {
-          const node = files.find(`${GUEST_PATH}/${name}`);
-          if (node?.kind !== 'file') continue;
-          mkdirSync(dirname(join(folder, name)), { recursive: true });
-          writeFileSync(join(folder, name), node.body);
+        for (const item of (isUnpack ? files.pack(GUEST_PATH) : null) ?? []) {
+          if (item.kind !== 'file') continue;
+          mkdirSync(dirname(join(folder, item.path)), { recursive: true });
+          writeFileSync(join(folder, item.path), item.body, { mode: item.mode });
         }
         const { status, stdout, stderr } = spawnSync('/bin/sh', ['-c', script, 'sh', folder, ...more], {
           env: {
@@ -200,6 +210,24 @@ describe('a stage with a workspace', () => {
     expect(found).toEqual(['.git', 'a.txt', 'dirty.txt']);
   });
 
+  test('is checked out by git of the guest where the host cannot, or the guest does not take its tar', async () => {
+    const refused = new CodedError('vm/guest-error', 'internal: the disk is full');
+    const launch: typeof backend.launch = async (...args) => {
+      const sandbox = await backend.launch(...args);
+      return { ...sandbox, putTar: () => Promise.reject(refused) };
+    };
+    work = change;
+    const first = await run(request('fix', ofRepo()), { backendFor: () => ({ ...backend, launch }) });
+    expect([first.outcome, scripts]).toEqual(['succeeded', ['unpack', 'collect']]);
+    writeFileSync(join(repo, '.gitattributes'), '*.txt eol=crlf\n');
+    git(repo, 'add', '.');
+    git(repo, 'commit', '-qm', 'attributes');
+    let found = '';
+    work = (folder) => (found = readFileSync(join(folder, 'a.txt'), 'latin1'));
+    await run(request('test', ofRepo({ ref: 'HEAD' })));
+    expect([found, scripts.slice(2)]).toEqual(['one\r\n', ['unpack', 'collect']]);
+  });
+
   test('starts from what another stage of the run started from, whatever the author commits meanwhile', async () => {
     const first = await run(request('fix', ofRepo()));
     writeFileSync(join(repo, 'later.txt'), 'x');
@@ -319,17 +347,18 @@ describe('a worker that dies', () => {
     await expect(run(again, dyingIn(deps()))).rejects.toThrow(/the worker dies here/);
     const result = await run(again);
     expect(result.outcome).toBe('succeeded');
-    expect([worked, scripts]).toEqual([1, ['unpack', 'collect']]);
+    expect([worked, scripts]).toEqual([1, ['checked-out', 'collect']]);
     expect(await patched(result)).toBe('100644 a.txt\n100644 b.txt\n100644 blob\n');
     expect(existsSync(join(root, 'state', 'git')) ? readdirSync(join(root, 'state', 'git')) : []).toEqual([]);
   });
 });
 
-test('a full disk of the host is waited for, while packing, indexing and taking changes', async () => {
+test('a full disk of the host is waited for, while packing, indexing, checking out and taking changes', async () => {
   const full = Object.assign(new Error('no space'), { code: 'ENOSPC' });
   const real = deps();
   let packs = 0;
   let indexes = 0;
+  let checkOuts = 0;
   let takes = 0;
   const repositories: ActivityDeps['repositories'] = {
     pack: async (...args) => {
@@ -342,6 +371,11 @@ test('a full disk of the host is waited for, while packing, indexing and taking 
       if (indexes === 1) throw full;
       return await real.repositories.index(...args);
     },
+    async *checkOut(...args) {
+      checkOuts += 1;
+      if (checkOuts === 1) throw full;
+      yield* real.repositories.checkOut(...args);
+    },
     takeChanges: async (...args) => {
       takes += 1;
       if (takes === 1) throw full;
@@ -350,7 +384,7 @@ test('a full disk of the host is waited for, while packing, indexing and taking 
   };
   work = change;
   expect(await run(request('fix', ofRepo()), { repositories })).toMatchObject({ outcome: 'succeeded' });
-  expect([packs, indexes, takes, scripts]).toEqual([2, 2, 2, ['unpack', 'collect']]);
+  expect([packs, indexes, checkOuts, takes, scripts]).toEqual([2, 2, 2, 2, ['checked-out', 'collect']]);
   const never = { ...repositories, pack: () => Promise.reject(full) };
   const disk = { ...real.disk, limitMs: 10 };
   await expect(run(request('test', ofRepo({ ref: 'main' })), { repositories: never, disk })).rejects.toMatchObject({

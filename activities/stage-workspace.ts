@@ -3,6 +3,7 @@
  * git of the host has checked. A run packs a repository once: all stages, items and attempts that name it start from one commit.
  */
 import { createHash } from 'node:crypto';
+import { isCodedError } from '../domain/errors/coded-error.ts';
 import type { ErrorCode } from '../domain/errors/codes.ts';
 import type { DataRef, WorkspacePlan, WorkspaceSource } from '../domain/plan/plan.ts';
 import { WORKSPACE_OUTPUTS } from '../domain/plan/workspace.ts';
@@ -18,7 +19,14 @@ import type { StageRequest } from './requests.ts';
 import type { OutcomeFailure } from './stage-outputs.ts';
 import { withRoom } from './wait-for-room.ts';
 import { repositoryOf } from './workspace-policy.ts';
-import { COLLECT_SCRIPT, COMMIT_LINE_BYTES, UNPACK_SCRIPT, UNPACKED_FILES } from './workspace-scripts.ts';
+import {
+  CHECKED_OUT_SCRIPT,
+  COLLECT_SCRIPT,
+  COMMIT_LINE_BYTES,
+  gitFilesAt,
+  UNPACK_SCRIPT,
+  UNPACKED_FILES,
+} from './workspace-scripts.ts';
 
 /** What the guest unpacks. */
 export interface StageWorkspace {
@@ -130,22 +138,21 @@ function usable<T extends object>(stage: string, answer: T | Refusal): T {
  * @throws WorkspaceFailure
  */
 export async function unpackWorkspace(
-  { artifacts }: Pick<ActivityDeps, 'artifacts'>,
+  deps: Pick<ActivityDeps, 'artifacts' | 'repositories' | 'disk' | 'now'>,
   sandbox: Sandbox,
   request: StageRequest,
-  { plan: { guestPath }, base, indexed, earlier }: StageWorkspace,
+  workspace: StageWorkspace,
   signal: AbortSignal,
 ): Promise<void> {
   const key = attemptCommand(request.execKey, 'unpack');
-  // Once it runs, the files are its own.
+  const { guestPath } = workspace.plan;
+  const { base } = workspace.indexed;
+  let args = ['-c', UNPACK_SCRIPT, 'sh', guestPath, base];
+  // Once it runs, the files are its own, and what it was started with stands.
   if (!(await sandbox.execs()).some((exec) => exec.key === key)) {
-    const put = (name: string, ref: DataRef, from = 0): Promise<void> =>
-      sandbox.writeFile(`${guestPath}/${name}`, ref.sizeBytes - from, artifacts.open(ref, from), signal);
-    await put(UNPACKED_FILES.pack, base, indexed.headerBytes);
-    await put(UNPACKED_FILES.index, indexed.index);
-    if (earlier !== null && earlier.sizeBytes > 0) await put(UNPACKED_FILES.earlier, earlier);
+    if (await putCheckedOut(deps, sandbox, request, workspace, signal)) args = ['-c', CHECKED_OUT_SCRIPT];
+    else await putObjects(deps, sandbox, workspace, signal);
   }
-  const args = ['-c', UNPACK_SCRIPT, 'sh', guestPath, indexed.base];
   const exec = await inGuest(sandbox, key, args, 1024 * 1024, signal);
   const exit = await exec.wait(signal);
   if (exit.reason === 'exited' && exit.exitCode === 0) return;
@@ -153,6 +160,42 @@ export async function unpackWorkspace(
     code: 'workspace/unusable',
     message: `the workspace of stage ${request.stage.id} cannot be unpacked in its VM: ${await whyOf(exec, exit, signal)}`,
   });
+}
+
+/** @returns false where git of the guest has to check out: what the guest did not take of the tar, it says itself then */
+async function putCheckedOut(
+  { repositories, disk, now }: Pick<ActivityDeps, 'repositories' | 'disk' | 'now'>,
+  sandbox: Sandbox,
+  { stage }: StageRequest,
+  { plan: { guestPath }, base, indexed, earlier }: StageWorkspace,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const { checkout } = indexed;
+  if (checkout === null || checkout === undefined || (earlier !== null && earlier.sizeBytes > 0)) return false;
+  const gitFiles = gitFilesAt(indexed.base);
+  try {
+    await withRoom(disk, `the repository of stage ${stage.id}`, signal, async () => {
+      const tar = repositories.checkOut({ base, indexed: { ...indexed, checkout }, gitFiles, nowMs: now() }, signal);
+      await sandbox.putTar(guestPath, tar, signal);
+    });
+    return true;
+  } catch (error) {
+    if (isCodedError(error) && error.code === 'vm/guest-error') return false;
+    throw error;
+  }
+}
+
+async function putObjects(
+  { artifacts }: Pick<ActivityDeps, 'artifacts'>,
+  sandbox: Sandbox,
+  { plan: { guestPath }, base, indexed, earlier }: StageWorkspace,
+  signal: AbortSignal,
+): Promise<void> {
+  const put = (name: string, ref: DataRef, from = 0): Promise<void> =>
+    sandbox.writeFile(`${guestPath}/${name}`, ref.sizeBytes - from, artifacts.open(ref, from), signal);
+  await put(UNPACKED_FILES.pack, base, indexed.headerBytes);
+  await put(UNPACKED_FILES.index, indexed.index);
+  if (earlier !== null && earlier.sizeBytes > 0) await put(UNPACKED_FILES.earlier, earlier);
 }
 
 export type LeftWorkspace =

@@ -10,6 +10,36 @@ export const UNPACKED_FILES = {
   earlier: '.git/voidbox/earlier.bundle',
 } as const;
 
+const HEAD = 'ref: refs/heads/voidbox\n';
+const CONFIG = `[core]
+\trepositoryformatversion = 0
+\tfilemode = true
+\tbare = false
+\tlogallrefupdates = true
+[user]
+\tname = Voidbox
+\temail = voidbox@localhost
+[gc]
+\tauto = 0
+`;
+
+/**
+ * Of a repository whose files the host has put there, beside objects and the index: git believes the times and sizes in that
+ * index, of which alone the host knows what they are.
+ */
+export function gitFilesAt(base: string): Readonly<Record<string, string>> {
+  return {
+    '.git/HEAD': HEAD,
+    '.git/config': `${CONFIG}[core]\n\tcheckStat = minimal\n`,
+    '.git/refs/voidbox/base': `${base}\n`,
+    '.git/refs/heads/voidbox': `${base}\n`,
+  };
+}
+
+/** After the files are there: a VM without git fails before its stage has worked, and the command of this key stands. */
+export const CHECKED_OUT_SCRIPT = `command -v git > /dev/null || { echo 'sh: git: not found' >&2; exit 127; }
+`;
+
 /**
  * `$1` the folder, in which the files lie, `$2` the commit that the stage starts from. No template, so no hook; commits have an author whose name nobody has to set.
  * What is checked out is one branch, `voidbox`, at what the stage starts from. Files in place of commands of git wherever they
@@ -18,9 +48,8 @@ export const UNPACKED_FILES = {
 export const UNPACK_SCRIPT = `set -eu
 cd "$1"
 mkdir -p .git/refs/heads .git/refs/voidbox
-printf 'ref: refs/heads/voidbox\\n' > .git/HEAD
-printf '[core]\\n\\trepositoryformatversion = 0\\n\\tfilemode = true\\n\\tbare = false\\n\\tlogallrefupdates = true\\n' > .git/config
-printf '[user]\\n\\tname = Voidbox\\n\\temail = voidbox@localhost\\n[gc]\\n\\tauto = 0\\n' >> .git/config
+printf '%s' '${HEAD}' > .git/HEAD
+printf '%s' '${CONFIG}' > .git/config
 start=$2
 printf '%s\\n' "$start" > .git/refs/voidbox/base
 if [ -s ${UNPACKED_FILES.earlier} ]; then

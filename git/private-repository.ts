@@ -23,7 +23,21 @@ export async function withPrivateRepository<T>(
   alternates: readonly string[],
   work: (repository: PrivateRepository) => Promise<T>,
 ): Promise<T> {
+  const { remove, ...repository } = await makePrivateRepository(host, alternates);
+  try {
+    return await work(repository);
+  } finally {
+    await remove();
+  }
+}
+
+/** As `withPrivateRepository`, for those who remove it on their own. */
+export async function makePrivateRepository(
+  host: GitHost,
+  alternates: readonly string[],
+): Promise<PrivateRepository & { remove(): Promise<void> }> {
   const folder = await mkdtemp(join(host.scratch ?? tmpdir(), 'voidbox-git-'));
+  const remove = (): Promise<void> => rm(folder, { recursive: true, force: true });
   try {
     const gitDir = join(folder, 'repository.git');
     await gitText(host, ['init', '--quiet', '--bare', '--template=', '--object-format=sha1', gitDir]);
@@ -34,12 +48,14 @@ export async function withPrivateRepository<T>(
       throw new Error('a repository in a folder whose name has a line break cannot be read');
     if (alternates.length > 0)
       await writeFile(join(gitDir, 'objects', 'info', 'alternates'), alternates.map((path) => `${path}\n`).join(''));
-    return await work({
+    return {
       gitDir,
       folder,
       text: (args, call = {}) => gitText(host, args, { ...call, env: { GIT_DIR: gitDir, ...call.env } }),
-    });
-  } finally {
-    await rm(folder, { recursive: true, force: true });
+      remove,
+    };
+  } catch (error) {
+    await remove();
+    throw error;
   }
 }

@@ -1,14 +1,17 @@
 /** The `Repositories` port by git of this host. Its temporary repositories lie in the state folder, whose disk is watched. */
 import { mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import type { ArtifactStore } from '../activities/ports/artifacts.ts';
 import type { Refusal, Repositories } from '../activities/ports/repositories.ts';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { DataRef } from '../domain/plan/plan.ts';
 import { indexBase } from '../git/base-bundle.ts';
+import { writeCheckout } from './checkout-tar.ts';
 import { fetchRepository } from '../git/fetch-repository.ts';
 import { importChanges, RefusedChanges } from '../git/import-changes.ts';
 import { packRepository, type Packed, WorkspaceProblem } from '../git/pack-repository.ts';
+import { planCheckout } from './plan-checkout.ts';
 import { withPrivateRepository } from '../git/private-repository.ts';
 import { GitError, type GitHost } from '../git/run-git.ts';
 
@@ -45,10 +48,26 @@ export function createGitRepositories({ artifacts, stateDir, path, home }: GitRe
     index: (bundle, signal) =>
       asked(() => {
         const of = { ...host(), signal };
-        return withPrivateRepository(of, [], (repository) =>
-          indexBase(of, repository, artifacts.open(bundle), (bytes) => artifacts.put(bytes, 'application/x-git-index')),
-        );
+        const store = (bytes: AsyncIterable<Uint8Array>) => artifacts.put(bytes, 'application/x-git-index');
+        return withPrivateRepository(of, [], async (repository) => {
+          const indexed = await indexBase(of, repository, artifacts.open(bundle), store);
+          const planned = await planCheckout(of, repository, indexed.base);
+          return { ...indexed, checkout: 'unfit' in planned ? null : await store(Readable.from([planned.index])) };
+        });
       }),
+    async *checkOut({ base, indexed, gitFiles, nowMs }, signal) {
+      const { headerBytes, index, checkout } = indexed;
+      yield* writeCheckout(
+        { ...host(), signal },
+        {
+          pack: { sizeBytes: base.sizeBytes - headerBytes, open: () => artifacts.open(base, headerBytes) },
+          packIndex: { sizeBytes: index.sizeBytes, open: () => artifacts.open(index) },
+          index: await bytesOf(artifacts.open(checkout)),
+          gitFiles,
+          nowS: Math.floor(nowMs / 1_000),
+        },
+      );
+    },
     takeChanges: ({ base, earlier, pack, commit }, signal) =>
       asked(async () => {
         const request = {
@@ -62,6 +81,12 @@ export function createGitRepositories({ artifacts, stateDir, path, home }: GitRe
         );
       }),
   };
+}
+
+async function bytesOf(stream: AsyncIterable<Uint8Array>): Promise<Buffer> {
+  const parts: Uint8Array[] = [];
+  for await (const part of stream) parts.push(part);
+  return Buffer.concat(parts);
 }
 
 /** What somebody can change is an answer. */

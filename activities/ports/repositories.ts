@@ -29,6 +29,16 @@ export interface IndexedBase {
   readonly headerBytes: number;
   /** Of the pack. */
   readonly index: DataRef;
+  /** With which `checkOut` works; null, or not there as earlier versions noted it: git of the guest checks out. */
+  readonly checkout?: DataRef | null;
+}
+
+export interface CheckoutOfBase {
+  readonly base: DataRef;
+  readonly indexed: IndexedBase & { readonly checkout: DataRef };
+  /** Files of its `.git`, beside objects and the index. */
+  readonly gitFiles: Readonly<Record<string, string>>;
+  readonly nowMs: number;
 }
 
 export interface ChangesOfGuest {
@@ -56,6 +66,8 @@ export interface Repositories {
   pack(repository: RepositoryToPack, signal: AbortSignal): Promise<PackedRepository | Refusal>;
   /** @throws as `pack` does */
   index(bundle: DataRef, signal: AbortSignal): Promise<IndexedBase | Refusal>;
+  /** A tar of what git of a guest would have checked out. Read once; what it needs on the host is gone when its reader is. @throws as `pack` does */
+  checkOut(checkout: CheckoutOfBase, signal: AbortSignal): AsyncIterable<Uint8Array>;
   /** Nothing of the guest's configuration, hooks or attributes is read. The problem may quote names that it chose. @throws as `pack` does */
   takeChanges(changes: ChangesOfGuest, signal: AbortSignal): Promise<TakenChanges | Refusal>;
 }

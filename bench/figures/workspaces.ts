@@ -4,13 +4,16 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import type { LaunchSpec, Sandbox, VmKey } from '../../activities/ports/sandbox.ts';
-import { UNPACK_SCRIPT, UNPACKED_FILES } from '../../activities/workspace-scripts.ts';
+import { CHECKED_OUT_SCRIPT, gitFilesAt, UNPACK_SCRIPT, UNPACKED_FILES } from '../../activities/workspace-scripts.ts';
 import { indexBase, type IndexedBase } from '../../git/base-bundle.ts';
+import { writeCheckout } from '../../workers/checkout-tar.ts';
 import { packRepository } from '../../git/pack-repository.ts';
 import { withPrivateRepository } from '../../git/private-repository.ts';
+import type { GitHost } from '../../git/run-git.ts';
 import { createQemuBackend } from '../../sandbox/micro-vm/backend.ts';
 import { readHostMemory } from '../../setup/host-memory.ts';
 import { resolveOptionalPieces } from '../../setup/resolve.ts';
+import { planCheckout } from '../../workers/plan-checkout.ts';
 import { lazyExtras } from '../../workers/lazy-pieces.ts';
 import { type Arm, interleave, pairedRatio, spread } from '../measure.ts';
 import type { Figure } from '../report.ts';
@@ -36,9 +39,11 @@ export async function workspaceFigure(bench: Bench): Promise<Figure> {
   const host = { path: bench.env.path, home: null };
   const request = { folder, ref: null, includeDirty: false, mayRead: () => true };
   const { bundle } = await packRepository(host, request, bytesOf);
-  const indexed = await withPrivateRepository(host, [], (repository) =>
-    indexBase(host, repository, once(bundle), bytesOf),
-  );
+  const [indexed, planned] = await withPrivateRepository(host, [], async (repository) => {
+    const base = await indexBase(host, repository, once(bundle), bytesOf);
+    return [base, await planCheckout(host, repository, base.base)] as const;
+  });
+  if ('unfit' in planned) throw new Error(`the host cannot check out the repository of this figure: ${planned.unfit}`);
   const backend = createQemuBackend({
     vmsDir: join(bench.workDir, 'vms'),
     keeper: bench.pieces.keeper,
@@ -49,18 +54,19 @@ export async function workspaceFigure(bench: Bench): Promise<Figure> {
   const key: VmKey = { runId: `bench-${randomUUID()}`, scope: 'bench', instance: [], generation: 0 };
   const vm = await backend.launch(key, SPEC, never);
   try {
-    const [files, repository] = await interleave(
-      [filesArm(vm, tar), repositoryArm(vm, bundle, indexed)],
+    const [files, repository, byGuest] = await interleave(
+      [filesArm(vm, tar), repositoryArm(host, vm, bundle, indexed, planned.index), guestArm(vm, bundle, indexed)],
       bench.rounds,
       bench.say,
     );
     const ratio = pairedRatio(repository!, files!, 'ms');
     return {
       title: '(l) A repository into a VM',
-      method: `A repository with ${FILES} files of 4 KiB and ${COMMITS} commits as a workspace, until it is checked out, beside the same files as a tar; the dev image, in turns. The host packs it and indexes the pack before, once for a run.`,
+      method: `A repository with ${FILES} files of 4 KiB and ${COMMITS} commits as a workspace, until it is checked out, beside the same files as a tar; the dev image, in turns. The host packs it, indexes the pack and judges its names before, once for a run; that it makes the tar of files and objects counts. By git of the guest is how it is where the host cannot.`,
       rows: [
         { what: 'files as a tar', value: spread(files!.rounds.map(({ ms }) => ms)), unit: 'ms' },
         { what: 'the repository', value: spread(repository!.rounds.map(({ ms }) => ms)), unit: 'ms' },
+        { what: 'the repository, by git of the guest', value: spread(byGuest!.rounds.map(({ ms }) => ms)), unit: 'ms' },
         { what: 'the repository against the files', value: ratio, unit: '×' },
       ],
       goals: [
@@ -110,33 +116,67 @@ function filesArm(vm: Sandbox, tar: Buffer): Arm<'ms'> {
   };
 }
 
-function repositoryArm(vm: Sandbox, bundle: Buffer, indexed: IndexedBase<Buffer>): Arm<'ms'> {
-  const pack = bundle.subarray(indexed.headerBytes);
+/** As a stage does. */
+function repositoryArm(
+  host: GitHost,
+  vm: Sandbox,
+  bundle: Buffer,
+  { base, headerBytes, index }: IndexedBase<Buffer>,
+  checkout: Buffer,
+): Arm<'ms'> {
+  const stored = (bytes: Buffer) => ({ sizeBytes: bytes.length, open: () => once(bytes) });
   return {
     name: 'repository',
     async round() {
       const folder = `/workspace/repository-${randomUUID()}`;
       const began = performance.now();
+      const tar = writeCheckout(host, {
+        pack: stored(bundle.subarray(headerBytes)),
+        packIndex: stored(index),
+        index: checkout,
+        gitFiles: gitFilesAt(base),
+        nowS: Math.floor(Date.now() / 1_000),
+      });
+      await vm.putTar(folder, tar, never);
+      await inGuest(vm, ['-c', CHECKED_OUT_SCRIPT]);
+      const ms = performance.now() - began;
+      await inGuest(vm, ['-c', 'test -z "$(git -C "$1" status --porcelain)"', 'sh', folder]);
+      return { ms };
+    },
+  };
+}
+
+function guestArm(vm: Sandbox, bundle: Buffer, indexed: IndexedBase<Buffer>): Arm<'ms'> {
+  const pack = bundle.subarray(indexed.headerBytes);
+  return {
+    name: 'by git of the guest',
+    async round() {
+      const folder = `/workspace/repository-${randomUUID()}`;
+      const began = performance.now();
       await vm.writeFile(`${folder}/${UNPACKED_FILES.pack}`, pack.length, once(pack), never);
       await vm.writeFile(`${folder}/${UNPACKED_FILES.index}`, indexed.index.length, once(indexed.index), never);
-      const exec = await vm.exec(
-        {
-          key: randomUUID(),
-          program: '/bin/sh',
-          args: ['-c', UNPACK_SCRIPT, 'sh', folder, indexed.base],
-          env: {},
-          cwd: '/workspace',
-          stdin: null,
-          timeoutMs: 300_000,
-          maxOutputBytes: 1024 * 1024,
-        },
-        never,
-      );
-      const { exitCode } = await exec.wait(never);
-      if (exitCode !== 0) throw new Error(`git in the guest ended with ${exitCode}`);
+      await inGuest(vm, ['-c', UNPACK_SCRIPT, 'sh', folder, indexed.base]);
       return { ms: performance.now() - began };
     },
   };
+}
+
+async function inGuest(vm: Sandbox, args: readonly string[]): Promise<void> {
+  const exec = await vm.exec(
+    {
+      key: randomUUID(),
+      program: '/bin/sh',
+      args,
+      env: {},
+      cwd: '/workspace',
+      stdin: null,
+      timeoutMs: 300_000,
+      maxOutputBytes: 1024 * 1024,
+    },
+    never,
+  );
+  const { exitCode } = await exec.wait(never);
+  if (exitCode !== 0) throw new Error(`git in the guest ended with ${exitCode}`);
 }
 
 async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {

@@ -1,6 +1,6 @@
 /** A git repository in real VMs, as a user meets it: packed, worked in by a command and an agent, handed on, and back. */
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { Rig } from './rig.ts';
@@ -27,6 +27,7 @@ pipeline:
           - -c
           - ${script(`set -e
 cat dirty.txt
+test -z "$(git diff-files --name-only)" && test -z "$(git status --porcelain)" && git fsck --strict >&2
 git log --format=%s
 printf 'new\\n' > b.txt
 printf '\\000\\377\\r\\n' > blob
@@ -55,6 +56,7 @@ test('a command and an agent change it one after the other; the worker dies in b
   git(app, 'init', '-q');
   writeFileSync(join(app, 'a.txt'), 'one\n');
   writeFileSync(join(app, 'run.sh'), '#!/bin/sh\n');
+  symlinkSync('a.txt', join(app, 'link'));
   git(app, 'add', '.');
   git(app, 'commit', '-qm', 'first');
   writeFileSync(join(app, 'dirty.txt'), 'dirty\n');

@@ -191,7 +191,7 @@ fn tar_put(keeper: &mut Keeper, path: &str, tar: &[u8]) -> Message {
     }
 }
 
-/// Every entry in its order; folders and links have the time at which they were made, which differs.
+/// Every entry in its order; folders have the time at which they were made, which differs.
 fn listing(tar: &[u8]) -> Vec<String> {
     let mut archive = tar::Archive::new(tar);
     let entries = archive.entries().unwrap().map(|entry| {
@@ -200,7 +200,7 @@ fn listing(tar: &[u8]) -> Vec<String> {
         entry.read_to_end(&mut content).unwrap();
         let header = entry.header();
         let time = match header.entry_type() {
-            tar::EntryType::Regular => header.mtime().unwrap(),
+            tar::EntryType::Regular | tar::EntryType::Symlink => header.mtime().unwrap(),
             _ => 0,
         };
         let sum = content.iter().fold(0u64, |sum, byte| {

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, fchmod, futimens, statat, symlinkat,
-    unlinkat,
+    unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use tar::{Archive, Entry, EntryType};
@@ -231,17 +231,20 @@ fn put_file(
         )));
     }
     fchmod(&file, Mode::from_raw_mode(mode)).map_err(|error| failed(name, error))?;
+    futimens(&file, &times_of(entry)).map_err(|error| failed(name, error))?;
+    Ok(bytes)
+}
+
+fn times_of(entry: &Entry<'_, Incoming<'_>>) -> Timestamps {
     let seconds = entry.header().mtime().unwrap_or(0);
     let at = Timespec {
         tv_sec: i64::try_from(seconds).unwrap_or(0),
         tv_nsec: 0,
     };
-    let times = Timestamps {
+    Timestamps {
         last_access: at,
         last_modification: at,
-    };
-    futimens(&file, &times).map_err(|error| failed(name, error))?;
-    Ok(bytes)
+    }
 }
 
 fn put_link(
@@ -262,7 +265,9 @@ fn put_link(
     }
     let (parent, last) = parent_of(top, name)?;
     remove_old(&parent, last, name)?;
-    symlinkat(target.as_os_str(), &parent, last).map_err(|error| failed(name, error))
+    symlinkat(target.as_os_str(), &parent, last).map_err(|error| failed(name, error))?;
+    utimensat(&parent, last, &times_of(entry), AtFlags::SYMLINK_NOFOLLOW)
+        .map_err(|error| failed(name, error))
 }
 
 /// True when a relative link, read from where it lies, never climbs above the top.
