@@ -1,6 +1,14 @@
 /** The Messages API of Anthropic, as far as Claude Code asks for it. */
 import type { ServerResponse } from 'node:http';
-import { beginStream, type ModelApi, type ModelStep, piecesOf, sendEvent, type StepContext } from './model-api.ts';
+import {
+  beginStream,
+  type ModelApi,
+  type ModelStep,
+  offeredTool,
+  piecesOf,
+  sendEvent,
+  type StepContext,
+} from './model-api.ts';
 
 const SHELL = 'Bash';
 /** Offered where the command line was given a schema. */
@@ -70,12 +78,13 @@ function blocksOf(step: SpokenStep, context: StepContext): readonly Block[] {
     return [
       isCall(step, context) ? callBlock(SCHEMA_TOOL, step.answer, context) : textBlock(JSON.stringify(step.answer)),
     ];
-  const call = callBlock(shellOf(context), { command: step.run, description: 'run it' }, context);
+  if ('call' in step) return [callBlock(offeredTool(step.call, context), step.input, context)];
+  const call = callBlock(offeredTool(SHELL, context), { command: step.run, description: 'run it' }, context);
   return step.saying === undefined ? [call] : [textBlock(step.saying, step.everyMs), call];
 }
 
 function isCall(step: SpokenStep, { tools }: StepContext): boolean {
-  return 'run' in step || ('answer' in step && tools.includes(SCHEMA_TOOL));
+  return 'run' in step || 'call' in step || ('answer' in step && tools.includes(SCHEMA_TOOL));
 }
 
 function textBlock(text: string, everyMs?: number): Block & { readonly text: '' } {
@@ -96,9 +105,4 @@ function callBlock(
 ): Block & { readonly id: string; readonly name: string; readonly input: object } {
   const delta = { type: 'input_json_delta', partial_json: JSON.stringify(input) };
   return { type: 'tool_use', id: `toolu_${turn}`, name, input: {}, deltas: [delta], whole: true };
-}
-
-function shellOf({ tools }: StepContext): string {
-  if (!tools.includes(SHELL)) throw new Error(`the tool ${SHELL} is not offered: ${tools.join(', ')}`);
-  return SHELL;
 }

@@ -4,6 +4,7 @@
  * one that is started anew begins anew.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { answerMessages } from './fake-messages.ts';
@@ -26,14 +27,19 @@ export interface FakeModel extends AsyncDisposable {
 
 const BODY_BYTES = 16 * 1024 * 1024;
 
-export async function startFakeModel(script: ModelScript): Promise<FakeModel> {
+/** @param tls  its key and certificate, in PEM: it speaks https alone */
+export async function startFakeModel(
+  script: ModelScript,
+  tls?: { readonly key: string; readonly cert: string },
+): Promise<FakeModel> {
   const requests: ModelRequest[] = [];
-  const server = createServer((request, response) => {
+  const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
     answer(script, requests, request, response).catch((error: unknown) => {
       if (!response.headersSent) response.writeHead(500, { 'content-type': 'text/plain' });
       response.end(String(error));
     });
-  });
+  };
+  const server = tls === undefined ? createServer(onRequest) : createTlsServer(tls, onRequest);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return {
     port: (server.address() as AddressInfo).port,

@@ -1,6 +1,14 @@
 /** The Responses API of OpenAI, as far as Codex asks for it. */
 import type { ServerResponse } from 'node:http';
-import { beginStream, type ModelApi, type ModelStep, piecesOf, sendEvent, type StepContext } from './model-api.ts';
+import {
+  beginStream,
+  type ModelApi,
+  type ModelStep,
+  offeredTool,
+  piecesOf,
+  sendEvent,
+  type StepContext,
+} from './model-api.ts';
 
 const USAGE = {
   input_tokens: 1_000,
@@ -91,14 +99,20 @@ interface Call {
 
 type WholeStep = Exclude<ModelStep, { readonly status: number } | { readonly cut: string }>;
 
-function itemsOf(step: WholeStep, { turn, tools }: StepContext): readonly (Message | Call)[] {
+function itemsOf(step: WholeStep, context: StepContext): readonly (Message | Call)[] {
+  const { turn, tools } = context;
   if ('say' in step) return [messageOf(step.say, turn)];
   if ('answer' in step) return [messageOf(JSON.stringify(step.answer), turn)];
+  if ('call' in step) return [callOf(offeredTool(step.call, context), step.input, turn)];
   const name = Object.keys(SHELLS).find((shell) => tools.includes(shell));
   if (name === undefined) throw new Error(`no tool for a shell is offered: ${tools.join(', ')}`);
-  const text = JSON.stringify(SHELLS[name]!(step.run));
-  const call: Call = { type: 'function_call', id: `fc_${turn}`, call_id: `call_${turn}`, name, arguments: text };
+  const call = callOf(name, SHELLS[name]!(step.run), turn);
   return step.saying === undefined ? [call] : [messageOf(step.saying, turn), call];
+}
+
+function callOf(name: string, input: unknown, turn: number): Call {
+  const text = JSON.stringify(input);
+  return { type: 'function_call', id: `fc_${turn}`, call_id: `call_${turn}`, name, arguments: text };
 }
 
 function messageOf(text: string, turn: number): Message {

@@ -11,6 +11,8 @@ export type ModelStep =
    * `everyMs`.
    */
   | { readonly run: string; readonly saying?: string; readonly everyMs?: number }
+  /** Of another tool that its command line offers, by the name that it has there. */
+  | { readonly call: string; readonly input: unknown }
   /** The value that a schema asks for, in the way that the command line wants it. */
   | { readonly answer: unknown }
   /** The call fails, as an API says it. */
@@ -27,6 +29,12 @@ export interface Asked {
 
 /** How one API says a step. */
 export type SayStep = (response: ServerResponse, step: ModelStep, stream: StepContext) => Promise<void>;
+
+/** An error names what is offered instead. */
+export function offeredTool(name: string, { tools }: StepContext): string {
+  if (!tools.includes(name)) throw new Error(`the tool ${name} is not offered: ${tools.join(', ')}`);
+  return name;
+}
 
 export interface StepContext {
   readonly turn: number;
