@@ -6,6 +6,7 @@ import { createLineReader } from '../agents/lines.ts';
 import { AGENT_HOME } from '../agents/provider.ts';
 import { createSessionReader, sessionFollower } from '../agents/session-files.ts';
 import { type AgentUsage, NO_USAGE, STREAM_LIMITS } from '../agents/stream.ts';
+import type { AgentCli } from '../domain/agent/agent-cli.ts';
 import { budgetLeft, largestUse, type ModelUse, sumOfUse, withPrice } from '../domain/agent/budget.ts';
 import type { AgentWork, BudgetPlan } from '../domain/plan/plan.ts';
 import type { Exec, ExecRequest, Sandbox } from './ports/sandbox.ts';
@@ -131,7 +132,7 @@ export interface FollowerOptions {
   readonly sandbox: Sandbox;
   /** Of the command that follows. */
   readonly key: string;
-  readonly cli: 'claude' | 'codex';
+  readonly cli: AgentCli;
   readonly sessionId: string;
   readonly from: 'start' | 'end';
   /** Of the agent's own command. */
@@ -171,7 +172,7 @@ export async function untilReady(follower: Exec, signal: AbortSignal): Promise<v
 /** Settles at the end of its output. @param tell  called for each line that says more of what was used, with the line's offset */
 export async function readFollower(
   follower: Exec,
-  cli: 'claude' | 'codex',
+  cli: AgentCli,
   tell: (usage: AgentUsage, offset: number) => Promise<void>,
   signal: AbortSignal,
 ): Promise<void> {
