@@ -28,6 +28,7 @@ pub enum Step {
     Result(String),
 }
 
+#[derive(Debug, PartialEq)]
 pub struct Plan {
     pub steps: Vec<Step>,
     /// Where no step says another.
@@ -188,7 +189,9 @@ fn read_step(step: &Value) -> Option<Step> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Step, from};
+    use std::time::Duration;
+
+    use super::{Plan, Step, from};
     use crate::arguments::{Call, parse};
 
     fn call() -> Call {
@@ -200,7 +203,102 @@ mod tests {
         let plan = from(&call(), false, &|_| None).unwrap();
         assert_eq!(plan.text, format!("[mock] {}", "ü".repeat(120)));
         assert_eq!((plan.input_tokens, plan.output_tokens), (500, 200));
+        assert_eq!((plan.cost_usd, plan.delay), (0.003, Duration::ZERO));
+        assert_eq!((plan.model, plan.custom), (None, None));
         assert!(plan.steps.is_empty());
+    }
+
+    /// What a plan is with these variables and no others, beside what it is without any.
+    type Row = (&'static [(&'static str, &'static str)], fn(&mut Plan));
+
+    fn runs(programs: &[&str]) -> Vec<Step> {
+        let run = |name: &&str| Step::Run(format!("echo {name}"));
+        programs.iter().map(run).collect()
+    }
+
+    #[test]
+    fn each_variable_and_each_scenario_changes_what_is_played() {
+        const MULTI: (&str, &str) = ("MOCK_CLAUDE_SCENARIO", "multi_tool");
+        const HEAVY: (&str, &str) = ("MOCK_CLAUDE_SCENARIO", "heavy");
+        const ERROR: (&str, &str) = ("MOCK_CLAUDE_SCENARIO", "error");
+        const CUSTOM: (&str, &str) = ("MOCK_CLAUDE_SCENARIO", "custom");
+        let rows: &[Row] = &[
+            (&[("MOCK_CLAUDE_SCENARIO", "simple")], |_| ()),
+            (&[("MOCK_CLAUDE_TURNS", "3")], |plan| {
+                plan.steps = vec![Step::Say("turn 1".into()), Step::Say("turn 2".into())];
+            }),
+            (&[MULTI], |plan| plan.steps = runs(&["Bash", "Read"])),
+            (&[MULTI, ("MOCK_CLAUDE_TOOLS", "Grep,,mcp__a b")], |plan| {
+                plan.steps = runs(&["Grep", "mcp__a_b"]);
+            }),
+            (&[MULTI, ("MOCK_CLAUDE_TURNS", "2")], |plan| {
+                plan.steps = runs(&["Bash", "Read", "Bash", "Read"]);
+            }),
+            (&[HEAVY], |plan| {
+                plan.steps = runs(&["Bash", "Read"].repeat(50))
+            }),
+            (
+                &[
+                    HEAVY,
+                    ("MOCK_CLAUDE_TURNS", "2"),
+                    ("MOCK_CLAUDE_TOOLS", "Edit"),
+                ],
+                |plan| plan.steps = runs(&["Edit", "Edit"]),
+            ),
+            (&[HEAVY, ("MOCK_CLAUDE_TURNS", "9000")], |plan| {
+                plan.steps = runs(&["Bash", "Read"].repeat(5_000));
+            }),
+            (&[ERROR], |plan| {
+                plan.steps = vec![Step::Fail("mock error".into())]
+            }),
+            (&[ERROR, ("MOCK_CLAUDE_ERROR", "rate limit")], |plan| {
+                plan.steps = vec![Step::Fail("rate limit".into())];
+            }),
+            (
+                &[CUSTOM, ("MOCK_CLAUDE_CUSTOM_JSONL", "{\"a\":1}\n")],
+                |plan| {
+                    plan.custom = Some("{\"a\":1}\n".into());
+                },
+            ),
+            (&[("MOCK_CLAUDE_COST", "0.25")], |plan| plan.cost_usd = 0.25),
+            (&[("MOCK_CLAUDE_DELAY_MS", "40")], |plan| {
+                plan.delay = Duration::from_millis(40);
+            }),
+            (&[("MOCK_CLAUDE_MODEL", "m-1")], |plan| {
+                plan.model = Some("m-1".into())
+            }),
+            (&[("MOCK_CLAUDE_INPUT_TOKENS", "7")], |plan| {
+                plan.input_tokens = 7
+            }),
+            (&[("MOCK_CLAUDE_OUTPUT_TOKENS", "8")], |plan| {
+                plan.output_tokens = 8
+            }),
+            // A script is played in place of a scenario.
+            (
+                &[
+                    ERROR,
+                    ("MOCK_CLAUDE_COST", "1"),
+                    ("MOCK_AGENT_SCRIPT", "[{\"say\":\"a\"}]"),
+                ],
+                |plan| {
+                    plan.cost_usd = 1.0;
+                    plan.steps = vec![Step::Say("a".into())];
+                },
+            ),
+        ];
+        for (set, change) in rows {
+            let variable = |wanted: &str| {
+                let found = set.iter().find(|(name, _)| *name == wanted);
+                found.map(|(_, value)| (*value).to_string())
+            };
+            let mut expected = from(&call(), false, &|_| None).unwrap();
+            change(&mut expected);
+            assert_eq!(
+                from(&call(), false, &variable).unwrap(),
+                expected,
+                "{set:?}"
+            );
+        }
     }
 
     #[test]
@@ -222,7 +320,10 @@ mod tests {
             ("MOCK_AGENT_SCRIPT", "{"),
             ("MOCK_AGENT_SCRIPT", "[{\"jump\":1}]"),
             ("MOCK_CLAUDE_SCENARIO", "none"),
+            // Without its lines.
+            ("MOCK_CLAUDE_SCENARIO", "custom"),
             ("MOCK_CLAUDE_TURNS", "-1"),
+            ("MOCK_CLAUDE_DELAY_MS", "soon"),
             ("MOCK_CLAUDE_COST", "much"),
         ] {
             let variable = |wanted: &str| (wanted == name).then(|| value.to_string());
