@@ -1,9 +1,12 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { checkExpressions } from '../../domain/spec/expression/check.ts';
 import { compileText } from '../../domain/spec/load.ts';
 import { planToMermaid, renderPlanGraph } from './plan-graph.ts';
 import { renderPlanSummary } from './plan.ts';
+import { packageRoot } from '../../setup/package-root.ts';
 import { PLAIN } from './style.ts';
 
 function planOf(text: string): Plan {
@@ -180,4 +183,40 @@ test('a VM that is left where a stage fails says so', () => {
   expect(renderPlanGraph(planOf(spec), PLAIN)).toContain(
     'VM (microvm), 512 MiB, 1 vCPU, no network, left for 90s where a stage fails\n',
   );
+});
+
+const vmsIn = (text: string): readonly string[] => text.match(/VM \(microvm\).*/g) ?? [];
+
+test('a VM says what it reaches: rules and what they deny, the internet, services', () => {
+  const plan = planOf(readFileSync(join(packageRoot(), 'test', 'spec', 'egress', 'spec.yaml'), 'utf8'));
+  const github = ['github.com', 'api.github.com', 'codeload.github.com', 'raw.githubusercontent.com'];
+  const objects = ['objects.githubusercontent.com', 'release-assets.githubusercontent.com'];
+  const denied = ['ads.example.com', ...github, ...objects].map((name) => `${name} at any port`);
+  expect(vmsIn(renderPlanGraph(plan, PLAIN))).toEqual([
+    `VM (microvm), 512 MiB, 1 vCPU, reaches registry.npmjs.org, example.com, *.example.org at port 8443, 198.41.0.0/16, 2606:4700::/32 at port 443, 1.1.1.1/32, service db (127.0.0.1:5432) except ${denied.join(', ')}, *.evil.example at port 25`,
+    'VM (microvm), 512 MiB, 1 vCPU, reaches the internet, service db ([::1]:5432), service cache (cache.internal:6379)',
+    'VM (microvm), 512 MiB, 1 vCPU, reaches service db (127.0.0.1:5432)',
+    'VM (microvm), 1024 MiB, 1 vCPU, reaches service db (127.0.0.1:5432), service llm (127.0.0.1:11434)',
+    'VM (microvm), 1024 MiB, 1 vCPU, reaches api.anthropic.com, pypi.org, files.pythonhosted.org, service db (127.0.0.1:5432)',
+  ]);
+  expect(planToMermaid(plan)).toContain('1 vCPU, reaches the internet, service db (#91;::1#93;:5432), service cache');
+});
+
+test('a VM that stages share reaches what each of them needs, and one without egress nothing', () => {
+  const plan = planOf(`kind: workflow
+name: main
+workflow:
+  output_step: a
+  steps:
+    - { name: a, prompt: write, llm: { provider: claude } }
+    - { name: b, prompt: write, llm: { provider: codex } }
+    - { name: c, prompt: write, llm: { provider: ollama } }
+    - { name: d, run: { program: d }, sandbox: { egress: none } }
+    - { name: e, run: { program: e }, sandbox: { egress: { allow: [npm, a.example, b.example, c.example, d.example, e.example, f.example, g.example, h.example] } } }
+`);
+  expect(vmsIn(renderPlanGraph(plan, PLAIN))).toEqual([
+    'VM (microvm), 1024 MiB, 1 vCPU, reaches api.anthropic.com, api.openai.com, chatgpt.com, auth.openai.com, service llm (127.0.0.1:11434)',
+    'VM (microvm), 512 MiB, 1 vCPU, no network',
+    'VM (microvm), 512 MiB, 1 vCPU, reaches registry.npmjs.org, a.example, b.example, c.example, d.example, e.example, f.example, g.example and 1 more',
+  ]);
 });
