@@ -40,26 +40,6 @@ export interface EgressService {
   readonly port: number;
 }
 
-const NOTHING: EgressPlan = { allow: [], deny: [], services: [] };
-
-/** What several stages of one VM need together; what one of them denies, all of them are denied. Of two services of one name the first. */
-export function unionOfEgress(plans: readonly (EgressPlan | undefined)[]): EgressPlan | undefined {
-  const said = plans.filter((plan) => plan !== undefined);
-  if (said.length === 0) return undefined;
-  return said.reduce(
-    (sum, { allow, deny, services }) => ({
-      allow: sum.allow === 'any' || allow === 'any' ? 'any' : distinct([...sum.allow, ...allow]),
-      deny: distinct([...sum.deny, ...deny]),
-      services: [...sum.services, ...services.filter(({ name }) => sum.services.every((other) => other.name !== name))],
-    }),
-    NOTHING,
-  );
-}
-
-function distinct(rules: readonly EgressRule[]): readonly EgressRule[] {
-  return [...new Map(rules.map((rule) => [JSON.stringify(rule), rule])).values()];
-}
-
 /** On one line, for people. */
 export function describeEgress(egress: EgressPlan | undefined): string {
   if (egress === undefined) return 'no network';
