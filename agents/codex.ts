@@ -1,6 +1,6 @@
 import { createCodexStream } from './codex-stream.ts';
 import { AGENT_HOME, type AgentCommand, type AgentProvider, type AgentTask } from './provider.ts';
-import { type McpServer, mcpServers, skillFiles } from './skills.ts';
+import { type McpServer, mcpServers, skillFiles, skillsBelow } from './skills.ts';
 
 const OPENAI = 'https://api.openai.com/v1';
 const SCHEMA_FILE = `${AGENT_HOME}/.voidbox/output-schema.json`;
@@ -18,6 +18,9 @@ const QUIET = [
 ];
 
 export const CODEX_SESSIONS = `${AGENT_HOME}/.codex/sessions`;
+
+/** It reads none of Claude's; those of a user are in no repository. */
+const CODEX_SKILLS = `${AGENT_HOME}/.agents/skills`;
 
 /** OpenAI's Codex. */
 export const codex: AgentProvider = {
@@ -63,6 +66,7 @@ export function codexCommand(
     files: [
       ...(hasSchema ? [{ guestPath: SCHEMA_FILE, text: `${JSON.stringify(outputSchema)}\n` }] : []),
       ...skillFiles(skills),
+      ...skillsBelow(CODEX_SKILLS, skills),
     ],
   };
 }

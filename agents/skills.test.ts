@@ -61,6 +61,16 @@ it('Codex hands it on to a shell, which renames it for the server', () => {
   ]);
 });
 
+it('a document lies where each command line looks for skills, with the front matter that both ask for', () => {
+  const text = '---\nname: style\ndescription: "Be short."\n---\n\nBe short.';
+  const places = (provider: LlmProvider): readonly string[] =>
+    called(provider, [STYLE]).files.flatMap((file) => (file.text === text ? [file.guestPath] : []));
+  expect(places('claude')).toEqual(['/workspace/.claude/skills/style/SKILL.md']);
+  const both = ['/workspace/.claude/skills/style/SKILL.md', '/home/sandbox/.agents/skills/style/SKILL.md'];
+  expect(places('codex')).toEqual(both);
+  expect(places('codex-personal')).toEqual(both);
+});
+
 it('a server without variables of the host is started as it is', () => {
   const { args } = called('codex', [{ kind: 'mcp', name: 'market' }]);
   expect(args).toContain('mcp_servers.market={command="market",args=[],env={}}');

@@ -1,4 +1,4 @@
-/** Skills as files of the workspace: where Void-Box puts them, and where Claude reads them. */
+/** Skills as files: where Void-Box puts them, and where the command lines read them. */
 import { serverVariables } from '../domain/agent/server-variables.ts';
 import type { AgentSkill, EnvPlan } from '../domain/plan/plan.ts';
 import { AGENT_WORKSPACE, type GuestFile } from './provider.ts';
@@ -16,12 +16,20 @@ export interface McpServer {
 export function skillFiles(skills: readonly AgentSkill[]): readonly GuestFile[] {
   const servers = mcpServers(skills);
   return [
-    ...skills.flatMap(documentOf).flatMap(({ name, content }) => [
-      { guestPath: `${AGENT_WORKSPACE}/.claude/skills/${name}.md`, text: content },
-      { guestPath: `${AGENT_WORKSPACE}/.claude/skills/${name}/SKILL.md`, text: withFrontMatter(name, content) },
-    ]),
+    ...skills.flatMap(documentOf).map(({ name, content }) => ({
+      guestPath: `${AGENT_WORKSPACE}/.claude/skills/${name}.md`,
+      text: content,
+    })),
+    ...skillsBelow(`${AGENT_WORKSPACE}/.claude/skills`, skills),
     ...(servers.length === 0 ? [] : [{ guestPath: `${AGENT_WORKSPACE}/.mcp.json`, text: mcpJson(servers) }]),
   ];
+}
+
+/** The same documents where another command line than Claude's looks for skills. */
+export function skillsBelow(folder: string, skills: readonly AgentSkill[]): readonly GuestFile[] {
+  return skills
+    .flatMap(documentOf)
+    .map(({ name, content }) => ({ guestPath: `${folder}/${name}/SKILL.md`, text: withFrontMatter(name, content) }));
 }
 
 /** In the plan's order, each with a name of its own. */
@@ -74,7 +82,7 @@ function documentOf(skill: AgentSkill): readonly Document[] {
   }
 }
 
-/** Claude takes a skill by its front matter. */
+/** Both command lines take a skill by its front matter. */
 function withFrontMatter(name: string, content: string): string {
   if (/^---\r?\n/.test(content)) return content;
   const first = content.split('\n').find((line) => line.trim() !== '') ?? name;

@@ -4,6 +4,7 @@
  */
 import { expect, test } from 'vitest';
 import { type FakeModel, type ModelScript, startFakeModel } from '../../bench/fake-model/fake-model.ts';
+import { filesWith } from '../rig/files-with.ts';
 import { Rig } from './rig.ts';
 
 const KEY = 'sk-ant-canary-77b0e1c4';
@@ -16,7 +17,7 @@ pipeline:
   boxes:
     - name: write
       prompt: Write the file notes.txt and commit it.
-      skills: [{ name: style, content: Write short sentences. }]
+      skills: [{ name: canary-skill-7b1, content: Write sentences of quux-9c2f words. }]
       outputs: [{ name: notes, guest: /workspace/notes.txt }]
     - name: read
       inputs: [{ from: notes, guest: /workspace/notes }]
@@ -42,13 +43,19 @@ test('claude edits files in its VM, commits them and answers; its key is in the 
   expect(asked.length).toBeGreaterThanOrEqual(2);
   for (const { headers } of asked) expect(headers['x-api-key']).toBe(KEY);
   // It offers skills by their front matter.
-  expect(asked.some(({ body }) => body.includes('style'))).toBe(true);
+  expect(asked[0]!.body).toContain('- canary-skill-7b1: Write sentences of quux-9c2f words.');
   const raw = await rig.cli('logs', 'edits', '--stage', 'write', '--raw');
+  const [first = ''] = raw.stdout.split('\n');
+  const begun = JSON.parse(first) as { readonly type: string; readonly subtype: string; readonly skills: unknown };
+  expect(begun).toMatchObject({ type: 'system', subtype: 'init' });
+  expect(begun.skills).toContain('canary-skill-7b1');
   expect(raw.stdout).toContain('[redacted]');
   const log = await rig.cli('logs', 'edits', '--stage', 'write');
   const status = await rig.cli('status', 'edits', '--json');
   for (const { stdout } of [run, log, raw, status]) expect(stdout).not.toContain(KEY);
   await rig.assertNothingLeft();
+  expect(filesWith(rig.stateDir, KEY)).toEqual([]);
+  expect(filesWith(rig.stateDir, 'The notes are written.').length, 'the control').toBeGreaterThan(0);
 });
 
 const SLOW: ModelScript = ({ turn }) =>

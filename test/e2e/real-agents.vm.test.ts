@@ -18,7 +18,7 @@ pipeline:
   boxes:
     - name: write
       prompt: Write the file notes.txt.
-      skills: [{ name: style, content: Write short sentences. }]
+      skills: [{ name: canary-skill-7b1, content: Write sentences of quux-9c2f words. }]
       outputs: [{ name: notes, guest: /workspace/notes.txt }]
     - name: read
       inputs: [{ from: notes, guest: /workspace/notes }]
@@ -27,7 +27,7 @@ pipeline:
 
 const WRITES: ModelScript = ({ turn }) =>
   turn === 0
-    ? { run: 'id -un > notes.txt; ls .claude/skills/style >> notes.txt; echo "$OPENAI_API_KEY"' }
+    ? { run: 'id -un > notes.txt; ls .claude/skills/canary-skill-7b1 >> notes.txt; echo "$OPENAI_API_KEY"' }
     : { say: 'The notes are written.' };
 
 test('codex edits files in its VM and answers; its key is in the requests and nowhere else', async () => {
@@ -45,6 +45,8 @@ test('codex edits files in its VM and answers; its key is in the requests and no
   expect(json).toMatchObject({ mockAgents: [] });
   expect(model.requests.length).toBe(2);
   for (const { headers } of model.requests) expect(headers['authorization']).toBe(`Bearer ${KEY}`);
+  // What it offers of a skill is in no other text that it has.
+  expect(model.requests[0]!.body).toContain('- canary-skill-7b1: Write sentences of quux-9c2f words.');
 
   const log = await rig.cli('logs', 'edits', '--stage', 'write');
   expect(log.stdout).toContain('The notes are written.');
@@ -54,6 +56,8 @@ test('codex edits files in its VM and answers; its key is in the requests and no
   const status = await rig.cli('status', 'edits', '--json');
   for (const { stdout } of [run, log, raw, status]) expect(stdout).not.toContain(KEY);
   await rig.assertNothingLeft();
+  expect(filesWith(rig.stateDir, [KEY])).toEqual([]);
+  expect(filesWith(rig.stateDir, ['The notes are written.']).length, 'the control').toBeGreaterThan(0);
 });
 
 const part = (text: string): string => Buffer.from(text).toString('base64url');
