@@ -6,22 +6,20 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { agentProgram } from '../activities/ports/agent-layers.ts';
 import { CODEX } from '../setup/agent-clis.ts';
 import { readEnvironment } from '../setup/environment.ts';
-import { resolveHostPieces, resolveOptionalPieces } from '../setup/resolve.ts';
+import { resolveHostPieces } from '../setup/resolve.ts';
 import { limit, request, script, textOf } from '../test/conformance/sandbox/behaviour.ts';
+import { AGENTS_LIMIT_MS, needAgents } from '../test/rig/need-agents.ts';
 import { createRealHost, type RealHost, SMALL_VM } from '../test/conformance/sandbox/real-host.ts';
-
-/** Of a download of 170 MB too. */
-const SETUP_LIMIT_MS = 1_200_000;
 
 let host: RealHost;
 let folder: string;
 beforeAll(async () => {
   const environment = readEnvironment();
   const pieces = await resolveHostPieces(environment, { install: true });
-  await resolveOptionalPieces(environment, ['codex'], { install: true, onProgress: (line) => console.error(line) });
+  await needAgents('the tests of command lines in VMs', ['codex'], environment);
   host = await createRealHost(pieces);
   folder = await mkdtemp(join(tmpdir(), 'voidbox-layers-'));
-}, SETUP_LIMIT_MS);
+}, AGENTS_LIMIT_MS);
 afterAll(async () => {
   const left = await host.dispose();
   await rm(folder, { recursive: true, force: true });

@@ -73,7 +73,7 @@ it('is fetched once, and anybody may read it', async () => {
   expect(await piece.find(await context())).toEqual(found);
   expect(await piece.get!(await context())).toEqual(found);
   expect(readFileSync(join(folder, 'npm-calls'), 'utf8')).toMatch(
-    /^pack @acme\/tool@1\.2\.3 --silent --ignore-scripts --no-update-notifier --cache \S+\n$/,
+    /^pack @acme\/tool@1\.2\.3 --loglevel=error --ignore-scripts --no-update-notifier --cache \S+\n$/,
   );
   expect(readdirSync(found.path).sort()).toEqual(['bin', 'package']);
   expect(execFileSync(join(found.path, 'bin', 'codex'), { encoding: 'utf8' })).toBe('1.2.3\n');
@@ -107,6 +107,17 @@ it('what npm says when it fails is told', async () => {
     message: expect.stringContaining('npm cannot download @acme/tool@1.2.3:\nE404 no such package'),
     remedy: expect.stringContaining('npm config list'),
   });
+});
+
+it('a registry that cannot be reached is named, without the trace of npm', async () => {
+  const npm = execFileSync('which', ['npm'], { encoding: 'utf8' }).trim();
+  putNpm(`npm_config_registry=http://127.0.0.1:1 npm_config_fetch_retries=0 exec ${npm} "$@"`);
+  const error = await agentCliPiece(cli).get!(await context()).then(
+    () => 'no error',
+    (reason: unknown) => (reason as Error).message,
+  );
+  expect(error).toMatch(/^npm cannot download @acme\/tool@1\.2\.3:\n[\s\S]*ECONNREFUSED 127\.0\.0\.1:1/);
+  expect(error).not.toContain('minipass-fetch');
 });
 
 it('a package without the program is refused', async () => {

@@ -125,18 +125,32 @@ async function downloadPackage(context: SetupContext, cli: AgentCli, folder: str
   const packed = runProgram(
     context.env,
     'npm',
-    // Scripts of a package are not run. npm's own cache would keep the archive for ever.
-    ['pack', cli.package, '--silent', '--ignore-scripts', '--no-update-notifier', '--cache', join(folder, 'cache')],
+    // Scripts of a package are not run. npm's own cache would keep the archive for ever. `--silent` would hide why it fails.
+    [
+      'pack',
+      cli.package,
+      '--loglevel=error',
+      '--ignore-scripts',
+      '--no-update-notifier',
+      '--cache',
+      join(folder, 'cache'),
+    ],
     { cwd: folder, timeoutMs: DOWNLOAD_TIMEOUT_MS },
   );
   const result = await reportGrowth(context.progress, what, { folder, expectedMb: cli.downloadMb }, packed);
   const archive = (await readdir(folder)).find((name) => name.endsWith('.tgz'));
   if (result.exitCode !== 0 || archive === undefined)
     throw new SetupError(
-      `npm cannot download ${cli.package}:\n${lastLines(result)}`,
+      `npm cannot download ${cli.package}:\n${withoutTrace(lastLines(result, 40))}`,
       'Check npm’s registry and proxy (npm config list), and retry.',
     );
   return join(folder, archive);
+}
+
+/** npm says first what is wrong, and then where in its own code. */
+function withoutTrace(text: string): string {
+  const lines = text.split('\n');
+  return lines.filter((line) => !/^npm error(?: {2,}| \}$)/.test(line)).join('\n');
 }
 
 /** What the registry gives has to be what this version of Voidbox was tested with. */

@@ -2,10 +2,13 @@
 import { Buffer } from 'node:buffer';
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { type ModelScript, startFakeModel } from '../../bench/fake-model/fake-model.ts';
 import { entriesBelow } from '../storm/leftovers.ts';
+import { AGENTS_LIMIT_MS, needAgents } from '../rig/need-agents.ts';
 import { Rig } from './rig.ts';
+
+beforeAll(async () => await needAgents('the tests of Codex in VMs', ['codex']), AGENTS_LIMIT_MS);
 
 /** Nothing else in the run's records, events or artifacts looks like it. */
 const KEY = 'sk-canary-5f1c93d7a2';
