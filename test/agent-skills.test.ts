@@ -37,10 +37,8 @@ async function provisioned(skill: string, provider: LlmProvider = 'claude'): Pro
   const { plan: admitted } = await withRemoteSkills(fetch, await withSkillFiles(plan as Plan));
   const skills = skillsOf(admitted.stages[0]!.work);
   const llm = { provider, model: null, baseUrl: null, apiKeyEnv: null, credentialProxy: false };
-  const { files } = providerOf(llm).command({
-    ...{ prompt: 'x', llm, skills, limits: {} },
-    ...{ outputSchema: undefined, resume: null },
-  });
+  const task = { prompt: 'x', llm, skills, outputSchema: undefined, limits: {}, resume: null };
+  const { files } = providerOf(llm).command(task);
   const ofSkills = files.filter(({ guestPath }) => guestPath.startsWith(AT) || guestPath.endsWith('.mcp.json'));
   return Object.fromEntries(ofSkills.map(({ guestPath, text }) => [guestPath, text]));
 }

@@ -12,7 +12,8 @@ it('command lines that cannot be fetched are named, each with its reason and rem
     mode: 0o755,
   });
   const env = readEnvironment({
-    ...{ HOME: folder.path, VOIDBOX_CACHE_DIR: folder.file('cache') },
+    HOME: folder.path,
+    VOIDBOX_CACHE_DIR: folder.file('cache'),
     PATH: `${folder.file('bin')}:${process.env['PATH'] ?? ''}`,
   });
   const words = await needAgents('these tests', ['codex', 'claude'], env).then(

@@ -1,0 +1,29 @@
+import { expect, test } from 'vitest';
+import { run, stage, START_MS } from '../../test/rig/run-view.ts';
+import { toRunJson } from './run-json.ts';
+import { renderStatus } from './status.ts';
+import { PLAIN } from './style.ts';
+
+const OPTIONS = { style: PLAIN, width: 200, nowMs: START_MS, advise: (text: string) => text, folder: '/runs/r' };
+
+test('status adds up tokens and cost of all agents of a run, also without a budget', () => {
+  const review = stage('review', { usage: { inputTokens: 41_000, outputTokens: 200, turns: 3, costUsd: 1.25 } });
+  // Its command line tells no cost.
+  const fix = stage('fix', { usage: { inputTokens: 9_000, outputTokens: 34, turns: 1 } });
+  const command = stage('test', { usage: { vmCpuMs: 900 } });
+  const view = run([review, fix, command], { state: 'running' });
+  const lines = renderStatus(view, OPTIONS);
+  expect(lines).toContain('tokens   50,000 in, 234 out · $1.25');
+  expect(lines.join('\n')).toMatch(/ review .*tokens 41,000 in, 200 out · \$1\.25$/m);
+  expect(lines.join('\n')).toMatch(/ fix .*tokens 9,000 in, 34 out$/m);
+  expect(lines.filter((line) => line.startsWith('budget'))).toEqual([]);
+  expect(toRunJson(view)).toMatchObject({
+    agents: { inputTokens: 50_000, outputTokens: 234, costUsd: 1.25 },
+    budget: null,
+  });
+
+  expect(renderStatus(run([fix]), OPTIONS)).toContain('tokens   9,000 in, 34 out');
+  expect(toRunJson(run([fix])).agents).toEqual({ inputTokens: 9_000, outputTokens: 34, costUsd: null });
+  expect(toRunJson(run([command])).agents).toBeNull();
+  expect(renderStatus(run([command]), OPTIONS).filter((line) => line.startsWith('tokens'))).toEqual([]);
+});
