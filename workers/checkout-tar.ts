@@ -50,10 +50,18 @@ async function* entriesOf(host: GitHost, checkout: Checkout): AsyncGenerator<Uin
   const index = Buffer.from(checkout.index);
   const entries = readIndex(index);
   setTime(index, entries, modifiedS);
-  for (const [path, text] of Object.entries(checkout.gitFiles)) yield* smallFile(path, Buffer.from(text), modifiedS);
-  yield* storedFile('.git/objects/pack/pack-base.pack', checkout.pack, modifiedS);
-  yield* storedFile('.git/objects/pack/pack-base.idx', checkout.packIndex, modifiedS);
-  yield* withRepository(host, checkout, (gitDir) => filesOf(host, gitDir, index, entries, modifiedS));
+  const files = withRepository(host, checkout, (gitDir) => filesOf(host, gitDir, index, entries, modifiedS));
+  // Git of the host starts while the guest takes the objects.
+  const first = files.next();
+  first.catch(() => undefined);
+  try {
+    for (const [path, text] of Object.entries(checkout.gitFiles)) yield* smallFile(path, Buffer.from(text), modifiedS);
+    yield* storedFile('.git/objects/pack/pack-base.pack', checkout.pack, modifiedS);
+    yield* storedFile('.git/objects/pack/pack-base.idx', checkout.packIndex, modifiedS);
+    for (let next = await first; next.done !== true; next = await files.next()) yield next.value;
+  } finally {
+    await files.return();
+  }
   // The last: what was cut short has none. A second later than the files, or git would read them all to be sure.
   yield* smallFile('.git/index', index, modifiedS + 1);
   yield endMarker();
