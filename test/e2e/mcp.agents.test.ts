@@ -1,0 +1,110 @@
+/**
+ * The unmodified command lines of Codex and Claude start an MCP server in their VM, offer its tool to the model and call it. The server
+ * has a variable of the host, whose name is another one until it starts.
+ */
+import { createHash } from 'node:crypto';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { type FakeModel, startFakeModel } from '../../bench/fake-model/fake-model.ts';
+import { filesWith } from '../rig/files-with.ts';
+import { Rig } from './rig.ts';
+
+const TOKEN = 'scales-canary-4d1f9b07';
+const KEYS = { OPENAI_API_KEY: 'sk-of-the-lane', ANTHROPIC_API_KEY: 'sk-ant-of-the-lane', SCALES_TOKEN: TOKEN };
+
+/** It tells of its variable what nobody can tell without it, and which keys it finds beside it. */
+const SERVER = `const { createHash } = require('node:crypto');
+const digest = createHash('sha256').update(process.env.SCALES_TOKEN ?? '').digest('hex');
+const beside = Object.keys(process.env).filter((name) => name.startsWith('VOIDBOX_MCP_') || name.endsWith('_API_KEY'));
+const tool = {
+  name: 'weigh_canary_7b1',
+  description: 'Weighs by ' + digest + ' beside [' + beside.toSorted() + '].',
+  inputSchema: { type: 'object', properties: { thing: { type: 'string' } }, required: ['thing'] },
+};
+const answers = {
+  initialize: ({ protocolVersion }) => ({
+    protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 'scales', version: '1.0.0' },
+  }),
+  'tools/list': () => ({ tools: [tool] }),
+  'tools/call': ({ arguments: { thing } }) => ({
+    content: [{ type: 'text', text: thing + ' weighs 4711 grams.' }],
+  }),
+};
+require('node:readline').createInterface({ input: process.stdin }).on('line', (line) => {
+  const { id, method, params } = JSON.parse(line);
+  if (id === undefined) return;
+  const result = answers[method] === undefined ? {} : answers[method](params);
+  process.stdout.write(JSON.stringify({ jsonrpc: '2.0', id, result }) + '\\n');
+});
+`;
+
+const spec = (llm: string): string => `api_version: v1
+kind: agent
+name: weigh
+llm: ${llm}
+sandbox:
+  image: dev
+  mounts: [{ host: ./scales, guest: /srv/scales }]
+agent:
+  prompt: What does the tea weigh?
+  skills: [{ command: node, args: [/srv/scales/scales.cjs], env: { SCALES_TOKEN: "" } }]
+`;
+
+const llmOf = {
+  codex: (port: number) => `{ provider: codex, model: gpt-5, base_url: "http://127.0.0.1:${port}/v1" }`,
+  claude: (port: number) => `{ provider: claude, base_url: "http://127.0.0.1:${port}" }`,
+};
+
+/** What the model is asked for this stage, in its order. */
+async function askedBy(rig: Rig, provider: keyof typeof llmOf, model: FakeModel): Promise<readonly string[]> {
+  mkdirSync(join(rig.specDir, 'scales'));
+  writeFileSync(join(rig.specDir, 'scales', 'scales.cjs'), SERVER);
+  const file = rig.spec('spec.yaml', spec(llmOf[provider](model.port)));
+  const run = await rig.cli('run', file, '--run-id', 'weigh', '--json');
+  expect(run.code, run.stdout + run.stderr).toBe(0);
+  expect(JSON.parse(run.stdout)).toMatchObject({ outputText: 'It is weighed.' });
+  return model.requests.filter(({ body }) => body.includes('What does the tea weigh?')).map(({ body }) => body);
+}
+
+/** What the server said of its tool, as the model was told it. */
+const toldOf = (body: string): string | undefined => /Weighs by [^\]]*\]/.exec(body)?.[0];
+const DIGEST = createHash('sha256').update(TOKEN).digest('hex');
+
+const CLAUDES = 'mcp__node__weigh_canary_7b1';
+/** It tells the model names alone, until the model asks for what they stand for. */
+const CALLS = [
+  { call: 'ToolSearch', input: { query: `select:${CLAUDES}` } },
+  { call: CLAUDES, input: { thing: 'The tea' } },
+];
+
+test('claude offers the tool of an MCP server in its VM, calls it and hands its result on', async () => {
+  await using model = await startFakeModel(({ turn }) => CALLS[turn] ?? { say: 'It is weighed.' });
+  await using rig = new Rig(KEYS);
+  const asked = await askedBy(rig, 'claude', model);
+  expect(asked).toHaveLength(3);
+  expect(asked[0]).toContain(CLAUDES);
+  // It starts servers with all of its own variables.
+  expect(toldOf(asked[1]!)).toBe(`Weighs by ${DIGEST} beside [ANTHROPIC_API_KEY,VOIDBOX_MCP_1_SCALES_TOKEN]`);
+  expect(asked[1]).not.toContain('4711 grams');
+  expect(asked[2]).toContain('The tea weighs 4711 grams.');
+  const tools = (await rig.events('weigh')).flatMap(({ body }) => (body.type === 'agent-tool' ? [body] : []));
+  expect(tools).toMatchObject([
+    { tool: 'ToolSearch', failed: false },
+    { tool: CLAUDES, failed: false },
+  ]);
+  await rig.assertNothingLeft();
+  expect(filesWith(rig.stateDir, TOKEN)).toEqual([]);
+});
+
+test('codex offers the tool of an MCP server in its VM, from the call of the model on that finds it started', async () => {
+  await using model = await startFakeModel(({ turn }) =>
+    turn === 0 ? { run: 'sleep 25' } : { say: 'It is weighed.' },
+  );
+  await using rig = new Rig(KEYS);
+  const asked = await askedBy(rig, 'codex', model);
+  expect(toldOf(asked.at(-1)!)).toBe(`Weighs by ${DIGEST} beside []`);
+  expect(asked.at(-1)).toContain('weigh_canary_7b1');
+  await rig.assertNothingLeft();
+  expect(filesWith(rig.stateDir, TOKEN)).toEqual([]);
+});
