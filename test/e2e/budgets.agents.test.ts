@@ -80,6 +80,35 @@ pipeline:
   await rig.assertNothingLeft();
 });
 
+test('claude ends itself by the prices that it knows, where the spec has none', async () => {
+  await using model = await startFakeModel(ENDLESS);
+  await using rig = new Rig(KEYS);
+  const llm = claudeOf(model.port, ', model: claude-opus-4-5');
+  const { one } = await toldBy(
+    rig,
+    'own-prices',
+    `api_version: v1
+kind: agent
+name: one
+${llm}
+agent: { prompt: Never end., budget: { max_cost_usd: 0.01 } }
+`,
+  );
+  expect(one).toMatchObject({ state: 'failed', failure: { code: 'agent/budget-cost' } });
+  // The last line is of the command line itself: it has the limit and keeps to it.
+  const printed = (await rig.cli('logs', 'own-prices', '--raw')).stdout.trimEnd().split('\n');
+  expect(JSON.parse(printed.at(-1)!)).toMatchObject({
+    type: 'result',
+    subtype: 'error_max_budget_usd',
+    is_error: true,
+  });
+  // A call costs about half a cent.
+  expect(one!.usage['costUsd']).toBeGreaterThan(0.01);
+  expect(one!.usage['costUsd']).toBeLessThan(0.03);
+  expect(callsOf(model)).toBeLessThanOrEqual(4);
+  await rig.assertNothingLeft();
+});
+
 test('codex and claude side by side overrun the budget of their run by one call each, at most', async () => {
   await using model = await startFakeModel(ENDLESS);
   await using rig = new Rig(KEYS);
