@@ -75,7 +75,13 @@ function keyedServer({ baseUrl }: NonNullable<AgentTask['llm']>): TomlTable {
   return { name: 'voidbox', base_url: baseUrl ?? OPENAI, env_key: 'OPENAI_API_KEY', wire_api: 'responses' };
 }
 
-/** Codex hands a variable on by its own name alone, so a shell renames those of the host; no value stands in an argument. */
+/** In a VM a server may take its time. */
+const SERVER_STARTUP_S = 120;
+
+/**
+ * Codex hands a variable on by its own name alone, so a shell renames those of the host; no value stands in an argument. A
+ * server that is required is waited for; else the model's first call has no tools of it, and the agent may end without them.
+ */
 function serverSetting({ name, command, args, env, handed }: McpServer): string {
   const renamed = Object.entries(handed);
   const exports = renamed.map(([key, handedAs]) => `export ${key}="$${handedAs}"; unset ${handedAs}; `).join('');
@@ -87,6 +93,8 @@ function serverSetting({ name, command, args, env, handed }: McpServer): string 
     `command=${JSON.stringify(started.command)}`,
     `args=${JSON.stringify(started.args)}`,
     `env=${inlineTable(env)}`,
+    'required=true',
+    `startup_timeout_sec=${SERVER_STARTUP_S}`,
     ...(renamed.length === 0 ? [] : [`env_vars=${JSON.stringify(renamed.map(([, handedAs]) => handedAs))}`]),
   ];
   return `mcp_servers.${name}={${members.join(',')}}`;

@@ -57,7 +57,7 @@ it('Codex hands it on to a shell, which renames it for the server', () => {
   const { args } = called('codex', [STYLE, MARKET]);
   const script = 'export TOKEN=\\"$VOIDBOX_MCP_2_TOKEN\\"; unset VOIDBOX_MCP_2_TOKEN; exec \\"$0\\" \\"$@\\"';
   expect(args.filter((arg) => arg.startsWith('mcp_servers'))).toEqual([
-    `mcp_servers.market-mcp={command="/bin/sh",args=["-c","${script}","market-mcp","--cache","/tmp"],env={"LANG"="C"},env_vars=["VOIDBOX_MCP_2_TOKEN"]}`,
+    `mcp_servers.market-mcp={command="/bin/sh",args=["-c","${script}","market-mcp","--cache","/tmp"],env={"LANG"="C"},required=true,startup_timeout_sec=120,env_vars=["VOIDBOX_MCP_2_TOKEN"]}`,
   ]);
 });
 
@@ -73,5 +73,5 @@ it('a document lies where each command line looks for skills, with the front mat
 
 it('a server without variables of the host is started as it is', () => {
   const { args } = called('codex', [{ kind: 'mcp', name: 'market' }]);
-  expect(args).toContain('mcp_servers.market={command="market",args=[],env={}}');
+  expect(args).toContain('mcp_servers.market={command="market",args=[],env={},required=true,startup_timeout_sec=120}');
 });

@@ -97,14 +97,25 @@ test('claude offers the tool of an MCP server in its VM, calls it and hands its 
   expect(filesWith(rig.stateDir, TOKEN)).toEqual([]);
 });
 
-test('codex offers the tool of an MCP server in its VM, from the call of the model on that finds it started', async () => {
-  await using model = await startFakeModel(({ turn }) =>
-    turn === 0 ? { run: 'sleep 25' } : { say: 'It is weighed.' },
-  );
+test('codex offers the tool of an MCP server in its VM from its first call of the model on', async () => {
+  await using model = await startFakeModel(() => ({ say: 'It is weighed.' }));
   await using rig = new Rig(KEYS);
   const asked = await askedBy(rig, 'codex', model);
-  expect(toldOf(asked.at(-1)!)).toBe(`Weighs by ${DIGEST} beside []`);
-  expect(asked.at(-1)).toContain('weigh_canary_7b1');
+  expect(asked).toHaveLength(1);
+  expect(toldOf(asked[0]!)).toBe(`Weighs by ${DIGEST} beside []`);
+  expect(asked[0]).toContain('weigh_canary_7b1');
   await rig.assertNothingLeft();
   expect(filesWith(rig.stateDir, TOKEN)).toEqual([]);
+});
+
+test('codex ends, and says so, where an MCP server does not start', async () => {
+  await using model = await startFakeModel(() => ({ say: 'It is weighed.' }));
+  await using rig = new Rig(KEYS);
+  const gone = spec(llmOf.codex(model.port)).replace('scales.cjs', 'none.cjs');
+  mkdirSync(join(rig.specDir, 'scales'));
+  const run = await rig.cli('run', rig.spec('spec.yaml', gone), '--run-id', 'weigh');
+  expect(run.code).toBe(1);
+  expect(run.stdout + run.stderr).toMatch(/required MCP servers failed to initialize/i);
+  expect(model.requests.filter(({ body }) => body.includes('What does the tea weigh?'))).toEqual([]);
+  await rig.assertNothingLeft();
 });
