@@ -4,7 +4,7 @@ mod keeper;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use keeper::Keeper;
 use voidbox_protocol::body::{Connect, Door, DoorService, Empty, StreamEnd};
@@ -126,6 +126,71 @@ fn slots_of_a_tunnel_that_is_over_come_back() {
     keeper.send(id, &Message::Cancel(Empty {}));
     keeper.put_mail(id, 2, b"later");
     assert_eq!(keeper.receive(), (id, Message::MailTaken(2)));
+}
+
+/// The head of the proxy's answer.
+fn read_head(program: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") && matches!(program.read(&mut byte), Ok(1)) {
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).unwrap()
+}
+
+/// A tunnel that a program asks the proxy for, with what it sends behind its head at once.
+fn connect(keeper: &mut Keeper, proxy: &str, early: &str) -> (TcpStream, u32) {
+    let mut program = TcpStream::connect(proxy).unwrap();
+    program
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let head = format!("CONNECT a.example:443 HTTP/1.1\r\n\r\n{early}");
+    program.write_all(head.as_bytes()).unwrap();
+    let (id, wanted) = keeper.receive();
+    let host = "a.example".to_owned();
+    assert_eq!(wanted, Message::Connect(Connect::Host { host, port: 443 }));
+    keeper.send(id, &Message::Connected(Empty {}));
+    let head = read_head(&mut program);
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    (program, id)
+}
+
+#[test]
+fn tunnels_that_were_handed_over_outlive_the_helper() {
+    let door = Door {
+        proxy: true,
+        services: vec![],
+    };
+    let mut keeper = Keeper::start_with_door(FLAG_DOOR_MAIL, door);
+    let told = keeper.run("echo $http_proxy");
+    let proxy = told.text().trim().strip_prefix("http://").unwrap();
+    let (mut program, id) = connect(&mut keeper, proxy, "early");
+    assert_eq!(keeper.receive(), (id, Message::Data(b"early".to_vec())));
+
+    let helpers = keeper.children();
+    assert_eq!(helpers.len(), 1, "{helpers:?}");
+    rustix::process::kill_process(helpers[0], rustix::process::Signal::KILL).unwrap();
+    let since = Instant::now();
+    while keeper
+        .children()
+        .first()
+        .is_none_or(|pid| *pid == helpers[0])
+    {
+        assert!(since.elapsed() < Duration::from_secs(20), "no other helper");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+
+    program.write_all(b"up").unwrap();
+    assert_eq!(keeper.receive(), (id, Message::Data(b"up".to_vec())));
+    keeper.send_raw(&encode_data(id, b"down").unwrap());
+    keeper.send(id, &Message::StreamEnd(StreamEnd::default()));
+    let mut got = Vec::new();
+    program.read_to_end(&mut got).unwrap();
+    assert_eq!(got, b"down");
+    drop(program);
+    while !matches!(keeper.receive(), (got, Message::StreamEnd(_)) if got == id) {}
+    // The next helper serves as the first one did.
+    connect(&mut keeper, proxy, "");
 }
 
 #[test]

@@ -4,6 +4,10 @@
 //! socket pair that is this connection's line. PID 1 writes its answer into the line. When that is
 //! yes, the helper sends the descriptor whose bytes are to be moved, with those that it has read
 //! already; when the connection is over, PID 1 writes into the line how.
+//!
+//! The helper is not trusted. PID 1 neither waits in a call for it nor leaves that to a flag of the
+//! descriptor, which the helper shares: it polls, and calls with `DONTWAIT`. A line stands for one
+//! tunnel and takes one connection, so that no message names a tunnel and none is handed over twice.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -11,8 +15,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType, recv, recvmsg, send, sendmsg,
+    sockopt,
 };
 use voidbox_protocol::body::{Connect, ErrorCode};
 
@@ -67,7 +72,7 @@ pub fn send_wanted(
 /// The next request of the helper; `None` when it has ended or does not keep to the form.
 pub fn receive_wanted(control: BorrowedFd<'_>) -> Option<(Connect, OwnedFd)> {
     let mut buffer = [0u8; 3 + MAX_NAME_BYTES + 1];
-    let (count, line) = receive_with(control, &mut buffer).ok()?;
+    let (count, line) = receive_with(control, &mut buffer, RecvFlags::empty()).ok()?;
     let [kind, low, high, name @ ..] = &buffer[..count] else {
         return None;
     };
@@ -81,11 +86,16 @@ pub fn receive_wanted(control: BorrowedFd<'_>) -> Option<(Connect, OwnedFd)> {
         TO_SERVICE => Connect::Service { name },
         _ => return None,
     };
-    Some((wanted, line?))
+    Some((wanted, line.filter(is_line)?))
+}
+
+fn is_line(line: &OwnedFd) -> bool {
+    sockopt::socket_domain(line) == Ok(AddressFamily::UNIX)
+        && sockopt::socket_type(line) == Ok(SocketType::STREAM)
 }
 
 /// PID 1's answer.
-pub fn send_answer(line: &mut UnixStream, answer: Result<(), (Refusal, &str)>) -> io::Result<()> {
+pub fn send_answer(line: &UnixStream, answer: Result<(), (Refusal, &str)>) -> io::Result<()> {
     let (code, reason) = match answer {
         Ok(()) => (0, ""),
         Err((refusal, reason)) => (refusal as u8, reason),
@@ -95,7 +105,7 @@ pub fn send_answer(line: &mut UnixStream, answer: Result<(), (Refusal, &str)>) -
     let mut message = vec![code];
     message.extend_from_slice(&length.to_le_bytes());
     message.extend_from_slice(reason);
-    line.write_all(&message)
+    send_now(line, &message)
 }
 
 /// The answer as the helper reads it.
@@ -127,10 +137,11 @@ pub fn send_connection(
     line.write_all(early)
 }
 
-/// A connection that the helper hands over, and what was read of it.
-pub fn receive_connection(line: &mut UnixStream) -> io::Result<(OwnedFd, Vec<u8>)> {
+/// A connection that the helper hands over, and how many bytes of it were read and come behind. To be
+/// called when the line can be read.
+pub fn receive_connection(line: &UnixStream) -> io::Result<(OwnedFd, usize)> {
     let mut length = [0u8; 4];
-    let (count, connection) = receive_with(line.as_fd(), &mut length)?;
+    let (count, connection) = receive_with(line.as_fd(), &mut length, RecvFlags::DONTWAIT)?;
     let connection = connection
         .filter(|_| count == length.len())
         .ok_or_else(invalid)?;
@@ -138,14 +149,20 @@ pub fn receive_connection(line: &mut UnixStream) -> io::Result<(OwnedFd, Vec<u8>
     if length > MAX_EARLY_BYTES {
         return Err(invalid());
     }
-    let mut early = vec![0; length];
-    line.read_exact(&mut early)?;
-    Ok((connection, early))
+    Ok((connection, length))
+}
+
+/// Some of the bytes that come behind a connection. To be called when the line can be read.
+pub fn receive_early(line: &UnixStream, into: &mut [u8]) -> io::Result<usize> {
+    match recv(line, into, RecvFlags::DONTWAIT)? {
+        (0, _) => Err(io::ErrorKind::UnexpectedEof.into()),
+        (count, _) => Ok(count),
+    }
 }
 
 /// Says how a connection ended.
-pub fn send_end(line: &mut UnixStream, is_clean: bool) -> io::Result<()> {
-    line.write_all(&[u8::from(is_clean)])
+pub fn send_end(line: &UnixStream, is_clean: bool) -> io::Result<()> {
+    send_now(line, &[u8::from(is_clean)])
 }
 
 /// True when a connection ended with nothing lost.
@@ -177,21 +194,44 @@ fn send_with(socket: BorrowedFd<'_>, bytes: &[u8], fd: BorrowedFd<'_>) -> io::Re
     Ok(())
 }
 
-fn receive_with(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+/// Sends all of it, or fails: a line has room for what is said in it.
+fn send_now(line: &UnixStream, bytes: &[u8]) -> io::Result<()> {
+    let sent = send(line, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
+    if sent != bytes.len() {
+        return Err(io::ErrorKind::WriteZero.into());
+    }
+    Ok(())
+}
+
+/// A message and the descriptor that came with it; none when several came, which are closed.
+fn receive_with(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    flags: RecvFlags,
+) -> io::Result<(usize, Option<OwnedFd>)> {
+    // With room for one too many, which is how they are seen.
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let received = loop {
         let into = &mut [IoSliceMut::new(buffer)];
-        match recvmsg(socket, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+        match recvmsg(
+            socket,
+            into,
+            &mut ancillary,
+            flags | RecvFlags::CMSG_CLOEXEC,
+        ) {
             Err(rustix::io::Errno::INTR) => {}
             other => break other?,
         }
     };
-    let mut fds = ancillary.drain().flat_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(fds) => fds.collect::<Vec<_>>(),
-        _ => Vec::new(),
-    });
-    Ok((received.bytes, fds.next()))
+    let mut fds: Vec<OwnedFd> = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(more) = message {
+            fds.extend(more);
+        }
+    }
+    let is_one = fds.len() == 1 && !received.flags.contains(ReturnFlags::CTRUNC);
+    Ok((received.bytes, fds.pop().filter(|_| is_one)))
 }
 
 #[cfg(test)]
@@ -220,8 +260,8 @@ mod tests {
         drop(end);
         let (got, end) = receive_wanted(mine.as_fd()).unwrap();
         assert_eq!(got, wanted);
-        let mut end = UnixStream::from(end);
-        send_answer(&mut end, Err((Refusal::NotAllowed, "no"))).unwrap();
+        let end = UnixStream::from(end);
+        send_answer(&end, Err((Refusal::NotAllowed, "no"))).unwrap();
         assert_eq!(
             receive_answer(&mut line).unwrap(),
             Err((Refusal::NotAllowed, "no".into()))
@@ -243,15 +283,17 @@ mod tests {
 
     #[test]
     fn a_connection_comes_over_with_what_was_read_of_it() {
-        let (mut theirs, mut mine) = pair();
+        let (mut theirs, mine) = pair();
         let (socket, mut other) = pair();
         send_connection(&mut theirs, socket.as_fd(), b"early").unwrap();
-        let (got, early) = receive_connection(&mut mine).unwrap();
+        let (got, length) = receive_connection(&mine).unwrap();
+        let mut early = vec![0; length];
+        assert_eq!(receive_early(&mine, &mut early).unwrap(), 5);
         assert_eq!(early, b"early");
         UnixStream::from(got).write_all(b"x").unwrap();
         let mut byte = [0];
         other.read_exact(&mut byte).unwrap();
-        send_end(&mut mine, true).unwrap();
+        send_end(&mine, true).unwrap();
         assert!(receive_end(&mut theirs));
         drop(mine);
         assert!(!receive_end(&mut theirs));

@@ -3,6 +3,7 @@
 //! A helper process under a user of its own accepts the connections and speaks HTTP ([`helper`]). This
 //! process takes only small requests of it and moves bytes; it parses nothing that a program wrote.
 
+mod connection;
 mod handoff;
 pub mod helper;
 mod hosts;

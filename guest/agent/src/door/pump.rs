@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::net::SendFlags;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use voidbox_protocol::frame::MAX_CHUNK_BYTES;
 
 use super::tunnel::{Gone, Inbound, Tunnel};
@@ -35,7 +35,7 @@ pub fn wait_readable(tunnel: &Tunnel, fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(!fds[1].revents().is_empty())
 }
 
-/// A connection of a program, whose descriptor never blocks.
+/// A connection of a program. Its calls do not wait, whatever a process that shares it sets.
 pub struct Pump<'a> {
     tunnel: &'a Tunnel,
     socket: OwnedFd,
@@ -123,7 +123,8 @@ impl<'a> Pump<'a> {
                 return Ok(Some(End::Reset));
             }
             let rest = &self.chunk.bytes()[self.written..];
-            match rustix::net::send(&self.socket, rest, SendFlags::NOSIGNAL) {
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match send(&self.socket, rest, flags) {
                 Ok(count) => {
                     self.written += count;
                     self.tunnel.consumed(count)?;
@@ -145,7 +146,8 @@ impl<'a> Pump<'a> {
         if self.out_done || room == 0 {
             return Ok(None);
         }
-        match rustix::io::read(&self.socket, &mut self.buffer[..room]) {
+        let received = recv(&self.socket, &mut self.buffer[..room], RecvFlags::DONTWAIT);
+        match received.map(|(count, _)| count) {
             Ok(0) => {
                 self.out_done = true;
                 self.tunnel.end()?;

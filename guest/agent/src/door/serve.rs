@@ -1,35 +1,32 @@
-//! Starts the helper, takes its requests, and moves the bytes of each connection on a thread.
+//! What programs connect to, and the helper that accepts them.
 
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4, TcpListener};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::OFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use voidbox_protocol::body::{Connect, Door, ErrorBody, ErrorCode};
+use rustix::process::Signal;
+use voidbox_protocol::body::Door;
 
-use super::handoff::{Refusal, receive_connection, receive_wanted, send_answer, send_end};
-use super::pump::{End, Pump, wait_readable};
-use super::tunnel::{Gone, Tunnel, Tunnels};
+use super::connection::{STACK_BYTES, serve_helper};
+use super::tunnel::Tunnels;
 use super::{MAX_SERVICES, PROXY, hosts, service_address};
 use crate::exec::{CLOSE_ON_EXEC_FROM, drop_bounding_set};
 use crate::failure::Failure;
 use crate::guest::{Guest, Owner, Role};
 use crate::log;
+use crate::reaper::{Leader, Reaper};
 
 /// The user of the helper, which owns nothing and is nobody else's.
-const HELPER: Owner = Owner { uid: 990, gid: 990 };
+const HELPER_USER: Owner = Owner { uid: 990, gid: 990 };
 /// How often a helper that ended is replaced, and the pause before.
 const MAX_HELPERS: u32 = 100;
 const HELPER_PAUSE: Duration = Duration::from_millis(200);
-/// Stack of the thread of a connection: a buffer is on the heap.
-const STACK_BYTES: usize = 128 << 10;
 
 /// Makes what programs of the guest connect to. What it starts lives as long as this process.
 pub fn open(guest: &Guest, tunnels: &Arc<Tunnels>, door: &Door) -> Result<(), Failure> {
@@ -54,8 +51,10 @@ pub fn open(guest: &Guest, tunnels: &Arc<Tunnels>, door: &Door) -> Result<(), Fa
         .stack_size(STACK_BYTES)
         .spawn(move || {
             let spawn = || spawn_helper(&reaper, is_init, &listeners);
-            keep_helpers(first, HELPER_PAUSE, spawn, |control| {
-                serve_helper(&tunnels, control);
+            keep_helpers(first, HELPER_PAUSE, spawn, |helper| {
+                serve_helper(&tunnels, &helper.control);
+                // One that has said what it may not would go on to accept connections.
+                reaper.signal_group(&helper.leader, Signal::KILL);
             });
         })
         .map_err(|error| Failure::io("starting the door", error))?;
@@ -113,12 +112,17 @@ fn listeners(door: &Door, is_init: bool) -> Result<(Listeners, Option<SocketAddr
     Ok((listeners, proxy))
 }
 
-/// Starts a helper; the answer is this side's end of its control socket.
+struct Helper {
+    /// This side's end of its control socket.
+    control: OwnedFd,
+    leader: Arc<Leader>,
+}
+
 fn spawn_helper(
-    reaper: &crate::reaper::Reaper,
+    reaper: &Reaper,
     is_init: bool,
     listeners: &[(String, TcpListener)],
-) -> io::Result<OwnedFd> {
+) -> io::Result<Helper> {
     let (mine, theirs) = socketpair(
         AddressFamily::UNIX,
         SocketType::SEQPACKET,
@@ -142,12 +146,15 @@ fn spawn_helper(
         .map(|(_, listener)| listener.as_raw_fd())
         .chain([theirs.as_raw_fd()])
         .collect();
-    let user = is_init.then_some(HELPER);
+    let user = is_init.then_some(HELPER_USER);
     // SAFETY: the closure makes system calls only: no allocation, no lock. The descriptors stay open
     // until the child has started.
     unsafe { command.pre_exec(move || become_helper(&kept, user)) };
-    reaper.spawn(&mut command, || ())?;
-    Ok(mine)
+    let (_child, leader) = reaper.spawn(&mut command, || ())?;
+    Ok(Helper {
+        control: mine,
+        leader,
+    })
 }
 
 /// Runs in the child between fork and exec.
@@ -178,94 +185,6 @@ fn become_helper(kept: &[RawFd], user: Option<Owner>) -> io::Result<()> {
         }
         check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into())
     }
-}
-
-/// Takes requests until the helper ends.
-fn serve_helper(tunnels: &Arc<Tunnels>, control: &OwnedFd) {
-    while let Some((wanted, line)) = receive_wanted(control.as_fd()) {
-        let mut line = UnixStream::from(line);
-        let tunnels = tunnels.clone();
-        // The thread has the line; without one the helper sees it end.
-        let started = thread::Builder::new()
-            .name("tunnel".into())
-            .stack_size(STACK_BYTES)
-            .spawn(move || serve_connection(&tunnels, wanted, &mut line));
-        if let Err(error) = started {
-            log::line(&format!("no thread for a connection: {error}"));
-        }
-    }
-}
-
-fn serve_connection(tunnels: &Tunnels, wanted: Connect, line: &mut UnixStream) {
-    let tunnel = match tunnels.open() {
-        Ok(Some(tunnel)) => tunnel,
-        Ok(None) => {
-            let reason = "the guest has as many connections as it may have";
-            let _ = send_answer(line, Err((Refusal::Limit, reason)));
-            return;
-        }
-        Err(error) => {
-            let _ = send_answer(line, Err((Refusal::Failed, &error.to_string())));
-            return;
-        }
-    };
-    if carry(&tunnel, wanted, line).is_err() {
-        let _ = tunnel.cancel();
-    }
-    tunnels.settle(&tunnel);
-}
-
-/// One connection from the request to its end. On an error the tunnel is still to be cancelled.
-fn carry(tunnel: &Tunnel, wanted: Connect, line: &mut UnixStream) -> Result<(), Gone> {
-    tunnel.connect(wanted)?;
-    let answer = wait_answer(tunnel, line).ok_or(Gone)?;
-    if let Err(ErrorBody { code, message }) = answer {
-        let refusal = match code {
-            ErrorCode::Cancelled => Refusal::Failed,
-            code => Refusal::of(code),
-        };
-        let _ = send_answer(line, Err((refusal, &message)));
-        return tunnel.cancel();
-    }
-    send_answer(line, Ok(())).map_err(|_| Gone)?;
-    while !wait_readable(tunnel, line.as_fd()).map_err(|_| Gone)? {
-        if matches!(tunnel.answer(), Some(Err(_))) {
-            return Err(Gone);
-        }
-    }
-    let (socket, early) = receive_connection(line).map_err(|_| Gone)?;
-    let socket = checked(socket).map_err(|_| Gone)?;
-    for piece in early.chunks(16 << 10) {
-        // The window of a new tunnel has room for it.
-        tunnel.send(piece)?;
-    }
-    let end = Pump::new(tunnel, socket).run();
-    let _ = send_end(line, end == End::Clean);
-    Ok(())
-}
-
-/// The keeper's answer; `None` when the helper has gone before it came.
-fn wait_answer(tunnel: &Tunnel, line: &UnixStream) -> Option<Result<(), ErrorBody>> {
-    loop {
-        if let Some(answer) = tunnel.answer() {
-            return Some(answer);
-        }
-        // The helper has nothing to say before the answer: what can be read is its end.
-        if wait_readable(tunnel, line.as_fd()).ok()? {
-            return None;
-        }
-    }
-}
-
-/// A stream socket that does not block. Anything else of a helper could hold this thread up.
-fn checked(socket: OwnedFd) -> io::Result<OwnedFd> {
-    let kind = rustix::net::sockopt::socket_type(&socket)?;
-    if kind != SocketType::STREAM {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let flags = rustix::fs::fcntl_getfl(&socket)?;
-    rustix::fs::fcntl_setfl(&socket, flags | OFlags::NONBLOCK)?;
-    Ok(socket)
 }
 
 #[cfg(test)]

@@ -274,7 +274,8 @@ impl Tunnel {
         }
     }
 
-    fn is_cancelled(&self) -> bool {
+    /// Either side has given it up.
+    pub fn is_cancelled(&self) -> bool {
         lock(&self.state).cancelled
     }
 
@@ -367,6 +368,11 @@ impl Tunnels {
             }
         }
         Ok(())
+    }
+
+    /// Forgets a tunnel that the keeper has not heard of.
+    pub fn forget(&self, tunnel: &Tunnel) {
+        lock(&self.open).remove(&tunnel.id);
     }
 
     /// Forgets a tunnel of which both sides have said the last word.

@@ -132,6 +132,18 @@ impl Keeper {
         keeper
     }
 
+    /// The processes that the agent has started and that run.
+    pub fn children(&self) -> Vec<rustix::process::Pid> {
+        let pid = self.child.id();
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        let texts = tasks
+            .flatten()
+            .map(|task| std::fs::read_to_string(task.path().join("children")).unwrap_or_default());
+        let all = texts.collect::<Vec<_>>().join(" ");
+        let pids = all.split_whitespace().map(|pid| pid.parse().unwrap());
+        pids.filter_map(rustix::process::Pid::from_raw).collect()
+    }
+
     /// The folder that the file user owns.
     pub fn folder(&self) -> &Path {
         self.folder.path()

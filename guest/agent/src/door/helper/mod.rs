@@ -55,7 +55,10 @@ impl Asker {
 
 /// Gives a program's connection to PID 1, which moves its bytes from here on; returns at its end.
 pub fn hand_over(mut line: UnixStream, client: TcpStream, early: &[u8]) -> io::Result<()> {
-    send_connection(&mut line, client.as_fd(), early)?;
+    if let Err(error) = send_connection(&mut line, client.as_fd(), early) {
+        reset(&client);
+        return Err(error);
+    }
     drop(client);
     receive_end(&mut line);
     Ok(())

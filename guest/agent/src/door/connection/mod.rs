@@ -1,0 +1,163 @@
+//! Takes the helper's requests, and moves the bytes of each connection on a thread.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketType, getpeername, sockopt};
+use voidbox_protocol::body::{Connect, ErrorBody, ErrorCode};
+
+use super::handoff::{
+    Refusal, receive_connection, receive_early, receive_wanted, send_answer, send_end,
+};
+use super::helper::reset;
+use super::pump::{End, Pump, wait_readable};
+use super::tunnel::{Gone, Tunnel, Tunnels};
+use crate::log;
+
+/// Stack of the thread of a connection: a buffer is on the heap.
+pub const STACK_BYTES: usize = 128 << 10;
+/// Bytes of a piece of what the helper has read.
+const EARLY_PIECE_BYTES: usize = 16 << 10;
+/// How long a connection may take to come once the keeper has given it up.
+const LATE_CONNECTION: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
+
+/// Takes requests until the helper ends or does not keep to their form. What it has handed over goes on.
+pub fn serve_helper(tunnels: &Arc<Tunnels>, control: &OwnedFd) {
+    while let Some((wanted, line)) = receive_wanted(control.as_fd()) {
+        let line = UnixStream::from(line);
+        // A thread is started for a tunnel that there is, so that there are no more threads.
+        let tunnel = match tunnels.open() {
+            Ok(Some(tunnel)) => tunnel,
+            Ok(None) => {
+                let reason = "the guest has as many connections as it may have";
+                let _ = send_answer(&line, Err((Refusal::Limit, reason)));
+                continue;
+            }
+            Err(error) => {
+                let _ = send_answer(&line, Err((Refusal::Failed, &error.to_string())));
+                continue;
+            }
+        };
+        // The thread has the line; without one the helper sees it end.
+        let (all, its) = (tunnels.clone(), tunnel.clone());
+        let started = thread::Builder::new()
+            .name("tunnel".into())
+            .stack_size(STACK_BYTES)
+            .spawn(move || {
+                if carry(&its, wanted, &line).is_err() {
+                    let _ = its.cancel();
+                }
+                all.settle(&its);
+            });
+        if let Err(error) = started {
+            tunnels.forget(&tunnel);
+            log::line(&format!("no thread for a connection: {error}"));
+        }
+    }
+}
+
+/// One connection from the request to its end. On an error the tunnel is still to be cancelled.
+fn carry(tunnel: &Tunnel, wanted: Connect, line: &UnixStream) -> Result<(), Gone> {
+    tunnel.connect(wanted)?;
+    let answer = wait_answer(tunnel, line).ok_or(Gone)?;
+    if let Err(ErrorBody { code, message }) = answer {
+        let refusal = match code {
+            ErrorCode::Cancelled => Refusal::Failed,
+            code => Refusal::of(code),
+        };
+        let _ = send_answer(line, Err((refusal, &message)));
+        return tunnel.cancel();
+    }
+    send_answer(line, Ok(())).map_err(|_| Gone)?;
+    wait_connection(tunnel, line)?;
+    let (socket, early_bytes) = receive_connection(line).map_err(|_| Gone)?;
+    check_connection(&socket).map_err(|_| Gone)?;
+    if let Err(gone) = send_early(tunnel, line, early_bytes) {
+        reset(&socket);
+        return Err(gone);
+    }
+    let end = Pump::new(tunnel, socket).run();
+    let _ = send_end(line, end == End::Clean);
+    Ok(())
+}
+
+/// The keeper's answer; `None` when the helper has gone before it came.
+fn wait_answer(tunnel: &Tunnel, line: &UnixStream) -> Option<Result<(), ErrorBody>> {
+    loop {
+        if let Some(answer) = tunnel.answer() {
+            return Some(answer);
+        }
+        // The helper has nothing to say before the answer: what can be read is its end.
+        if wait_readable(tunnel, line.as_fd()).ok()? {
+            return None;
+        }
+    }
+}
+
+/// Waits for the connection, for as long as the keeper does.
+fn wait_connection(tunnel: &Tunnel, line: &UnixStream) -> Result<(), Gone> {
+    while !tunnel.is_cancelled() {
+        if wait_readable(tunnel, line.as_fd()).map_err(|_| Gone)? {
+            return Ok(());
+        }
+    }
+    // It may be on its way, and its program is to see that it broke.
+    let mut fds = [PollFd::new(line, PollFlags::IN)];
+    match poll(&mut fds, Some(&LATE_CONNECTION)) {
+        Ok(1..) => Ok(()),
+        _ => Err(Gone),
+    }
+}
+
+/// Sends what the helper has read of the connection.
+fn send_early(tunnel: &Tunnel, line: &UnixStream, bytes: usize) -> Result<(), Gone> {
+    let mut piece = vec![0; EARLY_PIECE_BYTES.min(bytes)];
+    let mut left = bytes;
+    while left > 0 {
+        if tunnel.is_cancelled() {
+            return Err(Gone);
+        }
+        if !wait_readable(tunnel, line.as_fd()).map_err(|_| Gone)? {
+            continue;
+        }
+        let room = left.min(piece.len());
+        let count = receive_early(line, &mut piece[..room]).map_err(|_| Gone)?;
+        // The window of a new tunnel has room for it.
+        tunnel.send(&piece[..count])?;
+        left -= count;
+    }
+    Ok(())
+}
+
+/// A connected stream: a program's, which is on this machine, or the helper's end of a pair, when it
+/// passes on a request with a whole URL.
+fn check_connection(socket: &OwnedFd) -> io::Result<()> {
+    let is_stream = sockopt::socket_type(socket)? == SocketType::STREAM;
+    let peer = getpeername(socket)?;
+    let is_known = match sockopt::socket_domain(socket)? {
+        AddressFamily::UNIX => true,
+        AddressFamily::INET | AddressFamily::INET6 => peer
+            .and_then(|peer| SocketAddr::try_from(peer).ok())
+            .is_some_and(|peer| is_loopback(peer.ip())),
+        _ => false,
+    };
+    match is_stream && is_known {
+        true => Ok(()),
+        false => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests;
