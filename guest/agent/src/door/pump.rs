@@ -106,6 +106,10 @@ impl<'a> Pump<'a> {
 
     /// Writes what the keeper has sent, as far as the socket takes it.
     fn push(&mut self) -> Result<Option<End>, Gone> {
+        // Seen here also while the program does not read, which it may never do.
+        if self.tunnel.is_cancelled() && !(self.in_done && self.out_done) {
+            return Ok(Some(End::Reset));
+        }
         while !self.in_done {
             if !self.has_bytes() {
                 match self.tunnel.next_inbound(&mut self.chunk)? {

@@ -345,6 +345,25 @@ fn a_helper_that_keeps_a_connection_or_its_bytes_back_holds_up_nothing() {
 }
 
 #[test]
+fn a_program_that_does_not_read_holds_up_no_thread_once_the_keeper_gives_up() {
+    let mut door = Door::new();
+    // Of a socket that waits: the helper shares it, and may set that at any time.
+    let (mut line, id) = door.line();
+    let (unread, socket) = UnixStream::pair().unwrap();
+    sockopt::set_socket_send_buffer_size(&socket, 4096).unwrap();
+    hand(&line, 0, &[socket.as_fd()]);
+    for _ in 0..2 {
+        door.tell(id, Message::Data(pattern(60_000)));
+    }
+    thread::sleep(Duration::from_millis(50));
+    door.tell(id, Message::Cancel(Empty {}));
+    let mut end = [7];
+    assert_eq!(line.read(&mut end).unwrap(), 1);
+    assert_eq!(end, [0]);
+    drop(unread);
+}
+
+#[test]
 fn a_request_that_does_not_keep_to_the_form_ends_the_helper_and_nothing_that_was_handed_over() {
     let request = b"\0\xbb\x01a.example";
     let (pair, datagrams) = (UnixStream::pair().unwrap(), UnixDatagram::pair().unwrap());
