@@ -47,6 +47,7 @@ impl Door {
             None,
         )
         .unwrap();
+        sockopt::set_socket_timeout(&control, sockopt::Timeout::Recv, Some(PATIENCE)).unwrap();
         let its = tunnels.clone();
         Self {
             tunnels,
