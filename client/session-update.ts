@@ -17,6 +17,8 @@ const GAP_TRIES = 20;
 const GAP_MS = 100;
 /** A server that has nothing else to do begins a sub-skill's session within some milliseconds. */
 const BEGIN_PAUSE_MS = 20;
+/** One that is overloaded is not asked all the time. */
+const BEGIN_PAUSE_MAX_MS = 1_000;
 /** Of gRPC. */
 const RESOURCE_EXHAUSTED = 8;
 const FAILED_PRECONDITION = 9;
@@ -63,13 +65,13 @@ export async function settleCalled(client: Client, caller: string, called: strin
 
 /** Waits until it is there, while the server still has it on its list for the caller. */
 async function hasBegun(client: Client, caller: string, called: string): Promise<boolean> {
-  for (let isLate = false; ; isLate = true) {
+  for (let pauseMs = 0; ; pauseMs = Math.min(Math.max(2 * pauseMs, BEGIN_PAUSE_MS), BEGIN_PAUSE_MAX_MS)) {
+    if (pauseMs > 0) await sleep(pauseMs);
     const found = await described(client, called);
-    if (found !== null) return isLate || found.status.name === 'RUNNING';
+    if (found !== null) return pauseMs > 0 || found.status.name === 'RUNNING';
     const by = await described(client, caller);
     if (by?.status.name !== 'RUNNING') return false;
     if (by.raw.pendingChildren?.some(({ workflowId }) => workflowId === called) !== true) return false;
-    await sleep(BEGIN_PAUSE_MS);
   }
 }
 

@@ -92,7 +92,7 @@ it.each([
     },
   ],
   [
-    'mcp: a hostile name is no name of settings',
+    'mcp: characters that the key of a setting cannot have are replaced in a name',
     '{ command: "/a/x y].$(id)" }',
     { x_y____id_: { type: 'stdio', command: '/a/x y].$(id)', args: [], env: {} } },
   ],

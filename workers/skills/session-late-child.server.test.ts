@@ -29,7 +29,7 @@ beforeAll(async () => {
 });
 afterAll(() => rig?.stop());
 
-test('whoever starts a session waits for sub-skills that are named before they are there', async () => {
+test('a client waits for the workflow of a sub-skill that the server has not started yet', async () => {
   const { client } = rig.runs;
   for (const session of ['late-1', 'late-2']) {
     const asked = await startSession(client, session, { skill: 'nested' });
