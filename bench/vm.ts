@@ -47,6 +47,17 @@ export async function warmVm(
   };
 }
 
+/** What the arm before it left to be written is no cost of this one. */
+export function onIdleDisk<T extends string>(vm: Sandbox, { name, round }: Arm<T>): Arm<T> {
+  return {
+    name,
+    async round() {
+      await runProgram(vm, 'sync', []);
+      return await round();
+    },
+  };
+}
+
 /** (c) The round trip of a command that does nothing. */
 export function execArm(name: string, vm: Sandbox): Arm<'roundTripMs'> {
   return {

@@ -9,7 +9,7 @@ import { resolveOptionalPieces } from '../../setup/resolve.ts';
 import { connectArm, downloadArm } from '../door.ts';
 import { type Arm, interleave, pairedRatio, spread } from '../measure.ts';
 import type { Figure } from '../report.ts';
-import { fileArm, warmVm } from '../vm.ts';
+import { fileArm, onIdleDisk, warmVm } from '../vm.ts';
 import type { Bench } from './bench.ts';
 
 const SIZE_BYTES = 64 * 1024 * 1024;
@@ -48,7 +48,7 @@ export async function doorFigure(bench: Bench): Promise<Figure> {
         // The same server and program as below, over a tunnel as for TLS.
         downloadArm('tunnel', vm, `curl -sSf --proxytunnel http://10.0.2.2:${portOf(http)}/`, SIZE_BYTES),
         downloadArm('proxy', vm, `curl -sSf http://10.0.2.2:${portOf(http)}/`, SIZE_BYTES),
-      ],
+      ].map((arm) => onIdleDisk(vm, arm)),
       bench.rounds,
       bench.say,
     );
@@ -69,7 +69,7 @@ export async function doorFigure(bench: Bench): Promise<Figure> {
     return {
       title: '(m) The door of a VM',
       method:
-        '64 MiB from a server of this host into a file of the guest, over a service, over a tunnel of the HTTP proxy (`CONNECT`, as for TLS) and through the proxy as plain HTTP, in turn with a file of that size through the file operations; sizes are checked. A connection: from the connect of a program to the first line of the server, the mean of 50 one after the other. Programs read in large pieces (`cat`, `curl` of the dev image). Debian kernel, one vCPU.',
+        '64 MiB from a server of this host into a file of the guest, over a service, over a tunnel of the HTTP proxy (`CONNECT`, as for TLS) and through the proxy as plain HTTP, in turn with a file of that size through the file operations, each when the guest has written all before it to its disk; sizes are checked. A connection: from the connect of a program to the first line of the server, the mean of 50 one after the other. Programs read in large pieces (`cat`, `curl` of the dev image). Debian kernel, one vCPU.',
       rows: [
         {
           what: 'file of the same size, written',

@@ -17,6 +17,7 @@ import { planCheckout } from '../../workers/plan-checkout.ts';
 import { lazyExtras } from '../../workers/lazy-pieces.ts';
 import { type Arm, interleave, pairedRatio, spread } from '../measure.ts';
 import type { Figure } from '../report.ts';
+import { onIdleDisk } from '../vm.ts';
 import type { Bench } from './bench.ts';
 
 const never = new AbortController().signal;
@@ -105,17 +106,6 @@ function makeRepository({ workDir }: Bench): string {
     git('commit', '-qm', `commit ${commit}`);
   }
   return folder;
-}
-
-/** What the arm before it left to be written is no cost of this one. */
-function onIdleDisk(vm: Sandbox, { name, round }: Arm<'ms'>): Arm<'ms'> {
-  return {
-    name,
-    async round() {
-      await inGuest(vm, ['-c', 'sync']);
-      return await round();
-    },
-  };
 }
 
 function filesArm(vm: Sandbox, tar: Buffer): Arm<'ms'> {
