@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { DataRef, Plan } from '../domain/plan/plan.ts';
 import type { StageEnd } from '../domain/run/stage-ends.ts';
 import { planOf } from '../test/machine/plan-of.ts';
-import { emptyView, newStage } from '../store/projection.ts';
+import { emptyView, newStage } from '../store/run-view.ts';
 import { diffRuns, type RunDiff } from './diff-runs.ts';
 import type { RecordedRun } from './recorded-run.ts';
 import { renderRunDiff } from './render/run-diff.ts';

@@ -2,7 +2,7 @@
 import { differingStages } from '../domain/pipeline/reuse.ts';
 import type { DataRef } from '../domain/plan/plan.ts';
 import { canonicalJson } from '../domain/units/canonical-json.ts';
-import type { StageView } from '../store/projection.ts';
+import type { StageView } from '../store/run-view.ts';
 import { type DiffLine, lineDiff } from './line-diff.ts';
 import type { RecordedRun } from './recorded-run.ts';
 

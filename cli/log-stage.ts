@@ -1,6 +1,6 @@
 /** The stage whose lines are printed, as people write it: `resize`, `resize[3]`, `review[3].lint`, `review[3].lint[0]`, `review.lint`, of a later visit of a loop `resize#2[3]`. */
 import type { RunEvent } from '../domain/run/event.ts';
-import type { StageView } from '../store/projection.ts';
+import type { StageView } from '../store/run-view.ts';
 import { nameOf } from './render/event-lines.ts';
 
 export interface StagesOfRun {

@@ -1,7 +1,7 @@
 import { nearest } from '../domain/spec/suggest.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import type { StageOutput } from '../store/run-outputs.ts';
-import type { RunView, StageState } from '../store/projection.ts';
+import type { RunView, StageState } from '../store/run-view.ts';
 import { type CliError, usageError } from './cli-error.ts';
 import { shownRunId, typedRunId } from './run-id.ts';
 

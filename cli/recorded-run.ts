@@ -5,7 +5,7 @@ import { CLIENT_MARK, type ClientMark, SOURCE_RECORD, type SourceRecord } from '
 import type { EarlierRun } from '../domain/pipeline/reuse.ts';
 import { fromWire } from '../domain/plan/wire.ts';
 import { readStageEnds } from '../domain/run/stage-ends.ts';
-import { emptyView, type RunView } from '../store/projection.ts';
+import { emptyView, type RunView } from '../store/run-view.ts';
 import { CliError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';

@@ -1,6 +1,6 @@
 import { NoServerError } from '../client/no-server.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
-import type { RunView } from '../store/projection.ts';
+import type { RunView } from '../store/run-view.ts';
 import type { CliContext } from './context.ts';
 import { readWhatIsThere } from './run-lookup.ts';
 

@@ -1,5 +1,5 @@
 import type { RunEvent } from '../domain/run/event.ts';
-import type { RunView } from '../store/projection.ts';
+import type { RunView } from '../store/run-view.ts';
 import type { Sink } from './context.ts';
 import { createEventPrinter } from './render/event-lines.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';

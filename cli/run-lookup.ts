@@ -2,7 +2,8 @@ import type { RunIndex } from '../activities/ports/run-index.ts';
 import type { RunReader } from '../activities/ports/run-reader.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import { inspectMainRecords } from '../store/inspect.ts';
-import { emptyView, project, type RunView, withDamage } from '../store/projection.ts';
+import { emptyView, type RunView, withDamage } from '../store/run-view.ts';
+import { project } from '../store/projection.ts';
 import { matchRunId } from './run-id.ts';
 
 /**

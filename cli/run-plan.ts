@@ -15,7 +15,7 @@ import { resolveHostPieces, resolveOptionalPieces } from '../setup/resolve.ts';
 import { entryNamed } from '../skill-kit/bundle/find-entry.ts';
 import type { Stores } from '../store/open-stores.ts';
 import { refuseSetAside, runDir, runFolderName } from '../store/file/run-folder.ts';
-import type { RunView } from '../store/projection.ts';
+import type { RunView } from '../store/run-view.ts';
 import { CLIENT_MARK, type ClientMark, SOURCE_RECORD, type SourceRecord } from '../client/client-record.ts';
 import { cancelRun, describeRun, RunExistsError, startRun } from '../client/runs.ts';
 import { usageError } from './cli-error.ts';

@@ -2,7 +2,8 @@ import { expect, test } from 'vitest';
 import type { RunEventBody } from '../domain/run/event.ts';
 import { type StageResult, toStageResult } from '../domain/run/stage-result.ts';
 import { usedOf } from './budget-view.ts';
-import { emptyView, project, type RunView } from './projection.ts';
+import { emptyView, type RunView } from './run-view.ts';
+import { project } from './projection.ts';
 
 const ADMITTED: RunEventBody = {
   type: 'run-admitted',

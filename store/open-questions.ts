@@ -1,6 +1,6 @@
 /** What of a run waits for an answer, under the names by which it is answered. */
 import type { Question } from '../domain/run/event.ts';
-import type { RunView } from './projection.ts';
+import type { RunView } from './run-view.ts';
 
 export interface OpenQuestion {
   /** `ship` of the run itself, `review[3].ok` of an item. */

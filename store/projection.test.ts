@@ -1,36 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import type { RunEvent, RunEventBody } from '../domain/run/event.ts';
-import {
-  type StageFailure,
-  type EarlierStageResult,
-  type StageResult,
-  toStageResult,
-} from '../domain/run/stage-result.ts';
-import { emptyView, project, type RunView } from './projection.ts';
+import type { RunEventBody } from '../domain/run/event.ts';
+import type { StageFailure } from '../domain/run/stage-result.ts';
+import { events, EXIT_FAILURE, resultOf, viewAfter } from '../test/rig/run-events.ts';
+import { emptyView, type RunView } from './run-view.ts';
+import { project } from './projection.ts';
 
-function result(stage: string, change: Partial<EarlierStageResult> = {}): StageResult {
-  return toStageResult({
-    stage,
-    execKey: `${stage}/0/1`,
-    outcome: 'succeeded',
-    failure: null,
-    exitCode: 0,
-    durationMs: 40,
-    stdoutBytes: 10,
-    stderrBytes: 2,
-    output: null,
-    outputs: {},
-    isolation: 'microvm',
-    accelerator: 'tcg',
-    ...change,
-  });
-}
-
-const FAILURE: StageFailure = {
-  code: 'stage/exit-nonzero',
-  message: 'stage b: exit code 3',
-  stderrTail: 'no such row',
-};
 const ADMITTED: RunEventBody = {
   type: 'run-admitted',
   name: 'sales',
@@ -44,15 +18,6 @@ const ADMITTED: RunEventBody = {
   outputStage: 'c',
 };
 const VM = { vmKey: 'r/main/1', scope: 'main', generation: 1 };
-
-/** Events with `seq` from 1 and a clock that goes 10 ms a step. */
-function events(bodies: readonly RunEventBody[]): RunEvent[] {
-  return bodies.map((body, index) => ({ seq: index + 1, id: `e${index}`, atMs: 1_000 + index * 10, body }));
-}
-
-function view(bodies: readonly RunEventBody[]): RunView {
-  return events(bodies).reduce(project, emptyView('r'));
-}
 
 function stage(of: RunView, id: string): RunView['stages'][number] {
   const found = of.stages.find((candidate) => candidate.id === id);
@@ -83,23 +48,23 @@ const FAILED_RUN: readonly RunEventBody[] = [
     encoding: 'utf8',
     data: 'ten bytes\n',
   },
-  { type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: { ...result('a'), usage: { vmCpuMs: 900 } } },
+  { type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: { ...resultOf('a'), usage: { vmCpuMs: 900 } } },
   { type: 'stage-started', stage: 'b', execKey: 'b/0/1', attempt: 1 },
   {
     type: 'stage-finished',
     stage: 'b',
     execKey: 'b/0/1',
-    result: result('b', { outcome: 'failed', failure: FAILURE, exitCode: 3 }),
+    result: resultOf('b', { outcome: 'failed', failure: EXIT_FAILURE, exitCode: 3 }),
   },
   { type: 'stage-skipped', stage: 'c', reason: 'b failed' },
   { type: 'vm-stopped', ...VM },
   { type: 'notice', level: 'warning', message: 'emulated: no hardware isolation' },
-  { type: 'run-finished', outcome: { state: 'failed', failedStage: 'b', failure: FAILURE, output: null } },
+  { type: 'run-finished', outcome: { state: 'failed', failedStage: 'b', failure: EXIT_FAILURE, output: null } },
 ];
 
 describe('projection', () => {
   test('a failed run, whole', () => {
-    expect(view(FAILED_RUN)).toMatchInlineSnapshot(`
+    expect(viewAfter(FAILED_RUN)).toMatchInlineSnapshot(`
       {
         "agents": [],
         "damage": null,
@@ -229,7 +194,7 @@ describe('projection', () => {
   });
 
   test('shows a run on its way', () => {
-    const running = view(FAILED_RUN.slice(0, 5));
+    const running = viewAfter(FAILED_RUN.slice(0, 5));
     expect(running).toMatchObject({ state: 'running', finishedAtMs: null, outcome: null, seq: 5 });
     expect(running.stages.map(({ state }) => state)).toEqual(['running', 'waiting', 'waiting']);
     expect(stage(running, 'a')).toMatchObject({ attempt: 1, startedAtMs: 1_030, outputBytes: 10, durationMs: null });
@@ -253,12 +218,12 @@ describe('projection', () => {
         type: 'stage-finished',
         stage: 'a',
         execKey: 'a/0/1',
-        result: result('a', { outcome: 'failed', failure: FAILURE, exitCode: 3 }),
+        result: resultOf('a', { outcome: 'failed', failure: EXIT_FAILURE, exitCode: 3 }),
       },
       { type: 'stage-retrying', stage: 'a', execKey: 'a/0/1', reason: 'exit code 3', delayMs: 2_000 },
     ];
-    expect(stage(view(first), 'a')).toMatchObject({ state: 'retrying', attempt: 1, reason: 'exit code 3' });
-    const second = view([...first, { type: 'stage-started', stage: 'a', execKey: 'a/0/2', attempt: 2 }]);
+    expect(stage(viewAfter(first), 'a')).toMatchObject({ state: 'retrying', attempt: 1, reason: 'exit code 3' });
+    const second = viewAfter([...first, { type: 'stage-started', stage: 'a', execKey: 'a/0/2', attempt: 2 }]);
     expect(stage(second, 'a')).toMatchObject({
       state: 'running',
       attempt: 2,
@@ -271,22 +236,22 @@ describe('projection', () => {
       seq: 99,
       id: 'late',
       atMs: 0,
-      body: { type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: result('a', { outcome: 'cancelled' }) },
+      body: { type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: resultOf('a', { outcome: 'cancelled' }) },
     });
     expect(stage(late, 'a')).toMatchObject({ state: 'running', attempt: 2 });
   });
 
   test('does not take an end back when the start comes after it', () => {
-    const swapped = view([
+    const swapped = viewAfter([
       ADMITTED,
-      { type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: result('a') },
+      { type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: resultOf('a') },
       { type: 'stage-started', stage: 'a', execKey: 'a/0/1', attempt: 1 },
     ]);
     expect(stage(swapped, 'a')).toMatchObject({ state: 'succeeded', attempt: 1, startedAtMs: 1_020, durationMs: 40 });
   });
 
   test('shows stages before the admission that names them, and keeps what they did', () => {
-    const early = view([{ type: 'stage-started', stage: 'b', execKey: 'b/0/1', attempt: 1 }, ADMITTED]);
+    const early = viewAfter([{ type: 'stage-started', stage: 'b', execKey: 'b/0/1', attempt: 1 }, ADMITTED]);
     expect(early.stages.map(({ id, state }) => [id, state])).toEqual([
       ['a', 'waiting'],
       ['b', 'running'],
@@ -296,7 +261,7 @@ describe('projection', () => {
   });
 
   test('a lost VM stays lost and its successor stands beside it', () => {
-    const lost = view([
+    const lost = viewAfter([
       ADMITTED,
       { type: 'vm-starting', ...VM },
       { type: 'vm-lost', ...VM, reason: 'killed' },
@@ -324,13 +289,13 @@ describe('projection', () => {
       ADMITTED,
       { type: 'vm-starting', ...VM },
       { type: 'stage-started', stage: 'a', execKey: 'a/0/1', attempt: 1 },
-      { type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: result('a') },
+      { type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: resultOf('a') },
       { type: 'stage-started', stage: 'b', execKey: 'b/0/1', attempt: 1 },
       { type: 'stage-skipped', stage: 'c', reason: 'stage "a" did not fail' },
       { type: 'vm-lost', ...VM, reason: 'killed' },
       { type: 'vm-stopped', ...VM },
     ];
-    const open = view([...lost, restarted]);
+    const open = viewAfter([...lost, restarted]);
     expect(open.stages.map(({ state, reason }) => [state, reason])).toEqual([
       ['retrying', 'killed'],
       ['retrying', 'killed'],
@@ -340,8 +305,8 @@ describe('projection', () => {
       { type: 'vm-starting', vmKey: 'r/main/2', scope: 'main', generation: 2 },
       { type: 'stage-started', stage: 'a', execKey: 'a/0/2', attempt: 2 },
     ];
-    expect(stage(view([...lost, restarted, ...again]), 'a')).toMatchObject({ state: 'running', attempt: 2 });
-    expect(stage(view([...lost, ...again, restarted]), 'a')).toMatchObject({ state: 'running', attempt: 2 });
+    expect(stage(viewAfter([...lost, restarted, ...again]), 'a')).toMatchObject({ state: 'running', attempt: 2 });
+    expect(stage(viewAfter([...lost, ...again, restarted]), 'a')).toMatchObject({ state: 'running', attempt: 2 });
   });
 
   test('a stage that failed without a result has failed, whatever an earlier attempt had come to', () => {
@@ -350,12 +315,12 @@ describe('projection', () => {
     const begun: readonly RunEventBody[] = [
       ADMITTED,
       { type: 'stage-started', stage: 'a', execKey: 'a/0/2', attempt: 2 },
-      { type: 'stage-finished', stage: 'a', execKey: 'a/0/2', result: result('a', { execKey: 'a/0/2' }) },
+      { type: 'stage-finished', stage: 'a', execKey: 'a/0/2', result: resultOf('a', { execKey: 'a/0/2' }) },
     ];
-    expect(stage(view([...begun, failed('a/0/2')]), 'a')).toMatchObject({ state: 'failed', failure, attempt: 2 });
-    expect(stage(view([...begun, failed('a/0/1')]), 'a')).toMatchObject({ state: 'succeeded', failure: null });
+    expect(stage(viewAfter([...begun, failed('a/0/2')]), 'a')).toMatchObject({ state: 'failed', failure, attempt: 2 });
+    expect(stage(viewAfter([...begun, failed('a/0/1')]), 'a')).toMatchObject({ state: 'succeeded', failure: null });
     // No VM came for the next attempt.
-    expect(stage(view([...begun, failed('a/0/3')]), 'a')).toMatchObject({
+    expect(stage(viewAfter([...begun, failed('a/0/3')]), 'a')).toMatchObject({
       state: 'failed',
       failure,
       attempt: 3,
@@ -369,7 +334,7 @@ describe('projection', () => {
     ['running', [{ type: 'stage-started', stage: 'a', execKey: 'a/0/1', attempt: 1 }]],
   ] as const)('the stage that failed a run of an earlier build has failed: it was %s', (_, begun) => {
     const failure: StageFailure = { code: 'vm/boot-timeout', message: 'no hello', stderrTail: '' };
-    const ended = view([
+    const ended = viewAfter([
       ADMITTED,
       ...begun,
       { type: 'run-finished', outcome: { state: 'failed', failedStage: 'a', failure, output: null } },
@@ -392,7 +357,7 @@ describe('projection', () => {
       type: 'run-finished',
       outcome: { state: 'terminated', failedStage: null, failure: null, output: null },
     };
-    const states = (bodies: readonly RunEventBody[]): readonly string[] => view(bodies).vms.map((vm) => vm.state);
+    const states = (bodies: readonly RunEventBody[]): readonly string[] => viewAfter(bodies).vms.map((vm) => vm.state);
     expect(states([ADMITTED, { type: 'vm-starting', ...VM }, ready, over])).toEqual(['stopped']);
     expect(states([ADMITTED, { type: 'vm-starting', ...VM }, over, ready])).toEqual(['stopped']);
     expect(states([ADMITTED, over, { type: 'vm-starting', ...VM }])).toEqual(['stopped']);
@@ -404,7 +369,7 @@ describe('projection', () => {
     ['terminated', 'cancelled'],
     ['failed', 'failed'],
   ] as const)('a run that ends %s leaves no stage running', (state, expected) => {
-    const ended = view([
+    const ended = viewAfter([
       ADMITTED,
       { type: 'stage-started', stage: 'a', execKey: 'a/0/1', attempt: 1 },
       { type: 'run-finished', outcome: { state, failedStage: null, failure: null, output: null } },
@@ -415,7 +380,7 @@ describe('projection', () => {
   });
 
   test('keeps the first outcome', () => {
-    const twice = view([
+    const twice = viewAfter([
       ...FAILED_RUN,
       { type: 'run-finished', outcome: { state: 'terminated', failedStage: null, failure: null, output: null } },
     ]);
@@ -425,7 +390,7 @@ describe('projection', () => {
 
   test('shows who waits for an answer, and for how long the answer took', () => {
     const asked = [ADMITTED, { type: 'stage-asking', stage: 'a', execKey: 'a/0/1', attempt: 1 }] as const;
-    expect(stage(view(asked), 'a')).toMatchObject({
+    expect(stage(viewAfter(asked), 'a')).toMatchObject({
       state: 'asking',
       attempt: 1,
       startedAtMs: 1_010,
@@ -436,37 +401,42 @@ describe('projection', () => {
       stage: 'a',
       execKey: 'a/0/1',
       outcome: 'failed',
-      failure: FAILURE,
+      failure: EXIT_FAILURE,
     } as const;
-    const declined = view([...asked, answer]);
-    expect(stage(declined, 'a')).toMatchObject({ state: 'failed', failure: FAILURE, durationMs: 10 });
-    const again = view([...asked, answer, { ...asked[1], execKey: 'a/0/2', attempt: 2 }]);
+    const declined = viewAfter([...asked, answer]);
+    expect(stage(declined, 'a')).toMatchObject({ state: 'failed', failure: EXIT_FAILURE, durationMs: 10 });
+    const again = viewAfter([...asked, answer, { ...asked[1], execKey: 'a/0/2', attempt: 2 }]);
     expect(stage(again, 'a')).toMatchObject({ state: 'asking', attempt: 2, failure: null });
-    const late = view([...asked, answer, { ...asked[1], execKey: 'a/0/2', attempt: 2 }, answer]);
+    const late = viewAfter([...asked, answer, { ...asked[1], execKey: 'a/0/2', attempt: 2 }, answer]);
     expect(stage(late, 'a')).toMatchObject({ state: 'asking', attempt: 2 });
-    const over = view([...asked, FAILED_RUN.at(-1)!]);
+    const over = viewAfter([...asked, FAILED_RUN.at(-1)!]);
     expect(stage(over, 'a').state).toBe('failed');
     const question = { message: 'Go?', by: [], fields: [], deadlineAtMs: null, onTimeout: 'fail' } as const;
     const worded = [ADMITTED, { ...asked[1], question }] as const;
-    expect(stage(view(worded), 'a').question).toEqual(question);
+    expect(stage(viewAfter(worded), 'a').question).toEqual(question);
     const yes = { ...answer, outcome: 'succeeded', failure: null, by: 'ada', comment: 'go' } as const;
-    expect(stage(view([...worded, yes]), 'a')).toMatchObject({
+    expect(stage(viewAfter([...worded, yes]), 'a')).toMatchObject({
       state: 'succeeded',
       question: null,
       reason: 'approved by ada: go',
       answer: { decision: 'approve', by: 'ada', comment: 'go', fields: null, output: null },
     });
-    const no = { ...answer, failure: { ...FAILURE, code: 'stage/rejected' }, by: 'ada', fields: { n: 3 } } as const;
+    const no = {
+      ...answer,
+      failure: { ...EXIT_FAILURE, code: 'stage/rejected' },
+      by: 'ada',
+      fields: { n: 3 },
+    } as const;
     const rejected = { decision: 'reject', by: 'ada', comment: null, fields: { n: 3 } };
-    expect(stage(view([...worded, no]), 'a').answer).toMatchObject(rejected);
+    expect(stage(viewAfter([...worded, no]), 'a').answer).toMatchObject(rejected);
     // Nobody said so, or it is asked again.
     expect(stage(declined, 'a').answer).toBeNull();
-    expect(stage(view([...asked, no, { ...asked[1], execKey: 'a/0/2', attempt: 2 }]), 'a').answer).toBeNull();
-    expect(stage(view([...worded, FAILED_RUN.at(-1)!]), 'a').question).toBeNull();
+    expect(stage(viewAfter([...asked, no, { ...asked[1], execKey: 'a/0/2', attempt: 2 }]), 'a').answer).toBeNull();
+    expect(stage(viewAfter([...worded, FAILED_RUN.at(-1)!]), 'a').question).toBeNull();
   });
 
   test('passes over a type that it does not know', () => {
-    const before = view(FAILED_RUN.slice(0, 3));
+    const before = viewAfter(FAILED_RUN.slice(0, 3));
     const unknown = {
       seq: 4,
       id: 'x',
@@ -490,13 +460,13 @@ describe('projection', () => {
 test('a stage sleeps until it is woken, or its run ends', () => {
   const sleeping = { type: 'stage-sleeping', stage: 'a', execKey: 'a/0/1', attempt: 1, untilMs: 99 } as const;
   const woken = { type: 'stage-woken', stage: 'a', execKey: 'a/0/1', outcome: 'succeeded' } as const;
-  expect(stage(view([ADMITTED, sleeping]), 'a')).toMatchObject({ state: 'sleeping', sleepsUntilMs: 99 });
-  expect(stage(view([ADMITTED, sleeping, woken]), 'a')).toMatchObject({ state: 'succeeded', sleepsUntilMs: null });
+  expect(stage(viewAfter([ADMITTED, sleeping]), 'a')).toMatchObject({ state: 'sleeping', sleepsUntilMs: 99 });
+  expect(stage(viewAfter([ADMITTED, sleeping, woken]), 'a')).toMatchObject({ state: 'succeeded', sleepsUntilMs: null });
   // Its time had passed.
-  expect(stage(view([ADMITTED, woken]), 'a')).toMatchObject({ state: 'succeeded', attempt: 1, durationMs: 0 });
-  expect(stage(view([ADMITTED, woken, sleeping]), 'a')).toMatchObject({ state: 'succeeded', sleepsUntilMs: null });
+  expect(stage(viewAfter([ADMITTED, woken]), 'a')).toMatchObject({ state: 'succeeded', attempt: 1, durationMs: 0 });
+  expect(stage(viewAfter([ADMITTED, woken, sleeping]), 'a')).toMatchObject({ state: 'succeeded', sleepsUntilMs: null });
   const outcome = { state: 'cancelled', failedStage: null, failure: null, output: null } as const;
-  expect(stage(view([ADMITTED, sleeping, { type: 'run-finished', outcome }]), 'a')).toMatchObject({
+  expect(stage(viewAfter([ADMITTED, sleeping, { type: 'run-finished', outcome }]), 'a')).toMatchObject({
     state: 'cancelled',
     sleepsUntilMs: null,
   });
@@ -504,204 +474,16 @@ test('a stage sleeps until it is woken, or its run ends', () => {
 
 test('a stage whose condition did not hold is passed, until a lost VM has it decided again', () => {
   const passed: readonly RunEventBody[] = [ADMITTED, { type: 'stage-passed', stage: 'b' }];
-  expect(stage(view(passed), 'b')).toMatchObject({
+  expect(stage(viewAfter(passed), 'b')).toMatchObject({
     state: 'passed',
     reason: 'its condition does not hold',
     attempt: 0,
   });
   const restarted: RunEventBody = { type: 'scope-restarted', scope: 'main', reason: 'vm/lost', stages: ['a', 'b'] };
-  expect(stage(view([...passed, restarted]), 'b')).toMatchObject({ state: 'waiting', dependsOn: ['a'] });
+  expect(stage(viewAfter([...passed, restarted]), 'b')).toMatchObject({ state: 'waiting', dependsOn: ['a'] });
   const outcome = { state: 'succeeded', failedStage: null, failure: null, output: null } as const;
-  const ended = view([...passed, { type: 'run-finished', outcome }]);
+  const ended = viewAfter([...passed, { type: 'run-finished', outcome }]);
   expect([ended.state, stage(ended, 'b').state]).toEqual(['succeeded', 'passed']);
-});
-
-describe('items of a stage', () => {
-  const name = (item: number, attempt = 1): { readonly stage: string; readonly execKey: string } => ({
-    stage: 'each',
-    execKey: `each/each~${item}/${attempt}`,
-  });
-  const finished = (item: number, outcome: 'succeeded' | 'failed', attempt = 1): RunEventBody => ({
-    type: 'stage-finished',
-    ...name(item, attempt),
-    result: {
-      ...name(item, attempt),
-      instance: [{ part: 'each', item }],
-      attempt,
-      outcome,
-      failure: outcome === 'failed' ? { code: 'stage/exit-nonzero', message: `item ${item}`, stderrTail: '' } : null,
-      durationMs: 1,
-      output: null,
-      outputs: {},
-      vm: null,
-      usage: {},
-      command: null,
-    },
-  });
-  const begun = (item: number, attempt = 1): RunEventBody => ({
-    type: 'stage-started',
-    ...name(item, attempt),
-    attempt,
-  });
-  const retrying = (item: number): RunEventBody => ({ type: 'stage-retrying', ...name(item), reason: 'x', delayMs: 0 });
-  const of = (...bodies: readonly RunEventBody[]) =>
-    bodies
-      .map((body, index): RunEvent => ({ id: `${index}`, atMs: index, seq: index + 1, body }))
-      .reduce(project, emptyView('r'));
-  const stage: RunEventBody = { type: 'stage-started', stage: 'each', execKey: 'each/0/1', attempt: 1, items: 30 };
-
-  test('hand what their agents took to their stage, with all attempts', () => {
-    const spent = (event: RunEventBody, usage: Readonly<Record<string, number>>): RunEventBody =>
-      event.type === 'stage-finished' ? { ...event, result: { ...event.result, usage } as typeof event.result } : event;
-    const took = { inputTokens: 10, outputTokens: 4, turns: 1, costUsd: 0.5, vmCpuMs: 7 };
-    const events = [
-      stage,
-      begun(0),
-      spent(finished(0, 'failed'), took),
-      begun(0, 2),
-      spent(finished(0, 'succeeded', 2), took),
-      begun(1),
-      spent(finished(1, 'succeeded'), took),
-    ];
-    const usage = { inputTokens: 30, outputTokens: 12, turns: 3, costUsd: 1.5 };
-    expect(of(...events).stages[0]?.usage).toEqual(usage);
-    const end = finished(0, 'succeeded');
-    const whole: RunEventBody =
-      end.type === 'stage-finished'
-        ? {
-            ...end,
-            execKey: 'each/0/1',
-            result: { ...end.result, instance: [], usage: { items: 2 } } as typeof end.result,
-          }
-        : end;
-    expect(of(...events, whole).stages[0]?.usage).toEqual({ ...usage, items: 2 });
-  });
-
-  test('are counted, and one that is tried again counts once', () => {
-    const view = of(
-      stage,
-      begun(0),
-      begun(1),
-      begun(2),
-      finished(0, 'succeeded'),
-      finished(1, 'failed'),
-      retrying(1),
-      begun(1, 2),
-    );
-    expect(view.stages).toMatchObject([{ id: 'each', state: 'running', attempt: 1, execKey: 'each/0/1' }]);
-    expect(view.stages[0]!.items).toMatchObject({ total: 30, running: 2, succeeded: 1, failed: 0, failures: [] });
-  });
-
-  test('that failed are named, the first twenty by number, and all are counted', () => {
-    const items = Array.from({ length: 25 }, (_, item) => 24 - item);
-    const { items: seen } = of(stage, ...items.flatMap((item) => [begun(item), finished(item, 'failed')])).stages[0]!;
-    expect(seen).toMatchObject({ running: 0, failed: 25 });
-    expect(seen!.failures.map(({ item }) => item)).toEqual(Array.from({ length: 20 }, (_, item) => item));
-  });
-
-  test('have VMs that a view leaves out', () => {
-    const vm = { type: 'vm-starting', vmKey: 'r/each/each~0/0', scope: 'each', generation: 0 } as const;
-    expect(of(stage, vm, { ...vm, vmKey: 'r/other/0', scope: 'other' }).vms.map(({ vmKey }) => vmKey)).toEqual([
-      'r/other/0',
-    ]);
-  });
-});
-
-test('an item of a part has ended with the stage that ends the part, and what its stages come to counts for nothing', () => {
-  const at = (stage: string, item: number): { readonly stage: string; readonly execKey: string } => ({
-    stage,
-    execKey: `${stage}/each~${item}/1`,
-  });
-  const started = (stage: string, item: number): RunEventBody => ({
-    type: 'stage-started',
-    attempt: 1,
-    ...at(stage, item),
-  });
-  const ended = (stage: string, item: number): RunEventBody => ({
-    type: 'stage-finished',
-    ...at(stage, item),
-    result: { ...result(stage), ...at(stage, item), instance: [{ part: 'each', item }], attempt: 1 },
-  });
-  const failed = (stage: string, item: number): RunEventBody => ({
-    type: 'stage-failed',
-    ...at(stage, item),
-    failure: FAILURE,
-  });
-  const itemsAfter = (bodies: readonly RunEventBody[]): unknown =>
-    bodies
-      .map((body, index): RunEvent => ({ seq: index + 1, id: String(index), atMs: index, body }))
-      .reduce(project, emptyView('r'))
-      .stages.find(({ id }) => id === 'each')?.items;
-  const begun = [
-    { type: 'stage-started', stage: 'each', execKey: 'each/0/1', attempt: 1, items: 2 },
-    started('each.a', 0),
-    started('each.a', 1),
-    ended('each.a', 0),
-    failed('each.a', 1),
-  ] as const satisfies readonly RunEventBody[];
-  expect(itemsAfter(begun)).toMatchObject({ total: 2, running: 2, succeeded: 0, failed: 0 });
-  expect(itemsAfter([...begun, started('each', 0), ended('each', 0), failed('each', 1)])).toMatchObject({
-    total: 2,
-    running: 0,
-    succeeded: 1,
-    failed: 1,
-    failures: [{ item: 1, failure: FAILURE }],
-  });
-});
-
-test('lists within items are counted over all items around them, and nothing of them runs once their stage has ended', () => {
-  const key = (path: string, attempt = 1): { readonly stage: string; readonly execKey: string } => ({
-    stage: 'each.in',
-    execKey: `each.in/${path}/${attempt}`,
-  });
-  const started = (path: string, items?: number, attempt = 1): RunEventBody => ({
-    type: 'stage-started',
-    attempt,
-    ...key(path, attempt),
-    ...(items === undefined ? {} : { items }),
-  });
-  const ended = (path: string, outcome: 'succeeded' | 'failed' | 'cancelled', attempt = 1): RunEventBody => ({
-    type: 'stage-finished',
-    ...key(path, attempt),
-    result: { ...result('each.in'), ...key(path, attempt), outcome, failure: outcome === 'failed' ? FAILURE : null },
-  });
-  const itemsAfter = (bodies: readonly RunEventBody[]): unknown =>
-    bodies
-      .map((body, index): RunEvent => ({ seq: index + 1, id: String(index), atMs: index, body }))
-      .reduce(project, emptyView('r'))
-      .stages.find(({ id }) => id === 'each')?.items;
-  const bodies: readonly RunEventBody[] = [
-    { type: 'stage-started', stage: 'each', execKey: 'each/0/1', attempt: 1, items: 2 },
-    started('each~0', 3),
-    started('each~1', 2),
-    started('each~0~each.in~0'),
-    started('each~0~each.in~1'),
-    started('each~0~each.in~2'),
-    // Of the same number in another item.
-    started('each~1~each.in~1'),
-    ended('each~0~each.in~0', 'succeeded'),
-    ended('each~0~each.in~1', 'failed'),
-    started('each~0~each.in~1', undefined, 2),
-  ];
-  expect(itemsAfter(bodies)).toMatchObject({
-    total: 2,
-    running: 2,
-    succeeded: 0,
-    within: { 'each.in': { total: 5, running: 3, succeeded: 1, failed: 0 } },
-  });
-  expect(
-    itemsAfter([
-      ...bodies,
-      ended('each~0~each.in~1', 'failed', 2),
-      ended('each~0', 'failed'),
-      {
-        type: 'stage-finished',
-        stage: 'each',
-        execKey: 'each/0/1',
-        result: { ...result('each'), execKey: 'each/0/1', outcome: 'cancelled' },
-      },
-    ]),
-  ).toMatchObject({ running: 0, within: { 'each.in': { total: 5, running: 0, succeeded: 1, failed: 1 } } });
 });
 
 test('what a service has published is that of its latest attempt', () => {

@@ -8,7 +8,7 @@ import { formatBytes } from '../../domain/units/bytes.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { readOutputs, type StageOutput } from '../../store/run-outputs.ts';
 import type { Stores } from '../../store/open-stores.ts';
-import type { RunView } from '../../store/projection.ts';
+import type { RunView } from '../../store/run-view.ts';
 import { streamTar } from '../../tar/stream.ts';
 import { usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';

@@ -9,7 +9,7 @@ import { EXIT, type ExitCode } from '../exit-code.ts';
 import { readRepairedViews } from '../repair-runs.ts';
 import { MAX_TAIL_LINES, parseGrep, parseSince, parseTail, type Since, Tail } from '../log-filter.ts';
 import { createEventPrinter, itemCount, outputBytes } from '../render/event-lines.ts';
-import type { RunView } from '../../store/projection.ts';
+import type { RunView } from '../../store/run-view.ts';
 import { findRunHere } from '../run-elsewhere.ts';
 
 interface Options {

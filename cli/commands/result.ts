@@ -5,7 +5,7 @@ import { CliError, usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { readRepairedViews } from '../repair-runs.ts';
-import type { RunView } from '../../store/projection.ts';
+import type { RunView } from '../../store/run-view.ts';
 import { printResult, resultText, saveResult } from '../print-result.ts';
 import { runDir } from '../../store/file/run-folder.ts';
 import { mockAgentsText } from '../render/agent-usage.ts';

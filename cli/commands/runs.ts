@@ -2,7 +2,7 @@ import { Option } from 'commander';
 import type { IndexedRun, RunPosition } from '../../activities/ports/run-index.ts';
 import { readDiskRoom } from '../../store/file/disk-room.ts';
 import { openQuestionsOf } from '../../store/open-questions.ts';
-import { emptyView, type RunView, withDamage } from '../../store/projection.ts';
+import { emptyView, type RunView, withDamage } from '../../store/run-view.ts';
 import { parseSinceTime } from '../log-filter.ts';
 import { countOf } from '../typed-count.ts';
 import { defineCommand } from '../command.ts';

@@ -1,6 +1,6 @@
 /** What agents took: tokens and money, of a stage and of a run. */
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
-import type { RunView, StageView } from '../../store/projection.ts';
+import type { RunView, StageView } from '../../store/run-view.ts';
 
 export interface AgentTotals {
   readonly inputTokens: number;

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { NO_USE } from '../../domain/agent/budget.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { compileText } from '../../domain/spec/load.ts';
-import { emptyView, newStage, type RunView, type StageView } from '../../store/projection.ts';
+import { emptyView, newStage, type RunView, type StageView } from '../../store/run-view.ts';
 import { renderBudget } from './budget.ts';
 import { renderPlanGraph } from './plan-graph.ts';
 import { toRunJson, withStageFacts } from './run-json.ts';

@@ -1,7 +1,7 @@
 /** What agents may take, and what they have taken of it. */
 import type { ModelUse } from '../../domain/agent/budget.ts';
 import type { BudgetPlan } from '../../domain/plan/plan.ts';
-import type { RunView, StageView } from '../../store/projection.ts';
+import type { RunView, StageView } from '../../store/run-view.ts';
 import { usedOf } from '../../store/budget-view.ts';
 import type { StageFacts } from '../stage-facts.ts';
 

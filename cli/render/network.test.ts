@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import type { DoorNotice } from '../../domain/run/door-notice.ts';
 import type { RunEvent, RunEventBody } from '../../domain/run/event.ts';
-import { emptyView, project, type RunView } from '../../store/projection.ts';
+import { emptyView, type RunView } from '../../store/run-view.ts';
+import { project } from '../../store/projection.ts';
 import { createEventPrinter } from './event-lines.ts';
 import { networkLine } from './network.ts';
 import { renderFailures, renderRunEnd } from './run-end.ts';

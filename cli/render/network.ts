@@ -6,7 +6,7 @@ import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { formatBytes } from '../../domain/units/bytes.ts';
 import { formatDurationMs } from '../../domain/units/duration.ts';
 import { type NetworkTotals, networkTotals, type RefusalView } from '../../store/network-view.ts';
-import type { RunView, StageView, VmView } from '../../store/projection.ts';
+import type { RunView, StageView, VmView } from '../../store/run-view.ts';
 import { typedRunId } from '../run-id.ts';
 import type { Style } from './style.ts';
 

@@ -3,7 +3,7 @@ import { describeField } from '../../domain/run/approval-answer.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { formatDurationMs } from '../../domain/units/duration.ts';
 import { openQuestionsOf } from '../../store/open-questions.ts';
-import type { RunView } from '../../store/projection.ts';
+import type { RunView } from '../../store/run-view.ts';
 import { typedRunId, typedStage } from '../run-id.ts';
 import type { Style } from './style.ts';
 

@@ -1,4 +1,4 @@
-import type { RunView, StageView } from '../../store/projection.ts';
+import type { RunView, StageView } from '../../store/run-view.ts';
 import { remedyOf } from '../../domain/errors/error-code.ts';
 import { formatDurationMs } from '../../domain/units/duration.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';

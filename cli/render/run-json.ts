@@ -3,7 +3,7 @@ import type { FieldValues } from '../../domain/run/approval-answer.ts';
 import type { Question } from '../../domain/run/event.ts';
 import type { RunOrigin } from '../../domain/run/origin.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
-import type { AnswerView, ItemsView, RunView, StageView } from '../../store/projection.ts';
+import type { AnswerView, ItemsView, RunView, StageView } from '../../store/run-view.ts';
 import { type AgentTotals, agentTotals } from './agent-usage.ts';
 import { type BudgetJson, budgetOfRun, budgetOfStage } from './budget.ts';
 import { networkOfRun } from './network.ts';

@@ -1,5 +1,5 @@
 import { formatAge, formatDurationMs } from '../../domain/units/duration.ts';
-import type { RunView } from '../../store/projection.ts';
+import type { RunView } from '../../store/run-view.ts';
 import { paintOutcome, timeText, toleratedNote } from './event-lines.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { openQuestionsOf } from '../../store/open-questions.ts';

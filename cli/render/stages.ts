@@ -1,6 +1,6 @@
 import { formatBytes } from '../../domain/units/bytes.ts';
 import { formatDurationMs } from '../../domain/units/duration.ts';
-import type { ItemCounts, RunView, StageState, StageView } from '../../store/projection.ts';
+import type { ItemCounts, RunView, StageState, StageView } from '../../store/run-view.ts';
 import { agentNotes } from './agent-usage.ts';
 import { budgetOfStage, renderBudget } from './budget.ts';
 import { itemCount, paintOutcome, timeText } from './event-lines.ts';

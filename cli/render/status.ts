@@ -1,7 +1,7 @@
 import { formatBytes } from '../../domain/units/bytes.ts';
 import { describeOrigin } from '../../domain/run/origin.ts';
 import { formatAge, formatDurationMs } from '../../domain/units/duration.ts';
-import type { RunView } from '../../store/projection.ts';
+import type { RunView } from '../../store/run-view.ts';
 import { paintOutcome, toleratedNote } from './event-lines.ts';
 import { type Advise, renderFailures, renderNextSteps } from './run-end.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';

@@ -1,4 +1,4 @@
-import { emptyView, newStage, type RunView, type StageView } from '../../store/projection.ts';
+import { emptyView, newStage, type RunView, type StageView } from '../../store/run-view.ts';
 
 /** Views of runs for golden texts; every time is counted from this one. */
 export const START_MS = Date.UTC(2026, 2, 4, 5, 6, 7);

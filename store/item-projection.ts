@@ -1,0 +1,174 @@
+/** What an event of an item changes in the view of the stage that is done for each: counts, failures, questions, use. */
+import { parseExecKey } from '../domain/run/attempt.ts';
+import { type InstancePath, instanceText, shownStage } from '../domain/run/instance.ts';
+import type { RunEventBody } from '../domain/run/event.ts';
+import { parseVmKey } from '../domain/run/vm-key.ts';
+import { toStageResult } from '../domain/run/stage-result.ts';
+import { type ItemCounts, type ItemFailure, type ItemsView, SHOWN_FAILURES, type StageView } from './run-view.ts';
+
+interface EventItem {
+  readonly stage: string;
+  readonly item: number;
+  /** Of the stage, which made the list. */
+  readonly attempt: number;
+  readonly instance: InstancePath;
+}
+
+/** The item of a stage that an event is of; null: it is of the run itself, or of no stage. */
+export function itemOf(body: RunEventBody): EventItem | null {
+  const instance =
+    'execKey' in body
+      ? parseExecKey(body.execKey)?.instance
+      : 'vmKey' in body
+        ? parseVmKey(body.vmKey)?.instance
+        : null;
+  const step = instance?.[0];
+  return instance === undefined || instance === null || step === undefined
+    ? null
+    : { stage: step.part, item: step.item, attempt: step.attempt ?? 1, instance };
+}
+
+/** @param stage  the one with the list */
+export function projectItem(stage: StageView, { item, instance }: EventItem, body: RunEventBody): StageView {
+  return withAgents(withQuestions(withInner(withItem(stage, item, body), instance, body), instance, body), body);
+}
+
+/** Of a stage that an agent worked on. */
+const AGENT_USAGE = ['inputTokens', 'outputTokens', 'cachedInputTokens', 'turns', 'costUsd'] as const;
+
+export function agentUsageOf(usage: StageView['usage']): StageView['usage'] {
+  return Object.fromEntries(AGENT_USAGE.flatMap((name) => (usage[name] === undefined ? [] : [[name, usage[name]]])));
+}
+
+/** What agents of items took, each of their attempts included, is what the stage with the list took. */
+function withAgents(stage: StageView, body: RunEventBody): StageView {
+  if (body.type !== 'stage-finished') return stage;
+  const took = Object.entries(agentUsageOf(toStageResult(body.result).usage));
+  if (took.length === 0) return stage;
+  const sums = took.map(([name, value]) => [name, (stage.usage[name] ?? 0) + value] as const);
+  return { ...stage, usage: { ...stage.usage, ...Object.fromEntries(sums) } };
+}
+
+export function withTotal(stage: StageView, total: number | undefined): StageView {
+  if (total === undefined) return stage;
+  return { ...stage, items: { ...(stage.items ?? NO_ITEMS), total } };
+}
+
+const NO_ITEMS: ItemsView = { total: 0, running: 0, succeeded: 0, failed: 0, failures: [], open: {} };
+
+/** VMs of items are left out: each lives for one of them. Of a part an item ends with the stage that ends the part. */
+function withItem(stage: StageView, item: number, body: RunEventBody): StageView {
+  if (body.type === 'stage-started' || body.type === 'stage-asking' || body.type === 'stage-retrying')
+    return withItems(stage, item, 'running', null);
+  if (body.type === 'output') return { ...stage, outputBytes: stage.outputBytes + body.to - body.from };
+  if (body.type === 'stage-reattached') return { ...stage, reattached: stage.reattached + 1 };
+  if ('stage' in body && body.stage !== stage.id) return stage;
+  if (body.type === 'stage-failed')
+    return withItems(stage, item, 'failed', { item, execKey: body.execKey, failure: body.failure });
+  if (body.type !== 'stage-finished') return stage;
+  const { outcome, failure } = toStageResult(body.result);
+  if (outcome === 'failed' && failure !== null)
+    return withItems(stage, item, 'failed', { item, execKey: body.execKey, failure });
+  return withItems(stage, item, outcome === 'succeeded' ? 'succeeded' : null, null);
+}
+
+/** Lists within items, which are counted alone: `logs` shows their items. */
+function withInner(stage: StageView, instance: InstancePath, body: RunEventBody): StageView {
+  if (!('stage' in body)) return stage;
+  const items = stage.items ?? NO_ITEMS;
+  const counted = (list: string, change: (counts: ItemCounts) => ItemCounts): StageView => ({
+    ...stage,
+    items: { ...items, within: { ...items.within, [list]: change(items.within?.[list] ?? NO_COUNTS) } },
+  });
+  if (body.type === 'stage-started' && body.items !== undefined) {
+    const { items: count } = body;
+    return counted(body.stage, (counts) => ({ ...counts, total: counts.total + count }));
+  }
+  const list = instance.at(-1)!.part;
+  if (instance.length < 2) return stage;
+  const state = stateOfItem(body, list);
+  return state === undefined ? stage : counted(list, (counts) => moved(counts, instanceText(instance), state));
+}
+
+/** What is asked in items, and what is not any more. Of a window that begins again, the question stands as it was. */
+function withQuestions(stage: StageView, instance: InstancePath, body: RunEventBody): StageView {
+  if (!('execKey' in body)) return stage;
+  const { execKey } = body;
+  const items = stage.items ?? NO_ITEMS;
+  const others = (items.questions ?? []).filter((each) => each.execKey !== execKey);
+  if (body.type === 'stage-asking' && body.question !== undefined) {
+    const asked = { name: shownStage(body.stage, instance), execKey, question: body.question };
+    return { ...stage, items: { ...items, questions: [...others, asked] } };
+  }
+  const isOver = body.type === 'stage-answered' || body.type === 'stage-failed';
+  return isOver && others.length !== (items.questions ?? []).length
+    ? { ...stage, items: { ...items, questions: others } }
+    : stage;
+}
+
+/** What an event makes of the item whose list is of this stage; null: it was cancelled, undefined: it stays as it was. */
+function stateOfItem(body: RunEventBody, list: string): 'running' | 'failed' | 'succeeded' | null | undefined {
+  if (body.type === 'stage-started' || body.type === 'stage-retrying') return 'running';
+  if (!('stage' in body) || body.stage !== list) return undefined;
+  if (body.type === 'stage-failed') return 'failed';
+  if (body.type !== 'stage-finished') return undefined;
+  const { outcome } = toStageResult(body.result);
+  return outcome === 'failed' || outcome === 'succeeded' ? outcome : null;
+}
+
+/** Of items that were cancelled not each has an event, and nobody answers them any more. */
+export function endedItems(items: ItemsView): ItemsView {
+  const { within, questions } = items;
+  const settled = { ...items, ...endedCounts(items), ...(questions === undefined ? {} : { questions: [] }) };
+  if (within === undefined) return settled;
+  const ended = Object.entries(within).map(([list, counts]) => [list, endedCounts(counts)] as const);
+  return { ...settled, within: Object.fromEntries(ended) };
+}
+
+function endedCounts({ total, succeeded, failed, open }: ItemCounts): ItemCounts {
+  const kept = Object.fromEntries(Object.entries(open).filter(([, state]) => state === 'failed'));
+  return { total, running: 0, succeeded, failed, open: kept };
+}
+
+const NO_COUNTS: ItemCounts = { total: 0, running: 0, succeeded: 0, failed: 0, open: {} };
+
+function moved(
+  counts: ItemCounts,
+  item: string | number,
+  state: 'running' | 'failed' | 'succeeded' | null,
+): ItemCounts {
+  const { [item]: before, ...others } = counts.open;
+  const count = (of: 'running' | 'failed' | 'succeeded'): number =>
+    counts[of] + (state === of ? 1 : 0) - (before === of ? 1 : 0);
+  return {
+    total: counts.total,
+    running: count('running'),
+    succeeded: count('succeeded'),
+    failed: count('failed'),
+    open: state === 'running' || state === 'failed' ? { ...others, [item]: state } : others,
+  };
+}
+
+/** @param state  null: it was cancelled */
+function withItems(
+  stage: StageView,
+  item: number,
+  state: 'running' | 'failed' | 'succeeded' | null,
+  failure: ItemFailure | null,
+): StageView {
+  const items = stage.items ?? NO_ITEMS;
+  const known = items.failures.filter((each) => each.item !== item);
+  return {
+    ...stage,
+    items: {
+      ...items,
+      ...moved(items, item, state),
+      failures:
+        failure === null
+          ? known.length === items.failures.length
+            ? items.failures
+            : known
+          : [...known, failure].toSorted((a, b) => a.item - b.item).slice(0, SHOWN_FAILURES),
+    },
+  };
+}

@@ -1,0 +1,228 @@
+/** What an event of a stage changes in its view. What comes late never takes a later fact back. */
+import type { RunEventBody, RunOutcome } from '../domain/run/event.ts';
+import { type StageFailure, toStageResult } from '../domain/run/stage-result.ts';
+import { type AnswerView, newStage, type StageView } from './run-view.ts';
+import { agentUsageOf, endedItems, withTotal } from './item-projection.ts';
+
+type BodyOf<Type extends RunEventBody['type']> = Extract<RunEventBody, { type: Type }>;
+
+/** Of an attempt that may not be the one that the view shows any more. */
+type AttemptEventBody = BodyOf<
+  | 'output'
+  | 'agent-usage'
+  | 'stage-published'
+  | 'stage-retrying'
+  | 'stage-answered'
+  | 'stage-woken'
+  | 'stage-finished'
+  | 'stage-failed'
+>;
+
+type StageEventBody =
+  | AttemptEventBody
+  | BodyOf<
+      | 'stage-given'
+      | 'stage-skipped'
+      | 'stage-passed'
+      | 'stage-started'
+      | 'stage-asking'
+      | 'stage-sleeping'
+      | 'stage-reattached'
+    >;
+
+export function projectStage(stage: StageView, body: StageEventBody, atMs: number): StageView {
+  switch (body.type) {
+    case 'stage-given':
+      return stage.state === 'waiting' ? { ...stage, state: body.outcome, givenBy: body.runId } : stage;
+    case 'stage-skipped':
+      return stage.state === 'waiting' ? { ...stage, state: 'skipped', reason: body.reason } : stage;
+    case 'stage-passed':
+      return stage.state === 'waiting' ? { ...stage, state: 'passed', reason: 'its condition does not hold' } : stage;
+    case 'stage-started':
+      return withTotal(inVm(started(stage, body.execKey, body.attempt, atMs), body), body.items);
+    case 'stage-asking':
+      return asAsking(started(stage, body.execKey, body.attempt, atMs), body);
+    case 'stage-sleeping':
+      return asSleeping(started(stage, body.execKey, body.attempt, atMs), body);
+    case 'stage-reattached': {
+      const isShown = stage.state === 'running' && !isStale(stage, body.execKey);
+      const reason = isShown ? (body.reason ?? stage.reason) : stage.reason;
+      return { ...stage, reattached: stage.reattached + 1, reason };
+    }
+    case 'output':
+    case 'agent-usage':
+    case 'stage-published':
+    case 'stage-retrying':
+    case 'stage-answered':
+    case 'stage-woken':
+    case 'stage-finished':
+    case 'stage-failed':
+      return isStale(stage, body.execKey) ? stage : projectAttempt(stage, body, atMs);
+  }
+}
+
+function projectAttempt(stage: StageView, body: AttemptEventBody, atMs: number): StageView {
+  switch (body.type) {
+    case 'output':
+      return { ...stage, outputBytes: stage.outputBytes + body.to - body.from };
+    case 'agent-usage':
+      return { ...stage, usage: { ...stage.usage, ...usageOf(body) } };
+    case 'stage-published':
+      return { ...stage, published: { output: body.output, atMs } };
+    case 'stage-retrying':
+      return { ...stage, state: 'retrying', reason: body.reason };
+    case 'stage-answered':
+      return answered(stage, body, atMs);
+    case 'stage-woken':
+      return woken(started(stage, body.execKey, attemptOf(body.execKey), atMs), body.outcome, atMs);
+    case 'stage-finished':
+      return finished(stage, body);
+    case 'stage-failed':
+      return failed(stage, body.execKey, body.failure, atMs);
+  }
+}
+
+function finished(stage: StageView, { execKey, result: written }: BodyOf<'stage-finished'>): StageView {
+  const result = toStageResult(written);
+  const printedBytes = (result.command?.stdoutBytes ?? 0) + (result.command?.stderrBytes ?? 0);
+  return {
+    ...stage,
+    items: stage.items === null ? null : endedItems(stage.items),
+    state: result.outcome,
+    execKey,
+    durationMs: result.durationMs,
+    exitCode: result.command?.exitCode ?? null,
+    failure: result.failure,
+    reason: null,
+    isolation: result.vm?.isolation ?? null,
+    accelerator: result.vm?.accelerator ?? null,
+    // What agents of its items took was counted as each ended.
+    usage: stage.items === null ? result.usage : { ...agentUsageOf(stage.usage), ...result.usage },
+    outputBytes: Math.max(stage.outputBytes, printedBytes),
+  };
+}
+
+function answered(stage: StageView, body: BodyOf<'stage-answered'>, atMs: number): StageView {
+  return {
+    ...stage,
+    state: body.outcome,
+    execKey: body.execKey,
+    durationMs: elapsedMs(stage, atMs),
+    failure: body.failure,
+    question: null,
+    answer: answerIn(body, atMs),
+    reason: answeredBy(body),
+  };
+}
+
+function usageOf(body: BodyOf<'agent-usage'>): StageView['usage'] {
+  const { inputTokens, outputTokens, cachedInputTokens, turns, costUsd } = body;
+  return { inputTokens, outputTokens, cachedInputTokens, turns, ...(costUsd === null ? {} : { costUsd }) };
+}
+
+/** An attempt is known by its number; a late start of an attempt that ended already brings only its time. */
+function started(stage: StageView, execKey: string, attempt: number, atMs: number): StageView {
+  if (attempt < stage.attempt) return stage;
+  if (stage.execKey === execKey)
+    return {
+      ...stage,
+      attempt,
+      startedAtMs: stage.startedAtMs ?? atMs,
+      state: stage.state === 'waiting' ? 'running' : stage.state,
+    };
+  const { id, dependsOn, visit } = stage;
+  const seen = visit === undefined ? {} : { visit };
+  return { ...newStage(id), dependsOn, ...seen, state: 'running', execKey, attempt, startedAtMs: atMs };
+}
+
+function inVm(stage: StageView, { execKey, vmKey, budget }: BodyOf<'stage-started'>): StageView {
+  if (stage.execKey !== execKey) return stage;
+  return { ...stage, ...(vmKey === undefined ? {} : { vmKey }), ...(budget === undefined ? {} : { budget }) };
+}
+
+/** The run machine's word, which stands above a result that did not come to it. */
+function failed(stage: StageView, execKey: string, failure: StageFailure, atMs: number): StageView {
+  const hasBegun = stage.execKey === execKey;
+  return {
+    ...(hasBegun ? stage : { ...newStage(stage.id), dependsOn: stage.dependsOn, execKey, attempt: attemptOf(execKey) }),
+    state: 'failed',
+    durationMs: hasBegun ? (stage.durationMs ?? elapsedMs(stage, atMs)) : null,
+    failure,
+    reason: null,
+  };
+}
+
+function elapsedMs(stage: StageView, atMs: number): number | null {
+  return stage.startedAtMs === null ? null : Math.max(0, atMs - stage.startedAtMs);
+}
+
+function asAsking(stage: StageView, { execKey, question }: BodyOf<'stage-asking'>): StageView {
+  return stage.execKey === execKey && stage.state === 'running'
+    ? { ...stage, state: 'asking', question: question ?? null }
+    : stage;
+}
+
+function asSleeping(stage: StageView, { execKey, untilMs }: BodyOf<'stage-sleeping'>): StageView {
+  return stage.execKey === execKey && stage.state === 'running'
+    ? { ...stage, state: 'sleeping', sleepsUntilMs: untilMs }
+    : stage;
+}
+
+/** One whose time had passed was never asleep. */
+function woken(stage: StageView, state: 'succeeded' | 'cancelled', atMs: number): StageView {
+  return { ...stage, state, durationMs: elapsedMs(stage, atMs), sleepsUntilMs: null };
+}
+
+/** A question that was withdrawn, or could not be asked, has none. */
+export function answerIn(
+  { outcome, failure, by, comment, fields, output }: BodyOf<'stage-answered'>,
+  atMs: number,
+): AnswerView | null {
+  if (outcome !== 'succeeded' && failure?.code !== 'stage/rejected') return null;
+  return {
+    decision: outcome === 'succeeded' ? 'approve' : 'reject',
+    by: by ?? null,
+    comment: comment ?? null,
+    fields: fields ?? null,
+    output: output ?? null,
+    atMs,
+  };
+}
+
+/** Who said yes, and what beside it; a failure says it itself. */
+function answeredBy({ outcome, by, comment }: BodyOf<'stage-answered'>): string | null {
+  if (outcome !== 'succeeded') return null;
+  return `approved${by === undefined ? '' : ` by ${by}`}${comment === undefined ? '' : `: ${comment}`}`;
+}
+
+/** Of an earlier attempt than the one that the view shows. */
+function isStale(stage: StageView, execKey: string): boolean {
+  return stage.execKey !== '' && stage.execKey !== execKey && attemptOf(execKey) < attemptOf(stage.execKey);
+}
+
+/** The number at the end of `<stage>/<item>/<attempt>`. */
+function attemptOf(execKey: string): number {
+  const attempt = Number(execKey.slice(execKey.lastIndexOf('/') + 1));
+  return Number.isSafeInteger(attempt) ? attempt : 0;
+}
+
+/**
+ * A run that has ended has no stage that waits or runs. Earlier builds wrote no event of a stage that failed without a result:
+ * of one of them the outcome says so.
+ */
+export function settle(stage: StageView, outcome: RunOutcome, atMs: number): StageView {
+  if (stage.id === outcome.failedStage && outcome.failure !== null && stage.failure === null)
+    return failed(stage, stage.execKey, outcome.failure, atMs);
+  if (stage.state === 'waiting')
+    return { ...stage, state: 'skipped', reason: stage.reason ?? `the run ended: ${outcome.state}` };
+  if (!['running', 'asking', 'sleeping', 'retrying'].includes(stage.state)) return stage;
+  const items = stage.items === null ? null : endedItems(stage.items);
+  return {
+    ...stage,
+    items,
+    state: outcome.state === 'failed' ? 'failed' : 'cancelled',
+    durationMs: elapsedMs(stage, atMs),
+    question: null,
+    sleepsUntilMs: null,
+  };
+}
