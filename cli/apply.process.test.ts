@@ -3,132 +3,24 @@ import { execFileSync } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { DataRef } from '../domain/plan/plan.ts';
-import { toWire } from '../domain/plan/wire.ts';
-import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
-import { toStageResult } from '../domain/run/stage-result.ts';
-import { compileText } from '../domain/spec/load.ts';
-import { importChanges } from '../git/import-changes.ts';
-import { packRepository } from '../git/pack-repository.ts';
-import { openStores, type Stores } from '../store/open-stores.ts';
-import { Terminal } from '../test/cli/transcript.ts';
+import { type LeftRun, openLeftRun } from '../test/rig/left-changes.ts';
 
-const SPEC = `kind: pipeline
-name: fix
-pipeline:
-  boxes:
-    - { name: fix, run: { program: "true" }, workspace: { git: ./app } }
-    - { name: test, run: { program: "true" }, workspace: { from: fix } }
-    - { name: other, run: { program: "true" }, workspace: { git: ./app } }
-    - { name: plain, run: { program: "true" } }
-`;
-const PATH = '/usr/local/bin:/usr/bin:/bin';
-const HOST = { path: PATH, home: null };
-
-let terminal: Terminal;
-let stores: Stores;
+let left: LeftRun;
+let terminal: LeftRun['terminal'];
 let app: string;
-let guest: string;
 let canary: string;
-let seq: number;
+let git: LeftRun['git'];
+let commit: LeftRun['commit'];
+let outputsOf: LeftRun['outputsOf'];
+let leaveRun: LeftRun['leaveRun'];
 
 beforeEach(async () => {
-  terminal = new Terminal();
-  stores = await openStores({ stateDir: terminal.stateDir });
-  seq = 0;
-  app = join(terminal.dir, 'app');
-  guest = join(terminal.dir, 'guest');
+  left = await openLeftRun();
+  ({ terminal, app, git, commit, outputsOf, leaveRun } = left);
   canary = join(terminal.dir, 'canary');
-  mkdirSync(app);
-  git(app, 'init', '-q', '-b', 'main');
-  writeFileSync(join(app, 'a.txt'), 'one\ntwo\nthree\n');
-  writeFileSync(join(app, 'run.sh'), '#!/bin/sh\n');
-  git(app, 'add', '.');
-  git(app, 'commit', '-qm', 'first');
-  git(terminal.dir, 'clone', '-q', app, guest);
 });
 
-afterEach(async () => {
-  await stores.close();
-  terminal.dispose();
-});
-
-function git(cwd: string, ...args: string[]): string {
-  const identity = {
-    GIT_AUTHOR_NAME: 'a',
-    GIT_AUTHOR_EMAIL: 'a@b',
-    GIT_COMMITTER_NAME: 'a',
-    GIT_COMMITTER_EMAIL: 'a@b',
-  };
-  const env = { PATH, HOME: terminal.dir, GIT_CONFIG_NOSYSTEM: '1', ...identity };
-  return execFileSync('git', args, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'], encoding: 'utf8' });
-}
-
-const event = (body: RunEventBody, id = `e/${(seq += 1)}`): NewRunEvent => ({
-  id,
-  atMs: 1_767_000_000_000 + (seq += 1),
-  body,
-});
-
-function ended(stage: string, outputs: Record<string, DataRef>): NewRunEvent {
-  const execKey = `${stage}/0/1`;
-  const result = toStageResult({
-    stage,
-    execKey,
-    outcome: 'succeeded',
-    failure: null,
-    exitCode: 0,
-    durationMs: 1,
-    stdoutBytes: 0,
-    stderrBytes: 0,
-    output: null,
-    outputs,
-    isolation: 'none',
-    accelerator: 'mock',
-  });
-  return event({ type: 'stage-finished', stage, execKey, result }, `stage/${execKey}/finished`);
-}
-
-/** What a stage leaves whose guest has made this of the repository. */
-async function outputsOf(change: (folder: string) => void): Promise<Record<string, DataRef>> {
-  const request = { folder: app, ref: null, includeDirty: false, mayRead: () => true };
-  const store = (bytes: AsyncIterable<Uint8Array>): Promise<DataRef> =>
-    stores.artifacts.put(bytes, 'application/x-git-bundle');
-  const { bundle, base } = await packRepository(HOST, request, store);
-  change(guest);
-  const commit = git(guest, 'rev-parse', 'HEAD').trim();
-  const pack = execFileSync('git', ['pack-objects', '--revs', '--thin', '--stdout', '-q'], {
-    cwd: guest,
-    input: `${commit}\n^${base}\n`,
-    env: { PATH },
-  });
-  async function* bytes(): AsyncIterable<Uint8Array> {
-    yield pack;
-  }
-  const left = await importChanges(
-    HOST,
-    { base: stores.artifacts.open(bundle), earlier: null, pack: bytes(), commit },
-    (patch, mediaType) => stores.artifacts.put(patch, mediaType),
-  );
-  return { 'base.bundle': bundle, 'changes.patch': left.patch, 'changes.bundle': left.bundle };
-}
-
-async function leaveRun(byStage: Readonly<Record<string, Record<string, DataRef>>>): Promise<void> {
-  const { plan, diagnostics } = compileText(SPEC, 'spec.yaml', { baseDir: terminal.dir });
-  expect(diagnostics).toEqual([]);
-  const stages = ['fix', 'test', 'other', 'plain'].map((id) => ({ id, dependsOn: [] }));
-  await stores.records.put('r1', 'plan', toWire(plan!));
-  await stores.events.append('r1', [
-    event({ type: 'run-admitted', name: 'fix', kind: 'pipeline', hostId: 'h', stages, outputStage: 'plain' }),
-    ...Object.entries(byStage).map(([stage, outputs]) => ended(stage, outputs)),
-    event({ type: 'run-finished', outcome: { state: 'succeeded', failedStage: null, failure: null, output: null } }),
-  ]);
-}
-
-const commit = (folder: string, message = 'by the guest'): void => {
-  git(folder, 'add', '-A');
-  git(folder, 'commit', '-qm', message);
-};
+afterEach(() => left.close());
 
 const change = (folder: string): void => {
   writeFileSync(join(folder, 'a.txt'), 'one\ntwo\nTHREE\n');

@@ -2,6 +2,7 @@
 import type { DataRef, Plan, StagePlan } from '../domain/plan/plan.ts';
 import { WORKSPACE_OUTPUTS, workspaceGiver } from '../domain/plan/workspace.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
+import { utf8Length } from '../domain/units/utf8.ts';
 import type { StageOutput } from '../store/run-outputs.ts';
 import { usageError } from './cli-error.ts';
 
@@ -86,12 +87,14 @@ export function branchOf(runId: string, stage: string): string {
   return `voidbox/${branchPart(runId)}/${branchPart(stage)}`;
 }
 
+/** Bytes of a part: git makes a file of its name, with `.lock` behind it. */
+const PART_BYTES = 200;
+
 function branchPart(text: string): string {
-  const plain = text.replaceAll(/[^\p{L}\p{N}._-]/gu, '-');
+  let plain = text.replaceAll(/[^\p{L}\p{N}._-]/gu, '-').replaceAll('..', '.-');
+  while (utf8Length(plain) > PART_BYTES) plain = [...plain].slice(0, -1).join('');
   return plain
-    .replaceAll('..', '.-')
     .replace(/^[.-]/, '_')
     .replace(/\.$/, '-')
-    .replace(/\.lock$/i, '-lock')
-    .slice(0, 200);
+    .replace(/\.lock$/i, '-lock');
 }

@@ -2,11 +2,15 @@
  * What a stage left, into a repository of the author: as files of the working tree, or as a branch. The patch is applied under a
  * repository of our own, so that neither the author's configuration nor attributes of the guest name a program that runs.
  */
+import { createWriteStream } from 'node:fs';
 import { realpath } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
 import { readPack } from './base-bundle.ts';
 import { type Opened, patchOf } from './import-changes.ts';
-import { GitError, type GitHost, gitText, streamGit } from './run-git.ts';
+import { rememberFiles } from './files-before.ts';
+import { namesIn } from './names.ts';
+import { GitError, type GitHost, gitBytes, gitText, streamGit } from './run-git.ts';
 
 /** A repository of the author. */
 export interface Target {
@@ -23,11 +27,17 @@ export interface Conflict {
 
 /** Why it is not done; the message names what the author can change. */
 export class ApplyProblem extends Error {
-  constructor(message: string) {
+  readonly remedy: string | null;
+
+  constructor(message: string, remedy: string | null = OTHER_REPOSITORY) {
     super(message);
     this.name = 'ApplyProblem';
+    this.remedy = remedy;
   }
 }
+
+const OTHER_REPOSITORY = 'Name the repository: voidbox apply RUN --repository FOLDER';
+const LIST_BYTES = 64 * 1024 * 1024;
 
 /** @param within  a folder of it, or in it @throws ApplyProblem where it is none */
 export async function findTarget(host: GitHost, within: string): Promise<Target> {
@@ -43,10 +53,20 @@ export async function findTarget(host: GitHost, within: string): Promise<Target>
   }
 }
 
+/**
+ * The patch as a file: git that reads it from a pipe would take the part that is there for all of it when its writer ends.
+ * @returns its path
+ */
+export async function writePatch(host: GitHost, { repository, base, commit }: Opened): Promise<string> {
+  const path = join(repository.folder, 'changes.patch');
+  await pipeline(patchOf(host, repository, base.base, commit), createWriteStream(path, { mode: 0o600 }));
+  return path;
+}
+
 /** What stands against it; empty: it applies. */
-export async function conflictsOf(host: GitHost, opened: Opened, folder: string): Promise<readonly Conflict[]> {
+export async function conflictsOf(host: GitHost, patch: Patch): Promise<readonly Conflict[]> {
   try {
-    await runApply(host, opened, folder, ['--check']);
+    await runApply(host, patch, ['--check']);
     return [];
   } catch (error) {
     if (error instanceof GitError && error.reason === 'failed') return conflictsIn(error.said);
@@ -55,9 +75,9 @@ export async function conflictsOf(host: GitHost, opened: Opened, folder: string)
 }
 
 /** Whether the working tree has all of it already. */
-export async function isApplied(host: GitHost, opened: Opened, folder: string): Promise<boolean> {
+export async function isApplied(host: GitHost, patch: Patch): Promise<boolean> {
   try {
-    await runApply(host, opened, folder, ['--check', '--reverse']);
+    await runApply(host, patch, ['--check', '--reverse']);
     return true;
   } catch (error) {
     if (error instanceof GitError && error.reason === 'failed') return false;
@@ -65,18 +85,46 @@ export async function isApplied(host: GitHost, opened: Opened, folder: string): 
   }
 }
 
-/** All of it or nothing; the index of the author stays as it is. */
-export async function applyToFolder(host: GitHost, opened: Opened, folder: string): Promise<void> {
-  await runApply(host, opened, folder, []);
+/**
+ * All of it or nothing; the index of the author stays as it is. Git writes file after file, so what it has done until something
+ * fails, such as a disk that is full, is taken back.
+ * @throws ApplyProblem where git cannot write
+ */
+export async function applyToFolder(host: GitHost, patch: Patch, { gitDir }: Target): Promise<void> {
+  const { repository, base, commit } = patch.opened;
+  const args = ['diff-tree', '-r', '--no-renames', '--name-only', '-z', base.base, commit];
+  const call = { env: { GIT_DIR: repository.gitDir }, mostBytes: LIST_BYTES, confined: true };
+  const before = await rememberFiles(patch.folder, gitDir, namesIn(await gitBytes(host, args, call)));
+  try {
+    await runApply(host, patch, []);
+  } catch (error) {
+    await before.putBack();
+    throw error instanceof GitError && error.reason === 'failed'
+      ? new ApplyProblem(`git cannot write it to ${patch.folder}, which is as it was: ${firstWords(error)}`, null)
+      : error;
+  }
+  await before.forget();
 }
 
-async function runApply(host: GitHost, opened: Opened, folder: string, flags: readonly string[]): Promise<void> {
-  const { repository, base, commit } = opened;
-  await gitText(host, ['apply', '--whitespace=nowarn', ...flags, '-'], {
+/** What is applied, and where to. */
+export interface Patch {
+  readonly opened: Opened;
+  /** As `writePatch` says. */
+  readonly file: string;
+  /** The top of a working tree. */
+  readonly folder: string;
+}
+
+async function runApply(host: GitHost, { opened, file, folder }: Patch, flags: readonly string[]): Promise<void> {
+  await gitText(host, ['apply', '--whitespace=nowarn', ...flags, file], {
     cwd: folder,
-    env: { GIT_DIR: repository.gitDir, GIT_WORK_TREE: folder, GIT_CEILING_DIRECTORIES: dirname(folder) },
-    stdin: patchOf(host, repository, base.base, commit),
+    env: { GIT_DIR: opened.repository.gitDir, GIT_WORK_TREE: folder, GIT_CEILING_DIRECTORIES: dirname(folder) },
   });
+}
+
+/** What went wrong first; what git says behind it is advice. */
+function firstWords({ said, detail }: GitError): string {
+  return /^(?:fatal|error): (.+)$/m.exec(said)?.[1] ?? detail;
 }
 
 /** `error: patch failed: a.txt:3`, `error: b.txt: already exists in working directory` and the like. */
@@ -110,7 +158,7 @@ export async function makeBranch(
   const known = await refOf(host, gitDir, `refs/heads/${branch}`);
   if (known === commit) return { isNew: false };
   if (known !== null)
-    throw new ApplyProblem(`there is a branch ${branch} at another commit, ${known}: rename it or delete it`);
+    throw new ApplyProblem(`there is a branch ${branch} at another commit, ${known}: rename it or delete it`, null);
   if ((await refOf(host, gitDir, `${base.commit}^{commit}`)) === null)
     throw new ApplyProblem(
       `the repository does not have the commit ${base.commit}, which the run started from: fetch it, or name the repository that has it`,
@@ -120,8 +168,14 @@ export async function makeBranch(
     stdin: Buffer.from(`${commit}\n^${base.commit}\n`),
     mostBytes: Infinity,
   });
-  await readPack(host, { ...repository, gitDir }, pack, true);
-  await gitText(host, ['update-ref', '-m', 'voidbox apply', `refs/heads/${branch}`, commit, NONE], { env });
+  try {
+    await readPack(host, { ...repository, gitDir }, pack, true);
+    await gitText(host, ['update-ref', '-m', 'voidbox apply', `refs/heads/${branch}`, commit, NONE], { env });
+  } catch (error) {
+    throw error instanceof GitError && error.reason === 'failed'
+      ? new ApplyProblem(`git cannot make the branch ${branch}: ${firstWords(error)}`, null)
+      : error;
+  }
   return { isNew: true };
 }
 

@@ -6,6 +6,7 @@
 import { copyFile, lstat, readFile, realpath, stat, utimes } from 'node:fs/promises';
 import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { writeBase } from './base-bundle.ts';
+import { namesIn } from './names.ts';
 import { withPrivateRepository, type PrivateRepository } from './private-repository.ts';
 import { GitError, type GitHost, gitBytes, gitText } from './run-git.ts';
 
@@ -204,13 +205,6 @@ async function copyIndex(from: string, to: string): Promise<void> {
 
 const SLASH = 0x2f;
 const ZERO = Buffer.from([0]);
-
-function namesIn(list: Buffer): readonly Buffer[] {
-  const names: Buffer[] = [];
-  for (let from = 0, end = list.indexOf(0); end !== -1; from = end + 1, end = list.indexOf(0, from))
-    names.push(list.subarray(from, end));
-  return names;
-}
 
 async function boundDirty(folder: string, names: readonly Buffer[]): Promise<void> {
   if (names.length > DIRTY_LIMITS.files)

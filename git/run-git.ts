@@ -115,7 +115,19 @@ function start(host: GitHost, args: readonly string[], call: GitCall): GitProces
     cwd: call.cwd ?? '/',
     env: environmentOf(host, call),
     stdio: ['pipe', 'pipe', 'pipe'],
+    // Ctrl-C on a terminal is for its caller, which knows what may end in the middle.
+    detached: true,
   });
+}
+
+/** With the programs that it has started, such as the one that speaks HTTPS. */
+function kill(child: GitProcess): void {
+  if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
+  try {
+    process.kill(-child.pid, 'SIGKILL');
+  } catch {
+    child.kill('SIGKILL');
+  }
 }
 
 /** Standard output as it comes. Ends with a GitError where git fails, or where a limit is reached. */
@@ -129,14 +141,14 @@ export async function* streamGit(
   let ended: GitError | null = null;
   const end = (why: GitError): void => {
     ended ??= why;
-    child.kill('SIGKILL');
+    kill(child);
   };
   const name = args.find((arg) => !arg.startsWith('-')) ?? 'git';
   const timer = setTimeout(
     () => end(new GitError('timeout', `${name} took longer than ${timeoutMs / 1_000} s`)),
     timeoutMs,
   );
-  const onAbort = (): void => void child.kill('SIGKILL');
+  const onAbort = (): void => kill(child);
   if (signal?.aborted === true) onAbort();
   else signal?.addEventListener('abort', onAbort, { once: true });
   const complaint = readComplaint(child.stderr);
@@ -165,7 +177,7 @@ export async function* streamGit(
   } finally {
     clearTimeout(timer);
     signal?.removeEventListener('abort', onAbort);
-    child.kill('SIGKILL');
+    kill(child);
   }
 }
 

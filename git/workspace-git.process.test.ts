@@ -446,10 +446,11 @@ describe('what a guest made', () => {
   });
 
   it('leaves no folder behind, whether it is taken or refused', async () => {
-    const left = (): readonly string[] => readdirSync(tmpdir()).filter((name) => name.startsWith('voidbox-git-'));
-    const before = left();
     const { bundle: base, commit } = await pack(makeRepository());
-    await expect(take(base, Buffer.from('x'), commit)).rejects.toThrow(/git refuses/);
-    expect(left()).toEqual(before);
+    const scratch = join(folder, 'scratch');
+    mkdirSync(scratch);
+    const request = { base: of(base), earlier: null, pack: of(Buffer.from('x')), commit };
+    await expect(importChanges({ ...host, scratch }, request, collect)).rejects.toThrow(/git refuses/);
+    expect(readdirSync(scratch)).toEqual([]);
   });
 });

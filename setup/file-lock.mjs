@@ -31,7 +31,9 @@ export async function withFileLock(file, work, onWait = () => undefined) {
   try {
     return await work();
   } finally {
-    const gone = new Promise((resolve) => holder.once('exit', resolve));
+    // One that somebody else has ended says so no second time.
+    const isGone = holder.exitCode !== null || holder.signalCode !== null;
+    const gone = isGone ? null : new Promise((resolve) => holder.once('exit', resolve));
     holder.stdin.end();
     await gone;
   }

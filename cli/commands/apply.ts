@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { fromWire, type PlanWire } from '../../domain/plan/wire.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import {
@@ -11,10 +11,13 @@ import {
   findTarget,
   isApplied,
   makeBranch,
+  type Patch,
   type Target,
+  writePatch,
 } from '../../git/apply-changes.ts';
 import { type Opened, RefusedChanges, withChanges } from '../../git/import-changes.ts';
 import { GitError, type GitHost } from '../../git/run-git.ts';
+import { withLock } from '../../setup/lock.ts';
 import { readOutputs } from '../../store/run-outputs.ts';
 import type { Stores } from '../../store/open-stores.ts';
 import { CliError, environmentError, usageError } from '../cli-error.ts';
@@ -128,17 +131,30 @@ async function take(taking: Taking): Promise<ExitCode> {
 }
 
 async function applyTo(taking: Taking, target: Target, folder: string, opened: Opened): Promise<ExitCode> {
-  const { host, mode } = taking;
-  const conflicts = await conflictsOf(host, opened, folder);
-  if (conflicts.length > 0) {
-    if (await isApplied(host, opened, folder)) return await say(taking, target, opened, { outcome: 'already' });
-    return await say(taking, target, opened, { outcome: 'conflicts', conflicts });
-  }
-  if (mode === 'check') return await say(taking, target, opened, { outcome: 'applies' });
-  // Not ended in the middle: half of it would be worse than all.
-  const { signal: _signal, ...whole } = host;
-  await applyToFolder(whole, opened, folder);
-  return await say(taking, target, opened, { outcome: 'applied' });
+  const { host, mode, context } = taking;
+  const patch: Patch = { opened, folder, file: await writePatch(host, opened) };
+  const attempt = async (): Promise<Said> => {
+    const conflicts = await conflictsOf(host, patch);
+    if (conflicts.length > 0) {
+      if (await isApplied(host, patch)) return { outcome: 'already' };
+      return { outcome: 'conflicts', conflicts };
+    }
+    if (mode === 'check') return { outcome: 'applies' };
+    // Not ended in the middle: half of it would be worse than all.
+    const { signal: _signal, ...whole } = host;
+    await applyToFolder(whole, patch, target);
+    return { outcome: 'applied' };
+  };
+  // Of two at once, the second sees all that the first has done.
+  const said =
+    mode === 'check'
+      ? await attempt()
+      : await withLock(
+          join(context.env.stateDir, 'apply.lock'),
+          attempt,
+          () => void context.stderr.write('waiting for another `voidbox apply`\n'),
+        );
+  return await say(taking, target, opened, said);
 }
 
 interface Said {
@@ -198,13 +214,14 @@ function folderAt(path: string): string {
 }
 
 function asCliError(error: unknown): unknown {
-  if (error instanceof ApplyProblem)
-    return usageError(sanitizeLine(error.message), 'Name the repository: voidbox apply RUN --repository FOLDER');
+  if (error instanceof ApplyProblem) return usageError(sanitizeLine(error.message), error.remedy);
   if (error instanceof RefusedChanges)
     return new CliError(EXIT.runFailed, 'workspace/refused', sanitizeLine(error.message));
   if (error instanceof GitError && error.reason === 'missing')
     return environmentError('host/not-ready', 'there is no program `git` on the PATH', 'Install git.');
   if (error instanceof GitError && error.reason === 'disk-full')
     return environmentError('host/disk-full', sanitizeLine(error.message), 'Free space, and try again.');
+  // Too large, or too slow: what git says of it names what.
+  if (error instanceof GitError) return usageError(sanitizeLine(error.message));
   return error;
 }
