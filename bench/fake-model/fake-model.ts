@@ -9,7 +9,15 @@ import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { answerMessages } from './fake-messages.ts';
 import { answerResponses } from './fake-responses.ts';
-import type { Asked, ModelApi, ModelStep } from './model-api.ts';
+import {
+  type Asked,
+  type Fields,
+  type ModelApi,
+  type ModelStep,
+  readRequest,
+  type SpokenStep,
+  type StepContext,
+} from './model-api.ts';
 
 export type ModelScript = (asked: Asked) => ModelStep | readonly [waitMs: number, step: ModelStep];
 
@@ -35,7 +43,8 @@ export async function startFakeModel(
   const requests: ModelRequest[] = [];
   const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
     answer(script, requests, request, response).catch((error: unknown) => {
-      if (!response.headersSent) response.writeHead(500, { 'content-type': 'text/plain' });
+      // Of a mistake in a script: no command line asks again after it.
+      if (!response.headersSent) response.writeHead(400, { 'content-type': 'text/plain' });
       response.end(String(error));
     });
   };
@@ -62,15 +71,37 @@ async function answer(
   requests.push({ path, headers: request.headers, body });
   const api = request.method === 'POST' ? apiAt(path) : null;
   if (api === null) {
-    response.writeHead(404, { 'content-type': 'application/json' });
-    response.end('{"error":{"type":"not_found_error","message":"no such path"}}');
+    sendJson(response, 404, { error: { type: 'not_found_error', message: 'no such path' } });
     return;
   }
-  const { asked, context } = api.read(JSON.parse(body) as Readonly<Record<string, unknown>>);
+  const { asked, context } = readRequest(api, JSON.parse(body) as Fields);
   const said = script(asked);
   const [waitMs, step] = 'length' in said ? said : ([0, said] as const);
   await sleep(waitMs);
-  await api.say(response, step, context);
+  if ('status' in step) sendJson(response, step.status, api.errorOf(step));
+  else await sendStream(response, api, step, context);
+}
+
+function sendJson(response: ServerResponse, status: number, body: Fields): void {
+  response.writeHead(status, { 'content-type': 'application/json' });
+  response.end(JSON.stringify(body));
+}
+
+/** Server-sent events. A tool that is not offered shows before the first of them. */
+async function sendStream(
+  response: ServerResponse,
+  api: ModelApi,
+  step: SpokenStep,
+  context: StepContext,
+): Promise<void> {
+  for await (const event of api.speak(step, context)) {
+    if (!response.headersSent)
+      response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' });
+    response.write(`event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`);
+  }
+  if (!('cut' in step)) response.end();
+  // After what was written is on its way: a reset may overtake it.
+  else setTimeout(() => response.destroy(), 50);
 }
 
 function apiAt(path: string): ModelApi | null {

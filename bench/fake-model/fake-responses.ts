@@ -1,13 +1,12 @@
 /** The Responses API of OpenAI, as far as Codex asks for it. */
-import type { ServerResponse } from 'node:http';
 import {
-  beginStream,
   type ModelApi,
-  type ModelStep,
   offeredTool,
+  type OfferedTool,
   piecesOf,
-  sendEvent,
+  type SpokenStep,
   type StepContext,
+  type StreamEvent,
 } from './model-api.ts';
 
 const USAGE = {
@@ -26,58 +25,39 @@ const SHELLS: Readonly<Record<string, (command: string) => unknown>> = {
 };
 
 export const answerResponses: ModelApi = {
-  read(body) {
-    const input = Array.isArray(body['input']) ? (body['input'] as readonly Record<string, unknown>[]) : [];
-    // A message before a call is of the same answer.
-    const turn = input.filter(
+  conversation: 'input',
+  // A message before a call is of the same answer.
+  turnOf: (input) =>
+    input.filter(
       ({ type, role }, index) =>
         type === 'function_call' || (role === 'assistant' && input[index + 1]?.['type'] !== 'function_call'),
-    ).length;
-    const tools = Array.isArray(body['tools']) ? (body['tools'] as readonly Record<string, unknown>[]) : [];
-    return {
-      asked: { turn, conversation: JSON.stringify(input) },
-      context: { turn, model: String(body['model']), tools: tools.map(({ name }) => String(name)) },
-    };
-  },
-  say,
+    ).length,
+  errorOf: ({ message }) => ({ error: { type: 'invalid_request_error', message } }),
+  speak,
 };
 
-async function say(response: ServerResponse, step: ModelStep, context: StepContext): Promise<void> {
-  if ('status' in step) {
-    response.writeHead(step.status, { 'content-type': 'application/json' });
-    response.end(JSON.stringify({ error: { type: 'invalid_request_error', message: step.message } }));
-    return;
-  }
+async function* speak(step: SpokenStep, context: StepContext): AsyncGenerator<StreamEvent> {
+  const items = itemsOf(step, context);
   const id = `resp_${context.turn}`;
-  beginStream(response);
-  sendEvent(response, { type: 'response.created', response: { id, model: context.model } });
-  if ('cut' in step) {
-    const item = `msg_${context.turn}`;
-    beginMessage(response, 0, item);
-    sendEvent(response, { type: 'response.output_text.delta', item_id: item, output_index: 0, delta: step.cut });
-    response.end();
-    return;
-  }
   const everyMs = 'everyMs' in step ? step.everyMs : undefined;
-  for (const [index, item] of itemsOf(step, context).entries()) {
-    if (everyMs !== undefined && item.type === 'message') await sayOnTheWay(response, index, item, everyMs);
-    sendEvent(response, { type: 'response.output_item.done', output_index: index, item });
+  yield { type: 'response.created', response: { id, model: context.model } };
+  for (const [index, item] of items.entries()) {
+    if (item.type === 'message' && ('cut' in step || everyMs !== undefined)) yield* onTheWay(index, item, everyMs);
+    if ('cut' in step) return;
+    yield { type: 'response.output_item.done', output_index: index, item };
   }
-  sendEvent(response, { type: 'response.completed', response: { id, usage: USAGE } });
-  response.end();
-}
-
-function beginMessage(response: ServerResponse, index: number, id: string): void {
-  const begun = { type: 'message', id, role: 'assistant', content: [] };
-  sendEvent(response, { type: 'response.output_item.added', output_index: index, item: begun });
+  yield { type: 'response.completed', response: { id, usage: USAGE } };
 }
 
 /** What comes of a message before it is whole. */
-async function sayOnTheWay(response: ServerResponse, index: number, message: Message, everyMs: number): Promise<void> {
-  const { id, content } = message;
-  beginMessage(response, index, id);
+async function* onTheWay(
+  index: number,
+  { id, content, ...begun }: Message,
+  everyMs: number | undefined,
+): AsyncGenerator<StreamEvent> {
+  yield { type: 'response.output_item.added', output_index: index, item: { ...begun, id, content: [] } };
   for await (const delta of piecesOf(content[0].text, everyMs))
-    sendEvent(response, { type: 'response.output_text.delta', item_id: id, output_index: index, delta });
+    yield { type: 'response.output_text.delta', item_id: id, output_index: index, delta };
 }
 
 interface Message {
@@ -94,25 +74,25 @@ interface Call {
   readonly id: string;
   readonly call_id: string;
   readonly name: string;
+  readonly namespace?: string;
   readonly arguments: string;
 }
 
-type WholeStep = Exclude<ModelStep, { readonly status: number } | { readonly cut: string }>;
-
-function itemsOf(step: WholeStep, context: StepContext): readonly (Message | Call)[] {
+function itemsOf(step: SpokenStep, context: StepContext): readonly (Message | Call)[] {
   const { turn, tools } = context;
   if ('say' in step) return [messageOf(step.say, turn)];
+  if ('cut' in step) return [messageOf(step.cut, turn)];
   if ('answer' in step) return [messageOf(JSON.stringify(step.answer), turn)];
   if ('call' in step) return [callOf(offeredTool(step.call, context), step.input, turn)];
-  const name = Object.keys(SHELLS).find((shell) => tools.includes(shell));
-  if (name === undefined) throw new Error(`no tool for a shell is offered: ${tools.join(', ')}`);
-  const call = callOf(name, SHELLS[name]!(step.run), turn);
+  const name = Object.keys(SHELLS).find((shell) => tools.has(shell));
+  if (name === undefined) throw new Error(`no tool for a shell is offered: ${[...tools.keys()].join(', ')}`);
+  const call = callOf({ name }, SHELLS[name]!(step.run), turn);
   return step.saying === undefined ? [call] : [messageOf(step.saying, turn), call];
 }
 
-function callOf(name: string, input: unknown, turn: number): Call {
+function callOf(tool: OfferedTool, input: unknown, turn: number): Call {
   const text = JSON.stringify(input);
-  return { type: 'function_call', id: `fc_${turn}`, call_id: `call_${turn}`, name, arguments: text };
+  return { type: 'function_call', id: `fc_${turn}`, call_id: `call_${turn}`, ...tool, arguments: text };
 }
 
 function messageOf(text: string, turn: number): Message {

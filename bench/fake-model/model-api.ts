@@ -1,9 +1,11 @@
 /** What the fake model says, whatever API it is asked by. */
-import type { ServerResponse } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /** What the model does when it is asked. */
-export type ModelStep =
+export type ModelStep = SpokenStep | Refusal;
+
+/** An answer, or its beginning. */
+export type SpokenStep =
   /** Where `everyMs` is given, a word at a time, so far apart. */
   | { readonly say: string; readonly everyMs?: number }
   /**
@@ -11,14 +13,18 @@ export type ModelStep =
    * `everyMs`.
    */
   | { readonly run: string; readonly saying?: string; readonly everyMs?: number }
-  /** Of another tool that its command line offers, by the name that it has there. */
+  /** Of another tool that its command line offers: `mcp__SERVER__TOOL` for one of an MCP server, whatever the API does with the name. */
   | { readonly call: string; readonly input: unknown }
   /** The value that a schema asks for, in the way that the command line wants it. */
   | { readonly answer: unknown }
-  /** The call fails, as an API says it. */
-  | { readonly status: number; readonly message: string }
   /** The answer begins and the connection ends. */
   | { readonly cut: string };
+
+/** The call fails, as an API says it. */
+export interface Refusal {
+  readonly status: number;
+  readonly message: string;
+}
 
 export interface Asked {
   /** From 0: answers of the model that the conversation has already. */
@@ -27,26 +33,71 @@ export interface Asked {
   readonly conversation: string;
 }
 
-/** How one API says a step. */
-export type SayStep = (response: ServerResponse, step: ModelStep, stream: StepContext) => Promise<void>;
-
-/** An error names what is offered instead. */
-export function offeredTool(name: string, { tools }: StepContext): string {
-  if (!tools.includes(name)) throw new Error(`the tool ${name} is not offered: ${tools.join(', ')}`);
-  return name;
+export interface OfferedTool {
+  readonly name: string;
+  /** Where the API groups tools. */
+  readonly namespace?: string;
 }
 
 export interface StepContext {
   readonly turn: number;
   readonly model: string;
-  /** Names of the tools that it may call. */
-  readonly tools: readonly string[];
+  /** Those that the model may call, by their whole names. */
+  readonly tools: ReadonlyMap<string, OfferedTool>;
 }
+
+/** A JSON object of a request. */
+export type Fields = Readonly<Record<string, unknown>>;
+
+/** One event of a stream of server-sent events. */
+export type StreamEvent = Fields & { readonly type: string };
 
 /** One API of models. */
 export interface ModelApi {
-  read(body: Readonly<Record<string, unknown>>): { readonly asked: Asked; readonly context: StepContext };
-  readonly say: SayStep;
+  /** The field of a request that has what was said so far. */
+  readonly conversation: string;
+  /** Answers of the model in it. */
+  turnOf(conversation: readonly Fields[]): number;
+  /** The body of a refusal. */
+  errorOf(refusal: Refusal): Fields;
+  /** Of a `cut` step, those before the cut. */
+  speak(step: SpokenStep, context: StepContext): AsyncIterable<StreamEvent>;
+}
+
+export function readRequest(
+  { conversation, turnOf }: ModelApi,
+  body: Fields,
+): { readonly asked: Asked; readonly context: StepContext } {
+  const said = listOf(body[conversation]);
+  const turn = turnOf(said);
+  return {
+    asked: { turn, conversation: JSON.stringify(said) },
+    context: { turn, model: String(body['model']), tools: toolsOf(listOf(body['tools'])) },
+  };
+}
+
+function toolsOf(offered: readonly Fields[]): ReadonlyMap<string, OfferedTool> {
+  return new Map(
+    offered.flatMap((tool): readonly [string, OfferedTool][] => {
+      const name = String(tool['name']);
+      if (tool['type'] !== 'namespace') return [[name, { name }]];
+      return listOf(tool['tools']).map((inner) => [
+        `${name}__${String(inner['name'])}`,
+        { name: String(inner['name']), namespace: name },
+      ]);
+    }),
+  );
+}
+
+function listOf(value: unknown): readonly Fields[] {
+  return Array.isArray(value) ? (value as readonly Fields[]) : [];
+}
+
+/** An error names what is offered instead. */
+export function offeredTool(name: string, { tools }: StepContext): OfferedTool {
+  const tool = tools.get(name);
+  if (tool === undefined) throw new Error(`the tool ${name} is not offered: ${[...tools.keys()].join(', ')}`);
+  return tool;
 }
 
 /** In the pieces in which a stream brings it: whole, or with `everyMs` a word at a time, after that pause each. */
@@ -56,13 +107,4 @@ export async function* piecesOf(text: string, everyMs: number | undefined): Asyn
     await sleep(everyMs);
     yield piece;
   }
-}
-
-/** One event of a stream of server-sent events. */
-export function sendEvent(response: ServerResponse, event: Readonly<Record<string, unknown>> & { type: string }): void {
-  response.write(`event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`);
-}
-
-export function beginStream(response: ServerResponse): void {
-  response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' });
 }

@@ -7,37 +7,13 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { type FakeModel, startFakeModel } from '../../bench/fake-model/fake-model.ts';
+import type { RunEventBody } from '../../domain/run/event.ts';
 import { filesWith } from '../rig/files-with.ts';
+import { SCALES_SERVER, WEIGH } from '../rig/scales-server.ts';
 import { Rig } from './rig.ts';
 
 const TOKEN = 'scales-canary-4d1f9b07';
 const KEYS = { OPENAI_API_KEY: 'sk-of-the-lane', ANTHROPIC_API_KEY: 'sk-ant-of-the-lane', SCALES_TOKEN: TOKEN };
-
-/** It tells of its variable what nobody can tell without it, and which keys it finds beside it. */
-const SERVER = `const { createHash } = require('node:crypto');
-const digest = createHash('sha256').update(process.env.SCALES_TOKEN ?? '').digest('hex');
-const beside = Object.keys(process.env).filter((name) => name.startsWith('VOIDBOX_MCP_') || name.endsWith('_API_KEY'));
-const tool = {
-  name: 'weigh_canary_7b1',
-  description: 'Weighs by ' + digest + ' beside [' + beside.toSorted() + '].',
-  inputSchema: { type: 'object', properties: { thing: { type: 'string' } }, required: ['thing'] },
-};
-const answers = {
-  initialize: ({ protocolVersion }) => ({
-    protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 'scales', version: '1.0.0' },
-  }),
-  'tools/list': () => ({ tools: [tool] }),
-  'tools/call': ({ arguments: { thing } }) => ({
-    content: [{ type: 'text', text: thing + ' weighs 4711 grams.' }],
-  }),
-};
-require('node:readline').createInterface({ input: process.stdin }).on('line', (line) => {
-  const { id, method, params } = JSON.parse(line);
-  if (id === undefined) return;
-  const result = answers[method] === undefined ? {} : answers[method](params);
-  process.stdout.write(JSON.stringify({ jsonrpc: '2.0', id, result }) + '\\n');
-});
-`;
 
 const spec = (llm: string): string => `api_version: v1
 kind: agent
@@ -59,7 +35,7 @@ const llmOf = {
 /** What the model is asked for this stage, in its order. */
 async function askedBy(rig: Rig, provider: keyof typeof llmOf, model: FakeModel): Promise<readonly string[]> {
   mkdirSync(join(rig.specDir, 'scales'));
-  writeFileSync(join(rig.specDir, 'scales', 'scales.cjs'), SERVER);
+  writeFileSync(join(rig.specDir, 'scales', 'scales.cjs'), SCALES_SERVER);
   const file = rig.spec('spec.yaml', spec(llmOf[provider](model.port)));
   const run = await rig.cli('run', file, '--run-id', 'weigh', '--json');
   expect(run.code, run.stdout + run.stderr).toBe(0);
@@ -69,41 +45,55 @@ async function askedBy(rig: Rig, provider: keyof typeof llmOf, model: FakeModel)
 
 /** What the server said of its tool, as the model was told it. */
 const toldOf = (body: string): string | undefined => /Weighs by [^\]]*\]/.exec(body)?.[0];
+const RESULT = 'The tea weighs 4711 grams.';
 const DIGEST = createHash('sha256').update(TOKEN).digest('hex');
 
-const CLAUDES = 'mcp__node__weigh_canary_7b1';
+/** The name of the tool for Claude and for a script. */
+const TOOL = `mcp__node__${WEIGH}`;
+const WEIGHS = { call: TOOL, input: { thing: 'The tea' } };
+
 /** It tells the model names alone, until the model asks for what they stand for. */
-const CALLS = [
-  { call: 'ToolSearch', input: { query: `select:${CLAUDES}` } },
-  { call: CLAUDES, input: { thing: 'The tea' } },
-];
+const CLAUDES_CALLS = [{ call: 'ToolSearch', input: { query: `select:${TOOL}` } }, WEIGHS];
+
+async function toolsOf(rig: Rig): Promise<readonly RunEventBody[]> {
+  return (await rig.events('weigh')).flatMap(({ body }) => (body.type === 'agent-tool' ? [body] : []));
+}
 
 test('claude offers the tool of an MCP server in its VM, calls it and hands its result on', async () => {
-  await using model = await startFakeModel(({ turn }) => CALLS[turn] ?? { say: 'It is weighed.' });
+  await using model = await startFakeModel(({ turn }) => CLAUDES_CALLS[turn] ?? { say: 'It is weighed.' });
   await using rig = new Rig(KEYS);
   const asked = await askedBy(rig, 'claude', model);
   expect(asked).toHaveLength(3);
-  expect(asked[0]).toContain(CLAUDES);
+  expect(asked[0]).toContain(TOOL);
   // It starts servers with all of its own variables.
   expect(toldOf(asked[1]!)).toBe(`Weighs by ${DIGEST} beside [ANTHROPIC_API_KEY,VOIDBOX_MCP_1_SCALES_TOKEN]`);
-  expect(asked[1]).not.toContain('4711 grams');
-  expect(asked[2]).toContain('The tea weighs 4711 grams.');
-  const tools = (await rig.events('weigh')).flatMap(({ body }) => (body.type === 'agent-tool' ? [body] : []));
-  expect(tools).toMatchObject([
+  expect(asked[1]).not.toContain(RESULT);
+  expect(asked[2]).toContain(RESULT);
+  expect(await toolsOf(rig)).toMatchObject([
     { tool: 'ToolSearch', failed: false },
-    { tool: CLAUDES, failed: false },
+    { tool: TOOL, failed: false },
   ]);
   await rig.assertNothingLeft();
   expect(filesWith(rig.stateDir, TOKEN)).toEqual([]);
 });
 
-test('codex offers the tool of an MCP server in its VM from its first call of the model on', async () => {
-  await using model = await startFakeModel(() => ({ say: 'It is weighed.' }));
+test('codex offers the tool of an MCP server in its VM from its first call of the model on, calls it and hands its result on', async () => {
+  await using model = await startFakeModel(({ turn }) => (turn === 0 ? WEIGHS : { say: 'It is weighed.' }));
   await using rig = new Rig(KEYS);
   const asked = await askedBy(rig, 'codex', model);
-  expect(asked).toHaveLength(1);
+  expect(asked).toHaveLength(2);
   expect(toldOf(asked[0]!)).toBe(`Weighs by ${DIGEST} beside []`);
-  expect(asked[0]).toContain('weigh_canary_7b1');
+  expect(asked[0]).not.toContain(RESULT);
+  expect(asked[1]).toContain(RESULT);
+  expect(await toolsOf(rig)).toMatchObject([
+    { stage: 'weigh', tool: `node.${WEIGH}`, detail: '{"thing":"The tea"}', failed: false },
+  ]);
+  const transcript = await rig.cli('logs', 'weigh', '--raw');
+  const items = transcript.stdout
+    .split('\n')
+    .filter((line) => line.includes('"mcp_tool_call"') && line.includes('"item.completed"'));
+  expect(items, transcript.stdout).toHaveLength(1);
+  expect(items[0]).toContain(RESULT);
   await rig.assertNothingLeft();
   expect(filesWith(rig.stateDir, TOKEN)).toEqual([]);
 });

@@ -1,14 +1,16 @@
 /** The unmodified command line of Codex on this machine against the fake model: what the rig says is what the real one understands. */
 import { spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
 import { codex } from '../../agents/codex.ts';
+import type { AgentTask } from '../../agents/provider.ts';
 import type { AgentOutcome, AgentSaying } from '../../agents/stream.ts';
 import { readEnvironment } from '../../setup/environment.ts';
 import { resolveOptionalPieces } from '../../setup/resolve.ts';
 import { type ModelScript, startFakeModel } from '../../bench/fake-model/fake-model.ts';
+import { SCALES_SERVER, WEIGH } from './scales-server.ts';
 
 /** Of a download of 170 MB too. */
 const SETUP_LIMIT_MS = 1_200_000;
@@ -32,7 +34,11 @@ interface Ended {
   readonly stdout: string;
 }
 
-async function ask(prompt: string, port: number, resume: string | null = null): Promise<Ended> {
+async function ask(
+  prompt: string,
+  port: number,
+  { resume = null, skills = [] }: Partial<Pick<AgentTask, 'resume' | 'skills'>> = {},
+): Promise<Ended> {
   const llm = {
     provider: 'codex',
     model: 'gpt-5',
@@ -40,7 +46,7 @@ async function ask(prompt: string, port: number, resume: string | null = null): 
     apiKeyEnv: null,
     credentialProxy: false,
   } as const;
-  const { args } = codex.command({ prompt, llm, skills: [], outputSchema: undefined, limits: {}, resume });
+  const { args } = codex.command({ prompt, llm, skills, outputSchema: undefined, limits: {}, resume });
   const child = spawn(program, args, {
     cwd: home,
     env: { PATH: process.env['PATH'], HOME: home, OPENAI_API_KEY: 'sk-of-the-test' },
@@ -78,13 +84,31 @@ it('a call of its shell happens, and the key is sent as the API asks for it', as
   ]);
 });
 
+it('a call of a tool of an MCP server comes to the server, and its result to the model', async () => {
+  writeFileSync(join(home, 'scales.cjs'), SCALES_SERVER);
+  const weighs = { call: `mcp__node__${WEIGH}`, input: { thing: 'The tea' } };
+  await using model = await startFakeModel(({ turn }) => (turn === 0 ? weighs : { say: 'It is weighed.' }));
+  const skills = [{ kind: 'server', command: 'node', args: [join(home, 'scales.cjs')], env: [] }] as const;
+  const { code, sayings, stdout } = await ask('Weigh the tea.', model.port, { skills });
+  expect(code, stdout).toBe(0);
+  expect(sayings).toContainEqual(expect.objectContaining({ kind: 'tool', tool: `node.${WEIGH}`, failed: false }));
+  expect(model.requests.map(({ body }) => body.includes('The tea weighs 4711 grams.'))).toEqual([false, true]);
+});
+
+it('a tool that is not offered ends its turn, and the error names those that are', async () => {
+  await using model = await startFakeModel(() => ({ call: 'mcp__none__weigh', input: {} }));
+  const { outcome, stdout } = await ask('Weigh the tea.', model.port);
+  expect(outcome.failure?.message, stdout).toMatch(/the tool mcp__none__weigh is not offered: exec_command, /);
+  expect(model.requests).toHaveLength(1);
+});
+
 it('its session goes on where it is asked again', async () => {
   await using model = await startFakeModel(({ conversation }) => ({
     say: conversation.includes('the first') && conversation.includes('the second') ? 'both' : 'one',
   }));
   const first = await ask('This is the first.', model.port);
   expect(first.outcome).toMatchObject({ hasEnded: true, text: 'one', sessionId: expect.any(String) });
-  const second = await ask('This is the second.', model.port, first.outcome.sessionId);
+  const second = await ask('This is the second.', model.port, { resume: first.outcome.sessionId });
   expect(second.outcome).toMatchObject({ hasEnded: true, text: 'both' });
 });
 
