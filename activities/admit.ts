@@ -1,13 +1,12 @@
 /** The first activity of each run: nothing runs that was not checked here, whatever client started it. */
-import { Buffer } from 'node:buffer';
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import { type AnyErrorCode, retryOf } from '../domain/errors/error-code.ts';
 import { machineBytes, machinePlanOf, machineToWire } from '../domain/pipeline/machine-plan.ts';
 import type { Reuse } from '../domain/pipeline/reuse.ts';
-import { sameMocks, mockedStages, type MockRequest, withMocks } from '../domain/plan/mocks.ts';
+import { mockedStages, type MockRequest, sameMocks, withMocks } from '../domain/plan/mocks.ts';
 import { agentStages, playedStages, withMockAgents } from '../domain/plan/mock-agents.ts';
 import { ownStageOf, ownStages } from '../domain/plan/item-parts.ts';
-import { PLAN_LIMITS, type Plan } from '../domain/plan/plan.ts';
+import { type Plan, PLAN_LIMITS } from '../domain/plan/plan.ts';
 import { fromWire, planBytes, type PlanWire, toWire } from '../domain/plan/wire.ts';
 import { hostVariablesOf, waitOf } from '../domain/plan/work.ts';
 import { describeUnsupported, unsupportedParts } from '../domain/plan/unsupported.ts';
@@ -15,10 +14,8 @@ import { BEHAVIOUR } from '../domain/run/behaviour.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import type { RunOrigin } from '../domain/run/origin.ts';
-import { runIdProblem } from '../domain/run/run-id.ts';
 import type { AdmissionRecord } from './admission-record.ts';
 import { assertCalledByRun, endOf } from './admitted-run.ts';
-import { dataRefOf } from './call-values.ts';
 import {
   claimGiven,
   type EarlierRecords,
@@ -28,8 +25,8 @@ import {
   readEarlier,
   reuseFrom,
 } from './earlier-run.ts';
-import type { Admission, AdmitRequest, HistoryLimit, InlineOrRef, Placement, RunRequest } from './contract.ts';
-import type { ActivityDeps, Checked } from './deps.ts';
+import type { Admission, AdmitRequest, HistoryLimit, InlineOrRef, Placement } from './contract.ts';
+import type { ActivityDeps } from './deps.ts';
 import { toActivityFailure } from './failure.ts';
 import { demandVariables } from './host-variables.ts';
 import { refuseBadSchemas } from './output-check.ts';
@@ -40,6 +37,7 @@ import { withSkillCodes } from './skill-policy.ts';
 import { refuseRetention } from './retain-vm.ts';
 import { refuseServices } from './service-policy.ts';
 import { refuseRepositories } from './workspace-policy.ts';
+import { assertRunId, inputOf, isGiven, mockAgentsIn, mockIn, planOf, saysNothing } from './run-request.ts';
 
 /**
  * The server ends a workflow at 51,200 events or 50 MiB. What a run still does after it gave up, a thousand stages that are
@@ -53,10 +51,6 @@ interface RefusalRecord {
   readonly code: AnyErrorCode;
   readonly message: string;
 }
-
-/** A spec text travels in history; more than this is no text that a person wrote. */
-const SPEC_BYTES = 512 * 1024;
-const INPUT_BYTES = 1024 * 1024;
 
 export async function admit(deps: ActivityDeps, request: AdmitRequest): Promise<Admission> {
   try {
@@ -217,14 +211,6 @@ function refuseTooLarge(plan: Plan, behaviour: number): void {
     );
 }
 
-/** @throws CodedError `admit/invalid` */
-function mockIn(value: unknown): MockRequest | null {
-  if (!isGiven(value)) return null;
-  const isList = Array.isArray(value) && value.length > 0 && value.length <= PLAN_LIMITS.stages;
-  if (value === 'all' || (isList && value.every((id) => typeof id === 'string'))) return value as MockRequest;
-  throw new CodedError('admit/invalid', '`mock` must be "all" or a list of names of stages');
-}
-
 /** Who reads a plan takes its work for what is done: a run is mocked by its request alone. */
 function refuseSaidMocks(plan: Plan): void {
   const [played] = playedStages(plan);
@@ -239,13 +225,6 @@ function refuseSaidMocks(plan: Plan): void {
       'admit/invalid',
       `the plan says by itself that stage ${stage} is mocked: give the stage its work and a \`mock\`, and name it in \`mock\` of the request`,
     );
-}
-
-/** @throws CodedError `admit/invalid` */
-function mockAgentsIn(value: unknown): boolean | null {
-  if (!isGiven(value)) return null;
-  if (typeof value === 'boolean') return value;
-  throw new CodedError('admit/invalid', '`mockAgents` must be true or false');
 }
 
 /** @param isDemanded  by the request itself: then there has to be an agent */
@@ -318,119 +297,6 @@ export function admittedEvent({ plan: wire, hostId, origin }: AdmissionRecord, a
       ...(plan.budget === undefined ? {} : { budget: plan.budget }),
     },
   };
-}
-
-function isGiven(value: unknown): boolean {
-  return value !== undefined && value !== null;
-}
-
-/** Neither a spec nor a plan. */
-function saysNothing({ spec, plan, planRef, params }: RunRequest): boolean {
-  return [spec, plan, planRef, params].every((value) => !isGiven(value));
-}
-
-async function planOf(
-  deps: ActivityDeps,
-  request: Partial<Record<keyof RunRequest, unknown>>,
-  baseDir: string | null,
-): Promise<Plan> {
-  const { spec, plan, planRef, params } = request;
-  if ([spec, plan, planRef].filter(isGiven).length !== 1)
-    throw new CodedError(
-      'admit/invalid',
-      'voidboxRun takes one object with either `spec` (the text of a spec), `plan` (a compiled plan) or `planRef` (its JSON in the artifact store)',
-    );
-  if (!isGiven(spec)) {
-    if (params !== undefined)
-      throw new CodedError('admit/invalid', '`params` go with `spec`: a plan has its values already');
-    return accepted(deps.checkPlan(isGiven(plan) ? plan : await storedPlan(deps, planRef)));
-  }
-  if (typeof spec !== 'string') throw new CodedError('admit/invalid', '`spec` must be the text of a spec, as a string');
-  if (Buffer.byteLength(spec) > SPEC_BYTES)
-    throw new CodedError(
-      'run/too-large',
-      `the spec has ${Buffer.byteLength(spec)} bytes; a run takes at most ${SPEC_BYTES}`,
-    );
-  return accepted(deps.compileSpec(spec, { baseDir: baseDir ?? '/', params: paramsOf(params) }));
-}
-
-async function storedPlan(deps: ActivityDeps, value: unknown): Promise<unknown> {
-  const ref = dataRefOf(value);
-  if (ref === null)
-    throw new CodedError('admit/invalid', '`planRef` must be {"sha256":"…","sizeBytes":n,"mediaType":"…"}');
-  if (ref.sizeBytes > PLAN_LIMITS.planBytes)
-    throw new CodedError(
-      'run/too-large',
-      `the plan has ${ref.sizeBytes} bytes; a run carries at most ${PLAN_LIMITS.planBytes}: split it`,
-    );
-  const parts: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const part of deps.artifacts.open(ref)) {
-    bytes += part.byteLength;
-    // The size in a ref is its sender's word.
-    if (bytes > PLAN_LIMITS.planBytes)
-      throw new CodedError(
-        'run/too-large',
-        `the plan is too large; a run carries at most ${PLAN_LIMITS.planBytes} bytes: split it`,
-      );
-    parts.push(part);
-  }
-  try {
-    return JSON.parse(Buffer.concat(parts).toString('utf8')) as unknown;
-  } catch {
-    // What the parser says of it would show what lies there.
-    throw new CodedError('admit/invalid', `the plan ${ref.sha256} is not JSON`);
-  }
-}
-
-function accepted(checked: Checked): Plan {
-  if ('plan' in checked) return checked.plan;
-  throw new CodedError('admit/invalid', checked.problems.join('\n'));
-}
-
-function paramsOf(value: unknown): Readonly<Record<string, string>> {
-  if (value === undefined || value === null) return {};
-  if (typeof value !== 'object' || Array.isArray(value))
-    throw new CodedError('admit/invalid', '`params` must be an object of strings');
-  for (const [name, text] of Object.entries(value)) {
-    if (typeof text !== 'string')
-      throw new CodedError('admit/invalid', `the param ${name} must be a string, it is ${JSON.stringify(text)}`);
-  }
-  return value as Record<string, string>;
-}
-
-async function inputOf(deps: ActivityDeps, value: unknown): Promise<InlineOrRef | null> {
-  if (value === undefined || value === null) return null;
-  const input = value as Partial<Record<string, unknown>>;
-  if (input['kind'] === 'inline' && typeof input['text'] === 'string') {
-    const bytes = Buffer.from(input['text']);
-    if (bytes.length > INPUT_BYTES)
-      throw new CodedError(
-        'run/too-large',
-        `the input has ${bytes.length} bytes; inline it may have at most ${INPUT_BYTES}: store it and pass a ref`,
-      );
-    if (bytes.length <= PLAN_LIMITS.inlineBytes) return { kind: 'inline', text: input['text'] };
-    return { kind: 'ref', ref: await deps.artifacts.put(once(bytes), 'application/json') };
-  }
-  const ref = input['kind'] === 'ref' ? dataRefOf(input['ref']) : null;
-  if (ref !== null) return { kind: 'ref', ref };
-  throw new CodedError(
-    'admit/invalid',
-    '`input` must be {"kind":"inline","text":"…"} or {"kind":"ref","ref":{"sha256":"…","sizeBytes":n,"mediaType":"…"}}',
-  );
-}
-
-async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
-  yield bytes;
-}
-
-function assertRunId(runId: string): void {
-  const problem = runIdProblem(runId);
-  if (problem !== null)
-    throw new CodedError(
-      'admit/invalid',
-      `the workflow id ${JSON.stringify(runId.slice(0, 160))} is not a valid run id: ${problem}`,
-    );
 }
 
 /** Readers wait for a terminal event; a run that is refused must have one too. */
