@@ -4,6 +4,7 @@ import { type InstancePath, instanceText, shownStage } from '../domain/run/insta
 import type { RunEventBody } from '../domain/run/event.ts';
 import { parseVmKey } from '../domain/run/vm-key.ts';
 import { toStageResult } from '../domain/run/stage-result.ts';
+import { endedAgents, withItemAgent } from './item-agents.ts';
 import { type ItemCounts, type ItemFailure, type ItemsView, SHOWN_FAILURES, type StageView } from './run-view.ts';
 
 interface EventItem {
@@ -30,7 +31,8 @@ export function itemOf(body: RunEventBody): EventItem | null {
 
 /** @param stage  the one with the list */
 export function projectItem(stage: StageView, { item, instance }: EventItem, body: RunEventBody): StageView {
-  return withAgents(withQuestions(withInner(withItem(stage, item, body), instance, body), instance, body), body);
+  const counted = withInner(withItem(stage, item, body), instance, body);
+  return withItemAgents(withAgents(withQuestions(counted, instance, body), body), instance, body);
 }
 
 /** Of a stage that an agent worked on. */
@@ -47,6 +49,12 @@ function withAgents(stage: StageView, body: RunEventBody): StageView {
   if (took.length === 0) return stage;
   const sums = took.map(([name, value]) => [name, (stage.usage[name] ?? 0) + value] as const);
   return { ...stage, usage: { ...stage.usage, ...Object.fromEntries(sums) } };
+}
+
+function withItemAgents(stage: StageView, instance: InstancePath, body: RunEventBody): StageView {
+  const items = stage.items ?? NO_ITEMS;
+  const agents = withItemAgent(items.agents, instance, body);
+  return agents === items.agents ? stage : { ...stage, items: { ...items, agents } };
 }
 
 export function withTotal(stage: StageView, total: number | undefined): StageView {
@@ -118,8 +126,13 @@ function stateOfItem(body: RunEventBody, list: string): 'running' | 'failed' | '
 
 /** Of items that were cancelled not each has an event, and nobody answers them any more. */
 export function endedItems(items: ItemsView): ItemsView {
-  const { within, questions } = items;
-  const settled = { ...items, ...endedCounts(items), ...(questions === undefined ? {} : { questions: [] }) };
+  const { within, questions, agents } = items;
+  const settled = {
+    ...items,
+    ...endedCounts(items),
+    ...(questions === undefined ? {} : { questions: [] }),
+    ...(agents === undefined ? {} : { agents: endedAgents(agents) }),
+  };
   if (within === undefined) return settled;
   const ended = Object.entries(within).map(([list, counts]) => [list, endedCounts(counts)] as const);
   return { ...settled, within: Object.fromEntries(ended) };

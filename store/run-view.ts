@@ -1,9 +1,10 @@
 /** What people see of a run: the shapes that its events are folded into (`projection.ts`), and how each begins. */
+import type { ModelUse } from '../domain/agent/budget.ts';
 import type { BudgetPlan, DataRef, IsolationLevel } from '../domain/plan/plan.ts';
 import type { FieldValues } from '../domain/run/approval-answer.ts';
 import type { RunOrigin } from '../domain/run/origin.ts';
 import type { Question, RunOutcome } from '../domain/run/event.ts';
-import type { StageFailure } from '../domain/run/stage-result.ts';
+import type { StageFailure, StageResult } from '../domain/run/stage-result.ts';
 import type { BudgetView } from './budget-view.ts';
 import type { NetworkView } from './network-view.ts';
 
@@ -117,6 +118,30 @@ export interface ItemsView extends ItemCounts {
   readonly questions?: readonly ItemQuestion[] | undefined;
   /** Lists within items, by stage: those of all items around them together. Absent: none has begun. */
   readonly within?: Readonly<Record<string, ItemCounts>> | undefined;
+  /** Of items, and of lists within them. Absent: none has begun. */
+  readonly agents?: ItemAgentsView | undefined;
+}
+
+export interface ItemAgent {
+  /** For people: `review[3].work`. */
+  readonly name: string;
+  /** The latest attempt's. */
+  readonly execKey: string;
+  /** From 1. */
+  readonly attempt: number;
+  readonly state: 'running' | StageResult['outcome'];
+  /** Absent: as much as it likes. */
+  readonly budget?: BudgetPlan;
+  readonly used: ModelUse;
+}
+
+export interface ItemAgentsView {
+  /** Of all agents of items, those that are not shown included. */
+  readonly attempts: number;
+  /** By instance and stage. */
+  readonly working: Readonly<Record<string, ItemAgent>>;
+  /** At most `SHOWN_AGENTS`. */
+  readonly ended: readonly ItemAgent[];
 }
 
 export interface ItemQuestion {
@@ -144,6 +169,9 @@ export interface ItemFailure {
   readonly execKey: string;
   readonly failure: StageFailure;
 }
+
+/** Of a stage with a list; what all of them used stands in the log. */
+export const SHOWN_AGENTS = 20;
 
 /** Of a stage; all of them stand in the log. */
 export const SHOWN_FAILURES = 20;

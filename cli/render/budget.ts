@@ -1,7 +1,7 @@
 /** What agents may take, and what they have taken of it. */
 import type { ModelUse } from '../../domain/agent/budget.ts';
 import type { BudgetPlan } from '../../domain/plan/plan.ts';
-import type { RunView, StageView } from '../../store/run-view.ts';
+import type { ItemAgent, RunView, StageView } from '../../store/run-view.ts';
 import { usedOf } from '../../store/budget-view.ts';
 import type { StageFacts } from '../stage-facts.ts';
 
@@ -28,6 +28,11 @@ export function budgetOfStage(
   if (items !== null || facts?.hasItems === true) return { limits, used: null };
   const { inputTokens = 0, outputTokens = 0, turns = 0, costUsd = null } = usage;
   return { limits, used: { tokens: inputTokens + outputTokens, turns, costUsd } };
+}
+
+/** Null: it has none. */
+export function budgetOfItem({ budget, used }: Pick<ItemAgent, 'budget' | 'used'>): BudgetJson | null {
+  return budget === undefined ? null : { limits: budget, used: usedIn(used) };
 }
 
 function usedIn({ inputTokens, outputTokens, turns, costUsd }: ModelUse): Used {

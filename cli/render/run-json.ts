@@ -3,9 +3,10 @@ import type { FieldValues } from '../../domain/run/approval-answer.ts';
 import type { Question } from '../../domain/run/event.ts';
 import type { RunOrigin } from '../../domain/run/origin.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
-import type { AnswerView, ItemsView, RunView, StageView } from '../../store/run-view.ts';
+import { shownAgents } from '../../store/item-agents.ts';
+import type { AnswerView, ItemAgent, ItemAgentsView, ItemsView, RunView, StageView } from '../../store/run-view.ts';
 import { type AgentTotals, agentTotals } from './agent-usage.ts';
-import { type BudgetJson, budgetOfRun, budgetOfStage } from './budget.ts';
+import { type BudgetJson, budgetOfItem, budgetOfRun, budgetOfStage } from './budget.ts';
 import { networkOfRun } from './network.ts';
 import type { StageFacts } from '../stage-facts.ts';
 
@@ -115,6 +116,25 @@ export interface ItemsJson {
   readonly questions?: readonly ItemQuestionJson[];
   /** Lists within items, each counted over all items around it; absent: none has begun. */
   readonly within?: readonly NestedItemsJson[];
+  /** Absent: no item has an agent that has begun. */
+  readonly agents?: ItemAgentsJson;
+}
+
+export interface ItemAgentsJson {
+  /** Of all agents of items. */
+  readonly attempts: number;
+  /** At most 20, each with its latest attempt: those at work, then those that have ended, the nearest to their limits first. */
+  readonly shown: readonly ItemAgentJson[];
+}
+
+export interface ItemAgentJson {
+  /** `review[3].work`. */
+  readonly stage: string;
+  readonly state: ItemAgent['state'];
+  readonly attempt: number;
+  readonly usage: Readonly<Record<string, number>>;
+  /** Absent: none. */
+  readonly budget?: BudgetJson;
 }
 
 export interface ItemQuestionJson extends QuestionJson {
@@ -221,19 +241,38 @@ function toAnswerJson({ decision, by, comment, fields, atMs }: AnswerView): Answ
   return { decision, by, comment, fields, at: new Date(atMs).toISOString() };
 }
 
-function toItemsJson({ total, running, succeeded, failed, failures, questions, within }: ItemsView): ItemsJson {
-  const counts = { total, running, succeeded, failed };
-  const shown = {
-    ...counts,
+function toItemsJson({ total, running, succeeded, failed, failures, questions, within, agents }: ItemsView): ItemsJson {
+  return {
+    total,
+    running,
+    succeeded,
+    failed,
     failures: failures.map(({ item, failure }) => ({ item, failure })),
     ...(questions === undefined
       ? {}
       : { questions: questions.map(({ name, question }) => ({ stage: name, ...toQuestionJson(question) })) }),
+    ...(within === undefined
+      ? {}
+      : { within: Object.entries(within).map(([stage, { open: _open, ...nested }]) => ({ stage, ...nested })) }),
+    ...(agents === undefined ? {} : { agents: toItemAgentsJson(agents) }),
   };
-  if (within === undefined) return shown;
+}
+
+function toItemAgentsJson(agents: ItemAgentsView): ItemAgentsJson {
   return {
-    ...shown,
-    within: Object.entries(within).map(([stage, { open: _open, ...nested }]) => ({ stage, ...nested })),
+    attempts: agents.attempts,
+    shown: shownAgents(agents).map((agent) => {
+      const { name, state, attempt, used } = agent;
+      const { costUsd, ...counts } = used;
+      const budget = budgetOfItem(agent);
+      return {
+        stage: name,
+        state,
+        attempt,
+        usage: { ...counts, ...(costUsd === null ? {} : { costUsd }) },
+        ...(budget === null ? {} : { budget }),
+      };
+    }),
   };
 }
 

@@ -11,6 +11,7 @@ import { networkOfRun, renderNetwork } from './network.ts';
 import { renderQuestions } from './questions.ts';
 import { agentTotals, mockAgentsText, renderTotals } from './agent-usage.ts';
 import { budgetOfRun, renderBudget } from './budget.ts';
+import { renderItemAgents } from './item-agents.ts';
 import { mockedText, renderStages } from './stages.ts';
 import { describeVmFacts } from './vm-facts.ts';
 import type { Style } from './style.ts';
@@ -66,6 +67,7 @@ export function renderStatus(
     ...facts.map(([name, value]) => `${style.dim(padEnd(name, 8))} ${value}`),
     '',
     ...renderStages(view, options),
+    ...renderItemAgents(view, options),
     ...renderFailedItems(view, style),
   ];
   lines.push(...renderQuestions(view, options), ...renderVms(view, style));

@@ -87,3 +87,13 @@ export function budgetLeft(budget: BudgetPlan, { inputTokens, outputTokens, turn
     ...(maxTurns === undefined ? {} : { maxTurns: maxTurns - turns }),
   };
 }
+
+/** How much of a budget is used, of the limit that is nearest; 1 at a limit. */
+export function shareOfBudget(budget: BudgetPlan, { inputTokens, outputTokens, turns, costUsd }: ModelUse): number {
+  const { maxCostUsd, maxTokens, maxTurns } = budget;
+  return Math.max(
+    maxCostUsd === undefined ? 0 : (costUsd ?? 0) / maxCostUsd,
+    maxTokens === undefined ? 0 : (inputTokens + outputTokens) / maxTokens,
+    maxTurns === undefined ? 0 : turns / maxTurns,
+  );
+}

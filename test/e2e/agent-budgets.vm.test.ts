@@ -46,7 +46,11 @@ async function statusOf(
   runId: string,
 ): Promise<{
   readonly budget: Budget | null;
-  readonly stages: readonly { readonly id: string; readonly budget?: Budget }[];
+  readonly stages: readonly {
+    readonly id: string;
+    readonly budget?: Budget;
+    readonly items: { readonly agents?: unknown } | null;
+  }[];
 }> {
   return JSON.parse((await rig.cli('status', runId, '--json')).stdout) as Awaited<ReturnType<typeof statusOf>>;
 }
@@ -96,7 +100,7 @@ parts:
   one:
     pipeline:
       boxes:
-        - { name: work, prompt: Work., env: { MOCK_AGENT_SCRIPT: ${QUICK} } }
+        - { name: work, prompt: Work., budget: { max_turns: 5 }, env: { MOCK_AGENT_SCRIPT: ${QUICK} } }
 pipeline:
   boxes:
     - { name: each, uses: one, for_each: [1, 2], continue_on_error: true }
@@ -127,10 +131,23 @@ test('agents of a run share its budget: items, stages at once, and who comes too
     `the agent of stage late did not start: agents of the run have used ${4_200 + calls * 700} tokens, of 7000 in its budget`,
   );
   const tokens = 4_200 + calls * 700;
-  expect((await statusOf(rig, 'together')).budget).toMatchObject({ limits: { maxTokens: 7_000 }, used: { tokens } });
-  expect((await rig.cli('status', 'together')).stdout).toMatch(
-    new RegExp(`^budget +${tokens.toLocaleString('en-US')} of 7,000 tokens$`, 'm'),
-  );
+  const status = await statusOf(rig, 'together');
+  expect(status.budget).toMatchObject({ limits: { maxTokens: 7_000 }, used: { tokens } });
+  const text = (await rig.cli('status', 'together')).stdout;
+  expect(text).toMatch(new RegExp(`^budget +${tokens.toLocaleString('en-US')} of 7,000 tokens$`, 'm'));
+  // Each item has a budget of its own.
+  expect(status.stages.find(({ id }) => id === 'each')!.items!.agents).toMatchObject({
+    attempts: 2,
+    shown: ['each[0].work', 'each[1].work'].map((stage) => ({
+      stage,
+      state: 'succeeded',
+      attempt: 1,
+      usage: { turns: 3, inputTokens: 1_500, outputTokens: 600 },
+      budget: { limits: { maxTurns: 5 }, used: { turns: 3, tokens: 2_100 } },
+    })),
+  });
+  for (const item of [0, 1])
+    expect(text).toContain(`✓ each[${item}].work  tokens 1,500 in, 600 out · $0.0030, budget 3 of 5 turns`);
   const started = (await rig.events('together')).flatMap(({ body }) =>
     body.type === 'stage-started' ? body.stage : [],
   );

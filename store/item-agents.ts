@@ -1,0 +1,105 @@
+/** Agents of items, what they have used and may take: those at work, and of those that have ended the nearest to their limits. */
+import { largestUse, type ModelUse, NO_USE, shareOfBudget } from '../domain/agent/budget.ts';
+import type { BudgetPlan } from '../domain/plan/plan.ts';
+import { parseExecKey } from '../domain/run/attempt.ts';
+import { type InstancePath, instanceText, shownStage } from '../domain/run/instance.ts';
+import type { RunEventBody } from '../domain/run/event.ts';
+import { type StageResult, toStageResult } from '../domain/run/stage-result.ts';
+import { type ItemAgent, type ItemAgentsView, SHOWN_AGENTS } from './run-view.ts';
+
+const BY_NAME = new Intl.Collator('en', { numeric: true });
+const NO_AGENTS: ItemAgentsView = { attempts: 0, working: {}, ended: [] };
+
+/** @param instance  of an item, or of one within it */
+export function withItemAgent(
+  view: ItemAgentsView | undefined,
+  instance: InstancePath,
+  body: RunEventBody,
+): ItemAgentsView | undefined {
+  // Whether it is an agent, its budget tells, else what it uses.
+  if (body.type === 'stage-started')
+    return body.budget === undefined ? view : withWorking(view, instance, body, { budget: body.budget });
+  if (body.type === 'agent-usage') {
+    const { inputTokens, outputTokens, cachedInputTokens, turns, costUsd } = body;
+    const used = { inputTokens, outputTokens, cachedInputTokens, turns, costUsd };
+    return withWorking(view, instance, body, { used });
+  }
+  if (body.type === 'stage-finished') return withEnd(view, instance, body, toStageResult(body.result).outcome);
+  return body.type === 'stage-failed' ? withEnd(view, instance, body, 'failed') : view;
+}
+
+/** Of items that were cancelled not each has an event. */
+export function endedAgents(view: ItemAgentsView): ItemAgentsView {
+  const cut = Object.values(view.working).map((agent): ItemAgent => ({ ...agent, state: 'cancelled' }));
+  return { ...view, working: {}, ended: nearestFirst([...view.ended, ...cut]) };
+}
+
+/** Those at work by their names, then those that have ended. */
+export function shownAgents({ working, ended }: ItemAgentsView): readonly ItemAgent[] {
+  const atWork = Object.values(working).toSorted((a, b) => byName(a.name, b.name));
+  return [...atWork, ...ended].slice(0, SHOWN_AGENTS);
+}
+
+interface OfStage {
+  readonly stage: string;
+  readonly execKey: string;
+}
+
+/** What an attempt tells last stands, as in the account of the run; one that a later attempt has overtaken tells nothing. */
+function withWorking(
+  view: ItemAgentsView = NO_AGENTS,
+  instance: InstancePath,
+  { stage, execKey }: OfStage,
+  told: { readonly budget?: BudgetPlan; readonly used?: ModelUse },
+): ItemAgentsView {
+  const key = keyOf(stage, instance);
+  const attempt = parseExecKey(execKey)?.attempt ?? 1;
+  const name = shownStage(stage, instance);
+  const known = view.working[key];
+  if (known !== undefined && known.attempt > attempt) return view;
+  const isKnown = known?.execKey === execKey;
+  const before: ItemAgent = isKnown ? known : { name, execKey, attempt, state: 'running', used: NO_USE };
+  const { used, ...limits } = told;
+  const agent = { ...before, ...limits, used: used === undefined ? before.used : largestUse(before.used, used) };
+  return {
+    attempts: view.attempts + (isKnown ? 0 : 1),
+    working: { ...view.working, [key]: agent },
+    ended: isKnown ? view.ended : view.ended.filter((each) => each.name !== name),
+  };
+}
+
+function withEnd(
+  view: ItemAgentsView | undefined,
+  instance: InstancePath,
+  { stage, execKey }: OfStage,
+  state: StageResult['outcome'],
+): ItemAgentsView | undefined {
+  if (view === undefined) return view;
+  const { [keyOf(stage, instance)]: agent, ...working } = view.working;
+  if (agent === undefined || agent.execKey !== execKey) return view;
+  return { ...view, working, ended: nearestFirst([...view.ended, { ...agent, state }]) };
+}
+
+function keyOf(stage: string, instance: InstancePath): string {
+  return `${stage}/${instanceText(instance)}`;
+}
+
+function nearestFirst(agents: readonly ItemAgent[]): readonly ItemAgent[] {
+  return agents
+    .toSorted((a, b) => shareOf(b) - shareOf(a) || tokensOf(b) - tokensOf(a) || byName(a.name, b.name))
+    .slice(0, SHOWN_AGENTS);
+}
+
+/** Those without a budget stand behind those that have one. */
+function shareOf({ budget, used }: ItemAgent): number {
+  return budget === undefined ? -1 : shareOfBudget(budget, used);
+}
+
+function tokensOf({ used }: ItemAgent): number {
+  return used.inputTokens + used.outputTokens;
+}
+
+/** `work[2]` before `work[10]`. */
+function byName(a: string, b: string): number {
+  return BY_NAME.compare(a, b);
+}
