@@ -81,8 +81,12 @@ async function accepted(
   const read = mode === 'mock' ? inMock(plan) : plan;
   const request = mock(read);
   const withoutSkills = played(mocked(read, request), mockAgents);
-  await refuseMissingSkills(withoutSkills, baseDir, context);
-  const texts = await Promise.all([withSkillFiles(withoutSkills), withSkillFiles(read)]);
+  const places = { baseDir, allow };
+  await refuseMissingSkills(withoutSkills, places, context);
+  const texts = await Promise.all([
+    withSkillFiles(withoutSkills, places, context),
+    withSkillFiles(read, places, context),
+  ]);
   refuseUnsupported(...texts);
   const { plans, images } = await withImages(texts, { baseDir, given, allow, named: mountPlaces }, context);
   const [chosen, written] = plans;

@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -74,6 +74,44 @@ test('`run` refuses it, before it asks for the agent’s key', async () => {
   expect(code).toBe(2);
   expect(stderr).toContain('"code":"cli/skill-missing"');
   expect(stderr).toContain(`${dir}/skills/review.md`);
+});
+
+test('a file that is neither below the spec nor allowed is refused, also by a link; a folder that is allowed is none', async () => {
+  const secret = join(dir, 'secret.md');
+  writeFileSync(secret, 'the key');
+  symlinkSync(secret, join(dir, 'specs/link.md'));
+  const spec = (path: string): void =>
+    writeFileSync(
+      join(dir, 'specs/agent.yaml'),
+      `kind: agent\nname: reviewer\nagent:\n  prompt: Review.\n  mock: { output: fine }\n  skills: ["file:${path}"]\n`,
+    );
+  for (const path of [secret, '../secret.md', 'link.md', '/proc/self/environ']) {
+    spec(path);
+    const validated = await typeCommand(['validate', 'specs/agent.yaml', '--json'], dir, variables);
+    expect(JSON.parse(validated.stdout), path).toMatchObject({
+      onThisHost: { missingFiles: [{ code: 'cli/skill-refused', severity: 'warning', line: 6 }] },
+    });
+    // With a server of your own this host reads the file, too.
+    for (const more of [{}, { TEMPORAL_ADDRESS: '127.0.0.1:1' }]) {
+      const { code, stderr } = await typeCommand(['run', 'specs/agent.yaml', '--json'], dir, { ...variables, ...more });
+      expect([code, stderr], path).toEqual([2, expect.stringContaining('"code":"cli/skill-refused"')]);
+    }
+  }
+  spec('../secret.md');
+  const { stderr } = await typeCommand(['run', 'specs/agent.yaml', '--allow-mounts', dir], dir, variables);
+  expect(stderr).toContain('`ANTHROPIC_API_KEY` (stage reviewer)');
+});
+
+test.each([
+  ['empty', ' \n'],
+  ['with a zero byte', 'a\0b'],
+  ['in another encoding', Buffer.from([0x66, 0xfc, 0x72])],
+])('a document that is %s is refused before a run is made of it', async (_, content) => {
+  mkdirSync(join(dir, 'specs/skills'));
+  writeFileSync(join(dir, 'specs/skills/review.md'), content);
+  writeFileSync(join(dir, 'specs/gone.md'), 'x');
+  const { code, stderr } = await typeCommand(['run', 'specs/agent.yaml', '--mock-agents'], dir, variables);
+  expect([code, stderr]).toEqual([2, expect.stringContaining('skills/review.md is empty, or no UTF-8 text')]);
 });
 
 test('files that are there are no warning, and an agent without its key may be played', async () => {

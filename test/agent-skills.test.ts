@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { withRemoteSkills } from '../activities/remote-skills.ts';
 import { providerOf } from '../agents/registry.ts';
+import { readEnvironment } from '../setup/environment.ts';
 import { withSkillFiles } from '../cli/skill-files.ts';
 import type { LlmProvider, Plan } from '../domain/plan/plan.ts';
 import { skillsOf } from '../domain/plan/work.ts';
@@ -34,7 +35,9 @@ async function provisioned(skill: string, provider: LlmProvider = 'claude'): Pro
   expect(diagnostics.filter(({ severity }) => severity === 'error')).toEqual([]);
   const fetch = ({ skill: name }: { readonly skill: string | null }): Promise<Buffer> =>
     Promise.resolve(Buffer.from(REMOTE[name ?? 'think']!));
-  const { plan: admitted } = await withRemoteSkills(fetch, await withSkillFiles(plan as Plan));
+  const here = { env: readEnvironment({ VOIDBOX_STATE_DIR: folder }), cwd: folder };
+  const read = await withSkillFiles(plan as Plan, { baseDir: folder, allow: [] }, here);
+  const { plan: admitted } = await withRemoteSkills(fetch, read);
   const skills = skillsOf(admitted.stages[0]!.work);
   const llm = { provider, model: null, baseUrl: null, apiKeyEnv: null, credentialProxy: false };
   const task = { prompt: 'x', llm, skills, outputSchema: undefined, limits: {}, resume: null };

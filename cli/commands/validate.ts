@@ -8,7 +8,7 @@ import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
 import { type LoadedSpec, loadSpec, type MountPlace, parseParam } from '../load-spec.ts';
-import { describeMissingSkill, missingSkillRemedy, missingSkills } from '../skill-files.ts';
+import { codeOfMissing, describeMissingSkill, missingSkillRemedy, missingSkills } from '../skill-files.ts';
 import { refusedImages } from '../plan-images.ts';
 import { describeRefusal, mountsRefusedHere, refusalRemedy } from '../plan-mounts.ts';
 import { type Finding, renderDiagnostics } from '../render/diagnostics.ts';
@@ -84,7 +84,7 @@ async function sayHere(plan: Plan, loaded: LoadedSpec, context: CliContext): Pro
   const refusedLogins = findLogins(plan, loaded, context);
   if (env.temporalConfigured)
     return { server: 'own', refusedMounts: null, missingFiles: null, refusedImages, refusedLogins, variables: null };
-  const missing = await missingSkills(plan, loaded.baseDir, cwd);
+  const missing = await missingSkills(plan, { baseDir: loaded.baseDir, allow: [] }, context);
   const refused = await mountsRefusedHere(plan, loaded.baseDir, env);
   const demanded = new Map(demandedVariablesOf(plan.stages).map(({ name, stage }) => [name, stage]));
   return {
@@ -104,7 +104,7 @@ async function sayHere(plan: Plan, loaded: LoadedSpec, context: CliContext): Pro
       ...placeOf(mount.hostPath, loaded),
     })),
     missingFiles: missing.map((skill): Finding => ({
-      code: 'cli/skill-missing',
+      code: codeOfMissing(skill),
       severity: 'warning',
       message: describeMissingSkill(skill),
       remedy: missingSkillRemedy(skill, loaded.baseDir),

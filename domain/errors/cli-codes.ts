@@ -18,6 +18,10 @@ export const CLI_CODES = {
     "A skill `file:PATH` of an agent is not a file of this machine. Paths start from the spec's folder, not from the working directory.",
     'Create the file, or correct the path.',
   ),
+  'cli/skill-refused': ofCommand(
+    "A skill `file:PATH` of an agent is neither below the spec's folder nor allowed on this machine.",
+    'Move it below the folder of the spec, or allow its folder: `voidbox run FILE --allow-mounts FOLDER`.',
+  ),
   'cli/mount-refused': ofCommand(
     "The spec mounts a folder of this machine that is neither below the spec's folder nor allowed.",
     'Move the folder below that of the spec, or allow it with `voidbox up --allow-mounts FOLDER`.',
