@@ -11,7 +11,7 @@ import { machineFromWire, machinePlanOf } from '../domain/pipeline/machine-plan.
 import { type DataRef, type Plan, PLAN_LIMITS } from '../domain/plan/plan.ts';
 import { APPROVAL_DEFAULTS, SANDBOX_DEFAULTS } from '../domain/plan/defaults.ts';
 import { type PlanWire, toWire } from '../domain/plan/wire.ts';
-import { checkPlan } from '../domain/spec/plan-schema.ts';
+import { checkPlan } from '../domain/spec/check-plan.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import { openStores } from '../store/open-stores.ts';
 import { planOf } from '../test/machine/plan-of.ts';

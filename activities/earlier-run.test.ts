@@ -9,7 +9,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { DataRef, EnvPlan, Plan } from '../domain/plan/plan.ts';
 import { toWire } from '../domain/plan/wire.ts';
 import type { RunEventBody } from '../domain/run/event.ts';
-import { checkPlan } from '../domain/spec/plan-schema.ts';
+import { checkPlan } from '../domain/spec/check-plan.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import { openStores } from '../store/open-stores.ts';
 import { prune } from '../store/prune.ts';

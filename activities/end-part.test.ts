@@ -8,7 +8,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { DataRef, PartOutput, Plan, StagePlan } from '../domain/plan/plan.ts';
 import { STAGE_DEFAULTS } from '../domain/plan/defaults.ts';
 import { toWire } from '../domain/plan/wire.ts';
-import { checkPlan } from '../domain/spec/plan-schema.ts';
+import { checkPlan } from '../domain/spec/check-plan.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { RunEvent } from '../domain/run/event.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';

@@ -9,7 +9,7 @@ import type { Plan, StagePlan } from '../domain/plan/plan.ts';
 import { toWire } from '../domain/plan/wire.ts';
 import type { RunEventBody } from '../domain/run/event.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
-import { checkPlan } from '../domain/spec/plan-schema.ts';
+import { checkPlan } from '../domain/spec/check-plan.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
 import { emptyView } from '../store/run-view.ts';

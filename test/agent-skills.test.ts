@@ -11,7 +11,7 @@ import { withSkillFiles } from '../cli/skill-files.ts';
 import type { LlmProvider, Plan } from '../domain/plan/plan.ts';
 import { skillsOf } from '../domain/plan/work.ts';
 import { compileText } from '../domain/spec/load.ts';
-import { checkPlan } from '../domain/spec/plan-schema.ts';
+import { checkPlan } from '../domain/spec/check-plan.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'voidbox-skills-'));
 afterAll(() => rmSync(folder, { recursive: true }));

@@ -3,7 +3,7 @@ import type { CheckPlan, CompileSpec } from '../activities/deps.ts';
 import type { Diagnostic } from '../domain/errors/diagnostic.ts';
 import { checkExpressions } from '../domain/spec/expression/check.ts';
 import { compileText } from '../domain/spec/load.ts';
-import { checkPlan as checkPlanShape } from '../domain/spec/plan-schema.ts';
+import { checkPlan as checkPlanShape } from '../domain/spec/check-plan.ts';
 
 /** A client sends a text without a name. */
 const FILE = 'spec.yaml';

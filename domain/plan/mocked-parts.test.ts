@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { machinePlanOf } from '../pipeline/machine-plan.ts';
 import { checkExpressions } from '../spec/expression/check.ts';
 import { compileText } from '../spec/load.ts';
-import { checkPlan } from '../spec/plan-schema.ts';
+import { checkPlan } from '../spec/check-plan.ts';
 import { sameMocks, mockedStages, type MockRequest, withMocks } from './mocks.ts';
 import type { Plan } from './plan.ts';
 import { toWire } from './wire.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { planOf } from '../../test/machine/plan-of.ts';
 import { machineFromWire, machinePlanOf, machineToWire } from '../pipeline/machine-plan.ts';
-import { checkPlan } from '../spec/plan-schema.ts';
+import { checkPlan } from '../spec/check-plan.ts';
 import { sameMocks, mockedStages, type MockRequest, withMocks } from './mocks.ts';
 import type { Plan, StagePlan } from './plan.ts';
 import { toWire } from './wire.ts';

@@ -1,8 +1,6 @@
 // oxlint-disable typescript/no-explicit-any -- plans that break their type are the subject
 import { expect, test } from 'vitest';
-import { checkExpressions } from './expression/check.ts';
-import { compileText } from './load.ts';
-import { checkPlan } from './plan-schema.ts';
+import { compiled, problemsAfter } from '../../test/rig/changed-plan.ts';
 
 const TEXT = `kind: workflow
 name: x
@@ -21,13 +19,8 @@ workflow:
     - { name: last, depends_on: [each], run: { program: "true" } }
 `;
 
-/** A plan that anything may be written into, with its stages by name. */
 function problemsOf(change: (stages: Record<string, any>, plan: any) => unknown): readonly string[] {
-  const { plan } = compileText(TEXT, 'x.yaml', { baseDir: '/', checkExpression: checkExpressions });
-  const open = JSON.parse(JSON.stringify(plan)) as any;
-  change(Object.fromEntries(open.stages.map((stage: any) => [stage.id, stage])), open);
-  const checked = checkPlan(open);
-  return 'problems' in checked ? checked.problems : [];
+  return problemsAfter(compiled(TEXT), (plan, stages) => change(stages, plan));
 }
 
 test('what the compiler makes of a part for each item is admitted', () => {

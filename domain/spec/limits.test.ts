@@ -3,7 +3,7 @@ import { PLAN_LIMITS } from '../plan/plan.ts';
 import { planBytes, toWire } from '../plan/wire.ts';
 import { checkExpressions } from './expression/check.ts';
 import { compileText } from './load.ts';
-import { checkPlan } from './plan-schema.ts';
+import { checkPlan } from './check-plan.ts';
 
 const codes = (text: string, params: Record<string, string> = {}): string[] =>
   compileText(text, 'x.yaml', { baseDir: '/', params }).diagnostics.map(

@@ -11,7 +11,7 @@ import { partOf } from '../plan/work.ts';
 import { checkExpressions } from './expression/check.ts';
 import { evaluateCondition } from './expression/evaluate.ts';
 import { compileText } from './load.ts';
-import { checkPlan } from './plan-schema.ts';
+import { checkPlan } from './check-plan.ts';
 
 /** `files` by path; the first is the spec itself. */
 function compiled(files: Readonly<Record<string, string>>): ReturnType<typeof compileText> {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { SERVICE_TIMEOUT_MS } from '../plan/defaults.ts';
 import { compileText } from './load.ts';
-import { checkPlan } from './plan-schema.ts';
+import { checkPlan } from './check-plan.ts';
 
 /** As a client may send it. */
 interface Loose {

@@ -1,10 +1,7 @@
 // oxlint-disable typescript/no-explicit-any -- plans that break their type are the subject
 import { expect, test } from 'vitest';
+import { compiled, problemsAfter } from '../../test/rig/changed-plan.ts';
 import { machinePlanOf } from '../pipeline/machine-plan.ts';
-import type { Plan } from '../plan/plan.ts';
-import { checkExpressions } from './expression/check.ts';
-import { compileText } from './load.ts';
-import { checkPlan } from './plan-schema.ts';
 
 const TEXT = `kind: workflow
 name: x
@@ -25,22 +22,13 @@ workflow:
     - { name: last, depends_on: [p], run: { program: "true" } }
 `;
 
-function compiled(): Plan {
-  const { plan, diagnostics } = compileText(TEXT, 'x.yaml', { baseDir: '/', checkExpression: checkExpressions });
-  if (plan === null) throw new Error(JSON.stringify(diagnostics));
-  return plan;
-}
-
 function problemsOf(change: (stages: Record<string, any>, plan: any) => unknown): readonly string[] {
-  const open = JSON.parse(JSON.stringify(compiled())) as any;
-  change(Object.fromEntries(open.stages.map((stage: any) => [stage.id, stage])), open);
-  const checked = checkPlan(open);
-  return 'problems' in checked ? checked.problems : [];
+  return problemsAfter(compiled(TEXT), (plan, stages) => change(stages, plan));
 }
 
 test('what the compiler makes of a tolerated part is admitted, and covers what ends within it', () => {
   expect(problemsOf(() => undefined)).toEqual([]);
-  const covers = machinePlanOf(compiled()).stages.flatMap((stage) =>
+  const covers = machinePlanOf(compiled(TEXT)).stages.flatMap((stage) =>
     stage.covers === undefined ? [] : [[stage.id, stage.covers]],
   );
   expect(covers).toEqual([

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { Plan } from '../plan/plan.ts';
 import { toWire } from '../plan/wire.ts';
 import { compileText } from './load.ts';
-import { checkPlan } from './plan-schema.ts';
+import { checkPlan } from './check-plan.ts';
 
 const SPEC = `
 api_version: v1

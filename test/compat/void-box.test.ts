@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { toWire } from '../../domain/plan/wire.ts';
 import { unsupportedParts } from '../../domain/plan/unsupported.ts';
 import { compileText } from '../../domain/spec/load.ts';
-import { checkPlan } from '../../domain/spec/plan-schema.ts';
+import { checkPlan } from '../../domain/spec/check-plan.ts';
 import { Problems } from '../../domain/spec/problems.ts';
 import { readSource } from '../../domain/spec/source.ts';
 import type { TreeNode } from '../../domain/spec/tree.ts';

@@ -19,7 +19,7 @@ import type { Plan } from '../../domain/plan/plan.ts';
 import { toWire } from '../../domain/plan/wire.ts';
 import { checkExpressions } from '../../domain/spec/expression/check.ts';
 import { type CompiledText, compileText } from '../../domain/spec/load.ts';
-import { checkPlan } from '../../domain/spec/plan-schema.ts';
+import { checkPlan } from '../../domain/spec/check-plan.ts';
 import { loadCheckSchema } from '../../domain/spec/schema-engine.ts';
 import { type Ending, transitionBound, World } from '../machine/world.ts';
 import { randomOf } from '../machine/random.ts';

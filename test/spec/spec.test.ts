@@ -11,7 +11,7 @@ import { SPEC_CODES } from '../../domain/errors/spec-codes.ts';
 import { toWire } from '../../domain/plan/wire.ts';
 import { checkExpressions } from '../../domain/spec/expression/check.ts';
 import { compileText } from '../../domain/spec/load.ts';
-import { checkPlan } from '../../domain/spec/plan-schema.ts';
+import { checkPlan } from '../../domain/spec/check-plan.ts';
 import { readSkill } from '../../sdk/read-skill.ts';
 
 const FOLDER = import.meta.dirname;

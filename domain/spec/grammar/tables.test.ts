@@ -5,7 +5,7 @@ import { compileEditorSchema } from '../../../test/rig/editor-schema.ts';
 import { checkExpressions } from '../expression/check.ts';
 import { compileText, type LoadOptions } from '../load.ts';
 import { parseSpec } from '../parse.ts';
-import { checkPlan } from '../plan-schema.ts';
+import { checkPlan } from '../check-plan.ts';
 import { specSchema } from './json-schema.ts';
 import { LLM } from './agent-table.ts';
 import { MOCK } from './mock-table.ts';
