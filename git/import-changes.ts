@@ -29,6 +29,8 @@ export const CHANGES_LIMITS = {
   patchBytes: 256 * 1024 * 1024,
   commits: 10_000,
   objects: 250_000,
+  /** More than the repository had: a few objects can name each other into billions of files. */
+  files: 500_000,
   objectBytes: 256 * 1024 * 1024,
   allBytes: 1024 * 1024 * 1024,
 } as const;
@@ -76,11 +78,11 @@ async function readEarlier(
 /** Limits of what a few bytes can unpack to, and that all that is named is there. */
 async function checkCommits(
   host: GitHost,
-  { gitDir }: PrivateRepository,
-  { commit: from }: Base,
+  repository: PrivateRepository,
+  { commit: from, base }: Base,
   commit: string,
 ): Promise<void> {
-  const call = { env: { GIT_DIR: gitDir }, confined: true };
+  const call = { env: { GIT_DIR: repository.gitDir }, confined: true };
   const type = (await gitText(host, ['cat-file', '-t', commit], call)).trim();
   if (type !== 'commit') throw new RefusedChanges(`the guest names a ${type}, not a commit`);
   const commits = Number(await gitText(host, ['rev-list', '--count', commit, '--not', from], call));
@@ -106,7 +108,30 @@ async function checkCommits(
   }
   if (all > CHANGES_LIMITS.allBytes)
     throw new RefusedChanges(`the changes have ${all} bytes; at most ${CHANGES_LIMITS.allBytes} are taken`);
+  const { files: most } = CHANGES_LIMITS;
+  if ((await countFiles(host, repository, commit, most)) <= most) return;
+  const had = await countFiles(host, repository, base, Infinity);
+  if ((await countFiles(host, repository, commit, had + most)) > had + most)
+    throw new RefusedChanges(`there are more than ${most} new files; at most as many are taken`);
 }
+
+/** In the tree of a commit, with those of its folders. Git keeps none of them in memory here, as it does where it compares. */
+async function countFiles(host: GitHost, { gitDir }: PrivateRepository, commit: string, most: number): Promise<number> {
+  let files = 0;
+  const args = ['ls-tree', '-r', '-z', '--name-only', '--full-tree', commit];
+  for await (const chunk of streamGit(host, args, {
+    env: { GIT_DIR: gitDir },
+    confined: true,
+    mostBytes: NAMES_BYTES,
+  })) {
+    for (const byte of chunk) if (byte === 0) files += 1;
+    if (files > most) break;
+  }
+  return files;
+}
+
+/** Names of all files of a commit. */
+const NAMES_BYTES = 512 * 1024 * 1024;
 
 async function storeChanges<T>(
   host: GitHost,

@@ -78,6 +78,32 @@ describe('limits of what a guest made', () => {
     await expect(take(base)).rejects.toThrow(/rev-list gave more than 10250000 bytes/);
   });
 
+  it('files, which a few trees name again and again', { timeout: 120_000 }, async () => {
+    const base = await pack();
+    const write = (args: readonly string[], input: string): string => git(args, input).toString().trim();
+    const blob = write(['hash-object', '-w', '--stdin'], 'x');
+    /** A tree of these counts, from the innermost on. */
+    const treeOf = (counts: readonly number[]): string => {
+      const entries = (mode: string, id: string, count: number): string =>
+        Array.from({ length: count }, (_, at) => `${mode} ${id}\t${String(at).padStart(4, '0')}\n`).join('');
+      const [innermost = 0, ...outer] = counts;
+      const start = write(['mktree'], entries('100644 blob', blob, innermost));
+      return outer.reduce((tree, count) => write(['mktree'], entries('040000 tree', tree, count)), start);
+    };
+    const come = (tree: string): void => {
+      git(['reset', '-q', '--soft', write(['commit-tree', tree, '-p', base.commit, '-m', 'x'], '')]);
+    };
+    come(treeOf([1_000, 500]));
+    await expect(take(base)).resolves.toMatchObject({ files: CHANGES_LIMITS.files });
+    come(treeOf([1_001, 500]));
+    await expect(take(base)).rejects.toThrow('there are more than 500000 new files; at most as many are taken');
+    // Ten billion, which git that compares would want all of the memory for.
+    come(treeOf(Array<number>(10).fill(10)));
+    const startedAt = performance.now();
+    await expect(take(base)).rejects.toThrow('there are more than 500000 new files');
+    expect(performance.now() - startedAt).toBeLessThan(20_000);
+  });
+
   it('bytes of all objects together', { timeout: 120_000 }, async () => {
     const base = await pack();
     for (let file = 0; file < 5; file += 1) {
