@@ -1,9 +1,6 @@
 /** Providers behind Claude's command line, whose servers are on the worker's own host, and what a failed call comes to. */
-import { mkdirSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { startFakeModel } from '../../bench/fake-model/fake-model.ts';
-import { filesWith } from '../rig/files-with.ts';
 import { Rig } from './rig.ts';
 
 const KEY = 'sk-of-the-gateway-41c7';
@@ -55,62 +52,6 @@ test('three agents of servers on this host side by side, each with its own key, 
   };
   expect([keyOf('one'), keyOf('two'), keyOf('three')]).toEqual(['Bearer ollama', 'Bearer lm-studio', KEY]);
   await rig.assertNothingLeft();
-});
-
-const ACCESS = 'sk-ant-oat01-canary-access-5d20';
-const REFRESH = 'sk-ant-ort01-canary-refresh-c83e';
-
-const subscribed = (port: number): string => `api_version: v1
-kind: agent
-name: subscribed
-llm: { provider: claude-personal, base_url: "http://127.0.0.1:${port}" }
-agent: { prompt: Look at your login., timeout_secs: 600 }
-`;
-
-/** Claude renews a login within minutes before it ends: this one has more left than the stage, and less than an hour. */
-const LEFT_MS = 40 * 60_000;
-
-test('claude works by the access token of a subscriber, which it sends as a bearer token and never renews', async () => {
-  await using model = await startFakeModel(({ turn }) =>
-    turn === 0
-      ? {
-          run: 'echo "login: [$CLAUDE_CODE_OAUTH_TOKEN]"; echo "$(find ~ -name .credentials.json | wc -l) files of it"',
-        }
-      : { say: 'I looked.' },
-  );
-  await using rig = new Rig();
-  const home = join(rig.specDir, 'claude-home');
-  mkdirSync(home);
-  const login = { accessToken: ACCESS, refreshToken: REFRESH, expiresAt: Date.now() + LEFT_MS, scopes: [] };
-  writeFileSync(join(home, '.credentials.json'), JSON.stringify({ claudeAiOauth: login }), { mode: 0o600 });
-  const spec = rig.spec('spec.yaml', subscribed(model.port));
-  const variables = { CLAUDE_CONFIG_DIR: home };
-  const run = await rig.startWith(variables, 'run', spec, '--run-id', 'subscribed', '--json').done;
-  expect(run.code, run.stdout + run.stderr).toBe(0);
-  expect(run.stderr).toContain(`the login of Claude on this machine (${home}/.credentials.json)`);
-  expect(JSON.parse(run.stdout)).toMatchObject({ outputText: 'I looked.' });
-
-  const asked = model.requests.filter(({ path }) => path.endsWith('/messages'));
-  expect(asked.length).toBeGreaterThanOrEqual(2);
-  const keysOf = ({ headers }: (typeof asked)[number]): readonly unknown[] =>
-    [headers['x-api-key'], headers['authorization']].filter((sent) => sent !== undefined);
-  expect(new Set(model.requests.flatMap(keysOf))).toEqual(new Set([`Bearer ${ACCESS}`]));
-  for (const { headers } of asked) expect(headers['authorization']).toBe(`Bearer ${ACCESS}`);
-  // It keeps its login from the shells that it starts, and writes it nowhere.
-  expect(asked.at(-1)!.body).toContain('login: []\\n0 files of it');
-  // What would renew it is asked neither here nor, as the door would tell, anywhere else.
-  expect(model.requests.map(({ path }) => path).filter((path) => path.includes('oauth'))).toEqual([]);
-  const refused = (await rig.events('subscribed')).flatMap(({ body }) =>
-    body.type === 'network' && body.kind === 'refused' ? [body] : [],
-  );
-  expect(refused).toEqual([]);
-  expect(JSON.stringify(model.requests)).not.toContain(REFRESH);
-
-  const shown = [run, await rig.cli('logs', 'subscribed', '--raw'), await rig.cli('status', 'subscribed', '--json')];
-  for (const { stdout, stderr } of shown) expect(stdout + stderr).not.toMatch(new RegExp(`${ACCESS}|${REFRESH}`));
-  await rig.assertNothingLeft();
-  for (const token of [ACCESS, REFRESH]) expect(filesWith(rig.stateDir, token)).toEqual([]);
-  expect(filesWith(rig.stateDir, 'I looked.').length, 'the control').toBeGreaterThan(0);
 });
 
 const one = (port: number): string => `api_version: v1
