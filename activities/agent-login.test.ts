@@ -8,14 +8,13 @@ import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { AGENT_DEFAULTS } from '../domain/plan/defaults.ts';
 import type { AgentWork, LlmProvider } from '../domain/plan/plan.ts';
-import { hostVariablesOf } from '../domain/plan/work.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { RunEventBody } from '../domain/run/event.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
 import type { MockIo } from '../sandbox/mock/programs.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
-import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
+import { mockWorkerDeps, plainRequest, plainStage } from '../test/rig/mock-worker.ts';
 import type { ActivityDeps } from './deps.ts';
 import { agentProgram } from './ports/agent-layers.ts';
 import type { StageRequest } from './requests.ts';
@@ -58,25 +57,7 @@ function request(provider: LlmProvider, said: Partial<AgentWork> = {}): StageReq
   const llm = { provider, model: null, baseUrl: null, apiKeyEnv: null, credentialProxy: false } as const;
   const work = { ...AGENT_DEFAULTS, kind: 'agent', prompt: 'Work.', llm, ...said } as const;
   const stage = plainStage('think', 'think', ['-'], { work, timeoutMs: TIMEOUT_MS });
-  return {
-    runId: RUN,
-    stage,
-    scope: {
-      id: 'think',
-      stages: ['think'],
-      sandbox: { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts: [] },
-    },
-    generation: 0,
-    lease: null,
-    instance: [],
-    item: null,
-    execKey: 'think/0/1',
-    attempt: 1,
-    input: null,
-    upstream: {},
-    hostVariables: hostVariablesOf([stage]),
-    events: [],
-  };
+  return plainRequest(RUN, stage);
 }
 
 function run(what: StageRequest, change: Partial<ActivityDeps> = {}): Promise<StageResult> {

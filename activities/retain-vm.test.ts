@@ -13,7 +13,7 @@ import type { StageResult } from '../domain/run/stage-result.ts';
 import { parseVmKey, vmKeyText } from '../domain/run/vm-key.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
-import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
+import { mockWorkerDeps, plainRequest, plainStage } from '../test/rig/mock-worker.ts';
 import { createHostLeases } from '../workers/host-leases.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { Leases } from './ports/leases.ts';
@@ -114,22 +114,8 @@ interface Wanted extends Partial<StageRequest> {
 }
 
 function request({ program = 'fail', of, ...change }: Wanted = {}): StageRequest {
-  return {
-    runId: RUN,
-    stage: plainStage('build', 'build', [program], of),
-    scope: { id: 'build', stages: ['build'], sandbox },
-    generation: 0,
-    lease: null,
-    instance: [],
-    item: null,
-    execKey: 'build/0/1',
-    attempt: 1,
-    input: null,
-    upstream: {},
-    hostVariables: [],
-    events: [],
-    ...change,
-  };
+  const scope = { id: 'build', stages: ['build'], sandbox };
+  return plainRequest(RUN, plainStage('build', 'build', [program], of), { scope, ...change });
 }
 
 function roomFor(budgetMib: number): Leases {

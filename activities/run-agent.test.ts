@@ -9,7 +9,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
-import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
+import { mockWorkerDeps, plainRequest, plainStage } from '../test/rig/mock-worker.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { StageRequest, VmStage } from './requests.ts';
 import { runStage } from './run-stage.ts';
@@ -64,25 +64,7 @@ function request(change: Partial<VmStage> = {}): StageRequest {
     outputSchema: { type: 'object', required: ['ok'], properties: { ok: { type: 'boolean' } } },
     ...change,
   });
-  return {
-    runId: RUN,
-    stage,
-    scope: {
-      id: 'think',
-      stages: ['think'],
-      sandbox: { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts: [] },
-    },
-    generation: 0,
-    lease: null,
-    instance: [],
-    item: null,
-    execKey: 'think/0/1',
-    attempt: 1,
-    input: null,
-    upstream: {},
-    hostVariables: [],
-    events: [],
-  };
+  return plainRequest(RUN, stage);
 }
 
 async function resultOf(what = request()): Promise<StageResult> {

@@ -12,7 +12,7 @@ import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
-import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
+import { mockWorkerDeps, plainRequest, plainStage } from '../test/rig/mock-worker.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { StageRequest } from './requests.ts';
 import { overRunBudget, usedUpRunBudget } from './run-budget.ts';
@@ -93,26 +93,7 @@ function request(stage: string, runBudget: BudgetPlan, execKey = `${stage}/0/1`)
     messaging: false,
     played: true,
   } as const;
-  return {
-    runId: RUN,
-    stage: plainStage(stage, stage, ['true'], { work }),
-    scope: {
-      id: stage,
-      stages: [stage],
-      sandbox: { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts: [] },
-    },
-    generation: 0,
-    lease: null,
-    instance: [],
-    item: null,
-    execKey,
-    attempt: 1,
-    input: null,
-    upstream: {},
-    hostVariables: [],
-    events: [],
-    runBudget,
-  };
+  return plainRequest(RUN, plainStage(stage, stage, ['true'], { work }), { execKey, runBudget });
 }
 
 function run(what: StageRequest, change: Partial<ActivityDeps> = {}): Promise<StageResult> {

@@ -14,7 +14,7 @@ import type { RunEvent } from '../domain/run/event.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
-import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
+import { mockWorkerDeps, plainRequest, plainStage } from '../test/rig/mock-worker.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { SessionAnswerGiven, SessionStanding, StageSessions } from './ports/stage-sessions.ts';
 import type { StageRequest, VmStage } from './requests.ts';
@@ -140,25 +140,7 @@ function request(change: Partial<VmStage> = {}): StageRequest {
     env: [],
   } as const;
   const stage = plainStage('talk', 'talk', ['true'], { work: { ...work, code: CODE, played: true }, ...change });
-  return {
-    runId: RUN,
-    stage,
-    scope: {
-      id: 'talk',
-      stages: ['talk'],
-      sandbox: { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts: [] },
-    },
-    generation: 0,
-    lease: null,
-    instance: [],
-    item: null,
-    execKey: 'talk/0/1',
-    attempt: 1,
-    input: null,
-    upstream: {},
-    hostVariables: [],
-    events: [],
-  };
+  return plainRequest(RUN, stage);
 }
 
 function begin(stageSessions: StageSessions, what = request(), change: Partial<ActivityDeps> = {}) {

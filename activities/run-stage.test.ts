@@ -11,17 +11,16 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { CommandWork, JsonValue } from '../domain/plan/plan.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
-import { hostVariablesOf } from '../domain/plan/work.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import { OUTPUT_SCHEMA_LIMITS } from '../domain/spec/output-schema.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
 import { REMEMBERED_MS } from '../sandbox/mock/ended-vms.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
-import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
+import { LEAST_SANDBOX, mockWorkerDeps, plainRequest, plainStage } from '../test/rig/mock-worker.ts';
 import type { VmStage, StageRequest } from './requests.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { EventLog } from './ports/event-log.ts';
-import type { LaunchSpec, Sandbox, VmUsage } from './ports/sandbox.ts';
+import type { Sandbox, VmUsage } from './ports/sandbox.ts';
 import { runStage } from './run-stage.ts';
 
 const RUN = 'run-1';
@@ -103,29 +102,12 @@ afterEach(async () => {
 const processDeps = (change: Partial<ActivityDeps> = {}): ActivityDeps =>
   mockWorkerDeps({ stateDir, stores, backend }, change);
 
-const sandbox: LaunchSpec = { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts: [] };
-
 function commandWork(program: string, change: Partial<CommandWork> = {}): CommandWork {
   return { kind: 'command', program, args: [], cwd: '/workspace', env: [], stdin: { kind: 'none' }, ...change };
 }
 
 function request(program: string, change: Partial<VmStage> = {}): StageRequest {
-  const stage = plainStage('talk', 'talk', [program], change);
-  return {
-    runId: RUN,
-    stage,
-    scope: { id: 'talk', stages: ['talk'], sandbox },
-    generation: 0,
-    lease: null,
-    instance: [],
-    item: null,
-    execKey: 'talk/0/1',
-    attempt: 1,
-    input: null,
-    upstream: {},
-    hostVariables: hostVariablesOf([stage]),
-    events: [],
-  };
+  return plainRequest(RUN, plainStage('talk', 'talk', [program], change));
 }
 
 interface RunningAttempt {
@@ -385,7 +367,7 @@ describe('a VM of a key that was in use once, of which nobody knows any more, ge
 
   test('by the successor of a worker that launched it and died', async () => {
     await loseAndForget(what());
-    await backend.launch(KEY, sandbox, new AbortController().signal);
+    await backend.launch(KEY, LEAST_SANDBOX, new AbortController().signal);
     expect(await inputOfNext()).toBe('of the run');
   });
 });

@@ -15,7 +15,7 @@ import type { StageResult } from '../domain/run/stage-result.ts';
 import { createRedactor } from '../domain/security/redactor.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
-import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
+import { mockWorkerDeps, plainRequest, plainStage } from '../test/rig/mock-worker.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { Exec, Sandbox } from './ports/sandbox.ts';
 import type { StageRequest, VmStage } from './requests.ts';
@@ -43,25 +43,7 @@ const service = (change: Partial<VmStage> = {}): VmStage => ({
 });
 
 function requestOf(stage: VmStage): StageRequest {
-  return {
-    runId: RUN,
-    stage,
-    scope: {
-      id: 'serve',
-      stages: ['serve'],
-      sandbox: { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts: [] },
-    },
-    generation: 0,
-    lease: null,
-    instance: [],
-    item: null,
-    execKey: 'serve/0/1',
-    attempt: 1,
-    input: null,
-    upstream: {},
-    hostVariables: [],
-    events: [],
-  } as StageRequest;
+  return plainRequest(RUN, stage);
 }
 
 describe('what a service publishes', () => {

@@ -13,7 +13,7 @@ import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts'
 import type { MockIo } from '../sandbox/mock/programs.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
 import { mountsDir } from '../store/file/run-folder.ts';
-import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
+import { mockWorkerDeps, plainRequest, plainStage } from '../test/rig/mock-worker.ts';
 import type { StageRequest } from './requests.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { EventLog } from './ports/event-log.ts';
@@ -112,22 +112,11 @@ function run(
   command: readonly [string, ...string[]],
   change: Partial<StageRequest> = {},
 ): Promise<StageResult> {
-  const request: StageRequest = {
-    runId: RUN,
-    stage: plainStage(id, 'shared', command),
+  const request = plainRequest(RUN, plainStage(id, 'shared', command), {
     scope: { id: 'shared', stages: ['one', 'two', 'three'], sandbox: sandboxPlan() },
-    generation: 0,
     lease: { vmKey: `${RUN}/shared/${change.generation ?? 0}` },
-    instance: [],
-    item: null,
-    execKey: `${id}/0/1`,
-    attempt: 1,
-    input: null,
-    upstream: {},
-    hostVariables: [],
-    events: [],
     ...change,
-  };
+  });
   const environment = new MockActivityEnvironment({}, { logger: new DefaultLogger('ERROR', () => undefined) });
   const result = environment.run<[ActivityDeps, StageRequest], StageResult, typeof runStage>(runStage, deps, request);
   result.catch(() => undefined);

@@ -21,9 +21,8 @@ import type { StageResult } from '../domain/run/stage-result.ts';
 import type { MockFiles } from '../sandbox/mock/files.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
-import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
+import { mockWorkerDeps, plainRequest, plainStage } from '../test/rig/mock-worker.ts';
 import type { ActivityDeps } from './deps.ts';
-import type { LaunchSpec } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
 import { runStage } from './run-stage.ts';
 import { WORKSPACE_LIMITS } from './stage-workspace.ts';
@@ -117,24 +116,8 @@ function deps(change: Partial<ActivityDeps> = {}): ActivityDeps {
   return mockWorkerDeps({ stateDir: join(root, 'state'), stores, backend }, { mountPolicy, ...change });
 }
 
-const sandbox: LaunchSpec = { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts: [] };
-
 function request(id: string, from: WorkspacePlan['from'], upstream: StageRequest['upstream'] = {}): StageRequest {
-  return {
-    runId: RUN,
-    stage: plainStage(id, id, ['work'], { workspace: { from, guestPath: GUEST_PATH } }),
-    scope: { id, stages: [id], sandbox },
-    generation: 0,
-    lease: null,
-    instance: [],
-    item: null,
-    execKey: `${id}/0/1`,
-    attempt: 1,
-    input: null,
-    upstream,
-    hostVariables: [],
-    events: [],
-  };
+  return plainRequest(RUN, plainStage(id, id, ['work'], { workspace: { from, guestPath: GUEST_PATH } }), { upstream });
 }
 
 const ofRepo = (change: object = {}): WorkspacePlan['from'] => ({

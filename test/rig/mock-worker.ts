@@ -1,11 +1,12 @@
 /** What a worker process gives its activities in tests without a server: stores in files, and VMs of the given backend. */
 import type { ActivityDeps } from '../../activities/deps.ts';
-import type { VmStage } from '../../activities/requests.ts';
+import type { StageRequest, VmStage } from '../../activities/requests.ts';
 import type { CheckOutput } from '../../activities/ports/output-check.ts';
 import { NO_LENT_VARIABLES } from '../../activities/ports/lent-variables.ts';
-import type { SandboxBackend } from '../../activities/ports/sandbox.ts';
+import type { LaunchSpec, SandboxBackend } from '../../activities/ports/sandbox.ts';
 import { createAttemptRegistry } from '../../activities/attempt-registry.ts';
 import { createVmPool } from '../../activities/vm-pool.ts';
+import { hostVariablesOf } from '../../domain/plan/work.ts';
 import { evaluateCondition, evaluateTexts } from '../../domain/spec/expression/evaluate.ts';
 import { judgeOutput, schemaProblem } from '../../domain/spec/output-schema.ts';
 import { loadSchemaEngine } from '../../domain/spec/schema-engine.ts';
@@ -91,6 +92,36 @@ export function plainStage(
     timeoutMs: 60_000,
     retry: { maxAttempts: 1, backoffMs: 0 },
     maxOutputBytes: 1024 * 1024,
+    ...change,
+  };
+}
+
+/** The least VM that a stage can have. */
+export const LEAST_SANDBOX: LaunchSpec = {
+  mode: 'mock',
+  isolation: 'none',
+  memoryMib: 64,
+  vcpus: 1,
+  diskMib: 64,
+  mounts: [],
+};
+
+/** The first attempt of a stage that is alone in its VM, in a run that has nothing else. */
+export function plainRequest(runId: string, stage: VmStage, change: Partial<StageRequest> = {}): StageRequest {
+  return {
+    runId,
+    stage,
+    scope: { id: stage.scope ?? stage.id, stages: [stage.id], sandbox: LEAST_SANDBOX },
+    generation: 0,
+    lease: null,
+    instance: [],
+    item: null,
+    execKey: `${stage.id}/0/1`,
+    attempt: 1,
+    input: null,
+    upstream: {},
+    hostVariables: hostVariablesOf([stage]),
+    events: [],
     ...change,
   };
 }
