@@ -8,8 +8,9 @@ import { listProblems } from './list-limits.ts';
 import type { ParamValues } from './params.ts';
 import type { Filler } from './placeholders.ts';
 import type { Problems } from './problems.ts';
-import type { StageSpec } from './spec.ts';
+import type { Spec, StageSpec } from './spec.ts';
 import { type Located, type Position, quote } from './tree.ts';
+import { describeStage } from './describe-stage.ts';
 
 /** Of one member: `.name`, `["name"]` or `['name']`. */
 const MEMBER = /\s*(?:\.\s*([A-Za-z_][A-Za-z0-9_]*)|\[\s*(?:"([^"\\]*)"|'([^'\\]*)')\s*\])\s*/y;
@@ -58,7 +59,7 @@ function membersOf(text: string): readonly string[] | null {
   return words;
 }
 
-export interface EachContext {
+interface EachContext {
   /** The name of the stage that the list is of, once it is known to exist. */
   readonly source: string | null;
   readonly runMaxParallel: number;
@@ -73,7 +74,17 @@ export interface EachContext {
 }
 
 /** @returns undefined for a stage that is done once, or whose list was reported */
-export function compileEach(stage: StageSpec, context: EachContext): EachPlan | undefined {
+export function eachOf(
+  spec: Spec,
+  stage: StageSpec,
+  { items }: { readonly items: number | null },
+  context: Omit<EachContext, 'source' | 'what'>,
+): EachPlan | undefined {
+  const source = items === null ? null : spec.stages[items]!.name.value;
+  return compileEach(stage, { ...context, source, what: describeStage(spec, stage) });
+}
+
+function compileEach(stage: StageSpec, context: EachContext): EachPlan | undefined {
   const { runMaxParallel, what, problems } = context;
   const { forEach, name } = stage;
   if (forEach === null) {

@@ -1,0 +1,77 @@
+/** Which VMs a plan has: which of its stages share one, and what each is made of. */
+import { CLI_NEEDS, cliOf } from '../agent/agent-cli.ts';
+import { SANDBOX_DEFAULTS } from '../plan/defaults.ts';
+import type { LlmPlan, ScopePlan } from '../plan/plan.ts';
+import { planOfLlm } from './compile-agent.ts';
+import { hasAgent, llmOf } from './compile-skill.ts';
+import { checkWorkspaceVm } from './compile-workspace.ts';
+import { compileSandbox } from './compile-sandbox.ts';
+import { checkAgentVm } from './agent-vm.ts';
+import { warnOfLittleMemory } from './little-memory.ts';
+import type { Linked } from './links.ts';
+import type { Problems } from './problems.ts';
+import type { Spec, StageSpec } from './spec.ts';
+import { describeStage } from './describe-stage.ts';
+
+/** The scope that steps of a workflow share. No step can have this name: names begin with a letter or digit. */
+export const SHARED_SCOPE = '_shared';
+
+/** The model of each agent in a VM. Mistakes in it are the stage's to report. */
+function agentsOf(spec: Spec, running: readonly StageSpec[], scope: string): readonly (LlmPlan | null)[] {
+  return running
+    .filter((stage) => (hasAgent(stage) || stage.isShell) && scopeOf(spec, stage) === scope)
+    .map((stage) => {
+      const llm = llmOf(spec, stage);
+      return llm === null ? null : planOfLlm(llm);
+    });
+}
+
+/** A box is its own scope; steps share one unless they have a `sandbox` of their own. */
+export function compileScopes(
+  spec: Spec,
+  linked: Linked,
+  baseDir: string | null,
+  problems: Problems,
+): readonly ScopePlan[] {
+  const running = spec.stages.filter(
+    ({ approval, wait, uses }, index) =>
+      linked.links[index] !== null && approval === null && wait === null && uses === null,
+  );
+  const scopes = new Map<string, { stages: string[]; sandbox: ScopePlan['sandbox'] }>();
+  // Of a VM that nothing is said of, what is in it decides.
+  const forAgents = new Set(
+    running.flatMap((stage) => (hasAgent(stage) || stage.isShell ? [scopeOf(spec, stage)] : [])),
+  );
+  for (const stage of running) {
+    const id = scopeOf(spec, stage);
+    const agents = forAgents.has(id) ? agentsOf(spec, running, id) : [];
+    const memoryMib = memoryFor(agents);
+    const scope = scopes.get(id);
+    if (scope !== undefined) scope.stages.push(stage.name.value);
+    else {
+      const facts = { memoryMib, agents, hasWorkspace: stage.workspace !== null };
+      const sandbox = compileSandbox(spec.sandbox, stage.sandbox, baseDir, facts, problems);
+      warnOfLittleMemory(stage.name, sandbox, agents.length > 0, problems);
+      const ofAgents = agentsOf(spec, running.filter(hasAgent), id);
+      checkAgentVm(stage.name, { base: spec.sandbox, own: stage.sandbox, sandbox, agents: ofAgents }, problems);
+      scopes.set(id, { stages: [stage.name.value], sandbox });
+    }
+  }
+  for (const stage of running)
+    checkWorkspaceVm(stage, describeStage(spec, stage), scopes.get(scopeOf(spec, stage))!.sandbox, problems);
+  return [...scopes].map(([id, { stages, sandbox }]) => ({ id, stages, sandbox }));
+}
+
+/** Of a VM that nothing is said of: what the command lines of its agents need. */
+function memoryFor(agents: readonly (LlmPlan | null)[]): number {
+  return Math.max(SANDBOX_DEFAULTS.memoryMib, ...agents.map((llm) => CLI_NEEDS[cliOf(llm)].memoryMib));
+}
+
+export function scopeOf(spec: Spec, stage: StageSpec): string {
+  // Items that run side by side cannot share a VM with other steps.
+  // The shared VM may be lost, or hold a command that would not stop, when a stage with `finally` starts.
+  // Of a VM that is lost each stage runs again, and a workspace is there once.
+  const hasItsOwn =
+    stage.sandbox !== null || stage.forEach !== null || stage.finally === true || stage.workspace !== null;
+  return spec.kind === 'workflow' && !hasItsOwn ? SHARED_SCOPE : stage.name.value;
+}

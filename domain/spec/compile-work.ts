@@ -1,0 +1,101 @@
+/** What a stage does in its VM. */
+import type { StageTexts } from './compile-texts.ts';
+import type { ParamValues } from './params.ts';
+import type { Filler } from './placeholders.ts';
+import type { ReadSkill } from './skill-params.ts';
+import type { Problems } from './problems.ts';
+import { type Located, quote } from './tree.ts';
+import { COMMAND_DEFAULTS } from '../plan/defaults.ts';
+import type { EnvPlan, WorkPlan } from '../plan/plan.ts';
+import { type AgentContext, compileAgent } from './compile-agent.ts';
+import { compileEnv } from './compile-env.ts';
+import { compileSkillWork, llmOf } from './compile-skill.ts';
+import { workspaceFolder } from './compile-workspace.ts';
+import type { Links } from './links.ts';
+import { warnOfParamsInCode } from './params-in-code.ts';
+import { warnOfShellInProgram } from './shell-in-program.ts';
+import type { Spec, StageSpec } from './spec.ts';
+
+interface WorkContext {
+  readonly what: string;
+  readonly env: readonly EnvPlan[];
+  readonly params: ParamValues;
+  readonly texts: StageTexts | null;
+  readonly readSkill: ReadSkill | null;
+  readonly fill: Filler;
+  readonly baseDir: string | null;
+  readonly problems: Problems;
+}
+
+/** What happens in the stage's VM; null: it could not be read. */
+export function compileWork(
+  spec: Spec,
+  stage: StageSpec,
+  links: Links | null,
+  { params, texts, readSkill, fill, baseDir, what, env, problems }: WorkContext,
+): WorkPlan | null {
+  const { run, prompt, skill } = stage;
+  if (stage.isShell) return { kind: 'shell', env };
+  const agent: AgentContext = {
+    what,
+    llm: llmOf(spec, stage),
+    env,
+    baseDir,
+    fill,
+    compileEnv: (layer) => compileEnv([layer], [], fill),
+    problems,
+  };
+  if (prompt !== null) return compileAgent(stage, prompt, agent);
+  if (skill !== null)
+    return compileSkillWork(stage, skill, { ...agent, params, texts: texts?.plan ?? null, readSkill });
+  if (run === null) return null;
+  warnOfShellInProgram(run, what, problems);
+  warnOfParamsInCode(stage, spec, what, problems);
+  if (stage.mode !== null && stage.timeoutMs !== null)
+    problems.error(
+      'spec/bad-value',
+      stage.mode.at,
+      `${what} has \`mode: service\` and \`timeout_secs\``,
+      'remove one of them: a service has no time limit',
+    );
+  const stdin = links?.stdin ?? null;
+  return {
+    kind: 'command',
+    program: compileProgram(run.program, what, fill, problems),
+    args: run.args.map((arg) => fill(arg)),
+    cwd:
+      run.cwd === null
+        ? stage.workspace === null
+          ? COMMAND_DEFAULTS.cwd
+          : workspaceFolder(stage.workspace)
+        : compileCwd(run.cwd, what, problems),
+    env,
+    stdin: stdin === null ? { kind: 'none' } : { kind: 'stage-output', stage: spec.stages[stdin]!.name.value },
+    ...(stage.mode === null ? {} : { service: true }),
+  };
+}
+
+/** What its parameters leave of it; one that names no declared parameter was reported as that. */
+function compileProgram(program: Located<string>, what: string, fill: Filler, problems: Problems): string {
+  const errorsBefore = problems.errorCount();
+  const filled = fill(program);
+  if (filled === '' && program.value !== '' && problems.errorCount() === errorsBefore)
+    problems.error(
+      'spec/bad-value',
+      program.at,
+      `\`program\` of ${what} is ${quote(program.value)}, of which its parameters leave nothing`,
+      'give the parameter the name of a program',
+    );
+  return filled;
+}
+
+function compileCwd(cwd: Located<string>, what: string, problems: Problems): string {
+  if (cwd.value.startsWith('/')) return cwd.value;
+  problems.error(
+    'spec/bad-path',
+    cwd.at,
+    `\`cwd\` of ${what} is ${quote(cwd.value)}, which is not absolute`,
+    'write it from the root, such as /workspace',
+  );
+  return cwd.value;
+}
