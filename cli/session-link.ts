@@ -122,7 +122,7 @@ const USAGE_CODES: ReadonlySet<string> = new Set<ErrorCode>(['skill/params', 'sk
 /** @throws what was thrown, as an error with a remedy where there is one */
 export async function throwSessionError(error: unknown): Promise<never> {
   const { SessionFailedError, SessionExistsError, NoSuchSessionError, NoSessionWorkerError } =
-    await import('../client/sessions.ts');
+    await import('../client/session-errors.ts');
   const { isUnavailable, serverMessageOf } = await import('../client/unavailable.ts');
   if (error instanceof NoSuchSessionError) throw usageError(error.message, 'List sessions: voidbox session list');
   if (error instanceof SessionExistsError)

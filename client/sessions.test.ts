@@ -2,7 +2,8 @@
 import { type Client, WorkflowFailedError, WorkflowNotFoundError, WorkflowUpdateFailedError } from '@temporalio/client';
 import { ApplicationFailure } from '@temporalio/common';
 import { expect, test } from 'vitest';
-import { SessionFailedError, startSession } from './sessions.ts';
+import { SessionFailedError } from './session-errors.ts';
+import { startSession } from './sessions.ts';
 
 const ABORTED = 'workflow update was aborted by closing workflow';
 const closing = (type: string): Error =>

@@ -1,11 +1,7 @@
 /** What a client does with sessions of step machines: start, answer, look, cancel. Follows into sub-skills by itself. */
 import { createHash, randomUUID } from 'node:crypto';
 import {
-  ApplicationFailure,
-  CancelledFailure,
-  TerminatedFailure,
   type Client,
-  QueryNotRegisteredError,
   WithStartWorkflowOperation,
   WorkflowExecutionAlreadyStartedError,
   WorkflowFailedError,
@@ -21,43 +17,19 @@ import type {
   SessionView,
 } from '../activities/contract-session.ts';
 import { lastPollMs } from './pollers.ts';
-import { type AnyErrorCode, toErrorCode } from '../domain/errors/error-code.ts';
 import type { SessionResult } from '../domain/step-machine/result.ts';
-import { isCalledSession } from '../domain/step-machine/session-id.ts';
 import { sizeProblem } from '../domain/step-machine/size-limits.ts';
-import {
-  SEARCH_ATTRIBUTES,
-  SESSION_MESSAGES,
-  SESSION_STARTED_AT_MEMO,
-  SESSION_TASK_QUEUE,
-  SESSION_WORKFLOW_TYPE,
-} from '../workflows/messages.ts';
+import { SESSION_MESSAGES, SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../workflows/messages.ts';
 import { concernsOthers, type GivenAnswer, inFamily, joinViews, prefixResult, prefixView } from './session-family.ts';
 import { isClosing, refusalIn, settleCalled, updateSession } from './session-update.ts';
-
-/** The session could not be opened, or has failed: `code` is one of the error codes. */
-export class SessionFailedError extends Error {
-  readonly code: AnyErrorCode;
-  constructor(code: AnyErrorCode, message: string) {
-    super(message);
-    this.name = 'SessionFailedError';
-    this.code = code;
-  }
-}
-
-export class SessionExistsError extends Error {
-  constructor(session: string) {
-    super(`session ${session} already exists`);
-    this.name = 'SessionExistsError';
-  }
-}
-
-export class NoSuchSessionError extends Error {
-  constructor(session: string) {
-    super(`there is no session ${session}`);
-    this.name = 'NoSuchSessionError';
-  }
-}
+import {
+  failureOf,
+  NoSessionWorkerError,
+  noSuchSession,
+  NoSuchSessionError,
+  SessionExistsError,
+  SessionFailedError,
+} from './session-errors.ts';
 
 /** Starts a session and waits for its first prompt. @throws SessionExistsError, SessionFailedError */
 export async function startSession(client: Client, session: string, request: SessionRequest): Promise<SessionResult> {
@@ -104,13 +76,6 @@ export async function endOfSession(client: Client, session: string): Promise<Ses
     const failed = failureOf(error);
     if (failed instanceof SessionFailedError) return failed;
     throw error;
-  }
-}
-
-export class NoSessionWorkerError extends Error {
-  constructor() {
-    super(`no worker polls the session task queue ${SESSION_TASK_QUEUE}`);
-    this.name = 'NoSessionWorkerError';
   }
 }
 
@@ -253,63 +218,6 @@ export async function askSessionToStop(client: Client, session: string): Promise
   }
 }
 
-export type SessionListState = 'open' | 'done' | 'failed' | 'cancelled';
-
-export interface ListedSession {
-  readonly session: string;
-  /** Null where the server does not know our search attributes. */
-  readonly skill: string | null;
-  readonly state: SessionListState;
-  readonly startedAtMs: number;
-  readonly endedAtMs: number | null;
-}
-
-/** Latest first; sessions of sub-skills are part of those that call them and left out. */
-export async function listSessions(
-  client: Client,
-  { limit, state, skill }: { readonly limit: number; readonly state?: SessionListState; readonly skill?: string },
-): Promise<ListedSession[]> {
-  const found: ListedSession[] = [];
-  if (limit < 1) return found;
-  for await (const listed of eachSession(client, { ...(state && { state }), ...(skill !== undefined && { skill }) })) {
-    found.push(listed);
-    if (found.length >= limit) break;
-  }
-  return found;
-}
-
-/** As `listSessions`, one by one. */
-export async function* eachSession(
-  client: Client,
-  { state, skill }: { readonly state?: SessionListState; readonly skill?: string },
-): AsyncGenerator<ListedSession, void, void> {
-  const running = state === 'open' ? ` AND ExecutionStatus = 'Running'` : '';
-  for await (const one of client.workflow.list({ query: `WorkflowType = '${SESSION_WORKFLOW_TYPE}'${running}` })) {
-    if (one.status.name === 'CONTINUED_AS_NEW' || isCalledSession(one.workflowId)) continue;
-    const listed: ListedSession = {
-      session: one.workflowId,
-      skill:
-        one.typedSearchAttributes
-          .getAll()
-          .flatMap(({ key, value }) => (key.name === SEARCH_ATTRIBUTES.name ? [String(value)] : []))[0] ?? null,
-      state: STATES[one.status.name] ?? 'failed',
-      startedAtMs: (one.memo?.[SESSION_STARTED_AT_MEMO] as number | undefined) ?? one.startTime.getTime(),
-      endedAtMs: one.closeTime?.getTime() ?? null,
-    };
-    if (state !== undefined && listed.state !== state) continue;
-    if (skill !== undefined && listed.skill !== null && listed.skill !== skill) continue;
-    yield listed;
-  }
-}
-
-const STATES: Readonly<Record<string, SessionListState>> = {
-  RUNNING: 'open',
-  PAUSED: 'open',
-  COMPLETED: 'done',
-  CANCELLED: 'cancelled',
-  TERMINATED: 'cancelled',
-};
-
 async function childOf(client: Client, session: string, step: string): Promise<ChildSession | null> {
   // Addresses of sub-skills have a slash; most answers need not ask.
   if (!step.includes('/')) return null;
@@ -395,22 +303,6 @@ async function overResult(client: Client, session: string, step: string): Promis
     message: `The session has ended (${status}); it takes no more answers.`,
     retry: false,
   };
-}
-
-function failureOf(error: unknown): unknown {
-  const cause =
-    error instanceof WorkflowUpdateFailedError || error instanceof WorkflowFailedError ? error.cause : undefined;
-  if (cause instanceof ApplicationFailure) return new SessionFailedError(toErrorCode(cause.type), cause.message);
-  if (cause instanceof CancelledFailure || cause instanceof TerminatedFailure)
-    return new SessionFailedError('session/failed', cause.message);
-  return error;
-}
-
-/** A workflow of another type has the id, or none. Anything else is what it was. */
-function noSuchSession(session: string, error: unknown): unknown {
-  return error instanceof WorkflowNotFoundError || error instanceof QueryNotRegisteredError
-    ? new NoSuchSessionError(session)
-    : error;
 }
 
 function keyOf(step: string, output: unknown): string {

@@ -18,16 +18,13 @@ import type {
 } from '../domain/step-machine/durable-port.ts';
 import type { SessionResult } from '../domain/step-machine/result.ts';
 import { readEnvironment, type Environment } from '../setup/environment.ts';
+import { NoSessionWorkerError, NoSuchSessionError, SessionExistsError, SessionFailedError } from './session-errors.ts';
+import { listSessions } from './session-list.ts';
 import {
   advanceSession,
   cancelSession,
-  listSessions,
-  NoSessionWorkerError,
-  NoSuchSessionError,
   recordsOfSession,
   requireWorker,
-  SessionExistsError,
-  SessionFailedError,
   settleSession,
   startSession,
   viewSession,

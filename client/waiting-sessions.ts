@@ -2,7 +2,9 @@
 import type { Client } from '@temporalio/client';
 import type { OpenSessionStep } from '../activities/contract-session.ts';
 import { isUnavailable } from './unavailable.ts';
-import { eachSession, type ListedSession, NoSuchSessionError, viewSession } from './sessions.ts';
+import { NoSuchSessionError } from './session-errors.ts';
+import { eachSession, type ListedSession } from './session-list.ts';
+import { viewSession } from './sessions.ts';
 
 export interface WaitingStep {
   readonly step: string;

@@ -2,7 +2,8 @@
 import type { Client } from '@temporalio/client';
 import type { RunReader } from '../activities/ports/run-reader.ts';
 import { sessionOfStage } from '../activities/run-skill.ts';
-import { askSessionToStop, NoSuchSessionError } from '../client/sessions.ts';
+import { NoSuchSessionError } from '../client/session-errors.ts';
+import { askSessionToStop } from '../client/sessions.ts';
 
 /**
  * Asks those to stop whose attempts have not ended: nobody answers them any more.

@@ -2,7 +2,7 @@ import { Option } from 'commander';
 import { countOf } from '../typed-count.ts';
 import { defineCommand } from '../command.ts';
 import type { ServerLink } from '../../client/server-link.ts';
-import type { ListedSession, SessionListState } from '../../client/sessions.ts';
+import type { ListedSession, SessionListState } from '../../client/session-list.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { usageError } from '../cli-error.ts';
 import type { CliContext } from '../context.ts';
@@ -32,11 +32,12 @@ export const command = defineCommand<Options>({
         `--waiting and --state ${state} exclude each other`,
         'A session that waits for a person is open. Leave out one of them.',
       );
-    const { link, sessions } = await sessionLink(context);
+    const { link } = await sessionLink(context);
     if (waiting) return await listWaiting(context, link, limit, json === true);
-    const found = await sessions
-      .listSessions(link.client(), { limit, ...(state === undefined ? {} : { state }) })
-      .catch(throwSessionError);
+    const { listSessions } = await import('../../client/session-list.ts');
+    const found = await listSessions(link.client(), { limit, ...(state === undefined ? {} : { state }) }).catch(
+      throwSessionError,
+    );
     if (json) {
       await context.stdout.write(`${JSON.stringify({ sessions: found.map(jsonOf) })}\n`);
     } else if (found.length === 0)

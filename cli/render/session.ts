@@ -3,7 +3,7 @@ import type { StepRecord } from '../../domain/step-machine/records.ts';
 import type { PromptResult, SessionResult } from '../../domain/step-machine/result.ts';
 import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
 import { formatAge } from '../../domain/units/duration.ts';
-import type { ListedSession } from '../../client/sessions.ts';
+import type { ListedSession } from '../../client/session-list.ts';
 import type { WaitingSession } from '../../client/waiting-sessions.ts';
 import type { Style } from './style.ts';
 import { renderTable } from './table.ts';

@@ -4,16 +4,9 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SessionResult, PromptResult } from '../../domain/step-machine/result.ts';
-import {
-  advanceSession,
-  cancelSession,
-  listSessions,
-  NoSuchSessionError,
-  recordsOfSession,
-  SessionExistsError,
-  startSession,
-  viewSession,
-} from '../../client/sessions.ts';
+import { NoSuchSessionError, SessionExistsError } from '../../client/session-errors.ts';
+import { listSessions } from '../../client/session-list.ts';
+import { advanceSession, cancelSession, recordsOfSession, startSession, viewSession } from '../../client/sessions.ts';
 import { startSessionRig, TURN_LIMIT_MS, type SessionRig } from '../../test/rig/session-rig.ts';
 import { recordHistoriesOf, recordingDir } from '../../test/rig/record-histories.ts';
 import {
