@@ -2,8 +2,6 @@
  * One client of one VM, under one fence. Bytes never gather here: a stream that nobody reads stands still
  * in the keeper's spool, a source that is faster than the guest waits.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
-import { join } from 'node:path';
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import {
   cutText,
@@ -24,14 +22,11 @@ import {
   type VmStatus,
   type VmUsage,
 } from './api.ts';
-import { ConnectionError, ControlConnection, connectKeeper } from './connection.ts';
+import { ConnectionError } from './connection.ts';
 import { isAlive, launchKeeper, readRunDir } from './keeper-command.ts';
-import { errorCodeOfEnd } from './keeper-code.ts';
-import { startPatientLimit } from './disk-patience.ts';
-import { StreamConnection } from './stream.ts';
+import { KeeperLink, type KeeperPlace, REQUEST_LIMIT_MS, type RequestOptions } from './keeper-link.ts';
+import type { StreamConnection } from './stream.ts';
 
-/** A keeper answers control requests at once; this long means that it is stopped or its host is. */
-const REQUEST_LIMIT_MS = 30_000;
 /** Beyond what the keeper itself grants: its own limit speaks first. */
 const READY_GRACE_MS = 10_000;
 /** A transfer in which nothing moves for this long is given up; a keeper ends a silent guest before that (docs/keeper.md, `guestSilenceMs`). */
@@ -40,10 +35,6 @@ export const TRANSFER_IDLE_LIMIT_MS = 120_000;
 const UPLOAD_LIMIT_MS = 60 * 60 * 1000;
 const STDIN_LIMIT_MS = 24 * UPLOAD_LIMIT_MS;
 const STOP_LIMIT_MS = 30_000;
-const LOOK_AGAIN_MS = 300;
-/** A running keeper refuses connections only for moments: while it binds, or while 64 are open. */
-const CONNECT_ATTEMPTS = 5;
-const CONNECT_PAUSE_MS = 200;
 
 export interface MicroVmLaunch {
   /** The `voidbox-vm` binary. */
@@ -53,21 +44,15 @@ export interface MicroVmLaunch {
   readonly config: LaunchConfig;
 }
 
-/** A VM that exists, by its run directory. */
-type MicroVmPlace = Omit<MicroVmLaunch, 'config'> & { readonly vmKey: string };
-
 export class MicroVm {
   readonly vmKey: string;
   readonly dir: string;
   /** True when launch found the VM alive. */
   readonly attached: boolean;
-  readonly #keeper: string;
+  readonly #link: KeeperLink;
   #fence = 0;
   /** A keeper is of one build for its life, so what it can is asked once. */
   #features: VmStatus['features'] | null = null;
-  #control: ControlConnection | null = null;
-  #connecting: Promise<ControlConnection> | null = null;
-  readonly #closed = new AbortController();
   #isStopped = false;
 
   /**
@@ -76,8 +61,9 @@ export class MicroVm {
    */
   static async launch(options: MicroVmLaunch, signal: AbortSignal): Promise<MicroVm> {
     const launched = await launchKeeper(options.keeper, options.dir, options.config, signal);
-    const vm = new MicroVm(options, launched.state === 'attached');
-    if (launched.state === 'lost' || launched.state === 'stopped') throw await vm.#loss();
+    const { keeper, dir, config } = options;
+    const vm = new MicroVm({ keeper, dir, vmKey: config.vmKey }, launched.state === 'attached');
+    if (launched.state === 'lost' || launched.state === 'stopped') throw await vm.#link.loss();
     try {
       await vm.#takeOver(signal);
     } catch (error) {
@@ -90,7 +76,7 @@ export class MicroVm {
   /**
    * Takes over a VM that a keeper holds, without launching one; null when the directory has none alive.
    */
-  static attach(options: MicroVmPlace, signal: AbortSignal): Promise<MicroVm | null> {
+  static attach(options: KeeperPlace, signal: AbortSignal): Promise<MicroVm | null> {
     return MicroVm.#held(options, (vm) => vm.#takeOver(signal));
   }
 
@@ -98,16 +84,16 @@ export class MicroVm {
    * Uses a VM that nobody drives any more beside others who do so: under the fence that is granted already. Null when the
    * directory has none alive.
    */
-  static join(options: MicroVmPlace, signal: AbortSignal): Promise<MicroVm | null> {
+  static join(options: KeeperPlace, signal: AbortSignal): Promise<MicroVm | null> {
     return MicroVm.#held(options, async (vm) => {
-      vm.#fence = readVmStatus(await vm.#request('status', {}, { signal })).fence;
+      vm.#fence = readVmStatus(await vm.#link.request('status', {}, { signal })).fence;
     });
   }
 
   /** @param begin  what a client does first with a VM that is alive */
-  static async #held(options: MicroVmPlace, begin: (vm: MicroVm) => Promise<void>): Promise<MicroVm | null> {
+  static async #held(options: KeeperPlace, begin: (vm: MicroVm) => Promise<void>): Promise<MicroVm | null> {
     if (!isAlive(await readRunDir(options.keeper, options.dir))) return null;
-    const vm = new MicroVm({ keeper: options.keeper, dir: options.dir, config: { vmKey: options.vmKey } }, true);
+    const vm = new MicroVm(options, true);
     try {
       await begin(vm);
       return vm;
@@ -118,13 +104,10 @@ export class MicroVm {
     }
   }
 
-  private constructor(
-    options: { readonly keeper: string; readonly dir: string; readonly config: { readonly vmKey: string } },
-    attached: boolean,
-  ) {
-    this.#keeper = options.keeper;
-    this.dir = options.dir;
-    this.vmKey = options.config.vmKey;
+  private constructor(place: KeeperPlace, attached: boolean) {
+    this.vmKey = place.vmKey;
+    this.dir = place.dir;
+    this.#link = new KeeperLink(place);
     this.attached = attached;
   }
 
@@ -134,18 +117,18 @@ export class MicroVm {
 
   /** The guest's console, capped; for messages to people. */
   get consolePath(): string {
-    return join(this.dir, 'console.log');
+    return this.#link.consolePath;
   }
 
   async status(): Promise<VmStatus> {
-    return this.#noted(readVmStatus(await this.#request('status', {})));
+    return this.#noted(readVmStatus(await this.#link.request('status', {})));
   }
 
   /** Waits for the guest's first answer. @throws CodedError `vm/boot-timeout`, `vm/lost` */
   async ready(timeoutMs: number, signal: AbortSignal): Promise<VmStatus> {
     try {
       const options = { signal, limitMs: timeoutMs + READY_GRACE_MS };
-      return this.#noted(readVmStatus(await this.#request('ready', { timeoutMs }, options)));
+      return this.#noted(readVmStatus(await this.#link.request('ready', { timeoutMs }, options)));
     } catch (error) {
       if (!isCodedError(error) || !isVmGone(error) || error.message.includes(this.consolePath)) throw error;
       throw new CodedError(error.code, `VM ${this.vmKey}: ${error.message}; its console: ${this.consolePath}`, {
@@ -167,7 +150,7 @@ export class MicroVm {
 
   /** Settles when the command has ended and its output is complete on disk. */
   async execWait(execKey: string, signal: AbortSignal): Promise<ExecEnd> {
-    return readExecEnd(await this.#request('exec.wait', { execKey }, { signal, limitMs: null }));
+    return readExecEnd(await this.#link.request('exec.wait', { execKey }, { signal, limitMs: null }));
   }
 
   async execSignal(execKey: string, signal: SignalName): Promise<void> {
@@ -191,11 +174,11 @@ export class MicroVm {
         return await work();
       } catch (error) {
         if (isCodedError(error) && error.code === 'vm/guest-error') return null;
-        throw await this.#explain(error);
+        throw await this.#link.explain(error);
       }
     };
     const fields = { execKey, limitMs, fence: this.#fence };
-    const opened = await unlessGuestRefuses(() => this.#open('exec.freeze', fields, signal));
+    const opened = await unlessGuestRefuses(() => this.#link.open('exec.freeze', fields, signal));
     if (opened === null) return false;
     try {
       await copy();
@@ -222,7 +205,7 @@ export class MicroVm {
     offset: number,
     signal: AbortSignal,
   ): AsyncGenerator<Uint8Array, void, void> {
-    const opened = await this.#open('exec.output', { execKey, stream, offset, fence: this.#fence }, signal);
+    const opened = await this.#link.open('exec.output', { execKey, stream, offset, fence: this.#fence }, signal);
     const start = readCount(opened.answer, 'offset', 'exec.output');
     if (start !== offset) {
       opened.stream.close();
@@ -242,7 +225,7 @@ export class MicroVm {
     open: (offset: number) => AsyncIterable<Uint8Array>,
     signal: AbortSignal,
   ): Promise<void> {
-    const { stream, answer } = await this.#open('exec.stdin', { execKey, offset: 0, fence: this.#fence }, signal);
+    const { stream, answer } = await this.#link.open('exec.stdin', { execKey, offset: 0, fence: this.#fence }, signal);
     try {
       let offset = readCount(answer, 'offset', 'exec.stdin');
       if (offset >= sizeBytes) return;
@@ -267,7 +250,7 @@ export class MicroVm {
    * @throws ConnectionError when it was interrupted and the VM lives
    */
   async execOpenStdin(execKey: string, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
-    const { stream, answer } = await this.#open('exec.stdin', { execKey, offset: 0, fence: this.#fence }, signal);
+    const { stream, answer } = await this.#link.open('exec.stdin', { execKey, offset: 0, fence: this.#fence }, signal);
     try {
       let sizeBytes = readCount(answer, 'offset', 'exec.stdin');
       if (sizeBytes > 0) throw new Error(`standard input of ${execKey} was begun by another client`);
@@ -293,7 +276,7 @@ export class MicroVm {
     bytes: AsyncIterable<Uint8Array>,
     signal: AbortSignal,
   ): Promise<void> {
-    const { stream } = await this.#open('file.put', { path, mode, sizeBytes, fence: this.#fence }, signal);
+    const { stream } = await this.#link.open('file.put', { path, mode, sizeBytes, fence: this.#fence }, signal);
     await this.#send(stream, bytes, { what: `file.put of ${path}`, sizeBytes });
   }
 
@@ -302,7 +285,7 @@ export class MicroVm {
     path: string,
     signal: AbortSignal,
   ): Promise<{ readonly sizeBytes: number; readonly bytes: AsyncIterable<Uint8Array> } | null> {
-    const { stream, answer } = await this.#open('file.get', { path, fence: this.#fence }, signal);
+    const { stream, answer } = await this.#link.open('file.get', { path, fence: this.#fence }, signal);
     if (answer['absent'] === true) {
       stream.close();
       return null;
@@ -312,7 +295,7 @@ export class MicroVm {
   }
 
   async putTar(path: string, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
-    const { stream } = await this.#open('tar.put', { path, fence: this.#fence }, signal);
+    const { stream } = await this.#link.open('tar.put', { path, fence: this.#fence }, signal);
     await this.#send(stream, bytes, { what: `tar.put to ${path}`, sizeBytes: null });
   }
 
@@ -325,7 +308,7 @@ export class MicroVm {
     signal: AbortSignal,
     kind: 'dir' | 'any' = 'any',
   ): Promise<AsyncIterable<Uint8Array> | null> {
-    const { stream, answer } = await this.#open('tar.get', { path, fence: this.#fence }, signal);
+    const { stream, answer } = await this.#link.open('tar.get', { path, fence: this.#fence }, signal);
     if (answer['absent'] === true || (kind === 'dir' && answer['kind'] !== 'dir')) {
       stream.close();
       return null;
@@ -347,18 +330,18 @@ export class MicroVm {
    */
   async *notices(offset: number, signal: AbortSignal): AsyncGenerator<Uint8Array, void, void> {
     if (!(await this.#can('notices'))) return;
-    const { stream } = await this.#open('notices', { offset, fence: this.#fence }, signal);
+    const { stream } = await this.#link.open('notices', { offset, fence: this.#fence }, signal);
     yield* stream.bytes(null);
   }
 
   /** The guest's figures and the VMM's resident memory, as the keeper gives them. */
   stats(): Promise<Answer> {
-    return this.#request('stats', {});
+    return this.#link.request('stats', {});
   }
 
   /** What the VM has taken of its host so far; null when its keeper is of a build that does not tell. */
   async usage(): Promise<VmUsage | null> {
-    return (await this.#can('usage')) ? readVmUsage(await this.#request('usage', {})) : null;
+    return (await this.#can('usage')) ? readVmUsage(await this.#link.request('usage', {})) : null;
   }
 
   /**
@@ -372,7 +355,7 @@ export class MicroVm {
         'vm/lost',
         `VM ${this.vmKey}: its keeper is of an earlier build and cannot be tied to a process`,
       );
-    const { stream } = await this.#open('tie', { keep, fence: this.#fence }, this.#closed.signal);
+    const { stream } = await this.#link.open('tie', { keep, fence: this.#fence }, this.#link.closed);
     stream.unref();
   }
 
@@ -392,7 +375,7 @@ export class MicroVm {
     try {
       await this.#fenced('stop', {}, { limitMs: STOP_LIMIT_MS });
     } catch (error) {
-      if (!isVmGone(error) || isAlive(await readRunDir(this.#keeper, this.dir))) throw error;
+      if (!isVmGone(error) || (await this.#link.isAlive())) throw error;
     }
     this.#isStopped = true;
     this.close(new CodedError('vm/lost', `VM ${this.vmKey} was stopped`));
@@ -400,13 +383,11 @@ export class MicroVm {
 
   /** Cuts every connection of this client; what waits on one throws `reason`. The VM goes on. */
   close(reason: Error = new CodedError('fence/stale', `VM ${this.vmKey}: this client has detached from it`)): void {
-    this.#closed.abort(reason);
-    this.#control?.close(reason);
-    this.#control = null;
+    this.#link.close(reason);
   }
 
   async #takeOver(signal: AbortSignal): Promise<void> {
-    this.#fence = readCount(await this.#request('attach', {}, { signal }), 'fence', 'attach');
+    this.#fence = readCount(await this.#link.request('attach', {}, { signal }), 'fence', 'attach');
   }
 
   /** Whether its keeper takes standard input of which only the end tells the length. */
@@ -425,74 +406,7 @@ export class MicroVm {
   }
 
   #fenced(op: string, fields: Readonly<Record<string, unknown>>, options: RequestOptions = {}): Promise<Answer> {
-    return this.#request(op, { ...fields, fence: this.#fence }, options);
-  }
-
-  /** Every request may be sent again: the API is idempotent by fence, exec key and path. */
-  async #request(op: string, fields: Readonly<Record<string, unknown>>, options: RequestOptions = {}): Promise<Answer> {
-    const limitMs = options.limitMs === undefined ? REQUEST_LIMIT_MS : options.limitMs;
-    const limit = new AbortController();
-    const stopLimit =
-      limitMs === null
-        ? undefined
-        : startPatientLimit(this.dir, limitMs, () =>
-            limit.abort(
-              new CodedError('vm/lost', `VM ${this.vmKey}: the keeper did not answer ${op} in ${limitMs} ms`),
-            ),
-          );
-    const signal = AbortSignal.any([
-      limit.signal,
-      this.#closed.signal,
-      ...(options.signal === undefined ? [] : [options.signal]),
-    ]);
-    try {
-      return await this.#alive(signal, async () => (await this.#connection(signal)).request(op, fields, signal));
-    } catch (error) {
-      throw await this.#explain(error);
-    } finally {
-      stopLimit?.();
-    }
-  }
-
-  async #open(
-    op: string,
-    fields: Readonly<Record<string, unknown>>,
-    signal: AbortSignal,
-  ): Promise<{ readonly stream: StreamConnection; readonly answer: Answer }> {
-    const bounded = AbortSignal.any([signal, this.#closed.signal]);
-    try {
-      return await this.#alive(bounded, () => StreamConnection.open(this.dir, op, fields, bounded));
-    } catch (error) {
-      throw await this.#explain(error);
-    }
-  }
-
-  /** Tries again while the connection breaks and the run directory says that the keeper lives. */
-  async #alive<T>(signal: AbortSignal, attempt: () => Promise<T>): Promise<T> {
-    for (let tries = 1; ; tries += 1) {
-      try {
-        return await attempt();
-      } catch (error) {
-        signal.throwIfAborted();
-        if (!(error instanceof ConnectionError) || tries === CONNECT_ATTEMPTS) throw error;
-        if (!isAlive(await readRunDir(this.#keeper, this.dir))) throw await this.#loss(error);
-        await pause(CONNECT_PAUSE_MS * tries, signal);
-      }
-    }
-  }
-
-  async #connection(signal: AbortSignal): Promise<ControlConnection> {
-    if (this.#control?.isOpen === true) return this.#control;
-    this.#connecting ??= connectKeeper(this.dir, this.#closed.signal)
-      .then((socket) => {
-        this.#control = new ControlConnection(socket);
-        if (this.#closed.signal.aborted) this.#control.close(this.#closed.signal.reason as Error);
-        return this.#control;
-      })
-      .finally(() => (this.#connecting = null));
-    const connection = await this.#connecting;
-    signal.throwIfAborted();
-    return connection;
+    return this.#link.request(op, { ...fields, fence: this.#fence }, options);
   }
 
   async #send(
@@ -503,7 +417,7 @@ export class MicroVm {
     try {
       await stream.upload(bytes, about, { idleLimitMs: TRANSFER_IDLE_LIMIT_MS, answerLimitMs: UPLOAD_LIMIT_MS });
     } catch (error) {
-      throw await this.#explain(error);
+      throw await this.#link.explain(error);
     } finally {
       stream.close();
     }
@@ -513,7 +427,7 @@ export class MicroVm {
     try {
       yield* bytes;
     } catch (error) {
-      throw await this.#explain(error);
+      throw await this.#link.explain(error);
     }
   }
 
@@ -531,48 +445,4 @@ export class MicroVm {
       throw new ConnectionError(`${what} ended at ${count} of ${sizeBytes} bytes`);
     }
   }
-
-  /** A broken connection of a dead keeper is a lost VM; of a living one it stays what it is, with a code. */
-  async #explain(error: unknown): Promise<Error> {
-    if (!(error instanceof ConnectionError)) return error as Error;
-    if (this.#closed.signal.aborted) return this.#closed.signal.reason as Error;
-    if (!isAlive(await readRunDir(this.#keeper, this.dir))) return this.#loss(error);
-    // A keeper that was killed closes its connections a moment before its lock is free.
-    await sleep(LOOK_AGAIN_MS);
-    return isAlive(await readRunDir(this.#keeper, this.dir)) ? error : this.#loss(error);
-  }
-
-  async #loss(cause?: unknown): Promise<CodedError> {
-    const { state, exit } = await readRunDir(this.#keeper, this.dir);
-    const why =
-      exit === null
-        ? `its keeper ended without a report (${state})`
-        : `it ended: ${cutText(`${exit.reason}: ${exit.message}`)}`;
-    const code = errorCodeOfEnd(exit?.code ?? '');
-    return new CodedError(
-      code,
-      `VM ${this.vmKey}: ${why}; its console: ${this.consolePath}`,
-      isCodedError(cause) || cause === undefined ? {} : { cause },
-    );
-  }
-}
-
-interface RequestOptions {
-  readonly signal?: AbortSignal;
-  /** Null waits for as long as the connection stands. */
-  readonly limitMs?: number | null;
-}
-
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const onAbort = (): void => {
-      clearTimeout(timer);
-      reject(signal.reason as Error);
-    };
-    const timer = setTimeout(() => {
-      signal.removeEventListener('abort', onAbort);
-      resolve();
-    }, ms);
-    signal.addEventListener('abort', onAbort, { once: true });
-  });
 }

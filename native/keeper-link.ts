@@ -1,0 +1,175 @@
+/**
+ * The way to one keeper: requests on one control connection and streams of their own, each tried again while the run directory
+ * says that the keeper lives. How they fail says what became of the VM.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { join } from 'node:path';
+import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
+import { cutText, type Answer } from './api.ts';
+import { ConnectionError, ControlConnection, connectKeeper } from './connection.ts';
+import { isAlive, readRunDir } from './keeper-command.ts';
+import { errorCodeOfEnd } from './keeper-code.ts';
+import { startPatientLimit } from './disk-patience.ts';
+import { StreamConnection } from './stream.ts';
+
+/** A keeper answers control requests at once; this long means that it is stopped or its host is. */
+export const REQUEST_LIMIT_MS = 30_000;
+const LOOK_AGAIN_MS = 300;
+/** A running keeper refuses connections only for moments: while it binds, or while 64 are open. */
+const CONNECT_ATTEMPTS = 5;
+const CONNECT_PAUSE_MS = 200;
+
+/** A VM that exists, by its run directory. */
+export interface KeeperPlace {
+  /** The `voidbox-vm` binary. */
+  readonly keeper: string;
+  readonly dir: string;
+  readonly vmKey: string;
+}
+
+export interface RequestOptions {
+  readonly signal?: AbortSignal;
+  /** Null waits for as long as the connection stands. */
+  readonly limitMs?: number | null;
+}
+
+export class KeeperLink {
+  readonly vmKey: string;
+  readonly dir: string;
+  readonly #keeper: string;
+  #control: ControlConnection | null = null;
+  #connecting: Promise<ControlConnection> | null = null;
+  readonly #closed = new AbortController();
+
+  constructor({ keeper, dir, vmKey }: KeeperPlace) {
+    this.#keeper = keeper;
+    this.dir = dir;
+    this.vmKey = vmKey;
+  }
+
+  /** The guest's console, capped; for messages to people. */
+  get consolePath(): string {
+    return join(this.dir, 'console.log');
+  }
+
+  /** Aborted once this client has detached. */
+  get closed(): AbortSignal {
+    return this.#closed.signal;
+  }
+
+  /** Whether the run directory says that the keeper lives. */
+  async isAlive(): Promise<boolean> {
+    return isAlive(await readRunDir(this.#keeper, this.dir));
+  }
+
+  /** Every request may be sent again: the API is idempotent by fence, exec key and path. */
+  async request(op: string, fields: Readonly<Record<string, unknown>>, options: RequestOptions = {}): Promise<Answer> {
+    const limitMs = options.limitMs === undefined ? REQUEST_LIMIT_MS : options.limitMs;
+    const limit = new AbortController();
+    const stopLimit =
+      limitMs === null
+        ? undefined
+        : startPatientLimit(this.dir, limitMs, () =>
+            limit.abort(
+              new CodedError('vm/lost', `VM ${this.vmKey}: the keeper did not answer ${op} in ${limitMs} ms`),
+            ),
+          );
+    const signal = AbortSignal.any([
+      limit.signal,
+      this.#closed.signal,
+      ...(options.signal === undefined ? [] : [options.signal]),
+    ]);
+    try {
+      return await this.#alive(signal, async () => (await this.#connection(signal)).request(op, fields, signal));
+    } catch (error) {
+      throw await this.explain(error);
+    } finally {
+      stopLimit?.();
+    }
+  }
+
+  async open(
+    op: string,
+    fields: Readonly<Record<string, unknown>>,
+    signal: AbortSignal,
+  ): Promise<{ readonly stream: StreamConnection; readonly answer: Answer }> {
+    const bounded = AbortSignal.any([signal, this.#closed.signal]);
+    try {
+      return await this.#alive(bounded, () => StreamConnection.open(this.dir, op, fields, bounded));
+    } catch (error) {
+      throw await this.explain(error);
+    }
+  }
+
+  close(reason: Error): void {
+    this.#closed.abort(reason);
+    this.#control?.close(reason);
+    this.#control = null;
+  }
+
+  /** A broken connection of a dead keeper is a lost VM; of a living one it stays what it is, with a code. */
+  async explain(error: unknown): Promise<Error> {
+    if (!(error instanceof ConnectionError)) return error as Error;
+    if (this.#closed.signal.aborted) return this.#closed.signal.reason as Error;
+    if (!(await this.isAlive())) return this.loss(error);
+    // A keeper that was killed closes its connections a moment before its lock is free.
+    await sleep(LOOK_AGAIN_MS);
+    return (await this.isAlive()) ? error : this.loss(error);
+  }
+
+  async loss(cause?: unknown): Promise<CodedError> {
+    const { state, exit } = await readRunDir(this.#keeper, this.dir);
+    const why =
+      exit === null
+        ? `its keeper ended without a report (${state})`
+        : `it ended: ${cutText(`${exit.reason}: ${exit.message}`)}`;
+    const code = errorCodeOfEnd(exit?.code ?? '');
+    return new CodedError(
+      code,
+      `VM ${this.vmKey}: ${why}; its console: ${this.consolePath}`,
+      isCodedError(cause) || cause === undefined ? {} : { cause },
+    );
+  }
+
+  /** Tries again while the connection breaks and the run directory says that the keeper lives. */
+  async #alive<T>(signal: AbortSignal, attempt: () => Promise<T>): Promise<T> {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return await attempt();
+      } catch (error) {
+        signal.throwIfAborted();
+        if (!(error instanceof ConnectionError) || tries === CONNECT_ATTEMPTS) throw error;
+        if (!(await this.isAlive())) throw await this.loss(error);
+        await pause(CONNECT_PAUSE_MS * tries, signal);
+      }
+    }
+  }
+
+  async #connection(signal: AbortSignal): Promise<ControlConnection> {
+    if (this.#control?.isOpen === true) return this.#control;
+    this.#connecting ??= connectKeeper(this.dir, this.#closed.signal)
+      .then((socket) => {
+        this.#control = new ControlConnection(socket);
+        if (this.#closed.signal.aborted) this.#control.close(this.#closed.signal.reason as Error);
+        return this.#control;
+      })
+      .finally(() => (this.#connecting = null));
+    const connection = await this.#connecting;
+    signal.throwIfAborted();
+    return connection;
+  }
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => {
+      clearTimeout(timer);
+      reject(signal.reason as Error);
+    };
+    const timer = setTimeout(() => {
+      signal.removeEventListener('abort', onAbort);
+      resolve();
+    }, ms);
+    signal.addEventListener('abort', onAbort, { once: true });
+  });
+}
