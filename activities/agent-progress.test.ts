@@ -7,7 +7,7 @@ import { createRedactor } from '../domain/security/redactor.ts';
 import { readTar } from '../tar/read.ts';
 import { writeTar } from '../tar/write.ts';
 import { createProgress, isResumable, PROGRESS_LIMITS, type ProgressContext } from './agent-progress.ts';
-import { savedBefore } from './agent-resume.ts';
+import { needsCheckout, resumePromptOf, savedBefore } from './agent-resume.ts';
 import type { Exec, Sandbox } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
 
@@ -92,9 +92,19 @@ class World {
     },
   } as unknown as Exec;
 
+  /** Of its git workspace; null: it has none. */
+  base: string | null = null;
+
   progressOf(request: StageRequest): (sessionId?: string | null) => Promise<void> {
     const redactor = createRedactor([{ name: 'KEY', value: SECRET }]);
-    const context = { deps: this.deps, request, sandbox: this.sandbox, redactor, sessionFolder: SESSIONS };
+    const context = {
+      deps: this.deps,
+      request,
+      sandbox: this.sandbox,
+      redactor,
+      sessionFolder: SESSIONS,
+      base: this.base,
+    };
     const progress = createProgress(context)!;
     return (sessionId = 's1') => progress.offer(this.exec, sessionId, new AbortController().signal);
   }
@@ -241,4 +251,42 @@ test('the next attempt goes on from the newest save of those that were lost, and
     body: { type: 'stage-finished', stage: 'work', execKey: 'work/0/3', result } as unknown as NewRunEvent['body'],
   });
   expect(await before('work/0/4'), 'it failed by itself').toBeNull();
+});
+
+test('where the guest cannot tell what is changed, its whole folder is saved, and it is asked once', async () => {
+  const world = new World();
+  world.base = 'a'.repeat(40);
+  const keys: string[] = [];
+  const exit = { reason: 'exited', exitCode: 90, message: 'unfit', stderrBytes: 0 };
+  const output = async function* (): AsyncIterable<Uint8Array> {};
+  world.sandbox.exec = async ({ key }) => {
+    keys.push(key);
+    const known = { attached: false, output, wait: async () => exit, acknowledge: async () => undefined };
+    return known as unknown as Exec;
+  };
+  const offer = world.progressOf(
+    requestOf('work/0/1', {
+      stage: { ...requestOf('work/0/1').stage, workspace: { guestPath: '/workspace/repository' } },
+    }),
+  );
+  await offer();
+  world.nowMs += PROGRESS_LIMITS.intervalMs;
+  await offer();
+  expect(world.notices()).toEqual([]);
+  expect(world.saves().map(({ folders }) => folders.map(({ changes }) => changes))).toEqual([
+    [undefined, undefined],
+    [undefined, undefined],
+  ]);
+  expect(keys).toEqual(['work/0/1/5000']);
+});
+
+test('an agent that goes on is told what was not saved of its files', () => {
+  const ref: DataRef = { sha256: '0', sizeBytes: 1, mediaType: 'application/x-tar' };
+  const whole = { folders: [{ guestPath: '/workspace', ref }] };
+  expect(needsCheckout(whole)).toBe(false);
+  expect(resumePromptOf(whole)).not.toContain('not saved');
+  const changes = { leftOut: ['node_modules/', 'out'], leftOutCount: 7 };
+  const part = { folders: [{ guestPath: '/workspace', ref, changes }] };
+  expect(needsCheckout(part)).toBe(true);
+  expect(resumePromptOf(part)).toContain('(node_modules/, out and 5 more) were not saved: make them again');
 });

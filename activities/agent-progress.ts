@@ -17,6 +17,15 @@ import type { ActivityDeps } from './deps.ts';
 import { lastNumbered } from './last-numbered.ts';
 import type { Exec, Sandbox } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
+import {
+  type ChangesContext,
+  copyChanges,
+  type Ignored,
+  measureIgnored,
+  placeOf,
+  saveKeys,
+  storeChanges,
+} from './workspace-changes.ts';
 
 const MIB = 1024 * 1024;
 
@@ -25,7 +34,7 @@ export const PROGRESS_LIMITS = {
   intervalMs: 30_000,
   /** A command stands still no longer. */
   frozenMs: 10_000,
-  /** Of each folder that is saved, as a tar. */
+  /** Of each folder that is saved, as a tar; of one with a git workspace what is changed. */
   folderBytes: 64 * MIB,
   /** Of an attempt, in all: each save is kept as long as the run. */
   attemptBytes: 512 * MIB,
@@ -40,6 +49,8 @@ export interface ProgressContext {
   readonly redactor: Redactor;
   /** What its command line keeps of sessions: redacted, as the transcript is. */
   readonly sessionFolder: string;
+  /** The commit that its git workspace starts from; null: it has none. */
+  readonly base: string | null;
 }
 
 export interface AgentProgress {
@@ -56,10 +67,24 @@ export function createProgress(context: ProgressContext): AgentProgress | null {
   let dueAtMs = startedAtMs;
   let takenBytes = 0;
   let failures = 0;
+  const nextKey = saveKeys(request.execKey);
+  let tellsChanges = context.base !== null;
+
+  /** What it is about to copy of a git workspace; null: all of it. */
+  const changesFor = async (mostBytes: number, signal: AbortSignal): Promise<ChangesContext | null> => {
+    if (context.base === null || !tellsChanges) return null;
+    const { sandbox, base } = context;
+    const ignored: Ignored | null = await measureIgnored(sandbox, nextKey, request.stage, signal);
+    tellsChanges = ignored !== null;
+    if (ignored === null) return null;
+    const limits = { limitMs: PROGRESS_LIMITS.frozenMs, mostBytes: Math.min(PROGRESS_LIMITS.folderBytes, mostBytes) };
+    return { sandbox, stage: request.stage, nextKey, base, ignored, ...limits };
+  };
 
   const save = async (exec: Exec, sessionId: string, signal: AbortSignal): Promise<void> => {
     const begunAtMs = deps.now();
-    const saved = await copyOut(context, exec, PROGRESS_LIMITS.attemptBytes - takenBytes, signal);
+    const mostBytes = PROGRESS_LIMITS.attemptBytes - takenBytes;
+    const saved = await copyOut(context, exec, mostBytes, await changesFor(mostBytes, signal), signal);
     if (saved === null) return;
     count ??= await lastSaved(deps, request.runId, request.execKey);
     count += 1;
@@ -81,7 +106,10 @@ export function createProgress(context: ProgressContext): AgentProgress | null {
       ],
       { execKey: request.execKey, fence: context.sandbox.facts.fence },
     );
-    const bytes = saved.folders.reduce((sum, { ref }) => sum + ref.sizeBytes, 0);
+    const bytes = saved.folders.reduce(
+      (sum, { ref, changes }) => sum + ref.sizeBytes + (changes?.removed?.sizeBytes ?? 0),
+      0,
+    );
     takenBytes += bytes;
     // What may still be taken is spread over the time that is left, and most of the time is the agent's own.
     const timeLeftMs = Math.max(0, startedAtMs + request.stage.timeoutMs - deps.now());
@@ -151,9 +179,12 @@ async function copyOut(
   { deps, request, sandbox, redactor, sessionFolder }: ProgressContext,
   exec: Exec,
   mostBytes: number,
+  changes: ChangesContext | null,
   signal: AbortSignal,
 ): Promise<Saved | null> {
   const files: { readonly guestPath: string; readonly ref: Promise<DataRef> }[] = [];
+  const changed = changes === null ? null : placeOf(request.stage.workspace!.guestPath).top;
+  let changesExec: Exec | null = null;
   let session: Buffer | null = null;
   let frozenMs = 0;
   let hasBegun = false;
@@ -168,13 +199,14 @@ async function copyOut(
       hasBegun = true;
       const begunAt = performance.now();
       session = await gathered(folderOf(sandbox, sessionFolder, mostBytes, signal));
-      for (const guestPath of workFolders(request.stage)) {
+      for (const guestPath of workFolders(request.stage).filter((folder) => folder !== changed)) {
         const read = untilRead(folderOf(sandbox, guestPath, mostBytes, signal));
         const ref = put(read.bytes);
         files.push({ guestPath, ref });
         // Storing it may take longer than reading it.
         await Promise.race([read.ended, ref]);
       }
+      if (changes !== null) changesExec = await copyChanges(changes, signal);
       frozenMs = Math.round(performance.now() - begunAt);
     },
     signal,
@@ -182,10 +214,20 @@ async function copyOut(
   if (!hasBegun) return null;
   const folders: SavedFolder[] = [];
   for (const { guestPath, ref } of files) folders.push({ guestPath, ref: await ref });
-  if (!isWhole || session === null)
+  if (!isWhole || session === null) {
+    await (changesExec as Exec | null)?.acknowledge();
     throw new Error(`its files could not be read within ${PROGRESS_LIMITS.frozenMs / 1_000} s`);
+  }
+  if (changes !== null && changesExec !== null)
+    folders.push(withRedactedNames(await storeChanges(changes, changesExec, put, signal), redactor));
   folders.push({ guestPath: sessionFolder, ref: await put(redactedTar(session, redactor)) });
   return { folders, frozenMs };
+}
+
+function withRedactedNames({ changes, ...folder }: SavedFolder, redactor: Redactor): SavedFolder {
+  return changes === undefined
+    ? folder
+    : { ...folder, changes: { ...changes, leftOut: changes.leftOut.map((name) => redactor.text(name)) } };
 }
 
 /** @throws Error where it is not there, or too large */

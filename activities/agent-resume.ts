@@ -1,17 +1,39 @@
 /** How a stage goes on whose agent was at work when its VM was lost: from what was saved of it, or from its beginning. */
 import { isService } from '../domain/plan/work.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
-import type { SavedFolder } from '../domain/run/event.ts';
+import type { NewRunEvent, SavedFolder } from '../domain/run/event.ts';
 import { attemptText, parseExecKey } from '../domain/run/attempt.ts';
 import { isResumable, lastSaved } from './agent-progress.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { Sandbox } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
 import { readResult } from './stage-record.ts';
+import { restoreChanges } from './workspace-changes.ts';
 
 /** What the agent is told; what it was asked for stands in its session. */
 export const RESUME_PROMPT = `The machine that you worked on was lost, and you go on on a new one. Your files are as they were after a recent call of a tool; what was changed after it is gone, and no program that you started runs any more. Look at what is there and go on with your task.
 `;
+
+/** With what is not there, which it may need. */
+export function resumePromptOf(saved: Pick<SavedAgent, 'folders'>): string {
+  const left = leftOutOf(saved);
+  return left === null
+    ? RESUME_PROMPT
+    : `${RESUME_PROMPT}${left} were not saved: make them again where you need them.\n`;
+}
+
+/** A list for people and agents; null: all of it was saved. */
+function leftOutOf({ folders }: Pick<SavedAgent, 'folders'>): string | null {
+  const names = folders.flatMap(({ changes }) => changes?.leftOut ?? []);
+  const more = folders.reduce((sum, { changes }) => sum + (changes?.leftOutCount ?? 0), 0) - names.length;
+  if (names.length === 0) return null;
+  return `Files and folders that git ignores or that cannot leave the VM (${names.join(', ')}${more > 0 ? ` and ${more} more` : ''})`;
+}
+
+/** Whether what was saved goes over a fresh checkout. */
+export function needsCheckout({ folders }: Pick<SavedAgent, 'folders'>): boolean {
+  return folders.some(({ changes }) => changes !== undefined);
+}
 
 export interface SavedAgent {
   /** Of the attempt that it was saved in. */
@@ -77,14 +99,17 @@ async function newestOf(
   return { execKey, savedAtMs: event.atMs, sessionId, folders };
 }
 
-/** Into a VM that is new: before the agent's command, as often as that has not started. */
+/** Into a VM that is new, and has the checkout where that is needed: before the agent's command, as often as that has not started. */
 export async function restore(
   { artifacts }: Pick<ActivityDeps, 'artifacts'>,
   sandbox: Sandbox,
+  request: StageRequest,
   { folders }: SavedAgent,
   signal: AbortSignal,
 ): Promise<void> {
-  for (const { guestPath, ref } of folders) await sandbox.putTar(guestPath, artifacts.open(ref), signal);
+  for (const folder of folders)
+    if (folder.changes === undefined) await sandbox.putTar(folder.guestPath, artifacts.open(folder.ref), signal);
+    else await restoreChanges({ artifacts }, sandbox, request, folder, signal);
 }
 
 /** Once for the attempt: what it goes on from, or that it does not. */
@@ -99,5 +124,13 @@ export async function sayResumed(
       atMs: deps.now(),
       body: { type: 'stage-resumed', stage: stage.id, execKey, from: saved.execKey, savedAtMs: saved.savedAtMs },
     },
+    ...leftOutNotice(saved, execKey, stage.id, deps.now()),
   ]);
+}
+
+function leftOutNotice(saved: SavedAgent, execKey: string, stage: string, atMs: number): readonly NewRunEvent[] {
+  const left = leftOutOf(saved);
+  if (left === null) return [];
+  const body = { type: 'notice', level: 'info', message: `stage ${stage}: ${left} were not saved` } as const;
+  return [{ id: EVENT_ID.attempt(execKey, 'left-out'), atMs, body }];
 }

@@ -8,7 +8,7 @@ import type { StageResult } from '../domain/run/stage-result.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
 import { commandOfAgent, isDefaultFile, promptOf, putAgentFiles, schemaOf, writesFile } from './agent-command.ts';
 import type { AgentContext } from './agent-context.ts';
-import { RESUME_PROMPT, restore, savedBefore, sayResumed } from './agent-resume.ts';
+import { needsCheckout, restore, resumePromptOf, savedBefore, sayResumed } from './agent-resume.ts';
 import { runTurn, usedUpBefore } from './agent-turn.ts';
 import { agentResultOf, type AgentTurn, execsOf, turnFailure, usageOf } from './agent-turns.ts';
 import { outputMismatch } from './output-check.ts';
@@ -52,14 +52,14 @@ export async function runAgent(
 async function firstTurn(context: AgentContext, written: string): Promise<AgentTurn> {
   const { deps, request, agent, life, sandbox } = context;
   const saved = await savedBefore(deps, request, agent.provider.sessionFolder);
-  const prompt = saved === null ? await promptOf(deps.artifacts, request, written) : RESUME_PROMPT;
+  const prompt = saved === null ? await promptOf(deps.artifacts, request, written) : resumePromptOf(saved);
   const asked = { prompt, outputSchema: schemaOf(request), resume: saved?.sessionId ?? null };
   const files = commandOfAgent(agent, { ...asked, limits: {} });
   const prepare = async (): Promise<void> => {
     await putAgentFiles(sandbox, files, life.ended);
-    if (saved !== null) await restore(deps, sandbox, saved, life.ended);
+    if (saved !== null) await restore(deps, sandbox, request, saved, life.ended);
   };
-  await context.begin({ prepare, unpacksWorkspace: saved === null });
+  await context.begin({ prepare, unpacksWorkspace: saved === null || needsCheckout(saved) });
   if (saved !== null) await sayResumed(deps, request, saved);
   return await runTurn(context, [], {
     ...asked,

@@ -226,7 +226,14 @@ async function work(
       progress:
         done.kind === 'skill' || isService(done)
           ? null
-          : createProgress({ deps, request, sandbox, redactor, sessionFolder: agent.provider.sessionFolder }),
+          : createProgress({
+              deps,
+              request,
+              sandbox,
+              redactor,
+              sessionFolder: agent.provider.sessionFolder,
+              base: context.workspace?.indexed.base ?? null,
+            }),
       takeWorkspace: () => takeWorkspace(deps, sandbox, request, context.workspace, life),
       copyBack: () => copyMountsBack(deps, sandbox, request, context.vmKey, life.detached),
     };

@@ -14,7 +14,7 @@ import type { ActivityDeps } from './deps.ts';
 import type { AttemptLife } from './heartbeat.ts';
 import { KeyedLock } from './keyed-lock.ts';
 import type { IndexedBase, Refusal } from './ports/repositories.ts';
-import type { Exec, ExecExit, Sandbox } from './ports/sandbox.ts';
+import type { Exec, ExecExit, ExecRequest, Sandbox } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
 import type { OutcomeFailure } from './stage-outputs.ts';
 import { withRoom } from './wait-for-room.ts';
@@ -153,7 +153,7 @@ export async function unpackWorkspace(
     if (await putCheckedOut(deps, sandbox, request, workspace, signal)) args = ['-c', CHECKED_OUT_SCRIPT];
     else await putObjects(deps, sandbox, workspace, signal);
   }
-  const exec = await inGuest(sandbox, key, args, 1024 * 1024, signal);
+  const exec = await inGuest(sandbox, signal, { key, args, maxOutputBytes: 1024 * 1024 });
   const exit = await exec.wait(signal);
   if (exit.reason === 'exited' && exit.exitCode === 0) return;
   throw new WorkspaceFailure({
@@ -218,7 +218,7 @@ export async function takeWorkspace(
   const message = `Not committed by stage ${stage.id} of run ${runId}`;
   const args = ['-c', COLLECT_SCRIPT, 'sh', plan.guestPath, message];
   const key = attemptCommand(request.execKey, 'collect');
-  const exec = await inGuest(sandbox, key, args, WORKSPACE_LIMITS.packBytes, signal);
+  const exec = await inGuest(sandbox, signal, { key, args, maxOutputBytes: WORKSPACE_LIMITS.packBytes });
   const exit = await exec.wait(signal);
   const refused = (problem: string): LeftWorkspace => ({
     failure: {
@@ -249,23 +249,19 @@ export async function takeWorkspace(
 }
 
 /** By the guest's own PATH and configuration, without the variables of the stage. */
-function inGuest(
+export function inGuest(
   sandbox: Sandbox,
-  key: string,
-  args: readonly string[],
-  maxOutputBytes: number,
   signal: AbortSignal,
+  command: Pick<ExecRequest, 'key' | 'args' | 'maxOutputBytes'> & Partial<Pick<ExecRequest, 'stdin' | 'timeoutMs'>>,
 ): Promise<Exec> {
   return sandbox.exec(
     {
-      key,
       program: '/bin/sh',
-      args,
       env: { LC_ALL: 'C', GIT_TERMINAL_PROMPT: '0' },
       cwd: '/workspace',
       stdin: null,
       timeoutMs: WORKSPACE_LIMITS.guestTimeoutMs,
-      maxOutputBytes,
+      ...command,
     },
     signal,
   );
@@ -283,7 +279,7 @@ async function commitOf(exec: Exec, signal: AbortSignal): Promise<string> {
 const TAIL_BYTES = 1024;
 
 /** In git's own words, the last of them. */
-async function whyOf(exec: Exec, exit: ExecExit, signal: AbortSignal): Promise<string> {
+export async function whyOf(exec: Exec, exit: ExecExit, signal: AbortSignal): Promise<string> {
   const limit = WORKSPACE_LIMITS.guestTimeoutMs / 1_000;
   if (exit.reason === 'timeout') return `git in the VM took longer than ${limit} s`;
   let tail = Buffer.alloc(0);

@@ -94,3 +94,56 @@ printf '%s\\n' "$commit"
 { printf '%s\\n' "$commit"; if [ -n "$base" ]; then printf '^%s\\n' "$base"; fi; } |
   quiet pack-objects --revs --thin --stdout -q --delta-base-offset
 `;
+
+/** How the script below ends where the image lacks what it needs. */
+export const CHANGES_UNFIT = 90;
+
+/** `$1` the folder. Puts out what git ignores in it, folders as one: `<KiB>\t<name>`, each with a NUL behind it. */
+export const MEASURE_IGNORED_SCRIPT = `set -eu
+cd "$1"
+command -v git > /dev/null && tar --version 2> /dev/null | grep -q 'GNU tar' || exit ${CHANGES_UNFIT}
+du -sk0 .git/HEAD > /dev/null 2>&1 || exit ${CHANGES_UNFIT}
+list=$(mktemp)
+git -c core.fsmonitor=false ls-files -o -i --exclude-standard --directory -z > "$list"
+# What vanishes meanwhile is nothing to save.
+xargs -0 -r du -sk0 -- < "$list" || true
+rm -f "$list"
+`;
+
+/** The first entry of the tar that the script below puts out: names of files of the checkout that are not there any more. */
+export const REMOVED_NAME = 'voidbox-removed';
+
+/**
+ * `$1` a folder, `$2` the repository in it, `$3` the commit that the stage starts from; names of what git ignores and a save takes
+ * along on standard input. Puts out a tar of what the folder has beside the checkout: the rest of the folder, what git itself has
+ * there but the host's pack, files that are changed, not tracked, or named.
+ */
+export const CHANGES_SCRIPT = `set -eu
+cd "$1"
+inner=./$2
+lists=$(mktemp -d)
+trap 'rm -rf "$lists"' EXIT
+cat > "$lists/names"
+quiet() { git -C "$inner" -c core.fsmonitor=false -c core.hooksPath=/dev/null "$@"; }
+# Not read from its file: git pack-refs puts it elsewhere.
+start=$(quiet rev-parse -q --verify refs/voidbox/earlier) || start=$3
+compare() { quiet diff --name-only -z --no-renames --no-ext-diff "--diff-filter=$1" "$start" --; }
+compare D > "$lists/${REMOVED_NAME}"
+compare d >> "$lists/names"
+quiet ls-files -o --exclude-standard -z >> "$lists/names"
+xargs -0 -r sh -c 'inner=$1; shift; for name; do
+  if [ -e "$inner/$name" ] || [ -L "$inner/$name" ]; then printf "%s/%s\\0" "$inner" "$name"; fi
+done' sh "$inner" < "$lists/names" > "$lists/there"
+if [ "$2" != . ]; then find . -path "$inner" -prune -o -print0 > "$lists/all"; fi
+find "$inner/.git" ! -path '*/.git/objects/pack/pack-base.*' -print0 >> "$lists/all"
+xargs -0 -r sh -c 'find "$@" -print0' sh < "$lists/there" >> "$lists/all"
+tar --null --verbatim-files-from --no-recursion --hard-dereference -cf - -C "$lists" ${REMOVED_NAME} -C "$1" -T "$lists/all"
+`;
+
+/** `$1` the folder, with a fresh checkout; names of files of it that are not there any more on standard input. */
+export const RESTORE_SCRIPT = `set -eu
+cd "$1"
+find .git -mindepth 1 -maxdepth 1 ! -name objects -exec rm -rf {} +
+xargs -0 -r rm -f --
+find . -mindepth 1 -depth -type d -empty ! -path './.git/*' -exec rmdir {} +
+`;

@@ -22,10 +22,18 @@ const MOST_ATTEMPT = 999_999_999;
 export const MOST_COMMANDS = 9_999;
 
 /** Those that prepare an attempt or take what it left stand at the end: the first of all is the stage's own, and an agent's follow it. */
-export const SERVICE_COMMANDS = { unpack: MOST_COMMANDS - 1, collect: MOST_COMMANDS } as const;
+export const SERVICE_COMMANDS = {
+  unpack: MOST_COMMANDS - 1,
+  collect: MOST_COMMANDS,
+  restore: MOST_COMMANDS - 10,
+} as const;
 
 /** Before those: what follows the session file of an agent's first command, second command and so on. */
 export const FIRST_FOLLOWER = MOST_COMMANDS - 9;
+
+/** Those that save what an agent has come to: from this one on. */
+export const FIRST_SAVE = 5_000;
+export const MOST_SAVE_COMMANDS = 4_900;
 
 /** The longest exec key that there is: stage, instance, attempt, command. */
 export const EXEC_KEY_BYTES = 64 + 1 + 120 + 1 + 9 + 1 + 4;
@@ -55,6 +63,15 @@ export function attemptCommand(execKey: string, command: keyof typeof SERVICE_CO
   const name = parseExecKey(execKey);
   if (name === null) throw new RangeError(`${JSON.stringify(execKey)} is no exec key`);
   return execKeyText({ ...name, command: SERVICE_COMMANDS[command] });
+}
+
+/** @param number  from 1 @throws RangeError for what is no exec key, and beyond the last one */
+export function saveCommand(execKey: string, number: number): string {
+  const name = parseExecKey(execKey);
+  if (name === null) throw new RangeError(`${JSON.stringify(execKey)} is no exec key`);
+  if (!isCount(number, MOST_SAVE_COMMANDS))
+    throw new RangeError(`its saves have taken ${MOST_SAVE_COMMANDS} commands, and there are no more for an attempt`);
+  return execKeyText({ ...name, command: FIRST_SAVE + number - 1 });
 }
 
 /** For readers of events, also of those that earlier builds wrote. Null for a text that is no exec key. */

@@ -38,6 +38,7 @@ export const EVENT_ID = {
       | 'not-redacted'
       | 'login-ends'
       | 'not-saved'
+      | 'left-out'
       | 'not-published'
       | 'not-copied'
       | 'resumed'

@@ -167,7 +167,15 @@ const body = kindOf<RunEventBody['type']>(
       stage: aText,
       execKey: aText,
       sessionId: aText,
-      folders: listOf(objectOf({ guestPath: aText, ref: dataRefShape })),
+      folders: listOf(
+        objectOf({
+          guestPath: aText,
+          ref: dataRefShape,
+          changes: optional(
+            objectOf({ removed: optional(dataRefShape), leftOut: listOf(aText), leftOutCount: aCount }),
+          ),
+        }),
+      ),
       frozenMs: aNumber,
     }),
     'stage-published': objectOf({ stage: aText, execKey: aText, output: dataRefShape }),

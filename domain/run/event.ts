@@ -13,6 +13,16 @@ import type { StageFailure, StoredStageResult } from './stage-result.ts';
 export interface SavedFolder {
   readonly guestPath: string;
   readonly ref: DataRef;
+  /** Its git workspace is there without what the checkout has; absent: the folder is there as a whole. */
+  readonly changes?: SavedChanges;
+}
+
+export interface SavedChanges {
+  /** Names of files of the checkout that are not there any more, each with a NUL behind it; absent: none. */
+  readonly removed?: DataRef;
+  /** Files and folders that were not saved, the first of them. */
+  readonly leftOut: readonly string[];
+  readonly leftOutCount: number;
 }
 
 /** What a writer hands to the store. */

@@ -1,4 +1,7 @@
 /** Agents whose VM is lost in the middle of their work: what they had done is not done again. */
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { Rig } from './rig.ts';
 
@@ -45,5 +48,78 @@ test('its VM is lost: the agent goes on in another one, with its session and its
   ]);
   const log = await rig.cli('logs', 'lost');
   expect(log.stdout).toMatch(/work goes on from what its agent had done at/);
+  await rig.assertNothingLeft();
+});
+
+const CHANGE = [
+  'echo changed > a.txt',
+  'git commit -qam one',
+  'rm gone.txt',
+  'echo new > new.txt',
+  'mkdir node_modules',
+  'head -c 17825792 /dev/zero > node_modules/lib',
+];
+const CHECK = [
+  'grep -q changed a.txt',
+  'test ! -e gone.txt',
+  'grep -q new new.txt',
+  'test "$(git log -1 --format=%s)" = one',
+  'test "$(git status --porcelain | sort | tr "\\n" ,)" = " D gone.txt,?? new.txt,"',
+  'test ! -e node_modules',
+  'test "$(wc -c < large)" = 73400320',
+];
+const REPOSITORY = `api_version: v1
+kind: pipeline
+name: repository
+pipeline:
+  boxes:
+    - name: work
+      prompt: Work.
+      workspace: { git: ./app }
+      llm: { provider: codex }
+      env:
+        MOCK_AGENT_SCRIPT: ${scripted([
+          { run: CHANGE.join(' && ') },
+          { sleep_ms: 10_000 },
+          { run: CHECK.join(' && ') },
+          { result: 'done' },
+        ])}
+`;
+
+test('of a repository that is larger than what may be saved its changes are, and go over a fresh checkout', async () => {
+  await using rig = new Rig();
+  const app = join(rig.specDir, 'app');
+  mkdirSync(app);
+  const git = (...args: string[]): void => {
+    execFileSync('git', ['-c', 'user.name=a', '-c', 'user.email=a@b', ...args], { cwd: app, stdio: 'ignore' });
+  };
+  git('init', '-q');
+  writeFileSync(join(app, 'a.txt'), 'one\n');
+  writeFileSync(join(app, 'gone.txt'), 'gone\n');
+  writeFileSync(join(app, '.gitignore'), 'node_modules\n');
+  // Beyond what may be saved of a folder.
+  writeFileSync(join(app, 'large'), Buffer.alloc(70 * 1024 * 1024, 'large\n'));
+  git('add', '.');
+  git('commit', '-qm', 'first');
+  await rig.launch(rig.spec('spec.yaml', REPOSITORY), 'changes', '--mock-agents');
+  const saved = await rig.eventOf('changes', 'stage-progress');
+  const folder = saved.folders.find(({ guestPath }) => guestPath === '/workspace')!;
+  expect(folder).toMatchObject({ changes: { leftOut: ['node_modules/'], leftOutCount: 1 } });
+  expect(folder.ref.sizeBytes).toBeLessThan(1024 * 1024);
+  rig.kill((await rig.keeperOf('work')).pid);
+  const { outcome } = await rig.finish('changes');
+  expect(outcome.state, JSON.stringify(outcome)).toBe('succeeded');
+
+  const events = (await rig.events('changes')).map(({ body }) => body);
+  expect(events.filter(({ type }) => type === 'vm-lost')).toHaveLength(1);
+  const tools = events.flatMap((body) => (body.type === 'agent-tool' ? [body] : []));
+  expect(tools.map(({ detail, failed }) => [detail.slice(0, 4), failed])).toEqual([
+    ['echo', false],
+    ['grep', false],
+  ]);
+  expect((await rig.cli('logs', 'changes')).stdout).toContain('(node_modules/) were not saved');
+  expect((await rig.cli('artifacts', 'changes', 'get', 'work.changes.patch')).code).toBe(0);
+  const patch = readFileSync(join(rig.specDir, 'work.changes.patch'), 'utf8');
+  for (const line of ['+changed', '+new', 'deleted file mode 100644']) expect(patch).toContain(line);
   await rig.assertNothingLeft();
 });
