@@ -42,9 +42,14 @@ impl Block {
     }
 }
 
+/// Blocks that are held for the next mail at most.
+const SPARE_BLOCKS: usize = 4;
+
 pub struct Mailbox {
     disk: File,
     slots: Mutex<Slots>,
+    /// Memory of a block is new pages of the kernel each time, which costs more than what it carries.
+    spare: Mutex<Vec<Block>>,
 }
 
 impl Mailbox {
@@ -52,6 +57,23 @@ impl Mailbox {
         Self {
             disk,
             slots: Mutex::default(),
+            spare: Mutex::default(),
+        }
+    }
+
+    /// A block for `bytes`, with whatever it carried before.
+    pub fn take_block(&self, bytes: usize) -> Block {
+        let spare = lock(&self.spare).pop();
+        spare
+            .filter(|block| block.bytes().len() >= bytes.min(SLOT_BYTES))
+            .unwrap_or_else(|| Block::new(bytes))
+    }
+
+    /// Takes a block that nobody reads any more, for the next one who needs one.
+    pub fn give_block(&self, block: Block) {
+        let mut spare = lock(&self.spare);
+        if spare.len() < SPARE_BLOCKS {
+            spare.push(block);
         }
     }
 

@@ -82,6 +82,13 @@ impl Chunk {
         Ok(())
     }
 
+    /// Takes a block whose first `bytes` are mail that came out of its slot before; the answer is the
+    /// block that was in use.
+    pub fn put_block(&mut self, block: Block, bytes: usize) -> Option<Block> {
+        self.block_bytes = bytes;
+        self.block.replace(block)
+    }
+
     /// The block, when it has room for `bytes`; else a new one.
     fn block_of(&mut self, bytes: usize) -> &mut Block {
         let block = self

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use keeper::Keeper;
 use voidbox_protocol::body::{Connect, Door, DoorService, Empty, StreamEnd};
-use voidbox_protocol::credit::{SendWindow, TUNNEL_MAIL_WINDOW_BYTES};
+use voidbox_protocol::credit::{SendWindow, TUNNEL_MAIL_GRANT_BYTES, TUNNEL_MAIL_WINDOW_BYTES};
 use voidbox_protocol::handshake::FLAG_DOOR_MAIL;
 use voidbox_protocol::mailbox::{SLOTS_PER_SIDE, Slots};
 use voidbox_protocol::message::{Message, Stream, encode_data};
@@ -70,7 +70,9 @@ fn fill(keeper: &mut Keeper, id: u32) -> Vec<u8> {
             None => break,
         }
     }
-    assert!(window.left() < PIECE_BYTES, "{} bytes left", window.left());
+    // A program that takes no more leaves less than a grant to be told.
+    let least = TUNNEL_MAIL_GRANT_BYTES as usize;
+    assert!(window.left() < least, "{} bytes left", window.left());
     assert!(slots.all_free());
     sent
 }
@@ -100,7 +102,7 @@ fn mail_and_data_come_in_their_order() {
     }
     assert_eq!(back, [0, 3]);
     assert_eq!(up, b"up");
-    assert!(granted >= 200_000 - TUNNEL_MAIL_WINDOW_BYTES / 8);
+    assert!(granted >= 200_000 - TUNNEL_MAIL_GRANT_BYTES);
 }
 
 #[test]
@@ -191,6 +193,93 @@ fn tunnels_that_were_handed_over_outlive_the_helper() {
     while !matches!(keeper.receive(), (got, Message::StreamEnd(_)) if got == id) {}
     // The next helper serves as the first one did.
     connect(&mut keeper, proxy, "");
+}
+
+/// Sends a server's bytes and their end as a keeper does; gives the guest's last word.
+fn send_all(keeper: &mut Keeper, id: u32, bytes: &[u8]) -> Message {
+    let mut window = SendWindow::of(TUNNEL_MAIL_WINDOW_BYTES);
+    let mut slots = Slots::default();
+    let mut left = bytes;
+    let mut has_ended = false;
+    loop {
+        while !left.is_empty()
+            && window.left() >= PIECE_BYTES
+            && let Some(slot) = slots.take()
+        {
+            let (piece, rest) = left.split_at(PIECE_BYTES.min(left.len()));
+            window.take(piece.len());
+            keeper.put_mail(id, slot, piece);
+            left = rest;
+        }
+        if left.is_empty() && !has_ended {
+            keeper.send(id, &Message::StreamEnd(StreamEnd::default()));
+            has_ended = true;
+        }
+        match keeper.receive() {
+            (got, Message::Credit(Stream::Data, more)) if got == id => window.grant(more).unwrap(),
+            (_, Message::MailTaken(slot)) => slots.give_back(slot).unwrap(),
+            (got, last) => {
+                assert_eq!(got, id, "{last:?}");
+                return last;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_long_answer_reaches_its_program_and_the_connection_goes_on() {
+    let door = Door {
+        proxy: true,
+        services: vec![],
+    };
+    let mut keeper = Keeper::start_with_door(FLAG_DOOR_MAIL, door);
+    let told = keeper.run("echo $http_proxy");
+    let proxy = told.text().trim().strip_prefix("http://").unwrap();
+    let mut program = TcpStream::connect(proxy).unwrap();
+    program
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let body = pattern(1_000_000);
+    for (sent, is_cut) in [(body.len(), false), (body.len(), false), (600_000, true)] {
+        program
+            .write_all(b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n")
+            .unwrap();
+        let (id, wanted) = keeper.receive();
+        let host = "a.example".to_owned();
+        assert_eq!(wanted, Message::Connect(Connect::Host { host, port: 80 }));
+        keeper.send(id, &Message::Connected(Empty {}));
+        assert!(matches!(keeper.receive(), (got, Message::Data(_)) if got == id));
+        let mut reader = program.try_clone().unwrap();
+        let reading = std::thread::spawn(move || {
+            let head = read_head(&mut reader);
+            let mut got = vec![0; 1_000_000];
+            let mut at = 0;
+            let end = loop {
+                match reader.read(&mut got[at..]) {
+                    Ok(0) => break None,
+                    Ok(count) => at += count,
+                    Err(error) => break Some(error.kind()),
+                }
+                if at == got.len() {
+                    break None;
+                }
+            };
+            (head, got[..at].to_vec(), end)
+        });
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        let answer = [head.as_bytes(), &body[..sent]].concat();
+        let last = send_all(&mut keeper, id, &answer);
+        let (head, got, end) = reading.join().unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        assert!(got == body[..got.len()]);
+        if is_cut {
+            assert_eq!(end, Some(std::io::ErrorKind::ConnectionReset));
+            assert!(matches!(last, Message::Cancel(_)), "{last:?}");
+        } else {
+            assert_eq!((got.len(), end), (body.len(), None));
+            assert!(matches!(last, Message::StreamEnd(_)), "{last:?}");
+        }
+    }
 }
 
 #[test]

@@ -12,6 +12,10 @@ pub const TUNNEL_WINDOW_BYTES: u32 = 128 << 10;
 /// The same where bytes of tunnels go through the mailbox: a slot's worth.
 pub const TUNNEL_MAIL_WINDOW_BYTES: u32 = 256 << 10;
 
+/// A receiver of these grants only half a window at once: each piece costs both sides the same whatever
+/// its size, and pieces become as small as grants are.
+pub const TUNNEL_MAIL_GRANT_BYTES: u32 = TUNNEL_MAIL_WINDOW_BYTES / 2;
+
 /// The window of one direction of a tunnel.
 pub fn tunnel_window(has_mail: bool) -> u32 {
     match has_mail {
@@ -88,21 +92,32 @@ pub struct ReceiveWindow {
     left: u32,
     freed: u32,
     window: u32,
+    grant: u32,
 }
 
 impl Default for ReceiveWindow {
     fn default() -> Self {
-        Self::of(WINDOW_BYTES)
+        Self {
+            left: WINDOW_BYTES,
+            freed: 0,
+            window: WINDOW_BYTES,
+            grant: GRANT_BYTES,
+        }
     }
 }
 
 impl ReceiveWindow {
-    /// That of a stream whose window is not the usual one.
-    pub fn of(window: u32) -> Self {
+    /// That of one direction of a tunnel.
+    pub fn of_tunnel(has_mail: bool) -> Self {
+        let window = tunnel_window(has_mail);
         Self {
             left: window,
             freed: 0,
             window,
+            grant: match has_mail {
+                true => TUNNEL_MAIL_GRANT_BYTES,
+                false => window / (WINDOW_BYTES / GRANT_BYTES),
+            },
         }
     }
 
@@ -126,7 +141,7 @@ impl ReceiveWindow {
             "consumed {bytes} of {held} held bytes"
         );
         self.freed += u32::try_from(bytes).unwrap_or(u32::MAX).min(held);
-        if self.freed < self.window / (WINDOW_BYTES / GRANT_BYTES) {
+        if self.freed < self.grant {
             return None;
         }
         let due = self.freed;
@@ -190,6 +205,29 @@ mod tests {
                 sender.grant(due).unwrap();
             }
         }
+    }
+
+    #[test]
+    fn a_tunnel_goes_on_in_pieces_of_half_a_window_at_least() {
+        let window = TUNNEL_MAIL_WINDOW_BYTES as usize;
+        let mut sender = SendWindow::of(TUNNEL_MAIL_WINDOW_BYTES);
+        let mut receiver = ReceiveWindow::of_tunnel(true);
+        for _ in 0..100 {
+            // All that was sent has been consumed, in small reads.
+            assert!(sender.left() >= window / 2);
+            let count = sender.take(window);
+            receiver.received(count).unwrap();
+            for read in vec![1000; count / 1000].into_iter().chain([count % 1000]) {
+                if let Some(due) = receiver.consumed(read) {
+                    assert!(due >= TUNNEL_MAIL_GRANT_BYTES);
+                    sender.grant(due).unwrap();
+                }
+            }
+        }
+        let mut receiver = ReceiveWindow::of_tunnel(false);
+        receiver.received(16 << 10).unwrap();
+        assert_eq!(receiver.consumed((16 << 10) - 1), None);
+        assert_eq!(receiver.consumed(1), Some(16 << 10));
     }
 
     #[test]

@@ -5,6 +5,10 @@
 //! yes, the helper sends the descriptor whose bytes are to be moved, with those that it has read
 //! already; when the connection is over, PID 1 writes into the line how.
 //!
+//! When it passes on an answer of known length, the helper may send on the same line what is left of it
+//! and the program's connection. PID 1 moves so many bytes there itself, and writes into the line how
+//! that went.
+//!
 //! The helper is not trusted. PID 1 neither waits in a call for it nor leaves that to a flag of the
 //! descriptor, which the helper shares: it polls, and calls with `DONTWAIT`. A line stands for one
 //! tunnel and takes one connection, so that no message names a tunnel and none is handed over twice.
@@ -157,6 +161,23 @@ pub fn receive_early(line: &UnixStream, into: &mut [u8]) -> io::Result<usize> {
     match recv(line, into, RecvFlags::DONTWAIT)? {
         (0, _) => Err(io::ErrorKind::UnexpectedEof.into()),
         (count, _) => Ok(count),
+    }
+}
+
+/// What is left of an answer goes to a program without the helper: so many bytes, into this connection.
+pub fn send_rest(line: &UnixStream, program: BorrowedFd<'_>, left: u64) -> io::Result<()> {
+    send_with(line.as_fd(), &left.to_le_bytes(), program)
+}
+
+/// The connection of a program, and how many bytes go there; `None` at the end of the line. To be called
+/// when the line can be read.
+pub fn receive_rest(line: &UnixStream) -> io::Result<Option<(OwnedFd, u64)>> {
+    let mut left = [0u8; 8];
+    let (count, program) = receive_with(line.as_fd(), &mut left, RecvFlags::DONTWAIT)?;
+    match (count, program) {
+        (0, None) => Ok(None),
+        (8, Some(program)) => Ok(Some((program, u64::from_le_bytes(left)))),
+        _ => Err(invalid()),
     }
 }
 

@@ -8,6 +8,7 @@ mod handoff;
 pub mod helper;
 mod hosts;
 mod pump;
+mod rest;
 mod serve;
 mod tunnel;
 

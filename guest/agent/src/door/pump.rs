@@ -3,12 +3,15 @@
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use voidbox_protocol::frame::MAX_CHUNK_BYTES;
 
+use super::helper::reset;
+use super::rest::Rest;
 use super::tunnel::{Gone, Inbound, Tunnel};
 use crate::request::Chunk;
 
@@ -39,6 +42,7 @@ pub fn wait_readable(tunnel: &Tunnel, fd: BorrowedFd<'_>) -> io::Result<bool> {
 pub struct Pump<'a> {
     tunnel: &'a Tunnel,
     socket: OwnedFd,
+    rest: Rest<'a>,
     /// Of the keeper, on their way into the socket.
     chunk: Chunk,
     written: usize,
@@ -51,10 +55,17 @@ pub struct Pump<'a> {
     buffer: Vec<u8>,
 }
 
+/// What can be read.
+struct Ready {
+    socket: bool,
+    line: bool,
+}
+
 impl<'a> Pump<'a> {
-    pub fn new(tunnel: &'a Tunnel, socket: OwnedFd) -> Self {
+    pub fn new(tunnel: &'a Tunnel, socket: OwnedFd, line: &'a UnixStream) -> Self {
         Self {
             tunnel,
+            rest: Rest::of(&socket, line),
             socket,
             chunk: Chunk::default(),
             written: 0,
@@ -72,10 +83,8 @@ impl<'a> Pump<'a> {
             Ok(End::Reset) | Err(Gone) => {
                 let _ = self.tunnel.cancel();
                 // What a program has of a connection that broke must not look whole.
-                let _ = rustix::net::sockopt::set_socket_linger(
-                    &self.socket,
-                    Some(std::time::Duration::ZERO),
-                );
+                reset(&self.socket);
+                self.rest.reset();
                 End::Reset
             }
         }
@@ -89,12 +98,19 @@ impl<'a> Pump<'a> {
             if self.in_done && self.out_done {
                 return Ok(End::Clean);
             }
-            let readable = match self.wait() {
-                Ok(readable) => readable,
-                Err(_) => return Ok(End::Reset),
+            let Ok(ready) = self.wait() else {
+                return Ok(End::Reset);
             };
             self.tunnel.clear_wake();
-            if readable && self.pull()? == Some(End::Reset) {
+            if ready.line {
+                let taken = self.rest.take();
+                // A rest of which nothing more comes is an answer that is too short.
+                let is_short = self.in_done && self.rest.program().is_some();
+                if taken.is_err() || is_short {
+                    return Ok(End::Reset);
+                }
+            }
+            if ready.socket && self.pull()? == Some(End::Reset) {
                 return Ok(End::Reset);
             }
         }
@@ -110,10 +126,12 @@ impl<'a> Pump<'a> {
         if self.tunnel.is_cancelled() && !(self.in_done && self.out_done) {
             return Ok(Some(End::Reset));
         }
-        while !self.in_done {
+        while !self.in_done && !self.rest.is_awaited() {
             if !self.has_bytes() {
                 match self.tunnel.next_inbound(&mut self.chunk)? {
                     Inbound::Chunk => self.written = 0,
+                    // The answer is shorter than it said.
+                    Inbound::End if self.rest.program().is_some() => return Ok(Some(End::Reset)),
                     Inbound::End => {
                         let _ = shutdown(&self.socket, Shutdown::Write);
                         self.in_done = true;
@@ -126,11 +144,10 @@ impl<'a> Pump<'a> {
             if self.peer_gone {
                 return Ok(Some(End::Reset));
             }
-            let rest = &self.chunk.bytes()[self.written..];
-            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            match send(&self.socket, rest, flags) {
+            match self.send_chunk() {
                 Ok(count) => {
                     self.written += count;
+                    self.rest.moved(count);
                     self.tunnel.consumed(count)?;
                 }
                 Err(Errno::AGAIN) => {
@@ -138,10 +155,24 @@ impl<'a> Pump<'a> {
                     break;
                 }
                 Err(Errno::INTR) => {}
+                Err(Errno::PIPE) if self.rest.await_it() => self.tunnel.empty_slots()?,
                 Err(_) => return Ok(Some(End::Reset)),
             }
         }
         Ok(None)
+    }
+
+    /// Writes some of the chunk to where it goes.
+    fn send_chunk(&self) -> Result<usize, Errno> {
+        let bytes = &self.chunk.bytes()[self.written..];
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        match self.rest.program() {
+            Some((program, left)) => {
+                let some = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
+                send(program, &bytes[..some], flags)
+            }
+            None => send(&self.socket, bytes, flags),
+        }
     }
 
     /// Sends what one read of the program's bytes gives.
@@ -163,31 +194,57 @@ impl<'a> Pump<'a> {
         Ok(None)
     }
 
-    /// Waits for what can be done next; true when the socket can be read.
-    fn wait(&mut self) -> Result<bool, Errno> {
+    /// Waits for what can be done next.
+    fn wait(&mut self) -> Result<Ready, Errno> {
         let mut wanted = PollFlags::empty();
         if !self.out_done && self.tunnel.send_room() > 0 {
             wanted |= PollFlags::IN;
         }
-        if self.has_bytes() {
-            wanted |= PollFlags::OUT;
-        }
-        let mut fds = vec![PollFd::from_borrowed_fd(
-            self.tunnel.wake_fd(),
-            PollFlags::IN,
-        )];
+        let to_write = match self.has_bytes() && !self.rest.is_awaited() {
+            true => PollFlags::OUT,
+            false => PollFlags::empty(),
+        };
+        let program = self.rest.program().map(|(program, _)| program.as_fd());
+        let wake = self.tunnel.wake_fd();
+        let mut fds = vec![PollFd::from_borrowed_fd(wake, PollFlags::IN)];
         // One that is gone and cannot be read is not polled: its hang-up would spin.
-        if !wanted.is_empty() || !self.peer_gone {
-            fds.push(PollFd::from_borrowed_fd(self.socket.as_fd(), wanted));
-        }
+        let (socket, to) = match program {
+            None if wanted.is_empty() && self.peer_gone => (None, None),
+            None => {
+                let socket = add(&mut fds, self.socket.as_fd(), wanted | to_write);
+                (Some(socket), Some(socket))
+            }
+            Some(program) => {
+                let socket =
+                    (!wanted.is_empty()).then(|| add(&mut fds, self.socket.as_fd(), wanted));
+                (
+                    socket,
+                    (!self.peer_gone).then(|| add(&mut fds, program, to_write)),
+                )
+            }
+        };
+        let line = self
+            .rest
+            .line()
+            .map(|line| add(&mut fds, line, PollFlags::IN));
         match poll(&mut fds, None) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error),
         }
-        let revents = fds.get(1).map_or(PollFlags::empty(), PollFd::revents);
-        self.peer_gone |= revents.intersects(PollFlags::HUP | PollFlags::ERR);
-        Ok(revents.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR))
+        let revents = |at: Option<usize>| at.map_or(PollFlags::empty(), |at| fds[at].revents());
+        let gone = PollFlags::HUP | PollFlags::ERR;
+        self.peer_gone |= revents(to).intersects(gone);
+        Ok(Ready {
+            socket: revents(socket).intersects(PollFlags::IN | gone),
+            line: !revents(line).is_empty(),
+        })
     }
+}
+
+/// Polls one more, and says its place.
+fn add<'a>(fds: &mut Vec<PollFd<'a>>, fd: BorrowedFd<'a>, flags: PollFlags) -> usize {
+    fds.push(PollFd::from_borrowed_fd(fd, flags));
+    fds.len() - 1
 }
 
 fn shutdown(socket: &OwnedFd, how: Shutdown) -> Result<(), Errno> {

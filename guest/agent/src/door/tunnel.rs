@@ -13,7 +13,7 @@ use voidbox_protocol::message::{Message, MessageError, Stream, encode_data};
 use voidbox_protocol::{FIRST_TUNNEL_ID, MAX_OPEN_TUNNELS};
 
 use crate::lock::lock;
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Block, Mailbox};
 use crate::outbox::Outbox;
 use crate::request::Chunk;
 
@@ -35,6 +35,8 @@ struct State {
 enum Waiting {
     Frame(Vec<u8>),
     Mail(Mail),
+    /// Mail that was taken out of its slot: so many bytes of the block.
+    Block(Block, usize),
 }
 
 /// What the keeper's side has now.
@@ -68,7 +70,7 @@ impl Tunnel {
             state: Mutex::new(State {
                 answer: None,
                 chunks: VecDeque::new(),
-                receive: ReceiveWindow::of(window),
+                receive: ReceiveWindow::of_tunnel(mailbox.is_some()),
                 send: SendWindow::of(window),
                 ended: false,
                 cancelled: false,
@@ -185,6 +187,12 @@ impl Tunnel {
         };
         match waiting {
             Waiting::Frame(bytes) => chunk.put_frame(bytes),
+            Waiting::Block(block, bytes) => {
+                let used = chunk.put_block(block, bytes);
+                if let (Some(used), Some(mailbox)) = (used, &self.mailbox) {
+                    mailbox.give_block(used);
+                }
+            }
             Waiting::Mail(mail) => {
                 let mailbox = self.mailbox.as_ref().ok_or(Gone)?;
                 let read = chunk.put_mail(mailbox, mail);
@@ -206,17 +214,17 @@ impl Tunnel {
                 let mut places = state.chunks.iter().enumerate();
                 places.find_map(|(place, waiting)| match waiting {
                     Waiting::Mail(mail) => Some((place, *mail)),
-                    Waiting::Frame(_) => None,
+                    Waiting::Frame(_) | Waiting::Block(..) => None,
                 })
             };
             let Some((place, mail)) = next else {
                 return Ok(());
             };
-            let mut chunk = Chunk::default();
-            let read = chunk.put_mail(mailbox, mail);
+            let mut block = mailbox.take_block(mail.size());
+            let read = mailbox.read(mail, &mut block);
             // Only the tunnel's own thread, which is this one, takes anything away.
             if let Some(waiting) = lock(&self.state).chunks.get_mut(place) {
-                *waiting = Waiting::Frame(chunk.bytes().to_vec());
+                *waiting = Waiting::Block(block, mail.size());
             }
             self.send_ahead(&Message::MailTaken(mail.slot()))?;
             read.map_err(|_| Gone)?;

@@ -11,8 +11,9 @@ use tokio::time::{Instant, sleep_until};
 use super::limits::Usage;
 use super::tunnel::{GivenUp, Tunnel};
 
-/// Less room than this part of the window is waited for: a grant comes before all of it is used.
-const LEAST_ROOM: usize = 8;
+/// Less room than this part of the window is waited for, so that pieces are large. A guest grants before
+/// so much of it is used.
+const LEAST_ROOM: usize = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {

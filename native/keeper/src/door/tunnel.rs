@@ -47,7 +47,7 @@ impl Tunnel {
         let inner = Rc::new(Inner {
             state: RefCell::new(State {
                 incoming: Vec::new(),
-                receive: ReceiveWindow::of(window),
+                receive: ReceiveWindow::of_tunnel(link.has_door_mail()),
                 send: SendWindow::of(window),
                 ended: false,
                 given_up: false,

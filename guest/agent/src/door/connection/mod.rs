@@ -84,7 +84,7 @@ fn carry(tunnel: &Tunnel, wanted: Connect, line: &UnixStream) -> Result<(), Gone
         reset(&socket);
         return Err(gone);
     }
-    let end = Pump::new(tunnel, socket).run();
+    let end = Pump::new(tunnel, socket, line).run();
     let _ = send_end(line, end == End::Clean);
     Ok(())
 }
@@ -139,7 +139,7 @@ fn send_early(tunnel: &Tunnel, line: &UnixStream, bytes: usize) -> Result<(), Go
 
 /// A connected stream: a program's, which is on this machine, or the helper's end of a pair, when it
 /// passes on a request with a whole URL.
-fn check_connection(socket: &OwnedFd) -> io::Result<()> {
+pub fn check_connection(socket: &OwnedFd) -> io::Result<()> {
     let is_stream = sockopt::socket_type(socket)? == SocketType::STREAM;
     let peer = getpeername(socket)?;
     let is_known = match sockopt::socket_domain(socket)? {

@@ -54,6 +54,14 @@ impl Body {
         matches!(self.0, State::Over)
     }
 
+    /// Bytes that are left of a body whose length was told.
+    pub fn left(&self) -> Option<u64> {
+        match self.0 {
+            State::Length(left) => Some(left),
+            _ => None,
+        }
+    }
+
     /// True when the end of the connection is the end of the body.
     pub fn ends_with_connection(&self) -> bool {
         matches!(self.0, State::Over | State::UntilClose)

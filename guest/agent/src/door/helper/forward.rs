@@ -12,9 +12,11 @@ use super::body::{Body, Framing, pass};
 use super::head::{Forward, Problem, Response, parse_response};
 use super::proxy::{Client, problem_of};
 use super::{Asker, reset};
-use crate::door::handoff::{receive_end, send_connection};
+use crate::door::handoff::{receive_end, send_connection, send_rest};
 
 const READ_BYTES: usize = 16 << 10;
+/// Of an answer with more left than this, PID 1 moves the rest: for less it is not worth the words.
+const LEAST_REST_BYTES: u64 = 256 << 10;
 
 /// Serves one request. True when the program's connection can have another one. Each request has a
 /// connection to the server of its own, so that each is decided by itself.
@@ -72,7 +74,13 @@ fn pass_response(
             break response;
         }
     };
-    let passed = pass(&mut Body::new(response.body), &mut ahead, server, program);
+    let mut body = Body::new(response.body);
+    let passed = match body.left() {
+        Some(left) if left >= LEAST_REST_BYTES => {
+            pass_rest(line, &mut body, &mut ahead, server, program)
+        }
+        _ => pass(&mut body, &mut ahead, server, program),
+    };
     let is_whole = match (passed, response.body) {
         // Where the connection's end is the body's, only PID 1 knows whether it was one.
         (Ok(true), Framing::UntilClose) => receive_end_of(line, server),
@@ -84,6 +92,24 @@ fn pass_response(
         reset(program);
     }
     Ok(is_whole && request.keep_alive && response.body != Framing::UntilClose)
+}
+
+/// Passes on what has come of a long body, and lets PID 1 move the rest.
+fn pass_rest(
+    line: &mut UnixStream,
+    body: &mut Body,
+    ahead: &mut Vec<u8>,
+    server: &mut UnixStream,
+    program: &mut (impl Write + AsFd),
+) -> io::Result<bool> {
+    // What PID 1 has put in is still read, and it puts in no more: so both know where the rest begins.
+    server.shutdown(Shutdown::Read)?;
+    if pass(body, ahead, server, program)? {
+        return Ok(true);
+    }
+    let left = body.left().ok_or(io::ErrorKind::InvalidData)?;
+    send_rest(line, program.as_fd(), left)?;
+    Ok(receive_end(line))
 }
 
 fn receive_end_of(line: &mut UnixStream, server: &UnixStream) -> bool {
