@@ -78,7 +78,7 @@ function changeOf(status: string): ChangedFile['change'] {
 function notableModes(before: string, after: string): readonly string[] {
   if (after === ZEROS) return [];
   if (after === '160000') return ['submodule'];
-  if (after === '120000') return before === '120000' ? [] : ['symbolic link'];
+  if (after === '120000') return ['symbolic link'];
   if (after === '100755' && before !== '100755') return ['executable'];
   return before === '100755' && after === '100644' ? ['no longer executable'] : [];
 }
@@ -90,6 +90,9 @@ const NOTABLE: readonly (readonly [RegExp, string])[] = [
   [/(^|\/)\.(githooks|husky)\/|(^|\/)hooks\/|(^|\/)(\.pre-commit-config\.ya?ml|lefthook\.ya?ml)$/i, 'hooks'],
   [/^\.(github\/(workflows|actions)|gitlab-ci|circleci|buildkite)(\/|\.|$)|(^|\/)Jenkinsfile$/i, 'runs in CI'],
   [/(^|\/)(\.envrc|\.vscode\/(tasks|settings)\.json|\.devcontainer(\.json|\/.*))$/i, 'runs in editors or shells'],
+  // Git reads the configuration of a folder that looks like a repository, and runs what that names, once somebody enters it.
+  [/(^|\/)HEAD$/, 'a repository within it'],
+  [/(^|\/)(\.(claude|codex|cursor|gemini)\/|\.mcp\.json$|(CLAUDE|AGENTS|GEMINI)(\.local)?\.md$)/i, 'read by agents'],
   [/(^|\/)package\.json$|(^|\/)(Makefile|setup\.py|build\.rs|conftest\.py)$/i, 'runs on install or build'],
 ];
 

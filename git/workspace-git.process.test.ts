@@ -445,6 +445,33 @@ describe('what a guest made', () => {
     ]);
   });
 
+  it('is marked where it makes programs run: a link that leads elsewhere now, a repository within it, settings of agents', async () => {
+    const repo = makeRepository();
+    symlinkSync('a.txt', join(repo, 'link'));
+    git(repo, ['add', '.']);
+    git(repo, ['commit', '-qm', 'link']);
+    const { bundle: base, commit } = await pack(repo);
+    rmSync(join(repo, 'link'));
+    symlinkSync('/etc/passwd', join(repo, 'link'));
+    for (const name of ['lib/x/HEAD', '.claude/settings.json', '.mcp.json', 'docs/AGENTS.md', 'docs/HEADS']) {
+      mkdirSync(join(repo, name, '..'), { recursive: true });
+      writeFileSync(join(repo, name), name);
+    }
+    git(repo, ['add', '.']);
+    git(repo, ['commit', '-qm', 'x']);
+    const tip = git(repo, ['rev-parse', 'HEAD']).trim();
+    const { bundle } = await take(base, guestPack(repo, tip, commit), tip);
+    const files = await withChanges(host, { base: of(base), bundle: of(bundle) }, async (opened) => opened.files);
+    expect(files.map(({ path, notable }) => [path, notable])).toEqual([
+      ['.claude/settings.json', ['read by agents']],
+      ['.mcp.json', ['read by agents']],
+      ['docs/AGENTS.md', ['read by agents']],
+      ['docs/HEADS', []],
+      ['lib/x/HEAD', ['a repository within it']],
+      ['link', ['symbolic link']],
+    ]);
+  });
+
   it('leaves no folder behind, whether it is taken or refused', async () => {
     const { bundle: base, commit } = await pack(makeRepository());
     const scratch = join(folder, 'scratch');
