@@ -81,8 +81,8 @@ export default defineConfig({
           expect: EXPECT,
           include: every('vm.test.ts'),
           exclude: NOT_TESTS,
-          // Two at a time: VMs boot and programs wait more than they compute.
-          maxWorkers: 2,
+          // Each keeps half a CPU busy: it waits for heartbeats, leases and processes that are stopped as much as it computes.
+          maxWorkers: 3,
           sequence: { groupOrder: 2 },
           globalSetup: ['test/rig/host-pieces.setup.ts'],
           testTimeout: 300_000,
