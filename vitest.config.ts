@@ -19,6 +19,8 @@ const WORKERS = availableParallelism();
 /** Files that take minutes start first, so that the others run beside them. */
 const LONG_FILES = [
   '/test/examples.vm.test.ts',
+  '/test/examples-of-many.vm.test.ts',
+  '/test/examples-of-agents.vm.test.ts',
   '/storm.vm.test.ts',
   '/embedded/stack.server.test.ts',
   '/skills/session.server.test.ts',
