@@ -4,6 +4,7 @@ import type { ItemAgent, RunView } from '../../store/run-view.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { renderTotals } from './agent-usage.ts';
 import { budgetOfItem, renderBudget } from './budget.ts';
+import { stateSign } from './state-sign.ts';
 import type { Style } from './style.ts';
 import { displayWidth, padEnd, truncate } from './width.ts';
 
@@ -40,20 +41,5 @@ function renderItemAgent(agent: ItemAgent, nameWidth: number, style: Style): str
     ...(budget === null ? [] : [`budget ${renderBudget(budget)}`]),
     ...(attempt === 1 ? [] : [`attempt ${attempt}`]),
   ].join(', ');
-  return `${sign(state, style)} ${padEnd(truncate(sanitizeLine(name), nameWidth), nameWidth)}  ${style.dim(notes)}`;
-}
-
-function sign(state: ItemAgent['state'], style: Style): string {
-  switch (state) {
-    case 'running':
-      return style.cyan('▶');
-    case 'succeeded':
-      return style.green('✓');
-    case 'failed':
-      return style.red('✗');
-    case 'cancelled':
-      return style.yellow('■');
-    case 'passed':
-      return style.dim('-');
-  }
+  return `${stateSign(state, style)} ${padEnd(truncate(sanitizeLine(name), nameWidth), nameWidth)}  ${style.dim(notes)}`;
 }

@@ -3,9 +3,10 @@ import { formatDurationMs } from '../../domain/units/duration.ts';
 import type { ItemCounts, RunView, StageState, StageView } from '../../store/run-view.ts';
 import { agentNotes } from './agent-usage.ts';
 import { budgetOfStage, renderBudget } from './budget.ts';
-import { itemCount, paintOutcome, timeText } from './event-lines.ts';
+import { itemCount, timeText } from './event-lines.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { StageFacts } from '../stage-facts.ts';
+import { paintState, stateSign } from './state-sign.ts';
 import type { Style } from './style.ts';
 import { displayWidth, padEnd, truncate } from './width.ts';
 
@@ -13,7 +14,7 @@ export interface StageLinesOptions {
   readonly style: Style;
   readonly width: number;
   readonly nowMs: number;
-  /** Turns the sign of running stages, one step each redraw; absent where nothing is redrawn. */
+  /** Of the sign of running stages, one step each redraw; absent where nothing is redrawn. */
   readonly frame?: number;
   /** Most lines; stages beyond them are counted in one line, ended and waiting ones first. */
   readonly maxLines?: number;
@@ -22,7 +23,6 @@ export interface StageLinesOptions {
 }
 
 const MOST_MOCKED = 8;
-const SPINNER = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 /** Which stages are shown when not all can be: what runs and what failed is what people look for. */
 const IMPORTANCE: Readonly<Record<StageState, number>> = {
   failed: 0,
@@ -113,40 +113,9 @@ function renderStage(
     ...conditionNote(stage, facts),
   ].join(', ');
   return truncate(
-    `${sign(stage.state, options)} ${style.bold(name)}  ${state}  ${time}${note === '' ? '' : `  ${style.dim(note)}`}`.trimEnd(),
+    `${stateSign(stage.state, style, options.frame)} ${style.bold(name)}  ${state}  ${time}${note === '' ? '' : `  ${style.dim(note)}`}`.trimEnd(),
     width,
   );
-}
-
-function sign(state: StageState, { style, frame }: StageLinesOptions): string {
-  switch (state) {
-    case 'succeeded':
-      return style.green('✓');
-    case 'failed':
-      return style.red('✗');
-    case 'cancelled':
-      return style.yellow('■');
-    case 'running':
-      return style.cyan(frame === undefined ? '▶' : (SPINNER[frame % SPINNER.length] ?? '▶'));
-    case 'asking':
-      return style.yellow('?');
-    case 'sleeping':
-      return style.yellow('z');
-    case 'retrying':
-      return style.yellow('↻');
-    case 'passed':
-    case 'skipped':
-      return style.dim('-');
-    case 'waiting':
-      return style.dim('·');
-  }
-}
-
-function paintState(state: StageState, style: Style): string {
-  if (state === 'running') return style.cyan(state);
-  if (state === 'asking' || state === 'sleeping' || state === 'retrying') return style.yellow(state);
-  if (state === 'waiting' || state === 'skipped' || state === 'passed') return style.dim(state);
-  return paintOutcome(state, style);
 }
 
 function stageTime(stage: StageView, nowMs: number): string {
