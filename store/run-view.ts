@@ -23,7 +23,7 @@ export interface RunView {
   readonly mockAgents: readonly string[];
   /** Of all its agents, and what they have used of it; absent: none, or an earlier build admitted it. */
   readonly budget?: BudgetView;
-  /** `damaged` is no event: whoever reads a run says it with `withDamage`. */
+  /** Events never lead to `damaged`: a reader that finds damage marks the view with `withDamage`. */
   readonly state: 'running' | RunOutcome['state'] | 'damaged';
   /** In the order of the spec; a stage that no admission named stands after them. */
   readonly stages: readonly StageView[];
