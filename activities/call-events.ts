@@ -12,13 +12,12 @@ import { checkGivenFields, type FieldValues } from '../domain/run/approval-answe
 import { parseExecKey } from '../domain/run/attempt.ts';
 import { EVENT_ID, lastNumber } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
+import { isDateMs } from '../domain/units/time.ts';
 import { type AdmittedRun, quoted } from './admitted-run.ts';
 import { dataRefOf, type Fields, fieldsOf, readFailure } from './call-values.ts';
 
 /** Of a text in an event. The run machine's are shorter; that of a notice is what a failure says. */
 const TEXT_CHARACTERS = 8 * 1024;
-/** Of what a date can be. */
-const LAST_DATE_MS = 8.64e15;
 /** As often as a stage can be looked at again, and far beyond. */
 const MOST_SKIPS = 9_999;
 
@@ -160,7 +159,7 @@ function rejectedFields({ plan }: AdmittedRun, stage: string, given: unknown): F
 function stageSleeping(plan: MachinePlan, id: string, given: Fields): RunEventBody | null {
   const stage = waitingStage(plan, given['stage']);
   const { execKey, attempt, untilMs } = given;
-  if (stage === null || typeof untilMs !== 'number' || !(Math.abs(untilMs) <= LAST_DATE_MS)) return null;
+  if (stage === null || !isDateMs(untilMs)) return null;
   if (attemptOf(plan, stage, execKey) !== attempt || id !== EVENT_ID.attempt(execKey as string, 'sleeping'))
     return null;
   if (stage.wait!.untilMs !== null && stage.wait!.untilMs !== untilMs) return null;

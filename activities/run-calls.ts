@@ -16,6 +16,7 @@ import type { NewRunEvent, RunOutcome } from '../domain/run/event.ts';
 import { isHostId } from '../domain/run/host.ts';
 import { type VmIdentity, vmKeyText } from '../domain/run/vm-key.ts';
 import type { VmLease } from '../domain/run/vm-lease.ts';
+import { isDateMs } from '../domain/units/time.ts';
 import {
   type AdmittedRun,
   assertCalledByRun,
@@ -44,9 +45,6 @@ import { type BeginItemsRequest, createItemLists, type EndItemsRequest } from '.
 import type { AdmittedScope, ScopeRequest, StageRequest } from './requests.ts';
 import type { MockedRequest } from './mocked-stage.ts';
 import { readResult } from './stage-record.ts';
-
-/** The last time that a date can say, in milliseconds since the epoch. */
-const LAST_DATE_MS = 8.64e15;
 
 /** What a call of a stage asks for: to give what the stage is mocked with, to end a part, or to work in a VM. */
 export type StageWork =
@@ -390,10 +388,7 @@ function isAttemptOf(stage: Pick<StagePlan, 'retry' | 'visits'>, attempt: number
 /** @throws CodedError `call/refused` */
 export function askRequest(run: AdmittedRun, call: Fields): AskRequest {
   const { deadlineAtMs } = call;
-  if (
-    deadlineAtMs !== null &&
-    !(Number.isSafeInteger(deadlineAtMs) && Math.abs(deadlineAtMs as number) <= LAST_DATE_MS)
-  )
+  if (deadlineAtMs !== null && !(Number.isSafeInteger(deadlineAtMs) && isDateMs(deadlineAtMs)))
     throw refused(run, `a deadline is a time or null, the call names ${quoted(deadlineAtMs)}`);
   const stage = stageOf(run, idIn(run, call, 'stage'));
   const { texts } = stage;
@@ -401,7 +396,7 @@ export function askRequest(run: AdmittedRun, call: Fields): AskRequest {
   return {
     ...question,
     item: null,
-    deadlineAtMs: deadlineAtMs as number | null,
+    deadlineAtMs,
     made:
       texts === undefined
         ? null
@@ -418,7 +413,7 @@ function approvalRequest(run: AdmittedRun, call: Fields): ApprovalRequest {
   const { by, comment, timedOut, atMs, fields } = call;
   if (!isNote(by, ANSWER_LIMITS.byCharacters) || !isNote(comment, ANSWER_LIMITS.commentCharacters))
     throw refused(run, '`by` and `comment` of an answer are short texts or null');
-  if (typeof timedOut !== 'boolean' || typeof atMs !== 'number' || !(Math.abs(atMs) <= LAST_DATE_MS))
+  if (typeof timedOut !== 'boolean' || !isDateMs(atMs))
     throw refused(run, 'an answer says when it came, and whether a deadline stands for it');
   const { runId, approval } = questionIn(run, call);
   return { runId, approval, by, comment, timedOut, fields, atMs };

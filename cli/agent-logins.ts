@@ -9,12 +9,11 @@ import { endOfToken, loginEndKey, writeLoginEnd } from '../domain/agent/login-en
 import { credentialFileOf, credentialsOf } from '../domain/agent/credentials.ts';
 import type { LlmProvider, Plan, StagePlan } from '../domain/plan/plan.ts';
 import { answeringOf, environmentOf, isService } from '../domain/plan/work.ts';
+import { isDateMs } from '../domain/units/time.ts';
 import { environmentError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 
 const FILE_BYTES = 1024 * 1024;
-/** Of a date. */
-const MOST_MS = 8.64e15;
 
 type Env = Pick<CliContext['env'], 'variables'>;
 
@@ -55,7 +54,7 @@ const CLAUDE: LoginKind = {
     const login = file?.claudeAiOauth as { readonly accessToken?: unknown; readonly expiresAt?: unknown } | null;
     const { accessToken, expiresAt } = login ?? {};
     if (typeof accessToken !== 'string' || accessToken === '') return null;
-    if (typeof expiresAt !== 'number' || !(Math.abs(expiresAt) <= MOST_MS)) return null;
+    if (!isDateMs(expiresAt)) return null;
     return { value: accessToken, expiresAtMs: expiresAt };
   },
 };

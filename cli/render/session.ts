@@ -3,13 +3,11 @@ import type { StepRecord } from '../../domain/step-machine/records.ts';
 import type { PromptResult, SessionResult } from '../../domain/step-machine/result.ts';
 import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
 import { formatAge } from '../../domain/units/duration.ts';
+import { isDateMs } from '../../domain/units/time.ts';
 import type { ListedSession } from '../../client/session-list.ts';
 import type { WaitingSession } from '../../client/waiting-sessions.ts';
 import type { Style } from './style.ts';
 import { renderTable } from './table.ts';
-
-/** No date is later. */
-const LAST_DATE_MS = 8.64e15;
 
 /** What a session answered, as text. Prompts hold what others wrote, and are made harmless. `next`: what is typed to answer it. */
 export function renderResult(session: string, result: SessionResult, next: string, style: Style): string[] {
@@ -98,7 +96,7 @@ export function renderWaiting(
 /** Null for no time. A deadline may be later than any date that can be written. */
 export function isoTime(ms: number | null): string | null {
   if (ms === null) return null;
-  return Math.abs(ms) <= LAST_DATE_MS ? new Date(ms).toISOString() : null;
+  return isDateMs(ms) ? new Date(ms).toISOString() : null;
 }
 
 function waitsFor({ assignee, dueMs }: NonNullable<PromptResult['human']>): string {

@@ -1,7 +1,6 @@
 /** When a person's login ends by itself: what nobody renews in a guest. */
+import { isDateMs } from '../units/time.ts';
 
-/** Of a date. */
-const MOST_MS = 8.64e15;
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
 
 /** Beside the values that are handed over for a run, which are by names of variables: none has a colon. */
@@ -24,7 +23,7 @@ export function endOfToken(token: string): number | null {
   try {
     const claims = JSON.parse(decodedPart(token.split('.')[1] ?? '')) as { readonly exp?: unknown } | null;
     const exp = claims?.exp;
-    return typeof exp === 'number' && Math.abs(exp * 1000) <= MOST_MS ? exp * 1000 : null;
+    return typeof exp === 'number' && isDateMs(exp * 1000) ? exp * 1000 : null;
   } catch {
     return null;
   }

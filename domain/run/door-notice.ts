@@ -2,7 +2,9 @@
  * What a VM's door told: lines of JSON that its keeper writes (docs/keeper.md, "The door"). A guest chooses the names in
  * them and how many there are, so each line is bounded, and only the first ones become events of their own.
  */
+import { isDateMs } from '../units/time.ts';
 
+/** What a VM's door told: of a connection that it refused or closed, or of itself. A guest chooses the names in it. */
 export type DoorNotice =
   | ({
       readonly kind: 'refused';
@@ -146,11 +148,8 @@ function parseLine(text: string): Omit<ToldNotice, 'offset'> | null {
   const value = (name: string): unknown => (line as Readonly<Record<string, unknown>>)[name];
   const notice = noticeOf(value);
   const atMs = value('atMs');
-  return notice === null ? null : { notice, atMs: isCount(atMs) && atMs <= LATEST_MS ? atMs : null };
+  return notice === null ? null : { notice, atMs: isCount(atMs) && isDateMs(atMs) ? atMs : null };
 }
-
-/** The last moment that a date can say. */
-const LATEST_MS = 8.64e15;
 
 function noticeOf(value: (name: string) => unknown): DoorNotice | null {
   const text = (name: string, most: number): string => {

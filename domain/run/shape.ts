@@ -2,6 +2,8 @@
  * What a value read back has to look like. A check gives what is wrong, with its place, or null; keys that it does not
  * know are those of another build and pass.
  */
+import { isDateMs } from '../units/time.ts';
+
 export type Check = (value: unknown, at: string) => string | null;
 
 export const aText: Check = (value, at) => (typeof value === 'string' ? null : `${at} is not a string`);
@@ -16,8 +18,7 @@ export const aNumber: Check = (value, at) =>
   typeof value === 'number' && Number.isFinite(value) ? null : `${at} is not a number`;
 
 /** Milliseconds since the epoch that a date can say. */
-export const aTime: Check = (value, at) =>
-  typeof value === 'number' && Math.abs(value) <= 8.64e15 ? null : `${at} is not a time`;
+export const aTime: Check = (value, at) => (isDateMs(value) ? null : `${at} is not a time`);
 
 export const anything: Check = () => null;
 

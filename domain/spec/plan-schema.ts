@@ -21,6 +21,7 @@ import {
 import type { WorkWire } from '../plan/wire.ts';
 import { addressProblem, isRefName } from '../plan/workspace.ts';
 import { isPlanId } from '../run/instance.ts';
+import { LAST_DATE_MS } from '../units/time.ts';
 import { utf8Length } from '../units/utf8.ts';
 import {
   applyScale,
@@ -55,8 +56,6 @@ const whole = (min: number, max: number) => z.number().int().min(min).max(max);
 /** The range of a spec in a plan's unit. */
 const amountWithin = ({ min, max }: NumberRange) => z.number().min(min).max(max);
 const within = ({ min, max }: NumberRange, scale?: number) => whole(applyScale(min, scale), applyScale(max, scale));
-/** Of what a date can be. */
-const LAST_DATE_MS = 8.64e15;
 const absolute = text.refine((path) => normalizeAbsolute(path) === path, 'an absolute path without `.` and `..`');
 const guestPath = absolute.refine((path) => guestPathRefusal(path) === null, 'a guest path outside of system folders');
 const variable = z.string().regex(VARIABLE, 'letters, digits and `_`').max(VARIABLE_LIMITS.nameLength);

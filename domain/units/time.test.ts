@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { parseTimeMs } from './time.ts';
+import { isDateMs, LAST_DATE_MS, parseTimeMs } from './time.ts';
 
 test.each([
   ['2026-12-01T09:00:00Z', Date.UTC(2026, 11, 1, 9)],
@@ -16,3 +16,12 @@ test.each(['', '2026-12-01', '2026-12-01T09:00:00', '2026-02-30T09:00:00Z', '202
     expect(parseTimeMs(text)).toBeNull();
   },
 );
+
+test('a date says every moment up to the last, and none after it', () => {
+  for (const end of [LAST_DATE_MS, -LAST_DATE_MS]) {
+    expect(isDateMs(end) && !Number.isNaN(new Date(end).getTime())).toBe(true);
+    expect(isDateMs(end + Math.sign(end))).toBe(false);
+    expect(new Date(end + Math.sign(end)).getTime()).toBeNaN();
+  }
+  expect([Number.NaN, Number.POSITIVE_INFINITY, '0', null].filter(isDateMs)).toEqual([]);
+});

@@ -3,12 +3,11 @@ import type { ChildSession, SessionView } from '../../activities/contract-sessio
 import { recordsOf, type StepRecord } from '../../domain/step-machine/records.ts';
 import { addressIn, currentResult } from '../../domain/step-machine/reply.ts';
 import type { Cursor, SessionState } from '../../domain/step-machine/state.ts';
+import { isDateMs } from '../../domain/units/time.ts';
 import { code, commandLines, markdownTable } from '../markdown.ts';
 
 /** Of values that the UI shows. */
 const SHOWN_CHARACTERS = 400;
-/** No date is later. */
-const LAST_DATE_MS = 8.64e15;
 
 /** A session that runs. */
 export interface Viewed {
@@ -117,7 +116,7 @@ function standing({ phase, turn, human, deadlineMs }: Cursor): string {
 }
 
 function dateOf(ms: number): string {
-  return Math.abs(ms) <= LAST_DATE_MS ? new Date(ms).toISOString() : 'the end of time';
+  return isDateMs(ms) ? new Date(ms).toISOString() : 'the end of time';
 }
 
 function shown(value: unknown): string {
