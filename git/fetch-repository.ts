@@ -1,8 +1,8 @@
 /** A repository of another machine, fetched by git of the host, which logs in as the user does. Its credentials reach no guest. */
 import { writeBase } from './base-bundle.ts';
 import { type Packed, WorkspaceProblem } from './pack-repository.ts';
-import { withPrivateRepository } from './private-repository.ts';
-import { GitError, type GitHost } from './run-git.ts';
+import { type PrivateRepository, withPrivateRepository } from './private-repository.ts';
+import { type GitCall, GitError, type GitHost } from './run-git.ts';
 
 const FETCH_TIMEOUT_MS = 10 * 60_000;
 
@@ -16,18 +16,20 @@ export async function fetchRepository<T>(
   if (!url.startsWith(`${protocol}://`))
     throw new WorkspaceProblem(`${JSON.stringify(url)} does not begin with https://`);
   return await withPrivateRepository(host, [], async (repository) => {
+    const call: GitCall = {
+      env: { GIT_ALLOW_PROTOCOL: protocol },
+      withUserConfig: true,
+      timeoutMs: FETCH_TIMEOUT_MS,
+      ...(signal === undefined ? {} : { signal }),
+    };
     const args = ['fetch', '--quiet', '--no-tags', '--no-recurse-submodules', '--no-write-fetch-head'];
     const refspec = `+${ref ?? 'HEAD'}:refs/voidbox/fetched`;
+    const settings = (await sendsHeaders(repository, url, call)) ? ['-c', 'http.followRedirects=false'] : [];
     try {
-      await repository.text([...args, '--end-of-options', url, refspec], {
-        env: { GIT_ALLOW_PROTOCOL: protocol },
-        withUserConfig: true,
-        timeoutMs: FETCH_TIMEOUT_MS,
-        ...(signal === undefined ? {} : { signal }),
-      });
+      await repository.text([...settings, ...args, '--end-of-options', url, refspec], call);
     } catch (error) {
       if (error instanceof GitError && error.reason === 'failed')
-        throw new WorkspaceProblem(`${url} cannot be fetched: ${error.detail}`);
+        throw new WorkspaceProblem(`${url} cannot be fetched: ${withoutLogins(error.detail)}${hintOf(error, url)}`);
       throw error;
     }
     const commit = (await repository.text(['rev-parse', '--verify', 'refs/voidbox/fetched^{commit}'])).trim();
@@ -35,3 +37,42 @@ export async function fetchRepository<T>(
     return { commit, base: commit, bundle };
   });
 }
+
+/**
+ * Whether the user's configuration adds headers to requests for this address, which may be a login: git sends them to whatever
+ * host the server redirects to as well, unlike the logins of helpers.
+ */
+async function sendsHeaders(repository: PrivateRepository, url: string, call: GitCall): Promise<boolean> {
+  // After `insteadOf`, as the configuration is looked up.
+  const address = (await repository.text(['ls-remote', '--get-url', '--end-of-options', url], call)).trim();
+  try {
+    return (await repository.text(['config', '--get-urlmatch', 'http.extraHeader', address], call)).trim() !== '';
+  } catch (error) {
+    // It has none, and says nothing about it.
+    if (error instanceof GitError && error.reason === 'failed' && error.said === '') return false;
+    throw error;
+  }
+}
+
+/** `insteadOf` may put a login into the address, which git repeats where it asks for the rest. */
+function withoutLogins(said: string): string {
+  return said.replaceAll(/:\/\/[^/\s]*@/g, '://');
+}
+
+function hintOf({ said }: GitError, url: string): string {
+  const hint = HINTS.find(([words]) => words.test(said))?.[1];
+  return hint === undefined ? '' : `; ${hint.replace('ADDRESS', url)}`;
+}
+
+const HINTS: readonly (readonly [RegExp, string])[] = [
+  [
+    /could not read (?:Username|Password)/,
+    'git of this host has no login for it: set one up, such as a credential helper, with which `git ls-remote ADDRESS` works without a question',
+  ],
+  [/Authentication failed/, 'the login that git of this host has for it is refused: renew it'],
+  [
+    /returned error: 30\d/,
+    'the server leads elsewhere, where `http.extraHeader` of the configuration would be sent too: write the address that it leads to',
+  ],
+  [/transport '.*' not allowed/, "`insteadOf` of git's configuration leads to another protocol than https"],
+];

@@ -1,4 +1,4 @@
-/** A certificate of `localhost` that it has signed itself, for servers of tests. Its key is public by that, and protects nothing. */
+/** A certificate of `localhost` and 127.0.0.1 that it has signed itself, for servers of tests. Its key is public by that, and protects nothing. */
 export const LOCALHOST_KEY = `-----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgYNrtROoONbdZOQw7
 XKxbfKLjBV8heRy1oMW5Va1vWCqhRANCAASgg9b+QqVFUNUaAA7r78SB3R4+gDbU
@@ -7,14 +7,14 @@ SNtdN6xjt3ej5UU3gxDi7gfxxNlKLohZUsg2uxMwf7jkf2yRJl/OQZn4
 `;
 
 export const LOCALHOST_CERTIFICATE = `-----BEGIN CERTIFICATE-----
-MIIBljCCATugAwIBAgIUKePasEvIMdrcKoLBoSZpjOdUkMswCgYIKoZIzj0EAwIw
-FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMzA4NTMwMloYDzIxMjYxMDMw
-MDg1MzAyWjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+MIIBmjCCAUGgAwIBAgIUH1XxgpzlWmsr8O4j+EFWfPa34OMwCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyNzA4NDA1NloYDzIxMjYxMTAz
+MDg0MDU2WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
 PQMBBwNCAASgg9b+QqVFUNUaAA7r78SB3R4+gDbUSNtdN6xjt3ej5UU3gxDi7gfx
-xNlKLohZUsg2uxMwf7jkf2yRJl/OQZn4o2kwZzAdBgNVHQ4EFgQUgxUACQyDryuY
+xNlKLohZUsg2uxMwf7jkf2yRJl/OQZn4o28wbTAdBgNVHQ4EFgQUgxUACQyDryuY
 Cu/ajS3qsR3bOQEwHwYDVR0jBBgwFoAUgxUACQyDryuYCu/ajS3qsR3bOQEwDwYD
-VR0TAQH/BAUwAwEB/zAUBgNVHREEDTALgglsb2NhbGhvc3QwCgYIKoZIzj0EAwID
-SQAwRgIhAI5ctTwc7leIFoQg3Bp2Yx2WxSmeo93essZV0c/9aBIAAiEA1DTwzhBm
-gIKIeOUkCaQlHuhVfEIG6ccDx1XBU/DcOsY=
+VR0TAQH/BAUwAwEB/zAaBgNVHREEEzARgglsb2NhbGhvc3SHBH8AAAEwCgYIKoZI
+zj0EAwIDRwAwRAIgJiO+n49NADYGr7d2UCQilu4PbutX3kEw3yHu2WWUbpICICDr
+0QUdKPwKZ9O3JtMjKHckPIjJLYDSifRcRU/ZwNnt
 -----END CERTIFICATE-----
 `;
