@@ -108,6 +108,14 @@ describe('a guest with a service of its host’s loopback', () => {
     expect(await text(`wget -q -O - http://web:${port}/`)).toBe(`hello web:${port}`);
   }, 60_000);
 
+  test('is served by a user of its own, who is neither root nor its own', async () => {
+    // Of a connection that the helper has accepted, and of this end of it. `/proc` shows no process of others.
+    const users = `(sleep 5 | nc 127.0.0.1 3128 >/dev/null) & sleep 2
+      awk '$4 == "01" && $2 ~ /:0C38$/ { print "theirs", $8 } $4 == "01" && $3 ~ /:0C38$/ { print "mine", $8 }' /proc/net/tcp | sort
+      id -u; wait`;
+    expect(await text(users)).toBe('mine 1000\ntheirs 990\n1000');
+  }, 60_000);
+
   test('gets 1 GB whole, and each byte of a megabyte of it as it was sent', async () => {
     // `wget` fails at fewer bytes than were announced, and the keeper counts what it has passed on.
     const all = script(`wget -q -O /dev/null http://web:${port}/large`, { timeoutMs: 500_000 });
