@@ -2,7 +2,7 @@
 import { Buffer } from 'node:buffer';
 import { BLOCK_BYTES, paddingBytes, parseHeader, parsePax, type NameEncoding, type TarHeader } from './entry.ts';
 
-/** Pax records and GNU's long names beyond this are refused. */
+/** Of the pax records and GNU's long names in front of an entry, together: beyond it they are refused. */
 export const META_BYTES = 64 * 1024;
 
 /** Pax records of one entry and of all, GNU's long name and long link target. */
@@ -22,6 +22,7 @@ export async function* readTar(
 ): AsyncGenerator<TarEntry, void, void> {
   const reader = new BlockReader(bytes);
   let extra: ReadonlyMap<string, string> = new Map();
+  let extraBytes = 0;
   let takenBytes = 0;
   for (;;) {
     const block = await reader.take(BLOCK_BYTES);
@@ -31,7 +32,7 @@ export async function* readTar(
     takenBytes += header.sizeBytes;
     if (takenBytes > maxBytes) throw new Error(`tar: more than ${maxBytes} bytes`);
     const isMeta = META_FLAGS.includes(header.typeFlag);
-    if (isMeta && header.sizeBytes > META_BYTES) throw new Error('tar: a record of a long name is too long');
+    if (isMeta) extraBytes = addMeta(extraBytes, header.sizeBytes);
     const padded = await reader.take(header.sizeBytes + paddingBytes(header.sizeBytes));
     if (padded === null) throw new Error(`tar: it was cut short in ${header.path}`);
     const body = padded.subarray(0, header.sizeBytes);
@@ -46,7 +47,16 @@ export async function* readTar(
       body,
     };
     extra = new Map();
+    extraBytes = 0;
   }
+}
+
+/** With a record more. @throws Error where an entry has too much of them */
+export function addMeta(soFarBytes: number, sizeBytes: number): number {
+  // A record without a body is one all the same.
+  const bytes = soFarBytes + BLOCK_BYTES + sizeBytes;
+  if (bytes > META_BYTES) throw new Error(`tar: the names and records of an entry have more than ${META_BYTES} bytes`);
+  return bytes;
 }
 
 /** What a record in front of an entry says of it, under pax's names. */

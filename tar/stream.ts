@@ -1,7 +1,7 @@
 /** Reads tar streams entry by entry without holding a body. */
 import { Buffer } from 'node:buffer';
 import { BLOCK_BYTES, paddingBytes, parseHeader, type NameEncoding, type TarHeader } from './entry.ts';
-import { META_BYTES, META_FLAGS, metaOf } from './read.ts';
+import { addMeta, META_FLAGS, metaOf } from './read.ts';
 
 export interface StreamedEntry extends TarHeader {
   /** The contents of a file. What is not read of them is skipped when the next entry is asked for. */
@@ -22,6 +22,7 @@ export async function* streamTar(
 ): AsyncGenerator<StreamedEntry, void, void> {
   const source = new Source(bytes);
   let extra: ReadonlyMap<string, string> = new Map();
+  let extraBytes = 0;
   try {
     for (;;) {
       const block = await source.take(BLOCK_BYTES);
@@ -29,7 +30,7 @@ export async function* streamTar(
       // What follows belongs to the end: a stream that breaks off in it was not complete.
       if (header === null) return await source.drain();
       if (META_FLAGS.includes(header.typeFlag)) {
-        if (header.sizeBytes > META_BYTES) throw new Error('tar: a record of a long name is too long');
+        extraBytes = addMeta(extraBytes, header.sizeBytes);
         const padded = await source.take(header.sizeBytes + paddingBytes(header.sizeBytes));
         extra = new Map([...extra, ...metaOf(header.typeFlag, padded.subarray(0, header.sizeBytes), names)]);
         continue;
@@ -47,6 +48,7 @@ export async function* streamTar(
         isSparse: header.typeFlag === 'S' || [...extra.keys()].some((key) => key.startsWith('GNU.sparse.')),
       };
       extra = new Map();
+      extraBytes = 0;
       for await (const _ of source.upTo(end + paddingBytes(sizeBytes)));
     }
   } finally {

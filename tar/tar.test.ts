@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { BLOCK_BYTES, endMarker, writeHeader } from './entry.ts';
 import { requireEndMarker } from './complete.ts';
 import { readTar, type TarEntry } from './read.ts';
+import { streamTar } from './stream.ts';
 import { writeTar, type TarItem } from './write.ts';
 
 const LONG = `${'folder-'.repeat(20)}/${'file-'.repeat(30)}`;
@@ -82,6 +83,38 @@ describe('tar', () => {
     const damaged = Buffer.from(whole);
     damaged[0] = 0x7a;
     await expect(entriesOf(pieces(damaged, 512))).rejects.toThrow('checksum');
+  });
+});
+
+describe('names and records in front of an entry', () => {
+  const streamed = async (bytes: AsyncIterable<Uint8Array>): Promise<string[]> => {
+    const paths: string[] = [];
+    for await (const { path } of streamTar(bytes, 'latin1')) paths.push(path);
+    return paths;
+  };
+  const whole = async (bytes: AsyncIterable<Uint8Array>): Promise<string[]> =>
+    (await entriesOf(bytes, 64 * 1024 * 1024)).map(({ path }) => path);
+
+  it.each([
+    ['streamed', streamed],
+    ['gathered', whole],
+  ])('have a most together: %s', async (_how, read) => {
+    const record = (index: number): string => `${index}`.padStart(7, 'k');
+    const recordsOf = (from: number, count: number): Buffer => {
+      const lines = Array.from({ length: count }, (_, index) => `13 ${record(from + index)}=1\n`);
+      const body = Buffer.from(lines.join(''));
+      const header = writeHeader({ path: 'pax', typeFlag: 'x', mode: 0o644, sizeBytes: body.length });
+      return Buffer.concat([header, body, Buffer.alloc(-body.length & (BLOCK_BYTES - 1))]);
+    };
+    const file = writeHeader({ path: 'a', typeFlag: '0', mode: 0o644, sizeBytes: 0 });
+    const each = Buffer.concat([recordsOf(0, 2_000), recordsOf(2_000, 2_000), file]);
+    expect(await read(pieces(Buffer.concat([each, each, endMarker()]), 4096))).toEqual(['a', 'a']);
+    // Each is allowed alone; there is another one for as long as the tar may be.
+    const many = Buffer.concat(Array.from({ length: 200 }, (_, index) => recordsOf(index * 4_000, 4_000)));
+    await expect(read(pieces(Buffer.concat([many, file, endMarker()]), 65_536))).rejects.toThrow('65536 bytes');
+    const empty = writeHeader({ path: 'pax', typeFlag: 'x', mode: 0o644, sizeBytes: 0 });
+    const empties = Buffer.concat(Array.from({ length: 200 }, () => empty));
+    await expect(read(pieces(Buffer.concat([empties, file, endMarker()]), 4096))).rejects.toThrow('65536 bytes');
   });
 });
 
