@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { NO_USAGE } from '../agents/stream.ts';
+import { type AgentUsage, NO_USAGE, STREAM_LIMITS } from '../agents/stream.ts';
 import { sumOfUse } from '../domain/agent/budget.ts';
-import { AgentMeter, overBudget } from './agent-budget.ts';
+import { AgentMeter, overBudget, readFollower } from './agent-budget.ts';
+import type { Exec } from './ports/sandbox.ts';
 
 const USED = { ...NO_USAGE, inputTokens: 900, outputTokens: 100, turns: 3, costUsd: 0.5 };
 
@@ -69,5 +70,41 @@ describe('what a command used of its budget', () => {
     expect(ended).toBe(0);
     meter.followed({ ...NO_USAGE, inputTokens: 1_001 });
     expect(ended).toBe(1);
+  });
+});
+
+describe('a session file that the agent itself fills', () => {
+  const countOfTokens = (total: number, more = ''): string =>
+    `{"type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":${total}${more}},"last_token_usage":{"input_tokens":1}}}}\n`;
+
+  async function read(text: string) {
+    const bytes = new TextEncoder().encode(text);
+    const follower: Pick<Exec, 'output'> = {
+      async *output() {
+        for (let at = 0; at < bytes.length; at += 65_536) yield bytes.subarray(at, at + 65_536);
+      },
+    };
+    const told: AgentUsage[] = [];
+    let events = 0;
+    const tell = async (usage: AgentUsage, _offset: number, hasEvent: boolean): Promise<void> => {
+      told.push(usage);
+      if (hasEvent) events += 1;
+    };
+    await readFollower(follower as Exec, 'codex', tell, new AbortController().signal);
+    return { told, events };
+  }
+
+  test('counts line by line, and only so many of its lines become events', async () => {
+    const lines = STREAM_LIMITS.events + 20_000;
+    const { told, events } = await read(Array.from({ length: lines }, (_, total) => countOfTokens(total)).join(''));
+    expect(told).toHaveLength(lines);
+    expect(told.at(-1)).toMatchObject({ inputTokens: lines, turns: lines });
+    expect(events).toBe(STREAM_LIMITS.events + 20);
+  });
+
+  test('says nothing by a line that is nested too deep', async () => {
+    const deep = `,"x":${'['.repeat(100_000)}${']'.repeat(100_000)}`;
+    const { told } = await read(countOfTokens(1, deep) + countOfTokens(2));
+    expect(told).toHaveLength(1);
   });
 });

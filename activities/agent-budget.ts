@@ -169,18 +169,27 @@ export async function untilReady(follower: Exec, signal: AbortSignal): Promise<v
   for await (const _ of follower.output('stdout', 0, signal)) return;
 }
 
-/** Settles at the end of its output. @param tell  called for each line that says more of what was used, with the line's offset */
+/** Beyond as many as are told of a stream, one line of so many is told: who writes the file can make as many as it likes. */
+const TOLD_OF_MORE = 1_000;
+
+/**
+ * Settles at the end of its output.
+ * @param tell  called for each line that says more of what was used, with the line's offset; `hasEvent`: the log has it too
+ */
 export async function readFollower(
   follower: Exec,
   cli: AgentCli,
-  tell: (usage: AgentUsage, offset: number) => Promise<void>,
+  tell: (usage: AgentUsage, offset: number, hasEvent: boolean) => Promise<void>,
   signal: AbortSignal,
 ): Promise<void> {
   const lines = createLineReader(STREAM_LIMITS.lineBytes);
   const reader = createSessionReader(cli);
+  let said = 0;
   for await (const chunk of follower.output('stdout', 0, signal))
     for (const { text, offset } of lines.push(chunk)) {
       const usage = text === null || text === READY ? null : reader.line(text);
-      if (usage !== null) await tell(usage, offset);
+      if (usage === null) continue;
+      said += 1;
+      await tell(usage, offset, said <= STREAM_LIMITS.events || said % TOLD_OF_MORE === 0);
     }
 }

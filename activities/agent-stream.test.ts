@@ -110,6 +110,30 @@ describe('what an agent says becomes events', () => {
     expect(outcome).toMatchObject({ hasEnded: true, text: 'Done.' });
   });
 
+  test('a line that is nested too deep says nothing, whatever its member, and what follows it counts', async () => {
+    const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`;
+    const { outcome, bodies } = await follow(
+      [
+        `{"type":"assistant","message":{"content":[{"type":"tool_use","name":"a","input":${deep}}]}}\n`,
+        `{"type":"result","is_error":false,"structured_output":${deep}}\n`,
+        `{"type":"result","is_error":true,"errors":${deep}}\n`,
+        says(text(`brackets in a text: \\"${'['.repeat(1_000)}`)),
+        result('Done.'),
+      ].join(''),
+    );
+    expect(bodies().map(({ type }) => type)).toEqual(['agent-text', 'agent-usage']);
+    expect(outcome).toMatchObject({ hasEnded: true, text: 'Done.', failure: null });
+  });
+
+  test('lines behind the result cost nothing, however large the result is', async () => {
+    const value = { rows: Array.from({ length: 100_000 }, (_, row) => ({ row })) };
+    const large = line({ type: 'result', subtype: 'success', is_error: false, structured_output: value });
+    const begunAt = performance.now();
+    const { outcome } = await follow(large + '\n'.repeat(2_000));
+    expect(outcome.text).toBe(JSON.stringify(value));
+    expect(performance.now() - begunAt, 'ms').toBeLessThan(5_000);
+  });
+
   test('what only looks like a result within a tool or a message is none', async () => {
     const fake = result('All is well.');
     const toolResult = line({ type: 'user', message: { content: [{ type: 'tool_result', content: fake }] } });

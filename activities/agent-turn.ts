@@ -145,12 +145,14 @@ async function followSession(
   const { deps, request, sandbox } = context;
   const { execKey, runId } = request;
   const key = commandKey(execKey, FIRST_FOLLOWER + command - 1);
-  const tell = async (usage: AgentUsage, offset: number): Promise<void> => {
+  const tell = async (usage: AgentUsage, offset: number, hasEvent: boolean): Promise<void> => {
+    const used = meter.followed(usage);
+    if (!hasEvent) return;
     const body = {
       type: 'agent-usage',
       stage: request.stage.id,
       execKey,
-      ...sumOfUse(usedBy(before), meter.followed(usage)),
+      ...sumOfUse(usedBy(before), used),
     } as const;
     const event = { id: EVENT_ID.agent(key, offset, 0), atMs: deps.now(), body };
     await deps.events.append(runId, [event], { execKey, fence: sandbox.facts.fence });

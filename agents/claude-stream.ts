@@ -27,7 +27,8 @@ export function createClaudeStream({ isFree = false }: { readonly isFree?: boole
   let usage: AgentUsage = isFree ? { ...NO_USAGE, costUsd: 0 } : NO_USAGE;
   /** One message comes in several lines, each with the usage of all of it. */
   let lastMessage: string | null = null;
-  let result: Fields | null = null;
+  /** Read once: whoever follows the stream asks for the outcome at each line. */
+  let ended: Pick<AgentOutcome, 'text' | 'failure'> | null = null;
 
   const assistant = (event: Fields): readonly AgentSaying[] => {
     const message = fieldsOf(event['message']);
@@ -50,7 +51,7 @@ export function createClaudeStream({ isFree = false }: { readonly isFree?: boole
 
   return {
     line(text) {
-      const event = result === null ? parseLine(text) : null;
+      const event = ended === null ? parseLine(text) : null;
       if (event === null) return [];
       sessionId = textOf(event['session_id']) ?? sessionId;
       switch (event['type']) {
@@ -62,7 +63,7 @@ export function createClaudeStream({ isFree = false }: { readonly isFree?: boole
         case 'user':
           return endedTools(event);
         case 'result': {
-          result = event;
+          ended = ending(event, lastText);
           usage = finalUsage(event, usage, isFree);
           return [{ kind: 'usage', usage }];
         }
@@ -73,8 +74,8 @@ export function createClaudeStream({ isFree = false }: { readonly isFree?: boole
     outcome: () => ({
       sessionId: sessionId === null ? null : cut(sessionId, STREAM_LIMITS.nameCharacters),
       model,
-      hasEnded: result !== null,
-      ...(result === null ? { text: lastText, failure: null } : ending(result, lastText)),
+      hasEnded: ended !== null,
+      ...(ended ?? { text: lastText, failure: null }),
       usage,
     }),
   };

@@ -24,8 +24,12 @@ export function amountOf(value: unknown): number | null {
   return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? value : null;
 }
 
-/** @returns null for a line that is no JSON object */
+/** Of objects and lists in one another: what walks over a value calls itself for each. */
+export const MOST_NESTED = 500;
+
+/** @returns null for a line that is no JSON object, or one that is nested deeper than `MOST_NESTED` */
 export function parseLine(line: string): Fields | null {
+  if (isNestedDeeper(line, MOST_NESTED)) return null;
   try {
     const value: unknown = JSON.parse(line);
     return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Fields) : null;
@@ -33,6 +37,29 @@ export function parseLine(line: string): Fields | null {
     return null;
   }
 }
+
+/** Of JSON; of other texts it may say anything. */
+function isNestedDeeper(text: string, most: number): boolean {
+  let depth = 0;
+  let isString = false;
+  for (let at = 0; at < text.length; at += 1) {
+    const code = text.charCodeAt(at);
+    if (code === QUOTE) isString = !isString;
+    else if (isString) at += code === BACKSLASH ? 1 : 0;
+    else if (code === OPENING_BRACE || code === OPENING_BRACKET) {
+      depth += 1;
+      if (depth > most) return true;
+    } else if (code === CLOSING_BRACE || code === CLOSING_BRACKET) depth -= 1;
+  }
+  return false;
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const OPENING_BRACKET = 0x5b;
+const CLOSING_BRACKET = 0x5d;
+const OPENING_BRACE = 0x7b;
+const CLOSING_BRACE = 0x7d;
 
 export function cut(text: string, most: number): string {
   if (text.length <= most) return text;
