@@ -51,6 +51,27 @@ describe('voidbox apply', () => {
     expect([again.code, again.stderr]).toEqual([0, expect.stringContaining('/DIR/app has it already\n')]);
   });
 
+  test('a list of conflicts that git itself does not tell whole says that there are more', async () => {
+    const names = Array.from({ length: 200 }, (_, index) => `new-${index}-${'x'.repeat(60)}`);
+    const fill = (folder: string, text: string): void => {
+      for (const name of names) writeFileSync(join(folder, name), text);
+    };
+    await leaveRun({
+      fix: await outputsOf((folder) => {
+        fill(folder, 'by the stage');
+        commit(folder);
+      }),
+    });
+    fill(app, 'mine');
+    const { code, stderr } = await terminal.type('apply', 'r1');
+    expect(code).toBe(1);
+    const listed = stderr.split('\n').filter((line) => line.endsWith(': already exists in working directory'));
+    expect(listed.length).toBeGreaterThan(50);
+    expect(listed.length).toBeLessThan(names.length);
+    for (const line of listed) expect(names).toContain(line.trim().split(':')[0]);
+    expect(stderr).toContain('and more: git says over 8 KiB of what is in the way, and the rest is not listed');
+  });
+
   test('says what conflicts, file by file, and changes nothing', async () => {
     await leaveRun({ fix: await outputsOf(change) });
     writeFileSync(join(app, 'a.txt'), 'one\ntwo\n3\n');

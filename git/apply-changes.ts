@@ -10,7 +10,7 @@ import { readPack } from './base-bundle.ts';
 import { type Opened, patchOf } from './import-changes.ts';
 import { rememberFiles } from './files-before.ts';
 import { namesIn } from './names.ts';
-import { GitError, type GitHost, gitBytes, gitText, streamGit } from './run-git.ts';
+import { GIT_LIMITS, GitError, type GitHost, gitBytes, gitText, streamGit } from './run-git.ts';
 
 /** A repository of the author. */
 export interface Target {
@@ -69,7 +69,7 @@ export async function conflictsOf(host: GitHost, patch: Patch): Promise<readonly
     await runApply(host, patch, ['--check']);
     return [];
   } catch (error) {
-    if (error instanceof GitError && error.reason === 'failed') return conflictsIn(error.said);
+    if (error instanceof GitError && error.reason === 'failed') return conflictsIn(error);
     throw error;
   }
 }
@@ -128,16 +128,19 @@ function firstWords({ said, detail }: GitError): string {
 }
 
 /** `error: patch failed: a.txt:3`, `error: b.txt: already exists in working directory` and the like. */
-function conflictsIn(said: string): readonly Conflict[] {
+function conflictsIn({ said, isCut }: GitError): readonly Conflict[] {
   const conflicts = new Map<string | null, Conflict>();
-  for (const line of said.split('\n')) {
+  // Of a line that is cut, nothing is certain.
+  for (const line of (isCut ? said.slice(0, said.lastIndexOf('\n') + 1) : said).split('\n')) {
     const text = /^error: (.*)$/.exec(line)?.[1];
     // The line behind it says the same of the file.
     if (text === undefined || text.startsWith('patch failed: ')) continue;
     const [, path, problem] = /^(.+): ([^:]+)$/.exec(text) ?? [null, null, text];
     if (!conflicts.has(path!)) conflicts.set(path!, { path: path!, problem: problem! });
   }
-  return conflicts.size === 0 ? [{ path: null, problem: said.trim() }] : [...conflicts.values()];
+  const listed = conflicts.size === 0 ? [{ path: null, problem: said.trim() }] : [...conflicts.values()];
+  const more = `and more: git says over ${GIT_LIMITS.stderrBytes / 1024} KiB of what is in the way, and the rest is not listed`;
+  return isCut ? [...listed, { path: null, problem: more }] : listed;
 }
 
 const NONE = '0'.repeat(40);

@@ -38,14 +38,17 @@ export class GitError extends Error {
   readonly detail: string;
   /** All of it, of at most `stderrBytes`; `detail` is its end. */
   readonly said: string;
+  /** It said more. */
+  readonly isCut: boolean;
   /** As of a call of the system, for those who wait for space. */
   readonly code?: 'ENOSPC';
-  constructor(reason: GitError['reason'], detail: string, said = detail) {
+  constructor(reason: GitError['reason'], detail: string, said = detail, isCut = false) {
     super(`git: ${detail}`);
     this.name = 'GitError';
     this.reason = reason;
     this.detail = detail;
     this.said = said;
+    this.isCut = isCut;
     if (reason === 'disk-full') this.code = 'ENOSPC';
   }
 }
@@ -184,10 +187,10 @@ export async function* streamGit(
 /** Of the host's own disk: the C locale says it so. */
 const NO_SPACE = /No space left on device|Disk quota exceeded/;
 
-function failureOf(name: string, said: string, exit: string): GitError {
+function failureOf(name: string, { said, isCut }: Complaint, exit: string): GitError {
   const lines = said.split('\n').filter((line) => line.trim() !== '');
   const end = lines.slice(-4).join('; ') || exit;
-  return new GitError(NO_SPACE.test(said) ? 'disk-full' : 'failed', `${name}: ${end}`, said);
+  return new GitError(NO_SPACE.test(said) ? 'disk-full' : 'failed', `${name}: ${end}`, said, isCut);
 }
 
 /** What went wrong in the source itself; a reader that closed early says more by its own end. */
@@ -202,14 +205,20 @@ async function feed(stdin: Writable, source: GitCall['stdin']): Promise<Error | 
   }
 }
 
-async function readComplaint(stderr: Readable): Promise<string> {
+interface Complaint {
+  readonly said: string;
+  readonly isCut: boolean;
+}
+
+async function readComplaint(stderr: Readable): Promise<Complaint> {
   const kept: Uint8Array[] = [];
   let bytes = 0;
   for await (const chunk of stderr as AsyncIterable<Uint8Array>) {
     if (bytes < GIT_LIMITS.stderrBytes) kept.push(chunk);
     bytes += chunk.byteLength;
   }
-  return Buffer.concat(kept).toString('utf8', 0, GIT_LIMITS.stderrBytes);
+  const { stderrBytes } = GIT_LIMITS;
+  return { said: Buffer.concat(kept).toString('utf8', 0, stderrBytes), isCut: bytes > stderrBytes };
 }
 
 export async function gitText(host: GitHost, args: readonly string[], call: GitCall = {}): Promise<string> {
