@@ -33,6 +33,7 @@ class World {
   nowMs = 1_000;
   events: NewRunEvent[] = [];
   stored: Buffer[] = [];
+  storedBytes = 0;
   work = Buffer.from(`work ${SECRET}`);
   /** In place of it: bytes that nobody looks at. */
   bulkBytes = 0;
@@ -62,6 +63,7 @@ class World {
           if (sizeBytes < MIB) parts.push(part);
         }
         this.stored.push(Buffer.concat(parts));
+        this.storedBytes += sizeBytes;
         return { sha256: String(this.stored.length - 1), sizeBytes, mediaType: 'application/x-tar' };
       },
     },
@@ -212,6 +214,47 @@ test('what an attempt saves in all is bounded, and spread over its time', async 
   const bytes = world.saves().flatMap(({ folders }) => folders.map(({ ref }) => ref.sizeBytes));
   expect(bytes.reduce((sum, size) => sum + size, 0)).toBeLessThanOrEqual(PROGRESS_LIMITS.attemptBytes);
   expect(world.saves().length).toBeGreaterThan(3);
+});
+
+test('a save that comes to nothing counts too: an agent cannot fill the store by those', async () => {
+  const world = new World();
+  world.bulkBytes = PROGRESS_LIMITS.folderBytes;
+  const offer = world.progressOf(requestOf('work/0/1'));
+  for (let times = 0; times < 120; times += 1) {
+    // Two that fail, and one that stands, so that it never gives up.
+    world.freezes = times % 3 === 2 ? 'whole' : 'too-slow';
+    await offer();
+    world.nowMs += 30_000;
+  }
+  expect(world.storedBytes).toBeGreaterThan(PROGRESS_LIMITS.attemptBytes / 2);
+  expect(world.storedBytes).toBeLessThanOrEqual(PROGRESS_LIMITS.attemptBytes);
+});
+
+test.each([
+  ['no tar', 'junk'.repeat(1_000)],
+  ['a tar that says nothing of removed files', 'tar'],
+])('what a guest puts out for its changes is %s: the VM forgets it, and the log says it', async (_what, said) => {
+  const world = new World();
+  world.base = 'a'.repeat(40);
+  const acknowledged: string[] = [];
+  const parts: Uint8Array[] = [];
+  for await (const part of writeTar([{ kind: 'file', path: 'x', mode: 0o600, body: Buffer.alloc(10) }]))
+    parts.push(part);
+  const changes = said === 'tar' ? Buffer.concat(parts) : Buffer.from(said);
+  world.sandbox.exec = async ({ key }) => {
+    const output = async function* (): AsyncIterable<Uint8Array> {
+      // What git ignores is asked first: nothing.
+      if (key.endsWith('/5001')) yield changes;
+    };
+    const exit = { reason: 'exited', exitCode: 0, message: '', stderrBytes: 0 };
+    const acknowledge = async (): Promise<void> => void acknowledged.push(key);
+    return { attached: false, output, wait: async () => exit, acknowledge } as unknown as Exec;
+  };
+  const stage = { ...requestOf('work/0/1').stage, workspace: { guestPath: '/workspace' } };
+  await world.progressOf(requestOf('work/0/1', { stage }))();
+  expect(world.saves()).toEqual([]);
+  expect(world.notices()).toEqual([expect.stringContaining('is not saved')]);
+  expect(acknowledged).toEqual(['work/0/1/5000', 'work/0/1/5001']);
 });
 
 test('only an agent whose VM and files are its own is saved', () => {

@@ -66,25 +66,33 @@ export function createProgress(context: ProgressContext): AgentProgress | null {
   let count: number | null = null;
   let dueAtMs = startedAtMs;
   let takenBytes = 0;
+  const leftBytes = (): number => PROGRESS_LIMITS.attemptBytes - takenBytes;
+  // Also of a save that comes to nothing: the store has the bytes.
+  const put: Put = async (bytes) => {
+    const ref = await deps.artifacts.put(bytes, 'application/x-tar');
+    takenBytes += ref.sizeBytes;
+    return ref;
+  };
   let failures = 0;
   const nextKey = saveKeys(request.execKey);
   let tellsChanges = context.base !== null;
 
   /** What it is about to copy of a git workspace; null: all of it. */
-  const changesFor = async (mostBytes: number, signal: AbortSignal): Promise<ChangesContext | null> => {
+  const changesFor = async (signal: AbortSignal): Promise<ChangesContext | null> => {
     if (context.base === null || !tellsChanges) return null;
     const { sandbox, base } = context;
     const ignored: Ignored | null = await measureIgnored(sandbox, nextKey, request.stage, signal);
     tellsChanges = ignored !== null;
     if (ignored === null) return null;
-    const limits = { limitMs: PROGRESS_LIMITS.frozenMs, mostBytes: Math.min(PROGRESS_LIMITS.folderBytes, mostBytes) };
+    const limits = { limitMs: PROGRESS_LIMITS.frozenMs, mostBytes: Math.min(PROGRESS_LIMITS.folderBytes, leftBytes()) };
     return { sandbox, stage: request.stage, nextKey, base, ignored, ...limits };
   };
 
   const save = async (exec: Exec, sessionId: string, signal: AbortSignal): Promise<void> => {
     const begunAtMs = deps.now();
-    const mostBytes = PROGRESS_LIMITS.attemptBytes - takenBytes;
-    const saved = await copyOut(context, exec, mostBytes, await changesFor(mostBytes, signal), signal);
+    const takenBefore = takenBytes;
+    const copying = { put, leftBytes, changes: await changesFor(signal) };
+    const saved = await copyOut(context, exec, copying, signal);
     if (saved === null) return;
     count ??= await lastSaved(deps, request.runId, request.execKey);
     count += 1;
@@ -106,14 +114,10 @@ export function createProgress(context: ProgressContext): AgentProgress | null {
       ],
       { execKey: request.execKey, fence: context.sandbox.facts.fence },
     );
-    const bytes = saved.folders.reduce(
-      (sum, { ref, changes }) => sum + ref.sizeBytes + (changes?.removed?.sizeBytes ?? 0),
-      0,
-    );
-    takenBytes += bytes;
+    const bytes = takenBytes - takenBefore;
     // What may still be taken is spread over the time that is left, and most of the time is the agent's own.
     const timeLeftMs = Math.max(0, startedAtMs + request.stage.timeoutMs - deps.now());
-    const bytesLeft = Math.max(1, PROGRESS_LIMITS.attemptBytes - takenBytes);
+    const bytesLeft = Math.max(1, leftBytes());
     const spreadMs = Math.min(timeLeftMs, (bytes / bytesLeft) * timeLeftMs);
     dueAtMs = deps.now() + Math.max(PROGRESS_LIMITS.intervalMs, 10 * (deps.now() - begunAtMs), spreadMs);
   };
@@ -169,6 +173,15 @@ export async function lastSaved(
   return await lastNumbered(async (number) => (await events.find(runId, EVENT_ID.progress(execKey, number))) !== null);
 }
 
+type Put = (bytes: AsyncIterable<Uint8Array>) => Promise<DataRef>;
+
+interface Copying {
+  readonly put: Put;
+  /** What of the attempt's bytes is left at the moment. */
+  readonly leftBytes: () => number;
+  readonly changes: ChangesContext | null;
+}
+
 interface Saved {
   readonly folders: readonly SavedFolder[];
   readonly frozenMs: number;
@@ -176,52 +189,71 @@ interface Saved {
 
 /** Null: the command has ended. @throws Error with what keeps it from being saved */
 async function copyOut(
-  { deps, request, sandbox, redactor, sessionFolder }: ProgressContext,
+  context: ProgressContext,
   exec: Exec,
-  mostBytes: number,
-  changes: ChangesContext | null,
+  copying: Copying,
   signal: AbortSignal,
 ): Promise<Saved | null> {
-  const files: { readonly guestPath: string; readonly ref: Promise<DataRef> }[] = [];
-  const changed = changes === null ? null : placeOf(request.stage.workspace!.guestPath).top;
-  let changesExec: Exec | null = null;
-  let session: Buffer | null = null;
-  let frozenMs = 0;
-  let hasBegun = false;
-  const put = (bytes: AsyncIterable<Uint8Array>): Promise<DataRef> => {
-    const ref = deps.artifacts.put(bytes, 'application/x-tar');
-    ref.catch(() => undefined);
-    return ref;
-  };
-  const isWhole = await exec.whileFrozen(
-    PROGRESS_LIMITS.frozenMs,
-    async () => {
-      hasBegun = true;
-      const begunAt = performance.now();
-      session = await gathered(folderOf(sandbox, sessionFolder, mostBytes, signal));
-      for (const guestPath of workFolders(request.stage).filter((folder) => folder !== changed)) {
-        const read = untilRead(folderOf(sandbox, guestPath, mostBytes, signal));
-        const ref = put(read.bytes);
-        files.push({ guestPath, ref });
-        // Storing it may take longer than reading it.
-        await Promise.race([read.ended, ref]);
-      }
-      if (changes !== null) changesExec = await copyChanges(changes, signal);
-      frozenMs = Math.round(performance.now() - begunAt);
-    },
-    signal,
-  );
-  if (!hasBegun) return null;
-  const folders: SavedFolder[] = [];
-  for (const { guestPath, ref } of files) folders.push({ guestPath, ref: await ref });
-  if (!isWhole || session === null) {
-    await (changesExec as Exec | null)?.acknowledge();
-    throw new Error(`its files could not be read within ${PROGRESS_LIMITS.frozenMs / 1_000} s`);
+  const copied: Copied = { files: [], session: null, changes: null, frozenMs: null };
+  try {
+    const isWhole = await exec.whileFrozen(
+      PROGRESS_LIMITS.frozenMs,
+      () => copyFrozen(context, copying, copied, signal),
+      signal,
+    );
+    if (copied.frozenMs === null) return null;
+    const folders: SavedFolder[] = [];
+    for (const { guestPath, ref } of copied.files) folders.push({ guestPath, ref: await ref });
+    if (!isWhole || copied.session === null)
+      throw new Error(`its files could not be read within ${PROGRESS_LIMITS.frozenMs / 1_000} s`);
+    const { changes } = copying;
+    if (changes !== null && copied.changes !== null)
+      folders.push(
+        withRedactedNames(await storeChanges(changes, copied.changes, copying.put, signal), context.redactor),
+      );
+    folders.push({
+      guestPath: context.sessionFolder,
+      ref: await copying.put(redactedTar(copied.session, context.redactor)),
+    });
+    return { folders, frozenMs: copied.frozenMs };
+  } finally {
+    // Its VM forgets the command then, and what that put out, whatever came of it.
+    await copied.changes?.acknowledge().catch(() => undefined);
   }
-  if (changes !== null && changesExec !== null)
-    folders.push(withRedactedNames(await storeChanges(changes, changesExec, put, signal), redactor));
-  folders.push({ guestPath: sessionFolder, ref: await put(redactedTar(session, redactor)) });
-  return { folders, frozenMs };
+}
+
+/** What there is of a save while it is made. */
+interface Copied {
+  readonly files: { readonly guestPath: string; readonly ref: Promise<DataRef> }[];
+  session: Buffer | null;
+  /** The command whose output the changes are. */
+  changes: Exec | null;
+  /** Null: it has not begun. */
+  frozenMs: number | null;
+}
+
+async function copyFrozen(
+  { request, sandbox, sessionFolder }: ProgressContext,
+  { put, leftBytes, changes }: Copying,
+  copied: Copied,
+  signal: AbortSignal,
+): Promise<void> {
+  copied.frozenMs = 0;
+  const begunAt = performance.now();
+  copied.session = await gathered(folderOf(sandbox, sessionFolder, leftBytes(), signal));
+  const left = (): number => leftBytes() - copied.session!.length;
+  const changed = changes === null ? null : placeOf(request.stage.workspace!.guestPath).top;
+  for (const guestPath of workFolders(request.stage).filter((folder) => folder !== changed)) {
+    const read = untilRead(folderOf(sandbox, guestPath, left(), signal));
+    const ref = put(read.bytes);
+    ref.catch(() => undefined);
+    copied.files.push({ guestPath, ref });
+    // Storing it may take longer than reading it.
+    await Promise.race([read.ended, ref]);
+  }
+  if (changes !== null)
+    copied.changes = await copyChanges({ ...changes, mostBytes: Math.min(changes.mostBytes, left()) }, signal);
+  copied.frozenMs = Math.round(performance.now() - begunAt);
 }
 
 function withRedactedNames({ changes, ...folder }: SavedFolder, redactor: Redactor): SavedFolder {

@@ -23,6 +23,7 @@ import type { SavedFolder } from '../domain/run/event.ts';
 import type { ExecRequest, Sandbox } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
 import { writeTar } from '../tar/write.ts';
+import { WorkspaceFailure } from './stage-workspace.ts';
 import {
   CHANGES_LIMITS,
   checkedChanges,
@@ -273,6 +274,49 @@ describe('changes of a git workspace', () => {
     writeFileSync(join(repo, '.git/refs/heads/voidbox'), 'nonsense\n');
     writeFileSync(join(repo, '.git/HEAD'), 'nonsense\n');
     await expect(save('first')).rejects.toThrow('not a git repository');
+  });
+
+  test('what cannot be measured of what git ignores is left out and said; what vanishes meanwhile is nothing', async () => {
+    const repo = join(root, 'first/repository');
+    for (const name of ['build', 'node_modules']) {
+      mkdirSync(join(repo, name));
+      writeFileSync(join(repo, name, 'file'), name);
+    }
+    const tools = join(root, 'tools');
+    mkdirSync(tools);
+    path = `${tools}:${PATH}`;
+    const measured = async (complaint: string): Promise<unknown> => {
+      // As that of GNU, which counts what it could read.
+      const du = `#!/bin/sh
+case "$*" in *node_modules*) echo "du: ${complaint}" >&2; /usr/bin/du "$@"; exit 1;; esac
+exec /usr/bin/du "$@"
+`;
+      writeFileSync(join(tools, 'du'), du, { mode: 0o755 });
+      return await measureIgnored(sandboxOf('first'), saveKeys('work/0/1'), request.stage, NEVER);
+    };
+    expect(await measured("cannot read directory 'node_modules/': Permission denied")).toEqual({
+      taken: ['build/'],
+      leftOut: ['node_modules/'],
+    });
+    known.clear();
+    expect(await measured("cannot access 'node_modules/file': No such file or directory")).toMatchObject({
+      taken: expect.arrayContaining(['build/', 'node_modules/']),
+      leftOut: [],
+    });
+  });
+
+  test('removed files that are folders in another VM fail its stage by their place, and not as a bug', async () => {
+    work('first');
+    const saved = await save('first');
+    stored.push(Buffer.from('src\0.\0'));
+    const removed = { sha256: String(stored.length - 1), sizeBytes: 6, mediaType: 'application/x-tar' };
+    const made: SavedFolder = { ...saved, changes: { ...saved.changes!, removed } };
+    const restored = restoredFrom(made);
+    await expect(restored).rejects.toThrow(WorkspaceFailure);
+    await expect(restored).rejects.toMatchObject({
+      code: 'workspace/unusable',
+      message: expect.stringContaining('what the agent of stage work had changed cannot be restored'),
+    });
   });
 
   test('an image without GNU tar is told, so that all of the folder is saved', async () => {

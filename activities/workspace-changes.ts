@@ -12,7 +12,7 @@ import { cleanPath, linkStaysInside } from '../tar/inside.ts';
 import { type StreamedEntry, streamTar } from '../tar/stream.ts';
 import type { Exec, ExecExit, Sandbox } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
-import { inGuest, WORKSPACE_LIMITS, whyOf } from './stage-workspace.ts';
+import { inGuest, WORKSPACE_LIMITS, WorkspaceFailure, whyOf } from './stage-workspace.ts';
 import {
   CHANGES_SCRIPT,
   CHANGES_UNFIT,
@@ -131,7 +131,7 @@ async function problemOf(
   return `what is changed in ${guestPath} could not be read: ${await whyOf(exec, exit, signal)}`;
 }
 
-/** After it: into the store. The command is forgotten by its VM then. */
+/** After it: into the store. */
 export async function storeChanges(
   { stage, ignored }: Pick<ChangesContext, 'stage' | 'ignored'>,
   exec: Exec,
@@ -143,7 +143,6 @@ export async function storeChanges(
   const ref = await put(checkedChanges(exec.output('stdout', 0, signal), removed, leftOut));
   const list = Buffer.concat(removed);
   const removedRef = list.length === 0 ? null : await put(once(list));
-  await exec.acknowledge();
   return {
     guestPath: placeOf(stage.workspace!.guestPath).top,
     ref,
@@ -205,7 +204,7 @@ async function* entryOf(entry: StreamedEntry, leftOut: string[]): AsyncGenerator
 
 /**
  * Over a fresh checkout.
- * @throws Error where the guest cannot: its image has no `xargs`, say
+ * @throws WorkspaceFailure where the guest cannot: its image has no `xargs`, or what it gets was made up by the one before it
  */
 export async function restoreChanges(
   { artifacts }: { readonly artifacts: { open(ref: DataRef, from?: number): AsyncIterable<Uint8Array> } },
@@ -227,9 +226,10 @@ export async function restoreChanges(
   });
   const exit = await exec.wait(signal);
   if (exit.reason !== 'exited' || exit.exitCode !== 0)
-    throw new Error(
-      `what the agent of stage ${stage.id} had changed cannot be restored: ${await whyOf(exec, exit, signal)}`,
-    );
+    throw new WorkspaceFailure({
+      code: 'workspace/unusable',
+      message: `what the agent of stage ${stage.id} had changed cannot be restored in another VM: ${await whyOf(exec, exit, signal)}; another attempt starts from the beginning`,
+    });
   await sandbox.putTar(guestPath, artifacts.open(ref), signal);
 }
 

@@ -98,16 +98,28 @@ printf '%s\\n' "$commit"
 /** How the script below ends where the image lacks what it needs. */
 export const CHANGES_UNFIT = 90;
 
+/** The size of what cannot be read, in KiB: a save leaves it out, and says so. */
+const UNREADABLE_KIB = 1_099_511_627_776;
+
 /** `$1` the folder. Puts out what git ignores in it, folders as one: `<KiB>\t<name>`, each with a NUL behind it. */
 export const MEASURE_IGNORED_SCRIPT = `set -eu
 cd "$1"
 command -v git > /dev/null && tar --version 2> /dev/null | grep -q 'GNU tar' || exit ${CHANGES_UNFIT}
 du -sk0 .git/HEAD > /dev/null 2>&1 || exit ${CHANGES_UNFIT}
-list=$(mktemp)
-git -c core.fsmonitor=false ls-files -o -i --exclude-standard --directory -z > "$list"
-# What vanishes meanwhile is nothing to save.
-xargs -0 -r du -sk0 -- < "$list" || true
-rm -f "$list"
+lists=$(mktemp -d)
+trap 'rm -rf "$lists"' EXIT
+git -c core.fsmonitor=false ls-files -o -i --exclude-standard --directory -z > "$lists/names"
+# What vanishes meanwhile is nothing to save. Anything else is of one name: which, each by itself tells.
+if ! xargs -0 -r du -sk0 -- < "$lists/names" > "$lists/sizes" 2> "$lists/said" &&
+  grep -qv 'No such file or directory$' "$lists/said"; then
+  xargs -0 -r sh -c 'for name; do
+    if [ -e "$name" ] || [ -L "$name" ]; then
+      line=$(du -sk -- "$name" 2> /dev/null) && kib=\${line%%[!0-9]*} || kib=${UNREADABLE_KIB}
+      printf "%s\\t%s\\0" "$kib" "$name"
+    fi
+  done' sh < "$lists/names" > "$lists/sizes"
+fi
+cat "$lists/sizes"
 `;
 
 /** The first entry of the tar that the script below puts out: names of files of the checkout that are not there any more. */
