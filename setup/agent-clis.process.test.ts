@@ -11,18 +11,35 @@ import {
   realpathSync,
   rmSync,
   statSync,
+  truncateSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { type AgentCli, agentCliPiece, CLAUDE, CODEX } from './agent-clis.ts';
+import { cacheFolderPath } from './cache.ts';
 import { makeContext } from './context.ts';
 import { readEnvironment } from './environment.ts';
 import { reportGrowth } from './long-work.ts';
 import type { SetupContext } from './piece.ts';
 import { roomForBytes } from './preflight.ts';
+import { runProgram } from './run-program.ts';
 import { inspectHost, resolveOptionalPieces } from './resolve.ts';
+
+/** As the piece itself finds it. */
+const CODEX_FOLDER = (cacheDir: string): string =>
+  cacheFolderPath(agentCliPiece(CODEX).folder!({ env: { cacheDir } } as unknown as SetupContext));
+
+/** One that has ended and is not collected has no command line. */
+function isRunning(pid: string): boolean {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8') !== '';
+  } catch {
+    return false;
+  }
+}
 
 let folder: string;
 let lines: string[];
@@ -75,7 +92,7 @@ it('is fetched once, and anybody may read it', async () => {
   expect(readFileSync(join(folder, 'npm-calls'), 'utf8')).toMatch(
     /^pack @acme\/tool@1\.2\.3 --loglevel=error --ignore-scripts --no-update-notifier --cache \S+\n$/,
   );
-  expect(readdirSync(found.path).sort()).toEqual(['bin', 'package']);
+  expect(readdirSync(found.path).sort()).toEqual(['bin', 'contents.json', 'package']);
   expect(execFileSync(join(found.path, 'bin', 'codex'), { encoding: 'utf8' })).toBe('1.2.3\n');
   // A link that leads out of the folder would lead nowhere in a VM.
   expect(readlinkSync(join(found.path, 'bin', 'codex'))).toBe('../package/vendor/tool');
@@ -118,6 +135,67 @@ it('a registry that cannot be reached is named, without the trace of npm', async
   );
   expect(error).toMatch(/^npm cannot download @acme\/tool@1\.2\.3:\n[\s\S]*ECONNREFUSED 127\.0\.0\.1:1/);
   expect(error).not.toContain('minipass-fetch');
+});
+
+it.each([
+  ['on the disk', 'while :; do head -c 300000 /dev/zero >> part; sleep 0.02; done'],
+  ['on the disk', '(while :; do head -c 300000 /dev/zero >> part; sleep 0.02; done) & wait'],
+  [
+    'of memory',
+    `exec "${process.execPath}" -e 'const held = []; setInterval(() => held.push(Buffer.alloc(4e7, 1)), 20)'`,
+  ],
+])('a registry that sends without end fills no more %s than its package may take', async (where, script) => {
+  putNpm(script);
+  const error = await agentCliPiece(cli).get!(await context()).then(
+    () => 'no error',
+    (reason: unknown) => (reason as Error).message,
+  );
+  expect(error).toMatch(
+    new RegExp(
+      `npm was ended: it has taken \\d+ MiB ${where} for a package of about 1 MB, and ${where === 'of memory' ? 513 : 1} MiB are the most$`,
+    ),
+  );
+  expect(readdirSync(join(folder, 'cache', 'tmp'))).toEqual([]);
+  // Nothing that npm has started writes on.
+  await sleep(200);
+  expect(readdirSync(join(folder, 'cache', 'tmp'))).toEqual([]);
+});
+
+it('a program that takes too long is ended with all that it started, and it is said', async () => {
+  const { env } = await context();
+  const began = Date.now();
+  const result = await runProgram(env, 'sh', ['-c', 'sleep 30 & echo $!; echo begun >&2; wait'], { timeoutMs: 500 });
+  expect(Date.now() - began).toBeLessThan(10_000);
+  expect(result).toMatchObject({ exitCode: null, stderr: 'begun\nsh was ended: it took longer than 0.5 s' });
+  await sleep(100);
+  expect(isRunning(result.stdout.trim())).toBe(false);
+});
+
+it('a program that is cut off or gone is told where nothing is fetched, and fetched again where it may be', async () => {
+  const piece = agentCliPiece(cli);
+  const { path } = await piece.get!(await context());
+  truncateSync(join(path, 'package', 'vendor', 'tool'), 4);
+  expect(await piece.find(await context())).toBeNull();
+  expect(await piece.get!(await context())).toMatchObject({ path });
+  expect(execFileSync(join(path, 'bin', 'codex'), { encoding: 'utf8' })).toBe('1.2.3\n');
+});
+
+it('a damaged command line is named with what is wrong with it', async () => {
+  const { env } = await context();
+  const inCache = CODEX_FOLDER(env.cacheDir);
+  mkdirSync(join(inCache, 'bin'), { recursive: true });
+  writeFileSync(join(inCache, 'contents.json'), '{"bin/codex":"../package/codex"}');
+  await expect(resolveOptionalPieces(env, ['codex'], { install: false })).rejects.toMatchObject({
+    message: `codex in ${inCache} is damaged: its link bin/codex is missing.`,
+    remedy: 'npx voidbox up --with codex',
+  });
+  const { pieces } = await inspectHost(env);
+  expect(pieces.find(({ name }) => name === 'codex')?.problem).toContain('its link bin/codex is missing');
+  putNpm('exit 1');
+  const said: string[] = [];
+  const small = resolveOptionalPieces(env, ['codex'], { install: true, onProgress: (line) => said.push(line) });
+  await expect(small).rejects.toThrow('npm cannot download @openai/codex');
+  expect(said).toContain('codex in the cache is damaged, its link bin/codex is missing: set-up gets it again');
 });
 
 it('a package without the program is refused', async () => {

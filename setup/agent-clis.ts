@@ -1,18 +1,21 @@
 /** The command lines of agents, each a package of npm that is fetched when a run first needs it, and never passed on. */
 import { createHash } from 'node:crypto';
-import { createReadStream, existsSync } from 'node:fs';
+import { createReadStream, readFileSync } from 'node:fs';
 import { mkdir, readdir, rm, symlink } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { cacheFolderPath, ensureCacheFolder, hashInputs, type CacheFolder } from './cache.ts';
+import { type CacheFolder, ensureCacheFolder, findCacheFolder, hashInputs } from './cache.ts';
 import { findOnPath, isExecutable } from './find-program.ts';
-import { reportGrowth } from './long-work.ts';
+import { reportGrowth, sizeBelow } from './long-work.ts';
 import type { FoundPiece, Piece, SetupContext } from './piece.ts';
 import { lastLines, runProgram } from './run-program.ts';
 import { SetupError } from './setup-error.ts';
 
 const DOWNLOAD_TIMEOUT_MS = 1_200_000;
 const UNPACK_TIMEOUT_MS = 300_000;
+/** Memory that npm takes beside the package. */
+const NPM_MIB = 512;
+const MIB = 1_048_576;
 /** Part of the cache key: grows whenever the same package gives another folder. */
 const RECIPE = '1';
 
@@ -63,6 +66,7 @@ export function agentCliPiece(cli: AgentCli): Piece {
     isLocal: false,
     needs: [],
     roomMib: cli.roomMib,
+    folder: (context) => cacheFolder(context, cli),
     blocker: (context) => Promise.resolve(npmBlocker(context, cli)),
     find: (context) => Promise.resolve(findCli(context, cli)),
     get: (context) => getCli(context, cli),
@@ -74,12 +78,13 @@ function cacheFolder(context: SetupContext, cli: AgentCli): CacheFolder {
     cacheDir: context.env.cacheDir,
     piece: `agent-${cli.name}`,
     hash: hashInputs([RECIPE, cli.package, cli.integrity, cli.program]),
+    roomMib: cli.roomMib,
   };
 }
 
 function findCli(context: SetupContext, cli: AgentCli): FoundPiece | null {
-  const path = cacheFolderPath(cacheFolder(context, cli));
-  return existsSync(path) ? { path, version: cli.version, from: 'cache' } : null;
+  const path = findCacheFolder(cacheFolder(context, cli));
+  return path === null ? null : { path, version: cli.version, from: 'cache' };
 }
 
 function npmBlocker(context: SetupContext, cli: AgentCli): SetupError | null {
@@ -135,7 +140,7 @@ async function downloadPackage(context: SetupContext, cli: AgentCli, folder: str
       '--cache',
       join(folder, 'cache'),
     ],
-    { cwd: folder, timeoutMs: DOWNLOAD_TIMEOUT_MS },
+    { cwd: folder, timeoutMs: DOWNLOAD_TIMEOUT_MS, reasonToEnd: (pid) => reasonToEnd(cli, folder, pid) },
   );
   const result = await reportGrowth(context.progress, what, { folder, expectedMb: cli.downloadMb }, packed);
   const archive = (await readdir(folder)).find((name) => name.endsWith('.tgz'));
@@ -145,6 +150,24 @@ async function downloadPackage(context: SetupContext, cli: AgentCli, folder: str
       'Check npm’s registry and proxy (npm config list), and retry.',
     );
   return join(folder, archive);
+}
+
+/** A registry that sends without end would fill the disk, or the memory of npm, which holds the package. */
+async function reasonToEnd(cli: AgentCli, folder: string, pid: number): Promise<string | null> {
+  const taken = [
+    { what: 'on the disk', bytes: await sizeBelow(folder), limitMib: cli.roomMib },
+    { what: 'of memory', bytes: residentBytes(pid), limitMib: cli.roomMib + NPM_MIB },
+  ].find(({ bytes, limitMib }) => bytes > limitMib * MIB);
+  if (taken === undefined) return null;
+  return `it has taken ${Math.floor(taken.bytes / MIB)} MiB ${taken.what} for a package of about ${cli.downloadMb} MB, and ${taken.limitMib} MiB are the most`;
+}
+
+function residentBytes(pid: number): number {
+  try {
+    return Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) * 1024;
+  } catch {
+    return 0;
+  }
 }
 
 /** npm says first what is wrong, and then where in its own code. */

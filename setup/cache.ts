@@ -1,9 +1,12 @@
 /** Folders of the cache: named by a piece and a hash of what it is made of, complete or not there at all. */
-import { createHash } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, rename, rm, stat } from 'node:fs/promises';
-import { join } from 'node:path';
-import { withFileLock } from './file-lock.mjs';
+import { basename, join } from 'node:path';
+import { contentsDamage, writeContents } from './cache-contents.ts';
+import { isLockFree, withFileLock } from './file-lock.mjs';
+import { freeSpaceAt, hasNoSpace } from './free-space.ts';
+import { SetupError } from './setup-error.ts';
 
 const HASH_LENGTH = 16;
 /** What nothing has written for this long is of an earlier version, and no process can still use it. */
@@ -21,17 +24,31 @@ export interface CacheFolder {
   readonly piece: string;
   /** From `hashInputs`; a whole SHA-256 where strangers choose what is hashed. */
   readonly hash: string;
+  /** What making it takes at most, for a message. */
+  readonly roomMib?: number;
 }
 
 export function cacheFolderPath(folder: CacheFolder): string {
   return join(folder.cacheDir, `${folder.piece}-${folder.hash}`);
 }
 
+/** The path of the folder; null where it is not there, and where it is damaged. */
+export function findCacheFolder(folder: CacheFolder): string | null {
+  const path = cacheFolderPath(folder);
+  return existsSync(path) && contentsDamage(path) === null ? path : null;
+}
+
+/** What is wrong with the folder, for a message; null where nothing is, and where there is none. */
+export function cacheDamage(folder: CacheFolder): string | null {
+  const path = cacheFolderPath(folder);
+  return existsSync(path) ? contentsDamage(path) : null;
+}
+
 /** Makers of this process, by path of the folder: two that ask for the same folder share one attempt and its failure. */
 const attempts = new Map<string, Promise<string>>();
 
 /**
- * The path of the folder, made by `make` if it isn't there. `make` writes into a folder of its own that is then
+ * The path of the folder, made by `make` if it isn't there or is damaged. `make` writes into a folder of its own that is then
  * renamed, so a folder under its final name is complete. Of two makers at once the second waits and makes nothing.
  */
 export function ensureCacheFolder(
@@ -54,27 +71,77 @@ async function makeCacheFolder(
   make: (into: string) => Promise<void>,
   onWait: () => void,
 ): Promise<string> {
-  if (existsSync(target)) return target;
+  if (findCacheFolder(folder) !== null) return target;
   await mkdir(folder.cacheDir, { recursive: true, mode: 0o700 });
   await withFileLock(
-    join(folder.cacheDir, 'locks', `${folder.piece}-${folder.hash}.lock`),
+    lockOf(folder.cacheDir, basename(target)),
     async () => {
-      if (existsSync(target)) return;
-      // Whoever holds the lock owns this name: what an interrupted maker left goes first.
-      const temporary = join(folder.cacheDir, 'tmp', `${folder.piece}-${folder.hash}`);
-      await rm(temporary, { recursive: true, force: true });
-      await mkdir(temporary, { recursive: true });
-      try {
-        await make(temporary);
-        await rename(temporary, target);
-        await removeOldFolders(folder, target);
-      } finally {
-        await rm(temporary, { recursive: true, force: true });
-      }
+      if (findCacheFolder(folder) !== null) return;
+      await removeLeftOvers(folder.cacheDir, basename(target));
+      await makeInTemporary(folder, target, make);
+      await removeOldFolders(folder, target);
     },
     onWait,
   );
   return target;
+}
+
+function lockOf(cacheDir: string, name: string): string {
+  return join(cacheDir, 'locks', `${name}.lock`);
+}
+
+/** Under a name that no earlier maker had: programs that outlive a killed one still write to its folder. */
+async function makeInTemporary(
+  folder: CacheFolder,
+  target: string,
+  make: (into: string) => Promise<void>,
+): Promise<void> {
+  const temporary = join(folder.cacheDir, 'tmp', `${basename(target)}.${randomUUID()}`);
+  try {
+    await mkdir(join(folder.cacheDir, 'tmp'), { recursive: true, mode: 0o700 });
+    // What is damaged is of no use to anybody, and its room may be needed.
+    if (existsSync(target)) await rename(target, `${temporary}.damaged`);
+    await rm(`${temporary}.damaged`, { recursive: true, force: true });
+    await mkdir(temporary);
+    await make(temporary);
+    await writeContents(temporary);
+    await rename(temporary, target);
+  } catch (error) {
+    // Before it is removed, and room is there again.
+    throw diskFull(folder, error) ?? error;
+  } finally {
+    await rm(temporary, { recursive: true, force: true });
+  }
+}
+
+/** Of programs by what they print, in the language that set-up runs them in. */
+const SAYS_FULL = /\bENOSPC\b|\bEDQUOT\b|no space left on device|disk quota exceeded|not have enough free space/i;
+
+/** Null where the fault is none of the disk's. Where a program does not say it, the disk does. */
+function diskFull({ cacheDir, piece, roomMib }: CacheFolder, error: unknown): SetupError | null {
+  if (!(error instanceof Error)) return null;
+  if (!SAYS_FULL.test(error.message) && !hasNoSpace(cacheDir)) return null;
+  const { availableBytes, sizeBytes } = freeSpaceAt(cacheDir);
+  const mib = (bytes: number): number => Math.floor(bytes / 1_048_576);
+  const takes = roomMib === undefined ? '' : `, which takes up to ${roomMib} MiB`;
+  return new SetupError(
+    `The disk of the cache folder ${cacheDir} got full while ${piece} was made${takes}. Of its ${mib(sizeBytes)} MiB ${mib(availableBytes)} are free.\n${error.message}`,
+    'Free space on that disk, or name a folder on another one: export VOIDBOX_CACHE_DIR=…',
+    { cause: error },
+  );
+}
+
+/**
+ * What interrupted makers left: of this name, whose lock is held here, and of others whose lock nobody holds. A program that
+ * outlived its maker may still write there; what it brings back is removed the next time.
+ */
+async function removeLeftOvers(cacheDir: string, own: string): Promise<void> {
+  const tmp = join(cacheDir, 'tmp');
+  for (const left of await readdir(tmp).catch(() => [])) {
+    const name = left.split('.')[0]!;
+    if (name === own || (await isLockFree(lockOf(cacheDir, name))))
+      await rm(join(tmp, left), { recursive: true, force: true }).catch(() => undefined);
+  }
 }
 
 /** Earlier versions of a piece go when they are old enough that no process can still use them. */

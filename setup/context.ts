@@ -1,4 +1,5 @@
 /** What pieces are found with: the environment, the system, the kernel's kind, and the other pieces. */
+import { cacheDamage, cacheFolderPath } from './cache.ts';
 import { missingPackages } from './distribution-packages.ts';
 import type { Environment } from './environment.ts';
 import { readHostSystem } from './host-system.ts';
@@ -52,10 +53,15 @@ async function findOrGet(context: SetupContext, piece: Piece, install: boolean):
   const found = await piece.find(context);
   if (found !== null) return found;
   if (piece.get === null) throw missingPackages(context, [piece]);
+  const folder = piece.folder?.(context);
+  const damage = folder === undefined ? null : cacheDamage(folder);
   if (!install && !piece.isLocal)
     throw new SetupError(
-      `${piece.name} is not set up on this machine yet.`,
+      damage === null
+        ? `${piece.name} is not set up on this machine yet.`
+        : `${piece.name} in ${cacheFolderPath(folder!)} is damaged: ${damage}.`,
       isOptionalPiece(piece.name) ? `${SET_UP_COMMAND} --with ${piece.name}` : SET_UP_COMMAND,
     );
+  if (damage !== null) context.progress(`${piece.name} in the cache is damaged, ${damage}: set-up gets it again`);
   return piece.get(context);
 }

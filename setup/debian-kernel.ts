@@ -4,6 +4,7 @@ import { copyFile, mkdir, readdir, rm, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { hasApt, searchPackages, unpackPackage } from './apt.ts';
 import { ensureCacheFolder, hashInputs, listCacheFolders } from './cache.ts';
+import { contentsDamage } from './cache-contents.ts';
 import { compareVersions } from './find-program.ts';
 import { collectModules } from './kernel-modules.ts';
 import type { FoundPiece, SetupContext } from './piece.ts';
@@ -46,6 +47,7 @@ interface KernelRecord {
 export async function findDebianKernel(context: SetupContext): Promise<FoundPiece | null> {
   const found: FoundPiece[] = [];
   for (const folder of await listCacheFolders(context.env.cacheDir, PIECE)) {
+    if (contentsDamage(folder) !== null) continue;
     const record = JSON.parse(readFileSync(join(folder, 'kernel.json'), 'utf8')) as KernelRecord;
     if (record.recipe === RECIPE && existsSync(join(folder, 'vmlinuz')))
       found.push({ path: join(folder, 'vmlinuz'), version: record.version, from: 'cache' });

@@ -38,3 +38,17 @@ export async function withFileLock(file, work, onWait = () => undefined) {
     await gone;
   }
 }
+
+/**
+ * Whether nobody holds the lock at this moment.
+ * @param {string} file
+ * @returns {Promise<boolean>}
+ */
+export async function isLockFree(file) {
+  mkdirSync(dirname(file), { recursive: true });
+  const look = spawn('flock', ['--nonblock', file, 'true'], { stdio: 'ignore' });
+  return await new Promise((resolve) => {
+    look.once('error', () => resolve(false));
+    look.once('exit', (code) => resolve(code === 0));
+  });
+}

@@ -13,6 +13,18 @@ export function freeSpaceAt(path: string): FreeSpace {
   return { availableBytes: bavail * bsize, sizeBytes: blocks * bsize };
 }
 
+/** With less, a download or a disk cannot go on. */
+const LEAST_FREE_BYTES = 1_048_576;
+
+export function hasNoSpace(path: string): boolean {
+  return freeSpaceAt(path).availableBytes < LEAST_FREE_BYTES;
+}
+
+/** For programs that go on trying: why they are to be ended; null while there is space. */
+export function reasonOfFullDisk(path: string): Promise<string | null> {
+  return Promise.resolve(hasNoSpace(path) ? 'no space left on device' : null);
+}
+
 function statfsAt(path: string): StatsFs {
   try {
     return statfsSync(path);

@@ -37,7 +37,7 @@ export async function reportGrowth<T>(
 }
 
 /** Files come and go while it looks. */
-async function sizeBelow(folder: string): Promise<number> {
+export async function sizeBelow(folder: string): Promise<number> {
   const names = await readdir(folder, { recursive: true }).catch(() => []);
   const sizes = names.map(async (name) => {
     const stats = await stat(join(folder, name)).catch(() => null);

@@ -1,4 +1,5 @@
 /** What a piece of set-up is: how it is found, how it is got, what the user is told when neither works. */
+import type { CacheFolder } from './cache.ts';
 import type { Environment } from './environment.ts';
 import type { HostSystem } from './host-system.ts';
 import type { SetupError } from './setup-error.ts';
@@ -50,6 +51,8 @@ export interface Piece {
   readonly needs: readonly PieceName[];
   /** Free space in the cache that `get` takes at most, what it removes again included. */
   readonly roomMib: number;
+  /** Where in the cache `get` puts it, for those that lie there under one name. */
+  readonly folder?: (context: SetupContext) => CacheFolder;
   /** Why `get` would fail, as far as that can be told without downloading or compiling; null when nothing is in its way. */
   readonly blocker: ((context: SetupContext) => Promise<SetupError | null>) | null;
   /** The piece if it is here and fit for use, else null. A piece that is named outright and unfit is a SetupError. */

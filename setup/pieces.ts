@@ -6,10 +6,10 @@ import { devDisk } from './dev-disk/dev-disk.ts';
 import { makeInitramfs } from './guest-image.ts';
 import type { FoundPiece, OptionalPieceName, Piece, PieceName, SetupContext } from './piece.ts';
 import { bwrap, busybox, mke2fs, qemu } from './programs.ts';
-import { AGENT_BINARY, findBinary, getBinary, KEEPER_BINARY } from './rust-binaries.ts';
+import { AGENT_BINARY, binariesFolder, findBinary, getBinary, KEEPER_BINARY } from './rust-binaries.ts';
 import { rustBlocker } from './rust-toolchain.ts';
 import { SetupError } from './setup-error.ts';
-import { findTemporalCli, getTemporalCli } from './temporal-cli.ts';
+import { findTemporalCli, getTemporalCli, temporalCliFolder } from './temporal-cli.ts';
 import { findVoidboxKernel } from './voidbox-kernel.ts';
 
 const temporalCli: Piece = {
@@ -20,6 +20,7 @@ const temporalCli: Piece = {
   isLocal: false,
   needs: [],
   roomMib: 400,
+  folder: temporalCliFolder,
   blocker: null,
   find: findTemporalCli,
   get: getTemporalCli,
@@ -33,6 +34,7 @@ const keeper: Piece = {
   isLocal: false,
   needs: [],
   roomMib: 300,
+  folder: binariesFolder,
   blocker: rustBlocker,
   find: async (context) => explicitFile(context, 'keeper', 'VOIDBOX_VM') ?? (await findBinary(context, KEEPER_BINARY)),
   get: (context) => getBinary(context, KEEPER_BINARY),
@@ -47,6 +49,7 @@ const agent: Piece = {
   needs: [],
   // One build makes both.
   roomMib: keeper.roomMib,
+  folder: binariesFolder,
   blocker: rustBlocker,
   find: (context) => findBinary(context, AGENT_BINARY),
   get: (context) => getBinary(context, AGENT_BINARY),

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { copyFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { hasApt, isRoot, unpackPackage } from './apt.ts';
-import { cacheFolderPath, ensureCacheFolder, hashInputs } from './cache.ts';
+import { type CacheFolder, ensureCacheFolder, findCacheFolder, hashInputs } from './cache.ts';
 import { packagesOf } from './distribution-packages.ts';
 import { findProgram } from './find-program.ts';
 import { installLine } from './host-system.ts';
@@ -127,7 +127,6 @@ export const busybox: Piece = {
   roomMib: 20,
   blocker: (context) => Promise.resolve(busyboxBlocker(context)),
   find: async (context) => {
-    const unpacked = join(cacheFolderPath(busyboxFolder(context)), 'busybox');
     const onPath = await findProgram(context, {
       piece: 'busybox',
       variable: null,
@@ -138,7 +137,9 @@ export const busybox: Piece = {
       complaint: (path) =>
         Promise.resolve(isStaticElf(path) ? null : 'it needs shared libraries, and a guest has none'),
     });
-    return onPath ?? (existsSync(unpacked) ? describeBusybox(context, unpacked) : null);
+    if (onPath !== null) return onPath;
+    const folder = findCacheFolder(busyboxFolder(context));
+    return folder === null ? null : describeBusybox(context, join(folder, 'busybox'));
   },
   get: async (context) => {
     const blocker = busyboxBlocker(context);
@@ -171,7 +172,7 @@ function busyboxBlocker(context: SetupContext): SetupError | null {
   );
 }
 
-function busyboxFolder(context: SetupContext): { cacheDir: string; piece: string; hash: string } {
+function busyboxFolder(context: SetupContext): CacheFolder {
   return { cacheDir: context.env.cacheDir, piece: 'busybox', hash: hashInputs([BUSYBOX_PACKAGE]) };
 }
 

@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { copyFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
-import { cacheFolderPath, ensureCacheFolder, hashInputs } from './cache.ts';
+import { type CacheFolder, ensureCacheFolder, findCacheFolder, hashInputs } from './cache.ts';
 import { withFileLock } from './file-lock.mjs';
 import { regularFilesBelow } from './files-below.ts';
 import { findOnPath, isExecutable } from './find-program.ts';
@@ -43,20 +43,20 @@ function sourcesHash(packageRoot: string): string {
   return hashInputs(rustSources(packageRoot).flatMap((file) => [relative(packageRoot, file), readFileSync(file)]));
 }
 
+export function binariesFolder({ env, packageRoot }: SetupContext): CacheFolder {
+  return { cacheDir: env.cacheDir, piece: PIECE, hash: sourcesHash(packageRoot) };
+}
+
 export async function findBinary(context: SetupContext, binary: string): Promise<FoundPiece | null> {
-  const folder = cacheFolderPath({
-    cacheDir: context.env.cacheDir,
-    piece: PIECE,
-    hash: sourcesHash(context.packageRoot),
-  });
+  const folder = findCacheFolder(binariesFolder(context));
+  if (folder === null) return null;
   const path = join(folder, binary);
   return isExecutable(path) ? { path, version: versionOf(context.packageRoot), from: 'cache' } : null;
 }
 
 export async function getBinary(context: SetupContext, binary: string): Promise<FoundPiece> {
-  const hash = sourcesHash(context.packageRoot);
   const folder = await ensureCacheFolder(
-    { cacheDir: context.env.cacheDir, piece: PIECE, hash },
+    binariesFolder(context),
     (into) => build(context, into),
     () => context.progress('waiting for another set-up to compile the keeper and the guest agent'),
   );

@@ -1,8 +1,7 @@
 /** Temporal's CLI, whose development server the embedded stack runs: PATH, the PyPI wheel, the SDK's own download. */
-import { existsSync } from 'node:fs';
 import { chmod, copyFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { cacheFolderPath, ensureCacheFolder, hashInputs } from './cache.ts';
+import { type CacheFolder, ensureCacheFolder, findCacheFolder, hashInputs } from './cache.ts';
 import { findOnPath, findProgram } from './find-program.ts';
 import type { FoundPiece, SetupContext } from './piece.ts';
 import { lastLines, runProgram } from './run-program.ts';
@@ -16,7 +15,7 @@ const MINIMUM_VERSION = '1.7.0';
 const WHEEL_SHA256 = '3cca23d0d2caaa2f1273b78be7a01e8c2c65da435a3d286395814c1a90b71e5a';
 const DOWNLOAD_TIMEOUT_MS = 300_000;
 
-function cacheFolder(context: SetupContext): { cacheDir: string; piece: string; hash: string } {
+export function temporalCliFolder(context: SetupContext): CacheFolder {
   return { cacheDir: context.env.cacheDir, piece: PIECE, hash: hashInputs([VERSION, WHEEL_SHA256]) };
 }
 
@@ -30,13 +29,13 @@ export async function findTemporalCli(context: SetupContext): Promise<FoundPiece
     minimumVersion: MINIMUM_VERSION,
   });
   if (onPath !== null) return onPath;
-  const path = join(cacheFolderPath(cacheFolder(context)), 'temporal');
-  return existsSync(path) ? { path, version: VERSION, from: 'cache' } : null;
+  const folder = findCacheFolder(temporalCliFolder(context));
+  return folder === null ? null : { path: join(folder, 'temporal'), version: VERSION, from: 'cache' };
 }
 
 export async function getTemporalCli(context: SetupContext): Promise<FoundPiece> {
   const folder = await ensureCacheFolder(
-    cacheFolder(context),
+    temporalCliFolder(context),
     async (into) => {
       const wheelProblem = await takeFromWheel(context, into);
       if (wheelProblem === null) return;

@@ -4,7 +4,7 @@ import { copyFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { hasApt, isRoot, searchPackages, unpackPackage } from './apt.ts';
-import { cacheFolderPath, ensureCacheFolder, hashInputs } from './cache.ts';
+import { type CacheFolder, ensureCacheFolder, findCacheFolder, hashInputs } from './cache.ts';
 import { installNamed } from './distribution-packages.ts';
 import { findOnPath } from './find-program.ts';
 import { installLine } from './host-system.ts';
@@ -44,7 +44,7 @@ function configPath(context: SetupContext): string {
   return join(context.packageRoot, 'guest', 'kernel', 'voidbox.config');
 }
 
-function cacheFolder(context: SetupContext): { cacheDir: string; piece: string; hash: string } {
+function cacheFolder(context: SetupContext): CacheFolder {
   return {
     cacheDir: context.env.cacheDir,
     piece: VOIDBOX_KERNEL_PIECE,
@@ -53,8 +53,8 @@ function cacheFolder(context: SetupContext): { cacheDir: string; piece: string; 
 }
 
 export function findVoidboxKernel(context: SetupContext): Promise<FoundPiece | null> {
-  const folder = cacheFolderPath(cacheFolder(context));
-  if (!existsSync(join(folder, 'vmlinuz'))) return Promise.resolve(null);
+  const folder = findCacheFolder(cacheFolder(context));
+  if (folder === null) return Promise.resolve(null);
   const record = JSON.parse(readFileSync(join(folder, 'kernel.json'), 'utf8')) as KernelRecord;
   return Promise.resolve({ path: join(folder, 'vmlinuz'), version: record.version, from: 'cache' });
 }

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -11,6 +11,16 @@ test('a worker has the images of its cache alone, and says how one comes there',
     await expect(imageDisks({ ...readEnvironment(), cacheDir })('a'.repeat(64))).rejects.toMatchObject({
       code: 'host/not-ready',
       message: expect.stringContaining('`voidbox worker --images PATH`') as string,
+    });
+    // One that lost its disk.
+    const damaged = join(cacheDir, `image-${'b'.repeat(64)}`);
+    mkdirSync(damaged);
+    writeFileSync(join(damaged, 'contents.json'), '{"root.ext4":4096}');
+    await expect(imageDisks({ ...readEnvironment(), cacheDir })('b'.repeat(64))).rejects.toMatchObject({
+      code: 'host/not-ready',
+      message: expect.stringMatching(
+        /is damaged, its file root\.ext4 is missing, in the cache of this host, .*voidbox run/,
+      ) as string,
     });
   } finally {
     rmSync(cacheDir, { recursive: true });

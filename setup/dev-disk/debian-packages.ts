@@ -4,6 +4,7 @@ import { createReadStream, existsSync } from 'node:fs';
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import { hasNoSpace, reasonOfFullDisk } from '../free-space.ts';
 import { reportGrowth } from '../long-work.ts';
 import type { SetupContext } from '../piece.ts';
 import { lastLines, type ProgramResult, runProgram } from '../run-program.ts';
@@ -73,10 +74,13 @@ export async function openPackageSource(context: SetupContext, folder: string): 
     context.progress(`reading the package index of Debian ${suite}`);
     const result = await runProgram(context.env, 'apt-get', [...options, '-qq', 'update'], {
       timeoutMs: UPDATE_TIMEOUT_MS,
+      reasonToEnd: () => reasonOfFullDisk(folder),
     });
     // Without an index apt still ends with 0 where a mirror has no such suite.
     if (result.exitCode === 0 && (await hasIndex(folder, suite))) return { suite, options };
     failures.push(`${suite}: ${lastLines(result, 3)}`);
+    // The next suite would find no room either.
+    if (hasNoSpace(folder)) break;
   }
   throw new SetupError(
     `No mirror has Debian ${SUITES.join(' or ')} (${mirror}):\n${failures.join('\n')}`,
@@ -182,6 +186,7 @@ export async function downloadPackages(
   const downloading = runProgram(context.env, 'apt-get', [...source.options, '-qq', 'download', ...wanted], {
     cwd: folder,
     timeoutMs: DOWNLOAD_TIMEOUT_MS,
+    reasonToEnd: () => reasonOfFullDisk(folder),
   });
   const result = await reportGrowth(context.progress, what, { folder, expectedMb: DOWNLOAD_MB }, downloading);
   if (result.exitCode !== 0) throw downloadFailed(result);

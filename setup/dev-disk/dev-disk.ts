@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { hasApt } from '../apt.ts';
-import { cacheFolderPath, type CacheFolder, ensureCacheFolder, hashInputs } from '../cache.ts';
+import { type CacheFolder, ensureCacheFolder, findCacheFolder, hashInputs } from '../cache.ts';
 import { findOnPath } from '../find-program.ts';
 import { reportWhile } from '../long-work.ts';
 import type { FoundPiece, Piece, SetupContext } from '../piece.ts';
@@ -26,6 +26,7 @@ import { EXT4_PROGRAMS, makeExt4 } from './ext4.ts';
 import { makeRootTree } from './root-tree.ts';
 
 const PIECE = 'dev';
+const ROOM_MIB = 1_200;
 /** Part of the cache key: grows whenever the same packages give another disk. */
 const RECIPE = '1';
 const DISK = 'root.ext4';
@@ -53,7 +54,8 @@ export const devDisk: Piece = {
   packages: null,
   isLocal: false,
   needs: ['mke2fs', 'bwrap'],
-  roomMib: 1_200,
+  roomMib: ROOM_MIB,
+  folder: (context) => cacheFolder(context, readRecipe(context)),
   blocker: (context) => Promise.resolve(devDiskBlocker(context)),
   find: (context) => Promise.resolve(findDisk(context)),
   get: getDisk,
@@ -78,12 +80,12 @@ function readRecipe(context: SetupContext): Recipe {
 }
 
 function cacheFolder(context: SetupContext, { hash }: Recipe): CacheFolder {
-  return { cacheDir: context.env.cacheDir, piece: PIECE, hash };
+  return { cacheDir: context.env.cacheDir, piece: PIECE, hash, roomMib: ROOM_MIB };
 }
 
 function findDisk(context: SetupContext): FoundPiece | null {
-  const folder = cacheFolderPath(cacheFolder(context, readRecipe(context)));
-  return existsSync(folder) ? describe(folder) : null;
+  const folder = findCacheFolder(cacheFolder(context, readRecipe(context)));
+  return folder === null ? null : describe(folder);
 }
 
 function describe(folder: string): FoundPiece {

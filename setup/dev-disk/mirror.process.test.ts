@@ -10,6 +10,7 @@ import {
   readFileSync,
   rmSync,
   symlinkSync,
+  truncateSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -156,6 +157,17 @@ test('packages of the lock are taken where the mirror has them, and the disk is 
   writeFileSync(join(dir, 'mirror/calls'), '');
   expect(await devDisk.find(await context())).toEqual({ path, version, from: 'cache' });
   expect(calls()).toBe('');
+});
+
+test('a disk that is cut off or has lost its record is none, and is made again', async () => {
+  const { path } = await make();
+  const bytes = readFileSync(path);
+  for (const damage of [() => truncateSync(path, 4096), () => truncateSync(join(path, '../image.json'), 0)]) {
+    damage();
+    expect(await devDisk.find(await context())).toBeNull();
+    expect((await make()).path).toBe(path);
+    expect(readFileSync(path).equals(bytes)).toBe(true);
+  }
 });
 
 test('a package that has left the mirror has all of them resolved again, and it is said', async () => {

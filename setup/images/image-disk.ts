@@ -1,9 +1,8 @@
 /** Root disks of images that users name: made once for what an image holds, and kept in the cache by its hash. */
 import { createHash } from 'node:crypto';
-import { existsSync } from 'node:fs';
 import { mkdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { cacheFolderPath, type CacheFolder, ensureCacheFolder } from '../cache.ts';
+import { cacheDamage, type CacheFolder, ensureCacheFolder, findCacheFolder } from '../cache.ts';
 import { makeExt4 } from '../dev-disk/ext4.ts';
 import type { Environment } from '../environment.ts';
 import { reportWhile } from '../long-work.ts';
@@ -52,10 +51,15 @@ export async function knowImage(path: string, limits: ImageLimits = IMAGE_LIMITS
   return { sha256, path, kind, contentSha256, oci };
 }
 
-/** Null where no such disk was made on this machine. */
+/** What is wrong with a disk that was made, for a message; null where nothing is, and where none was made. */
+export function imageDiskDamage(env: Pick<Environment, 'cacheDir'>, sha256: string): string | null {
+  return cacheDamage(cacheFolder(env, sha256));
+}
+
+/** Null where no such disk was made on this machine, or it is damaged. */
 export async function findImageDisk(env: Pick<Environment, 'cacheDir'>, sha256: string): Promise<ImageDisk | null> {
-  const folder = cacheFolderPath(cacheFolder(env, sha256));
-  if (!existsSync(folder)) return null;
+  const folder = findCacheFolder(cacheFolder(env, sha256));
+  if (folder === null) return null;
   // A disk that is used is none that may go.
   const now = new Date();
   await utimes(folder, now, now).catch(() => undefined);

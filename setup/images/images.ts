@@ -5,7 +5,7 @@ import type { Environment } from '../environment.ts';
 import { findOnPath } from '../find-program.ts';
 import { checkBeforeGetting } from '../preflight.ts';
 import { SetupError } from '../setup-error.ts';
-import { ensureImageDisk, findImageDisk, type KnownImage, sayIgnored } from './image-disk.ts';
+import { ensureImageDisk, findImageDisk, imageDiskDamage, type KnownImage, sayIgnored } from './image-disk.ts';
 
 export { ImageError } from './image-error.ts';
 export { knowImage, type KnownImage } from './image-disk.ts';
@@ -25,6 +25,8 @@ export async function makeImageDisks(
       sayIgnored(image, onProgress);
       continue;
     }
+    const damage = imageDiskDamage(env, image.sha256);
+    if (damage !== null) onProgress(`the disk of ${image.path} is damaged, ${damage}: it is made again`);
     const missing = EXT4_PROGRAMS.filter((name) => findOnPath(env, [name]).length === 0);
     if (missing.length > 0)
       throw new SetupError(
