@@ -21,7 +21,15 @@ test('the text of an earlier run may have conditions', async () => {
     const { plan } = await compileAgain(
       { path: null, text },
       dir,
-      { params: {}, mode: null, mock: () => null, mockAgents: false, images: { given: {}, allow: [] }, json: true },
+      {
+        params: {},
+        settings: null,
+        mode: null,
+        mock: () => null,
+        mockAgents: false,
+        images: { given: {}, allow: [] },
+        json: true,
+      },
       context,
     );
     expect(plan.stages[0]!.when).toMatchObject({ source: '1 < 2' });

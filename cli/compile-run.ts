@@ -11,7 +11,8 @@ import { readSpec } from '../sdk/read-spec.ts';
 import { CliError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
-import { type LoadedSpec, loadSpec } from './load-spec.ts';
+import { sayAppliedSettings } from './host-settings.ts';
+import { type LoadedSpec, loadSpec, type SpecValues } from './load-spec.ts';
 import { type ImagePlaces, withImages } from './plan-images.ts';
 import { renderDiagnostics } from './render/diagnostics.ts';
 import { refuseMissingSkills, withSkillFiles } from './skill-files.ts';
@@ -30,8 +31,7 @@ export interface CompiledRun {
   readonly source: SourceRecord;
 }
 
-interface CompileOptions {
-  readonly params: Readonly<Record<string, string>>;
+interface CompileOptions extends SpecValues {
   readonly mode: 'mock' | null;
   readonly mock: (plan: Plan) => MockRequest | null;
   /** `kept`: where there is an agent, as in the run that it comes from. */
@@ -42,7 +42,7 @@ interface CompileOptions {
 
 /** @throws CliError `spec/invalid`, `cli/skill-missing`, `cli/image-missing` and its like, `admit/unsupported-work` */
 export async function compileRun(file: string, options: CompileOptions, context: CliContext): Promise<CompiledRun> {
-  return await accepted(await loadSpec(file, options.params, context), options, context);
+  return await accepted(await loadSpec(file, options, context), options, context);
 }
 
 /** As `compileRun`, of the text that an earlier run was compiled of. */
@@ -54,20 +54,21 @@ export async function compileAgain(
 ): Promise<CompiledRun> {
   const { loadText } = await import('../domain/spec/load.ts');
   const file = path ?? '<stdin>';
-  const { plan, diagnostics, parts } = await loadText(text, file, {
+  const { parts, ...compiled } = await loadText(text, file, {
     baseDir,
     params: options.params,
     readSkill,
     readSpec,
     listFiles,
+    ...(options.settings === null ? {} : { settings: options.settings }),
   });
-  const loaded = { file, path, text, baseDir, plan, diagnostics, sources: new Map([...parts, [file, text]]) };
+  const loaded = { ...compiled, file, path, text, baseDir, sources: new Map([...parts, [file, text]]) };
   return await accepted({ ...loaded, mountPlaces: new Map() }, options, context);
 }
 
 async function accepted(
-  { file, path, text, plan, baseDir, diagnostics, sources, mountPlaces }: LoadedSpec,
-  { params, mode, mock, mockAgents, images: { given, allow }, json }: CompileOptions,
+  { file, path, text, plan, baseDir, diagnostics, sources, mountPlaces, appliedSettings }: LoadedSpec,
+  { params, settings, mode, mock, mockAgents, images: { given, allow }, json }: CompileOptions,
   context: CliContext,
 ): Promise<CompiledRun> {
   if (json && plan === null) {
@@ -78,6 +79,7 @@ async function accepted(
     );
   }
   if (plan === null) throw new CliError(EXIT.usage, 'spec/invalid', `\`${file}\` is not a spec that can run`);
+  await sayAppliedSettings(settings, appliedSettings, context.stderr);
   const read = mode === 'mock' ? inMock(plan) : plan;
   const request = mock(read);
   const withoutSkills = played(mocked(read, request), mockAgents);
@@ -98,7 +100,7 @@ async function accepted(
     mockAgents: mockAgents === 'kept' ? null : mockAgents,
     images,
     baseDir,
-    source: { path, text: isKept ? text : null, params, mode },
+    source: { path, text: isKept ? text : null, params, mode, ...(settings === null ? {} : { settings }) },
   };
 }
 

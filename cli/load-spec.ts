@@ -2,6 +2,8 @@ import { readFile } from 'node:fs/promises';
 import { dirname, extname, relative, resolve } from 'node:path';
 import type { Diagnostic } from '../domain/errors/diagnostic.ts';
 import type { Plan } from '../domain/plan/plan.ts';
+import type { AppliedSettings } from '../domain/spec/apply-settings.ts';
+import type { HostSettings } from '../domain/spec/host-settings.ts';
 import { listFiles } from '../sdk/list-files.ts';
 import { readSkill } from '../sdk/read-skill.ts';
 import { readSpec } from '../sdk/read-spec.ts';
@@ -24,6 +26,15 @@ export interface LoadedSpec {
   readonly diagnostics: readonly Diagnostic[];
   /** Where the spec or definition names each host path that the plan mounts or has a skill at, by its full path. */
   readonly mountPlaces: ReadonlyMap<string, MountPlace>;
+  /** What came of the settings of the environment. */
+  readonly appliedSettings: AppliedSettings;
+}
+
+/** What a spec is compiled with. */
+export interface SpecValues {
+  readonly params: Readonly<Record<string, string>>;
+  /** In place of what the spec says; null: nothing. */
+  readonly settings: HostSettings | null;
 }
 
 export interface MountPlace {
@@ -37,14 +48,11 @@ export interface MountPlace {
  * Reads and compiles a spec; `-` is standard input. A definition in TypeScript or JavaScript is run on this machine. Everything
  * wrong with either is in the diagnostics.
  */
-export async function loadSpec(
-  file: string,
-  params: Readonly<Record<string, string>>,
-  context: CliContext,
-): Promise<LoadedSpec> {
+export async function loadSpec(file: string, values: SpecValues, context: CliContext): Promise<LoadedSpec> {
+  const { params, settings } = values;
   const fromStdin = file === '-';
   const path = fromStdin ? resolve(context.cwd, 'stdin') : resolve(context.cwd, file);
-  if (!fromStdin && isDefinition(path)) return await loadCode(path, file, params, context);
+  if (!fromStdin && isDefinition(path)) return await loadCode(path, file, values, context);
   const text = decode(
     fromStdin ? await context.readStdin() : await readSpecFile(path, file),
     fromStdin ? 'standard input' : `\`${file}\``,
@@ -52,12 +60,13 @@ export async function loadSpec(
   const shown = fromStdin ? '<stdin>' : shortest(file, relative(context.cwd, path));
   const { loadText } = await import('../domain/spec/load.ts');
   const baseDir = dirname(path);
-  const { plan, diagnostics, mountPlaces, parts } = await loadText(text, shown, {
+  const { plan, diagnostics, mountPlaces, parts, appliedSettings } = await loadText(text, shown, {
     baseDir,
     params,
     readSkill,
     readSpec,
     listFiles,
+    ...(settings === null ? {} : { settings }),
   });
   const places = new Map([...mountPlaces].map(([mounted, at]) => [mounted, { file: shown, ...at }]));
   return {
@@ -69,6 +78,7 @@ export async function loadSpec(
     plan,
     diagnostics,
     mountPlaces: places,
+    appliedSettings,
   };
 }
 
@@ -77,16 +87,11 @@ function isDefinition(path: string): boolean {
   return ['.ts', '.mts', '.js', '.mjs'].includes(extname(path));
 }
 
-async function loadCode(
-  path: string,
-  file: string,
-  params: Readonly<Record<string, string>>,
-  context: CliContext,
-): Promise<LoadedSpec> {
+async function loadCode(path: string, file: string, values: SpecValues, context: CliContext): Promise<LoadedSpec> {
   await readSpecFile(path, file);
   const shown = (full: string): string => shortest(full, relative(context.cwd, full));
   const { loadDefinition } = await import('../sdk/load/load-definition.ts');
-  const loaded = await loadDefinition(path, { params, variables: context.env.variables, shown });
+  const loaded = await loadDefinition(path, { ...values, variables: context.env.variables, shown });
   return { file: shown(path), path, text: null, baseDir: dirname(path), ...loaded };
 }
 

@@ -13,6 +13,7 @@ import { refuseCommandRun } from './command-run.ts';
 import { compileAgain, type CompiledRun, compileRun } from './compile-run.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
+import { settingsFor } from './host-settings.ts';
 import { readRecordedRun, type RecordedRun } from './recorded-run.ts';
 import { renderReuse } from './render/reuse.ts';
 import { findRunHere } from './run-elsewhere.ts';
@@ -76,7 +77,15 @@ async function compiledFrom(
   if (file !== null)
     return await compileRun(
       file,
-      { params: param ?? {}, mode: source?.mode ?? null, mock, mockAgents, images, json },
+      {
+        params: param ?? {},
+        settings: settingsFor(context),
+        mode: source?.mode ?? null,
+        mock,
+        mockAgents,
+        images,
+        json,
+      },
       context,
     );
   if (param === undefined)
@@ -88,6 +97,8 @@ async function compiledFrom(
     );
   const compileOptions = {
     params: { ...source.params, ...param },
+    // Another value of a parameter changes nothing else.
+    settings: source.settings ?? null,
     mode: source.mode,
     mock,
     mockAgents,

@@ -1,3 +1,5 @@
+import type { HostSettings } from '../domain/spec/host-settings.ts';
+
 /** What a client on the worker's own machine leaves for it as a mark of the run: it proves that it may write there. */
 export const CLIENT_MARK = 'client';
 
@@ -17,6 +19,8 @@ export interface SourceRecord {
   readonly params: Readonly<Record<string, string>>;
   /** As `--mode` said. */
   readonly mode: 'mock' | null;
+  /** Of the environment, in place of what the spec says; absent: nothing. */
+  readonly settings?: HostSettings;
 }
 
 /** A text larger than what a run takes as a spec is none that a person wrote. */

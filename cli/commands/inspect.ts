@@ -7,6 +7,7 @@ import { CliError, usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
+import { sayAppliedSettings, settingsFor } from '../host-settings.ts';
 import { loadSpec, parseParam } from '../load-spec.ts';
 import { renderDiagnostics } from '../render/diagnostics.ts';
 import { planToMermaid, renderPlanGraph } from '../render/plan-graph.ts';
@@ -51,8 +52,13 @@ function isSpec(what: string, { cwd }: CliContext): boolean {
 }
 
 async function planOfSpec(file: string, options: Options, context: CliContext): Promise<Plan> {
-  const { plan, diagnostics, sources } = await loadSpec(file, options.param ?? {}, context);
-  if (plan !== null) return plan;
+  const settings = settingsFor(context);
+  const values = { params: options.param ?? {}, settings };
+  const { plan, diagnostics, sources, appliedSettings } = await loadSpec(file, values, context);
+  if (plan !== null) {
+    await sayAppliedSettings(settings, appliedSettings, context.stderr);
+    return plan;
+  }
   await context.stderr.write(
     options.json
       ? `${JSON.stringify({ diagnostics })}\n`

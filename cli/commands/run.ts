@@ -6,6 +6,7 @@ import { parseDurationMs } from '../../domain/units/duration.ts';
 import { usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import { compileRun } from '../compile-run.ts';
+import { settingsFor } from '../host-settings.ts';
 import { addRunOptions, type RunOptions, takeImagePlaces, takeRunOptions } from '../run-options.ts';
 
 interface Options extends RunOptions {
@@ -47,7 +48,15 @@ export const command = defineCommand<Options>({
     const { param: params = {}, mode = null, mock = null, mockAgents = false, json = false } = options;
     const read = await compileRun(
       file,
-      { params, mode, mock: () => mock, mockAgents, images: takeImagePlaces(options, context), json },
+      {
+        params,
+        settings: settingsFor(context),
+        mode,
+        mock: () => mock,
+        mockAgents,
+        images: takeImagePlaces(options, context),
+        json,
+      },
       context,
     );
     const limited = (plan: Plan): Plan =>

@@ -7,6 +7,7 @@ import { CliError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
+import { sayAppliedSettings, settingsFor, toSettingsJson } from '../host-settings.ts';
 import { type LoadedSpec, loadSpec, type MountPlace, parseParam } from '../load-spec.ts';
 import { codeOfMissing, describeMissingSkill, missingSkillRemedy, missingSkills } from '../skill-files.ts';
 import { refusedImages } from '../plan-images.ts';
@@ -26,13 +27,14 @@ export const command = defineCommand<Options>({
       .option('--param <name=value>', 'the value of a spec parameter; repeatable', parseParam);
   },
   async execute([file = ''], options, context) {
-    const loaded = await loadSpec(file, options.param ?? {}, context);
-    const { plan, diagnostics } = loaded;
+    const settings = settingsFor(context);
+    const loaded = await loadSpec(file, { params: options.param ?? {}, settings }, context);
+    const { plan, diagnostics, appliedSettings } = loaded;
     const here = plan === null ? null : await sayHere(plan, loaded, context);
     const unsupported = plan === null ? [] : unsupportedParts(plan, 'read');
     if (options.json) {
       await context.stdout.write(
-        `${JSON.stringify({ file: loaded.file, valid: plan !== null, name: plan?.name ?? null, kind: plan?.kind ?? null, stages: plan?.stages.map((stage) => stage.id) ?? [], diagnostics, unsupported, onThisHost: here })}\n`,
+        `${JSON.stringify({ file: loaded.file, valid: plan !== null, name: plan?.name ?? null, kind: plan?.kind ?? null, stages: plan?.stages.map((stage) => stage.id) ?? [], diagnostics, unsupported, settings: toSettingsJson(settings, appliedSettings), onThisHost: here })}\n`,
       );
       return plan === null ? EXIT.usage : EXIT.success;
     }
@@ -41,6 +43,7 @@ export const command = defineCommand<Options>({
         renderDiagnostics(diagnostics, loaded.sources, { style: context.stderr.style, width: context.stderr.width() }),
       );
     if (plan === null) return EXIT.usage;
+    await sayAppliedSettings(settings, appliedSettings, context.stderr);
     await context.stdout.write(renderPlanSummary(loaded.file, plan, { style: context.stdout.style }));
     if (unsupported.length > 0) await context.stderr.write(renderUnsupported(unsupported, context.stderr));
     await printHere(here, loaded, context);

@@ -6,6 +6,10 @@ export const CLI_CODES = {
     'The command line is wrong: an unknown command or flag, or a file, run or stage that does not exist.',
     'Follow the message; `voidbox COMMAND --help` lists the flags.',
   ),
+  'cli/variable-invalid': ofCommand(
+    "A variable of the environment that stands for a key of the spec's `llm` has a value that the key cannot have.",
+    'Correct or unset the variable that the message names; [Variables](cli.md#variables) lists them.',
+  ),
   'spec/invalid': ofCommand(
     'The spec has mistakes; each is listed above with its own code.',
     'Fix them; `voidbox validate FILE` lists them without starting anything.',

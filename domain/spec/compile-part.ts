@@ -7,6 +7,7 @@ import { writableIn } from './compile-items.ts';
 import type { CheckedExpression, CheckExpressions } from './expression/check.ts';
 import { type InlinedPart, inlinePart, type PartPlace } from './inline-part.ts';
 import { folderOf, type PartFilePath, type PartFiles, partPath } from './part-files.ts';
+import type { AppliedSettings } from './apply-settings.ts';
 import type { Filler } from './placeholders.ts';
 import type { Problems } from './problems.ts';
 import type { Spec, StageSpec } from './spec.ts';
@@ -24,6 +25,7 @@ export interface PartContext {
   /** Of all specs so far. */
   readonly total: { stages: number };
   readonly found: Diagnostic[];
+  readonly appliedSettings: AppliedSettings;
 }
 
 export interface UsedSpec {

@@ -25,10 +25,14 @@ export interface SkillContext extends AgentContext {
 }
 
 /** Who answers: of the stage, else of the spec. */
-export function llmOf(spec: Spec, { skill, llm }: StageSpec): LlmSpec | null {
+export function llmOf(spec: Spec, stage: StageSpec): LlmSpec | null {
+  return ownLlmOf(stage) ?? spec.llm;
+}
+
+/** Null: the stage leaves it to the spec. */
+export function ownLlmOf({ skill, llm }: StageSpec): LlmSpec | null {
   const agent = skill?.agent ?? null;
-  const own = agent === null ? llm : agent.variant === 'mapping' ? agent.llm : providerAlone(agent);
-  return own ?? spec.llm;
+  return agent === null ? llm : agent.variant === 'mapping' ? agent.llm : providerAlone(agent);
 }
 
 function providerAlone({

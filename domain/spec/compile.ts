@@ -11,6 +11,8 @@ import { compileTexts } from './compile-texts.ts';
 import { compileRunBudget } from './compile-budget.ts';
 import { eachOf } from './compile-items.ts';
 import type { ListFiles } from './file-pattern.ts';
+import { type AppliedSettings, nothingApplied, withHostSettings } from './apply-settings.ts';
+import type { HostSettings } from './host-settings.ts';
 import type { CheckSchema } from './output-schema.ts';
 import { compilePart, type PartContext } from './compile-part.ts';
 import type { ReadSkill } from './skill-params.ts';
@@ -48,16 +50,21 @@ export interface CompileOptions {
   readonly checkSchema?: CheckSchema;
   /** The specs that it uses, near and far; absent: it has none beside it. */
   readonly files?: PartFiles;
+  /** In place of what the spec and its parts say; absent: they count as they are. */
+  readonly settings?: HostSettings;
 }
 
-/**
- * Turns a Spec into a Plan: names resolved, defaults filled, everything checked that needs no host.
- * @returns `plan` is null when there is an error; warnings alone leave it
- */
+interface CompiledSpec {
+  /** Null when there is an error; warnings alone leave it. */
+  readonly plan: Plan | null;
+  readonly diagnostics: readonly Diagnostic[];
+}
+
+/** Turns a Spec into a Plan: names resolved, defaults filled, everything checked that needs no host. */
 export function compilePlan(
   spec: Spec,
   options: CompileOptions,
-): { readonly plan: Plan | null; readonly diagnostics: readonly Diagnostic[] } {
+): CompiledSpec & { readonly appliedSettings: AppliedSettings } {
   const parts = {
     files: options.files ?? new Map(),
     file: '',
@@ -65,14 +72,19 @@ export function compilePlan(
     maxParallel: spec.maxParallel ?? DEFAULT_MAX_PARALLEL,
     total: { stages: spec.stages.length },
     found: [],
+    appliedSettings: nothingApplied(),
   };
   const compiled = compileWithin(spec, options, parts);
   const diagnostics = sortByFile([...compiled.diagnostics, ...parts.found]);
-  return { ...compiled, diagnostics };
+  return { ...compiled, diagnostics, appliedSettings: parts.appliedSettings };
 }
 
-function compileWithin(spec: Spec, options: CompileOptions, parts: PartContext): ReturnType<typeof compilePlan> {
-  const problems = new Problems(spec.file, spec.gaps);
+function compileWithin(written: Spec, options: CompileOptions, parts: PartContext): CompiledSpec {
+  const problems = new Problems(written.file, written.gaps);
+  const spec =
+    options.settings === undefined
+      ? written
+      : withHostSettings(written, options.settings, parts.appliedSettings, problems);
   const plan = compile(spec, options, parts, problems);
   const diagnostics = problems.list();
   return { plan: diagnostics.some(({ severity }) => severity === 'error') ? null : plan, diagnostics };

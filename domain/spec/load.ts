@@ -3,6 +3,7 @@ import type { Plan } from '../plan/plan.ts';
 import { type CompileOptions, compilePlan } from './compile.ts';
 import { isImagePath, isOwnImage } from './compile-sandbox.ts';
 import { agentSkillsOf } from './compile-skill.ts';
+import { type AppliedSettings, nothingApplied } from './apply-settings.ts';
 import { textsWithExpressions } from './compile-texts.ts';
 import { parseSpec } from './parse.ts';
 import { type PartFile, type PartFiles, type ReadSpec, allOf, readPartFiles } from './part-files.ts';
@@ -19,6 +20,8 @@ export interface CompiledText {
   readonly mountPlaces: ReadonlyMap<string, Position>;
   /** Texts of the specs that it uses, by how diagnostics name them. */
   readonly parts: ReadonlyMap<string, string>;
+  /** What came of `settings`. */
+  readonly appliedSettings: AppliedSettings;
 }
 
 export interface LoadOptions extends Omit<CompileOptions, 'files'> {
@@ -63,13 +66,20 @@ function filesOf({ spec }: ReturnType<typeof parseSpec>, { baseDir, readSpec }: 
 
 function compileParsed(parsed: ReturnType<typeof parseSpec>, options: CompileOptions): CompiledText {
   if (parsed.spec === null)
-    return { plan: null, diagnostics: parsed.diagnostics, mountPlaces: new Map(), parts: new Map() };
+    return {
+      plan: null,
+      diagnostics: parsed.diagnostics,
+      mountPlaces: new Map(),
+      parts: new Map(),
+      appliedSettings: nothingApplied(),
+    };
   const compiled = compilePlan(parsed.spec, options);
   const diagnostics = sortByFile([...parsed.diagnostics, ...compiled.diagnostics]);
   const plan = diagnostics.some(({ severity }) => severity === 'error') ? null : compiled.plan;
   const files = [...(options.files ?? new Map<string, PartFile>()).values()];
   const parts = new Map(files.flatMap((each) => ('text' in each ? [[each.file, each.text] as const] : [])));
-  return { plan, diagnostics, mountPlaces: mountPlacesOf(parsed.spec, options.baseDir), parts };
+  const { appliedSettings } = compiled;
+  return { plan, diagnostics, mountPlaces: mountPlacesOf(parsed.spec, options.baseDir), parts, appliedSettings };
 }
 
 function mountPlacesOf(spec: Spec, baseDir: string | null): ReadonlyMap<string, Position> {

@@ -6,6 +6,8 @@ import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { readSkill } from '../read-skill.ts';
 import { readSpec } from '../read-spec.ts';
+import { type AppliedSettings, nothingApplied } from '../../domain/spec/apply-settings.ts';
+import type { HostSettings } from '../../domain/spec/host-settings.ts';
 import { loadText } from '../../domain/spec/load.ts';
 import { sortDiagnostics } from '../../domain/spec/problems.ts';
 import type { Position } from '../../domain/spec/tree.ts';
@@ -19,6 +21,8 @@ import { placesInSource } from './source-places.ts';
 
 export interface LoadDefinitionOptions {
   readonly params: Readonly<Record<string, string>>;
+  /** In place of what the definition says; null: nothing. */
+  readonly settings: HostSettings | null;
   /** All variables of this process; few of them reach the definition. */
   readonly variables: Readonly<Record<string, string | undefined>>;
   /** How a file is called in diagnostics, by its full path. */
@@ -34,6 +38,8 @@ export interface LoadedDefinition {
   readonly sources: ReadonlyMap<string, string>;
   /** Of each host path that the plan mounts: the call that made the step or box, or the definition. */
   readonly mountPlaces: ReadonlyMap<string, Place>;
+  /** What came of `settings`. */
+  readonly appliedSettings: AppliedSettings;
 }
 
 /**
@@ -41,7 +47,7 @@ export interface LoadedDefinition {
  * @param entry  full path
  */
 export async function loadDefinition(entry: string, options: LoadDefinitionOptions): Promise<LoadedDefinition> {
-  const { plan, found, mountPlaces } = await judged(entry, options);
+  const { plan, found, mountPlaces, appliedSettings } = await judged(entry, options);
   const sources = new Map<string, string>();
   const named = [...found.map(({ place }) => place.file), ...[...mountPlaces.values()].map(({ file }) => file)];
   for (const file of new Set(named)) {
@@ -57,7 +63,13 @@ export async function loadDefinition(entry: string, options: LoadDefinitionOptio
   const shownPlaces = [...mountPlaces].map(
     ([path, place]) => [path, { ...place, file: options.shown(place.file) }] as const,
   );
-  return { plan, diagnostics: sortDiagnostics(diagnostics), sources, mountPlaces: new Map(shownPlaces) };
+  return {
+    plan,
+    diagnostics: sortDiagnostics(diagnostics),
+    sources,
+    mountPlaces: new Map(shownPlaces),
+    appliedSettings,
+  };
 }
 
 type Placed = Pick<Diagnostic, 'code' | 'severity' | 'message' | 'remedy'> & { readonly place: Place };
@@ -66,6 +78,7 @@ interface Judged {
   readonly plan: Plan | null;
   readonly found: readonly Placed[];
   readonly mountPlaces: ReadonlyMap<string, Place>;
+  readonly appliedSettings: AppliedSettings;
 }
 
 async function judged(entry: string, options: LoadDefinitionOptions): Promise<Judged> {
@@ -84,17 +97,17 @@ async function judged(entry: string, options: LoadDefinitionOptions): Promise<Ju
     const found = error.mistakes.map(({ message, place }) =>
       unusable(message, 'correct the code at this place', place),
     );
-    return { plan: null, found, mountPlaces: new Map() };
+    return unloaded(found);
   }
   const reply: Reply = await runDefinition(code, { cwd: dirname(entry), ...options });
-  if (reply.kind === 'unusable')
-    return { plan: null, found: [unusable(reply.message, reply.remedy, reply.place)], mountPlaces: new Map() };
-  const { plan, diagnostics, mountPlaces } = await loadText(reply.source, entry, {
+  if (reply.kind === 'unusable') return unloaded([unusable(reply.message, reply.remedy, reply.place)]);
+  const { plan, diagnostics, mountPlaces, appliedSettings } = await loadText(reply.source, entry, {
     baseDir: dirname(entry),
     listFiles,
     params: options.params,
     readSkill,
     readSpec,
+    ...(options.settings === null ? {} : { settings: options.settings }),
   });
   const stageAt = placesInSource(reply.source, reply.stages);
   const placeOf = (position: Position): Place =>
@@ -115,7 +128,12 @@ async function judged(entry: string, options: LoadDefinitionOptions): Promise<Ju
     plan,
     found,
     mountPlaces: new Map([...mountPlaces].map(([path, position]) => [path, placeOf(position)])),
+    appliedSettings,
   };
+}
+
+function unloaded(found: readonly Placed[]): Judged {
+  return { plan: null, found, mountPlaces: new Map(), appliedSettings: nothingApplied() };
 }
 
 /** Voidbox stays outside: the definition is made with the package whose command loads it, and compiled by it. */

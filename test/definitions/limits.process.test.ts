@@ -14,7 +14,13 @@ afterEach(() => rmSync(folder, { recursive: true, force: true }));
 async function load(text: string, limitMs: number): Promise<LoadedDefinition> {
   const entry = join(folder, 'x.ts');
   writeFileSync(entry, text);
-  return await loadDefinition(entry, { params: {}, variables: process.env, shown: (path) => path, limitMs });
+  return await loadDefinition(entry, {
+    params: {},
+    settings: null,
+    variables: process.env,
+    shown: (path) => path,
+    limitMs,
+  });
 }
 
 function isAlive(pid: number): boolean {
