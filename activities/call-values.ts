@@ -215,6 +215,6 @@ export function checkedMerge(run: AdmittedRun, value: unknown): readonly NamedOu
   });
 }
 
-function refused({ runId }: AdmittedRun, why: string): CodedError {
+export function refused({ runId }: AdmittedRun, why: string): CodedError {
   return new CodedError('call/refused', `run ${runId}: ${why}`);
 }

@@ -1,4 +1,4 @@
-/** What activities work with: made in `run-calls.ts` of what they were called with and what was admitted. */
+/** What activities work with: made in `call-requests.ts` of what they were called with and what was admitted. */
 import type { AgentWork, BudgetPlan, CommandWork, ScopePlan, SkillWork, StagePlan } from '../domain/plan/plan.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import type { InstancePath } from '../domain/run/instance.ts';

@@ -7,7 +7,7 @@ import { defaultPayloadConverter, isGrpcServiceError, type Client } from '@tempo
 import { createAdmittedRuns, type AdmittedRun } from '../activities/admitted-run.ts';
 import { askingEvent } from '../activities/approvals.ts';
 import { checkedEvents } from '../activities/call-events.ts';
-import { askRequest } from '../activities/run-calls.ts';
+import { askRequest } from '../activities/call-requests.ts';
 import type { EventLog } from '../activities/ports/event-log.ts';
 import type { RunReader } from '../activities/ports/run-reader.ts';
 import type { RunRecords } from '../activities/ports/run-records.ts';
