@@ -3,7 +3,7 @@ import { isWorthRetrying, retryPauseMs } from '../plan/retry.ts';
 import { attemptText } from '../run/attempt.ts';
 import { EVENT_ID } from '../run/event-id.ts';
 import type { StageFailure } from '../run/stage-result.ts';
-import type { Command, EndedStage } from './command.ts';
+import type { Command } from './command.ts';
 import type { Answer } from './event.ts';
 import { deadBecause, type EdgeState, edgeState } from './edges.ts';
 import { isTimeFound, type MachinePlan } from './machine-plan.ts';
@@ -14,6 +14,7 @@ import {
   type EndPhase,
   type GivenStage,
   isEnd,
+  NO_OUTPUTS,
   type RunState,
   type ScopeState,
   type SkipCause,
@@ -22,6 +23,7 @@ import {
 } from './state.ts';
 import { mergeOf, outcomeOf } from './outcome.ts';
 import type { MachineRunEvent, Transition } from './transition.ts';
+import { endsReadBy, upstreamOf } from './upstream.ts';
 
 /** Of a stage of the plan itself: a machine of an item says its instance to whoever carries its commands out. */
 export function execKeyOf(stage: string, attempt: number): string {
@@ -34,8 +36,6 @@ export function timerId(plan: MachinePlan, stage: number, attempt: number): stri
 
 /** Of the time that stages with `finally` have. */
 export const FINALLY_TIMER = 'finally';
-
-const NO_OUTPUTS: StageOutputs = { output: null, outputs: {} };
 
 /** One transition in the making: copies what it changes and collects what it asks for. */
 export class Draft {
@@ -645,7 +645,7 @@ export class Draft {
   #start(stage: number): void {
     const { id, doing, scope, wait } = this.plan.stages[stage]!;
     const attempt = this.stage(stage).attempt + 1;
-    const upstream = this.#upstreamOf(stage);
+    const upstream = upstreamOf(this, stage);
     switch (doing) {
       case 'ask':
         this.setStage(stage, { phase: 'asking', attempt });
@@ -677,59 +677,8 @@ export class Draft {
   #evaluate(stage: number, reads: readonly string[]): void {
     const evaluation = this.stage(stage).evaluations + 1;
     this.setStage(stage, { phase: 'deciding', evaluations: evaluation });
-    const { carries } = this.plan.stages[stage]!;
-    const upstream: Record<string, EndedStage> = {};
-    const take = (id: string, output: DataRef | null): void => {
-      const { phase, attempt } = this.stage(this.stageIndex(id));
-      if (!isEnd(phase)) throw new Error(`stage "${this.plan.stages[stage]!.id}" is decided before "${id}" has ended`);
-      upstream[id] = { state: phase, attempt, output };
-    };
-    for (const id of reads) {
-      const index = this.stageIndex(id);
-      const carried = id === carries ? this.#carriedFrom(index) : null;
-      take(id, carried === null ? (this.stage(index).result?.output ?? null) : carried.output);
-      for (const part of this.#endedOf(carried?.parts ?? []))
-        if (!reads.includes(part)) take(part, this.#outputOf(part));
-    }
+    const upstream = endsReadBy(this, stage, reads);
     this.commands.push({ type: 'evaluate', stageId: this.plan.stages[stage]!.id, evaluation, upstream });
-  }
-
-  #upstreamOf(stage: number): Readonly<Record<string, StageOutputs>> {
-    const upstream: Record<string, StageOutputs> = {};
-    for (const { stage: source, index } of this.index.takenBy(stage)) {
-      const mayLack = this.index.isFinally(stage) || this.plan.stages[stage]!.again?.includes(source) === true;
-      const result = this.stage(index).result ?? (mayLack ? NO_OUTPUTS : null);
-      if (result === null)
-        throw new Error(`stage "${this.plan.stages[stage]!.id}" starts before "${source}" has a result`);
-      upstream[source] = result;
-      if (this.plan.stages[stage]!.carries !== source) continue;
-      const { output, parts } = this.#carriedFrom(index);
-      upstream[source] = { ...result, output };
-      for (const part of this.#endedOf(parts)) upstream[part] ??= { ...NO_OUTPUTS, output: this.#outputOf(part) };
-    }
-    return upstream;
-  }
-
-  /** In a shared VM that was lost, a part may have to be made again, of which nobody waits any more. */
-  #endedOf(ids: readonly string[]): readonly string[] {
-    return ids.filter((id) => isEnd(this.stage(this.stageIndex(id)).phase));
-  }
-
-  #outputOf(id: string): DataRef | null {
-    return this.stage(this.stageIndex(id)).result?.output ?? null;
-  }
-
-  /** The output of a stage; of one that ended without, what it had found itself: perhaps a merge, of these parts. */
-  #carriedFrom(source: number): { readonly output: DataRef | null; readonly parts: readonly string[] } {
-    for (let at = source; ;) {
-      const { phase, result } = this.stage(at);
-      const { carries, merges = [] } = this.plan.stages[at]!;
-      const output = result?.output ?? null;
-      // A stage that was passed has what it hands on.
-      if (phase !== 'failed') return { output, parts: [] };
-      if (carries === undefined) return { output, parts: merges };
-      at = this.stageIndex(carries);
-    }
   }
 }
 

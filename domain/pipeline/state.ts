@@ -73,6 +73,8 @@ export interface StageOutputs {
   readonly outputs: Readonly<Record<string, DataRef>>;
 }
 
+export const NO_OUTPUTS: StageOutputs = { output: null, outputs: {} };
+
 /** What a stage came to in an earlier run, which stands in place of running it. */
 export interface GivenStage extends StageOutputs {
   /** It was passed over: its own condition did not hold. */
