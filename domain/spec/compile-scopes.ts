@@ -8,7 +8,7 @@ import { checkWorkspaceVm } from './compile-workspace.ts';
 import { compileSandbox } from './compile-sandbox.ts';
 import { checkAgentVm } from './agent-vm.ts';
 import { warnOfLittleMemory } from './little-memory.ts';
-import type { Linked } from './links.ts';
+import type { Linked } from './linked.ts';
 import type { Problems } from './problems.ts';
 import type { Spec, StageSpec } from './spec.ts';
 import { describeStage } from './describe-stage.ts';

@@ -18,7 +18,7 @@ import type { CheckSchema } from './output-schema.ts';
 import type { ReadSkill } from './skill-params.ts';
 import { GUEST_PATH_DEFAULTS } from './grammar/stage-table.ts';
 import { RANGES, SCALES } from './grammar/values.ts';
-import type { Links } from './links.ts';
+import type { Links } from './linked.ts';
 import { overlaps } from './paths.ts';
 import type { ParamValues } from './params.ts';
 import type { Filler } from './placeholders.ts';

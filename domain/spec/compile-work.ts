@@ -11,7 +11,7 @@ import { type AgentContext, compileAgent } from './compile-agent.ts';
 import { compileEnv } from './compile-env.ts';
 import { compileSkillWork, llmOf } from './compile-skill.ts';
 import { workspaceFolder } from './compile-workspace.ts';
-import type { Links } from './links.ts';
+import type { Links } from './linked.ts';
 import { warnOfParamsInCode } from './params-in-code.ts';
 import { warnOfShellInProgram } from './shell-in-program.ts';
 import type { Spec, StageSpec } from './spec.ts';

@@ -1,7 +1,7 @@
 /** Names of a spec that are taken twice, and stages that wait for each other by them. */
 import type { ScopePlan, StagePlan } from '../plan/plan.ts';
 import { cycles, describeCycle } from './graph.ts';
-import type { Linked } from './links.ts';
+import type { Linked } from './linked.ts';
 import type { Problems } from './problems.ts';
 import type { Spec } from './spec.ts';
 import { quote } from './tree.ts';

@@ -2,7 +2,7 @@
 import type { StagePlan } from '../plan/plan.ts';
 import { edgesOnSuccess } from '../plan/work.ts';
 import type { Condition } from './compile-condition.ts';
-import type { Links } from './links.ts';
+import type { Links } from './linked.ts';
 import type { StageSpec } from './spec.ts';
 
 export function edgesOf(
