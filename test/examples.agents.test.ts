@@ -1,6 +1,7 @@
 /**
- * The examples with agents, by the unmodified command lines in VMs: against a model that plays a script, and with ANTHROPIC_API_KEY in
- * the environment of `npm run test:agents` also as they are, against Anthropic's, which has a price.
+ * The examples with agents, by the unmodified command lines in VMs: against a model that plays a script, by `VOIDBOX_LLM_…` in the
+ * environment, and with ANTHROPIC_API_KEY in that of `npm run test:agents` also against Anthropic's, which has a price. The file and
+ * the command are the same.
  */
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -12,7 +13,6 @@ import { type ModelScript, startFakeModel } from '../bench/fake-model/fake-model
 
 const EXAMPLES = join(dirname(fileURLToPath(import.meta.url)), '..', 'examples');
 const KEYS = { ANTHROPIC_API_KEY: 'sk-ant-of-the-lane', OPENAI_API_KEY: 'sk-of-the-lane' };
-const CLAUDE = 'llm: { provider: claude }';
 
 /** Until the agents before it have answered, on an emulated CPU. */
 const QUESTION_LIMIT_MS = 360_000;
@@ -20,20 +20,20 @@ const QUESTION_LIMIT_MS = 360_000;
 /** Of a test with the model that the example names. */
 const REAL = { skip: (process.env['ANTHROPIC_API_KEY'] ?? '') === '' };
 
-const textOf = (file: string): string => readFileSync(join(EXAMPLES, file), 'utf8');
-
-/** The example with `llm` in place of its provider. */
-function scripted(rig: Rig, file: string, llm: string): string {
-  const text = textOf(file);
-  expect(text, `${file} names its provider`).toContain(CLAUDE);
-  return rig.spec(file, text.replaceAll(CLAUDE, `llm: ${llm}`));
-}
-
 /** The example as it is, where it finds a repository beside itself. */
-const real = (rig: Rig, file: string): string => rig.spec(file, textOf(file));
+const example = (rig: Rig, file: string): string => rig.spec(file, readFileSync(join(EXAMPLES, file), 'utf8'));
 
-const claudeAt = (port: number): string => `{ provider: claude, base_url: "http://127.0.0.1:${port}" }`;
-const codexAt = (port: number): string => `{ provider: codex, model: gpt-5, base_url: "http://127.0.0.1:${port}/v1" }`;
+type Variables = Readonly<Record<string, string>>;
+
+const claudeAt = (port: number): Variables => ({ ...KEYS, VOIDBOX_LLM_BASE_URL: `http://127.0.0.1:${port}` });
+
+/** In place of the example's own provider. */
+const codexAt = (port: number): Variables => ({
+  ...KEYS,
+  VOIDBOX_LLM_PROVIDER: 'codex',
+  VOIDBOX_LLM_MODEL: 'gpt-5',
+  VOIDBOX_LLM_BASE_URL: `http://127.0.0.1:${port}/v1`,
+});
 
 /** @returns the repository, with what the agent did */
 async function fixATest(rig: Rig, spec: string): Promise<Calculator> {
@@ -62,17 +62,17 @@ const FIXES: ModelScript = ({ turn }) => {
 test.each([
   ['claude', claudeAt],
   ['codex', codexAt],
-] as const)('fix-a-test.yaml with %s: its patch applies, and its commit comes as a branch', async (_name, llmAt) => {
+] as const)('fix-a-test.yaml with %s: its patch applies, and its commit comes as a branch', async (_name, at) => {
   await using model = await startFakeModel(FIXES);
-  await using rig = new Rig(KEYS);
-  const app = await fixATest(rig, scripted(rig, 'fix-a-test.yaml', llmAt(model.port)));
+  await using rig = new Rig(at(model.port));
+  const app = await fixATest(rig, example(rig, 'fix-a-test.yaml'));
   expect(app.git('log', '--format=%s', 'voidbox/fix/test').split('\n')).toContain('add.sh: it adds');
   expect(readFileSync(join(app.folder, 'notes.txt'), 'utf8'), 'what it did not commit comes too').toBe('scratch\n');
 });
 
 test('fix-a-test.yaml with the model of its provider', REAL, async () => {
   await using rig = new Rig();
-  await fixATest(rig, real(rig, 'fix-a-test.yaml'));
+  await fixATest(rig, example(rig, 'fix-a-test.yaml'));
 });
 
 async function reviewAPatch(rig: Rig, spec: string): Promise<object> {
@@ -98,14 +98,14 @@ const REVIEWS: ModelScript = ({ turn, conversation }) => {
 
 test('review-a-patch.yaml: three agents side by side read the commit, and the fourth reads what they say', async () => {
   await using model = await startFakeModel(REVIEWS);
-  await using rig = new Rig(KEYS);
-  const review = await reviewAPatch(rig, scripted(rig, 'review-a-patch.yaml', claudeAt(model.port)));
+  await using rig = new Rig(claudeAt(model.port));
+  const review = await reviewAPatch(rig, example(rig, 'review-a-patch.yaml'));
   expect(review).toEqual({ verdict: 'change', changes: ['a mistake', 'no test', 'hard to read'] });
 });
 
 test('review-a-patch.yaml with the model of its provider', REAL, async () => {
   await using rig = new Rig();
-  const review = await reviewAPatch(rig, real(rig, 'review-a-patch.yaml'));
+  const review = await reviewAPatch(rig, example(rig, 'review-a-patch.yaml'));
   expect(review).toMatchObject({ verdict: 'change', changes: expect.any(Array) });
 });
 
@@ -126,8 +126,8 @@ const ASKS_ELSEWHERE: ModelScript = ({ turn }) =>
 
 test('research.yaml: what is not on its list is refused, and the log says so', async () => {
   await using model = await startFakeModel(ASKS_ELSEWHERE);
-  await using rig = new Rig(KEYS);
-  const { answer, network } = await research(rig, scripted(rig, 'research.yaml', claudeAt(model.port)));
+  await using rig = new Rig(claudeAt(model.port));
+  const { answer, network } = await research(rig, example(rig, 'research.yaml'));
   expect(answer).toBe('DNS over TLS');
   expect(network).toMatch(/vm research: www\.example\.com:443 refused: /);
   expect(model.requests.at(-1)!.body, 'the agent saw that it was refused').toMatch(/curl ended with 56/);
@@ -135,7 +135,7 @@ test('research.yaml: what is not on its list is refused, and the log says so', a
 
 test('research.yaml with the model of its provider', REAL, async () => {
   await using rig = new Rig();
-  const { answer } = await research(rig, real(rig, 'research.yaml'));
+  const { answer } = await research(rig, example(rig, 'research.yaml'));
   expect(answer).toMatch(/\bTLS\b/);
 });
 
@@ -158,12 +158,12 @@ test('release-notes.yaml: an agent for each commit, a person, and a commit', asy
   await using model = await startFakeModel(({ conversation }) => ({
     say: conversation.includes('what this is') ? 'It is explained.' : 'It calculates.',
   }));
-  await using rig = new Rig(KEYS);
-  const spec = scripted(rig, 'release-notes.yaml', claudeAt(model.port));
+  await using rig = new Rig(claudeAt(model.port));
+  const spec = example(rig, 'release-notes.yaml');
   expect(await releaseNotes(rig, spec, 'It is explained.')).toBe('- It is explained.\n- It calculates.\n');
 });
 
 test('release-notes.yaml with the model of its provider', REAL, async () => {
   await using rig = new Rig();
-  expect(await releaseNotes(rig, real(rig, 'release-notes.yaml'), '')).toMatch(/^- .+\n- .+\n$/);
+  expect(await releaseNotes(rig, example(rig, 'release-notes.yaml'), '')).toMatch(/^- .+\n- .+\n$/);
 });
