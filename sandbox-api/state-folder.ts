@@ -1,5 +1,5 @@
 /** The folder of run directories, safe from other users of this machine before anything of a VM is put in it. */
-import { lstatSync } from 'node:fs';
+import { existsSync, lstatSync } from 'node:fs';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { makeOwnFolder } from '../setup/own-folder.ts';
 import { makePrivateDir, vmsDir } from '../store/file/layout.ts';
@@ -12,6 +12,7 @@ const WRITABLE_BY_OTHERS = 0o022;
  * @throws CodedError `host/not-ready`, SetupError
  */
 export async function ownVmsFolder(stateDir: string): Promise<string> {
+  if (existsSync(stateDir)) refuseForeign(stateDir);
   makeOwnFolder({ path: stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' });
   const folder = vmsDir(stateDir);
   await makePrivateDir(folder);

@@ -1,6 +1,6 @@
 /** Whether a folder of the cache still holds what it was made with, told by names and sizes: contents are not read. */
 import { lstatSync, readFileSync, readlinkSync } from 'node:fs';
-import { chmod, lstat, readlink, writeFile } from 'node:fs/promises';
+import { chmod, lstat, readdir, readlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { filesBelow } from './files-below.ts';
 
@@ -12,9 +12,12 @@ type Contents = Readonly<Record<string, number | string>>;
 
 export async function writeContents(folder: string): Promise<void> {
   const contents: Record<string, number | string> = {};
+  await ownAlone(folder);
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true });
+  for (const entry of entries) if (entry.isDirectory()) await ownAlone(join(entry.parentPath, entry.name));
   for (const { path, isRegular } of filesBelow(folder)) {
     const at = join(folder, path);
-    if (isRegular) contents[path] = (await lstat(at)).size;
+    if (isRegular) contents[path] = await ownAlone(at);
     else contents[path] = await readlink(at);
   }
   const list = join(folder, LIST);
@@ -37,6 +40,13 @@ export function contentsDamage(folder: string): string | null {
     if (damage !== null) return damage;
   }
   return null;
+}
+
+/** What is run or booted is written by its user alone, whatever umask made it. Gives the size. */
+async function ownAlone(path: string): Promise<number> {
+  const { mode, size } = await lstat(path);
+  if ((mode & 0o022) !== 0) await chmod(path, mode & 0o7755);
+  return size;
 }
 
 function parse(text: string): Contents | null {

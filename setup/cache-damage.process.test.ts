@@ -1,12 +1,14 @@
 /** What happens to the cache when builders die, disks are full and files go missing. */
 import { execFile, spawn } from 'node:child_process';
 import {
+  chmodSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
+  statSync,
   symlinkSync,
   truncateSync,
   writeFileSync,
@@ -200,6 +202,35 @@ test('a disk that is full ends a program that would go on trying, and the next t
     failure: `The disk of the cache folder ${cacheDir}/cache got full while thing was made, which takes up to 3 MiB. Of its 4 MiB 0 are free.\nsh was ended: no space left on device`,
     damage: null,
   });
+});
+
+test('nobody else writes to a piece or holds a lock, whatever the umask and however open the folder is', async () => {
+  // As a user might have made it.
+  chmodSync(cacheDir, 0o755);
+  mkdirSync(join(cacheDir, 'locks'));
+  writeFileSync(join(cacheDir, 'locks', `thing-${folder.hash}.lock`), '', { mode: 0o644 });
+  const script = `
+    import { ensureCacheFolder } from '${pathToFileURL(join(packageRoot(), 'dist', 'setup', 'cache.js')).href}';
+    import { mkdirSync, writeFileSync } from 'node:fs';
+    process.umask(0);
+    const make = async (into) => { mkdirSync(into + '/bin'); writeFileSync(into + '/bin/program', '', { mode: 0o777 }); };
+    for (const hash of ['${folder.hash}', '${'c'.repeat(16)}'])
+      await ensureCacheFolder({ cacheDir: process.argv[1], piece: 'thing', hash }, make, () => {});`;
+  await promisify(execFile)(process.execPath, ['--input-type=module', '-e', script, cacheDir]);
+  const modes = Object.fromEntries(
+    readdirSync(cacheDir, { recursive: true, encoding: 'utf8' }).map((path) => [
+      path,
+      (statSync(join(cacheDir, path)).mode & 0o777).toString(8),
+    ]),
+  );
+  const piece = (hash: string): Record<string, string> => ({
+    [`locks/thing-${hash}.lock`]: '600',
+    [`thing-${hash}`]: '755',
+    [`thing-${hash}/bin`]: '755',
+    [`thing-${hash}/bin/program`]: '755',
+    [`thing-${hash}/contents.json`]: '644',
+  });
+  expect(modes).toEqual({ locks: '755', tmp: '700', ...piece(folder.hash), ...piece('c'.repeat(16)) });
 });
 
 test('a fault that is none of the disk is told as it is', async () => {

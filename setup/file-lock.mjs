@@ -4,8 +4,26 @@
  * Plain JavaScript: the bootstrap needs it before anything is compiled.
  */
 import { spawn } from 'node:child_process';
-import { mkdirSync } from 'node:fs';
+import { closeSync, constants, fchmodSync, fstatSync, mkdirSync, openSync } from 'node:fs';
 import { dirname } from 'node:path';
+
+/**
+ * For its user alone: whoever may read a file may lock it, and others would wait for ever.
+ * @param {string} file
+ */
+function makeLockFile(file) {
+  mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+  try {
+    const descriptor = openSync(file, constants.O_RDONLY | constants.O_CREAT, 0o600);
+    try {
+      if ((fstatSync(descriptor).mode & 0o077) !== 0) fchmodSync(descriptor, 0o600);
+    } finally {
+      closeSync(descriptor);
+    }
+  } catch {
+    // `flock` says why it cannot be locked; another user's file may be lockable as it is.
+  }
+}
 
 /**
  * Runs `work` while the lock on `file` is held. `onWait` is called once when another process holds it.
@@ -16,7 +34,7 @@ import { dirname } from 'node:path';
  * @returns {Promise<T>}
  */
 export async function withFileLock(file, work, onWait = () => undefined) {
-  mkdirSync(dirname(file), { recursive: true });
+  makeLockFile(file);
   const holder = spawn('flock', [file, 'sh', '-c', 'echo; exec cat'], { stdio: ['pipe', 'pipe', 'inherit'] });
   const timer = setTimeout(onWait, 500);
   try {
@@ -45,7 +63,7 @@ export async function withFileLock(file, work, onWait = () => undefined) {
  * @returns {Promise<boolean>}
  */
 export async function isLockFree(file) {
-  mkdirSync(dirname(file), { recursive: true });
+  makeLockFile(file);
   const look = spawn('flock', ['--nonblock', file, 'true'], { stdio: 'ignore' });
   return await new Promise((resolve) => {
     look.once('error', () => resolve(false));

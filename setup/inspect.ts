@@ -10,7 +10,8 @@ import { freeSpaceAt, type FreeSpace } from './free-space.ts';
 import { roomForBytes, spaceProblem } from './preflight.ts';
 import { findCargo, MINIMUM_RUST, rustBlocker } from './rust-toolchain.ts';
 import { SetupError } from './setup-error.ts';
-import { inspectFolder, type FolderReport } from './write-probe.ts';
+import type { OwnFolder } from './own-folder.ts';
+import { inspectFolder, reportForeign, type FolderReport } from './write-probe.ts';
 
 export interface PieceReport {
   readonly name: PieceName;
@@ -85,7 +86,8 @@ export async function inspectHost(
   const need = pieceSource(context, false);
   const pieces = await Promise.all(PIECES.map((piece) => inspectPiece(context, piece, need)));
   const kvm = await inspectKvm(context, pieces.find((piece) => piece.name === 'keeper')?.path ?? null);
-  const isReady = pieces.every((piece) => piece.problem === null || mayBeMissing(piece, pieces));
+  const isOwn = reportForeign(cacheOf(env)).problem === null;
+  const isReady = isOwn && pieces.every((piece) => piece.problem === null || mayBeMissing(piece, pieces));
   // A piece that is named outright and wrong is not got in its place.
   const missing = pieces
     .filter((piece) => piece.problem !== null && !mayBeMissing(piece, pieces))
@@ -151,11 +153,17 @@ async function inspectRust(context: SetupContext, missing: readonly PieceName[])
   return { ...none, ...(await findCargo(context)) };
 }
 
+function cacheOf({ cacheDir }: Environment): OwnFolder {
+  return { path: cacheDir, what: 'cache folder', variable: 'VOIDBOX_CACHE_DIR' };
+}
+
 async function inspectCache(env: Environment, missing: readonly PieceName[], free: FreeSpace): Promise<CacheReport> {
   const path = env.cacheDir;
   const report = { ...free, neededBytes: roomForBytes(missing), path, problem: null, remedy: null };
-  if (missing.length === 0) return report;
-  const folder = await inspectFolder({ path, what: 'cache folder', variable: 'VOIDBOX_CACHE_DIR' });
+  const cache = cacheOf(env);
+  // Where nothing is missing it need not be writable, and must be nobody else's all the same.
+  if (missing.length === 0) return { ...report, ...reportForeign(cache) };
+  const folder = await inspectFolder(cache);
   const space = folder.problem === null ? spaceProblem(path, missing, free.availableBytes) : null;
   return { ...report, ...(space === null ? folder : { problem: space.message, remedy: space.remedy }) };
 }

@@ -1,5 +1,5 @@
 /** Folders of ours: made before anything is put in them, so that one that can't be used is told by its variable. */
-import { accessSync, constants, existsSync, mkdirSync, statSync } from 'node:fs';
+import { accessSync, constants, existsSync, lstatSync, mkdirSync, type Stats, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { SetupError } from './setup-error.ts';
 
@@ -12,7 +12,46 @@ export interface OwnFolder {
   readonly variable: string;
 }
 
-/** Makes the folder and those above it. @throws SetupError when it can't be made or written */
+/** Group and others may write. */
+const WRITABLE_BY_OTHERS = 0o022;
+
+/**
+ * A folder that another user made, as anybody may in /tmp, or may write to: whoever changes a name in it decides what runs here.
+ * @throws SetupError
+ */
+export function refuseForeignFolder({ path, what, variable }: OwnFolder): void {
+  const why = whyForeign(path);
+  if (why === null) return;
+  throw new SetupError(
+    `The ${what} ${path} cannot be used: ${why}, and so could replace what lies in it.`,
+    why.startsWith('other users') ? `chmod go-w ${path}` : `Name another folder: export ${variable}=…`,
+  );
+}
+
+/** Null where it is not there, and where nobody else but root can change it. */
+function whyForeign(path: string): string | null {
+  const uid = process.getuid?.();
+  if (uid === undefined) return null;
+  for (const look of [lstatSync, statSync]) {
+    const found = factsOf(path, look);
+    if (found === null) return null;
+    if (found.uid !== uid && found.uid !== 0)
+      return `it belongs to another user (uid ${found.uid}), who may write to it`;
+    if (found.isDirectory() && (found.mode & WRITABLE_BY_OTHERS) !== 0) return 'other users may write to it';
+  }
+  return null;
+}
+
+/** Null also where this user may not look: who uses the folder is told so. */
+function factsOf(path: string, look: typeof statSync): Stats | null {
+  try {
+    return look(path);
+  } catch {
+    return null;
+  }
+}
+
+/** Makes the folder and those above it. @throws SetupError when it can't be made or written, or is another user's */
 export function makeOwnFolder({ path, what, variable }: OwnFolder): void {
   try {
     makeFolders(path);
@@ -26,6 +65,8 @@ export function makeOwnFolder({ path, what, variable }: OwnFolder): void {
       },
     );
   }
+  // After it is made: whoever was quicker has it.
+  refuseForeignFolder({ path, what, variable });
 }
 
 /** One after the other: Node's `recursive` never ends where a file system says ENOENT below a folder that is there, as /proc does. */

@@ -7,7 +7,7 @@ import { installPackages, missingPackages } from './distribution-packages.ts';
 import type { Environment } from './environment.ts';
 import type { HostPieces, StackPieces, VmPieces } from './host-pieces.ts';
 import { makeContext, pieceSource } from './context.ts';
-import { makeOwnFolder } from './own-folder.ts';
+import { makeOwnFolder, type OwnFolder, refuseForeignFolder } from './own-folder.ts';
 import { packageRoot } from './package-root.ts';
 import type { FoundPiece, KernelKind, OptionalPieceName, PieceName, SetupContext } from './piece.ts';
 import { pieceByName, RUN_PIECES, STACK_PIECES, VM_PIECES } from './pieces.ts';
@@ -35,6 +35,7 @@ interface ResolvedRecord {
 
 /** All pieces, checked. When nothing has changed since the last time it only looks at files' times. */
 export async function resolveHostPieces(env: Environment, options: ResolveOptions): Promise<HostPieces> {
+  refuseForeignCache(env);
   const root = packageRoot();
   const file = recordPath(env, await inputsHash(env, root, options.kernelKind));
   const known = readRecord(file);
@@ -53,6 +54,7 @@ export async function resolveStackPieces(
   env: Environment,
   options: Pick<ResolveOptions, 'install' | 'onProgress'>,
 ): Promise<StackPieces> {
+  refuseForeignCache(env);
   const known = readRecord(recordPath(env, await inputsHash(env, packageRoot(), undefined)));
   if (known !== null) return { temporalCli: known.temporalCli, keeper: known.keeper };
   const context = await makeContext(env, options.onProgress);
@@ -69,6 +71,7 @@ export async function resolveVmPieces(
   env: Environment,
   options: Pick<ResolveOptions, 'install' | 'onProgress'>,
 ): Promise<VmPieces> {
+  refuseForeignCache(env);
   const known = readRecord(recordPath(env, await inputsHash(env, packageRoot(), undefined)));
   return known ?? (await resolveAll(await makeContext(env, options.onProgress), options.install, VM_PIECES));
 }
@@ -83,6 +86,7 @@ export async function resolveOptionalPieces(
   options: Pick<ResolveOptions, 'install' | 'onProgress'>,
 ): Promise<ReadonlyMap<OptionalPieceName, string>> {
   if (names.length === 0) return new Map();
+  refuseForeignCache(env);
   const context = await makeContext(env, options.onProgress);
   if (options.install) await checkBeforeGetting(context, names);
   const need = pieceSource(context, options.install);
@@ -93,6 +97,15 @@ export async function resolveOptionalPieces(
       return result.value;
     }),
   );
+}
+
+/** What lies in it is run. */
+function refuseForeignCache({ cacheDir }: Environment): void {
+  refuseForeignFolder(cacheFolderOf(cacheDir));
+}
+
+function cacheFolderOf(path: string): OwnFolder {
+  return { path, what: 'cache folder', variable: 'VOIDBOX_CACHE_DIR' };
 }
 
 /** A piece that is not among `names` has no path. */
@@ -199,7 +212,7 @@ function readRecord(file: string): HostPieces | null {
 async function writeRecord(file: string, pieces: HostPieces): Promise<void> {
   const files = Object.fromEntries(pathsOf(pieces).map((path) => [path, fileStamp(path) ?? 'missing']));
   const temporary = `${file}.${process.pid}.tmp`;
-  makeOwnFolder({ path: dirname(file), what: 'cache folder', variable: 'VOIDBOX_CACHE_DIR' });
+  makeOwnFolder(cacheFolderOf(dirname(file)));
   try {
     await writeFile(temporary, `${JSON.stringify({ pieces, files } satisfies ResolvedRecord)}\n`);
     await rename(temporary, file);

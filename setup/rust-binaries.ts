@@ -1,6 +1,6 @@
 /** The keeper, the guest agent and the mock agent, compiled from the package's own sources as static binaries. */
 import { existsSync, readFileSync } from 'node:fs';
-import { copyFile } from 'node:fs/promises';
+import { copyFile, mkdir } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 import { type CacheFolder, ensureCacheFolder, findCacheFolder, hashInputs } from './cache.ts';
 import { withFileLock } from './file-lock.mjs';
@@ -84,6 +84,7 @@ async function build(context: SetupContext, into: string): Promise<void> {
           timeoutMs: BUILD_TIMEOUT_MS,
           variables: { PATH: path, CARGO_TARGET_DIR: targetDir, RUSTFLAGS: target.flags, CARGO_TERM_COLOR: 'never' },
         });
+      await mkdir(targetDir, { recursive: true, mode: 0o700 });
       // Cargo judges by times of files. Those of another checkout may be newer, and a package's are all the same.
       await cargoIn(['clean', ...OWN_CRATES.flatMap((name) => ['-p', name])]);
       const compiling = cargoIn(['build', ...BINARIES.flatMap((name) => ['--bin', name])]);

@@ -3,7 +3,8 @@ import { randomUUID } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { open, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import type { OwnFolder } from './own-folder.ts';
+import { type OwnFolder, refuseForeignFolder } from './own-folder.ts';
+import { SetupError } from './setup-error.ts';
 
 /** A block: a full disk may still have room for the name of an empty file. */
 const PROBE_BYTES = 4096;
@@ -15,8 +16,21 @@ export interface FolderReport {
   readonly remedy: string | null;
 }
 
+/** Whether another user may change what lies in it. */
+export function reportForeign(folder: OwnFolder): FolderReport {
+  try {
+    refuseForeignFolder(folder);
+    return { path: folder.path, problem: null, remedy: null };
+  } catch (error) {
+    if (!(error instanceof SetupError)) throw error;
+    return { path: folder.path, problem: error.message.replace(/^T(.*)\.$/s, 't$1'), remedy: error.remedy };
+  }
+}
+
 /** Writes, syncs and removes a file in the folder, or in the one that the folder will be made in. Makes no folder. */
 export async function inspectFolder({ path, what, variable }: OwnFolder): Promise<FolderReport> {
+  const report = reportForeign({ path, what, variable });
+  if (report.problem !== null) return report;
   try {
     await writeAndRemove(nearestFolder(path));
     return { path, problem: null, remedy: null };
