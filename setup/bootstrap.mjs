@@ -23,6 +23,7 @@ const PRODUCT = [
   'native',
   'guest/image',
   'tar',
+  'git',
   'sandbox',
   'sandbox-api',
   'setup',
