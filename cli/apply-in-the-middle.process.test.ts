@@ -48,6 +48,154 @@ async function leaveChange(): Promise<void> {
 
 const status = (): string => left.git(left.app, 'status', '--porcelain');
 
+const leftInGit = (): readonly string[] =>
+  readdirSync(join(left.app, '.git')).filter((name) => /^voidbox-(?:apply|before)-/.test(name));
+
+/** Killed while git writes, which goes on for as long as the returned function is not called. */
+async function killWhileWriting(script: string, exitCode = 1): Promise<() => void> {
+  const [writing, goOn] = ['writing', 'go-on'].map((name) => join(left.terminal.dir, name));
+  const { PATH } = gitThat(
+    `${isWriting} ${script}\n touch ${writing}; while [ ! -e ${goOn} ] && [ -e ${writing} ]; do sleep 0.1; done; exit ${exitCode};; esac`,
+  );
+  const child = spawn(process.execPath, [BIN, 'apply', 'r1'], {
+    cwd: left.terminal.dir,
+    env: { ...process.env, PATH, VOIDBOX_STATE_DIR: left.terminal.stateDir },
+    stdio: 'ignore',
+  });
+  const ended = new Promise<unknown>((resolve) => child.once('exit', resolve));
+  await expect.poll(() => existsSync(writing!), { timeout: 20_000 }).toBe(true);
+  child.kill('SIGKILL');
+  await ended;
+  return () => writeFileSync(goOn!, '');
+}
+
+async function leaveChanges(): Promise<void> {
+  for (const name of ['gone.txt', 'edited.txt']) writeFileSync(join(left.app, name), `${name}\n`);
+  left.commit(left.app, 'more');
+  left.git(left.guest, 'pull', '-q');
+  await left.leaveRun({
+    fix: await left.outputsOf((folder) => {
+      writeFileSync(join(folder, 'a.txt'), 'x\none\ntwo\nthree\n');
+      writeFileSync(join(folder, 'edited.txt'), 'edited.txt\nby the stage\n');
+      rmSync(join(folder, 'gone.txt'));
+      mkdirSync(join(folder, 'new'));
+      writeFileSync(join(folder, 'new/b.txt'), 'new\n');
+      left.commit(folder);
+    }),
+  });
+  // Not committed: no commit could give it back.
+  writeFileSync(join(left.app, 'a.txt'), 'one\ntwo\nthree\nmine\n');
+}
+
+const fileOf = (name: string): string => readFileSync(join(left.app, name), 'utf8');
+
+describe('voidbox apply that was killed', () => {
+  const PART = `real "$@" --include=a.txt --include=gone.txt --include=new/b.txt`;
+
+  test('has written a part: the next one waits for its git, puts that back, and applies all of it', async () => {
+    await leaveChanges();
+    const goOn = await killWhileWriting(PART);
+    expect([fileOf('a.txt'), existsSync(join(left.app, 'new/b.txt')), leftInGit().length]).toEqual([
+      'x\none\ntwo\nthree\nmine\n',
+      true,
+      1,
+    ]);
+    const checked = await left.terminal.type('apply', 'r1', '--check');
+    expect(checked.stderr).toContain('another `voidbox apply` is at work here, or was killed');
+    setTimeout(goOn, 2_000);
+    const next = await left.terminal.type('apply', 'r1');
+    expect(next.stderr).toContain('waiting for another `voidbox apply`\n');
+    expect(next.stderr).toContain(
+      'an earlier `voidbox apply` to /DIR/app was killed while it wrote: 3 files put back\n',
+    );
+    expect([next.code, next.stderr]).toEqual([0, expect.stringContaining('applied to /DIR/app')]);
+    expect(fileOf('a.txt')).toBe('x\none\ntwo\nthree\nmine\n');
+    expect(status()).toBe(' M a.txt\n M edited.txt\n D gone.txt\n?? new/\n');
+    expect(leftInGit()).toEqual([]);
+  });
+
+  test('has removed a file and not written it again: it is as it was', async () => {
+    await leaveChanges();
+    (await killWhileWriting('rm a.txt edited.txt'))();
+    // So that nothing is applied.
+    mkdirSync(join(left.app, 'new'));
+    writeFileSync(join(left.app, 'new/b.txt'), 'mine');
+    const next = await left.terminal.type('apply', 'r1');
+    expect(next.stderr).toContain('was killed while it wrote: 2 files put back\n');
+    expect([next.code, next.stderr]).toEqual([1, expect.stringContaining('new/b.txt: already exists')]);
+    expect([fileOf('a.txt'), fileOf('edited.txt')]).toEqual(['one\ntwo\nthree\nmine\n', 'edited.txt\n']);
+  });
+
+  test('git was killed too: what is as the run left it is put back, and of anything else it is said where it is as it was', async () => {
+    await leaveChanges();
+    (await killWhileWriting(PART))();
+    const [store] = leftInGit();
+    const ended = join(left.app, '.git', store!, 'ended');
+    await expect.poll(() => existsSync(ended)).toBe(true);
+    rmSync(ended);
+    // In the middle of a file, which had changes of the author.
+    writeFileSync(join(left.app, 'a.txt'), 'x\none');
+    const next = await left.terminal.type('apply', 'r1');
+    expect(next.stderr).toContain('was killed while it wrote: 2 files put back\n');
+    expect(next.stderr).toContain(
+      `  a.txt stays: it has changed since, or is written in part; as it was before, it is at /DIR/app/.git/${store!.replace('apply', 'before')}/a.txt\n`,
+    );
+    expect(fileOf(`.git/${store!.replace('apply', 'before')}/a.txt`)).toBe('one\ntwo\nthree\nmine\n');
+    expect([fileOf('gone.txt'), existsSync(join(left.app, 'new'))]).toEqual(['gone.txt\n', false]);
+  });
+
+  test('has written all of it: nothing is put back', async () => {
+    await leaveChanges();
+    (await killWhileWriting('real "$@"', 0))();
+    const next = await left.terminal.type('apply', 'r1');
+    expect([next.code, next.stderr]).toEqual([0, expect.stringContaining('/DIR/app has it already')]);
+    expect(next.stderr).toContain('an earlier `voidbox apply` to /DIR/app was killed, and had written everything\n');
+    expect(status()).toBe(' M a.txt\n M edited.txt\n D gone.txt\n?? new/\n');
+    expect(leftInGit()).toEqual([]);
+  });
+
+  test('what was changed since stays, and what it was before is at a place that is said', async () => {
+    await leaveChanges();
+    const outside = join(left.terminal.dir, 'outside');
+    mkdirSync(outside);
+    (await killWhileWriting(`${PART} --include=edited.txt`.replace(' --include=a.txt', '')))();
+    writeFileSync(join(left.app, 'edited.txt'), 'edited since\n');
+    rmSync(join(left.app, 'new'), { recursive: true });
+    writeFileSync(join(outside, 'b.txt'), 'new\n');
+    symlinkSync(outside, join(left.app, 'new'));
+    mkdirSync(join(left.app, 'gone.txt/mine'), { recursive: true });
+    const next = await left.terminal.type('apply', 'r1');
+    expect(next.code).toBe(1);
+    expect(next.stderr).toContain('it does not apply to /DIR/app');
+    const said = [
+      ...next.stderr.matchAll(
+        /^ {2}(\S+) stays: it has changed since, or is written in part; as it was before, it is at (.+)$/gm,
+      ),
+    ];
+    expect(said.map(([, name]) => name).sort()).toEqual(['edited.txt', 'gone.txt']);
+    for (const [, name, place] of said)
+      expect(readFileSync(place!.replace('/DIR', left.terminal.dir), 'utf8')).toBe(`${name}\n`);
+    expect(fileOf('edited.txt')).toBe('edited since\n');
+    expect(readFileSync(join(outside, 'b.txt'), 'utf8'), 'behind a link').toBe('new\n');
+    expect(fileOf('a.txt')).toBe('one\ntwo\nthree\nmine\n');
+    expect((await left.terminal.type('apply', 'r1')).stderr, 'it is said once').not.toContain('stays');
+  });
+
+  test('a record that cannot be read is said, and its files stay where they are', async () => {
+    await leaveChanges();
+    (await killWhileWriting(PART))();
+    const [store] = leftInGit();
+    const record = join(left.app, '.git', store!, 'record.json');
+    const outside = Buffer.from('../outside').toString('base64');
+    for (const text of ['', `{"sinceMs":0,"files":[{"name":"${outside}","becomes":null,"isThere":true}]}`]) {
+      writeFileSync(record, text);
+      const { code, stderr } = await left.terminal.type('apply', 'r1');
+      expect([code, stderr]).toEqual([2, expect.stringContaining(`/DIR/app/.git/${store} was left by an apply`)]);
+    }
+    expect(leftInGit()).toEqual([store]);
+  });
+});
+
 describe('voidbox apply that cannot end', () => {
   test('puts back each file, what is not committed in it, and what it has made', async () => {
     writeFileSync(join(left.app, 'gone.txt'), 'gone\n');
@@ -87,7 +235,7 @@ describe('voidbox apply that cannot end', () => {
     expect(readdirSync(join(left.app, 'new'))).toEqual(['mine']);
     rmSync(join(left.app, 'new'), { recursive: true });
     expect(status()).toBe(before);
-    expect(readdirSync(join(left.app, '.git')).filter((name) => name.startsWith('voidbox'))).toEqual([]);
+    expect(leftInGit()).toEqual([]);
   });
 
   test('takes no part of a patch for all of it', async () => {

@@ -2,15 +2,16 @@
  * What a stage left, into a repository of the author: as files of the working tree, or as a branch. The patch is applied under a
  * repository of our own, so that neither the author's configuration nor attributes of the guest name a program that runs.
  */
+import { Buffer } from 'node:buffer';
 import { createWriteStream } from 'node:fs';
 import { realpath } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { readPack } from './base-bundle.ts';
 import { type Opened, patchOf } from './import-changes.ts';
-import { rememberFiles } from './files-before.ts';
+import { type ChangingFile, rememberFiles } from './files-before.ts';
 import { namesIn } from './names.ts';
-import { GIT_LIMITS, GitError, type GitHost, gitBytes, gitText, streamGit } from './run-git.ts';
+import { GIT_LIMITS, type GitCall, GitError, type GitHost, gitBytes, gitText, streamGit } from './run-git.ts';
 
 /** A repository of the author. */
 export interface Target {
@@ -38,6 +39,7 @@ export class ApplyProblem extends Error {
 
 const OTHER_REPOSITORY = 'Name the repository: voidbox apply RUN --repository FOLDER';
 const LIST_BYTES = 64 * 1024 * 1024;
+const NONE = '0'.repeat(40);
 
 /** @param within  a folder of it, or in it @throws ApplyProblem where it is none */
 export async function findTarget(host: GitHost, within: string): Promise<Target> {
@@ -92,11 +94,11 @@ export async function isApplied(host: GitHost, patch: Patch): Promise<boolean> {
  */
 export async function applyToFolder(host: GitHost, patch: Patch, { gitDir }: Target): Promise<void> {
   const { repository, base, commit } = patch.opened;
-  const args = ['diff-tree', '-r', '--no-renames', '--name-only', '-z', base.base, commit];
+  const args = ['diff-tree', '-r', '--no-renames', '--raw', '--no-abbrev', '-z', base.base, commit];
   const call = { env: { GIT_DIR: repository.gitDir }, mostBytes: LIST_BYTES, confined: true };
-  const before = await rememberFiles(patch.folder, gitDir, namesIn(await gitBytes(host, args, call)));
+  const before = await rememberFiles(patch.folder, gitDir, changingIn(await gitBytes(host, args, call)));
   try {
-    await runApply(host, patch, []);
+    await runApply(host, patch, [], { outliving: before.writer });
   } catch (error) {
     await before.putBack();
     throw error instanceof GitError && error.reason === 'failed'
@@ -115,9 +117,26 @@ export interface Patch {
   readonly folder: string;
 }
 
-async function runApply(host: GitHost, { opened, file, folder }: Patch, flags: readonly string[]): Promise<void> {
+/** `:100644 100644 <object> <object> M`, and the name behind it. */
+function changingIn(list: Buffer): readonly ChangingFile[] {
+  const records = namesIn(list);
+  return records.flatMap((record, index) => {
+    if (index % 2 === 1) return [];
+    const [was, becomes] = record.toString('latin1').split(' ').slice(2, 4) as [string, string];
+    const [name, none] = [records[index + 1]!, (object: string) => (object === NONE ? null : object)];
+    return [{ name, was: none(was), becomes: none(becomes) }];
+  });
+}
+
+async function runApply(
+  host: GitHost,
+  { opened, file, folder }: Patch,
+  flags: readonly string[],
+  more: Pick<GitCall, 'outliving'> = {},
+): Promise<void> {
   await gitText(host, ['apply', '--whitespace=nowarn', ...flags, file], {
     cwd: folder,
+    ...more,
     env: { GIT_DIR: opened.repository.gitDir, GIT_WORK_TREE: folder, GIT_CEILING_DIRECTORIES: dirname(folder) },
   });
 }
@@ -142,8 +161,6 @@ function conflictsIn({ said, isCut }: GitError): readonly Conflict[] {
   const more = `and more: git says over ${GIT_LIMITS.stderrBytes / 1024} KiB of what is in the way, and the rest is not listed`;
   return isCut ? [...listed, { path: null, problem: more }] : listed;
 }
-
-const NONE = '0'.repeat(40);
 
 /**
  * The commits as a branch, which nothing is merged into.

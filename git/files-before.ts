@@ -1,24 +1,66 @@
 /** Files of a working tree as they are before git changes them, for the case that it ends in the middle. */
 import { Buffer } from 'node:buffer';
-import { copyFile, link, lstat, mkdir, mkdtemp, readlink, rename, rm, rmdir, symlink, unlink } from 'node:fs/promises';
+import {
+  copyFile,
+  link,
+  lstat,
+  mkdir,
+  mkdtemp,
+  readlink,
+  rename,
+  rm,
+  rmdir,
+  symlink,
+  unlink,
+  writeFile,
+} from 'node:fs/promises';
 import type { Stats } from 'node:fs';
 import { join } from 'node:path';
 
 export interface FilesBefore {
+  /** Of who changes the files. */
+  readonly writer: { readonly lock: string; readonly ended: string };
   /** Files have their content again, and what came to be since is gone. */
   putBack(): Promise<void>;
   forget(): Promise<void>;
 }
+
+/** A file that may change or come to be. */
+export interface ChangingFile {
+  /** Within the folder. */
+  readonly name: Buffer;
+  /** The object that it is to the one who made the changes; null: it is not there. */
+  readonly was: string | null;
+  /** The object that it becomes; null: it will be gone. */
+  readonly becomes: string | null;
+}
+
+/** What a process that is killed leaves of it, beside the second names: these are numbers. */
+export interface Record {
+  readonly sinceMs: number;
+  readonly files: readonly (Omit<ChangingFile, 'name'> & { readonly name: string; readonly isThere: boolean })[];
+}
+
+export const STORE_PREFIX = 'voidbox-apply-';
+/** Stands there before anything changes. */
+export const RECORD_NAME = 'record.json';
+export const LOCK_NAME = 'lock';
+export const ENDED_NAME = 'ended';
 
 const SLASH = 0x2f;
 
 /**
  * Git removes a file before it writes another one in its place, so a second name keeps its content without taking room.
  * @param beside  where second names may be: a folder of the same file system, as a rule
- * @param names  of all files that may change or come to be, within the folder
+ * @param files  all that may change or come to be
  */
-export async function rememberFiles(folder: string, beside: string, names: readonly Buffer[]): Promise<FilesBefore> {
-  const store = await mkdtemp(join(beside, 'voidbox-apply-'));
+export async function rememberFiles(
+  folder: string,
+  beside: string,
+  files: readonly ChangingFile[],
+): Promise<FilesBefore> {
+  const store = await mkdtemp(join(beside, STORE_PREFIX));
+  const names = files.map(({ name }) => name);
   const forget = (): Promise<void> => rm(store, { recursive: true, force: true });
   const before = new Map<number, string>();
   try {
@@ -32,7 +74,19 @@ export async function rememberFiles(folder: string, beside: string, names: reado
     }
     // By the clock of the file system: what a stranger made until now is not git's.
     const { ctimeMs } = await lstat(await made(store));
-    return { forget, putBack: () => putBack({ folder, names, before, sinceMs: ctimeMs }).then(forget) };
+    const record: Record = {
+      sinceMs: ctimeMs,
+      files: files.map(({ name, ...objects }, index) => ({
+        name: name.toString('base64'),
+        ...objects,
+        isThere: before.has(index),
+      })),
+    };
+    await writeFile(join(store, 'record'), JSON.stringify(record));
+    await rename(join(store, 'record'), join(store, RECORD_NAME));
+    const remembered = { folder, names, before, sinceMs: ctimeMs };
+    const writer = { lock: join(store, LOCK_NAME), ended: join(store, ENDED_NAME) };
+    return { writer, forget, putBack: () => putBack(remembered).then(forget) };
   } catch (error) {
     await forget();
     throw error;
@@ -56,20 +110,26 @@ interface Before {
 async function putBack({ folder, names, before, sinceMs }: Before): Promise<void> {
   for (const [index, name] of names.entries()) {
     if (before.has(index)) continue;
-    const path = within(folder, name);
-    const stats = await statsOf(path);
+    const stats = await statsOf(within(folder, name));
     if (stats === null || stats.isDirectory() || stats.ctimeMs < sinceMs) continue;
-    await unlink(path);
-    await removeEmpty(folder, name, sinceMs);
+    await removeMade(folder, name, sinceMs);
   }
-  for (const [index, second] of before) {
-    const path = within(folder, names[index]!);
-    const [now, then] = [await statsOf(path), await lstat(second)];
-    if (now !== null && now.ino === then.ino && now.dev === then.dev) continue;
-    await mkdir(within(folder, parentOf(names[index]!)), { recursive: true });
-    if (now !== null) await (now.isDirectory() ? rmdir(path) : unlink(path));
-    await rename(second, path).catch(() => copy(second, path, then));
-  }
+  for (const [index, second] of before) await putBackFile(folder, names[index]!, second);
+}
+
+export async function removeMade(folder: string, name: Buffer, sinceMs: number): Promise<void> {
+  await unlink(within(folder, name));
+  await removeEmpty(folder, name, sinceMs);
+}
+
+/** In place of what stands there, unless it is the same file. */
+export async function putBackFile(folder: string, name: Buffer, second: string): Promise<void> {
+  const path = within(folder, name);
+  const [now, then] = [await statsOf(path), await lstat(second)];
+  if (now !== null && now.ino === then.ino && now.dev === then.dev) return;
+  await mkdir(within(folder, parentOf(name)), { recursive: true });
+  if (now !== null) await (now.isDirectory() ? rmdir(path) : unlink(path));
+  await rename(second, path).catch(() => copy(second, path, then));
 }
 
 /** Folders that git made for the file, which have nothing in them any more. */
@@ -99,13 +159,13 @@ async function copy(from: string | Buffer, to: string | Buffer, stats: Stats): P
   else await copyFile(from, to);
 }
 
-async function statsOf(path: Buffer): Promise<Stats | null> {
+export async function statsOf(path: Buffer | string): Promise<Stats | null> {
   return await lstat(path).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return null;
     throw error;
   });
 }
 
-function within(folder: string, name: Buffer): Buffer {
+export function within(folder: string, name: Buffer): Buffer {
   return Buffer.concat([Buffer.from(`${folder}/`), name]);
 }

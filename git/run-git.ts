@@ -28,8 +28,17 @@ export interface GitCall {
   readonly signal?: AbortSignal;
   /** It reads what a guest made, so it gets no more memory and CPU time than this. */
   readonly confined?: boolean;
+  /** Files by which others learn of git's end, also where this process ends before it. */
+  readonly outliving?: Outliving;
   /** With the user's and the system's configuration, which know how to log in. */
   readonly withUserConfig?: boolean;
+}
+
+export interface Outliving {
+  /** Locked as long as git lives. */
+  readonly lock: string;
+  /** Written once it has ended: its exit code. */
+  readonly ended: string;
 }
 
 /** Why git did not do it; `detail` is what git said, which may quote hostile names. */
@@ -108,12 +117,19 @@ export function environmentOf(host: GitHost, { env = {}, withUserConfig = false 
   };
 }
 
+const TELL_END = 'git "$@"; code=$?; echo "$code" > "$0"; exit "$code"';
+
 type GitProcess = ChildProcessByStdio<Writable, Readable, Readable>;
 
 function start(host: GitHost, args: readonly string[], call: GitCall): GitProcess {
   const all = [...NEVER.flatMap((setting) => ['-c', setting]), ...args];
   const limits = `ulimit -v ${GIT_LIMITS.confinedKib}; ulimit -t ${GIT_LIMITS.confinedCpuSecs}; exec git "$@"`;
-  const [program, argv] = call.confined === true ? ['/bin/sh', ['-c', limits, 'sh', ...all]] : ['git', all];
+  const [program, argv] =
+    call.confined === true
+      ? ['/bin/sh', ['-c', limits, 'sh', ...all]]
+      : call.outliving === undefined
+        ? ['git', all]
+        : ['flock', [call.outliving.lock, '/bin/sh', '-c', TELL_END, call.outliving.ended, ...all]];
   return spawn(program, argv, {
     cwd: call.cwd ?? '/',
     env: environmentOf(host, call),

@@ -17,6 +17,7 @@ import {
 } from '../../git/apply-changes.ts';
 import { type Opened, RefusedChanges, withChanges } from '../../git/import-changes.ts';
 import { GitError, type GitHost } from '../../git/run-git.ts';
+import { hasUnfinished, type Recovered, recoverUnfinished, UnreadableRecord } from '../../git/unfinished-apply.ts';
 import { withLock } from '../../setup/lock.ts';
 import { readOutputs } from '../../store/run-outputs.ts';
 import type { Stores } from '../../store/open-stores.ts';
@@ -145,16 +146,48 @@ async function applyTo(taking: Taking, target: Target, folder: string, opened: O
     await applyToFolder(whole, patch, target);
     return { outcome: 'applied' };
   };
-  // Of two at once, the second sees all that the first has done.
   const said =
-    mode === 'check'
-      ? await attempt()
-      : await withLock(
-          join(context.env.stateDir, 'apply.lock'),
-          attempt,
-          () => void context.stderr.write('waiting for another `voidbox apply`\n'),
-        );
+    mode === 'check' ? await check(target, context, attempt) : await alone({ ...target, folder }, context, attempt);
   return await say(taking, target, opened, said);
+}
+
+async function check<T>({ gitDir }: Target, { stderr }: CliContext, attempt: () => Promise<T>): Promise<T> {
+  if (await hasUnfinished(gitDir))
+    await stderr.write(
+      'another `voidbox apply` is at work here, or was killed: then the next one, without --check, first puts back what that one has written\n',
+    );
+  return await attempt();
+}
+
+/** Of two at once, the second sees all that the first has done; of one that was killed, nothing is left before. */
+async function alone<T>(
+  tree: Target & { readonly folder: string },
+  { stderr }: CliContext,
+  attempt: () => Promise<T>,
+): Promise<T> {
+  const waiting = (): void => void stderr.write('waiting for another `voidbox apply`\n');
+  return await withLock(
+    join(tree.gitDir, 'voidbox-apply.lock'),
+    async () => {
+      const nothing = (): Promise<void> => Promise.resolve();
+      for (const each of await recoverUnfinished(tree, (lock) => withLock(lock, nothing, waiting)))
+        await stderr.write(recoveredText(tree.folder, each));
+      return await attempt();
+    },
+    waiting,
+  );
+}
+
+function recoveredText(folder: string, { isWhole, putBack, changed }: Recovered): string {
+  const where = sanitizeLine(folder);
+  if (isWhole) return `an earlier \`voidbox apply\` to ${where} was killed, and had written everything\n`;
+  const lines = changed.map(({ name, before }) => {
+    const path = sanitizeLine(name.toString());
+    return before === null
+      ? `  ${path} stays: it was not there before, and is not what that one wrote\n`
+      : `  ${path} stays: it has changed since, or is written in part; as it was before, it is at ${sanitizeLine(before.toString())}\n`;
+  });
+  return `an earlier \`voidbox apply\` to ${where} was killed while it wrote: ${countOf(putBack, 'file')} put back\n${lines.join('')}`;
 }
 
 interface Said {
@@ -214,6 +247,7 @@ function folderAt(path: string): string {
 }
 
 function asCliError(error: unknown): unknown {
+  if (error instanceof UnreadableRecord) return usageError(sanitizeLine(error.message));
   if (error instanceof ApplyProblem) return usageError(sanitizeLine(error.message), error.remedy);
   if (error instanceof RefusedChanges)
     return new CliError(EXIT.runFailed, 'workspace/refused', sanitizeLine(error.message));

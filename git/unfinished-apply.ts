@@ -1,0 +1,215 @@
+/**
+ * What an apply that was killed leaves: files of the working tree of which some are written and some are not, and the files as
+ * they were, under second names. They are put back, unless all was written, or somebody has changed them since.
+ */
+import { Buffer } from 'node:buffer';
+import { createHash } from 'node:crypto';
+import { createReadStream, type Stats } from 'node:fs';
+import { mkdir, readdir, readFile, readlink, rename, rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import {
+  type ChangingFile,
+  ENDED_NAME,
+  LOCK_NAME,
+  putBackFile,
+  type Record,
+  RECORD_NAME,
+  removeMade,
+  statsOf,
+  STORE_PREFIX,
+  within,
+} from './files-before.ts';
+
+export interface Recovered {
+  /** It had written all of it, so that nothing is put back. */
+  readonly isWhole: boolean;
+  readonly putBack: number;
+  /** Files that somebody has changed since, or that are written in part, which stay; and where each is as it was before. Null: it was not there. */
+  readonly changed: readonly { readonly name: Buffer; readonly before: Buffer | null }[];
+}
+
+/** Whether there is anything of the kind; also of one that is at work. */
+export async function hasUnfinished(gitDir: string): Promise<boolean> {
+  return (await storesIn(gitDir)).length > 0;
+}
+
+/** A repository of the author with a working tree. */
+interface Tree {
+  readonly gitDir: string;
+  readonly folder: string;
+}
+
+/**
+ * For who keeps others from applying to this repository: each that is found was left by a process that is gone.
+ * @param untilFree  settles once nobody holds the lock on a file: git may have outlived the one that started it
+ * @throws UnreadableRecord
+ */
+export async function recoverUnfinished(
+  tree: Tree,
+  untilFree: (lock: string) => Promise<void>,
+): Promise<readonly Recovered[]> {
+  const recovered: Recovered[] = [];
+  for (const store of await storesIn(tree.gitDir)) {
+    const record = await recordOf(store);
+    // Nothing was changed yet.
+    if (record !== null) {
+      await untilFree(join(store, LOCK_NAME));
+      recovered.push(await recover(tree, store, record));
+    }
+    await rm(store, { recursive: true, force: true });
+  }
+  return recovered;
+}
+
+async function storesIn(gitDir: string): Promise<readonly string[]> {
+  const names = await readdir(gitDir);
+  return names.filter((name) => name.startsWith(STORE_PREFIX)).map((name) => join(gitDir, name));
+}
+
+/** A machine without power: what is there is for a person. */
+export class UnreadableRecord extends Error {
+  constructor(store: string) {
+    super(
+      `${store} was left by an apply that was ended, and does not say whose files are in it: look whether they are yours, and move it out of there`,
+    );
+    this.name = 'UnreadableRecord';
+  }
+}
+
+async function recordOf(store: string): Promise<Record | null> {
+  try {
+    const record = JSON.parse(await readFile(join(store, RECORD_NAME), 'utf8')) as Record;
+    if (record.files.every(({ name }) => staysInside(Buffer.from(name, 'base64')))) return record;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    if (!(error instanceof SyntaxError || error instanceof TypeError)) throw error;
+  }
+  throw new UnreadableRecord(store);
+}
+
+function staysInside(name: Buffer): boolean {
+  const parts = name.toString('latin1').split('/');
+  return parts.every((part) => part !== '' && part !== '.' && part !== '..' && part.toLowerCase() !== '.git');
+}
+
+interface Standing {
+  readonly name: Buffer;
+  /** As it was; null: it was not there. */
+  readonly second: string | null;
+  /** Written by the apply; removed by it, to be written; not touched by it; or changed by somebody else. */
+  readonly state: 'written' | 'begun' | 'untouched' | 'changed';
+}
+
+async function recover({ gitDir, folder }: Tree, store: string, { sinceMs, files }: Record): Promise<Recovered> {
+  const ended = await statsOf(join(store, ENDED_NAME));
+  if (ended !== null && (await readFile(join(store, ENDED_NAME), 'utf8')).trim() === '0')
+    return { isWhole: true, putBack: 0, changed: [] };
+  const standing: Standing[] = [];
+  const written = { sinceMs, untilMs: ended?.ctimeMs ?? null };
+  for (const [index, { name: encoded, isThere, ...objects }] of files.entries()) {
+    const name = Buffer.from(encoded, 'base64');
+    const second = isThere ? join(store, String(index)) : null;
+    standing.push({ name, second, state: await stateOf({ ...objects, folder, name, second }, written) });
+  }
+  if (standing.every(({ state }) => state === 'written')) return { isWhole: true, putBack: 0, changed: [] };
+  const changed: { name: Buffer; before: Buffer | null }[] = [];
+  let putBack = 0;
+  // What came to be is removed first: it may stand where a folder was.
+  for (const { name, second, state } of standing)
+    if (state === 'written' && second === null) {
+      await removeMade(folder, name, sinceMs);
+      putBack += 1;
+    }
+  for (const { name, second, state } of standing) {
+    const isOurs = state === 'written' || state === 'begun';
+    if (isOurs && second !== null && (await isPutBack(folder, name, second))) putBack += 1;
+    else if (state === 'changed' || (isOurs && second !== null))
+      changed.push({ name, before: second === null ? null : await setAside(gitDir, store, name, second) });
+  }
+  return { isWhole: false, putBack, changed };
+}
+
+/** False where somebody has put something else in its place, or in that of a folder above it. */
+async function isPutBack(folder: string, name: Buffer, second: string): Promise<boolean> {
+  try {
+    await putBackFile(folder, name, second);
+    return true;
+  } catch (error) {
+    if (IN_THE_WAY.has((error as NodeJS.ErrnoException).code ?? '')) return false;
+    throw error;
+  }
+}
+
+const IN_THE_WAY = new Set(['ENOTEMPTY', 'EEXIST', 'ENOTDIR', 'EISDIR']);
+
+interface Change extends ChangingFile {
+  readonly folder: string;
+  readonly second: string | null;
+}
+
+/** When git was at work; null: nobody knows when it ended, as it was killed too. */
+interface Written {
+  readonly sinceMs: number;
+  readonly untilMs: number | null;
+}
+
+async function stateOf(
+  { folder, name, was, becomes, second }: Change,
+  { sinceMs, untilMs }: Written,
+): Promise<Standing['state']> {
+  // An earlier recovery came as far as this file.
+  if (second !== null && (await statsOf(second)) === null) return 'untouched';
+  if (await isBehindLink(folder, name)) return second === null ? 'untouched' : 'changed';
+  const path = within(folder, name);
+  const now = await statsOf(path);
+  if (now === null || now.isDirectory()) {
+    if (becomes === null) return 'written';
+    if (second === null) return 'untouched';
+    return now === null ? 'begun' : 'changed';
+  }
+  const then = second === null ? null : await statsOf(second);
+  if (then !== null && now.ino === then.ino && now.dev === then.dev) return 'untouched';
+  if (!now.isFile() && !now.isSymbolicLink()) return 'changed';
+  const object = await objectOf(path, now);
+  if (object === becomes) return 'written';
+  if (then === null) return 'changed';
+  const before = await objectOf(Buffer.from(second!), then);
+  if (object === before) return 'untouched';
+  // With changes of the author in it, nobody knows by its content what it becomes.
+  const isInTime = untilMs !== null && now.ctimeMs >= sinceMs && now.ctimeMs <= untilMs;
+  return before !== was && isInTime ? 'written' : 'changed';
+}
+
+/** Made by somebody since: git writes through none. */
+async function isBehindLink(folder: string, name: Buffer): Promise<boolean> {
+  for (let end = name.indexOf(SLASH); end !== -1; end = name.indexOf(SLASH, end + 1))
+    if ((await statsOf(within(folder, name.subarray(0, end))))?.isSymbolicLink() === true) return true;
+  return false;
+}
+
+const SLASH = 0x2f;
+
+/** As git names its content. */
+async function objectOf(path: Buffer, stats: Stats): Promise<string> {
+  const hash = createHash('sha1');
+  if (stats.isSymbolicLink()) {
+    const target = await readlink(path, { encoding: 'buffer' });
+    return hash.update(`blob ${target.length}\0`).update(target).digest('hex');
+  }
+  hash.update(`blob ${stats.size}\0`);
+  for await (const part of createReadStream(path)) hash.update(part as Uint8Array);
+  return hash.digest('hex');
+}
+
+/** Where a person finds it, under its own name. */
+async function setAside(gitDir: string, store: string, name: Buffer, second: string): Promise<Buffer> {
+  const place = join(gitDir, `voidbox-before-${store.slice(join(gitDir, STORE_PREFIX).length)}`);
+  const path = within(place, name);
+  await mkdir(dirnameOf(path), { recursive: true });
+  await rename(second, path);
+  return path;
+}
+
+function dirnameOf(path: Buffer): Buffer {
+  return Buffer.from(dirname(path.toString('latin1')), 'latin1');
+}
