@@ -45,78 +45,99 @@ export interface EventPrinter {
 
 export function createEventPrinter(options: EventPrinterOptions): EventPrinter {
   const { style } = options;
+  const isWanted = options.isWanted ?? (() => true);
+  const isHidden = createHiddenEvents(options);
+  const output = createOutputPrinter(options);
+  return {
+    push({ body, atMs }) {
+      if (body.type === 'output') return output.push(body, atMs);
+      if (body.type === 'agent-text' || body.type === 'agent-tool' || body.type === 'skill-step')
+        return options.stream === 'stderr' ? [] : output.format(nameOf(body), 'stdout', agentLines(body, atMs));
+      if (body.type === 'run-admitted') output.learn(body);
+      // A stage's last words stand before the line that says how it ended.
+      const last = endedBy(body).flatMap(output.flushStage);
+      const plain = !isHidden(body) && options.states(body) ? renderStateLine(body, PLAIN) : null;
+      if (plain === null || !isWanted({ text: plain, atMs })) return last;
+      const hint = body.type === 'stage-asking' ? options.answerHint?.(nameOf(body)) : undefined;
+      const lines = [renderStateLine(body, style), ...(hint === undefined ? [] : [hint])];
+      return [...last, ...lines.map((line) => timed(`${style.dim('==>')} ${line}`, atMs, options))];
+    },
+    flush: output.flush,
+  };
+}
+
+function timed(line: string, atMs: number, { style, timestamps }: EventPrinterOptions): string {
+  return timestamps === true ? `${style.dim(timeText(atMs))} ${line}` : line;
+}
+
+/** Says of one event after the other whether it has no line, although lines about states are wanted. */
+function createHiddenEvents({ everyRefusal }: EventPrinterOptions): (body: RunEventBody) => boolean {
+  // A VM that never came is released all the same, and then nothing has stopped.
+  const begunVms = new Set<string>();
+  const refusals = new Map<string, Set<string>>();
+  let isFromTheStart = false;
+  return (body) => {
+    if (body.type === 'run-admitted') isFromTheStart = true;
+    if (body.type === 'network') return everyRefusal !== true && !isNewRefusal(body, refusals);
+    // Each lives for one item, of which other lines tell.
+    if (body.type !== 'vm-lost' && 'vmKey' in body && (parseVmKey(body.vmKey)?.instance.length ?? 0) > 0) return true;
+    if (body.type === 'vm-starting') begunVms.add(body.vmKey);
+    return body.type === 'vm-stopped' && isFromTheStart && !begunVms.has(body.vmKey);
+  };
+}
+
+/** Lines of what stages print, each behind the name of its stage. */
+interface OutputPrinter {
+  push(body: OutputBody, atMs: number): readonly string[];
+  format(stage: string, stream: 'stdout' | 'stderr', lines: readonly PlainLine[]): readonly string[];
+  /** The run's first event says which stages there are. */
+  learn(body: Extract<RunEventBody, { type: 'run-admitted' }>): void;
+  /** Unfinished lines of one stage. */
+  flushStage(stage: string): readonly string[];
+  flush(): readonly string[];
+}
+
+function createOutputPrinter(options: EventPrinterOptions): OutputPrinter {
+  const { style } = options;
+  const isWanted = options.isWanted ?? (() => true);
   const streams = new Map<string, OutputLines>();
+  const agents = new Set(options.agents ?? []);
   const hues = new Map((options.stages ?? []).map((stage, index) => [stage, index]));
   const hueOf = (stage: string): number => {
     const hue = hues.get(stage) ?? hues.size;
     hues.set(stage, hue);
     return hue;
   };
-  // A VM that never came is released all the same, and then nothing has stopped.
-  const begunVms = new Set<string>();
-  let isFromTheStart = false;
-  const isHidden = (body: RunEventBody): boolean => {
-    if (body.type === 'run-admitted') isFromTheStart = true;
-    if (body.type === 'network') return options.everyRefusal !== true && !isNewRefusal(body, refusals);
-    // Each lives for one item, of which other lines tell.
-    if (body.type !== 'vm-lost' && 'vmKey' in body && (parseVmKey(body.vmKey)?.instance.length ?? 0) > 0) return true;
-    if (body.type === 'vm-starting') begunVms.add(body.vmKey);
-    return body.type === 'vm-stopped' && isFromTheStart && !begunVms.has(body.vmKey);
-  };
-  const refusals = new Map<string, Set<string>>();
-  const isWanted = options.isWanted ?? (() => true);
-  const timed = (atMs: number, line: string): string =>
-    options.timestamps === true ? `${style.dim(timeText(atMs))} ${line}` : line;
-  const agents = new Set(options.agents ?? []);
-  const formatPlain = (stage: string, stream: 'stdout' | 'stderr', lines: readonly PlainLine[]): readonly string[] => {
+  const format: OutputPrinter['format'] = (stage, stream, lines) => {
     const name = options.prefix ? `${style.hue(hueOf(stage.replace(ITEM, '')), `[${sanitizeLine(stage)}]`)} ` : '';
     return lines
       .map(({ text, atMs }) => ({ text: sanitize(text), atMs }))
       .filter(isWanted)
-      .map(({ text, atMs }) => timed(atMs, `${name}${stream === 'stderr' ? style.dim(text) : text}`));
+      .map(({ text, atMs }) => timed(`${name}${stream === 'stderr' ? style.dim(text) : text}`, atMs, options));
   };
-  const format = ({ stage, stream }: OutputLines, lines: readonly PlainLine[]): readonly string[] =>
-    formatPlain(stage, stream, lines);
-  const flushStage = (stage: string): string[] => {
-    const lines: string[] = [];
-    for (const [key, stream] of streams) {
-      if (stream.stage !== stage) continue;
-      lines.push(...format(stream, stream.flush()));
+  const flushWhere = (isMeant: (stage: string) => boolean): readonly string[] =>
+    [...streams].flatMap(([key, lines]) => {
+      if (!isMeant(lines.stage)) return [];
       streams.delete(key);
-    }
-    return lines;
-  };
+      return format(lines.stage, lines.stream, lines.flush());
+    });
   return {
-    push({ body, atMs }) {
-      if (body.type === 'output') {
-        if (options.stream !== 'both' && options.stream !== body.stream) return [];
-        // What it says comes in lines of its own.
-        if (body.stream === 'stdout' && agents.has(body.stage)) return [];
-        const key = `${body.execKey} ${body.stream}`;
-        const stream = streams.get(key) ?? createOutputLines(nameOf(body), body.stream);
-        streams.set(key, stream);
-        return format(stream, stream.push(outputBytes(body), atMs));
-      }
-      if (body.type === 'agent-text' || body.type === 'agent-tool' || body.type === 'skill-step')
-        return options.stream === 'stderr' ? [] : formatPlain(nameOf(body), 'stdout', agentLines(body, atMs));
-      for (const stage of body.type === 'run-admitted' ? (body.agents ?? []) : []) agents.add(stage);
-      if (body.type === 'run-admitted') for (const { id } of body.stages) hueOf(id);
-      // A stage's last words stand before the line that says how it ended.
-      const last = endedBy(body).flatMap(flushStage);
-      const plain = !isHidden(body) && options.states(body) ? renderStateLine(body, PLAIN) : null;
-      if (plain === null || !isWanted({ text: plain, atMs })) return last;
-      const hint = body.type === 'stage-asking' ? options.answerHint?.(nameOf(body)) : undefined;
-      return [
-        ...last,
-        timed(atMs, `${style.dim('==>')} ${renderStateLine(body, style)}`),
-        ...(hint === undefined ? [] : [timed(atMs, `${style.dim('==>')} ${hint}`)]),
-      ];
+    format,
+    push(body, atMs) {
+      if (options.stream !== 'both' && options.stream !== body.stream) return [];
+      // What it says comes in lines of its own.
+      if (body.stream === 'stdout' && agents.has(body.stage)) return [];
+      const key = `${body.execKey} ${body.stream}`;
+      const lines = streams.get(key) ?? createOutputLines(nameOf(body), body.stream);
+      streams.set(key, lines);
+      return format(lines.stage, lines.stream, lines.push(outputBytes(body), atMs));
     },
-    flush() {
-      const lines = [...streams.values()].flatMap((stream) => format(stream, stream.flush()));
-      streams.clear();
-      return lines;
+    learn(body) {
+      for (const stage of body.agents ?? []) agents.add(stage);
+      for (const { id } of body.stages) hueOf(id);
     },
+    flushStage: (stage) => flushWhere((each) => each === stage),
+    flush: () => flushWhere(() => true),
   };
 }
 

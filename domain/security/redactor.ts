@@ -101,44 +101,66 @@ interface Span {
   to: number;
 }
 
-function redactStream(automaton: Automaton, offset: number): StreamRedactor {
-  /** Bytes not given out yet; the first one's offset is `heldFrom`. */
+/** Bytes of a stream that are not given out yet, and the secrets that were found in them. */
+interface HeldBytes {
+  /** Offset of the byte behind the last one that is held. */
+  end(): number;
+  append(chunk: Uint8Array): void;
+  addSecret(from: number, to: number): void;
+  /** Where a secret begins that lies on both sides of `offset`; null where none does. */
+  secretAcross(offset: number): number | null;
+  /** Gives out everything before `limit`. */
+  giveOut(limit: number): readonly RedactedPiece[];
+}
+
+function holdBytes(offset: number): HeldBytes {
   let held: Uint8Array = new Uint8Array(0);
+  /** Offset of the first byte in `held`. */
   let heldFrom = offset;
+  /** Apart from each other, in order. */
+  let spans: Span[] = [];
+  return {
+    end: () => heldFrom + held.length,
+    append(chunk) {
+      held = held.length === 0 ? chunk : joined(held, chunk);
+    },
+    addSecret: (from, to) => addSpan(spans, from, to),
+    secretAcross: (at) => spans.find(({ from, to }) => from < at && to > at)?.from ?? null,
+    giveOut(limit) {
+      const pieces: RedactedPiece[] = [];
+      let at = heldFrom;
+      const upTo = (to: number): void => {
+        if (to > at) pieces.push({ bytes: held.subarray(at - heldFrom, to - heldFrom), from: at, to });
+        at = Math.max(at, to);
+      };
+      for (const span of spans.filter(({ from }) => from < limit)) {
+        upTo(span.from);
+        const to = Math.min(span.to, limit);
+        pieces.push({ bytes: MARK, from: span.from, to });
+        at = to;
+      }
+      upTo(limit);
+      spans = spans.filter(({ to }) => to > limit).map(({ from, to }) => ({ from: Math.max(from, limit), to }));
+      // A copy: the caller's buffer is its own again after the call.
+      held = new Uint8Array(held.subarray(limit - heldFrom));
+      heldFrom = limit;
+      return pieces;
+    },
+  };
+}
+
+function redactStream(automaton: Automaton, offset: number): StreamRedactor {
+  const held = holdBytes(offset);
   let state = 0;
   /** Where the line began; of the first one after the begin of the stream that is not known. */
   let lineFrom = offset === 0 ? 0 : Number.NEGATIVE_INFINITY;
   /** Line breaks inside of what may become a secret. */
   let breaks: number[] = [];
-  /** Secrets found in what is held; apart from each other, in order. */
-  let spans: Span[] = [];
-
-  /** Gives out everything before `limit`. */
-  const giveOut = (limit: number): RedactedPiece[] => {
-    const pieces: RedactedPiece[] = [];
-    let at = heldFrom;
-    const upTo = (to: number): void => {
-      if (to > at) pieces.push({ bytes: held.subarray(at - heldFrom, to - heldFrom), from: at, to });
-      at = Math.max(at, to);
-    };
-    for (const span of spans.filter(({ from }) => from < limit)) {
-      upTo(span.from);
-      const to = Math.min(span.to, limit);
-      pieces.push({ bytes: MARK, from: span.from, to });
-      at = to;
-    }
-    upTo(limit);
-    spans = spans.filter(({ to }) => to > limit).map(({ from, to }) => ({ from: Math.max(from, limit), to }));
-    // A copy: the caller's buffer is its own again after the call.
-    held = new Uint8Array(held.subarray(limit - heldFrom));
-    heldFrom = limit;
-    return pieces;
-  };
 
   return {
     push(chunk) {
-      const scanFrom = heldFrom + held.length;
-      held = held.length === 0 ? chunk : joined(held, chunk);
+      const scanFrom = held.end();
+      held.append(chunk);
       const { classOf, rows, ways, labels, children, suffixes, longest, depth, wraps } = automaton;
       for (let index = 0; index < chunk.length; index += 1) {
         const byte = chunk[index]!;
@@ -162,17 +184,17 @@ function redactStream(automaton: Automaton, offset: number): StreamRedactor {
         state = row < 0 ? children[state]! : ways[row + symbol]!;
         if (longest[state]! > 0) {
           const to = scanFrom + index + 1;
-          addSpan(spans, beforeBreaks(breaks, to, longest[state]!), to);
+          held.addSecret(beforeBreaks(breaks, to, longest[state]!), to);
         }
       }
       const certain = beforeBreaks(breaks, scanFrom + chunk.length, depth[state]!);
       if (breaks.length > 0) breaks = breaks.filter((at) => at >= certain);
       // A secret that reaches into the uncertain part may grow; it is held back whole.
-      const growing = spans.find(({ from, to }) => from < certain && to > certain);
-      return giveOut(growing === undefined || certain - growing.from > RUN_LIMIT ? certain : growing.from);
+      const growingFrom = held.secretAcross(certain) ?? certain;
+      return held.giveOut(certain - growingFrom > RUN_LIMIT ? certain : growingFrom);
     },
     flush() {
-      const pieces = giveOut(heldFrom + held.length);
+      const pieces = held.giveOut(held.end());
       state = 0;
       return pieces;
     },

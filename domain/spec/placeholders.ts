@@ -42,21 +42,49 @@ export function createFiller(
   values: ParamValues,
   problems: Problems,
 ): { readonly fill: Filler; readonly split: Splitter } {
+  const fillOne = createParamFiller(values, problems);
+  const fill: Filler = ({ value, at }) => {
+    if (value.includes('params.')) warnOfNearly(value, at, values, problems);
+    return value.includes('${{')
+      ? value.replace(PLACEHOLDER, (found: string, quoted: string | undefined, plain: string | undefined) =>
+          fillOne(found, quoted ?? plain, at),
+        )
+      : value;
+  };
+  const split: Splitter = ({ value, at }) => {
+    const parts: (string | PlacedExpression)[] = [];
+    let literal = '';
+    let done = 0;
+    for (const match of value.matchAll(PLACEHOLDER)) {
+      const [found, quoted, plain] = match;
+      const inner = quoted ?? plain;
+      literal += value.slice(done, match.index);
+      done = match.index + found.length;
+      if (!isExpression(inner)) literal += fillOne(found, inner, at);
+      else {
+        if (literal !== '') parts.push(literal);
+        literal = '';
+        const source = inner.trim();
+        parts.push({ source, offset: match.index + found.indexOf(source, 3) });
+      }
+    }
+    literal += value.slice(done);
+    return literal === '' ? parts : [...parts, literal];
+  };
+  return { fill, split };
+}
+
+/** What stands in place of a placeholder that names a parameter; mistakes are reported. */
+function createParamFiller(
+  values: ParamValues,
+  problems: Problems,
+): (found: string, inner: string | undefined, at: Position) => string {
   let filled = 0;
-  const one = (found: string, inner: string | undefined, at: Position): string => {
+  return (found, inner, at) => {
     if (found === '$${{') return '${{';
     const name = inner === undefined ? undefined : PARAM.exec(inner)?.[1];
     if (name === undefined) {
-      problems.error(
-        'spec/bad-placeholder',
-        at,
-        inner === undefined
-          ? 'a placeholder is not closed: `${{` without `}}`'
-          : `the placeholder ${quote(found)} cannot be filled in`,
-        isExpression(inner)
-          ? 'outputs of stages and items may stand in `args`, `env`, `prompt`, texts of `params` in `skill`, `until` of a wait and the `message` of an approval, in a step or box'
-          : 'write `${{ params.name }}`, or `$${{` for the literal text',
-      );
+      refusePlaceholder(found, inner, at, problems);
       return found;
     }
     const param = values.get(name);
@@ -78,45 +106,30 @@ export function createFiller(
     );
     return '';
   };
-  const warnOfNearly = (text: string, at: Position): void => {
-    for (const [found, inTemplate, inShell] of text.matchAll(NEARLY)) {
-      const name = inTemplate ?? inShell!;
-      if (values.has(name))
-        problems.warning(
-          'spec/bad-placeholder',
-          at,
-          `${quote(found)} is not a placeholder: the text stays as it is`,
-          `write \`\${{ params.${name} }}\` for the parameter's value`,
-        );
-    }
-  };
-  const fill: Filler = ({ value, at }) => {
-    if (value.includes('params.')) warnOfNearly(value, at);
-    return value.includes('${{')
-      ? value.replace(PLACEHOLDER, (found: string, quoted: string | undefined, plain: string | undefined) =>
-          one(found, quoted ?? plain, at),
-        )
-      : value;
-  };
-  const split: Splitter = ({ value, at }) => {
-    const parts: (string | PlacedExpression)[] = [];
-    let literal = '';
-    let done = 0;
-    for (const match of value.matchAll(PLACEHOLDER)) {
-      const [found, quoted, plain] = match;
-      const inner = quoted ?? plain;
-      literal += value.slice(done, match.index);
-      done = match.index + found.length;
-      if (!isExpression(inner)) literal += one(found, inner, at);
-      else {
-        if (literal !== '') parts.push(literal);
-        literal = '';
-        const source = inner.trim();
-        parts.push({ source, offset: match.index + found.indexOf(source, 3) });
-      }
-    }
-    literal += value.slice(done);
-    return literal === '' ? parts : [...parts, literal];
-  };
-  return { fill, split };
+}
+
+function refusePlaceholder(found: string, inner: string | undefined, at: Position, problems: Problems): void {
+  problems.error(
+    'spec/bad-placeholder',
+    at,
+    inner === undefined
+      ? 'a placeholder is not closed: `${{` without `}}`'
+      : `the placeholder ${quote(found)} cannot be filled in`,
+    isExpression(inner)
+      ? 'outputs of stages and items may stand in `args`, `env`, `prompt`, texts of `params` in `skill`, `until` of a wait and the `message` of an approval, in a step or box'
+      : 'write `${{ params.name }}`, or `$${{` for the literal text',
+  );
+}
+
+function warnOfNearly(text: string, at: Position, values: ParamValues, problems: Problems): void {
+  for (const [found, inTemplate, inShell] of text.matchAll(NEARLY)) {
+    const name = inTemplate ?? inShell!;
+    if (values.has(name))
+      problems.warning(
+        'spec/bad-placeholder',
+        at,
+        `${quote(found)} is not a placeholder: the text stays as it is`,
+        `write \`\${{ params.${name} }}\` for the parameter's value`,
+      );
+  }
 }
