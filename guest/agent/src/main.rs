@@ -4,6 +4,7 @@
 
 mod block_cache;
 mod boot;
+mod chunk;
 mod configure;
 mod disks;
 mod door;

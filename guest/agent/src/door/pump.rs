@@ -13,7 +13,7 @@ use voidbox_protocol::frame::MAX_CHUNK_BYTES;
 use super::helper::reset;
 use super::rest::Rest;
 use super::tunnel::{Gone, Inbound, Tunnel};
-use crate::request::Chunk;
+use crate::chunk::Chunk;
 
 /// How a connection came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

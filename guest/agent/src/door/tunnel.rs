@@ -12,10 +12,10 @@ use voidbox_protocol::mailbox::{Mail, MailError};
 use voidbox_protocol::message::{Message, MessageError, Stream, encode_data};
 use voidbox_protocol::{FIRST_TUNNEL_ID, MAX_OPEN_TUNNELS};
 
+use crate::chunk::Chunk;
 use crate::lock::lock;
 use crate::mailbox::{Block, Mailbox};
 use crate::outbox::Outbox;
-use crate::request::Chunk;
 
 struct State {
     answer: Option<Result<(), ErrorBody>>,

@@ -14,8 +14,9 @@ use tar::{Archive, Entry, EntryType};
 use voidbox_protocol::body::TarPutResponse;
 
 use super::access;
+use crate::chunk::Chunk;
 use crate::failure::Failure;
-use crate::request::{Chunk, Request};
+use crate::request::Request;
 
 /// Entries of one tar at most.
 const MAX_ENTRIES: u64 = 1_000_000;

@@ -9,8 +9,9 @@ use voidbox_protocol::body::WriteFile;
 
 use super::access;
 use super::bulk_writer::BulkWriter;
+use crate::chunk::Chunk;
 use crate::failure::Failure;
-use crate::request::{Chunk, Request};
+use crate::request::Request;
 
 /// Makes a folder and its parents.
 pub fn mkdir_p(path: &str) -> Result<(), Failure> {
