@@ -129,6 +129,18 @@ fn slots_of_a_tunnel_that_is_over_come_back() {
     assert_eq!(keeper.receive(), (id, Message::MailTaken(2)));
 }
 
+/// An agent whose door is a proxy alone, and the proxy's address as its programs know it.
+fn start_with_proxy() -> (Keeper, String) {
+    let door = Door {
+        proxy: true,
+        services: vec![],
+    };
+    let mut keeper = Keeper::start_with_door(FLAG_DOOR_MAIL, door);
+    let told = keeper.run("echo $http_proxy");
+    let proxy = told.text().trim().strip_prefix("http://").unwrap();
+    (keeper, proxy.to_owned())
+}
+
 /// The head of the proxy's answer.
 fn read_head(program: &mut TcpStream) -> String {
     let mut head = Vec::new();
@@ -158,14 +170,8 @@ fn connect(keeper: &mut Keeper, proxy: &str, early: &str) -> (TcpStream, u32) {
 
 #[test]
 fn tunnels_that_were_handed_over_outlive_the_helper() {
-    let door = Door {
-        proxy: true,
-        services: vec![],
-    };
-    let mut keeper = Keeper::start_with_door(FLAG_DOOR_MAIL, door);
-    let told = keeper.run("echo $http_proxy");
-    let proxy = told.text().trim().strip_prefix("http://").unwrap();
-    let (mut program, id) = connect(&mut keeper, proxy, "early");
+    let (mut keeper, proxy) = start_with_proxy();
+    let (mut program, id) = connect(&mut keeper, &proxy, "early");
     assert_eq!(keeper.receive(), (id, Message::Data(b"early".to_vec())));
 
     let helpers = keeper.children();
@@ -191,7 +197,7 @@ fn tunnels_that_were_handed_over_outlive_the_helper() {
     drop(program);
     while !matches!(keeper.receive(), (got, Message::StreamEnd(_)) if got == id) {}
     // The next helper serves as the first one did.
-    connect(&mut keeper, proxy, "");
+    connect(&mut keeper, &proxy, "");
 }
 
 /// Sends a server's bytes and their end as a keeper does; gives the guest's last word.
@@ -227,14 +233,8 @@ fn send_all(keeper: &mut Keeper, id: u32, bytes: &[u8]) -> Message {
 
 #[test]
 fn a_long_answer_reaches_its_program_and_the_connection_goes_on() {
-    let door = Door {
-        proxy: true,
-        services: vec![],
-    };
-    let mut keeper = Keeper::start_with_door(FLAG_DOOR_MAIL, door);
-    let told = keeper.run("echo $http_proxy");
-    let proxy = told.text().trim().strip_prefix("http://").unwrap();
-    let mut program = TcpStream::connect(proxy).unwrap();
+    let (mut keeper, proxy) = start_with_proxy();
+    let mut program = TcpStream::connect(&proxy).unwrap();
     program
         .set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
