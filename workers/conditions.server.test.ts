@@ -1,54 +1,34 @@
 /** Stages with conditions, through a real Temporal server and the real activities; only the VM is a mock. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { awaitOutcome, cancelRun, startRun } from '../client/runs.ts';
-import type { RunOutcome } from '../domain/run/event.ts';
+import { expect, test } from 'vitest';
+import { cancelRun, startRun } from '../client/runs.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import { emptyView, type StageState } from '../store/run-view.ts';
 import { project } from '../store/projection.ts';
-import { recordHistoriesOf } from '../test/rig/record-histories.ts';
-import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
-import { startTestStack, type TestStack } from '../test/rig/test-worker.ts';
-import type { RunningWorkers } from './workers.ts';
+import { useTestRuns } from '../test/rig/test-runs.ts';
 
 const backend = createMockBackend({ programs: {} });
-let stack: TestStack;
-let worker: RunningWorkers;
-/** While it is set, no condition is decided: the worker has the call and does not answer. */
-let held: { readonly release: Promise<void>; called: () => void } | null = null;
-
-beforeAll(async () => {
-  stack = await startTestStack(backend, await temporalCliForTests(), () => undefined);
-  worker = await startWorker();
-});
-
-afterAll(async () => {
-  await recordHistoriesOf(stack.runs.client, [
+const runs = useTestRuns(backend, {
+  recorded: [
     'condition-holds',
     'condition-passes',
     'condition-fails',
     'condition-cancelled',
     'condition-worker-change',
     'condition-handed-on',
-  ]);
-  await stopWorker();
-  await stack?.stop();
-});
-
-const startWorker = (): Promise<RunningWorkers> =>
-  stack.startWorker(({ evaluateCondition }) => ({
+  ],
+  activities: ({ evaluateCondition }) => ({
     evaluateCondition: async (call) => {
       held?.called();
       await held?.release;
       return evaluateCondition(call);
     },
-  }));
+  }),
+});
+const { stopWorker, outcomeOf } = runs;
 
-async function stopWorker(): Promise<void> {
-  worker?.shutdown();
-  await worker?.ended;
-  await worker?.close();
-}
+/** While it is set, no condition is decided: the worker has the call and does not answer. */
+let held: { readonly release: Promise<void>; called: () => void } | null = null;
 
 function holdConditions(): { readonly called: Promise<void>; readonly release: () => void } {
   let release = (): void => undefined;
@@ -72,12 +52,10 @@ workflow:
 `;
 
 const start = (runId: string, spec: string): Promise<void> =>
-  startRun(stack.runs.client, { runId, request: { spec }, summary: `test ${runId}` });
-
-const outcomeOf = (runId: string): Promise<RunOutcome> => awaitOutcome(stack.runs.client, runId);
+  startRun(runs.client, { runId, request: { spec }, summary: `test ${runId}` });
 
 async function statesOf(runId: string): Promise<Readonly<Record<string, StageState>>> {
-  const view = (await stack.eventsOf(runId)).reduce(project, emptyView(runId));
+  const view = (await runs.stack.eventsOf(runId)).reduce(project, emptyView(runId));
   return Object.fromEntries(view.stages.map(({ id, state }) => [id, state]));
 }
 
@@ -113,7 +91,7 @@ test('a run that is cancelled while a condition is decided ends', async () => {
   const { called, release } = holdConditions();
   await start('condition-cancelled', workflow('cancelled', 'stages.build.json.ok'));
   await called;
-  await cancelRun(stack.runs.client, 'condition-cancelled');
+  await cancelRun(runs.client, 'condition-cancelled');
   await sleep(500);
   release();
   expect((await outcomeOf('condition-cancelled')).state).toBe('cancelled');
@@ -128,7 +106,7 @@ test('a condition is decided although its worker ends meanwhile', async () => {
   await sleep(500);
   release();
   await ended;
-  worker = await startWorker();
+  await runs.startWorker();
   expect((await outcomeOf('condition-worker-change')).state).toBe('succeeded');
   expect(await statesOf('condition-worker-change')).toMatchObject({ publish: 'succeeded' });
 });
@@ -158,7 +136,7 @@ pipeline:
   );
   const { state, output } = await outcomeOf('condition-handed-on');
   expect(state).toBe('succeeded');
-  expect(await stack.artifact(output!)).toBe('[{"name":"right","output":"second\\n"}]');
+  expect(await runs.stack.artifact(output!)).toBe('[{"name":"right","output":"second\\n"}]');
 });
 
 test('a run of which every stage is passed succeeds, however many there are', async () => {

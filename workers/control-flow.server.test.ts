@@ -1,13 +1,10 @@
 /** What the order of stages may say beside "after", through a real Temporal server and the real activities; only the VM is a mock. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { awaitOutcome, cancelRun, startRun } from '../client/runs.ts';
 import type { RunEventBody, RunOutcome } from '../domain/run/event.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
-import { recordHistoriesOf } from '../test/rig/record-histories.ts';
-import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
-import { startTestStack, type TestStack } from '../test/rig/test-worker.ts';
-import type { RunningWorkers } from './workers.ts';
+import { useTestRuns } from '../test/rig/test-runs.ts';
 
 /** How often commands were started, by their keys. */
 const started = new Map<string, number>();
@@ -24,16 +21,8 @@ const backend = createMockBackend({
       new Promise((resolve) => killed.addEventListener('abort', () => resolve(137), { once: true })),
   },
 });
-let stack: TestStack;
-let worker: RunningWorkers | null = null;
-
-beforeAll(async () => {
-  stack = await startTestStack(backend, await temporalCliForTests(), () => undefined);
-  worker = await stack.startWorker();
-}, 60_000);
-
-afterAll(async () => {
-  await recordHistoriesOf(stack.runs.client, [
+const runs = useTestRuns(backend, {
+  recorded: [
     'retry-growing',
     'retry-final',
     'tolerated',
@@ -48,25 +37,18 @@ afterAll(async () => {
     'timeout',
     'timeout-waits',
     'on-failure',
-  ]);
-  await stopWorker();
-  await stack?.stop();
+  ],
 });
-
-async function stopWorker(): Promise<void> {
-  worker?.shutdown();
-  await worker?.ended;
-  await worker?.close();
-}
+const { stopWorker } = runs;
 
 async function start(runId: string, steps: string, more = '', output = ''): Promise<void> {
   const spec = `kind: workflow\nname: ${runId}\n${more}sandbox: { mode: mock, isolation: none }\nworkflow:\n${output === '' ? '' : `  output_step: ${output}\n`}  steps:\n${steps}`;
-  await startRun(stack.runs.client, { runId, request: { spec }, summary: `test ${runId}` });
+  await startRun(runs.client, { runId, request: { spec }, summary: `test ${runId}` });
 }
 
 async function run(runId: string, steps: string, more = '', output = ''): Promise<RunOutcome> {
   await start(runId, steps, more, output);
-  return await awaitOutcome(stack.runs.client, runId);
+  return await awaitOutcome(runs.client, runId);
 }
 
 async function untilAsleep(runId: string): Promise<void> {
@@ -77,7 +59,7 @@ async function bodiesOf<T extends RunEventBody['type']>(
   runId: string,
   type: T,
 ): Promise<readonly Extract<RunEventBody, { type: T }>[]> {
-  const events = await stack.eventsOf(runId);
+  const events = await runs.stack.eventsOf(runId);
   return events
     .map(({ body }) => body)
     .filter((body): body is Extract<RunEventBody, { type: T }> => body.type === type);
@@ -112,7 +94,7 @@ test('a run whose only failures are tolerated succeeds, and says which', async (
     - { name: build, depends_on: [lint], run: { program: echo, args: [built] } }\n`,
   );
   expect(outcome).toMatchObject({ state: 'succeeded', failedStage: null, failure: null, tolerated: ['lint'] });
-  expect(await stack.artifact(outcome.output!)).toBe('built\n');
+  expect(await runs.stack.artifact(outcome.output!)).toBe('built\n');
   expect((await bodiesOf('tolerated', 'run-finished'))[0]?.outcome.tolerated).toEqual(['lint']);
 });
 
@@ -129,10 +111,10 @@ test('in a pipeline what came before goes through a failure that is tolerated, a
   const stages =
     '[{type: box, name: fetch}, {type: fan_out, boxes: [left, right]}, {type: box, name: all}, {type: box, name: lint}, {type: box, name: report}]';
   const spec = `kind: pipeline\nname: carry\nsandbox: { mode: mock, isolation: none }\npipeline:\n  stages: ${stages}\n  boxes:\n${boxes.map((name) => `    - { name: ${name}, ${work[name]} }\n`).join('')}`;
-  await startRun(stack.runs.client, { runId: 'tolerated-carry', request: { spec }, summary: 'test' });
-  const outcome = await awaitOutcome(stack.runs.client, 'tolerated-carry');
+  await startRun(runs.client, { runId: 'tolerated-carry', request: { spec }, summary: 'test' });
+  const outcome = await awaitOutcome(runs.client, 'tolerated-carry');
   expect(outcome).toMatchObject({ state: 'succeeded', tolerated: ['left', 'lint'] });
-  expect(JSON.parse(await stack.artifact(outcome.output!))).toEqual([{ name: 'right', output: 'fetched\n' }]);
+  expect(JSON.parse(await runs.stack.artifact(outcome.output!))).toEqual([{ name: 'right', output: 'fetched\n' }]);
 });
 
 test('the input of a run, and a merge, go past a failure that is tolerated', async () => {
@@ -155,10 +137,10 @@ pipeline:
     - { type: box, name: report }
 `;
   const request = { spec, input: { kind: 'inline', text: '{"rows":3}' } } as const;
-  await startRun(stack.runs.client, { runId: 'tolerated-carry-merge', request, summary: 'test' });
-  const outcome = await awaitOutcome(stack.runs.client, 'tolerated-carry-merge');
+  await startRun(runs.client, { runId: 'tolerated-carry-merge', request, summary: 'test' });
+  const outcome = await awaitOutcome(runs.client, 'tolerated-carry-merge');
   expect(outcome).toMatchObject({ state: 'succeeded', tolerated: ['lint', 'check'] });
-  expect(JSON.parse(await stack.artifact(outcome.output!))).toEqual([
+  expect(JSON.parse(await runs.stack.artifact(outcome.output!))).toEqual([
     { name: 'left', output: { rows: 3 } },
     { name: 'right', output: 'right\n' },
   ]);
@@ -172,7 +154,7 @@ test('a wait ends when its time has come, one until a time that has passed at on
     - { name: last, depends_on: [pause], wait: { for: 1s } }\n`,
   );
   expect(outcome).toMatchObject({ state: 'succeeded', output: null });
-  const events = await stack.eventsOf('waits');
+  const events = await runs.stack.eventsOf('waits');
   expect(events.map(({ body }) => body.type)).not.toContain('vm-starting');
   const at = (type: RunEventBody['type'], stage: string): number =>
     events.find(({ body }) => body.type === type && 'stage' in body && body.stage === stage)!.atMs;
@@ -185,8 +167,8 @@ test('a wait ends when its time has come, one until a time that has passed at on
 test('a run that is cancelled ends its wait at once', async () => {
   await start('waits-cancelled', '    - { name: pause, wait: { for: 400d } }\n');
   await untilAsleep('waits-cancelled');
-  await cancelRun(stack.runs.client, 'waits-cancelled');
-  expect((await awaitOutcome(stack.runs.client, 'waits-cancelled')).state).toBe('cancelled');
+  await cancelRun(runs.client, 'waits-cancelled');
+  expect((await awaitOutcome(runs.client, 'waits-cancelled')).state).toBe('cancelled');
   expect(await bodiesOf('waits-cancelled', 'stage-woken')).toMatchObject([{ outcome: 'cancelled' }]);
 });
 
@@ -194,8 +176,8 @@ test('a wait survives the worker', async () => {
   await start('waits-worker-change', '    - { name: pause, wait: { for: 3s } }\n');
   await untilAsleep('waits-worker-change');
   await stopWorker();
-  worker = await stack.startWorker();
-  expect((await awaitOutcome(stack.runs.client, 'waits-worker-change')).state).toBe('succeeded');
+  await runs.startWorker();
+  expect((await awaitOutcome(runs.client, 'waits-worker-change')).state).toBe('succeeded');
   expect(await bodiesOf('waits-worker-change', 'stage-sleeping')).toHaveLength(1);
 });
 
@@ -212,7 +194,7 @@ test('a wait lasts until the time that an earlier output says, and one whose tim
     'params: { rest: "01-01T00:00:00Z" }\n',
   );
   expect(outcome).toMatchObject({ state: 'succeeded', failure: null });
-  const events = await stack.eventsOf('waits-found');
+  const events = await runs.stack.eventsOf('waits-found');
   const [sleeping, ...others] = await bodiesOf('waits-found', 'stage-sleeping');
   expect(others).toEqual([]);
   const woken = events.find(({ body }) => body.type === 'stage-woken' && body.stage === 'window')!;
@@ -259,8 +241,8 @@ test('a time that was found stands when the worker is another one', async () => 
   );
   await untilAsleep('waits-found-worker-change');
   await stopWorker();
-  worker = await stack.startWorker();
-  expect((await awaitOutcome(stack.runs.client, 'waits-found-worker-change')).state).toBe('succeeded');
+  await runs.startWorker();
+  expect((await awaitOutcome(runs.client, 'waits-found-worker-change')).state).toBe('succeeded');
   expect(await bodiesOf('waits-found-worker-change', 'stage-sleeping')).toHaveLength(1);
 });
 

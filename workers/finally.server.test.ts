@@ -1,13 +1,10 @@
 /** Stages that run whatever happens, through a real Temporal server and the real activities; only the VM is a mock. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { awaitOutcome, cancelRunOrRest, startRun } from '../client/runs.ts';
 import type { RunEventBody, RunOutcome } from '../domain/run/event.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
-import { recordHistoriesOf } from '../test/rig/record-histories.ts';
-import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
-import { startTestStack, type TestStack } from '../test/rig/test-worker.ts';
-import type { RunningWorkers } from './workers.ts';
+import { useTestRuns } from '../test/rig/test-runs.ts';
 
 /** Ends the commands `until KEY`, by their keys. */
 const ends = new Map<string, () => void>();
@@ -22,48 +19,36 @@ const backend = createMockBackend({
       }),
   },
 });
-let stack: TestStack;
-let worker: RunningWorkers;
-
-beforeAll(async () => {
-  stack = await startTestStack(backend, await temporalCliForTests(), () => undefined);
-  worker = await stack.startWorker();
-}, 60_000);
-
-afterAll(async () => {
-  await recordHistoriesOf(stack.runs.client, [
+const runs = useTestRuns(backend, {
+  recorded: [
     'finally',
     'finally-failed',
     'finally-cancelled',
     'finally-cancelled-again',
     'finally-timeout',
     'finally-grace',
-  ]);
-  worker?.shutdown();
-  await worker?.ended;
-  await worker?.close();
-  await stack?.stop();
+  ],
 });
 
 async function start(runId: string, steps: string, more = ''): Promise<void> {
   const spec = `kind: workflow\nname: ${runId}\n${more}sandbox: { mode: mock, isolation: none }\nworkflow:\n  steps:\n${steps}`;
-  await startRun(stack.runs.client, { runId, request: { spec }, summary: `test ${runId}` });
+  await startRun(runs.client, { runId, request: { spec }, summary: `test ${runId}` });
 }
 
 async function run(runId: string, steps: string, more = ''): Promise<RunOutcome> {
   await start(runId, steps, more);
-  return await awaitOutcome(stack.runs.client, runId);
+  return await awaitOutcome(runs.client, runId);
 }
 
 async function untilStarted(runId: string, stage: string): Promise<void> {
   const hasStarted = ({ body }: { readonly body: RunEventBody }): boolean =>
     body.type === 'stage-started' && body.stage === stage;
-  while (!(await stack.eventsOf(runId)).some(hasStarted)) await sleep(20);
+  while (!(await runs.stack.eventsOf(runId)).some(hasStarted)) await sleep(20);
 }
 
 /** In the order of their ends. */
 async function endsOf(runId: string): Promise<readonly string[]> {
-  return (await stack.eventsOf(runId)).flatMap(({ body }) => {
+  return (await runs.stack.eventsOf(runId)).flatMap(({ body }) => {
     if (body.type === 'stage-finished') return [`${body.result.stage} ${body.result.outcome}`];
     return body.type === 'stage-skipped' || body.type === 'stage-passed' ? [`${body.stage} ${body.type.slice(6)}`] : [];
   });
@@ -78,7 +63,7 @@ test('they run after all others, and their conditions read how those ended', asy
     - { name: clean, finally: true, run: { program: echo } }\n`,
   );
   expect(outcome.state).toBe('succeeded');
-  expect(await stack.artifact(outcome.output!)).toBe('more\n');
+  expect(await runs.stack.artifact(outcome.output!)).toBe('more\n');
   const order = await endsOf('finally');
   expect(order.slice(0, 2)).toEqual(['work succeeded', 'more succeeded']);
   expect(order.slice(2).sort()).toEqual(['alarm passed', 'clean succeeded']);
@@ -108,8 +93,8 @@ workflow:
     - { name: tell, finally: true, run: { program: echo }, mock: { exit_code: 4 } }
 `;
   const request = { spec, mock: 'all' } as const;
-  await startRun(stack.runs.client, { runId: 'finally-mocked', request, summary: 'test' });
-  const outcome = await awaitOutcome(stack.runs.client, 'finally-mocked');
+  await startRun(runs.client, { runId: 'finally-mocked', request, summary: 'test' });
+  const outcome = await awaitOutcome(runs.client, 'finally-mocked');
   expect(outcome).toMatchObject({ state: 'failed', failedStage: 'tell' });
   const order = await endsOf('finally-mocked');
   expect(order[0]).toBe('work succeeded');
@@ -123,10 +108,10 @@ test('a cancel ends the others and lets them run', async () => {
     '    - { name: work, run: { program: until, args: [a] } }\n    - { name: clean, finally: true, run: { program: until, args: [cleaned] } }\n',
   );
   await untilStarted(runId, 'work');
-  expect(await cancelRunOrRest(stack.runs.client, runId)).toBe(true);
+  expect(await cancelRunOrRest(runs.client, runId)).toBe(true);
   await untilStarted(runId, 'clean');
   ends.get('cleaned')!();
-  expect((await awaitOutcome(stack.runs.client, runId)).state).toBe('cancelled');
+  expect((await awaitOutcome(runs.client, runId)).state).toBe('cancelled');
   expect((await endsOf(runId)).at(-1)).toBe('clean succeeded');
   expect(backend.alive()).toEqual([]);
 });
@@ -138,12 +123,12 @@ test('a second cancel ends them too, and a third finds a run that has ended', as
     '    - { name: work, run: { program: until, args: [a] } }\n    - { name: clean, finally: true, run: { program: until, args: [b] } }\n',
   );
   await untilStarted(runId, 'work');
-  await cancelRunOrRest(stack.runs.client, runId);
+  await cancelRunOrRest(runs.client, runId);
   await untilStarted(runId, 'clean');
-  expect(await cancelRunOrRest(stack.runs.client, runId)).toBe(true);
-  expect((await awaitOutcome(stack.runs.client, runId)).state).toBe('cancelled');
+  expect(await cancelRunOrRest(runs.client, runId)).toBe(true);
+  expect((await awaitOutcome(runs.client, runId)).state).toBe('cancelled');
   expect(await endsOf(runId)).toContain('clean cancelled');
-  expect(await cancelRunOrRest(stack.runs.client, runId)).toBe(false);
+  expect(await cancelRunOrRest(runs.client, runId)).toBe(false);
   expect(backend.alive()).toEqual([]);
 });
 
@@ -157,7 +142,7 @@ test('they run after the time of the run is over, which is not theirs', async ()
   await untilStarted(runId, 'clean');
   await sleep(1_500);
   ends.get('late')!();
-  expect(await awaitOutcome(stack.runs.client, runId)).toMatchObject({
+  expect(await awaitOutcome(runs.client, runId)).toMatchObject({
     state: 'failed',
     failedStage: null,
     failure: { code: 'run/timeout' },

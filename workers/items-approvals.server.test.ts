@@ -1,23 +1,15 @@
 /** Questions of items, through a real Temporal server and the real activities; only the VM is a mock. */
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { AnswerError, answerStage, stagesThatAsk } from '../client/answers.ts';
-import { awaitOutcome, cancelRun, startRun } from '../client/runs.ts';
+import { cancelRun, startRun } from '../client/runs.ts';
 import { toWire } from '../domain/plan/wire.ts';
-import type { RunOutcome } from '../domain/run/event.ts';
 import { checkExpressions } from '../domain/spec/expression/check.ts';
 import { compileText } from '../domain/spec/load.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import { openQuestionsOf } from '../store/open-questions.ts';
-import { emptyView, type RunView } from '../store/run-view.ts';
-import { project } from '../store/projection.ts';
-import { recordHistoriesOf, recordingDir } from '../test/rig/record-histories.ts';
-import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
-import { startTestStack, type TestStack } from '../test/rig/test-worker.ts';
+import { useTestRuns } from '../test/rig/test-runs.ts';
 import { itemsWorkflowId } from '../workflows/messages.ts';
-import type { RunningWorkers } from './workers.ts';
 
-let stack: TestStack;
-let worker: RunningWorkers;
 const ships = new Map<string, number>();
 
 const backend = createMockBackend({
@@ -32,30 +24,12 @@ const backend = createMockBackend({
   },
 });
 
-beforeAll(async () => {
-  stack = await startTestStack(backend, await temporalCliForTests(), () => undefined);
-  worker = await stack.startWorker();
-});
-
 const RECORDED = ['ask-items', 'ask-items-cancelled', 'ask-items-worker-change'];
-
-afterAll(async () => {
-  await recordHistoriesOf(stack.runs.client, RECORDED);
-  if (recordingDir() !== null)
-    for (const runId of RECORDED) {
-      const { raw } = await stack.runs.client.workflow.getHandle(runId).describe();
-      const window = itemsWorkflowId(raw.workflowExecutionInfo!.firstRunId!, 'each', 0);
-      await recordHistoriesOf(stack.runs.client, [window]);
-    }
-  await stopWorker();
-  await stack?.stop();
+const runs = useTestRuns(backend, {
+  recorded: RECORDED,
+  windows: () => Promise.all(RECORDED.map((runId) => windowOf(runId))),
 });
-
-async function stopWorker(): Promise<void> {
-  worker?.shutdown();
-  await worker?.ended;
-  await worker?.close();
-}
+const { stopWorker, outcomeOf, viewOf } = runs;
 
 const OK = "{ name: ok, approval: { message: 'Ship it?', fields: [{ name: size, type: number, required: false }] } }";
 const SHIP = '{ name: ship, run: { program: ship } }';
@@ -72,14 +46,14 @@ async function start(
   const text = `kind: pipeline\nname: p\nsandbox: { mode: mock, isolation: none }\nparts:\n${of.join('')}pipeline:\n  boxes: [${boxes.join(', ')}]\n${stages}`;
   const { plan, diagnostics } = compileText(text, 'x', { baseDir: '/x', checkExpression: checkExpressions });
   expect(diagnostics).toEqual([]);
-  await startRun(stack.runs.client, { runId, request: { plan: toWire(plan!) }, summary: `test ${runId}` });
+  await startRun(runs.client, { runId, request: { plan: toWire(plan!) }, summary: `test ${runId}` });
 }
 
-const outcomeOf = (runId: string): Promise<RunOutcome> => awaitOutcome(stack.runs.client, runId);
-const asking = (runId: string): Promise<readonly string[]> => stagesThatAsk(stack.runs.client, runId);
+const asking = (runId: string): Promise<readonly string[]> => stagesThatAsk(runs.client, runId);
 
-async function viewOf(runId: string): Promise<RunView> {
-  return (await stack.eventsOf(runId)).reduce(project, emptyView(runId));
+async function windowOf(runId: string): Promise<string> {
+  const { raw } = await runs.client.workflow.getHandle(runId).describe();
+  return itemsWorkflowId(raw.workflowExecutionInfo!.firstRunId!, 'each', 0);
 }
 
 async function waitFor(runId: string, names: readonly string[]): Promise<void> {
@@ -87,7 +61,7 @@ async function waitFor(runId: string, names: readonly string[]): Promise<void> {
 }
 
 const approve = (runId: string, stage: string, more: object = {}) =>
-  answerStage(stack.runs.client, runId, { stage, decision: 'approve', by: 'ada', ...more });
+  answerStage(runs.client, runId, { stage, decision: 'approve', by: 'ada', ...more });
 
 test('each item asks by itself, is answered by its name, and goes on alone', async () => {
   await start('ask-items', [each('[a, b, c]', ', max_parallel: 4, allow_failures: 1')]);
@@ -112,7 +86,7 @@ test('each item asks by itself, is answered by its name, and goes on alone', asy
   await expect(approve('ask-items', 'each[0].ok', { fields: { size: 'x' } })).rejects.toThrow('size');
   await expect(approve('ask-items', 'each[3].ok')).rejects.toThrow('waiting: each[0].ok, each[2].ok');
   await expect(approve('ask-items', 'none[0].ok')).rejects.toBeInstanceOf(AnswerError);
-  await answerStage(stack.runs.client, 'ask-items', {
+  await answerStage(runs.client, 'ask-items', {
     stage: 'each[0].ok',
     decision: 'reject',
     by: 'ada',
@@ -121,7 +95,7 @@ test('each item asks by itself, is answered by its name, and goes on alone', asy
   await approve('ask-items', 'each[2].ok');
   const outcome = await outcomeOf('ask-items');
   expect(outcome).toMatchObject({ state: 'succeeded', failure: null });
-  expect(JSON.parse(await stack.artifact(outcome.output!))).toMatchObject([
+  expect(JSON.parse(await runs.stack.artifact(outcome.output!))).toMatchObject([
     {
       item: 'a',
       failure: { code: 'stage/rejected', message: expect.stringContaining('stage each[0].ok was rejected by ada: no') },
@@ -137,7 +111,7 @@ test('a question that is the whole of an item has its answer as its output, and 
   await start('ask-items-deadline', [each('[1, 2]')], { p: [timed] });
   const outcome = await outcomeOf('ask-items-deadline');
   expect(outcome).toMatchObject({ state: 'succeeded' });
-  expect(JSON.parse(await stack.artifact(outcome.output!))).toMatchObject([
+  expect(JSON.parse(await runs.stack.artifact(outcome.output!))).toMatchObject([
     { item: 1, output: { approved: true, timedOut: true } },
     { item: 2, output: { approved: true, timedOut: true } },
   ]);
@@ -171,7 +145,7 @@ test('another worker goes on waiting, and takes the answer', async () => {
   await waitFor('ask-items-worker-change', ['each[0].ok', 'each[1].ok']);
   await approve('ask-items-worker-change', 'each[0].ok');
   await stopWorker();
-  worker = await stack.startWorker();
+  await runs.startWorker();
   await approve('ask-items-worker-change', 'each[1].ok');
   expect(await outcomeOf('ask-items-worker-change')).toMatchObject({ state: 'succeeded' });
   expect([ships.get('"d"'), ships.get('"e"')]).toEqual([1, 1]);
@@ -180,7 +154,7 @@ test('another worker goes on waiting, and takes the answer', async () => {
 test('a cancel takes the questions back', async () => {
   await start('ask-items-cancelled', [each('[f, g]')]);
   await waitFor('ask-items-cancelled', ['each[0].ok', 'each[1].ok']);
-  await cancelRun(stack.runs.client, 'ask-items-cancelled');
+  await cancelRun(runs.client, 'ask-items-cancelled');
   expect(await outcomeOf('ask-items-cancelled')).toMatchObject({ state: 'cancelled' });
   expect(openQuestionsOf(await viewOf('ask-items-cancelled'))).toEqual([]);
   await expect(approve('ask-items-cancelled', 'each[0].ok')).rejects.toMatchObject({ kind: 'ended' });

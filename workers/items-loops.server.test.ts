@@ -1,20 +1,16 @@
 /** Lists in loops, through a real Temporal server and the real activities; only the VM is a mock. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { awaitOutcome, cancelRun, startRun } from '../client/runs.ts';
+import { expect, test } from 'vitest';
+import { cancelRun, startRun } from '../client/runs.ts';
 import { toWire } from '../domain/plan/wire.ts';
-import type { RunOutcome } from '../domain/run/event.ts';
 import { checkExpressions } from '../domain/spec/expression/check.ts';
 import { compileText } from '../domain/spec/load.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import type { MockProgram } from '../sandbox/mock/programs.ts';
 import { emptyView, type StageView } from '../store/run-view.ts';
 import { project } from '../store/projection.ts';
-import { recordHistoriesOf, recordingDir } from '../test/rig/record-histories.ts';
-import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
-import { startTestStack, type TestStack } from '../test/rig/test-worker.ts';
+import { useTestRuns } from '../test/rig/test-runs.ts';
 import { itemsWorkflowId } from '../workflows/messages.ts';
-import type { RunningWorkers } from './workers.ts';
 
 /** How often each command was started, by its words, its visit and its item. */
 const starts = new Map<string, number>();
@@ -59,36 +55,17 @@ const programs: Record<string, MockProgram> = {
   },
 };
 
-let stack: TestStack;
-let worker: RunningWorkers;
-
-beforeAll(async () => {
-  stack = await startTestStack(createMockBackend({ programs }), await temporalCliForTests(), () => undefined);
-  worker = await stack.startWorker();
-});
-
 const RECORDED = ['loop-items', 'loop-parts', 'loop-items-failed', 'loop-items-cancelled', 'loop-items-worker-change'];
-
-afterAll(async () => {
-  await recordHistoriesOf(stack.runs.client, RECORDED);
-  if (recordingDir() !== null) {
-    await recordHistoriesOf(stack.runs.client, [await windowOf('loop-items', 'work', 2)]);
-    await recordHistoriesOf(stack.runs.client, [await windowOf('loop-in-item', 'outer', 1)]);
-  }
-  await stopWorker();
-  await stack?.stop();
+const runs = useTestRuns(createMockBackend({ programs }), {
+  recorded: RECORDED,
+  windows: () => Promise.all([windowOf('loop-items', 'work', 2), windowOf('loop-in-item', 'outer', 1)]),
 });
+const { stopWorker, outcomeOf } = runs;
 
 /** The first window of the list that a stage of the run makes in a visit. */
 async function windowOf(runId: string, stage: string, visit: number): Promise<string> {
-  const { raw } = await stack.runs.client.workflow.getHandle(runId).describe();
+  const { raw } = await runs.client.workflow.getHandle(runId).describe();
   return itemsWorkflowId(raw.workflowExecutionInfo!.firstRunId!, stage, 0, [], visit);
-}
-
-async function stopWorker(): Promise<void> {
-  worker?.shutdown();
-  await worker?.ended;
-  await worker?.close();
 }
 
 const LIST = '{ name: list, run: { program: list } }';
@@ -113,19 +90,17 @@ async function start(
   const text = `kind: pipeline\nname: p\nsandbox: { mode: mock, isolation: none }\n${of.length === 0 ? '' : `parts:\n${of.join('')}`}pipeline:\n  boxes: [${boxes.join(', ')}]\n  stages: [${stages}]\n`;
   const { plan, diagnostics } = compileText(text, 'x', { baseDir: '/x', checkExpression: checkExpressions });
   expect(diagnostics).toEqual([]);
-  await startRun(stack.runs.client, { runId, request: { plan: toWire(plan!) }, summary: `test ${runId}` });
+  await startRun(runs.client, { runId, request: { plan: toWire(plan!) }, summary: `test ${runId}` });
 }
 
-const outcomeOf = (runId: string): Promise<RunOutcome> => awaitOutcome(stack.runs.client, runId);
-
 async function stageOf(runId: string, id: string): Promise<StageView> {
-  const events = await stack.eventsOf(runId);
+  const events = await runs.stack.eventsOf(runId);
   return events.reduce(project, emptyView(runId)).stages.find((stage) => stage.id === id)!;
 }
 
 /** Exec keys under which commands have ended, of one stage. */
 async function keysOf(runId: string, stage: string): Promise<readonly string[]> {
-  const events = await stack.eventsOf(runId);
+  const events = await runs.stack.eventsOf(runId);
   return events
     .flatMap(({ body }) => (body.type === 'stage-finished' && body.stage === stage ? [body.execKey] : []))
     .toSorted();
@@ -135,7 +110,7 @@ test('each visit makes a list of its own, whose items have names of their own', 
   await start('loop-items', [LIST, work(), COUNT], ROUNDS);
   const outcome = await outcomeOf('loop-items');
   expect(outcome).toMatchObject({ state: 'succeeded', failure: null });
-  expect(await stack.artifact(outcome.output!)).toBe('3');
+  expect(await runs.stack.artifact(outcome.output!)).toBe('3');
   expect(await keysOf('loop-items', 'work')).toEqual([
     'work/0/1',
     'work/0/2',
@@ -160,7 +135,7 @@ test('a list that stands in the spec is done again in each visit, first in its l
   );
   const outcome = await outcomeOf('loop-inline');
   expect(outcome).toMatchObject({ state: 'succeeded' });
-  expect(JSON.parse(await stack.artifact(outcome.output!))).toEqual([
+  expect(JSON.parse(await runs.stack.artifact(outcome.output!))).toEqual([
     { item: 1, output: 'first 1' },
     { item: 2, output: 'first 2' },
   ]);
@@ -188,7 +163,7 @@ test('a list in a loop of an item', async () => {
   });
   const outcome = await outcomeOf('loop-in-item');
   expect(outcome).toMatchObject({ state: 'succeeded', failure: null });
-  expect(JSON.parse(await stack.artifact(outcome.output!))).toEqual([
+  expect(JSON.parse(await runs.stack.artifact(outcome.output!))).toEqual([
     { item: 0, output: 3 },
     { item: 1, output: 3 },
   ]);
@@ -226,7 +201,7 @@ test('another worker goes on in the middle of a visit, and does nothing again', 
   await expect.poll(() => running, { timeout: 20_000 }).toBe(1);
   await expect.poll(() => starts.get('work {"visit":2,"at":1}'), { timeout: 20_000 }).toBe(1);
   await stopWorker();
-  worker = await stack.startWorker();
+  await runs.startWorker();
   gateIsOpen = true;
   expect(await outcomeOf('loop-items-worker-change')).toMatchObject({ state: 'succeeded' });
   expect(starts.get('work {"visit":1,"at":0}')).toBe(1);
@@ -238,7 +213,7 @@ test('a cancel ends the items of the visit under way', async () => {
   gateIsOpen = false;
   await start('loop-items-cancelled', [LIST, work('gate:2'), COUNT], ROUNDS);
   await expect.poll(() => running, { timeout: 20_000 }).toBe(1);
-  await cancelRun(stack.runs.client, 'loop-items-cancelled');
+  await cancelRun(runs.client, 'loop-items-cancelled');
   expect(await outcomeOf('loop-items-cancelled')).toMatchObject({ state: 'cancelled' });
   await expect.poll(() => running, { timeout: 10_000 }).toBe(0);
   expect((await stageOf('loop-items-cancelled', 'work')).state).toBe('cancelled');

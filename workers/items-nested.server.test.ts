@@ -1,8 +1,8 @@
 /** Lists within items, through a real Temporal server and the real activities; only the VM is a mock. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { RunRequest } from '../activities/contract.ts';
-import { awaitOutcome, cancelRun, startRun } from '../client/runs.ts';
+import { cancelRun, startRun } from '../client/runs.ts';
 import { toWire } from '../domain/plan/wire.ts';
 import type { RunOutcome } from '../domain/run/event.ts';
 import type { InstancePath } from '../domain/run/instance.ts';
@@ -12,11 +12,8 @@ import { createMockBackend } from '../sandbox/mock/backend.ts';
 import type { MockProgram } from '../sandbox/mock/programs.ts';
 import { emptyView, type StageView } from '../store/run-view.ts';
 import { project } from '../store/projection.ts';
-import { recordHistoriesOf, recordingDir } from '../test/rig/record-histories.ts';
-import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
-import { startTestStack, type TestStack } from '../test/rig/test-worker.ts';
+import { useTestRuns } from '../test/rig/test-runs.ts';
 import { itemsWorkflowId } from '../workflows/messages.ts';
-import type { RunningWorkers } from './workers.ts';
 
 /** How often each command was started, by its words and its item. */
 const starts = new Map<string, number>();
@@ -55,38 +52,24 @@ const programs: Record<string, MockProgram> = {
 };
 
 const backend = createMockBackend({ programs });
-let stack: TestStack;
-let worker: RunningWorkers;
-
-beforeAll(async () => {
-  stack = await startTestStack(backend, await temporalCliForTests(), () => undefined);
-  worker = await stack.startWorker();
-});
 
 const RECORDED = ['nested', 'nested-parts', 'nested-failed', 'nested-cancelled', 'nested-worker-change'];
-
-afterAll(async () => {
-  await recordHistoriesOf(stack.runs.client, RECORDED);
-  if (recordingDir() !== null)
-    for (const runId of RECORDED) {
-      const around = await windowOf(runId, 'outer');
-      const within = await windowOf(runId, 'outer.inner', [{ part: 'outer', item: 0 }]);
-      await recordHistoriesOf(stack.runs.client, [around, within]);
-    }
-  await stopWorker();
-  await stack?.stop();
+const runs = useTestRuns(backend, {
+  recorded: RECORDED,
+  windows: () =>
+    Promise.all(
+      RECORDED.flatMap((runId) => [
+        windowOf(runId, 'outer'),
+        windowOf(runId, 'outer.inner', [{ part: 'outer', item: 0 }]),
+      ]),
+    ),
 });
+const { stopWorker, outcomeOf } = runs;
 
 /** The first window of a list. */
 async function windowOf(runId: string, stage: string, instance: InstancePath = [], window = 0): Promise<string> {
-  const { raw } = await stack.runs.client.workflow.getHandle(runId).describe();
+  const { raw } = await runs.client.workflow.getHandle(runId).describe();
   return itemsWorkflowId(raw.workflowExecutionInfo!.firstRunId!, stage, window, instance);
-}
-
-async function stopWorker(): Promise<void> {
-  worker?.shutdown();
-  await worker?.ended;
-  await worker?.close();
 }
 
 const MOCK = 'sandbox: { mode: mock, isolation: none }';
@@ -109,10 +92,8 @@ function requestOf(boxes: readonly string[], parts: Readonly<Record<string, read
 const outer = (items: string, more = ''): string => `{ name: outer, uses: p, for_each: ${items}${more} }`;
 
 async function start(runId: string, request: RunRequest): Promise<void> {
-  await startRun(stack.runs.client, { runId, request, summary: `test ${runId}` });
+  await startRun(runs.client, { runId, request, summary: `test ${runId}` });
 }
-
-const outcomeOf = (runId: string): Promise<RunOutcome> => awaitOutcome(stack.runs.client, runId);
 
 async function run(
   runId: string,
@@ -123,10 +104,10 @@ async function run(
   return outcomeOf(runId);
 }
 
-const resultOf = async ({ output }: RunOutcome): Promise<unknown> => JSON.parse(await stack.artifact(output!));
+const resultOf = async ({ output }: RunOutcome): Promise<unknown> => JSON.parse(await runs.stack.artifact(output!));
 
 async function outerOf(runId: string): Promise<StageView> {
-  const events = await stack.eventsOf(runId);
+  const events = await runs.stack.eventsOf(runId);
   return events.reduce(project, emptyView(runId)).stages.find(({ id }) => id === 'outer')!;
 }
 
@@ -135,7 +116,7 @@ const ended = (item: unknown, output: unknown) => ({ item, output });
 test('each item has a list of its own, whose results stand in its output in their order', async () => {
   const outcome = await run('nested', [outer('[{ of: [1, 2, 3] }, { of: [] }, { of: [x] }]'), say('after')]);
   expect(outcome).toMatchObject({ state: 'succeeded', failure: null });
-  const printed = await stack.artifact(outcome.output!);
+  const printed = await runs.stack.artifact(outcome.output!);
   expect(JSON.parse(printed.slice('after[-] <'.length))).toEqual([
     ended({ of: [1, 2, 3] }, [ended(1, 'inner[0] <1'), ended(2, 'inner[1] <2'), ended(3, 'inner[2] <3')]),
     ended({ of: [] }, []),
@@ -145,7 +126,7 @@ test('each item has a list of its own, whose results stand in its output in thei
     state: 'succeeded',
     items: { total: 3, running: 0, succeeded: 3, failed: 0, within: { 'outer.inner': { total: 4, succeeded: 4 } } },
   });
-  const keys = (await stack.eventsOf('nested')).flatMap(({ body }) =>
+  const keys = (await runs.stack.eventsOf('nested')).flatMap(({ body }) =>
     body.type === 'stage-finished' && body.stage === 'outer.inner' ? [body.execKey] : [],
   );
   expect(keys).toEqual(
@@ -237,7 +218,9 @@ test('a list of an item has several windows where one does not hold all', async 
   expect(only!.output.map(({ item }) => item)).toEqual(values);
   expect(values.every((value) => starts.get(`inner ${value}`) === 1)).toBe(true);
   const third = await windowOf('nested-windows', 'outer.inner', [{ part: 'outer', item: 0 }], 2);
-  expect(await stack.runs.client.workflow.getHandle(third).describe()).toMatchObject({ status: { name: 'COMPLETED' } });
+  expect(await runs.client.workflow.getHandle(third).describe()).toMatchObject({
+    status: { name: 'COMPLETED' },
+  });
 });
 
 test('a cancelled run ends what the lists of its items run, and begins nothing else of them', async () => {
@@ -250,7 +233,7 @@ test('a cancelled run ends what the lists of its items run, and begins nothing e
   );
   await start('nested-cancelled', request);
   while (!['gate-c1', 'gate-c2', 'gate-c4'].every((item) => starts.has(`inner "${item}"`))) await sleep(20);
-  await cancelRun(stack.runs.client, 'nested-cancelled');
+  await cancelRun(runs.client, 'nested-cancelled');
   expect((await outcomeOf('nested-cancelled')).state).toBe('cancelled');
   expect(await outerOf('nested-cancelled')).toMatchObject({
     state: 'cancelled',
@@ -263,10 +246,12 @@ test('a terminated run takes the windows at every depth with it', async () => {
   gateIsOpen = false;
   await start('nested-terminated', requestOf([outer('[{ of: [gate-t] }]')], { p: [LIST, inner()] }));
   while (!starts.has('inner "gate-t"')) await sleep(20);
-  await stack.runs.client.workflow.getHandle('nested-terminated').terminate('test');
+  await runs.client.workflow.getHandle('nested-terminated').terminate('test');
   const within = await windowOf('nested-terminated', 'outer.inner', [{ part: 'outer', item: 0 }]);
   await expect
-    .poll(async () => (await stack.runs.client.workflow.getHandle(within).describe()).status.name, { timeout: 20_000 })
+    .poll(async () => (await runs.client.workflow.getHandle(within).describe()).status.name, {
+      timeout: 20_000,
+    })
     .toBe('TERMINATED');
   gateIsOpen = true;
 });
@@ -280,7 +265,7 @@ test('a worker that goes and another that comes do nothing of a list within an i
   while (!['gate-w', 'w1', 'w2'].every((item) => starts.has(`inner "${item}"`))) await sleep(20);
   await stopWorker();
   gateIsOpen = true;
-  worker = await stack.startWorker();
+  await runs.startWorker();
   const outcome = await outcomeOf('nested-worker-change');
   expect(outcome).toMatchObject({ state: 'succeeded', failure: null });
   expect(['gate-w', 'w1', 'w2'].map((item) => starts.get(`inner "${item}"`))).toEqual([1, 1, 1]);
@@ -292,7 +277,7 @@ test('a window within that is terminated by itself is started again, and does no
   while (!starts.has('inner "u1"') || !starts.has('inner "gate-u"')) await sleep(20);
   await sleep(500);
   const within = await windowOf('nested-window-terminated', 'outer.inner', [{ part: 'outer', item: 0 }]);
-  await stack.runs.client.workflow.getHandle(within).terminate('test');
+  await runs.client.workflow.getHandle(within).terminate('test');
   gateIsOpen = true;
   expect(await outcomeOf('nested-window-terminated')).toMatchObject({ state: 'succeeded' });
   expect(starts.get('inner "u1"')).toBe(1);
@@ -303,7 +288,7 @@ test('a run that is reset to its start does what has ended no second time', asyn
   await start('nested-reset', requestOf([outer('[{ of: [v1, gate-v] }]')], { p: [LIST, inner()] }));
   while (!starts.has('inner "v1"') || !starts.has('inner "gate-v"')) await sleep(20);
   await sleep(500);
-  const { client } = stack.runs;
+  const { client } = runs.stack.runs;
   const { runId: executionId } = await client.workflow.getHandle('nested-reset').describe();
   await client.workflowService.resetWorkflowExecution({
     namespace: client.options.namespace,

@@ -1,7 +1,7 @@
 /** Parts that are done for each item of a list, through a real Temporal server and the real activities; only the VM is a mock. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { awaitOutcome, cancelRun, startRun } from '../client/runs.ts';
+import { describe, expect, test } from 'vitest';
+import { cancelRun, startRun } from '../client/runs.ts';
 import type { RunRequest } from '../activities/contract.ts';
 import { toWire } from '../domain/plan/wire.ts';
 import type { RunEvent, RunOutcome } from '../domain/run/event.ts';
@@ -11,11 +11,8 @@ import { createMockBackend } from '../sandbox/mock/backend.ts';
 import type { MockProgram } from '../sandbox/mock/programs.ts';
 import { emptyView, type StageView } from '../store/run-view.ts';
 import { project } from '../store/projection.ts';
-import { recordHistoriesOf, recordingDir } from '../test/rig/record-histories.ts';
-import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
-import { startTestStack, type TestStack } from '../test/rig/test-worker.ts';
+import { useTestRuns } from '../test/rig/test-runs.ts';
 import { itemsWorkflowId } from '../workflows/messages.ts';
-import type { RunningWorkers } from './workers.ts';
 
 /** How often each command was started, by its words and its item. */
 const starts = new Map<string, number>();
@@ -55,13 +52,6 @@ const programs: Record<string, MockProgram> = {
 };
 
 const backend = createMockBackend({ programs });
-let stack: TestStack;
-let worker: RunningWorkers;
-
-beforeAll(async () => {
-  stack = await startTestStack(backend, await temporalCliForTests(), () => undefined);
-  worker = await stack.startWorker();
-});
 
 const RECORDED = [
   'item-parts',
@@ -71,25 +61,16 @@ const RECORDED = [
   'item-parts-worker-change',
   'item-parts-loop',
 ];
-
-afterAll(async () => {
-  await recordHistoriesOf(stack.runs.client, RECORDED);
-  if (recordingDir() !== null)
-    await recordHistoriesOf(stack.runs.client, await Promise.all(RECORDED.map((runId) => windowOf(runId))));
-  await stopWorker();
-  await stack?.stop();
+const runs = useTestRuns(backend, {
+  recorded: RECORDED,
+  windows: () => Promise.all(RECORDED.map((runId) => windowOf(runId))),
 });
+const { stopWorker, outcomeOf } = runs;
 
 /** The first window of the stage `each`. */
 async function windowOf(runId: string): Promise<string> {
-  const { runId: executionId } = await stack.runs.client.workflow.getHandle(runId).describe();
+  const { runId: executionId } = await runs.client.workflow.getHandle(runId).describe();
   return itemsWorkflowId(executionId, 'each', 0);
-}
-
-async function stopWorker(): Promise<void> {
-  worker?.shutdown();
-  await worker?.ended;
-  await worker?.close();
 }
 
 const MOCK = 'sandbox: { mode: mock, isolation: none }';
@@ -112,20 +93,18 @@ function requestOf(boxes: readonly string[], part: string): RunRequest {
 }
 
 async function start(runId: string, request: RunRequest): Promise<void> {
-  await startRun(stack.runs.client, { runId, request, summary: `test ${runId}` });
+  await startRun(runs.client, { runId, request, summary: `test ${runId}` });
 }
-
-const outcomeOf = (runId: string): Promise<RunOutcome> => awaitOutcome(stack.runs.client, runId);
 
 async function run(runId: string, boxes: readonly string[], part: string): Promise<RunOutcome> {
   await start(runId, requestOf(boxes, part));
   return outcomeOf(runId);
 }
 
-const resultOf = async ({ output }: RunOutcome): Promise<unknown> => JSON.parse(await stack.artifact(output!));
+const resultOf = async ({ output }: RunOutcome): Promise<unknown> => JSON.parse(await runs.stack.artifact(output!));
 
 async function viewOf(runId: string): Promise<readonly StageView[]> {
-  const events: readonly RunEvent[] = await stack.eventsOf(runId);
+  const events: readonly RunEvent[] = await runs.stack.eventsOf(runId);
   return events.reduce(project, emptyView(runId)).stages;
 }
 
@@ -146,7 +125,7 @@ test('a part is done for each item, whose stages take from each other, and resul
     { item: 'a', output: 'two[0] <one[0] <"a"' },
     { item: { b: 1 }, output: 'two[1] <one[1] <{"b":1}' },
   ]);
-  expect(await stack.artifact(outcome.output!)).toBe(`after[-] <${results}`);
+  expect(await runs.stack.artifact(outcome.output!)).toBe(`after[-] <${results}`);
   expect((await viewOf('item-parts')).map(({ id, state }) => `${id} ${state}`)).toEqual([
     'before succeeded',
     'each succeeded',
@@ -177,7 +156,7 @@ test('steps of an item share its VM, read standard input, decide and wait', asyn
     { item: 'b', output: 'last[1] <"b" |two[1] <"b" |one[1] <"b"' },
   ]);
   expect([starts.get('three "a"'), starts.get('three "b"')]).toEqual([undefined, 1]);
-  const vms = (await stack.eventsOf('item-parts-steps')).flatMap(({ body }) =>
+  const vms = (await runs.stack.eventsOf('item-parts-steps')).flatMap(({ body }) =>
     body.type === 'vm-starting' || body.type === 'vm-stopped' ? [`${body.type} ${body.vmKey}`] : [],
   );
   expect(vms.toSorted()).toEqual(
@@ -274,7 +253,7 @@ test('a cancelled run ends what its items run, and begins nothing else of them',
     requestOf(['name: each, uses: ./p.yaml, for_each: [gate-x, gate-y, z], max_parallel: 2'], ONE_TWO),
   );
   while (!starts.has('two "gate-x"') || !starts.has('two "gate-y"')) await sleep(20);
-  await cancelRun(stack.runs.client, 'item-parts-cancelled');
+  await cancelRun(runs.client, 'item-parts-cancelled');
   expect((await outcomeOf('item-parts-cancelled')).state).toBe('cancelled');
   expect(await eachOf('item-parts-cancelled')).toMatchObject({ state: 'cancelled' });
   expect(starts.has('one "z"')).toBe(false);
@@ -287,7 +266,7 @@ test('a worker that goes and another that comes do nothing of an item twice', as
   while (!starts.has('two "gate-w"') || !starts.has('two "v"')) await sleep(20);
   await stopWorker();
   gateIsOpen = true;
-  worker = await stack.startWorker();
+  await runs.startWorker();
   expect(await resultOf(await outcomeOf('item-parts-worker-change'))).toHaveLength(2);
   expect(['one "gate-w"', 'two "gate-w"', 'one "v"', 'two "v"'].map((key) => starts.get(key))).toEqual([1, 1, 1, 1]);
 });

@@ -1,17 +1,14 @@
 /** Stages that are done for each item of a list, through a real Temporal server and the real activities; only the VM is a mock. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { awaitOutcome, cancelRun, startRun } from '../client/runs.ts';
+import { describe, expect, test } from 'vitest';
+import { cancelRun, startRun } from '../client/runs.ts';
 import type { RunEvent, RunOutcome } from '../domain/run/event.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import type { MockProgram } from '../sandbox/mock/programs.ts';
 import { emptyView, type StageView } from '../store/run-view.ts';
 import { project } from '../store/projection.ts';
-import { recordHistoriesOf, recordingDir } from '../test/rig/record-histories.ts';
-import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
-import { startTestStack, type TestStack } from '../test/rig/test-worker.ts';
+import { useTestRuns } from '../test/rig/test-runs.ts';
 import { ITEMS_WORKFLOW_TYPE, itemsWorkflowId, RUN_TASK_QUEUE } from '../workflows/messages.ts';
-import type { RunningWorkers } from './workers.ts';
 
 /** How often each item was run, by run and item. */
 const calls = new Map<string, number>();
@@ -54,41 +51,25 @@ const programs: Record<string, MockProgram> = {
 };
 
 const backend = createMockBackend({ programs });
-let stack: TestStack;
-let worker: RunningWorkers;
-
-beforeAll(async () => {
-  stack = await startTestStack(backend, await temporalCliForTests(), () => undefined);
-  worker = await stack.startWorker();
+const RECORDED = [
+  'items',
+  'items-retried',
+  'items-failed',
+  'items-cancelled',
+  'items-fail-fast',
+  'items-worker-change',
+  'items-windows',
+];
+const runs = useTestRuns(backend, {
+  recorded: RECORDED,
+  windows: () => Promise.all(RECORDED.map((runId) => windowOf(runId))),
 });
-
-afterAll(async () => {
-  const recorded = [
-    'items',
-    'items-retried',
-    'items-failed',
-    'items-cancelled',
-    'items-fail-fast',
-    'items-worker-change',
-    'items-windows',
-  ];
-  await recordHistoriesOf(stack.runs.client, recorded);
-  if (recordingDir() !== null)
-    await recordHistoriesOf(stack.runs.client, await Promise.all(recorded.map((runId) => windowOf(runId))));
-  await stopWorker();
-  await stack?.stop();
-});
+const { stopWorker, outcomeOf } = runs;
 
 /** The first window of the stage `each`. */
 async function windowOf(runId: string): Promise<string> {
-  const { runId: executionId } = await stack.runs.client.workflow.getHandle(runId).describe();
+  const { runId: executionId } = await runs.client.workflow.getHandle(runId).describe();
   return itemsWorkflowId(executionId, 'each', 0);
-}
-
-async function stopWorker(): Promise<void> {
-  worker?.shutdown();
-  await worker?.ended;
-  await worker?.close();
 }
 
 async function start(runId: string, keys: string, more = ''): Promise<void> {
@@ -101,20 +82,18 @@ workflow:
   steps:
     - { name: each, ${keys}, run: { program: item, args: [${runId}] } }
 ${more}`;
-  await startRun(stack.runs.client, { runId, request: { spec }, summary: `test ${runId}` });
+  await startRun(runs.client, { runId, request: { spec }, summary: `test ${runId}` });
 }
-
-const outcomeOf = (runId: string): Promise<RunOutcome> => awaitOutcome(stack.runs.client, runId);
 
 async function run(runId: string, keys: string, more = ''): Promise<RunOutcome> {
   await start(runId, keys, more);
   return outcomeOf(runId);
 }
 
-const resultOf = async ({ output }: RunOutcome): Promise<unknown> => JSON.parse(await stack.artifact(output!));
+const resultOf = async ({ output }: RunOutcome): Promise<unknown> => JSON.parse(await runs.stack.artifact(output!));
 
 async function viewOf(runId: string): Promise<StageView> {
-  const events: readonly RunEvent[] = await stack.eventsOf(runId);
+  const events: readonly RunEvent[] = await runs.stack.eventsOf(runId);
   return events.reduce(project, emptyView(runId)).stages.find(({ id }) => id === 'each')!;
 }
 
@@ -150,7 +129,7 @@ workflow:
       retry: { max_attempts: 3 }
       run: { program: echo, args: ['\${{ item_index }} \${{ item.name }}', '\${{ stages.src.output.trim() }}'] }
 `;
-  await startRun(stack.runs.client, { runId: 'items-texts', request: { spec }, summary: 'test items-texts' });
+  await startRun(runs.client, { runId: 'items-texts', request: { spec }, summary: 'test items-texts' });
   const outcome = await outcomeOf('items-texts');
   expect(outcome).toMatchObject({ state: 'succeeded', failure: null });
   expect(await resultOf(outcome)).toEqual([
@@ -162,7 +141,7 @@ workflow:
       failure: { code: 'stage/expression', message: expect.stringMatching(/`item.name`: no such key: name/) },
     },
   ]);
-  const started = (await stack.eventsOf('items-texts')).filter(({ body }) => body.type === 'stage-started');
+  const started = (await runs.stack.eventsOf('items-texts')).filter(({ body }) => body.type === 'stage-started');
   expect(started).toHaveLength(2 + 3);
 });
 
@@ -191,7 +170,7 @@ test('all windows of a list are open from the beginning: long items hold up none
         .map(Number) ?? [],
   );
   expect(itemsOfRun.toSorted((a, b) => a - b)).toEqual([0, 1, 2, 3, 4, 5, 1250, 1251, 1252, 1253, 1254, 1255]);
-  await cancelRun(stack.runs.client, 'items-windows');
+  await cancelRun(runs.client, 'items-windows');
   expect((await outcomeOf('items-windows')).state).toBe('cancelled');
 });
 
@@ -201,7 +180,7 @@ test('as many items run at once as may be, also where each may be tried more oft
   const keys = `for_each: ${JSON.stringify(list)}, max_parallel: 50, retry: { max_attempts: 97 }`;
   await start('items-many-attempts', keys);
   await untilRunning('items-many-attempts', 50);
-  await cancelRun(stack.runs.client, 'items-many-attempts');
+  await cancelRun(runs.client, 'items-many-attempts');
   expect((await outcomeOf('items-many-attempts')).state).toBe('cancelled');
 });
 
@@ -302,7 +281,7 @@ test('a cancelled run ends what its items run, and none is left', async () => {
   gateIsOpen = false;
   await start('items-cancelled', 'for_each: [gate-1, gate-2, gate-3], max_parallel: 2');
   await untilRunning('items-cancelled', 2);
-  await cancelRun(stack.runs.client, 'items-cancelled');
+  await cancelRun(runs.client, 'items-cancelled');
   expect((await outcomeOf('items-cancelled')).state).toBe('cancelled');
   expect(await viewOf('items-cancelled')).toMatchObject({ state: 'cancelled' });
   expect(calls.get('items-cancelled 2')).toBeUndefined();
@@ -315,7 +294,7 @@ test('a worker that goes and another that comes run no item twice', async () => 
   await untilRunning('items-worker-change', 3);
   await stopWorker();
   gateIsOpen = true;
-  worker = await stack.startWorker();
+  await runs.startWorker();
   expect((await outcomeOf('items-worker-change')).state).toBe('succeeded');
   expect([0, 1, 2].map((item) => calls.get(`items-worker-change ${item}`))).toEqual([1, 1, 1]);
 });
@@ -325,7 +304,7 @@ test('a window that somebody terminates is started again, and what was done is n
   await start('items-terminated', 'for_each: [a, gate], max_parallel: 2');
   await untilRunning('items-terminated', 2);
   while ((await viewOf('items-terminated')).items?.succeeded !== 1) await sleep(20);
-  await stack.runs.client.workflow.getHandle(await windowOf('items-terminated')).terminate('test');
+  await runs.client.workflow.getHandle(await windowOf('items-terminated')).terminate('test');
   gateIsOpen = true;
   const outcome = await outcomeOf('items-terminated');
   expect(outcome.state).toBe('succeeded');
@@ -336,7 +315,7 @@ test("a stranger's window is refused, and its run hears nothing of it", async ()
   gateIsOpen = false;
   await start('items-stranger', 'for_each: [gate], max_parallel: 1');
   await untilRunning('items-stranger', 1);
-  const before = await stack.eventsOf('items-stranger');
+  const before = await runs.stack.eventsOf('items-stranger');
   const stage = {
     id: 'each',
     doing: 'run',
@@ -348,7 +327,7 @@ test("a stranger's window is refused, and its run hears nothing of it", async ()
     deadline: null,
     each: { scope: 'each', retry: { maxAttempts: 1, backoffMs: 0 }, maxParallel: 1, failFast: false, allowFailures: 0 },
   };
-  const end = await stack.runs.client.workflow.execute(ITEMS_WORKFLOW_TYPE, {
+  const end = await runs.client.workflow.execute(ITEMS_WORKFLOW_TYPE, {
     taskQueue: RUN_TASK_QUEUE,
     workflowId: 'items/stranger/0/each/0',
     args: [
@@ -366,8 +345,8 @@ test("a stranger's window is refused, and its run hears nothing of it", async ()
     ],
   });
   expect(end).toEqual({ succeeded: 0, failed: 1 });
-  expect(await stack.eventsOf('items-stranger')).toEqual(before);
-  const client = stack.runs.client.workflow;
+  expect(await runs.stack.eventsOf('items-stranger')).toEqual(before);
+  const client = runs.client.workflow;
   await expect(
     client.execute(ITEMS_WORKFLOW_TYPE, {
       taskQueue: RUN_TASK_QUEUE,

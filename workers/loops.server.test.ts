@@ -1,20 +1,14 @@
 /** Loops, through a real Temporal server and the real activities; only the VM is a mock. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { answerStage } from '../client/answers.ts';
-import { awaitOutcome, cancelRun, startRun } from '../client/runs.ts';
+import { cancelRun, startRun } from '../client/runs.ts';
 import { toWire } from '../domain/plan/wire.ts';
-import type { RunOutcome } from '../domain/run/event.ts';
 import { checkExpressions } from '../domain/spec/expression/check.ts';
 import { compileText } from '../domain/spec/load.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import type { MockProgram } from '../sandbox/mock/programs.ts';
-import { emptyView, type RunView } from '../store/run-view.ts';
-import { project } from '../store/projection.ts';
-import { recordHistoriesOf } from '../test/rig/record-histories.ts';
-import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
-import { startTestStack, type TestStack } from '../test/rig/test-worker.ts';
-import type { RunningWorkers } from './workers.ts';
+import { useTestRuns } from '../test/rig/test-runs.ts';
 
 let gateIsOpen = false;
 let hasReached = false;
@@ -38,33 +32,10 @@ const programs: Record<string, MockProgram> = {
   },
 };
 
-let stack: TestStack;
-let worker: RunningWorkers;
-
-beforeAll(async () => {
-  stack = await startTestStack(createMockBackend({ programs }), await temporalCliForTests(), () => undefined);
-  worker = await stack.startWorker();
+const runs = useTestRuns(createMockBackend({ programs }), {
+  recorded: ['loop', 'loop-limit', 'loop-pass', 'loop-asks', 'loop-cancelled', 'loop-worker-change', 'loop-nested'],
 });
-
-afterAll(async () => {
-  await recordHistoriesOf(stack.runs.client, [
-    'loop',
-    'loop-limit',
-    'loop-pass',
-    'loop-asks',
-    'loop-cancelled',
-    'loop-worker-change',
-    'loop-nested',
-  ]);
-  await stopWorker();
-  await stack?.stop();
-});
-
-async function stopWorker(): Promise<void> {
-  worker?.shutdown();
-  await worker?.ended;
-  await worker?.close();
-}
+const { stopWorker, outcomeOf, textOf, viewOf } = runs;
 
 async function start(runId: string, boxes: readonly string[], stages: readonly string[], part = ''): Promise<void> {
   const list = (lines: readonly string[]): string => lines.map((line) => `    - { ${line} }\n`).join('');
@@ -74,15 +45,7 @@ async function start(runId: string, boxes: readonly string[], stages: readonly s
     { baseDir: '/x', checkExpression: checkExpressions, readSpec: () => ({ text: part }) },
   );
   expect(diagnostics).toEqual([]);
-  await startRun(stack.runs.client, { runId, request: { plan: toWire(plan!) }, summary: runId });
-}
-
-const outcomeOf = (runId: string): Promise<RunOutcome> => awaitOutcome(stack.runs.client, runId);
-
-const textOf = async ({ output }: RunOutcome): Promise<string> => stack.artifact(output!);
-
-async function viewOf(runId: string): Promise<RunView> {
-  return (await stack.eventsOf(runId)).reduce(project, emptyView(runId));
+  await startRun(runs.client, { runId, request: { plan: toWire(plan!) }, summary: runId });
 }
 
 async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
@@ -144,7 +107,7 @@ test('people may be asked in each visit, and their answer ends the loop', async 
   await start('loop-asks', boxes, [
     'type: loop, name: refine, boxes: [write, review], until: stages.review.json.fields.good, max_visits: 3',
   ]);
-  const { client } = stack.runs;
+  const { client } = runs.stack.runs;
   for (const good of [false, true]) {
     // The question before may be shown for a moment when its answer has been taken.
     const visit = good ? 2 : 1;
@@ -171,7 +134,7 @@ test('a cancel in a later visit ends it', async () => {
   const boxes = ['name: write, run: { program: next, args: [gate, "2"] }'];
   await start('loop-cancelled', boxes, ['type: loop, name: refine, boxes: [write], until: "false", max_visits: 3']);
   await until('the second visit', () => hasReached);
-  await cancelRun(stack.runs.client, 'loop-cancelled');
+  await cancelRun(runs.client, 'loop-cancelled');
   expect((await outcomeOf('loop-cancelled')).state).toBe('cancelled');
 });
 
@@ -184,7 +147,7 @@ test('a worker that changes in the middle of a visit goes on with it', async () 
   await until('the second visit', () => hasReached);
   await stopWorker();
   gateIsOpen = true;
-  worker = await stack.startWorker();
+  await runs.startWorker();
   const outcome = await outcomeOf('loop-worker-change');
   expect(outcome.state).toBe('succeeded');
   expect(await textOf(outcome)).toBe('3');

@@ -1,21 +1,15 @@
 /** Specs that use others, through a real Temporal server and the real activities; only the VM is a mock. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { answerStage } from '../client/answers.ts';
-import { awaitOutcome, cancelRun, startRun } from '../client/runs.ts';
+import { cancelRun, startRun } from '../client/runs.ts';
 import type { RunRequest } from '../activities/contract.ts';
 import { toWire } from '../domain/plan/wire.ts';
-import type { RunOutcome } from '../domain/run/event.ts';
 import { checkExpressions } from '../domain/spec/expression/check.ts';
 import { compileText } from '../domain/spec/load.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import type { MockProgram } from '../sandbox/mock/programs.ts';
-import { emptyView, type RunView } from '../store/run-view.ts';
-import { project } from '../store/projection.ts';
-import { recordHistoriesOf } from '../test/rig/record-histories.ts';
-import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
-import { startTestStack, type TestStack } from '../test/rig/test-worker.ts';
-import type { RunningWorkers } from './workers.ts';
+import { useTestRuns } from '../test/rig/test-runs.ts';
 
 /** How often each command was started, by its words. */
 const starts = new Map<string, number>();
@@ -36,16 +30,8 @@ const programs: Record<string, MockProgram> = {
   },
 };
 
-let stack: TestStack;
-let worker: RunningWorkers;
-
-beforeAll(async () => {
-  stack = await startTestStack(createMockBackend({ programs }), await temporalCliForTests(), () => undefined);
-  worker = await stack.startWorker();
-});
-
-afterAll(async () => {
-  await recordHistoriesOf(stack.runs.client, [
+const runs = useTestRuns(createMockBackend({ programs }), {
+  recorded: [
     'parts',
     'parts-failed',
     'parts-retried',
@@ -54,16 +40,9 @@ afterAll(async () => {
     'parts-tolerated-items',
     'parts-cancelled',
     'parts-worker-change',
-  ]);
-  await stopWorker();
-  await stack?.stop();
+  ],
 });
-
-async function stopWorker(): Promise<void> {
-  worker?.shutdown();
-  await worker?.ended;
-  await worker?.close();
-}
+const { stopWorker, outcomeOf, textOf, viewOf } = runs;
 
 const MOCK = 'sandbox: { mode: mock, isolation: none }';
 
@@ -80,15 +59,7 @@ function requestOf(boxes: readonly string[], parts: Readonly<Record<string, stri
 }
 
 async function start(runId: string, request: RunRequest): Promise<void> {
-  await startRun(stack.runs.client, { runId, request, summary: `test ${runId}` });
-}
-
-const outcomeOf = (runId: string): Promise<RunOutcome> => awaitOutcome(stack.runs.client, runId);
-
-const textOf = async ({ output }: RunOutcome): Promise<string> => stack.artifact(output!);
-
-async function viewOf(runId: string): Promise<RunView> {
-  return (await stack.eventsOf(runId)).reduce(project, emptyView(runId));
+  await startRun(runs.client, { runId, request, summary: `test ${runId}` });
 }
 
 async function statesOf(runId: string): Promise<readonly string[]> {
@@ -117,7 +88,7 @@ test('a part takes what is carried, asks, repeats and hands on, as stages of one
     }),
   );
   while (!(await statesOf('parts')).includes('mid.in.ask asking')) await sleep(50);
-  await answerStage(stack.runs.client, 'parts', { stage: 'mid.in.ask', decision: 'approve', by: 'ada' });
+  await answerStage(runs.client, 'parts', { stage: 'mid.in.ask', decision: 'approve', by: 'ada' });
   const outcome = await outcomeOf('parts');
   expect(outcome).toMatchObject({ state: 'succeeded', failure: null });
   expect(await statesOf('parts')).toEqual(
@@ -244,7 +215,7 @@ test('a cancelled run ends what its part runs, and begins nothing else of it', a
     }),
   );
   while (!starts.has('gate-cancelled')) await sleep(20);
-  await cancelRun(stack.runs.client, 'parts-cancelled');
+  await cancelRun(runs.client, 'parts-cancelled');
   expect((await outcomeOf('parts-cancelled')).state).toBe('cancelled');
   expect(await statesOf('parts-cancelled')).toEqual(['p.one cancelled', 'p.two skipped', 'p skipped']);
 });
@@ -260,7 +231,7 @@ test('a worker that goes and another that comes do nothing of a part twice', asy
   while (!starts.has('gate-change')) await sleep(20);
   await stopWorker();
   gateIsOpen = true;
-  worker = await stack.startWorker();
+  await runs.startWorker();
   expect(await textOf(await outcomeOf('parts-worker-change'))).toBe('end-of-change <two-of-change <gate-change');
   expect(['gate-change', 'two-of-change', 'end-of-change'].map((words) => starts.get(words))).toEqual([1, 1, 1]);
 });

@@ -1,16 +1,13 @@
 /** Runs that take outputs of earlier ones, through a real Temporal server and the real activities; only the VM is a mock. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { answerStage } from '../client/answers.ts';
 import { awaitOutcome, startRun } from '../client/runs.ts';
 import type { RunRequest } from '../activities/contract.ts';
 import type { RunEventBody, RunOutcome } from '../domain/run/event.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import type { MockProgram } from '../sandbox/mock/programs.ts';
-import { recordHistoriesOf } from '../test/rig/record-histories.ts';
-import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
-import { startTestStack, type TestStack } from '../test/rig/test-worker.ts';
-import type { RunningWorkers } from './workers.ts';
+import { useTestRuns } from '../test/rig/test-runs.ts';
 
 /** How often each command was started, by its first argument. */
 const starts = new Map<string, number>();
@@ -47,31 +44,10 @@ const programs: Record<string, MockProgram> = {
   },
 };
 
-let stack: TestStack;
-let worker: RunningWorkers;
-
-beforeAll(async () => {
-  stack = await startTestStack(createMockBackend({ programs }), await temporalCliForTests(), () => undefined);
-  worker = await stack.startWorker();
+const runs = useTestRuns(createMockBackend({ programs }), {
+  recorded: ['origin-retried', 'origin-all-given', 'origin-forked', 'origin-retried-worker-change', 'origin-unknown'],
 });
-
-afterAll(async () => {
-  await recordHistoriesOf(stack.runs.client, [
-    'origin-retried',
-    'origin-all-given',
-    'origin-forked',
-    'origin-retried-worker-change',
-    'origin-unknown',
-  ]);
-  await stopWorker();
-  await stack?.stop();
-});
-
-async function stopWorker(): Promise<void> {
-  worker?.shutdown();
-  await worker?.ended;
-  await worker?.close();
-}
+const { stopWorker } = runs;
 
 /** `build`, then the approval `ask`, then `deploy` that may fail, then `tell`; each in a VM of its own, `side` beside them. */
 function spec(key: string, last = 'cat'): string {
@@ -91,12 +67,12 @@ workflow:
 }
 
 async function run(runId: string, request: RunRequest): Promise<RunOutcome> {
-  await startRun(stack.runs.client, { runId, request, summary: runId });
-  return awaitOutcome(stack.runs.client, runId);
+  await startRun(runs.client, { runId, request, summary: runId });
+  return awaitOutcome(runs.client, runId);
 }
 
 async function bodiesOf(runId: string): Promise<readonly RunEventBody[]> {
-  return (await stack.eventsOf(runId)).map(({ body }) => body);
+  return (await runs.stack.eventsOf(runId)).map(({ body }) => body);
 }
 
 /** Of each stage whether it was given, asked or started, in the order of the log. */
@@ -111,10 +87,10 @@ async function storyOf(runId: string): Promise<readonly string[]> {
 /** A run of the spec that fails at `deploy`. */
 async function failed(key: string): Promise<void> {
   isBroken = true;
-  await startRun(stack.runs.client, { runId: key, request: { spec: spec(key) }, summary: key });
+  await startRun(runs.client, { runId: key, request: { spec: spec(key) }, summary: key });
   while (!(await bodiesOf(key)).some(({ type }) => type === 'stage-asking')) await sleep(20);
-  await answerStage(stack.runs.client, key, { stage: 'ask', decision: 'approve', by: 'ada' });
-  expect(await awaitOutcome(stack.runs.client, key)).toMatchObject({ state: 'failed', failedStage: 'deploy' });
+  await answerStage(runs.client, key, { stage: 'ask', decision: 'approve', by: 'ada' });
+  expect(await awaitOutcome(runs.client, key)).toMatchObject({ state: 'failed', failedStage: 'deploy' });
 }
 
 const retryOf = (runId: string, from: string | null = null): RunRequest => ({ origin: { runId, kind: 'retry', from } });
@@ -124,7 +100,7 @@ test('a retry runs what failed and what is behind it; what succeeded, an answer 
   isBroken = false;
   const outcome = await run('origin-retried', retryOf('first'));
   expect(outcome.state).toBe('succeeded');
-  expect(await stack.artifact(outcome.output!)).toBe('first-build is done\n');
+  expect(await runs.stack.artifact(outcome.output!)).toBe('first-build is done\n');
   expect((await storyOf('origin-retried')).toSorted()).toEqual([
     'ask of first',
     'build of first',
@@ -134,7 +110,7 @@ test('a retry runs what failed and what is behind it; what succeeded, an answer 
   ]);
   expect(Object.fromEntries(starts)).toMatchObject({ 'first-build': 1, 'first-side': 1, 'first-deploy': 2 });
   // Of the new run alone, all of it.
-  expect(await stack.deps.records.get('origin-retried', 'manifest')).toMatchObject({
+  expect(await runs.stack.deps.records.get('origin-retried', 'manifest')).toMatchObject({
     refs: expect.arrayContaining([expect.objectContaining({ sha256: outcome.output!.sha256 })]) as unknown,
   });
 });
@@ -143,17 +119,17 @@ test('a run from a stage asks and runs again from there', async () => {
   await failed('again');
   isBroken = false;
   const request = retryOf('again', 'ask');
-  await startRun(stack.runs.client, { runId: 'from-ask', request, summary: 'from-ask' });
+  await startRun(runs.client, { runId: 'from-ask', request, summary: 'from-ask' });
   while (!(await bodiesOf('from-ask')).some(({ type }) => type === 'stage-asking')) await sleep(20);
-  await answerStage(stack.runs.client, 'from-ask', { stage: 'ask', decision: 'approve' });
-  expect((await awaitOutcome(stack.runs.client, 'from-ask')).state).toBe('succeeded');
+  await answerStage(runs.client, 'from-ask', { stage: 'ask', decision: 'approve' });
+  expect((await awaitOutcome(runs.client, 'from-ask')).state).toBe('succeeded');
   expect(await storyOf('from-ask')).toEqual(['build of again', 'side of again', 'ask/0/1', 'deploy/0/1', 'tell/0/1']);
 });
 
 test('a run that is given everything ends at once, with the result', async () => {
   const outcome = await run('origin-all-given', retryOf('origin-retried'));
   expect(outcome.state).toBe('succeeded');
-  expect(await stack.artifact(outcome.output!)).toBe('first-build is done\n');
+  expect(await runs.stack.artifact(outcome.output!)).toBe('first-build is done\n');
   expect(await storyOf('origin-all-given')).toEqual([
     'build of first',
     'side of first',
@@ -182,12 +158,12 @@ test('a worker that is replaced in the middle of a retry loses nothing, and runs
   isBroken = false;
   gateIsOpen = false;
   const runId = 'origin-retried-worker-change';
-  await startRun(stack.runs.client, { runId, request: retryOf('moved'), summary: runId });
+  await startRun(runs.client, { runId, request: retryOf('moved'), summary: runId });
   while (!(await storyOf(runId)).includes('deploy/0/1')) await sleep(20);
   await stopWorker();
-  worker = await stack.startWorker();
+  await runs.startWorker();
   gateIsOpen = true;
-  expect((await awaitOutcome(stack.runs.client, runId)).state).toBe('succeeded');
+  expect((await awaitOutcome(runs.client, runId)).state).toBe('succeeded');
   expect((await storyOf(runId)).toSorted()).toEqual([
     'ask of moved',
     'build of moved',
@@ -201,7 +177,7 @@ test('a worker that is replaced in the middle of a retry loses nothing, and runs
 test('a retry that is reset after its end is told what stands, and runs nothing again', async () => {
   const runId = 'origin-retried';
   const before = starts.get('first-deploy');
-  const { client } = stack.runs;
+  const { client } = runs.stack.runs;
   const history = await client.workflow.getHandle(runId).fetchHistory();
   const completed = history.events!.find(({ workflowTaskCompletedEventAttributes: end }) => end);
   await client.workflowService.resetWorkflowExecution({
@@ -217,7 +193,7 @@ test('a retry that is reset after its end is told what stands, and runs nothing 
 
 test('a worker of an earlier build that runs everything again is told of', async () => {
   await stopWorker();
-  worker = await stack.startWorker((activities) => ({
+  await runs.startWorker((activities) => ({
     admit: async (request) => {
       const { origin: _, given: __, ...admission } = await activities.admit(request);
       return admission;
@@ -229,7 +205,7 @@ test('a worker of an earlier build that runs everything again is told of', async
     message: expect.stringContaining('retry') as unknown,
   });
   await stopWorker();
-  worker = await stack.startWorker();
+  await runs.startWorker();
 });
 
 test('a run of which this host knows nothing can not be retried', async () => {
@@ -238,7 +214,7 @@ test('a run of which this host knows nothing can not be retried', async () => {
 });
 
 test('people see where a run comes from', async () => {
-  const handle = stack.runs.client.workflow.getHandle('origin-forked');
+  const handle = runs.client.workflow.getHandle('origin-forked');
   expect(await handle.query('view')).toMatchObject({
     origin: { runId: 'origin-retried', kind: 'fork', from: 'tell' },
     stages: expect.arrayContaining([

@@ -1,14 +1,12 @@
 /** Services through a real Temporal server and the real activities; only the VM is a mock. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { awaitOutcome, cancelRun, startRun } from '../client/runs.ts';
 import { SERVICE_TIMEOUT_MS } from '../domain/plan/defaults.ts';
 import type { RunEventBody } from '../domain/run/event.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
-import { recordHistoriesOf } from '../test/rig/record-histories.ts';
-import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
-import { startTestStack, type TestStack } from '../test/rig/test-worker.ts';
-import type { RunningWorkers } from './workers.ts';
+import { useTestRuns } from '../test/rig/test-runs.ts';
+import type { TestStack } from '../test/rig/test-worker.ts';
 
 const FILE = '/workspace/state.json';
 
@@ -30,36 +28,19 @@ const backend = createMockBackend({
     },
   },
 });
-let stack: TestStack;
-let worker: RunningWorkers | null = null;
-
-beforeAll(async () => {
-  stack = await startTestStack(backend, await temporalCliForTests(), () => undefined);
-  worker = await stack.startWorker();
-}, 60_000);
-
-afterAll(async () => {
-  await recordHistoriesOf(stack.runs.client, ['service-cancelled', 'service-timeout', 'service-ends']);
-  await stopWorker();
-  await stack?.stop();
-});
-
-async function stopWorker(): Promise<void> {
-  worker?.shutdown();
-  await worker?.ended;
-  await worker?.close();
-}
+const runs = useTestRuns(backend, { recorded: ['service-cancelled', 'service-timeout', 'service-ends'] });
+const { stopWorker } = runs;
 
 async function start(runId: string, more = '', steps = ''): Promise<void> {
   const spec = `kind: workflow\nname: ${runId}\n${more}sandbox: { mode: mock, isolation: none }\nworkflow:\n  output_step: serve\n  steps:\n    - { name: serve, mode: service, output_file: ${FILE}, run: { program: serve, args: [${runId}] } }\n${steps}`;
-  await startRun(stack.runs.client, { runId, request: { spec }, summary: `test ${runId}` });
+  await startRun(runs.client, { runId, request: { spec }, summary: `test ${runId}` });
 }
 
 async function bodiesOf<T extends RunEventBody['type']>(
   runId: string,
   type: T,
 ): Promise<readonly Extract<RunEventBody, { type: T }>[]> {
-  const events = await stack.eventsOf(runId);
+  const events = await runs.stack.eventsOf(runId);
   return events
     .map(({ body }) => body)
     .filter((body): body is Extract<RunEventBody, { type: T }> => body.type === type);
@@ -70,13 +51,13 @@ async function untilPublished(runId: string, times: number): Promise<void> {
 }
 
 async function historyOf(runId: string) {
-  const { events } = await stack.runs.client.workflow.getHandle(runId).fetchHistory();
+  const { events } = await runs.client.workflow.getHandle(runId).fetchHistory();
   return events ?? [];
 }
 
 async function countIn(ref: Parameters<TestStack['artifact']>[0] | null): Promise<number> {
   expect(ref).not.toBeNull();
-  return (JSON.parse(await stack.artifact(ref!)) as { readonly count: number }).count;
+  return (JSON.parse(await runs.stack.artifact(ref!)) as { readonly count: number }).count;
 }
 
 test('a service serves beside other steps until it is cancelled; its history does not grow, and its last output is the result', async () => {
@@ -94,8 +75,8 @@ test('a service serves beside other steps until it is cancelled; its history doe
   const [first, , third] = await bodiesOf('service-cancelled', 'stage-published');
   expect(await countIn(third!.output)).toBeGreaterThan(await countIn(first!.output));
 
-  await cancelRun(stack.runs.client, 'service-cancelled');
-  expect((await awaitOutcome(stack.runs.client, 'service-cancelled')).state).toBe('cancelled');
+  await cancelRun(runs.client, 'service-cancelled');
+  expect((await awaitOutcome(runs.client, 'service-cancelled')).state).toBe('cancelled');
   // A cancelled workflow tells its client no more: what it came to stands in the run's last event.
   const [last] = await bodiesOf('service-cancelled', 'run-finished');
   expect(last!.outcome).toMatchObject({ state: 'cancelled', failedStage: null, failure: null });
@@ -111,18 +92,18 @@ test('a worker that goes leaves it serving: the next one publishes on, and start
   await start('service-worker-change');
   await untilPublished('service-worker-change', 2);
   await stopWorker();
-  worker = await stack.startWorker();
+  await runs.startWorker();
   const before = (await bodiesOf('service-worker-change', 'stage-published')).length;
   await untilPublished('service-worker-change', before + 1);
   expect(await bodiesOf('service-worker-change', 'stage-reattached')).toHaveLength(1);
-  await cancelRun(stack.runs.client, 'service-worker-change');
-  expect((await awaitOutcome(stack.runs.client, 'service-worker-change')).state).toBe('cancelled');
+  await cancelRun(runs.client, 'service-worker-change');
+  expect((await awaitOutcome(runs.client, 'service-worker-change')).state).toBe('cancelled');
   expect(started.get('service-worker-change')).toBe(1);
 });
 
 test('the time of a run ends it too, as a failure with its last output', async () => {
   await start('service-timeout', 'timeout_secs: 2\n');
-  const outcome = await awaitOutcome(stack.runs.client, 'service-timeout');
+  const outcome = await awaitOutcome(runs.client, 'service-timeout');
   expect(outcome).toMatchObject({ state: 'failed', failure: { code: 'run/timeout' } });
   expect(await countIn(outcome.output)).toBeGreaterThan(1);
 });
@@ -131,7 +112,7 @@ test('one that ends by itself ends as any stage', async () => {
   await start('service-ends');
   await untilPublished('service-ends', 1);
   ends.get('service-ends')!(7);
-  expect(await awaitOutcome(stack.runs.client, 'service-ends')).toMatchObject({
+  expect(await awaitOutcome(runs.client, 'service-ends')).toMatchObject({
     state: 'failed',
     failedStage: 'serve',
     failure: { code: 'stage/exit-nonzero' },
@@ -139,7 +120,7 @@ test('one that ends by itself ends as any stage', async () => {
   await start('service-done');
   await untilPublished('service-done', 1);
   ends.get('service-done')!(0);
-  const done = await awaitOutcome(stack.runs.client, 'service-done');
+  const done = await awaitOutcome(runs.client, 'service-done');
   expect(done.state).toBe('succeeded');
   expect(await countIn(done.output)).toBeGreaterThan(0);
 });
