@@ -15,6 +15,8 @@ const INODE_BYTES = 256;
 const SPARE_INODES = 200;
 /** Of group descriptors, bitmaps, blocks of long extents and folders that grow. */
 const SPARE_BYTES = 16 << 20;
+/** Of a name in a folder, beside its own length: its head, what fills it up to four, and what is left at the end of a block. */
+const ENTRY_BYTES = 16;
 /** Any, but always the same. */
 const DISK_UUID = '6f1d9c52-8e0b-4c7e-9d0a-2f3b5a7c9e11';
 const MAKE_TIMEOUT_MS = 300_000;
@@ -106,11 +108,20 @@ export function usedInodes(text: string): readonly number[] {
 async function measure(tree: string): Promise<TreeSize> {
   const entries = await readdir(tree, { recursive: true, withFileTypes: true });
   let bytes = 0;
+  const folders = new Map<string, number>();
   for (const entry of entries) {
-    const { size } = await lstat(join(entry.parentPath, entry.name));
-    bytes += Math.max(1, Math.ceil(size / BLOCK_BYTES)) * BLOCK_BYTES;
+    const { parentPath, name } = entry;
+    folders.set(parentPath, (folders.get(parentPath) ?? 0) + ENTRY_BYTES + Buffer.byteLength(name));
+    if (!entry.isDirectory()) bytes += inBlocks((await lstat(join(parentPath, name))).size);
+    else if (!folders.has(join(parentPath, name))) folders.set(join(parentPath, name), 0);
   }
+  // Not what it takes here, which is another size on each kind of file system.
+  for (const named of folders.values()) bytes += inBlocks(named);
   return { inodes: entries.length, bytes };
+}
+
+function inBlocks(bytes: number): number {
+  return Math.max(1, Math.ceil(bytes / BLOCK_BYTES)) * BLOCK_BYTES;
 }
 
 function succeeded(program: string, result: ProgramResult): ProgramResult {
