@@ -184,6 +184,7 @@ it('a damaged command line is named with what is wrong with it', async () => {
   const { env } = await context();
   const inCache = CODEX_FOLDER(env.cacheDir);
   mkdirSync(join(inCache, 'bin'), { recursive: true });
+  mkdirSync(join(inCache, 'package', CODEX.program), { recursive: true });
   writeFileSync(join(inCache, 'contents.json'), '{"bin/codex":"../package/codex"}');
   await expect(resolveOptionalPieces(env, ['codex'], { install: false })).rejects.toMatchObject({
     message: `codex in ${inCache} is damaged: its link bin/codex is missing.`,

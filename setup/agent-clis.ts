@@ -79,6 +79,7 @@ function cacheFolder(context: SetupContext, cli: AgentCli): CacheFolder {
     piece: `agent-${cli.name}`,
     hash: hashInputs([RECIPE, cli.package, cli.integrity, cli.program]),
     roomMib: cli.roomMib,
+    main: join('package', cli.program),
   };
 }
 

@@ -137,11 +137,13 @@ test('a folder whose file is cut off, gone or another link is none, and is made 
   }
 });
 
-test('a folder of an earlier version, without a list of its files, is whole', () => {
+test('a folder of an earlier version, without a list of its files, is whole where it has what it is there for', () => {
   const path = join(cacheDir, `thing-${folder.hash}`);
   mkdirSync(path);
   expect(cacheDamage(folder)).toBeNull();
   expect(findCacheFolder(folder)).toBe(path);
+  expect(cacheDamage({ ...folder, main: 'program' })).toBe('its file program is missing');
+  expect(findCacheFolder({ ...folder, main: 'program' })).toBeNull();
   rmSync(path, { recursive: true });
   expect(cacheDamage(folder)).toBeNull();
   expect(findCacheFolder(folder)).toBeNull();
@@ -231,6 +233,17 @@ test('nobody else writes to a piece or holds a lock, whatever the umask and howe
     [`thing-${hash}/contents.json`]: '644',
   });
   expect(modes).toEqual({ locks: '755', tmp: '700', ...piece(folder.hash), ...piece('c'.repeat(16)) });
+});
+
+test.each(['locks', 'tmp'])('a cache whose %s cannot be written says so, with what to do', async (name) => {
+  writeFileSync(join(cacheDir, name), 'no folder');
+  await expect(ensureCacheFolder(folder, write, nothing)).rejects.toMatchObject({
+    name: 'SetupError',
+    message: expect.stringContaining(`The cache folder ${cacheDir} cannot be written: `) as string,
+    remedy: expect.stringContaining('Give all that lies in it to this user') as string,
+  });
+  rmSync(join(cacheDir, name));
+  expect(existsSync(await ensureCacheFolder(folder, write, nothing))).toBe(true);
 });
 
 test('a fault that is none of the disk is told as it is', async () => {

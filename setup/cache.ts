@@ -26,6 +26,8 @@ export interface CacheFolder {
   readonly hash: string;
   /** What making it takes at most, for a message. */
   readonly roomMib?: number;
+  /** A path in it without which it is of no use, for folders of earlier versions, which list no files. */
+  readonly main?: string;
 }
 
 export function cacheFolderPath(folder: CacheFolder): string {
@@ -35,13 +37,16 @@ export function cacheFolderPath(folder: CacheFolder): string {
 /** The path of the folder; null where it is not there, and where it is damaged. */
 export function findCacheFolder(folder: CacheFolder): string | null {
   const path = cacheFolderPath(folder);
-  return existsSync(path) && contentsDamage(path) === null ? path : null;
+  return existsSync(path) && cacheDamage(folder) === null ? path : null;
 }
 
 /** What is wrong with the folder, for a message; null where nothing is, and where there is none. */
 export function cacheDamage(folder: CacheFolder): string | null {
   const path = cacheFolderPath(folder);
-  return existsSync(path) ? contentsDamage(path) : null;
+  if (!existsSync(path)) return null;
+  const { main } = folder;
+  if (main !== undefined && !existsSync(join(path, main))) return `its file ${main} is missing`;
+  return contentsDamage(path);
 }
 
 /** Makers of this process, by path of the folder: two that ask for the same folder share one attempt and its failure. */
@@ -72,18 +77,30 @@ async function makeCacheFolder(
   onWait: () => void,
 ): Promise<string> {
   if (findCacheFolder(folder) !== null) return target;
-  await mkdir(folder.cacheDir, { recursive: true, mode: 0o700 });
-  await withFileLock(
-    lockOf(folder.cacheDir, basename(target)),
-    async () => {
-      if (findCacheFolder(folder) !== null) return;
-      await removeLeftOvers(folder.cacheDir, basename(target));
-      await makeInTemporary(folder, target, make);
-      await removeOldFolders(folder, target);
-    },
-    onWait,
-  );
+  let isLocked = false;
+  const work = async (): Promise<void> => {
+    isLocked = true;
+    if (findCacheFolder(folder) !== null) return;
+    await removeLeftOvers(folder.cacheDir, basename(target));
+    await makeInTemporary(folder, target, make);
+    await removeOldFolders(folder, target);
+  };
+  try {
+    await mkdir(folder.cacheDir, { recursive: true, mode: 0o700 });
+    await withFileLock(lockOf(folder.cacheDir, basename(target)), work, onWait);
+  } catch (error) {
+    throw isLocked ? error : (diskFull(folder, error) ?? cannotWrite(folder, error));
+  }
   return target;
+}
+
+/** As where root has made files in it by sudo, or one of its folders is something else. */
+function cannotWrite({ cacheDir }: CacheFolder, error: unknown): SetupError {
+  return new SetupError(
+    `The cache folder ${cacheDir} cannot be written: ${(error as Error).message}.`,
+    'Give all that lies in it to this user, or name another folder: export VOIDBOX_CACHE_DIR=…',
+    { cause: error },
+  );
 }
 
 function lockOf(cacheDir: string, name: string): string {
@@ -97,20 +114,23 @@ async function makeInTemporary(
   make: (into: string) => Promise<void>,
 ): Promise<void> {
   const temporary = join(folder.cacheDir, 'tmp', `${basename(target)}.${randomUUID()}`);
+  let isMaking = false;
   try {
     await mkdir(join(folder.cacheDir, 'tmp'), { recursive: true, mode: 0o700 });
     // What is damaged is of no use to anybody, and its room may be needed.
     if (existsSync(target)) await rename(target, `${temporary}.damaged`);
     await rm(`${temporary}.damaged`, { recursive: true, force: true });
     await mkdir(temporary);
+    isMaking = true;
     await make(temporary);
     await writeContents(temporary);
     await rename(temporary, target);
   } catch (error) {
     // Before it is removed, and room is there again.
-    throw diskFull(folder, error) ?? error;
+    throw diskFull(folder, error) ?? (isMaking ? error : cannotWrite(folder, error));
   } finally {
-    await rm(temporary, { recursive: true, force: true });
+    // A failure here would hide the one before; what stays is removed by the next that makes something.
+    await rm(temporary, { recursive: true, force: true }).catch(() => undefined);
   }
 }
 

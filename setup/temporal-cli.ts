@@ -16,7 +16,7 @@ const WHEEL_SHA256 = '3cca23d0d2caaa2f1273b78be7a01e8c2c65da435a3d286395814c1a90
 const DOWNLOAD_TIMEOUT_MS = 300_000;
 
 export function temporalCliFolder(context: SetupContext): CacheFolder {
-  return { cacheDir: context.env.cacheDir, piece: PIECE, hash: hashInputs([VERSION, WHEEL_SHA256]) };
+  return { cacheDir: context.env.cacheDir, piece: PIECE, hash: hashInputs([VERSION, WHEEL_SHA256]), main: 'temporal' };
 }
 
 export async function findTemporalCli(context: SetupContext): Promise<FoundPiece | null> {

@@ -80,7 +80,7 @@ function readRecipe(context: SetupContext): Recipe {
 }
 
 function cacheFolder(context: SetupContext, { hash }: Recipe): CacheFolder {
-  return { cacheDir: context.env.cacheDir, piece: PIECE, hash, roomMib: ROOM_MIB };
+  return { cacheDir: context.env.cacheDir, piece: PIECE, hash, roomMib: ROOM_MIB, main: DISK };
 }
 
 function findDisk(context: SetupContext): FoundPiece | null {

@@ -92,7 +92,7 @@ export function sayIgnored(image: KnownImage, onProgress: (line: string) => void
 }
 
 function cacheFolder({ cacheDir }: Pick<Environment, 'cacheDir'>, sha256: string): CacheFolder {
-  return { cacheDir, piece: PIECE, hash: sha256 };
+  return { cacheDir, piece: PIECE, hash: sha256, main: DISK };
 }
 
 async function makeDisk(context: SetupContext, image: KnownImage, into: string, limits: ImageLimits): Promise<void> {
