@@ -42,6 +42,19 @@ pipeline:
     - { name: ship, secrets: [SHIP_TOKEN], run: { program: cat, args: ["\${{ params.file }}"] } }
 `;
 
+const ASK = `
+kind: workflow
+name: ask
+params: { file: /none }
+sandbox: { mode: mock, isolation: none }
+llm: { provider: claude, model: opus }
+workflow:
+  output_step: answer
+  steps:
+    - { name: check, sandbox: {}, run: { program: cat, args: ["\${{ params.file }}"] } }
+    - { name: answer, depends_on: [check], sandbox: {}, prompt: hi, mock: { output: hello } }
+`;
+
 let dir: string;
 
 beforeAll(() => {
@@ -50,6 +63,7 @@ beforeAll(() => {
   writeFileSync(join(dir, 'other.yaml'), specOf('b-za'));
   writeFileSync(join(dir, 'shared.yaml'), SHARED);
   writeFileSync(join(dir, 'secrets.yaml'), SECRETS);
+  writeFileSync(join(dir, 'ask.yaml'), ASK);
 });
 
 afterAll(async () => {
@@ -238,4 +252,19 @@ test('an open run is not retried', async () => {
   expect(run.code).toBe(2);
   expect(JSON.parse(run.stderr)).toMatchObject({ error: { code: 'origin/open' } });
   await voidbox('cancel', 'long-1');
+}, 120_000);
+
+test('a retry has the model that the environment named for its run, and a fork that of its own', async () => {
+  const settings = (provider: string): Readonly<Record<string, string>> => ({ VOIDBOX_LLM_PROVIDER: provider });
+  const said = (provider: string): string => `VOIDBOX_LLM_PROVIDER=${provider}: in place of the spec's \`llm\``;
+  const run = await voidboxWith(settings('codex'), 'run', 'ask.yaml', '--mock', '--run-id', 'ask-1');
+  expect(run.stderr).toContain(said('codex'));
+  const retry = await voidboxWith(settings('ollama'), 'retry', 'ask-1', '--param', 'file=/gone', '--run-id', 'ask-2');
+  expect(retry.stderr).toContain(said('codex'));
+  const again = await voidbox('retry', 'ask-2', '--param', 'file=/away', '--run-id', 'ask-3');
+  expect(again.stderr).toContain(said('codex'));
+  const fork = await voidboxWith(settings('ollama'), 'fork', 'ask-1', 'ask.yaml', '--run-id', 'ask-4');
+  expect(fork.stderr).toContain(said('ollama'));
+  const plain = await voidbox('fork', 'ask-1', 'ask.yaml', '--run-id', 'ask-5');
+  expect(plain.stderr).not.toContain('VOIDBOX_LLM');
 }, 120_000);
