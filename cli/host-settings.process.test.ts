@@ -1,10 +1,12 @@
 /** Variables of the environment in place of what a spec says, as commands read them and say so. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { packageRoot } from '../setup/package-root.ts';
 import { typeCommand } from '../test/rig/typed-command.ts';
 
+const EXAMPLES = join(packageRoot(), 'examples');
 const SPEC = `kind: workflow
 name: ask
 llm: { provider: claude, model: opus }
@@ -94,4 +96,17 @@ test.each(['validate', 'inspect', 'run'])('`%s` refuses a bad value by the name 
 
 test('commands that compile nothing do not look at them', async () => {
   expect((await type({ VOIDBOX_LLM_PROVIDER: 'codx' }, 'runs')).code).toBe(0);
+});
+
+const withAgents = readdirSync(EXAMPLES).filter(
+  (file) => file.endsWith('.yaml') && readFileSync(join(EXAMPLES, file), 'utf8').includes('llm: {'),
+);
+
+test('there are examples with agents', () => expect(withAgents.length).toBeGreaterThanOrEqual(6));
+
+test.each(withAgents)('%s runs against another model as it is', async (file) => {
+  const { code, stdout, stderr } = await type(SET, 'inspect', join(EXAMPLES, file), '--json');
+  expect([code, stderr]).toEqual([0, `${SAID}'s \`llm\`\n`]);
+  expect(stdout).toContain('"provider":"codex"');
+  expect(stdout).not.toContain('"provider":"claude"');
 });
