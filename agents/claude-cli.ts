@@ -1,9 +1,15 @@
 /** How `claude` is called, for every provider that speaks through it. */
 import { AGENT_HOME, AGENT_WORKSPACE, type AgentCommand, type AgentTask } from './provider.ts';
-import { mcpServers, skillFiles } from './skills.ts';
+import { mcpServers, skillFiles, skillsBelow } from './skills.ts';
 
 /** Nothing but the model is asked for. */
 const QUIET = { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1', DISABLE_AUTOUPDATER: '1' };
+
+/** What its tool WebFetch does first is a call of another host than the model's. */
+const SETTINGS = '{"skipWebFetchPreflight":true}';
+
+/** Those of a project it looks for from its working folder up to the top of a repository, so none above that. */
+const CLAUDE_SKILLS = `${AGENT_HOME}/.claude/skills`;
 
 export const CLAUDE_SESSIONS = `${AGENT_HOME}/.claude/projects`;
 
@@ -23,6 +29,8 @@ export function claudeCommand(
       // The VM is the fence, not a question to somebody who is not there.
       '--dangerously-skip-permissions',
       ...(model === null ? [] : ['--model', model]),
+      '--settings',
+      SETTINGS,
       ...(mcpServers(skills).length === 0
         ? []
         : ['--mcp-config', `${AGENT_WORKSPACE}/.mcp.json`, '--strict-mcp-config']),
@@ -35,8 +43,9 @@ export function claudeCommand(
     env: { HOME: AGENT_HOME, ...QUIET, ...(llm?.baseUrl ? { ANTHROPIC_BASE_URL: llm.baseUrl } : {}), ...env },
     files: [
       { guestPath: `${AGENT_HOME}/.claude.json`, text: '{"hasCompletedOnboarding":true}\n' },
-      { guestPath: `${AGENT_WORKSPACE}/.claude/settings.json`, text: '{"skipWebFetchPreflight":true}\n' },
+      { guestPath: `${AGENT_WORKSPACE}/.claude/settings.json`, text: `${SETTINGS}\n` },
       ...skillFiles(skills),
+      ...skillsBelow(CLAUDE_SKILLS, skills),
     ],
   };
 }

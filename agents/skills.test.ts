@@ -65,10 +65,21 @@ it('a document lies where each command line looks for skills, with the front mat
   const text = '---\nname: style\ndescription: "Be short."\n---\n\nBe short.';
   const places = (provider: LlmProvider): readonly string[] =>
     called(provider, [STYLE]).files.flatMap((file) => (file.text === text ? [file.guestPath] : []));
-  expect(places('claude')).toEqual(['/workspace/.claude/skills/style/SKILL.md']);
-  const both = ['/workspace/.claude/skills/style/SKILL.md', '/home/sandbox/.agents/skills/style/SKILL.md'];
-  expect(places('codex')).toEqual(both);
-  expect(places('codex-personal')).toEqual(both);
+  // In a repository none above its top is seen, so the home has it too.
+  const at = '/workspace/.claude/skills/style/SKILL.md';
+  for (const provider of ['claude', 'claude-personal', 'custom', 'ollama', 'lm-studio'] as const)
+    expect(places(provider)).toEqual([at, '/home/sandbox/.claude/skills/style/SKILL.md']);
+  for (const provider of ['codex', 'codex-personal'] as const)
+    expect(places(provider)).toEqual([at, '/home/sandbox/.agents/skills/style/SKILL.md']);
+});
+
+it('Claude’s settings and servers are named on its command line, also where it goes on with a session', () => {
+  const llm = { provider: 'claude' as const, model: null, baseUrl: null, apiKeyEnv: null, credentialProxy: false };
+  for (const resume of [null, 'of-before']) {
+    const task = { prompt: 'x', llm, skills: [MARKET], outputSchema: undefined, limits: {}, resume };
+    const line = providerOf(llm).command(task).args.join(' ');
+    expect(line).toContain('--settings {"skipWebFetchPreflight":true} --mcp-config /workspace/.mcp.json');
+  }
 });
 
 it('a server without variables of the host is started as it is', () => {

@@ -67,6 +67,7 @@ const CHECK = [
   'test "$(git status --porcelain | sort | tr "\\n" ,)" = " D gone.txt,?? new.txt,"',
   'test ! -e node_modules',
   'test "$(wc -c < large)" = 73400320',
+  'grep -q short ~/.agents/skills/style/SKILL.md',
 ];
 const REPOSITORY = `api_version: v1
 kind: pipeline
@@ -76,6 +77,7 @@ pipeline:
     - name: work
       prompt: Work.
       workspace: { git: ./app }
+      skills: [{ name: style, content: Write short sentences. }]
       llm: { provider: codex }
       env:
         MOCK_AGENT_SCRIPT: ${scripted([
@@ -121,5 +123,6 @@ test('of a repository that is larger than what may be saved its changes are, and
   expect((await rig.cli('artifacts', 'changes', 'get', 'work.changes.patch')).code).toBe(0);
   const patch = readFileSync(join(rig.specDir, 'work.changes.patch'), 'utf8');
   for (const line of ['+changed', '+new', 'deleted file mode 100644']) expect(patch).toContain(line);
+  expect(patch).not.toContain('short sentences');
   await rig.assertNothingLeft();
 });

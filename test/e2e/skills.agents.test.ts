@@ -1,5 +1,6 @@
-/** The unmodified command line of Codex answers the prompts of a step machine in a real VM. */
-import { mkdirSync, writeFileSync } from 'node:fs';
+/** The unmodified command lines with skills: as documents in a git workspace, and Codex as it answers the prompts of a step machine. */
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { type ModelScript, startFakeModel } from '../../bench/fake-model/fake-model.ts';
@@ -71,3 +72,50 @@ test('Codex answers in one conversation and one VM, corrects what is refused, an
   expect(model.requests.at(-1)!.body).toContain('Write a line to lines.txt.');
   await rig.assertNothingLeft();
 });
+
+const CANARY = 'canary-skill-7b1: Write sentences of quux-9c2f words.';
+
+const inWorkspace = (llm: string): string => `api_version: v1
+kind: pipeline
+name: fix
+llm: ${llm}
+pipeline:
+  boxes:
+    - name: fix
+      prompt: Write the file notes.txt and commit it.
+      workspace: { git: ./app }
+      skills: [{ name: canary-skill-7b1, content: Write sentences of quux-9c2f words. }]
+`;
+
+const COMMIT = { run: 'pwd > notes.txt; git add notes.txt; git commit -qm notes' };
+/** A fetch of its own asks no other host first, which settings alone say. */
+const FETCH = { call: 'WebFetch', input: { url: 'https://fetched.example/', prompt: 'What is it?' } };
+
+test.each([
+  ['claude', (port: number) => `{ provider: claude, base_url: "http://127.0.0.1:${port}" }`, [FETCH, COMMIT]],
+  ['codex', (port: number) => `{ provider: codex, model: gpt-5, base_url: "http://127.0.0.1:${port}/v1" }`, [COMMIT]],
+] as const)(
+  '%s has its skills and settings in a git workspace, and the patch has none of them',
+  async (_, llm, calls) => {
+    await using model = await startFakeModel(({ turn }) => calls[turn] ?? { say: 'written' });
+    await using rig = new Rig({ OPENAI_API_KEY: 'sk-of-the-lane', ANTHROPIC_API_KEY: 'sk-ant-of-the-lane' });
+    const app = join(rig.specDir, 'app');
+    mkdirSync(app);
+    const git = ['-C', app, '-c', 'user.name=a', '-c', 'user.email=a@b'];
+    execFileSync('git', [...git, 'init', '-q']);
+    execFileSync('git', [...git, 'commit', '-q', '--allow-empty', '-m', 'first']);
+    const run = await rig.cli('run', rig.spec('spec.yaml', inWorkspace(llm(model.port))), '--run-id', 'fix', '--json');
+    expect(run.code, run.stdout + run.stderr).toBe(0);
+    const asked = model.requests.filter(({ body }) => body.includes('Write the file notes.txt'));
+    expect(asked).toHaveLength(calls.length + 1);
+    expect(asked[0]!.body.split(`- ${CANARY}`), 'it is offered once').toHaveLength(2);
+    const refused = (await rig.events('fix')).flatMap(({ body }) =>
+      body.type === 'network' && body.kind === 'refused' ? [body.host] : [],
+    );
+    expect(refused).toEqual(calls.length === 1 ? [] : ['fetched.example']);
+    expect((await rig.cli('artifacts', 'fix', 'get', 'fix.changes.patch')).code).toBe(0);
+    const patch = readFileSync(join(rig.specDir, 'fix.changes.patch'), 'utf8');
+    expect(patch.match(/^\+.*/gm)).toEqual(['+++ b/notes.txt', '+/workspace/repository']);
+    await rig.assertNothingLeft();
+  },
+);

@@ -44,6 +44,7 @@ do printf '#!/bin/sh\\ntouch ${canary}\\n' > .git/hooks/$hook; chmod +x .git/hoo
       workspace: { from: fix, guest: /home/sandbox/app }
       llm: { provider: claude }
       prompt: Remove the file.
+      skills: [{ name: style, content: Write short sentences. }, { command: market-mcp }]
       env:
         MOCK_AGENT_SCRIPT: ${scripted([{ run: 'pwd && git rm -q a.txt && ls' }, { result: 'Removed.' }])}
 `;
@@ -77,6 +78,14 @@ test('a command and an agent change it one after the other; the worker dies in b
   expect(patch).toContain('GIT binary patch');
   expect(patch).toContain('deleted file mode 100644');
   expect(patch).toContain('new mode 100755');
+  // The agent has its skills in the repository, of which they are no part.
+  const raw = await rig.cli('logs', 'workspace', '--stage', 'agent', '--raw');
+  expect(JSON.parse(raw.stdout.split('\n')[0]!)).toMatchObject({
+    cwd: '/home/sandbox/app',
+    skills: ['style'],
+    mcp_servers: [{ name: 'market-mcp' }],
+  });
+  for (const text of ['Write short', 'SKILL.md', 'market-mcp', 'settings.json']) expect(patch).not.toContain(text);
   // What it started from has the author's uncommitted file, and the patch does not.
   expect(patch).not.toContain('dirty.txt');
   git(app, 'apply', '--check', join(rig.specDir, 'agent.changes.patch'));

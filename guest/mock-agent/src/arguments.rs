@@ -2,6 +2,8 @@
 
 use std::io::Read;
 
+use serde_json::Value;
+
 /// Of a prompt on standard input.
 const PROMPT_BYTES: u64 = 4 << 20;
 
@@ -22,6 +24,8 @@ pub struct Call {
     pub max_budget_usd: Option<f64>,
     /// A JSON Schema, as text.
     pub schema: Option<String>,
+    /// By their names, in order.
+    pub mcp_servers: Vec<String>,
 }
 
 pub fn parse(name: &str, arguments: Vec<String>) -> Result<Call, String> {
@@ -39,6 +43,7 @@ pub fn parse(name: &str, arguments: Vec<String>) -> Result<Call, String> {
         max_turns: None,
         max_budget_usd: None,
         schema: None,
+        mcp_servers: Vec::new(),
     };
     let mut positional = Vec::new();
     let mut rest = arguments.into_iter();
@@ -89,9 +94,20 @@ fn option(
             Dialect::Codex,
             "--json" | "--skip-git-repo-check" | "--dangerously-bypass-approvals-and-sandbox",
         ) => {}
-        (Dialect::Claude, "--settings" | "--mcp-config")
-        | (Dialect::Codex, "-c" | "--config" | "--disable") => {
+        (Dialect::Codex, "--disable") => {
             value()?;
+        }
+        (Dialect::Claude, "--settings") => {
+            let text = value()?;
+            serde_json::from_str::<Value>(&text).map_err(|error| format!("{name}: {error}"))?;
+        }
+        (Dialect::Claude, "--mcp-config") => call.mcp_servers = servers_of(&value()?)?,
+        (Dialect::Codex, "-c" | "--config") => {
+            let setting = value()?;
+            let server = setting.strip_prefix("mcp_servers.");
+            if let Some((server, _)) = server.and_then(|rest| rest.split_once('=')) {
+                call.mcp_servers.push(server.into());
+            }
         }
         (Dialect::Claude, "--output-format") => {
             let format = value()?;
@@ -116,6 +132,15 @@ fn option(
         _ => return Err(format!("unknown option {name:?}")),
     }
     Ok(())
+}
+
+/// Where a file is named, it has to be there.
+fn servers_of(path: &str) -> Result<Vec<String>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    let config: Value = serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"))?;
+    let servers = config.get("mcpServers").and_then(Value::as_object);
+    let servers = servers.ok_or(format!("{path} has no mcpServers"))?;
+    Ok(servers.keys().cloned().collect())
 }
 
 fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T, String> {
@@ -167,10 +192,26 @@ mod tests {
     }
 
     #[test]
+    fn servers_are_those_that_the_command_line_names() {
+        let path = std::env::temp_dir().join(format!("mock-agent-mcp-{}.json", std::process::id()));
+        std::fs::write(&path, r#"{"mcpServers":{"a":{},"b":{}}}"#).unwrap();
+        let line = format!("-p fix --mcp-config {} --strict-mcp-config", path.display());
+        let claude = parse("claude", words(&line)).unwrap();
+        std::fs::remove_file(path).unwrap();
+        let line = "exec --json -c mcp_servers.a={command=\"x\"} -c model_provider=y -c mcp_servers.b={} fix";
+        let codex = parse("codex", words(line)).unwrap();
+        for call in [claude, codex] {
+            assert_eq!(call.mcp_servers, ["a", "b"]);
+        }
+    }
+
+    #[test]
     fn what_the_real_ones_would_refuse_is_refused() {
         for (name, line) in [
             ("claude", "-p fix --no-such"),
             ("claude", "-p fix --max-turns many"),
+            ("claude", "-p fix --settings {"),
+            ("claude", "-p fix --mcp-config /no/such.json"),
             ("claude", "one two"),
             ("codex", "login"),
             ("other", "-p fix"),

@@ -76,7 +76,7 @@ impl<'a, W: Write> Player<'a, W> {
                     .collect();
                 self.line(&json!({
                     "type": "system", "subtype": "init", "session_id": self.session(), "model": self.model(),
-                    "cwd": "/workspace", "permissionMode": "bypassPermissions", "tools": ["Bash", "Read", "Write"],
+                    "cwd": self.found.cwd, "permissionMode": "bypassPermissions", "tools": ["Bash", "Read", "Write"],
                     "skills": self.found.skills, "mcp_servers": servers, "has_input": self.found.has_input,
                 }))
             }

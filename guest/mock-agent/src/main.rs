@@ -16,6 +16,7 @@ use arguments::Call;
 use dialect::{Player, Tally};
 use script::{Plan, Step};
 use session::Session;
+use workspace::Found;
 
 /// What a killed process says; the stream of a `cut` ends as if this one had been.
 const CUT_EXIT_CODE: u8 = 137;
@@ -31,15 +32,18 @@ fn main() -> ExitCode {
         }
     };
     let home = std::env::var("HOME").unwrap_or("/".into());
+    let home = Path::new(&home);
+    let cwd = std::env::current_dir().unwrap_or("/".into());
+    let found = workspace::look(&call, &cwd, home);
     let id = call.resume.as_deref().unwrap_or(dialect::SESSION);
-    let session = match Session::open(&call, id, Path::new(&home)) {
+    let session = match Session::open(&call, id, home, &cwd) {
         Ok(session) => session,
         Err(problem) => {
             eprintln!("error: {problem}");
             return ExitCode::FAILURE;
         }
     };
-    let plan = match script::plan(&call, session.done.is_some()) {
+    let plan = match script::plan(&call, &found, session.done.is_some()) {
         Ok(plan) => plan,
         Err(problem) => {
             eprintln!("error: {problem}");
@@ -47,12 +51,11 @@ fn main() -> ExitCode {
         }
     };
     // A reader that is gone ends the play as it ends any program.
-    play(&call, &plan, session).unwrap_or(ExitCode::FAILURE)
+    play(&call, &found, &plan, session).unwrap_or(ExitCode::FAILURE)
 }
 
-fn play(call: &Call, plan: &Plan, mut session: Session) -> io::Result<ExitCode> {
-    let found = workspace::look(Path::new("/workspace"));
-    let mut player = Player::new(call, plan, &found, io::stdout().lock());
+fn play(call: &Call, found: &Found, plan: &Plan, mut session: Session) -> io::Result<ExitCode> {
+    let mut player = Player::new(call, plan, found, io::stdout().lock());
     let mut tally = Tally::default();
     player.begin()?;
     if let Some(jsonl) = &plan.custom {

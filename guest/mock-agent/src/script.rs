@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::arguments::Call;
 use crate::instance::instance_of;
+use crate::workspace::Found;
 
 const MOST_STEPS: usize = 10_000;
 /// Characters of the prompt that stand in an answer.
@@ -45,12 +46,13 @@ pub struct Plan {
 }
 
 /// `goes_on`: with a session that has not ended, so that its own steps are played, not those of one that is asked again.
-pub fn plan(call: &Call, goes_on: bool) -> Result<Plan, String> {
-    from(call, goes_on, &|name| std::env::var(name).ok())
+pub fn plan(call: &Call, found: &Found, goes_on: bool) -> Result<Plan, String> {
+    from(call, found, goes_on, &|name| std::env::var(name).ok())
 }
 
 fn from(
     call: &Call,
+    found: &Found,
     goes_on: bool,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Plan, String> {
@@ -58,7 +60,7 @@ fn from(
     let cost = variable("MOCK_CLAUDE_COST").unwrap_or("0.003".into());
     let mut plan = Plan {
         steps: Vec::new(),
-        text: answer(call)?,
+        text: answer(call, found)?,
         custom: None,
         delay: Duration::from_millis(number("MOCK_CLAUDE_DELAY_MS", 0)?),
         model: variable("MOCK_CLAUDE_MODEL"),
@@ -124,13 +126,21 @@ fn tool_steps(tools: &str, turns: u64) -> Vec<Step> {
         .collect()
 }
 
-/// The prompt again, or the least value of the schema that the answer must fit.
-fn answer(call: &Call) -> Result<String, String> {
+/// The prompt again and what was found, or the least value of the schema that the answer must fit.
+fn answer(call: &Call, found: &Found) -> Result<String, String> {
     match &call.schema {
-        None => Ok(format!(
-            "[mock] {}",
-            call.prompt.chars().take(ECHOED).collect::<String>()
-        )),
+        None => {
+            let prompt: String = call.prompt.chars().take(ECHOED).collect();
+            let lists = [
+                ("skills", &found.skills),
+                ("MCP servers", &found.mcp_servers),
+            ];
+            let told = lists
+                .iter()
+                .filter(|(_, names)| !names.is_empty())
+                .map(|(what, names)| format!("\n[mock] {what}: {}", names.join(", ")));
+            Ok(format!("[mock] {prompt}{}", told.collect::<String>()))
+        }
         Some(text) => {
             let schema: Value =
                 serde_json::from_str(text).map_err(|error| format!("the schema: {error}"))?;
@@ -193,14 +203,39 @@ mod tests {
 
     use super::{Plan, Step, from};
     use crate::arguments::{Call, parse};
+    use crate::workspace::Found;
 
     fn call() -> Call {
         parse("claude", vec!["-p".into(), "ü".repeat(200)]).unwrap()
     }
 
+    fn found(skills: &[&str], mcp_servers: &[&str]) -> Found {
+        let names = |list: &[&str]| list.iter().map(|&name| name.into()).collect();
+        Found {
+            skills: names(skills),
+            mcp_servers: names(mcp_servers),
+            has_input: false,
+            cwd: "/workspace".into(),
+        }
+    }
+
+    #[test]
+    fn the_answer_names_what_was_found() {
+        let call = parse("claude", vec!["fix".into()]).unwrap();
+        let text = |skills, servers| {
+            let plan = from(&call, &found(skills, servers), false, &|_| None);
+            plan.unwrap().text
+        };
+        assert_eq!(text(&[], &[]), "[mock] fix");
+        assert_eq!(
+            text(&["a", "b"], &["m"]),
+            "[mock] fix\n[mock] skills: a, b\n[mock] MCP servers: m"
+        );
+    }
+
     #[test]
     fn the_prompt_is_cut_between_characters() {
-        let plan = from(&call(), false, &|_| None).unwrap();
+        let plan = from(&call(), &found(&[], &[]), false, &|_| None).unwrap();
         assert_eq!(plan.text, format!("[mock] {}", "ü".repeat(120)));
         assert_eq!((plan.input_tokens, plan.output_tokens), (500, 200));
         assert_eq!((plan.cost_usd, plan.delay), (0.003, Duration::ZERO));
@@ -291,10 +326,10 @@ mod tests {
                 let found = set.iter().find(|(name, _)| *name == wanted);
                 found.map(|(_, value)| (*value).to_string())
             };
-            let mut expected = from(&call(), false, &|_| None).unwrap();
+            let mut expected = from(&call(), &found(&[], &[]), false, &|_| None).unwrap();
             change(&mut expected);
             assert_eq!(
-                from(&call(), false, &variable).unwrap(),
+                from(&call(), &found(&[], &[]), false, &variable).unwrap(),
                 expected,
                 "{set:?}"
             );
@@ -305,13 +340,18 @@ mod tests {
     fn a_script_goes_on_by_other_steps() {
         let script = r#"{"steps":[{"write":{"path":"/tmp/a","text":"b"}},{"cut":true}],"resumed":[{"result":{"ok":true}}]}"#;
         let variable = |name: &str| (name == "MOCK_AGENT_SCRIPT").then(|| script.to_string());
-        let first = from(&call(), false, &variable).unwrap();
+        let first = from(&call(), &found(&[], &[]), false, &variable).unwrap();
         assert_eq!(first.steps.len(), 2);
         let mut resumed = call();
         resumed.resume = Some("s".into());
-        let plan = from(&resumed, false, &variable).unwrap();
+        let plan = from(&resumed, &found(&[], &[]), false, &variable).unwrap();
         assert_eq!(plan.steps, [Step::Result(r#"{"ok":true}"#.into())]);
-        assert_eq!(from(&resumed, true, &variable).unwrap().steps, first.steps);
+        assert_eq!(
+            from(&resumed, &found(&[], &[]), true, &variable)
+                .unwrap()
+                .steps,
+            first.steps
+        );
     }
 
     #[test]
@@ -327,7 +367,10 @@ mod tests {
             ("MOCK_CLAUDE_COST", "much"),
         ] {
             let variable = |wanted: &str| (wanted == name).then(|| value.to_string());
-            assert!(from(&call(), false, &variable).is_err(), "{name}={value}");
+            assert!(
+                from(&call(), &found(&[], &[]), false, &variable).is_err(),
+                "{name}={value}"
+            );
         }
     }
 }

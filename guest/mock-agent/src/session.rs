@@ -19,8 +19,8 @@ pub struct Session {
 
 impl Session {
     /// The session of the call, which goes on or begins.
-    pub fn open(call: &Call, id: &str, home: &Path) -> io::Result<Self> {
-        let path = path_of(call.dialect, id, home);
+    pub fn open(call: &Call, id: &str, home: &Path, cwd: &Path) -> io::Result<Self> {
+        let path = path_of(call.dialect, id, home, cwd);
         let place =
             |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         let done = match call.resume {
@@ -54,20 +54,19 @@ impl Session {
     }
 }
 
-fn path_of(dialect: Dialect, id: &str, home: &Path) -> PathBuf {
+fn path_of(dialect: Dialect, id: &str, home: &Path, cwd: &Path) -> PathBuf {
+    let plain = |text: &str, otherwise: &str| -> String {
+        let parts = text.split(|c: char| !c.is_alphanumeric() && c != '-');
+        parts.collect::<Vec<_>>().join(otherwise)
+    };
     // An id is a name and no path.
-    let id: String = id
-        .chars()
-        .map(|c| {
-            if c.is_alphanumeric() || c == '-' {
-                c
-            } else {
-                '_'
-            }
-        })
-        .collect();
+    let id = plain(id, "_");
     match dialect {
-        Dialect::Claude => home.join(format!(".claude/projects/-workspace/{id}.jsonl")),
+        // Of another folder it finds none.
+        Dialect::Claude => home.join(format!(
+            ".claude/projects/{}/{id}.jsonl",
+            plain(&cwd.to_string_lossy(), "-")
+        )),
         Dialect::Codex => home.join(format!(
             ".codex/sessions/2026/01/01/rollout-2026-01-01T00-00-00-{id}.jsonl"
         )),
@@ -92,6 +91,8 @@ fn steps_done(path: &Path) -> io::Result<Option<usize>> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::Session;
     use crate::arguments::{Call, parse};
 
@@ -107,21 +108,29 @@ mod tests {
     #[test]
     fn a_session_that_did_not_end_goes_on_where_it_was() {
         let home = std::env::temp_dir().join(format!("mock-agent-session-{}", std::process::id()));
-        let mut first = Session::open(&call(false), "s/1", &home).unwrap();
+        let cwd = Path::new("/workspace/repository");
+        let mut first = Session::open(&call(false), "s/1", &home, cwd).unwrap();
         assert_eq!(first.done, None);
         first.step().unwrap();
         first.step().unwrap();
-        let mut second = Session::open(&call(true), "s/1", &home).unwrap();
+        let mut second = Session::open(&call(true), "s/1", &home, cwd).unwrap();
         assert_eq!(second.done, Some(2));
         second.step().unwrap();
         assert_eq!(
-            Session::open(&call(true), "s/1", &home).unwrap().done,
+            Session::open(&call(true), "s/1", &home, cwd).unwrap().done,
             Some(3)
         );
+        let elsewhere = Session::open(&call(true), "s/1", &home, Path::new("/workspace"));
+        assert_eq!(elsewhere.unwrap().done, None);
         second.end().unwrap();
-        assert_eq!(Session::open(&call(true), "s/1", &home).unwrap().done, None);
         assert_eq!(
-            Session::open(&call(true), "unknown", &home).unwrap().done,
+            Session::open(&call(true), "s/1", &home, cwd).unwrap().done,
+            None
+        );
+        assert_eq!(
+            Session::open(&call(true), "unknown", &home, cwd)
+                .unwrap()
+                .done,
             None
         );
         std::fs::remove_dir_all(home).unwrap();

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use crate::arguments::{Call, Dialect};
 
 /// Of what a command printed.
 const OUTPUT_BYTES: usize = 16 << 10;
@@ -15,38 +15,38 @@ pub struct Found {
     pub skills: Vec<String>,
     pub mcp_servers: Vec<String>,
     pub has_input: bool,
+    /// The folder it works in.
+    pub cwd: PathBuf,
 }
 
-pub fn look(root: &Path) -> Found {
+/// As the real one: of the folder it works in and those above it, up to the top of a repository, and of its home.
+pub fn look(call: &Call, cwd: &Path, home: &Path) -> Found {
+    let folder = match call.dialect {
+        Dialect::Claude => ".claude/skills",
+        Dialect::Codex => ".agents/skills",
+    };
+    let top = cwd.ancestors().find(|path| path.join(".git").exists());
+    let projects = cwd.ancestors().take_while(|path| match top {
+        Some(top) => path.starts_with(top),
+        None => *path == cwd,
+    });
+    let skills: BTreeSet<String> = projects
+        .chain([home])
+        .flat_map(|path| skills(&path.join(folder)))
+        .collect();
     Found {
-        skills: skills(&root.join(".claude/skills")),
-        mcp_servers: mcp_servers(&root.join(".mcp.json")),
-        has_input: root.join("input.json").is_file(),
+        skills: skills.into_iter().collect(),
+        mcp_servers: call.mcp_servers.clone(),
+        has_input: Path::new("/workspace/input.json").is_file(),
+        cwd: cwd.into(),
     }
 }
 
-/// `NAME.md` and `NAME/SKILL.md` are the same skill.
 fn skills(folder: &Path) -> Vec<String> {
-    let mut names = BTreeSet::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if entry.path().join("SKILL.md").is_file() {
-            names.insert(name);
-        } else if let Some(stem) = name.strip_suffix(".md") {
-            names.insert(stem.into());
-        }
-    }
-    names.into_iter().collect()
-}
-
-fn mcp_servers(file: &Path) -> Vec<String> {
-    let text = fs::read_to_string(file).unwrap_or_default();
-    let config: Value = serde_json::from_str(&text).unwrap_or_default();
-    let servers = config.get("mcpServers").and_then(Value::as_object);
-    servers
-        .into_iter()
-        .flatten()
-        .map(|(name, _)| name.clone())
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.path().join("SKILL.md").is_file())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .collect()
 }
 
@@ -71,5 +71,44 @@ pub fn run(command: &str) -> (String, i32) {
             (text, ended.status.code().unwrap_or(1))
         }
         Err(error) => (error.to_string(), 127),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::look;
+    use crate::arguments::parse;
+
+    fn put(folder: &Path, name: &str) {
+        fs::create_dir_all(folder.join(name)).unwrap();
+        fs::write(folder.join(name).join("SKILL.md"), "x").unwrap();
+    }
+
+    #[test]
+    fn skills_above_a_repository_are_not_seen_and_those_of_the_home_are() {
+        let root = std::env::temp_dir().join(format!("mock-agent-skills-{}", std::process::id()));
+        let repository = root.join("workspace/repository");
+        let home = root.join("home");
+        fs::create_dir_all(repository.join(".git")).unwrap();
+        put(&root.join("workspace/.claude/skills"), "above");
+        put(&repository.join(".claude/skills"), "top");
+        put(&repository.join("inner/.claude/skills"), "inner");
+        put(&home.join(".claude/skills"), "home");
+        put(&home.join(".agents/skills"), "of-codex");
+        fs::write(home.join(".claude/skills/flat.md"), "x").unwrap();
+        let seen = |name: &str, cwd: &Path| {
+            let words = ["exec", "fix"].map(String::from);
+            let words = words.into_iter().skip(usize::from(name == "claude"));
+            look(&parse(name, words.collect()).unwrap(), cwd, &home).skills
+        };
+        let inner = repository.join("inner");
+        assert_eq!(seen("claude", &inner), ["home", "inner", "top"]);
+        assert_eq!(seen("claude", &repository), ["home", "top"]);
+        assert_eq!(seen("claude", &root.join("workspace")), ["above", "home"]);
+        assert_eq!(seen("codex", &inner), ["of-codex"]);
+        fs::remove_dir_all(root).unwrap();
     }
 }
