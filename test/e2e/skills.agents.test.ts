@@ -88,11 +88,14 @@ pipeline:
 `;
 
 const COMMIT = { run: 'pwd > notes.txt; git add notes.txt; git commit -qm notes' };
-/** A fetch of its own asks no other host first, which settings alone say. */
-const FETCH = { call: 'WebFetch', input: { url: 'https://fetched.example/', prompt: 'What is it?' } };
+/** By its settings alone it asks no other host before it fetches. Of this tool it tells the model the name, until it is asked for more. */
+const FETCHES = [
+  { call: 'ToolSearch', input: { query: 'select:WebFetch' } },
+  { call: 'WebFetch', input: { url: 'https://fetched.example/', prompt: 'What is it?' } },
+];
 
 test.each([
-  ['claude', (port: number) => `{ provider: claude, base_url: "http://127.0.0.1:${port}" }`, [FETCH, COMMIT]],
+  ['claude', (port: number) => `{ provider: claude, base_url: "http://127.0.0.1:${port}" }`, [...FETCHES, COMMIT]],
   ['codex', (port: number) => `{ provider: codex, model: gpt-5, base_url: "http://127.0.0.1:${port}/v1" }`, [COMMIT]],
 ] as const)(
   '%s has its skills and settings in a git workspace, and the patch has none of them',
