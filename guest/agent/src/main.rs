@@ -5,6 +5,7 @@
 mod block_cache;
 mod boot;
 mod chunk;
+mod clock;
 mod configure;
 mod disks;
 mod door;

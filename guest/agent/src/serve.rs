@@ -5,6 +5,7 @@ use std::sync::Arc;
 use voidbox_protocol::body::Empty;
 use voidbox_protocol::message::Message;
 
+use crate::clock::clock;
 use crate::configure::configure;
 use crate::exec;
 use crate::failure::Failure;
@@ -26,6 +27,7 @@ pub fn is_request(message: &Message) -> bool {
             | Message::TarPut(_)
             | Message::TarGet(_)
             | Message::Stats(_)
+            | Message::Clock(_)
             | Message::Configure(_)
     )
 }
@@ -53,6 +55,7 @@ pub fn serve(
         }
         Message::ExecFreeze(wanted) => exec::freeze(guest, request, wanted).map(|()| None),
         Message::Stats(_) => Ok(Some(Message::StatsResponse(stats(guest)))),
+        Message::Clock(wanted) => Ok(Some(Message::ClockResponse(clock(guest, *wanted)?))),
         _ => serve_file(guest, request, message),
     }
 }

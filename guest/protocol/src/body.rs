@@ -214,6 +214,23 @@ pub struct Configure {
     pub door: Option<Door>,
 }
 
+/// Move the guest's clock by `stepMs`, when it is there, and say what it shows then.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Clock {
+    /// By so much, whatever the clock shows: a message that waits for a VM that stands still is as true
+    /// when it arrives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_ms: Option<i64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClockResponse {
+    /// Milliseconds since 1970 UTC.
+    pub unix_ms: u64,
+}
+
 /// The guest's side of the door.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -90,6 +90,8 @@ frame_types! {
     Connected = 51,
     ExecFreeze = 52,
     ExecFrozen = 53,
+    Clock = 54,
+    ClockResponse = 55,
 }
 
 impl FrameType {

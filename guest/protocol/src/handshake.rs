@@ -22,6 +22,9 @@ pub const FLAG_FREEZE: u8 = 8;
 /// Flag bit 4: in `Ping` the keeper sends bytes of tunnels through the mailbox, in `Pong` the agent takes
 /// them there. Both only with a mailbox and a door.
 pub const FLAG_DOOR_MAIL: u8 = 16;
+/// Flag bit 5: in `Ping` the keeper may set the guest's clock, in `Pong` the agent can. Without it in both
+/// there is no `Clock`.
+pub const FLAG_CLOCK: u8 = 32;
 
 /// Why a handshake frame is refused. Each of them ends the connection.
 #[derive(Debug, Error)]

@@ -3,9 +3,9 @@
 use thiserror::Error;
 
 use crate::body::{
-    Configure, Connect, Empty, ErrorBody, ExecFreeze, ExecRequest, ExecResponse, ExecSignal,
-    ExecStarted, FileStatResponse, PathRequest, ReadFileResponse, StatsResponse, StreamEnd,
-    TarGetResponse, TarPutResponse, WriteFile,
+    Clock, ClockResponse, Configure, Connect, Empty, ErrorBody, ExecFreeze, ExecRequest,
+    ExecResponse, ExecSignal, ExecStarted, FileStatResponse, PathRequest, ReadFileResponse,
+    StatsResponse, StreamEnd, TarGetResponse, TarPutResponse, WriteFile,
 };
 use crate::frame::{self, Frame, FrameError, FrameType, MAX_CHUNK_BYTES};
 use crate::mailbox::{Mail, MailError, checked_slot};
@@ -171,6 +171,8 @@ messages! {
     Connected(Empty),
     ExecFreeze(ExecFreeze),
     ExecFrozen(Empty),
+    Clock(Clock),
+    ClockResponse(ClockResponse),
 }
 
 fn encode_json(

@@ -78,7 +78,7 @@ fn every_frame_type_has_a_vector_and_every_vector_a_sample() {
 
 #[test]
 fn a_payload_that_does_not_parse_is_an_error() {
-    let broken: [(FrameType, &[u8]); 18] = [
+    let broken: [(FrameType, &[u8]); 21] = [
         (FrameType::ExecRequest, b"\0\0\0\0{\"program\":1}"),
         (FrameType::ExecRequest, b"\0\0\0\0"),
         (FrameType::Stats, b"\0\0\0"),
@@ -100,6 +100,9 @@ fn a_payload_that_does_not_parse_is_an_error() {
         (FrameType::Connected, b"\0\0\0\0"),
         (FrameType::MailTaken, b"\0\0\0\0"),
         (FrameType::MailTaken, b"\0\0\0\0\x04"),
+        (FrameType::Clock, b"\0\0\0\0{\"stepMs\":0.5}"),
+        (FrameType::ClockResponse, b"\0\0\0\0{}"),
+        (FrameType::ClockResponse, b"\0\0\0\0{\"unixMs\":-1}"),
     ];
     for (frame_type, payload) in broken {
         let frame = Frame {

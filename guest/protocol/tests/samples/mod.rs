@@ -265,6 +265,19 @@ fn other_messages() -> Vec<(&'static str, Message)> {
         ),
         ("connected", Message::Connected(Empty {})),
         ("configured", Message::Configured(Empty {})),
+        ("clock", Message::Clock(Clock { step_ms: None })),
+        (
+            "clock-step",
+            Message::Clock(Clock {
+                step_ms: Some(-4_200),
+            }),
+        ),
+        (
+            "clock-response",
+            Message::ClockResponse(ClockResponse {
+                unix_ms: 1_700_000_000_000,
+            }),
+        ),
     ]
 }
 
