@@ -123,10 +123,11 @@ impl Disk {
         }
     }
 
-    /// Returns when so little room is left that a VM is better stopped.
-    pub async fn runs_low(&self) {
+    /// Returns when so little room is left that a VM is better stopped. Calls `meanwhile` once a second.
+    pub async fn runs_low(&self, meanwhile: impl Fn()) {
         loop {
             tokio::time::sleep(LOW_POLL).await;
+            meanwhile();
             let (available, size) = self.bytes();
             if available < LOW_BYTES.min(size / LOW_SHARE) {
                 return;

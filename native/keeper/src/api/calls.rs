@@ -158,6 +158,8 @@ async fn ready(keeper: &Rc<Keeper>, Ready { timeout_ms }: Ready) -> Result<Value
 
 async fn start_exec(keeper: &Rc<Keeper>, head: &Head, start: StartExec) -> Result<Value, Failure> {
     let link = keeper.guest().await?;
+    // A command that began with a wrong time would meet certificates that are not valid yet.
+    keeper.clock.be_right(&link).await;
     // From here to the insert nothing waits, so that a key is started once.
     fence::check(keeper, head)?;
     if keeper.execs.borrow().contains_key(&start.exec_key) {

@@ -11,8 +11,8 @@ use voidbox_protocol::body::{Configure, Door, DoorService, ErrorCode, GuestMount
 use voidbox_protocol::decode::{Decoder, Phase};
 use voidbox_protocol::frame::{Frame, FrameError};
 use voidbox_protocol::handshake::{
-    FLAG_DOOR, FLAG_DOOR_MAIL, FLAG_FREEZE, FLAG_MAILBOX, FLAG_MULTIPLEX, HandshakeError, Hello,
-    KEY_BYTES, Ping, Pong, SessionKey,
+    FLAG_CLOCK, FLAG_DOOR, FLAG_DOOR_MAIL, FLAG_FREEZE, FLAG_MAILBOX, FLAG_MULTIPLEX,
+    HandshakeError, Hello, KEY_BYTES, Ping, Pong, SessionKey,
 };
 use voidbox_protocol::message::{Message, MessageError};
 
@@ -67,6 +67,8 @@ pub struct Session {
     pub has_door_mail: bool,
     /// The guest can freeze commands.
     pub can_freeze: bool,
+    /// The guest moves its clock when it is told to.
+    pub can_set_clock: bool,
 }
 
 /// Reads one frame at a time off a port.
@@ -122,6 +124,7 @@ pub async fn open_session(
         flags: FLAG_MULTIPLEX
             | FLAG_MAILBOX
             | FLAG_FREEZE
+            | FLAG_CLOCK
             | match egress {
                 Some(_) => FLAG_DOOR | FLAG_DOOR_MAIL,
                 None => 0,
@@ -158,6 +161,7 @@ pub async fn open_session(
             mailbox: (pong.flags & FLAG_MAILBOX != 0).then_some(mailbox),
             has_door_mail: pong.flags & FLAG_DOOR_MAIL != 0,
             can_freeze: pong.flags & FLAG_FREEZE != 0,
+            can_set_clock: pong.flags & FLAG_CLOCK != 0,
         }),
         (CONFIGURE_ID, Message::Error(error)) => Err(match error.code {
             ErrorCode::NotAllowed | ErrorCode::BadRequest => SessionError::Refused(error.message),

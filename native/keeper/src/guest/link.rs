@@ -77,6 +77,8 @@ pub struct Link {
     has_door_mail: bool,
     /// The guest can freeze commands.
     pub can_freeze: bool,
+    /// The guest moves its clock when it is told to.
+    pub can_set_clock: bool,
     requests: RefCell<HashMap<u32, Rc<dyn Inbound>>>,
     next_id: Cell<u32>,
     /// There when the guest was offered a door and took it.
@@ -99,6 +101,7 @@ impl Link {
             has_door_mail: session.has_door_mail && session.mailbox.is_some(),
             mailbox: session.mailbox.map(Mailbox::new),
             can_freeze: session.can_freeze,
+            can_set_clock: session.can_set_clock,
             requests: RefCell::default(),
             next_id: Cell::new(1),
             acceptor,

@@ -1,5 +1,6 @@
 //! The guest port: one link for the VM's whole life, many requests on it.
 
+pub mod clock;
 pub mod handshake;
 pub mod link;
 pub mod mailbox;

@@ -348,6 +348,7 @@ impl Inbound for Inner {
             | Message::TarPutResponse(_)
             | Message::TarGetResponse(_)
             | Message::StatsResponse(_)
+            | Message::ClockResponse(_)
             | Message::ExecFrozen(_)
                 if state.response.is_none() =>
             {

@@ -37,9 +37,10 @@ impl Keeper {
         loop {
             let start = Instant::now();
             self.boots.set(self.boots.get() + 1);
-            let (vmm, port, mailbox) = Vmm::start(&self.config, &self.dir, &self.disk, tsc)
-                .await
-                .map_err(host_failure)?;
+            let (vmm, port, mailbox) =
+                Vmm::start(&self.config, &self.dir, &self.disk, &self.clock, tsc)
+                    .await
+                    .map_err(host_failure)?;
             self.vmm_pid.set(vmm.pid());
             let vmm = slot.insert(vmm);
             let end = match self.try_session(vmm, port, mailbox).await {

@@ -17,6 +17,7 @@ use crate::disk::Disk;
 use crate::door::Door;
 use crate::error::{Code, Failure};
 use crate::exec::{Exec, SpoolBudget, now_ms};
+use crate::guest::clock::GuestClock;
 use crate::guest::link::{Acceptor, Link};
 use crate::guest::patience::Patience;
 use crate::guest::pulse;
@@ -58,6 +59,7 @@ pub struct Keeper {
     pub door: Option<Rc<Door>>,
     pub notices: Rc<Notices>,
     pub disk: Rc<Disk>,
+    pub clock: Rc<GuestClock>,
     pub fence: watch::Sender<u64>,
     pub phase: watch::Sender<Phase>,
     pub execs: RefCell<HashMap<String, Rc<Exec>>>,
@@ -100,6 +102,7 @@ impl Keeper {
                 dir.path(),
                 Duration::from_millis(config.disk_full_timeout_ms),
             ),
+            clock: GuestClock::new(),
             fence: watch::Sender::new(fence),
             phase: watch::Sender::new(Phase::Booting),
             execs: RefCell::default(),
@@ -236,7 +239,8 @@ impl Keeper {
             ),
             failure = link.ended() => failure,
             () = self.disk.stand_still(|| link.patience.pause()) => unreachable!("it goes on for as long as the VM"),
-            never = pulse::watch(&link, || self.runs_a_command()) => never,
+            never = pulse::watch(&link, &self.clock, || self.runs_a_command()) => never,
+            never = self.clock.keep_right(&link) => never,
             _ = vmm.exited() => Failure::new(Code::VmLost, "the VMM ended"),
         };
         // A closed port and the VMM's end come together, in either order; say the one that tells more.

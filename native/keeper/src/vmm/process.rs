@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use crate::config::LaunchConfig;
 use crate::disk::Disk;
 use crate::error::Failure;
+use crate::guest::clock::GuestClock;
 use crate::guest::mailbox;
 use crate::host::HostTsc;
 use crate::run_dir::{CONSOLE, RunDir, SCRATCH};
@@ -51,6 +52,7 @@ impl Vmm {
         config: &LaunchConfig,
         dir: &RunDir,
         disk: &Rc<Disk>,
+        clock: &Rc<GuestClock>,
         tsc: HostTsc,
     ) -> Result<(Self, UnixStream, File), Failure> {
         let uid = jail::vmm_uid(dir);
@@ -84,7 +86,7 @@ impl Vmm {
         let port = UnixStream::from_std(port).map_err(io_failure)?;
         let control = UnixStream::from_std(control).map_err(io_failure)?;
         let (said_wrong, broken) = watch::channel(None);
-        let watched = qmp::watch(control, disk.clone());
+        let watched = qmp::watch(control, disk.clone(), clock.clone());
         let control = tokio::task::spawn_local(async move {
             said_wrong.send_replace(Some(watched.await.to_string()));
         });

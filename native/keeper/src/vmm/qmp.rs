@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use crate::disk::{Disk, Waiting};
+use crate::guest::clock::GuestClock;
 
 /// QEMU's greeting and events have some hundred bytes.
 const MAX_LINE_BYTES: usize = 64 << 10;
@@ -106,18 +107,22 @@ impl Lines {
 
 /// Sees to it that a VM which stopped for want of room goes on when there is some. Returns what is not
 /// QMP; the end of the socket is the VMM's end, which others see.
-pub async fn watch(socket: UnixStream, disk: Rc<Disk>) -> Violation {
+pub async fn watch(socket: UnixStream, disk: Rc<Disk>, clock: Rc<GuestClock>) -> Violation {
     let mut lines = Lines {
         socket,
         buffer: Vec::new(),
     };
-    match serve(&mut lines, &disk).await {
+    match serve(&mut lines, &disk, &clock).await {
         Err(violation) => violation,
         Ok(never) => match never {},
     }
 }
 
-async fn serve(lines: &mut Lines, disk: &Rc<Disk>) -> Result<Infallible, Violation> {
+async fn serve(
+    lines: &mut Lines,
+    disk: &Rc<Disk>,
+    clock: &GuestClock,
+) -> Result<Infallible, Violation> {
     negotiate(lines).await?;
     let mut stopped: Option<Waiting> = None;
     loop {
@@ -125,8 +130,12 @@ async fn serve(lines: &mut Lines, disk: &Rc<Disk>) -> Result<Infallible, Violati
             heard = lines.heard() => match heard? {
                 Some(Heard::NoSpace) => {
                     stopped.get_or_insert_with(|| disk.wait_begins());
+                    clock.doubt();
                 }
-                Some(Heard::Resumed) => stopped = None,
+                Some(Heard::Resumed) => {
+                    stopped = None;
+                    clock.doubt();
+                }
                 Some(Heard::Refused(why)) => eprintln!("the VMM does not go on: {why}"),
                 Some(_) => {}
                 None => {
@@ -138,8 +147,10 @@ async fn serve(lines: &mut Lines, disk: &Rc<Disk>) -> Result<Infallible, Violati
             () = disk.room(), if stopped.is_some() => {
                 let _ = lines.send("cont").await;
             }
-            () = disk.runs_low(), if stopped.is_none() => {
+            () = disk.runs_low(|| clock.check_host()), if stopped.is_none() => {
                 stopped = Some(disk.wait_begins());
+                // Before the VM goes on: a command that is started meanwhile waits for the look.
+                clock.doubt();
                 let _ = lines.send("stop").await;
             }
         }
@@ -212,7 +223,8 @@ mod tests {
         runtime.block_on(local.run_until(async {
             let (keeper, vmm) = UnixStream::pair().unwrap();
             let disk = Disk::new("/", Duration::from_secs(60));
-            let watched = tokio::task::spawn_local(watch(keeper, disk.clone()));
+            let clock = GuestClock::new();
+            let watched = tokio::task::spawn_local(watch(keeper, disk.clone(), clock));
             let work =
                 tokio::time::timeout(Duration::from_secs(20), peer(BufReader::new(vmm), disk));
             let done = work.await.expect("the peer is answered in time");
@@ -294,7 +306,7 @@ mod tests {
             let said = runtime.block_on(async {
                 let (keeper, mut vmm) = UnixStream::pair().unwrap();
                 let disk = Disk::new("/", Duration::from_secs(60));
-                let watched = watch(keeper, disk);
+                let watched = watch(keeper, disk, GuestClock::new());
                 let (violation, _) = tokio::join!(watched, vmm.write_all(&words));
                 violation.to_string()
             });
