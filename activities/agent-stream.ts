@@ -129,12 +129,13 @@ function shortly(redactor: Redactor, text: string, most: number): string {
 function redactedOutcome(outcome: AgentOutcome, redactor: Redactor): AgentOutcome {
   const { textCharacters, nameCharacters } = STREAM_LIMITS;
   const name = (text: string | null): string | null => (text === null ? null : shortly(redactor, text, nameCharacters));
-  const { failure, text } = outcome;
+  const { failure, text, unpricedModels } = outcome;
   return {
     ...outcome,
     model: name(outcome.model),
     sessionId: name(outcome.sessionId),
     text: text === null ? null : redactor.text(text),
     failure: failure === null ? null : { ...failure, message: shortly(redactor, failure.message, textCharacters) },
+    ...(unpricedModels === undefined ? {} : { unpricedModels: unpricedModels.map((model) => name(model)!) }),
   };
 }

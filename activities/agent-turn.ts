@@ -1,11 +1,12 @@
 /** One command of an agent from its start to its end: its output, its stream and, where it has a budget, its session file. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AgentOutcome, AgentUsage } from '../agents/stream.ts';
-import { budgetLeft, sumOfUse, withPrice } from '../domain/agent/budget.ts';
+import { budgetLeft, sumOfUse, unknownCost, withPrice } from '../domain/agent/budget.ts';
 import type { BudgetPlan } from '../domain/plan/plan.ts';
 import { FIRST_FOLLOWER } from '../domain/run/attempt.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import { AgentMeter, endExec, readFollower, type ShareOfRun, startFollower, untilReady } from './agent-budget.ts';
+import { sayUnpriced } from './agent-cost.ts';
 import { agentExec, type AgentAsked, commandKey, commandOfAgent } from './agent-command.ts';
 import { type AgentTurn, usedBy } from './agent-turns.ts';
 import { followAgent } from './agent-stream.ts';
@@ -58,7 +59,10 @@ export async function runTurn(
   // A session that goes on has calls of earlier commands in its file, so what comes to it is followed from before the command.
   const follower = resume === null || left === null ? null : await followerOf(context, exec, command, resume, 'end');
   if (follower !== null) await untilReady(follower, life.ended);
-  return await followTurn(context, { before, command, left }, exec, await sandbox.exec(exec, life.ended), follower);
+  const started = await sandbox.exec(exec, life.ended);
+  const turn = await followTurn(context, { before, command, left }, exec, started, follower);
+  await sayUnpriced(context.deps, request, agent.work, turn.outcome);
+  return turn;
 }
 
 function followerOf(
@@ -233,11 +237,14 @@ function leftAfter({ agent, ledger }: Budgeted, turns: readonly AgentTurn[]): Bu
   return budgetLeft(budget ?? {}, usedBy(turns));
 }
 
-/** What is used up, so that no further command starts; null: something of each limit is left. */
+/** What is used up, or not known, so that no further command starts; null: something of each limit is left. */
 export function usedUpBefore({ agent, ledger }: Budgeted, turns: readonly AgentTurn[]): OverBudget | null {
   const used = usedBy(turns);
+  const unpriced = turns.flatMap(({ outcome }) => outcome.unpricedModels ?? []);
+  const unknown = unknownCost(agent.work, [...new Set(unpriced)]);
   return (
     usedUpBudget(agent.work.budget ?? {}, used) ??
+    (unknown === null ? null : { code: 'agent/budget-unknown', words: unknown }) ??
     (ledger === null ? null : usedUpRunBudget(ledger.budget, sumOfUse(ledger.usedByOthers, used)))
   );
 }

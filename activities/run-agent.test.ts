@@ -29,11 +29,14 @@ let calls: AgentCall[];
 let says: (call: number) => string;
 /** Of the agent's session, as its stream tells it. */
 let session: { readonly session_id?: string };
+/** What else its result says. */
+let ending: Readonly<Record<string, unknown>>;
 
 beforeEach(async () => {
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-agent-'));
   calls = [];
   session = { session_id: 's' };
+  ending = {};
   backend = createMockBackend({
     programs: {
       '/usr/lib/voidbox/mock-agents/claude': async ({ args, stdin, write }) => {
@@ -43,7 +46,7 @@ beforeEach(async () => {
         await write('stdout', `${JSON.stringify({ type: 'system', subtype: 'init', model: 'm', ...session })}\n`);
         const usage = { input_tokens: 5, output_tokens: 2, cache_creation_input_tokens: 0, cache_read_input_tokens: 0 };
         const ended = { type: 'result', subtype: 'success', is_error: false, num_turns: 1, total_cost_usd: 0.5, usage };
-        await write('stdout', `${JSON.stringify({ ...ended, ...session, result: says(calls.length) })}\n`);
+        await write('stdout', `${JSON.stringify({ ...ended, ...session, ...ending, result: says(calls.length) })}\n`);
         return 0;
       },
     },
@@ -110,5 +113,63 @@ test('without a schema any answer is one', async () => {
   const { outputSchema: _, ...plain } = request().stage;
   const result = await resultOf({ ...request(), stage: plain });
   expect(result).toMatchObject({ outcome: 'succeeded' });
+  expect(calls).toHaveLength(1);
+});
+
+const GUESSED = { modelUsage: { 'my-finetune-7': { costUSD: 0.5, costBasis: 'unknown' } } };
+const NO_PRICE =
+  'claude has no price for the model "my-finetune-7"; write `price: { input: NUMBER, output: NUMBER }` in `llm`, in US dollars for a million tokens';
+
+async function warnings(): Promise<readonly string[]> {
+  const all: string[] = [];
+  for await (const { body } of stores.reader.read(RUN, 0, { output: false }))
+    if (body.type === 'notice' && body.level === 'warning') all.push(body.message);
+  return all;
+}
+
+function priced(change: object): StageRequest {
+  const { work } = request().stage;
+  return request({ work: { ...work, ...change } as VmStage['work'] });
+}
+
+test('dollars that the command line made up are no cost, which is said once', async () => {
+  ending = GUESSED;
+  says = (call) => (call < 3 ? 'no JSON' : '{"ok":true}');
+  const { outcome, usage } = await resultOf();
+  expect(outcome).toBe('succeeded');
+  expect(usage).toMatchObject({ inputTokens: 15, turns: 3 });
+  expect(usage).not.toHaveProperty('costUsd');
+  expect(await warnings()).toEqual([`nobody knows what the agent of stage think costs: ${NO_PRICE}`]);
+});
+
+test('with a price the cost is known whatever the command line makes up', async () => {
+  ending = GUESSED;
+  says = () => '{"ok":true}';
+  const llm = { provider: 'claude', model: 'my-finetune-7', baseUrl: null, apiKeyEnv: null, credentialProxy: false };
+  const price = { inputUsd: 100_000, outputUsd: 0 };
+  const { usage } = await resultOf(priced({ llm: { ...llm, price }, budget: { maxCostUsd: 2 } }));
+  expect(usage['costUsd']).toBeCloseTo(0.5);
+  expect(await warnings()).toEqual([]);
+});
+
+test('an agent whose cost is limited and not known is not asked on; an answer that fits is one', async () => {
+  ending = GUESSED;
+  const limited = priced({ budget: { maxCostUsd: 2 } });
+  says = () => 'no JSON';
+  expect(await resultOf(limited)).toMatchObject({ outcome: 'failed', failure: { code: 'stage/output-schema' } });
+  expect(calls).toHaveLength(1);
+  expect(await warnings()).toEqual([
+    `nobody knows what the agent of stage think costs, so its \`max_cost_usd\` limits nothing: ${NO_PRICE}`,
+  ]);
+});
+
+test('one that stops itself by a price that it made up fails as nobody knows, not as over its budget', async () => {
+  ending = { ...GUESSED, subtype: 'error_max_budget_usd', is_error: true };
+  says = () => '';
+  const { failure } = await resultOf(priced({ budget: { maxCostUsd: 0.25 } }));
+  expect(failure?.code).toBe('agent/budget-unknown');
+  expect(failure?.message).toBe(
+    `the agent of stage think failed: it stopped itself at its \`max_cost_usd\`, by a guess: ${NO_PRICE}`,
+  );
   expect(calls).toHaveLength(1);
 });

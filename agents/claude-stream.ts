@@ -8,7 +8,7 @@ import {
   NO_USAGE,
   STREAM_LIMITS,
 } from './stream.ts';
-import { sumOfCounts, sumOfUse } from '../domain/agent/budget.ts';
+import { noPriceFor, sumOfCounts, sumOfUse } from '../domain/agent/budget.ts';
 
 /** What a result that is an error came of, by its `subtype`. */
 const BUDGETS = {
@@ -19,16 +19,23 @@ const BUDGETS = {
 /** Requests in a row that are refused before it is believed. */
 const REFUSALS_ALLOWED = 3;
 
-/** @param isFree  what the stream says of costs is of another provider's prices */
-export function createClaudeStream({ isFree = false }: { readonly isFree?: boolean } = {}): AgentStream {
+/** Prices that are no guess: Claude Code's own, and those that somebody set for its users. */
+const PRICE_LISTS: readonly unknown[] = ['list', 'managed'];
+const MOST_UNPRICED = 4;
+
+/** `told`: as the stream says. The prices that it counts by are Anthropic's, whoever answers. */
+type CostOfCalls = 'told' | 'none' | 'unknown';
+
+export function createClaudeStream({ cost = 'told' }: { readonly cost?: CostOfCalls } = {}): AgentStream {
   let sessionId: string | null = null;
   let model: string | null = null;
   let lastText: string | null = null;
-  let usage: AgentUsage = isFree ? { ...NO_USAGE, costUsd: 0 } : NO_USAGE;
+  let usage: AgentUsage = cost === 'none' ? { ...NO_USAGE, costUsd: 0 } : NO_USAGE;
   /** One message comes in several lines, each with the usage of all of it. */
   let lastMessage: string | null = null;
   /** Read once: whoever follows the stream asks for the outcome at each line. */
   let ended: Pick<AgentOutcome, 'text' | 'failure'> | null = null;
+  let unpriced: readonly string[] = [];
 
   const assistant = (event: Fields): readonly AgentSaying[] => {
     const message = fieldsOf(event['message']);
@@ -63,8 +70,9 @@ export function createClaudeStream({ isFree = false }: { readonly isFree?: boole
         case 'user':
           return endedTools(event);
         case 'result': {
-          ended = ending(event, lastText);
-          usage = finalUsage(event, usage, isFree);
+          if (cost === 'told') unpriced = unpricedModels(event);
+          ended = ending(event, lastText, unpriced);
+          usage = { ...finalUsage(event, usage), costUsd: costOf(event, cost, unpriced) };
           return [{ kind: 'usage', usage }];
         }
         default:
@@ -77,6 +85,7 @@ export function createClaudeStream({ isFree = false }: { readonly isFree?: boole
       hasEnded: ended !== null,
       ...(ended ?? { text: lastText, failure: null }),
       usage,
+      ...(unpriced.length === 0 ? {} : { unpricedModels: unpriced }),
     }),
   };
 }
@@ -93,13 +102,21 @@ function refusedLogin(event: Fields): readonly AgentSaying[] {
 }
 
 /** `is_error` decides: a failed call of the API has the subtype `success`. */
-function ending(result: Fields, lastText: string | null): Pick<AgentOutcome, 'text' | 'failure'> {
+function ending(
+  result: Fields,
+  lastText: string | null,
+  unpriced: readonly string[],
+): Pick<AgentOutcome, 'text' | 'failure'> {
   const said = textOf(result['result']);
   const structured = result['structured_output'];
   const text = structured === undefined || structured === null ? (said ?? lastText) : JSON.stringify(structured);
   const subtype = textOf(result['subtype']) ?? '';
   if (result['is_error'] === false && !subtype.startsWith('error')) return { text, failure: null };
   const budget = Object.hasOwn(BUDGETS, subtype) ? BUDGETS[subtype as keyof typeof BUDGETS] : null;
+  if (budget?.code === 'agent/budget-cost' && unpriced.length > 0) {
+    const message = `it stopped itself at its \`max_cost_usd\`, by a guess: ${noPriceFor(unpriced)}`;
+    return { text, failure: { code: 'agent/budget-unknown', message } };
+  }
   if (budget !== null) return { text, failure: { code: budget.code, message: `it ${budget.what}` } };
   const words = said ?? shown(result['errors'] ?? result['error'] ?? subtype);
   const isOfApi = subtype === 'success' || subtype === '';
@@ -144,12 +161,28 @@ export function usageOfClaude(fields: Fields): AgentUsage {
   };
 }
 
-function finalUsage(result: Fields, soFar: AgentUsage, isFree: boolean): AgentUsage {
+function finalUsage(result: Fields, soFar: AgentUsage): AgentUsage {
   const said = usageOfClaude(fieldsOf(result['usage']));
   const hasSaid = said.inputTokens + said.outputTokens > 0;
   return {
     ...(hasSaid ? said : soFar),
     turns: countOf(result['num_turns']) || soFar.turns,
-    costUsd: isFree ? 0 : amountOf(result['total_cost_usd']),
   };
+}
+
+function costOf(result: Fields, cost: CostOfCalls, unpriced: readonly string[]): number | null {
+  if (cost === 'none') return 0;
+  return cost === 'unknown' || unpriced.length > 0 ? null : amountOf(result['total_cost_usd']);
+}
+
+/** It counts a model that it does not know by the price of one that it knows. */
+function unpricedModels(result: Fields): readonly string[] {
+  const isGuess = (use: unknown): boolean => {
+    const { costBasis } = fieldsOf(use);
+    return costBasis !== undefined && !PRICE_LISTS.includes(costBasis);
+  };
+  return Object.entries(fieldsOf(result['modelUsage']))
+    .filter(([, use]) => isGuess(use))
+    .slice(0, MOST_UNPRICED)
+    .map(([model]) => cut(model, STREAM_LIMITS.nameCharacters));
 }

@@ -9,5 +9,5 @@ export const custom: AgentProvider = {
   sessionFolder: CLAUDE_SESSIONS,
   // A server that asks for no key: without one the command line asks for a login.
   command: (task) => claudeCommand(task, { env: { ANTHROPIC_API_KEY: 'none' } }),
-  stream: () => createClaudeStream(),
+  stream: () => createClaudeStream({ cost: 'unknown' }),
 };

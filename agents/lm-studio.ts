@@ -8,5 +8,5 @@ export const lmStudio: AgentProvider = {
   cli: 'claude',
   sessionFolder: CLAUDE_SESSIONS,
   command: (task) => claudeCommand(task, { env: { ANTHROPIC_API_KEY: '', ANTHROPIC_AUTH_TOKEN: 'lm-studio' } }),
-  stream: () => createClaudeStream({ isFree: true }),
+  stream: () => createClaudeStream({ cost: 'none' }),
 };

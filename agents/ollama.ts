@@ -14,5 +14,5 @@ export const ollama: AgentProvider = {
       model: task.llm?.model ?? DEFAULT_MODEL,
       env: { ANTHROPIC_API_KEY: '', ANTHROPIC_AUTH_TOKEN: 'ollama' },
     }),
-  stream: () => createClaudeStream({ isFree: true }),
+  stream: () => createClaudeStream({ cost: 'none' }),
 };

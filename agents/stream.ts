@@ -47,6 +47,8 @@ export interface AgentOutcome {
   readonly text: string | null;
   readonly failure: { readonly code: ErrorCode; readonly message: string } | null;
   readonly usage: AgentUsage;
+  /** Models that its command line has no price for, so that what it says of the cost is a guess. Absent: none. */
+  readonly unpricedModels?: readonly string[];
 }
 
 /** Reads one stream, line by line. What is no JSON, or of a kind that is not known, says nothing. */

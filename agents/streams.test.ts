@@ -107,8 +107,49 @@ describe('the stream of claude', () => {
   });
 
   it('costs nothing where its prices are of another provider', () => {
-    const { outcome } = read(createClaudeStream({ isFree: true }), recording('claude-tools'));
+    const { outcome } = read(createClaudeStream({ cost: 'none' }), recording('claude-tools'));
     expect(outcome.usage.costUsd).toBe(0);
+  });
+
+  it('knows no cost where the command line made the price up, whatever dollars it prints', () => {
+    expect(recording('claude-unpriced')).toMatch(/"total_cost_usd":0\.\d+/);
+    const { sayings, outcome } = read(createClaudeStream(), recording('claude-unpriced'));
+    expect(outcome).toMatchObject({ text: 'hi', failure: null, unpricedModels: ['my-finetune-7'] });
+    expect(outcome.usage).toMatchObject({ inputTokens: 1400, outputTokens: 20, costUsd: null });
+    const costs = sayings.flatMap((saying) => (saying.kind === 'usage' ? [saying.usage.costUsd] : []));
+    expect(costs).toEqual([null, null]);
+    // Free is free, and of another server's prices nothing was to be known.
+    for (const [cost, costUsd] of [
+      ['none', 0],
+      ['unknown', null],
+    ] as const) {
+      const other = read(createClaudeStream({ cost }), recording('claude-unpriced')).outcome;
+      expect([other.usage.costUsd, other.unpricedModels]).toEqual([costUsd, undefined]);
+    }
+    expect(read(createClaudeStream({ cost: 'unknown' }), recording('claude-tools')).outcome.usage.costUsd).toBeNull();
+  });
+
+  it('one model without a price is enough, and nothing that a stream may say of it breaks it', () => {
+    const costOf = (modelUsage: unknown, subtype = 'success'): AgentOutcome => {
+      const result = { type: 'result', subtype, is_error: subtype !== 'success', total_cost_usd: 0.5, modelUsage };
+      return read(createClaudeStream(), JSON.stringify(result)).outcome;
+    };
+    const of = (...bases: readonly unknown[]): AgentOutcome =>
+      costOf(Object.fromEntries(bases.map((costBasis, index) => [`m${index}`, { costBasis }])));
+    for (const known of [undefined, null, 7, [], {}, { m: null }, { m: 7 }, { m: {} }])
+      expect(costOf(known).usage.costUsd).toBe(0.5);
+    expect(of('list', 'managed').usage.costUsd).toBe(0.5);
+    for (const basis of ['unknown', 'LIST', '', null, 7, {}, ['list']]) {
+      expect(of('list', basis).usage.costUsd).toBeNull();
+      expect(of('list', basis).unpricedModels).toEqual(['m1']);
+    }
+    expect(of(...Array<unknown>(100).fill('unknown')).unpricedModels).toHaveLength(4);
+    const [long] = costOf({ ['x'.repeat(1_000_000)]: { costBasis: 'unknown' } }).unpricedModels!;
+    expect(long).toHaveLength(200);
+    const over = costOf({ 'my-finetune-7': { costBasis: 'unknown' } }, 'error_max_budget_usd').failure;
+    expect(over?.code).toBe('agent/budget-unknown');
+    expect(over?.message).toContain('claude has no price for the model "my-finetune-7"; write `price: {');
+    expect(costOf({ m: { costBasis: 'list' } }, 'error_max_budget_usd').failure?.code).toBe('agent/budget-cost');
   });
 
   it('the value of a schema is its text', () => {

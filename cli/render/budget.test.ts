@@ -35,9 +35,9 @@ test('what is used of a budget stands before its limit, tokens first', () => {
   );
   expect(renderBudget({ limits, used: null })).toBe('100,000 tokens, 40 turns, $2.00');
   // Nobody has said a cost so far; a cent is not rounded away.
-  expect(renderBudget({ limits: { maxCostUsd: 0.005 }, used: { tokens: 1, turns: 1, costUsd: null } })).toBe(
-    '$0.00 of $0.0050',
-  );
+  const cheap = { maxCostUsd: 0.005 };
+  expect(renderBudget({ limits: cheap, used: { tokens: 0, turns: 0, costUsd: null } })).toBe('$0.00 of $0.0050');
+  expect(renderBudget({ limits: cheap, used: { tokens: 1, turns: 1, costUsd: null } })).toBe('$? of $0.0050');
 });
 
 test('status says what a run and its stages have used of their budgets', () => {

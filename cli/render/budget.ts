@@ -46,9 +46,15 @@ export function renderBudget({ limits, used }: BudgetJson): string {
   const parts = [
     ...(maxTokens === undefined ? [] : [`${part(count(maxTokens), count(used?.tokens ?? 0))} tokens`]),
     ...(maxTurns === undefined ? [] : [`${part(count(maxTurns), count(used?.turns ?? 0))} turns`]),
-    ...(maxCostUsd === undefined ? [] : [part(dollars(maxCostUsd), dollars(used?.costUsd ?? 0))]),
+    ...(maxCostUsd === undefined ? [] : [part(dollars(maxCostUsd), costIn(used))]),
   ];
   return parts.join(', ');
+}
+
+/** Claude Code tells its cost at the end of its turn, and of models that it has no price for never. */
+function costIn(used: BudgetJson['used']): string {
+  const { costUsd = null, turns = 0 } = used ?? {};
+  return costUsd === null && turns > 0 ? '$?' : dollars(costUsd ?? 0);
 }
 
 function count(value: number): string {

@@ -30,9 +30,30 @@ it('what is used up to a limit leaves 0', () => {
 
 it('a cost is known of providers whose command line tells it, and of all others by a price', () => {
   expect(isCostKnown(null)).toBe(true);
-  expect(isCostKnown({ provider: 'ollama' })).toBe(true);
+  expect(isCostKnown({ provider: 'ollama', model: 'qwen3-coder:7b' })).toBe(true);
   for (const provider of ['codex', 'custom'] as const) {
-    expect(isCostKnown({ provider })).toBe(false);
-    expect(isCostKnown({ provider, price: { inputUsd: 0, outputUsd: 0 } })).toBe(true);
+    expect(isCostKnown({ provider, model: null })).toBe(false);
+    expect(isCostKnown({ provider, model: null, price: { inputUsd: 0, outputUsd: 0 } })).toBe(true);
   }
+});
+
+it('a cost is known of models that Claude Code may have prices for', () => {
+  for (const model of [
+    null,
+    'sonnet',
+    'Opus',
+    'opus[1m]',
+    'opusplan',
+    'default',
+    'claude-opus-4-5',
+    'CLAUDE-opus-4-5[1m]',
+    'anthropic/claude-opus-4-5',
+    'us.anthropic.claude-opus-4-5-20251101-v1:0',
+  ])
+    expect(isCostKnown({ provider: 'claude', model }), String(model)).toBe(true);
+  for (const model of ['my-finetune-7', 'gpt-5', 'sonnet-7', 'opus[2m]', 'claude', 'qwen3-coder:7b', ''])
+    for (const provider of ['claude', 'claude-personal'] as const) {
+      expect(isCostKnown({ provider, model }), model).toBe(false);
+      expect(isCostKnown({ provider, model, price: { inputUsd: 0, outputUsd: 0 } })).toBe(true);
+    }
 });

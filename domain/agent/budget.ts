@@ -1,5 +1,6 @@
 /** What an agent took, in the units of its budget, and which limit that is over. */
-import type { BudgetPlan, LlmPlan, LlmProvider, PricePlan } from '../plan/plan.ts';
+import type { AgentWork, BudgetPlan, LlmPlan, LlmProvider, PricePlan } from '../plan/plan.ts';
+import { cliOf } from './agent-cli.ts';
 
 export interface ModelUse {
   /** All that the model read, cached or not. */
@@ -20,7 +21,10 @@ const TOKENS_OF_PRICE = 1_000_000;
 /** Who bills nobody: a model of the worker's own host. */
 const FREE: readonly LlmProvider[] = ['ollama', 'lm-studio'];
 /** Whose command line knows what its provider asks. `custom` is another server behind the same command line. */
-const TELLS_COST: readonly LlmProvider[] = ['claude', 'claude-personal', ...FREE];
+const TELLS_COST: readonly LlmProvider[] = ['claude', 'claude-personal'];
+
+export const PRICE_REMEDY =
+  'write `price: { input: NUMBER, output: NUMBER }` in `llm`, in US dollars for a million tokens';
 
 /** What a guest says may be any number, and a sum beyond this is none that a log takes. */
 export function sumOfCounts(...counts: readonly number[]): number {
@@ -68,9 +72,40 @@ export function withPrice<U extends ModelUse>(use: U, llm: Pick<LlmPlan, 'price'
   return llm?.price === undefined ? use : { ...use, costUsd: priceOfUse(use, llm.price) };
 }
 
-/** Whether what the agent costs is known at the end of its turn, at the latest. */
-export function isCostKnown(llm: Pick<LlmPlan, 'provider' | 'price'> | null): boolean {
-  return llm?.price !== undefined || TELLS_COST.includes(llm?.provider ?? 'claude');
+/** Of Claude Code; each also with `[1m]`. What it asks for by a longer name has `claude-` in it, with its prefixes of clouds. */
+const CLAUDE_ALIASES = ['best', 'default', 'fable', 'haiku', 'opus', 'opusplan', 'sonnet'];
+
+/** Whether what the agent costs is known at the end of its turn, at the latest, as far as its plan tells. */
+export function isCostKnown(llm: Pick<LlmPlan, 'provider' | 'model' | 'price'> | null): boolean {
+  return whyCostUnknown(llm) === null;
+}
+
+/** Goes on after "nobody knows what it costs: ". Null: it is known. */
+export function whyCostUnknown(llm: Pick<LlmPlan, 'provider' | 'model' | 'price'> | null): string | null {
+  if (llm === null || llm.price !== undefined || FREE.includes(llm.provider)) return null;
+  if (!TELLS_COST.includes(llm.provider)) return `${cliOf(llm)} does not say what the provider ${llm.provider} asks`;
+  return llm.model === null || isModelOfClaude(llm.model)
+    ? null
+    : `claude has no price for the model ${JSON.stringify(llm.model)}`;
+}
+
+function isModelOfClaude(model: string): boolean {
+  const name = model.trim().toLowerCase();
+  return name.includes('claude-') || CLAUDE_ALIASES.includes(name.replace(/\[1m\]$/, ''));
+}
+
+/** Of models whose prices Claude Code guesses, as it says itself. */
+export function noPriceFor(models: readonly string[]): string {
+  return `claude has no price for the model ${models.map((model) => JSON.stringify(model)).join(', ')}; ${PRICE_REMEDY}`;
+}
+
+/** Why nothing of a limit for the cost can be said to be left; null: something is known of the cost. */
+export function unknownCost(
+  { budget, llm }: Pick<AgentWork, 'budget' | 'llm'>,
+  unpricedModels: readonly string[],
+): string | null {
+  if (unpricedModels.length === 0 || budget?.maxCostUsd === undefined || llm?.price !== undefined) return null;
+  return `cost nobody knows what: ${noPriceFor(unpricedModels)}`;
 }
 
 /** Whether what the agent costs is known at the end of each of its calls. */

@@ -35,8 +35,8 @@ export const AGENT_CODES = {
     'Raise `max_cost_usd` of its `budget`, or ask for less in one stage.',
   ),
   'agent/budget-unknown': ofAgent(
-    'What an agent with a budget uses could not be followed any more, so it was stopped.',
-    'Look whether the agent ended processes of its VM or removed its session file; raise `max_output_mb` if the message says so.',
+    'What an agent with a budget uses could not be followed any more, or its command line has no price for its model, so it was stopped.',
+    'Write the `price` of its model in `llm` if the message names a model. Otherwise look whether the agent ended processes of its VM or removed its session file; raise `max_output_mb` if the message says so.',
   ),
   'run/budget-turns': ofAgent(
     'Agents of a run made as many calls of the model as the budget of the run allows. Those that went on were stopped, and no other starts.',

@@ -37,6 +37,7 @@ export const EVENT_ID = {
       | 'woken'
       | 'not-redacted'
       | 'login-ends'
+      | 'unpriced'
       | 'not-saved'
       | 'left-out'
       | 'not-published'

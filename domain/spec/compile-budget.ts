@@ -1,6 +1,5 @@
 /** `budget`: what agents may take of the model, one in an attempt and all of a run together. */
-import { cliOf } from '../agent/agent-cli.ts';
-import { isCostKnown, isCostKnownByCall } from '../agent/budget.ts';
+import { isCostKnownByCall, PRICE_REMEDY, whyCostUnknown } from '../agent/budget.ts';
 import type { BudgetPlan, LlmPlan, Plan, StagePlan } from '../plan/plan.ts';
 import { answeringOf } from '../plan/work.ts';
 import type { Problems } from './problems.ts';
@@ -9,8 +8,7 @@ import type { Position } from './tree.ts';
 
 type BudgetSpec = NonNullable<StageSpec['budget']>;
 
-const PRICE_REMEDY =
-  'write `price: { input: NUMBER, output: NUMBER }` in `llm`, in US dollars for a million tokens, or limit `max_tokens`';
+const COST_REMEDY = `${PRICE_REMEDY}, or limit \`max_tokens\``;
 /** Stages that one mistake names. */
 const MOST_NAMES = 8;
 
@@ -23,13 +21,9 @@ export function compileBudget(
 ): { readonly budget?: BudgetPlan } {
   const limits = budget === null ? null : limitsOf(budget, what, problems);
   if (budget === null || limits === null) return {};
-  if (limits.maxCostUsd !== undefined && !isCostKnown(llm))
-    problems.error(
-      'spec/bad-value',
-      budget.at,
-      `\`max_cost_usd\` of ${what} needs a price: ${cliOf(llm)} does not say what the provider ${llm!.provider} asks`,
-      PRICE_REMEDY,
-    );
+  const why = limits.maxCostUsd === undefined ? null : whyCostUnknown(llm);
+  if (why !== null)
+    problems.error('spec/bad-value', budget.at, `\`max_cost_usd\` of ${what} needs a price: ${why}`, COST_REMEDY);
   return { budget: limits };
 }
 
@@ -51,7 +45,7 @@ export function compileRunBudget(
       'spec/bad-value',
       budget.at,
       `\`max_cost_usd\` of the run needs the price of each agent's model; nothing says what those of ${namesOf(unpriced)} cost call by call`,
-      PRICE_REMEDY,
+      COST_REMEDY,
     );
   return { budget: limits };
 }

@@ -109,6 +109,40 @@ agent: { prompt: Never end., budget: { max_cost_usd: 0.01 } }
   await rig.assertNothingLeft();
 });
 
+test('dollars that claude makes up for a model that it does not know are no cost, and stop nobody as if they were', async () => {
+  await using endless = await startFakeModel(ENDLESS);
+  await using quick = await startFakeModel(() => ({ say: 'done' }));
+  await using rig = new Rig(KEYS);
+  // By its name it could be one that Claude Code knows.
+  const llm = (port: number): string => claudeOf(port, ', model: claude-finetune-7');
+  const told = await toldBy(
+    rig,
+    'guessed',
+    `api_version: v1
+kind: pipeline
+name: guessed
+pipeline:
+  boxes:
+    - { name: endless, continue_on_error: true, prompt: Never end., ${llm(endless.port)}, budget: { max_cost_usd: 0.01 } }
+    - { name: quick, prompt: Never end., ${llm(quick.port)}, budget: { max_cost_usd: 0.01 } }
+`,
+  );
+  expect(told['endless']).toMatchObject({ state: 'failed', failure: { code: 'agent/budget-unknown' } });
+  expect(told['endless']!.failure!.message).toContain('claude has no price for the model "claude-finetune-7"; write');
+  expect(callsOf(endless)).toBeLessThanOrEqual(4);
+  expect(told['quick']).toMatchObject({ state: 'succeeded' });
+  for (const name of ['endless', 'quick']) {
+    expect(told[name]!.usage['turns']).toBeGreaterThan(0);
+    expect(told[name]!.usage).not.toHaveProperty('costUsd');
+  }
+  const { stdout } = await rig.cli('status', 'guessed');
+  expect(stdout).not.toMatch(/\$0\.\d*[1-9]\d* of/);
+  expect(stdout).toContain('$? of $0.01');
+  const logged = (await rig.cli('logs', 'guessed')).stdout;
+  expect(logged).toContain('nobody knows what the agent of stage quick costs');
+  await rig.assertNothingLeft();
+});
+
 test('codex and claude side by side overrun the budget of their run by one call each, at most', async () => {
   await using model = await startFakeModel(ENDLESS);
   await using rig = new Rig(KEYS);

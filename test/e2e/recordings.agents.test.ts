@@ -17,9 +17,19 @@ const TOOLS: ModelScript = ({ turn }) => {
   return turn === 1 ? { run: 'cat missing.txt' } : { say: 'It is written.' };
 };
 
-const SCENARIOS: Readonly<Record<string, { readonly script: ModelScript; readonly outputSchema?: JsonValue }>> = {
+interface Scenario {
+  readonly script: ModelScript;
+  readonly outputSchema?: JsonValue;
+  /** Instead of the provider's. */
+  readonly model?: string;
+  readonly providers?: readonly string[];
+}
+
+const SCENARIOS: Readonly<Record<string, Scenario>> = {
   tools: { script: TOOLS },
   refused: { script: () => ({ status: 400, message: 'the model is not known' }) },
+  // Claude Code has prices for models of its own; for any other it makes one up, and says so.
+  unpriced: { script: () => ({ say: 'hi' }), model: 'my-finetune-7', providers: ['claude'] },
   schema: {
     script: () => ({ answer: { ok: true } }),
     outputSchema: {
@@ -39,15 +49,17 @@ const PROVIDERS: Readonly<
 };
 
 const CASES = Object.keys(PROVIDERS).flatMap((name) =>
-  Object.keys(SCENARIOS).map((scenario) => [name, scenario] as const),
+  Object.entries(SCENARIOS)
+    .filter(([, { providers }]) => providers?.includes(name) ?? true)
+    .map(([scenario]) => [name, scenario] as const),
 );
 
 test.each(CASES)('what %s prints is what its recording of "%s" says', async (name, scenario) => {
   const { provider, model, path } = PROVIDERS[name]!;
-  const { script, outputSchema } = SCENARIOS[scenario]!;
+  const { script, outputSchema, model: asked = model } = SCENARIOS[scenario]!;
   await using server = await startFakeModel(script);
   const baseUrl = `http://127.0.0.1:${server.port}${path}`;
-  const llm: LlmPlan = { provider: provider.name, model, baseUrl, apiKeyEnv: null, credentialProxy: false };
+  const llm: LlmPlan = { provider: provider.name, model: asked, baseUrl, apiKeyEnv: null, credentialProxy: false };
   const task = { prompt: 'Write hello.txt.', llm, skills: [], outputSchema, limits: {}, resume: null };
   const { code, stdout, stderr } = await runAgentOnHost(provider, task);
   expect(code, stderr).toBe(scenario === 'refused' ? 1 : 0);
