@@ -112,6 +112,8 @@ describe('voidbox apply that was killed', () => {
     expect(fileOf('a.txt')).toBe('x\none\ntwo\nthree\nmine\n');
     expect(status()).toBe(' M a.txt\n M edited.txt\n D gone.txt\n?? new/\n');
     expect(leftInGit()).toEqual([]);
+    // Where the next ones look, and nowhere else: that of the one that was killed.
+    expect(readdirSync(join(left.terminal.stateDir, 'git'))).toHaveLength(1);
   });
 
   test('has removed a file and not written it again: it is as it was', async () => {

@@ -1,4 +1,5 @@
 /** A bare repository of our own in a temporary folder: nothing in it is from anybody's configuration. */
+import { mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -36,8 +37,12 @@ export async function makePrivateRepository(
   host: GitHost,
   alternates: readonly string[],
 ): Promise<PrivateRepository & { remove(): Promise<void> }> {
-  const folder = await mkdtemp(join(host.scratch ?? tmpdir(), 'voidbox-git-'));
-  const remove = (): Promise<void> => rm(folder, { recursive: true, force: true });
+  const folder = await mkdtemp(join(host.scratch ?? tmpdir(), `voidbox-git-${process.pid}-`));
+  inUse.add(folder);
+  const remove = async (): Promise<void> => {
+    inUse.delete(folder);
+    await rm(folder, { recursive: true, force: true });
+  };
   try {
     const gitDir = join(folder, 'repository.git');
     await gitText(host, ['init', '--quiet', '--bare', '--template=', '--object-format=sha1', gitDir]);
@@ -57,5 +62,34 @@ export async function makePrivateRepository(
   } catch (error) {
     await remove();
     throw error;
+  }
+}
+
+/** Of this process. */
+const inUse = new Set<string>();
+
+/** No command of git takes as long: what is older was left by a process that was killed, or belongs to one that still lives. */
+const LEFT_OVER_MS = 60 * 60_000;
+
+/** A folder for private repositories, in which nothing of a process that was killed stays. */
+export function openScratch(scratch: string): void {
+  mkdirSync(scratch, { recursive: true, mode: 0o700 });
+  const before = Date.now() - LEFT_OVER_MS;
+  for (const name of readdirSync(scratch)) {
+    const path = join(scratch, name);
+    const facts = statSync(path, { throwIfNoEntry: false });
+    if (facts !== undefined && facts.mtimeMs < before && !isInUse(path, name))
+      rmSync(path, { recursive: true, force: true });
+  }
+}
+
+/** A number that another process has by now keeps it for as long. */
+function isInUse(path: string, name: string): boolean {
+  const pid = Number(/^voidbox-git-(\d+)-/.exec(name)?.[1] ?? 0);
+  if (pid === 0 || pid === process.pid) return inUse.has(path);
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
   }
 }

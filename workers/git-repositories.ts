@@ -1,5 +1,4 @@
 /** The `Repositories` port by git of this host. Its temporary repositories lie in the state folder, whose disk is watched. */
-import { mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import type { ArtifactStore } from '../activities/ports/artifacts.ts';
@@ -12,11 +11,8 @@ import { fetchRepository } from '../git/fetch-repository.ts';
 import { importChanges, RefusedChanges } from '../git/import-changes.ts';
 import { packRepository, type Packed, WorkspaceProblem } from '../git/pack-repository.ts';
 import { planCheckout } from './plan-checkout.ts';
-import { withPrivateRepository } from '../git/private-repository.ts';
+import { openScratch, withPrivateRepository } from '../git/private-repository.ts';
 import { GitError, type GitHost } from '../git/run-git.ts';
-
-/** No command of git takes as long: what is older was left by a worker that was killed. */
-const LEFT_OVER_MS = 60 * 60_000;
 
 export interface GitRepositoriesOptions {
   readonly artifacts: ArtifactStore;
@@ -29,9 +25,9 @@ export interface GitRepositoriesOptions {
 
 export function createGitRepositories({ artifacts, stateDir, path, home }: GitRepositoriesOptions): Repositories {
   const scratch = join(stateDir, 'git');
-  removeLeftOvers(scratch);
+  openScratch(scratch);
   const host = (): GitHost => {
-    mkdirSync(scratch, { recursive: true, mode: 0o700 });
+    openScratch(scratch);
     return { path, home, scratch };
   };
   const store = (bytes: AsyncIterable<Uint8Array>): Promise<DataRef> =>
@@ -98,22 +94,5 @@ async function asked<T>(work: () => Promise<T>): Promise<T | Refusal> {
     if (error instanceof GitError && error.reason === 'missing')
       throw new CodedError('host/not-ready', 'the worker finds no program `git` on its PATH: install git on this host');
     throw error;
-  }
-}
-
-function removeLeftOvers(scratch: string): void {
-  const before = Date.now() - LEFT_OVER_MS;
-  for (const name of names(scratch)) {
-    const path = join(scratch, name);
-    const facts = statSync(path, { throwIfNoEntry: false });
-    if (facts !== undefined && facts.mtimeMs < before) rmSync(path, { recursive: true, force: true });
-  }
-}
-
-function names(folder: string): readonly string[] {
-  try {
-    return readdirSync(folder);
-  } catch {
-    return [];
   }
 }

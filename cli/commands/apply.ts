@@ -16,6 +16,7 @@ import {
   writePatch,
 } from '../../git/apply-changes.ts';
 import { type Opened, RefusedChanges, withChanges } from '../../git/import-changes.ts';
+import { openScratch } from '../../git/private-repository.ts';
 import { GitError, type GitHost } from '../../git/run-git.ts';
 import { hasUnfinished, type Recovered, recoverUnfinished, UnreadableRecord } from '../../git/unfinished-apply.ts';
 import { withLock } from '../../setup/lock.ts';
@@ -68,9 +69,11 @@ export const command = defineCommand<Options>({
     const left = changesOf(shownRunId(runId), plan, outputs, options.stage ?? null);
     const abort = new AbortController();
     const listening = context.onInterrupt(() => abort.abort());
-    const host: GitHost = { path: context.env.path, home: null, signal: abort.signal };
+    const scratch = join(context.env.stateDir, 'git');
+    const host: GitHost = { path: context.env.path, home: null, scratch, signal: abort.signal };
     try {
       if (mode === 'patch') return await printPatch(left, stores, context);
+      openScratch(scratch);
       return await take({ runId, mode, left, host, options, stores, context });
     } catch (error) {
       if (abort.signal.aborted) return EXIT.interrupted;
