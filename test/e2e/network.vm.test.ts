@@ -1,7 +1,9 @@
 /** What a VM's door did is in the run's log: each connection once, also when the worker dies in between. */
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { createServer, type Server } from 'node:http';
+import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { RunEventBody } from '../../domain/run/event.ts';
 import { Rig, until } from './rig.ts';
@@ -10,12 +12,41 @@ type NetworkBody = Extract<RunEventBody, { type: 'network' }>;
 
 const REQUESTS = 24;
 
+/** No two pages of it are equal. */
+const FILE = Buffer.from(Uint32Array.from({ length: 12 * 1024 * 1024 }, (_, at) => at * 2_654_435_761).buffer);
+const PIECE_BYTES = 512 * 1024;
+
+/** A request for the file, as the server sees it. */
+interface Transfer {
+  sentBytes: number;
+  /** When its connection ended; null: it is open. */
+  endedMs: number | null;
+}
+
 let server: Server;
 let port: number;
 let answered = 0;
+const transfers: Transfer[] = [];
+
+/** The first time at a pace that leaves it in the middle for as long as the test needs. */
+async function sendFile(response: ServerResponse): Promise<void> {
+  const transfer: Transfer = { sentBytes: 0, endedMs: null };
+  transfers.push(transfer);
+  response.once('close', () => (transfer.endedMs = Date.now()));
+  response.writeHead(200, { 'content-length': FILE.length });
+  while (transfer.sentBytes < FILE.length && transfer.endedMs === null) {
+    const piece = FILE.subarray(transfer.sentBytes, transfer.sentBytes + PIECE_BYTES);
+    response.write(piece);
+    transfer.sentBytes += piece.length;
+    if (transfers.length === 1 && transfer.sentBytes > FILE.length / 4) await sleep(1_000);
+    while (response.writableNeedDrain && transfer.endedMs === null) await sleep(5);
+  }
+  response.end();
+}
 
 beforeAll(async () => {
-  server = createServer((_request, response) => {
+  server = createServer((request, response) => {
+    if (request.url === '/file') return void sendFile(response);
     answered += 1;
     response.end('hello\n');
   }).listen(0, '127.0.0.1');
@@ -88,3 +119,63 @@ test('refusals and connections are events, once each, with the worker killed in 
   expect(status.network).toMatchObject({ connections: REQUESTS + 1, refused: REQUESTS, isIncomplete: false });
   await rig.assertNothingLeft();
 });
+
+const transferSpec = (): string => `
+kind: workflow
+name: transfer
+sandbox:
+  memory_mb: 256
+  services: { web: "127.0.0.1:${port}" }
+workflow:
+  steps:
+    - name: take
+      run:
+        program: sh
+        args:
+          - -c
+          - |
+            wget -q -O - http://web:${port}/ && ! wget -q -O - http://host.example/ 2>/dev/null || exit 3
+            wget -q -O - http://web:${port}/file | sha256sum
+`;
+
+/** Of two VMs, one after the other, beside other tests. */
+const TRANSFER_LIMIT_MS = 600_000;
+
+test(
+  'the keeper dies in the middle of a transfer: the server sees its end, and the next VM gets the file whole',
+  { timeout: TRANSFER_LIMIT_MS },
+  async () => {
+    await using rig = new Rig();
+    await rig.launch(rig.spec('transfer.yaml', transferSpec()), 'transfer');
+    await until('events of the door', 200_000, async () => (await told(rig, 'transfer').catch(() => [])).length > 1);
+    const [first] = await until('a part of the file', 100_000, () =>
+      transfers.length === 1 && transfers[0]!.sentBytes > FILE.length / 4 ? transfers : null,
+    );
+    expect(first!.endedMs).toBeNull();
+    const killedMs = Date.now();
+    rig.kill(rig.keepers()[0]!.pid);
+    await until('the end of its connection', 5_000, () => first!.endedMs !== null, 10);
+    expect(first!.sentBytes).toBeLessThan(FILE.length);
+    expect(first!.endedMs! - killedMs).toBeLessThan(3_000);
+
+    expect((await rig.finish('transfer', 300_000)).outcome.state).toBe('succeeded');
+    const sum = createHash('sha256').update(FILE).digest('hex');
+    expect(await rig.output('transfer', 'take')).toBe(`hello\nhello\n${sum}  -\n`);
+    expect(transfers).toHaveLength(2);
+    const events = await rig.events('transfer');
+    expect(events.filter(({ body }) => body.type === 'vm-lost')).toHaveLength(1);
+    expect(events.flatMap(({ body }) => (body.type === 'stage-started' ? [body.attempt] : []))).toHaveLength(2);
+    // What the keeper that died had not told of is told by nobody; all else is once.
+    const bodies = await told(rig, 'transfer');
+    expect(bodies.map((body) => [body.generation, body.kind])).toEqual([
+      [0, 'closed'],
+      [0, 'refused'],
+      [1, 'closed'],
+      [1, 'refused'],
+      [1, 'closed'],
+    ]);
+    expect(bodies.at(-1)).toMatchObject({ service: 'web', end: 'clean' });
+    expect(bodies.at(-1)).toHaveProperty('receivedBytes', expect.closeTo(FILE.length, -4));
+    await rig.assertNothingLeft();
+  },
+);
