@@ -174,7 +174,7 @@ test(
       [1, 'refused'],
       [1, 'closed'],
     ]);
-    expect(bodies.at(-1)).toMatchObject({ service: 'web', end: 'clean' });
+    expect(bodies.at(-1)).toMatchObject({ host: 'web', end: 'clean' });
     expect(bodies.at(-1)).toHaveProperty('receivedBytes', expect.closeTo(FILE.length, -4));
     await rig.assertNothingLeft();
   },
