@@ -1,5 +1,5 @@
 /** A bare repository of our own in a temporary folder: nothing in it is from anybody's configuration. */
-import { mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -74,6 +74,12 @@ const LEFT_OVER_MS = 60 * 60_000;
 /** A folder for private repositories, in which nothing of a process that was killed stays. */
 export function openScratch(scratch: string): void {
   mkdirSync(scratch, { recursive: true, mode: 0o700 });
+  sweepScratch(scratch);
+}
+
+/** Where there is such a folder. */
+export function sweepScratch(scratch: string): void {
+  if (!existsSync(scratch)) return;
   const before = Date.now() - LEFT_OVER_MS;
   for (const name of readdirSync(scratch)) {
     const path = join(scratch, name);

@@ -11,7 +11,7 @@ import { fetchRepository } from '../git/fetch-repository.ts';
 import { importChanges, RefusedChanges } from '../git/import-changes.ts';
 import { packRepository, type Packed, WorkspaceProblem } from '../git/pack-repository.ts';
 import { planCheckout } from './plan-checkout.ts';
-import { openScratch, withPrivateRepository } from '../git/private-repository.ts';
+import { openScratch, sweepScratch, withPrivateRepository } from '../git/private-repository.ts';
 import { GitError, type GitHost } from '../git/run-git.ts';
 
 export interface GitRepositoriesOptions {
@@ -25,7 +25,7 @@ export interface GitRepositoriesOptions {
 
 export function createGitRepositories({ artifacts, stateDir, path, home }: GitRepositoriesOptions): Repositories {
   const scratch = join(stateDir, 'git');
-  openScratch(scratch);
+  sweepScratch(scratch);
   const host = (): GitHost => {
     openScratch(scratch);
     return { path, home, scratch };
