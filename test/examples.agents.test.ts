@@ -96,12 +96,18 @@ const REVIEWS: ModelScript = ({ turn, conversation }) => {
   return { say: conversation.includes('no test covers') ? 'no test' : 'hard to read' };
 };
 
-test('review-a-patch.yaml: three agents side by side read the commit, and the fourth reads what they say', async () => {
-  await using model = await startFakeModel(REVIEWS);
-  await using rig = new Rig(claudeAt(model.port));
-  const review = await reviewAPatch(rig, example(rig, 'review-a-patch.yaml'));
-  expect(review).toEqual({ verdict: 'change', changes: ['a mistake', 'no test', 'hard to read'] });
-});
+test.each([
+  ['claude', claudeAt],
+  ['codex', codexAt],
+] as const)(
+  'review-a-patch.yaml with %s: three agents side by side, and a fourth reads what they say',
+  async (_name, llmAt) => {
+    await using model = await startFakeModel(REVIEWS);
+    await using rig = new Rig(llmAt(model.port));
+    const review = await reviewAPatch(rig, example(rig, 'review-a-patch.yaml'));
+    expect(review).toEqual({ verdict: 'change', changes: ['a mistake', 'no test', 'hard to read'] });
+  },
+);
 
 test('review-a-patch.yaml with the model of its provider', REAL, async () => {
   await using rig = new Rig();
@@ -166,4 +172,44 @@ test('release-notes.yaml: an agent for each commit, a person, and a commit', asy
 test('release-notes.yaml with the model of its provider', REAL, async () => {
   await using rig = new Rig();
   expect(await releaseNotes(rig, example(rig, 'release-notes.yaml'), '')).toMatch(/^- .+\n- .+\n$/);
+});
+
+/** @returns its output */
+async function reviewFiles(rig: Rig, spec: string): Promise<object> {
+  await rig.launch(spec, 'agents');
+  const asked = async (): Promise<string> => (await rig.cli('status', 'agents')).stdout;
+  await until('the question', QUESTION_LIMIT_MS, async () => (await asked()).includes('voidbox approve agents'), 1_000);
+  expect((await rig.cli('approve', 'agents')).code).toBe(0);
+  expect((await rig.finish('agents', QUESTION_LIMIT_MS)).outcome.state).toBe('succeeded');
+  const result = await rig.cli('result', 'agents');
+  await rig.assertNothingLeft();
+  return JSON.parse(result.stdout) as object;
+}
+
+const SKILL = '- style: Write short sentences.';
+
+test.each([
+  ['claude', claudeAt],
+  ['codex', codexAt],
+] as const)(
+  'agents.yaml with %s: an agent with a skill for each file, a person, and a report of all',
+  async (_name, llmAt) => {
+    await using model = await startFakeModel(({ conversation }) => {
+      if (!conversation.includes('Sum up these reviews'))
+        return { say: `Of ${/(parse|render)\.ts/.exec(conversation)?.[1]}.` };
+      return {
+        answer: { verdict: ['Of parse.', 'Of render.'].every((said) => conversation.includes(said)) ? 'both' : 'one' },
+      };
+    });
+    await using rig = new Rig(llmAt(model.port));
+    expect(await reviewFiles(rig, example(rig, 'agents.yaml'))).toEqual({ verdict: 'both' });
+    const reviews = model.requests.filter(({ body }) => body.includes('what to change'));
+    expect(reviews.length).toBeGreaterThanOrEqual(2);
+    for (const { body } of reviews) expect(body).toContain(SKILL);
+  },
+);
+
+test('agents.yaml with the model of its provider', REAL, async () => {
+  await using rig = new Rig();
+  expect(await reviewFiles(rig, example(rig, 'agents.yaml'))).toMatchObject({ verdict: expect.any(String) });
 });

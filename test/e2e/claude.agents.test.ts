@@ -5,6 +5,7 @@
 import { expect, test } from 'vitest';
 import { type FakeModel, type ModelScript, startFakeModel } from '../../bench/fake-model/fake-model.ts';
 import { filesWith } from '../rig/files-with.ts';
+import { CHANGES_IN_TWO_VMS, loseInRepository } from '../rig/lost-in-repository.ts';
 import { Rig } from './rig.ts';
 
 const KEY = 'sk-ant-canary-77b0e1c4';
@@ -119,4 +120,10 @@ test('a stream that is cut once is asked for again by the command line itself', 
   expect(run.code, run.stderr).toBe(0);
   expect(JSON.parse(run.stdout)).toMatchObject({ outputText: 'whole' });
   await rig.assertNothingLeft();
+});
+
+test('its VM is lost in a git repository: commits, changes and skills are in the next one, and the patch has all', async () => {
+  await using model = await startFakeModel(CHANGES_IN_TWO_VMS);
+  await using rig = new Rig({ ANTHROPIC_API_KEY: KEY });
+  await loseInRepository(rig, model, `{ provider: claude, base_url: "http://127.0.0.1:${model.port}" }`);
 });

@@ -1,6 +1,7 @@
 /** The unmodified command line of Codex in real VMs, and what survives it: dead workers, dead VMs, dead streams. */
 import { expect, test } from 'vitest';
 import { type ModelScript, startFakeModel } from '../../bench/fake-model/fake-model.ts';
+import { CHANGES_IN_TWO_VMS, loseInRepository } from '../rig/lost-in-repository.ts';
 import { Rig, until } from './rig.ts';
 
 const KEY = { OPENAI_API_KEY: 'sk-of-the-lane' };
@@ -135,4 +136,14 @@ pipeline:
   expect(model.requests[1]!.body, 'the session goes on').toContain('Is it ok?');
   await until('its VM to end', 15_000, () => rig.keepers().length === 0);
   await rig.assertNothingLeft();
+});
+
+test('its VM is lost in a git repository: commits, changes and skills are in the next one, and the patch has all', async () => {
+  await using model = await startFakeModel(CHANGES_IN_TWO_VMS);
+  await using rig = new Rig(KEY);
+  await loseInRepository(
+    rig,
+    model,
+    `{ provider: codex, model: gpt-5, base_url: "http://127.0.0.1:${model.port}/v1" }`,
+  );
 });
