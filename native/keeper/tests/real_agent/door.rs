@@ -232,6 +232,33 @@ fn each_request_is_decided_by_its_url_and_its_host_header_is_the_urls() {
 }
 
 #[test]
+fn a_connection_goes_on_also_behind_an_answer_that_comes_at_once() {
+    // Before the request: nothing of that may count as still on its way.
+    let server = Server::new(|mut stream| {
+        stream
+            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            .unwrap();
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let door = vm("door-again", &server, |_| ());
+    for request in [
+        "GET http://a.example/ HTTP/1.1\r\n\r\n",
+        "POST http://a.example/ HTTP/1.1\r\nContent-Length: 2\r\n\r\nok",
+    ] {
+        let mut stream = door.open();
+        let answered = (0..100)
+            .take_while(|_| {
+                // A connection to the server each: 50 in a second are allowed.
+                thread::sleep(Duration::from_millis(20));
+                stream.write_all(request.as_bytes()).is_ok()
+                    && read_head(&mut stream).starts_with("HTTP/1.1 200 ")
+            })
+            .count();
+        assert_eq!(answered, 100, "{request}");
+    }
+}
+
+#[test]
 fn a_body_goes_up_while_its_answer_comes_down() {
     let server = Server::new(|mut stream| {
         let head = read_head(&mut stream);

@@ -33,12 +33,19 @@ pub fn serve(asker: &Asker, client: &mut Client, request: &Forward) -> Result<bo
     server.write_all(&request.head).map_err(failed)?;
 
     let mut program = client.stream.try_clone().map_err(failed)?;
+    let mut ahead = std::mem::take(&mut client.ahead);
+    if let Some(length) = length_of_whole(request.body, &ahead) {
+        // Nothing of it is on the way when the answer comes, so the connection stays open for the next request.
+        let is_uploaded = server.write_all(&ahead[..length]).is_ok();
+        ahead.drain(..length);
+        client.ahead = ahead;
+        return Ok(pass_response(&mut line, &mut server, &mut program, request)? && is_uploaded);
+    }
     let mut upload_from = client.stream.try_clone().map_err(failed)?;
     let mut upload_to = server.try_clone().map_err(failed)?;
-    let ahead = std::mem::take(&mut client.ahead);
     let (answered, uploaded) = thread::scope(|scope| {
         let upload = scope.spawn(move || {
-            let (mut body, mut ahead) = (Body::new(request.body), ahead);
+            let mut body = Body::new(request.body);
             let whole = pass(&mut body, &mut ahead, &mut upload_from, &mut upload_to);
             (matches!(whole, Ok(true)), ahead)
         });
@@ -53,6 +60,13 @@ pub fn serve(asker: &Asker, client: &mut Client, request: &Forward) -> Result<bo
     let (is_uploaded, ahead) = uploaded.unwrap_or((false, Vec::new()));
     client.ahead = ahead;
     Ok(answered? && is_uploaded)
+}
+
+/// The length of a body of which all has come, mostly because there is none.
+fn length_of_whole(framing: Framing, ahead: &[u8]) -> Option<usize> {
+    let mut body = Body::new(framing);
+    let length = body.take(ahead).ok()?;
+    body.is_over().then_some(length)
 }
 
 /// True when the program can tell where the response ended, so that its connection can go on.
