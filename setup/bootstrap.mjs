@@ -214,6 +214,8 @@ export async function prepareCheckout(everything = false) {
   const machine = thisMachine(process.env.PATH ?? '');
   const problems = before.install ? checkoutProblems(ROOT, machine) : platformProblems(machine);
   if (problems.length > 0) throw new BootstrapError(describeProblems(problems), 3);
+  // Readable as the umask says: a lock would make its folder for one user alone, and all of the machine may run the checkout.
+  mkdirSync(join(ROOT, 'dist'), { recursive: true });
   await withFileLock(
     join(ROOT, 'dist', '.build.lock'),
     async () => {
