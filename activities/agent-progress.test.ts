@@ -1,5 +1,6 @@
 import { Buffer } from 'node:buffer';
 import { expect, test } from 'vitest';
+import type { SessionBytes } from '../agents/stream.ts';
 import type { DataRef } from '../domain/plan/plan.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEvent } from '../domain/run/event.ts';
@@ -35,6 +36,7 @@ class World {
   stored: Buffer[] = [];
   storedBytes = 0;
   work = Buffer.from(`work ${SECRET}`);
+  session = (): Buffer => Buffer.from(`{"said":"${SECRET}"}`);
   /** In place of it: bytes that nobody looks at. */
   bulkBytes = 0;
   freezes: 'whole' | 'too-slow' | 'none' = 'whole';
@@ -74,7 +76,7 @@ class World {
     getFolder: async (guestPath: string) => {
       this.readsOfFrozen.push(this.isFrozen);
       if (guestPath !== SESSIONS && this.bulkBytes > 0) return bulk(this.bulkBytes);
-      const body = guestPath === SESSIONS ? Buffer.from(`{"said":"${SECRET}"}`) : this.work;
+      const body = guestPath === SESSIONS ? this.session() : this.work;
       const items = [
         { kind: 'dir', path: 'a', mode: 0o700 },
         { kind: 'file', path: 'a/file', mode: 0o600, body },
@@ -97,7 +99,7 @@ class World {
   /** Of its git workspace; null: it has none. */
   base: string | null = null;
 
-  progressOf(request: StageRequest): (sessionId?: string | null) => Promise<void> {
+  progressOf(request: StageRequest): (sessionId?: string | null, end?: string) => Promise<void> {
     const redactor = createRedactor([{ name: 'KEY', value: SECRET }]);
     const context = {
       deps: this.deps,
@@ -108,7 +110,10 @@ class World {
       base: this.base,
     };
     const progress = createProgress(context)!;
-    return (sessionId = 's1') => progress.offer(this.exec, sessionId, new AbortController().signal);
+    return (sessionId = 's1', end) => {
+      const isIn = end === undefined ? null : (sessions: SessionBytes): boolean => sessions.includes(end);
+      return progress.offer(this.exec, { sessionId, isIn }, new AbortController().signal);
+    };
   }
 
   saves(): readonly Extract<NewRunEvent['body'], { type: 'stage-progress' }>[] {
@@ -201,6 +206,22 @@ test('files that cannot be read in time or are too large are not saved: it says 
     await offer();
     expect(world.saves(), 'it had given up').toEqual([]);
   }
+});
+
+test('a save waits until the session has the end of the call, and stands still only then', async () => {
+  const world = new World();
+  let looks = 0;
+  world.session = () => Buffer.from((looks += 1) < 3 ? 'the call' : 'the call, and its end');
+  await world.progressOf(requestOf('work/0/1'))('s1', 'its end');
+  expect(world.readsOfFrozen).toEqual([false, false, false, true, true]);
+  expect(world.saves()).toHaveLength(1);
+});
+
+test('a session that does not get the end of a call is saved all the same, after 2 s', async () => {
+  const world = new World();
+  await world.progressOf(requestOf('work/0/1'))('s1', 'its end');
+  expect(world.readsOfFrozen).toEqual([...Array.from({ length: PROGRESS_LIMITS.looks }, () => false), true, true]);
+  expect(world.saves()).toHaveLength(1);
 });
 
 test('what an attempt saves in all is bounded, and spread over its time', async () => {

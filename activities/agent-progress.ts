@@ -3,6 +3,7 @@
  * VM is lost goes on in another one. Its command stands still while they are read.
  */
 import { Buffer } from 'node:buffer';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import { endsVm } from '../domain/errors/error-code.ts';
 import type { DataRef } from '../domain/plan/plan.ts';
@@ -13,6 +14,8 @@ import type { Redactor } from '../domain/security/redactor.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { readTar } from '../tar/read.ts';
 import { type TarItem, writeTar } from '../tar/write.ts';
+import type { KnowsOfEnd } from '../agents/stream.ts';
+import type { ToolEnd } from './agent-stream.ts';
 import type { ActivityDeps } from './deps.ts';
 import { lastNumbered } from './last-numbered.ts';
 import type { Exec, Sandbox } from './ports/sandbox.ts';
@@ -40,6 +43,10 @@ export const PROGRESS_LIMITS = {
   attemptBytes: 512 * MIB,
   /** That fail one after the other; there are no more then. */
   failures: 3,
+  /** How often and for how long the session is looked at for the end of a call, and the time between. */
+  looks: 10,
+  lookingMs: 2_000,
+  lookMs: 200,
 } as const;
 
 export interface ProgressContext {
@@ -55,7 +62,7 @@ export interface ProgressContext {
 
 export interface AgentProgress {
   /** At the end of a call of a tool. Saves if it is time for it; never throws but the signal's reason. */
-  offer(exec: Exec, sessionId: string | null, signal: AbortSignal): Promise<void>;
+  offer(exec: Exec, end: ToolEnd, signal: AbortSignal): Promise<void>;
 }
 
 /** Null: this stage's VM has more than the agent's own files, so that another one would not be the same. */
@@ -88,9 +95,27 @@ export function createProgress(context: ProgressContext): AgentProgress | null {
     return { sandbox, stage: request.stage, nextKey, base, ignored, ...limits };
   };
 
-  const save = async (exec: Exec, sessionId: string, signal: AbortSignal): Promise<void> => {
+  /**
+   * Without the end of the call in its session, the agent would take the call for aborted and make it again, on files that have come
+   * of it already. Calls side by side may all be open for long, so it is saved without the end then.
+   */
+  const untilKnown = async (isIn: KnowsOfEnd, signal: AbortSignal): Promise<void> => {
+    const begunAt = performance.now();
+    const hasTime = (): boolean => performance.now() - begunAt < PROGRESS_LIMITS.lookingMs;
+    for (let look = 0; look < PROGRESS_LIMITS.looks && hasTime(); look += 1) {
+      if (look > 0) await sleep(PROGRESS_LIMITS.lookMs, undefined, { signal });
+      if (isIn(await gathered(folderOf(context.sandbox, context.sessionFolder, leftBytes(), signal)))) return;
+    }
+  };
+
+  const save = async (
+    exec: Exec,
+    { sessionId, isIn }: ToolEnd & { readonly sessionId: string },
+    signal: AbortSignal,
+  ): Promise<void> => {
     const begunAtMs = deps.now();
     const takenBefore = takenBytes;
+    if (isIn !== null) await untilKnown(isIn, signal);
     const copying = { put, leftBytes, changes: await changesFor(signal) };
     const saved = await copyOut(context, exec, copying, signal);
     if (saved === null) return;
@@ -123,13 +148,13 @@ export function createProgress(context: ProgressContext): AgentProgress | null {
   };
 
   return {
-    async offer(exec, sessionId, signal) {
+    async offer(exec, { sessionId, isIn }, signal) {
       if (sessionId === null || failures >= PROGRESS_LIMITS.failures || deps.now() < dueAtMs) return;
       // A save does not wait for room, and takes none from what does.
       if (!deps.disk.hasRoomForOutput()) return;
       dueAtMs = deps.now() + PROGRESS_LIMITS.intervalMs;
       try {
-        await save(exec, sessionId, signal);
+        await save(exec, { sessionId, isIn }, signal);
         failures = 0;
       } catch (error) {
         signal.throwIfAborted();

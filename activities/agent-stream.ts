@@ -5,7 +5,13 @@
 import type { AgentProvider } from '../agents/provider.ts';
 import { cut } from '../agents/fields.ts';
 import { createLineReader, type StreamLine } from '../agents/lines.ts';
-import { type AgentOutcome, type AgentSaying, type AgentUsage, STREAM_LIMITS } from '../agents/stream.ts';
+import {
+  type AgentOutcome,
+  type AgentSaying,
+  type AgentUsage,
+  type KnowsOfEnd,
+  STREAM_LIMITS,
+} from '../agents/stream.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
@@ -25,8 +31,8 @@ export interface AgentStreamOptions {
   readonly events: EventLog;
   readonly redactor: Redactor;
   readonly now: () => number;
-  /** Called where a call of a tool is over, once for a piece of the stream, with the session that it was in. */
-  readonly toolEnded: (sessionId: string | null) => Promise<void>;
+  /** Called where a call of a tool is over, once for a piece of the stream. */
+  readonly toolEnded: (end: ToolEnd) => Promise<void>;
   /** Once the stream has named its session. */
   readonly onSession: (sessionId: string) => void;
   /** What is told for what the stream says that its command has used so far; `isLast`: with it the agent has ended its turn. */
@@ -35,6 +41,12 @@ export interface AgentStreamOptions {
   readonly usageTold: (eventId: string) => Promise<void>;
   /** Called where it says that, possibly several times. */
   readonly loginRefused: (words: string) => void;
+}
+
+export interface ToolEnd {
+  readonly sessionId: string | null;
+  /** Null: the session knows of it. */
+  readonly isIn: KnowsOfEnd | null;
 }
 
 /** Settles when the stream has ended and what it said is stored. @throws what the sandbox or the store throws, and the reason of `signal` */
@@ -49,13 +61,14 @@ export async function followAgent(options: AgentStreamOptions, signal: AbortSign
     if (session !== null) options.onSession(session);
   };
   const tell = async (read: readonly StreamLine[]): Promise<void> => {
-    let hasToolEnded = false;
+    let toolEnd: ToolEnd | null = null;
     const events = read.flatMap(({ offset, text }) => {
       const sayings = text === null ? [] : stream.line(text);
       tellSession();
       const { hasEnded } = stream.outcome();
       for (const saying of sayings) if (saying.kind === 'login-refused') options.loginRefused(saying.words);
-      hasToolEnded ||= sayings.some(({ kind }) => kind === 'tool-ended');
+      const end = sayings.find((saying) => saying.kind === 'tool-ended');
+      if (end !== undefined) toolEnd = { sessionId: stream.outcome().sessionId, isIn: end.isIn ?? null };
       return sayings.flatMap((saying, index) =>
         hasEvent(saying) ? [eventOf(options, saying, { offset, index, hasEnded })] : [],
       );
@@ -67,7 +80,7 @@ export async function followAgent(options: AgentStreamOptions, signal: AbortSign
       await options.events.append(options.runId, kept, { execKey: options.execKey, fence: options.fence });
     const usage = kept.findLast(({ body }) => body.type === 'agent-usage');
     if (usage !== undefined) await options.usageTold(usage.id);
-    if (hasToolEnded) await options.toolEnded(stream.outcome().sessionId);
+    if (toolEnd !== null) await options.toolEnded(toolEnd);
   };
   for await (const chunk of options.exec.output('stdout', 0, signal)) await tell(lines.push(chunk));
   signal.throwIfAborted();

@@ -217,7 +217,7 @@ function streamOptions(
     events: deps.events,
     redactor,
     now: deps.now,
-    toolEnded: async (sessionId) => progress?.offer(exec, sessionId, signal),
+    toolEnded: async (end) => progress?.offer(exec, end, signal),
     onSession,
     usageTold: (id) => checkRun(context, meter, id),
     used: (usage, isLast) =>

@@ -43,7 +43,6 @@ export function claudeCommand(
     env: { HOME: AGENT_HOME, ...QUIET, ...(llm?.baseUrl ? { ANTHROPIC_BASE_URL: llm.baseUrl } : {}), ...env },
     files: [
       { guestPath: `${AGENT_HOME}/.claude.json`, text: '{"hasCompletedOnboarding":true}\n' },
-      { guestPath: `${AGENT_WORKSPACE}/.claude/settings.json`, text: `${SETTINGS}\n` },
       ...skillFiles(skills),
       ...skillsBelow(CLAUDE_SKILLS, skills),
     ],

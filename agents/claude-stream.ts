@@ -23,7 +23,7 @@ const REFUSALS_ALLOWED = 3;
 const PRICE_LISTS: readonly unknown[] = ['list', 'managed'];
 const MOST_UNPRICED = 4;
 
-/** `told`: as the stream says. The prices that it counts by are Anthropic's, whoever answers. */
+/** `told`: as the stream says. It counts by Anthropic's list prices, also when another server answers. */
 type CostOfCalls = 'told' | 'none' | 'unknown';
 
 export function createClaudeStream({ cost = 'told' }: { readonly cost?: CostOfCalls } = {}): AgentStream {
@@ -33,7 +33,7 @@ export function createClaudeStream({ cost = 'told' }: { readonly cost?: CostOfCa
   let usage: AgentUsage = cost === 'none' ? { ...NO_USAGE, costUsd: 0 } : NO_USAGE;
   /** One message comes in several lines, each with the usage of all of it. */
   let lastMessage: string | null = null;
-  /** Read once: whoever follows the stream asks for the outcome at each line. */
+  /** Read once: the outcome is asked for at each line. */
   let ended: Pick<AgentOutcome, 'text' | 'failure'> | null = null;
   let unpriced: readonly string[] = [];
 
@@ -128,8 +128,11 @@ function ending(
 
 function endedTools(event: Fields): readonly AgentSaying[] {
   const content = listOf(fieldsOf(event['message'])['content']);
-  const isEnd = content.some((part) => fieldsOf(part)['type'] === 'tool_result');
-  return [...failedTools(content), ...(isEnd ? [{ kind: 'tool-ended' } as const] : [])];
+  const last = content.map(fieldsOf).findLast(({ type }) => type === 'tool_result');
+  if (last === undefined) return [];
+  const id = cut(textOf(last['tool_use_id']) ?? '', STREAM_LIMITS.nameCharacters);
+  const end = `"tool_use_id":${JSON.stringify(id)}`;
+  return [...failedTools(content), { kind: 'tool-ended', isIn: (sessions) => sessions.includes(end) }];
 }
 
 function failedTools(parts: readonly unknown[]): readonly AgentSaying[] {

@@ -1,7 +1,14 @@
 /** What `codex exec --json` prints: one JSON object a line; a turn ends with `turn.completed` or `turn.failed`. */
 import { countOf, cut, type Fields, fieldsOf, listOf, parseLine, shown, textOf } from './fields.ts';
 import { sumOfUse } from '../domain/agent/budget.ts';
-import { type AgentSaying, type AgentStream, type AgentUsage, NO_USAGE, STREAM_LIMITS } from './stream.ts';
+import {
+  type AgentSaying,
+  type AgentStream,
+  type AgentUsage,
+  NO_USAGE,
+  type SessionBytes,
+  STREAM_LIMITS,
+} from './stream.ts';
 
 export function createCodexStream(): AgentStream {
   let sessionId: string | null = null;
@@ -50,7 +57,25 @@ export function createCodexStream(): AgentStream {
 
 /** An item of a tool comes when its call is over. */
 function withEnd(sayings: readonly AgentSaying[]): readonly AgentSaying[] {
-  return sayings.some(({ kind }) => kind === 'tool') ? [...sayings, { kind: 'tool-ended' }] : sayings;
+  return sayings.some(({ kind }) => kind === 'tool')
+    ? [...sayings, { kind: 'tool-ended', isIn: hasNoOpenCall }]
+    : sayings;
+}
+
+const CALLS = ['function_call', 'custom_tool_call', 'local_shell_call'];
+const OUTPUTS = ['function_call_output', 'custom_tool_call_output'];
+
+/** The stream and the session name a call differently. One without its output Codex takes for aborted when the session goes on. */
+function hasNoOpenCall(sessions: SessionBytes): boolean {
+  const count = (types: readonly string[]): number =>
+    types.reduce((sum, type) => sum + occurrencesOf(`"type":"${type}"`, sessions), 0);
+  return count(CALLS) <= count(OUTPUTS);
+}
+
+function occurrencesOf(words: string, bytes: SessionBytes): number {
+  let count = 0;
+  for (let at = bytes.indexOf(words); at >= 0; at = bytes.indexOf(words, at + words.length)) count += 1;
+  return count;
 }
 
 /** An error of the API may come as its body, in JSON. */

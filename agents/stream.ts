@@ -26,12 +26,23 @@ export interface AgentUsage {
   readonly costUsd: number | null;
 }
 
+/** Files of sessions, one behind the other, as a tar has them. A `Buffer` is one. */
+export interface SessionBytes {
+  includes(words: string): boolean;
+  indexOf(words: string, from?: number): number;
+}
+
+export type KnowsOfEnd = (sessions: SessionBytes) => boolean;
+
 export type AgentSaying =
   | { readonly kind: 'text'; readonly text: string }
   /** @remarks `failed`: it is told when it has failed, beside the call itself where the stream has both. */
   | { readonly kind: 'tool'; readonly tool: string; readonly detail: string; readonly failed: boolean }
-  /** A call of a tool is over: the agent's files and its session are as it left them. Last of what a line says; no event. */
-  | { readonly kind: 'tool-ended' }
+  /**
+   * A call of a tool is over. Last of what a line says; no event.
+   * @remarks `isIn`: whether files of sessions know of this end, which they get some time after the stream; absent: at once
+   */
+  | { readonly kind: 'tool-ended'; readonly isIn?: KnowsOfEnd }
   /** The model's server refuses the key or login again and again, and the command line goes on asking. No event: it is ended. */
   | { readonly kind: 'login-refused'; readonly words: string }
   /** So far. */

@@ -1,3 +1,4 @@
+import { Buffer } from 'node:buffer';
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { createClaudeStream } from './claude-stream.ts';
@@ -224,6 +225,30 @@ describe('the stream of codex', () => {
     const last = text.trimEnd().lastIndexOf('\n');
     for (const length of [0, 1, 200, last, text.trimEnd().length - 1])
       expect(read(createCodexStream(), text.slice(0, length)).outcome.hasEnded).toBe(false);
+  });
+});
+
+describe('the end of a call', () => {
+  const endOf = (stream: AgentStream, line: object): Extract<AgentSaying, { readonly kind: 'tool-ended' }> =>
+    stream.line(JSON.stringify(line)).find((saying) => saying.kind === 'tool-ended')!;
+
+  it('stands in a session of claude once its result does', () => {
+    const content = [{ type: 'tool_result', tool_use_id: 'toolu_1', content: 'x' }];
+    const { isIn } = endOf(createClaudeStream(), { type: 'user', message: { content } });
+    const call = JSON.stringify({ message: { content: [{ type: 'tool_use', id: 'toolu_1' }] } });
+    expect(isIn!(Buffer.from(call))).toBe(false);
+    expect(isIn!(Buffer.from(`${call}\n${JSON.stringify({ message: { content } })}`))).toBe(true);
+  });
+
+  it('stands in a session of codex once each call has its output', () => {
+    const item = { type: 'command_execution', command: 'x', exit_code: 0 };
+    const { isIn } = endOf(createCodexStream(), { type: 'item.completed', item });
+    const lineOf = (type: string): string => JSON.stringify({ type: 'response_item', payload: { type, call_id: 'c' } });
+    const said = (...types: readonly string[]): boolean => isIn!(Buffer.from(types.map(lineOf).join('\n')));
+    expect(said('function_call')).toBe(false);
+    expect(said('function_call', 'function_call_output')).toBe(true);
+    expect(said('function_call', 'function_call_output', 'custom_tool_call')).toBe(false);
+    expect(said('local_shell_call', 'function_call_output', 'custom_tool_call', 'custom_tool_call_output')).toBe(true);
   });
 });
 

@@ -8,7 +8,7 @@ import { closeSync, constants, fchmodSync, fstatSync, mkdirSync, openSync } from
 import { dirname } from 'node:path';
 
 /**
- * For its user alone: whoever may read a file may lock it, and others would wait for ever.
+ * For its user alone: a process that can read a file can lock it, and would block all others.
  * @param {string} file
  */
 function makeLockFile(file) {

@@ -16,7 +16,7 @@ export interface OwnFolder {
 const WRITABLE_BY_OTHERS = 0o022;
 
 /**
- * A folder that another user made, as anybody may in /tmp, or may write to: whoever changes a name in it decides what runs here.
+ * A folder that another user made, as any user can in /tmp, or can write to: that user could replace the programs that run from it.
  * @throws SetupError
  */
 export function refuseForeignFolder({ path, what, variable }: OwnFolder): void {
@@ -65,7 +65,7 @@ export function makeOwnFolder({ path, what, variable }: OwnFolder): void {
       },
     );
   }
-  // After it is made: whoever was quicker has it.
+  // After it is made: another user may have made it first.
   refuseForeignFolder({ path, what, variable });
 }
 

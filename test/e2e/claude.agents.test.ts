@@ -60,7 +60,7 @@ test('claude edits files in its VM, commits them and answers; its key is in the 
 });
 
 const SLOW: ModelScript = ({ turn }) =>
-  turn === 0 ? { run: 'echo a line >> lines.txt; cat lines.txt' } : [15_000, { say: 'written' }];
+  turn === 0 ? { run: 'echo a line >> lines.txt; cat lines.txt | tr a-z A-Z' } : [15_000, { say: 'written' }];
 
 test('its VM is lost: claude goes on in a new one with its session and files', async () => {
   await using model = await startFakeModel(SLOW);
@@ -80,7 +80,7 @@ agent: { prompt: "Write the file and answer." }
   expect(events.filter(({ body }) => body.type === 'agent-tool')).toHaveLength(1);
   const asked = model.requests.filter(({ path }) => path.endsWith('/messages')).at(-1)!.body;
   expect(asked, 'the first prompt').toContain('Write the file and answer.');
-  expect(asked, 'the result of the call in the lost VM').toContain('a line');
+  expect(asked, 'the result of the call in the lost VM').toContain('A LINE');
   expect(asked, 'what happened').toContain('The machine that you worked on was lost');
   await rig.assertNothingLeft();
 });

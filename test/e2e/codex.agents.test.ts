@@ -15,7 +15,9 @@ agent: { prompt: "Write the file and answer."${more} }
 
 /** Long enough to be killed in, before the answer that counts. */
 const SLOW: ModelScript = ({ turn }) =>
-  turn === 0 ? { run: 'echo a line >> /workspace/lines.txt; cat /workspace/lines.txt' } : [15_000, { say: 'written' }];
+  turn === 0
+    ? { run: 'echo a line >> /workspace/lines.txt; cat /workspace/lines.txt | tr a-z A-Z' }
+    : [15_000, { say: 'written' }];
 
 test('its worker dies: the next one reads on, the same command answers, and the model is asked nothing twice', async () => {
   await using model = await startFakeModel(SLOW);
@@ -47,7 +49,7 @@ test('its VM dies: the agent goes on in a new one with its session and files, an
   expect(events.filter(({ body }) => body.type === 'agent-tool')).toHaveLength(1);
   const asked = model.requests.at(-1)!.body;
   expect(asked, 'the first prompt').toContain('Write the file and answer.');
-  expect(asked, 'the result of the call in the lost VM').toContain('a line');
+  expect(asked, 'the result of the call in the lost VM').toContain('A LINE');
   expect(asked, 'what happened').toContain('The machine that you worked on was lost');
   await rig.assertNothingLeft();
 });

@@ -7,21 +7,26 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
 import type { FakeModel, ModelScript } from '../../bench/fake-model/fake-model.ts';
-import type { Rig } from '../e2e/rig.ts';
+import { type Rig, until } from '../e2e/rig.ts';
 
 const PROMPT = 'Change the repository and answer.';
 
-/** A commit, a changed file and a new one; the second call sees them in another VM, and adds one. */
-export const CHANGES_IN_TWO_VMS: ModelScript = ({ turn, conversation }) => {
-  if (turn === 0)
-    return {
-      run: 'echo two > a.txt; git commit -qam committed; echo three > b.txt; echo new > new.txt; echo $((40 + 2))nd call',
-    };
-  if (turn === 1 && !conversation.includes('The machine that you worked on was lost'))
-    return [60_000, { say: 'too late' }];
-  return turn === 1
-    ? { run: 'git log --format=%s > log.txt; git status --porcelain >> log.txt; cat log.txt' }
-    : { say: 'It is changed.' };
+const RESULT = '42nd call';
+const LOST = 'The machine that you worked on was lost';
+
+/**
+ * A commit, a changed file and a new one; the second call sees them in another VM, and adds one. By what is said alone: command lines
+ * put turns of their own into a session that goes on.
+ */
+export const CHANGES_IN_TWO_VMS: ModelScript = ({ conversation }) => {
+  if (conversation.includes('committed\\\\nfirst') || conversation.includes('committed\\nfirst'))
+    return { say: 'It is changed.' };
+  if (conversation.includes(LOST))
+    return { run: 'git log --format=%s > log.txt; git status --porcelain >> log.txt; cat log.txt' };
+  if (conversation.includes(RESULT)) return [60_000, { say: 'too late' }];
+  return {
+    run: 'echo two > a.txt; git commit -qam committed; echo three > b.txt; echo new > new.txt; echo $((40 + 2))nd call',
+  };
 };
 
 /** @param llm  of the spec, asking the model */
@@ -47,6 +52,9 @@ pipeline:
 `;
   await rig.launch(rig.spec('spec.yaml', spec), 'change');
   await rig.eventOf('change', 'stage-progress', 300_000);
+  const asksOf = (): readonly string[] =>
+    model.requests.map(({ body }) => body).filter((body) => body.includes(PROMPT));
+  await until('the call that is lost', 60_000, () => asksOf().some((body) => body.includes(RESULT)));
   rig.kill((await rig.keeperOf('change')).pid);
   const { outcome } = await rig.finish('change', 300_000);
   expect(outcome.state, JSON.stringify(outcome)).toBe('succeeded');
@@ -54,11 +62,9 @@ pipeline:
   const events = (await rig.events('change')).map(({ body }) => body);
   for (const type of ['vm-lost', 'stage-resumed']) expect(events.filter((body) => body.type === type)).toHaveLength(1);
   expect(events.filter(({ type }) => type === 'agent-tool')).toHaveLength(2);
-  const asked = model.requests.map(({ body }) => body).filter((body) => body.includes(PROMPT));
+  const asked = asksOf();
   // The one that its VM was lost in is asked again, with what happened; the first is not.
-  expect(
-    asked.map((body) => [body.includes('42nd call'), body.includes('The machine that you worked on was lost')]),
-  ).toEqual([
+  expect(asked.map((body) => [body.includes(RESULT), body.includes(LOST)])).toEqual([
     [false, false],
     [true, false],
     [true, true],

@@ -110,6 +110,17 @@ impl<'a, W: Write> Player<'a, W> {
         }
     }
 
+    /// What it says of the result of a tool, before the stream does.
+    pub fn result_in_session(&self, tally: &Tally) -> Value {
+        let item = tally.items + 1;
+        match self.call.dialect {
+            Dialect::Claude => json!({"type": "user", "message": {"role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": format!("toolu_{item}")}]}}),
+            Dialect::Codex => json!({"type": "response_item",
+                "payload": {"type": "function_call_output", "call_id": format!("item_{item}")}}),
+        }
+    }
+
     fn assistant(&mut self, content: &Value, tally: &mut Tally) -> io::Result<()> {
         tally.turns += 1;
         tally.calls += 1;

@@ -74,12 +74,14 @@ fn play(call: &Call, found: &Found, plan: &Plan, mut session: Session) -> io::Re
             Step::Write { path, content } => {
                 let outcome = workspace::write(path, content);
                 session.step()?;
+                session.line(&player.result_in_session(&tally))?;
                 player.tool_write(path, &outcome, &mut tally)?;
                 session.line(&player.call_in_session(tally.calls()))?;
             }
             Step::Run(command) => {
                 let (output, exit_code) = workspace::run(command);
                 session.step()?;
+                session.line(&player.result_in_session(&tally))?;
                 player.tool_run(command, &output, exit_code, &mut tally)?;
                 session.line(&player.call_in_session(tally.calls()))?;
             }
