@@ -237,6 +237,22 @@ test('what an attempt saves in all is bounded, and spread over its time', async 
   expect(world.saves().length).toBeGreaterThan(3);
 });
 
+test('a worker that takes an attempt over counts what those before it have taken', async () => {
+  const world = new World();
+  world.bulkBytes = 60 * MIB;
+  const longRequest = (): StageRequest => {
+    const request = requestOf('work/0/1');
+    return { ...request, stage: { ...request.stage, timeoutMs: 365 * 86_400_000 } };
+  };
+  for (let worker = 0; worker < 20; worker += 1) {
+    await world.progressOf(longRequest())();
+    world.nowMs += PROGRESS_LIMITS.intervalMs;
+  }
+  expect(world.saves().length).toBeGreaterThan(1);
+  expect(world.storedBytes).toBeGreaterThan(PROGRESS_LIMITS.attemptBytes / 2);
+  expect(world.storedBytes).toBeLessThanOrEqual(PROGRESS_LIMITS.attemptBytes);
+});
+
 test('a save that comes to nothing counts too: an agent cannot fill the store by those', async () => {
   const world = new World();
   world.bulkBytes = PROGRESS_LIMITS.folderBytes;

@@ -114,12 +114,16 @@ export function createProgress(context: ProgressContext): AgentProgress | null {
     signal: AbortSignal,
   ): Promise<void> => {
     const begunAtMs = deps.now();
+    if (count === null) {
+      const earlier = await earlierSaves(deps, request.runId, request.execKey);
+      count = earlier.count;
+      takenBytes += earlier.bytes;
+    }
     const takenBefore = takenBytes;
     if (isIn !== null) await untilKnown(isIn, signal);
     const copying = { put, leftBytes, changes: await changesFor(signal) };
     const saved = await copyOut(context, exec, copying, signal);
     if (saved === null) return;
-    count ??= await lastSaved(deps, request.runId, request.execKey);
     count += 1;
     await deps.events.append(
       request.runId,
@@ -196,6 +200,22 @@ export async function lastSaved(
   execKey: string,
 ): Promise<number> {
   return await lastNumbered(async (number) => (await events.find(runId, EVENT_ID.progress(execKey, number))) !== null);
+}
+
+/** Of workers that had the attempt before this one: what they took counts, too. */
+async function earlierSaves(
+  deps: Pick<ActivityDeps, 'events'>,
+  runId: string,
+  execKey: string,
+): Promise<{ readonly count: number; readonly bytes: number }> {
+  const count = await lastSaved(deps, runId, execKey);
+  let bytes = 0;
+  for (let number = 1; number <= count; number += 1) {
+    const event = await deps.events.find(runId, EVENT_ID.progress(execKey, number));
+    if (event?.body.type !== 'stage-progress') continue;
+    for (const { ref } of event.body.folders) bytes += ref.sizeBytes;
+  }
+  return { count, bytes };
 }
 
 type Put = (bytes: AsyncIterable<Uint8Array>) => Promise<DataRef>;

@@ -282,6 +282,14 @@ impl<'a, W: Write> Player<'a, W> {
         self.result("error_max_turns", true, None, tally)
     }
 
+    /// A line of `text`, `times` times.
+    pub fn print(&mut self, text: &str, times: u64) -> io::Result<()> {
+        for _ in 0..times {
+            self.out.write_all(text.as_bytes())?;
+        }
+        self.raw("\n")
+    }
+
     pub fn cut(&mut self) -> io::Result<()> {
         match self.call.dialect {
             Dialect::Claude => write!(

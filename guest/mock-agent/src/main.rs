@@ -89,6 +89,10 @@ fn play(call: &Call, found: &Found, plan: &Plan, mut session: Session) -> io::Re
                 std::thread::sleep(*time);
                 session.step()?;
             }
+            Step::Print { text, times } => {
+                session.step()?;
+                player.print(text, *times)?;
+            }
             Step::Cut => {
                 player.cut()?;
                 return Ok(ExitCode::from(CUT_EXIT_CODE));

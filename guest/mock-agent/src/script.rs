@@ -21,6 +21,11 @@ pub enum Step {
     },
     Run(String),
     Sleep(Duration),
+    /// A line of the stream as it is, whatever it means: the text so many times.
+    Print {
+        text: String,
+        times: u64,
+    },
     /// The stream ends within a line.
     Cut,
     /// The call of the model's interface failed.
@@ -171,7 +176,7 @@ fn steps(script: &str, asked_again: bool) -> Result<Vec<Step>, String> {
         ));
     }
     list.iter().enumerate().map(|(index, step)| read_step(step).ok_or(format!(
-        "step {index} of MOCK_AGENT_SCRIPT is {step}: write one of say, write, run, sleep_ms, cut, fail, result"
+        "step {index} of MOCK_AGENT_SCRIPT is {step}: write one of say, write, run, sleep_ms, print, cut, fail, result"
     ))).collect()
 }
 
@@ -188,6 +193,13 @@ fn read_step(step: &Value) -> Option<Step> {
         // Anything but a text is JSON.
         "result" => Some(Step::Result(text().unwrap_or_else(|| value.to_string()))),
         "sleep_ms" => Some(Step::Sleep(Duration::from_millis(value.as_u64()?))),
+        "print" => Some(Step::Print {
+            text: value.get("text")?.as_str()?.into(),
+            times: match value.get("times") {
+                None => 1,
+                Some(times) => times.as_u64()?,
+            },
+        }),
         "cut" => Some(Step::Cut),
         "write" => Some(Step::Write {
             path: value.get("path")?.as_str()?.into(),
@@ -337,6 +349,18 @@ mod tests {
     }
 
     #[test]
+    fn a_line_is_printed_once_or_so_many_times() {
+        let script = r#"[{"print":{"text":"a"}},{"print":{"text":"b","times":3}}]"#;
+        let variable = |name: &str| (name == "MOCK_AGENT_SCRIPT").then(|| script.to_string());
+        let plan = from(&call(), &found(&[], &[]), false, &variable).unwrap();
+        let print = |text: &str, times| Step::Print {
+            text: text.into(),
+            times,
+        };
+        assert_eq!(plan.steps, [print("a", 1), print("b", 3)]);
+    }
+
+    #[test]
     fn a_script_goes_on_by_other_steps() {
         let script = r#"{"steps":[{"write":{"path":"/tmp/a","text":"b"}},{"cut":true}],"resumed":[{"result":{"ok":true}}]}"#;
         let variable = |name: &str| (name == "MOCK_AGENT_SCRIPT").then(|| script.to_string());
@@ -359,6 +383,7 @@ mod tests {
         for (name, value) in [
             ("MOCK_AGENT_SCRIPT", "{"),
             ("MOCK_AGENT_SCRIPT", "[{\"jump\":1}]"),
+            ("MOCK_AGENT_SCRIPT", "[{\"print\":{\"text\":\"a\",\"times\":-1}}]"),
             ("MOCK_CLAUDE_SCENARIO", "none"),
             // Without its lines.
             ("MOCK_CLAUDE_SCENARIO", "custom"),
