@@ -99,18 +99,6 @@ async function* blocks(block: Uint8Array, sizeBytes: number): AsyncIterable<Uint
     yield left < block.byteLength ? block.subarray(0, left) : block;
 }
 
-/** A program from its start to its end. */
-export function programArm(name: string, vm: Sandbox, program: string, args: readonly string[]): Arm<'ms'> {
-  return {
-    name,
-    async round() {
-      const began = performance.now();
-      await runProgram(vm, program, args);
-      return { ms: performance.now() - began };
-    },
-  };
-}
-
 async function runTrue(vm: Sandbox): Promise<void> {
   await runProgram(vm, 'true', []);
 }

@@ -1,13 +1,14 @@
 /** What the dev image costs: to make, to boot, and to start the command lines of agents on it. */
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { AGENT_LAYERS, agentProgram } from '../../activities/ports/agent-layers.ts';
+import { AGENT_LAYERS } from '../../activities/ports/agent-layers.ts';
 import { createQemuBackend, type FindVmExtra } from '../../sandbox/micro-vm/backend.ts';
 import { readHostMemory } from '../../setup/host-memory.ts';
 import { resolveOptionalPieces } from '../../setup/resolve.ts';
+import { agentStartArm, startAskedModel } from '../agent-start.ts';
 import { interleave, pairedRatio, spread } from '../measure.ts';
 import type { Figure } from '../report.ts';
-import { coldBootArm, programArm, warmVm } from '../vm.ts';
+import { coldBootArm, warmVm } from '../vm.ts';
 import type { Bench } from './bench.ts';
 
 const MOST_AGAINST_BARE = 1.25;
@@ -32,16 +33,22 @@ export async function devFigure(bench: Bench): Promise<Figure> {
     rounds,
     say,
   );
-  await using warm = await warmVm(backend, { ...DEV, layers: AGENT_LAYERS });
+  await using model = await startAskedModel();
+  const services = [{ name: 'model', host: '127.0.0.1', port: model.port }];
+  await using warm = await warmVm(backend, {
+    ...DEV,
+    layers: AGENT_LAYERS,
+    egress: { allow: [], deny: [], services },
+  });
   const clis = await interleave(
-    AGENT_LAYERS.map((layer) => programArm(layer, warm.vm, agentProgram(layer), ['--version'])),
+    AGENT_LAYERS.map((layer) => agentStartArm(layer, warm.vm, model)),
     rounds,
     say,
   );
   const ratio = pairedRatio(dev!, bare!, 'toFirstExecMs').median;
   return {
     title: '(n) The dev image',
-    method: `Made once in an empty cache, with its packages downloaded from this machine's mirror. Boots as in (b), both with ${MEMORY_MIB} MiB, in turn. Command lines of agents print their version in a VM of the image; the maximum is the first start, from the host's files. Debian kernel, one vCPU.`,
+    method: `Made once in an empty cache, with its packages downloaded from this machine's mirror. Boots as in (b), both with ${MEMORY_MIB} MiB, in turn. Command lines of agents are called in a VM of the image as a stage calls them, against a server that answers at once: to the first request that it gets, and to the end of the turn; the maximum is as a rule the first start, from the host's files. Debian kernel, one vCPU.`,
     rows: [
       { what: 'to make it, download included', value: spread([buildS]), unit: 's' },
       { what: 'its disk, as a file', value: spread([size / 1e6]), unit: 'MB' },
@@ -56,11 +63,18 @@ export async function devFigure(bench: Bench): Promise<Figure> {
         value: spread(dev!.rounds.map((round) => round.toFirstExecMs)),
         unit: 'ms',
       },
-      ...clis.map(({ name, rounds: taken }) => ({
-        what: `start of ${name}`,
-        value: spread(taken.map(({ ms }) => ms)),
-        unit: 'ms',
-      })),
+      ...clis.flatMap(({ name, rounds: taken }) => [
+        {
+          what: `start of ${name}, to its first call of the model`,
+          value: spread(taken.map(({ toFirstCallMs }) => toFirstCallMs)),
+          unit: 'ms',
+        },
+        {
+          what: `a turn of ${name} with one answer`,
+          value: spread(taken.map(({ turnMs }) => turnMs)),
+          unit: 'ms',
+        },
+      ]),
     ],
     goals: [
       {
