@@ -3,7 +3,7 @@ import { WORKSPACE_DEFAULTS } from '../plan/defaults.ts';
 import { PLAN_LIMITS, type SandboxPlan, type StagePlan, type WorkspaceSource } from '../plan/plan.ts';
 import { addressProblem, isRefName, isWorkspaceOutput } from '../plan/workspace.ts';
 import { compileGuestPath, compileHostPath } from './compile-sandbox.ts';
-import { contains } from './paths.ts';
+import { contains, ownFolderIn } from './paths.ts';
 import type { Filler } from './placeholders.ts';
 import type { Problems } from './problems.ts';
 import type { StageSpec } from './spec.ts';
@@ -36,6 +36,7 @@ export function compileWorkspace(
   refuseReserved(stage, what, problems);
   const from = compileSource(workspace, context);
   if (from === null || guestPath === null) return {};
+  refuseOwnFolder(workspace, guestPath, what, problems);
   refuseOverlap(stage, guestPath, inputPaths, what, problems);
   return { workspace: { from, guestPath } };
 }
@@ -49,6 +50,17 @@ function refuseReserved({ outputs }: StageSpec, what: string, problems: Problems
         `an output of ${what} is called ${quote(name.value)}, as is one of its workspace`,
         'rename it',
       );
+}
+
+function refuseOwnFolder(workspace: WorkspaceSpec, guestPath: string, what: string, problems: Problems): void {
+  const own = ownFolderIn(guestPath);
+  if (own === null || workspace.guestPath === null) return;
+  problems.error(
+    'spec/path-conflict',
+    workspace.guestPath.at,
+    `the workspace of ${what} lies at ${guestPath}, and files of the stage itself in ${own}: they would be changes of the repository`,
+    `leave \`guest\` out, or name a folder of its own, such as ${WORKSPACE_DEFAULTS.guestPath}`,
+  );
 }
 
 function refuseOverlap(

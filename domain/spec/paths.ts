@@ -67,6 +67,14 @@ export const SYSTEM_FOLDERS = [
   '/var',
 ];
 
+/** Where a stage's own files lie: its input, what an agent reads and writes, and the home of the user of commands. */
+const OWN_FOLDERS = ['/workspace', '/home/sandbox'];
+
+/** The folder with a stage's own files that lies in this one; null: none. */
+export function ownFolderIn(path: string): string | null {
+  return OWN_FOLDERS.find((folder) => contains(path, folder)) ?? null;
+}
+
 /** Folders that every stage needs writable. */
 const WRITABLE_FOLDERS = ['/workspace', '/tmp', '/home', '/home/sandbox'];
 

@@ -48,6 +48,16 @@ test.each<[string, (plan: any) => void, RegExp]>([
     /workspace\.from\.url/,
   ],
   ['a system folder', (plan) => (plan.stages[1].workspace.guestPath = '/etc/app'), /workspace\.guestPath/],
+  [
+    'the folder of its input',
+    (plan) => (plan.stages[1].workspace.guestPath = '/workspace'),
+    /at \/workspace and files of its own in \/workspace/,
+  ],
+  [
+    'a folder around the home',
+    (plan) => (plan.stages[1].workspace.guestPath = '/home'),
+    /at \/home and files of its own in \/home\/sandbox/,
+  ],
   ['no git', (plan) => delete plan.scopes[1].sandbox.image, /the image of its VM has no git/],
   ['a simulated VM', (plan) => (plan.scopes[1].sandbox = { mode: 'mock', isolation: 'none' }), /simulated VM/],
   [

@@ -2,7 +2,7 @@
 import type { Plan, ScopePlan, StagePlan } from '../plan/plan.ts';
 import { agentOf, commandOf, isService } from '../plan/work.ts';
 import { isWorkspaceOutput } from '../plan/workspace.ts';
-import { contains } from './paths.ts';
+import { contains, ownFolderIn } from './paths.ts';
 
 export function workspaceProblems({ stages, scopes }: Plan): readonly string[] {
   const scopeById = new Map(scopes.map((scope) => [scope.id, scope]));
@@ -11,6 +11,7 @@ export function workspaceProblems({ stages, scopes }: Plan): readonly string[] {
     const scope = stage.scope === null ? undefined : scopeById.get(stage.scope);
     return [
       ...ofStage(stage),
+      ...ofFolder(stage.id, stage.workspace.guestPath),
       ...(scope === undefined ? [] : ofScope(stage, scope)),
       ...overlapping(stage, scope).map(
         (path) => `stage ${stage.id} has a workspace at ${stage.workspace!.guestPath} and other files at ${path}`,
@@ -32,6 +33,11 @@ function ofStage({ id, work, each, outputs, ...stage }: StagePlan): readonly str
       .filter(({ name }) => isWorkspaceOutput(name))
       .map(({ name }) => `stage ${id} has a workspace and an output with the name ${name}`),
   ];
+}
+
+function ofFolder(stage: string, guestPath: string): readonly string[] {
+  const own = ownFolderIn(guestPath);
+  return own === null ? [] : [`stage ${stage} has a workspace at ${guestPath} and files of its own in ${own}`];
 }
 
 function ofScope({ id }: StagePlan, { stages, sandbox: { mode, image, needs } }: ScopePlan): readonly string[] {

@@ -45,7 +45,7 @@ export const WORKSPACE = {
       type: { is: 'text', holds: 'absolute path', plain: true, absolute: true },
       mistaken: ['target', 'to', 'dest', 'guest_path', 'mount', 'dir'],
       default: WORKSPACE_DEFAULTS.guestPath,
-      doc: 'The folder in the guest, which is also the working folder of the command or agent.',
+      doc: 'The folder in the guest, which is also the working folder of the command or agent; not one that holds `/workspace` or `/home/sandbox`.',
       example: '/workspace/app',
     },
   },
