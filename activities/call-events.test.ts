@@ -1,4 +1,4 @@
-/** Events about answers and failures; others stand in `run-calls.test.ts`. */
+/** Events about answers and failures; others stand in `run-calls.events.test.ts`. */
 import { expect, test } from 'vitest';
 import { machineOf } from '../test/machine/plan-of.ts';
 import type { AdmittedRun } from './admitted-run.ts';
