@@ -383,7 +383,10 @@ mod tests {
         for (name, value) in [
             ("MOCK_AGENT_SCRIPT", "{"),
             ("MOCK_AGENT_SCRIPT", "[{\"jump\":1}]"),
-            ("MOCK_AGENT_SCRIPT", "[{\"print\":{\"text\":\"a\",\"times\":-1}}]"),
+            (
+                "MOCK_AGENT_SCRIPT",
+                "[{\"print\":{\"text\":\"a\",\"times\":-1}}]",
+            ),
             ("MOCK_CLAUDE_SCENARIO", "none"),
             // Without its lines.
             ("MOCK_CLAUDE_SCENARIO", "custom"),
