@@ -1,7 +1,7 @@
 /** Debian's prebuilt kernel and the modules that a guest needs, taken out of its package without installing it. */
 import { existsSync, readFileSync } from 'node:fs';
-import { copyFile, mkdir, readdir, rm, writeFile } from 'node:fs/promises';
-import { basename, join } from 'node:path';
+import { copyFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
 import { hasApt, searchPackages, unpackPackage } from './apt.ts';
 import { ensureCacheFolder, hashInputs, listCacheFolders } from './cache.ts';
 import { contentsDamage } from './cache-contents.ts';
@@ -9,10 +9,14 @@ import { compareVersions } from './find-program.ts';
 import { collectModules } from './kernel-modules.ts';
 import type { FoundPiece, SetupContext } from './piece.ts';
 import { SetupError } from './setup-error.ts';
+import { uncompressedKernel } from './uncompressed-kernel.ts';
 
 const PIECE = 'kernel-debian';
 /** Part of the cache key: grows whenever the same package gives another folder. */
-const RECIPE = '1';
+const RECIPE = '2';
+
+/** Beside the kernel as Debian packs it. */
+const UNCOMPRESSED = 'vmlinux';
 
 /** In the order of loading, as far as modules' own dependencies don't say more. What a kernel has built in is passed over. */
 const WANTED_MODULES = [
@@ -109,10 +113,18 @@ async function takeKernel(context: SetupContext, tree: string, into: string, bus
   if (image === undefined || modulesRoot === undefined)
     throw new SetupError('The kernel package holds no kernel image or no modules.', null);
   await copyFile(join(tree, 'boot', image), join(into, 'vmlinuz'));
+  const uncompressed = uncompressedKernel(await readFile(join(into, 'vmlinuz')));
+  if (uncompressed !== null) await writeFile(join(into, UNCOMPRESSED), uncompressed);
   const modules = await collectModules(context.env, modulesRoot, WANTED_MODULES, busybox);
   await mkdir(join(into, 'modules'));
   for (const module of modules) await writeFile(join(into, 'modules', module.name), module.content);
   await writeFile(join(into, 'modules.order'), modules.map((module) => `${module.name}\n`).join(''));
+}
+
+/** The same kernel as an ELF file; null where there is none, as of a series that is packed in another way. */
+export function uncompressedBeside(kernel: string): string | null {
+  const path = join(dirname(kernel), UNCOMPRESSED);
+  return existsSync(path) ? path : null;
 }
 
 /** The modules that lie beside a kernel of the cache, in their order of loading; none beside other kernels. */

@@ -19,6 +19,8 @@ export type VmPieces = Omit<HostPieces, 'temporalCli'>;
 
 export interface KernelPiece {
   readonly path: string;
+  /** The same kernel as an ELF file, which an emulated CPU need not unpack. */
+  readonly uncompressedPath?: string;
   readonly kind: 'debian' | 'voidbox';
   readonly version: string;
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { moduleDependencies } from './kernel-modules.ts';
+import { moduleDependencies, withoutSignature } from './kernel-modules.ts';
 
 describe('moduleDependencies', () => {
   it.each([
@@ -8,5 +8,24 @@ describe('moduleDependencies', () => {
     ['license=GPL\0softdepends=crc\0', []],
   ])('reads %j', (info, expected) => {
     expect(moduleDependencies(Buffer.from(`\x7fELF\0${info}`, 'latin1'))).toEqual(expected);
+  });
+});
+
+describe('withoutSignature', () => {
+  const signed = (content: string, signature: string, signatureBytes = signature.length): Buffer => {
+    const info = Buffer.alloc(12);
+    info.writeUInt32BE(signatureBytes, 8);
+    return Buffer.concat([Buffer.from(content + signature), info, Buffer.from('~Module signature appended~\n')]);
+  };
+
+  it('leaves the module alone', () => {
+    expect(withoutSignature(signed('module', 'signature')).toString()).toBe('module');
+    expect(withoutSignature(Buffer.from('module')).toString()).toBe('module');
+    expect(withoutSignature(Buffer.alloc(0)).length).toBe(0);
+  });
+
+  it('takes nothing off one whose signature is longer than it is', () => {
+    const odd = signed('module', 'signature', 1_000);
+    expect(withoutSignature(odd)).toEqual(odd);
   });
 });

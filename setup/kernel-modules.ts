@@ -28,7 +28,7 @@ export async function collectModules(
     if (file === undefined || taken.has(name)) return;
     const content = await readModule(env, file, busybox);
     for (const dependency of moduleDependencies(content)) await take(dependency);
-    taken.set(name, { name: `${name}.ko`, content });
+    taken.set(name, { name: `${name}.ko`, content: withoutSignature(content) });
   };
   for (const name of wanted) await take(name);
   return [...taken.values()];
@@ -55,6 +55,21 @@ export function moduleDependencies(content: Buffer): string[] {
   const from = start + '\0depends='.length;
   const text = content.toString('latin1', from, content.indexOf(0, from));
   return text.split(',').flatMap((name) => (name === '' ? [] : [name.replaceAll('-', '_')]));
+}
+
+const SIGNATURE_END = Buffer.from('~Module signature appended~\n');
+/** Of `struct module_signature`, which stands before that; its last four bytes are the length of what stands before it. */
+const SIGNATURE_INFO_BYTES = 12;
+
+/**
+ * Nothing in a guest asks for a signature: the modules come with its agent. An emulated CPU takes a third of a second to check
+ * them all.
+ */
+export function withoutSignature(content: Buffer): Buffer {
+  const infoEnd = content.length - SIGNATURE_END.length;
+  if (infoEnd < SIGNATURE_INFO_BYTES || !content.subarray(infoEnd).equals(SIGNATURE_END)) return content;
+  const end = infoEnd - SIGNATURE_INFO_BYTES - content.readUInt32BE(infoEnd - 4);
+  return end < 0 ? content : content.subarray(0, end);
 }
 
 async function readModule(env: Environment, file: string, busybox: string): Promise<Buffer> {

@@ -3,9 +3,10 @@ import { readFileSync, statSync } from 'node:fs';
 import { readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { hashInputs, OBSOLETE_AFTER_MS } from './cache.ts';
+import { uncompressedBeside } from './debian-kernel.ts';
 import { installPackages, missingPackages } from './distribution-packages.ts';
 import type { Environment } from './environment.ts';
-import type { HostPieces, StackPieces, VmPieces } from './host-pieces.ts';
+import type { HostPieces, KernelPiece, StackPieces, VmPieces } from './host-pieces.ts';
 import { makeContext, pieceSource } from './context.ts';
 import { makeOwnFolder, type OwnFolder, refuseForeignFolder } from './own-folder.ts';
 import { packageRoot } from './package-root.ts';
@@ -131,9 +132,15 @@ async function resolveAll(
     bwrap: path('bwrap'),
     mke2fs: path('mke2fs'),
     keeper: path('keeper'),
-    kernel: { path: path('kernel'), kind: context.kernelKind, version: found.get('kernel')?.version ?? '' },
+    kernel: kernelOf(context, found.get('kernel')),
     initramfs: path('initramfs'),
   };
+}
+
+function kernelOf({ kernelKind: kind }: SetupContext, found: FoundPiece | undefined): KernelPiece {
+  const { path = '', version = '', from } = found ?? {};
+  const uncompressedPath = kind === 'debian' && from === 'cache' ? uncompressedBeside(path) : null;
+  return { path, kind, version, ...(uncompressedPath === null ? {} : { uncompressedPath }) };
 }
 
 /** Programs that only the distribution gives: all that are missing are installed, or asked for, in one go. */
@@ -187,6 +194,7 @@ function pathsOf(pieces: HostPieces): string[] {
     pieces.mke2fs,
     pieces.keeper,
     pieces.kernel.path,
+    ...(pieces.kernel.uncompressedPath === undefined ? [] : [pieces.kernel.uncompressedPath]),
     pieces.initramfs,
   ];
 }
