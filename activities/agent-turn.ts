@@ -57,7 +57,8 @@ export async function runTurn(
   const exec = agentExec(request, agent, called, context.env, limits);
   life.phase(phase);
   // A session that goes on has calls of earlier commands in its file, so what comes to it is followed from before the command.
-  const follower = resume === null || left === null ? null : await followerOf(context, exec, command, resume, 'end');
+  const follower =
+    resume === null || left === null ? null : await followerOf(context, exec, command, resume, 'end', life.ended);
   if (follower !== null) await untilReady(follower, life.ended);
   const started = await sandbox.exec(exec, life.ended);
   const turn = await followTurn(context, { before, command, left }, exec, started, follower);
@@ -66,15 +67,16 @@ export async function runTurn(
 }
 
 function followerOf(
-  { request: { execKey }, agent, sandbox, life }: AgentContext,
+  { request: { execKey }, agent, sandbox }: AgentContext,
   of: ExecRequest,
   command: number,
   sessionId: string,
   from: 'start' | 'end',
+  signal: AbortSignal,
 ): Promise<Exec | null> {
   const key = commandKey(execKey, FIRST_FOLLOWER + command - 1);
   const { cli } = agent.provider;
-  return startFollower({ sandbox, key, cli, sessionId, from, of }, life.ended);
+  return startFollower({ sandbox, key, cli, sessionId, from, of }, signal);
 }
 
 async function followTurn(
@@ -108,15 +110,19 @@ async function followTurn(
   const session = new Promise<string | null>((resolve) => (tellSession = resolve));
   const listen: Listen = async (stop) => {
     const options = { ...streamOptions(context, exec, turn, meter, tellSession, stop.signal), loginRefused };
-    outcome = await followAgent(options, stop.signal);
-    tellSession(null);
+    try {
+      outcome = await followAgent(options, stop.signal);
+    } finally {
+      tellSession(null);
+    }
   };
   const meterListens: Listen = async ({ signal }) => {
     const ended = exec.wait(signal);
     ended.catch(() => undefined);
     if (follower === null) {
-      const sessionId = await Promise.race([session, ended.then(() => null)]);
-      follower = sessionId === null ? null : await followerOf(context, request, command, sessionId, 'start');
+      // Also of an agent that has ended: a worker before this one may have followed it, and what that read counts.
+      const sessionId = await session;
+      follower = sessionId === null ? null : await followerOf(context, request, command, sessionId, 'start', signal);
     }
     if (follower !== null) await followSession(context, meter!, follower, turn, ended, signal);
   };
@@ -166,6 +172,7 @@ async function followSession(
   const first = await Promise.race([ended.then(() => 'agent' as const), read.then(() => 'follower' as const)]);
   if (first === 'follower') {
     const exit = await follower.wait(signal);
+    if (await endedBefore(exit, sandbox, commandKey(execKey, command), ended)) return;
     meter.stop({
       code: 'agent/budget-unknown',
       words: `could not be followed: what reads its session file ended with exit code ${exit.exitCode}${exit.message === '' ? '' : ` (${exit.message})`}`,
@@ -176,6 +183,17 @@ async function followSession(
   await follower.signal('SIGKILL');
   await read;
   await follower.wait(signal);
+}
+
+/** Whether the agent had ended by then: a worker before this one ends the follower after it. */
+async function endedBefore(
+  { endedAtMs }: ExecExit,
+  sandbox: AgentContext['sandbox'],
+  agentKey: string,
+  ended: Promise<ExecExit>,
+): Promise<boolean> {
+  if ((await sandbox.execs()).some(({ key, isRunning }) => key === agentKey && isRunning)) return false;
+  return (await ended).endedAtMs <= endedAtMs;
 }
 
 /** Codex counts its calls in the file alone, and `tail` of some images looks there once a second. */
