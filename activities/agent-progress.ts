@@ -87,12 +87,12 @@ export function createProgress(context: ProgressContext): AgentProgress | null {
   /** What it is about to copy of a git workspace; null: all of it. */
   const changesFor = async (signal: AbortSignal): Promise<ChangesContext | null> => {
     if (context.base === null || !tellsChanges) return null;
-    const { sandbox, base } = context;
+    const { sandbox, base, redactor } = context;
     const ignored: Ignored | null = await measureIgnored(sandbox, nextKey, request.stage, signal);
     tellsChanges = ignored !== null;
     if (ignored === null) return null;
     const limits = { limitMs: PROGRESS_LIMITS.frozenMs, mostBytes: Math.min(PROGRESS_LIMITS.folderBytes, leftBytes()) };
-    return { sandbox, stage: request.stage, nextKey, base, ignored, ...limits };
+    return { sandbox, stage: request.stage, nextKey, base, ignored, redactor, ...limits };
   };
 
   /**
@@ -253,9 +253,7 @@ async function copyOut(
       throw new Error(`its files could not be read within ${PROGRESS_LIMITS.frozenMs / 1_000} s`);
     const { changes } = copying;
     if (changes !== null && copied.changes !== null)
-      folders.push(
-        withRedactedNames(await storeChanges(changes, copied.changes, copying.put, signal), context.redactor),
-      );
+      folders.push(await storeChanges(changes, copied.changes, copying.put, signal));
     folders.push({
       guestPath: context.sessionFolder,
       ref: await copying.put(redactedTar(copied.session, context.redactor)),
@@ -299,12 +297,6 @@ async function copyFrozen(
   if (changes !== null)
     copied.changes = await copyChanges({ ...changes, mostBytes: Math.min(changes.mostBytes, left()) }, signal);
   copied.frozenMs = Math.round(performance.now() - begunAt);
-}
-
-function withRedactedNames({ changes, ...folder }: SavedFolder, redactor: Redactor): SavedFolder {
-  return changes === undefined
-    ? folder
-    : { ...folder, changes: { ...changes, leftOut: changes.leftOut.map((name) => redactor.text(name)) } };
 }
 
 /** @throws Error where it is not there, or too large */

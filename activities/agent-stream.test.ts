@@ -16,6 +16,11 @@ const call = (name: string, command: string): object => ({ type: 'tool_use', nam
 const result = (words: string, isError = false): string =>
   line({ type: 'result', subtype: 'success', is_error: isError, result: words });
 
+const ended = (id: string): string =>
+  line({ type: 'user', message: { content: [{ type: 'tool_result', tool_use_id: id, content: '' }] } });
+const priced = (model: string, subtype: string): string =>
+  line({ type: 'result', subtype, is_error: subtype !== 'success', modelUsage: { [model]: { costBasis: 'guess' } } });
+
 async function follow(stdout: string, chunkBytes = 64 * 1024) {
   const bytes = Buffer.from(stdout);
   const stored = new Map<string, NewRunEvent>();
@@ -31,6 +36,8 @@ async function follow(stdout: string, chunkBytes = 64 * 1024) {
       return fresh.length;
     },
   };
+  const refusals: string[] = [];
+  const saved: (string | null)[] = [];
   const read = async () =>
     await followAgent(
       {
@@ -44,17 +51,17 @@ async function follow(stdout: string, chunkBytes = 64 * 1024) {
         events: events as EventLog,
         redactor: createRedactor([{ name: 'KEY', value: SECRET }]),
         now: () => 0,
-        toolEnded: async () => undefined,
+        toolEnded: async ({ sessionId }) => void saved.push(sessionId),
         onSession: () => undefined,
         used: (usage) => usage,
         usageTold: () => Promise.resolve(),
-        loginRefused: () => undefined,
+        loginRefused: (words) => void refusals.push(words),
       },
       new AbortController().signal,
     );
   const outcome = await read();
   const bodies = () => [...stored.values()].map(({ body }) => body);
-  return { outcome, bodies, again: read };
+  return { outcome, bodies, again: read, refusals, saved };
 }
 
 describe('what an agent says becomes events', () => {
@@ -85,6 +92,35 @@ describe('what an agent says becomes events', () => {
     const { outcome } = await follow(result(`${'x'.repeat(textCharacters - 5)}${SECRET}${'y'.repeat(9)}`, true));
     expect(outcome.failure?.message).toHaveLength(textCharacters);
     expect(outcome.failure?.message).not.toContain('sk-c');
+  });
+
+  test.each([
+    ['a session', (words: string) => line({ type: 'system', session_id: words }) + ended('x')],
+    ['a model', (words: string) => line({ type: 'system', model: words })],
+    ['a model without a price', (words: string) => priced(words, 'success')],
+    ['a model without a price that ends its agent', (words: string) => priced(words, 'error_max_budget_usd')],
+  ])('the name of %s has a most, and no part of a secret stands at its cut', async (_what, stream) => {
+    const { nameCharacters: most } = STREAM_LIMITS;
+    for (const before of [most - SECRET.length - 1, most - 12, most - 2, most - 1]) {
+      const { outcome, saved } = await follow(stream(`${'x'.repeat(before)}${SECRET}${'y'.repeat(most)}`));
+      const shown = JSON.stringify([outcome, saved]);
+      expect(shown).toContain('xxx');
+      expect(shown).not.toContain('sk-c');
+      const names = JSON.stringify([{ ...outcome, failure: null }, saved]);
+      expect(Math.max(...names.split('"').map(({ length }) => length))).toBeLessThanOrEqual(most);
+    }
+  });
+
+  test('what a refused login says has a most, and no secret', async () => {
+    const { textCharacters: most } = STREAM_LIMITS;
+    const retry = { type: 'system', subtype: 'api_retry', attempt: 3, error_status: 401 };
+    const short = await follow(line({ ...retry, error: `bad key ${SECRET}` }));
+    expect(short.refusals).toEqual([expect.stringContaining('(401 bad key [redacted])')]);
+    const { refusals } = await follow(
+      line({ ...retry, error: `${'x'.repeat(most - 90)}${SECRET}${'y'.repeat(most)}` }),
+    );
+    expect(refusals).toEqual([expect.not.stringContaining('sk-c')]);
+    expect(refusals[0]).toHaveLength(most);
   });
 
   test('the last message is the output, and whole', async () => {

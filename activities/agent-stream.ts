@@ -66,9 +66,12 @@ export async function followAgent(options: AgentStreamOptions, signal: AbortSign
       const sayings = text === null ? [] : stream.line(text);
       tellSession();
       const { hasEnded } = stream.outcome();
-      for (const saying of sayings) if (saying.kind === 'login-refused') options.loginRefused(saying.words);
+      for (const saying of sayings)
+        if (saying.kind === 'login-refused')
+          options.loginRefused(shortly(options.redactor, saying.words, STREAM_LIMITS.textCharacters));
       const end = sayings.find((saying) => saying.kind === 'tool-ended');
-      if (end !== undefined) toolEnd = { sessionId: stream.outcome().sessionId, isIn: end.isIn ?? null };
+      if (end !== undefined)
+        toolEnd = { sessionId: redactedName(options.redactor, stream.outcome().sessionId), isIn: end.isIn ?? null };
       return sayings.flatMap((saying, index) =>
         hasEvent(saying) ? [eventOf(options, saying, { offset, index, hasEnded })] : [],
       );
@@ -139,9 +142,13 @@ function shortly(redactor: Redactor, text: string, most: number): string {
   return cut(redactor.text(text), most);
 }
 
+function redactedName(redactor: Redactor, text: string | null): string | null {
+  return text === null ? null : shortly(redactor, text, STREAM_LIMITS.nameCharacters);
+}
+
 function redactedOutcome(outcome: AgentOutcome, redactor: Redactor): AgentOutcome {
-  const { textCharacters, nameCharacters } = STREAM_LIMITS;
-  const name = (text: string | null): string | null => (text === null ? null : shortly(redactor, text, nameCharacters));
+  const { textCharacters } = STREAM_LIMITS;
+  const name = (text: string | null): string | null => redactedName(redactor, text);
   const { failure, text, unpricedModels } = outcome;
   return {
     ...outcome,

@@ -20,6 +20,7 @@ import { extname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { DataRef } from '../domain/plan/plan.ts';
 import type { SavedFolder } from '../domain/run/event.ts';
+import { createRedactor } from '../domain/security/redactor.ts';
 import type { ExecRequest, Sandbox } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
 import { writeTar } from '../tar/write.ts';
@@ -140,7 +141,16 @@ async function save(vm: string, mostBytes: number = 64 * MIB): Promise<SavedFold
   const sandbox = sandboxOf(vm);
   const nextKey = saveKeys('work/0/1');
   const ignored = (await measureIgnored(sandbox, nextKey, request.stage, NEVER))!;
-  const context = { sandbox, stage: request.stage, nextKey, base, ignored, limitMs: 10_000, mostBytes };
+  const context = {
+    sandbox,
+    stage: request.stage,
+    nextKey,
+    base,
+    ignored,
+    redactor: createRedactor([]),
+    limitMs: 10_000,
+    mostBytes,
+  };
   const exec = await copyChanges(context, NEVER);
   return await storeChanges(context, exec, put, NEVER);
 }

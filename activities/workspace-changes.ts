@@ -3,9 +3,11 @@
  * and tar of the guest read it, so what they answer is the guest's word; it goes back into a guest alone.
  */
 import { Buffer } from 'node:buffer';
+import { cut } from '../agents/fields.ts';
 import type { DataRef } from '../domain/plan/plan.ts';
 import { attemptCommand, saveCommand } from '../domain/run/attempt.ts';
 import type { SavedFolder } from '../domain/run/event.ts';
+import type { Redactor } from '../domain/security/redactor.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { endMarker, paddingBytes, writeHeader } from '../tar/entry.ts';
 import { cleanPath, linkStaysInside } from '../tar/inside.ts';
@@ -91,6 +93,7 @@ export interface ChangesContext {
   readonly nextKey: () => string;
   readonly base: string;
   readonly ignored: Ignored;
+  readonly redactor: Redactor;
   /** A copy takes no longer, and has no more bytes. */
   readonly limitMs: number;
   readonly mostBytes: number;
@@ -133,7 +136,7 @@ async function problemOf(
 
 /** After it: into the store. */
 export async function storeChanges(
-  { stage, ignored }: Pick<ChangesContext, 'stage' | 'ignored'>,
+  { stage, ignored, redactor }: Pick<ChangesContext, 'stage' | 'ignored' | 'redactor'>,
   exec: Exec,
   put: (bytes: AsyncIterable<Uint8Array>) => Promise<DataRef>,
   signal: AbortSignal,
@@ -148,14 +151,16 @@ export async function storeChanges(
     ref,
     changes: {
       ...(removedRef === null ? {} : { removed: removedRef }),
-      leftOut: leftOut.slice(0, CHANGES_LIMITS.toldNames).map(toldName),
+      leftOut: leftOut.slice(0, CHANGES_LIMITS.toldNames).map((name) => toldName(name, redactor)),
       leftOutCount: leftOut.length,
     },
   };
 }
 
-function toldName(name: string): string {
-  return sanitizeLine(Buffer.from(name, 'latin1').toString('utf8')).slice(0, CHANGES_LIMITS.toldNameChars);
+/** Redacted before it is cut: a part of a secret would not be found. */
+function toldName(name: string, redactor: Redactor): string {
+  const text = redactor.text(sanitizeLine(Buffer.from(name, 'latin1').toString('utf8')));
+  return cut(text, CHANGES_LIMITS.toldNameChars);
 }
 
 /**

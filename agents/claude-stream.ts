@@ -80,7 +80,7 @@ export function createClaudeStream({ cost = 'told' }: { readonly cost?: CostOfCa
       }
     },
     outcome: () => ({
-      sessionId: sessionId === null ? null : cut(sessionId, STREAM_LIMITS.nameCharacters),
+      sessionId,
       model,
       hasEnded: ended !== null,
       ...(ended ?? { text: lastText, failure: null }),
@@ -187,5 +187,5 @@ function unpricedModels(result: Fields): readonly string[] {
   return Object.entries(fieldsOf(result['modelUsage']))
     .filter(([, use]) => isGuess(use))
     .slice(0, MOST_UNPRICED)
-    .map(([model]) => cut(model, STREAM_LIMITS.nameCharacters));
+    .map(([model]) => model);
 }

@@ -1,14 +1,7 @@
 /** What `codex exec --json` prints: one JSON object a line; a turn ends with `turn.completed` or `turn.failed`. */
-import { countOf, cut, type Fields, fieldsOf, listOf, parseLine, shown, textOf } from './fields.ts';
+import { countOf, type Fields, fieldsOf, listOf, parseLine, shown, textOf } from './fields.ts';
 import { sumOfUse } from '../domain/agent/budget.ts';
-import {
-  type AgentSaying,
-  type AgentStream,
-  type AgentUsage,
-  NO_USAGE,
-  type SessionBytes,
-  STREAM_LIMITS,
-} from './stream.ts';
+import { type AgentSaying, type AgentStream, type AgentUsage, NO_USAGE, type SessionBytes } from './stream.ts';
 
 export function createCodexStream(): AgentStream {
   let sessionId: string | null = null;
@@ -45,7 +38,7 @@ export function createCodexStream(): AgentStream {
       }
     },
     outcome: () => ({
-      sessionId: sessionId === null ? null : cut(sessionId, STREAM_LIMITS.nameCharacters),
+      sessionId,
       model: null,
       hasEnded,
       text: lastText,

@@ -48,6 +48,7 @@ export type AgentSaying =
   /** So far. */
   | { readonly kind: 'usage'; readonly usage: AgentUsage };
 
+/** Texts and names are whole: who tells them takes secrets out and then cuts them, because half a secret is not found. */
 export interface AgentOutcome {
   /** Null: the stream never said. */
   readonly sessionId: string | null;
