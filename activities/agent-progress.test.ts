@@ -39,6 +39,8 @@ class World {
   session = (): Buffer => Buffer.from(`{"said":"${SECRET}"}`);
   /** In place of it: bytes that nobody looks at. */
   bulkBytes = 0;
+  /** The store takes no save. */
+  refuses = false;
   freezes: 'whole' | 'too-slow' | 'none' = 'whole';
   isFrozen = false;
   readsOfFrozen: boolean[] = [];
@@ -50,6 +52,7 @@ class World {
     disk: { hasRoomForOutput: () => this.hasRoom },
     events: {
       append: async (_: string, events: readonly NewRunEvent[]) => {
+        if (this.refuses && events.some(({ body }) => body.type === 'stage-progress')) throw new Error('no room');
         const fresh = events.filter(({ id }) => !this.events.some((known) => known.id === id));
         this.events.push(...fresh);
         return fresh.length;
@@ -177,6 +180,29 @@ test('a worker that takes over numbers its saves behind those that stand', async
     const offer = world.progressOf(requestOf('work/0/1'));
     await offer();
     expect(world.events.at(-1)!.id).toBe(EVENT_ID.progress('work/0/1', number));
+  }
+});
+
+test('a save that the log did not take leaves no gap: the next attempt goes on from the newest one', async () => {
+  const world = new World();
+  const offer = world.progressOf(requestOf('work/0/1'));
+  const save = async (sessionId: string): Promise<void> => {
+    await offer(sessionId);
+    world.nowMs += PROGRESS_LIMITS.intervalMs;
+  };
+  await save('s1');
+  world.refuses = true;
+  await save('s2');
+  world.refuses = false;
+  await save('s3');
+  const before = (): ReturnType<typeof savedBefore> => savedBefore(world.deps, requestOf('work/0/2'), SESSIONS);
+  expect(await before()).toMatchObject({ sessionId: 's3' });
+  // A worker that takes over goes on behind it.
+  const next = world.progressOf(requestOf('work/0/1'));
+  for (const sessionId of ['s4', 's5']) {
+    await next(sessionId);
+    world.nowMs += PROGRESS_LIMITS.intervalMs;
+    expect(await before()).toMatchObject({ sessionId });
   }
 });
 

@@ -124,12 +124,12 @@ export function createProgress(context: ProgressContext): AgentProgress | null {
     const copying = { put, leftBytes, changes: await changesFor(signal) };
     const saved = await copyOut(context, exec, copying, signal);
     if (saved === null) return;
-    count += 1;
+    const number = count + 1;
     await deps.events.append(
       request.runId,
       [
         {
-          id: EVENT_ID.progress(request.execKey, count),
+          id: EVENT_ID.progress(request.execKey, number),
           atMs: deps.now(),
           body: {
             type: 'stage-progress',
@@ -143,6 +143,8 @@ export function createProgress(context: ProgressContext): AgentProgress | null {
       ],
       { execKey: request.execKey, fence: context.sandbox.facts.fence },
     );
+    // Of one that the log did not take, the next save has the number: behind a gap nobody looks.
+    count = number;
     const bytes = takenBytes - takenBefore;
     // What may still be taken is spread over the time that is left, and most of the time is the agent's own.
     const timeLeftMs = Math.max(0, startedAtMs + request.stage.timeoutMs - deps.now());

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { budgetLeft, isCostKnown, priceOfUse, withPrice } from './budget.ts';
+import { budgetLeft, isCostKnown, type ModelUse, NO_USE, priceOfUse, sumOfUse, withPrice } from './budget.ts';
 
 const USE = { inputTokens: 1_000_000, cachedInputTokens: 400_000, outputTokens: 100_000, turns: 3, costUsd: null };
 
@@ -26,6 +26,19 @@ it('what is used up to a limit leaves 0', () => {
     maxCostUsd: 1,
   });
   expect(budgetLeft({ maxTurns: 5 }, USE)).toEqual({ maxTurns: 2 });
+});
+
+it('a budget in dollars is used up exactly by what comes to it, whatever the sums of its parts are in binary', () => {
+  const costing = (...costs: readonly number[]): ModelUse =>
+    costs.reduce((sum, costUsd) => sumOfUse(sum, { ...NO_USE, costUsd }), NO_USE);
+  expect(0.1 + 0.2).toBeGreaterThan(0.3);
+  expect(budgetLeft({ maxCostUsd: 0.3 }, costing(0.1, 0.2))).toEqual({ maxCostUsd: 0 });
+  expect(budgetLeft({ maxCostUsd: 0.8 }, costing(0.1, 0.7))).toEqual({ maxCostUsd: 0 });
+  expect(budgetLeft(budgetLeft({ maxCostUsd: 0.3 }, costing(0.1)), costing(0.2))).toEqual({ maxCostUsd: 0 });
+  expect(budgetLeft({ maxCostUsd: 1 }, costing(...Array<number>(1_000).fill(0.001)))).toEqual({ maxCostUsd: 0 });
+  // What is more than that counts: a token of the cheapest model costs more.
+  expect(budgetLeft({ maxCostUsd: 0.3 }, costing(0.3, 1e-8)).maxCostUsd).toBeLessThan(0);
+  expect(budgetLeft({ maxCostUsd: 0.3 }, costing(0.3 - 1e-8)).maxCostUsd).toBeGreaterThan(0);
 });
 
 it('a cost is known of providers whose command line tells it, and of all others by a price', () => {

@@ -113,11 +113,18 @@ export function isCostKnownByCall(llm: Pick<LlmPlan, 'provider' | 'price'> | nul
   return llm !== null && (llm.price !== undefined || FREE.includes(llm.provider));
 }
 
+/** Sums of dollars are not exact in binary; a token of the cheapest model costs more than this. */
+const LEAST_USD = 1e-9;
+
+function dollarsLeft(usd: number): number {
+  return Math.abs(usd) < LEAST_USD ? 0 : usd;
+}
+
 /** What is left of a budget; a limit that is used up is 0 or less. */
 export function budgetLeft(budget: BudgetPlan, { inputTokens, outputTokens, turns, costUsd }: ModelUse): BudgetPlan {
   const { maxCostUsd, maxTokens, maxTurns } = budget;
   return {
-    ...(maxCostUsd === undefined ? {} : { maxCostUsd: maxCostUsd - (costUsd ?? 0) }),
+    ...(maxCostUsd === undefined ? {} : { maxCostUsd: dollarsLeft(maxCostUsd - (costUsd ?? 0)) }),
     ...(maxTokens === undefined ? {} : { maxTokens: maxTokens - inputTokens - outputTokens }),
     ...(maxTurns === undefined ? {} : { maxTurns: maxTurns - turns }),
   };
