@@ -13,6 +13,11 @@ const CLAUDE_SKILLS = `${AGENT_HOME}/.claude/skills`;
 
 export const CLAUDE_SESSIONS = `${AGENT_HOME}/.claude/projects`;
 
+/** It refuses 0, which less than a millionth would be. */
+function dollars(usd: number): string {
+  return Math.max(1e-6, usd).toFixed(6);
+}
+
 export function claudeCommand(
   { llm, skills, outputSchema, limits: { maxTurns, maxCostUsd }, resume }: AgentTask,
   {
@@ -37,7 +42,7 @@ export function claudeCommand(
       ...(outputSchema === undefined ? [] : ['--json-schema', JSON.stringify(outputSchema)]),
       ...(maxTurns === undefined ? [] : ['--max-turns', String(maxTurns)]),
       // What it counts with are its own provider's prices.
-      ...(maxCostUsd === undefined || llm?.price !== undefined ? [] : ['--max-budget-usd', maxCostUsd.toFixed(6)]),
+      ...(maxCostUsd === undefined || llm?.price !== undefined ? [] : ['--max-budget-usd', dollars(maxCostUsd)]),
       ...(resume === null ? [] : ['--resume', resume]),
     ],
     env: { HOME: AGENT_HOME, ...QUIET, ...(llm?.baseUrl ? { ANTHROPIC_BASE_URL: llm.baseUrl } : {}), ...env },
