@@ -173,19 +173,23 @@ function finalUsage(result: Fields, soFar: AgentUsage): AgentUsage {
   };
 }
 
+/** A session that goes on has the cost of its earlier commands in `total_cost_usd`. */
 function costOf(result: Fields, cost: CostOfCalls, unpriced: readonly string[]): number | null {
   if (cost === 'none') return 0;
-  return cost === 'unknown' || unpriced.length > 0 ? null : amountOf(result['total_cost_usd']);
+  if (cost === 'unknown' || unpriced.length > 0) return null;
+  const own = usesOfModels(result, 'model_usage_since_last_result').map(([, use]) => amountOf(use['costUSD']));
+  if (own.length === 0 || own.includes(null)) return amountOf(result['total_cost_usd']);
+  return own.reduce<number>((sum, usd) => sum + (usd ?? 0), 0);
+}
+
+function usesOfModels(result: Fields, member: string): readonly (readonly [string, Fields])[] {
+  return Object.entries(fieldsOf(result[member])).map(([model, use]) => [model, fieldsOf(use)]);
 }
 
 /** It counts a model that it does not know by the price of one that it knows. */
 function unpricedModels(result: Fields): readonly string[] {
-  const isGuess = (use: unknown): boolean => {
-    const { costBasis } = fieldsOf(use);
-    return costBasis !== undefined && !PRICE_LISTS.includes(costBasis);
-  };
-  return Object.entries(fieldsOf(result['modelUsage']))
-    .filter(([, use]) => isGuess(use))
+  return usesOfModels(result, 'modelUsage')
+    .filter(([, { costBasis }]) => costBasis !== undefined && !PRICE_LISTS.includes(costBasis))
     .slice(0, MOST_UNPRICED)
     .map(([model]) => model);
 }

@@ -151,6 +151,18 @@ describe('the stream of claude', () => {
     expect(costOf({ m: { costBasis: 'list' } }, 'error_max_budget_usd').failure?.code).toBe('agent/budget-cost');
   });
 
+  it('a session that goes on costs what its own calls cost: the total has those of earlier commands', () => {
+    const costOf = (own: unknown): number | null => {
+      const total = { type: 'result', subtype: 'success', is_error: false, total_cost_usd: 0.5 };
+      const text = JSON.stringify({ ...total, model_usage_since_last_result: own });
+      return read(createClaudeStream(), text).outcome.usage.costUsd;
+    };
+    expect(costOf({ a: { costUSD: 0.125 }, b: { costUSD: 0.25 } })).toBe(0.375);
+    // A version that does not tell them, and what somebody made up.
+    for (const none of [undefined, null, 7, [], {}, { a: null }, { a: { costUSD: -1 } }, { a: { costUSD: '1' } }])
+      expect(costOf(none)).toBe(0.5);
+  });
+
   it('the value of a schema is its text', () => {
     const { sayings, outcome } = read(createClaudeStream(), recording('claude-schema'));
     expect(told(sayings)).toEqual(['called StructuredOutput: {"ok":true}']);
