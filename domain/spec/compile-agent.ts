@@ -11,6 +11,7 @@ import { compileBudget } from './compile-budget.ts';
 import { compileGuestPath, compileHostPath } from './compile-sandbox.ts';
 import { NAME, REPOSITORY, VARIABLE, VARIABLE_LIMITS } from './grammar/values.ts';
 import type { Filler } from './placeholders.ts';
+import { isAddress } from './host-settings.ts';
 import type { Problems } from './problems.ts';
 import type { EnvSpec, StageSpec } from './spec.ts';
 import { type Located, type Position, quote } from './tree.ts';
@@ -82,6 +83,7 @@ export function compileLlm(llm: LlmSpec, what: string, problems: Problems): LlmP
         `a value in \`llm\` of ${what} has ${text.value.length} characters; at most ${PLAN_LIMITS.referenceCharacters} are allowed`,
         'write a shorter one',
       );
+  refuseNoAddress(baseUrl, what, problems);
   if (apiKeyEnv !== null && (!VARIABLE.test(apiKeyEnv.value) || apiKeyEnv.value.length > VARIABLE_LIMITS.nameLength))
     problems.error(
       'spec/bad-value',
@@ -90,6 +92,22 @@ export function compileLlm(llm: LlmSpec, what: string, problems: Problems): LlmP
       'write the name of a variable of the host, never the key itself',
     );
   return planOfLlm(llm);
+}
+
+/** Nobody could say which host it is, so its VM would reach none and the agent would wait for an answer in vain. */
+function refuseNoAddress(baseUrl: LlmSpec['baseUrl'], what: string, problems: Problems): void {
+  if (baseUrl === null || baseUrl.value === '' || isAddress(baseUrl.value)) return;
+  // Reported by its length.
+  if (baseUrl.value.length > PLAN_LIMITS.referenceCharacters) return;
+  // What may be a password is not printed.
+  const shown = baseUrl.value.includes('@') ? 'an address with a user or password' : quote(baseUrl.value);
+  const withScheme = `http://${baseUrl.value}`;
+  problems.error(
+    'spec/bad-value',
+    baseUrl.at,
+    `\`base_url\` of ${what} is ${shown}, which is not the address of a model server`,
+    `write ${isAddress(withScheme) ? `it with its scheme, such as ${withScheme}` : 'an address such as http://127.0.0.1:8080, without a user and a password (a key has its variable: `api_key_env`)'}`,
+  );
 }
 
 /** As the author wrote it, mistakes and all. */

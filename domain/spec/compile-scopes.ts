@@ -26,6 +26,13 @@ function agentsOf(spec: Spec, running: readonly StageSpec[], scope: string): rea
     });
 }
 
+/** Their names, of all layers from which stages of a VM have some. */
+function variablesOf(spec: Spec, running: readonly StageSpec[], scope: string): readonly string[] {
+  const stages = running.filter((stage) => scopeOf(spec, stage) === scope);
+  const layers = [spec.sandbox?.env, spec.defaults?.env, ...stages.flatMap(({ env, sandbox }) => [env, sandbox?.env])];
+  return layers.flatMap((layer) => layer?.map(({ name }) => name) ?? []);
+}
+
 /** A box is its own scope; steps share one unless they have a `sandbox` of their own. */
 export function compileScopes(
   spec: Spec,
@@ -53,7 +60,12 @@ export function compileScopes(
       const sandbox = compileSandbox(spec.sandbox, stage.sandbox, baseDir, facts, problems);
       warnOfLittleMemory(stage.name, sandbox, agents.length > 0, problems);
       const ofAgents = agentsOf(spec, running.filter(hasAgent), id);
-      checkAgentVm(stage.name, { base: spec.sandbox, own: stage.sandbox, sandbox, agents: ofAgents }, problems);
+      const variables = ofAgents.length === 0 ? [] : variablesOf(spec, running, id);
+      checkAgentVm(
+        stage.name,
+        { base: spec.sandbox, own: stage.sandbox, sandbox, agents: ofAgents, variables },
+        problems,
+      );
       scopes.set(id, { stages: [stage.name.value], sandbox });
     }
   }
