@@ -9,6 +9,7 @@ import {
 } from '../plan/plan.ts';
 import { compileBudget } from './compile-budget.ts';
 import { compileGuestPath, compileHostPath } from './compile-sandbox.ts';
+import { PROMPT_REMEDY } from './grammar/agent-table.ts';
 import { NAME, REPOSITORY, VARIABLE, VARIABLE_LIMITS } from './grammar/values.ts';
 import type { Filler } from './placeholders.ts';
 import { isAddress } from './host-settings.ts';
@@ -30,6 +31,9 @@ export interface AgentContext {
   readonly problems: Problems;
 }
 
+/** A path that is all of a prompt, as other systems read it. */
+const NAMES_FILE = /^(?:(?:file:|@)\S+|\S+\/\S+\.(?:md|txt|prompt))$/;
+
 export function compileAgent(stage: StageSpec, prompt: Located<string>, context: AgentContext): AgentWork {
   const { what, llm, env, fill, problems } = context;
   const mode = stage.agent?.mode?.value ?? stage.mode?.value ?? AGENT_DEFAULTS.mode;
@@ -41,6 +45,13 @@ export function compileAgent(stage: StageSpec, prompt: Located<string>, context:
       prompt.at,
       `the prompt of ${what} is empty`,
       `write what the agent is asked${stage.agent === null ? '' : ', or `mode: interactive`'}`,
+    );
+  else if (NAMES_FILE.test(prompt.value))
+    problems.warning(
+      'spec/bad-value',
+      prompt.at,
+      `the prompt of ${what} is ${quote(prompt.value)}, which the agent gets as it is: no file is read`,
+      PROMPT_REMEDY,
     );
   refuseTogether(stage, llm, context);
   return {

@@ -141,16 +141,23 @@ const NOUNS: Readonly<Record<WorkKey, string>> = {
   uses: 'a part',
 };
 
+/** Of what has none itself. */
+const LIST_OF_PARTS =
+  'write it as a part of its own in `parts`, and here `uses: PART` with `for_each`; the item is its input';
+
 const INSTEAD: Readonly<Partial<Record<WorkKey, Readonly<Record<string, string>>>>> = {
   approval: {
     timeout_secs: 'write `timeout` in `approval`, such as `timeout: 2d`',
     sandbox: 'remove it: an approval has no VM',
+    for_each: LIST_OF_PARTS,
   },
   wait: {
     timeout_secs: 'write `for` in `wait`, such as `for: 90s`',
     sandbox: 'remove it: a wait has no VM',
   },
+  prompt: { for_each: LIST_OF_PARTS },
   skill: {
+    for_each: LIST_OF_PARTS,
     llm: 'write it in `agent` of `skill`: `agent: { llm: { provider: NAME } }`',
     skills: 'write it in `agent` of `skill`: `agent: { skills: […] }`',
     output_file: 'remove it: the output is that of the skill',
@@ -162,6 +169,9 @@ const INSTEAD: Readonly<Partial<Record<WorkKey, Readonly<Record<string, string>>
     sandbox: 'write it in the spec that is used',
     env: 'pass values with `with`',
     secrets: 'name them at the stages of the part',
+    llm: 'write it in the part, beside its `workflow`, `pipeline` or `agent`',
+    budget: 'give it to the agents of the part',
+    workspace: 'give it to a stage of the part',
   },
 };
 

@@ -404,6 +404,6 @@ function suchAs(text: string): string {
   return isName(made) ? `, such as ${made}` : '';
 }
 
-function wrongType(node: TreeNode, what: string, wanted: string, remedy: string, problems: Problems): void {
+export function wrongType(node: TreeNode, what: string, wanted: string, remedy: string, problems: Problems): void {
   problems.error('spec/wrong-type', node.at, `${what} must be ${wanted}, got ${describe(node)}`, remedy);
 }

@@ -1,12 +1,16 @@
 /** What a spec says and no stage asks for. */
 import { hasAgent } from './compile-skill.ts';
 import type { Problems } from './problems.ts';
-import type { Spec } from './spec.ts';
+import type { Spec, StageSpec } from './spec.ts';
 import { quote } from './tree.ts';
 
 /** What the spec says and no stage asks for, or none of this build's VMs has. */
 export function warnOfUnused(spec: Spec, problems: Problems): void {
-  if (spec.llm !== null && spec.stages.every((stage) => !hasAgent(stage) && !stage.isShell))
+  // Of a stage that could not be read nobody knows what it is.
+  const { written, hasMore } = spec.lostNames;
+  if (written.size > 0 || hasMore) return;
+  const isAnswered = (stage: StageSpec): boolean => hasAgent(stage) || stage.agent !== null || stage.isShell;
+  if (spec.llm !== null && !spec.stages.some(isAnswered))
     problems.warning(
       'spec/unsupported',
       spec.llm.at,

@@ -68,7 +68,7 @@ export const BUDGET_KEY = {
   as: 'budget',
   type: { is: 'mapping', table: BUDGET },
   mistaken: ['budgets', 'limits', 'max_cost_usd', 'max_tokens', 'max_turns'],
-  form: 'budget: { max_cost_usd: 0.5 }',
+  form: 'budget: { LIMIT: NUMBER }',
   otherwise: 'no limit',
   doc: 'What one attempt may take of the model. See [Budgets](agents.md#budgets).',
   example: { max_turns: 40, max_tokens: 200_000, max_cost_usd: 0.5 },
@@ -234,6 +234,60 @@ const MESSAGING = {
 
 export const PROMPT_DOC = 'What the agent is asked. Placeholders are filled in.';
 
+type Refused = NonNullable<MappingTable['unsupported']>[string];
+
+/** No text is read from a file for an agent; the file may lie elsewhere than where the spec runs. */
+export const PROMPT_REMEDY = 'write the text itself (`prompt: |`), or put the file into `skills`: `file:PATH`';
+
+/** Said of an agent, a step and a box. */
+export const PROMPT_FILES = Object.fromEntries(
+  ['prompt_file', 'prompt_path'].map((key) => [
+    key,
+    {
+      severity: 'error',
+      code: 'spec/wrong-key',
+      message: `no prompt is read from a file: \`${key}\``,
+      remedy: PROMPT_REMEDY,
+    } as const satisfies Refused,
+  ]),
+);
+
+function refuseEach(keys: readonly string[], what: string, remedy: string): Readonly<Record<string, Refused>> {
+  return Object.fromEntries(
+    keys.map((key) => [
+      key,
+      { severity: 'error', code: 'spec/wrong-key', message: `\`agent\` has no \`${key}\`${what}`, remedy },
+    ]),
+  );
+}
+
+/** What a step with a prompt has, and what stands beside `agent`: left out, the agent would be another one. */
+const NOT_OF_AGENT = {
+  ...PROMPT_FILES,
+  ...refuseEach(['llm', 'sandbox', 'params'], ': it stands beside `agent`', 'move it to the top level of the spec'),
+  ...refuseEach(
+    ['provider', 'model', 'base_url', 'api_key_env', 'api_key'],
+    ': it belongs to `llm`, beside `agent`',
+    'write `llm: { provider: NAME, model: NAME }` at the top level of the spec',
+  ),
+  ...refuseEach(
+    ['env', 'image', 'memory_mb', 'vcpus', 'disk_mb', 'network', 'egress', 'services', 'mounts', 'keep'],
+    ': it belongs to `sandbox`, beside `agent`',
+    'write it in `sandbox` at the top level of the spec',
+  ),
+  ...refuseEach(
+    ['secrets'],
+    '',
+    'write `sandbox: { env: { NAME: "" } }` at the top level, which takes the variable of the host, or a step with `prompt` and `secrets` in `kind: workflow`',
+  ),
+  ...refuseEach(
+    ['retry', 'inputs', 'outputs', 'for_each', 'when', 'depends_on', 'continue_on_error', 'on_failure', 'run'],
+    ': a step or box has it',
+    'write `kind: workflow`, with the agent as a step',
+  ),
+  ...refuseEach(['interactive'], '', 'write `mode: interactive`, or remove it'),
+} as const;
+
 /** The one stage of `kind: agent`. */
 export const AGENT = {
   keys: {
@@ -285,4 +339,5 @@ export const AGENT = {
       example: 'interactive',
     },
   },
+  unsupported: NOT_OF_AGENT,
 } as const satisfies MappingTable;

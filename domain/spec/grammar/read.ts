@@ -13,6 +13,7 @@ import {
   readPlainText,
   readText,
   readWord,
+  wrongType,
 } from '../reader.ts';
 import { type Located, quote, type ScalarNode, type TreeNode } from '../tree.ts';
 import { otherKeys } from './other-keys.ts';
@@ -201,6 +202,10 @@ function readChoice(type: ChoiceType, node: TreeNode | null, what: string, map: 
     return values === null ? null : { variant: 'mapping', ...values };
   }
   const remedy = `write one of: ${type.words.join(', ')}; or a mapping with ${Object.keys(type.table.keys).join(' and ')}`;
+  if (node.kind === 'list') {
+    wrongType(node, what, 'a word or a mapping', remedy, problems);
+    return null;
+  }
   const word = readWord(node, what, [...type.words], problems, remedy);
   return word === null ? null : { variant: 'word', at: word.at, word: word.value };
 }

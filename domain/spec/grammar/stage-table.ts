@@ -6,7 +6,7 @@ import {
   RETRY_DEFAULTS,
   STAGE_DEFAULTS,
 } from '../../plan/defaults.ts';
-import { BUDGET_KEY, LLM, PROMPT_DOC, SKILLS, SKILLS_EXAMPLE } from './agent-table.ts';
+import { BUDGET_KEY, LLM, PROMPT_DOC, PROMPT_FILES, SKILLS, SKILLS_EXAMPLE } from './agent-table.ts';
 import { APPROVAL } from './approval-table.ts';
 import { MOCK_KEY } from './mock-table.ts';
 import { OUTPUT_SCHEMA_KEY } from './output-schema-key.ts';
@@ -338,6 +338,8 @@ export const BESIDE_RUN = {
     as: 'llm',
     goesWith: ['prompt'],
     type: { is: 'mapping', table: LLM },
+    mistaken: ['provider', 'model', 'base_url', 'api_key_env'],
+    form: 'llm: { provider: NAME, model: NAME }',
     otherwise: "the spec's",
     doc: "Replaces the spec's `llm`. See [Agents](#agents).",
     example: { provider: 'ollama' },
@@ -463,6 +465,7 @@ export const STAGE = {
     '`skill`': SKILL.keys,
   },
   unsupported: {
+    ...PROMPT_FILES,
     // Of a box: a step has the key.
     depends_on: {
       severity: 'error',
@@ -470,6 +473,13 @@ export const STAGE = {
       message: 'a box has no `depends_on`: boxes run in the order of `stages`',
       remedy:
         'put the box into a later stage of `pipeline`, or write `kind: workflow`, whose steps depend on each other',
+    },
+    agent: {
+      severity: 'error',
+      code: 'spec/wrong-key',
+      message: 'a step or box has no `agent`',
+      remedy:
+        'write `prompt`, and what else the agent has, in the step or box itself; of a step machine, write `agent` in `skill`',
     },
     unless: {
       severity: 'error',
