@@ -1,8 +1,12 @@
 /** How a stage goes on whose agent was at work when its VM was lost: from what was saved of it, or from its beginning. */
+import { createLineReader } from '../agents/lines.ts';
+import type { AgentProvider } from '../agents/provider.ts';
+import { type AgentUsage, NO_USAGE, STREAM_LIMITS } from '../agents/stream.ts';
 import { isService } from '../domain/plan/work.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent, SavedFolder } from '../domain/run/event.ts';
 import { attemptText, parseExecKey } from '../domain/run/attempt.ts';
+import { streamTar } from '../tar/stream.ts';
 import { isResumable, lastSaved } from './agent-progress.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { Sandbox } from './ports/sandbox.ts';
@@ -97,6 +101,24 @@ async function newestOf(
   if (event?.body.type !== 'stage-progress') return null;
   const { sessionId, folders } = event.body;
   return { execKey, savedAtMs: event.atMs, sessionId, folders };
+}
+
+/** What a session that goes on in this attempt had used when it was saved. Nothing where the stream does not count it again. */
+export async function usedBeforeSave(
+  { artifacts }: Pick<ActivityDeps, 'artifacts'>,
+  { sessionFolder, sessionUse }: Pick<AgentProvider, 'sessionFolder' | 'sessionUse'>,
+  { sessionId, folders }: Pick<SavedAgent, 'sessionId' | 'folders'>,
+): Promise<AgentUsage> {
+  const saved = folders.find(({ guestPath }) => guestPath === sessionFolder);
+  if (sessionUse === undefined || saved === undefined) return NO_USAGE;
+  let used = NO_USAGE;
+  for await (const { kind, path, body } of streamTar(artifacts.open(saved.ref), 'utf8')) {
+    if (kind !== 'file' || !path.endsWith(`${sessionId}.jsonl`)) continue;
+    const lines = createLineReader(STREAM_LIMITS.lineBytes);
+    for await (const part of body)
+      for (const { text } of lines.push(part)) used = (text === null ? null : sessionUse(text)) ?? used;
+  }
+  return used;
 }
 
 /** Into a VM that is new, and has the checkout where that is needed: before the agent's command, as often as that has not started. */

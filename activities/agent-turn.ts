@@ -1,7 +1,7 @@
 /** One command of an agent from its start to its end: its output, its stream and, where it has a budget, its session file. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { AgentOutcome, AgentUsage } from '../agents/stream.ts';
-import { budgetLeft, sumOfUse, unknownCost, withPrice } from '../domain/agent/budget.ts';
+import { type AgentOutcome, type AgentUsage, NO_USAGE } from '../agents/stream.ts';
+import { budgetLeft, sumOfUse, unknownCost, useSince, withPrice } from '../domain/agent/budget.ts';
 import type { BudgetPlan } from '../domain/plan/plan.ts';
 import { FIRST_FOLLOWER } from '../domain/run/attempt.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
@@ -21,6 +21,8 @@ export interface TurnOptions extends Omit<AgentAsked, 'limits'> {
   /** Absent: all that the stage may print. */
   readonly maxOutputBytes?: number;
   readonly phase: string;
+  /** Of the attempt's first command, whose session an earlier attempt began: what that had used. Absent: nothing, or nobody asks. */
+  readonly sessionUse?: AgentUsage;
 }
 
 /** Time in which what an agent that has ended left in its session file is read. */
@@ -36,6 +38,8 @@ interface Turn {
   readonly command: number;
   /** What it may use; null: it has no budget. */
   readonly left: BudgetPlan | null;
+  /** What its stream tells of earlier commands of its session. */
+  readonly sessionBefore: AgentUsage;
 }
 
 /**
@@ -46,7 +50,7 @@ interface Turn {
 export async function runTurn(
   context: AgentContext,
   before: readonly AgentTurn[],
-  { phase, timeoutMs, maxOutputBytes, ...asked }: TurnOptions,
+  { phase, timeoutMs, maxOutputBytes, sessionUse = NO_USAGE, ...asked }: TurnOptions,
 ): Promise<AgentTurn> {
   const { request, agent, life, sandbox } = context;
   const command = before.length + 1;
@@ -61,7 +65,8 @@ export async function runTurn(
     resume === null || left === null ? null : await followerOf(context, exec, command, resume, 'end', life.ended);
   if (follower !== null) await untilReady(follower, life.ended);
   const started = await sandbox.exec(exec, life.ended);
-  const turn = await followTurn(context, { before, command, left }, exec, started, follower);
+  const sessionBefore = before.at(-1)?.sessionUse ?? sessionUse;
+  const turn = await followTurn(context, { before, command, left, sessionBefore }, exec, started, follower);
   await sayUnpriced(context.deps, request, agent.work, turn.outcome);
   return turn;
 }
@@ -136,7 +141,15 @@ async function followTurn(
   try {
     const exit = await followWith(context, exec, listeners);
     if (outcome === null) throw new Error(`the stream of ${request.key} was not read to its end`);
-    return { exec, exit, outcome: withUse(outcome, meter, agent.work), over: meter?.over ?? refused, follower };
+    const { usage: told } = outcome as AgentOutcome;
+    return {
+      exec,
+      exit,
+      outcome: { ...(outcome as AgentOutcome), usage: meter?.used ?? ownUse(context, turn, told) },
+      sessionUse: agent.provider.sessionUse === undefined ? NO_USAGE : told,
+      over: meter?.over ?? refused,
+      follower,
+    };
   } finally {
     // It has ended, or somebody else goes on with it.
     (keepAlive as (() => void) | null)?.();
@@ -217,12 +230,13 @@ async function checkRun({ ledger }: AgentContext, meter: AgentMeter | null, told
 function streamOptions(
   context: AgentContext,
   exec: Exec,
-  { before, command }: Turn,
+  turn: Turn,
   meter: AgentMeter | null,
   onSession: (sessionId: string) => void,
   signal: AbortSignal,
 ): Omit<Parameters<typeof followAgent>[0], 'loginRefused'> {
   const { deps, request, agent, sandbox, redactor, progress } = context;
+  const { before, command } = turn;
   const { execKey, runId } = request;
   return {
     runId,
@@ -239,13 +253,16 @@ function streamOptions(
     onSession,
     usageTold: (id) => checkRun(context, meter, id),
     used: (usage, isLast) =>
-      sumOfUse(usedBy(before), meter === null ? withPrice(usage, agent.work.llm) : meter.streamed(usage, isLast)),
+      sumOfUse(
+        usedBy(before),
+        meter === null ? ownUse(context, turn, usage) : meter.streamed(useSince(usage, turn.sessionBefore), isLast),
+      ),
   };
 }
 
-/** Codex's stream counts a turn of the agent as one call; its session file has each of them. */
-function withUse(outcome: AgentOutcome, meter: AgentMeter | null, work: AgentContext['agent']['work']): AgentOutcome {
-  return { ...outcome, usage: meter === null ? withPrice(outcome.usage, work.llm) : meter.used };
+/** By its stream alone. Codex's counts a turn of the agent as one call; its session file has each of them. */
+function ownUse({ agent }: AgentContext, { sessionBefore }: Turn, told: AgentUsage): AgentUsage {
+  return withPrice(useSince(told, sessionBefore), agent.work.llm);
 }
 
 /** For the next command; null: neither its stage nor its run has a budget. */

@@ -14,6 +14,8 @@ export interface AgentTurn {
   readonly exec: Exec;
   readonly exit: ExecExit;
   readonly outcome: AgentOutcome;
+  /** What its session had used at its end, as its stream told: nothing where that tells of the command alone. */
+  readonly sessionUse: AgentUsage;
   /** What ended it: its budget, or that nobody answers it. Null: nothing did. */
   readonly over: OverBudget | null;
   /** What followed its session file; null: it has no budget. */

@@ -49,6 +49,17 @@ beforeEach(async () => {
         await write('stdout', `${JSON.stringify({ ...ended, ...session, ...ending, result: says(calls.length) })}\n`);
         return 0;
       },
+      '/usr/lib/voidbox/mock-agents/codex': async ({ write }) => {
+        calls.push({ prompt: '', resumes: false });
+        const line = (value: object): Promise<void> => write('stdout', `${JSON.stringify(value)}\n`);
+        await line({ type: 'thread.started', thread_id: 's' });
+        await line({ type: 'item.completed', item: { type: 'agent_message', text: says(calls.length) } });
+        // As the real one: of the whole session.
+        const usage = { input_tokens: 100, cached_input_tokens: 40, output_tokens: 10 };
+        const total = Object.entries(usage).map(([name, count]) => [name, count * calls.length]);
+        await line({ type: 'turn.completed', usage: Object.fromEntries(total) as object });
+        return 0;
+      },
     },
   });
   stores = await openStores({ stateDir });
@@ -92,6 +103,16 @@ test('an agent that never answers as the schema says is asked three times, and f
     expect(prompt).toBe(
       'stage think left an output that does not fit its `output_schema`: /ok must be boolean. Correct it and give the whole answer again.\n',
     );
+});
+
+test('what Codex tells of its whole session counts once, however often it is asked', async () => {
+  says = (call) => (call < 3 ? 'no JSON' : '{"ok":true}');
+  const llm = { provider: 'codex', model: null, baseUrl: null, apiKeyEnv: null, credentialProxy: false };
+  const price = { inputUsd: 1_000, outputUsd: 0 };
+  const { outcome, usage } = await resultOf(priced({ llm: { ...llm, price } }));
+  expect(outcome).toBe('succeeded');
+  expect(usage).toMatchObject({ inputTokens: 300, cachedInputTokens: 120, outputTokens: 30, turns: 3 });
+  expect(usage['costUsd']).toBeCloseTo(0.3);
 });
 
 test.each([1, 2, 3])('an answer that fits at time %i is the last that it is asked for', async (fits) => {

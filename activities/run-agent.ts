@@ -8,7 +8,7 @@ import type { StageResult } from '../domain/run/stage-result.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
 import { commandOfAgent, isDefaultFile, promptOf, putAgentFiles, schemaOf, writesFile } from './agent-command.ts';
 import type { AgentContext } from './agent-context.ts';
-import { needsCheckout, restore, resumePromptOf, savedBefore, sayResumed } from './agent-resume.ts';
+import { needsCheckout, restore, resumePromptOf, savedBefore, sayResumed, usedBeforeSave } from './agent-resume.ts';
 import { runTurn, usedUpBefore } from './agent-turn.ts';
 import { agentResultOf, type AgentTurn, execsOf, turnFailure, usageOf } from './agent-turns.ts';
 import { outputMismatch } from './output-check.ts';
@@ -63,6 +63,7 @@ async function firstTurn(context: AgentContext, written: string): Promise<AgentT
   if (saved !== null) await sayResumed(deps, request, saved);
   return await runTurn(context, [], {
     ...asked,
+    ...(saved === null ? {} : { sessionUse: await usedBeforeSave(deps, agent.provider, saved) }),
     timeoutMs: request.stage.timeoutMs,
     phase: isService(request.stage.work) ? 'serving' : 'running',
   });

@@ -1,6 +1,6 @@
 import { credentialFileOf } from '../domain/agent/credentials.ts';
 import { codex, codexCommand, CODEX_SESSIONS } from './codex.ts';
-import { createCodexStream } from './codex-stream.ts';
+import { createCodexStream, sessionUseOfCodex } from './codex-stream.ts';
 import { AGENT_HOME, type AgentCommand, type AgentProvider, type AgentTask } from './provider.ts';
 
 const CHATGPT = 'https://chatgpt.com/backend-api/codex';
@@ -10,6 +10,7 @@ export const codexPersonal: AgentProvider = {
   name: 'codex-personal',
   cli: codex.cli,
   sessionFolder: CODEX_SESSIONS,
+  sessionUse: sessionUseOfCodex,
   command,
   stream: createCodexStream,
 };

@@ -1,6 +1,6 @@
 /** What `codex exec --json` prints: one JSON object a line; a turn ends with `turn.completed` or `turn.failed`. */
 import { countOf, type Fields, fieldsOf, listOf, parseLine, shown, textOf } from './fields.ts';
-import { sumOfUse } from '../domain/agent/budget.ts';
+import { largestUse } from '../domain/agent/budget.ts';
 import { type AgentSaying, type AgentStream, type AgentUsage, NO_USAGE, type SessionBytes } from './stream.ts';
 
 export function createCodexStream(): AgentStream {
@@ -27,7 +27,8 @@ export function createCodexStream(): AgentStream {
           return [];
         case 'turn.completed':
           hasEnded = true;
-          usage = sumOfUse(usage, { ...usageOfCodex(fieldsOf(event['usage'])), turns: 1 });
+          // Of the session so far.
+          usage = largestUse(usage, { ...usageOfCodex(fieldsOf(event['usage'])), turns: usage.turns + 1 });
           return [{ kind: 'usage', usage }];
         case 'turn.failed':
           hasEnded = true;
@@ -111,6 +112,20 @@ function sayingsOf(item: Fields): readonly AgentSaying[] {
     default:
       return tool(type, '');
   }
+}
+
+/** What a line of a session's file says of the whole session. Null: nothing. */
+export function sessionUseOfCodex(line: string): AgentUsage | null {
+  const total = tokenCountOfCodex(line)?.['total_token_usage'];
+  return total === undefined ? null : { ...usageOfCodex(fieldsOf(total)), turns: 0 };
+}
+
+/** Of a line of a session's file: what a call of the model took, and the session so far. Null: the line says nothing of it. */
+export function tokenCountOfCodex(line: string): Fields | null {
+  const event = parseLine(line);
+  const payload = event?.['type'] === 'event_msg' ? fieldsOf(event['payload']) : {};
+  const info = fieldsOf(payload['info']);
+  return payload['type'] === 'token_count' && info['last_token_usage'] !== undefined ? info : null;
 }
 
 export function usageOfCodex(fields: Fields): Omit<AgentUsage, 'turns'> {

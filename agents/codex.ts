@@ -1,4 +1,4 @@
-import { createCodexStream } from './codex-stream.ts';
+import { createCodexStream, sessionUseOfCodex } from './codex-stream.ts';
 import { AGENT_HOME, type AgentCommand, type AgentProvider, type AgentTask } from './provider.ts';
 import { type McpServer, mcpServers, skillFiles, skillsBelow } from './skills.ts';
 
@@ -27,6 +27,7 @@ export const codex: AgentProvider = {
   name: 'codex',
   cli: 'codex',
   sessionFolder: CODEX_SESSIONS,
+  sessionUse: sessionUseOfCodex,
   command: (task) => codexCommand(task, task.llm === null ? null : keyedServer(task.llm)),
   stream: createCodexStream,
 };

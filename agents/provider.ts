@@ -1,7 +1,7 @@
 /** What a provider is: how its command line is called, what it reads, what it prints. One file for each, listed in `registry.ts`. */
 import type { AgentCli } from '../domain/agent/agent-cli.ts';
 import type { AgentSkill, JsonValue, LlmPlan, LlmProvider } from '../domain/plan/plan.ts';
-import type { AgentStream } from './stream.ts';
+import type { AgentStream, AgentUsage } from './stream.ts';
 
 export interface AgentTask {
   readonly prompt: string;
@@ -47,6 +47,11 @@ export interface AgentProvider {
   readonly cli: AgentCli;
   /** Where its command line keeps the sessions that it can go on with. */
   readonly sessionFolder: string;
+  /**
+   * The tokens that its stream tells are of the whole session, those of earlier commands among them: what a line of the session's
+   * file says of that. Absent: they are of the command alone.
+   */
+  readonly sessionUse?: (line: string) => AgentUsage | null;
   command(task: AgentTask): AgentCommand;
   stream(): AgentStream;
 }

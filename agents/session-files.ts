@@ -2,10 +2,10 @@
  * The file in which a command line keeps its session: there the use of each call of the model stands as soon as the call has ended.
  * Codex's stream tells it at the end of a turn alone, and Claude's stream counts what a call writes by its first token.
  */
-import { type Fields, fieldsOf, parseLine, textOf } from './fields.ts';
+import { fieldsOf, parseLine, textOf } from './fields.ts';
 import { type AgentUsage, NO_USAGE } from './stream.ts';
 import { usageOfClaude } from './claude-stream.ts';
-import { usageOfCodex } from './codex-stream.ts';
+import { tokenCountOfCodex, usageOfCodex } from './codex-stream.ts';
 import { largestUse, sumOfUse } from '../domain/agent/budget.ts';
 import type { AgentCli } from '../domain/agent/agent-cli.ts';
 
@@ -83,8 +83,7 @@ function codexReader(): SessionReader {
   let total = '';
   return {
     line(text) {
-      const event = parseLine(text);
-      const info = event?.['type'] === 'event_msg' ? tokenCount(fieldsOf(event['payload'])) : null;
+      const info = tokenCountOfCodex(text);
       if (info === null) return null;
       const now = JSON.stringify(info['total_token_usage']);
       if (now === total) return null;
@@ -93,9 +92,4 @@ function codexReader(): SessionReader {
       return sum;
     },
   };
-}
-
-function tokenCount(payload: Fields): Fields | null {
-  const info = fieldsOf(payload['info']);
-  return payload['type'] === 'token_count' && info['last_token_usage'] !== undefined ? info : null;
 }

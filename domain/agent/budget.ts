@@ -46,6 +46,16 @@ export function sumOfUse(a: ModelUse, b: ModelUse): ModelUse {
   };
 }
 
+/** Tokens without those of before; its calls and its cost are its own. */
+export function useSince<U extends ModelUse>(use: U, before: ModelUse): U {
+  return {
+    ...use,
+    inputTokens: Math.max(0, use.inputTokens - before.inputTokens),
+    cachedInputTokens: Math.max(0, use.cachedInputTokens - before.cachedInputTokens),
+    outputTokens: Math.max(0, use.outputTokens - before.outputTokens),
+  };
+}
+
 /** Of two that say the same of an agent: neither says too much. */
 export function largestUse<U extends ModelUse>(a: U, b: ModelUse): U {
   return {

@@ -21,7 +21,14 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Of the model: each message and each call of a tool is one.
+    pub fn of_session(calls: u64) -> Self {
+        Self {
+            calls,
+            ..Self::default()
+        }
+    }
+
+    /// Of the model: each message and each call of a tool is one. Codex counts those of the whole session.
     pub fn calls(&self) -> u64 {
         self.calls
     }

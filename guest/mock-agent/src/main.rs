@@ -56,7 +56,7 @@ fn main() -> ExitCode {
 
 fn play(call: &Call, found: &Found, plan: &Plan, mut session: Session) -> io::Result<ExitCode> {
     let mut player = Player::new(call, plan, found, io::stdout().lock());
-    let mut tally = Tally::default();
+    let mut tally = Tally::of_session(session.calls);
     player.begin()?;
     if let Some(jsonl) = &plan.custom {
         player.raw(jsonl)?;

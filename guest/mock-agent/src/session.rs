@@ -15,6 +15,8 @@ pub struct Session {
     file: File,
     /// Steps that an earlier call has played of a session that it did not end; none of one that is new, or has ended.
     pub done: Option<usize>,
+    /// Calls of the model that Codex's session has of earlier calls of the program: its totals have them.
+    pub calls: u64,
 }
 
 impl Session {
@@ -23,10 +25,11 @@ impl Session {
         let path = path_of(call.dialect, id, home, cwd);
         let place =
             |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        let done = match call.resume {
-            Some(_) => steps_done(&path).map_err(place)?,
+        let text = match call.resume {
+            Some(_) => read(&path).map_err(place)?,
             None => None,
         };
+        let count = |kind: &str| text.as_deref().map_or(0, |text| entries(text, kind));
         let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
         let mut options = OpenOptions::new();
         match call.resume {
@@ -36,7 +39,8 @@ impl Session {
         let file = folder.and_then(|()| options.create(true).open(&path));
         Ok(Self {
             file: file.map_err(place)?,
-            done,
+            done: (text.is_some() && count("end") == 0).then(|| count("step")),
+            calls: count("event_msg") as u64,
         })
     }
 
@@ -73,25 +77,27 @@ fn path_of(dialect: Dialect, id: &str, home: &Path, cwd: &Path) -> PathBuf {
     }
 }
 
-fn steps_done(path: &Path) -> io::Result<Option<usize>> {
-    let text = match fs::metadata(path) {
-        Ok(found) if found.len() <= FILE_BYTES => fs::read_to_string(path)?,
-        Ok(_) => return Err(io::Error::other("the session is too long")),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let lines = |kind: &str| {
-        text.lines()
-            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-            .filter(|entry| entry["type"] == kind)
-            .count()
-    };
-    Ok((lines("end") == 0).then(|| lines("step")))
+fn read(path: &Path) -> io::Result<Option<String>> {
+    match fs::metadata(path) {
+        Ok(found) if found.len() <= FILE_BYTES => fs::read_to_string(path).map(Some),
+        Ok(_) => Err(io::Error::other("the session is too long")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn entries(text: &str, kind: &str) -> usize {
+    text.lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|entry| entry["type"] == kind)
+        .count()
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+
+    use serde_json::json;
 
     use super::Session;
     use crate::arguments::{Call, parse};
@@ -103,6 +109,29 @@ mod tests {
             "-p go"
         };
         parse("claude", line.split(' ').map(String::from).collect()).unwrap()
+    }
+
+    #[test]
+    fn a_session_of_codex_counts_the_calls_of_all_its_commands() {
+        let home = std::env::temp_dir().join(format!("mock-agent-calls-{}", std::process::id()));
+        let call = |line: &str| {
+            parse(
+                "codex",
+                line.split(' ').map(String::from).collect::<Vec<_>>(),
+            )
+            .unwrap()
+        };
+        let open = |line: &str| Session::open(&call(line), "s-1", &home, Path::new("/")).unwrap();
+        let mut first = open("exec --json fix");
+        assert_eq!(first.calls, 0);
+        first.line(&json!({"type": "event_msg"})).unwrap();
+        first.end().unwrap();
+        let mut second = open("exec resume s-1 --json fix");
+        assert_eq!((second.done, second.calls), (None, 1));
+        second.line(&json!({"type": "event_msg"})).unwrap();
+        assert_eq!(open("exec resume s-1 --json fix").calls, 2);
+        assert_eq!(open("exec --json fix").calls, 0);
+        std::fs::remove_dir_all(home).unwrap();
     }
 
     #[test]
