@@ -48,6 +48,23 @@ test('a skill that lies only below the working directory is a warning of `valida
   expect(text.stderr).toContain('specs/agent.yaml:6:12');
 });
 
+test('a skill that is a file is nothing that this build cannot run', async () => {
+  writeFileSync(
+    join(dir, 'agent.yaml'),
+    'kind: agent\nname: a\nagent: { prompt: hi, skills: ["file:skills/review.md"] }\n',
+  );
+  for (const command of ['validate', 'inspect']) {
+    const { stdout } = await typeCommand([command, 'agent.yaml', '--json'], dir, variables);
+    expect([command, (JSON.parse(stdout) as { readonly unsupported: unknown }).unsupported]).toEqual([command, []]);
+  }
+  const own = { ...variables, TEMPORAL_ADDRESS: '127.0.0.1:1' };
+  const { stdout } = await typeCommand(['validate', 'agent.yaml', '--json'], dir, own);
+  expect(JSON.parse(stdout)).toMatchObject({ unsupported: [] });
+  rmSync(join(dir, 'skills/review.md'));
+  const gone = await typeCommand(['validate', 'agent.yaml', '--json'], dir, own);
+  expect(JSON.parse(gone.stdout)).toMatchObject({ unsupported: [{ stage: 'a' }] });
+});
+
 test('one of the agent that answers a step machine is told at its place too', async () => {
   writeFileSync(join(dir, 'specs/skill.ts'), 'throw new Error("its code is not run");\n');
   const agent = 'agent: { skills: ["file:skills/review.md"] }';

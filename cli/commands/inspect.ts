@@ -40,7 +40,7 @@ export const command = defineCommand<Options>({
     const { stdout } = context;
     if (options.json)
       await stdout.write(
-        `${JSON.stringify({ name: plan.name, kind: plan.kind, plan: toWire(plan), unsupported: unsupportedParts(plan, 'read') })}\n`,
+        `${JSON.stringify({ name: plan.name, kind: plan.kind, plan: toWire(plan), unsupported: unsupportedParts(plan, 'read', 'read') })}\n`,
       );
     else await stdout.write(format === 'mermaid' ? planToMermaid(plan) : renderPlanGraph(plan, stdout.style));
     return EXIT.success;

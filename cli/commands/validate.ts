@@ -31,7 +31,7 @@ export const command = defineCommand<Options>({
     const loaded = await loadSpec(file, { params: options.param ?? {}, settings }, context);
     const { plan, diagnostics, appliedSettings } = loaded;
     const here = plan === null ? null : await sayHere(plan, loaded, context);
-    const unsupported = plan === null ? [] : unsupportedParts(plan, 'read');
+    const unsupported = plan === null ? [] : unsupportedParts(plan, 'read', await documentsOf(plan, loaded, context));
     if (options.json) {
       await context.stdout.write(
         `${JSON.stringify({ file: loaded.file, valid: plan !== null, name: plan?.name ?? null, kind: plan?.kind ?? null, stages: plan?.stages.map((stage) => stage.id) ?? [], diagnostics, unsupported, settings: toSettingsJson(settings, appliedSettings), onThisHost: here })}\n`,
@@ -50,6 +50,12 @@ export const command = defineCommand<Options>({
     return EXIT.success;
   },
 });
+
+/** What is missing here is said apart, unless the worker of your own server decides: it reads none. */
+async function documentsOf(plan: Plan, { baseDir }: LoadedSpec, context: CliContext): Promise<'read' | 'unread'> {
+  if (!context.env.temporalConfigured) return 'read';
+  return (await missingSkills(plan, { baseDir, allow: [] }, context)).length === 0 ? 'read' : 'unread';
+}
 
 const SHOWN_PARTS = 20;
 

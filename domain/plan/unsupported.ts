@@ -18,13 +18,17 @@ export interface UnsupportedPart {
   readonly reason: string;
 }
 
+type Here = 'read' | 'unread';
+
 /**
  * In the plan's order; empty for a plan that can run.
  * @param images  `read` where whoever asks goes on to make disks of the images that the plan names
+ * @param documents  the same of skills that are files: `run` puts their texts into the plan
  */
 export function unsupportedParts(
   { stages, scopes, budget }: Plan,
-  images: 'read' | 'unread' = 'unread',
+  images: Here = 'unread',
+  documents: Here = 'unread',
 ): readonly UnsupportedPart[] {
   const scopeById = new Map(scopes.map((scope) => [scope.id, scope]));
   return stages.flatMap(({ id, scope, work }) => {
@@ -38,10 +42,12 @@ export function unsupportedParts(
       ...(commandOf(work) === null ? {} : { network }),
       ...(images === 'read' ? {} : { image }),
     };
-    return [...ofWork(work, held?.sandbox), ...ofRunBudget(work, budget), ...needsOf(asked)].map((reason) => ({
-      stage: id,
-      reason,
-    }));
+    return [...ofWork(work, held?.sandbox, documents), ...ofRunBudget(work, budget), ...needsOf(asked)].map(
+      (reason) => ({
+        stage: id,
+        reason,
+      }),
+    );
   });
 }
 
@@ -51,7 +57,7 @@ export function describeUnsupported(parts: readonly UnsupportedPart[]): string {
   return `this build of Voidbox cannot run it: ${shown.join('; ')}${parts.length > 8 ? `; and ${parts.length - 8} more` : ''}`;
 }
 
-function ofWork(work: WorkPlan, sandbox: SandboxPlan | undefined): readonly string[] {
+function ofWork(work: WorkPlan, sandbox: SandboxPlan | undefined, documents: Here): readonly string[] {
   switch (work.kind) {
     case 'command':
     case 'approval':
@@ -60,12 +66,12 @@ function ofWork(work: WorkPlan, sandbox: SandboxPlan | undefined): readonly stri
     case 'part':
       return [];
     case 'agent':
-      return [...(work.played === true ? [] : ofRealAgent(work, sandbox, IS_AGENT)), ...ofAnyAgent(work)];
+      return [...(work.played === true ? [] : ofRealAgent(work, sandbox, IS_AGENT)), ...ofAnyAgent(work, documents)];
     case 'skill':
       return [
         ...(work.played === true ? [] : ofRealAgent(work, sandbox, HAS_AGENT)),
         ...ofBudget(work, HAS_AGENT),
-        ...new Set(work.skills.flatMap(ofSkill)),
+        ...ofSkills(work, documents),
       ];
     case 'shell':
       return ['is a VM for a terminal (`kind: sandbox`)'];
@@ -109,14 +115,19 @@ function ofRealAgent(
 }
 
 /** What the mock agent cannot do either. */
-function ofAnyAgent(work: AgentWork): readonly string[] {
-  const { mode, skills, messaging } = work;
+function ofAnyAgent(work: AgentWork, documents: Here): readonly string[] {
+  const { mode, messaging } = work;
   return [
     ...(mode === 'interactive' ? ['is an agent with `mode: interactive`'] : []),
     ...ofBudget(work, IS_AGENT),
     ...(messaging ? ['talks with other agents (`messaging`)'] : []),
-    ...new Set(skills.flatMap(ofSkill)),
+    ...ofSkills(work, documents),
   ];
+}
+
+function ofSkills({ skills }: AgentWork | SkillWork, documents: Here): readonly string[] {
+  const unread = documents === 'read' ? skills.filter(({ kind }) => kind !== 'file') : skills;
+  return [...new Set(unread.flatMap(ofSkill))];
 }
 
 function ofSkill(skill: AgentSkill): readonly string[] {
