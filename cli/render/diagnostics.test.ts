@@ -31,6 +31,12 @@ test('place, message, the line with a caret below the column, remedy, and the co
   );
 });
 
+test('a remedy of several lines has them below each other', () => {
+  expect(render([{ ...DIAGNOSTIC, remedy: 'Name a.\nOr remove it.\u001b[31m' }])).toContain(
+    '\n  help: Name a.\n        Or remove it.',
+  );
+});
+
 test('all of them, errors and warnings counted', () => {
   const text = render([
     DIAGNOSTIC,

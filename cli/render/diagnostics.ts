@@ -46,8 +46,13 @@ function renderDiagnostic(
       `  ${style.dim(`${' '.repeat(gutter.length - 2)}│ `)}${' '.repeat(indent)}${style.red('^')}`,
     );
   }
-  if (diagnostic.remedy !== '') block.push(`  ${style.cyan('help:')} ${sanitizeLine(diagnostic.remedy)}`);
+  if (diagnostic.remedy !== '') block.push(`  ${style.cyan('help:')} ${remedyLines(diagnostic.remedy)}`);
   return `${block.join('\n')}\n`;
+}
+
+/** Of several commands or choices each has a line. */
+function remedyLines(remedy: string): string {
+  return remedy.split('\n').map(sanitizeLine).join('\n        ');
 }
 
 function summarise(diagnostics: readonly Finding[], style: Style): string {
