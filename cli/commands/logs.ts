@@ -135,7 +135,7 @@ interface LogPlace {
 function createLogWriter(
   options: Options,
   { stages, agents, itemsOf, presentSeq }: LogPlace,
-  { stdout, now }: CliContext,
+  { stdout, stderr, now }: CliContext,
 ): LogWriter {
   const afterSeq = seqOf(options.since);
   const fromMs = momentOf(options.since, now().getTime());
@@ -171,7 +171,10 @@ function createLogWriter(
     agents,
   });
   const tail = options.tail === undefined ? null : new Tail(options.tail);
+  let isEmpty = true;
+  const isFiltered = options.since !== undefined || options.grep !== undefined || tail !== null;
   const print = async (lines: readonly string[]): Promise<void> => {
+    if (lines.length > 0) isEmpty = false;
     if (lines.length > 0) await stdout.write(lines.map((line) => `${line}\n`).join(''));
   };
   return {
@@ -184,6 +187,9 @@ function createLogWriter(
       const lines = printer.flush();
       await print(tail === null ? lines : tail.push(lines));
       await print(tail?.release() ?? []);
+      // Nothing at all could be a mistake as well.
+      if (options.network && isEmpty && !isFiltered)
+        await stderr.write('==> no VM was refused a connection, and none has ended one\n');
     },
   };
 }
@@ -195,7 +201,9 @@ function checkUsage(options: Options): void {
     if (other !== null)
       throw usageError(
         `--network and ${other} exclude each other`,
-        other === '--stage' ? 'A door belongs to a VM, which stages may share: each line names the VM' : null,
+        other === '--stage'
+          ? 'A door belongs to a VM, which stages may share: each line names the VM'
+          : 'Leave one of them out.',
       );
   }
   if (options.raw && options.json) throw usageError('--raw and --json exclude each other');

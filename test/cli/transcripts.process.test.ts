@@ -182,6 +182,10 @@ describe('runs that have ended', () => {
       '$ voidbox logs sales-bad --grep row\nstdout:\n[load] loaded 9 rows\n[check] row 7 is empty\nexit 0',
     );
     expect((await terminal.type('logs', 'sales-bad', '--grep', 'rows', '--stage', 'check')).stdout).toBe('');
+    expect(await transcript('logs sales-bad --network')).toBe(
+      '$ voidbox logs sales-bad --network\nstderr:\n==> no VM was refused a connection, and none has ended one\nexit 0',
+    );
+    expect((await terminal.type('logs', 'sales-bad', '--network', '--tail', '2')).stderr).toBe('');
     // The runs ended ten days and a half ago; the second stage half a second after the first.
     expect((await terminal.type('logs', 'sales-bad', '--since', '10d')).stdout).toBe('');
     expect((await terminal.type('logs', 'sales-bad', '--since', '11d')).stdout).toBe(`${whole.join('\n')}\n`);
@@ -200,6 +204,7 @@ describe('runs that have ended', () => {
     ['--tail some', /a number of lines/],
     ['--since yesterday', /an age \(90s, 10m, 2h, 1d\), a time/],
     ['--json --grep x', /--grep and --json exclude each other/],
+    ['--raw --network', /--network and --raw exclude each other\n {2}Leave one of them out\./],
     ['--raw --timestamps', /--timestamps and --raw exclude each other/],
   ])('logs %s is refused', async (flags, why) => {
     const { code, stdout, stderr } = await terminal.type('logs', 'sales-bad', ...flags.split(' '));
