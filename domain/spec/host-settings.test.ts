@@ -27,6 +27,12 @@ test.each([
   ],
   [
     'VOIDBOX_LLM_PROVIDER',
+    'openai',
+    'is "openai", which is no provider; did you mean "codex"?',
+    /^Set it to one of claude, /,
+  ],
+  [
+    'VOIDBOX_LLM_PROVIDER',
     'constructor',
     'is "constructor", which is no provider',
     /lm-studio, custom, or unset it\.$/,

@@ -1,8 +1,18 @@
 /** Suggestions are a courtesy; a text full of wrong names must not make them a cost. */
 const CANDIDATES_LIMIT = 200;
 
+/** Words that others have for values of ours: who makes a model, and what its command line is called. */
+const OTHER_VALUES: Readonly<Record<string, string>> = {
+  anthropic: 'claude',
+  'claude-code': 'claude',
+  openai: 'codex',
+  chatgpt: 'codex-personal',
+};
+
 /** The known word that a misspelt one most likely means; null when none is near. */
 export function nearest(word: string, known: Iterable<string>): string | null {
+  const other = Object.hasOwn(OTHER_VALUES, word) ? OTHER_VALUES[word]! : null;
+  if (other !== null && [...known].includes(other)) return other;
   return nearestWithin(word, known, Math.max(1, Math.floor(word.length / 3)));
 }
 
