@@ -14,25 +14,36 @@ export interface LineReader {
 }
 
 const LINE_BREAK = 0x0a;
+/** What is no UTF-8 becomes U+FFFD: a line of JSON never has it. */
+const decoder = new TextDecoder();
 
 export function createLineReader(mostBytes: number): LineReader {
-  let parts: Uint8Array[] = [];
+  /** The bytes of the line so far, and room for more: pieces may be of one byte each. */
+  let held = new Uint8Array(0);
   let heldBytes = 0;
   let isTooLong = false;
   /** Of the line that is being read. */
   let offset = 0;
 
   const hold = (bytes: Uint8Array): void => {
+    const from = heldBytes;
     heldBytes += bytes.length;
     if (heldBytes > mostBytes) {
       isTooLong = true;
-      parts = [];
-    } else if (bytes.length > 0) parts.push(bytes.slice());
+      held = new Uint8Array(0);
+      return;
+    }
+    if (heldBytes > held.length) {
+      const larger = new Uint8Array(Math.min(mostBytes, Math.max(heldBytes, 2 * from)));
+      larger.set(held.subarray(0, from));
+      held = larger;
+    }
+    held.set(bytes, from);
   };
   const take = (breakBytes: number): StreamLine => {
-    const line = { offset, text: isTooLong ? null : decode(parts, heldBytes) };
+    const line = { offset, text: isTooLong ? null : decoder.decode(held.subarray(0, heldBytes)) };
     offset += heldBytes + breakBytes;
-    parts = [];
+    held = new Uint8Array(0);
     heldBytes = 0;
     isTooLong = false;
     return line;
@@ -51,15 +62,4 @@ export function createLineReader(mostBytes: number): LineReader {
     },
     end: () => (heldBytes === 0 ? [] : [take(0)]),
   };
-}
-
-/** What is no UTF-8 becomes U+FFFD: a line of JSON never has it. */
-function decode(parts: readonly Uint8Array[], bytes: number): string {
-  const whole = new Uint8Array(bytes);
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return new TextDecoder().decode(whole);
 }
