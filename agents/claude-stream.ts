@@ -23,6 +23,9 @@ const REFUSALS_ALLOWED = 3;
 const PRICE_LISTS: readonly unknown[] = ['list', 'managed'];
 const MOST_UNPRICED = 4;
 
+/** Whose lines may still come. */
+const MOST_MESSAGES = 1_000;
+
 /** `told`: as the stream says. It counts by Anthropic's list prices, also when another server answers. */
 type CostOfCalls = 'told' | 'none' | 'unknown';
 
@@ -31,8 +34,8 @@ export function createClaudeStream({ cost = 'told' }: { readonly cost?: CostOfCa
   let model: string | null = null;
   let lastText: string | null = null;
   let usage: AgentUsage = cost === 'none' ? { ...NO_USAGE, costUsd: 0 } : NO_USAGE;
-  /** One message comes in several lines, each with the usage of all of it. */
-  let lastMessage: string | null = null;
+  /** One message comes in several lines, each with the usage of all of it; those of subagents come between them. */
+  const counted = new Set<string>();
   /** Read once: the outcome is asked for at each line. */
   let ended: Pick<AgentOutcome, 'text' | 'failure'> | null = null;
   let unpriced: readonly string[] = [];
@@ -49,9 +52,7 @@ export function createClaudeStream({ cost = 'told' }: { readonly cost?: CostOfCa
       if (type !== 'tool_use' || typeof name !== 'string') return [];
       return [{ kind: 'tool', tool: name, detail: detailOf(input), failed: false }];
     });
-    const id = textOf(message['id']);
-    if (message['usage'] === undefined || (id !== null && id === lastMessage)) return sayings;
-    lastMessage = id;
+    if (message['usage'] === undefined || !isNew(counted, textOf(message['id']))) return sayings;
     usage = sumOfUse(usage, usageOfClaude(fieldsOf(message['usage'])));
     return [...sayings, { kind: 'usage', usage }];
   };
@@ -88,6 +89,16 @@ export function createClaudeStream({ cost = 'told' }: { readonly cost?: CostOfCa
       ...(unpriced.length === 0 ? {} : { unpricedModels: unpriced }),
     }),
   };
+}
+
+function isNew(counted: Set<string>, id: string | null): boolean {
+  if (id === null) return true;
+  const name = cut(id, STREAM_LIMITS.nameCharacters);
+  if (counted.has(name)) return false;
+  counted.add(name);
+  const [oldest] = counted;
+  if (counted.size > MOST_MESSAGES) counted.delete(oldest!);
+  return true;
 }
 
 /**

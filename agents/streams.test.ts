@@ -151,6 +151,22 @@ describe('the stream of claude', () => {
     expect(costOf({ m: { costBasis: 'list' } }, 'error_max_budget_usd').failure?.code).toBe('agent/budget-cost');
   });
 
+  it('counts a message once also where lines of others come between its own, as of subagents side by side', () => {
+    const said = (id: string, type: string): string =>
+      JSON.stringify({
+        type: 'assistant',
+        parent_tool_use_id: `toolu_${id}`,
+        message: { id, content: [{ type, text: 'x', name: 'Bash' }], usage: { input_tokens: 10, output_tokens: 1 } },
+      });
+    const lines = ['text', 'tool_use'].flatMap((type) => ['a', 'b', 'c'].map((id) => said(id, type)));
+    const { sayings, outcome } = read(createClaudeStream(), lines.join('\n'));
+    expect(outcome.usage).toMatchObject({ inputTokens: 30, outputTokens: 3, turns: 3 });
+    expect(sayings.filter(({ kind }) => kind === 'usage')).toHaveLength(3);
+    // What somebody prints who makes up names costs no memory without end, and each name counts.
+    const forged = Array.from({ length: 5_000 }, (_, index) => said(`${index}${'x'.repeat(1_000)}`, 'text'));
+    expect(read(createClaudeStream(), forged.join('\n')).outcome.usage.turns).toBe(5_000);
+  });
+
   it('a session that goes on costs what its own calls cost: the total has those of earlier commands', () => {
     const costOf = (own: unknown): number | null => {
       const total = { type: 'result', subtype: 'success', is_error: false, total_cost_usd: 0.5 };
