@@ -285,7 +285,9 @@ export async function whyOf(exec: Exec, exit: ExecExit, signal: AbortSignal): Pr
   let tail = Buffer.alloc(0);
   for await (const chunk of exec.output('stderr', Math.max(0, exit.stderrBytes - TAIL_BYTES), signal))
     tail = Buffer.concat([tail, chunk]).subarray(-TAIL_BYTES);
-  const said = tail.toString('utf8').trim();
+  const text = tail.toString('utf8');
+  // Of a line that is cut nothing: it may begin within a secret, of which the rest would not be found.
+  const said = (exit.stderrBytes > TAIL_BYTES ? text.slice(text.indexOf('\n') + 1 || text.length) : text).trim();
   const hint = /No space left on device/.test(said) ? '; raise `disk_mb` of the sandbox' : '';
   return sanitizeLine(
     `${said === '' ? exit.message || `git in the VM ended with exit code ${exit.exitCode}` : said}${hint}`,
