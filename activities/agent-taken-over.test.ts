@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { BudgetPlan } from '../domain/plan/plan.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
@@ -122,7 +123,11 @@ function answering(slow: Stream): MockBackend {
 }
 
 /** Of the worker that takes over from one that died when it had the result. */
-async function resultAfterDeath(what: StageRequest, slow: Stream): Promise<StageResult> {
+async function resultAfterDeath(
+  what: StageRequest,
+  slow: Stream,
+  meanwhile: () => Promise<unknown> = () => Promise.resolve(),
+): Promise<StageResult> {
   const dying: EventLog = {
     ...stores.events,
     append: async (runId, events, writer) => {
@@ -131,6 +136,7 @@ async function resultAfterDeath(what: StageRequest, slow: Stream): Promise<Stage
     },
   };
   await expect(resultOf(what, { events: dying })).rejects.toThrow('the worker dies here');
+  await meanwhile();
   return await resultOf(what, { backendFor: () => answering(slow) });
 }
 
@@ -179,3 +185,24 @@ test.each(STREAMS)(
     expect(calls).toBe(2);
   },
 );
+
+test('an answer that was asked for stands, though others have used the rest of the run since', async () => {
+  agent = async (call, line) => {
+    await sleep(100);
+    await line({
+      type: 'item.completed',
+      item: { type: 'agent_message', text: call === 2 ? '{"ok":true}' : 'no JSON' },
+    });
+    await line({ type: 'turn.completed', usage: { input_tokens: 300 * call, output_tokens: 0 } });
+    return 0;
+  };
+  const none = { inputTokens: 0, cachedInputTokens: 0, outputTokens: 0, turns: 0, costUsd: null };
+  const told = { type: 'agent-usage', stage: 'other', execKey: 'other/0/1', ...none, inputTokens: 5_000 } as const;
+  const others = (): Promise<unknown> =>
+    stores.events.append(RUN, [{ id: EVENT_ID.agent('other/0/1', 1, 0), atMs: 1, body: told }]);
+  const what = { ...request({}, { outputSchema: SCHEMA }), runBudget: { maxTokens: 5_000 } };
+  const { outcome, usage } = await resultAfterDeath(what, 'agent', others);
+  expect(outcome).toBe('succeeded');
+  expect(usage).toMatchObject({ inputTokens: 600, turns: 6 });
+  expect(calls).toBe(2);
+});

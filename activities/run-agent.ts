@@ -6,7 +6,15 @@ import { Buffer } from 'node:buffer';
 import { isService } from '../domain/plan/work.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
-import { commandOfAgent, isDefaultFile, promptOf, putAgentFiles, schemaOf, writesFile } from './agent-command.ts';
+import {
+  commandKey,
+  commandOfAgent,
+  isDefaultFile,
+  promptOf,
+  putAgentFiles,
+  schemaOf,
+  writesFile,
+} from './agent-command.ts';
 import type { AgentContext } from './agent-context.ts';
 import { needsCheckout, restore, resumePromptOf, savedBefore, sayResumed, usedBeforeSave } from './agent-resume.ts';
 import { runTurn, usedUpBefore } from './agent-turn.ts';
@@ -75,12 +83,15 @@ async function anotherTurn(
   turns: readonly AgentTurn[],
   { message }: OutcomeFailure,
 ): Promise<AgentTurn | null> {
-  const { request, life } = context;
+  const { request, life, sandbox } = context;
   const sessionId = turns.at(-1)?.outcome.sessionId ?? null;
   const usedMs = turns.reduce((sum, { exit }) => sum + Math.max(0, exit.endedAtMs - exit.startedAtMs), 0);
   const timeoutMs = request.stage.timeoutMs - usedMs;
-  if (usedUpBefore(context, turns) !== null) return null;
-  if (sessionId === null || timeoutMs <= 0 || life.cancelRequested.aborted) return null;
+  if (sessionId === null || timeoutMs <= 0) return null;
+  // What a worker before this one asked for is answered, or ended as any command.
+  const key = commandKey(request.execKey, turns.length + 1);
+  const isAsked = (await sandbox.execs()).some((exec) => exec.key === key);
+  if (!isAsked && (usedUpBefore(context, turns) !== null || life.cancelRequested.aborted)) return null;
   const prompt = `${message}. Correct it and give the whole answer again.\n`;
   const phase = `asking again, ${turns.length + 1} of ${MOST_ASKED}`;
   return await runTurn(context, turns, {
