@@ -442,7 +442,7 @@ export const ERROR_CODES = {
     kind: 'world',
     retry: 'never',
     summary: 'The params of a session do not match those that the skill declares.',
-    remedy: 'Fix what the message names and start again.',
+    remedy: 'Fix what the message names and start again. Of a stage they are the `params` in its `skill`.',
   },
   'skill/unusable': {
     kind: 'world',
