@@ -28,6 +28,7 @@ export interface CompiledRun {
   /** Those that VMs of the plan have by the hash of their disk. */
   readonly images: readonly KnownImage[];
   readonly baseDir: string;
+  readonly places: LoadedSpec['mountPlaces'];
   readonly source: SourceRecord;
 }
 
@@ -84,7 +85,7 @@ async function accepted(
   const request = mock(read);
   const withoutSkills = played(mocked(read, request), mockAgents);
   const places = { baseDir, allow };
-  await refuseMissingSkills(withoutSkills, places, context);
+  await refuseMissingSkills(withoutSkills, places, mountPlaces, context);
   const texts = await Promise.all([
     withSkillFiles(withoutSkills, places, context),
     withSkillFiles(read, places, context),
@@ -100,6 +101,7 @@ async function accepted(
     mockAgents: mockAgents === 'kept' ? null : mockAgents,
     images,
     baseDir,
+    places: mountPlaces,
     source: { path, text: isKept ? text : null, params, mode, ...(settings === null ? {} : { settings }) },
   };
 }

@@ -37,6 +37,12 @@ export interface SpecValues {
   readonly settings: HostSettings | null;
 }
 
+/** `FILE:LINE:COLUMN: `, where the spec names a path; nothing where nobody knows. */
+export function placeOfPath(places: ReadonlyMap<string, MountPlace>, path: string): string {
+  const place = places.get(path);
+  return place === undefined ? '' : `${place.file}:${place.line}:${place.column}: `;
+}
+
 export interface MountPlace {
   /** As it is shown to the user. */
   readonly file: string;

@@ -72,6 +72,22 @@ test('a folder that lies only below the working directory is told as that, and n
   expect(existsSync(join(dir, 'state/stack.json'))).toBe(false);
 });
 
+test('a repository that a parameter names is told where the spec has the placeholder', async () => {
+  writeFileSync(
+    join(dir, 'spec/repository.yaml'),
+    'kind: agent\nname: a\nparams: { repository: ./gone }\nagent: { prompt: hi, workspace: { git: "${{ params.repository }}" } }\n',
+  );
+  for (const [param, name] of [
+    [[], 'gone'],
+    [['--param', 'repository=./away'], 'away'],
+  ] as const)
+    for (const command of ['validate', 'run']) {
+      const { stderr } = await type([command, 'repository.yaml', ...param], { ANTHROPIC_API_KEY: 'none' });
+      expect(stderr).toMatch(/repository\.yaml:4:40: .*the spec works in the repository/);
+      expect(stderr).toContain(`${dir}/spec/${name}, which cannot be read`);
+    }
+});
+
 test('`validate` says what `run` would refuse here, with place and remedy; the spec is valid all the same', async () => {
   const { code, stdout, stderr } = await type(['validate', 'two.yaml']);
   expect([code, stdout]).toEqual([0, expect.stringMatching(/^valid: two\.yaml/)]);
@@ -142,7 +158,7 @@ test('`run` refuses before anything is started, and allows nothing by that', asy
   const elsewhere = await type(['run', 'one.yaml']);
   expect([elsewhere.code, elsewhere.stderr]).toEqual([
     3,
-    `error: the spec mounts ${dir}/other; it is neither below the spec's folder nor allowed on this host\n  Move it below the spec's folder, ${dir}/spec, or allow it: voidbox up --allow-mounts ${dir}/other\n`,
+    `error: one.yaml:6:15: the spec mounts ${dir}/other; it is neither below the spec's folder nor allowed on this host\n  Move it below the spec's folder, ${dir}/spec, or allow it: voidbox up --allow-mounts ${dir}/other\n`,
   ]);
   const mistyped = await type(['run', 'one.yaml', '--allow-mounts', 'gone']);
   expect([mistyped.code, mistyped.stderr]).toEqual([

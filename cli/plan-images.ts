@@ -10,7 +10,7 @@ import type { KnownImage } from '../setup/images/images.ts';
 import { CliError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
-import type { MountPlace } from './load-spec.ts';
+import { type MountPlace, placeOfPath } from './load-spec.ts';
 import { typedArgument } from './typed-argument.ts';
 
 export const IMAGES_HELP = 'folders, tars and OCI layouts whose disks runs may have here by their hash';
@@ -122,9 +122,7 @@ export async function refusedImages(
 }
 
 function refusal({ image, code, message, remedy }: RefusedImage, { named }: ImagePlaces): CliError {
-  const place = named.get(image);
-  const at = place === undefined ? '' : `${place.file}:${place.line}:${place.column}: `;
-  return new CliError(EXIT.usage, code, `${at}${message}`, remedy);
+  return new CliError(EXIT.usage, code, `${placeOfPath(named, image)}${message}`, remedy);
 }
 
 async function knownImage(

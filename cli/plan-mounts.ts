@@ -7,6 +7,7 @@ import type { Environment } from '../setup/environment.ts';
 import { allowedMounts, keepAllowedMounts } from '../client/embedded/allowed-mounts.ts';
 import { type RefusedMount, refusedMounts } from '../client/refused-mounts.ts';
 import { environmentError, usageError } from './cli-error.ts';
+import { type MountPlace, placeOfPath } from './load-spec.ts';
 import { typedArgument } from './typed-argument.ts';
 
 /**
@@ -78,6 +79,8 @@ export interface MountsOfRun {
   /** As `givenFolders` returns them. */
   readonly allow: readonly string[];
   readonly cwd: string;
+  /** Where the spec names what it mounts, by its full path. */
+  readonly places: ReadonlyMap<string, MountPlace>;
 }
 
 /**
@@ -86,7 +89,7 @@ export interface MountsOfRun {
  * @throws CliError `cli/mount-missing`, `cli/mount-refused`
  */
 export async function settleMounts(
-  { plan, baseDir, allow, cwd }: MountsOfRun,
+  { plan, baseDir, allow, cwd, places }: MountsOfRun,
   env: Environment,
   note: (line: string) => void,
 ): Promise<void> {
@@ -102,7 +105,7 @@ export async function settleMounts(
   if (refused !== undefined)
     throw environmentError(
       refused.why === 'missing' ? 'cli/mount-missing' : 'cli/mount-refused',
-      describeRefusal(refused, baseDir, cwd),
+      `${placeOfPath(places, refused.hostPath)}${describeRefusal(refused, baseDir, cwd)}`,
       refusalRemedy(refused, baseDir, env, cwd),
     );
   if (more.length === 0) return;

@@ -27,6 +27,7 @@ import { describeMissingWorker } from './missing-worker.ts';
 import { loginsTaken } from './agent-logins.ts';
 import { extrasOf } from './plan-extras.ts';
 import { makeDisks } from './plan-images.ts';
+import type { MountPlace } from './load-spec.ts';
 import { settleMounts } from './plan-mounts.ts';
 import { printResult, resultText } from './print-result.ts';
 import { toOriginJson } from './render/reuse.ts';
@@ -65,6 +66,8 @@ export interface RunPlanOptions {
   readonly hostVariables: Readonly<Record<string, string>>;
   /** The spec's folder: the worker of this machine lets the run mount from it. */
   readonly baseDir: string;
+  /** Where the spec names folders and files of this machine, by their full paths. */
+  readonly places: ReadonlyMap<string, MountPlace>;
   /** Their disks are made where the cache has none. */
   readonly images: readonly KnownImage[];
   /** Folders that the embedded stack is to allow, absolute. */
@@ -109,6 +112,7 @@ async function start(
     runId,
     hostVariables,
     baseDir,
+    places,
     images,
     allowMounts,
     input,
@@ -127,7 +131,7 @@ async function start(
     const request = await requestOf({ written, mock, mockAgents, from, runId, input }, stores, context);
     // On your own Temporal server the worker's host has the pieces and the mounts, not the host that starts the run.
     if (!env.temporalConfigured) {
-      await settleMounts({ plan, baseDir, allow: allowMounts, cwd: context.cwd }, env, (line) =>
+      await settleMounts({ plan, baseDir, allow: allowMounts, cwd: context.cwd, places }, env, (line) =>
         onProgress(context.advise(line)),
       );
       // Mocked stages need nothing of this machine.

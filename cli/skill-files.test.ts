@@ -46,6 +46,11 @@ test('a skill that lies only below the working directory is a warning of `valida
   ]);
   const text = await typeCommand(['validate', 'specs/agent.yaml'], dir, variables);
   expect(text.stderr).toContain('specs/agent.yaml:6:12');
+  const run = await typeCommand(['run', 'specs/agent.yaml', '--mock-agents'], dir, variables);
+  expect([run.code, run.stderr]).toEqual([
+    2,
+    expect.stringMatching(/^error: specs\/agent\.yaml:6:12: the skill .* is not a file/),
+  ]);
 });
 
 test('a skill that is a file is nothing that this build cannot run', async () => {

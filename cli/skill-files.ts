@@ -9,6 +9,7 @@ import { contains } from '../domain/spec/paths.ts';
 import { CliError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
+import { type MountPlace, placeOfPath } from './load-spec.ts';
 import { typedArgument } from './typed-argument.ts';
 
 export interface MissingSkill {
@@ -161,7 +162,12 @@ function documentIn(bytes: Buffer, path: string): string {
 }
 
 /** @throws CliError `cli/skill-missing`, `cli/skill-refused` */
-export async function refuseMissingSkills(plan: Plan, places: SkillPlaces, { env, cwd }: Here): Promise<void> {
+export async function refuseMissingSkills(
+  plan: Plan,
+  places: SkillPlaces,
+  named: ReadonlyMap<string, MountPlace>,
+  { env, cwd }: Here,
+): Promise<void> {
   // With your own server the worker may have what is missing here, and this host reads what it has itself.
   const all = await missingSkills(plan, places, { env, cwd });
   const first = all.find(({ elsewhere }) => elsewhere !== null || !env.temporalConfigured);
@@ -169,7 +175,7 @@ export async function refuseMissingSkills(plan: Plan, places: SkillPlaces, { env
     throw new CliError(
       EXIT.usage,
       codeOfMissing(first),
-      describeMissingSkill(first),
+      `${placeOfPath(named, first.path)}${describeMissingSkill(first)}`,
       missingSkillRemedy(first, places.baseDir),
     );
 }

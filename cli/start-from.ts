@@ -89,7 +89,16 @@ async function compiledFrom(
       context,
     );
   if (param === undefined)
-    return { plan, written: plan, mock: null, mockAgents: null, images: [], baseDir: baseDir ?? context.cwd, source };
+    return {
+      plan,
+      written: plan,
+      mock: null,
+      mockAgents: null,
+      images: [],
+      baseDir: baseDir ?? context.cwd,
+      places: new Map(),
+      source,
+    };
   if (source === null)
     throw usageError(
       `the spec of run ${shownRunId(runId)} was not recorded, so \`--param\` can't change it: the run is of an earlier build, or of your own Temporal server`,

@@ -8,7 +8,9 @@ import { textsWithExpressions } from './compile-texts.ts';
 import { parseSpec } from './parse.ts';
 import { type PartFile, type PartFiles, type ReadSpec, allOf, readPartFiles } from './part-files.ts';
 import { resolveFrom } from './paths.ts';
-import { sortByFile } from './problems.ts';
+import { resolveParams } from './params.ts';
+import { createFiller } from './placeholders.ts';
+import { Problems, sortByFile } from './problems.ts';
 import type { Spec } from './spec.ts';
 import type { Position } from './tree.ts';
 
@@ -79,10 +81,10 @@ function compileParsed(parsed: ReturnType<typeof parseSpec>, options: CompileOpt
   const files = [...(options.files ?? new Map<string, PartFile>()).values()];
   const parts = new Map(files.flatMap((each) => ('text' in each ? [[each.file, each.text] as const] : [])));
   const { appliedSettings } = compiled;
-  return { plan, diagnostics, mountPlaces: mountPlacesOf(parsed.spec, options.baseDir), parts, appliedSettings };
+  return { plan, diagnostics, mountPlaces: mountPlacesOf(parsed.spec, options), parts, appliedSettings };
 }
 
-function mountPlacesOf(spec: Spec, baseDir: string | null): ReadonlyMap<string, Position> {
+function mountPlacesOf(spec: Spec, { baseDir, params }: LoadOptions): ReadonlyMap<string, Position> {
   const places = new Map<string, Position>();
   const add = (written: string, at: Position): void => {
     const path = resolveFrom(baseDir ?? '/', written);
@@ -96,8 +98,15 @@ function mountPlacesOf(spec: Spec, baseDir: string | null): ReadonlyMap<string, 
     if (isImagePath(image.value)) add(image.value, image.at);
     else if (!places.has(image.value)) places.set(image.value, image.at);
   }
-  for (const { workspace } of specs.flatMap(({ stages }) => stages))
-    if (workspace !== null && workspace.git !== null) add(workspace.git.value, workspace.git.at);
+  for (const each of specs) {
+    const repositories = each.stages.flatMap(({ workspace }) => workspace?.git ?? []);
+    if (repositories.length === 0) continue;
+    // What is wrong with them was reported where the plan was made. A part's values are known there alone.
+    const problems = new Problems(each.file);
+    const values = resolveParams(each.params, each === spec ? (params ?? {}) : {}, each.name.at, problems);
+    const { fill } = createFiller(values, problems);
+    for (const git of repositories) add(fill(git), git.at);
+  }
   for (const skill of specs.flatMap(({ stages }) => stages.flatMap(agentSkillsOf)))
     if (skill.variant === 'text' && skill.prefix === 'file') add(skill.text, skill.at);
   return places;
