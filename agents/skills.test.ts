@@ -5,6 +5,7 @@ import type { AgentSkill, AgentWork, LlmProvider } from '../domain/plan/plan.ts'
 import { environmentOf, hostVariablesOf } from '../domain/plan/work.ts';
 import type { AgentCommand } from './provider.ts';
 import { providerOf } from './registry.ts';
+import { skillsBelow } from './skills.ts';
 
 const MARKET: AgentSkill = {
   kind: 'server',
@@ -85,4 +86,14 @@ it('Claude’s settings and servers are named on its command line, also where it
 it('a server without variables of the host is started as it is', () => {
   const { args } = called('codex', [{ kind: 'mcp', name: 'market' }]);
   expect(args).toContain('mcp_servers.market={command="market",args=[],env={},required=true,startup_timeout_sec=120}');
+});
+
+it('the description of a document is its first line, cut between characters: half of one is no YAML', () => {
+  for (const before of [196, 197, 198, 199, 200]) {
+    const content = `# ${'x'.repeat(before)}${'😀'.repeat(9)}\n\nBe short.`;
+    const [file] = skillsBelow('/skills', [{ kind: 'inline', name: 'style', content }]);
+    const [, description] = /^description: (.*)$/m.exec(file!.text)!;
+    expect(description).not.toContain('\\u');
+    expect((JSON.parse(description!) as string).length).toBeLessThanOrEqual(200);
+  }
 });

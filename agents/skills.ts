@@ -1,6 +1,7 @@
 /** Skills as files: where Void-Box puts them, and where the command lines read them. */
 import { serverVariables } from '../domain/agent/server-variables.ts';
 import type { AgentSkill, EnvPlan } from '../domain/plan/plan.ts';
+import { cut } from './fields.ts';
 import { AGENT_WORKSPACE, type GuestFile } from './provider.ts';
 
 export interface McpServer {
@@ -82,11 +83,13 @@ function documentOf(skill: AgentSkill): readonly Document[] {
   }
 }
 
+const DESCRIPTION_CHARACTERS = 200;
+
 /** Both command lines take a skill by its front matter. */
 function withFrontMatter(name: string, content: string): string {
   if (/^---\r?\n/.test(content)) return content;
   const first = content.split('\n').find((line) => line.trim() !== '') ?? name;
-  const description = JSON.stringify(first.replace(/^#+\s*/, '').slice(0, 200));
+  const description = JSON.stringify(cut(first.replace(/^#+\s*/, ''), DESCRIPTION_CHARACTERS));
   return `---\nname: ${name}\ndescription: ${description}\n---\n\n${content}`;
 }
 
