@@ -25,6 +25,8 @@ const SCHEMA = { type: 'object', required: ['ok'], properties: { ok: { type: 'bo
 let stateDir: string;
 let backend: MockBackend;
 let stores: Stores;
+/** What reads the session file finds none. */
+let endsEarly: boolean;
 /** How often the agent was called. */
 let calls: number;
 /** What it prints the nth time, from 1, and how it ends. */
@@ -44,6 +46,7 @@ const counted = (total: number): string =>
 
 /** In place of `tail`: each command of the agent makes three calls of the model. */
 const follower: MockProgram = async ({ args, killed, write }) => {
+  if (endsEarly) return 3;
   if (args.at(-1) === 'end') await write('stdout', 'ready\n');
   // Once the agent of its own command works.
   const command = args.at(-1) === 'end' ? 2 : 1;
@@ -55,6 +58,7 @@ const follower: MockProgram = async ({ args, killed, write }) => {
 beforeEach(async () => {
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-taken-over-'));
   calls = 0;
+  endsEarly = false;
   backend = createMockBackend({
     programs: {
       '/bin/sh': follower,
@@ -205,4 +209,18 @@ test('an answer that was asked for stands, though others have used the rest of t
   expect(outcome).toBe('succeeded');
   expect(usage).toMatchObject({ inputTokens: 600, turns: 6 });
   expect(calls).toBe(2);
+});
+
+test.each([
+  ['works on', async (killed: AbortSignal) => await killedSoon(killed)],
+  ['ends soon after', async () => await sleep(300, 1)],
+])('an agent that nobody can follow fails as such, whether it %s: now and for the next worker', async (_how, ends) => {
+  endsEarly = true;
+  agent = async (_call, _line, killed) => await ends(killed);
+  const what = request({ maxTokens: 1_000 });
+  const { failure } = await resultAfterDeath(what, 'agent');
+  expect(failure).toMatchObject({
+    code: 'agent/budget-unknown',
+    message: expect.stringContaining('what reads its session file ended with exit code 3') as string,
+  });
 });

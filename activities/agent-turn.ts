@@ -183,30 +183,25 @@ async function followSession(
   };
   const read = readFollower(follower, context.agent.provider.cli, tell, signal);
   const first = await Promise.race([ended.then(() => 'agent' as const), read.then(() => 'follower' as const)]);
-  if (first === 'follower') {
-    const exit = await follower.wait(signal);
-    if (await endedBefore(exit, sandbox, commandKey(execKey, command), ended)) return;
-    meter.stop({
-      code: 'agent/budget-unknown',
-      words: `could not be followed: what reads its session file ended with exit code ${exit.exitCode}${exit.message === '' ? '' : ` (${exit.message})`}`,
-    });
-    return;
+  if (first === 'agent') {
+    if (context.agent.provider.cli === 'codex') await untilFileIsRead(meter, signal);
+    await follower.signal('SIGKILL');
   }
-  if (context.agent.provider.cli === 'codex') await untilFileIsRead(meter, signal);
-  await follower.signal('SIGKILL');
+  const exit = await follower.wait(signal);
+  const stop = (): void => meter.stop(notFollowed(exit));
+  if (first === 'follower' && (await isRunning(sandbox, commandKey(execKey, command)))) stop();
   await read;
-  await follower.wait(signal);
+  // A worker before this one, as this one does, ends the follower after the agent.
+  if (exit.endedAtMs < (await ended).endedAtMs) stop();
 }
 
-/** Whether the agent had ended by then: a worker before this one ends the follower after it. */
-async function endedBefore(
-  { endedAtMs }: ExecExit,
-  sandbox: AgentContext['sandbox'],
-  agentKey: string,
-  ended: Promise<ExecExit>,
-): Promise<boolean> {
-  if ((await sandbox.execs()).some(({ key, isRunning }) => key === agentKey && isRunning)) return false;
-  return (await ended).endedAtMs <= endedAtMs;
+function notFollowed({ exitCode, message }: ExecExit): OverBudget {
+  const words = `could not be followed: what reads its session file ended with exit code ${exitCode}${message === '' ? '' : ` (${message})`}`;
+  return { code: 'agent/budget-unknown', words };
+}
+
+async function isRunning(sandbox: AgentContext['sandbox'], execKey: string): Promise<boolean> {
+  return (await sandbox.execs()).some((exec) => exec.key === execKey && exec.isRunning);
 }
 
 /** Codex counts its calls in the file alone, and `tail` of some images looks there once a second. */
