@@ -227,5 +227,6 @@ async function ignoreFile(host: GitHost, folder: string): Promise<string> {
   const call = { ...inFolder(folder, undefined), withUserConfig: true };
   const named = await gitText(host, ['config', '--type=path', '--get', 'core.excludesFile'], call).catch(() => '');
   if (named.trim() !== '') return resolve(folder, named.trim());
-  return host.home === null ? '/dev/null' : join(host.home, '.config', 'git', 'ignore');
+  const configHome = host.configHome ?? (host.home === null ? null : join(host.home, '.config'));
+  return configHome === null ? '/dev/null' : join(configHome, 'git', 'ignore');
 }

@@ -12,6 +12,8 @@ export interface GitHost {
   readonly path: string;
   /** Of the user: ignore rules, and for addresses the credentials. Null: none. */
   readonly home: string | null;
+  /** Of the user too, as `XDG_CONFIG_HOME` names it; null or absent: `.config` of the home. */
+  readonly configHome?: string | null;
   /** Where private repositories are made; the system's temporary folder where nothing is said. */
   readonly scratch?: string;
   /** Ends every command that does not say another one. */
@@ -101,6 +103,7 @@ export function environmentOf(host: GitHost, { env = {}, withUserConfig = false 
     PATH: host.path,
     LC_ALL: 'C',
     ...(withUserConfig && host.home !== null ? { HOME: host.home } : { HOME: '/nonexistent' }),
+    ...(withUserConfig && host.configHome ? { XDG_CONFIG_HOME: host.configHome } : {}),
     ...(withUserConfig ? {} : { GIT_CONFIG_NOSYSTEM: '1', GIT_CONFIG_GLOBAL: '/dev/null' }),
     GIT_ATTR_NOSYSTEM: '1',
     GIT_TERMINAL_PROMPT: '0',

@@ -1,4 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import {
   chmodSync,
   existsSync,
@@ -166,6 +167,29 @@ describe('packing a repository of the host', () => {
     expect(git(clone, ['ls-tree', '-r', '--name-only', 'FETCH_HEAD'])).toBe('.gitignore\na.txt\nnew file\n');
     expect(git(clone, ['show', 'FETCH_HEAD:a.txt'])).toBe('two\n');
     expect(git(clone, ['rev-parse', 'FETCH_HEAD~1']).trim()).toBe(packed.commit);
+  });
+
+  it('leaves on the host what the user ignores everywhere, wherever git has that from', async () => {
+    const home = join(folder, 'home');
+    const configHome = join(folder, 'config');
+    const ignoring = async (of: GitHost): Promise<string> => {
+      const repo = makeRepository(`ignoring-${randomUUID()}`);
+      for (const name of ['by-home', 'by-config', 'by-setting', 'taken']) writeFileSync(join(repo, name), 'x');
+      const request = { folder: repo, ref: null, includeDirty: true, mayRead: () => true };
+      const { bundle } = await packRepository(of, request, collect);
+      const file = join(folder, `bundle-${randomUUID()}`);
+      writeFileSync(file, bundle);
+      git(repo, ['fetch', '-q', file, 'refs/voidbox/base']);
+      return git(repo, ['ls-tree', '-r', '--name-only', 'FETCH_HEAD']).split('\n').slice(1, -1).join(' ');
+    };
+    for (const place of [join(home, '.config/git'), join(configHome, 'git')]) mkdirSync(place, { recursive: true });
+    writeFileSync(join(home, '.config/git/ignore'), 'by-home\n');
+    writeFileSync(join(configHome, 'git/ignore'), 'by-config\n');
+    expect(await ignoring({ ...host, home })).toBe('by-config by-setting taken');
+    expect(await ignoring({ ...host, home, configHome })).toBe('by-home by-setting taken');
+    writeFileSync(join(folder, 'rules'), 'by-setting\n');
+    writeFileSync(join(configHome, 'git/config'), `[core]\n\texcludesFile = ${join(folder, 'rules')}\n`);
+    expect(await ignoring({ ...host, home, configHome })).toBe('by-config by-home taken');
   });
 
   it('runs no program that the repository, or a submodule of it, names', async () => {

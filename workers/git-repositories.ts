@@ -21,14 +21,22 @@ export interface GitRepositoriesOptions {
   readonly path: string;
   /** Of the user whose credentials fetch addresses; null: none. */
   readonly home: string | null;
+  /** As of `GitHost`. */
+  readonly configHome?: string | null;
 }
 
-export function createGitRepositories({ artifacts, stateDir, path, home }: GitRepositoriesOptions): Repositories {
+export function createGitRepositories({
+  artifacts,
+  stateDir,
+  path,
+  home,
+  configHome = null,
+}: GitRepositoriesOptions): Repositories {
   const scratch = join(stateDir, 'git');
   sweepScratch(scratch);
   const host = (): GitHost => {
     openScratch(scratch);
-    return { path, home, scratch };
+    return { path, home, configHome, scratch };
   };
   const store = (bytes: AsyncIterable<Uint8Array>): Promise<DataRef> =>
     artifacts.put(bytes, 'application/x-git-bundle');

@@ -54,7 +54,7 @@ export interface HostOptions {
   readonly durability: Durability;
   readonly lentVariables: LentVariables;
   /** Where git is, and whose ignore rules and credentials it has. */
-  readonly git: Pick<GitRepositoriesOptions, 'path' | 'home'>;
+  readonly git: Pick<GitRepositoriesOptions, 'path' | 'home' | 'configHome'>;
   readonly disk: PumpDisk;
   /** How long a VM lives whose lease nobody renews; null is the keeper's own limit. */
   readonly orphanTimeoutMs: number | null;

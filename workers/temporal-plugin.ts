@@ -200,7 +200,11 @@ class VoidboxPlugin implements WorkerPlugin {
         durability: durabilityOf(env, 'own'),
         lentVariables: await this.#lentVariables(env),
         // Addresses are refused there, so that no credentials are asked for; ignore rules are the user's.
-        git: { path: env.path, home: env.variables['HOME'] || null },
+        git: {
+          path: env.path,
+          home: env.variables['HOME'] || null,
+          configHome: env.variables['XDG_CONFIG_HOME'] || null,
+        },
         disk: disk.pump,
         orphanTimeoutMs: env.orphanTimeoutMs,
         log,

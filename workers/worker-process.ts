@@ -90,7 +90,11 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
     allowsRetention: options.embedded || options.allowsRetention,
     durability: options.durability,
     lentVariables: options.lentVariables,
-    git: { path: options.variables['PATH'] || '/usr/bin:/bin', home: options.variables['HOME'] || null },
+    git: {
+      path: options.variables['PATH'] || '/usr/bin:/bin',
+      home: options.variables['HOME'] || null,
+      configHome: options.variables['XDG_CONFIG_HOME'] || null,
+    },
     disk: disk.pump,
     orphanTimeoutMs: options.orphanTimeoutMs,
     ...(skills === null ? {} : { stageSessions: createStageSessions({ client: runs.client, stateDir, skills, log }) }),
