@@ -39,6 +39,15 @@ interface StackFile {
   readonly address: string;
 }
 
+/** The last of them, a line each, with seconds since the first. */
+function timelineOf(events: readonly RunEvent[]): string {
+  const begunAtMs = events[0]?.atMs ?? 0;
+  return events
+    .slice(-40)
+    .map(({ atMs, body }) => `${((atMs - begunAtMs) / 1_000).toFixed(1)} ${JSON.stringify(body).slice(0, 400)}`)
+    .join('\n');
+}
+
 /** Polls until `probe` gives something other than null, false or undefined. */
 export async function until<T>(
   what: string,
@@ -172,14 +181,22 @@ export class Rig implements AsyncDisposable {
     limitMs = 120_000,
     stage?: string,
   ): Promise<Extract<RunEvent['body'], { type: T }>> {
-    return await until(`event ${type} of ${runId}`, limitMs, async () => {
+    let events: readonly RunEvent[] = [];
+    const probe = async (): Promise<Extract<RunEvent['body'], { type: T }> | null> => {
       if (!existsSync(runDir(this.stateDir, runId))) return null;
-      const found = (await this.events(runId)).find(
-        (event) =>
-          event.body.type === type && (stage === undefined || ('stage' in event.body && event.body.stage === stage)),
+      events = await this.events(runId);
+      const found = events.find(
+        ({ body }) => body.type === type && (stage === undefined || ('stage' in body && body.stage === stage)),
       );
+      if (found === undefined && events.some(({ body }) => body.type === 'run-finished'))
+        throw new Error(`run ${runId} has ended without event ${type}`);
       return (found?.body ?? null) as Extract<RunEvent['body'], { type: T }> | null;
-    });
+    };
+    try {
+      return await until(`event ${type} of ${runId}`, limitMs, probe);
+    } catch (error) {
+      throw new Error(`${String(error)}; its events:\n${timelineOf(events)}`, { cause: error });
+    }
   }
 
   /** The bytes of a stage's stream as the store has them, over all attempts with that exec key. */
