@@ -65,6 +65,22 @@ export function reportSecrets({ secrets: listed, stages }: Spec, problems: Probl
       );
 }
 
+/** As providers of models and GitHub make them. */
+const KEY = /^(?:sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})$/;
+
+/** A value that is written stands in the plan and in history, and is not redacted. The message does not repeat it. */
+export function warnOfWrittenKeys({ sandbox, defaults, stages }: Spec, problems: Problems): void {
+  const layers = [sandbox?.env, defaults?.env, ...stages.flatMap((stage) => [stage.env, stage.sandbox?.env])];
+  for (const { name, value } of layers.flatMap((layer) => layer ?? []))
+    if (KEY.test(value.value))
+      problems.warning(
+        'spec/bad-value',
+        value.at,
+        `the value of the variable ${name} looks like a key; it stands in the plan and in the history of each run, and nothing redacts it`,
+        `write \`${name}: ""\`, which takes the variable of the host`,
+      );
+}
+
 function refuseMore(secrets: readonly Located<string>[], what: string, problems: Problems): void {
   const over = secrets[VARIABLE_LIMITS.count];
   if (over !== undefined)

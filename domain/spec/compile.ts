@@ -3,7 +3,7 @@ import type { Diagnostic } from '../errors/diagnostic.ts';
 import { type Plan, PLAN_VERSION } from '../plan/plan.ts';
 import { hostVariablesOf } from '../plan/work.ts';
 import { compileCondition, compileConditions, type Condition } from './compile-condition.ts';
-import { reportSecrets } from './compile-env.ts';
+import { reportSecrets, warnOfWrittenKeys } from './compile-env.ts';
 import { compileLoops } from './compile-loop.ts';
 import { compileMock } from './compile-mock.ts';
 import { compileOutputSchema } from './compile-output-schema.ts';
@@ -106,6 +106,7 @@ function compile(spec: Spec, options: CompileOptions, parts: PartContext, proble
   );
   reportCycles(spec, linked, problems);
   reportSecrets(spec, problems);
+  warnOfWrittenKeys(spec, problems);
   const defaults = compileDefaults(spec, problems);
   const used = spec.stages.map((stage, index) => {
     const links = linked.links[index]!;
