@@ -359,6 +359,15 @@ test('the next attempt goes on from the newest save of those that were lost, and
   expect(await before('work/0/4'), 'it failed by itself').toBeNull();
 });
 
+test('of so many attempts in a row whose VMs were lost a save is looked for, and no further', async () => {
+  const world = new World();
+  await world.progressOf(requestOf('work/0/1'))();
+  const before = (attempt: number): ReturnType<typeof savedBefore> =>
+    savedBefore(world.deps, requestOf(`work/0/${attempt}`), SESSIONS);
+  expect(await before(101)).toMatchObject({ execKey: 'work/0/1' });
+  expect(await before(102)).toBeNull();
+});
+
 test('where the guest cannot tell what is changed, its whole folder is saved, and it is asked once', async () => {
   const world = new World();
   world.base = 'a'.repeat(40);
