@@ -125,6 +125,7 @@ it('takes no header of the configuration to another host that it is sent to, and
     `[http "${server.url}/"]\n  extraHeader = ${header}\n[url "${server.url}/"]\n  insteadOf = https://forge.invalid/\n`,
   );
   const message = await refusal('https://forge.invalid/app.git');
+  expect(message).toMatch(/cannot be fetched: fetch: /);
   expect(message).toMatch(/error: 302; the server leads elsewhere, where `http\.extraHeader`.*write the address/);
   expect(server.logins).toContain(LOGIN);
   expect(other.logins).toEqual([]);

@@ -165,7 +165,8 @@ export async function* streamGit(
     ended ??= why;
     kill(child);
   };
-  const name = args.find((arg) => !arg.startsWith('-')) ?? 'git';
+  // A setting of `-c` is no command.
+  const name = args.find((arg, at) => !arg.startsWith('-') && args[at - 1] !== '-c') ?? 'git';
   const timer = setTimeout(
     () => end(new GitError('timeout', `${name} took longer than ${timeoutMs / 1_000} s`)),
     timeoutMs,
