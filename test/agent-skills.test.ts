@@ -107,7 +107,7 @@ it.each([
 
 it('a description is short, whatever the document begins with', async () => {
   const files = await provisioned(`{ name: long, content: "${'x'.repeat(500)}" }`);
-  expect(files[`${AT}/long/SKILL.md`]).toContain(`description: "${'x'.repeat(200)}"\n`);
+  expect(files[`${AT}/long/SKILL.md`]).toContain(`description: "${'x'.repeat(199)}…"\n`);
 });
 
 it.each([

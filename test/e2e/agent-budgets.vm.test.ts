@@ -176,14 +176,16 @@ test.each(['worker', 'VM'] as const)('the budget of a run outlives its %s', asyn
   const calls = new Map<string, number>();
   for (const { body } of events)
     if (body.type === 'agent-usage') calls.set(body.execKey, Math.max(calls.get(body.execKey) ?? 0, body.turns));
-  // The one that crosses the limit, with those of the attempt before.
-  expect([...calls.values()].reduce((sum, turns) => sum + turns, 0)).toBe(4);
+  // The one that crosses the limit, with those of the attempt before. An agent without a worker goes on until there is one.
+  const made = [...calls.values()].reduce((sum, turns) => sum + turns, 0);
+  if (lost === 'VM') expect(made).toBe(4);
+  else expect(made).toBeGreaterThanOrEqual(4);
   expect(calls.size).toBe(lost === 'worker' ? 1 : 2);
   const ends = events.flatMap(({ body }) => (body.type === 'stage-finished' ? [body.result.failure] : []));
   expect(ends).toMatchObject([
     {
       code: 'run/budget-turns',
-      message: expect.stringContaining('agents of the run have made 4 calls of the model, of 3 in its budget'),
+      message: expect.stringContaining(`agents of the run have made ${made} calls of the model, of 3 in its budget`),
     },
   ]);
   await rig.assertNothingLeft();
