@@ -178,8 +178,8 @@ test.each(['worker', 'VM'] as const)('the budget of a run outlives its %s', asyn
     if (body.type === 'agent-usage') calls.set(body.execKey, Math.max(calls.get(body.execKey) ?? 0, body.turns));
   // The one that crosses the limit, with those of the attempt before. An agent without a worker goes on until there is one.
   const made = [...calls.values()].reduce((sum, turns) => sum + turns, 0);
-  if (lost === 'VM') expect(made).toBe(4);
-  else expect(made).toBeGreaterThanOrEqual(4);
+  expect(made).toBeGreaterThanOrEqual(4);
+  expect(made).toBeLessThanOrEqual(lost === 'VM' ? 4 : CALLS.length / 2);
   expect(calls.size).toBe(lost === 'worker' ? 1 : 2);
   const ends = events.flatMap(({ body }) => (body.type === 'stage-finished' ? [body.result.failure] : []));
   expect(ends).toMatchObject([
