@@ -35,7 +35,7 @@ export interface PruneOptions {
 }
 
 export interface PruneReport {
-  /** Ids of runs that went (or would go), the one that finished first at the head. */
+  /** Ids of the runs that this prune removed (or would remove), sorted by their end. A run that another prune removed is not listed. */
   readonly runs: readonly string[];
   /** The same runs with the bytes of their folders. */
   readonly removed: readonly { readonly runId: string; readonly sizeBytes: number }[];
@@ -57,13 +57,13 @@ export async function prune(stateDir: string, options: PruneOptions): Promise<Pr
     const runs = runsToRemove(survey, options);
     const removed: { runId: string; sizeBytes: number }[] = [];
     for (const runId of runs) {
-      removed.push({ runId, sizeBytes: await sizeOf(runDir(stateDir, runId)) });
-      if (!options.dryRun) await removeRun(stateDir, runId);
+      const sizeBytes = await sizeOf(runDir(stateDir, runId));
+      if (options.dryRun || (await removeRun(stateDir, runId))) removed.push({ runId, sizeBytes });
     }
     if (!options.dryRun) await removeLeftovers(stateDir, options.nowMs);
     const garbage = await removeGarbage(stateDir, new Set(runs), youngestToRemoveMs(survey, options), options.dryRun);
     const runBytes = removed.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
-    return { runs, removed, runBytes, damaged: survey.damaged, ...garbage };
+    return { runs: removed.map(({ runId }) => runId), removed, runBytes, damaged: survey.damaged, ...garbage };
   } catch (error) {
     throw storeFailure('cannot prune', stateDir, error);
   }
@@ -113,16 +113,20 @@ async function sizeOf(path: string): Promise<number> {
   return sizeBytes;
 }
 
-/** The leading dot takes the folder out of every list before its files go. */
-async function removeRun(stateDir: string, runId: string): Promise<void> {
+/**
+ * The leading dot takes the folder out of every list before its files go.
+ * @returns false if another prune has removed the run
+ */
+async function removeRun(stateDir: string, runId: string): Promise<boolean> {
   const aside = join(runsDir(stateDir), `.removed-${randomBytes(8).toString('hex')}`);
   try {
     await rename(runDir(stateDir, runId), aside);
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return;
+    if (errnoOf(error) === 'ENOENT') return false;
     throw error;
   }
   await rm(aside, { recursive: true, force: true });
+  return true;
 }
 
 /** Records that a client writes before it starts the run. */
