@@ -25,8 +25,11 @@ const SCHEMA = { type: 'object', required: ['ok'], properties: { ok: { type: 'bo
 let stateDir: string;
 let backend: MockBackend;
 let stores: Stores;
-/** What reads the session file finds none. */
+/** The follower finds no session file and ends at once. */
 let endsEarly: boolean;
+/** Settles if a follower has ended that way. */
+let followerEnded: Promise<void>;
+let reportFollowerEnd: () => void;
 /** How often the agent was called. */
 let calls: number;
 /** What it prints the nth time, from 1, and how it ends. */
@@ -46,7 +49,10 @@ const counted = (total: number): string =>
 
 /** In place of `tail`: each command of the agent makes three calls of the model. */
 const follower: MockProgram = async ({ args, killed, write }) => {
-  if (endsEarly) return 3;
+  if (endsEarly) {
+    reportFollowerEnd();
+    return 3;
+  }
   if (args.at(-1) === 'end') await write('stdout', 'ready\n');
   // Once the agent of its own command works.
   const command = args.at(-1) === 'end' ? 2 : 1;
@@ -59,6 +65,7 @@ beforeEach(async () => {
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-taken-over-'));
   calls = 0;
   endsEarly = false;
+  followerEnded = new Promise((resolve) => (reportFollowerEnd = resolve));
   backend = createMockBackend({
     programs: {
       '/bin/sh': follower,
@@ -212,15 +219,25 @@ test('an answer that was asked for stands, though others have used the rest of t
 });
 
 test.each([
-  ['works on', async (killed: AbortSignal) => await killedSoon(killed)],
-  ['ends soon after', async () => await sleep(300, 1)],
-])('an agent that nobody can follow fails as such, whether it %s: now and for the next worker', async (_how, ends) => {
-  endsEarly = true;
-  agent = async (_call, _line, killed) => await ends(killed);
-  const what = request({ maxTokens: 1_000 });
-  const { failure } = await resultAfterDeath(what, 'agent');
-  expect(failure).toMatchObject({
-    code: 'agent/budget-unknown',
-    message: expect.stringContaining('what reads its session file ended with exit code 3') as string,
-  });
-});
+  ['still runs', async (killed: AbortSignal) => await killedSoon(killed)],
+  [
+    'ends after its follower',
+    async () => {
+      await followerEnded;
+      // The ends of two commands are compared in milliseconds.
+      return await sleep(20, 1);
+    },
+  ],
+])(
+  'an agent without a follower fails as agent/budget-unknown if it %s, also for the next worker',
+  async (_how, ends) => {
+    endsEarly = true;
+    agent = async (_call, _line, killed) => await ends(killed);
+    const what = request({ maxTokens: 1_000 });
+    const { failure } = await resultAfterDeath(what, 'agent');
+    expect(failure).toMatchObject({
+      code: 'agent/budget-unknown',
+      message: expect.stringContaining('what reads its session file ended with exit code 3') as string,
+    });
+  },
+);
