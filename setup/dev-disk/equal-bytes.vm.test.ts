@@ -51,19 +51,26 @@ function newFolder(name: string): string {
   return into;
 }
 
-/** As another user, who has no rights that this process has. */
+/**
+ * Makes the disk as a user without the rights of this process. The checkout and Node may be below a folder that this user
+ * cannot enter, such as /root. So a private mount namespace shows both below a folder that it can.
+ */
 function makeAsUser(into: string): void {
-  const setup = join(packageRoot(), 'dist', 'setup');
+  const checkout = newFolder('checkout');
+  const node = join(folder, 'node');
+  writeFileSync(node, '');
   const script = `
     const [packages, lock, into] = process.argv.slice(1);
-    const { readEnvironment } = await import('${setup}/environment.js');
-    const { makeContext, pieceSource } = await import('${setup}/context.js');
-    const { makeDevDisk } = await import('${setup}/dev-disk/dev-disk.js');
+    const { readEnvironment } = await import('${checkout}/dist/setup/environment.js');
+    const { makeContext, pieceSource } = await import('${checkout}/dist/setup/context.js');
+    const { makeDevDisk } = await import('${checkout}/dist/setup/dev-disk/dev-disk.js');
     const base = await makeContext(readEnvironment());
     await makeDevDisk({ ...base, need: pieceSource(base, false) }, JSON.parse(lock).packages, packages, into);`;
-  const node = [process.execPath, '--input-type=module', '-e', script];
-  const user = ['--reuid', USER, '--regid', USER, '--clear-groups', '--no-new-privs', '--'];
-  execFileSync('setpriv', [...user, ...node, join(folder, 'packages'), JSON.stringify(lock), into], {
+  const mounts = 'mount --bind "$1" "$2" && mount --bind "$3" "$4" && cd / && shift 4 && exec "$@"';
+  const bound = ['-c', mounts, 'sh', packageRoot(), checkout, process.execPath, node];
+  const user = ['setpriv', '--reuid', USER, '--regid', USER, '--clear-groups', '--no-new-privs', '--'];
+  const make = [node, '--input-type=module', '-e', script, join(folder, 'packages'), JSON.stringify(lock), into];
+  execFileSync('unshare', ['--mount', 'sh', ...bound, ...user, ...make], {
     env: { ...process.env, HOME: into, VOIDBOX_CACHE_DIR: join(into, 'cache') },
     timeout: MAKE_LIMIT_MS,
   });
