@@ -10,7 +10,7 @@ import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { checkoutProblems, describeProblems, platformProblems, thisMachine } from './checkout-needs.mjs';
 import { withFileLock } from './file-lock.mjs';
-import { TIMES_FILE, timed } from './test-times.mjs';
+import { describeFailures, parseCargoFailures, REPORT_FILE, runAll } from './test-report.mjs';
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 /** Folders that the product itself consists of; tests and benchmarks are compiled for `check` and `bench` only. */
@@ -64,16 +64,23 @@ class BootstrapError extends Error {
   }
 }
 
+const ignore = () => undefined;
+/** Time for the last output of a child that has ended. */
+const LEFT_OUTPUT_MS = 2_000;
+
 /**
  * Runs a child with our terminal and gives its exit code; a signal is 128 and its usual number.
  * @param {string} program @param {string[]} args @param {NodeJS.ProcessEnv} [env]
+ * @param {(chunk: Buffer) => void} [read] gets standard output and standard error too, which are pipes then
  * @returns {Promise<number>}
  */
-function run(program, args, env = process.env) {
+function run(program, args, env = process.env, read) {
   return new Promise((resolve, reject) => {
-    const child = spawn(program, args, { cwd: ROOT, stdio: 'inherit', env });
+    const output = read === undefined ? 'inherit' : 'pipe';
+    const child = spawn(program, args, { cwd: ROOT, stdio: ['inherit', output, output], env });
+    child.stdout?.on('data', read ?? ignore).pipe(process.stdout, { end: false });
+    child.stderr?.on('data', read ?? ignore).pipe(process.stderr, { end: false });
     // An interrupt goes to the whole foreground group: the child decides what it means, this process waits for it.
-    const ignore = () => undefined;
     process.on('SIGINT', ignore);
     const end = () => child.kill('SIGTERM');
     process.once('SIGTERM', end);
@@ -81,7 +88,14 @@ function run(program, args, env = process.env) {
     child.once('exit', (code, signal) => {
       process.off('SIGINT', ignore);
       process.off('SIGTERM', end);
-      resolve(code ?? (signal === 'SIGINT' ? 130 : 143));
+      const settle = () => resolve(code ?? (signal === 'SIGINT' ? 130 : 143));
+      if (read === undefined) return settle();
+      // A process that the child left behind may hold the pipes open.
+      const limit = setTimeout(settle, LEFT_OUTPUT_MS);
+      child.once('close', () => {
+        clearTimeout(limit);
+        settle();
+      });
     });
   });
 }
@@ -275,43 +289,68 @@ const STATIC_STEPS = [
   ],
 ];
 
-/** All of them, so that one look shows everything. Gives the exit code of the first that failed. */
+/** Runs every step, also after one that failed, and names those that failed. */
 async function runStatic() {
   let first = 0;
-  for (const [what, command] of STATIC_STEPS) {
-    progress(`static: ${what}`);
+  const failures = [];
+  for (const [step, command] of STATIC_STEPS) {
+    progress(`static: ${step}`);
     const code = await run(...command());
-    if (code === 130) return code;
-    if (code !== 0) progress(`static: ${what} failed (exit code ${code})`);
+    if (code === 130) return { code, failures };
+    if (code !== 0) failures.push(step);
     first ||= code;
   }
-  return first;
+  return { code: first, failures };
 }
 
-/** @param {string} group @param {string[]} rest for vitest @param {string} timesFile where vitest's files write what they took */
-function runGroup(group, rest, timesFile) {
+/** Every crate runs, also after one that failed. Output is shown as it arrives, and kept for the names of failures. */
+async function runRust() {
+  /** @type {Buffer[]} */
+  const output = [];
+  const color = noColor ? 'never' : 'always';
+  const args = [
+    'test',
+    '--workspace',
+    '--locked',
+    '--quiet',
+    '--no-fail-fast',
+    '--color',
+    color,
+    '--',
+    '--color',
+    color,
+  ];
+  const code = await run('cargo', args, process.env, (chunk) => output.push(chunk));
+  return { code, failures: code === 0 ? [] : parseCargoFailures(Buffer.concat(output).toString()) };
+}
+
+/** @param {string} group @param {string[]} rest for vitest @param {string} reportFile where vitest's reporter writes */
+async function runGroup(group, rest, reportFile) {
   if (group === 'static') return runStatic();
-  if (group === 'rust') return run('cargo', ['test', '--workspace', '--locked', '--quiet']);
+  if (group === 'rust') return runRust();
   const vitest = join(ROOT, 'node_modules', 'vitest', 'vitest.mjs');
-  const reporters = ['--reporter=default', `--reporter=${join(ROOT, 'setup', 'test-times.mjs')}`];
-  return run(process.execPath, [vitest, 'run', '--project', group, ...reporters, ...rest], {
+  const reporters = ['--reporter=default', `--reporter=${join(ROOT, 'setup', 'test-report.mjs')}`];
+  const code = await run(process.execPath, [vitest, 'run', '--project', group, ...reporters, ...rest], {
     ...process.env,
-    [TIMES_FILE]: timesFile,
+    [REPORT_FILE]: reportFile,
   });
+  return { code };
 }
 
 /**
- * Runs groups until `mayGoOn` refuses, and says at the end where the time went, whatever failed.
+ * Runs all groups, also after one that failed. Prints at the end where the time went and the name of each failure.
  * @param {string} verb @param {readonly string[]} groups @param {string[]} rest for vitest
- * @param {(group: string, code: number) => boolean} mayGoOn
+ * @throws BootstrapError that names the groups that failed
  */
-async function runGroups(verb, groups, rest, mayGoOn) {
-  const times = await timed(groups, async (group, index, timesFile) => {
+async function runGroups(verb, groups, rest) {
+  const { times, failed, isInterrupted } = await runAll(groups, (group, index, reportFile) => {
     progress(`${verb}: ${group} (${index + 1} of ${groups.length})`);
-    const code = await runGroup(group, rest, timesFile);
-    return { passed: code === 0, goOn: mayGoOn(group, code) };
+    return runGroup(group, rest, reportFile);
   });
-  for (const line of times) progress(line);
+  for (const line of [...times, ...describeFailures(failed)]) progress(line);
+  if (failed.length === 0) return;
+  const names = failed.map(({ group }) => group).join(', ');
+  throw new BootstrapError(`${verb} failed: ${names}`, isInterrupted ? 130 : 1);
 }
 
 /** @param {string[]} args */
@@ -327,25 +366,13 @@ function groupsOf(args) {
 /** @param {string[]} args names of groups, then anything for vitest */
 async function test(args) {
   const { groups, rest } = groupsOf(args);
-  /** @type {{ group: string, code: number } | undefined} */
-  let failed;
-  await runGroups('tests', groups, rest, (group, code) => {
-    if (code !== 0) failed = { group, code };
-    return code === 0;
-  });
-  if (failed !== undefined) throw new BootstrapError(`tests failed: ${failed.group}`, failed.code === 130 ? 130 : 1);
+  await runGroups('tests', groups, rest);
   return 0;
 }
 
-/** Everything that needs neither a server nor a VM, to its end, whatever fails. */
+/** Everything that needs neither a server nor a VM. */
 async function check() {
-  /** @type {string[]} */
-  const failed = [];
-  await runGroups('check', CHECK_GROUPS, [], (group, code) => {
-    if (code !== 0) failed.push(group);
-    return true;
-  });
-  if (failed.length > 0) throw new BootstrapError(`check failed: ${failed.join(', ')}`, 1);
+  await runGroups('check', CHECK_GROUPS, []);
   progress('check: all passed');
   return 0;
 }

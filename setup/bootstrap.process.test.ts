@@ -39,7 +39,7 @@ function calls(): string[] {
 beforeEach(() => {
   checkout = mkdtempSync(join(tmpdir(), 'voidbox-checkout-'));
   mkdirSync(join(checkout, 'setup'));
-  for (const name of ['bootstrap.mjs', 'checkout-needs.mjs', 'file-lock.mjs', 'test-times.mjs'])
+  for (const name of ['bootstrap.mjs', 'checkout-needs.mjs', 'file-lock.mjs', 'test-report.mjs'])
     copyFileSync(join(HERE, name), join(checkout, 'setup', name));
   put('tsconfig.json', '{}');
   put('tsconfig.base.json', '{}');
@@ -207,15 +207,20 @@ describe('npm test and npm run check', () => {
     put('bin/cargo', script('cargo'), 0o755);
     put(
       'node_modules/vitest/vitest.mjs',
-      `import { appendFileSync } from 'node:fs';
+      `import { appendFileSync, existsSync } from 'node:fs';
       const args = process.argv.slice(2);
       appendFileSync('calls', \`vitest \${args.filter((arg) => !arg.startsWith('--reporter=')).join(' ')}\\n\`);
-      const { default: TestTimes } = await import(args.find((arg) => arg.endsWith('test-times.mjs')).slice('--reporter='.length));
+      const { default: TestReport } = await import(args.find((arg) => arg.endsWith('test-report.mjs')).slice('--reporter='.length));
+      const isFailed = existsSync('fail-' + args[2]);
+      const tests = isFailed ? [{ fullName: 'a suite > a test' }] : [];
       const module = (name, duration) => ({
         moduleId: \`\${process.cwd()}/\${args[2]}/\${name}.test.ts\`,
         diagnostic: () => ({ collectDuration: 1, setupDuration: 1, duration }),
+        errors: () => (isFailed && name === 'slow' ? [new Error('no such import')] : []),
+        children: { allSuites: () => [], allTests: () => (name === 'fast' ? tests : []) },
       });
-      new TestTimes().onTestRunEnd([module('fast', 10), module('slow', 3_000)]);`,
+      new TestReport().onTestRunEnd([module('fast', 10), module('slow', 3_000)]);
+      process.exitCode = isFailed ? 1 : 0;`,
     );
     rmSync(join(checkout, 'calls'));
   }
@@ -247,24 +252,50 @@ describe('npm test and npm run check', () => {
     put('fail-cargo', '');
     const failed = await bootstrap('test', 'process', 'rust', 'server');
     expect(failed.stderr).toMatch(line('rust \\(failed\\)'));
-    expect(failed.stderr).not.toMatch(line('server'));
+    expect(failed.stderr).toMatch(line('server'));
     expect(failed.exitCode).toBe(1);
   });
 
-  it.each(['oxfmt', 'oxlint', 'cargo'])(
-    'end with 1 when %s is not content, and npm test runs no further group',
-    async (name) => {
-      await withTools();
-      put(`fail-${name}`, '');
-      const tested = await bootstrap('test');
-      expect(tested.exitCode).toBe(1);
-      expect(tested.stderr).toContain('tests failed: static');
-      expect(calls().filter((call) => call.startsWith('vitest'))).toEqual([]);
-      const checked = await bootstrap('check');
-      expect(checked.exitCode).toBe(1);
-      expect(checked.stderr).toContain('check failed: static');
-    },
-  );
+  it('run every group after a failed one, and name all failures at the end', async () => {
+    await withTools();
+    for (const name of ['oxlint', 'process', 'server']) put(`fail-${name}`, '');
+    put(
+      'bin/cargo',
+      `#!/bin/sh\necho "cargo $1" >> calls\n[ "$1" != test ] || { printf 'failures:\\n    door::refuses\\n'; exit 101; }\n`,
+      0o755,
+    );
+    const { exitCode, stderr } = await bootstrap('test');
+    expect(exitCode).toBe(1);
+    expect(calls().slice(4)).toEqual([
+      'vitest run --project pure',
+      'vitest run --project process',
+      'cargo test',
+      'vitest run --project server',
+      'vitest run --project vm',
+    ]);
+    const atEnd = stderr.slice(stderr.indexOf('time by group:')).replaceAll(/^\[.*?\] /gm, '');
+    expect(atEnd.split('\n').slice(-8)).toEqual([
+      '  failed  static: lint and boundaries',
+      '  failed  process: process/fast.test.ts > a suite > a test',
+      '  failed  process: process/slow.test.ts (the file itself)',
+      '  failed  rust: door::refuses',
+      '  failed  server: server/fast.test.ts > a suite > a test',
+      '  failed  server: server/slow.test.ts (the file itself)',
+      'tests failed: static, process, rust, server',
+      '',
+    ]);
+  });
+
+  it.each(['oxfmt', 'oxlint', 'cargo'])('npm test and npm run check end with 1 if %s fails', async (name) => {
+    await withTools();
+    put(`fail-${name}`, '');
+    const tested = await bootstrap('test');
+    expect(tested.exitCode).toBe(1);
+    expect(tested.stderr).toContain('tests failed: static');
+    const checked = await bootstrap('check');
+    expect(checked.exitCode).toBe(1);
+    expect(checked.stderr).toContain('check failed: static');
+  });
 
   it('compile tests and benchmarks too, so that a type error in them fails', async () => {
     await withTools();

@@ -1,0 +1,161 @@
+/**
+ * The end of `npm test`: the time of its groups and slowest files, a warning above the budget, and the name of each failure.
+ * As a vitest reporter, records files and failures; plain JavaScript, because bootstrap.mjs reads the record.
+ */
+import { appendFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, relative } from 'node:path';
+import { stripVTControlCharacters } from 'node:util';
+
+/** The variable that names the file which the reporter appends to. */
+export const REPORT_FILE = 'VOIDBOX_TEST_REPORT_FILE';
+/** What all groups may take on two cores: CI waits for them before each change lands. */
+export const BUDGET_MS = 35 * 60_000;
+const SLOWEST_FILES = 10;
+/** The names of more failures are above, in the output of their groups. */
+export const MOST_FAILURES = 50;
+
+/** @typedef {{ readonly name: string, readonly durationMs: number }} Took */
+/** @typedef {{ readonly files: readonly Took[], readonly failures: readonly string[] }} Report */
+
+/** @param {number} ms */
+function seconds(ms) {
+  return `${(ms / 1000).toFixed(1).padStart(7)} s`;
+}
+
+/** @param {readonly Took[]} groups @param {readonly Took[]} files @param {number} [budgetMs] @returns {string[]} */
+export function describeTimes(groups, files, budgetMs = BUDGET_MS) {
+  const totalMs = groups.reduce((sum, { durationMs }) => sum + durationMs, 0);
+  const slowest = [...files].sort((a, b) => b.durationMs - a.durationMs).slice(0, SLOWEST_FILES);
+  const line = (/** @type {Took} */ { name, durationMs }) => `  ${seconds(durationMs)}  ${name}`;
+  return [
+    'time by group:',
+    ...groups.map(line),
+    line({ name: 'total', durationMs: totalMs }),
+    ...(slowest.length === 0 ? [] : [`the ${slowest.length} slowest of ${files.length} files:`, ...slowest.map(line)]),
+    ...(totalMs > budgetMs
+      ? [
+          `warning: the tests took ${(totalMs / 60_000).toFixed(1)} minutes; the budget is ${(budgetMs / 60_000).toFixed(1)}. Shorten the slowest files, or raise BUDGET_MS in setup/test-times.mjs and say why.`,
+        ]
+      : []),
+  ];
+}
+
+/**
+ * The lines that name what failed; empty if everything passed.
+ * @param {readonly { readonly group: string, readonly failures: readonly string[] }[]} failed each failed group
+ */
+export function describeFailures(failed) {
+  const names = failed.flatMap(({ group, failures }) =>
+    failures.length === 0 ? [`${group}: see its output above`] : failures.map((name) => `${group}: ${name}`),
+  );
+  const more = names.length - MOST_FAILURES;
+  return [
+    ...names.slice(0, MOST_FAILURES).map((name) => `  failed  ${name}`),
+    ...(more > 0 ? [`  and ${more} more, named in the output above`] : []),
+  ];
+}
+
+/**
+ * The names of failed tests and programs in the output of `cargo test`, each once.
+ * @param {string} output
+ */
+export function parseCargoFailures(output) {
+  const names = new Set();
+  let isList = false;
+  for (const line of stripVTControlCharacters(output).split('\n')) {
+    const compile = /^error: could not compile `([^`]+)`/.exec(line);
+    if (compile !== null) names.add(`${compile[1]} does not compile`);
+    const ended = /^ {2}process didn't exit successfully: `([^` ]+)[^`]*` \((signal: .*)\)$/.exec(line);
+    if (ended !== null) names.add(`${ended[1]} (${ended[2]})`);
+    if (line === 'failures:') isList = true;
+    else if (isList && /^ {4}\S+$/.test(line)) names.add(line.trim());
+    else if (line !== '') isList = false;
+  }
+  return [...names];
+}
+
+/**
+ * The record of the reporter; empty if no group of vitest ended.
+ * @param {string} path @returns {Report}
+ */
+export function readReport(path) {
+  let text;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (error) {
+    if (/** @type {NodeJS.ErrnoException} */ (error).code === 'ENOENT') return { files: [], failures: [] };
+    throw error;
+  }
+  const lines = text
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line));
+  return {
+    files: lines.filter(({ durationMs }) => durationMs !== undefined),
+    failures: lines.flatMap(({ failure }) => (failure === undefined ? [] : [failure])),
+  };
+}
+
+/**
+ * Runs groups one after another, all of them unless one was interrupted.
+ * @param {readonly string[]} groups
+ * @param {(group: string, index: number, reportFile: string) => Promise<{ code: number, failures?: readonly string[] }>} run
+ * @returns the lines about time, and each group that failed
+ */
+export async function runAll(groups, run) {
+  const folder = mkdtempSync(join(tmpdir(), 'voidbox-test-report-'));
+  const took = [];
+  const failed = [];
+  /** @type {Took[]} */
+  const files = [];
+  let isInterrupted = false;
+  try {
+    for (const [index, group] of groups.entries()) {
+      const beganAtMs = performance.now();
+      const reportFile = join(folder, group);
+      const { code, failures = [] } = await run(group, index, reportFile);
+      const report = readReport(reportFile);
+      files.push(...report.files);
+      took.push({ name: code === 0 ? group : `${group} (failed)`, durationMs: performance.now() - beganAtMs });
+      if (code !== 0) failed.push({ group, failures: [...failures, ...report.failures] });
+      isInterrupted = code === INTERRUPTED;
+      if (isInterrupted) break;
+    }
+    return { times: describeTimes(took, files), failed, isInterrupted };
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** The exit code of a program that Ctrl-C ended. */
+const INTERRUPTED = 130;
+
+/** @typedef {{ collectDuration: number, setupDuration: number, duration: number }} Spent */
+/**
+ * @typedef {object} Module a test file, as vitest reports it
+ * @property {string} moduleId
+ * @property {() => Spent} diagnostic
+ * @property {() => readonly unknown[]} errors of the file itself, such as a failed import
+ * @property {{ allTests(state: 'failed'): Iterable<{ fullName: string }>, allSuites(): Iterable<{ fullName: string, errors(): readonly unknown[] }> }} children
+ */
+
+/** The time of a file includes its imports, which are most of it in many pure tests. */
+export default class TestReport {
+  /** @param {readonly Module[]} modules @param {readonly unknown[]} unhandledErrors */
+  onTestRunEnd(modules, unhandledErrors = []) {
+    const path = process.env[REPORT_FILE];
+    if (path === undefined) throw new Error(`${REPORT_FILE} names no file`);
+    const put = (/** @type {object} */ line) => appendFileSync(path, `${JSON.stringify(line)}\n`);
+    for (const module of modules) {
+      const name = relative(process.cwd(), module.moduleId);
+      const { collectDuration, setupDuration, duration } = module.diagnostic();
+      put({ name, durationMs: collectDuration + setupDuration + duration });
+      if (module.errors().length > 0) put({ failure: `${name} (the file itself)` });
+      for (const suite of module.children.allSuites())
+        if (suite.errors().length > 0) put({ failure: `${name} > ${suite.fullName} (its hooks)` });
+      for (const test of module.children.allTests('failed')) put({ failure: `${name} > ${test.fullName}` });
+    }
+    if (unhandledErrors.length > 0) put({ failure: `unhandled errors (${unhandledErrors.length})` });
+  }
+}

@@ -1,0 +1,84 @@
+import { expect, it } from 'vitest';
+import { BUDGET_MS, describeFailures, describeTimes, MOST_FAILURES, parseCargoFailures } from './test-report.mjs';
+
+const took = (name: string, durationMs: number): { name: string; durationMs: number } => ({ name, durationMs });
+
+it('names ten of many files, the slowest first', () => {
+  const files = Array.from({ length: 30 }, (_, index) => took(`file-${index}`, index * 1_000));
+  const lines = describeTimes([took('pure', 1_234)], files);
+  expect(lines.slice(0, 5)).toEqual([
+    'time by group:',
+    '      1.2 s  pure',
+    '      1.2 s  total',
+    'the 10 slowest of 30 files:',
+    '     29.0 s  file-29',
+  ]);
+  expect(lines).toHaveLength(14);
+});
+
+it('says nothing of files where only other tools ran', () => {
+  expect(describeTimes([took('rust', 60_000)], [])).toEqual([
+    'time by group:',
+    '     60.0 s  rust',
+    '     60.0 s  total',
+  ]);
+});
+
+it('warns above the budget alone, and names both', () => {
+  const half = took('server', BUDGET_MS / 2);
+  const warnings = (...groups: { name: string; durationMs: number }[]): string[] =>
+    describeTimes(groups, []).filter((line) => line.startsWith('warning'));
+  expect(warnings(half, half)).toEqual([]);
+  expect(warnings(half, half, took('vm', 60_000))).toEqual([
+    expect.stringMatching(/^warning: the tests took 36\.0 minutes; the budget is 35\.0\. Shorten /),
+  ]);
+});
+
+it('the failures name each failed test, and a group that named no failure', () => {
+  const failed = [
+    { group: 'pure', failures: ['store/prune.test.ts > removes a run', 'domain/a.test.ts (the file itself)'] },
+    { group: 'server', failures: [] },
+  ];
+  expect(describeFailures(failed)).toEqual([
+    '  failed  pure: store/prune.test.ts > removes a run',
+    '  failed  pure: domain/a.test.ts (the file itself)',
+    '  failed  server: see its output above',
+  ]);
+});
+
+it('the list of failures is bounded, and counts the rest', () => {
+  const failures = Array.from({ length: MOST_FAILURES + 2 }, (_, index) => `test ${index}`);
+  const lines = describeFailures([{ group: 'pure', failures }]);
+  expect(lines).toHaveLength(MOST_FAILURES + 1);
+  expect(lines.at(-1)).toBe('  and 2 more, named in the output above');
+});
+
+it('the output of cargo names failed tests once, crates that do not compile and programs that a signal ended', () => {
+  const output = `
+running 3 tests
+.\u001b[31mF\u001b[0m.
+failures:
+
+---- door::rules::tests::refuses stdout ----
+failures:
+    not a name because it is printed by the test
+
+failures:
+    door::rules::tests::refuses
+    keeps_order
+
+test result: \u001b[31mFAILED\u001b[0m. 1 passed; 2 failed; 0 ignored
+\u001b[1m\u001b[91merror\u001b[0m: could not compile \`guest-agent\` (test "boot") due to 1 previous error
+error: test failed, to rerun pass \`-p keeper --test rooms\`
+
+Caused by:
+  process didn't exit successfully: \`/target/debug/deps/rooms-12ab --quiet\` (signal: 6, SIGABRT: process abort signal)
+  process didn't exit successfully: \`/target/debug/deps/door-12ab --quiet\` (exit status: 101)
+`;
+  expect(parseCargoFailures(output)).toEqual([
+    'door::rules::tests::refuses',
+    'keeps_order',
+    'guest-agent does not compile',
+    '/target/debug/deps/rooms-12ab (signal: 6, SIGABRT: process abort signal)',
+  ]);
+});
