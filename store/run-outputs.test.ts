@@ -3,7 +3,7 @@ import type { RunReader } from '../activities/ports/run-reader.ts';
 import type { DataRef } from '../domain/plan/plan.ts';
 import type { RunEvent, RunEventBody } from '../domain/run/event.ts';
 import { type StageResult, toStageResult } from '../domain/run/stage-result.ts';
-import { readOutputs } from './run-outputs.ts';
+import { readOutputs, type StageOutput } from './run-outputs.ts';
 
 const ref = (sha256: string): DataRef => ({ sha256, sizeBytes: 1, mediaType: 'application/x-tar' });
 
@@ -26,7 +26,7 @@ function finished(stage: string, attempt: number, outputs: Readonly<Record<strin
   return { type: 'stage-finished', stage, execKey, result };
 }
 
-async function shaOf(bodies: readonly RunEventBody[]): Promise<readonly string[]> {
+async function outputsOf(bodies: readonly RunEventBody[]): Promise<readonly StageOutput[]> {
   const reader: RunReader = {
     async *read() {
       for (const [index, body] of bodies.entries())
@@ -34,7 +34,11 @@ async function shaOf(bodies: readonly RunEventBody[]): Promise<readonly string[]
     },
     async *follow() {},
   };
-  return (await readOutputs(reader, 'r')).map((output) => `${output.stage}.${output.name} ${output.ref.sha256}`);
+  return await readOutputs(reader, 'r');
+}
+
+async function shaOf(bodies: readonly RunEventBody[]): Promise<readonly string[]> {
+  return (await outputsOf(bodies)).map((output) => `${output.stage}.${output.name} ${output.ref.sha256}`);
 }
 
 test('of a stage that ran again its last outputs count, and none of one whose VM was lost', async () => {
@@ -45,6 +49,28 @@ test('of a stage that ran again its last outputs count, and none of one whose VM
   expect(await shaOf([...first, lost, finished('a', 2, { x: ref('3') })])).toEqual(['b.y 2', 'a.x 3']);
   const failure = { code: 'vm/lost', message: 'gone', stderrTail: '' } as const;
   expect(await shaOf([...first, { type: 'stage-failed', stage: 'b', execKey: 'b/0/2', failure }])).toEqual(['a.x 1']);
+});
+
+test('the partial outputs of an attempt that did not succeed are marked, and those of a later attempt replace them', async () => {
+  const body = (attempt: number, outcome: 'failed' | 'succeeded'): RunEventBody => {
+    const finishedBody = finished('a', attempt, {}) as Extract<RunEventBody, { type: 'stage-finished' }>;
+    const failure = outcome === 'failed' ? ({ code: 'stage/timeout', message: 'late', stderrTail: '' } as const) : null;
+    const partial = { 'partial.patch': { ...ref(`p${attempt}`), mediaType: 'text/x-patch' }, x: ref('t') };
+    const result = { ...(finishedBody.result as StageResult), outcome, failure };
+    return { ...finishedBody, result: outcome === 'failed' ? { ...result, partial } : result };
+  };
+  expect(await outputsOf([body(1, 'failed')])).toEqual([
+    {
+      stage: 'a',
+      name: 'partial.patch',
+      isFile: true,
+      isPartial: true,
+      ref: { ...ref('p1'), mediaType: 'text/x-patch' },
+    },
+    { stage: 'a', name: 'x', isPartial: true, ref: ref('t') },
+  ]);
+  expect(await shaOf([body(1, 'failed'), body(2, 'failed')])).toEqual(['a.partial.patch p2', 'a.x t']);
+  expect(await shaOf([body(1, 'failed'), body(2, 'succeeded')])).toEqual([]);
 });
 
 test('a service has what it published last, until it ends with more or with nothing', async () => {

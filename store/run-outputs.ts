@@ -10,6 +10,8 @@ export interface StageOutput {
   readonly name: string | null;
   /** It is no tar but the bytes of a file: the stream of the stage's agent, or what it left in its workspace. */
   readonly isFile?: true;
+  /** Its attempt failed or was interrupted: no stage reads it. Absent: it is a result. */
+  readonly isPartial?: true;
   readonly ref: DataRef;
 }
 
@@ -35,6 +37,21 @@ function transcriptOf(
 /** As the list of artifacts calls it. */
 export const TRANSCRIPT = 'transcript.jsonl';
 
+/** What an attempt that did not succeed left. */
+function partialOf(
+  body: Extract<RunEvent['body'], { type: 'stage-finished' | 'stage-given' }>,
+): readonly StageOutput[] {
+  if (body.type !== 'stage-finished' || !('partial' in body.result)) return [];
+  const { stage } = body;
+  return Object.entries(body.result.partial ?? {}).map(([name, ref]) => ({
+    stage,
+    name,
+    ...(isTar(ref) ? {} : { isFile: true as const }),
+    isPartial: true,
+    ref,
+  }));
+}
+
 /** As named outputs are; what else there is says what it is. */
 function isTar({ mediaType }: DataRef): boolean {
   return mediaType === 'application/x-tar';
@@ -55,6 +72,7 @@ function noteOutputs(byStage: Map<string, readonly StageOutput[]>, body: RunEven
         ...(isTar(ref) ? {} : { isFile: true as const }),
         ref,
       })),
+      ...partialOf(body),
       ...transcriptOf(body),
     ]);
   } else if (body.type === 'stage-published') {

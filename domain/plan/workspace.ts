@@ -11,6 +11,13 @@ export const WORKSPACE_OUTPUTS = {
   bundle: 'changes.bundle',
 } as const;
 
+/** The same of an agent that failed or was interrupted, in the `partial` of its result. */
+export const PARTIAL_OUTPUTS = {
+  base: WORKSPACE_OUTPUTS.base,
+  patch: 'partial.patch',
+  bundle: 'partial.bundle',
+} as const;
+
 /** What a stage finds that goes on with the workspace of an earlier one. */
 export const HANDED_ON: readonly string[] = [WORKSPACE_OUTPUTS.base, WORKSPACE_OUTPUTS.bundle];
 
@@ -18,7 +25,7 @@ const NAMES: ReadonlySet<string> = new Set(Object.values(WORKSPACE_OUTPUTS));
 
 /** Whether an author's output cannot have this name in a stage with a workspace. */
 export function isWorkspaceOutput(name: string): boolean {
-  return NAMES.has(name);
+  return NAMES.has(name) || name === PARTIAL_OUTPUTS.patch || name === PARTIAL_OUTPUTS.bundle;
 }
 
 /** All that a stage leaves by a name when it succeeds. */

@@ -6,7 +6,7 @@
  * - `run-admitted`: names and edges as a workflow holds them (`PLAN_LIMITS.machineBytes`, 524,288), and for each of
  *   2,000 stages at most 15 more (`,"dependsOn":[]`); the id of an origin (6,000); names of mocked stages (134,000); three numbers of a budget.
  * - `stage-given`: 2,000 refs of named outputs, as `stage-finished`; the id of a run.
- * - `stage-finished`: 2,000 refs of named outputs, each with a name of 64 within 256; three texts of a failure.
+ * - `stage-finished`: 2,000 refs of named outputs, each with a name of 64 within 256, either as outputs or as partial ones; three texts of a failure.
  * - `scope-restarted`: 2,000 names of 64 with their marks, 134,000; one text.
  * - `stage-asking`: an approval as the plan has it (`PLAN_LIMITS.approvalBytes`, 131,072), or with a message that is made when
  *   it is asked (`PLAN_LIMITS.messageCharacters`, 24,576 at worst).

@@ -46,6 +46,7 @@ const presentResult = objectOf({
   vm: orNull(objectOf({ backend: aText, isolation: aText, accelerator: aText })),
   usage: valuesOf(aNumber),
   command: orNull(objectOf(command)),
+  partial: optional(valuesOf(dataRefShape)),
   agent: optional(
     objectOf({
       provider: aText,

@@ -19,6 +19,11 @@ export interface StageResult {
   readonly output: DataRef | null;
   /** Named outputs as tar streams, for stages that take them. */
   readonly outputs: Readonly<Record<string, DataRef>>;
+  /**
+   * What an attempt that failed or was interrupted left, by name: no stage reads it, and a person may. Named outputs as in
+   * `outputs`, and the changes of an agent as `PARTIAL_OUTPUTS` names them. Absent: nothing.
+   */
+  readonly partial?: Readonly<Record<string, DataRef>> | undefined;
   /** Null for work that needed none. */
   readonly vm: VmFacts | null;
   /**

@@ -77,6 +77,11 @@ test.each<[string, (plan: any) => void, RegExp]>([
     /an output with the name base\.bundle/,
   ],
   [
+    'an output that has the name of partial changes',
+    (plan) => (plan.stages[1].outputs = [{ name: 'partial.patch', guestPath: '/workspace/x' }]),
+    /an output with the name partial\.patch/,
+  ],
+  [
     'an input in it',
     (plan) =>
       (plan.stages[1].inputs = [{ fromStage: 'make', output: 'data', guestPath: '/workspace/repository/data' }]),
