@@ -17,7 +17,7 @@ const STDIN_BYTES = 256 * 1024;
 
 const KEYS = ['program', 'args', 'env', 'secrets', 'cwd', 'stdin', 'sandbox', 'timeoutMs', 'name'];
 const SANDBOX_KEYS = ['mode', 'isolation', 'memoryMib', 'vcpus', 'diskMib', 'mounts'];
-const MOUNT_KEYS = ['host', 'guest', 'mode'];
+const MOUNT_KEYS = ['host', 'guest', 'mode', 'git'];
 
 /** @throws CodedError `admit/invalid`, `run/too-large` */
 export function commandPlan(value: unknown): CommandPlan {
@@ -57,9 +57,10 @@ export function commandPlan(value: unknown): CommandPlan {
 
 function mountOf(value: unknown, index: number): Fields {
   const place = `sandbox.mounts[${index}]`;
-  const { host, guest, mode } = objectOf(value, `\`${place}\``, MOUNT_KEYS);
+  const { host, guest, mode, git = 'protected' } = objectOf(value, `\`${place}\``, MOUNT_KEYS);
   const hostPath = textOf(host, `\`${place}.host\``);
-  return { hostPath, guestPath: textOf(guest, `\`${place}.guest\``), mode: mode ?? 'ro' };
+  const mount = { hostPath, guestPath: textOf(guest, `\`${place}.guest\``), mode: mode ?? 'ro' };
+  return git === 'protected' ? mount : { ...mount, git };
 }
 
 /** A program may be called what no stage is. */

@@ -40,6 +40,8 @@ export interface CommandMount {
   readonly guest: string;
   /** `ro` where nothing is said. */
   readonly mode?: MountMode;
+  /** `writable`: `rw` copies `.git` and bare repositories back, too. `protected` if it is absent. */
+  readonly git?: 'protected' | 'writable';
 }
 
 /** How a command ended. An exit code other than 0 and a timeout are results, not errors. */

@@ -83,6 +83,8 @@ export interface Mount {
   readonly guest: string;
   /** `ro` where nothing is said; `rw` is copied in before a stage and back after its success. */
   readonly mode?: MountMode;
+  /** `writable`: `rw` copies `.git` and bare repositories back, too. The next git command of the host can then run programs of the guest. */
+  readonly git?: 'protected' | 'writable';
 }
 
 /** An empty text means the variable of that name on the host: write `fromHost`. */

@@ -50,7 +50,7 @@ const sandbox = {
   vcpus: 2,
   diskMib: 4_096,
   env: { LANG: 'C' },
-  mounts: [{ host: 'data', guest: '/data', mode: 'ro' }],
+  mounts: [{ host: 'data', guest: '/data', mode: 'rw', git: 'writable' }],
   network: false,
   egress: { allow: ['npm'], deny: ['a'] },
   services: { db: '127.0.0.1:5432' },

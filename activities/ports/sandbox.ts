@@ -19,6 +19,8 @@ export interface HostMount {
   readonly hostPath: string;
   readonly guestPath: string;
   readonly mode: MountMode;
+  /** Absent: a copy back leaves repositories of git as they are. */
+  readonly git?: 'writable' | undefined;
 }
 
 export interface SandboxBackend {

@@ -559,6 +559,9 @@ export type SandboxMode = (typeof SANDBOX_MODES)[number];
 export const MOUNT_MODES = ['ro', 'rw'] as const;
 export type MountMode = (typeof MOUNT_MODES)[number];
 
+/** Whether a copy back writes files of git's own. */
+export const MOUNT_GIT = ['protected', 'writable'] as const;
+
 export interface SandboxPlan {
   readonly mode: SandboxMode;
   /** The weakest isolation that is accepted. */
@@ -610,6 +613,8 @@ export interface MountPlan {
   readonly source: MountSource;
   readonly guestPath: string;
   readonly mode: MountMode;
+  /** With `rw`: a copy back writes repositories of git, too. Absent: it leaves them as they are. */
+  readonly git?: 'writable' | undefined;
 }
 
 /** Admission finds the folder on the host that runs the VM, and checks it against the worker's policy. */

@@ -167,7 +167,15 @@ function compileMounts(specs: readonly MountSpec[], baseDir: string | null, prob
       );
       continue;
     }
-    const plan: MountPlan = { source: { kind: 'host', path: hostPath }, guestPath, mode };
+    if (spec.git?.value === 'writable' && mode === 'ro')
+      problems.warning(
+        'spec/bad-value',
+        spec.git.at,
+        '`git: writable` has no effect at a mount with `mode: ro`: a stage cannot write to it',
+        'write `mode: rw`, or remove `git`',
+      );
+    const git = spec.git?.value === 'writable' && mode === 'rw' ? { git: 'writable' as const } : {};
+    const plan: MountPlan = { source: { kind: 'host', path: hostPath }, guestPath, mode, ...git };
     for (const other of mounts) checkPair(other.plan, plan, spec.at, problems);
     mounts.push({ plan, at: spec.at });
   }

@@ -393,6 +393,7 @@ const sandbox = z.strictObject({
           source: source.optional(),
           guestPath,
           mode: z.enum(MOUNT_MODES),
+          git: z.literal('writable').optional(),
         })
         .refine(
           (mount) => (mount.hostPath === undefined) !== (mount.source === undefined),

@@ -1,6 +1,6 @@
 import { CLI_NEEDS } from '../../agent/agent-cli.ts';
 import { SANDBOX_DEFAULTS } from '../../plan/defaults.ts';
-import { ISOLATION_LEVELS, MOUNT_MODES, PLAN_LIMITS, RETENTION, SANDBOX_MODES } from '../../plan/plan.ts';
+import { ISOLATION_LEVELS, MOUNT_GIT, MOUNT_MODES, PLAN_LIMITS, RETENTION, SANDBOX_MODES } from '../../plan/plan.ts';
 import { EGRESS_LIMITS } from '../../plan/egress.ts';
 import type { MappingTable } from './table.ts';
 import { RANGES, SCALES } from './values.ts';
@@ -80,6 +80,15 @@ export const MOUNT = {
       default: MOUNT_MODE_DEFAULT,
       doc: '`ro` is a live view of the folder; `rw` is a copy; changes are copied back after each successful stage.',
       example: 'rw',
+    },
+    git: {
+      as: 'git',
+      type: { is: 'word', words: MOUNT_GIT },
+      mistaken: ['dot_git', 'write_git', 'git_writable'],
+      form: 'git: writable',
+      default: 'protected',
+      doc: '`writable`: a `rw` mount copies `.git` and bare repositories back, too. The next git command on the host can then run programs that the guest chose. See [Mounts](#mounts).',
+      example: 'writable',
     },
   },
 } as const satisfies MappingTable;
