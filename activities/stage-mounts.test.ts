@@ -194,6 +194,18 @@ describe('stages that share a VM and its writable mount', () => {
   });
 });
 
+test('a stage that writes to `.git` succeeds, the host keeps its files, and a notice names them', async () => {
+  mkdirSync(join(host, '.git'));
+  writeFileSync(join(host, '.git', 'config'), 'of the user');
+  expect((await run(worker(), 'one', ['write', '.git/config', 'of the guest'])).outcome).toBe('succeeded');
+  expect(readFileSync(join(host, '.git', 'config'), 'utf8')).toBe('of the user');
+  const notices: string[] = [];
+  for await (const { body } of stores.reader.read(RUN, 0)) if (body.type === 'notice') notices.push(body.message);
+  expect(notices).toEqual([
+    'the mount /data of stage one is copied back without .git/config: git could run programs that these files name. `git: writable` at the mount copies them, too',
+  ]);
+});
+
 test('VMs with the same folder copy it back one after the other, so that neither overlooks what the other wrote', async () => {
   const { mounts } = worker();
   let copying = 0;

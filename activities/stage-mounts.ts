@@ -3,9 +3,11 @@
  * was captured of the host for the scope, before the first command runs. After each success what changed goes back.
  */
 import { isCodedError } from '../domain/errors/coded-error.ts';
+import { EVENT_ID } from '../domain/run/event-id.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
+import { sanitizeLine } from '../domain/security/sanitize.ts';
 import type { ActivityDeps } from './deps.ts';
-import type { MountKey } from './ports/mounts.ts';
+import type { GitNotice, MountKey } from './ports/mounts.ts';
 import type { HostMount, Sandbox, VmKey } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
 import type { OutcomeFailure } from './stage-outputs.ts';
@@ -80,7 +82,9 @@ async function copyBack(
           code: 'stage/bad-output',
           message: `the stage left no folder at ${mount.guestPath}, a writable mount: nothing is copied back`,
         };
-      return (await deps.mounts.copyBack(keyOf(request, mount), tar)).refusal;
+      const { refusal, kept } = await deps.mounts.copyBack(keyOf(request, mount), tar);
+      if (refusal === null && kept !== undefined) await sayGitIsKept(deps, request, mount, kept);
+      return refusal;
     } catch (error) {
       if (!isCodedError(error) || error.code !== 'stage/bad-output') throw error;
       if (tries === READ_TRIES) return { code: 'stage/bad-output', message: error.message };
@@ -90,12 +94,29 @@ async function copyBack(
   }
 }
 
+/** Once for an attempt and a mount. */
+async function sayGitIsKept(
+  { events, now }: ActivityDeps,
+  { runId, execKey, stage, scope }: StageRequest,
+  mount: HostMount,
+  { count, paths }: GitNotice,
+): Promise<void> {
+  const more = count > paths.length ? ` and ${count - paths.length} more` : '';
+  const message = sanitizeLine(
+    `the mount ${mount.guestPath} of stage ${stage.id} is copied back without ${paths.join(', ')}${more}: git could run programs that these files name. \`git: writable\` at the mount copies them, too`,
+  );
+  const index = scope.sandbox.mounts.indexOf(mount);
+  const body = { type: 'notice', level: 'warning', message } as const;
+  await events.append(runId, [{ id: EVENT_ID.gitKept(execKey, index), atMs: now(), body }]);
+}
+
 function writable(request: StageRequest): readonly HostMount[] {
   return request.scope.sandbox.mounts.filter((mount) => mount.mode === 'rw');
 }
 
-function keyOf(request: StageRequest, { hostPath, guestPath }: HostMount): MountKey {
+function keyOf(request: StageRequest, { hostPath, guestPath, git }: HostMount): MountKey {
   return {
+    ...(git === undefined ? {} : { git }),
     runId: request.runId,
     scope: request.scope.id,
     hostPath,

@@ -189,6 +189,14 @@ describe('an output', () => {
     expect((lstatSync(at('tables', 'deep', 'run.sh')).mode & 0o7700).toString(8)).toBe('700');
   });
 
+  test('that holds a repository of git comes with a warning', async () => {
+    const bare = ['HEAD', 'objects/a', 'refs/a'].map((name) => file(`b/${name}`, ''));
+    await leaveRun('t1', { tables: await put([file('in/.GIT/config', '[core]'), ...bare, file('c', '')]) });
+    expect((await terminal.type('artifacts', 't1', 'get', 'tables')).stderr).toBe(
+      'build.tables: 5 entries, 6 B, to /DIR/tables\nwarning: it holds a repository of git (in/.GIT, b): git can run programs that its files name, also for `git status`\n',
+    );
+  });
+
   test('that is a file comes under its own name, and no file is written over', async () => {
     await leaveTables();
     const typed = ['artifacts', 't1', 'get', 'build.report', '--json'];
@@ -199,6 +207,7 @@ describe('an output', () => {
       folder: '/DIR',
       entries: 1,
       bytes: 12,
+      gitData: [],
     });
     writeFileSync(at('report.txt'), 'mine');
     const again = await terminal.type('artifacts', 't1', 'get', 'report');

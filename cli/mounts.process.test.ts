@@ -135,6 +135,28 @@ test.each([
   );
 });
 
+test('`validate` warns of a writable mount of a repository', async () => {
+  mkdirSync(join(dir, 'spec/app/.git'), { recursive: true });
+  const mounts = ['{ host: ./app, guest: /a, mode: rw }', '{ host: ./data, guest: /b, mode: rw }'];
+  const spec = (git: string): string =>
+    `kind: workflow\nname: m\nsandbox:\n  mounts:\n    - ${mounts.join(`\n    - `).replace(' }', `${git} }`)}\nworkflow:\n  steps:\n    - { name: a, run: { program: echo } }\n`;
+  writeFileSync(join(dir, 'spec/app.yaml'), spec(''));
+  const told = await type(['validate', 'app.yaml']);
+  expect(told.code).toBe(0);
+  expect(told.stderr.replaceAll(dir, 'DIR')).toContain(
+    'app.yaml:5:15: warning[cli/mount-git]: the spec mounts the repository DIR/spec/app with `mode: rw`: what a stage changes in `.git`, such as a commit, is not copied back\n',
+  );
+  expect(told.stderr).toMatch(/1 warning\n$/);
+  writeFileSync(join(dir, 'spec/app.yaml'), spec(', git: writable'));
+  const { stdout } = await type(['validate', 'app.yaml', '--json']);
+  expect(JSON.parse(stdout)).toMatchObject({
+    diagnostics: [],
+    onThisHost: {
+      writableRepositories: [{ code: 'cli/mount-git', message: expect.stringContaining('can run programs') as string }],
+    },
+  });
+});
+
 test('with your own server the host of the worker decides, and the messages say so', async () => {
   const own = { TEMPORAL_ADDRESS: '127.0.0.1:9' };
   const told = await type(['validate', 'one.yaml'], own);

@@ -6,6 +6,7 @@ import { contains } from '../domain/spec/paths.ts';
 import type { Environment } from '../setup/environment.ts';
 import { allowedMounts, keepAllowedMounts } from '../client/embedded/allowed-mounts.ts';
 import { type RefusedMount, refusedMounts } from '../client/refused-mounts.ts';
+import type { WritableRepository } from '../client/writable-repositories.ts';
 import { environmentError, usageError } from './cli-error.ts';
 import { type MountPlace, placeOfPath } from './load-spec.ts';
 import { typedArgument } from './typed-argument.ts';
@@ -46,6 +47,22 @@ export function describeRefusal(refused: RefusedMount, baseDir: string, cwd: str
   }
   const leads = detail === hostPath ? '' : `, which leads to ${detail}`;
   return `the spec ${use} ${hostPath}${leads}; it is neither below the spec's folder nor allowed on this host`;
+}
+
+export function describeWritableRepository({ hostPath, git }: WritableRepository): {
+  readonly message: string;
+  readonly remedy: string;
+} {
+  return git === 'writable'
+    ? {
+        message: `the spec mounts the repository ${hostPath} with \`git: writable\`: the next git command here, also \`git status\`, can run programs that a stage chose`,
+        remedy: 'remove `git: writable`, or use `workspace`, which brings changes back as a patch',
+      }
+    : {
+        message: `the spec mounts the repository ${hostPath} with \`mode: rw\`: what a stage changes in \`.git\`, such as a commit, is not copied back`,
+        remedy:
+          'use `workspace`, which brings commits and files back as a patch; files outside of `.git` are copied back',
+      };
 }
 
 /** What lies there from the working directory, as other tools would take a relative path; null: nothing does, or the path is no such one. */

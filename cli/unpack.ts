@@ -6,6 +6,12 @@ import { Buffer } from 'node:buffer';
 import { lstat, mkdir, mkdtemp, open, readdir, rename, rm, rmdir, symlink, unlink } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { CodedError } from '../domain/errors/coded-error.ts';
+import {
+  isDotGit,
+  isRepositoryLayout,
+  type RepositoryPart,
+  repositoryPartNamed,
+} from '../domain/security/git-names.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { cleanPath, linkStaysInside } from '../tar/inside.ts';
 import { streamTar, type StreamedEntry } from '../tar/stream.ts';
@@ -19,6 +25,8 @@ const SHOWN_NAMES = 5;
 export interface Unpacked {
   readonly entries: number;
   readonly bytes: number;
+  /** What git would take for a repository's own data: the first path of each kind of folder, at most 5. */
+  readonly gitData: readonly string[];
 }
 
 interface Target {
@@ -35,6 +43,7 @@ export async function unpackTar(bytes: AsyncIterable<Uint8Array>, target: Target
     const made = new Set<string>();
     let entries = 0;
     let sizeBytes = 0;
+    const git = new GitData();
     // Names are bytes: one character for each.
     for await (const entry of streamTar(bytes, 'latin1')) {
       target.signal.throwIfAborted();
@@ -42,19 +51,49 @@ export async function unpackTar(bytes: AsyncIterable<Uint8Array>, target: Target
       if (path === null && entry.kind === 'dir' && /^[./]*$/.test(entry.path)) continue;
       if ((entries += 1) > MAX_ENTRIES) throw refused(entry.path, `more than ${MAX_ENTRIES} entries`);
       if (path === null) throw refused(entry.path, 'it does not stay inside');
+      git.see(path);
       await makeFolders(staging, path.split('/').slice(0, -1).join('/'), made);
       await writeEntry(staging, path, entry, made, target.signal);
       sizeBytes += entry.sizeBytes;
     }
-    return { entries, bytes: sizeBytes };
+    return { entries, bytes: sizeBytes, gitData: git.found };
   });
+}
+
+/** Watches the paths of an output for repositories of git. */
+class GitData {
+  readonly #parts = new Map<string, Set<RepositoryPart>>();
+  readonly #found = new Set<string>();
+
+  see(path: string): void {
+    const names = path.split('/').map((name) => Buffer.from(name, 'latin1').toString());
+    const dotGit = names.findIndex(isDotGit);
+    if (dotGit !== -1) return this.#add(names.slice(0, dotGit + 1));
+    // Files in a folder make the folder, whether it has an entry or not.
+    for (let depth = 0; depth < names.length; depth += 1) {
+      const part = repositoryPartNamed(names[depth]!);
+      if (part === null) continue;
+      const folder = names.slice(0, depth).join('/');
+      const parts = this.#parts.get(folder) ?? new Set();
+      this.#parts.set(folder, parts.add(part));
+      if (isRepositoryLayout(parts)) this.#add(names.slice(0, depth));
+    }
+  }
+
+  get found(): readonly string[] {
+    return [...this.#found];
+  }
+
+  #add(names: readonly string[]): void {
+    if (this.#found.size < SHOWN_NAMES) this.#found.add(sanitizeLine(names.join('/') || '.'));
+  }
 }
 
 /** One file of that name. */
 export async function saveFile(bytes: AsyncIterable<Uint8Array>, name: string, target: Target): Promise<Unpacked> {
   return await inStaging(target, async (staging) => {
     const sizeBytes = await writeFile(join(staging, name), 0o644, bytes, target.signal);
-    return { entries: 1, bytes: sizeBytes };
+    return { entries: 1, bytes: sizeBytes, gitData: [] };
   });
 }
 

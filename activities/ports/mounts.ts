@@ -9,6 +9,8 @@ export interface MountKey {
   readonly guestPath: string;
   /** True when the host path was admitted without links in it: a folder that is reached through one is another. */
   readonly isResolved: boolean;
+  /** Whether a copy back writes repositories of git; absent: it leaves them as they are. */
+  readonly git?: 'writable' | undefined;
 }
 
 export interface CopiedBack {
@@ -16,6 +18,15 @@ export interface CopiedBack {
   readonly refusal: { readonly code: ErrorCode; readonly message: string } | null;
   readonly written?: number;
   readonly removed?: number;
+  /** What stays as it is on the host, because it belongs to a repository of git; absent: nothing. */
+  readonly kept?: GitNotice | undefined;
+}
+
+/** Changes of a guest that a copy back left out. */
+export interface GitNotice {
+  readonly count: number;
+  /** Readable, the first few of them. */
+  readonly paths: readonly string[];
 }
 
 /** Host folders that VMs write to: captured once for a scope, and written back by comparison. */

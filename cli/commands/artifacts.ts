@@ -162,15 +162,19 @@ async function say(
   output: StageOutput,
   kind: Kind,
   folder: string,
-  { entries, bytes }: Unpacked,
+  { entries, bytes, gitData }: Unpacked,
   options: Options,
   context: CliContext,
 ): Promise<void> {
   const { stage, name } = output;
   if (options.json)
-    return await context.stdout.write(`${JSON.stringify({ stage, name, kind, folder, entries, bytes })}\n`);
+    return await context.stdout.write(`${JSON.stringify({ stage, name, kind, folder, entries, bytes, gitData })}\n`);
   const what = kind === 'file' ? 'file' : `${entries} ${entries === 1 ? 'entry' : 'entries'}`;
   await context.stderr.write(`${shownOutput(output)}: ${what}, ${formatBytes(bytes)}, to ${folder}\n`);
+  if (gitData.length > 0)
+    await context.stderr.write(
+      `${context.stderr.style.yellow('warning')}: it holds a repository of git (${gitData.join(', ')}): git can run programs that its files name, also for \`git status\`\n`,
+    );
 }
 
 async function print(

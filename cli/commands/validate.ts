@@ -2,6 +2,7 @@ import type { Plan } from '../../domain/plan/plan.ts';
 import { demandedVariablesOf } from '../../domain/plan/work.ts';
 import { type UnsupportedPart, unsupportedParts } from '../../domain/plan/unsupported.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { findWritableRepositories } from '../../client/writable-repositories.ts';
 import { hasLogin, loginsFor } from '../agent-logins.ts';
 import { CliError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
@@ -11,7 +12,7 @@ import { sayAppliedSettings, settingsFor, toSettingsJson } from '../host-setting
 import { type LoadedSpec, loadSpec, type MountPlace, parseParam } from '../load-spec.ts';
 import { codeOfMissing, describeMissingSkill, missingSkillRemedy, missingSkills } from '../skill-files.ts';
 import { refusedImages } from '../plan-images.ts';
-import { describeRefusal, mountsRefusedHere, refusalRemedy } from '../plan-mounts.ts';
+import { describeRefusal, describeWritableRepository, mountsRefusedHere, refusalRemedy } from '../plan-mounts.ts';
 import { type Finding, renderDiagnostics } from '../render/diagnostics.ts';
 import { renderPlanSummary } from '../render/plan.ts';
 
@@ -70,6 +71,8 @@ interface OnThisHost {
   readonly server: 'embedded' | 'own';
   /** What `run` would refuse here; null when this host does not decide. */
   readonly refusedMounts: readonly Finding[] | null;
+  /** Writable mounts that hold a repository; null when this host does not decide. */
+  readonly writableRepositories: readonly Finding[] | null;
   /** Of skills; null when this host does not decide. */
   readonly missingFiles: readonly Finding[] | null;
   /** Also with your own server: who starts a run reads them. */
@@ -92,7 +95,15 @@ async function sayHere(plan: Plan, loaded: LoadedSpec, context: CliContext): Pro
   const refusedImages = await findImages(plan, loaded, context);
   const refusedLogins = findLogins(plan, loaded, context);
   if (env.temporalConfigured)
-    return { server: 'own', refusedMounts: null, missingFiles: null, refusedImages, refusedLogins, variables: null };
+    return {
+      server: 'own',
+      refusedMounts: null,
+      writableRepositories: null,
+      missingFiles: null,
+      refusedImages,
+      refusedLogins,
+      variables: null,
+    };
   const missing = await missingSkills(plan, { baseDir: loaded.baseDir, allow: [] }, context);
   const refused = await mountsRefusedHere(plan, loaded.baseDir, env);
   const demanded = new Map(demandedVariablesOf(plan.stages).map(({ name, stage }) => [name, stage]));
@@ -111,6 +122,12 @@ async function sayHere(plan: Plan, loaded: LoadedSpec, context: CliContext): Pro
       message: describeRefusal(mount, loaded.baseDir, cwd),
       remedy: refusalRemedy(mount, loaded.baseDir, env, cwd),
       ...placeOf(mount.hostPath, loaded),
+    })),
+    writableRepositories: (await findWritableRepositories(plan)).map((found): Finding => ({
+      code: 'cli/mount-git',
+      severity: 'warning',
+      ...describeWritableRepository(found),
+      ...placeOf(found.hostPath, loaded),
     })),
     missingFiles: missing.map((skill): Finding => ({
       code: codeOfMissing(skill),
@@ -171,6 +188,9 @@ async function printHere(
         ? `${warning}: the variable ${name} is not set here: stages that read it get an empty value\n`
         : `${warning}[host/variable-missing]: the variable ${name} is not set here, and \`run\` refuses: stage ${demandedBy} demands it. Set it: export ${name}=…\n`,
     );
+  const repositories = here?.writableRepositories ?? [];
+  if (repositories.length > 0)
+    await stderr.write(`\n${renderDiagnostics(repositories, sources, { style: stderr.style, width: stderr.width() })}`);
   const refused = [
     ...(here?.refusedMounts ?? []),
     ...(here?.missingFiles ?? []),

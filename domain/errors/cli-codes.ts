@@ -30,6 +30,10 @@ export const CLI_CODES = {
     "The spec mounts a folder of this machine that is neither below the spec's folder nor allowed.",
     'Move the folder below that of the spec, or allow it with `voidbox up --allow-mounts FOLDER`.',
   ),
+  'cli/mount-git': ofCommand(
+    'A writable mount holds a repository of git. Git runs programs that the files of a repository name.',
+    'Use `workspace`, which brings changes back as a patch; or set `git: writable` at the mount if you trust what its stages do.',
+  ),
   'cli/image-missing': ofCommand(
     'The spec names an image that this machine does not have: a path where nothing is, or a name of a registry.',
     'Correct the path, or bring the image and name it: `voidbox run FILE --image NAME=PATH`.',

@@ -45,6 +45,8 @@ export const EVENT_ID = {
       | 'resumed'
       | 'starts-again',
   ): string => `stage/${execKey}/${transition}`,
+  /** @param mount  its place in the scope's list */
+  gitKept: (execKey: string, mount: number): string => `stage/${execKey}/git-kept/${mount}`,
   reattached: (execKey: string, vmKey: string, fence: number): string =>
     `stage/${execKey}/reattached/${vmKey}/${fence}`,
   /** What an earlier run came to stands for the stage. */

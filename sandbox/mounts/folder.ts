@@ -48,6 +48,11 @@ export class Folder {
     });
   }
 
+  /** Where the folder lies now, without links. */
+  realPath(): Promise<string> {
+    return readlink(`/proc/self/fd/${this.#handle.fd}`);
+  }
+
   async child(name: string): Promise<Folder> {
     return new Folder(await open(this.#at(name), FOLDER_FLAGS | constants.O_NOFOLLOW));
   }

@@ -17,11 +17,15 @@ export interface Incoming {
   readonly staged: ReadonlyMap<string, string>;
 }
 
-/** @throws CodedError `stage/bad-output` for what may not come out of a VM, and what the stream throws */
+/**
+ * @param keepsByName  true for a path whose contents do not go to the host
+ * @throws CodedError `stage/bad-output` for what may not come out of a VM, and what the stream throws
+ */
 export async function readIncoming(
   tar: AsyncIterable<Uint8Array>,
   before: Manifest,
   staging: Staging,
+  keepsByName: (path: string) => boolean,
 ): Promise<Incoming> {
   const entries = new Map<string, MountEntry>();
   const staged = new Map<string, string>();
@@ -32,7 +36,10 @@ export async function readIncoming(
     if (path === null && /^(\.?\/)*\.?$/.test(item.path)) continue;
     if (path === null) throw refused(item.path, 'a path that does not stay inside, or is too long or too deep');
     if (isStaging(path)) throw refused(path, 'a name that is reserved for copies');
-    const entry = await entryOf(item, path, before.get(path) ?? null, staging, staged);
+    const entry =
+      item.kind === 'file' && keepsByName(path)
+        ? await hashFile(item)
+        : await entryOf(item, path, before.get(path) ?? null, staging, staged);
     const over = limit.add(path, entry);
     if (over !== null)
       throw new CodedError(
@@ -70,6 +77,12 @@ async function entryOf(
     case 'other':
       throw refused(path, 'neither a regular file, nor a folder, nor a link');
   }
+}
+
+async function hashFile({ mode, sizeBytes, body }: StreamedEntry): Promise<MountEntry> {
+  const hash = createHash('sha256');
+  for await (const part of body) hash.update(part);
+  return { kind: 'file', mode: mode & 0o777, sizeBytes, sha256: hash.digest('hex') };
 }
 
 async function fileOf(

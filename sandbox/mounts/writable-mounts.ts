@@ -11,9 +11,10 @@ import type { CopiedBack, MountKey, WritableMounts } from '../../activities/port
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { CAPTURE_MANIFEST, CAPTURE_TAR, captureFolder, type CaptureLimits } from './capture.ts';
 import { changesBetween, nameOf, parentOf, type Change } from './changes.ts';
+import { isBelowDotGit, keepGitData, liesInGitData, type SplitChanges } from './git-data.ts';
 import { errno, Folder, FolderPath, syncEntries } from './folder.ts';
 import { readIncoming } from './incoming.ts';
-import { readManifest, sameEntry, syncFolder, writeManifest, type MountEntry } from './manifest.ts';
+import { readManifest, sameEntry, syncFolder, writeManifest, type Manifest, type MountEntry } from './manifest.ts';
 import { Staging } from './staging.ts';
 import { applyChanges, checkChanges, type Refusal } from './write-back.ts';
 
@@ -80,6 +81,12 @@ async function exists(path: string): Promise<boolean> {
   }
 }
 
+interface GitRule {
+  /** True for a path whose contents the host does not get, whatever else there is. */
+  readonly keepsByName: (path: string) => boolean;
+  readonly split: (before: Manifest, entries: Manifest) => Promise<SplitChanges>;
+}
+
 /** One copy of one mount. */
 class Copy {
   readonly #key: MountKey;
@@ -106,11 +113,13 @@ class Copy {
       await staging.stopOthers();
       const before = await this.#before(root);
       await writeFile(join(this.#dir, COPIER), this.#name, { mode: 0o600 });
-      const incoming = await readIncoming(tar, before, staging);
+      const git = await this.#gitRule(root);
+      const incoming = await readIncoming(tar, before, staging, git.keepsByName);
       if (await exists(join(this.#dir, ADOPTED)))
         for (const path of before.keys()) if (!incoming.entries.has(path)) before.delete(path);
-      const changes = changesBetween(before, incoming.entries);
-      if (changes.length === 0) return { refusal: null, written: 0, removed: 0 };
+      const { changes, entries, kept } = await git.split(before, incoming.entries);
+      const left = kept === undefined ? {} : { kept };
+      if (changes.length === 0) return { refusal: null, written: 0, removed: 0, ...left };
       const checked = await checkChanges(root, changes, before);
       if (checked.refusal !== null) return this.#refused(checked.refusal);
       await this.#assertNewest();
@@ -124,15 +133,29 @@ class Copy {
       // What it cannot remove now, the next copy does. Nothing is moved through it any more.
       await staging.dispose().catch(() => undefined);
       await syncEntries(root, targets(changes));
-      await this.#keep(incoming.entries, ADOPTED);
+      await this.#keep(entries, ADOPTED);
       const removed = checked.todo.filter(({ change }) => change.to === null).length;
-      return { refusal: null, written: checked.todo.length - removed, removed };
+      return { refusal: null, written: checked.todo.length - removed, removed, ...left };
     } catch (error) {
       return this.#translated(error);
     } finally {
       await staging.dispose().catch(() => undefined);
       await root.close();
     }
+  }
+
+  /** What of the folder is not for the guest to change. */
+  async #gitRule(root: Folder): Promise<GitRule> {
+    if (this.#key.git === 'writable')
+      return {
+        keepsByName: () => false,
+        split: async (before, entries) => ({ changes: changesBetween(before, entries), entries }),
+      };
+    const isAllGit = await liesInGitData(await root.realPath());
+    return {
+      keepsByName: isAllGit ? () => true : isBelowDotGit,
+      split: (before, entries) => keepGitData(root, isAllGit, before, entries, changesBetween(before, entries)),
+    };
   }
 
   /** What the host has by us. A copy that was broken off is looked through first. */

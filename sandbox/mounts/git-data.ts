@@ -1,0 +1,197 @@
+/**
+ * What of a mounted folder belongs to a repository of git. Git runs programs that a repository's own files name, also for
+ * `git status`. So a copy back leaves these files as they are, and makes no folder a repository that was none.
+ */
+import { Buffer } from 'node:buffer';
+import { lstat } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import {
+  foldName,
+  isDotGit,
+  isRepositoryLayout,
+  REPOSITORY_PARTS,
+  type RepositoryPart,
+  repositoryPartNamed,
+} from '../../domain/security/git-names.ts';
+import type { GitNotice } from '../../activities/ports/mounts.ts';
+import { nameOf, parentOf, type Change } from './changes.ts';
+import { errno, type Folder, FolderPath, isAbsent } from './folder.ts';
+import { printablePath, type Manifest, type MountEntry } from './manifest.ts';
+
+/** Paths that a notice names. */
+const NAMED_PATHS = 5;
+
+/** Whether a component of a path is `.git`, in some spelling. */
+export function isBelowDotGit(path: string): boolean {
+  return path.split('/').some((name) => isDotGit(textOf(name)));
+}
+
+/** Paths here have one character for each byte. */
+function textOf(name: string): string {
+  return Buffer.from(name, 'latin1').toString('utf8');
+}
+
+function foldPath(path: string): string {
+  return path
+    .split('/')
+    .map((name) => foldName(textOf(name)))
+    .join('/');
+}
+
+/**
+ * Whether a folder of the host belongs to a repository's own data: `.git` is in its path, or it is a folder that git takes for
+ * a repository, or lies in one.
+ * @param path  absolute, without links
+ */
+export async function liesInGitData(path: string): Promise<boolean> {
+  if (isBelowDotGit(Buffer.from(path).toString('latin1'))) return true;
+  for (let folder = path; ; folder = dirname(folder)) {
+    if (await isBareRepository(folder)) return true;
+    if (folder === dirname(folder)) return false;
+  }
+}
+
+/** By the names in it, as git does before it reads them. */
+async function isBareRepository(path: string): Promise<boolean> {
+  const parts = new Set<RepositoryPart>();
+  for (const part of REPOSITORY_PARTS) {
+    try {
+      await lstat(join(path, part));
+      parts.add(part);
+    } catch (error) {
+      // What this user may not enter, its git does not enter either.
+      if (!isAbsent(error) && errno(error) !== 'EACCES') throw error;
+    }
+  }
+  return isRepositoryLayout(parts);
+}
+
+export interface SplitChanges {
+  /** What goes to the host, in the order of paths. */
+  readonly changes: readonly Change[];
+  /** What the host has by the run after them. */
+  readonly entries: Manifest;
+  /** Changes that the host does not get; absent: none. */
+  readonly kept?: GitNotice;
+}
+
+/**
+ * Takes what belongs to a repository out of a guest's changes.
+ * @param root  the folder on the host
+ * @param isAllGit  whether the folder itself belongs to a repository's own data
+ * @param before  what the host has by the run
+ * @param entries  what the guest has
+ */
+export async function keepGitData(
+  root: Folder,
+  isAllGit: boolean,
+  before: Manifest,
+  entries: Manifest,
+  changes: readonly Change[],
+): Promise<SplitChanges> {
+  const isGit = isAllGit ? () => true : await findGitData(root, changes);
+  const kept = new Set(changes.filter(({ path }) => isGit(path)).map(({ path }) => path));
+  if (kept.size === 0) return { changes, entries };
+  keepAround(changes, kept);
+  const known = new Map(entries);
+  for (const path of kept) restore(known, path, before.get(path) ?? null);
+  const paths = [...kept].sort().slice(0, NAMED_PATHS).map(printablePath);
+  return {
+    changes: changes.filter(({ path }) => !kept.has(path)),
+    entries: known,
+    kept: { count: kept.size, paths },
+  };
+}
+
+function restore(known: Map<string, MountEntry>, path: string, entry: MountEntry | null): void {
+  if (entry === null) known.delete(path);
+  else known.set(path, entry);
+}
+
+/** What holds something that stays stays a folder, and what has no folder on the host stays in the guest. */
+function keepAround(changes: readonly Change[], kept: Set<string>): void {
+  const stays = new Set<string>();
+  for (const { path, from } of changes)
+    if (from !== null && kept.has(path)) for (const above of foldersAbove(path)) stays.add(above);
+  const noFolder = new Set<string>();
+  for (const { path, from, to } of changes) {
+    const loses = stays.has(path) && from?.kind === 'dir' && to?.kind !== 'dir';
+    // In the order of paths, the folder above is known.
+    if (loses || (to !== null && noFolder.has(parentOf(path)))) kept.add(path);
+    if (kept.has(path) && from?.kind !== 'dir') noFolder.add(path);
+  }
+}
+
+/** From the folder of a path up to the top of the mount, which is ''. */
+function* foldersAbove(path: string): Generator<string> {
+  for (let above = parentOf(path); ; above = parentOf(above)) {
+    yield above;
+    if (above === '') return;
+  }
+}
+
+/** A folder that changes, under all the names that one file system may take for one. */
+interface Touched {
+  /** It is on the host. */
+  isThere: boolean;
+  /** What the host has of `REPOSITORY_PARTS`. */
+  readonly parts: Set<RepositoryPart>;
+  readonly added: Set<RepositoryPart>;
+  readonly removed: Set<RepositoryPart>;
+}
+
+async function findGitData(root: Folder, changes: readonly Change[]): Promise<(path: string) => boolean> {
+  const byPath = new Map<string, Touched>();
+  const byFolded = new Map<string, Touched>();
+  const folders = new FolderPath(root);
+  try {
+    for (const path of new Set(changes.flatMap((change) => [...foldersAbove(change.path)]).sort())) {
+      const folded = foldPath(path);
+      const touched = byFolded.get(folded) ?? newTouched();
+      byFolded.set(folded, touched);
+      byPath.set(path, touched);
+      await look(touched, await folders.at(path));
+    }
+  } finally {
+    await folders.reset();
+  }
+  for (const { path, to } of changes) {
+    const part = repositoryPartNamed(textOf(nameOf(path)));
+    if (part === null) continue;
+    const { added, removed } = byPath.get(parentOf(path))!;
+    (to === null ? removed : added).add(part);
+  }
+  return (path) => isBelowDotGit(path) || isPartOfRepository(path, byPath);
+}
+
+function newTouched(): Touched {
+  return { isThere: false, parts: new Set(), added: new Set(), removed: new Set() };
+}
+
+async function look(touched: Touched, folder: Folder | null): Promise<void> {
+  if (folder === null) return;
+  touched.isThere = true;
+  for (const part of REPOSITORY_PARTS) if ((await folder.stat(part)) !== null) touched.parts.add(part);
+}
+
+function isPartOfRepository(path: string, byPath: ReadonlyMap<string, Touched>): boolean {
+  let inside = path;
+  for (const folder of foldersAbove(path)) {
+    const touched = byPath.get(folder)!;
+    if (isRepositoryLayout(touched.parts)) return true;
+    if (becomesRepository(touched)) {
+      if (!touched.isThere) return true;
+      // Its other files may be anything: it is no repository without what it lacks of one.
+      const part = repositoryPartNamed(textOf(nameOf(inside)));
+      if (part !== null && !touched.parts.has(part)) return true;
+    }
+    inside = folder;
+  }
+  // The folder itself, which is new.
+  const own = byPath.get(path);
+  return own !== undefined && !own.isThere && becomesRepository(own);
+}
+
+function becomesRepository({ parts, added, removed }: Touched): boolean {
+  return isRepositoryLayout(new Set([...[...parts].filter((part) => !removed.has(part)), ...added]));
+}
