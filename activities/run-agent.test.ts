@@ -27,6 +27,8 @@ let stores: Stores;
 let calls: AgentCall[];
 /** What the agent says the nth time, from 1. */
 let says: (call: number) => string;
+/** Into its output file; null: it writes none. */
+let writes: string | null;
 /** Of the agent's session, as its stream tells it. */
 let session: { readonly session_id?: string };
 /** What else its result says. */
@@ -37,11 +39,13 @@ beforeEach(async () => {
   calls = [];
   session = { session_id: 's' };
   ending = {};
+  writes = null;
   backend = createMockBackend({
     programs: {
-      '/usr/lib/voidbox/mock-agents/claude': async ({ args, stdin, write }) => {
+      '/usr/lib/voidbox/mock-agents/claude': async ({ args, files, stdin, write }) => {
         const parts: Uint8Array[] = [];
         for await (const part of stdin) parts.push(part);
+        if (writes !== null) files.write('/workspace/output.json', Buffer.from(writes));
         calls.push({ prompt: Buffer.concat(parts).toString(), resumes: args.includes('--resume') });
         await write('stdout', `${JSON.stringify({ type: 'system', subtype: 'init', model: 'm', ...session })}\n`);
         const usage = { input_tokens: 5, output_tokens: 2, cache_creation_input_tokens: 0, cache_read_input_tokens: 0 };
@@ -120,6 +124,43 @@ test.each([1, 2, 3])('an answer that fits at time %i is the last that it is aske
   const result = await resultOf();
   expect(result).toMatchObject({ outcome: 'succeeded', failure: null });
   expect(calls).toHaveLength(fits);
+});
+
+async function textOf({ output }: StageResult): Promise<string> {
+  const parts: Uint8Array[] = [];
+  for await (const part of stores.artifacts.open(output!)) parts.push(part);
+  return Buffer.concat(parts).toString();
+}
+
+test('one Markdown fence around JSON that fits is the answer, which the agent is not asked for again', async () => {
+  says = () => '```json\n{"ok": true}\n```\n';
+  const result = await resultOf();
+  expect(result).toMatchObject({ outcome: 'succeeded', failure: null });
+  expect(await textOf(result)).toBe('{"ok": true}');
+  expect(calls).toHaveLength(1);
+});
+
+test('a fence with words around it is no answer', async () => {
+  says = () => 'An example:\n```json\n{"ok": true}\n```';
+  expect(await resultOf()).toMatchObject({ outcome: 'failed', failure: { code: 'stage/output-schema' } });
+  expect(calls).toHaveLength(3);
+});
+
+test('an output file that is one fence around JSON is the JSON, for a stage with a schema only', async () => {
+  says = () => 'I wrote the file.';
+  writes = '```json\n{"ok": true}\n```\n';
+  const result = await resultOf();
+  expect(result.outcome).toBe('succeeded');
+  expect(await textOf(result)).toBe('{"ok": true}');
+});
+
+test('a fence stays in the output file of a stage without a schema', async () => {
+  says = () => 'I wrote the file.';
+  writes = '```json\n{"ok": true}\n```\n';
+  const { outputSchema: _, ...plain } = request().stage;
+  const result = await resultOf({ ...request(), stage: plain });
+  expect(result.outcome).toBe('succeeded');
+  expect(await textOf(result)).toBe(writes);
 });
 
 test('one whose session has no name cannot be asked again', async () => {

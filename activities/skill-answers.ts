@@ -1,4 +1,5 @@
 /** What a session says, as something to do, and what an agent says, as an answer. Pure. */
+import { unfenceJson } from '../agents/fenced-json.ts';
 import type { AnyErrorCode } from '../domain/errors/error-code.ts';
 import type { JsonValue } from '../domain/plan/plan.ts';
 import type { SessionStanding } from './ports/stage-sessions.ts';
@@ -93,14 +94,12 @@ export function schemaForAgent(schema: JsonValue): JsonValue | undefined {
   return rest['type'] === 'object' ? rest : undefined;
 }
 
-const FENCED = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/;
-
 /** What an agent's last message is as a value: its JSON, else its text. The session says whether it fits. */
 export function answerIn(text: string | null): { readonly output: unknown } | { readonly problem: string } {
   if (text === null || text.trim() === '') return { problem: 'the last message is empty.' };
   const trimmed = text.trim();
-  for (const candidate of [trimmed, FENCED.exec(trimmed)?.[1]]) {
-    if (candidate === undefined) continue;
+  for (const candidate of [trimmed, unfenceJson(trimmed)]) {
+    if (candidate === null) continue;
     try {
       return { output: JSON.parse(candidate) as unknown };
     } catch {

@@ -1,7 +1,10 @@
 /** What a successful command leaves: its output and its named outputs. */
+import { Buffer, isUtf8 } from 'node:buffer';
+import { unfenceJson } from '../agents/fenced-json.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import type { ErrorCode } from '../domain/errors/codes.ts';
 import type { DataRef, StagePlan } from '../domain/plan/plan.ts';
+import { OUTPUT_SCHEMA_LIMITS } from '../domain/spec/output-schema.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
 import type { ArtifactStore } from './ports/artifacts.ts';
 import type { Exec, Sandbox } from './ports/sandbox.ts';
@@ -53,12 +56,9 @@ export async function collectOutputs(
   if (file === null && agent !== undefined) return await asSaid(artifacts, stage, redactor, agent, outputs);
   if (file === null && stage.outputFile !== null) return missing(stage, 'its output file', stage.outputFile);
   if (file === null && exec === null) throw new Error(`stage ${stage.id} ran no command`);
-  const source = file ?? exec!.output('stdout', 0, signal);
-  return {
-    failure: null,
-    output: await artifacts.put(redacted(source, redactor), mediaTypeOf(stage.outputFile)),
-    outputs,
-  };
+  const source = redacted(file ?? exec!.output('stdout', 0, signal), redactor);
+  const answer = agent !== undefined && stage.outputSchema !== undefined ? withoutFence(source) : source;
+  return { failure: null, output: await artifacts.put(answer, mediaTypeOf(stage.outputFile)), outputs };
 }
 
 export function mediaTypeOf(outputFile: string | null): string {
@@ -81,7 +81,25 @@ async function asSaid(
     yield said!;
   }
   const mediaType = isJson ? 'application/json' : 'application/octet-stream';
-  return { failure: null, output: await artifacts.put(redacted(whole(), redactor), mediaType), outputs };
+  const answer = redacted(whole(), redactor);
+  const output = await artifacts.put(isJson ? withoutFence(answer) : answer, mediaType);
+  return { failure: null, output, outputs };
+}
+
+/** An answer that is one fenced block around JSON is that JSON. One that is too large for a schema stays as it is. */
+async function* withoutFence(source: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
+  const { outputBytes } = OUTPUT_SCHEMA_LIMITS;
+  const held: Uint8Array[] = [];
+  let heldBytes = 0;
+  for await (const chunk of source) {
+    heldBytes += chunk.byteLength;
+    held.push(chunk);
+    if (heldBytes > outputBytes) yield* held.splice(0);
+  }
+  if (heldBytes > outputBytes) return;
+  const whole = Buffer.concat(held);
+  const json = isUtf8(whole) ? unfenceJson(whole.toString('utf8')) : null;
+  yield json === null ? whole : Buffer.from(json);
 }
 
 function missing(stage: StagePlan, what: string, guestPath: string): CollectedOutputs {
