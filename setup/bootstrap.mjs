@@ -398,6 +398,10 @@ const VERBS = {
     everything: () => true,
     work: (args) => run(process.execPath, [join(ROOT, 'dist', '.storm', 'storm', 'main.js'), ...args]),
   },
+  'bench-compare': {
+    everything: () => true,
+    work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'compare-main.js'), ...args]),
+  },
   'bench-steps': {
     everything: () => true,
     work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'steps-main.js'), ...args]),

@@ -1,0 +1,51 @@
+/**
+ * `npm run bench:compare -- BASE [--rounds N]`: measures this checkout against another build, pair by pair, and fails if it is
+ * slower by a tenth. BASE is a revision or a folder with a checkout.
+ */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { readEnvironment } from '../setup/environment.ts';
+import { packageRoot } from '../setup/package-root.ts';
+import { prepareCheckout, resolvePieces } from './compare/build.ts';
+import { compareBuilds } from './compare/figures.ts';
+import { isLoss, MOST_RATIO, renderComparison } from './compare/judge.ts';
+import { loadLine } from './measure.ts';
+
+const USAGE = 'usage: npm run bench:compare -- REVISION|FOLDER [--rounds N]';
+
+async function main(): Promise<number> {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: { rounds: { type: 'string', default: '7' } },
+  });
+  const rounds = Number(values.rounds);
+  const [wanted, ...rest] = positionals;
+  if (wanted === undefined || rest.length > 0 || !Number.isInteger(rounds) || rounds < 1) {
+    process.stderr.write(`${USAGE}\n`);
+    return 2;
+  }
+  const say = (line: string): void => void process.stderr.write(`${line}\n`);
+  const root = packageRoot();
+  const workDir = mkdtempSync(join(tmpdir(), 'voidbox-compare-'));
+  try {
+    const baseRoot = prepareCheckout(wanted, root, workDir, say);
+    const builds = [
+      { name: 'base', root: baseRoot, pieces: resolvePieces(baseRoot) },
+      { name: 'this build', root, pieces: resolvePieces(root) },
+    ] as const;
+    say(`at the start: ${loadLine()}`);
+    const compared = await compareBuilds({ env: readEnvironment(), workDir, rounds, say }, builds);
+    say(`at the end: ${loadLine()}`);
+    for (const line of renderComparison(compared)) process.stdout.write(`${line}\n`);
+    const losses = compared.filter(isLoss);
+    if (losses.length === 0) return 0;
+    process.stdout.write(`${losses.length} of ${compared.length} figures reach ${MOST_RATIO} × of ${wanted}.\n`);
+    return 1;
+  } finally {
+    rmSync(workDir, { recursive: true, force: true });
+  }
+}
+
+process.exitCode = await main();

@@ -1,0 +1,164 @@
+/** The figures in which two builds are compared: a stage in a row and side by side, an item, a boot, the command line. */
+import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import { Client, Connection } from '@temporalio/client';
+import type { Environment } from '../../setup/environment.ts';
+import { timed } from '../cli.ts';
+import { itemsArm, itemsSpec } from '../items.ts';
+import { type Arm, type ArmResult, interleave } from '../measure.ts';
+import { type BenchServer, startNode, startServer, TUNED_FLAGS } from '../servers.ts';
+import { IN_A_ROW, noopSpec, type RunLengths, stageArm, wideSpec, WIDE } from '../stages.ts';
+import type { Build } from './build.ts';
+import { type Compared, compareMeasure } from './judge.ts';
+
+/** Fewer than in the figure of the page, because both builds run them in each round. */
+const ITEMS = 2_000;
+const BOOT_SPEC =
+  "api_version: v1\nkind: workflow\nname: boot\nworkflow:\n  steps:\n    - { name: only, run: { program: 'true' } }\n";
+
+export interface Comparison {
+  readonly env: Environment;
+  readonly workDir: string;
+  readonly rounds: number;
+  readonly say: (line: string) => void;
+}
+
+export type Pair<T> = readonly [T, T];
+
+/** A build with a server and a worker of its own: both builds listen on queues of the same name. */
+interface Running extends AsyncDisposable {
+  readonly build: Build;
+  readonly server: BenchServer;
+  readonly workerPid: number;
+}
+
+async function startBuild({ env, workDir }: Comparison, build: Build): Promise<Running> {
+  const own = (name: string): string => join(workDir, `${build.name}-${name}`);
+  const server = await startServer(build.pieces.temporalCli, own('server.db'), TUNED_FLAGS);
+  try {
+    const files = ['--state-dir', own('state'), '--pieces', JSON.stringify(build.pieces)];
+    const worker = await startNode(
+      [join(build.root, 'dist', 'workers', 'main.js'), '--address', server.address, '--embedded', ...files],
+      env.variables,
+      /voidbox-worker ready/,
+    );
+    return {
+      build,
+      server,
+      workerPid: worker.pid,
+      async [Symbol.asyncDispose]() {
+        await worker[Symbol.asyncDispose]();
+        await server[Symbol.asyncDispose]();
+      },
+    };
+  } catch (error) {
+    await server[Symbol.asyncDispose]();
+    throw error;
+  }
+}
+
+/** All figures of both builds. */
+export async function compareBuilds(
+  comparison: Comparison,
+  [base, current]: Pair<Build>,
+): Promise<readonly Compared[]> {
+  await using first = await startBuild(comparison, base);
+  await using second = await startBuild(comparison, current);
+  const pair = [first, second] as const;
+  return [
+    ...(await compareStages(comparison, pair, 'a stage in a row', IN_A_ROW, noopSpec)),
+    ...(await compareStages(comparison, pair, 'a stage side by side', WIDE, wideSpec)),
+    ...(await compareItems(comparison, pair)),
+    ...(await compareBoots(comparison, pair)),
+    ...(await compareStarts(comparison, pair)),
+  ];
+}
+
+async function measure<T extends string>(
+  { rounds, say }: Comparison,
+  figure: string,
+  pair: Pair<Running>,
+  makeArm: (running: Running) => Promise<Arm<T>>,
+): Promise<Pair<ArmResult<T>>> {
+  say(figure);
+  const arms = [await makeArm(pair[0]), await makeArm(pair[1])];
+  const [base, current] = await interleave(arms, rounds, say);
+  return [base!, current!];
+}
+
+async function compareStages(
+  comparison: Comparison,
+  pair: Pair<Running>,
+  figure: string,
+  lengths: RunLengths,
+  spec: (stages: number) => string,
+): Promise<readonly Compared[]> {
+  const results = await measure(comparison, figure, pair, ({ build, server, workerPid }) =>
+    stageArm({
+      name: build.name,
+      address: server.address,
+      workerPid,
+      taskQueue: 'voidbox',
+      workflowType: 'voidboxRun',
+      lengths,
+      argsFor: (stages) => [{ spec: spec(stages) }],
+    }),
+  );
+  return [
+    compareMeasure(`${figure}: latency`, 'ms', results, 'msPerStage'),
+    compareMeasure(`${figure}: worker CPU`, 'ms', results, 'workerCpuMsPerStage'),
+    compareMeasure(`${figure}: history`, 'bytes', results, 'bytesPerStage'),
+  ];
+}
+
+async function compareItems(comparison: Comparison, pair: Pair<Running>): Promise<readonly Compared[]> {
+  const figure = 'an item of a list';
+  const results = await measure(comparison, figure, pair, ({ build, server, workerPid }) =>
+    itemsArm({
+      name: build.name,
+      address: server.address,
+      workerPid,
+      serverPid: server.pid,
+      taskQueue: 'voidbox',
+      workflowType: 'voidboxRun',
+      items: ITEMS,
+      argsFor: (items) => [{ spec: itemsSpec(items) }],
+      check: requireSuccess,
+    }),
+  );
+  return [
+    compareMeasure(`${figure}: whole run`, 's', results, 'wallSeconds'),
+    compareMeasure(`${figure}: worker CPU`, 'ms', results, 'workerCpuMsPerItem'),
+  ];
+}
+
+async function compareBoots(comparison: Comparison, pair: Pair<Running>): Promise<readonly Compared[]> {
+  const figure = 'a run of one stage in a VM';
+  const results = await measure(comparison, figure, pair, async ({ build, server }) => {
+    const client = new Client({ connection: await Connection.connect({ address: server.address }) });
+    return {
+      name: build.name,
+      async round() {
+        const began = performance.now();
+        const options = { taskQueue: 'voidbox', workflowId: `boot-${randomUUID()}`, args: [{ spec: BOOT_SPEC }] };
+        requireSuccess(await client.workflow.execute('voidboxRun', options));
+        return { ms: performance.now() - began };
+      },
+    };
+  });
+  return [compareMeasure(`${figure}: latency`, 'ms', results, 'ms')];
+}
+
+async function compareStarts(comparison: Comparison, pair: Pair<Running>): Promise<readonly Compared[]> {
+  const figure = 'voidbox --help';
+  const results = await measure(comparison, figure, pair, async ({ build: { name, root } }) => ({
+    name,
+    round: () => timed([process.execPath, join(root, 'bin', 'voidbox.js'), '--help']),
+  }));
+  return [compareMeasure(`${figure}: CPU`, 'ms', results, 'cpuMs')];
+}
+
+function requireSuccess(result: unknown): void {
+  if ((result as { state?: unknown } | null)?.state !== 'succeeded')
+    throw new Error(`a run did not succeed: ${JSON.stringify(result)}`);
+}
