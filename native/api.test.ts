@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { errorOfAnswer, isVmGone, readVmStatus } from './api.ts';
+import { errorOfAnswer, isVmGone, readExecEnd, readVmStatus } from './api.ts';
 
 const STATUS = {
   state: 'ready',
@@ -37,4 +37,16 @@ test('a VM that was given up for want of room is gone, and not lost', () => {
   const error = errorOfAnswer({ code: 'host/disk-full', message: 'no room' }, 'exec.wait');
   expect(error).toMatchObject({ code: 'host/disk-full' });
   expect(isVmGone(error)).toBe(true);
+});
+
+test('the end of a command names its signal and its cause, and a keeper of an earlier build has neither', () => {
+  const end = { reason: 'exited', exitCode: 143, message: '', startedAtMs: 1, endedAtMs: 2 };
+  const counts = { stdoutBytes: 0, stderrBytes: 0, droppedBytes: 0 };
+  expect(readExecEnd({ ...end, ...counts })).toMatchObject({ signal: null, cause: null });
+  const cause = { kind: 'cancel' };
+  expect(readExecEnd({ ...end, ...counts, signal: 15, cause })).toMatchObject({ signal: 15, cause });
+  expect(readExecEnd({ ...end, ...counts, signal: null, cause: null })).toMatchObject({ signal: null, cause: null });
+  expect(() => readExecEnd({ ...end, ...counts, signal: 'TERM' })).toThrow(
+    expect.objectContaining({ code: 'vm/protocol' }),
+  );
 });

@@ -80,6 +80,7 @@ export interface FullDisk {
  * than its client, and is asked for one of them only when its `status` names it.
  */
 export type Feature =
+  | 'exec.end'
   | 'exec.freeze'
   | 'exec.stdin.end'
   | 'keepalive'
@@ -139,6 +140,10 @@ export interface ExecStart {
 export interface ExecEnd {
   readonly reason: ExitReason;
   readonly exitCode: number;
+  /** The signal that ended the command itself; null: none did, or the keeper is of a build that does not send it. */
+  readonly signal: number | null;
+  /** The object of the `exec.end` that came before the command's end; null: none did. */
+  readonly cause: Answer | null;
   readonly message: string;
   readonly startedAtMs: number;
   readonly endedAtMs: number;
@@ -262,6 +267,8 @@ export function readExecEnd(answer: Answer): ExecEnd {
   return {
     reason: reason as ExitReason,
     exitCode: readCount(answer, 'exitCode', op),
+    signal: answer['signal'] === undefined ? null : readCountOrNull(answer, 'signal', op),
+    cause: isRecord(answer['cause']) ? answer['cause'] : null,
     message: typeof answer['message'] === 'string' ? cutText(answer['message']) : '',
     startedAtMs: readCount(answer, 'startedAtMs', op),
     endedAtMs: readCount(answer, 'endedAtMs', op),

@@ -153,6 +153,17 @@ export class MicroVm {
     return readExecEnd(await this.#link.request('exec.wait', { execKey }, { signal, limitMs: null }));
   }
 
+  /**
+   * Ends a command that runs: SIGTERM, and SIGKILL after `graceMs`. The keeper answers `cause` as that of the command's end, to
+   * every client, unless the command ended before.
+   * @returns false: the keeper is of a build that does not do it, and nothing was sent
+   */
+  async execEnd(execKey: string, cause: object, graceMs: number): Promise<boolean> {
+    if (!(await this.#can('exec.end'))) return false;
+    await this.#fenced('exec.end', { execKey, graceMs, cause });
+    return true;
+  }
+
   async execSignal(execKey: string, signal: SignalName): Promise<void> {
     await this.#fenced('exec.signal', { execKey, signal });
   }

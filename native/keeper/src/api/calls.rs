@@ -8,7 +8,9 @@ use voidbox_protocol::body::{Empty, PathRequest};
 use voidbox_protocol::message::Message;
 
 use super::fence;
-use super::request::{Call, ExecKey, FencedCall, Head, OpenCall, Ready, Retain, Signal, StdinEnd};
+use super::request::{
+    Call, End, ExecKey, FencedCall, Head, OpenCall, Ready, Retain, Signal, StdinEnd,
+};
 use crate::error::{Code, Failure};
 use crate::exec::{self, Exec, StartExec, now_ms};
 use crate::guest::transfer::Transfer;
@@ -21,6 +23,7 @@ use crate::vmm::{self, Usage};
 /// What this keeper can beyond the first version of the API, by the names of the ops: a client looks
 /// here before it asks for one of them. A name that stood here once stays.
 const FEATURES: &[&str] = &[
+    "exec.end",
     "exec.freeze",
     "exec.stdin.end",
     "keepalive",
@@ -30,6 +33,9 @@ const FEATURES: &[&str] = &[
     "tie",
     "usage",
 ];
+
+/// Longest cause of an `exec.end`, as JSON.
+const CAUSE_BYTES: usize = 4096;
 
 /// The answer to a call.
 pub async fn run(keeper: &Rc<Keeper>, head: &Head, call: Call) -> Result<Value, Failure> {
@@ -63,6 +69,7 @@ async fn fenced(keeper: &Rc<Keeper>, head: &Head, call: FencedCall) -> Result<Va
     match call {
         FencedCall::Renew => Ok(json!({ "leaseLeftMs": keeper.lease.left_ms() })),
         FencedCall::ExecStart(args) => start_exec(keeper, head, head.read(args)?).await,
+        FencedCall::ExecEnd(args) => end_exec(keeper, head.read(args)?).await,
         FencedCall::ExecSignal(args) => signal_exec(keeper, head.read(args)?).await,
         FencedCall::ExecAck(args) => {
             let ExecKey { exec_key } = head.read(args)?;
@@ -188,6 +195,26 @@ async fn end_stdin(
     let exec = keeper.exec(&exec_key)?;
     let link = keeper.guest().await?;
     exec.end_stdin(&link, size_bytes).await?;
+    Ok(json!({}))
+}
+
+async fn end_exec(
+    keeper: &Rc<Keeper>,
+    End {
+        exec_key,
+        grace_ms,
+        cause,
+    }: End,
+) -> Result<Value, Failure> {
+    let size_bytes = serde_json::to_string(&cause).map_or(0, |text| text.len());
+    if size_bytes > CAUSE_BYTES {
+        return Err(Failure::bad_request(format!(
+            "cause has {size_bytes} bytes of JSON, at most {CAUSE_BYTES} are allowed"
+        )));
+    }
+    let exec = keeper.exec(&exec_key)?;
+    let link = keeper.guest().await?;
+    exec.end(&link, cause, Duration::from_millis(grace_ms));
     Ok(json!({}))
 }
 

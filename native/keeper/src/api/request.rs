@@ -8,7 +8,7 @@ use serde_json::Value;
 use voidbox_protocol::body::{PathRequest, WriteFile};
 
 use crate::error::{Code, Failure};
-use crate::exec::StartExec;
+use crate::exec::{Cause, StartExec};
 
 pub const API_VERSION: u64 = 1;
 
@@ -73,6 +73,8 @@ pub enum FencedCall {
     Renew,
     #[serde(rename = "exec.start")]
     ExecStart(Args<StartExec>),
+    #[serde(rename = "exec.end")]
+    ExecEnd(Args<End>),
     #[serde(rename = "exec.signal")]
     ExecSignal(Args<Signal>),
     #[serde(rename = "exec.ack")]
@@ -156,6 +158,16 @@ pub struct Retain {
 pub struct Signal {
     pub exec_key: String,
     pub signal: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct End {
+    pub exec_key: String,
+    /// Between SIGTERM and SIGKILL.
+    pub grace_ms: u64,
+    /// For clients, which read it in the answer of `exec.wait`.
+    pub cause: Cause,
 }
 
 #[derive(Debug, Deserialize)]

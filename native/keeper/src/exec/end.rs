@@ -6,7 +6,7 @@ use std::time::Duration;
 use voidbox_protocol::body::{ExecReason, ExecResponse, ExecSignal};
 use voidbox_protocol::message::Message;
 
-use super::record::{Outcome, Phase, Reason};
+use super::record::{Cause, Outcome, Phase, Reason};
 use super::settle::Ending;
 use super::{Exec, now_ms};
 use crate::error::{Code, Failure};
@@ -14,6 +14,17 @@ use crate::guest::link::{Link, Violation};
 
 /// How long a guest may take to end an exec that was killed. After it the VM is killed.
 const KILL_GRACE: Duration = Duration::from_secs(10);
+/// How long a command has between SIGTERM and SIGKILL at its deadline.
+const DEADLINE_GRACE: Duration = Duration::from_secs(2);
+
+/// The one that ends a command before its own end.
+#[derive(Debug, Clone)]
+pub(super) enum Interruption {
+    /// The keeper, which names the reason.
+    Keeper(Reason),
+    /// A client, which names the cause.
+    Client(Cause),
+}
 
 impl Exec {
     /// Ends a VM whose guest does not say that the command has started, nor that it cannot: what comes
@@ -41,37 +52,66 @@ impl Exec {
     }
 
     pub(super) async fn keep_deadline(self: Rc<Self>, link: Rc<Link>) {
-        let ended = async {
-            while self.is_running() {
-                let changed = self.changed.notified();
-                if self.is_running() {
-                    changed.await;
-                }
-            }
-        };
         tokio::select! {
-            () = ended => {}
-            () = self.disk.sleep(Duration::from_millis(self.start.timeout_ms)) => self.kill(&link, Reason::Timeout),
+            () = self.until_ended() => {}
+            () = self.disk.sleep(Duration::from_millis(self.start.timeout_ms)) => {
+                self.interrupt(&link, Interruption::Keeper(Reason::Timeout), DEADLINE_GRACE);
+            }
         }
+    }
+
+    /// Ends the command for a client: SIGTERM, and SIGKILL after `grace`. A command that has ended keeps its end,
+    /// and the first cause stands. Both are recorded before the signal leaves the keeper.
+    pub fn end(self: &Rc<Self>, link: &Rc<Link>, cause: Cause, grace: Duration) {
+        self.interrupt(link, Interruption::Client(cause), grace);
+    }
+
+    fn interrupt(self: &Rc<Self>, link: &Rc<Link>, by: Interruption, grace: Duration) {
+        if !self.record_interruption(by) {
+            return;
+        }
+        self.signal(link, libc::SIGTERM);
+        let (exec, link) = (self.clone(), link.clone());
+        tokio::task::spawn_local(async move {
+            tokio::select! {
+                () = exec.until_ended() => {}
+                () = exec.disk.sleep(grace) => exec.send_kill(&link),
+            }
+        });
+    }
+
+    /// False: the command has ended before.
+    fn record_interruption(&self, by: Interruption) -> bool {
+        let mut state = self.state.borrow_mut();
+        if state.phase != Phase::Running || state.ending.is_some() {
+            return false;
+        }
+        state.interrupted_by.get_or_insert(by);
+        true
     }
 
     /// Kills the guest's whole process group, and the VM when the guest does not obey.
     pub(super) fn kill(&self, link: &Link, reason: Reason) {
-        {
-            let mut state = self.state.borrow_mut();
-            if state.phase != Phase::Running || state.ending.is_some() || state.killed_for.is_some()
-            {
-                return;
-            }
-            state.killed_for = Some(reason);
+        if self.record_interruption(Interruption::Keeper(reason)) {
+            self.send_kill(link);
         }
-        link.send(
-            self.id.get(),
-            &Message::ExecSignal(ExecSignal {
-                signal: libc::SIGKILL,
-            }),
-        );
+    }
+
+    fn send_kill(&self, link: &Link) {
+        if !self.is_running() || std::mem::replace(&mut self.state.borrow_mut().is_killed, true) {
+            return;
+        }
+        self.signal(link, libc::SIGKILL);
         self.changed.notify_waiters();
+    }
+
+    async fn until_ended(&self) {
+        while self.is_running() {
+            let changed = self.changed.notified();
+            if self.is_running() {
+                changed.await;
+            }
+        }
     }
 
     /// Kills the VM when a killed exec does not end. Runs for as long as the exec does.
@@ -81,7 +121,7 @@ impl Exec {
             if !self.is_running() {
                 return;
             }
-            if self.state.borrow().killed_for.is_some() {
+            if self.state.borrow().is_killed {
                 break;
             }
             changed.await;
@@ -90,9 +130,12 @@ impl Exec {
         if !self.is_running() {
             return;
         }
-        let reason = self.state.borrow().killed_for.unwrap_or(Reason::Killed);
+        let reason = match self.state.borrow().interrupted_by {
+            Some(Interruption::Keeper(reason)) => reason,
+            _ => Reason::Killed,
+        };
         let message = "the guest did not end the exec that was killed, so its VM was";
-        self.finish(reason, 137, Some(message.into()));
+        self.finish(reason, 137, None, Some(message.into()));
         link.end(Failure::new(
             Code::VmProtocol,
             format!("exec {}: {message}", self.start.exec_key),
@@ -105,7 +148,13 @@ impl Exec {
         }
     }
 
-    pub(super) fn finish(&self, reason: Reason, exit_code: i32, message: Option<String>) {
+    pub(super) fn finish(
+        &self,
+        reason: Reason,
+        exit_code: i32,
+        signal: Option<i32>,
+        message: Option<String>,
+    ) {
         {
             let mut state = self.state.borrow_mut();
             state.stdout.close();
@@ -113,6 +162,7 @@ impl Exec {
             state.ending = Some(Ending {
                 reason,
                 exit_code,
+                signal,
                 message,
                 ended_at_ms: now_ms(),
             });
@@ -141,11 +191,11 @@ impl Exec {
 
     /// The guest's word on the end, which must agree with what came.
     pub(super) fn on_response(&self, response: ExecResponse) -> Result<(), Violation> {
-        let (received, killed_for) = {
+        let (received, interrupted_by) = {
             let state = self.state.borrow();
             (
                 (state.stdout.received(), state.stderr.received()),
-                state.killed_for,
+                state.interrupted_by.clone(),
             )
         };
         let said = (response.stdout_bytes, response.stderr_bytes);
@@ -154,9 +204,17 @@ impl Exec {
                 "the guest says it sent {said:?} bytes of output and {received:?} came"
             )));
         }
-        let reason = match (killed_for, response.reason) {
-            (Some(Reason::OutputLimit), _) => Reason::OutputLimit,
-            (Some(reason), ExecReason::Killed) => reason,
+        if let Some(signal) = response.signal
+            && response.exit_code != 128 + signal
+        {
+            return Err(Violation::Broken(format!(
+                "the guest says that signal {signal} ended a command with exit code {}",
+                response.exit_code
+            )));
+        }
+        // The signal left before this message came, so it decides, whatever the exit code.
+        let reason = match (interrupted_by, response.reason) {
+            (Some(Interruption::Keeper(reason)), _) => reason,
             (_, ExecReason::Exited) => Reason::Exited,
             (_, ExecReason::Timeout) => Reason::Timeout,
             (_, ExecReason::Killed) => Reason::Killed,
@@ -173,7 +231,7 @@ impl Exec {
             )),
             _ => response.message,
         };
-        self.finish(reason, response.exit_code, message);
+        self.finish(reason, response.exit_code, response.signal, message);
         Ok(())
     }
 

@@ -23,7 +23,7 @@ mod settle;
 mod spool;
 mod stdin;
 
-pub use record::{Outcome, Phase, Reason, folder};
+pub use record::{Cause, Outcome, Phase, Reason, folder};
 pub use request::StartExec;
 pub use spool::{Spool, SpoolBudget};
 
@@ -32,8 +32,10 @@ struct State {
     stdout: Spool,
     stderr: Spool,
     stdin: SendWindow,
-    /// Why the keeper had it killed.
-    killed_for: Option<Reason>,
+    /// The first that ended it before its own end.
+    interrupted_by: Option<end::Interruption>,
+    /// SIGKILL is on its way to the guest.
+    is_killed: bool,
     /// How it has ended, while there is no room to write that down.
     ending: Option<settle::Ending>,
     outcome: Option<Outcome>,
@@ -101,7 +103,8 @@ impl Exec {
                 stdout,
                 stderr,
                 stdin: SendWindow::default(),
-                killed_for: None,
+                interrupted_by: None,
+                is_killed: false,
                 ending: None,
                 outcome: None,
                 failure: None,
@@ -170,7 +173,7 @@ impl Inbound for Exec {
                 return Ok(After::Finished);
             }
             Message::Error(error) => {
-                self.finish(Reason::CannotStart, 126, Some(error.message));
+                self.finish(Reason::CannotStart, 126, None, Some(error.message));
                 return Ok(After::Finished);
             }
             other => {

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::Exec;
 
@@ -17,12 +18,19 @@ pub enum Reason {
     Killed,
 }
 
+/// What a client ends a command for, in the client's words.
+pub type Cause = Map<String, Value>;
+
 /// How an exec ended, as `exec.wait` answers it.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
     pub reason: Reason,
     pub exit_code: i32,
+    /// The signal that ended the command itself.
+    pub signal: Option<i32>,
+    /// Of the `exec.end` whose signal left before the command's end was known.
+    pub cause: Option<Cause>,
     pub message: Option<String>,
     pub started_at_ms: u64,
     pub ended_at_ms: u64,

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use voidbox_protocol::message::Stream;
 
+use super::end::Interruption;
 use super::record::{Outcome, Phase, Reason};
 use super::{Exec, State};
 use crate::disk::is_full;
@@ -15,6 +16,7 @@ use crate::guest::link::Link;
 pub(super) struct Ending {
     pub reason: Reason,
     pub exit_code: i32,
+    pub signal: Option<i32>,
     pub message: Option<String>,
     pub ended_at_ms: u64,
 }
@@ -91,6 +93,11 @@ impl Exec {
         let outcome = Outcome {
             reason: ending.reason,
             exit_code: ending.exit_code,
+            signal: ending.signal,
+            cause: match &state.interrupted_by {
+                Some(Interruption::Client(cause)) => Some(cause.clone()),
+                _ => None,
+            },
             message: ending.message.clone(),
             started_at_ms: self.started_at_ms,
             ended_at_ms: ending.ended_at_ms,

@@ -218,12 +218,102 @@ fn a_deadline_and_a_signal_end_the_whole_process_group() {
     let exit = vm.wait("late");
     assert_eq!(
         (&exit["reason"], &exit["exitCode"]),
-        (&json!("timeout"), &json!(137))
+        (&json!("timeout"), &json!(143))
     );
     vm.start(fence, "asked", "sleep 60 & sleep 60", json!({}));
     let signal = json!({ "fence": fence, "execKey": "asked", "signal": "SIGTERM" });
     assert_eq!(vm.call("exec.signal", signal)["ok"], json!({}));
     assert_eq!(vm.wait("asked")["exitCode"], 143);
+}
+
+/// Starts a command whose shell has `trap` for SIGTERM, and waits until the trap is set.
+fn start_with_trap(vm: &Vm, fence: u64, key: &str, trap: &str) {
+    let script = format!("trap '{trap}' TERM; echo up; while :; do sleep 0.02; done");
+    vm.start(fence, key, &script, json!({}));
+    let mut up = [0; 3];
+    let mut stdout = vm.output(key, "stdout", 0);
+    std::io::Read::read_exact(&mut stdout.socket, &mut up).unwrap();
+    assert_eq!(&up, b"up\n");
+}
+
+fn ends_for(vm: &Vm, fence: u64, key: &str, cause: &str, grace_ms: u64) {
+    let end =
+        json!({ "fence": fence, "execKey": key, "graceMs": grace_ms, "cause": { "kind": cause } });
+    assert_eq!(vm.call("exec.end", end)["ok"], json!({}));
+}
+
+#[test]
+fn the_first_of_an_interruption_and_an_end_decides_what_a_command_comes_to() {
+    let vm = Vm::with_agent("orders", json!({}));
+    let fence = vm.attach();
+    start_with_trap(&vm, fence, "interrupted", "exit 0");
+    ends_for(&vm, fence, "interrupted", "cancel", 20_000);
+    ends_for(&vm, fence, "interrupted", "budget", 20_000);
+    let exit = vm.wait("interrupted");
+    assert_eq!(exit["exitCode"], 0, "{exit}");
+    assert_eq!(exit["signal"], json!(null), "{exit}");
+    assert_eq!(exit["cause"], json!({ "kind": "cancel" }), "{exit}");
+    // A worker that takes over learns the same.
+    let fence = vm.attach();
+    assert_eq!(vm.wait("interrupted"), exit);
+
+    vm.start(fence, "ended", "exit 0", json!({}));
+    let exit = vm.wait("ended");
+    ends_for(&vm, fence, "ended", "cancel", 0);
+    assert_eq!(vm.wait("ended"), exit);
+    assert_eq!(exit["cause"], json!(null), "{exit}");
+}
+
+#[test]
+fn a_command_that_ignores_sigterm_is_killed_after_its_grace() {
+    let vm = Vm::with_agent("stubborn", json!({}));
+    let fence = vm.attach();
+    start_with_trap(&vm, fence, "stubborn", "");
+    ends_for(&vm, fence, "stubborn", "cancel", 100);
+    let exit = vm.wait("stubborn");
+    let facts = (&exit["reason"], &exit["exitCode"], &exit["signal"]);
+    assert_eq!(facts, (&json!("killed"), &json!(137), &json!(9)), "{exit}");
+    assert_eq!(exit["cause"], json!({ "kind": "cancel" }), "{exit}");
+    let long = json!({
+        "fence": fence, "execKey": "stubborn", "graceMs": 0, "cause": { "text": "x".repeat(4096) },
+    });
+    assert_eq!(
+        vm.call("exec.end", long)["error"]["code"],
+        "api/bad-request"
+    );
+}
+
+#[test]
+fn a_command_that_exits_with_0_after_its_deadline_is_out_of_time() {
+    let vm = Vm::with_agent("polite", json!({}));
+    let fence = vm.attach();
+    let script = "trap 'echo cleaned; exit 0' TERM; while :; do sleep 0.02; done";
+    vm.start(fence, "polite", script, json!({ "timeoutMs": 1_000 }));
+    let exit = vm.wait("polite");
+    assert_eq!(
+        (&exit["reason"], &exit["exitCode"]),
+        (&json!("timeout"), &json!(0)),
+        "{exit}"
+    );
+    assert_eq!(vm.output("polite", "stdout", 0).rest(), b"cleaned\n");
+}
+
+#[test]
+fn a_signal_is_named_only_if_it_ended_the_command() {
+    let vm = Vm::with_agent("signals", json!({}));
+    let fence = vm.attach();
+    vm.start(fence, "code", "exit 137", json!({}));
+    let exit = vm.wait("code");
+    assert_eq!(
+        (&exit["exitCode"], &exit["signal"]),
+        (&json!(137), &json!(null))
+    );
+    vm.start(fence, "signal", "kill -9 $$", json!({}));
+    let exit = vm.wait("signal");
+    assert_eq!(
+        (&exit["exitCode"], &exit["signal"]),
+        (&json!(137), &json!(9))
+    );
 }
 
 #[test]
