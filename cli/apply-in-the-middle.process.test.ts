@@ -14,7 +14,8 @@ import { readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { GIT_PATH, type LeftRun, openLeftRun } from '../test/rig/left-changes.ts';
+import { GIT_PATH } from '../test/rig/git-path.ts';
+import { type LeftRun, openLeftRun } from '../test/rig/left-changes.ts';
 
 const BIN = fileURLToPath(new URL('../bin/voidbox.js', import.meta.url));
 

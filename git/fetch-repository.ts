@@ -1,8 +1,9 @@
 /** A repository of another machine, fetched by git of the host, which logs in as the user does. Its credentials reach no guest. */
 import { writeBase } from './base-bundle.ts';
-import { type Packed, WorkspaceProblem } from './pack-repository.ts';
+import type { Packed } from './pack-repository.ts';
 import { type PrivateRepository, withPrivateRepository } from './private-repository.ts';
 import { type GitCall, GitError, type GitHost } from './run-git.ts';
+import { WorkspaceProblem } from './workspace-problem.ts';
 
 const FETCH_TIMEOUT_MS = 10 * 60_000;
 
@@ -15,7 +16,7 @@ export async function fetchRepository<T>(
 ): Promise<Packed<T>> {
   if (!url.startsWith(`${protocol}://`))
     throw new WorkspaceProblem(`${JSON.stringify(url)} does not begin with https://`);
-  return await withPrivateRepository(host, [], async (repository) => {
+  return await withPrivateRepository(host, async (repository) => {
     const call: GitCall = {
       env: { GIT_ALLOW_PROTOCOL: protocol },
       withUserConfig: true,

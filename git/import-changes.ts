@@ -49,7 +49,7 @@ export async function importChanges<T>(
   store: (bytes: AsyncIterable<Uint8Array>, mediaType: string) => Promise<T>,
 ): Promise<Changes<T>> {
   if (!/^[0-9a-f]{40}$/.test(request.commit)) throw new RefusedChanges('the guest names no commit');
-  return await withPrivateRepository(host, [], async (repository) => {
+  return await withPrivateRepository(host, async (repository) => {
     const base = await readBase(host, repository, request.base);
     if (request.earlier !== null) await readEarlier(host, repository, request.earlier);
     await refusing(async () => {
@@ -207,7 +207,7 @@ export async function withChanges<T>(
   bytes: { readonly base: AsyncIterable<Uint8Array>; readonly bundle: AsyncIterable<Uint8Array> },
   work: (opened: Opened) => Promise<T>,
 ): Promise<T> {
-  return await withPrivateRepository(host, [], async (repository) => {
+  return await withPrivateRepository(host, async (repository) => {
     const base = await readBase(host, repository, bytes.base);
     const commit = (await refusing(() => readEarlier(host, repository, bytes.bundle))) ?? base.base;
     await refusing(() => checkCommits(host, repository, base, commit));

@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { BUNDLE_BYTES } from './base-bundle.ts';
 import { CHANGES_LIMITS, importChanges } from './import-changes.ts';
-import { DIRTY_LIMITS, packRepository } from './pack-repository.ts';
+import { DIRTY_LIMITS } from './commit-dirty.ts';
+import { packRepository } from './pack-repository.ts';
 import { GitError, type GitHost, gitText } from './run-git.ts';
 
 const MIB = 1024 * 1024;
@@ -123,7 +124,7 @@ describe('limits of what is packed', () => {
     writeFileSync(large, '');
     truncateSync(large, DIRTY_LIMITS.bytes + 1);
     await expect(pack(true)).rejects.toThrow(
-      /have 268435457 bytes; at most 268435456 are packed: ignore what is built/,
+      /have more than 268435456 bytes, which is the most that is packed: ignore what is built/,
     );
     rmSync(large);
     for (let file = 0; file <= DIRTY_LIMITS.files; file += 1) {

@@ -17,7 +17,7 @@ test('of processes that were killed nothing stays, and of those that live all do
   killed.kill('SIGKILL');
   await ended;
   const host = { path: '/usr/local/bin:/usr/bin:/bin', home: null, scratch };
-  await withPrivateRepository(host, [], async ({ folder }) => {
+  await withPrivateRepository(host, async ({ folder }) => {
     const of = (pid: number, rest: string): string => `voidbox-git-${pid}-${rest}`;
     const old = [of(living.pid!, 'aaaaaa'), of(killed.pid!, 'bbbbbb'), of(process.pid, 'cccccc'), 'voidbox-git-dddddd'];
     const fresh = of(killed.pid!, 'eeeeee');

@@ -15,16 +15,12 @@ export interface PrivateRepository {
 /** Highest in precedence: no attribute of a tree or a folder names a program, or changes what a diff shows. */
 const ATTRIBUTES = '* !filter !diff !merge !export-subst !export-ignore\n';
 
-/**
- * @param alternates  folders of objects that it reads as well, and never writes to
- * @returns what `work` comes to; the repository is gone then
- */
+/** @returns what `work` comes to; the repository is gone then */
 export async function withPrivateRepository<T>(
   host: GitHost,
-  alternates: readonly string[],
   work: (repository: PrivateRepository) => Promise<T>,
 ): Promise<T> {
-  const { remove, ...repository } = await makePrivateRepository(host, alternates);
+  const { remove, ...repository } = await makePrivateRepository(host);
   try {
     return await work(repository);
   } finally {
@@ -33,10 +29,7 @@ export async function withPrivateRepository<T>(
 }
 
 /** As `withPrivateRepository`, for those who remove it on their own. */
-export async function makePrivateRepository(
-  host: GitHost,
-  alternates: readonly string[],
-): Promise<PrivateRepository & { remove(): Promise<void> }> {
+export async function makePrivateRepository(host: GitHost): Promise<PrivateRepository & { remove(): Promise<void> }> {
   const folder = await mkdtemp(join(host.scratch ?? tmpdir(), `voidbox-git-${process.pid}-`));
   inUse.add(folder);
   const remove = async (): Promise<void> => {
@@ -45,14 +38,11 @@ export async function makePrivateRepository(
   };
   try {
     const gitDir = join(folder, 'repository.git');
-    await gitText(host, ['init', '--quiet', '--bare', '--template=', '--object-format=sha1', gitDir]);
+    await gitText(host, ['init', '--quiet', '--bare', '--template=', '--object-format=sha1', gitDir], {
+      env: { GIT_DIR: gitDir },
+    });
     await mkdir(join(gitDir, 'info'), { recursive: true });
     await writeFile(join(gitDir, 'info', 'attributes'), ATTRIBUTES);
-    // A name with a newline would be two.
-    if (alternates.some((path) => path.includes('\n')))
-      throw new Error('a repository in a folder whose name has a line break cannot be read');
-    if (alternates.length > 0)
-      await writeFile(join(gitDir, 'objects', 'info', 'alternates'), alternates.map((path) => `${path}\n`).join(''));
     return {
       gitDir,
       folder,

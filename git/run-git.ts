@@ -1,6 +1,6 @@
 /**
  * Git of the host, as a child process that reads no configuration but what is said here: not the user's, not the system's, and
- * none of a repository, because every command works in a repository that Voidbox made, or only reads names of another one.
+ * none of a repository, because every command works in a repository that Voidbox made. A command that names none finds none.
  */
 import { spawn, type ChildProcessByStdio } from 'node:child_process';
 import type { Readable, Writable } from 'node:stream';
@@ -100,12 +100,14 @@ const NEVER = [
 
 export function environmentOf(host: GitHost, { env = {}, withUserConfig = false }: GitCall): Record<string, string> {
   return {
-    PATH: host.path,
+    PATH: absolutePath(host.path),
     LC_ALL: 'C',
     ...(withUserConfig && host.home !== null ? { HOME: host.home } : { HOME: '/nonexistent' }),
     ...(withUserConfig && host.configHome ? { XDG_CONFIG_HOME: host.configHome } : {}),
     ...(withUserConfig ? {} : { GIT_CONFIG_NOSYSTEM: '1', GIT_CONFIG_GLOBAL: '/dev/null' }),
     GIT_ATTR_NOSYSTEM: '1',
+    // Else git looks for a repository from the working folder upwards, and reads its configuration.
+    GIT_DIR: NO_REPOSITORY,
     GIT_TERMINAL_PROMPT: '0',
     GIT_OPTIONAL_LOCKS: '0',
     GIT_NO_REPLACE_OBJECTS: '1',
@@ -118,6 +120,15 @@ export function environmentOf(host: GitHost, { env = {}, withUserConfig = false 
     GIT_COMMITTER_EMAIL: 'voidbox@localhost',
     ...env,
   };
+}
+
+const NO_REPOSITORY = '/nonexistent/repository.git';
+
+/** Folders that begin in the working folder are left out: the author of a repository could put a program `git` there. */
+function absolutePath(path: string): string {
+  const folders = path.split(':').filter((folder) => folder.startsWith('/'));
+  // An empty PATH means the working folder.
+  return folders.length === 0 ? '/nonexistent' : folders.join(':');
 }
 
 const TELL_END = 'git "$@"; code=$?; echo "$code" > "$0"; exit "$code"';

@@ -14,6 +14,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { GIT_PATH } from '../test/rig/git-path.ts';
 import { indexBase } from './base-bundle.ts';
 import { fetchRepository } from './fetch-repository.ts';
 import { type Changes, importChanges, withChanges } from './import-changes.ts';
@@ -21,7 +22,7 @@ import { packRepository, type RepositoryRequest } from './pack-repository.ts';
 import { withPrivateRepository } from './private-repository.ts';
 import type { GitHost } from './run-git.ts';
 
-const host: GitHost = { path: '/usr/local/bin:/usr/bin:/bin', home: null };
+const host: GitHost = { path: GIT_PATH, home: null };
 const IDENTITY = {
   GIT_AUTHOR_NAME: 'a',
   GIT_AUTHOR_EMAIL: 'a@b',
@@ -250,7 +251,7 @@ describe('packing a repository of the host', () => {
 
 describe('the index of a pack', () => {
   const indexOf = (bundle: Buffer) =>
-    withPrivateRepository(host, [], (repository) => indexBase(host, repository, of(bundle), collect));
+    withPrivateRepository(host, (repository) => indexBase(host, repository, of(bundle), collect));
 
   it('lets git read the bundle without another look at all of it', async () => {
     const repo = makeRepository();

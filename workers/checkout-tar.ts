@@ -109,7 +109,7 @@ async function* withRepository(
   { pack, packIndex }: Checkout,
   read: (gitDir: string) => AsyncIterable<Uint8Array>,
 ): AsyncGenerator<Uint8Array, void, void> {
-  const { gitDir, remove } = await makePrivateRepository(host, []);
+  const { gitDir, remove } = await makePrivateRepository(host);
   try {
     const folder = join(gitDir, 'objects', 'pack');
     await mkdir(folder, { recursive: true });

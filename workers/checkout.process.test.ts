@@ -66,7 +66,7 @@ async function indexed(): Promise<{
     { folder: repo, ref: null, includeDirty: false, mayRead: () => true },
     bytesOf,
   );
-  const base = await withPrivateRepository(host, [], async (made) => {
+  const base = await withPrivateRepository(host, async (made) => {
     const indexed = await indexBase(host, made, once(bundle), bytesOf);
     const planned = await planCheckout(host, made, indexed.base);
     if ('unfit' in planned) throw new Error(planned.unfit);
@@ -92,9 +92,10 @@ async function tarOf(): Promise<AsyncGenerator<Uint8Array, void, void>> {
 }
 
 function plan(id: string, limits = {}) {
-  return withPrivateRepository(host, [join(repo, '.git', 'objects')], (made) =>
-    planCheckout(host, made, id, { ...CHECKOUT_LIMITS, ...limits }),
-  );
+  return withPrivateRepository(host, async (made) => {
+    writeFileSync(join(made.gitDir, 'objects/info/alternates'), `${join(repo, '.git', 'objects')}\n`);
+    return await planCheckout(host, made, id, { ...CHECKOUT_LIMITS, ...limits });
+  });
 }
 
 describe('a checkout by the host', () => {

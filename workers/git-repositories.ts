@@ -9,10 +9,11 @@ import { indexBase } from '../git/base-bundle.ts';
 import { writeCheckout } from './checkout-tar.ts';
 import { fetchRepository } from '../git/fetch-repository.ts';
 import { importChanges, RefusedChanges } from '../git/import-changes.ts';
-import { packRepository, type Packed, WorkspaceProblem } from '../git/pack-repository.ts';
+import { packRepository, type Packed } from '../git/pack-repository.ts';
 import { planCheckout } from './plan-checkout.ts';
 import { openScratch, sweepScratch, withPrivateRepository } from '../git/private-repository.ts';
 import { GitError, type GitHost } from '../git/run-git.ts';
+import { WorkspaceProblem } from '../git/workspace-problem.ts';
 
 export interface GitRepositoriesOptions {
   readonly artifacts: ArtifactStore;
@@ -53,7 +54,7 @@ export function createGitRepositories({
       asked(() => {
         const of = { ...host(), signal };
         const store = (bytes: AsyncIterable<Uint8Array>) => artifacts.put(bytes, 'application/x-git-index');
-        return withPrivateRepository(of, [], async (repository) => {
+        return withPrivateRepository(of, async (repository) => {
           const indexed = await indexBase(of, repository, artifacts.open(bundle), store);
           const planned = await planCheckout(of, repository, indexed.base);
           return { ...indexed, checkout: 'unfit' in planned ? null : await store(Readable.from([planned.index])) };

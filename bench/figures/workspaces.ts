@@ -40,7 +40,7 @@ export async function workspaceFigure(bench: Bench): Promise<Figure> {
   const host = { path: bench.env.path, home: null };
   const request = { folder, ref: null, includeDirty: false, mayRead: () => true };
   const { bundle } = await packRepository(host, request, bytesOf);
-  const [indexed, planned] = await withPrivateRepository(host, [], async (repository) => {
+  const [indexed, planned] = await withPrivateRepository(host, async (repository) => {
     const base = await indexBase(host, repository, once(bundle), bytesOf);
     return [base, await planCheckout(host, repository, base.base)] as const;
   });

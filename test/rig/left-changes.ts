@@ -11,6 +11,7 @@ import { importChanges } from '../../git/import-changes.ts';
 import { packRepository } from '../../git/pack-repository.ts';
 import { openStores } from '../../store/open-stores.ts';
 import { Terminal } from '../cli/transcript.ts';
+import { GIT_PATH } from './git-path.ts';
 
 const SPEC = `kind: pipeline
 name: fix
@@ -21,7 +22,6 @@ pipeline:
     - { name: other, run: { program: "true" }, workspace: { git: ./app } }
     - { name: plain, run: { program: "true" } }
 `;
-export const GIT_PATH = '/usr/local/bin:/usr/bin:/bin';
 const HOST = { path: GIT_PATH, home: null };
 
 /** Outputs of a stage, by their names. */

@@ -1,0 +1,281 @@
+/**
+ * A folder of a repository, held by its descriptor. Its author may be hostile: a link in it is followed only into folders that
+ * the reader may read, a named pipe blocks no reader, and what the author exchanges afterwards changes nothing of what is open.
+ */
+import { Buffer } from 'node:buffer';
+import { constants, type Dirent, type Stats } from 'node:fs';
+import {
+  copyFile,
+  type FileHandle,
+  link,
+  lstat,
+  mkdir,
+  open,
+  readdir,
+  readlink,
+  realpath,
+  rename,
+  stat,
+  unlink,
+} from 'node:fs/promises';
+
+const FOLDER_FLAGS = constants.O_RDONLY | constants.O_DIRECTORY;
+const FILE_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+const NEW_FILE_FLAGS = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
+const READ_BYTES = 64 * 1024;
+
+export type Name = string | Buffer;
+
+/** Whether a path without links may be read. */
+export type MayRead = (path: string) => boolean;
+
+/** A place in a repository that is not read or written; the message names it. */
+export class RefusedPlace extends Error {
+  readonly place: string;
+  /** The path outside of the allowed folders that a link leads to; null: the place has another fault. */
+  readonly target: string | null;
+
+  constructor(place: string, problem: string, target: string | null = null) {
+    super(`${place} ${problem}`);
+    this.name = 'RefusedPlace';
+    this.place = place;
+    this.target = target;
+  }
+}
+
+export class HeldFolder {
+  /** Without links, as the kernel names it. */
+  readonly path: string;
+  readonly #handle: FileHandle;
+  readonly #mayRead: MayRead;
+
+  private constructor(handle: FileHandle, path: string, mayRead: MayRead) {
+    this.#handle = handle;
+    this.path = path;
+    this.#mayRead = mayRead;
+  }
+
+  /**
+   * Opens a folder and follows links. The kernel names the folder that is open, so no exchange between a check and a use counts.
+   * @param place  the name of the path in an error
+   * @throws RefusedPlace, ENOENT
+   */
+  static async open(path: Name, mayRead: MayRead, place = path.toString()): Promise<HeldFolder> {
+    const handle = await open(path, FOLDER_FLAGS).catch((error: unknown) => {
+      if (codeOf(error) === 'ENOTDIR') throw new RefusedPlace(place, 'is not a folder');
+      if (codeOf(error) === 'ELOOP') throw new RefusedPlace(place, 'is a link that leads to itself');
+      throw error;
+    });
+    try {
+      const found = await readlink(`/proc/self/fd/${handle.fd}`);
+      if (!mayRead(found)) throw new RefusedPlace(place, `leads to ${found}`, found);
+      return new HeldFolder(handle, found, mayRead);
+    } catch (error) {
+      await handle.close();
+      throw error;
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#handle.close();
+  }
+
+  /** @returns null if there is none @throws RefusedPlace */
+  async folder(name: Name): Promise<HeldFolder | null> {
+    return await HeldFolder.open(this.#at(name), this.#mayRead, this.placeOf(name)).catch(absentAsNull);
+  }
+
+  /** A folder that is no link. @returns null if there is none, or if the name is a link or a file */
+  async folderWithoutLink(name: Name): Promise<HeldFolder | null> {
+    const handle = await open(this.#at(name), FOLDER_FLAGS | constants.O_NOFOLLOW).catch((error: unknown) => {
+      if (codeOf(error) === 'ELOOP') return null;
+      return absentAsNull(error);
+    });
+    return handle === null ? null : new HeldFolder(handle, this.placeOf(name), this.#mayRead);
+  }
+
+  /** A folder to write in, which is made if there is none. @throws RefusedPlace for a link or a file */
+  async folderToWrite(name: Name): Promise<HeldFolder> {
+    await mkdir(this.#at(name)).catch((error: unknown) => {
+      if (codeOf(error) !== 'EEXIST') throw error;
+    });
+    const folder = await this.folderWithoutLink(name);
+    if (folder !== null) return folder;
+    const facts = await this.facts(name);
+    throw new RefusedPlace(this.placeOf(name), facts?.isSymbolicLink() === true ? 'is a link' : 'is not a folder');
+  }
+
+  /** Of the name itself, also of a link. @returns null if there is none */
+  async facts(name: Name): Promise<Stats | null> {
+    return await lstat(this.#at(name)).catch(absentAsNull);
+  }
+
+  /** What a link says. */
+  async readLink(name: Name): Promise<Buffer> {
+    return await readlink(this.#at(name), { encoding: 'buffer' });
+  }
+
+  async entries(): Promise<readonly Dirent<Buffer>[]> {
+    return await readdir(`/proc/self/fd/${this.#handle.fd}`, { withFileTypes: true, encoding: 'buffer' });
+  }
+
+  /**
+   * A regular file of at most so many bytes.
+   * @returns null if there is none @throws RefusedPlace
+   */
+  async readFile(name: Name, mostBytes: number): Promise<Buffer | null> {
+    return await readAll(await this.#openFile(name, mostBytes), mostBytes, this.placeOf(name));
+  }
+
+  /** A file by an absolute path that something in the folder names, as `place` says. */
+  async readPath(path: string, mostBytes: number, place: string): Promise<Buffer | null> {
+    return await readAll(await this.#openAt(path, mostBytes, place), mostBytes, place);
+  }
+
+  /** @returns facts of the file; null if there is none @throws RefusedPlace */
+  async copyTo(name: Name, path: Name, mostBytes: number): Promise<Stats | null> {
+    const file = await this.#openFile(name, mostBytes);
+    if (file === null) return null;
+    try {
+      await copyFile(`/proc/self/fd/${file.fd}`, path, constants.COPYFILE_FICLONE);
+      return await file.stat();
+    } finally {
+      await file.close();
+    }
+  }
+
+  /** Whether a name, or what a link leads to, is a folder. */
+  async isFolder(name: Name): Promise<boolean> {
+    return (await stat(this.#at(name)).catch(() => null))?.isDirectory() === true;
+  }
+
+  /**
+   * Gives a regular file a second name in a private folder, which its author cannot exchange.
+   * @returns `other` if it is no regular file, or if the file system does not let it have one there: `copyTo` copies it
+   */
+  async linkTo(name: Name, path: Name): Promise<'linked' | 'absent' | 'other'> {
+    try {
+      await link(this.#at(name), path);
+      if ((await lstat(path)).isFile()) return 'linked';
+      await unlink(path);
+      return 'other';
+    } catch (error) {
+      if (codeOf(error) === 'EEXIST') return 'linked';
+      if (isAbsent(error)) return 'absent';
+      if (MAY_BE_COPIED.has(codeOf(error))) return 'other';
+      throw error;
+    }
+  }
+
+  /** As it is on the disk when this settles. @throws EEXIST if the name is taken */
+  async writeFile(name: string, mode: number, write: (file: FileHandle) => Promise<void>): Promise<void> {
+    const file = await open(this.#at(name), NEW_FILE_FLAGS, mode);
+    try {
+      await write(file);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+  }
+
+  async rename(name: string, newName: string): Promise<void> {
+    await rename(this.#at(name), this.#at(newName));
+  }
+
+  async remove(name: string): Promise<void> {
+    await unlink(this.#at(name)).catch(absentAsNull);
+  }
+
+  async sync(): Promise<void> {
+    await this.#handle.sync();
+  }
+
+  placeOf(name: Name): string {
+    return `${this.path}/${name.toString()}`;
+  }
+
+  async #openFile(name: Name, mostBytes: number): Promise<FileHandle | null> {
+    return await this.#openAt(this.#at(name), mostBytes, this.placeOf(name));
+  }
+
+  async #openAt(start: Name, mostBytes: number, place: string): Promise<FileHandle | null> {
+    let path = start;
+    let facts = await lstat(path).catch(absentAsNull);
+    if (facts?.isSymbolicLink() === true) {
+      const target = await realpath(path).catch((error: unknown) => {
+        if (codeOf(error) === 'ELOOP') throw new RefusedPlace(place, 'is a link that leads to itself');
+        return absentAsNull(error);
+      });
+      if (target !== null && !this.#mayRead(target)) throw new RefusedPlace(place, `leads to ${target}`, target);
+      facts = target === null ? null : await lstat(target).catch(absentAsNull);
+      path = target ?? path;
+    }
+    if (facts === null) return null;
+    if (!facts.isFile()) throw new RefusedPlace(place, `is ${kindOf(facts)}, not a file`);
+    const file = await open(path, FILE_FLAGS).catch(absentAsNull);
+    if (file === null) return null;
+    try {
+      const found = await readlink(`/proc/self/fd/${file.fd}`);
+      if (!this.#mayRead(found)) throw new RefusedPlace(place, `leads to ${found}`, found);
+      const opened = await file.stat();
+      if (!opened.isFile()) throw new RefusedPlace(place, `is ${kindOf(opened)}, not a file`);
+      if (opened.size > mostBytes) throw tooLarge(place, mostBytes);
+      return file;
+    } catch (error) {
+      await file.close();
+      throw error;
+    }
+  }
+
+  #at(name: Name): Buffer {
+    const bytes = Buffer.from(name);
+    const text = bytes.toString('latin1');
+    // A name of two parts, or one that leads up, leaves the folder.
+    if (text === '' || text === '.' || text === '..' || text.includes('/') || text.includes('\0'))
+      throw new Error(`${JSON.stringify(text)} is not one name`);
+    return Buffer.concat([Buffer.from(`/proc/self/fd/${this.#handle.fd}/`), bytes]);
+  }
+}
+
+/** Another file system, a file of another user, a file system without second names, too many names of one file. */
+const MAY_BE_COPIED = new Set(['EXDEV', 'EPERM', 'EACCES', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK', 'EROFS']);
+
+async function readAll(file: FileHandle | null, mostBytes: number, place: string): Promise<Buffer | null> {
+  if (file === null) return null;
+  try {
+    const parts: Buffer[] = [];
+    for (let bytes = 0; bytes <= mostBytes;) {
+      const { bytesRead, buffer } = await file.read(Buffer.allocUnsafe(READ_BYTES), 0, READ_BYTES, null);
+      if (bytesRead === 0) return Buffer.concat(parts);
+      parts.push(buffer.subarray(0, bytesRead));
+      bytes += bytesRead;
+    }
+    throw tooLarge(place, mostBytes);
+  } finally {
+    await file.close();
+  }
+}
+
+function tooLarge(place: string, mostBytes: number): RefusedPlace {
+  return new RefusedPlace(place, `has more than ${mostBytes} bytes`);
+}
+
+function kindOf(facts: Stats): string {
+  if (facts.isFIFO()) return 'a named pipe';
+  if (facts.isSocket()) return 'a socket';
+  if (facts.isDirectory()) return 'a folder';
+  return 'a device';
+}
+
+export function codeOf(error: unknown): string {
+  return (error as NodeJS.ErrnoException).code ?? '';
+}
+
+function isAbsent(error: unknown): boolean {
+  return codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR';
+}
+
+function absentAsNull(error: unknown): null {
+  if (isAbsent(error)) return null;
+  throw error;
+}
