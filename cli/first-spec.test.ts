@@ -20,6 +20,6 @@ test('what `init` writes has no mistake, and a parameter reaches its script as a
   const [ada, hostile] = [planFor('ada'), planFor('$(rm -rf /workspace)"; exit 1')].map(commandsOf);
   expect(hostile!.map(({ command }) => command)).toEqual(ada!.map(({ command }) => command));
   expect(hostile!.at(-1)!.env).toEqual([
-    { name: 'WHO', value: { kind: 'literal', text: '$(rm -rf /workspace)"; exit 1' } },
+    { name: 'VOIDBOX_VALUE_1', value: { kind: 'literal', text: '$(rm -rf /workspace)"; exit 1' } },
   ]);
 });

@@ -14,21 +14,18 @@ workflow:
   output_step: report          # its standard output is the result
   steps:
     - name: numbers
-      run: { program: seq, args: ["1", "10"] }
+      run: seq 1 10
 
     - name: sum                # waits for \`numbers\` and reads what it wrote
       depends_on: [numbers]
-      run:
+      run:                     # a program with its arguments; no shell reads them
         program: awk
         args: ["{ total += $1 } END { print total }"]
         stdin_from: numbers
 
     - name: report
       depends_on: [sum]
-      env:
-        WHO: "\${{ params.who }}"  # a variable: a value within the script would be read as shell
       run:
-        program: sh
-        args: [-c, 'echo "Hello, $WHO: 1 + … + 10 is $(cat) (on $(uname -s) $(uname -r))"']
+        script: echo "Hello, \${{ params.who }}. 1 + … + 10 is $(cat) (on $(uname -s) $(uname -r))"
         stdin_from: sum
 `;

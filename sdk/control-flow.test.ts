@@ -52,6 +52,22 @@ test.each<[string, () => Definition, string]>([
     ),
   ],
   [
+    'commands as texts',
+    () =>
+      workflow(
+        [
+          step('b', `seq ${param('rows')} | wc -l`),
+          step('c', 'wc -l', { stdinFrom: a, cwd: '/tmp' }),
+          step('d', `echo ${expression('stages.a.output')}`),
+        ],
+        { params: { rows: 3 } },
+      ),
+    spec(
+      '    - { name: b, run: "seq ${{ params.rows }} | wc -l" }\n    - { name: c, run: { script: wc -l, stdin_from: a, cwd: /tmp } }\n    - { name: d, run: "echo ${{ stages.a.output }}" }\n',
+      'params: { rows: 3 }\n',
+    ),
+  ],
+  [
     'failures that are tolerated',
     () =>
       workflow([

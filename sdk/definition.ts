@@ -38,8 +38,8 @@ import { tellPlace } from './places.ts';
 
 export type ParamType = (typeof PARAM_TYPES)[number];
 
-/** A stage's command: a program and its arguments. */
-export type Command = readonly [program: string, ...args: (string | number)[]];
+/** A stage's command: a program and its arguments, or a text for `sh -e -c`, in which `param` and `expression` stand for values. */
+export type Command = string | readonly [program: string, ...args: (string | number)[]];
 
 export interface SandboxOptions {
   /** `mock` runs nothing for real and must be asked for. */
@@ -771,16 +771,9 @@ function stageSpec(
   options: StageOptions<Outputs> & { readonly stdinFrom?: Step | Box | Approval | Part },
   of: string,
 ): SpecObject {
-  const { stdinFrom } = options;
-  const [program, ...args] = Array.isArray(command) ? (command as Command) : refuseCommand(command, of);
   return {
     name,
-    run: {
-      program,
-      args,
-      stdin_from: stdinFrom === undefined ? undefined : nameOf(`\`stdinFrom\` ${of}`, stdinFrom),
-      cwd: options.cwd,
-    },
+    run: commandSpec(command, options, of),
     ...eachSpec(options, of),
     ...besideWork(options, of),
   };
@@ -804,10 +797,21 @@ export function itemsSpec(list: Items, what: string): unknown {
   throw new TypeError(`${what}: a list is needed, or what \`items\` or \`files\` gives, got ${shown(given)}`);
 }
 
-/** A text would be taken apart into its characters. */
-function refuseCommand(command: unknown, of: string): never {
-  const remedy = typeof command === 'string' ? `; write ['sh', '-c', ${JSON.stringify(command)}]` : '';
-  throw new TypeError(`the command ${of}: a list of program and arguments is needed, got ${shown(command)}${remedy}`);
+type CommandOptions = Pick<StageOptions<Outputs>, 'cwd'> & { readonly stdinFrom?: Step | Box | Approval | Part };
+
+function commandSpec(command: unknown, { stdinFrom, cwd }: CommandOptions, of: string): unknown {
+  const beside = {
+    stdin_from: stdinFrom === undefined ? undefined : nameOf(`\`stdinFrom\` ${of}`, stdinFrom),
+    cwd,
+  };
+  if (typeof command === 'string')
+    return stdinFrom === undefined && cwd === undefined ? command : { script: command, ...beside };
+  if (!Array.isArray(command))
+    throw new TypeError(
+      `the command ${of}: a text, or a list of program and arguments is needed, got ${shown(command)}`,
+    );
+  const [program, ...args] = command as readonly (string | number)[];
+  return { program, args, ...beside };
 }
 
 function inputSpec(input: Input, of: string): SpecObject {

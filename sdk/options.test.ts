@@ -80,8 +80,8 @@ test.each<[string, () => unknown]>([
   ],
   ['`llm` of box "b": there is no `name`', () => agentBox('b', 'x', any({ llm: { name: 'claude' } }))],
   [
-    `the command of step "b": a list of program and arguments is needed, got the text "ls | wc"; write ['sh', '-c', "ls | wc"]`,
-    () => step('b', any('ls | wc')),
+    'the command of step "b": a text, or a list of program and arguments is needed, got an object',
+    () => step('b', any({ program: 'ls' })),
   ],
   [
     '`dependsOn` of step "b": a stage is needed, got the text "a"; give the stage itself in place of its name',

@@ -20,6 +20,11 @@ export function codeArguments(program: string, args: readonly string[]): Readonl
   return code;
 }
 
+/** Whether a program of that name reads code, from its standard input too. */
+export function isInterpreter(name: string): boolean {
+  return SHELLS.has(name) || INTERPRETERS.test(name);
+}
+
 /** The first word behind the options of a shell, one of which is `-c`. */
 function scriptBehind(words: readonly string[], shell: number): number | null {
   let hasScript = false;

@@ -8,6 +8,7 @@ import type { CheckExpressions } from './expression/check.ts';
 import type { ParamValues } from './params.ts';
 import { hasExpression, type PlacedExpression, type Splitter } from './placeholders.ts';
 import type { Problems } from './problems.ts';
+import type { Script } from './script/read-script.ts';
 import type { Spec, StageSpec } from './spec.ts';
 import { type Located, quote } from './tree.ts';
 
@@ -82,7 +83,7 @@ function compileStageTexts(
         );
   const shown = new Map<Located<string>, string>();
   const plans = texts.map(({ text, place }): TextPlan => {
-    const key = nameOfPlace(place);
+    const key = nameOfPlace(place, run?.script ?? null);
     const interpreter = place.kind === 'arg' ? code.get(place.index) : undefined;
     const parts = tools.split(text);
     if (interpreter !== undefined) {
@@ -113,11 +114,12 @@ function compileStageTexts(
   return { plan: { sources, stages: [...reads.keys()], params, texts: plans }, reads: [...reads.values()], shown };
 }
 
-function nameOfPlace(place: TextPlace): string {
+function nameOfPlace(place: TextPlace, script: Script | null): string {
   switch (place.kind) {
     case 'arg':
       return '`args`';
     case 'env':
+      if (script?.values.some(({ variable }) => variable === place.name) === true) return '`run`';
       return `the variable ${place.name}`;
     case 'param':
       return `the param ${quote(place.name)}`;

@@ -13,6 +13,7 @@ import { compileSkillWork, llmOf } from './compile-skill.ts';
 import { workspaceFolder } from './compile-workspace.ts';
 import type { Links } from './linked.ts';
 import { warnOfParamsInCode } from './params-in-code.ts';
+import { refuseValuesInCode } from './script/check-script.ts';
 import { warnOfShellInProgram } from './shell-in-program.ts';
 import type { Spec, StageSpec } from './spec.ts';
 
@@ -50,6 +51,7 @@ export function compileWork(
     return compileSkillWork(stage, skill, { ...agent, params, texts: texts?.plan ?? null, readSkill });
   if (run === null) return null;
   warnOfShellInProgram(run, what, problems);
+  if (run.script !== null) refuseValuesInCode(run.script, spec, what, problems);
   warnOfParamsInCode(stage, spec, what, problems);
   if (stage.mode !== null && stage.timeoutMs !== null)
     problems.error(

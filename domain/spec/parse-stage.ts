@@ -4,9 +4,10 @@ import { otherKeys } from './grammar/other-keys.ts';
 import { readKeys } from './grammar/read.ts';
 import { STAGE } from './grammar/stage-table.ts';
 import type { Problems } from './problems.ts';
-import { goesWith, type Key } from './grammar/table.ts';
+import { readScript } from './script/read-script.ts';
+import { type FieldsOf, goesWith, type Key } from './grammar/table.ts';
 import { MapReader, readMap } from './reader.ts';
-import type { SectionSpec, StageSpec } from './spec.ts';
+import type { CommandSpec, EnvSpec, SectionSpec, StageSpec } from './spec.ts';
 import { quote, type TreeNode } from './tree.ts';
 
 const {
@@ -66,6 +67,7 @@ function readStage(
   if (name !== null) map.what = `${noun} ${quote(name.value)}`;
   const work = readWork(map, kind);
   const rest = readKeys(map, REST, { kind, beside: work.kind });
+  const { command, env } = compileCommand(work.read.run, rest.env, map);
   refuseForeign(map, work.kind);
   map.finish(otherKeys(STAGE));
   // A name that cannot be used is still told from others by its place.
@@ -74,6 +76,8 @@ function readStage(
       ...rest,
       name: name ?? { value: `#${index + 1}`, at: map.at },
       ...work.read,
+      run: command,
+      env,
       agent: null,
       isShell: false,
     },
@@ -85,7 +89,7 @@ type WorkKey = keyof typeof WORKS;
 
 interface Work {
   readonly kind: WorkKey;
-  readonly read: Pick<StageSpec, WorkKey>;
+  readonly read: Pick<FieldsOf<typeof WORKS>, WorkKey>;
 }
 
 /** What the stage does: one of the keys that say it. Without any, its command is missing. */
@@ -130,6 +134,21 @@ function refuseSecond(map: MapReader, first: WorkKey, second: WorkKey, kind: Pla
     `${map.what} has both \`${first}\` and \`${second}\``,
     `keep one: ${apart}`,
   );
+}
+
+/** A text becomes the command of a shell, and its values become variables. */
+function compileCommand(
+  run: Work['read']['run'],
+  env: readonly EnvSpec[],
+  map: MapReader,
+): { readonly command: CommandSpec | null; readonly env: readonly EnvSpec[] } {
+  if (run === null) return { command: null, env };
+  const { program, args, stdinFrom, cwd, text } = run;
+  if (program !== null) return { command: { program, args, stdinFrom, cwd, script: null }, env };
+  if (text === null) return { command: null, env };
+  const taken = new Set(env.map(({ name }) => name));
+  const { env: values, ...read } = readScript(text, `\`run\` of ${map.what}`, taken, map.problems);
+  return { command: { ...read, stdinFrom, cwd }, env: [...env, ...values] };
 }
 
 const NOUNS: Readonly<Record<WorkKey, string>> = {
@@ -215,12 +234,16 @@ export function readShell(name: StageSpec['name'], problems: Problems): SectionS
 
 function emptyStage(name: StageSpec['name'], problems: Problems): StageSpec {
   const nothing = new MapReader({ kind: 'map', at: name.at, entries: new Map() }, 'the stage', problems);
-  const { run, approval, wait, prompt, skill, uses, ...rest } = readKeys(
-    nothing,
-    { ...WORKS, ...REST },
-    { kind: null },
-  );
-  return { ...rest, run, approval, wait, prompt, skill, uses, name, agent: null, isShell: false };
+  const {
+    run: _run,
+    approval,
+    wait,
+    prompt,
+    skill,
+    uses,
+    ...rest
+  } = readKeys(nothing, { ...WORKS, ...REST }, { kind: null });
+  return { ...rest, run: null, approval, wait, prompt, skill, uses, name, agent: null, isShell: false };
 }
 
 function onlyStage(stage: StageSpec): SectionSpec {

@@ -24,8 +24,22 @@ export interface PlacedExpression {
   readonly offset: number;
 }
 
-function isExpression(inner: string | undefined): inner is string {
+/** Whether what stands in a placeholder has its value only in the run. */
+export function isExpression(inner: string | undefined): inner is string {
   return inner !== undefined && READS_OF_RUN.test(inner) && !PARAM.test(inner);
+}
+
+/** The parameter that a placeholder names; null: it names none. */
+export function paramName(inner: string): string | null {
+  return PARAM.exec(inner)?.[1] ?? null;
+}
+
+/** Closed placeholders of a text, in UTF-16 offsets; a literal `$${{` is none. */
+export function findPlaceholders(text: string): readonly { readonly start: number; readonly end: number }[] {
+  if (!text.includes('${{')) return [];
+  return [...text.matchAll(PLACEHOLDER)].flatMap(({ 0: found, 1: quoted, 2: plain, index }) =>
+    (quoted ?? plain) === undefined ? [] : [{ start: index, end: index + found.length }],
+  );
 }
 
 /** Whether a value in it is known only in the run. */
@@ -116,7 +130,7 @@ function refusePlaceholder(found: string, inner: string | undefined, at: Positio
       ? 'a placeholder is not closed: `${{` without `}}`'
       : `the placeholder ${quote(found)} cannot be filled in`,
     isExpression(inner)
-      ? 'outputs of stages and items may stand in `args`, `env`, `prompt`, texts of `params` in `skill`, `until` of a wait and the `message` of an approval, in a step or box'
+      ? 'outputs of stages and items may stand in `run` as a text, `args`, `env`, `prompt`, texts of `params` in `skill`, `until` of a wait and the `message` of an approval, in a step or box'
       : 'write `${{ params.name }}`, or `$${{` for the literal text',
   );
 }

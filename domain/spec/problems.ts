@@ -10,7 +10,8 @@ export const DIAGNOSTICS_LIMIT = 200;
 const KEPT_LIMIT = 10 * DIAGNOSTICS_LIMIT;
 
 /** What the text leaves open: a part of it could not be read, or names nothing, and its author will be told so. */
-export type Gap = 'edges' | 'order' | 'outputs' | 'params' | 'result' | 'secrets';
+export const GAPS = ['edges', 'order', 'outputs', 'params', 'result', 'secrets'] as const;
+export type Gap = (typeof GAPS)[number];
 
 /**
  * What is concluded from all values together, by what it takes of them. With a gap there, it says no more than

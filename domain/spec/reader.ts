@@ -43,6 +43,9 @@ export interface OtherKeys {
   readonly meant: ReadonlyMap<string, MeantKey>;
 }
 
+/** Keys that mean nothing, for anchors and for other programs. */
+const FREE_KEY = /^x-/;
+
 /** One mapping while its keys are read. `finish` reports what nobody asked for, and what was asked for and is not there. */
 export class MapReader {
   readonly at: Position;
@@ -50,6 +53,7 @@ export class MapReader {
   /** The mapping in the words of a message: `step "a"`, `sandbox`. */
   what: string;
   readonly #entries: ReadonlyMap<string, MapEntry>;
+  readonly #isPartial: boolean;
   readonly #asked = new Set<string>();
   /** Required keys that are not there, and how they are written. */
   readonly #missing = new Map<string, { readonly form: string; readonly others: readonly string[] }>();
@@ -57,6 +61,7 @@ export class MapReader {
   constructor(node: MapNode, what: string, problems: Problems) {
     this.at = node.at;
     this.#entries = node.entries;
+    this.#isPartial = node.isPartial === true;
     this.what = what;
     this.problems = problems;
   }
@@ -74,7 +79,7 @@ export class MapReader {
    */
   required(key: string, form = key, others: readonly string[] = []): TreeNode | null {
     const node = this.optional(key);
-    if (node === null) this.#missing.set(key, { form, others });
+    if (node === null && !this.#isPartial) this.#missing.set(key, { form, others });
     return node;
   }
 
@@ -88,7 +93,8 @@ export class MapReader {
 
   /** Once all keys were asked for. */
   finish(others: OtherKeys): void {
-    for (const [word, { keyAt }] of this.#entries) if (!this.#asked.has(word)) this.#reportOther(word, keyAt, others);
+    for (const [word, { keyAt }] of this.#entries)
+      if (!this.#asked.has(word) && !FREE_KEY.test(word)) this.#reportOther(word, keyAt, others);
     this.reportMissing();
   }
 
@@ -104,16 +110,6 @@ export class MapReader {
 
   #reportOther(word: string, at: Position, others: OtherKeys): void {
     const { problems } = this;
-    // What it would bring is missing.
-    if (word === '<<') {
-      problems.error(
-        'spec/unsupported',
-        at,
-        `${this.what} has a YAML merge key (\`<<\`), which is not supported`,
-        'write its keys out, or say them once in `defaults`; an alias may stand for a whole value',
-      );
-      return;
-    }
     const plain = plainKey(word);
     const known = others.meant.get(plain);
     const meant = known !== undefined && this.#asked.has(known.key) ? known : this.#nearMissing(word, others);

@@ -30,7 +30,7 @@ export function warnOfShellInProgram(run: NonNullable<StageSpec['run']>, what: s
     'spec/shell-in-program',
     program.at,
     `\`program\` of ${what} is ${quote(program.value)}, which no shell reads: the guest looks for a program of that name`,
-    `write \`run: { program: sh, args: [-c, ${shown}] }\``,
+    `write \`run: ${shown}\``,
   );
 }
 

@@ -15,7 +15,7 @@ import {
 } from 'yaml';
 import { utf8Length } from '../units/utf8.ts';
 import { readJson } from './expression/json.ts';
-import type { Problems } from './problems.ts';
+import { GAPS, type Problems } from './problems.ts';
 import { inYamlQuotes, type MapEntry, type Position, quote, type TreeNode } from './tree.ts';
 
 /** What a text may cost before anything of it is believed. */
@@ -167,6 +167,8 @@ class TreeBuilder {
   readonly #anchors = new Map<string, Node>();
   readonly #targets = new Map<Node, Node | null>();
   readonly #problems: Problems;
+  /** An alias repeats its mapping, and no mistake in it. */
+  readonly #refusedMerges = new Set<Node>();
   #nodes = 0;
 
   constructor(text: string, position: (offset: number) => Position, problems: Problems) {
@@ -222,7 +224,14 @@ class TreeBuilder {
 
   #map(pairs: readonly Pair<Node, Node | null>[], at: Position, depth: number): TreeNode {
     const entries = new Map<string, MapEntry>();
+    const merge = pairs.find(({ key }) => isMergeKey(key))?.key;
+    if (merge !== undefined) this.#refuseMerge(merge);
     for (const pair of pairs) {
+      if (isMergeKey(pair.key)) {
+        // Its value may hold anchors.
+        this.#child(pair.value, at, depth);
+        continue;
+      }
       const keyAt = this.#at(pair.key);
       const key = isScalar(pair.key) ? scalar(pair.key.value, pair.key.source, keyAt).text : null;
       const value = this.#child(pair.value, keyAt, depth);
@@ -242,7 +251,20 @@ class TreeBuilder {
         );
       else entries.set(key, { keyAt, value });
     }
-    return { kind: 'map', at, entries };
+    return { kind: 'map', at, entries, ...(merge === undefined ? {} : { isPartial: true }) };
+  }
+
+  #refuseMerge(key: Node): void {
+    if (this.#refusedMerges.has(key)) return;
+    this.#refusedMerges.add(key);
+    this.#problems.error(
+      'spec/unsupported',
+      this.#at(key),
+      'a YAML merge key (`<<`) is not supported',
+      'write its keys out, or write them once in `defaults`; an alias may stand for a whole value',
+    );
+    // The keys that it brings may hold anything.
+    for (const gap of GAPS) this.#problems.gap(gap);
   }
 
   #textAt({ range, value }: Scalar, { line, column }: Position): { readonly textAt?: Position } {
@@ -295,6 +317,11 @@ function scalar(value: unknown, source: string | undefined, at: Position): TreeN
   if (typeof value === 'number' || typeof value === 'boolean')
     return { kind: 'scalar', at, value, text: source ?? String(value) };
   return { kind: 'scalar', at, value: null, text: source ?? '' };
+}
+
+/** In quotes it is a key like any other, as in JSON. */
+function isMergeKey(key: Node): boolean {
+  return isScalar(key) && key.value === '<<' && (key.type === undefined || key.type === 'PLAIN');
 }
 
 function lowerFirst(text: string): string {

@@ -6,9 +6,10 @@
 import type { AGENT } from './grammar/agent-table.ts';
 import type { MOUNT, SANDBOX } from './grammar/sandbox-table.ts';
 import type { PIPELINE, SECTION_KINDS, SPEC, WORKFLOW } from './grammar/spec-table.ts';
-import type { STAGE } from './grammar/stage-table.ts';
+import type { RUN, STAGE } from './grammar/stage-table.ts';
 import type { FieldsOf, WholeOf } from './grammar/table.ts';
 import type { PlanKind } from '../plan/plan.ts';
+import type { Script } from './script/read-script.ts';
 import type { Gap } from './problems.ts';
 import type { Located, Position } from './tree.ts';
 
@@ -55,8 +56,16 @@ export interface LostNames {
   readonly hasMore: boolean;
 }
 
-export interface StageSpec extends FieldsOf<Omit<StageKeys, 'name'>> {
+/** A command, also one that was written as a text. */
+export interface CommandSpec extends Omit<WholeOf<typeof RUN.keys>, 'at' | 'program' | 'text'> {
+  readonly program: Located<string>;
+  /** Null: it was written as a mapping. */
+  readonly script: Script | null;
+}
+
+export interface StageSpec extends Omit<FieldsOf<Omit<StageKeys, 'name'>>, 'run'> {
   readonly name: Located<string>;
+  readonly run: CommandSpec | null;
   /** What `kind: agent` has beside what boxes with a prompt have. */
   readonly agent: Pick<FieldsOf<typeof AGENT.keys>, 'mode' | 'messaging'> | null;
   /** The VM of `kind: sandbox`. */

@@ -32,6 +32,8 @@ export interface MapNode {
   /** As it was written, if that is short and on one line. */
   readonly source?: string;
   readonly entries: ReadonlyMap<string, MapEntry>;
+  /** A merge key was refused in it, so keys that its author wrote are not there. */
+  readonly isPartial?: true;
 }
 
 export interface MapEntry {

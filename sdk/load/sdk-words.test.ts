@@ -86,9 +86,9 @@ test('a line of the spec is a place in the definition', () => {
 });
 
 test.each([
-  ['write `run: { program: sh, args: [-c, "ls | wc"] }`', "write `['sh', '-c', \"ls | wc\"]`"],
-  ["write `run: { program: sh, args: [-c, 'echo \"it''s\"'] }`", "write `['sh', '-c', \"echo \\\"it's\\\"\"]`"],
-  ['write `run: { program: sh, args: [-c, …] }`', "write `['sh', '-c', …]`"],
+  ['write `run: "ls | wc"`', 'write `"ls | wc"`'],
+  ["write `run: 'echo \"it''s\"'`", 'write `"echo \\"it\'s\\""`'],
+  ['write `run: …`', 'write `…`'],
 ])('a command with a shell is written as TypeScript has it: %s', (remedy, expected) => {
   expect(translated('`program` of step "a" is "x"', remedy)[1]).toBe(expected);
 });

@@ -53,7 +53,7 @@ export const SDK_NAMES: Readonly<Record<string, string>> = {
 /** A step or box is handed over itself: one that is not found is not in the list, whatever its name is. */
 const NOT_LISTED = /^(`\w+`.* names the (step|box) ".*"), which does not exist(?:; did you mean ".*"\?)?$/s;
 /** The command that a remedy writes out. */
-const SHELL_COMMAND = /`(?:run: )?\{ program: sh, args: \[-c, (.*)\] \}`/s;
+const SHELL_COMMAND = /`run: (?!\{)(.*)`/s;
 const IN_SECONDS = /`(?:timeout|grace|backoff|initial|max|keep)_secs`/;
 /** A duration: with units in a spec, milliseconds in a definition. */
 const DURATION_KEYS = [
@@ -80,7 +80,7 @@ export function inSdkWords({ message, remedy }: Words, placeOfLine: (line: numbe
   const inMs = IN_SECONDS.test(message);
   const translated = (text: string): string =>
     renamed(inMs ? inMilliseconds(text) : text)
-      .replace(SHELL_COMMAND, (_, script: string) => `\`['sh', '-c', ${inDoubleQuotes(script)}]\``)
+      .replace(SHELL_COMMAND, (_, script: string) => `\`${inDoubleQuotes(script)}\``)
       .replace(/\bon line (\d+)$/, (_, line: string) => `at ${placeOfLine(Number(line))}`);
   return { message: translated(message), remedy: translated(remedy) };
 }

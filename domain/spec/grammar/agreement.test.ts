@@ -71,6 +71,8 @@ function make(type: ValueType, kind: PlanKind, random: Random): unknown {
       return oneOf([{}, { a: 'x:1' }, { 'a-1': 'x:1', b: 'y:2' }], random);
     case 'choice':
       return random(2) === 0 ? oneOf(type.words, random) : makeMapping(type.table, kind, random);
+    case 'command':
+      return random(2) === 0 ? oneOf(['npm ci && npm test', true, 7], random) : makeMapping(type.table, kind, random);
     case 'parameters':
       return oneOf([{}, { a: 'x', b: null, c: 7 }, { a: makeMapping(type.table, kind, random) }], random);
     case 'list':
@@ -113,7 +115,8 @@ function damage(spec: unknown, random: Random): void {
   const holder = oneOf(holders(spec), random) as Record<string, unknown>;
   const name = oneOf(Object.keys(holder), random);
   if (name === undefined || random(5) === 0)
-    holder[Array.isArray(holder) ? '0' : oneOf(['zzz', 'depends_on', 'name', 'prompt'], random)] = junk(random);
+    holder[Array.isArray(holder) ? '0' : oneOf(['zzz', 'x-zzz', 'depends_on', 'name', 'prompt'], random)] =
+      junk(random);
   else if (random(4) === 0 && !Array.isArray(holder)) delete holder[name];
   else holder[name] = junk(random);
 }

@@ -131,7 +131,7 @@ function rowsOf({ keys }: MappingTable, prefix: string): readonly string[] {
 function rowsBelow(type: ValueType, path: string): readonly string[] {
   if (type.is === 'list') return rowsBelow(type.of, `${path}[]`);
   if (type.is === 'parameters') return rowsOf(type.table, `${path}.NAME.`);
-  if (type.is === 'choice') return rowsOf(type.table, `${path}.`);
+  if (type.is === 'choice' || type.is === 'command') return rowsOf(type.table, `${path}.`);
   if (type.is === 'mapping') return Object.values(SECTIONS).includes(type.table) ? [] : rowsOf(type.table, `${path}.`);
   if (type.is === 'forms')
     return Object.entries(type.tables).flatMap(([key, table]) =>
@@ -184,6 +184,8 @@ function valueOf(type: ValueType): string {
       return type.refused === undefined ? '`true`, `false`' : '`false`';
     case 'choice':
       return `${type.words.map(code).join(', ')} or a mapping`;
+    case 'command':
+      return 'text or mapping';
     case 'named-texts':
       return `mapping of names to ${type.holds}, at most ${type.most}`;
     case 'list':

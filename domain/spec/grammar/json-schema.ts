@@ -27,6 +27,9 @@ const NAME_SCHEMA: JsonSchema = {
   patternErrorMessage: 'Use letters, digits, `.`, `_`, `-`, a letter or digit first.',
 };
 
+/** Keys that mean nothing, for anchors. */
+const FREE_KEYS: JsonSchema = { '^x-': true };
+
 /** Tables that are written once and referred to. */
 const DEFINITIONS = [
   { name: 'step', table: STAGE, kind: 'workflow' },
@@ -56,6 +59,7 @@ export function specSchema(): JsonSchema {
     type: 'object',
     required: ['kind', 'name'],
     properties,
+    patternProperties: FREE_KEYS,
     additionalProperties: false,
     allOf: sections,
     definitions: Object.fromEntries(DEFINITIONS.map(({ name, table, kind }) => [name, mappingSchema(table, kind)])),
@@ -81,6 +85,7 @@ function mappingSchema(
     ...(required.length === 0 ? {} : { required }),
     ...(choices.length === 0 ? {} : { allOf: choices }),
     properties: Object.fromEntries(here.map(([name, key]) => [name, keySchema(key)])),
+    patternProperties: FREE_KEYS,
     additionalProperties: false,
   };
 }
@@ -165,6 +170,13 @@ function valueSchema(type: ValueType): JsonSchema {
         if: { type: 'object' },
         then: mappingSchema(type.table, null),
         else: { enum: type.words },
+      };
+    case 'command':
+      return {
+        type: [...LENIENT, 'object'],
+        if: { type: 'object' },
+        then: mappingSchema(type.table, null),
+        else: { pattern: '\\S', patternErrorMessage: 'Write a command, such as npm test.' },
       };
     case 'parameters': {
       const bare = { type: [...PARAM_DEFAULT.shapes, 'null'] };

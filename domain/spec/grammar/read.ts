@@ -22,6 +22,7 @@ import { readVariables } from './read-variables.ts';
 import { goesWith } from './table.ts';
 import type {
   ChoiceType,
+  CommandType,
   EnvSpec,
   FieldsOf,
   FlagType,
@@ -121,6 +122,8 @@ function readValue(type: ReadableType, node: TreeNode | null, what: string, map:
       return readNamedTexts(type, node, what, problems);
     case 'choice':
       return readChoice(type, node, what, map, place);
+    case 'command':
+      return readCommand(type, node, what, map, place);
     case 'parameters':
       return readParameters(type, node, what, problems);
     case 'list': {
@@ -210,6 +213,43 @@ function readChoice(type: ChoiceType, node: TreeNode | null, what: string, map: 
   return word === null ? null : { variant: 'word', at: word.at, word: word.value };
 }
 
+function readCommand(type: CommandType, node: TreeNode | null, what: string, map: MapReader, place: Place): unknown {
+  const { problems } = map;
+  if (node?.kind === 'map') {
+    const command = new MapReader(node, what, problems);
+    const values = readWhole(command, type.table, { ...place, outer: map.what });
+    // A group says that one of its keys is there, and not that its value could be read.
+    return values === null || (values['program'] === null && values['text'] === null) ? null : values;
+  }
+  if (node?.kind === 'list') {
+    wrongType(node, what, 'a text or a mapping', commandRemedy(node.items), problems);
+    return null;
+  }
+  const text = readText(node, what, problems, true);
+  if (text === null) return null;
+  if (text.value.trim() === '') {
+    problems.error('spec/bad-value', text.at, `${what} is empty`, type.filled);
+    return null;
+  }
+  const others = readKeys(
+    new MapReader({ kind: 'map', at: text.at, entries: new Map() }, what, problems),
+    type.table.keys as ReadableKeys,
+    place,
+  );
+  return { ...others, at: text.at, text };
+}
+
+/** A list is most often a program with its arguments. */
+function commandRemedy(items: readonly TreeNode[]): string {
+  const words = items.map((item) =>
+    item.kind === 'scalar' && /^[\w./:=@-]{1,40}$/.test(item.text) ? item.text : null,
+  );
+  const [program, ...args] = words;
+  if (program === undefined || program === null || args.includes(null) || args.length > 8)
+    return 'write `{ program: NAME, args: [TEXT, …] }`, or the command as one text';
+  return `write \`{ program: ${program}, args: [${args.join(', ')}] }\`, or the command as one text`;
+}
+
 function readNamedTexts(
   type: NamedTextsType,
   node: TreeNode | null,
@@ -242,6 +282,7 @@ function readForms(type: FormsType, node: TreeNode | null, what: string, place: 
     const variant = Object.keys(type.tables).find((key) => map.has(key));
     const values = variant === undefined ? null : readWhole(map, type.tables[variant]!, place);
     if (variant !== undefined) return values === null ? null : { variant, ...values };
+    if (node.isPartial === true) return null;
     const keys = Object.keys(type.tables).map((key) => `\`${key}\``);
     problems.error('spec/missing-key', node.at, `${what} has none of ${keys.join(', ')}`, `write \`${type.form}\``);
     return null;

@@ -355,20 +355,28 @@ export const BESIDE_RUN = {
   },
 } as const satisfies Keys;
 
-const RUN = {
-  form: (text) => `{ program: sh, args: [-c, ${JSON.stringify(text)}] }`,
+export const RUN = {
   keys: {
     program: {
       as: 'program',
       mistaken: ['command', 'cmd', 'exec', 'executable', 'entrypoint', 'bin'],
       type: { is: 'text', holds: 'text', filled: 'name a program of the guest, such as sh' },
-      required: true,
+      group: 'command',
       doc: 'The name or the path of a program in the guest.',
       example: 'sh',
     },
+    script: {
+      as: 'text',
+      mistaken: ['shell', 'sh', 'text', 'run'],
+      type: { is: 'text', holds: 'text', lenient: true, filled: 'write a command, such as `npm test`' },
+      group: 'command',
+      excludes: ['args'],
+      doc: 'A text for `sh -e -c`, as `run: TEXT`. See [Commands](#commands).',
+      example: 'npm ci && npm test',
+    },
     args: {
       as: 'args',
-      mistaken: ['arguments', 'argv', 'script'],
+      mistaken: ['arguments', 'argv'],
       type: { is: 'list', of: { is: 'text', holds: 'text', lenient: true }, item: 'an argument', items: 'texts' },
       doc: 'Arguments, passed without a shell. Numbers and booleans keep the text that you write.',
       example: ['-c', 'ls | wc -l'],
@@ -399,12 +407,12 @@ export const STAGE = {
     name: { as: 'name', type: { is: 'name' }, required: true, doc: 'Unique in the spec.', example: 'fetch' },
     run: {
       as: 'run',
-      type: { is: 'mapping', table: RUN },
+      type: { is: 'command', table: RUN, filled: 'write a command, such as `run: npm test`' },
       group: 'work',
       mistaken: ['command', 'cmd', 'exec', 'script', 'shell'],
-      form: 'run: { program: sh, args: [-c, …] }',
-      doc: 'The command.',
-      example: { program: 'sh', args: ['-c', 'ls | wc -l'] },
+      form: 'run: COMMAND',
+      doc: 'The command: a text for `sh -e -c`, or a program with its arguments. See [Commands](#commands).',
+      example: 'npm ci && npm test',
     },
     approval: {
       as: 'approval',

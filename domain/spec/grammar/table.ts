@@ -75,6 +75,7 @@ export type ValueType =
   | ListType
   | MappingType
   | ChoiceType
+  | CommandType
   | NamedTextsType
   | VariantsType
   | FormsType
@@ -168,6 +169,14 @@ export interface ChoiceType {
   readonly is: 'choice';
   readonly words: readonly string[];
   readonly table: MappingTable;
+}
+
+/** A text that a shell reads, or a mapping with a program. */
+export interface CommandType {
+  readonly is: 'command';
+  readonly table: MappingTable;
+  /** An empty text is a mistake, and this is the remedy. */
+  readonly filled: string;
 }
 
 /** Names of hosts, each with a text. */
@@ -265,36 +274,38 @@ export type ValueOf<T> = T extends { readonly is: 'text' | 'name' }
                   ? readonly ValueOf<I>[]
                   : T extends { readonly is: 'mapping'; readonly table: { readonly keys: infer K } }
                     ? WholeOf<K>
-                    : T extends {
-                          readonly is: 'choice';
-                          readonly words: readonly (infer W)[];
-                          readonly table: { readonly keys: infer K };
-                        }
-                      ? | { readonly variant: 'word'; readonly at: Position; readonly word: W }
-                        | ({ readonly variant: 'mapping' } & WholeOf<K>)
-                      : T extends { readonly is: 'variants'; readonly tables: infer V }
-                        ? {
-                            readonly [P in keyof V]: V[P] extends { readonly keys: infer K }
-                              ? WholeOf<K> & { readonly variant: P }
-                              : never;
-                          }[keyof V]
-                        : T extends {
-                              readonly is: 'forms';
-                              readonly tables: infer V;
-                              readonly prefixes: readonly (infer P)[];
-                            }
-                          ? | {
-                                readonly variant: 'text';
-                                readonly at: Position;
-                                readonly prefix: P;
-                                readonly text: string;
+                    : T extends { readonly is: 'command'; readonly table: { readonly keys: infer K } }
+                      ? WholeOf<K>
+                      : T extends {
+                            readonly is: 'choice';
+                            readonly words: readonly (infer W)[];
+                            readonly table: { readonly keys: infer K };
+                          }
+                        ? | { readonly variant: 'word'; readonly at: Position; readonly word: W }
+                          | ({ readonly variant: 'mapping' } & WholeOf<K>)
+                        : T extends { readonly is: 'variants'; readonly tables: infer V }
+                          ? {
+                              readonly [P in keyof V]: V[P] extends { readonly keys: infer K }
+                                ? WholeOf<K> & { readonly variant: P }
+                                : never;
+                            }[keyof V]
+                          : T extends {
+                                readonly is: 'forms';
+                                readonly tables: infer V;
+                                readonly prefixes: readonly (infer P)[];
                               }
-                            | {
-                                readonly [Q in keyof V]: V[Q] extends { readonly keys: infer K }
-                                  ? WholeOf<K> & { readonly variant: Q }
-                                  : never;
-                              }[keyof V]
-                          : never;
+                            ? | {
+                                  readonly variant: 'text';
+                                  readonly at: Position;
+                                  readonly prefix: P;
+                                  readonly text: string;
+                                }
+                              | {
+                                  readonly [Q in keyof V]: V[Q] extends { readonly keys: infer K }
+                                    ? WholeOf<K> & { readonly variant: Q }
+                                    : never;
+                                }[keyof V]
+                            : never;
 
 /** Values of keys, those of required ones too null where they could not be read. */
 export type FieldsOf<K> = { readonly [P in keyof K as PropertyOf<K[P]>]: MaybeOf<TypeOf<K[P]>> };

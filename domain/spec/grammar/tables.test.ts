@@ -120,6 +120,15 @@ function spotsBelow(
         : inline,
       within,
     );
+  if (type.is === 'command') {
+    const mapping = (spec: Mapping): Mapping => {
+      const found = within(spec) as unknown;
+      // The stages of `baseSpec` have mappings.
+      if (typeof found !== 'object') throw new Error(`${full} has no mapping`);
+      return found as Mapping;
+    };
+    return spotsOf(type.table, kind, inline, mapping);
+  }
   // Sections of a part have the tables of sections.
   if (type.is === 'section' && full.startsWith('parts.')) return [];
   if (type.is === 'section') return spotsOf(type.table, kind, apart, within);

@@ -1,0 +1,103 @@
+/** Places of a script in which a value would be code, or would not be there at all. */
+import { codeArguments, isInterpreter } from '../code-arguments.ts';
+import { isExpression, paramName } from '../placeholders.ts';
+import { typeOf } from '../params.ts';
+import type { Problems } from '../problems.ts';
+import type { Spec } from '../spec.ts';
+import { quote } from '../tree.ts';
+import type { Script, ScriptValue } from './read-script.ts';
+import type { ShellWord } from './shell-contexts.ts';
+
+/** Commands of a shell that read their arguments as a script. */
+const READS_ARGUMENTS: ReadonlySet<string> = new Set(['eval', 'trap']);
+
+export function refuseValuesInCode(script: Script, spec: Spec, what: string, problems: Problems): void {
+  const report = (value: ScriptValue, message: string, remedy: string): void =>
+    problems.error(
+      'spec/bad-placeholder',
+      script.text.at,
+      `\`run\` of ${what} has ${quote(value.written)} ${message}`,
+      remedy,
+    );
+  const plain = new Set(
+    spec.params.filter((param) => !['text', 'list'].includes(typeOf(param))).map(({ name }) => name),
+  );
+  // A number, a boolean and a choice of the author are only what they look like.
+  const mayBeCode = ({ written }: ScriptValue): boolean => {
+    const inner = written.slice('${{'.length, -'}}'.length);
+    return isExpression(inner) || !plain.has(paramName(inner) ?? '');
+  };
+  for (const value of script.values) reportContext(value, mayBeCode(value), report);
+  for (const [index, interpreter] of findCode(script)) {
+    const value = script.values[index]!;
+    if (mayBeCode(value))
+      report(
+        value,
+        `in a program of ${interpreter}, which would read the value as code`,
+        'write `export VALUE=${{ … }}` before it, and read that variable in the program, whose text stands in single quotes',
+      );
+  }
+}
+
+function reportContext(
+  value: ScriptValue,
+  mayBeCode: boolean,
+  report: (value: ScriptValue, message: string, remedy: string) => void,
+): void {
+  switch (value.context) {
+    case 'arithmetic':
+      if (mayBeCode)
+        report(
+          value,
+          'in arithmetic, where some shells read the value as code',
+          'calculate in the expression, such as `${{ int(stages.NAME.output) + 1 }}`, or declare the parameter with `type: number`',
+        );
+      return;
+    case 'backquotes':
+      return report(value, 'in backquotes, where quotes have another meaning', 'write `$(…)` instead of backquotes');
+    case 'escaped':
+      return report(value, 'behind a backslash', 'write `$${{` for the literal text, or remove the backslash');
+    case 'quoted-here-document':
+      return report(
+        value,
+        'in a here-document whose end is quoted, in which a shell replaces nothing',
+        'write its end without quotes (`<<EOF`), and a backslash before each other `$` of the text',
+      );
+    case 'word':
+    case 'double-quotes':
+    case 'single-quotes':
+    case 'dollar-quotes':
+    case 'here-document':
+      return;
+  }
+}
+
+/** By the index of a value the program that reads it as code. */
+function findCode({ reading }: Script): ReadonlyMap<number, string> {
+  const found = new Map<number, string>();
+  for (const command of reading.commands) {
+    const words = withoutAssignments(command);
+    const [program, ...args] = words.map(({ text }) => text);
+    if (program === undefined) continue;
+    if (READS_ARGUMENTS.has(program)) for (const { places } of words.slice(1)) note(found, places, program);
+    for (const [index, interpreter] of codeArguments(program, args))
+      note(found, words[index + 1]?.places ?? [], interpreter);
+  }
+  for (const { command, places } of reading.documents) {
+    const [program, ...args] = withoutAssignments(command).map(({ text }) => text);
+    const name = program?.slice(program.lastIndexOf('/') + 1);
+    // Without a file to run it runs what it reads.
+    if (name !== undefined && isInterpreter(name) && args.every((arg) => arg.startsWith('-')))
+      note(found, places, name);
+  }
+  return found;
+}
+
+function note(found: Map<number, string>, places: readonly number[], program: string): void {
+  for (const place of places) if (!found.has(place)) found.set(place, program);
+}
+
+function withoutAssignments(words: readonly ShellWord[]): readonly ShellWord[] {
+  const first = words.findIndex(({ text }) => !/^[A-Za-z_]\w*=/.test(text));
+  return first === -1 ? [] : words.slice(first);
+}
