@@ -14,8 +14,6 @@ import { type OverBudget, overRunBudget } from './run-budget.ts';
 
 /** Time that an agent has between SIGTERM and SIGKILL. */
 const TERM_GRACE_MS = 2_000;
-/** Time that an agent has to end after its answer. */
-const ANSWERED_GRACE_MS = 5_000;
 const READY = 'ready';
 
 /** What the run's budget says of a command. */
@@ -114,13 +112,12 @@ export function overBudget(budget: BudgetPlan, used: AgentUsage): OverBudget | n
 
 /**
  * SIGTERM, and SIGKILL where that does not end it; both to a command that has ended do nothing.
- * @param hasAnswered  it is about to end by itself
  * @returns what makes it end by itself after all
  */
-export function endExec(exec: Exec, hasAnswered: boolean): () => void {
+export function endExec(exec: Exec): () => void {
   const signals: readonly (readonly [Parameters<Exec['signal']>[0], number])[] = [
-    ['SIGTERM', hasAnswered ? ANSWERED_GRACE_MS : 0],
-    ['SIGKILL', TERM_GRACE_MS + (hasAnswered ? ANSWERED_GRACE_MS : 0)],
+    ['SIGTERM', 0],
+    ['SIGKILL', TERM_GRACE_MS],
   ];
   const timers = signals.map(([signal, afterMs]) =>
     setTimeout(() => void exec.signal(signal).catch(() => undefined), afterMs),

@@ -39,6 +39,8 @@ export interface AgentStreamOptions {
   readonly used: (usage: AgentUsage, isLast: boolean) => AgentUsage;
   /** Called where that was told, with the id of its event. */
   readonly usageTold: (eventId: string) => Promise<void>;
+  /** Called for each piece of the stream, when its events are stored: whether the agent has ended its turn. */
+  readonly turnEnded: (hasEnded: boolean) => void;
   /** Called where it says that, possibly several times. */
   readonly loginRefused: (words: string) => void;
 }
@@ -84,6 +86,7 @@ export async function followAgent(options: AgentStreamOptions, signal: AbortSign
     const usage = kept.findLast(({ body }) => body.type === 'agent-usage');
     if (usage !== undefined) await options.usageTold(usage.id);
     if (toolEnd !== null) await options.toolEnded(toolEnd);
+    options.turnEnded(stream.outcome().hasEnded);
   };
   for await (const chunk of options.exec.output('stdout', 0, signal)) await tell(lines.push(chunk));
   signal.throwIfAborted();

@@ -6,6 +6,7 @@ import type { BudgetPlan } from '../domain/plan/plan.ts';
 import { FIRST_FOLLOWER } from '../domain/run/attempt.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import { AgentMeter, endExec, readFollower, type ShareOfRun, startFollower, untilReady } from './agent-budget.ts';
+import { AnswerWatch, endIfHanging, findHung } from './agent-hang.ts';
 import { sayUnpriced } from './agent-cost.ts';
 import { agentExec, type AgentAsked, commandKey, commandOfAgent } from './agent-command.ts';
 import { type AgentTurn, usedBy } from './agent-turns.ts';
@@ -38,6 +39,8 @@ interface Turn {
   readonly command: number;
   /** What it may use; null: it has no budget. */
   readonly left: BudgetPlan | null;
+  /** When the time of the stage is over for it, since the epoch. */
+  readonly deadlineMs: number;
   /** What its stream tells of earlier commands of its session. */
   readonly sessionBefore: AgentUsage;
 }
@@ -66,9 +69,18 @@ export async function runTurn(
   if (follower !== null) await untilReady(follower, life.ended);
   const started = await sandbox.exec(exec, life.ended);
   const sessionBefore = before.at(-1)?.sessionUse ?? sessionUse;
-  const turn = await followTurn(context, { before, command, left, sessionBefore }, exec, started, follower);
+  const deadlineMs = (await findStart(context, before, started)) + timeoutMs;
+  const turn = await followTurn(context, { before, command, left, deadlineMs, sessionBefore }, exec, started, follower);
   await sayUnpriced(context.deps, request, agent.work, turn.outcome);
   return turn;
+}
+
+/** When the command started, since the epoch; of one that an earlier worker started, no later than that. */
+async function findStart({ deps, request }: AgentContext, before: readonly AgentTurn[], exec: Exec): Promise<number> {
+  if (!exec.attached) return deps.now();
+  const started = before.at(-1)?.exit.endedAtMs;
+  if (started !== undefined) return started;
+  return (await deps.events.find(request.runId, EVENT_ID.attempt(request.execKey, 'started')))?.atMs ?? deps.now();
 }
 
 function followerOf(
@@ -92,7 +104,8 @@ async function followTurn(
   early: Exec | null,
 ): Promise<AgentTurn> {
   const { agent, sandbox, redactor } = context;
-  const { command, left } = turn;
+  const { command, left, deadlineMs } = turn;
+  const watch = new AnswerWatch();
   let outcome: AgentOutcome | null = null;
   let follower = early;
   let keepAlive: (() => void) | null = null;
@@ -100,7 +113,7 @@ async function followTurn(
   const loginRefused = (words: string): void => {
     if (refused !== null) return;
     refused = { code: 'agent/api-error', words: `was stopped: ${words}` };
-    keepAlive = endExec(exec, false);
+    keepAlive = endExec(exec);
   };
   const meter =
     left === null
@@ -108,13 +121,19 @@ async function followTurn(
       : new AgentMeter(
           agent.work,
           left,
-          (hasAnswered) => void (keepAlive = endExec(exec, hasAnswered)),
+          // One that has answered ends, or is ended as one that hangs.
+          (hasAnswered) => void (hasAnswered || (keepAlive = endExec(exec))),
           shareOfRun(context, turn),
         );
   let tellSession!: (sessionId: string | null) => void;
   const session = new Promise<string | null>((resolve) => (tellSession = resolve));
   const listen: Listen = async (stop) => {
-    const options = { ...streamOptions(context, exec, turn, meter, tellSession, stop.signal), loginRefused };
+    const turnEnded = (hasEnded: boolean): void => {
+      // It works on beyond its budget.
+      if (!hasEnded && watch.hasAnswered && meter !== null && meter.over !== null) keepAlive ??= endExec(exec);
+      watch.set(hasEnded);
+    };
+    const options = { ...streamOptions(context, exec, turn, meter, tellSession, stop.signal), loginRefused, turnEnded };
     try {
       outcome = await followAgent(options, stop.signal);
     } finally {
@@ -134,6 +153,7 @@ async function followTurn(
   // What further commands print stands in the transcript: offsets in the log are those of the first.
   const listeners = [
     listen,
+    endIfHanging(context, { command, exec, deadlineMs, watch }),
     ...(command === 1 ? [pumpOf(context, sandbox, exec, redactor)] : []),
     ...(meter === null ? [] : [meterListens]),
     ...(context.published === null ? [] : [publishing(context.published, exec)]),
@@ -148,6 +168,7 @@ async function followTurn(
       outcome: { ...(outcome as AgentOutcome), usage: meter?.used ?? ownUse(context, turn, told) },
       sessionUse: agent.provider.sessionUse === undefined ? NO_USAGE : told,
       over: meter?.over ?? refused,
+      hasHung: await findHung(context, command, exit),
       follower,
     };
   } finally {
@@ -229,7 +250,7 @@ function streamOptions(
   meter: AgentMeter | null,
   onSession: (sessionId: string) => void,
   signal: AbortSignal,
-): Omit<Parameters<typeof followAgent>[0], 'loginRefused'> {
+): Omit<Parameters<typeof followAgent>[0], 'loginRefused' | 'turnEnded'> {
   const { deps, request, agent, sandbox, redactor, progress } = context;
   const { before, command } = turn;
   const { execKey, runId } = request;

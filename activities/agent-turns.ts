@@ -18,6 +18,8 @@ export interface AgentTurn {
   readonly sessionUse: AgentUsage;
   /** What ended it: its budget, or that nobody answers it. Null: nothing did. */
   readonly over: OverBudget | null;
+  /** Its process did not end after its final result, so Voidbox ended it. */
+  readonly hasHung: boolean;
   /** What followed its session file; null: it has no budget. */
   readonly follower: Exec | null;
 }

@@ -16,6 +16,7 @@ import {
   writesFile,
 } from './agent-command.ts';
 import type { AgentContext } from './agent-context.ts';
+import { withoutHang } from './agent-hang.ts';
 import { needsCheckout, restore, resumePromptOf, savedBefore, sayResumed, usedBeforeSave } from './agent-resume.ts';
 import { runTurn, usedUpBefore } from './agent-turn.ts';
 import { agentResultOf, type AgentTurn, execsOf, turnFailure, usageOf } from './agent-turns.ts';
@@ -109,7 +110,8 @@ async function answerOf(context: AgentContext, turns: readonly AgentTurn[]): Pro
   const turn = turns.at(-1)!;
   const { exec, exit, outcome } = turn;
   const cancelled = life.cancelRequested.aborted;
-  const base = await describeExit(backend, sandbox, exec, exit, request, redactor, cancelled, life.detached);
+  const ended = await describeExit(backend, sandbox, exec, exit, request, redactor, cancelled, life.detached);
+  const base = withoutHang(ended, turn);
   const failure = turnFailure(request, turn, base);
   if (failure !== null) return { result: { ...base, outcome: 'failed', failure }, mismatch: null };
   if (base.outcome === 'cancelled' && isService(request.stage.work))

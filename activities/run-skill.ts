@@ -13,6 +13,7 @@ import { sanitizeLine } from '../domain/security/sanitize.ts';
 import type { SkillWork } from '../domain/plan/plan.ts';
 import { commandOfAgent, promptOf, putAgentFiles } from './agent-command.ts';
 import type { AgentContext } from './agent-context.ts';
+import { withoutHang } from './agent-hang.ts';
 import { runTurn, usedUpBefore } from './agent-turn.ts';
 import { agentResultOf, type AgentTurn, execsOf, turnFailure, usageOf } from './agent-turns.ts';
 import { outputMismatch } from './output-check.ts';
@@ -219,10 +220,12 @@ async function ask(
   });
 }
 
-async function baseOf(context: SkillContext, { exec, exit }: AgentTurn): Promise<StageResult> {
+async function baseOf(context: SkillContext, turn: AgentTurn): Promise<StageResult> {
+  const { exec, exit } = turn;
   const { backend, sandbox, request, redactor, life } = context;
   const cancelled = life.cancelRequested.aborted;
-  return await describeExit(backend, sandbox, exec, exit, request, redactor, cancelled, life.detached);
+  const base = await describeExit(backend, sandbox, exec, exit, request, redactor, cancelled, life.detached);
+  return withoutHang(base, turn);
 }
 
 /** What the stage comes to. Only a success leaves outputs, a workspace and writable mounts. */

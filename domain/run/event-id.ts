@@ -67,6 +67,9 @@ export const EVENT_ID = {
    */
   agent: (execKey: string, offset: number, index: number): string => `agent/${execKey}/${offset}/${index}`,
 
+  /** @param command  the exec key of the agent's command that did not end after its final result */
+  hung: (command: string): string => `agent/${command}/hung`,
+
   /** @param number  of the save of the attempt, from 1 without gaps */
   progress: (execKey: string, number: number): string => `stage/${execKey}/progress/${number}`,
 

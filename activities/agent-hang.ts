@@ -1,0 +1,115 @@
+/**
+ * An agent whose process does not end after its final result: it is ended, and the result counts. The notice is in the log before
+ * the signal, so that a worker that takes the attempt over knows whose signal ended the command.
+ */
+import { isService } from '../domain/plan/work.ts';
+import { EVENT_ID } from '../domain/run/event-id.ts';
+import type { StageResult } from '../domain/run/stage-result.ts';
+import { endExec } from './agent-budget.ts';
+import { commandKey } from './agent-command.ts';
+import type { AgentContext } from './agent-context.ts';
+import type { AgentTurn } from './agent-turns.ts';
+import type { Listen } from './follow-command.ts';
+import type { Exec, ExecExit } from './ports/sandbox.ts';
+
+/** Time that an agent's process has to end after its final result. */
+export const HANG_LIMIT_MS = 10_000;
+/** An agent is ended so long before its stage's time limit, which would take its result for cut off. */
+const BEFORE_DEADLINE_MS = 1_000;
+
+/** Whether the stream of a command is behind the agent's final result. */
+export class AnswerWatch {
+  #hasAnswered = false;
+  #waiting: (() => void)[] = [];
+
+  get hasAnswered(): boolean {
+    return this.#hasAnswered;
+  }
+
+  /** @param hasAnswered  false again if the agent begins another turn */
+  set(hasAnswered: boolean): void {
+    if (hasAnswered === this.#hasAnswered) return;
+    this.#hasAnswered = hasAnswered;
+    for (const wake of this.#waiting.splice(0)) wake();
+  }
+
+  /** Settles at the next change. */
+  async change(): Promise<void> {
+    await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  }
+}
+
+interface Hanging {
+  /** Of the attempt, from 1. */
+  readonly command: number;
+  readonly exec: Exec;
+  /** Of the stage's time, since the epoch. */
+  readonly deadlineMs: number;
+  readonly watch: AnswerWatch;
+}
+
+/** Reads nothing: it waits for the command's end, and ends the command if that hangs. */
+export function endIfHanging(context: AgentContext, { command, exec, deadlineMs, watch }: Hanging): Listen {
+  return async ({ signal }) => {
+    const ended = exec.wait(signal).then(() => 'ended' as const);
+    ended.catch(() => undefined);
+    // A service serves until its run is cancelled, whatever its agent says.
+    if (isService(context.request.stage.work)) return void (await ended);
+    for (;;) {
+      const changed = watch.change().then(() => 'changed' as const);
+      const limitMs = Math.max(0, Math.min(HANG_LIMIT_MS, deadlineMs - BEFORE_DEADLINE_MS - context.deps.now()));
+      const first = watch.hasAnswered
+        ? await firstWithin(limitMs, ended, changed)
+        : await Promise.race([ended, changed]);
+      if (first === 'ended') return;
+      if (first === 'changed') continue;
+      await sayHung(context, command, limitMs);
+      const dispose = endExec(exec);
+      try {
+        await ended;
+      } finally {
+        dispose();
+      }
+      return;
+    }
+  };
+}
+
+async function firstWithin<T>(limitMs: number, ...others: readonly Promise<T>[]): Promise<T | 'late'> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<'late'>((resolve) => (timer = setTimeout(() => resolve('late'), limitMs)));
+  try {
+    return await Promise.race([...others, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** @throws `fence/stale` if another worker has taken the attempt over, which then ends the command */
+async function sayHung({ deps, request, sandbox }: AgentContext, command: number, waitedMs: number): Promise<void> {
+  const { runId, execKey, stage } = request;
+  const message = `the agent of stage ${stage.id} did not end within ${Math.round(waitedMs / 1000)} s of its final result, so Voidbox ended its process; the result counts`;
+  const id = EVENT_ID.hung(commandKey(execKey, command));
+  const body = { type: 'notice', level: 'warning', message } as const;
+  await deps.events.append(runId, [{ id, atMs: deps.now(), body }], { execKey, fence: sandbox.facts.fence });
+}
+
+/** Whether Voidbox ended the command after its final result; also a worker before this one. */
+export async function findHung(
+  { deps, request }: Pick<AgentContext, 'deps' | 'request'>,
+  command: number,
+  { reason, exitCode }: ExecExit,
+): Promise<boolean> {
+  if (reason === 'exited' && exitCode === 0) return false;
+  return (await deps.events.find(request.runId, EVENT_ID.hung(commandKey(request.execKey, command)))) !== null;
+}
+
+/** The agent's result is the outcome of a command that hung behind it, not the signal that ended the command. */
+export function withoutHang(
+  base: StageResult,
+  { hasHung, exit, outcome }: Pick<AgentTurn, 'hasHung' | 'exit' | 'outcome'>,
+): StageResult {
+  const isEndedBySignal = exit.reason === 'exited' || exit.reason === 'killed';
+  if (!hasHung || !outcome.hasEnded || !isEndedBySignal || base.outcome !== 'failed') return base;
+  return { ...base, outcome: 'succeeded', failure: null };
+}
