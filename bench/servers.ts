@@ -91,7 +91,17 @@ export async function startNode(
   return owned(child);
 }
 
+/** Node runs no exit handlers when a signal ends it, so that servers and workers would stay. */
+let handlesSignals = false;
+function exitOnSignals(): void {
+  if (handlesSignals) return;
+  handlesSignals = true;
+  process.once('SIGTERM', () => process.exit(143));
+  process.once('SIGINT', () => process.exit(130));
+}
+
 function owned(child: ChildProcess): BenchProcess {
+  exitOnSignals();
   if (child.pid === undefined) throw new Error('the process could not be started');
   const onExit = (): void => void child.kill('SIGKILL');
   process.once('exit', onExit);
