@@ -1,14 +1,15 @@
 /** The items of a stage: their list, what each command finds of its item, and what they come to together. */
 import { Buffer } from 'node:buffer';
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
-import { type DataRef, type EachPlan, ISOLATION_LEVELS, type JsonValue, PLAN_LIMITS } from '../domain/plan/plan.ts';
+import { type DataRef, type EachPlan, ISOLATION_LEVELS, PLAN_LIMITS } from '../domain/plan/plan.ts';
 import { parseExecKey } from '../domain/run/attempt.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import { type InstancePath, type InstanceStep, instanceText, shownStage } from '../domain/run/instance.ts';
 import { type StageFailure, type StageResult, toStageResult, type VmFacts } from '../domain/run/stage-result.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
-import { isRounded } from '../domain/units/rounded.ts';
+import { type ExactJson, readExactJson, writeExactJson } from '../domain/units/exact-json.ts';
+import { describeNotJson } from '../domain/units/not-json.ts';
 import type { UpstreamOutputs } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import { stageFailure } from './failure.ts';
@@ -99,21 +100,20 @@ export async function beginItems(deps: ActivityDeps, request: BeginItemsRequest)
 async function keptList(
   { artifacts, records }: ActivityDeps,
   request: BeginItemsRequest,
-  list: readonly JsonValue[] | StageFailure,
+  list: readonly string[] | StageFailure,
 ): Promise<ItemsRecord | StageFailure> {
-  if ('code' in list) return list as StageFailure;
-  const values = list as readonly JsonValue[];
-  const ref = await artifacts.put(pieces([JSON.stringify(values)]), 'application/json');
-  const record: ItemsRecord = { count: values.length, list: ref };
+  if ('code' in list) return list;
+  const ref = await artifacts.put(pieces(['[', list.join(','), ']']), 'application/json');
+  const record: ItemsRecord = { count: list.length, list: ref };
   await records.put(request.runId, recordName(request), record);
   return record;
 }
 
-/** Lists within items are short enough together for the readers of the run's log. */
+/** Lists within items are short enough together for the readers of the run's log. @returns the JSON of each item */
 async function boundedList(
   { artifacts, records }: ActivityDeps,
   request: BeginItemsRequest,
-): Promise<readonly JsonValue[] | StageFailure> {
+): Promise<readonly string[] | StageFailure> {
   const { runId, stage, instance, lists } = request;
   const list = await listOf(artifacts, request);
   if ('code' in list || instance.length === 0) return list;
@@ -129,59 +129,59 @@ async function boundedList(
 async function listOf(
   artifacts: ArtifactStore,
   { each: { list }, mostItems, upstream }: BeginItemsRequest,
-): Promise<readonly JsonValue[] | StageFailure> {
-  if (list.kind === 'inline') return list.items;
+): Promise<readonly string[] | StageFailure> {
+  if (list.kind === 'inline') return list.items.map((item) => JSON.stringify(item));
   const output = upstream[list.stage]?.output ?? null;
-  const read = output === null ? null : await readList(artifacts, output, list.path);
-  const items = Array.isArray(read) && read.length <= mostItems ? (read as readonly JsonValue[]) : null;
-  const unfit = items === null ? null : unfitIn(items);
-  if (items !== null && unfit === null) return items;
+  const read = output === null ? 'is not there' : await readList(artifacts, output, list.path);
   const found =
-    output === null
-      ? 'is not there'
-      : typeof read === 'string'
-        ? read
-        : unfit !== null
-          ? unfit
-          : Array.isArray(read)
-            ? `is a list of ${read.length} items; at most ${mostItems} are allowed`
-            : 'is JSON and not a list';
+    typeof read === 'string'
+      ? read
+      : read.length <= mostItems
+        ? null
+        : `is a list of ${read.length} items; at most ${mostItems} are allowed`;
+  if (found === null) return read as readonly string[];
   const message = `the output of ${list.stage}, which \`for_each\` reads, ${found}`;
   return { code: 'stage/bad-items', message, stderrTail: '' };
 }
 
-/** Why these items cannot be handed on as they were printed; null: they can. */
-function unfitIn(items: readonly JsonValue[]): string | null {
-  // Not recursive: nothing has bounded the depth yet.
-  const open: { readonly value: unknown; readonly depth: number }[] = items.map((value) => ({ value, depth: 1 }));
-  for (let next = open.pop(); next !== undefined; next = open.pop()) {
-    const { value, depth } = next;
-    if (typeof value === 'number' && isRounded(value))
-      return `has a whole number near ${value}, which is beyond 2^53 and would be rounded: print it as a string`;
-    if (typeof value !== 'object' || value === null) continue;
-    if (depth > PLAN_LIMITS.itemLevels) return `has an item of more than ${PLAN_LIMITS.itemLevels} levels`;
-    for (const inner of Object.values(value)) open.push({ value: inner, depth: depth + 1 });
-  }
-  return null;
-}
-
-/** The JSON in it, or in words what it is instead. */
-async function readList(artifacts: ArtifactStore, ref: DataRef, path: readonly string[] = []): Promise<unknown> {
+/** The JSON of each item, with the digits that were printed; or in words what there is instead of a list. */
+async function readList(
+  artifacts: ArtifactStore,
+  ref: DataRef,
+  path: readonly string[] = [],
+): Promise<readonly string[] | string> {
   if (ref.sizeBytes > PLAN_LIMITS.itemListBytes)
     return `has ${ref.sizeBytes} bytes, at most ${PLAN_LIMITS.itemListBytes} are allowed`;
   const chunks: Uint8Array[] = [];
   for await (const chunk of artifacts.open(ref)) chunks.push(chunk);
-  try {
-    let value: unknown = JSON.parse(Buffer.concat(chunks).toString('utf8'));
-    for (const name of path) {
-      if (typeof value !== 'object' || value === null || Array.isArray(value) || !Object.hasOwn(value, name))
-        return `has no member ${JSON.stringify(name)}`;
-      value = (value as Readonly<Record<string, unknown>>)[name];
-    }
-    return typeof value === 'string' ? {} : value;
-  } catch {
-    return 'is not JSON';
+  const text = readUtf8(Buffer.concat(chunks));
+  if (text === null) return 'is not UTF-8 text';
+  const read = readExactJson(text);
+  if ('problem' in read)
+    return read.isTooDeep ? `has an item of more than ${PLAN_LIMITS.itemLevels} levels` : describeNotJson(text, read);
+  let { value } = read;
+  for (const name of path) {
+    const member: ExactJson | undefined = value instanceof Map ? value.get(name) : undefined;
+    if (member === undefined) return `has no member ${JSON.stringify(name)}`;
+    value = member;
   }
+  return Array.isArray(value) ? value.map(writeExactJson) : 'is JSON and not a list';
+}
+
+/** Null: the bytes are not UTF-8, so a text of them would be another one. */
+function readUtf8(bytes: Uint8Array): string | null {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return null;
+  }
+}
+
+/** The list that this host wrote itself. */
+async function readKeptList(artifacts: ArtifactStore, ref: DataRef): Promise<readonly string[]> {
+  const list = await readList(artifacts, ref);
+  if (typeof list === 'string') throw new Error(`the list of items ${ref.sha256} ${list}`);
+  return list;
 }
 
 export interface ItemLists {
@@ -199,7 +199,7 @@ export function createItemLists({
   readonly records: Pick<RunRecords, 'get'>;
 }): ItemLists {
   /** In the order of last use. */
-  const kept = new Map<string, { readonly list: Promise<readonly JsonValue[]>; readonly sizeBytes: number }>();
+  const kept = new Map<string, { readonly list: Promise<readonly string[]>; readonly sizeBytes: number }>();
   let keptBytes = 0;
   const drop = (sha256: string): void => {
     keptBytes -= kept.get(sha256)?.sizeBytes ?? 0;
@@ -216,14 +216,13 @@ export function createItemLists({
     begun.set(runId, (begun.get(runId) ?? new Map<string, ItemsRecord>()).set(name, record));
     begunCount += 1;
   };
-  const listIn = async (runId: string, name: ListName): Promise<readonly JsonValue[]> => {
+  const listIn = async (runId: string, name: ListName): Promise<readonly string[]> => {
     const known = begun.get(runId)?.get(recordName(name));
     const record = known ?? (await recordOf(records, runId, name));
     if (record === null) return [];
     if (known === undefined) keepBegun(runId, recordName(name), record);
     const { sha256, sizeBytes } = record.list;
-    const list =
-      kept.get(sha256)?.list ?? readList(artifacts, record.list).then((value) => value as readonly JsonValue[]);
+    const list = kept.get(sha256)?.list ?? readKeptList(artifacts, record.list);
     drop(sha256);
     kept.set(sha256, { list, sizeBytes });
     keptBytes += sizeBytes;
@@ -250,7 +249,7 @@ export function createItemLists({
           'call/refused',
           `run ${runId}: stage ${stage} has ${list.length} items and no item ${index}`,
         );
-      return { index, text: JSON.stringify(list[index]) };
+      return { index, text: list[index]! };
     },
   };
 }
@@ -282,7 +281,7 @@ export function endItems(
     const record = await recordOf(deps.records, runId, request);
     if (record === null)
       throw new CodedError('call/refused', `run ${runId}: the items of stage ${stage} have not begun`);
-    const list = (await readList(deps.artifacts, record.list)) as readonly JsonValue[];
+    const list = await readKeptList(deps.artifacts, record.list);
     const { ends, startedAtMs, vm } = rememberedEnds(remembered, record.count) ?? (await endsOf(deps, request));
     const failed = list.flatMap((value, item) => {
       const end = ends.get(item);
@@ -308,8 +307,8 @@ export function endItems(
     const parts = list.map((value, item) => {
       const end = ends.get(item)!;
       return 'failure' in end
-        ? { item: JSON.stringify(value), failure: { code: end.failure.code, message: end.failure.message } }
-        : { item: JSON.stringify(value), output: end.output };
+        ? { item: value, failure: { code: end.failure.code, message: end.failure.message } }
+        : { item: value, output: end.output };
     });
     try {
       const output = await mergeItems(deps.artifacts, parts);
@@ -388,7 +387,7 @@ function listAround({ part, attempt = 1 }: InstanceStep, instance: InstancePath)
 function failureOf(
   { stage, instance }: EndItemsRequest,
   count: number,
-  failed: readonly { readonly item: number; readonly value: JsonValue; readonly failure: StageFailure }[],
+  failed: readonly { readonly item: number; readonly value: string; readonly failure: StageFailure }[],
   missing: number,
 ): StageFailure {
   const [first] = failed;
@@ -409,8 +408,9 @@ function failureOf(
   };
 }
 
-function shown(value: JsonValue): string {
-  const text = sanitizeLine(JSON.stringify(value));
+/** @param json  of an item */
+function shown(json: string): string {
+  const text = sanitizeLine(json);
   return text.length <= SHOWN_CHARACTERS ? text : `${text.slice(0, SHOWN_CHARACTERS - 1)}…`;
 }
 

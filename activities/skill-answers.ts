@@ -2,6 +2,7 @@
 import { unfenceJson } from '../agents/fenced-json.ts';
 import type { AnyErrorCode } from '../domain/errors/error-code.ts';
 import type { JsonValue } from '../domain/plan/plan.ts';
+import { findLostNumber } from '../domain/units/lost-number.ts';
 import type { SessionStanding } from './ports/stage-sessions.ts';
 
 export type Next =
@@ -100,11 +101,17 @@ export function answerIn(text: string | null): { readonly output: unknown } | { 
   const trimmed = text.trim();
   for (const candidate of [trimmed, unfenceJson(trimmed)]) {
     if (candidate === null) continue;
+    let output: unknown;
     try {
-      return { output: JSON.parse(candidate) as unknown };
+      output = JSON.parse(candidate);
     } catch {
       // Words are an answer too, where the schema is one of a text.
+      continue;
     }
+    const number = findLostNumber(candidate);
+    return number === null
+      ? { output }
+      : { problem: `the number ${number.slice(0, 80)} has no exact value: give it as a string.` };
   }
   return { output: text };
 }

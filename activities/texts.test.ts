@@ -73,6 +73,39 @@ test('numbers and booleans stand as JSON has them, lists and mappings as JSON', 
     expect(await made(output, [source]), source).toEqual(both(text));
 });
 
+const NUMBERS =
+  '{"u64":18446744073709551615,"dec":0.12345678901234567891,"f":1.0,"e":1e3,"z":-0,"same":1.00,"l":[1.50,1.5]}';
+
+test('a number in a text has the digits that were printed', async () => {
+  for (const [source, text] of [
+    ['stages.a.json.u64', '18446744073709551615'],
+    ['stages.a.json.dec', '0.12345678901234567891'],
+    ['stages.a.json["f"]', '1.0'],
+    ['stages.a.json.e', '1e3'],
+    ['stages.a.json.z', '-0'],
+    ['stages.a.json', NUMBERS],
+    ['stages.a.json.l', '[1.50,1.5]'],
+    ['{"f": stages.a.json.f, "__proto__": stages.a.json.u64}', '{"f":1.0,"__proto__":18446744073709551615}'],
+    ['stages.a.json.?f.orValue(2)', '1.0'],
+    ['string(stages.a.json.dec)', '0.12345678901234567891'],
+    ['"u" + string(stages.a.json.u64) + string(true) + string("s")', 'u18446744073709551615trues'],
+    ['params.p == "P" ? stages.a.json.dec : 0.5', '0.12345678901234567891'],
+    ['[stages.a.json].map(x, x.u64)', '[18446744073709551615]'],
+    ['stages.a.json.f + 2.25', '3.25'],
+  ] as const)
+    expect(await made(NUMBERS, [source]), source).toEqual(both(text));
+  const item = { index: 0, text: NUMBERS };
+  expect(await made('', ['item.u64', 'item.f'], '', item)).toEqual(both('184467440737095516151.0'));
+});
+
+test.each([
+  ['params.p == "P" ? stages.a.json.l[0] : 0.5', /the numbers 1.50 and 1.5 are one number in an expression that/],
+  ['string(stages.a.json.f)', /the numbers 1.0 and 1.00 are one number in an expression that computes/],
+  ['stages.a.json.u64 + 1', /^the expression `.*`: integer overflow: 18446744073709551616/],
+])('a number whose digits an expression would lose is an error: %s', async (source, problem) => {
+  expect(await made(NUMBERS, [source])).toMatch(problem);
+});
+
 test.each<[string, string | Uint8Array | null, string, RegExp]>([
   ['a zero byte', 'a\0b', 'stages.a.output', /^the expression `stages.a.output`: its value has a zero byte/],
   [

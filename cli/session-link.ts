@@ -4,6 +4,7 @@ import type { SessionView } from '../activities/contract-session.ts';
 import type { ErrorCode } from '../domain/errors/codes.ts';
 import { isSessionName, SESSION_NAME_RULE } from '../domain/step-machine/session-id.ts';
 import type { SessionResult } from '../domain/step-machine/result.ts';
+import { findLostNumber } from '../domain/units/lost-number.ts';
 import { readTextFile } from '../skill-kit/cli/input-bytes.ts';
 import type * as Sessions from '../client/sessions.ts';
 import { rememberSkillPaths, skillPaths } from '../client/embedded/skill-paths.ts';
@@ -50,14 +51,21 @@ export async function sessionLink(context: CliContext, skills?: readonly string[
 /** @throws CliError when it is not JSON or cannot be read */
 export async function readJson(argument: string, flag: string, context: CliContext): Promise<unknown> {
   const text = await textOf(argument, flag, context);
+  let value: unknown;
   try {
-    return JSON.parse(text) as unknown;
+    value = JSON.parse(text);
   } catch (error) {
     throw usageError(
       `${flag} is not JSON: ${(error as Error).message}`,
       `Quote a string twice: ${flag} '"text"'. From a file: ${flag} @FILE`,
     );
   }
+  const number = findLostNumber(text);
+  if (number === null) return value;
+  throw usageError(
+    `${flag} has the number ${number.slice(0, 80)}, which has no exact value`,
+    'Use numbers within ±9007199254740991, or a string',
+  );
 }
 
 async function textOf(argument: string, flag: string, context: CliContext): Promise<string> {

@@ -125,6 +125,14 @@ test('an output that a stage does not have is a type error', () => {
   expect(fetch.output('date')).toEqual({ stage: 'fetch', output: 'date' });
 });
 
+test.each([2 ** 53, -1e17])('the number %s may be another one than the author wrote, and is refused', (id) => {
+  const text = `\`id\` is the number ${id}, which has no exact value in JavaScript`;
+  const params = { id: { type: 'number' as const } };
+  expect(() => defineWorkflow({ name: 'x', params: { id }, steps: [step('a', ['true'])] })).toThrow(text);
+  const workflow = defineWorkflow({ name: 'x', params, steps: [step('a', ['true'])] });
+  expect(() => workflow.compile({ params: { id } })).toThrow(text);
+});
+
 test.each([Number.NaN, Number.POSITIVE_INFINITY])('%s is a mistake, not a key that is left out', (number) => {
   const late = step('late', ['true'], { timeoutMs: number, sandbox: { memoryMib: number } });
   const { plan, diagnostics } = defineWorkflow({ name: 'x', steps: [late], maxParallel: number }).compile();

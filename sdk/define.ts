@@ -27,7 +27,7 @@ import {
 } from './definition.ts';
 import { listFiles } from './list-files.ts';
 import { COMPILE_OPTIONS, PIPELINE_OPTIONS, RUN_OPTIONS, WORKFLOW_OPTIONS } from './known-options.ts';
-import { checkList, checkOptions, nameOf, namesOf, secondsOf } from './options.ts';
+import { checkList, checkOptions, keepExact, nameOf, namesOf, secondsOf } from './options.ts';
 import { tellPlace } from './places.ts';
 import { readSkill } from './read-skill.ts';
 import { readSpec } from './read-spec.ts';
@@ -203,7 +203,7 @@ function definition<P extends Params, R>(
       ? undefined
       : Object.fromEntries(definitions.map((each) => [named(each) as string, written.get(each)!.body]));
   const spec = { api_version: 'v1', kind, name, ...own, parts, [kind]: section };
-  const source = `${JSON.stringify(spec, (_, value: unknown) => named(withoutNull(value)), 2)}\n`;
+  const source = `${JSON.stringify(spec, (key, value: unknown) => named(withoutNull(keepExact(key, value))), 2)}\n`;
   const made: Definition<P, R> = {
     name,
     source,
@@ -296,7 +296,9 @@ const checkSchema: CheckSchema = (schema) => {
 function textsOf(params: Readonly<Record<string, ParamValue>>): Readonly<Record<string, string>> {
   const texts = Object.entries(params).map(([name, value]) => [
     name,
-    typeof value === 'object' ? JSON.stringify(value) : String(value),
+    typeof value === 'object'
+      ? JSON.stringify(value, (_, inner: unknown) => keepExact(name, inner))
+      : String(keepExact(name, value)),
   ]);
   return Object.fromEntries(texts) as Readonly<Record<string, string>>;
 }

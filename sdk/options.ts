@@ -3,6 +3,7 @@
  * stage's name where the stage belongs. They are thrown by the call that makes them: what is left out in silence is another run.
  */
 import { didYouMean, nearest } from '../domain/spec/suggest.ts';
+import { isRounded } from '../domain/units/rounded.ts';
 
 /**
  * @param what  in a message: `options of step "a"`, `retry of step "a"`
@@ -64,4 +65,16 @@ export function shown(value: unknown): string {
   const kind: unknown = typeof value === 'object' && 'kind' in value ? value.kind : undefined;
   if (typeof kind === 'string') return `a ${kind}`;
   return typeof value === 'object' ? 'an object' : `the ${typeof value} ${String(value as number)}`;
+}
+
+/**
+ * For a value that becomes JSON.
+ * @param key  for the message
+ * @throws RangeError for a number that is perhaps not the one that the author wrote
+ */
+export function keepExact<T>(key: string, value: T): T {
+  if (typeof value !== 'number' || !Number.isFinite(value) || !isRounded(value)) return value;
+  throw new RangeError(
+    `${key === '' ? 'the value' : `\`${key}\``} is the number ${value}, which has no exact value in JavaScript: use a number within ±${Number.MAX_SAFE_INTEGER}, or a string`,
+  );
 }

@@ -12,6 +12,7 @@ import type { Diagnostic } from '../domain/errors/diagnostic.ts';
 import { type AnyErrorCode, toErrorCode } from '../domain/errors/error-code.ts';
 import type { DataRef, Plan } from '../domain/plan/plan.ts';
 import { packageRoot } from '../setup/package-root.ts';
+import { keepExact } from './options.ts';
 import { isBeingLoaded } from './places.ts';
 
 /** Of one argument of a program, of which Linux takes 128 KiB. */
@@ -161,7 +162,12 @@ async function follow(definition: Runnable, plan: Plan, call: Call): Promise<Run
 async function argumentsOf({ params, folder, options }: Call): Promise<readonly string[]> {
   const { runId, mock, allowMounts = [], input } = options;
   const inputFile = join(folder, 'input.json');
-  if (input !== undefined) await writeFile(inputFile, JSON.stringify(input), { mode: 0o600 });
+  if (input !== undefined)
+    await writeFile(
+      inputFile,
+      JSON.stringify(input, (key, value: unknown) => keepExact(key, value)),
+      { mode: 0o600 },
+    );
   return [
     'run',
     '-',

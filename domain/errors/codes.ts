@@ -85,7 +85,7 @@ export const ERROR_CODES = {
     kind: 'outcome',
     retry: 'never',
     summary:
-      'The output that a `for_each` reads is not a JSON list, has more than 10,000 items, 16 MiB or 200 levels, or has a whole number beyond 2^53. A list within an item may have to be shorter; the message says how long it may be.',
+      'The output that a `for_each` reads is not a JSON list, has more than 10,000 items, 16 MiB or 200 levels. The message names the place where it stops being JSON, and its beginning. A list within an item may have to be shorter; the message says how long it may be.',
     remedy:
       'Let the stage print one JSON list within these limits, such as `["a", "b"]`; split a longer one over several stages.',
   },

@@ -1,5 +1,6 @@
 /** The answer to an approval: what its stage puts out, and which fields it may have. */
 import type { ApprovalField } from '../plan/plan.ts';
+import { isRounded, JSON_NUMBER, losesValue } from '../units/rounded.ts';
 import { utf8Length } from '../units/utf8.ts';
 
 export type FieldValue = string | number | boolean;
@@ -54,6 +55,8 @@ export function checkFields(
     const typed = typedValue(field, value);
     if (typed === null)
       return { problem: `the field ${field.name} must be ${describeField(field)}, got ${shown(value)}` };
+    const changed = typeof typed === 'number' ? changeOf(typed, value) : null;
+    if (changed !== null) return { problem: `the field ${field.name} is ${shown(value)}, ${changed}` };
     checked.push([field.name, typed]);
   }
   return { values: Object.fromEntries(checked) };
@@ -86,8 +89,8 @@ function typedValue({ type, choices }: ApprovalField, value: unknown): FieldValu
     case 'text':
       return typeof value === 'string' ? value : null;
     case 'number': {
-      const number = typeof value === 'string' && value.trim() !== '' ? Number(value) : value;
-      return typeof number === 'number' && Number.isFinite(number) ? number : null;
+      const number = typeof value === 'string' && JSON_NUMBER.test(value) ? Number(value) : value;
+      return typeof number === 'number' && !Number.isNaN(number) ? number : null;
     }
     case 'boolean':
       if (value === 'true' || value === 'false') return value === 'true';
@@ -95,6 +98,13 @@ function typedValue({ type, choices }: ApprovalField, value: unknown): FieldValu
     case 'choice':
       return typeof value === 'string' && choices.includes(value) ? value : null;
   }
+}
+
+/** What recording a number would change of it; null: nothing. A number that came as JSON was read by the client's converter. */
+function changeOf(number: number, given: unknown): string | null {
+  if (isRounded(number) || (typeof given === 'string' && losesValue(given)))
+    return 'which has no exact value: use a number within ±9007199254740991 of at most 15 digits';
+  return typeof given === 'string' && given !== String(number) ? `which would become ${number}: write ${number}` : null;
 }
 
 function shown(value: unknown): string {

@@ -23,8 +23,8 @@ test.each<[string, JsonValue, string]>([
 });
 
 test.each<[string, JsonValue, string, string]>([
-  ['no JSON', OK, '<secret>', 'the output is not JSON'],
-  ['nothing', OK, '', 'the output is not JSON'],
+  ['no JSON', OK, '<secret>', 'the output is not JSON: there is something else at line 1, column 1'],
+  ['nothing', OK, '', 'the output is not JSON: it is empty'],
   ['another type', OK, '[]', 'the output must be object'],
   ['a missing member', OK, '{}', "the output must have required property 'ok'"],
   ['a place', { items: { items: OK } }, '[[{"ok":1}]]', '/0/0/ok must be boolean'],
@@ -45,7 +45,7 @@ test.each<[string, JsonValue, string, string]>([
     "an output that is not JSON Schema's",
     { $ref: '#/$defs/a', $defs: { a: { items: { $ref: '#/$defs/a' } } } },
     `${'['.repeat(200_000)}${']'.repeat(200_000)}`,
-    'the output is nested too deep',
+    'the output cannot be read as JSON: its values are nested more than 200 deep',
   ],
 ])('%s is told', (_what, schema, text, problem) => {
   expect(judgeOutput(engine, schema, text)).toEqual({ problem });
@@ -54,6 +54,28 @@ test.each<[string, JsonValue, string, string]>([
 test('of a large output the first place is told', () => {
   const many = JSON.stringify(Array.from({ length: 40_000 }, () => 1));
   expect(judgeOutput(engine, { items: { type: 'string' } }, many)).toEqual({ problem: '/0 must be string' });
+});
+
+const U64 = '18446744073709551615';
+
+test.each<[string, JsonValue, string, string | null]>([
+  ['a type', { type: 'integer' }, U64, null],
+  ['a distant limit', { maximum: 1e19 }, '-9007199254740993', null],
+  ['a limit that it exceeds', { maximum: 1e19 }, U64, 'the output must be <= 10000000000000000000'],
+  ['a limit that it keeps', { maximum: 1e20, minimum: 1e18 }, U64, null],
+  ['a limit that is a neighbour', { maximum: 9007199254740992 }, '9007199254740993', 'depends on its last digits'],
+  [
+    'a constant that is a neighbour',
+    { const: 9007199254740992 },
+    '9007199254740993',
+    'has the number 9007199254740993',
+  ],
+  ['a member', { properties: { a: { const: -9007199254740992 } } }, '{"a":-9007199254740993}', 'last digits'],
+  ['a size beyond doubles', { type: 'number' }, '9'.repeat(400), 'has the number 99999'],
+  ['a fraction', { const: 1 }, '1.0', null],
+])('a number without an exact value is judged by %s', (_what, schema, text, problem) => {
+  const answer = problem === null ? { fits: true } : { problem: expect.stringContaining(problem) as string };
+  expect(judgeOutput(engine, schema, text)).toEqual(answer);
 });
 
 describe('a schema that is none', () => {

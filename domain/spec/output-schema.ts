@@ -4,6 +4,9 @@
  */
 import type { Ajv, ErrorObject, Options, ValidateFunction } from 'ajv';
 import type { JsonValue } from '../plan/plan.ts';
+import { describeNotJson } from '../units/not-json.ts';
+import { type ExactJson, PrintedNumber, readExactJson } from '../units/exact-json.ts';
+import { losesValue } from '../units/rounded.ts';
 
 export interface SchemaEngine {
   /** Of draft 7. */
@@ -42,22 +45,63 @@ export function schemaProblem(engine: SchemaEngine, schema: JsonValue): string |
 export function judgeOutput(engine: SchemaEngine, schema: JsonValue, text: string): OutputAnswer {
   const made = compiled(engine, schema, text.length <= ALL_MISTAKES_BYTES);
   if ('problem' in made) return { problem: `\`output_schema\` is not valid: ${made.problem}` };
-  let value: unknown;
+  const read = readExactJson(text);
+  if ('problem' in read) return { problem: `the output ${describeNotJson(text, read, false)}` };
+  const rounded: string[] = [];
+  const problem = mistakesOf(
+    made.validate,
+    toPlain(read.value, (number) => roundNumber(number, rounded)),
+  );
+  const [number] = rounded;
+  if (number === undefined) return problem === null ? { fits: true } : { problem };
+  // Such a number lies between two doubles. If both fit, or none does, the number itself does not matter.
+  const other = mistakesOf(made.validate, toPlain(read.value, otherNeighbour));
+  if ((problem === null) !== (other === null))
+    return {
+      problem: `the output has the number ${number.slice(0, 80)}, which has no exact value here, and whether it fits depends on its last digits: print it as a string`,
+    };
+  return problem === null ? { fits: true } : { problem };
+}
+
+/** Null: there are none. */
+function mistakesOf(validate: ValidateFunction, value: unknown): string | null {
   try {
-    value = JSON.parse(text);
-  } catch {
-    // What the parser says would show what lies there.
-    return { problem: 'the output is not JSON' };
-  }
-  try {
-    if (made.validate(value)) return { fits: true };
+    if (validate(value)) return null;
   } catch (error) {
-    if (error instanceof RangeError) return { problem: 'the output is nested too deep' };
+    if (error instanceof RangeError) return 'the output is nested too deep';
     throw error;
   }
-  const errors = made.validate.errors ?? [];
+  const errors = validate.errors ?? [];
   const more = errors.length > PLACES ? `; and ${errors.length - PLACES} more` : '';
-  return { problem: `${errors.slice(0, PLACES).map(describe).join('; ')}${more}` };
+  return `${errors.slice(0, PLACES).map(describe).join('; ')}${more}`;
+}
+
+/** As the built-in parser makes it. */
+function toPlain(value: ExactJson, toNumber: (number: PrintedNumber) => number): unknown {
+  if (value instanceof PrintedNumber) return toNumber(value);
+  if (Array.isArray(value)) return value.map((each) => toPlain(each, toNumber));
+  if (value instanceof Map) return Object.fromEntries([...value].map(([key, each]) => [key, toPlain(each, toNumber)]));
+  return value;
+}
+
+function roundNumber({ text, isWhole }: PrintedNumber, rounded: string[]): number {
+  const value = Number(text);
+  if (isWhole ? losesValue(text) : !Number.isFinite(value)) rounded.push(text);
+  return value;
+}
+
+/** The double on the other side of the number. */
+function otherNeighbour({ text, isWhole }: PrintedNumber): number {
+  const value = Number(text);
+  if (!Number.isFinite(value)) return Math.sign(value) * Number.MAX_VALUE;
+  if (!isWhole || !losesValue(text)) return value;
+  const [exact, near] = [BigInt(text), BigInt(value)];
+  if (exact === near) return value;
+  const bits = new DataView(new ArrayBuffer(8));
+  bits.setFloat64(0, value);
+  const isLarger = exact > near === exact > 0n;
+  bits.setBigInt64(0, bits.getBigInt64(0) + (isLarger ? 1n : -1n));
+  return bits.getFloat64(0);
 }
 
 type Compiled = { readonly validate: ValidateFunction } | { readonly problem: string };

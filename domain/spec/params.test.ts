@@ -40,6 +40,10 @@ test.each([
   ['[1, 9007199254740993]', 'parameter "p" has the number 9007199254740993, which has no exact value'],
   ['[{ id: [-9007199254740993] }]', 'parameter "p" has the number -9007199254740993, which has no exact value'],
   ['{ default: ["1", 0x20000000000001] }', 'the default of parameter "p" has the number 0x20000000000001'],
+  ['[0.12345678901234567891]', 'parameter "p" has the number 0.12345678901234567891, which has no exact value'],
+  ['["3.9", 3.10]', 'parameter "p" has the number 3.10, which would become 3.1'],
+  ['[0x10]', 'parameter "p" has the number 0x10, which would become 16'],
+  ['[1.0]', 'parameter "p" has the number 1.0, which would become 1'],
 ])('a number that would be rounded is refused in a list: %s', (params, message) => {
   expect(messages(params)).toEqual([expect.stringContaining(message)]);
 });
@@ -47,10 +51,17 @@ test.each([
 test('so it is in a list that a run gives', () => {
   const given = (p: string): readonly string[] => messages('{ type: list }', { p });
   expect(given('[1, {"id": 9007199254740993}]')).toEqual([
-    expect.stringContaining('it has a number near 9007199254740992, which has no exact value'),
+    expect.stringContaining('it has the number 9007199254740993, which has no exact value'),
   ]);
-  expect(given('[1e999]')).toEqual([expect.stringContaining('it has a number near Infinity')]);
+  expect(given('[1e999]')).toEqual([expect.stringContaining('it has the number 1e999, which has no exact value')]);
+  expect(given('[3.10]')).toEqual([expect.stringContaining('it has the number 3.10, which would become 3.1')]);
   expect(given('[9007199254740991, "9007199254740993", 0.1]')).toEqual([]);
+});
+
+test('a number with more digits than a double keeps is refused', () => {
+  const given = (p: string): readonly string[] => messages('{ type: number }', { p });
+  expect(given('0.12345678901234567891')).toEqual([expect.stringContaining('would become 0.12345678901234568')]);
+  for (const same of ['1.0', '1e3', '-0', '0.1', '1.50E+2', '5e-324']) expect(given(same), same).toEqual([]);
 });
 
 test('alone, where a text may stand, it stays as it is written', () => {

@@ -1,6 +1,7 @@
 /** What a parameter may be, and the value that it has in one run. */
 import { PLAN_LIMITS } from '../plan/plan.ts';
-import { isRounded } from '../units/rounded.ts';
+import { type ExactJson, PrintedNumber, readExactJson } from '../units/exact-json.ts';
+import { JSON_NUMBER, isRounded, losesValue } from '../units/rounded.ts';
 import type { Json } from './grammar/json.ts';
 import type { ParamSpec } from './grammar/table.ts';
 import { RANGES } from './grammar/values.ts';
@@ -22,9 +23,6 @@ type ParamType = NonNullable<ParamSpec['type']>['value'];
 
 /** Nested lists and mappings in the value of a list. */
 const DEPTH_LIMIT = 16;
-
-/** As JSON writes numbers. */
-const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 
 /** Defaults, and what was given over them. */
 export function resolveParams(
@@ -164,12 +162,17 @@ function fit(param: ParamSpec, text: string, written: Json): ParamValue | Misfit
 }
 
 function fitNumber({ min, max }: ParamSpec, text: string, written: Json): ParamValue | Misfit {
-  const value = typeof written === 'number' ? written : NUMBER.test(text) ? Number(text) : Number.NaN;
+  const value = typeof written === 'number' ? written : JSON_NUMBER.test(text) ? Number(text) : Number.NaN;
   if (!Number.isFinite(value)) return { wanted: 'a number is needed', remedy: 'use a number such as `100` or `-1.5`' };
   if (isRounded(value))
     return {
       wanted: 'a number that large has no exact value',
       remedy: 'use one within ±9007199254740991, or write `type: text`',
+    };
+  if (JSON_NUMBER.test(text) && losesValue(text))
+    return {
+      wanted: `a number with so many digits has no exact value, and would become ${value}`,
+      remedy: `use ${value}, or write \`type: text\``,
     };
   const range = [...(min === null ? [] : [`at least ${min.text}`]), ...(max === null ? [] : [`at most ${max.text}`])];
   if ((min !== null && value < min.value) || (max !== null && value > max.value))
@@ -190,12 +193,8 @@ function fitList(text: string, written: Json): ParamValue | Misfit {
     };
   if (depthOf(value, DEPTH_LIMIT + 1) > DEPTH_LIMIT)
     return { wanted: `its values are nested more than ${DEPTH_LIMIT} deep`, remedy: 'write the values flatter' };
-  const rounded = roundedIn(value);
-  if (rounded !== null)
-    return {
-      wanted: `it has a number near ${rounded}, which has no exact value`,
-      remedy: `use numbers within ±${Number.MAX_SAFE_INTEGER}, or strings`,
-    };
+  const changed = typeof written === 'string' ? changedIn(readExactJson(text)) : null;
+  if (changed !== null) return changed;
   return { text, value: value as readonly Json[] };
 }
 
@@ -207,12 +206,26 @@ function parseJson(text: string): unknown {
   }
 }
 
-function roundedIn(value: unknown): number | null {
-  if (typeof value === 'number') return isRounded(value) ? value : null;
-  if (typeof value !== 'object' || value === null) return null;
-  for (const inner of Object.values(value)) {
-    const rounded = roundedIn(inner);
-    if (rounded !== null) return rounded;
+/** A number in a list whose digits would change, if there is one. */
+function changedIn(read: ReturnType<typeof readExactJson>): Misfit | null {
+  const number = 'value' in read ? changedNumberIn(read.value) : null;
+  if (number === null) return null;
+  const [text, becomes] = [quote(number).slice(1, -1), Number(number)];
+  return losesValue(number)
+    ? {
+        wanted: `it has the number ${text}, which has no exact value`,
+        remedy: `use numbers within ±${Number.MAX_SAFE_INTEGER}, or strings`,
+      }
+    : { wanted: `it has the number ${text}, which would become ${becomes}`, remedy: `use ${becomes}, or a string` };
+}
+
+function changedNumberIn(value: ExactJson): string | null {
+  if (value instanceof PrintedNumber) return value.text;
+  if (typeof value === 'number') return isRounded(value) ? String(value) : null;
+  const inner = Array.isArray(value) ? value : value instanceof Map ? [...value.values()] : [];
+  for (const each of inner) {
+    const changed = changedNumberIn(each);
+    if (changed !== null) return changed;
   }
   return null;
 }

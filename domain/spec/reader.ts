@@ -1,7 +1,7 @@
 /** Reads values out of a positioned tree; a value of the wrong shape is a diagnostic and then absent. */
 import { PLAN_LIMITS } from '../plan/plan.ts';
 import { parseDurationMs, writeDurationMs } from '../units/duration.ts';
-import { isRounded } from '../units/rounded.ts';
+import { isRounded, losesValue } from '../units/rounded.ts';
 import { type DurationRange, NAME, type NumberRange } from './grammar/values.ts';
 import type { Json, JsonSpec, JsonType } from './grammar/json.ts';
 import type { SpecCode } from '../errors/spec-codes.ts';
@@ -305,7 +305,7 @@ function inner(node: TreeNode): string {
 export function readJson(
   node: TreeNode | null,
   what: string,
-  { holds, shapes }: JsonType,
+  { holds, shapes, isPrinted }: JsonType,
   problems: Problems,
 ): JsonSpec | null {
   if (node === null) return null;
@@ -315,23 +315,33 @@ export function readJson(
     wrongType(node, what, `a ${holds}`, `write a ${holds}`, problems);
     return null;
   }
-  if (node.kind !== 'scalar' && refuseRounded(node, what, problems)) return null;
+  if (node.kind !== 'scalar' && refuseChanged(node, what, isPrinted ?? false, problems)) return null;
   return { at: node.at, text: node.kind === 'scalar' ? node.text : JSON.stringify(value), value, node };
 }
 
-/** Alone a number is kept as it is written; in a list it would become another one. */
-function refuseRounded(node: TreeNode, what: string, problems: Problems): boolean {
-  if (node.kind === 'list') return node.items.filter((item) => refuseRounded(item, what, problems)).length > 0;
-  if (node.kind === 'map')
-    return [...node.entries.values()].filter(({ value }) => refuseRounded(value, what, problems)).length > 0;
-  if (typeof node.value !== 'number' || !isRounded(node.value)) return false;
+/**
+ * Alone a number is kept as it is written; in a list or mapping it becomes another one.
+ * @param isPrinted  as of `JsonType`
+ */
+function refuseChanged(node: TreeNode, what: string, isPrinted: boolean, problems: Problems): boolean {
+  const refuseIn = (inner: readonly TreeNode[]): boolean =>
+    inner.filter((each) => refuseChanged(each, what, isPrinted, problems)).length > 0;
+  if (node.kind === 'list') return refuseIn(node.items);
+  if (node.kind === 'map') return refuseIn([...node.entries.values()].map(({ value }) => value));
+  if (typeof node.value !== 'number') return false;
   // A number has no character that `quote` escapes; it may be long.
   const quoted = quote(node.text);
+  const written = quoted.slice(1, -1);
+  const isLost = /^[+-]?[\d.]+(?:[eE][+-]?\d+)?$/.test(node.text) ? losesValue(node.text) : isRounded(node.value);
+  const becomes = String(node.value);
+  if (!isLost && (!isPrinted || becomes === node.text)) return false;
   problems.error(
     'spec/bad-value',
     node.at,
-    `${what} has the number ${quoted.slice(1, -1)}, which has no exact value`,
-    `write it in quotes: ${quoted}`,
+    isLost
+      ? `${what} has the number ${written}, which has no exact value`
+      : `${what} has the number ${written}, which would become ${becomes}`,
+    isLost ? `write it in quotes: ${quoted}` : `write ${becomes}, or ${quoted} in quotes to keep the text`,
   );
   return true;
 }

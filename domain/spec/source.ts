@@ -13,8 +13,8 @@ import {
   type Scalar,
   type YAMLParseError,
 } from 'yaml';
+import { readExactJson } from '../units/exact-json.ts';
 import { utf8Length } from '../units/utf8.ts';
-import { readJson } from './expression/json.ts';
 import { GAPS, type Problems } from './problems.ts';
 import { inYamlQuotes, type MapEntry, type Position, quote, type TreeNode } from './tree.ts';
 
@@ -110,7 +110,7 @@ function tellJsonMistake(
 ): boolean {
   // As some editors on Windows begin a file; the parser of YAML skips it too.
   const start = text.startsWith('\ufeff') ? 1 : 0;
-  const read = readJson(text.slice(start));
+  const read = readExactJson(text.slice(start));
   if ('value' in read || read.isTooDeep) return false;
   const at = start + read.at;
   const before = text.slice(0, at).trimEnd().at(-1);

@@ -2,6 +2,7 @@
  * JSON that a client hands in: as a flag, as a file, or on standard input. Linux takes at most 128 KiB in one argument, so
  * whatever can grow has to have another way in.
  */
+import { findLostNumber } from '../../domain/units/lost-number.ts';
 import { depthProblem } from '../../domain/step-machine/size-limits.ts';
 import type { Flags } from './flags.ts';
 import { readTextFile } from './input-bytes.ts';
@@ -82,12 +83,15 @@ export class Inputs {
 }
 
 export function parseJson(text: string, where: string | (() => string)): unknown {
+  const place = (): string => (typeof where === 'string' ? where : where());
+  let value: unknown;
   try {
-    return JSON.parse(text) as unknown;
+    value = JSON.parse(text);
   } catch (cause) {
     const shown = text.length > 80 ? `${text.slice(0, 80)}…` : text;
-    throw new Error(`${typeof where === 'string' ? where : where()} is not JSON (${messageOf(cause)}): ${shown}`, {
-      cause,
-    });
+    throw new Error(`${place()} is not JSON (${messageOf(cause)}): ${shown}`, { cause });
   }
+  const number = findLostNumber(text);
+  if (number === null) return value;
+  throw new Error(`${place()} has the number ${number.slice(0, 80)}, which has no exact value. Pass it as a string.`);
 }

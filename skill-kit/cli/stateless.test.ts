@@ -73,6 +73,7 @@ it.each([
   [['cleanup'], '--session is required for cleanup'],
   [['start'], 'Invalid params for skill "two": who: '],
   [['start', '--params', '{"who"'], '--params is not JSON'],
+  [['start', '--params', '{"who":18446744073709551615}'], '--params has the number 18446744073709551615, which has no'],
 ])('%j: an error on stderr, exit 1', async (argv, message) => {
   const { code, stdout, stderr } = await runCommand(two, argv);
   expect({ code, stdout }).toEqual({ code: 1, stdout: '' });

@@ -20,7 +20,10 @@ test('conditions are decided one after the other, by what they read', async () =
   ]);
   expect(answers).toEqual([
     { holds: true },
-    { problem: 'the output of stage a is not JSON: there is something else at character 1' },
+    {
+      problem:
+        'the output of stage a is not JSON: there is something else at line 1, column 1; it begins with "nothing"',
+    },
     { holds: true },
     { holds: false },
   ]);

@@ -1,9 +1,18 @@
 /** The value of a condition. It runs author's text over guests' outputs, so only a thread that can be ended calls this. */
 import type { ConditionValue } from '../../plan/plan.ts';
+import { type ExactJson, PrintedNumber, readExactJson } from '../../units/exact-json.ts';
+import { describeNotJson } from '../../units/not-json.ts';
 import { utf8Length } from '../../units/utf8.ts';
 import { checkCondition, type CheckedExpression, checkText } from './check.ts';
-import { readJson } from './json.ts';
-import { isProblem, languageOf, parseExpression, problemOf } from './language.ts';
+import {
+  LostDigits,
+  NotComputable,
+  type PrintedDoubles,
+  toComputable,
+  toSelectable,
+  writeDouble,
+} from './json-values.ts';
+import { isProblem, languageOf, onlySelects, parseExpression, problemOf } from './language.ts';
 import { EXPRESSION_LIMITS } from './limits.ts';
 
 /** What is known of a stage; what it does not have is absent. JSON-safe, so that it can be sent to a thread. */
@@ -30,10 +39,10 @@ export type ConditionAnswer = { readonly holds: boolean } | { readonly problem: 
 export function evaluateCondition(source: string, values: ConditionValues): ConditionAnswer {
   const checked = checkCondition(source);
   if ('problems' in checked) return { problem: checked.problems.map(({ message }) => message).join('; ') };
-  const facts = factsOf(values, stagesReadAsJson([checked]));
-  if ('problem' in facts) return { problem: facts.problem };
-  const answer = valueIn(source, { stages: facts.stages, params: valueOf(values.params) });
-  if ('problem' in answer) return answer;
+  const read = readValues(values, stagesReadAsJson([checked]));
+  if ('problem' in read) return { problem: read.problem };
+  const answer = valueIn(source, read);
+  if ('problem' in answer) return { problem: answer.problem };
   if (typeof answer.value === 'boolean') return { holds: answer.value };
   return { problem: `its value is ${typeNameOf(answer.value)}; a condition is true or false` };
 }
@@ -49,25 +58,18 @@ export function evaluateTexts(sources: readonly string[], values: ConditionValue
     if ('problems' in each) return { problem: each.problems.map(({ message }) => message).join('; '), source };
   const texts: string[] = [];
   const asJson = checked.map((each) => ('problems' in each ? new Set<string>() : stagesReadAsJson([each])));
-  const facts = factsOf(values, new Set(asJson.flatMap((stages) => [...stages])));
-  if ('problem' in facts)
+  const read = readValues(values, new Set(asJson.flatMap((stages) => [...stages])));
+  if ('problem' in read)
     return {
-      problem: facts.problem,
+      problem: read.problem,
       source: Math.max(
         0,
-        asJson.findIndex((stages) => stages.has(facts.stage)),
+        asJson.findIndex((stages) => stages.has(read.stage)),
       ),
     };
-  const json = ofItem ? readJson(item.text) : null;
-  if (json !== null && 'problem' in json) return { problem: `the item is not JSON: ${json.problem}`, source: 0 };
-  const variables = {
-    stages: facts.stages,
-    params: valueOf(values.params),
-    ...(ofItem ? { item: json!.value, item_index: BigInt(item.index) } : {}),
-  };
   for (const [index, source] of sources.entries()) {
-    const answer = valueIn(source, variables, ofItem);
-    const text = 'problem' in answer ? answer : textOf(answer.value);
+    const answer = valueIn(source, read, ofItem);
+    const text = 'problem' in answer ? answer : textOf(answer.value, answer.doubles);
     if ('problem' in text) return { problem: text.problem, source: index };
     texts.push(text.text);
   }
@@ -80,39 +82,93 @@ function stagesReadAsJson(checked: readonly CheckedExpression[]): ReadonlySet<st
   );
 }
 
-type Facts = { readonly stages: ReadonlyMap<string, ReadonlyMap<string, unknown>> };
-
-function factsOf(
-  { stages }: ConditionValues,
-  asJson: ReadonlySet<string>,
-): Facts | { readonly problem: string; readonly stage: string } {
-  const facts = new Map<string, ReadonlyMap<string, unknown>>();
-  for (const [name, stage] of Object.entries(stages)) {
-    const fields = new Map<string, unknown>();
-    if (stage.output !== undefined) fields.set('output', stage.output);
-    if (stage.state !== undefined) fields.set('state', stage.state);
-    if (stage.exitCode !== undefined) fields.set('exit_code', BigInt(stage.exitCode));
-    if (stage.output !== undefined && asJson.has(name)) {
-      const json = readJson(stage.output);
-      if ('problem' in json)
-        return { problem: `the output of stage ${name} is not JSON: ${json.problem}`, stage: name };
-      fields.set('json', json.value);
-    }
-    facts.set(name, fields);
-  }
-  return { stages: facts };
+/** What expressions read, made when the first of them needs it. */
+interface Variables {
+  readonly forSelection: () => Values;
+  /** @throws NotComputable */
+  readonly forComputing: () => Values;
+  readonly doubles: PrintedDoubles;
 }
 
-function valueIn(
-  source: string,
-  variables: Readonly<Record<string, unknown>>,
-  ofItem = false,
-): { readonly value: unknown } | { readonly problem: string } {
+type Values = Readonly<Record<string, unknown>>;
+
+/** `stage`: the one whose output is not JSON; empty: the item is not JSON. */
+function readValues(
+  values: ConditionValues,
+  asJson: ReadonlySet<string>,
+): Variables | { readonly problem: string; readonly stage: string } {
+  const json = new Map<string, ExactJson>();
+  for (const [name, { output }] of Object.entries(values.stages)) {
+    if (output === undefined || !asJson.has(name)) continue;
+    const read = readExactJson(output);
+    if ('problem' in read)
+      return { problem: `the output of stage ${name} ${describeNotJson(output, read)}`, stage: name };
+    json.set(name, read.value);
+  }
+  const item = values.item === undefined ? null : readExactJson(values.item.text);
+  if (item !== null && 'problem' in item) return { problem: `the item is not JSON: ${item.problem}`, stage: '' };
+  const doubles: PrintedDoubles = new Map();
+  const known = new Map<(value: ExactJson) => unknown, Values>();
+  const make = (toValue: (value: ExactJson) => unknown) => (): Values => {
+    const made = known.get(toValue) ?? makeVariables(values, json, item, toValue);
+    known.set(toValue, made);
+    return made;
+  };
+  return { forSelection: make(toSelectable), forComputing: make((value) => toComputable(value, doubles)), doubles };
+}
+
+function makeVariables(
+  { stages: known, params, item: itemFacts }: ConditionValues,
+  json: ReadonlyMap<string, ExactJson>,
+  item: { readonly value: ExactJson } | null,
+  toValue: (value: ExactJson) => unknown,
+): Values {
+  const stages = new Map<string, ReadonlyMap<string, unknown>>();
+  for (const [name, { output, state, exitCode }] of Object.entries(known)) {
+    const fields = new Map<string, unknown>();
+    if (output !== undefined) fields.set('output', output);
+    if (state !== undefined) fields.set('state', state);
+    if (exitCode !== undefined) fields.set('exit_code', BigInt(exitCode));
+    const read = json.get(name);
+    if (read !== undefined)
+      fields.set(
+        'json',
+        explain(`the output of stage ${name}`, () => toValue(read)),
+      );
+    stages.set(name, fields);
+  }
+  return {
+    stages,
+    params: valueOf(params),
+    ...(item === null
+      ? {}
+      : { item: explain('the item', () => toValue(item.value)), item_index: BigInt(itemFacts!.index) }),
+  };
+}
+
+/** @throws NotComputable that names the text of the number */
+function explain<T>(where: string, convert: () => T): T {
+  try {
+    return convert();
+  } catch (error) {
+    if (error instanceof NotComputable) throw new NotComputable(`${where} has ${error.message}`);
+    throw error;
+  }
+}
+
+type Computed = { readonly value: unknown; readonly doubles: PrintedDoubles } | { readonly problem: string };
+
+/** A selected number keeps its digits itself. */
+const NO_DOUBLES: PrintedDoubles = new Map();
+
+function valueIn(source: string, { forSelection, forComputing, doubles }: Variables, ofItem = false): Computed {
   const parsed = parseExpression(source, languageOf(ofItem));
   if (isProblem(parsed)) return { problem: parsed.message };
   try {
-    return { value: parsed.run(variables) };
+    if (onlySelects(parsed.ast)) return { value: parsed.run(forSelection()), doubles: NO_DOUBLES };
+    return { value: parsed.run(forComputing(), doubles), doubles };
   } catch (error) {
+    if (error instanceof NotComputable) return { problem: error.message };
     // Of the engine: a text beyond what it can hold, or values nested beyond its stack.
     if (error instanceof RangeError) return { problem: 'it makes a value that is too large' };
     const { message, start } = problemOf(error, source);
@@ -121,12 +177,13 @@ function valueIn(
 }
 
 /** What stands in a text for a value: texts, numbers and booleans as they are, lists and mappings as JSON. */
-function textOf(value: unknown): { readonly text: string } | { readonly problem: string } {
+function textOf(value: unknown, doubles: PrintedDoubles): { readonly text: string } | { readonly problem: string } {
   if (value === null) return { problem: 'its value is null, which is not a text' };
   let text: string | null;
   try {
-    text = typeof value === 'string' ? value : jsonOf(value);
+    text = typeof value === 'string' ? value : jsonOf(value, doubles);
   } catch (error) {
+    if (error instanceof LostDigits) return { problem: error.message };
     if (error instanceof RangeError) return { problem: 'it makes a value that is too large' };
     throw error;
   }
@@ -151,18 +208,19 @@ function pairsOf(value: unknown): readonly (readonly [unknown, unknown])[] | nul
 }
 
 /** Null: there is something in it that JSON does not have. */
-function jsonOf(value: unknown): string | null {
+function jsonOf(value: unknown, doubles: PrintedDoubles): string | null {
   if (value === null || typeof value === 'string' || typeof value === 'boolean') return JSON.stringify(value);
   if (typeof value === 'bigint') return String(value);
-  if (typeof value === 'number') return Number.isFinite(value) ? String(value) : null;
+  if (value instanceof PrintedNumber) return value.text;
+  if (typeof value === 'number') return Number.isFinite(value) ? writeDouble(value, doubles) : null;
   if (Array.isArray(value)) {
-    const items = value.map(jsonOf);
+    const items = value.map((item) => jsonOf(item, doubles));
     return items.includes(null) ? null : `[${items.join(',')}]`;
   }
   const pairs = pairsOf(value);
   if (pairs === null) return null;
   const entries = pairs.map(([key, each]) => {
-    const json = typeof key === 'string' ? jsonOf(each) : null;
+    const json = typeof key === 'string' ? jsonOf(each, doubles) : null;
     return json === null ? null : `${JSON.stringify(key)}:${json}`;
   });
   return entries.includes(null) ? null : `{${entries.join(',')}}`;

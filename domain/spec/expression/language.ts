@@ -10,6 +10,8 @@ import {
   TypeError as CelTypeError,
 } from '@marcbachmann/cel-js';
 import { RE2JS, RE2JSException } from 're2js';
+import { PrintedNumber } from '../../units/exact-json.ts';
+import { LostDigits, type PrintedDoubles, writeDouble } from './json-values.ts';
 import { EXPRESSION_LIMITS } from './limits.ts';
 import { remedyFor } from './remedies.ts';
 
@@ -28,11 +30,16 @@ export interface ParsedExpression {
   /** The type of its value, `dyn` where only its values will tell; or what is wrong. */
   readonly type: () => { readonly type: string } | ExpressionProblem;
   /** @throws what `problemOf` reads */
-  readonly run: (values: Readonly<Record<string, unknown>>) => unknown;
+  readonly run: (values: Readonly<Record<string, unknown>>, doubles?: PrintedDoubles) => unknown;
 }
 
 /** CEL's own `matches` runs on an engine that some texts keep busy for ever, so calls of it go to this one. */
 const LINEAR_MATCHES = 'matchesLinear';
+/** CEL's own `string` of a double writes the shortest digits, not those that the command printed. */
+const AS_PRINTED = 'stringAsPrinted';
+
+/** Of the expression that runs now; an expression runs without a pause. */
+let doublesInUse: PrintedDoubles = new Map();
 
 const functions = new Environment({
   unlistedVariablesAreDyn: false,
@@ -46,7 +53,13 @@ const functions = new Environment({
   },
 })
   .registerFunction(`string.${LINEAR_MATCHES}(string): bool`, matchLinear)
-  .registerFunction(`${LINEAR_MATCHES}(string, string): bool`, matchLinear);
+  .registerFunction(`${LINEAR_MATCHES}(string, string): bool`, matchLinear)
+  .registerFunction(`${AS_PRINTED}(double): string`, (value: number) => writeDouble(value, doublesInUse))
+  .registerFunction(`${AS_PRINTED}(string): string`, String)
+  .registerFunction(`${AS_PRINTED}(bool): string`, String)
+  .registerFunction(`${AS_PRINTED}(int): string`, String)
+  .registerFunction(`${AS_PRINTED}(uint): string`, (value: object) => String(value.valueOf()))
+  .registerType({ name: 'PrintedNumber', ctor: PrintedNumber, fields: {} });
 
 const language = functions.clone().registerVariable('params', 'map').registerVariable('stages', 'map');
 const itemLanguage = withItem(language.clone());
@@ -106,7 +119,15 @@ export function parseExpression(source: string, inLanguage = language): ParsedEx
       const { valid, type: found = 'dyn', error } = parsed.check();
       return valid ? { type: found } : problemOf(error, source);
     };
-    return { source, ast, type, run: (values) => parsed({ ...values }) as unknown };
+    return {
+      source,
+      ast,
+      type,
+      run: (values, doubles = new Map()) => {
+        doublesInUse = doubles;
+        return parsed({ ...values }) as unknown;
+      },
+    };
   } catch (error) {
     return problemOf(error, source);
   }
@@ -119,6 +140,7 @@ export function isProblem(value: object): value is ExpressionProblem {
 /** @throws what is no mistake in an expression */
 export function problemOf(error: unknown, source: string): ExpressionProblem {
   const whole = { start: 0, end: source.length };
+  if (error instanceof LostDigits) return { message: error.message, ...whole };
   if (error instanceof RE2JSException) return { message: `a regular expression is wrong: ${error.message}`, ...whole };
   if (!(error instanceof ParseError || error instanceof EvaluationError || error instanceof CelTypeError)) throw error;
   const { start, end } = error.range ?? whole;
@@ -129,7 +151,7 @@ export function problemOf(error: unknown, source: string): ExpressionProblem {
 /** What the library's words leave open. */
 function inWords(fromLibrary: string, code: string): string {
   // No author knows that function.
-  const summary = fromLibrary.replace(LINEAR_MATCHES, 'matches');
+  const summary = fromLibrary.replace(LINEAR_MATCHES, 'matches').replace(AS_PRINTED, 'string');
   const missing = code === 'no_matching_overload' ? /'(.*)'/.exec(summary) : null;
   if (missing !== null) return `there is no function \`${missing[1]!}\``;
   const text = summary.charAt(0).toLowerCase() + summary.slice(1);
@@ -148,10 +170,51 @@ function childrenOf(args: unknown): readonly ASTNode[] {
 }
 
 function adapt(node: ASTNode): void {
+  if (node.op === 'map') (node as unknown as AdaptableNode).setMeta('evaluate', makeMap);
   if (node.op !== 'rcall' && node.op !== 'call') return;
   const args = node.args as [string, ...unknown[]];
   if (args[0] === 'matches') args[0] = LINEAR_MATCHES;
+  if (node.op === 'call' && args[0] === 'string') args[0] = AS_PRINTED;
   if (node.op === 'call' && args[0] === 'has') selectByName(node.args[1][0]);
+}
+
+/** What the library's own declarations leave out. */
+interface AdaptableNode {
+  setMeta(key: 'evaluate', evaluate: typeof makeMap): void;
+}
+
+/** The library leaves out the keys `__proto__`, `constructor` and `prototype` of a mapping that an expression makes. */
+function makeMap(
+  evaluator: { run(node: ASTNode, context: unknown): unknown },
+  { args }: { readonly args: readonly (readonly [ASTNode, ASTNode])[] },
+  context: unknown,
+): ReadonlyMap<unknown, unknown> {
+  return new Map(args.map(([key, value]) => [evaluator.run(key, context), evaluator.run(value, context)]));
+}
+
+/** Whether the value is one that it reads, or a list or mapping of such values: no number is computed or compared. */
+export function onlySelects(node: ASTNode): boolean {
+  switch (node.op) {
+    case 'id':
+    case 'value':
+      return true;
+    case '.':
+    case '.?':
+      return onlySelects(node.args[0]);
+    case '[]':
+    case '[?]':
+      return onlySelects(node.args[0]) && node.args[1].op === 'value';
+    case 'list':
+      return node.args.every(onlySelects);
+    case 'map':
+      return node.args.every(([key, value]) => key.op === 'value' && onlySelects(value));
+    case 'rcall': {
+      const [name, of, values] = node.args;
+      return name === 'orValue' && onlySelects(of) && values.every(onlySelects);
+    }
+    default:
+      return false;
+  }
 }
 
 /** `has(stages["a-b"].json)` is `has(stages.a-b.json)`, which nobody can write: the library takes only the second. */

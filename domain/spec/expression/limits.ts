@@ -9,8 +9,8 @@ export const EXPRESSION_LIMITS = {
   arguments: 32,
   /** Of all outputs and parameters that it reads. */
   inputBytes: 1024 * 1024,
-  /** Nested lists and mappings of an output that is read as JSON. */
-  jsonDepth: 200,
+  /** Characters of a whole number that an expression computes with. */
+  digits: 1_000,
   evaluationMs: 100,
   memoryMib: 64,
   /** UTF-8 bytes of one value that stands in a text. */

@@ -20,4 +20,6 @@ export interface JsonType {
   /** What it is called in the docs. */
   readonly holds: string;
   readonly shapes: readonly ('string' | 'number' | 'boolean' | 'array' | 'object')[];
+  /** Commands get its lists and mappings as JSON: a number in them that JSON writes with other digits is refused. */
+  readonly isPrinted?: true;
 }

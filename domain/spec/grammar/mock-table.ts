@@ -7,7 +7,12 @@ export const MOCK = {
   keys: {
     output: {
       as: 'output',
-      type: { is: 'json', holds: 'text or any JSON', shapes: ['string', 'number', 'boolean', 'array', 'object'] },
+      type: {
+        is: 'json',
+        holds: 'text or any JSON',
+        shapes: ['string', 'number', 'boolean', 'array', 'object'],
+        isPrinted: true,
+      },
       mistaken: ['stdout', 'result', 'returns', 'value'],
       default: MOCK_DEFAULTS.output,
       doc: "The stage's output, at most 64 KiB. A text is taken as it is, a list or mapping as JSON.",

@@ -8,6 +8,7 @@ export const PARAM_DEFAULT = {
   is: 'json',
   holds: 'text, number, boolean or list',
   shapes: ['string', 'number', 'boolean', 'array'],
+  isPrinted: true,
 } as const satisfies JsonType;
 
 export const PARAMETER = {

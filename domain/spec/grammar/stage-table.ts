@@ -280,7 +280,7 @@ export const BESIDE_RUN = {
   for_each: {
     as: 'forEach',
     goesWith: ['run', 'uses'],
-    type: { is: 'json', holds: 'list or expression', shapes: ['string', 'array'] },
+    type: { is: 'json', holds: 'list or expression', shapes: ['string', 'array'], isPrinted: true },
     feeds: 'edges',
     excludes: ['outputs', 'mode'],
     mistaken: ['with_items', 'foreach', 'loop_over', 'items', 'each'],

@@ -1,19 +1,45 @@
 /**
- * JSON as expressions see it: a whole number is an integer of 64 bits, exactly as it is written, and any other a double. The
- * built-in parser makes doubles of both, so that large ids would come to be other ids.
+ * JSON that keeps the digits of its numbers. The built-in parser makes doubles of all numbers, so that 18446744073709551615
+ * becomes another number and 1.0 becomes 1. Mappings become Maps, so no key has a meaning of its own.
  */
-import { EXPRESSION_LIMITS } from './limits.ts';
 
-export type JsonValue = null | boolean | number | bigint | string | JsonValue[] | Map<string, JsonValue>;
+/** Nested lists and mappings of values from guests. */
+const DEPTH = 200;
 
-/** What the text is, or why it is none. Mappings are Maps: no name in them means anything to the language. */
-export function readJson(text: string): { readonly value: JsonValue } | NotJsonBecause {
+/** A number whose digits a double does not keep: a large whole number, `1.0`, `1e3`, `-0`. */
+export class PrintedNumber {
+  /** As the number was printed; the syntax is that of JSON. */
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+
+  /** Whether it has neither a fraction nor an exponent. */
+  get isWhole(): boolean {
+    return WHOLE.test(this.text);
+  }
+}
+
+export type ExactJson = null | boolean | number | string | PrintedNumber | ExactJson[] | Map<string, ExactJson>;
+
+/** The value of the text, or the reason why the text is not JSON. A key that appears twice has its last value. */
+export function readExactJson(text: string): { readonly value: ExactJson } | NotJsonBecause {
   try {
     return { value: new JsonText(text).whole() };
   } catch (error) {
     if (error instanceof NotJson) return { problem: error.message, at: error.at, isTooDeep: error.isTooDeep };
     throw error;
   }
+}
+
+/** JSON without spaces. Numbers have the digits that `readExactJson` found. */
+export function writeExactJson(value: ExactJson): string {
+  if (value instanceof PrintedNumber) return value.text;
+  if (Array.isArray(value)) return `[${value.map(writeExactJson).join(',')}]`;
+  if (value instanceof Map)
+    return `{${[...value].map(([key, each]) => `${JSON.stringify(key)}:${writeExactJson(each)}`).join(',')}}`;
+  return JSON.stringify(value);
 }
 
 export interface NotJsonBecause {
@@ -35,9 +61,8 @@ class NotJson extends Error {
   }
 }
 
-const INT_MIN = -(2n ** 63n);
-const INT_MAX = 2n ** 63n - 1n;
-const NUMBER = /-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/y;
+const WHOLE = /^-?\d+$/;
+const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 const SPACE = /[ \t\n\r]*/y;
 
 class JsonText {
@@ -48,21 +73,19 @@ class JsonText {
     this.#text = text;
   }
 
-  whole(): JsonValue {
+  whole(): ExactJson {
     const value = this.#value(0);
     this.#skip();
     return this.#at === this.#text.length ? value : this.#fail();
   }
 
-  #value(depth: number): JsonValue {
-    if (depth > EXPRESSION_LIMITS.jsonDepth)
-      throw new NotJson(`its values are nested more than ${EXPRESSION_LIMITS.jsonDepth} deep`, this.#at, true);
+  #value(depth: number): ExactJson {
     this.#skip();
     switch (this.#text.charAt(this.#at)) {
       case '{':
-        return this.#map(depth);
+        return this.#map(this.#deeper(depth));
       case '[':
-        return this.#list(depth);
+        return this.#list(this.#deeper(depth));
       case '"':
         return this.#string();
       case 't':
@@ -76,26 +99,31 @@ class JsonText {
     }
   }
 
-  #map(depth: number): Map<string, JsonValue> {
-    const entries = new Map<string, JsonValue>();
+  #deeper(depth: number): number {
+    if (depth > DEPTH) throw new NotJson(`its values are nested more than ${DEPTH} deep`, this.#at, true);
+    return depth + 1;
+  }
+
+  #map(depth: number): Map<string, ExactJson> {
+    const entries = new Map<string, ExactJson>();
     this.#at += 1;
     if (this.#isNext('}')) return entries;
     for (;;) {
       this.#skip();
       const key = this.#string();
       if (!this.#isNext(':')) this.#fail();
-      entries.set(key, this.#value(depth + 1));
+      entries.set(key, this.#value(depth));
       if (this.#isNext('}')) return entries;
       if (!this.#isNext(',')) this.#fail();
     }
   }
 
-  #list(depth: number): JsonValue[] {
-    const items: JsonValue[] = [];
+  #list(depth: number): ExactJson[] {
+    const items: ExactJson[] = [];
     this.#at += 1;
     if (this.#isNext(']')) return items;
     for (;;) {
-      items.push(this.#value(depth + 1));
+      items.push(this.#value(depth));
       if (this.#isNext(']')) return items;
       if (!this.#isNext(',')) this.#fail();
     }
@@ -116,15 +144,12 @@ class JsonText {
     }
   }
 
-  #number(): number | bigint {
+  #number(): number | PrintedNumber {
     const written = this.#match(NUMBER);
     if (written === undefined) return this.#fail();
-    const [text, fraction, exponent] = written;
-    if (fraction !== undefined || exponent !== undefined) return Number(text);
-    // Longer than any of 64 bits; reading thousands of digits takes time that grows with their square.
-    if (text.length > 20) return Number(text);
-    const whole = BigInt(text);
-    return whole >= INT_MIN && whole <= INT_MAX ? whole : Number(text);
+    const [text] = written;
+    const value = Number(text);
+    return String(value) === text ? value : new PrintedNumber(text);
   }
 
   #word<T>(word: string, value: T): T {
