@@ -15,6 +15,7 @@ import type { StageFailure } from '../domain/run/stage-result.ts';
 import { isSha256 } from '../domain/units/sha256.ts';
 import { type AdmittedRun, quoted } from './admitted-run.ts';
 import type { UpstreamOutputs } from './contract.ts';
+import { valueAt } from '../domain/units/mapping.ts';
 
 export type Fields = Readonly<Record<string, unknown>>;
 
@@ -81,7 +82,7 @@ export function inputOf(
   input: InputPlan,
   upstream: Readonly<Record<string, { readonly output: DataRef | null }>>,
 ): InputPlan {
-  if (input.kind !== 'carry' || upstream[input.stage]?.output !== null) return input;
+  if (input.kind !== 'carry' || valueAt(upstream, input.stage)?.output !== null) return input;
   const found = foundBehind(run, input);
   return found.kind !== 'merge' || found.stages.every((id) => Object.hasOwn(upstream, id)) ? found : input;
 }

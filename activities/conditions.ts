@@ -14,6 +14,7 @@ import type { ActivityDeps } from './deps.ts';
 import { mergeOutputs } from './merge-outputs.ts';
 import type { ArtifactStore } from './ports/artifacts.ts';
 import { readResult } from './stage-record.ts';
+import { valueAt } from '../domain/units/mapping.ts';
 
 export interface EvaluateRequest {
   readonly runId: string;
@@ -45,7 +46,7 @@ export async function evaluateCondition(deps: Deps, request: EvaluateRequest): P
 async function factsOf(deps: Deps, request: EvaluateRequest): Promise<Readonly<Record<string, StageFacts>>> {
   const { stage, when, upstream } = request;
   const contents = contentsRead(stage, when);
-  const refs = [...contents].flatMap((id) => upstream[id]?.output ?? []);
+  const refs = [...contents].flatMap((id) => valueAt(upstream, id)?.output ?? []);
   const bytes = refs.reduce((sum, { sizeBytes }) => sum + sizeBytes, Buffer.byteLength(JSON.stringify(when.params)));
   if (bytes > EXPRESSION_LIMITS.inputBytes)
     throw failed(
@@ -55,7 +56,7 @@ async function factsOf(deps: Deps, request: EvaluateRequest): Promise<Readonly<R
     );
   const facts = await Promise.all(
     when.stages.map(async (id): Promise<[string, StageFacts]> => {
-      const ended = upstream[id]!;
+      const ended = valueAt(upstream, id)!;
       // Of another stage it may have an output to hand on, which is not its own.
       const output = contents.has(id) && ended.state === 'succeeded' ? ended.output : null;
       const exitCode = await exitCodeOf(deps, request, id, ended);
@@ -110,10 +111,10 @@ async function handedOn(artifacts: ArtifactStore, request: EvaluateRequest): Pro
         ? runInput.ref
         : await artifacts.put(once(Buffer.from(runInput.text)), 'application/json');
     case 'carry':
-      return upstream[handsOn.stage]?.output ?? null;
+      return valueAt(upstream, handsOn.stage)?.output ?? null;
     case 'merge': {
       const parts = handsOn.stages.flatMap((name) => {
-        const output = upstream[name]?.output ?? null;
+        const output = valueAt(upstream, name)?.output ?? null;
         return output === null ? [] : [{ name, output }];
       });
       return await mergeOutputs(artifacts, parts);

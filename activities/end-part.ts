@@ -11,6 +11,7 @@ import { withHeartbeat } from './heartbeat.ts';
 import { mergeOutputs } from './merge-outputs.ts';
 import { outputMismatch } from './output-check.ts';
 import { readResult, writeResult } from './stage-record.ts';
+import { valueAt } from '../domain/units/mapping.ts';
 
 export interface EndPartRequest {
   readonly runId: string;
@@ -63,9 +64,9 @@ async function outputOf(
   { output }: PartWork,
   upstream: EndPartRequest['upstream'],
 ): Promise<DataRef | null> {
-  if (output.kind === 'stage') return upstream[output.stage]?.output ?? null;
+  if (output.kind === 'stage') return valueAt(upstream, output.stage)?.output ?? null;
   const parts = output.of.flatMap(({ name, stage }) => {
-    const ref = upstream[stage]?.output ?? null;
+    const ref = valueAt(upstream, stage)?.output ?? null;
     return ref === null ? [] : [{ name, output: ref }];
   });
   return mergeOutputs(artifacts, parts);

@@ -20,6 +20,7 @@ import type { ArtifactStore } from './ports/artifacts.ts';
 import type { RunRecords } from './ports/run-records.ts';
 import type { StageItem } from './requests.ts';
 import { readResult, writeResult } from './stage-record.ts';
+import { valueAt } from '../domain/units/mapping.ts';
 
 export interface EndItemsRequest {
   readonly runId: string;
@@ -131,7 +132,7 @@ async function listOf(
   { each: { list }, mostItems, upstream }: BeginItemsRequest,
 ): Promise<readonly string[] | StageFailure> {
   if (list.kind === 'inline') return list.items.map((item) => JSON.stringify(item));
-  const output = upstream[list.stage]?.output ?? null;
+  const output = valueAt(upstream, list.stage)?.output ?? null;
   const read = output === null ? 'is not there' : await readList(artifacts, output, list.path);
   const found =
     typeof read === 'string'

@@ -5,6 +5,7 @@ import { CodedError } from '../domain/errors/coded-error.ts';
 import type { MountSource, Plan, ScopePlan } from '../domain/plan/plan.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { AdmittedScope } from './requests.ts';
+import { createMapping } from '../domain/units/mapping.ts';
 
 /**
  * Both sides are resolved: a link inside an allowed folder does not lead out of it.
@@ -17,7 +18,7 @@ export async function resolveMounts(
   allowedRoots: readonly string[],
   baseDir: string | null,
 ): Promise<Readonly<Record<string, string>>> {
-  const resolved: Record<string, string> = {};
+  const resolved: Record<string, string> = createMapping();
   const roots = await resolvedRoots(allowedRoots);
   for (const scope of plan.scopes)
     for (const { source } of scope.sandbox.mounts)

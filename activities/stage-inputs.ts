@@ -6,6 +6,7 @@ import { mergeOutputs } from './merge-outputs.ts';
 import type { ArtifactStore } from './ports/artifacts.ts';
 import type { ExecRequest, Sandbox } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
+import { valueAt } from '../domain/units/mapping.ts';
 
 const INPUT_PATH = '/workspace/input.json';
 
@@ -25,7 +26,7 @@ export async function prepareFiles(
   const input = await inputFile(artifacts, request);
   if (input !== null) await sandbox.writeFile(INPUT_PATH, input.sizeBytes, input.bytes, signal);
   for (const { fromStage, output, guestPath, optional } of request.stage.inputs) {
-    const ref = upstreamOf(request, fromStage).outputs[output];
+    const ref = valueAt(upstreamOf(request, fromStage).outputs, output);
     if (ref === undefined && optional) continue;
     if (ref === undefined)
       throw new Error(`stage ${request.stage.id}: stage ${fromStage} has no output ${output} in its result`);
@@ -79,7 +80,7 @@ function fileOf(artifacts: ArtifactStore, value: InlineOrRef): InputFile {
 }
 
 function upstreamOf(request: StageRequest, stage: string): UpstreamOutputs {
-  const upstream = request.upstream[stage];
+  const upstream = valueAt(request.upstream, stage);
   if (upstream === undefined)
     throw new Error(`stage ${request.stage.id} takes data of stage ${stage}, which it was not given`);
   return upstream;

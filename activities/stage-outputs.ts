@@ -8,6 +8,7 @@ import { OUTPUT_SCHEMA_LIMITS } from '../domain/spec/output-schema.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
 import type { ArtifactStore } from './ports/artifacts.ts';
 import type { Exec, Sandbox } from './ports/sandbox.ts';
+import { createMapping } from '../domain/units/mapping.ts';
 
 export interface OutcomeFailure {
   readonly code: ErrorCode;
@@ -42,7 +43,7 @@ export async function collectOutputs(
   signal: AbortSignal,
   agent?: Said,
 ): Promise<CollectedOutputs> {
-  const outputs: Record<string, DataRef> = {};
+  const outputs: Record<string, DataRef> = createMapping();
   for (const { name, guestPath } of stage.outputs) {
     const tar = await hostileChecked(stage, name, () => sandbox.getTar(guestPath, signal));
     if ('failure' in tar) return tar;

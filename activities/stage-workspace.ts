@@ -27,6 +27,7 @@ import {
   UNPACK_SCRIPT,
   UNPACKED_FILES,
 } from './workspace-scripts.ts';
+import { valueAt } from '../domain/units/mapping.ts';
 
 /** What the guest unpacks. */
 export interface StageWorkspace {
@@ -72,7 +73,7 @@ export async function workspaceOf(
     const packed = await packedOnce(deps, request, from, life);
     return { plan, base: packed, indexed: await indexedOnce(deps, request, packed, life), earlier: null };
   }
-  const outputs = request.upstream[from.stage]?.outputs;
+  const outputs = valueAt(request.upstream, from.stage)?.outputs;
   const base = outputs?.[WORKSPACE_OUTPUTS.base];
   const earlier = outputs?.[WORKSPACE_OUTPUTS.bundle];
   if (base === undefined || earlier === undefined)

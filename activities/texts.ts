@@ -4,6 +4,7 @@ import type { DataRef, TextPlace, TextPlan, TextsPlan } from '../domain/plan/pla
 import { EXPRESSION_LIMITS } from '../domain/spec/expression/limits.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { StageItem, StageRequest, VmStage } from './requests.ts';
+import { valueAt } from '../domain/units/mapping.ts';
 
 export type TextDeps = Pick<ActivityDeps, 'artifacts' | 'evaluateTexts'>;
 
@@ -83,7 +84,7 @@ async function readOutputs(
   upstream: StageRequest['upstream'],
   item: StageItem | null,
 ): Promise<Outputs | string> {
-  const refs = stages.map((id): [string, DataRef | null] => [id, upstream[id]?.output ?? null]);
+  const refs = stages.map((id): [string, DataRef | null] => [id, valueAt(upstream, id)?.output ?? null]);
   const known = Buffer.byteLength(JSON.stringify(params)) + (item === null ? 0 : Buffer.byteLength(item.text));
   const bytes = refs.reduce((sum, [, ref]) => sum + (ref?.sizeBytes ?? 0), known);
   if (bytes > EXPRESSION_LIMITS.inputBytes)

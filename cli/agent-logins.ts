@@ -12,6 +12,7 @@ import { answeringOf, environmentOf, isService } from '../domain/plan/work.ts';
 import { isDateMs } from '../domain/units/time.ts';
 import { environmentError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
+import { createMapping } from '../domain/units/mapping.ts';
 
 const FILE_BYTES = 1024 * 1024;
 
@@ -85,7 +86,7 @@ export function loginsFor(
   stages: Plan['stages'],
   { env, now }: Pick<CliContext, 'env' | 'now'>,
 ): Readonly<Record<string, string>> {
-  const taken: Record<string, string> = {};
+  const taken: Record<string, string> = createMapping();
   for (const stage of stages.toSorted((a, b) => b.timeoutMs - a.timeoutMs)) {
     for (const [variable, login, kind] of loginsOf(stage, env)) {
       if (taken[variable] !== undefined) continue;

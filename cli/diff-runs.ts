@@ -5,6 +5,7 @@ import { canonicalJson } from '../domain/units/canonical-json.ts';
 import type { StageView } from '../store/run-view.ts';
 import { type DiffLine, lineDiff } from './line-diff.ts';
 import type { RecordedRun } from './recorded-run.ts';
+import { valueAt } from '../domain/units/mapping.ts';
 
 /** Of the first run, of the second. */
 export type Both<T> = readonly [T, T];
@@ -122,7 +123,11 @@ async function outputsOf(
   const pairs: OutputDiff[] = [
     { name: null, refs: [first?.output ?? null, second?.output ?? null], lines: null },
     ...[...names].map((name): OutputDiff => {
-      return { name, refs: [first?.outputs[name] ?? null, second?.outputs[name] ?? null], lines: null };
+      return {
+        name,
+        refs: [valueAt(first?.outputs ?? {}, name) ?? null, valueAt(second?.outputs ?? {}, name) ?? null],
+        lines: null,
+      };
     }),
   ];
   const differing = pairs.filter(({ refs: [from, to] }) => from?.sha256 !== to?.sha256);
@@ -139,7 +144,7 @@ async function outputsOf(
 function paramsOf({ source: one }: RecordedRun, { source: other }: RecordedRun): RunDiff['params'] {
   if (one === null || other === null) return null;
   return [...new Set([...Object.keys(one.params), ...Object.keys(other.params)])].flatMap((name) => {
-    const values: Both<string | null> = [one.params[name] ?? null, other.params[name] ?? null];
+    const values: Both<string | null> = [valueAt(one.params, name) ?? null, valueAt(other.params, name) ?? null];
     return values[0] === values[1] ? [] : [{ name, values }];
   });
 }

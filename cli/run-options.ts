@@ -15,6 +15,7 @@ import { givenFolders } from './plan-mounts.ts';
 import { type ImagePlaces, parseImage } from './plan-images.ts';
 import type { RunPlanOptions } from './run-plan.ts';
 import { typedArgument } from './typed-argument.ts';
+import { valueAt } from '../domain/units/mapping.ts';
 
 export interface RunOptions {
   readonly detach?: boolean;
@@ -102,7 +103,7 @@ function takeHostVariables(plan: Plan, given: ReadonlySet<string>, context: CliC
   const left = plan.stages.filter(({ id }) => !given.has(ownOf(id)));
   const values = { ...env.variables, ...loginsFor(left, context) };
   const demanded = env.temporalConfigured ? [] : demandedVariablesOf(left);
-  const missing = demanded.filter(({ name }) => values[name] === undefined);
+  const missing = demanded.filter(({ name }) => valueAt(values, name) === undefined);
   if (missing.length > 0) {
     const names = missing.map(({ name, stage }) => `\`${name}\` (stage ${stage})`).join(', ');
     const commands = loginCommandsFor(missing.map(({ name }) => name));
@@ -115,7 +116,7 @@ function takeHostVariables(plan: Plan, given: ReadonlySet<string>, context: CliC
   }
   return Object.fromEntries(
     [...plan.hostVariables, ...plan.hostVariables.map(loginEndKey)].flatMap((name) => {
-      const value = values[name];
+      const value = valueAt(values, name);
       return value === undefined ? [] : [[name, value]];
     }),
   );

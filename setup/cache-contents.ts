@@ -3,6 +3,7 @@ import { lstatSync, readFileSync, readlinkSync } from 'node:fs';
 import { chmod, lstat, readdir, readlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { filesBelow } from './files-below.ts';
+import { createMapping } from '../domain/units/mapping.ts';
 
 /** Lies in the folder that it lists, so that a copy of the folder is as good. */
 const LIST = 'contents.json';
@@ -11,7 +12,7 @@ const LIST = 'contents.json';
 type Contents = Readonly<Record<string, number | string>>;
 
 export async function writeContents(folder: string): Promise<void> {
-  const contents: Record<string, number | string> = {};
+  const contents: Record<string, number | string> = createMapping();
   await ownAlone(folder);
   const entries = await readdir(folder, { recursive: true, withFileTypes: true });
   for (const entry of entries) if (entry.isDirectory()) await ownAlone(join(entry.parentPath, entry.name));

@@ -3,6 +3,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { SetupError } from './setup-error.ts';
+import { createMapping } from '../domain/units/mapping.ts';
 
 /** The death of processes, or a power cut too. */
 export type Durability = 'process' | 'power';
@@ -70,7 +71,7 @@ export function readEnvironment(
 ): Environment {
   const read = (name: string): string | null => variables[name] || null;
   const home = read('HOME') ?? homedir();
-  const piecePaths: Record<string, string> = {};
+  const piecePaths: Record<string, string> = createMapping();
   for (const [piece, name] of Object.entries(PIECE_VARIABLES)) {
     const value = read(name);
     if (value !== null) piecePaths[piece] = resolve(value);
@@ -114,12 +115,12 @@ let withheld: Readonly<Record<string, string | undefined>> | null = null;
 
 /** The variables that this process was started with, also those that were withheld since. */
 export function originalVariables(): Readonly<Record<string, string | undefined>> {
-  return withheld ?? process.env;
+  return withheld ?? createMapping(Object.entries(process.env));
 }
 
 /** From now on code that looks at `process.env` finds those variables alone. Once withheld, others stay away. */
 export function withholdVariables(isKept: (name: string) => boolean): void {
-  withheld ??= { ...process.env };
+  withheld ??= createMapping(Object.entries(process.env));
   for (const name of Object.keys(process.env)) if (!isKept(name)) delete process.env[name];
 }
 

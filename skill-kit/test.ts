@@ -22,6 +22,7 @@ import {
   startSession,
   tickSession,
 } from './drive/drive.ts';
+import { createMapping } from '../domain/units/mapping.ts';
 
 export interface ModelAdapter {
   /** The answer to a step's prompt; steps of sub-skills are called `sub/step`. */
@@ -158,7 +159,7 @@ async function runWithin(
     now: () => Date.now() + skippedMs,
     sleep,
   });
-  const outputs: Record<string, unknown> = {};
+  const outputs: Record<string, unknown> = createMapping();
   let result: SessionResult = await startSession(session);
   for (;;) {
     if (result.kind === 'done' || result.kind === 'redirect') return { session, result, outputs };

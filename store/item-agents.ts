@@ -6,6 +6,7 @@ import { type InstancePath, instanceText, shownStage } from '../domain/run/insta
 import type { RunEventBody } from '../domain/run/event.ts';
 import { type StageResult, toStageResult } from '../domain/run/stage-result.ts';
 import { type ItemAgent, type ItemAgentsView, SHOWN_AGENTS } from './run-view.ts';
+import { valueAt } from '../domain/units/mapping.ts';
 
 const BY_NAME = new Intl.Collator('en', { numeric: true });
 const NO_AGENTS: ItemAgentsView = { attempts: 0, working: {}, ended: [] };
@@ -55,7 +56,7 @@ function withWorking(
   const key = keyOf(stage, instance);
   const attempt = parseExecKey(execKey)?.attempt ?? 1;
   const name = shownStage(stage, instance);
-  const known = view.working[key];
+  const known = valueAt(view.working, key);
   if (known !== undefined && known.attempt > attempt) return view;
   const isKnown = known?.execKey === execKey;
   const before: ItemAgent = isKnown ? known : { name, execKey, attempt, state: 'running', used: NO_USE };

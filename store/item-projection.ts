@@ -6,6 +6,7 @@ import { parseVmKey } from '../domain/run/vm-key.ts';
 import { toStageResult } from '../domain/run/stage-result.ts';
 import { endedAgents, withItemAgent } from './item-agents.ts';
 import { type ItemCounts, type ItemFailure, type ItemsView, SHOWN_FAILURES, type StageView } from './run-view.ts';
+import { valueAt } from '../domain/units/mapping.ts';
 
 interface EventItem {
   readonly stage: string;
@@ -86,7 +87,7 @@ function withInner(stage: StageView, instance: InstancePath, body: RunEventBody)
   const items = stage.items ?? NO_ITEMS;
   const counted = (list: string, change: (counts: ItemCounts) => ItemCounts): StageView => ({
     ...stage,
-    items: { ...items, within: { ...items.within, [list]: change(items.within?.[list] ?? NO_COUNTS) } },
+    items: { ...items, within: { ...items.within, [list]: change(valueAt(items.within ?? {}, list) ?? NO_COUNTS) } },
   });
   if (body.type === 'stage-started' && body.items !== undefined) {
     const { items: count } = body;

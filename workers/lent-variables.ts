@@ -2,6 +2,7 @@
 import type { LentVariables } from '../activities/ports/lent-variables.ts';
 import { SetupError } from '../setup/setup-error.ts';
 import { readSecretsFile } from '../store/file/secrets-file.ts';
+import { valueAt } from '../domain/units/mapping.ts';
 
 export interface LentFrom {
   /** Absolute. */
@@ -15,7 +16,7 @@ export interface LentFrom {
 export function createLentVariables({ secretsFile, allowed, environment }: LentFrom): LentVariables {
   const ofEnvironment = Object.fromEntries(
     allowed.map((name) => {
-      const value = environment[name];
+      const value = valueAt(environment, name);
       if (value === undefined)
         throw new SetupError(`The variable ${name} is to be lent to runs, and is not set here.`, `export ${name}=…`);
       return [name, value];

@@ -6,6 +6,7 @@ import type { Environment } from '../../setup/environment.ts';
 import type { StackPieces } from '../../setup/host-pieces.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { logsDir, stackLockFile } from './stack-info.ts';
+import { createMapping } from '../../domain/units/mapping.ts';
 
 /** Of the log of a start that failed. */
 const LAST_LINES = 16;
@@ -81,7 +82,7 @@ function shortened(line: string): string {
 
 /** The stack outlives the shell that started it: it gets what programs need to run, and none of that shell's secrets. */
 function stackVariables(env: Environment): Record<string, string> {
-  const kept: Record<string, string> = {};
+  const kept: Record<string, string> = createMapping();
   for (const [name, value] of Object.entries(env.variables)) {
     if (
       value !== undefined &&

@@ -4,6 +4,7 @@ import type { EndedStage } from './command.ts';
 import type { MachineStage } from './machine-plan.ts';
 import type { PlanIndex } from './plan-index.ts';
 import { isEnd, NO_OUTPUTS, type StageOutputs, type StageState } from './state.ts';
+import { createMapping } from '../units/mapping.ts';
 
 /** The stages of a run as they stand in a transition. */
 export interface StageReader {
@@ -15,7 +16,7 @@ export interface StageReader {
 
 export function upstreamOf(run: StageReader, stage: number): Readonly<Record<string, StageOutputs>> {
   const { id, again, carries } = run.plan.stages[stage]!;
-  const upstream: Record<string, StageOutputs> = {};
+  const upstream: Record<string, StageOutputs> = createMapping();
   for (const { stage: source, index } of run.index.takenBy(stage)) {
     const mayLack = run.index.isFinally(stage) || again?.includes(source) === true;
     const result = run.stage(index).result ?? (mayLack ? NO_OUTPUTS : null);
@@ -36,7 +37,7 @@ export function endsReadBy(
   reads: readonly string[],
 ): Readonly<Record<string, EndedStage>> {
   const { id: decided, carries } = run.plan.stages[stage]!;
-  const ends: Record<string, EndedStage> = {};
+  const ends: Record<string, EndedStage> = createMapping();
   const take = (id: string, output: DataRef | null): void => {
     const { phase, attempt } = run.stage(run.stageIndex(id));
     if (!isEnd(phase)) throw new Error(`stage "${decided}" is decided before "${id}" has ended`);

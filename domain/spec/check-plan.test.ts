@@ -18,6 +18,24 @@ test('what the compiler makes is admitted', () => {
   expect(checkPlan(fresh())).toEqual({ plan: fresh() as Plan });
 });
 
+test('a key of an item stays, whatever its name', () => {
+  const list = '[{"__proto__":{"a":1},"constructor":2,"b":[1.5,null]}]';
+  const spec = `kind: workflow\nname: x\nworkflow: { steps: [{ name: a, for_each: ${list}, run: { program: x } }] }\n`;
+  const checked = checkPlan(opened(compiled(spec)));
+  expect(JSON.stringify('plan' in checked && checked.plan.stages[0]!.each!.list)).toBe(
+    `{"kind":"inline","items":${list}}`,
+  );
+});
+
+test.each([[{ a: Number.NaN }], [[() => 1]], [new Date(0)], [JSON.parse(`${'['.repeat(201)}${']'.repeat(201)}`)]])(
+  'an item that is not JSON is refused: %#',
+  (item) => {
+    const list = { kind: 'inline', items: [item] };
+    const each = { list, maxParallel: 1, failFast: false, allowFailures: 0 };
+    expect(problemsOf((plan) => (plan.stages[0].each = each))).toEqual([expect.stringContaining('JSON that is not')]);
+  },
+);
+
 test('a plan that leaves out its defaults is filled', () => {
   const sent = {
     version: 1,

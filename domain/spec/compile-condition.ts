@@ -5,6 +5,7 @@ import type { ParamValues } from './params.ts';
 import type { Problems } from './problems.ts';
 import type { Spec, StageSpec } from './spec.ts';
 import { type Located, type Position, quote } from './tree.ts';
+import { createMapping } from '../units/mapping.ts';
 
 /** A condition that can be read. */
 export interface Condition extends ConditionPlan {
@@ -66,7 +67,7 @@ export function compileCondition(
   const reads = new Map<string, Located<string>>();
   for (const { stage, start } of checked.stages)
     if (!reads.has(stage)) reads.set(stage, { value: stage, at: placeIn(when, start).at });
-  const values: Record<string, ConditionValue> = {};
+  const values: Record<string, ConditionValue> = createMapping();
   for (const { name, start } of checked.params) {
     const value = params.get(name);
     if (value === undefined)

@@ -11,6 +11,7 @@ import type { Problems } from './problems.ts';
 import type { Script } from './script/read-script.ts';
 import type { Spec, StageSpec } from './spec.ts';
 import { type Located, quote } from './tree.ts';
+import { createMapping } from '../units/mapping.ts';
 
 export interface StageTexts {
   readonly plan: TextsPlan;
@@ -140,7 +141,7 @@ function placed({ at, textAt }: Located<string>, { source, offset }: PlacedExpre
 class ExpressionReader {
   readonly sources: string[] = [];
   readonly reads = new Map<string, Located<string>>();
-  readonly params: Record<string, ConditionValue> = {};
+  readonly params: Record<string, ConditionValue> = createMapping();
   readonly #tools: TextTools;
   readonly #ofItem: boolean;
 

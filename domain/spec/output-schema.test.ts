@@ -74,8 +74,9 @@ test.each<[string, JsonValue, string, string | null]>([
   ['a size beyond doubles', { type: 'number' }, '9'.repeat(400), 'has the number 99999'],
   ['a fraction', { const: 1 }, '1.0', null],
 ])('a number without an exact value is judged by %s', (_what, schema, text, problem) => {
-  const answer = problem === null ? { fits: true } : { problem: expect.stringContaining(problem) as string };
-  expect(judgeOutput(engine, schema, text)).toEqual(answer);
+  const answer = judgeOutput(engine, schema, text);
+  expect('problem' in answer ? answer.problem : '').toContain(problem ?? '');
+  expect('fits' in answer).toBe(problem === null);
 });
 
 describe('a schema that is none', () => {

@@ -238,9 +238,12 @@ const condition = z.strictObject({
 });
 const names = z.array(name).min(1).max(PLAN_LIMITS.stages);
 
+/** Not `z.json()`, which makes a copy without the key `__proto__`. */
+const item = z.custom<JsonValue>((value) => isJson(value, PLAN_LIMITS.itemLevels), 'JSON that is not nested too deep');
+
 const each = z.strictObject({
   list: z.discriminatedUnion('kind', [
-    z.strictObject({ kind: z.literal('inline'), items: z.array(z.json()).max(PLAN_LIMITS.items) }),
+    z.strictObject({ kind: z.literal('inline'), items: z.array(item).max(PLAN_LIMITS.items) }),
     z.strictObject({ kind: z.literal('stage-output'), stage: name, path: z.array(text).max(PLAN_LIMITS.listPath) }),
   ]),
   maxParallel: within(RANGES.maxParallel),
@@ -454,6 +457,19 @@ export const planSchema = z.strictObject({
 
 function isMapping(value: unknown): boolean {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isJson(value: unknown, levels: number): boolean {
+  if (value === null || typeof value === 'string' || typeof value === 'boolean') return true;
+  if (typeof value === 'number') return Number.isFinite(value);
+  if (typeof value !== 'object') return false;
+  if (!Array.isArray(value) && !isPlain(value)) return false;
+  return levels > 0 && Object.values(value).every((each) => isJson(each, levels - 1));
+}
+
+function isPlain(value: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null;
 }
 
 function isShallow(value: unknown, levels: number): boolean {

@@ -6,6 +6,7 @@ import type { SessionResult } from '../../domain/step-machine/result.ts';
 import type { SessionState } from '../../domain/step-machine/state.ts';
 import { createRuntime, type RuntimeOptions } from './runtime.ts';
 import { Session } from './drive.ts';
+import { createMapping } from '../../domain/units/mapping.ts';
 
 export interface Turn {
   /** Whoever keeps the state feeds these to `transition`, in order, and is where this turn is. */
@@ -29,7 +30,7 @@ export async function runTurn(
 ): Promise<Turn> {
   const events: SessionEvent[] = [];
   const deferred: Command[] = [];
-  const replies: Record<string, SessionResult> = {};
+  const replies: Record<string, SessionResult> = createMapping();
   const runtime = createRuntime(definition, {
     defer: takesTime,
     ...options,

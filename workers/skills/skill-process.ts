@@ -5,6 +5,7 @@ import { createInterface } from 'node:readline';
 import { isBaseVariable } from '../../domain/step-machine/skill-variables.ts';
 import { type Redaction, redactionOf } from '../../skill-kit/drive/skill-environment.ts';
 import { ANSWER_FD, type ChildAnswer, type ChildHello, type ChildRequest, type FailedCode } from './protocol.ts';
+import { createMapping } from '../../domain/units/mapping.ts';
 
 /** Import of a bundle, on a loaded machine. */
 const LOAD_LIMIT_MS = 60_000;
@@ -59,7 +60,7 @@ export class SkillProcess {
   #waiting: Waiting | null = null;
   #words = '';
   /** Values that it was handed so far: what it prints may come late. */
-  #values: Readonly<Record<string, string>> = {};
+  #values: Readonly<Record<string, string>> = createMapping();
   #redaction: Redaction = redactionOf({});
   #gone: SkillProcessGone | null = null;
   #endedFor: { readonly why: string; readonly isLate: boolean } | null = null;

@@ -58,7 +58,7 @@ const functions = new Environment({
   .registerFunction(`${AS_PRINTED}(string): string`, String)
   .registerFunction(`${AS_PRINTED}(bool): string`, String)
   .registerFunction(`${AS_PRINTED}(int): string`, String)
-  .registerFunction(`${AS_PRINTED}(uint): string`, (value: object) => String(value.valueOf()))
+  .registerFunction(`${AS_PRINTED}(uint): string`, (value: { valueOf(): bigint }) => String(value.valueOf()))
   .registerType({ name: 'PrintedNumber', ctor: PrintedNumber, fields: {} });
 
 const language = functions.clone().registerVariable('params', 'map').registerVariable('stages', 'map');
@@ -194,27 +194,13 @@ function makeMap(
 
 /** Whether the value is one that it reads, or a list or mapping of such values: no number is computed or compared. */
 export function onlySelects(node: ASTNode): boolean {
-  switch (node.op) {
-    case 'id':
-    case 'value':
-      return true;
-    case '.':
-    case '.?':
-      return onlySelects(node.args[0]);
-    case '[]':
-    case '[?]':
-      return onlySelects(node.args[0]) && node.args[1].op === 'value';
-    case 'list':
-      return node.args.every(onlySelects);
-    case 'map':
-      return node.args.every(([key, value]) => key.op === 'value' && onlySelects(value));
-    case 'rcall': {
-      const [name, of, values] = node.args;
-      return name === 'orValue' && onlySelects(of) && values.every(onlySelects);
-    }
-    default:
-      return false;
-  }
+  const { op, args } = node;
+  if (op === 'id' || op === 'value') return true;
+  if (op === '.' || op === '.?') return onlySelects(args[0]);
+  if (op === '[]' || op === '[?]') return onlySelects(args[0]) && args[1].op === 'value';
+  if (op === 'list') return args.every(onlySelects);
+  if (op === 'map') return args.every(([key, value]) => key.op === 'value' && onlySelects(value));
+  return op === 'rcall' && args[0] === 'orValue' && onlySelects(args[1]) && args[2].every(onlySelects);
 }
 
 /** `has(stages["a-b"].json)` is `has(stages.a-b.json)`, which nobody can write: the library takes only the second. */

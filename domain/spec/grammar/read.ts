@@ -41,6 +41,7 @@ import type {
 } from './table.ts';
 import type { PlanKind } from '../../plan/plan.ts';
 import { applyScale, HOST_LABEL, HOST_LABEL_REMEDY, isVariable, RESERVED_LABELS, VARIABLE_REMEDY } from './values.ts';
+import { createMapping } from '../../units/mapping.ts';
 
 /** What diagnostics of a mapping's values depend on. */
 export interface Place {
@@ -56,7 +57,7 @@ export interface Place {
 
 /** Values of some keys of a mapping. Keys of another kind of spec are not asked for, so that `finish` reports them. */
 export function readKeys<const K extends ReadableKeys>(map: MapReader, keys: K, place: Place): FieldsOf<K> {
-  const values: Record<string, unknown> = {};
+  const values: Record<string, unknown> = createMapping();
   for (const [name, key] of Object.entries<ReadableKeys[string]>(keys)) {
     const isOfKind = key.kinds === undefined || (place.kind !== null && key.kinds.includes(place.kind));
     const isHere = isOfKind && goesWith(key, place.beside);
