@@ -152,7 +152,7 @@ test.each<[PlanKind, () => Definition]>([
       const ask = agentStep('ask', 'x', { skills, llm, budget, dependsOn: [first], workspace });
       const repair = agentStep('repair', 'x', { onFailure: [ask] });
       const watch = agentStep('watch', 'x', { service: true, outputFile: '/workspace/report.json' });
-      const rescue = step('rescue', ['true'], { onFailure: [first, last] });
+      const rescue = step('rescue', 'true', { cwd: '/data', onFailure: [first, last] });
       return defineWorkflow({
         ...common,
         steps: [
@@ -192,7 +192,7 @@ test.each<[PlanKind, () => Definition]>([
           box('check', ['true'], { workspace: { from: ask } }),
           skillBox('machine', machine),
           fanOut([last], { name: 'tables' }),
-          loop('refine', [box('again', ['true'])], { until: 'true', maxVisits: 2, onLimit: 'pass' }),
+          loop('refine', [box('again', 'true', { cwd: '/data' })], { until: 'true', maxVisits: 2, onLimit: 'pass' }),
           box('each', ['true'], repeated),
           use,
         ],
