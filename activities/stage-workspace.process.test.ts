@@ -1,5 +1,5 @@
 /** Workspaces around a guest whose git is this host's, in a folder for each VM: what stages find and leave, and what survives a death. */
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import {
   existsSync,
   mkdirSync,
@@ -8,29 +8,27 @@ import {
   readFileSync,
   rmSync,
   symlinkSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { DataRef, WorkspacePlan } from '../domain/plan/plan.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
-import type { MockFiles } from '../sandbox/mock/files.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
+import { createGitGuest, GIT_PATH, GUEST_PATH, type GuestScript } from '../test/rig/git-guest.ts';
 import { mockWorkerDeps, plainRequest, plainStage } from '../test/rig/mock-worker.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { StageRequest } from './requests.ts';
 import { runStage } from './run-stage.ts';
 import { WORKSPACE_LIMITS } from './stage-workspace.ts';
-import { CHECKED_OUT_SCRIPT, UNPACK_SCRIPT } from './workspace-scripts.ts';
 
 const RUN = 'run-1';
-const GUEST_PATH = '/workspace/repository';
-const PATH = '/usr/local/bin:/usr/bin:/bin';
 const IDENTITY = { GIT_AUTHOR_NAME: 'a', GIT_AUTHOR_EMAIL: 'a@b', GIT_COMMITTER_NAME: 'a', GIT_COMMITTER_EMAIL: 'a@b' };
 
 let root: string;
@@ -40,7 +38,7 @@ let backend: MockBackend;
 /** What the stage's own command does in the repository of its guest. */
 let work: (folder: string) => void;
 /** Which scripts of git ran in guests. */
-let scripts: ('checked-out' | 'unpack' | 'collect')[];
+let scripts: GuestScript[];
 /** The guest gives more than anybody takes, in place of its pack. */
 let isFlooding: boolean;
 
@@ -56,44 +54,12 @@ beforeEach(async () => {
   isFlooding = false;
   work = () => undefined;
   stores = await openStores({ stateDir: join(root, 'state') });
-  const folders = new WeakMap<MockFiles, string>();
-  const folderOf = (files: MockFiles): string => {
-    const known = folders.get(files) ?? mkdtempSync(join(root, 'guest-'));
-    folders.set(files, known);
-    return known;
-  };
+  const guest = createGitGuest({ root, onScript: (script) => scripts.push(script), isFlooding: () => isFlooding });
   backend = createMockBackend({
     programs: {
-      '/bin/sh': async ({ args, files, write }) => {
-        const folder = folderOf(files);
-        const [, script = '', , , ...more] = args;
-        const isCheckedOut = script === CHECKED_OUT_SCRIPT;
-        const isUnpack = isCheckedOut || script === UNPACK_SCRIPT;
-        scripts.push(isCheckedOut ? 'checked-out' : isUnpack ? 'unpack' : 'collect');
-        if (isFlooding && !isUnpack)
-          for (let mib = 0; mib <= 256; mib += 16) await write('stdout', Buffer.alloc(16 * 1024 * 1024));
-        for (const item of (isUnpack ? files.pack(GUEST_PATH) : null) ?? []) {
-          if (item.kind !== 'file') continue;
-          mkdirSync(dirname(join(folder, item.path)), { recursive: true });
-          writeFileSync(join(folder, item.path), item.body, { mode: item.mode });
-        }
-        const { status, stdout, stderr } = spawnSync('/bin/sh', ['-c', script, 'sh', folder, ...more], {
-          env: {
-            PATH,
-            HOME: root,
-            GIT_CONFIG_NOSYSTEM: '1',
-            GIT_AUTHOR_DATE: '@1000 +0000',
-            GIT_COMMITTER_DATE: '@1000 +0000',
-          },
-          maxBuffer: 512 * 1024 * 1024,
-        });
-        await write('stderr', stderr);
-        for (let at = 0; at < stdout.length; at += 4 * 1024 * 1024)
-          await write('stdout', stdout.subarray(at, at + 4 * 1024 * 1024));
-        return status ?? 1;
-      },
+      '/bin/sh': guest.shell,
       work: async ({ files }) => {
-        work(folderOf(files));
+        work(guest.folderOf(files));
         return 0;
       },
     },
@@ -107,7 +73,7 @@ afterEach(async () => {
 });
 
 function git(cwd: string, ...args: string[]): string {
-  const env = { PATH, HOME: root, GIT_CONFIG_NOSYSTEM: '1', ...IDENTITY };
+  const env = { PATH: GIT_PATH, HOME: root, GIT_CONFIG_NOSYSTEM: '1', ...IDENTITY };
   return execFileSync('git', args, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'], encoding: 'utf8' });
 }
 
@@ -191,6 +157,22 @@ describe('a stage with a workspace', () => {
     expect((await bytesOf(clean.outputs['changes.bundle'])).length).toBe(0);
     await run(request('test', ofRepo({ includeDirty: true })));
     expect(found).toEqual(['.git', 'a.txt', 'dirty.txt']);
+  });
+
+  test('leaves a change of the second in which git of the guest wrote its index, of a file whose size stays', async () => {
+    work = (folder) => {
+      const at = new Date(1_700_000_000_000);
+      const write = (text: string): void => {
+        writeFileSync(join(folder, 'a.txt'), text);
+        utimesSync(join(folder, 'a.txt'), at, at);
+      };
+      write('two\n');
+      git(folder, 'add', '.');
+      write('six\n');
+      utimesSync(join(folder, '.git', 'index'), at, at);
+    };
+    const { outputs } = await run(request('fix', ofRepo()));
+    expect((await bytesOf(outputs['changes.patch'])).toString()).toContain('\n+six\n');
   });
 
   test('is checked out by git of the guest where the host cannot, or the guest does not take its tar', async () => {

@@ -84,7 +84,8 @@ head=$(quiet rev-parse -q --verify 'HEAD^{commit}') || { echo "HEAD names no com
 GIT_INDEX_FILE=$dir/voidbox-index
 export GIT_INDEX_FILE
 rm -f "$GIT_INDEX_FILE" "$GIT_INDEX_FILE.lock"
-if [ -f "$dir/index" ]; then cp "$dir/index" "$GIT_INDEX_FILE"; fi
+# With its time: git reads a file again that was changed in the second in which the index was written.
+if [ -f "$dir/index" ]; then cp -p "$dir/index" "$GIT_INDEX_FILE"; fi
 quiet add -A . >&2
 tree=$(quiet write-tree)
 commit=$head
