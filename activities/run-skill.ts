@@ -260,12 +260,12 @@ async function concluded(
     isJson: true,
   });
   if (collected.failure !== null) return failed(collected.failure);
-  const refused =
-    (await outputMismatch(deps, request.stage, collected.output)) ?? (await context.takeWorkspace()).failure;
+  const mismatch = await outputMismatch(deps, request.stage, collected.output);
+  if (mismatch !== null) return failed(mismatch);
+  const left = await context.takeWorkspace();
+  const refused = left.failure ?? (await context.copyBack());
   if (refused !== null) return failed(refused);
-  const notBack = await context.copyBack();
-  if (notBack !== null) return failed(notBack);
-  return { ...told, output: collected.output, outputs: collected.outputs };
+  return { ...told, output: collected.output, outputs: { ...collected.outputs, ...left.outputs } };
 }
 
 async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {

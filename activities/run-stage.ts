@@ -29,6 +29,7 @@ import { readResult, writeResult } from './stage-record.ts';
 import { cancelledResult, usageOfVm } from './stage-result.ts';
 import { followNetwork } from './network-log.ts';
 import { openVm } from './open-vm.ts';
+import { keepPartialWork } from './partial-work.ts';
 import { retainAfter } from './retain-vm.ts';
 import { takeWorkspace, WorkspaceFailure, workspaceOf } from './stage-workspace.ts';
 import { withTexts } from './texts.ts';
@@ -237,8 +238,13 @@ async function work(
       takeWorkspace: () => takeWorkspace(deps, sandbox, request, context.workspace, life),
       copyBack: () => copyMountsBack(deps, sandbox, request, context.vmKey, life.detached),
     };
-    if (done.kind === 'skill') return await runSkill({ ...driven, skill: done });
-    if (done.kind === 'agent') return await runAgent(driven, done.prompt);
+    const ended =
+      done.kind === 'skill'
+        ? await runSkill({ ...driven, skill: done })
+        : done.kind === 'agent'
+          ? await runAgent(driven, done.prompt)
+          : null;
+    if (ended !== null) return { ...ended, result: await keepPartialWork(context, sandbox, ended.result, redactor) };
   }
   return await runStageCommand(context, sandbox, env, redactor);
 }

@@ -13,7 +13,7 @@ import { canonicalJson } from '../domain/units/canonical-json.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { AttemptLife } from './heartbeat.ts';
 import { KeyedLock } from './keyed-lock.ts';
-import type { IndexedBase, Refusal } from './ports/repositories.ts';
+import type { IndexedBase, Refusal, TakenChanges } from './ports/repositories.ts';
 import type { Exec, ExecExit, ExecRequest, Sandbox } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
 import type { OutcomeFailure } from './stage-outputs.ts';
@@ -212,6 +212,43 @@ export async function takeWorkspace(
   life: AttemptLife,
 ): Promise<LeftWorkspace> {
   if (workspace === null) return { failure: null, outputs: {} };
+  const taken = await collectChanges({ deps, sandbox, request, workspace, life });
+  if ('problem' in taken) {
+    const message = `what stage ${request.stage.id} left in its workspace is not taken: ${taken.problem}`;
+    return { failure: { code: 'workspace/refused', message: sanitizeLine(message) }, outputs: {} };
+  }
+  return {
+    failure: null,
+    outputs: {
+      [WORKSPACE_OUTPUTS.base]: workspace.base,
+      [WORKSPACE_OUTPUTS.patch]: taken.patch,
+      [WORKSPACE_OUTPUTS.bundle]: taken.bundle,
+    },
+  };
+}
+
+export interface Collecting {
+  readonly deps: Pick<ActivityDeps, 'disk' | 'repositories'>;
+  readonly sandbox: Sandbox;
+  readonly request: StageRequest;
+  readonly workspace: StageWorkspace;
+  readonly life: AttemptLife;
+  /** Of git in the guest; absent: as long as it may always take. */
+  readonly timeoutMs?: number;
+}
+
+/**
+ * What git of the guest finds changed, checked by git of the host. The guest packs it once for an attempt: a later call reads the
+ * same pack again. Everything is durable in the artifact store when this settles.
+ */
+export async function collectChanges({
+  deps,
+  sandbox,
+  request,
+  workspace,
+  life,
+  timeoutMs = WORKSPACE_LIMITS.guestTimeoutMs,
+}: Collecting): Promise<TakenChanges | Refusal> {
   const { stage, runId } = request;
   const { plan, base, earlier } = workspace;
   const signal = life.detached;
@@ -219,34 +256,18 @@ export async function takeWorkspace(
   const message = `Not committed by stage ${stage.id} of run ${runId}`;
   const args = ['-c', COLLECT_SCRIPT, 'sh', plan.guestPath, message];
   const key = attemptCommand(request.execKey, 'collect');
-  const exec = await inGuest(sandbox, signal, { key, args, maxOutputBytes: WORKSPACE_LIMITS.packBytes });
+  const exec = await inGuest(sandbox, signal, { key, args, maxOutputBytes: WORKSPACE_LIMITS.packBytes, timeoutMs });
   const exit = await exec.wait(signal);
-  const refused = (problem: string): LeftWorkspace => ({
-    failure: {
-      code: 'workspace/refused',
-      message: sanitizeLine(`what stage ${stage.id} left in its workspace is not taken: ${problem}`),
-    },
-    outputs: {},
-  });
   if (exit.reason === 'output-limit')
-    return refused(`its changes have more than ${WORKSPACE_LIMITS.packBytes - COMMIT_LINE_BYTES} bytes packed`);
-  if (exit.reason !== 'exited' || exit.exitCode !== 0) return refused(await whyOf(exec, exit, signal));
+    return { problem: `its changes have more than ${WORKSPACE_LIMITS.packBytes - COMMIT_LINE_BYTES} bytes packed` };
+  if (exit.reason !== 'exited' || exit.exitCode !== 0) return { problem: await whyOf(exec, exit, signal, timeoutMs) };
   const commit = await commitOf(exec, signal);
-  const taken = await withRoom(deps.disk, `the workspace of stage ${stage.id}`, signal, () =>
+  return await withRoom(deps.disk, `the workspace of stage ${stage.id}`, signal, () =>
     deps.repositories.takeChanges(
       { base, earlier, commit, pack: exec.output('stdout', COMMIT_LINE_BYTES, signal) },
       signal,
     ),
   );
-  if ('problem' in taken) return refused(taken.problem);
-  return {
-    failure: null,
-    outputs: {
-      [WORKSPACE_OUTPUTS.base]: base,
-      [WORKSPACE_OUTPUTS.patch]: taken.patch,
-      [WORKSPACE_OUTPUTS.bundle]: taken.bundle,
-    },
-  };
 }
 
 /** By the guest's own PATH and configuration, without the variables of the stage. */
@@ -280,9 +301,13 @@ async function commitOf(exec: Exec, signal: AbortSignal): Promise<string> {
 const TAIL_BYTES = 1024;
 
 /** In git's own words, the last of them. */
-export async function whyOf(exec: Exec, exit: ExecExit, signal: AbortSignal): Promise<string> {
-  const limit = WORKSPACE_LIMITS.guestTimeoutMs / 1_000;
-  if (exit.reason === 'timeout') return `git in the VM took longer than ${limit} s`;
+export async function whyOf(
+  exec: Exec,
+  exit: ExecExit,
+  signal: AbortSignal,
+  timeoutMs: number = WORKSPACE_LIMITS.guestTimeoutMs,
+): Promise<string> {
+  if (exit.reason === 'timeout') return `git in the VM took longer than ${timeoutMs / 1_000} s`;
   let tail = Buffer.alloc(0);
   for await (const chunk of exec.output('stderr', Math.max(0, exit.stderrBytes - TAIL_BYTES), signal))
     tail = Buffer.concat([tail, chunk]).subarray(-TAIL_BYTES);

@@ -23,6 +23,8 @@ export interface Changes<T> {
   readonly bundle: T;
   readonly commit: string;
   readonly files: number;
+  /** The commit differs from the one that the stage started from: this stage changed something itself. */
+  readonly isNew: boolean;
 }
 
 export const CHANGES_LIMITS = {
@@ -51,12 +53,13 @@ export async function importChanges<T>(
   if (!/^[0-9a-f]{40}$/.test(request.commit)) throw new RefusedChanges('the guest names no commit');
   return await withPrivateRepository(host, async (repository) => {
     const base = await readBase(host, repository, request.base);
-    if (request.earlier !== null) await readEarlier(host, repository, request.earlier);
+    const earlier = request.earlier === null ? null : await readEarlier(host, repository, request.earlier);
     await refusing(async () => {
       await readPack(host, repository, request.pack, true);
       await checkCommits(host, repository, base, request.commit);
     });
-    return await storeChanges(host, repository, base, request.commit, store);
+    const stored = await storeChanges(host, repository, base, request.commit, store);
+    return { ...stored, isNew: request.commit !== (earlier ?? base.base) };
   });
 }
 
@@ -139,7 +142,7 @@ async function storeChanges<T>(
   base: Base,
   commit: string,
   store: (bytes: AsyncIterable<Uint8Array>, mediaType: string) => Promise<T>,
-): Promise<Changes<T>> {
+): Promise<Omit<Changes<T>, 'isNew'>> {
   return await refusing(async () => {
     const files = (await changedFiles(host, repository, base.base, commit)).length;
     const patch = await store(patchOf(host, repository, base.base, commit), 'text/x-patch');

@@ -54,6 +54,10 @@ export interface ChangesOfGuest {
 export interface TakenChanges {
   readonly patch: DataRef;
   readonly bundle: DataRef;
+  /** That differ from the base, those of earlier stages included. */
+  readonly files: number;
+  /** This stage changed something itself. */
+  readonly isNew: boolean;
 }
 
 /** Why there is none; the author can change it. */

@@ -1,0 +1,10 @@
+/** Words about the changes of an agent whose attempt failed or was interrupted. */
+import { PARTIAL_OUTPUTS } from '../plan/workspace.ts';
+import { escapeRunId } from './run-id.ts';
+
+/** Follows the message of a failure. @param stage  as people write it: `fix`, `fixes[1].work` */
+export function describePartial(runId: string, stage: string, files: number): string {
+  const count = `${files} ${files === 1 ? 'file differs' : 'files differ'}`;
+  const of = /^[\w.-]+$/.test(stage) ? '' : ` --stage "${stage}"`;
+  return `its changes (${count}) are kept as ${stage}.${PARTIAL_OUTPUTS.patch}: \`voidbox apply ${escapeRunId(runId)} --partial${of}\``;
+}
