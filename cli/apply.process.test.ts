@@ -135,6 +135,60 @@ describe('voidbox apply', () => {
     expect([none.code, none.stderr]).toEqual([2, expect.stringContaining('no such stage')]);
   });
 
+  test('takes the changes of an agent that did not succeed if that is what a person asks for', async () => {
+    const outputs = await outputsOf(change);
+    await leaveRun({ fix: left.partialOf(outputs) });
+    const plain = await terminal.type('apply', 'r1');
+    expect([plain.code, plain.stderr]).toEqual([2, expect.stringContaining('left partial changes (fix)')]);
+    const named = await terminal.type('apply', 'r1', '--stage', 'fix');
+    expect([named.code, named.stderr]).toEqual([2, expect.stringContaining('apply RUN --partial --stage fix')]);
+    const checked = await terminal.type('apply', 'r1', '--partial', '--check');
+    expect([checked.code, checked.stderr]).toEqual([
+      0,
+      expect.stringMatching(/^stage fix \(partial: it did not succeed\): 3 files, 1 commit, .*\n {2}M a\.txt/),
+    ]);
+    const branch = await terminal.type('apply', 'r1', '--partial', '--branch');
+    expect([branch.code, branch.stderr]).toEqual([0, expect.stringContaining('branch voidbox/r1/fix.partial in')]);
+    const json = JSON.parse((await terminal.type('apply', 'r1', '--partial', '--json')).stdout) as object;
+    expect(json).toMatchObject({ stage: 'fix', partial: true, outcome: 'applied' });
+    expect(readFileSync(join(app, 'a.txt'), 'utf8')).toBe('one\ntwo\nTHREE\n');
+  });
+
+  test('says that it leaves out partial changes, and takes the results of the other stages', async () => {
+    const outputs = await outputsOf(change);
+    await leaveRun({ fix: outputs, test: left.partialOf(outputs) });
+    const { code, stderr } = await terminal.type('apply', 'r1', '--check');
+    expect([code, stderr]).toEqual([
+      0,
+      expect.stringMatching(/^changes of agents that did not succeed are left out \(test\): .*--partial\nstage fix: /),
+    ]);
+    expect((await terminal.type('apply', 'r1', '--check', '--partial')).stderr).toMatch(/^stage test \(partial/);
+    const none = await terminal.type('apply', 'r1', '--partial', '--stage', 'fix');
+    expect([none.code, none.stderr]).toEqual([2, expect.stringContaining('its changes are not partial')]);
+  });
+
+  test('takes the changes of one item, the last of its stages', async () => {
+    const outputs = await outputsOf(change);
+    const [work, check] = [0, 1]
+      .map((item) => `fixes.work/fixes~${item}/1`)
+      .concat('fixes.check/fixes~1/1')
+      .slice(1);
+    await leaveRun({ 'fixes.work/fixes~0/1': outputs, [work!]: outputs, [check!]: outputs });
+    const several = await terminal.type('apply', 'r1');
+    expect([several.code, several.stderr]).toEqual([
+      2,
+      expect.stringContaining("--stage 'fixes[0].work', --stage 'fixes[1].check'"),
+    ]);
+    const one = await terminal.type('apply', 'r1', '--stage', 'fixes[0].work');
+    expect([one.code, one.stderr]).toEqual([0, expect.stringContaining('applied to /DIR/app')]);
+    const branch = await terminal.type('apply', 'r1', '--stage', 'fixes[1].check', '--branch');
+    expect([branch.code, branch.stderr]).toEqual([0, expect.stringContaining('branch voidbox/r1/fixes-1-.check in')]);
+    const bare = await terminal.type('apply', 'r1', '--stage', 'fixes.work');
+    expect([bare.code, bare.stderr]).toEqual([2, expect.stringContaining('done for each item of fixes: name one')]);
+    const none = await terminal.type('apply', 'r1', '--stage', 'fixes[7].work');
+    expect([none.code, none.stderr]).toEqual([2, expect.stringContaining('there is no such item')]);
+  });
+
   test('two that no other went on with', async () => {
     const outputs = await outputsOf(change);
     const none = await outputsOf((folder) => git(folder, 'reset', '-q', '--hard', 'origin/HEAD'));

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { DataRef } from '../domain/plan/plan.ts';
 import { toWire } from '../domain/plan/wire.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
-import type { StageFailure } from '../domain/run/stage-result.ts';
+import type { StageFailure, StageResult } from '../domain/run/stage-result.ts';
 import { toStageResult } from '../domain/run/stage-result.ts';
 import { compileText } from '../domain/spec/load.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
@@ -127,6 +127,123 @@ async function damage({ sha256 }: DataRef, change: (text: string) => string | nu
 
 const at = (...names: string[]): string => join(terminal.dir, ...names);
 
+const ITEMS_SPEC = `kind: workflow
+name: fixes
+parts:
+  one:
+    workflow:
+      steps:
+        - { name: work, run: { program: make }, outputs: [{ name: report, guest: /workspace/report.txt }] }
+workflow:
+  steps:
+    - { name: fixes, uses: one, for_each: [a, b] }
+`;
+
+/** Two items: of the first both stages have ended, of the second the agent failed with partial changes. */
+async function leaveItems(runId = 'i1', count = 2): Promise<void> {
+  const { plan, diagnostics } = compileText(ITEMS_SPEC, 'spec.yaml', { baseDir: '/' });
+  expect(diagnostics).toEqual([]);
+  await stores.records.put(runId, 'plan', toWire(plan!));
+  const report = await put([file('report.txt', 'all is well\n')]);
+  const patch = await stores.artifacts.put(piece(Buffer.from('diff')), 'text/x-patch');
+  const printed = await putText('made\n');
+  const agent = { provider: 'claude', model: null, sessionId: 's', played: true, transcript: patch } as const;
+  const ofItem = (item: number): NewRunEvent => {
+    const execKey = `fixes.work/fixes~${item}/1`;
+    const { body } = ended(
+      'fixes.work',
+      item === 1 ? {} : { report },
+      item === 1 ? null : printed,
+      item === 1 ? FAILURE : null,
+    );
+    const { result } = body as Extract<RunEventBody, { type: 'stage-finished' }>;
+    const more = { execKey, agent, ...(item === 1 ? { partial: { 'partial.patch': patch } } : {}) };
+    return {
+      ...event({ type: 'stage-finished', stage: 'fixes.work', execKey, result: { ...result, ...more } as StageResult }),
+    };
+  };
+  const whole = ended('fixes', {}, printed);
+  const { result } = whole.body as Extract<RunEventBody, { type: 'stage-finished' }>;
+  const execKey = 'fixes/fixes~0/1';
+  await stores.events.append(runId, [
+    event({
+      type: 'run-admitted',
+      name: 'fixes',
+      kind: 'workflow',
+      hostId: 'h',
+      stages: [{ id: 'fixes', dependsOn: [] }],
+      outputStage: 'fixes',
+    }),
+    event({ type: 'stage-finished', stage: 'fixes', execKey, result: { ...result, execKey } }),
+    ...Array.from({ length: count }, (_, item) => ofItem(item)),
+    whole,
+    event({ type: 'run-finished', outcome: { state: 'failed', failedStage: 'fixes', failure: FAILURE, output: null } }),
+  ]);
+}
+
+describe('items of a list', () => {
+  test('stand behind the outputs of the run, each stage of theirs with what it left', async () => {
+    await leaveItems();
+    const { code, stdout } = await terminal.type('artifacts', 'i1');
+    expect(code).toBe(0);
+    expect(stdout.replaceAll(/ *[0-9a-f]{64}/g, '').replaceAll(/ {2,}/g, '  ')).toBe(
+      [
+        'NAME  KIND  SIZE  SHA256',
+        'fixes  output  5 B',
+        'fixes[0].work  output  5 B',
+        'fixes[0].work.report  file  2.0 KiB',
+        'fixes[0].work.transcript.jsonl  file  4 B',
+        'fixes[1].work.partial.patch  file, partial  4 B',
+        'fixes[1].work.transcript.jsonl  file  4 B',
+        '',
+      ].join('\n'),
+    );
+    const { artifacts } = JSON.parse((await terminal.type('artifacts', 'i1', '--json')).stdout) as {
+      artifacts: { readonly stage: string; readonly name: string; readonly partial: boolean }[];
+    };
+    expect(artifacts.map(({ stage, name, partial }) => [stage, name, partial])).toContainEqual([
+      'fixes[1].work',
+      'partial.patch',
+      true,
+    ]);
+  });
+
+  test('are fetched by the item: what it printed, what it left, and its result', async () => {
+    await leaveItems();
+    const fetch = (name: string) => terminal.type('artifacts', 'i1', 'get', name, '-o', '-');
+    expect(await fetch('fixes[0].work')).toMatchObject({ code: 0, stdout: 'made\n' });
+    expect(await fetch('fixes[0].work.report')).toMatchObject({ code: 0, stdout: 'all is well\n' });
+    expect(await fetch('fixes[1].work.partial.patch')).toMatchObject({ code: 0, stdout: 'diff' });
+    expect(await fetch('fixes[0]')).toMatchObject({ code: 0, stdout: 'made\n' });
+    expect((await terminal.type('artifacts', 'i1', 'get', 'fixes[1].work.transcript.jsonl')).code).toBe(0);
+    expect(readFileSync(at('fixes[1].work.transcript.jsonl'), 'utf8')).toBe('diff');
+  });
+
+  test('are named by a mistake: a stage without its item, an item that left none', async () => {
+    await leaveItems();
+    const bare = await terminal.type('artifacts', 'i1', 'get', 'fixes.work');
+    expect([bare.code, bare.stderr]).toEqual([
+      2,
+      expect.stringMatching(/done for each item of fixes[^]*Name one: 'fixes\[0\]\.work', 'fixes\[1\]\.work'/),
+    ]);
+    const none = await terminal.type('artifacts', 'i1', 'get', 'fixes[7].work');
+    expect([none.code, none.stderr]).toEqual([2, expect.stringContaining('there is no such item')]);
+    const both = await terminal.type('artifacts', 'i1', 'get', 'transcript.jsonl');
+    expect([both.code, both.stderr]).toEqual([2, expect.stringContaining('2 stages of run i1 have an output')]);
+  });
+
+  test('beyond 500 rows of a table are counted, and --json has all', async () => {
+    await leaveItems('i1', 260);
+    const { stdout, stderr } = await terminal.type('artifacts', 'i1');
+    expect(stdout.split('\n')).toHaveLength(502);
+    expect(stderr).toContain('280 more, of items: voidbox artifacts i1 --json');
+    const { artifacts } = JSON.parse((await terminal.type('artifacts', 'i1', '--json')).stdout) as {
+      artifacts: object[];
+    };
+    expect(artifacts).toHaveLength(780);
+  });
+});
+
 describe('the list', () => {
   test('names what can be fetched, with kind, size and hash', async () => {
     await leaveTables();
@@ -145,7 +262,7 @@ describe('the list', () => {
       artifacts: object[];
     };
     expect(artifacts.map((one) => Object.keys(one))).toEqual(
-      Array.from({ length: 3 }, () => ['stage', 'name', 'kind', 'sizeBytes', 'sha256', 'mediaType']),
+      Array.from({ length: 3 }, () => ['stage', 'name', 'kind', 'partial', 'sizeBytes', 'sha256', 'mediaType']),
     );
     expect(artifacts[0]).toMatchObject({
       stage: 'build',

@@ -1,19 +1,34 @@
 /** Which stage's changes of a run are meant, and where they came from. */
 import type { DataRef, Plan, StagePlan } from '../domain/plan/plan.ts';
-import { WORKSPACE_OUTPUTS, workspaceGiver } from '../domain/plan/workspace.ts';
+import { PARTIAL_OUTPUTS, WORKSPACE_OUTPUTS, workspaceGiver } from '../domain/plan/workspace.ts';
+import { shownStage } from '../domain/run/instance.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { utf8Length } from '../domain/units/utf8.ts';
 import type { StageOutput } from '../store/run-outputs.ts';
-import { usageError } from './cli-error.ts';
+import { type CliError, usageError } from './cli-error.ts';
+import { typedStage } from './run-id.ts';
 
 export interface LeftChanges {
+  /** As people write it: `fix`, of an item `fixes[1].work`. */
   readonly stage: string;
+  /** Its agent's attempt failed or was interrupted. */
+  readonly isPartial: boolean;
   readonly base: DataRef;
   readonly bundle: DataRef;
   readonly patch: DataRef;
   /** The folder that the workspace was packed from; null: it came from an address, or the plan cannot be read. */
   readonly folder: string | null;
 }
+
+export interface ChangesChoice {
+  /** Null: the one with changes that no other stage went on with. */
+  readonly stage: string | null;
+  /** Changes of agents that did not succeed, instead of results. */
+  readonly isPartial: boolean;
+}
+
+/** Stages in a message. */
+const MOST_STAGES = 10;
 
 /**
  * Of the named stage, or of the one with changes that no other stage went on with; where none changed anything, of any.
@@ -23,52 +38,110 @@ export function changesOf(
   run: string,
   plan: Plan | null,
   outputs: readonly StageOutput[],
-  stage: string | null,
+  { stage, isPartial }: ChangesChoice,
 ): LeftChanges {
-  const patches = outputs.filter(({ name }) => name === WORKSPACE_OUTPUTS.patch);
-  const left = new Set(patches.map((output) => output.stage));
-  const changed = new Set(patches.filter(({ ref }) => ref.sizeBytes > 0).map((output) => output.stage));
-  const chosen = stage ?? onlyLast(run, plan, left, changed);
+  const names = isPartial ? PARTIAL_OUTPUTS : WORKSPACE_OUTPUTS;
+  const ofKind = outputs.filter((output) => (output.isPartial === true) === isPartial);
+  const patches = ofKind.filter(({ name }) => name === names.patch);
+  const chosen = stage ?? onlyLast(run, plan, patches, { outputs, isPartial });
   const refOf = (name: string): DataRef => {
-    const found = outputs.find((output) => output.stage === chosen && output.name === name);
+    const found = ofKind.find((output) => output.label === chosen && output.name === name);
     if (found !== undefined) return found.ref;
+    const others = listStages(patches.map(({ label }) => label));
     throw usageError(
-      `stage ${sanitizeLine(chosen)} of run ${run} left no changes: ${whyNone(plan, chosen)}`,
-      left.size === 0 ? null : `Stages that did: ${[...left].map(sanitizeLine).join(', ')}`,
+      `stage ${sanitizeLine(chosen)} of run ${run} left no ${isPartial ? 'partial ' : ''}changes: ${whyNone(plan, chosen, outputs, isPartial)}`,
+      hasPartial(outputs, chosen) && !isPartial
+        ? `Take them: voidbox apply RUN --partial --stage ${typedStage(chosen)}`
+        : patches.length === 0
+          ? null
+          : `Stages that did: ${others}`,
     );
   };
-  const { base, bundle, patch } = WORKSPACE_OUTPUTS;
+  const patch = refOf(names.patch);
+  const { stage: id } = patches.find(({ label }) => label === chosen)!;
   return {
     stage: chosen,
-    bundle: refOf(bundle),
-    base: refOf(base),
-    patch: refOf(patch),
-    folder: folderOf(plan, chosen),
+    isPartial,
+    bundle: refOf(names.bundle),
+    base: refOf(names.base),
+    patch,
+    folder: folderOf(plan, id),
   };
 }
 
-function onlyLast(run: string, plan: Plan | null, left: ReadonlySet<string>, changed: ReadonlySet<string>): string {
-  if (left.size === 0)
-    throw usageError(
-      `no stage of run ${run} left changes of a workspace`,
-      'Only stages with `workspace` that succeeded do: voidbox status RUN',
-    );
-  const takers = (plan?.stages ?? []).filter(({ id }) => left.has(id));
-  const handedOn = new Set(takers.map(workspaceGiver));
-  const ends = [...left].filter((id) => !handedOn.has(id));
-  const last = ends.filter((id) => changed.has(id));
-  if (last.length <= 1) return last[0] ?? ends[0]!;
+/** Labels of stages whose agents left partial changes. */
+export function partialStages(outputs: readonly StageOutput[]): readonly string[] {
+  return outputs.flatMap(({ label, name }) => (name === PARTIAL_OUTPUTS.patch ? [label] : []));
+}
+
+export function listStages(labels: readonly string[]): string {
+  const more = labels.length - MOST_STAGES;
+  return `${labels.slice(0, MOST_STAGES).map(typedStage).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+}
+
+function hasPartial(outputs: readonly StageOutput[], label: string): boolean {
+  return partialStages(outputs).includes(label);
+}
+
+function onlyLast(
+  run: string,
+  plan: Plan | null,
+  patches: readonly StageOutput[],
+  { outputs, isPartial }: { readonly outputs: readonly StageOutput[]; readonly isPartial: boolean },
+): string {
+  if (patches.length === 0) throw noChanges(run, outputs, isPartial);
+  const byId = new Map((plan?.stages ?? []).map((stage) => [stage.id, stage]));
+  // A stage of an item goes on with the workspace of a stage of the same item.
+  const handedOn = new Set(
+    patches.flatMap(({ stage, instance }) => {
+      const taker = byId.get(stage);
+      const giver = taker === undefined ? null : workspaceGiver(taker);
+      return giver === null ? [] : [shownStage(giver, instance)];
+    }),
+  );
+  const ends = patches.filter(({ label }) => !handedOn.has(label));
+  const last = ends.filter(({ ref }) => ref.sizeBytes > 0);
+  if (last.length <= 1) return (last[0] ?? ends[0] ?? patches[0]!).label;
+  const labels = last.map(({ label }) => label);
   throw usageError(
-    `${last.length} stages of run ${run} left changes`,
-    `Name one: ${last.map((id) => `--stage ${sanitizeLine(id)}`).join(', ')}`,
+    `${last.length} stages of run ${run} left ${isPartial ? 'partial ' : ''}changes`,
+    `Name one: ${labels
+      .slice(0, MOST_STAGES)
+      .map((label) => `--stage ${typedStage(label)}`)
+      .join(', ')}${labels.length > MOST_STAGES ? ` and ${labels.length - MOST_STAGES} more` : ''}`,
   );
 }
 
-function whyNone(plan: Plan | null, id: string): string {
+function noChanges(run: string, outputs: readonly StageOutput[], isPartial: boolean): CliError {
+  if (isPartial)
+    return usageError(
+      `no agent of run ${run} left partial changes`,
+      'Only agents with `workspace` that changed something and did not succeed do: voidbox status RUN',
+    );
+  const partial = partialStages(outputs);
+  return usageError(
+    `no stage of run ${run} left changes of a workspace`,
+    partial.length > 0
+      ? `Agents that did not succeed left partial changes (${listStages(partial)}): voidbox apply RUN --partial`
+      : 'Only stages with `workspace` that succeeded do: voidbox status RUN',
+  );
+}
+
+function whyNone(plan: Plan | null, label: string, outputs: readonly StageOutput[], isPartial: boolean): string {
+  if (!isPartial && hasPartial(outputs, label)) return 'its agent did not succeed, and what it changed is partial';
+  if (isPartial && outputs.some((output) => output.label === label && output.name === WORKSPACE_OUTPUTS.patch))
+    return 'it has succeeded, and its changes are not partial';
+  const id = label.replaceAll(ITEM, '');
   const stage = plan?.stages.find((each) => each.id === id);
   if (plan !== null && stage === undefined) return 'the run has no such stage';
-  return stage !== undefined && stage.workspace === undefined ? 'it has no workspace' : 'it has not succeeded';
+  if (stage !== undefined && stage.workspace === undefined) return 'it has no workspace';
+  if (stage?.of !== undefined && id === label) return `it is done for each item of ${stage.of}: name one`;
+  if (isPartial) return 'its agent changed nothing, or has not ended';
+  return id === label ? 'it has not succeeded' : 'there is no such item, or it has not succeeded';
 }
+
+/** The number of an item within the name of a stage. */
+const ITEM = /(?:#\d+)?\[\d+\]/g;
 
 function folderOf(plan: Plan | null, id: string): string | null {
   const byId = new Map((plan?.stages ?? []).map((stage) => [stage.id, stage]));
@@ -82,9 +155,9 @@ function folderOf(plan: Plan | null, id: string): string | null {
   return from?.kind === 'folder' && from.source.kind === 'host' ? from.source.path : null;
 }
 
-/** `voidbox/RUN/STAGE`, with what no branch can have as hyphens: ids of runs are any text. */
-export function branchOf(runId: string, stage: string): string {
-  return `voidbox/${branchPart(runId)}/${branchPart(stage)}`;
+/** `voidbox/RUN/STAGE`, of partial changes `voidbox/RUN/STAGE.partial`, with what no branch can have as hyphens: ids of runs are any text. */
+export function branchOf(runId: string, { stage, isPartial }: Pick<LeftChanges, 'stage' | 'isPartial'>): string {
+  return `voidbox/${branchPart(runId)}/${branchPart(isPartial ? `${stage}.partial` : stage)}`;
 }
 
 /** Bytes of a part: git makes a file of its name, with `.lock` behind it. */

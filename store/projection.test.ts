@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { RunEventBody } from '../domain/run/event.ts';
-import type { StageFailure } from '../domain/run/stage-result.ts';
+import type { StageFailure, StageResult } from '../domain/run/stage-result.ts';
 import { events, EXIT_FAILURE, resultOf, viewAfter } from '../test/rig/run-events.ts';
 import { emptyView, type RunView } from './run-view.ts';
 import { project } from './projection.ts';
@@ -239,6 +239,30 @@ describe('projection', () => {
       body: { type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: resultOf('a', { outcome: 'cancelled' }) },
     });
     expect(stage(late, 'a')).toMatchObject({ state: 'running', attempt: 2 });
+  });
+
+  test('keeps what a failed attempt left until an attempt leaves something else or succeeds', () => {
+    const ref = { sha256: 'ab', sizeBytes: 1, mediaType: 'text/x-patch' };
+    const end = (attempt: number, change: Partial<StageResult>): RunEventBody => {
+      const execKey = `a/0/${attempt}`;
+      const result: StageResult = { ...resultOf('a', { execKey }), ...change };
+      return { type: 'stage-finished', stage: 'a', execKey, result };
+    };
+    const start = (attempt: number): RunEventBody => ({
+      type: 'stage-started',
+      stage: 'a',
+      execKey: `a/0/${attempt}`,
+      attempt,
+    });
+    const failed = { outcome: 'failed', failure: EXIT_FAILURE } as const;
+    const first = [ADMITTED, start(1), end(1, { ...failed, partial: { x: ref } }), start(2)];
+    const partialOf = (bodies: readonly RunEventBody[]) => stage(viewAfter(bodies), 'a').partial;
+    expect(partialOf(first)).toEqual({ x: ref });
+    expect(partialOf([...first, end(2, failed)])).toEqual({ x: ref });
+    expect(partialOf([...first, end(2, { ...failed, partial: { y: ref } })])).toEqual({ y: ref });
+    expect(partialOf([...first, end(2, {})])).toBeUndefined();
+    const lost: RunEventBody = { type: 'stage-failed', stage: 'a', execKey: 'a/0/3', failure: EXIT_FAILURE };
+    expect(partialOf([...first, end(2, failed), lost])).toEqual({ x: ref });
   });
 
   test('does not take an end back when the start comes after it', () => {

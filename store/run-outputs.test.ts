@@ -51,26 +51,45 @@ test('of a stage that ran again its last outputs count, and none of one whose VM
   expect(await shaOf([...first, { type: 'stage-failed', stage: 'b', execKey: 'b/0/2', failure }])).toEqual(['a.x 1']);
 });
 
+/** The end of an attempt that failed, with what it left. */
+function failed(attempt: number, partial: Readonly<Record<string, DataRef>>): RunEventBody {
+  const body = finished('a', attempt, {}) as Extract<RunEventBody, { type: 'stage-finished' }>;
+  const failure = { code: 'stage/timeout', message: 'late', stderrTail: '' } as const;
+  return { ...body, result: { ...(body.result as StageResult), outcome: 'failed', failure, partial } };
+}
+
 test('the partial outputs of an attempt that did not succeed are marked, and those of a later attempt replace them', async () => {
-  const body = (attempt: number, outcome: 'failed' | 'succeeded'): RunEventBody => {
-    const finishedBody = finished('a', attempt, {}) as Extract<RunEventBody, { type: 'stage-finished' }>;
-    const failure = outcome === 'failed' ? ({ code: 'stage/timeout', message: 'late', stderrTail: '' } as const) : null;
-    const partial = { 'partial.patch': { ...ref(`p${attempt}`), mediaType: 'text/x-patch' }, x: ref('t') };
-    const result = { ...(finishedBody.result as StageResult), outcome, failure };
-    return { ...finishedBody, result: outcome === 'failed' ? { ...result, partial } : result };
-  };
-  expect(await outputsOf([body(1, 'failed')])).toEqual([
-    {
-      stage: 'a',
-      name: 'partial.patch',
-      isFile: true,
-      isPartial: true,
-      ref: { ...ref('p1'), mediaType: 'text/x-patch' },
-    },
-    { stage: 'a', name: 'x', isPartial: true, ref: ref('t') },
+  const patch = { ...ref('p1'), mediaType: 'text/x-patch' };
+  const owner = { stage: 'a', label: 'a', instance: [] };
+  expect(await outputsOf([failed(1, { 'partial.patch': patch, x: ref('t') })])).toEqual([
+    { ...owner, name: 'partial.patch', isFile: true, isPartial: true, ref: patch },
+    { ...owner, name: 'x', isPartial: true, ref: ref('t') },
   ]);
-  expect(await shaOf([body(1, 'failed'), body(2, 'failed')])).toEqual(['a.partial.patch p2', 'a.x t']);
-  expect(await shaOf([body(1, 'failed'), body(2, 'succeeded')])).toEqual([]);
+  const both = [failed(1, { x: ref('1') }), failed(2, { x: ref('2') })];
+  expect(await shaOf(both)).toEqual(['a.x 2']);
+  expect(await shaOf([...both, finished('a', 3, {})])).toEqual([]);
+});
+
+test('partial outputs stay until an attempt succeeds or leaves others', async () => {
+  const first = failed(1, { x: ref('1') });
+  const lost: RunEventBody = { type: 'scope-restarted', scope: 's', reason: 'killed', stages: ['a'] };
+  const failure = { code: 'vm/lost', message: 'gone', stderrTail: '' } as const;
+  const gaveUp: RunEventBody = { type: 'stage-failed', stage: 'a', execKey: 'a/0/2', failure };
+  for (const later of [failed(2, {}), lost, gaveUp]) expect(await shaOf([first, later])).toEqual(['a.x 1']);
+});
+
+test('outputs of items stand behind those of the run, in the order of their items', async () => {
+  const of = (item: string): RunEventBody => {
+    const body = finished('fixes.work', 1, { x: ref(item) }) as Extract<RunEventBody, { type: 'stage-finished' }>;
+    return { ...body, execKey: `fixes.work/fixes~${item}/1` };
+  };
+  const outputs = await outputsOf([of('10'), of('2'), finished('a', 1, { x: ref('a') }), of('0.2')]);
+  expect(outputs.map(({ label, ref: { sha256 } }) => `${label} ${sha256}`)).toEqual([
+    'a a',
+    'fixes[2].work 2',
+    'fixes[10].work 10',
+    'fixes#2[0].work 0.2',
+  ]);
 });
 
 test('a service has what it published last, until it ends with more or with nothing', async () => {

@@ -1,11 +1,18 @@
-/** What the stages of a run have left, folded from its events: refs of artifacts. */
+/** What the stages of a run and of its items have left, folded from its events: refs of artifacts. */
 import type { RunReader } from '../activities/ports/run-reader.ts';
 import type { DataRef } from '../domain/plan/plan.ts';
 import { parseExecKey } from '../domain/run/attempt.ts';
 import type { RunEvent } from '../domain/run/event.ts';
+import { type InstancePath, shownStage } from '../domain/run/instance.ts';
+import type { StageResult } from '../domain/run/stage-result.ts';
 
 export interface StageOutput {
+  /** Under its name in the plan. */
   readonly stage: string;
+  /** As people write it: `fix`, of an item `fixes[1].work`. */
+  readonly label: string;
+  /** The item; empty: the run itself. */
+  readonly instance: InstancePath;
   /** Of a named output, whose artifact is a tar unless `isFile` is there. Null: what the stage put out itself, its standard output or its output file. */
   readonly name: string | null;
   /** It is no tar but the bytes of a file: the stream of the stage's agent, or what it left in its workspace. */
@@ -16,75 +23,104 @@ export interface StageOutput {
 }
 
 /**
- * Of each stage what its latest attempt left, in the order in which stages ended; named outputs stand after the stage's own.
+ * Of each stage what its latest attempt left, in the order in which stages ended; named outputs stand after the stage's own. Outputs
+ * of items stand behind those of the run itself, in the order of their items. An attempt that failed without changes of its own does
+ * not replace the partial outputs of the one before it.
  * @throws CodedError `store/damaged`, `store/io`
  */
 export async function readOutputs(reader: RunReader, runId: string): Promise<readonly StageOutput[]> {
   const byStage = new Map<string, readonly StageOutput[]>();
   for await (const { body } of reader.read(runId, 0, { output: false })) noteOutputs(byStage, body);
-  return [...byStage.values()].flat();
-}
-
-/** Also of a stage that failed. */
-function transcriptOf(
-  body: Extract<RunEvent['body'], { type: 'stage-finished' | 'stage-given' }>,
-): readonly StageOutput[] {
-  if (body.type !== 'stage-finished' || !('agent' in body.result) || body.result.agent === undefined) return [];
-  const { transcript } = body.result.agent;
-  return [{ stage: body.stage, name: TRANSCRIPT, isFile: true, ref: transcript }];
+  return [...byStage.values()].toSorted(compareItems).flat();
 }
 
 /** As the list of artifacts calls it. */
 export const TRANSCRIPT = 'transcript.jsonl';
-
-/** What an attempt that did not succeed left. */
-function partialOf(
-  body: Extract<RunEvent['body'], { type: 'stage-finished' | 'stage-given' }>,
-): readonly StageOutput[] {
-  if (body.type !== 'stage-finished' || !('partial' in body.result)) return [];
-  const { stage } = body;
-  return Object.entries(body.result.partial ?? {}).map(([name, ref]) => ({
-    stage,
-    name,
-    ...(isTar(ref) ? {} : { isFile: true as const }),
-    isPartial: true,
-    ref,
-  }));
-}
 
 /** As named outputs are; what else there is says what it is. */
 function isTar({ mediaType }: DataRef): boolean {
   return mediaType === 'application/x-tar';
 }
 
+const NOT_DONE: ReadonlySet<string> = new Set<StageResult['outcome']>(['failed', 'cancelled']);
+
+type EndBody = Extract<RunEvent['body'], { type: 'stage-finished' | 'stage-given' }>;
+type Owner = Pick<StageOutput, 'stage' | 'label' | 'instance'>;
+
 function noteOutputs(byStage: Map<string, readonly StageOutput[]>, body: RunEvent['body']): void {
-  // What items left stands in the output of their stage.
-  if ('execKey' in body && (parseExecKey(body.execKey)?.instance.length ?? 0) > 0) return;
+  const replace = (label: string, outputs: readonly StageOutput[]): void => {
+    byStage.delete(label);
+    if (outputs.length > 0) byStage.set(label, outputs);
+  };
+  const keepPartial = (label: string): void => replace(label, (byStage.get(label) ?? []).filter(isPartial));
+  // What ended in the VM that was lost, or in the visit before, runs again.
+  if (body.type === 'scope-restarted' || body.type === 'loop-visited') return body.stages.forEach(keepPartial);
+  if (!('stage' in body)) return;
+  const owner = ownerOf(body);
+  const { label } = owner;
   if (body.type === 'stage-finished' || body.type === 'stage-given') {
-    const { stage } = body;
-    const { output, outputs } = body.type === 'stage-given' ? body : body.result;
-    byStage.delete(stage);
-    byStage.set(stage, [
-      ...(output === null ? [] : [{ stage, name: null, ref: output }]),
-      ...Object.entries(outputs).map(([name, ref]): StageOutput => ({
-        stage,
-        name,
-        ...(isTar(ref) ? {} : { isFile: true as const }),
-        ref,
-      })),
-      ...partialOf(body),
-      ...transcriptOf(body),
-    ]);
+    const left = outputsOf(owner, body);
+    const isKept = body.type === 'stage-finished' && NOT_DONE.has(body.result.outcome) && !left.some(isPartial);
+    replace(label, isKept ? [...left, ...(byStage.get(label) ?? []).filter(isPartial)] : left);
   } else if (body.type === 'stage-published') {
     // It serves on: until the next one, or its end, this is what it has put out.
-    const { stage, output } = body;
-    byStage.set(stage, [{ stage, name: null, ref: output }]);
-  } else if (body.type === 'stage-answered') {
-    const { stage, output } = body;
-    byStage.delete(stage);
-    if (output !== undefined) byStage.set(stage, [{ stage, name: null, ref: output }]);
-  } else if (body.type === 'stage-failed') byStage.delete(body.stage);
-  // What ended in the VM that was lost, or in the visit before, runs again.
-  else if (body.type === 'scope-restarted' || body.type === 'loop-visited')
-    for (const stage of body.stages) byStage.delete(stage);
+    byStage.set(label, [{ ...owner, name: null, ref: body.output }]);
+  } else if (body.type === 'stage-answered')
+    replace(label, body.output === undefined ? [] : [{ ...owner, name: null, ref: body.output }]);
+  else if (body.type === 'stage-failed') keepPartial(label);
+}
+
+function ownerOf(body: { readonly stage: string; readonly execKey?: string }): Owner {
+  const { stage, execKey } = body;
+  const instance = (execKey === undefined ? null : parseExecKey(execKey)?.instance) ?? [];
+  return { stage, label: shownStage(stage, instance), instance };
+}
+
+function isPartial(output: StageOutput): boolean {
+  return output.isPartial === true;
+}
+
+function outputsOf(owner: Owner, body: EndBody): readonly StageOutput[] {
+  const { output, outputs } = body.type === 'stage-given' ? body : body.result;
+  return [
+    ...(output === null ? [] : [{ ...owner, name: null, ref: output }]),
+    ...namedOf(owner, outputs),
+    ...partialOf(owner, body),
+    ...transcriptOf(owner, body),
+  ];
+}
+
+function namedOf(owner: Owner, outputs: Readonly<Record<string, DataRef>>): readonly StageOutput[] {
+  return Object.entries(outputs).map(([name, ref]) => ({
+    ...owner,
+    name,
+    ...(isTar(ref) ? {} : { isFile: true as const }),
+    ref,
+  }));
+}
+
+/** What an attempt that did not succeed left. */
+function partialOf(owner: Owner, body: EndBody): readonly StageOutput[] {
+  if (body.type !== 'stage-finished' || !('partial' in body.result)) return [];
+  return namedOf(owner, body.result.partial ?? {}).map((output) => ({ ...output, isPartial: true }));
+}
+
+/** Also of a stage that failed. */
+function transcriptOf(owner: Owner, body: EndBody): readonly StageOutput[] {
+  if (body.type !== 'stage-finished' || !('agent' in body.result) || body.result.agent === undefined) return [];
+  return [{ ...owner, name: TRANSCRIPT, isFile: true, ref: body.result.agent.transcript }];
+}
+
+/** Items of one list by number, after the run's own stages. Equals keep their order. */
+function compareItems([one]: readonly StageOutput[], [other]: readonly StageOutput[]): number {
+  const [path, otherPath] = [one?.instance ?? [], other?.instance ?? []];
+  if (path.length === 0 || otherPath.length === 0) return Math.sign(path.length) - Math.sign(otherPath.length);
+  for (const [at, step] of path.entries()) {
+    const otherStep = otherPath[at];
+    if (otherStep === undefined) break;
+    if (step.part !== otherStep.part) return step.part < otherStep.part ? -1 : 1;
+    const difference = (step.attempt ?? 1) - (otherStep.attempt ?? 1) || step.item - otherStep.item;
+    if (difference !== 0) return difference;
+  }
+  return 0;
 }

@@ -92,6 +92,11 @@ export interface StageView {
   readonly visit?: number;
   /** What a service has published last; absent: nothing, or it is no service. */
   readonly published?: { readonly output: DataRef; readonly atMs: number };
+  /**
+   * What an attempt that failed or was interrupted left, by name; of several the last that left something. Absent: nothing, or a
+   * later attempt has succeeded.
+   */
+  readonly partial?: Readonly<Record<string, DataRef>>;
   /** How often another worker took the command over. */
   readonly reattached: number;
   /** The VM of the latest attempt, where that has a door; absent: none. */

@@ -84,9 +84,13 @@ function projectAttempt(stage: StageView, body: AttemptEventBody, atMs: number):
 
 function finished(stage: StageView, { execKey, result: written }: BodyOf<'stage-finished'>): StageView {
   const result = toStageResult(written);
+  const isDone = result.outcome === 'succeeded' || result.outcome === 'passed';
+  const { partial: earlier, ...before } = stage;
+  const partial = isDone ? undefined : (result.partial ?? earlier);
   const printedBytes = (result.command?.stdoutBytes ?? 0) + (result.command?.stderrBytes ?? 0);
   return {
-    ...stage,
+    ...before,
+    ...(partial === undefined ? {} : { partial }),
     items: stage.items === null ? null : endedItems(stage.items),
     state: result.outcome,
     execKey,
@@ -130,8 +134,8 @@ function started(stage: StageView, execKey: string, attempt: number, atMs: numbe
       startedAtMs: stage.startedAtMs ?? atMs,
       state: stage.state === 'waiting' ? 'running' : stage.state,
     };
-  const { id, dependsOn, visit } = stage;
-  const seen = visit === undefined ? {} : { visit };
+  const { id, dependsOn, visit, partial } = stage;
+  const seen = { ...(visit === undefined ? {} : { visit }), ...(partial === undefined ? {} : { partial }) };
   return { ...newStage(id), dependsOn, ...seen, state: 'running', execKey, attempt, startedAtMs: atMs };
 }
 
@@ -143,8 +147,10 @@ function inVm(stage: StageView, { execKey, vmKey, budget }: BodyOf<'stage-starte
 /** The run machine's word, which stands above a result that did not come to it. */
 function failed(stage: StageView, execKey: string, failure: StageFailure, atMs: number): StageView {
   const hasBegun = stage.execKey === execKey;
+  const { id, dependsOn, partial } = stage;
+  const notBegun = { ...newStage(id), dependsOn, ...(partial === undefined ? {} : { partial }) };
   return {
-    ...(hasBegun ? stage : { ...newStage(stage.id), dependsOn: stage.dependsOn, execKey, attempt: attemptOf(execKey) }),
+    ...(hasBegun ? stage : { ...notBegun, execKey, attempt: attemptOf(execKey) }),
     state: 'failed',
     durationMs: hasBegun ? (stage.durationMs ?? elapsedMs(stage, atMs)) : null,
     failure,

@@ -29,11 +29,12 @@ import { EXIT, type ExitCode } from '../exit-code.ts';
 import { countOf, renderChangedFiles } from '../render/changed-files.ts';
 import { findRunHere } from '../run-elsewhere.ts';
 import { shownRunId } from '../run-id.ts';
-import { branchOf, changesOf, type LeftChanges } from '../workspace-of-run.ts';
+import { branchOf, changesOf, type LeftChanges, listStages, partialStages } from '../workspace-of-run.ts';
 
 interface Options {
   readonly stage?: string;
   readonly repository?: string;
+  readonly partial?: boolean;
   readonly branch?: boolean;
   readonly patch?: boolean;
   readonly check?: boolean;
@@ -46,7 +47,11 @@ export const command = defineCommand<Options>({
   configure: (command) => {
     command
       .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
-      .option('-s, --stage <stage>', 'whose changes; needed where several stages left some that no other went on with')
+      .option(
+        '-s, --stage <stage>',
+        "whose changes, of an item 'fixes[1].work'; needed where several stages left some that no other went on with",
+      )
+      .option('--partial', 'what the agent of a stage changed that failed or was cancelled')
       .option('--branch', 'make a branch `voidbox/RUN/STAGE` of its commits, and change no file')
       .option('--patch', 'print the patch, and change nothing')
       .option('--check', 'say whether it applies, and change nothing')
@@ -66,7 +71,13 @@ export const command = defineCommand<Options>({
     const wire = (await stores.records.get(runId, 'plan').catch(() => null)) as PlanWire | null;
     const plan = wire === null ? null : fromWire(wire);
     const outputs = await readOutputs(stores.reader, runId);
-    const left = changesOf(shownRunId(runId), plan, outputs, options.stage ?? null);
+    const choice = { stage: options.stage ?? null, isPartial: options.partial === true };
+    const left = changesOf(shownRunId(runId), plan, outputs, choice);
+    const others = choice.isPartial ? [] : partialStages(outputs);
+    if (others.length > 0 && options.json !== true)
+      await context.stderr.write(
+        `${context.advise(`changes of agents that did not succeed are left out (${listStages(others)}): voidbox apply RUN --partial`)}\n`,
+      );
     const abort = new AbortController();
     const listening = context.onInterrupt(() => abort.abort());
     const scratch = join(context.env.stateDir, 'git');
@@ -116,12 +127,12 @@ async function take(taking: Taking): Promise<ExitCode> {
     const commits = await commitsIn(opened);
     if (taking.options.json !== true)
       await context.stderr.write(
-        `stage ${sanitizeLine(left.stage)}: ${countOf(opened.files.length, 'file')}, ${countOf(commits, 'commit')}, for ${sanitizeLine(target.folder ?? target.gitDir)}\n${renderChangedFiles(opened.files, context.stderr.style)}`,
+        `stage ${sanitizeLine(left.stage)}${left.isPartial ? ' (partial: it did not succeed)' : ''}: ${countOf(opened.files.length, 'file')}, ${countOf(commits, 'commit')}, for ${sanitizeLine(target.folder ?? target.gitDir)}\n${renderChangedFiles(opened.files, context.stderr.style)}`,
       );
     if (opened.files.length === 0 && (mode !== 'branch' || commits === 0))
       return await say(taking, target, opened, { outcome: 'nothing' });
     if (mode === 'branch') {
-      const branch = branchOf(taking.runId, left.stage);
+      const branch = branchOf(taking.runId, left);
       const { isNew } = await makeBranch(host, opened, target, branch);
       return await say(taking, target, opened, { outcome: isNew ? 'branch' : 'already', branch });
     }
@@ -208,7 +219,16 @@ async function say(
   const code = outcome === 'conflicts' ? EXIT.runFailed : EXIT.success;
   if (options.json === true) {
     const repository = target.folder ?? target.gitDir;
-    const told = { runId, stage: left.stage, repository, outcome, branch: branch ?? null, base: base.commit, commit };
+    const told = {
+      runId,
+      stage: left.stage,
+      partial: left.isPartial,
+      repository,
+      outcome,
+      branch: branch ?? null,
+      base: base.commit,
+      commit,
+    };
     await context.stdout.write(`${JSON.stringify({ ...told, files, conflicts })}\n`);
     return code;
   }

@@ -42,7 +42,10 @@ export const command = defineCommand<Options>({
     command
       .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
       .argument('[get]', 'the word `get`, to fetch one')
-      .argument('[name]', 'an output as the list names it: `tables`, `build.tables`, or a stage for what it printed')
+      .argument(
+        '[name]',
+        'an output as the list names it: `tables`, `build.tables`, or a stage for what it printed; of an item `fixes[1].work`',
+      )
       .option(
         '-o, --output <folder>',
         "where to write it; by default a file goes into the current folder, and a folder becomes a new folder of its name. `-` prints a file's bytes",
@@ -95,12 +98,15 @@ async function list(
   context: CliContext,
 ): Promise<ExitCode> {
   const rows: { readonly output: StageOutput; readonly kind: Kind }[] = [];
-  for (const output of outputs) rows.push({ output, kind: await kindOf(output, plan, artifacts) });
+  const listedOutputs = outputs.filter((output) => !standsInList(output));
+  const shown = options.json ? listedOutputs : listedOutputs.slice(0, MOST_ROWS);
+  for (const output of shown) rows.push({ output, kind: await kindOf(output, plan, artifacts) });
   if (options.json) {
-    const listed = rows.map(({ output: { stage, name, ref }, kind }) => ({
-      stage,
+    const listed = rows.map(({ output: { label, name, ref, isPartial = false }, kind }) => ({
+      stage: label,
       name,
       kind,
+      partial: isPartial,
       sizeBytes: ref.sizeBytes,
       sha256: ref.sha256,
       mediaType: ref.mediaType,
@@ -113,19 +119,31 @@ async function list(
     await context.stderr.write(`run ${shownRunId(view.runId)} (${view.state}) has no outputs${open}\n`);
     return EXIT.success;
   }
-  const cells = rows.map(({ output: { stage, name, ref }, kind }) => [
-    shownOutput({ stage, name }),
-    name === null && kind === 'file' ? 'output' : kind,
+  const cells = rows.map(({ output: { label, name, ref, isPartial }, kind }) => [
+    shownOutput({ label, name }),
+    `${name === null && kind === 'file' ? 'output' : kind}${isPartial === true ? ', partial' : ''}`,
     formatBytes(ref.sizeBytes),
     ref.sha256,
   ]);
   const { style } = context.stdout;
   const lines = renderTable(['NAME', 'KIND', 'SIZE', 'SHA256'], cells, { style, width: context.stdout.width() });
   await context.stdout.write(`${lines.join('\n')}\n`);
+  if (listedOutputs.length > rows.length)
+    await context.stderr.write(
+      `${listedOutputs.length - rows.length} more, of items: voidbox artifacts ${typedRunId(view.runId)} --json\n`,
+    );
   await context.stderr.write(
     `${style.dim(context.advise(`Fetch one: voidbox artifacts ${typedRunId(view.runId)} get NAME`))}\n`,
   );
   return EXIT.success;
+}
+
+/** Of a table on a terminal. */
+const MOST_ROWS = 500;
+
+/** The result of an item: the output of its list has it. */
+function standsInList({ stage, name, instance }: StageOutput): boolean {
+  return name === null && instance.at(-1)?.part === stage;
 }
 
 async function get(name: string, found: Found, options: Options, context: CliContext): Promise<ExitCode> {
@@ -133,11 +151,12 @@ async function get(name: string, found: Found, options: Options, context: CliCon
   const declared = (plan?.stages ?? []).map((stage) => ({
     stage: stage.id,
     names: outputNamesOf(stage),
+    of: stage.of,
   }));
   const output = findOutput(name, outputs, declared, view);
   const kind = await kindOf(output, plan, artifacts);
   if (options.output === '-') return await print(output, kind, artifacts, context);
-  const fallback = kind === 'file' ? '.' : sanitizeLine(output.name ?? output.stage);
+  const fallback = kind === 'file' ? '.' : sanitizeLine(output.name ?? output.label);
   const folder = resolve(context.cwd, options.output ?? fallback);
   const abort = new AbortController();
   const listening = context.onInterrupt(() => abort.abort());
@@ -146,7 +165,7 @@ async function get(name: string, found: Found, options: Options, context: CliCon
     const bytes = artifacts.open(output.ref);
     const unpacked =
       output.name === null || output.isFile
-        ? await saveFile(bytes, output.isFile ? `${output.stage}.${output.name}` : output.stage, target)
+        ? await saveFile(bytes, output.isFile ? `${output.label}.${output.name}` : output.label, target)
         : await unpackTar(bytes, target);
     await say(output, kind, folder, unpacked, options, context);
     return EXIT.success;
@@ -166,9 +185,11 @@ async function say(
   options: Options,
   context: CliContext,
 ): Promise<void> {
-  const { stage, name } = output;
+  const { label, name } = output;
   if (options.json)
-    return await context.stdout.write(`${JSON.stringify({ stage, name, kind, folder, entries, bytes, gitData })}\n`);
+    return await context.stdout.write(
+      `${JSON.stringify({ stage: label, name, kind, folder, entries, bytes, gitData })}\n`,
+    );
   const what = kind === 'file' ? 'file' : `${entries} ${entries === 1 ? 'entry' : 'entries'}`;
   await context.stderr.write(`${shownOutput(output)}: ${what}, ${formatBytes(bytes)}, to ${folder}\n`);
   if (gitData.length > 0)

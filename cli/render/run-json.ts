@@ -84,6 +84,8 @@ export interface StageJson {
   readonly visit?: number;
   /** What a service has published last; absent: nothing, or it is no service. */
   readonly published?: PublishedJson;
+  /** What an attempt that failed or was interrupted left; absent: nothing. */
+  readonly partial?: readonly PartialJson[];
   /** Its condition; null: none. Of `status` alone, as `finally`. */
   readonly when?: string | null;
   /** It runs after all others. */
@@ -94,6 +96,14 @@ export interface PublishedJson {
   readonly output: { readonly sha256: string; readonly sizeBytes: number; readonly mediaType: string };
   /** ISO 8601. */
   readonly at: string;
+}
+
+export interface PartialJson {
+  /** `partial.patch`; with the stage before it, as \`voidbox artifacts\` names it. */
+  readonly name: string;
+  readonly sha256: string;
+  readonly sizeBytes: number;
+  readonly mediaType: string;
 }
 
 export interface NestedItemsJson {
@@ -188,7 +198,7 @@ export function toRunJson(view: RunView): RunJson {
 }
 
 function toStageJson(stage: StageView): StageJson {
-  const { question, answer, items, visit, published } = stage;
+  const { question, answer, items, visit, published, partial } = stage;
   const budget = budgetOfStage(stage);
   return {
     id: stage.id,
@@ -210,6 +220,7 @@ function toStageJson(stage: StageView): StageJson {
       ? {}
       : { published: { output: published.output, at: new Date(published.atMs).toISOString() } }),
     ...(budget === null ? {} : { budget }),
+    ...(partial === undefined ? {} : { partial: Object.entries(partial).map(([name, ref]) => ({ name, ...ref })) }),
   };
 }
 

@@ -80,6 +80,25 @@ test('status of a failed run ends with why and what to type', () => {
   ]);
 });
 
+test('what an attempt that did not succeed left is named, with the command that takes it', () => {
+  const ref = { sha256: 'ab'.repeat(32), sizeBytes: 2_048, mediaType: 'text/x-patch' };
+  const partial = { 'base.bundle': ref, 'partial.patch': ref, 'partial.bundle': ref };
+  const one = run([stage('fix', { state: 'cancelled', partial }), stage('b')]);
+  expect(renderStatus(one, OPTIONS)).toContain(
+    'partial: fix.partial.patch (2.0 KiB), fix.partial.bundle (2.0 KiB) (voidbox apply sales-20260304-050607-ab12 --partial)',
+  );
+  expect(toRunJson(one).stages.map((each) => each.partial?.map(({ name }) => name))).toEqual([
+    Object.keys(partial),
+    undefined,
+  ]);
+  const two = run([stage('fix', { state: 'failed', partial }), stage('b', { state: 'failed', partial: { t: ref } })]);
+  const lines = renderStatus(two, OPTIONS).filter((line) => line.startsWith('partial:'));
+  expect(lines.map((line) => line.slice(line.lastIndexOf('(')))).toEqual([
+    '(voidbox apply sales-20260304-050607-ab12 --partial --stage fix)',
+    '(voidbox artifacts sales-20260304-050607-ab12)',
+  ]);
+});
+
 test('a run that comes from another says so, and which stages were taken over', () => {
   const origin = { runId: 'first\u001b[2J', kind: 'retry', from: 'b' } as const;
   const view = run([stage('a', { state: 'succeeded', givenBy: 'zero' }), stage('b')], { origin });

@@ -8,6 +8,7 @@ import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { typedRunId } from '../run-id.ts';
 import type { StageFacts } from '../stage-facts.ts';
 import { networkOfRun, renderNetwork } from './network.ts';
+import { renderPartial } from './partial-outputs.ts';
 import { renderQuestions } from './questions.ts';
 import { agentTotals, mockAgentsText, renderTotals } from './agent-usage.ts';
 import { budgetOfRun, renderBudget } from './budget.ts';
@@ -69,6 +70,7 @@ export function renderStatus(
     ...renderStages(view, options),
     ...renderItemAgents(view, options),
     ...renderFailedItems(view, style),
+    ...renderPartial(view, { style, advise }),
   ];
   lines.push(...renderQuestions(view, options), ...renderVms(view, style));
   for (const notice of view.notices)

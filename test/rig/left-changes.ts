@@ -21,11 +21,23 @@ pipeline:
     - { name: test, run: { program: "true" }, workspace: { from: fix } }
     - { name: other, run: { program: "true" }, workspace: { git: ./app } }
     - { name: plain, run: { program: "true" } }
+    - { name: fixes, uses: one, for_each: [a, b] }
+parts:
+  one:
+    workflow:
+      steps:
+        - { name: work, run: { program: "true" }, workspace: { git: ./app } }
+        - { name: check, run: { program: "true" }, workspace: { from: work } }
 `;
 const HOST = { path: GIT_PATH, home: null };
 
 /** Outputs of a stage, by their names. */
 export type Left = Readonly<Record<string, DataRef>>;
+
+/** What the agent of a stage left that failed. */
+export interface LeftPartial {
+  readonly partial: Left;
+}
 
 export interface LeftRun {
   readonly terminal: Terminal;
@@ -35,10 +47,19 @@ export interface LeftRun {
   git(cwd: string, ...args: readonly string[]): string;
   /** What a stage leaves whose guest has made this of the repository. */
   outputsOf(change: (folder: string) => void): Promise<Left>;
-  /** The run is named `r1` where nothing is said. */
-  leaveRun(byStage: Readonly<Record<string, Left>>, runId?: string): Promise<void>;
+  /** The same of an agent whose attempt failed. */
+  partialOf(left: Left): LeftPartial;
+  /**
+   * @param byStage  by exec keys, or by names of stages that ran once
+   * @param runId  `r1` if it is left out
+   */
+  leaveRun(byStage: Readonly<Record<string, Left | LeftPartial>>, runId?: string): Promise<void>;
   commit(folder: string, message?: string): void;
   close(): Promise<void>;
+}
+
+function isPartial(left: Left | LeftPartial): left is LeftPartial {
+  return 'partial' in left && !('sha256' in left.partial);
 }
 
 export async function openLeftRun(): Promise<LeftRun> {
@@ -63,23 +84,26 @@ export async function openLeftRun(): Promise<LeftRun> {
     atMs: 1_767_000_000_000 + (seq += 1),
     body,
   });
-  const ended = (stage: string, outputs: Left): NewRunEvent => {
-    const execKey = `${stage}/0/1`;
+  const ended = (key: string, left: Left | LeftPartial): NewRunEvent => {
+    const execKey = key.includes('/') ? key : `${key}/0/1`;
+    const stage = execKey.slice(0, execKey.indexOf('/'));
+    const partial = isPartial(left) ? left.partial : null;
     const result = toStageResult({
       stage,
       execKey,
-      outcome: 'succeeded',
-      failure: null,
+      outcome: partial === null ? 'succeeded' : 'failed',
+      failure: partial === null ? null : { code: 'stage/timeout', message: 'it was late', stderrTail: '' },
       exitCode: 0,
       durationMs: 1,
       stdoutBytes: 0,
       stderrBytes: 0,
       output: null,
-      outputs,
+      outputs: isPartial(left) ? {} : left,
       isolation: 'none',
       accelerator: 'mock',
     });
-    return event({ type: 'stage-finished', stage, execKey, result }, `stage/${execKey}/finished`);
+    const body = { type: 'stage-finished', stage, execKey } as const;
+    return event({ ...body, result: partial === null ? result : { ...result, partial } }, `stage/${execKey}/finished`);
   };
 
   mkdirSync(app);
@@ -116,14 +140,21 @@ export async function openLeftRun(): Promise<LeftRun> {
       );
       return { 'base.bundle': bundle, 'changes.patch': left.patch, 'changes.bundle': left.bundle };
     },
+    partialOf: (left) => ({
+      partial: {
+        'base.bundle': left['base.bundle']!,
+        'partial.patch': left['changes.patch']!,
+        'partial.bundle': left['changes.bundle']!,
+      },
+    }),
     async leaveRun(byStage, runId = 'r1') {
       const { plan, diagnostics } = compileText(SPEC, 'spec.yaml', { baseDir: terminal.dir });
       if (plan === null) throw new Error(JSON.stringify(diagnostics));
-      const stages = ['fix', 'test', 'other', 'plain'].map((id) => ({ id, dependsOn: [] }));
+      const stages = ['fix', 'test', 'other', 'plain', 'fixes'].map((id) => ({ id, dependsOn: [] }));
       await stores.records.put(runId, 'plan', toWire(plan));
       await stores.events.append(runId, [
         event({ type: 'run-admitted', name: 'fix', kind: 'pipeline', hostId: 'h', stages, outputStage: 'plain' }),
-        ...Object.entries(byStage).map(([stage, outputs]) => ended(stage, outputs)),
+        ...Object.entries(byStage).map(([key, left]) => ended(key, left)),
         event({
           type: 'run-finished',
           outcome: { state: 'succeeded', failedStage: null, failure: null, output: null },
