@@ -7,7 +7,7 @@ import { describeUnsupported, unsupportedParts } from '../domain/plan/unsupporte
 import type { KnownImage } from '../setup/images/images.ts';
 import { listFiles } from '../sdk/list-files.ts';
 import { readSkill } from '../sdk/read-skill.ts';
-import { readSpec } from '../sdk/read-spec.ts';
+import { createReadSpec } from '../sdk/read-spec.ts';
 import { CliError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
@@ -15,6 +15,7 @@ import { sayAppliedSettings } from './host-settings.ts';
 import { type LoadedSpec, loadSpec, type SpecValues } from './load-spec.ts';
 import { type ImagePlaces, withImages } from './plan-images.ts';
 import { renderDiagnostics } from './render/diagnostics.ts';
+import { listSpecRoots } from './spec-roots.ts';
 import { refuseMissingSkills, withSkillFiles } from './skill-files.ts';
 
 export interface CompiledRun {
@@ -43,7 +44,7 @@ interface CompileOptions extends SpecValues {
 
 /** @throws CliError `spec/invalid`, `cli/skill-missing`, `cli/image-missing` and its like, `admit/unsupported-work` */
 export async function compileRun(file: string, options: CompileOptions, context: CliContext): Promise<CompiledRun> {
-  return await accepted(await loadSpec(file, options, context), options, context);
+  return await accepted(await loadSpec(file, { ...options, allow: options.images.allow }, context), options, context);
 }
 
 /** As `compileRun`, of the text that an earlier run was compiled of. */
@@ -59,7 +60,7 @@ export async function compileAgain(
     baseDir,
     params: options.params,
     readSkill,
-    readSpec,
+    readSpec: createReadSpec(listSpecRoots(baseDir, options.images.allow, context.env)),
     listFiles,
     ...(options.settings === null ? {} : { settings: options.settings }),
   });

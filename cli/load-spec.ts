@@ -6,9 +6,11 @@ import type { AppliedSettings } from '../domain/spec/apply-settings.ts';
 import type { HostSettings } from '../domain/spec/host-settings.ts';
 import { listFiles } from '../sdk/list-files.ts';
 import { readSkill } from '../sdk/read-skill.ts';
-import { readSpec } from '../sdk/read-spec.ts';
-import { usageError } from './cli-error.ts';
+import { createReadSpec } from '../sdk/read-spec.ts';
+import { FileRefusal, readFileWithin } from '../files/open-file.ts';
+import { type CliError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
+import { listSpecRoots } from './spec-roots.ts';
 
 export interface LoadedSpec {
   /** As it is shown to the user: relative where that is shorter. */
@@ -35,6 +37,8 @@ export interface SpecValues {
   readonly params: Readonly<Record<string, string>>;
   /** In place of what the spec says; null: nothing. */
   readonly settings: HostSettings | null;
+  /** Folders of `--allow-mounts`, absolute: parts may lie there, too. Absent: none. */
+  readonly allow?: readonly string[];
 }
 
 /** `FILE:LINE:COLUMN: `, where the spec names a path; nothing where nobody knows. */
@@ -70,7 +74,7 @@ export async function loadSpec(file: string, values: SpecValues, context: CliCon
     baseDir,
     params,
     readSkill,
-    readSpec,
+    readSpec: createReadSpec(listSpecRoots(baseDir, values.allow ?? [], context.env)),
     listFiles,
     ...(settings === null ? {} : { settings }),
   });
@@ -97,7 +101,12 @@ async function loadCode(path: string, file: string, values: SpecValues, context:
   await readSpecFile(path, file);
   const shown = (full: string): string => shortest(full, relative(context.cwd, full));
   const { loadDefinition } = await import('../sdk/load/load-definition.ts');
-  const loaded = await loadDefinition(path, { ...values, variables: context.env.variables, shown });
+  const loaded = await loadDefinition(path, {
+    ...values,
+    roots: listSpecRoots(dirname(path), values.allow ?? [], context.env),
+    variables: context.env.variables,
+    shown,
+  });
   return { file: shown(path), path, text: null, baseDir: dirname(path), ...loaded };
 }
 
@@ -117,15 +126,33 @@ function decode(bytes: Uint8Array, what: string): string {
   }
 }
 
+/** A descriptor of this process, which the user's shell has opened. */
+function isOwnDescriptor(path: string): boolean {
+  return /^\/(?:dev\/(?:fd\/|stdin$)|proc\/self\/fd\/)/.test(path);
+}
+
+/** Longer than any spec that is compiled, so that the reader of specs names its own limit. */
+const SPEC_BYTES = 64 * 1024 * 1024;
+
+function refusalOfSpec(typed: string, { reason, message }: FileRefusal): CliError {
+  if (reason === 'missing')
+    return usageError(`the file \`${typed}\` does not exist`, 'Write a first spec: voidbox init');
+  return usageError(
+    reason === 'denied'
+      ? `\`${typed}\` cannot be read by this user`
+      : `\`${typed}\` cannot be read as a spec: ${message}`,
+  );
+}
+
 async function readSpecFile(path: string, typed: string): Promise<Uint8Array> {
   try {
-    return await readFile(path);
+    // The shell's `<(…)` is a pipe that somebody writes to, and so may be standard input.
+    if (isOwnDescriptor(path)) return await readFile(path);
+    return readFileWithin(path, { roots: null, mostBytes: SPEC_BYTES });
   } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code;
-    if (code === 'ENOENT') throw usageError(`the file \`${typed}\` does not exist`, 'Write a first spec: voidbox init');
-    if (code === 'EISDIR') throw usageError(`\`${typed}\` is a folder, not a spec`);
-    if (code === 'EACCES') throw usageError(`\`${typed}\` cannot be read by this user`);
-    if (typeof code === 'string') throw usageError(`cannot read \`${typed}\`: ${(error as Error).message}`);
+    if (error instanceof FileRefusal) throw refusalOfSpec(typed, error);
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (typeof code === 'string') throw usageError(`cannot read \`${typed}\`: ${message}`);
     throw error;
   }
 }

@@ -1,16 +1,15 @@
 /** Images that a plan names: found on this machine, and replaced by the hashes of their disks. A worker reads none of them. */
-import { realpath } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { InvalidArgumentError } from 'commander';
 import type { Plan, SandboxPlan } from '../domain/plan/plan.ts';
-import { contains } from '../domain/spec/paths.ts';
-import { allowedMounts } from '../client/embedded/allowed-mounts.ts';
+import { FileRefusal, resolveWithin } from '../files/open-file.ts';
 import type { Environment } from '../setup/environment.ts';
 import type { KnownImage } from '../setup/images/images.ts';
 import { CliError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
 import { type MountPlace, placeOfPath } from './load-spec.ts';
+import { listSpecRoots } from './spec-roots.ts';
 import { typedArgument } from './typed-argument.ts';
 
 export const IMAGES_HELP = 'folders, tars and OCI layouts whose disks runs may have here by their hash';
@@ -136,24 +135,26 @@ async function knownImage(
   const path = given ?? image;
   const { ImageError, imageKindAt, knowImage } = await import('../setup/images/images.ts');
   try {
-    const real = await realpath(path).catch(() => path);
+    const real = realPathOf(path);
     await imageKindAt(real);
     // What was typed here is the user's own word; what a spec names may be a stranger's.
-    const roots = [places.baseDir, ...places.allow, ...allowedMounts(env.stateDir)];
-    if (given === null && !(await isWithin(real, roots))) return elsewhere(image, real, places);
+    if (given === null) resolveWithin(path, { roots: listSpecRoots(places.baseDir, places.allow, env) });
     return { known: depth === 'name' ? null : await knowImage(real) };
   } catch (error) {
+    if (error instanceof FileRefusal && error.leadsTo !== null) return elsewhere(image, error.leadsTo, places);
     if (!(error instanceof ImageError)) throw error;
     return { image, code: `cli/image-${error.why}`, message: error.message, remedy: error.remedy ?? '' };
   }
 }
 
-async function isWithin(path: string, roots: readonly string[]): Promise<boolean> {
-  for (const root of roots) {
-    const real = await realpath(root).catch(() => null);
-    if (real !== null && contains(real, path)) return true;
+/** The path itself where nothing is: then the image is missing. */
+function realPathOf(path: string): string {
+  try {
+    return resolveWithin(path, { roots: null });
+  } catch (error) {
+    if (error instanceof FileRefusal) return path;
+    throw error;
   }
-  return false;
 }
 
 function unnamed(image: string): RefusedImage {

@@ -1,15 +1,14 @@
 /** Documents of the host that a plan's agents get, as this machine has them. On your own server the worker's host decides. */
-import { constants } from 'node:fs';
-import { open, realpath, stat } from 'node:fs/promises';
+import { stat } from 'node:fs/promises';
 import { basename, dirname, join, relative } from 'node:path';
-import { allowedMounts } from '../client/embedded/allowed-mounts.ts';
 import type { AgentSkill, Plan, StagePlan } from '../domain/plan/plan.ts';
 import { skillsOf } from '../domain/plan/work.ts';
-import { contains } from '../domain/spec/paths.ts';
+import { FileRefusal, readFileWithin } from '../files/open-file.ts';
 import { CliError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
 import { type MountPlace, placeOfPath } from './load-spec.ts';
+import { listSpecRoots } from './spec-roots.ts';
 import { typedArgument } from './typed-argument.ts';
 
 export interface MissingSkill {
@@ -43,10 +42,12 @@ export async function missingSkills(
     for (const skill of skillsOf(work))
       if (skill.kind === 'file' && !stages.has(skill.source.path)) stages.set(skill.source.path, id);
   const missing: MissingSkill[] = [];
+  const roots = listSpecRoots(places.baseDir, places.allow, env);
   for (const [path, stage] of stages) {
-    if (await isFile(path)) {
-      const real = await realpath(path);
-      if (!(await mayRead(real, places, env.stateDir))) missing.push({ stage, path, beside: null, elsewhere: real });
+    const refusal = whyUnreadable(path, roots);
+    if (refusal === null) continue;
+    if (refusal.reason === 'outside') {
+      missing.push({ stage, path, beside: null, elsewhere: refusal.leadsTo });
       continue;
     }
     const beside = join(cwd, relative(places.baseDir, path));
@@ -55,13 +56,15 @@ export async function missingSkills(
   return missing;
 }
 
-/** What a spec names may be a stranger's word: a document goes into the plan, the server's history and a guest. */
-async function mayRead(real: string, { baseDir, allow }: SkillPlaces, stateDir: string): Promise<boolean> {
-  for (const root of [baseDir, ...allow, ...allowedMounts(stateDir)]) {
-    const folder = await realpath(root).catch(() => null);
-    if (folder !== null && contains(folder, real)) return true;
+/** Null: a file that a spec may name. Its size and text are judged when it is read. */
+function whyUnreadable(path: string, roots: readonly string[]): FileRefusal | null {
+  try {
+    readFileWithin(path, { roots, mostBytes: SKILL_BYTES });
+    return null;
+  } catch (error) {
+    if (!(error instanceof FileRefusal)) throw error;
+    return error.reason === 'too-large' || error.reason === 'changed' ? null : error;
   }
-  return false;
 }
 
 async function isFile(path: string): Promise<boolean> {
@@ -97,52 +100,52 @@ const SKILL_BYTES = 128 * 1024;
  * @throws CliError `cli/skill-missing`, `cli/skill-refused`
  */
 export async function withSkillFiles(plan: Plan, places: SkillPlaces, { env }: Here): Promise<Plan> {
-  const inline = (skill: AgentSkill): Promise<AgentSkill> =>
-    inlined(skill, (real) => mayRead(real, places, env.stateDir));
-  const stages = await Promise.all(
-    plan.stages.map(async (stage): Promise<StagePlan> => {
-      const { work } = stage;
-      if (work.kind !== 'agent' && work.kind !== 'skill') return stage;
-      if (!work.skills.some(({ kind }) => kind === 'file')) return stage;
-      return { ...stage, work: { ...work, skills: await Promise.all(work.skills.map(inline)) } };
-    }),
-  );
+  const roots = listSpecRoots(places.baseDir, places.allow, env);
+  const stages = plan.stages.map((stage): StagePlan => {
+    const { work } = stage;
+    if (work.kind !== 'agent' && work.kind !== 'skill') return stage;
+    if (!work.skills.some(({ kind }) => kind === 'file')) return stage;
+    return { ...stage, work: { ...work, skills: work.skills.map((skill) => inlined(skill, roots)) } };
+  });
   return { ...plan, stages };
 }
 
-async function inlined(skill: AgentSkill, isAllowed: (real: string) => Promise<boolean>): Promise<AgentSkill> {
+function inlined(skill: AgentSkill, roots: readonly string[]): AgentSkill {
   if (skill.kind !== 'file' || skill.source.kind !== 'host') return skill;
   const { path } = skill.source;
-  const real = await realpath(path).catch(() => null);
-  // A pipe would be waited for, and a link in its place since would lead elsewhere.
-  const flags = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW;
-  const handle = real === null ? null : await open(real, flags).catch(() => null);
-  // One that is not there was reported before this, where it has to be there.
-  if (real === null || handle === null) return skill;
   try {
-    if (!(await isAllowed(real)))
-      throw new CliError(
-        EXIT.usage,
-        'cli/skill-refused',
-        `the skill ${path} is neither below the spec's folder nor allowed on this host`,
-        'Move it below the folder of the spec, or allow its folder: voidbox run FILE --allow-mounts FOLDER',
-      );
-    if (!(await handle.stat()).isFile())
-      throw new CliError(EXIT.usage, 'cli/skill-missing', `the skill ${path} is not a file`, 'Correct the path');
-    const bytes = Buffer.alloc(SKILL_BYTES + 1);
-    const { bytesRead } = await handle.read(bytes, 0, bytes.length, 0);
-    if (bytesRead > SKILL_BYTES)
-      throw new CliError(
+    const bytes = readFileWithin(path, { roots, mostBytes: SKILL_BYTES });
+    const name = basename(path).replace(/\.[^.]*$/, '');
+    return { kind: 'inline', name, content: documentIn(bytes, path) };
+  } catch (error) {
+    if (!(error instanceof FileRefusal)) throw error;
+    // One that is not there was reported before this, unless the worker's host may have it.
+    if (error.reason === 'missing' || error.reason === 'denied') return skill;
+    throw refusalOfSkill(path, error);
+  }
+}
+
+function refusalOfSkill(path: string, { reason, message }: FileRefusal): CliError {
+  if (reason === 'outside')
+    return new CliError(
+      EXIT.usage,
+      'cli/skill-refused',
+      `the skill ${path} is neither below the spec's folder nor allowed on this host`,
+      'Move it below the folder of the spec, or allow its folder: voidbox run FILE --allow-mounts FOLDER',
+    );
+  return reason === 'too-large'
+    ? new CliError(
         EXIT.usage,
         'cli/skill-missing',
         `the skill ${path} has more than ${SKILL_BYTES / 1024} KiB, and travels within the plan`,
         'Shorten it, or mount the folder that holds it',
+      )
+    : new CliError(
+        EXIT.usage,
+        'cli/skill-missing',
+        `the skill ${path} cannot be read: ${message}`,
+        'Correct the path; a skill is a regular file',
       );
-    const name = basename(path).replace(/\.[^.]*$/, '');
-    return { kind: 'inline', name, content: documentIn(bytes.subarray(0, bytesRead), path) };
-  } finally {
-    await handle.close();
-  }
 }
 
 /** As of one that is fetched. @throws CliError `cli/skill-missing` for what is no text: a plan holds none */

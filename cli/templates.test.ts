@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { loadText } from '../domain/spec/load.ts';
 import { listFiles } from '../sdk/list-files.ts';
-import { readSpec } from '../sdk/read-spec.ts';
+import { createReadSpec } from '../sdk/read-spec.ts';
 import { typeCommand } from '../test/rig/typed-command.ts';
 import { readTemplates } from './templates.ts';
 
@@ -20,7 +20,12 @@ test.each(TEMPLATES)('the copy of %s is valid where it lies, and says how it is 
   const text = readFileSync(join(dir, 'own.yaml'), 'utf8');
   expect(text).toContain('own.yaml');
   expect(text).not.toContain('examples/');
-  const { plan, diagnostics } = await loadText(text, 'own.yaml', { baseDir: dir, params: {}, readSpec, listFiles });
+  const { plan, diagnostics } = await loadText(text, 'own.yaml', {
+    baseDir: dir,
+    params: {},
+    readSpec: createReadSpec([dir]),
+    listFiles,
+  });
   expect(diagnostics.filter(({ severity }) => severity === 'error')).toEqual([]);
   for (const { source } of plan!.scopes.flatMap(({ sandbox }) => sandbox.mounts))
     expect(existsSync(source.path), source.path).toBe(true);

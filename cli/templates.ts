@@ -54,12 +54,12 @@ export async function copyNeeded({ text, folder }: Template, path: string): Prom
   const { loadText } = await import('../domain/spec/load.ts');
   const { listFiles } = await import('../sdk/list-files.ts');
   const { readSkill } = await import('../sdk/read-skill.ts');
-  const { readSpec } = await import('../sdk/read-spec.ts');
+  const { createReadSpec } = await import('../sdk/read-spec.ts');
   const { plan, parts: used } = await loadText(text, join(folder, 'template.yaml'), {
     baseDir: folder,
     params: {},
     readSkill,
-    readSpec,
+    readSpec: createReadSpec([folder]),
     listFiles,
   });
   const sources = plan?.scopes.flatMap(({ sandbox }) => sandbox.mounts.map(({ source }) => source.path)) ?? [];

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { checkExpressions } from '../domain/spec/expression/check.ts';
 import { compileText } from '../domain/spec/load.ts';
-import { readSpec } from './read-spec.ts';
+import { createReadSpec } from './read-spec.ts';
 import {
   agentStep,
   approval,
@@ -258,7 +258,7 @@ describe('a part', () => {
     );
     const { plan, diagnostics } = compileText(yaml, 'x.yaml', {
       baseDir: folder,
-      readSpec,
+      readSpec: createReadSpec([folder]),
       checkExpression: checkExpressions,
     });
     expect(diagnostics).toEqual([]);
@@ -299,7 +299,7 @@ pipeline:
 `;
     const { plan, diagnostics } = compileText(yaml, 'x.yaml', {
       baseDir: folder,
-      readSpec,
+      readSpec: createReadSpec([folder]),
       checkExpression: checkExpressions,
     });
     expect(diagnostics).toEqual([]);
@@ -321,7 +321,7 @@ pipeline:
     );
     const { plan, diagnostics } = compileText(yaml, 'x.yaml', {
       baseDir: folder,
-      readSpec,
+      readSpec: createReadSpec([folder]),
       checkExpression: checkExpressions,
     });
     expect(diagnostics).toEqual([]);
@@ -335,7 +335,7 @@ pipeline:
       'kind: workflow\nname: l\nparts:\n  lint: { workflow: { steps: [{ name: s, run: { program: lint } }] } }\n';
     writeFileSync(join(folder, 'lib.yaml'), `${own}workflow:\n  steps:\n    - { name: out, uses: lint }\n`);
     const yaml = spec('    - { name: b, uses: ./lib.yaml#lint }\n');
-    const { plan, diagnostics } = compileText(yaml, 'x.yaml', { baseDir: folder, readSpec });
+    const { plan, diagnostics } = compileText(yaml, 'x.yaml', { baseDir: folder, readSpec: createReadSpec([folder]) });
     expect(diagnostics).toEqual([]);
     expect(plan?.stages.map(({ id }) => id)).toEqual(['a', 'b.s', 'b']);
     expect(workflow([part('b', './lib.yaml#lint')]).compile({ baseDir: folder })).toEqual({ plan, diagnostics });

@@ -25,12 +25,13 @@ import {
   type Step,
   type Wait,
 } from './definition.ts';
+import { listSpecFolders } from '../files/find-repository.ts';
 import { listFiles } from './list-files.ts';
 import { COMPILE_OPTIONS, PIPELINE_OPTIONS, RUN_OPTIONS, WORKFLOW_OPTIONS } from './known-options.ts';
 import { checkList, checkOptions, keepExact, nameOf, namesOf, secondsOf } from './options.ts';
 import { tellPlace } from './places.ts';
 import { readSkill } from './read-skill.ts';
-import { readSpec } from './read-spec.ts';
+import { createReadSpec } from './read-spec.ts';
 import type { NoParams, Params, RunParams } from './results.ts';
 import { runDefinition, type RunOptions, type RunResult } from './run.ts';
 
@@ -216,7 +217,8 @@ function definition<P extends Params, R>(
         checkExpression: checkExpressions,
         checkSchema,
         readSkill,
-        readSpec,
+        readSpec:
+          baseDir === undefined ? () => ({ problem: 'there is no folder' }) : createReadSpec(listSpecFolders(baseDir)),
         listFiles,
       };
       const { plan, diagnostics } = compileText(source, `${name}.json`, options);

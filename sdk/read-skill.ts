@@ -1,8 +1,8 @@
 /** A skill that a stage runs, as this machine has it. Its code is not run: only a skill that was built says what its params are. */
-import { closeSync, fstatSync, openSync, readFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { ReadSkill } from '../domain/spec/skill-params.ts';
+import { FileRefusal, readFileWithin } from '../files/open-file.ts';
 import { entryNamed } from '../skill-kit/bundle/find-entry.ts';
 
 /** A larger package.json is none that `skill build` made. */
@@ -23,7 +23,7 @@ export const readSkill: ReadSkill = (path) => {
 
 /** Undefined: the folder says nothing of them. */
 function declaredParams(folder: string): unknown {
-  const text = textOf(join(folder, 'package.json'));
+  const text = readManifest(folder);
   try {
     const found = JSON.parse(text ?? '{}') as { readonly voidbox?: { readonly params?: unknown } | null } | null;
     return found?.voidbox?.params;
@@ -32,14 +32,12 @@ function declaredParams(folder: string): unknown {
   }
 }
 
-function textOf(path: string): string | null {
-  let file: number | null = null;
+/** Null: there is none that belongs to the skill. */
+function readManifest(folder: string): string | null {
   try {
-    file = openSync(path, 'r');
-    return fstatSync(file).size > MOST_BYTES ? null : readFileSync(file, 'utf8');
-  } catch {
-    return null;
-  } finally {
-    if (file !== null) closeSync(file);
+    return readFileWithin(join(folder, 'package.json'), { roots: [folder], mostBytes: MOST_BYTES }).toString();
+  } catch (error) {
+    if (error instanceof FileRefusal) return null;
+    throw error;
   }
 }

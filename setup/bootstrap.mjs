@@ -23,6 +23,7 @@ const PRODUCT = [
   'native',
   'guest/image',
   'tar',
+  'files',
   'git',
   'sandbox',
   'sandbox-api',

@@ -1,11 +1,11 @@
 /** From the source of a definition to its spec, with diagnostics at the lines of the source. */
-import { readFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
+import { FileRefusal, readFileWithin } from '../../files/open-file.ts';
 import { readSkill } from '../read-skill.ts';
-import { readSpec } from '../read-spec.ts';
+import { createReadSpec } from '../read-spec.ts';
 import { type AppliedSettings, nothingApplied } from '../../domain/spec/apply-settings.ts';
 import type { HostSettings } from '../../domain/spec/host-settings.ts';
 import { loadText } from '../../domain/spec/load.ts';
@@ -27,6 +27,8 @@ export interface LoadDefinitionOptions {
   readonly variables: Readonly<Record<string, string | undefined>>;
   /** How a file is called in diagnostics, by its full path. */
   readonly shown: (path: string) => string;
+  /** Folders that the specs which the definition uses may lie in. */
+  readonly roots: readonly string[];
   readonly limitMs?: number;
 }
 
@@ -51,7 +53,7 @@ export async function loadDefinition(entry: string, options: LoadDefinitionOptio
   const sources = new Map<string, string>();
   const named = [...found.map(({ place }) => place.file), ...[...mountPlaces.values()].map(({ file }) => file)];
   for (const file of new Set(named)) {
-    const text = await readFile(file, 'utf8').catch(() => null);
+    const text = readSource(file);
     if (text !== null) sources.set(options.shown(file), text);
   }
   const diagnostics = found.map(({ place, ...what }): Diagnostic => ({
@@ -71,6 +73,19 @@ export async function loadDefinition(entry: string, options: LoadDefinitionOptio
     appliedSettings,
   };
 }
+
+/** For an excerpt only; null: there is none. */
+function readSource(file: string): string | null {
+  try {
+    return readFileWithin(file, { roots: null, mostBytes: SOURCE_BYTES }).toString();
+  } catch (error) {
+    if (error instanceof FileRefusal) return null;
+    throw error;
+  }
+}
+
+/** Of a file whose lines an excerpt shows. */
+const SOURCE_BYTES = 16 * 1024 * 1024;
 
 type Placed = Pick<Diagnostic, 'code' | 'severity' | 'message' | 'remedy'> & { readonly place: Place };
 
@@ -106,7 +121,7 @@ async function judged(entry: string, options: LoadDefinitionOptions): Promise<Ju
     listFiles,
     params: options.params,
     readSkill,
-    readSpec,
+    readSpec: createReadSpec(options.roots),
     ...(options.settings === null ? {} : { settings: options.settings }),
   });
   const stageAt = placesInSource(reply.source, reply.stages);

@@ -163,7 +163,7 @@ describe('a tar', () => {
     ['entries', { entries: 11 }, /more than 11 entries/],
     ['bytes of files', { contentBytes: 100_000 }, /more than 100000 bytes/],
     ['bytes when it is unpacked', { streamBytes: 100_000 }, /more than 100000 bytes when it is unpacked/],
-    ['bytes of the archive', { archiveBytes: 100_000 }, /at most 100000 are allowed/],
+    ['bytes of the archive', { archiveBytes: 100_000 }, /at most 100000 are read/],
   ])('with too many %s is refused', async (_, limits, message) => {
     await expect(make(await tar([...base, text('a', ''), text('b', '')]), limits)).rejects.toThrow(message);
   });
@@ -394,12 +394,12 @@ describe('an OCI layout', () => {
     expect(readdirSync(join(dir, 'cache')).filter((name) => name.startsWith('image-'))).toEqual([]);
     rmSync(layer);
     symlinkSync('/etc/hostname', layer);
-    await expect(make(layout())).rejects.toThrow('it is a link');
+    await expect(make(layout())).rejects.toThrow('it leads to /etc/hostname');
     writeFileSync(manifestBlob(digest), '{}');
     await expect(knowImage(layout())).rejects.toThrow('is damaged');
     writeFileSync(join(layout(), 'index.json'), 'root:x:0:0');
     await expect(knowImage(layout())).rejects.toThrow(/is not a JSON document of an OCI layout\.$/);
     writeFileSync(join(layout(), 'index.json'), ' '.repeat(5 << 20));
-    await expect(knowImage(layout())).rejects.toThrow('at most 4194304 are allowed');
+    await expect(knowImage(layout())).rejects.toThrow('at most 4194304 are read');
   });
 });

@@ -1,7 +1,7 @@
 /** Root disks of images that users name: made once for what an image holds, and kept in the cache by its hash. */
 import { createHash } from 'node:crypto';
 import { mkdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { cacheDamage, type CacheFolder, ensureCacheFolder, findCacheFolder } from '../cache.ts';
 import { makeExt4 } from '../dev-disk/ext4.ts';
 import type { Environment } from '../environment.ts';
@@ -11,7 +11,7 @@ import { Blobs, fillFromTar } from './fill-tree.ts';
 import { fitRoot } from './fit-root.ts';
 import { ImageError } from './image-error.ts';
 import { IMAGE_LIMITS, type ImageLimits } from './image-limits.ts';
-import { type ImageKind, imageKindAt, readPlainFile } from './image-source.ts';
+import { type ImageKind, imageKindAt, readImageFile } from './image-source.ts';
 import { ImageTree } from './image-tree.ts';
 import { type OciImage, readOciLayer, readOciLayout } from './oci-layout.ts';
 import { fillFromFolder, hashFolder } from './read-folder.ts';
@@ -147,7 +147,7 @@ async function fill(
     for (const [index, layer] of oci.layers.entries())
       await fillFromTar(tree, blobs, readOciLayer(path, layer, limits), { number: index + 1, hasWhiteouts: true });
   else if (kind === 'tar') {
-    const bytes = unpacked(verified(readPlainFile(path, limits), contentSha256, path), path, limits);
+    const bytes = unpacked(verified(readImageFile(path, dirname(path), limits), contentSha256, path), path, limits);
     await fillFromTar(tree, blobs, bytes, { number: 1, hasWhiteouts: false });
   } else if ((await fillFromFolder(tree, blobs, path)) !== contentSha256)
     throw new ImageError(`The image ${path} changed while it was read.`, 'Run again when nothing writes to the image.');
@@ -155,6 +155,6 @@ async function fill(
 
 async function hashFile(path: string, limits: ImageLimits): Promise<string> {
   const hash = createHash('sha256');
-  for await (const chunk of readPlainFile(path, limits)) hash.update(chunk);
+  for await (const chunk of readImageFile(path, dirname(path), limits)) hash.update(chunk);
   return hash.digest('hex');
 }

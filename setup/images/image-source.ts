@@ -1,7 +1,7 @@
 /** What an image is given as: a folder, a tar, or an OCI layout. */
-import { constants } from 'node:fs';
-import { lstat, open, type FileHandle } from 'node:fs/promises';
+import { lstat, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
+import { FileRefusal, openFile } from '../../files/open-file.ts';
 import { ImageError } from './image-error.ts';
 import type { ImageLimits } from './image-limits.ts';
 
@@ -23,33 +23,33 @@ export async function imageKindAt(path: string): Promise<ImageKind> {
   return marker?.isFile() === true ? 'oci-layout' : 'folder';
 }
 
-/** A regular file, never what a link leads to, and never a pipe that nobody writes to. @throws ImageError */
-export async function openPlainFile(
+/**
+ * A regular file of an image.
+ * @param root  the image: a link may lead to another place in it, and nowhere else
+ * @throws ImageError
+ */
+export async function openImageFile(
   path: string,
-  maxBytes: number,
+  root: string,
+  mostBytes: number,
 ): Promise<{ handle: FileHandle; sizeBytes: number }> {
-  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
-  const handle = await open(path, flags).catch((error: NodeJS.ErrnoException) => {
-    const why = error.code === 'ENOENT' ? 'does not exist' : error.code === 'ELOOP' ? 'is a link' : error.message;
-    throw new ImageError(`${path} of the image cannot be read: it ${why}.`, 'Make the image again.');
-  });
-  const stats = await handle.stat();
-  if (stats.isFile() && stats.size <= maxBytes) return { handle, sizeBytes: stats.size };
-  await handle.close();
-  throw new ImageError(
-    stats.isFile()
-      ? `${path} of the image has ${stats.size} bytes; at most ${maxBytes} are allowed.`
-      : `${path} of the image is no regular file.`,
-    'Use a smaller image, or make it again.',
-  );
+  try {
+    return await openFile(path, { roots: [root], mostBytes });
+  } catch (error) {
+    if (!(error instanceof FileRefusal)) throw error;
+    throw error.reason === 'too-large'
+      ? new ImageError(`${path} of the image is too large: ${error.message}.`, 'Use a smaller image, or make it again.')
+      : new ImageError(`${path} of the image cannot be read: ${error.message}.`, 'Make the image again.');
+  }
 }
 
 /** The bytes of a file, from its start; the file is closed at the end. */
-export async function* readPlainFile(
+export async function* readImageFile(
   path: string,
+  root: string,
   limits: Pick<ImageLimits, 'archiveBytes'>,
 ): AsyncGenerator<Uint8Array, void, void> {
-  const { handle } = await openPlainFile(path, limits.archiveBytes);
+  const { handle } = await openImageFile(path, root, limits.archiveBytes);
   try {
     for await (const chunk of handle.createReadStream({ autoClose: false, highWaterMark: 1 << 20 }))
       yield chunk as Uint8Array;

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { ImageError } from './image-error.ts';
 import type { ImageLimits } from './image-limits.ts';
-import { openPlainFile, readPlainFile } from './image-source.ts';
+import { openImageFile, readImageFile } from './image-source.ts';
 import { unpacked, verified } from './unpack-archive.ts';
 
 /** An index may name indexes; more than these stand in no layout. */
@@ -26,7 +26,7 @@ type Document = Readonly<Record<string, unknown>>;
 
 /** @throws ImageError */
 export async function readOciLayout(path: string, limits: ImageLimits): Promise<OciImage> {
-  const index = await readDocument(join(path, 'index.json'), limits);
+  const index = await readDocument(path, join(path, 'index.json'), limits);
   const { sha256, manifest } = await findManifest(path, index, limits);
   const layers = listOf(manifest['layers']).map((layer) => digestOf(layer, 'a layer'));
   if (layers.length === 0 || layers.length > limits.layers)
@@ -42,7 +42,7 @@ export async function readOciLayout(path: string, limits: ImageLimits): Promise<
 /** The tar of a layer, checked against its digest when it ends. */
 export function readOciLayer(path: string, sha256: string, limits: ImageLimits): AsyncIterable<Uint8Array> {
   const what = `The layer ${sha256.slice(0, 12)} of ${path}`;
-  return unpacked(verified(readPlainFile(blobPath(path, sha256), limits), sha256, what), what, limits);
+  return unpacked(verified(readImageFile(blobPath(path, sha256), path, limits), sha256, what), what, limits);
 }
 
 async function findManifest(
@@ -114,12 +114,17 @@ function ignoredOf(config: Document): readonly string[] {
 }
 
 async function readBlob(path: string, sha256: string, limits: ImageLimits): Promise<Document> {
-  return await readDocument(blobPath(path, sha256), limits, sha256);
+  return await readDocument(path, blobPath(path, sha256), limits, sha256);
 }
 
 /** What the text is, is never repeated: a file that the name leads to may be another than was meant. */
-async function readDocument(file: string, { documentBytes }: ImageLimits, sha256?: string): Promise<Document> {
-  const { handle } = await openPlainFile(file, documentBytes);
+async function readDocument(
+  root: string,
+  file: string,
+  { documentBytes }: ImageLimits,
+  sha256?: string,
+): Promise<Document> {
+  const { handle } = await openImageFile(file, root, documentBytes);
   let bytes: Buffer;
   try {
     bytes = await handle.readFile();

@@ -1,6 +1,6 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { loadDefinition, type LoadedDefinition } from '../../sdk/load/load-definition.ts';
 import { REPLY_LIMIT_BYTES } from '../../sdk/load/reply.ts';
@@ -15,6 +15,7 @@ async function load(text: string, limitMs: number): Promise<LoadedDefinition> {
   const entry = join(folder, 'x.ts');
   writeFileSync(entry, text);
   return await loadDefinition(entry, {
+    roots: [dirname(entry)],
     params: {},
     settings: null,
     variables: process.env,

@@ -1,0 +1,38 @@
+/** The repository of git that a folder is part of, by names only: git itself would read the configuration of that repository. */
+import { lstatSync, realpathSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { dirname, join } from 'node:path';
+
+/**
+ * The top folder of the working tree around a folder, without links; null: there is none. A repository at the root of the file
+ * system, at the user's home folder or above it does not count: it holds whatever else the user has.
+ */
+export function findRepositoryAround(folder: string): string | null {
+  const home = realPathOrNull(homedir());
+  for (let at = realPathOrNull(folder); at !== null && at !== dirname(at) && at !== home; at = dirname(at))
+    if (hasDotGit(at)) return at;
+  return null;
+}
+
+/** The folders of a spec that its author may name files in: that of the spec, and the repository that holds it. */
+export function listSpecFolders(baseDir: string): readonly string[] {
+  const repository = findRepositoryAround(baseDir);
+  return repository === null ? [baseDir] : [baseDir, repository];
+}
+
+function hasDotGit(folder: string): boolean {
+  try {
+    const stats = lstatSync(join(folder, '.git'));
+    return stats.isDirectory() || stats.isFile();
+  } catch {
+    return false;
+  }
+}
+
+function realPathOrNull(path: string): string | null {
+  try {
+    return realpathSync(path);
+  } catch {
+    return null;
+  }
+}

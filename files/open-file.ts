@@ -1,0 +1,150 @@
+/**
+ * Files at paths that others may write: the author of a cloned project, another account, a process of a guest. Such a path may
+ * be a link, a pipe without a writer or a device, and may change between two looks. One function opens them all.
+ */
+import { closeSync, constants, fstatSync, openSync, readlinkSync, readSync, realpathSync, type Stats } from 'node:fs';
+import { open, type FileHandle } from 'node:fs/promises';
+
+/** Where a path may lead. */
+export interface FileRule {
+  /** Folders that the file must lie in, links followed on both sides; null: it may lie anywhere. */
+  readonly roots: readonly string[] | null;
+  /** A larger file is refused; absent: any size. */
+  readonly mostBytes?: number;
+}
+
+export interface FileFacts {
+  /** Where the file lies, without links. */
+  readonly path: string;
+  readonly sizeBytes: number;
+}
+
+/** Why a file is not opened. `reason` is for programs; the message says it of "it", so that a caller names the file. */
+export class FileRefusal extends Error {
+  readonly reason: 'missing' | 'denied' | 'not-regular' | 'outside' | 'too-large' | 'changed';
+  /** Where the path leads; null: nowhere. */
+  readonly leadsTo: string | null;
+
+  constructor(reason: FileRefusal['reason'], message: string, leadsTo: string | null, options?: ErrorOptions) {
+    super(message, options);
+    this.name = 'FileRefusal';
+    this.reason = reason;
+    this.leadsTo = leadsTo;
+  }
+}
+
+/** A pipe without a writer is not waited for, and a link that came since the look is not followed. */
+const FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW | constants.O_NOCTTY;
+
+/**
+ * A regular file for reading. Links are followed as long as they lead into the folders of the rule.
+ * @throws FileRefusal
+ */
+export async function openFile(path: string, rule: FileRule): Promise<FileFacts & { readonly handle: FileHandle }> {
+  const real = resolveWithin(path, rule);
+  let handle: FileHandle;
+  try {
+    handle = await open(real, FLAGS);
+  } catch (error) {
+    throw refusalOf(error, real);
+  }
+  try {
+    return { handle, ...checkOpen(handle.fd, await handle.stat(), real, rule) };
+  } catch (error) {
+    await handle.close();
+    throw error;
+  }
+}
+
+/**
+ * The bytes of a regular file.
+ * @throws FileRefusal
+ */
+export function readFileWithin(path: string, rule: FileRule & { readonly mostBytes: number }): Buffer {
+  const real = resolveWithin(path, rule);
+  let fd: number;
+  try {
+    fd = openSync(real, FLAGS);
+  } catch (error) {
+    throw refusalOf(error, real);
+  }
+  try {
+    const { sizeBytes } = checkOpen(fd, fstatSync(fd), real, rule);
+    // One more than was said tells of a file that grows.
+    const bytes = Buffer.alloc(Math.min(sizeBytes, rule.mostBytes) + 1);
+    let length = 0;
+    for (let count = -1; count !== 0 && length < bytes.length; length += count)
+      count = readSync(fd, bytes, length, bytes.length - length, null);
+    if (length > sizeBytes) throw new FileRefusal('changed', 'it grew while it was read', real);
+    return bytes.subarray(0, length);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/**
+ * Where a path leads, which is in one of the folders.
+ * @throws FileRefusal
+ */
+export function resolveWithin(path: string, { roots }: Pick<FileRule, 'roots'>): string {
+  let real: string;
+  try {
+    real = realpathSync(path);
+  } catch (error) {
+    throw refusalOf(error, null);
+  }
+  if (roots === null || roots.some((root) => isWithin(real, root))) return real;
+  throw new FileRefusal('outside', `it leads to ${real}, which is not in a folder that may be read for it`, real);
+}
+
+function isWithin(real: string, root: string): boolean {
+  let folder: string;
+  try {
+    folder = realpathSync(root);
+  } catch {
+    return false;
+  }
+  return real === folder || real.startsWith(folder.endsWith('/') ? folder : `${folder}/`);
+}
+
+/** What was opened is what was resolved, and is a file. */
+function checkOpen(fd: number, stats: Stats, real: string, { mostBytes }: FileRule): FileFacts {
+  if (!stats.isFile()) throw new FileRefusal('not-regular', `it is ${nameKind(stats)} and no file`, real);
+  // A folder on the way may have become a link between the two.
+  if (readlinkSync(`/proc/self/fd/${fd}`) !== real)
+    throw new FileRefusal('changed', 'it was replaced while it was opened', real);
+  if (mostBytes !== undefined && stats.size > mostBytes)
+    throw new FileRefusal('too-large', `it has ${stats.size} bytes, at most ${mostBytes} are read`, real);
+  return { path: real, sizeBytes: stats.size };
+}
+
+function nameKind(stats: Stats): string {
+  if (stats.isDirectory()) return 'a folder';
+  if (stats.isFIFO()) return 'a pipe';
+  if (stats.isSocket()) return 'a socket';
+  return 'a device';
+}
+
+function refusalOf(error: unknown, real: string | null): FileRefusal {
+  const { code, message } = error as NodeJS.ErrnoException;
+  const refuse = (reason: FileRefusal['reason'], why: string): FileRefusal =>
+    new FileRefusal(reason, why, real, { cause: error });
+  switch (code) {
+    case 'ENOENT':
+    case 'ENOTDIR':
+      return refuse('missing', 'there is no such file');
+    case 'EACCES':
+    case 'EPERM':
+      return refuse('denied', 'this user may not read it');
+    case 'ELOOP':
+      return refuse('not-regular', 'it is a link that leads nowhere');
+    // A socket; a device without a driver.
+    case 'ENXIO':
+    case 'ENODEV':
+      return refuse('not-regular', 'it is a socket or a device and no file');
+    case undefined:
+      throw error;
+    default:
+      return refuse('denied', message);
+  }
+}
