@@ -68,6 +68,8 @@ function fold(before: RunView, { atMs, body }: RunEvent): RunView {
     // They stand in the log; what they cost comes as `agent-usage`.
     case 'agent-text':
     case 'agent-tool':
+    case 'agent-tool-output':
+    case 'agent-asked':
     case 'stage-progress':
     case 'stage-resumed':
     case 'skill-step':

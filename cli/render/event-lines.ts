@@ -275,6 +275,8 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
         : sanitizeLine(body.message);
     case 'agent-text':
     case 'agent-tool':
+    case 'agent-tool-output':
+    case 'agent-asked':
     case 'agent-usage':
     case 'stage-progress':
     case 'skill-step':

@@ -68,6 +68,9 @@ export const EVENT_ID = {
    */
   agent: (execKey: string, offset: number, index: number): string => `agent/${execKey}/${offset}/${index}`,
 
+  /** @param command  the exec key of the agent's command that asks */
+  asked: (command: string): string => `agent/${command}/asked`,
+
   /** @param command  the exec key of the agent's command that did not end after its final result */
   hung: (command: string): string => `agent/${command}/hung`,
 

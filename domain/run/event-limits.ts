@@ -74,6 +74,11 @@ function withTextsCut(body: RunEventBody): RunEventBody {
       return { ...body, text: cut(body.text) };
     case 'agent-tool':
       return { ...body, tool: cut(body.tool), detail: cut(body.detail) };
+    // The last lines of an output say most.
+    case 'agent-tool-output':
+      return { ...body, tool: cut(body.tool), text: body.text.slice(-EVENT_LIMITS.textCharacters) };
+    case 'agent-asked':
+      return { ...body, reason: cut(body.reason) };
     case 'skill-step':
       return { ...body, step: cut(body.step), ...(body.refusal === null ? {} : { refusal: cut(body.refusal) }) };
     case 'notice':

@@ -186,6 +186,8 @@ const body = kindOf<RunEventBody['type']>(
     network: networkShape,
     'agent-text': objectOf({ stage: aText, execKey: aText, text: aText }),
     'agent-tool': objectOf({ stage: aText, execKey: aText, tool: aText, detail: aText, failed: aFlag }),
+    'agent-tool-output': objectOf({ stage: aText, execKey: aText, tool: aText, text: aText, leftOutBytes: aCount }),
+    'agent-asked': objectOf({ stage: aText, execKey: aText, time: aCount, mostTimes: aCount, reason: aText }),
     'skill-step': objectOf({
       stage: aText,
       execKey: aText,

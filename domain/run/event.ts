@@ -201,6 +201,29 @@ export type RunEventBody =
       readonly detail: string;
       readonly failed: boolean;
     }
+  /** A call of a tool printed something: by the same, when the call has ended. */
+  | {
+      readonly type: 'agent-tool-output';
+      readonly stage: string;
+      readonly execKey: string;
+      /** Empty if the stream does not say. */
+      readonly tool: string;
+      /** The last bytes of what the tool printed, at most 16 KiB of UTF-8. */
+      readonly text: string;
+      /** Bytes of UTF-8 before `text` that only the transcript has. */
+      readonly leftOutBytes: number;
+    }
+  /** The agent is asked again, in the same session: by the stage's activity, before the command that asks. */
+  | {
+      readonly type: 'agent-asked';
+      readonly stage: string;
+      readonly execKey: string;
+      /** From 2. */
+      readonly time: number;
+      readonly mostTimes: number;
+      /** Why its last answer was refused. */
+      readonly reason: string;
+    }
   /**
    * The session of the stage's step machine asks, and its agent is about to answer: by the stage's activity, once for each turn
    * of the agent. What the agent does follows.

@@ -88,6 +88,8 @@ class StageEndFold {
       case 'output':
       case 'agent-text':
       case 'agent-tool':
+      case 'agent-tool-output':
+      case 'agent-asked':
       case 'agent-usage':
       case 'skill-step':
       case 'network':
