@@ -143,7 +143,8 @@ export async function putCredentials(
   }
 }
 
-async function firstBytes(source: AsyncIterable<Uint8Array>, most: number): Promise<Uint8Array> {
+/** Of a source, at most so many. */
+export async function firstBytes(source: AsyncIterable<Uint8Array>, most: number): Promise<Buffer> {
   const parts: Uint8Array[] = [];
   let bytes = 0;
   for await (const part of source) {

@@ -88,6 +88,20 @@ describe('what an agent says becomes events', () => {
     }
   });
 
+  test('the output of a tool has a most, whose end is kept, and no part of a secret stands at its cut', async () => {
+    const { toolOutputBytes: most } = STREAM_LIMITS;
+    const printed = (content: string): string =>
+      line({ type: 'user', message: { content: [{ type: 'tool_result', tool_use_id: 't', content }] } });
+    for (const behind of [most, most - 1, most - 10, most - SECRET.length]) {
+      const { bodies } = await follow(printed(`${'x'.repeat(most)}${SECRET}${'y'.repeat(behind)}`));
+      const [told] = bodies();
+      if (told?.type !== 'agent-tool-output') throw new Error('no output was told');
+      expect(told.text).not.toMatch(/sk-c|4c6e/);
+      expect(told.text.length).toBe(most);
+      expect(told.leftOutBytes).toBeGreaterThan(0);
+    }
+  });
+
   test('the words of a failure have a most, and no part of a secret at their cut', async () => {
     const { textCharacters } = STREAM_LIMITS;
     const { outcome } = await follow(result(`${'x'.repeat(textCharacters - 5)}${SECRET}${'y'.repeat(9)}`, true));

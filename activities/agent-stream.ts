@@ -14,6 +14,7 @@ import {
 } from '../agents/stream.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
+import { utf8Tail } from '../domain/units/utf8.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
 import type { EventLog } from './ports/event-log.ts';
 import type { Exec } from './ports/sandbox.ts';
@@ -119,7 +120,7 @@ function eventOf(options: AgentStreamOptions, saying: Told, { offset, index, has
 }
 
 function bodyOf({ stage, execKey, redactor, used }: AgentStreamOptions, saying: Told, hasEnded: boolean): RunEventBody {
-  const { textCharacters, nameCharacters, detailCharacters } = STREAM_LIMITS;
+  const { textCharacters, nameCharacters, detailCharacters, toolOutputBytes } = STREAM_LIMITS;
   switch (saying.kind) {
     case 'text':
       return { type: 'agent-text', stage, execKey, text: shortly(redactor, saying.text, textCharacters) };
@@ -133,6 +134,16 @@ function bodyOf({ stage, execKey, redactor, used }: AgentStreamOptions, saying: 
         tool,
         detail: shortly(redactor, saying.detail, detailCharacters),
         failed,
+      };
+    }
+    case 'tool-output': {
+      const tool = shortly(redactor, saying.tool, nameCharacters);
+      return {
+        type: 'agent-tool-output',
+        stage,
+        execKey,
+        tool,
+        ...utf8Tail(redactor.text(saying.text), toolOutputBytes),
       };
     }
     case 'usage':

@@ -103,10 +103,32 @@ test('an agent that never answers as the schema says is asked three times, and f
   });
   expect(calls.map(({ resumes }) => resumes)).toEqual([false, true, true]);
   expect(calls[0]!.prompt).toMatch(/^Judge it\./);
+  expect(result.failure?.message).toBe(
+    'stage think left an output that does not fit its `output_schema`: /ok must be boolean. The agent was asked 3 times; its last answer begins: "{\\"ok\\":\\"no 3\\"}"',
+  );
+  const reason = 'stage think left an output that does not fit its `output_schema`: /ok must be boolean';
+  expect(await asked()).toEqual([
+    { time: 2, mostTimes: 3, reason },
+    { time: 3, mostTimes: 3, reason },
+  ]);
   for (const { prompt } of calls.slice(1))
     expect(prompt).toBe(
       'stage think left an output that does not fit its `output_schema`: /ok must be boolean. Correct it and give the whole answer again.\n',
     );
+});
+
+async function asked(): Promise<readonly object[]> {
+  const all: object[] = [];
+  for await (const { body } of stores.reader.read(RUN, 0, { output: false }))
+    if (body.type === 'agent-asked') all.push({ time: body.time, mostTimes: body.mostTimes, reason: body.reason });
+  return all;
+}
+
+test('a long last answer is cut in the failure, and its line breaks and escapes are removed', async () => {
+  says = () => `I\ncannot\u001b[2J ${'x'.repeat(500)}`;
+  const message = (await resultOf()).failure!.message;
+  expect(message).toContain('its last answer begins: "I␊cannot xxx');
+  expect(message.length).toBeLessThan(500);
 });
 
 test('what Codex tells of its whole session counts once, however often it is asked', async () => {
@@ -166,7 +188,12 @@ test('a fence stays in the output file of a stage without a schema', async () =>
 test('one whose session has no name cannot be asked again', async () => {
   session = {};
   says = () => '{"ok":1}';
-  expect(await resultOf()).toMatchObject({ outcome: 'failed', failure: { code: 'stage/output-schema' } });
+  const { outcome, failure } = await resultOf();
+  expect([outcome, failure?.code]).toEqual(['failed', 'stage/output-schema']);
+  expect(failure?.message).toContain(
+    'The agent was asked once, and not again because its stream names no session to continue; its last answer begins: "{\\"ok\\":1}"',
+  );
+  expect(await asked()).toEqual([]);
   expect(calls).toHaveLength(1);
 });
 

@@ -4,11 +4,16 @@
  */
 import { Buffer } from 'node:buffer';
 import { isService } from '../domain/plan/work.ts';
+import type { DataRef } from '../domain/plan/plan.ts';
+import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
+import { sanitizeLine } from '../domain/security/sanitize.ts';
+import { BEGINNING_BYTES, beginningOf } from './answer-beginning.ts';
 import {
   commandKey,
   commandOfAgent,
+  firstBytes,
   isDefaultFile,
   promptOf,
   putAgentFiles,
@@ -33,6 +38,8 @@ interface Answer {
   readonly result: StageResult;
   /** What the schema of the stage has against it; null: nothing, or it is no answer. */
   readonly mismatch: OutcomeFailure | null;
+  /** How a refused answer begins, without secrets. Absent: it is no refused answer. */
+  readonly beginning?: string;
 }
 
 /** A try that takes the attempt over comes to the same turns: each is a command by its key, whose stream is read again. */
@@ -44,13 +51,18 @@ export async function runAgent(
   const turns: AgentTurn[] = [await firstTurn(context, prompt)];
   life.phase('collecting outputs');
   let answer = await answerOf(context, turns);
+  let noMore = '';
   while (answer.mismatch !== null && turns.length < MOST_ASKED) {
     const next = await anotherTurn(context, turns, answer.mismatch);
-    if (next === null) break;
+    if ('noMore' in next) {
+      noMore = next.noMore;
+      break;
+    }
     turns.push(next);
     life.phase('collecting outputs');
     answer = await answerOf(context, turns);
   }
+  if (answer.mismatch !== null) answer = namingTries(answer, turns.length, noMore, context.redactor);
   return { result: await concluded(context, turns, answer), execs: execsOf(turns) };
 }
 
@@ -78,21 +90,25 @@ async function firstTurn(context: AgentContext, written: string): Promise<AgentT
   });
 }
 
-/** Null: its session cannot go on, or nothing of the stage's time or budget is left. */
+/** `noMore`: why it is not asked again, for the failure of the stage; empty: that ends by a cancel. */
 async function anotherTurn(
   context: AgentContext,
   turns: readonly AgentTurn[],
   { message }: OutcomeFailure,
-): Promise<AgentTurn | null> {
+): Promise<AgentTurn | { readonly noMore: string }> {
   const { request, life, sandbox } = context;
   const sessionId = turns.at(-1)?.outcome.sessionId ?? null;
   const usedMs = turns.reduce((sum, { exit }) => sum + Math.max(0, exit.endedAtMs - exit.startedAtMs), 0);
   const timeoutMs = request.stage.timeoutMs - usedMs;
-  if (sessionId === null || timeoutMs <= 0) return null;
+  if (sessionId === null) return { noMore: 'its stream names no session to continue' };
+  if (timeoutMs <= 0) return { noMore: 'no time of its stage is left' };
   // What a worker before this one asked for is answered, or ended as any command.
   const key = commandKey(request.execKey, turns.length + 1);
   const isAsked = (await sandbox.execs()).some((exec) => exec.key === key);
-  if (!isAsked && (usedUpBefore(context, turns) !== null || life.cancelRequested.aborted)) return null;
+  if (!isAsked && life.cancelRequested.aborted) return { noMore: '' };
+  const usedUp = isAsked ? null : usedUpBefore(context, turns);
+  if (usedUp !== null) return { noMore: `it ${usedUp.words}` };
+  await sayAsked(context, key, turns.length + 1, message);
   const prompt = `${message}. Correct it and give the whole answer again.\n`;
   const phase = `asking again, ${turns.length + 1} of ${MOST_ASKED}`;
   return await runTurn(context, turns, {
@@ -128,7 +144,37 @@ async function answerOf(context: AgentContext, turns: readonly AgentTurn[]): Pro
   if (collected.failure !== null) return failedWith(base, redactor, collected.failure);
   const mismatch = await outputMismatch(deps, request.stage, collected.output);
   const result = { ...base, output: collected.output, outputs: collected.outputs };
-  return mismatch === null ? { result, mismatch } : { ...failedWith(base, redactor, mismatch), mismatch };
+  if (mismatch === null) return { result, mismatch };
+  const beginning = await readBeginning(deps, collected.output);
+  return { ...failedWith(base, redactor, mismatch), mismatch, beginning };
+}
+
+/** Its id is the command's that asks, so that a worker that takes over writes it once. */
+async function sayAsked(
+  { deps, request, sandbox, redactor }: AgentContext,
+  key: string,
+  time: number,
+  message: string,
+): Promise<void> {
+  const { runId, execKey, stage } = request;
+  const reason = redactor.text(sanitizeLine(message));
+  const body = { type: 'agent-asked', stage: stage.id, execKey, time, mostTimes: MOST_ASKED, reason } as const;
+  const event = { id: EVENT_ID.asked(key), atMs: deps.now(), body };
+  await deps.events.append(runId, [event], { execKey, fence: sandbox.facts.fence });
+}
+
+/** Of an answer that is stored, and so without secrets. */
+async function readBeginning({ artifacts }: Pick<AgentContext['deps'], 'artifacts'>, output: DataRef): Promise<string> {
+  return beginningOf((await firstBytes(artifacts.open(output), BEGINNING_BYTES)).toString('utf8'));
+}
+
+/** How often the agent was asked, why not more often, and what it answered last. */
+function namingTries(answer: Answer, tries: number, noMore: string, redactor: Redactor): Answer {
+  const { mismatch, beginning, result } = answer;
+  const times = tries === 1 ? 'once' : `${tries} times`;
+  const why = noMore === '' ? '' : `, and not again because ${noMore}`;
+  const message = `${mismatch!.message}. The agent was asked ${times}${why}; its last answer begins: ${JSON.stringify(beginning ?? '')}`;
+  return { ...failedWith(result, redactor, { code: mismatch!.code, message }), mismatch };
 }
 
 function failedWith(base: StageResult, redactor: Redactor, { code, message }: OutcomeFailure): Answer {

@@ -208,6 +208,7 @@ test('the fifth refused answer fails the stage and ends its session', async () =
   const result = await begin(session).result;
   expect(result).toMatchObject({ outcome: 'failed', failure: { code: 'skill/answers-refused' } });
   expect(result.failure!.message).toContain('refused 5 answers of the agent to step one');
+  expect(result.failure!.message).toMatch(/; that answer begins: "no 5"$/);
   expect(calls).toHaveLength(5);
   expect(session.cancelled).toEqual([sessionOfStage(request())]);
 });

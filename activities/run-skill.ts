@@ -20,6 +20,7 @@ import { outputMismatch } from './output-check.ts';
 import type { Exec } from './ports/sandbox.ts';
 import type { StageSessions } from './ports/stage-sessions.ts';
 import type { StageRequest } from './requests.ts';
+import { beginningOf } from './answer-beginning.ts';
 import { answerIn, askedPrompt, type Next, nextOf, schemaForAgent } from './skill-answers.ts';
 import { collectOutputs, type OutcomeFailure } from './stage-outputs.ts';
 import { cancelledResult, describeExit } from './stage-result.ts';
@@ -91,7 +92,12 @@ async function drive(context: SkillContext, turns: AgentTurn[]): Promise<Ended> 
     if (asked === null) {
       const before = turns.length === 0 ? null : await recorded(context, turns.length);
       const next = nextOf(standing, before);
-      const limit = limitOf(context, next, { command, again, deadlineMs });
+      const limit = limitOf(context, next, {
+        command,
+        again,
+        deadlineMs,
+        lastAnswer: turns.at(-1)?.outcome.text ?? '',
+      });
       if (limit !== null) return failedWith(limit.code, limit.message);
       if (next.kind === 'done') return { output: next.output, failure: null, base: null };
       if (next.kind === 'failed') return failedWith(next.code, `stage ${request.stage.id}: ${next.message}`);
@@ -131,10 +137,18 @@ function sessionsOf({ deps, request }: SkillContext): StageSessions {
   return deps.stageSessions;
 }
 
+interface Asking {
+  readonly command: number;
+  readonly again: number;
+  readonly deadlineMs: number;
+  /** Whole, without secrets; empty: there is none. */
+  readonly lastAnswer: string;
+}
+
 function limitOf(
   { deps, request: { stage } }: SkillContext,
   next: Next,
-  { command, again, deadlineMs }: { readonly command: number; readonly again: number; readonly deadlineMs: number },
+  { command, again, deadlineMs, lastAnswer }: Asking,
 ): OutcomeFailure | null {
   if (next.kind === 'done' || next.kind === 'failed') return null;
   if (deps.now() >= deadlineMs)
@@ -146,7 +160,7 @@ function limitOf(
   if (next.refusal !== null && again + 1 >= MOST_ASKED)
     return {
       code: 'skill/answers-refused',
-      message: `stage ${stage.id}: the skill refused ${MOST_ASKED} answers of the agent to step ${sanitizeLine(next.step)}, the last because: ${sanitizeLine(next.refusal ?? '')}`,
+      message: `stage ${stage.id}: the skill refused ${MOST_ASKED} answers of the agent to step ${sanitizeLine(next.step)}, the last because: ${sanitizeLine(next.refusal ?? '')}; that answer begins: ${JSON.stringify(beginningOf(lastAnswer))}`,
     };
   if (command <= MOST_PROMPTS) return null;
   return {

@@ -1,5 +1,16 @@
 /** What `claude --output-format stream-json` prints: one JSON object a line, the last of them of type `result`. */
-import { amountOf, countOf, cut, type Fields, fieldsOf, listOf, parseLine, shown, textOf } from './fields.ts';
+import {
+  amountOf,
+  countOf,
+  cut,
+  type Fields,
+  fieldsOf,
+  listOf,
+  parseLine,
+  shown,
+  textOf,
+  textOfParts,
+} from './fields.ts';
 import {
   type AgentOutcome,
   type AgentSaying,
@@ -25,6 +36,8 @@ const MOST_UNPRICED = 4;
 
 /** Whose lines may still come. */
 const MOST_MESSAGES = 1_000;
+/** Calls of tools at the same time whose names are known. */
+const MOST_CALLED = 1_000;
 
 /** `told`: as the stream says. It counts by Anthropic's list prices, also when another server answers. */
 type CostOfCalls = 'told' | 'none' | 'unknown';
@@ -36,6 +49,8 @@ export function createClaudeStream({ cost = 'told' }: { readonly cost?: CostOfCa
   let usage: AgentUsage = cost === 'none' ? { ...NO_USAGE, costUsd: 0 } : NO_USAGE;
   /** One message comes in several lines, each with the usage of all of it; those of subagents come between them. */
   const counted = new Set<string>();
+  /** Names of tools by the ids of their calls that have not ended. */
+  const called = new Map<string, string>();
   /** Read once: the outcome is asked for at each line. */
   let ended: Pick<AgentOutcome, 'text' | 'failure'> | null = null;
   let unpriced: readonly string[] = [];
@@ -43,13 +58,14 @@ export function createClaudeStream({ cost = 'told' }: { readonly cost?: CostOfCa
   const assistant = (event: Fields): readonly AgentSaying[] => {
     const message = fieldsOf(event['message']);
     const sayings = listOf(message['content']).flatMap((part): readonly AgentSaying[] => {
-      const { type, text, name, input } = fieldsOf(part);
+      const { type, text, name, input, id } = fieldsOf(part);
       if (type === 'text' && typeof text === 'string' && text !== '') {
         // A subagent's words are not the agent's answer.
         if (textOf(event['parent_tool_use_id']) === null) lastText = text;
         return [{ kind: 'text', text }];
       }
       if (type !== 'tool_use' || typeof name !== 'string') return [];
+      if (typeof id === 'string' && called.size < MOST_CALLED) called.set(shortName(id), shortName(name));
       return [{ kind: 'tool', tool: name, detail: detailOf(input), failed: false }];
     });
     if (message['usage'] === undefined || !isNew(counted, textOf(message['id']))) return sayings;
@@ -69,7 +85,7 @@ export function createClaudeStream({ cost = 'told' }: { readonly cost?: CostOfCa
         case 'assistant':
           return assistant(event);
         case 'user':
-          return endedTools(event);
+          return endedTools(event, called);
         case 'result': {
           if (cost === 'told') unpriced = unpricedModels(event);
           ended = ending(event, lastText, unpriced);
@@ -137,23 +153,36 @@ function ending(
   };
 }
 
-function endedTools(event: Fields): readonly AgentSaying[] {
-  const content = listOf(fieldsOf(event['message'])['content']);
-  const last = content.map(fieldsOf).findLast(({ type }) => type === 'tool_result');
+function endedTools(event: Fields, called: Map<string, string>): readonly AgentSaying[] {
+  const results = listOf(fieldsOf(event['message'])['content'])
+    .map(fieldsOf)
+    .filter(({ type }) => type === 'tool_result');
+  const last = results.at(-1);
   if (last === undefined) return [];
-  const id = cut(textOf(last['tool_use_id']) ?? '', STREAM_LIMITS.nameCharacters);
-  const end = `"tool_use_id":${JSON.stringify(id)}`;
-  return [...failedTools(content), { kind: 'tool-ended', isIn: (sessions) => sessions.includes(end) }];
+  const end = `"tool_use_id":${JSON.stringify(shortName(textOf(last['tool_use_id']) ?? ''))}`;
+  return [
+    ...results.flatMap((result) => endedTool(result, called)),
+    { kind: 'tool-ended', isIn: (sessions) => sessions.includes(end) },
+  ];
 }
 
-function failedTools(parts: readonly unknown[]): readonly AgentSaying[] {
-  return parts.flatMap((part): readonly AgentSaying[] => {
-    const { type, is_error: isError, content } = fieldsOf(part);
-    if (type !== 'tool_result' || isError !== true) return [];
-    const words =
-      typeof content === 'string' ? content : listOf(content).map((each) => textOf(fieldsOf(each)['text']) ?? '');
-    return [{ kind: 'tool', tool: '', detail: shown(words), failed: true }];
-  });
+function endedTool(
+  { tool_use_id: id, is_error: isError, content }: Fields,
+  called: Map<string, string>,
+): readonly AgentSaying[] {
+  const key = shortName(textOf(id) ?? '');
+  const tool = called.get(key) ?? '';
+  called.delete(key);
+  const text = textOf(content) ?? textOfParts(listOf(content));
+  const failed: readonly AgentSaying[] =
+    isError === true ? [{ kind: 'tool', tool: '', detail: text, failed: true }] : [];
+  // The line of a failure has all of a short one.
+  const isTold = isError === true && text.length <= STREAM_LIMITS.detailCharacters && !text.trimEnd().includes('\n');
+  return text === '' || isTold ? failed : [...failed, { kind: 'tool-output', tool, text }];
+}
+
+function shortName(name: string): string {
+  return cut(name, STREAM_LIMITS.nameCharacters);
 }
 
 /** The one member that says most of a call, or all of it. */

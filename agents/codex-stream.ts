@@ -1,5 +1,5 @@
 /** What `codex exec --json` prints: one JSON object a line; a turn ends with `turn.completed` or `turn.failed`. */
-import { countOf, type Fields, fieldsOf, listOf, parseLine, shown, textOf } from './fields.ts';
+import { countOf, type Fields, fieldsOf, listOf, parseLine, shown, textOf, textOfParts } from './fields.ts';
 import { largestUse } from '../domain/agent/budget.ts';
 import { type AgentSaying, type AgentStream, type AgentUsage, NO_USAGE, type SessionBytes } from './stream.ts';
 
@@ -82,8 +82,9 @@ function failureIn(error: Fields): string | null {
 function sayingsOf(item: Fields): readonly AgentSaying[] {
   const type = textOf(item['type']);
   const failed = item['status'] === 'failed' || (typeof item['exit_code'] === 'number' && item['exit_code'] !== 0);
-  const tool = (name: string, detail: unknown): readonly AgentSaying[] => [
+  const tool = (name: string, detail: unknown, output: string | null = null): readonly AgentSaying[] => [
     { kind: 'tool', tool: name, detail: shown(detail ?? ''), failed },
+    ...(output === null || output === '' ? [] : [{ kind: 'tool-output', tool: name, text: output } as const]),
   ];
   switch (type) {
     case 'agent_message': {
@@ -91,7 +92,7 @@ function sayingsOf(item: Fields): readonly AgentSaying[] {
       return text === null || text === '' ? [] : [{ kind: 'text', text }];
     }
     case 'command_execution':
-      return tool('command', item['command']);
+      return tool('command', item['command'], textOf(item['aggregated_output']));
     case 'file_change':
       return tool(
         'file_change',
@@ -100,7 +101,11 @@ function sayingsOf(item: Fields): readonly AgentSaying[] {
           .join(' '),
       );
     case 'mcp_tool_call':
-      return tool(`${textOf(item['server']) ?? ''}.${textOf(item['tool']) ?? ''}`, item['arguments']);
+      return tool(
+        `${textOf(item['server']) ?? ''}.${textOf(item['tool']) ?? ''}`,
+        item['arguments'],
+        outputOfMcp(item),
+      );
     case 'web_search':
       return tool('web_search', item['query']);
     // Its thoughts and lists stand in the transcript, and an `error` in an item is a warning.
@@ -112,6 +117,11 @@ function sayingsOf(item: Fields): readonly AgentSaying[] {
     default:
       return tool(type, '');
   }
+}
+
+function outputOfMcp({ result, error }: Fields): string {
+  const text = textOfParts(listOf(fieldsOf(result)['content']));
+  return text === '' ? (textOf(fieldsOf(error)['message']) ?? '') : text;
 }
 
 /** What a line of a session's file says of the whole session. Null: nothing. */

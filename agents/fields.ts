@@ -15,6 +15,11 @@ export function textOf(value: unknown): string | null {
   return typeof value === 'string' ? value : null;
 }
 
+/** The texts in content of several parts, as MCP and the Messages API have it: other parts say nothing. */
+export function textOfParts(parts: readonly unknown[]): string {
+  return parts.flatMap((part) => textOf(fieldsOf(part)['text']) ?? []).join('\n');
+}
+
 /** A whole number from 0; anything else counts as 0. */
 export function countOf(value: unknown): number {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : 0;

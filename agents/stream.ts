@@ -8,6 +8,8 @@ export const STREAM_LIMITS = {
   events: 10_000,
   /** UTF-16 code units of what a tool was called with, or said when it failed. */
   detailCharacters: 500,
+  /** Bytes of UTF-8 of what a call of a tool printed, from its end. */
+  toolOutputBytes: 16 * 1024,
   /** UTF-16 code units of a message that is told; the last one is the output, and whole. */
   textCharacters: 8 * 1024,
   /** UTF-16 code units of names: tools, models, sessions. */
@@ -38,6 +40,8 @@ export type AgentSaying =
   | { readonly kind: 'text'; readonly text: string }
   /** @remarks `failed`: it is told when it has failed, beside the call itself where the stream has both. */
   | { readonly kind: 'tool'; readonly tool: string; readonly detail: string; readonly failed: boolean }
+  /** What a call of a tool printed, whole. `tool`: empty if the stream does not say. */
+  | { readonly kind: 'tool-output'; readonly tool: string; readonly text: string }
   /**
    * A call of a tool is over. Last of what a line says; no event.
    * @remarks `isIn`: whether files of sessions know of this end, which they get some time after the stream; absent: at once

@@ -24,6 +24,71 @@ const told = (sayings: readonly AgentSaying[]): readonly string[] =>
     return saying.kind === 'tool' ? [`${saying.failed ? 'failed' : 'called'} ${saying.tool}: ${saying.detail}`] : [];
   });
 
+const outputs = (sayings: readonly AgentSaying[]): readonly (readonly [string, string])[] =>
+  sayings.flatMap((saying) => (saying.kind === 'tool-output' ? [[saying.tool, saying.text] as const] : []));
+
+describe('what a tool prints', () => {
+  it('comes with the name of the tool from Claude Code, as a text or as parts', () => {
+    const calls = {
+      type: 'assistant',
+      message: {
+        content: [
+          { type: 'tool_use', id: 't1', name: 'Bash', input: {} },
+          { type: 'tool_use', id: 't2', name: 'mcp__scales__weigh', input: {} },
+        ],
+      },
+    };
+    const parts = [
+      { type: 'text', text: '7' },
+      { type: 'image', source: {} },
+      { type: 'text', text: 'kg' },
+    ];
+    const results = {
+      type: 'user',
+      message: {
+        content: [
+          { type: 'tool_result', tool_use_id: 't2', content: parts },
+          { type: 'tool_result', tool_use_id: 't1', content: 'one\ntwo\n' },
+          { type: 'tool_result', tool_use_id: 'other', content: 'lost' },
+          { type: 'tool_result', tool_use_id: 't1', content: '' },
+          { type: 'tool_result', tool_use_id: 't1' },
+        ],
+      },
+    };
+    const { sayings } = read(createClaudeStream(), `${JSON.stringify(calls)}\n${JSON.stringify(results)}`);
+    expect(outputs(sayings)).toEqual([
+      ['mcp__scales__weigh', '7\nkg'],
+      ['Bash', 'one\ntwo\n'],
+      ['', 'lost'],
+    ]);
+    expect(sayings.at(-1)?.kind).toBe('tool-ended');
+  });
+
+  it('is not repeated for a failure whose line has all of it', () => {
+    const result = (content: string): string =>
+      JSON.stringify({ type: 'user', message: { content: [{ type: 'tool_result', is_error: true, content }] } });
+    expect(outputs(read(createClaudeStream(), result('denied\n')).sayings)).toEqual([]);
+    expect(outputs(read(createClaudeStream(), result('one\ntwo')).sayings)).toEqual([['', 'one\ntwo']]);
+  });
+
+  it('comes from commands and MCP servers of Codex', () => {
+    const content = [{ type: 'text', text: '7 kg' }];
+    const items = [
+      { type: 'command_execution', command: 'ls', aggregated_output: 'a\nb\n', exit_code: 0, status: 'completed' },
+      { type: 'command_execution', command: 'true', aggregated_output: '', exit_code: 0, status: 'completed' },
+      { type: 'mcp_tool_call', server: 's', tool: 'weigh', arguments: {}, result: { content }, status: 'completed' },
+      { type: 'mcp_tool_call', server: 's', tool: 'weigh', arguments: {}, error: { message: 'no' }, status: 'failed' },
+      { type: 'file_change', changes: [{ path: 'a' }], status: 'completed' },
+    ];
+    const lines = items.map((item) => JSON.stringify({ type: 'item.completed', item }));
+    expect(outputs(read(createCodexStream(), lines.join('\n')).sayings)).toEqual([
+      ['command', 'a\nb\n'],
+      ['s.weigh', '7 kg'],
+      ['s.weigh', 'no'],
+    ]);
+  });
+});
+
 describe('the stream of claude', () => {
   it('tells texts and tools, and counts a message once that comes in several lines', () => {
     const { sayings, outcome } = read(createClaudeStream(), recording('claude-tools'));

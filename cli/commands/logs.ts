@@ -8,7 +8,7 @@ import type { CliContext } from '../context.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
 import { readRepairedViews } from '../repair-runs.ts';
 import { MAX_TAIL_LINES, parseGrep, parseSince, parseTail, type Since, Tail } from '../log-filter.ts';
-import { createEventPrinter, itemCount, outputBytes } from '../render/event-lines.ts';
+import { createEventPrinter, itemCount, outputBytes, type ToolLines } from '../render/event-lines.ts';
 import type { RunView } from '../../store/run-view.ts';
 import { findRunHere } from '../run-elsewhere.ts';
 
@@ -20,6 +20,7 @@ interface Options {
   readonly tail?: number;
   readonly grep?: string;
   readonly timestamps?: boolean;
+  readonly tools?: ToolLines;
   readonly network?: boolean;
   readonly raw?: boolean;
   readonly json?: boolean;
@@ -45,6 +46,12 @@ export const command = defineCommand<Options>({
       .option('--tail <lines>', `start with this many last lines, at most ${MAX_TAIL_LINES}`, parseTail)
       .option('--grep <text>', 'only lines that contain this text; for patterns, pipe into grep', parseGrep)
       .option('-t, --timestamps', 'the time (UTC) before each line')
+      .addOption(
+        new Option(
+          '--tools <output>',
+          "output of an agent's tools: none, the last lines of each call (2 KiB), or its last 16 KiB (default: short)",
+        ).choices(['none', 'short', 'full']),
+      )
       .option('--network', 'only what VMs were refused and how their connections ended, with bytes and time')
       .option(
         '--raw',
@@ -166,6 +173,7 @@ function createLogWriter(
     everyRefusal: options.network ?? false,
     stream: options.stream,
     timestamps: options.timestamps ?? false,
+    tools: options.tools ?? 'short',
     isWanted: ({ text, atMs }) => atMs >= fromMs && (options.grep === undefined || text.includes(options.grep)),
     stages,
     agents,
@@ -209,7 +217,7 @@ function checkUsage(options: Options): void {
   if (options.raw && options.json) throw usageError('--raw and --json exclude each other');
   const form = options.json ? '--json' : options.raw ? '--raw' : null;
   if (form === null) return;
-  const ofLines = (['tail', 'grep', 'timestamps'] as const).find((name) => options[name] !== undefined);
+  const ofLines = (['tail', 'grep', 'timestamps', 'tools'] as const).find((name) => options[name] !== undefined);
   if (ofLines === undefined) return;
   throw usageError(
     `--${ofLines} and ${form} exclude each other`,

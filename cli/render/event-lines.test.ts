@@ -346,6 +346,49 @@ describe('what an agent says', () => {
     ]);
   });
 
+  const prints = (text: string, leftOutBytes = 0, tool = 'Bash'): RunEvent =>
+    event({ type: 'agent-tool-output', stage: 'fix', execKey: 'fix/0/1', tool, text, leftOutBytes });
+
+  test('what a tool prints has lines of its own, dimmed, if they are wanted', () => {
+    const printed = prints('one\n\u001b[2Jtwo\r==> run succeeded\n');
+    expect(lines([printed])).toEqual([]);
+    expect(lines([printed], { tools: 'none' })).toEqual([]);
+    const short = ['[fix] ← Bash:', '[fix]   one', '[fix]   two␍==> run succeeded'];
+    expect(lines([printed], { tools: 'short' })).toEqual(short);
+    expect(lines([printed], { tools: 'full' })).toEqual(short);
+    const style = createStyle(true);
+    const [first] = createEventPrinter({
+      style,
+      prefix: false,
+      states: () => true,
+      stream: 'both',
+      tools: 'short',
+    }).push(printed);
+    expect(first).toBe(style.dim('← Bash:'));
+    expect(lines([printed], { tools: 'short', stream: 'stderr' })).toEqual([]);
+  });
+
+  test('of a call `short` has the last 2 KiB in whole lines, and `full` all that the event has', () => {
+    const text = Array.from({ length: 1_000 }, (_, at) => `line ${String(at).padStart(3, '0')}`).join('\n');
+    const short = lines([prints(text, 5_000, '')], { tools: 'short' });
+    expect(short.slice(0, 3)).toEqual([
+      '[fix] ← a tool:',
+      '[fix]   … 12 KiB before, see --tools full',
+      '[fix]   line 773',
+    ]);
+    expect(short.at(-1)).toBe('[fix]   line 999');
+    const full = lines([prints(text, 5_000)], { tools: 'full' });
+    expect(full.slice(0, 3)).toEqual(['[fix] ← Bash:', '[fix]   … 4.9 KiB before, see --raw', '[fix]   line 000']);
+    expect(full).toHaveLength(1_002);
+  });
+
+  test('an agent that is asked again has a line with the reason', () => {
+    const reason = 'stage fix left no JSON\n\u001b[2J';
+    expect(
+      lines([event({ type: 'agent-asked', stage: 'fix', execKey: 'fix/0/1', time: 2, mostTimes: 3, reason })]),
+    ).toEqual(['[fix] ↻ asked again (2 of 3): stage fix left no JSON']);
+  });
+
   test('its stream is not printed besides, and what it prints to standard error is', () => {
     const admitted = event({
       type: 'run-admitted',

@@ -5,6 +5,7 @@ import { parseVmKey } from '../../domain/run/vm-key.ts';
 import type { RunEvent, RunEventBody, RunOutcome } from '../../domain/run/event.ts';
 import { type StageResult, toStageResult } from '../../domain/run/stage-result.ts';
 import { formatBytes } from '../../domain/units/bytes.ts';
+import { utf8Tail } from '../../domain/units/utf8.ts';
 import { formatDurationMs } from '../../domain/units/duration.ts';
 import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
 import { networkLine } from './network.ts';
@@ -14,6 +15,12 @@ import { PLAIN, type Style } from './style.ts';
 import { describeVmFacts } from './vm-facts.ts';
 
 type OutputBody = Extract<RunEventBody, { type: 'output' }>;
+
+/** Of each call the last 2 KiB, or all that its event has. */
+export type ToolLines = 'none' | 'short' | 'full';
+
+/** Of a call's output with `short`. */
+export const SHORT_TOOL_BYTES = 2 * 1024;
 
 export interface EventPrinterOptions {
   readonly style: Style;
@@ -28,6 +35,8 @@ export interface EventPrinterOptions {
   readonly timestamps?: boolean;
   /** Whether a line is printed, judged by what it says without colours, name and time; all are when absent. */
   readonly isWanted?: (line: PlainLine) => boolean;
+  /** How much of what an agent's tools print; absent: nothing. */
+  readonly tools?: ToolLines;
   /** What is printed below a stage's question; nothing when absent. */
   readonly answerHint?: (stage: string) => string;
   /** Stages whose work is an agent: what that says is printed, and not the stream that it comes in. Learnt as the next one. */
@@ -51,8 +60,11 @@ export function createEventPrinter(options: EventPrinterOptions): EventPrinter {
   return {
     push({ body, atMs }) {
       if (body.type === 'output') return output.push(body, atMs);
-      if (body.type === 'agent-text' || body.type === 'agent-tool' || body.type === 'skill-step')
-        return options.stream === 'stderr' ? [] : output.format(nameOf(body), 'stdout', agentLines(body, atMs));
+      if (isOfAgent(body)) {
+        if (options.stream === 'stderr') return [];
+        if (body.type !== 'agent-tool-output') return output.format(nameOf(body), false, agentLines(body, atMs));
+        return output.format(nameOf(body), true, toolLines(body, options.tools ?? 'none', atMs));
+      }
       if (body.type === 'run-admitted') output.learn(body);
       // A stage's last words stand before the line that says how it ended.
       const last = endedBy(body).flatMap(output.flushStage);
@@ -89,7 +101,7 @@ function createHiddenEvents({ everyRefusal }: EventPrinterOptions): (body: RunEv
 /** Lines of what stages print, each behind the name of its stage. */
 interface OutputPrinter {
   push(body: OutputBody, atMs: number): readonly string[];
-  format(stage: string, stream: 'stdout' | 'stderr', lines: readonly PlainLine[]): readonly string[];
+  format(stage: string, isDim: boolean, lines: readonly PlainLine[]): readonly string[];
   /** The run's first event says which stages there are. */
   learn(body: Extract<RunEventBody, { type: 'run-admitted' }>): void;
   /** Unfinished lines of one stage. */
@@ -108,18 +120,18 @@ function createOutputPrinter(options: EventPrinterOptions): OutputPrinter {
     hues.set(stage, hue);
     return hue;
   };
-  const format: OutputPrinter['format'] = (stage, stream, lines) => {
+  const format: OutputPrinter['format'] = (stage, isDim, lines) => {
     const name = options.prefix ? `${style.hue(hueOf(stage.replace(ITEM, '')), `[${sanitizeLine(stage)}]`)} ` : '';
     return lines
       .map(({ text, atMs }) => ({ text: sanitize(text), atMs }))
       .filter(isWanted)
-      .map(({ text, atMs }) => timed(`${name}${stream === 'stderr' ? style.dim(text) : text}`, atMs, options));
+      .map(({ text, atMs }) => timed(`${name}${isDim ? style.dim(text) : text}`, atMs, options));
   };
   const flushWhere = (isMeant: (stage: string) => boolean): readonly string[] =>
     [...streams].flatMap(([key, lines]) => {
       if (!isMeant(lines.stage)) return [];
       streams.delete(key);
-      return format(lines.stage, lines.stream, lines.flush());
+      return format(lines.stage, lines.stream === 'stderr', lines.flush());
     });
   return {
     format,
@@ -130,7 +142,7 @@ function createOutputPrinter(options: EventPrinterOptions): OutputPrinter {
       const key = `${body.execKey} ${body.stream}`;
       const lines = streams.get(key) ?? createOutputLines(nameOf(body), body.stream);
       streams.set(key, lines);
-      return format(lines.stage, lines.stream, lines.push(outputBytes(body), atMs));
+      return format(lines.stage, lines.stream === 'stderr', lines.push(outputBytes(body), atMs));
     },
     learn(body) {
       for (const stage of body.agents ?? []) agents.add(stage);
@@ -171,16 +183,49 @@ function endedBy(body: RunEventBody): readonly string[] {
 /** What stands behind the stage in the name of an item. */
 const ITEM = /\[\d+\].*$/s;
 
-/** What an agent said, a line for each of its own; a call of a tool is one line. */
-function agentLines(
-  body: Extract<RunEventBody, { type: 'agent-text' | 'agent-tool' | 'skill-step' }>,
+type AgentBody = Extract<
+  RunEventBody,
+  { type: 'agent-text' | 'agent-tool' | 'agent-tool-output' | 'agent-asked' | 'skill-step' }
+>;
+const OF_AGENT: readonly RunEventBody['type'][] = [
+  'agent-text',
+  'agent-tool',
+  'agent-tool-output',
+  'agent-asked',
+  'skill-step',
+];
+
+function isOfAgent(body: RunEventBody): body is AgentBody {
+  return OF_AGENT.includes(body.type);
+}
+
+/** The last lines that a tool printed. */
+function toolLines(
+  { text, leftOutBytes, tool }: Extract<RunEventBody, { type: 'agent-tool-output' }>,
+  tools: ToolLines,
   atMs: number,
 ): readonly PlainLine[] {
+  if (tools === 'none') return [];
+  const tail = utf8Tail(text, tools === 'short' ? SHORT_TOOL_BYTES : Number.POSITIVE_INFINITY);
+  const before = tail.leftOutBytes + leftOutBytes;
+  const hint = tools === 'short' && tail.leftOutBytes > 0 ? ', see --tools full' : ', see --raw';
+  const note = before === 0 ? [] : [`… ${formatBytes(before)} before${hint}`];
+  const name = tool === '' ? 'a tool' : sanitizeLine(tool);
+  return [`← ${name}:`, ...note, ...tail.text.trimEnd().split('\n')].map((line, index) => ({
+    text: index === 0 ? line : `  ${line}`,
+    atMs,
+  }));
+}
+
+/** What an agent said, a line for each of its own; a call of a tool is one line. */
+function agentLines(body: Exclude<AgentBody, { type: 'agent-tool-output' }>, atMs: number): readonly PlainLine[] {
   if (body.type === 'agent-text') return body.text.split('\n').map((text) => ({ text, atMs }));
   if (body.type === 'skill-step') {
     const why = body.refusal === null ? '' : `, again: ${sanitizeLine(body.refusal)}`;
     return [{ text: `◆ step ${sanitizeLine(body.step)} (turn ${body.turn})${why}`, atMs }];
   }
+  if (body.type === 'agent-asked')
+    return [{ text: `↻ asked again (${body.time} of ${body.mostTimes}): ${sanitizeLine(body.reason)}`, atMs }];
   const detail = sanitizeLine(body.detail);
   const what = body.tool === '' ? 'a tool' : sanitizeLine(body.tool);
   const text = body.failed

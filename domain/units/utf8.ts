@@ -29,3 +29,26 @@ export function utf8Encode(text: string): Uint8Array {
   }
   return bytes;
 }
+
+/**
+ * The end of a text, in at most so many bytes of UTF-8: whole lines, or the end of the last line if that is longer. A character
+ * stays whole.
+ * @returns `leftOutBytes`: of the text before it
+ */
+export function utf8Tail(text: string, mostBytes: number): { readonly text: string; readonly leftOutBytes: number } {
+  let start = text.length;
+  let bytes = 0;
+  while (start > 0) {
+    const unit = text.charCodeAt(start - 1);
+    const isPair = (unit & 0xfc00) === 0xdc00 && start > 1 && (text.charCodeAt(start - 2) & 0xfc00) === 0xd800;
+    const size = isPair ? 4 : unit < 0x80 ? 1 : unit < 0x800 ? 2 : 3;
+    if (bytes + size > mostBytes) break;
+    bytes += size;
+    start -= isPair ? 2 : 1;
+  }
+  if (start === 0) return { text, leftOutBytes: 0 };
+  const lineEnd = text[start - 1] === '\n' ? start - 1 : text.indexOf('\n', start);
+  const isLineWithin = lineEnd !== -1 && lineEnd + 1 < text.length;
+  const from = isLineWithin ? lineEnd + 1 : start;
+  return { text: text.slice(from), leftOutBytes: utf8Length(text.slice(0, from)) };
+}

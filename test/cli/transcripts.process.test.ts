@@ -205,6 +205,7 @@ describe('runs that have ended', () => {
     ['--since yesterday', /an age \(90s, 10m, 2h, 1d\), a time/],
     ['--json --grep x', /--grep and --json exclude each other/],
     ['--raw --network', /--network and --raw exclude each other\n {2}Leave one of them out\./],
+    ['--raw --tools full', /--tools and --raw exclude each other/],
     ['--raw --timestamps', /--timestamps and --raw exclude each other/],
   ])('logs %s is refused', async (flags, why) => {
     const { code, stdout, stderr } = await terminal.type('logs', 'sales-bad', ...flags.split(' '));
