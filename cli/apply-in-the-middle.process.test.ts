@@ -49,8 +49,18 @@ async function leaveChange(): Promise<void> {
 
 const status = (): string => left.git(left.app, 'status', '--porcelain');
 
-const leftInGit = (): readonly string[] =>
-  readdirSync(join(left.app, '.git')).filter((name) => /^voidbox-(?:apply|before)-/.test(name));
+/** The folder of the state folder with files of the working tree as they were before. */
+const recordsOf = (): string => {
+  const applies = join(left.terminal.stateDir, 'applies');
+  const names = existsSync(applies) ? readdirSync(applies) : [];
+  return join(applies, names[0] ?? 'none');
+};
+
+const leftOver = (): readonly string[] =>
+  existsSync(recordsOf()) ? readdirSync(recordsOf()).filter((name) => /^voidbox-(?:apply|before)-/.test(name)) : [];
+
+const inGitFolder = (): readonly string[] =>
+  readdirSync(join(left.app, '.git')).filter((name) => name.startsWith('voidbox'));
 
 /** Killed while git writes, which goes on for as long as the returned function is not called. */
 async function killWhileWriting(script: string, exitCode = 1): Promise<() => void> {
@@ -96,7 +106,7 @@ describe('voidbox apply that was killed', () => {
   test('has written a part: the next one waits for its git, puts that back, and applies all of it', async () => {
     await leaveChanges();
     const goOn = await killWhileWriting(PART);
-    expect([fileOf('a.txt'), existsSync(join(left.app, 'new/b.txt')), leftInGit().length]).toEqual([
+    expect([fileOf('a.txt'), existsSync(join(left.app, 'new/b.txt')), leftOver().length]).toEqual([
       'x\none\ntwo\nthree\nmine\n',
       true,
       1,
@@ -112,7 +122,7 @@ describe('voidbox apply that was killed', () => {
     expect([next.code, next.stderr]).toEqual([0, expect.stringContaining('applied to /DIR/app')]);
     expect(fileOf('a.txt')).toBe('x\none\ntwo\nthree\nmine\n');
     expect(status()).toBe(' M a.txt\n M edited.txt\n D gone.txt\n?? new/\n');
-    expect(leftInGit()).toEqual([]);
+    expect([leftOver(), inGitFolder()]).toEqual([[], []]);
     // Where the next ones look, and nowhere else: that of the one that was killed.
     expect(readdirSync(join(left.terminal.stateDir, 'git'))).toHaveLength(1);
   });
@@ -132,8 +142,8 @@ describe('voidbox apply that was killed', () => {
   test('git was killed too: what is as the run left it is put back, and of anything else it is said where it is as it was', async () => {
     await leaveChanges();
     (await killWhileWriting(PART))();
-    const [store] = leftInGit();
-    const ended = join(left.app, '.git', store!, 'ended');
+    const [store] = leftOver();
+    const ended = join(recordsOf(), store!, 'ended');
     await expect.poll(() => existsSync(ended)).toBe(true);
     rmSync(ended);
     // In the middle of a file, which had changes of the author.
@@ -141,9 +151,11 @@ describe('voidbox apply that was killed', () => {
     const next = await left.terminal.type('apply', 'r1');
     expect(next.stderr).toContain('was killed while it wrote: 2 files put back\n');
     expect(next.stderr).toContain(
-      `  a.txt stays: it has changed since, or is written in part; as it was before, it is at /DIR/app/.git/${store!.replace('apply', 'before')}/a.txt\n`,
+      `  a.txt stays: it has changed since, or is written in part; as it was before, it is at ${recordsOf().replace(left.terminal.dir, '/DIR')}/${store!.replace('apply', 'before')}/a.txt\n`,
     );
-    expect(fileOf(`.git/${store!.replace('apply', 'before')}/a.txt`)).toBe('one\ntwo\nthree\nmine\n');
+    expect(readFileSync(join(recordsOf(), store!.replace('apply', 'before'), 'a.txt'), 'utf8')).toBe(
+      'one\ntwo\nthree\nmine\n',
+    );
     expect([fileOf('gone.txt'), existsSync(join(left.app, 'new'))]).toEqual(['gone.txt\n', false]);
   });
 
@@ -154,7 +166,7 @@ describe('voidbox apply that was killed', () => {
     expect([next.code, next.stderr]).toEqual([0, expect.stringContaining('/DIR/app has it already')]);
     expect(next.stderr).toContain('an earlier `voidbox apply` to /DIR/app was killed, and had written everything\n');
     expect(status()).toBe(' M a.txt\n M edited.txt\n D gone.txt\n?? new/\n');
-    expect(leftInGit()).toEqual([]);
+    expect(leftOver()).toEqual([]);
   });
 
   test('what was changed since stays, and what it was before is at a place that is said', async () => {
@@ -187,15 +199,15 @@ describe('voidbox apply that was killed', () => {
   test('a record that cannot be read is said, and its files stay where they are', async () => {
     await leaveChanges();
     (await killWhileWriting(PART))();
-    const [store] = leftInGit();
-    const record = join(left.app, '.git', store!, 'record.json');
+    const [store] = leftOver();
+    const record = join(recordsOf(), store!, 'record.json');
     const outside = Buffer.from('../outside').toString('base64');
     for (const text of ['', `{"sinceMs":0,"files":[{"name":"${outside}","becomes":null,"isThere":true}]}`]) {
       writeFileSync(record, text);
       const { code, stderr } = await left.terminal.type('apply', 'r1');
-      expect([code, stderr]).toEqual([2, expect.stringContaining(`/DIR/app/.git/${store} was left by an apply`)]);
+      expect([code, stderr]).toEqual([2, expect.stringContaining(`${store} was left by an apply`)]);
     }
-    expect(leftInGit()).toEqual([store]);
+    expect(leftOver()).toEqual([store]);
   });
 });
 
@@ -238,7 +250,7 @@ describe('voidbox apply that cannot end', () => {
     expect(readdirSync(join(left.app, 'new'))).toEqual(['mine']);
     rmSync(join(left.app, 'new'), { recursive: true });
     expect(status()).toBe(before);
-    expect(leftInGit()).toEqual([]);
+    expect(leftOver()).toEqual([]);
   });
 
   test('takes no part of a patch for all of it', async () => {

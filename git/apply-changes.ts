@@ -1,22 +1,25 @@
 /**
- * What a stage left, into a repository of the author: as files of the working tree, or as a branch. The patch is applied under a
- * repository of our own, so that neither the author's configuration nor attributes of the guest name a program that runs.
+ * What a stage left, into the working tree of an author. The patch is applied under a repository of Voidbox, so that neither the
+ * author's configuration nor attributes of the guest name a program that runs, and no file of the author's git folder changes.
  */
-import { Buffer } from 'node:buffer';
+import type { Buffer } from 'node:buffer';
 import { createWriteStream } from 'node:fs';
 import { realpath } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { readPack } from './base-bundle.ts';
 import { type Opened, patchOf } from './import-changes.ts';
 import { type ChangingFile, rememberFiles } from './files-before.ts';
+import { RefusedPlace } from './held-folder.ts';
 import { namesIn } from './names.ts';
-import { GIT_LIMITS, type GitCall, GitError, type GitHost, gitBytes, gitText, streamGit } from './run-git.ts';
+import { type OpenRepository, openRepository } from './open-repository.ts';
+import { GIT_LIMITS, type GitCall, GitError, type GitHost, gitBytes, gitText } from './run-git.ts';
+import { WorkspaceProblem } from './workspace-problem.ts';
 
 /** A repository of the author. */
 export interface Target {
-  readonly gitDir: string;
-  /** The top of its working tree; null of a bare one. */
+  /** The folder that the spec or the user names, without links. */
+  readonly top: string;
+  /** The top of its working tree, which is `top`; null of a bare one. */
   readonly folder: string | null;
 }
 
@@ -41,17 +44,25 @@ const OTHER_REPOSITORY = 'Name the repository: voidbox apply RUN --repository FO
 const LIST_BYTES = 64 * 1024 * 1024;
 const NONE = '0'.repeat(40);
 
-/** @param within  a folder of it, or in it @throws ApplyProblem where it is none */
-export async function findTarget(host: GitHost, within: string): Promise<Target> {
-  const ask = async (flag: string): Promise<string> =>
-    (await gitText(host, ['rev-parse', flag], { cwd: within })).replace(/\n$/, '');
+/**
+ * Git does not say which folder is the top: the repository's own configuration could name another one.
+ * @param named  the top folder of a working tree, or a bare repository
+ * @throws ApplyProblem if it is none
+ */
+export async function findTarget(host: GitHost, named: string): Promise<Target> {
+  const top = await realpath(named);
+  const author = await openForApply(host, top);
+  await author.close();
+  return { top, folder: author.isBare ? null : top };
+}
+
+/** What is read of it reaches no guest, so its links may lead to any folder. @throws ApplyProblem */
+export async function openForApply(host: GitHost, top: string): Promise<OpenRepository> {
   try {
-    const gitDir = await ask('--absolute-git-dir');
-    if ((await ask('--is-bare-repository')) === 'true') return { gitDir, folder: null };
-    return { gitDir, folder: await realpath(await ask('--show-toplevel')) };
+    return await openRepository(host, top, () => true);
   } catch (error) {
-    if (error instanceof GitError && error.reason !== 'failed') throw error;
-    throw new ApplyProblem(`${within} is no git repository`);
+    if (error instanceof WorkspaceProblem || error instanceof RefusedPlace) throw new ApplyProblem(error.message);
+    throw error;
   }
 }
 
@@ -90,13 +101,14 @@ export async function isApplied(host: GitHost, patch: Patch): Promise<boolean> {
 /**
  * All of it or nothing; the index of the author stays as it is. Git writes file after file, so what it has done until something
  * fails, such as a disk that is full, is taken back.
+ * @param records  a folder of Voidbox, for files as they were before
  * @throws ApplyProblem where git cannot write
  */
-export async function applyToFolder(host: GitHost, patch: Patch, { gitDir }: Target): Promise<void> {
+export async function applyToFolder(host: GitHost, patch: Patch, records: string): Promise<void> {
   const { repository, base, commit } = patch.opened;
   const args = ['diff-tree', '-r', '--no-renames', '--raw', '--no-abbrev', '-z', base.base, commit];
   const call = { env: { GIT_DIR: repository.gitDir }, mostBytes: LIST_BYTES, confined: true };
-  const before = await rememberFiles(patch.folder, gitDir, changingIn(await gitBytes(host, args, call)));
+  const before = await rememberFiles(patch.folder, records, changingIn(await gitBytes(host, args, call)));
   try {
     await runApply(host, patch, [], { outliving: before.writer });
   } catch (error) {
@@ -142,7 +154,7 @@ async function runApply(
 }
 
 /** What went wrong first; what git says behind it is advice. */
-function firstWords({ said, detail }: GitError): string {
+export function firstWords({ said, detail }: GitError): string {
   return /^(?:fatal|error): (.+)$/m.exec(said)?.[1] ?? detail;
 }
 
@@ -160,53 +172,6 @@ function conflictsIn({ said, isCut }: GitError): readonly Conflict[] {
   const listed = conflicts.size === 0 ? [{ path: null, problem: said.trim() }] : [...conflicts.values()];
   const more = `and more: git says over ${GIT_LIMITS.stderrBytes / 1024} KiB of what is in the way, and the rest is not listed`;
   return isCut ? [...listed, { path: null, problem: more }] : listed;
-}
-
-/**
- * The commits as a branch, which nothing is merged into.
- * @returns whether it was there already, at the same commit
- * @throws ApplyProblem where the repository lacks the commit that the run started from, or has another branch of the name
- */
-export async function makeBranch(
-  host: GitHost,
-  opened: Opened,
-  { gitDir }: Target,
-  branch: string,
-): Promise<{ readonly isNew: boolean }> {
-  const { base, commit, repository } = opened;
-  const env = { GIT_DIR: gitDir };
-  const known = await refOf(host, gitDir, `refs/heads/${branch}`);
-  if (known === commit) return { isNew: false };
-  if (known !== null)
-    throw new ApplyProblem(`there is a branch ${branch} at another commit, ${known}: rename it or delete it`, null);
-  if ((await refOf(host, gitDir, `${base.commit}^{commit}`)) === null)
-    throw new ApplyProblem(
-      `the repository does not have the commit ${base.commit}, which the run started from: fetch it, or name the repository that has it`,
-    );
-  const pack = streamGit(host, ['pack-objects', '--revs', '--thin', '--stdout', '-q', '--delta-base-offset'], {
-    env: { GIT_DIR: repository.gitDir },
-    stdin: Buffer.from(`${commit}\n^${base.commit}\n`),
-    mostBytes: Infinity,
-  });
-  try {
-    await readPack(host, { ...repository, gitDir }, pack, true);
-    await gitText(host, ['update-ref', '-m', 'voidbox apply', `refs/heads/${branch}`, commit, NONE], { env });
-  } catch (error) {
-    throw error instanceof GitError && error.reason === 'failed'
-      ? new ApplyProblem(`git cannot make the branch ${branch}: ${firstWords(error)}`, null)
-      : error;
-  }
-  return { isNew: true };
-}
-
-async function refOf(host: GitHost, gitDir: string, name: string): Promise<string | null> {
-  try {
-    const args = ['rev-parse', '--verify', '--quiet', '--end-of-options', name];
-    return (await gitText(host, args, { env: { GIT_DIR: gitDir } })).trim();
-  } catch (error) {
-    if (error instanceof GitError && error.reason === 'failed') return null;
-    throw error;
-  }
 }
 
 /** How many commits there are to take. */

@@ -12,6 +12,7 @@ import {
   rmdir,
   symlink,
   unlink,
+  utimes,
   writeFile,
 } from 'node:fs/promises';
 import type { Stats } from 'node:fs';
@@ -51,15 +52,16 @@ const SLASH = 0x2f;
 
 /**
  * Git removes a file before it writes another one in its place, so a second name keeps its content without taking room.
- * @param beside  where second names may be: a folder of the same file system, as a rule
+ * @param records  a folder of Voidbox, where the second names are: no author of a repository can put a record there
  * @param files  all that may change or come to be
  */
 export async function rememberFiles(
   folder: string,
-  beside: string,
+  records: string,
   files: readonly ChangingFile[],
 ): Promise<FilesBefore> {
-  const store = await mkdtemp(join(beside, STORE_PREFIX));
+  await mkdir(records, { recursive: true, mode: 0o700 });
+  const store = await mkdtemp(join(records, STORE_PREFIX));
   const names = files.map(({ name }) => name);
   const forget = (): Promise<void> => rm(store, { recursive: true, force: true });
   const before = new Map<number, string>();
@@ -72,8 +74,7 @@ export async function rememberFiles(
       await link(path, second).catch(() => copy(path, second, stats));
       before.set(index, second);
     }
-    // By the clock of the file system: what a stranger made until now is not git's.
-    const { ctimeMs } = await lstat(await made(store));
+    const ctimeMs = await timeOf(folder, store);
     const record: Record = {
       sinceMs: ctimeMs,
       files: files.map(({ name, ...objects }, index) => ({
@@ -93,10 +94,16 @@ export async function rememberFiles(
   }
 }
 
-async function made(store: string): Promise<string> {
-  const path = join(store, 'mark');
-  await mkdir(path);
-  return path;
+/** By the clock of the folder's file system: what a stranger made until now is not git's. */
+async function timeOf(folder: string, store: string): Promise<number> {
+  try {
+    const { atime, mtime } = await lstat(folder);
+    await utimes(folder, atime, mtime);
+    return (await lstat(folder)).ctimeMs;
+  } catch (error) {
+    if (!['EPERM', 'EACCES', 'EROFS'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error;
+    return (await lstat(store)).ctimeMs;
+  }
 }
 
 interface Before {
@@ -155,6 +162,7 @@ function parentOf(name: Buffer): Buffer {
 
 /** Another file system, or a file that is not the user's own. */
 async function copy(from: string | Buffer, to: string | Buffer, stats: Stats): Promise<void> {
+  if (!stats.isFile() && !stats.isSymbolicLink()) throw new Error(`${from.toString()} is neither a file nor a link`);
   if (stats.isSymbolicLink()) await symlink(await readlink(from, { encoding: 'buffer' }), to);
   else await copyFile(from, to);
 }

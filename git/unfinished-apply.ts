@@ -29,13 +29,14 @@ export interface Recovered {
 }
 
 /** Whether there is anything of the kind; also of one that is at work. */
-export async function hasUnfinished(gitDir: string): Promise<boolean> {
-  return (await storesIn(gitDir)).length > 0;
+export async function hasUnfinished(records: string): Promise<boolean> {
+  return (await storesIn(records)).length > 0;
 }
 
-/** A repository of the author with a working tree. */
+/** A working tree of an author. */
 interface Tree {
-  readonly gitDir: string;
+  /** As of `applyToFolder`. */
+  readonly records: string;
   readonly folder: string;
 }
 
@@ -49,7 +50,7 @@ export async function recoverUnfinished(
   untilFree: (lock: string) => Promise<void>,
 ): Promise<readonly Recovered[]> {
   const recovered: Recovered[] = [];
-  for (const store of await storesIn(tree.gitDir)) {
+  for (const store of await storesIn(tree.records)) {
     const record = await recordOf(store);
     // Nothing was changed yet.
     if (record !== null) {
@@ -61,9 +62,12 @@ export async function recoverUnfinished(
   return recovered;
 }
 
-async function storesIn(gitDir: string): Promise<readonly string[]> {
-  const names = await readdir(gitDir);
-  return names.filter((name) => name.startsWith(STORE_PREFIX)).map((name) => join(gitDir, name));
+async function storesIn(records: string): Promise<readonly string[]> {
+  const names = await readdir(records).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return [];
+    throw error;
+  });
+  return names.filter((name) => name.startsWith(STORE_PREFIX)).map((name) => join(records, name));
 }
 
 /** A machine without power: what is there is for a person. */
@@ -100,7 +104,7 @@ interface Standing {
   readonly state: 'written' | 'begun' | 'untouched' | 'changed';
 }
 
-async function recover({ gitDir, folder }: Tree, store: string, { sinceMs, files }: Record): Promise<Recovered> {
+async function recover({ records, folder }: Tree, store: string, { sinceMs, files }: Record): Promise<Recovered> {
   const ended = await statsOf(join(store, ENDED_NAME));
   if (ended !== null && (await readFile(join(store, ENDED_NAME), 'utf8')).trim() === '0')
     return { isWhole: true, putBack: 0, changed: [] };
@@ -124,7 +128,7 @@ async function recover({ gitDir, folder }: Tree, store: string, { sinceMs, files
     const isOurs = state === 'written' || state === 'begun';
     if (isOurs && second !== null && (await isPutBack(folder, name, second))) putBack += 1;
     else if (state === 'changed' || (isOurs && second !== null))
-      changed.push({ name, before: second === null ? null : await setAside(gitDir, store, name, second) });
+      changed.push({ name, before: second === null ? null : await setAside(records, store, name, second) });
   }
   return { isWhole: false, putBack, changed };
 }
@@ -202,8 +206,8 @@ async function objectOf(path: Buffer, stats: Stats): Promise<string> {
 }
 
 /** Where a person finds it, under its own name. */
-async function setAside(gitDir: string, store: string, name: Buffer, second: string): Promise<Buffer> {
-  const place = join(gitDir, `voidbox-before-${store.slice(join(gitDir, STORE_PREFIX).length)}`);
+async function setAside(records: string, store: string, name: Buffer, second: string): Promise<Buffer> {
+  const place = join(records, `voidbox-before-${store.slice(join(records, STORE_PREFIX).length)}`);
   const path = within(place, name);
   await mkdir(dirnameOf(path), { recursive: true });
   await rename(second, path);

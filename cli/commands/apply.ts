@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fromWire, type PlanWire } from '../../domain/plan/wire.ts';
@@ -10,11 +11,11 @@ import {
   conflictsOf,
   findTarget,
   isApplied,
-  makeBranch,
   type Patch,
   type Target,
   writePatch,
 } from '../../git/apply-changes.ts';
+import { makeBranch } from '../../git/make-branch.ts';
 import { type Opened, RefusedChanges, withChanges } from '../../git/import-changes.ts';
 import { openScratch } from '../../git/private-repository.ts';
 import { GitError, type GitHost } from '../../git/run-git.ts';
@@ -57,7 +58,7 @@ export const command = defineCommand<Options>({
       .option('--check', 'say whether it applies, and change nothing')
       .option(
         '-r, --repository <folder>',
-        'where to; by default the repository that the workspace came from, else the current one',
+        'the top folder of the repository that gets them; by default the one that the workspace came from, else the current folder',
       )
       .addHelpText(
         'after',
@@ -127,7 +128,7 @@ async function take(taking: Taking): Promise<ExitCode> {
     const commits = await commitsIn(opened);
     if (taking.options.json !== true)
       await context.stderr.write(
-        `stage ${sanitizeLine(left.stage)}${left.isPartial ? ' (partial: it did not succeed)' : ''}: ${countOf(opened.files.length, 'file')}, ${countOf(commits, 'commit')}, for ${sanitizeLine(target.folder ?? target.gitDir)}\n${renderChangedFiles(opened.files, context.stderr.style)}`,
+        `stage ${sanitizeLine(left.stage)}${left.isPartial ? ' (partial: it did not succeed)' : ''}: ${countOf(opened.files.length, 'file')}, ${countOf(commits, 'commit')}, for ${sanitizeLine(target.top)}\n${renderChangedFiles(opened.files, context.stderr.style)}`,
       );
     if (opened.files.length === 0 && (mode !== 'branch' || commits === 0))
       return await say(taking, target, opened, { outcome: 'nothing' });
@@ -138,7 +139,7 @@ async function take(taking: Taking): Promise<ExitCode> {
     }
     if (target.folder === null)
       throw usageError(
-        `${sanitizeLine(target.gitDir)} is bare and has no files`,
+        `${sanitizeLine(target.top)} is bare and has no files`,
         'Make a branch: voidbox apply RUN --branch',
       );
     return await applyTo(taking, target, target.folder, opened);
@@ -147,6 +148,8 @@ async function take(taking: Taking): Promise<ExitCode> {
 
 async function applyTo(taking: Taking, target: Target, folder: string, opened: Opened): Promise<ExitCode> {
   const { host, mode, context } = taking;
+  const tree = placeOf(context, folder);
+  const { records } = tree;
   const patch: Patch = { opened, folder, file: await writePatch(host, opened) };
   const attempt = async (): Promise<Said> => {
     const conflicts = await conflictsOf(host, patch);
@@ -157,16 +160,27 @@ async function applyTo(taking: Taking, target: Target, folder: string, opened: O
     if (mode === 'check') return { outcome: 'applies' };
     // Not ended in the middle: half of it would be worse than all.
     const { signal: _signal, ...whole } = host;
-    await applyToFolder(whole, patch, target);
+    await applyToFolder(whole, patch, records);
     return { outcome: 'applied' };
   };
-  const said =
-    mode === 'check' ? await check(target, context, attempt) : await alone({ ...target, folder }, context, attempt);
+  const said = mode === 'check' ? await check(records, context, attempt) : await alone(tree, context, attempt);
   return await say(taking, target, opened, said);
 }
 
-async function check<T>({ gitDir }: Target, { stderr }: CliContext, attempt: () => Promise<T>): Promise<T> {
-  if (await hasUnfinished(gitDir))
+interface Place {
+  readonly folder: string;
+  readonly records: string;
+  readonly lock: string;
+}
+
+/** Outside of the repository, whose author could leave records or a link there. The lock is that of the user's other state folders, too. */
+function placeOf({ env }: CliContext, folder: string): Place {
+  const name = createHash('sha256').update(folder).digest('hex').slice(0, 32);
+  return { folder, records: join(env.stateDir, 'applies', name), lock: join(env.cacheDir, 'applies', `${name}.lock`) };
+}
+
+async function check<T>(records: string, { stderr }: CliContext, attempt: () => Promise<T>): Promise<T> {
+  if (await hasUnfinished(records))
     await stderr.write(
       'another `voidbox apply` is at work here, or was killed: then the next one, without --check, first puts back what that one has written\n',
     );
@@ -174,14 +188,10 @@ async function check<T>({ gitDir }: Target, { stderr }: CliContext, attempt: () 
 }
 
 /** Of two at once, the second sees all that the first has done; of one that was killed, nothing is left before. */
-async function alone<T>(
-  tree: Target & { readonly folder: string },
-  { stderr }: CliContext,
-  attempt: () => Promise<T>,
-): Promise<T> {
+async function alone<T>(tree: Place, { stderr }: CliContext, attempt: () => Promise<T>): Promise<T> {
   const waiting = (): void => void stderr.write('waiting for another `voidbox apply`\n');
   return await withLock(
-    join(tree.gitDir, 'voidbox-apply.lock'),
+    tree.lock,
     async () => {
       const nothing = (): Promise<void> => Promise.resolve();
       for (const each of await recoverUnfinished(tree, (lock) => withLock(lock, nothing, waiting)))
@@ -218,7 +228,7 @@ async function say(
 ): Promise<ExitCode> {
   const code = outcome === 'conflicts' ? EXIT.runFailed : EXIT.success;
   if (options.json === true) {
-    const repository = target.folder ?? target.gitDir;
+    const repository = target.top;
     const told = {
       runId,
       stage: left.stage,
@@ -232,7 +242,7 @@ async function say(
     await context.stdout.write(`${JSON.stringify({ ...told, files, conflicts })}\n`);
     return code;
   }
-  const where = sanitizeLine(target.folder ?? target.gitDir);
+  const where = sanitizeLine(target.top);
   const words: Readonly<Record<Said['outcome'], string>> = {
     nothing: 'nothing has changed',
     branch: `branch ${branch ?? ''} in ${where}: git log ${base.commit.slice(0, 12)}..${branch ?? ''}`,

@@ -1,0 +1,171 @@
+/**
+ * The commits of a stage as a branch of an author's repository. Git makes the branch in a private copy of it, and Voidbox puts
+ * the files that came to be into the author's git folder: through descriptors, through no link, and over no file.
+ */
+import { Buffer } from 'node:buffer';
+import { randomUUID } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { ApplyProblem, firstWords, openForApply, type Target } from './apply-changes.ts';
+import { readPack } from './base-bundle.ts';
+import { copyRepository, type RepositoryCopy } from './copy-repository.ts';
+import { codeOf, type HeldFolder, RefusedPlace } from './held-folder.ts';
+import type { Opened } from './import-changes.ts';
+import type { OpenRepository } from './open-repository.ts';
+import { GitError, type GitHost, gitText, streamGit } from './run-git.ts';
+import { WorkspaceProblem } from './workspace-problem.ts';
+
+const NONE = '0'.repeat(40);
+
+/**
+ * Makes the branch, and merges it into nothing.
+ * @returns whether it is new; else it was there already, at the same commit
+ * @throws ApplyProblem if the repository lacks the commit that the run started from, or has another branch of the name
+ */
+export async function makeBranch(
+  host: GitHost,
+  opened: Opened,
+  { top }: Target,
+  branch: string,
+): Promise<{ readonly isNew: boolean }> {
+  const author = await openForApply(host, top);
+  try {
+    refuseOther(author);
+    const copy = await copyRepository(author, join(opened.repository.folder, 'author'), () => true);
+    return await makeIn(host, opened, author, copy, branch);
+  } catch (error) {
+    throw asApplyProblem(error, branch);
+  } finally {
+    await author.close();
+  }
+}
+
+function asApplyProblem(error: unknown, branch: string): unknown {
+  if (error instanceof WorkspaceProblem) return new ApplyProblem(error.message);
+  if (error instanceof RefusedPlace)
+    return new ApplyProblem(`git cannot make the branch ${branch}: ${error.message}`, null);
+  if (error instanceof GitError && error.reason === 'failed')
+    return new ApplyProblem(`git cannot make the branch ${branch}: ${firstWords(error)}`, null);
+  const code = codeOf(error);
+  if (code === 'ENOSPC' || code === 'EDQUOT') return new GitError('disk-full', (error as Error).message);
+  return error;
+}
+
+/** A branch changes the repository that `.git` leads to: it must be the one of the named folder. */
+function refuseOther({ top, gitDir, isOwn, refStorage }: OpenRepository): void {
+  if (!isOwn)
+    throw new ApplyProblem(
+      `${top.placeOf('.git')} leads to ${gitDir.path}, a repository that does not name ${top.path} as its working tree`,
+      `Name the repository that gets the branch: voidbox apply RUN --branch --repository ${gitDir.path}`,
+    );
+  if (refStorage !== 'files')
+    throw new ApplyProblem(
+      `${top.path} stores its references as ${refStorage}, in which Voidbox makes no branch`,
+      'Fetch the commits: voidbox artifacts get RUN STAGE.changes.bundle, and git fetch FILE voidbox',
+    );
+}
+
+async function makeIn(
+  host: GitHost,
+  { base, commit, repository }: Opened,
+  author: OpenRepository,
+  copy: RepositoryCopy,
+  branch: string,
+): Promise<{ readonly isNew: boolean }> {
+  const { gitDir } = copy;
+  const reference = `refs/heads/${branch}`;
+  const known = await findCommit(host, gitDir, reference);
+  if (known === commit) return { isNew: false };
+  if (known !== null)
+    throw new ApplyProblem(`there is a branch ${branch} at another commit, ${known}: rename it or delete it`, null);
+  if ((await findCommit(host, gitDir, `${base.commit}^{commit}`)) === null)
+    throw new ApplyProblem(
+      `the repository does not have the commit ${base.commit}, which the run started from: fetch it, or name the repository that has it`,
+    );
+  const packs = join(copy.objects, 'pack');
+  const before = new Set(await readdir(packs));
+  const pack = streamGit(host, ['pack-objects', '--revs', '--thin', '--stdout', '-q', '--delta-base-offset'], {
+    env: { GIT_DIR: repository.gitDir },
+    stdin: Buffer.from(`${commit}\n^${base.commit}\n`),
+    mostBytes: Infinity,
+  });
+  await readPack(host, { ...repository, gitDir }, pack, true);
+  await gitText(host, ['update-ref', reference, commit, NONE], { env: { GIT_DIR: gitDir } });
+  const made = (await readdir(packs)).filter((name) => !before.has(name));
+  // Git looks for the index, so that comes last.
+  const order = ['.pack', '.rev', '.idx'].flatMap((end) => made.filter((name) => name.endsWith(end)));
+  await inFolder(author.commonDir, ['objects', 'pack'], async (folder) => {
+    for (const name of order) await installFile(folder, join(packs, name), name);
+  });
+  await installReference(author.commonDir, reference, commit, branch);
+  return { isNew: true };
+}
+
+async function findCommit(host: GitHost, gitDir: string, name: string): Promise<string | null> {
+  try {
+    const args = ['rev-parse', '--verify', '--quiet', '--end-of-options', name];
+    return (await gitText(host, args, { env: { GIT_DIR: gitDir } })).trim();
+  } catch (error) {
+    if (error instanceof GitError && error.reason === 'failed') return null;
+    throw error;
+  }
+}
+
+/** @throws RefusedPlace if one of the folders is a link or a file */
+async function inFolder(
+  start: HeldFolder,
+  names: readonly string[],
+  work: (folder: HeldFolder) => Promise<void>,
+): Promise<void> {
+  const held: HeldFolder[] = [];
+  try {
+    for (const name of names) held.push(await (held.at(-1) ?? start).folderToWrite(name));
+    await work(held.at(-1) ?? start);
+  } finally {
+    for (const folder of held.reverse()) await folder.close();
+  }
+}
+
+async function installFile(folder: HeldFolder, from: string, name: string): Promise<void> {
+  const temporary = `tmp_voidbox_${randomUUID()}`;
+  try {
+    await folder.writeFile(temporary, 0o444, async (file) => {
+      for await (const chunk of createReadStream(from)) await file.writeFile(chunk as Buffer);
+    });
+    await folder.rename(temporary, name);
+    await folder.sync();
+  } catch (error) {
+    await folder.remove(temporary);
+    throw error;
+  }
+}
+
+/** As git does it: the lock is taken by making it, and becomes the reference. */
+async function installReference(
+  commonDir: HeldFolder,
+  reference: string,
+  commit: string,
+  branch: string,
+): Promise<void> {
+  const names = reference.split('/');
+  const leaf = names.pop()!;
+  const lock = `${leaf}.lock`;
+  await inFolder(commonDir, names, async (folder) => {
+    try {
+      await folder.writeFile(lock, 0o666, (file) => file.writeFile(`${commit}\n`));
+    } catch (error) {
+      if (codeOf(error) !== 'EEXIST') throw error;
+      throw new ApplyProblem(
+        `git cannot make the branch ${branch}: ${folder.placeOf(lock)}: File exists; another git is at work there, or was killed: then remove that file`,
+        null,
+      );
+    }
+    if ((await folder.facts(leaf)) !== null) {
+      await folder.remove(lock);
+      throw new ApplyProblem(`there is a branch ${branch} by now: rename it or delete it`, null);
+    }
+    await folder.rename(lock, leaf);
+    await folder.sync();
+  });
+}
