@@ -1,6 +1,7 @@
 /** What the stages of a run and of its items have left, folded from its events: refs of artifacts. */
 import type { RunReader } from '../activities/ports/run-reader.ts';
 import type { DataRef } from '../domain/plan/plan.ts';
+import { TRANSCRIPT } from '../domain/plan/work.ts';
 import { parseExecKey } from '../domain/run/attempt.ts';
 import type { RunEvent } from '../domain/run/event.ts';
 import { type InstancePath, shownStage } from '../domain/run/instance.ts';
@@ -33,9 +34,6 @@ export async function readOutputs(reader: RunReader, runId: string): Promise<rea
   for await (const { body } of reader.read(runId, 0, { output: false })) noteOutputs(byStage, body);
   return [...byStage.values()].toSorted(compareItems).flat();
 }
-
-/** As the list of artifacts calls it. */
-export const TRANSCRIPT = 'transcript.jsonl';
 
 /** As named outputs are; what else there is says what it is. */
 function isTar({ mediaType }: DataRef): boolean {

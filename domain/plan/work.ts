@@ -203,6 +203,9 @@ export function agentOf(work: WorkPlan): AgentWork | null {
   return work.kind === 'agent' ? work : null;
 }
 
+/** The file with the stream of an agent, as the list of artifacts calls it. */
+export const TRANSCRIPT = 'transcript.jsonl';
+
 /** What an agent works on in the stage's VM: its prompt, or those of a step machine; null for other work. */
 export function answeringOf(work: WorkPlan): AgentWork | SkillWork | null {
   return work.kind === 'agent' || work.kind === 'skill' ? work : null;

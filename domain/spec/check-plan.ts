@@ -7,6 +7,7 @@ import { loopProblems } from './loop-problems.ts';
 import { toleratedPartProblems } from './tolerated-part-problems.ts';
 import { servicePlanProblems, serviceProblems } from './service-problems.ts';
 import { workspaceProblems } from './workspace-problems.ts';
+import { outputNameProblems } from './output-names.ts';
 import { duplicateProblems, referenceProblems, scopeProblems, variableProblems } from './reference-problems.ts';
 import { conditionProblems, textProblems } from './expression-problems.ts';
 import { finallyProblems } from './finally-problems.ts';
@@ -51,6 +52,7 @@ export function checkPlan(value: unknown): { readonly plan: Plan } | { readonly 
       ],
     };
   const problems = [
+    ...outputNameProblems(checked).map(({ message }) => message),
     ...scopeProblems(checked),
     ...itemProblems(checked),
     ...itemPartProblems(checked),

@@ -3,6 +3,7 @@ import { machineBytes, machinePlanOf } from '../pipeline/machine-plan.ts';
 import { type Plan, PLAN_LIMITS } from '../plan/plan.ts';
 import { planBytes } from '../plan/wire.ts';
 import { checkItems } from './compile-items.ts';
+import { outputNameProblems } from './output-names.ts';
 import type { Problems } from './problems.ts';
 import { serviceProblems } from './service-problems.ts';
 import type { Spec } from './spec.ts';
@@ -16,6 +17,18 @@ export function reportWhole(plan: Plan, spec: Spec, problems: Problems): void {
   const placeOf = (stage: string): Position =>
     places.get(stage) ?? places.get(stage.split('.', 1)[0]!) ?? spec.sectionAt;
   checkItems(plan, placeOf, problems);
+  const outputs = new Map(
+    spec.stages.flatMap((stage) =>
+      stage.outputs.map(({ name }) => [JSON.stringify([stage.name.value, name.value]), name.at] as const),
+    ),
+  );
+  for (const { stage, output, message } of outputNameProblems(plan))
+    problems.error(
+      'spec/duplicate-name',
+      outputs.get(JSON.stringify([stage, output])) ?? placeOf(stage),
+      message,
+      'rename one of them: inputs and commands name an output by its stage, a dot and its name',
+    );
   for (const { stage, message, remedy } of serviceProblems(plan))
     problems.error('spec/bad-value', placeOf(stage), message, remedy);
   warnOfUnorderedWriters(plan, (stage) => places.get(stage) ?? spec.sectionAt, problems);
