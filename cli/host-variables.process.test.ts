@@ -1,6 +1,6 @@
 /** What `validate` and `run` say of variables of this host, before anything is started. */
 import { execFile } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -90,4 +90,40 @@ test('`validate` says that the login of an agent is none, or ends too early, and
   expect([refused.code, refused.stdout]).toEqual([3, '']);
   const missing = await type(['run', 'login.yaml'], { CODEX_HOME: join(dir, 'nobody') });
   expect(missing.stderr).toContain('export CODEX_AUTH_JSON=…, or log in on this machine: codex login');
+});
+
+/** Starts the command by a shell, which has the bytes that Node cannot pass. */
+function typeBytes(line: string): Promise<Said> {
+  const env = { PATH: process.env['PATH'], NO_COLOR: '1', VOIDBOX_STATE_DIR: join(dir, 'state'), TOKEN_B: 'b' };
+  const script = `voidbox() { exec "${process.execPath}" "${BIN}" "$@"; }; ${line}`;
+  return new Promise((resolve) => {
+    execFile('sh', ['-c', script], { cwd: dir, env, timeout: 50_000 }, (error, stdout, stderr) =>
+      resolve({ code: typeof error?.code === 'number' ? error.code : 0, stdout, stderr }),
+    );
+  });
+}
+
+test('a variable whose value is not UTF-8 is refused before anything starts', async () => {
+  const bytes = "TOKEN_A=$(printf 'p\\344ssw\\366rd'); OTHER=$TOKEN_A; export TOKEN_A OTHER";
+  const { code, stderr } = await typeBytes(`${bytes}; voidbox run spec.yaml --json`);
+  expect(code).toBe(3);
+  expect(JSON.parse(stderr)).toMatchObject({
+    error: {
+      code: 'host/variable-not-text',
+      message: 'the value of `TOKEN_A` is not UTF-8, and a command would get other bytes',
+    },
+  });
+  expect(existsSync(join(dir, 'state'))).toBe(false);
+});
+
+test('an argument whose bytes are not UTF-8 is refused', async () => {
+  const { code, stderr } = await typeBytes('voidbox validate spec.yaml --param "x=$(printf \'p\\344\')"');
+  expect(code).toBe(2);
+  expect(stderr).toContain('the argument `x=p\uFFFD` is not UTF-8');
+});
+
+test('a text with the sign that stands for such bytes is taken', async () => {
+  const { code, stderr } = await type(['validate', 'spec.yaml', '--param', 'x=\uFFFD']);
+  expect(stderr).toContain('a value was given for the parameter "x"');
+  expect(code).toBe(2);
 });

@@ -1,5 +1,7 @@
 /** The process behind `voidbox`: makes the context, runs one command, leaves with its exit code. */
-import { type Environment, readEnvironment } from '../setup/environment.ts';
+import { sanitizeLine } from '../domain/security/sanitize.ts';
+import { type Environment, readEnvironment, undecodableArguments } from '../setup/environment.ts';
+import { usageError } from './cli-error.ts';
 import { COMMAND_NAMES } from './command-table.ts';
 import { createContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
@@ -27,7 +29,16 @@ async function environment(argv: readonly string[]): Promise<Environment> {
 // Not at the top level: the file is bundled as CommonJS.
 async function main(): Promise<never> {
   const typed = process.argv.slice(2);
-  const code = await runCli(typed, createContext(await environment(typed), process, COMMAND_NAMES));
+  const context = createContext(await environment(typed), process, COMMAND_NAMES);
+  const [changed] = undecodableArguments(typed);
+  if (changed !== undefined) {
+    const error = usageError(
+      `the argument \`${sanitizeLine(changed)}\` is not UTF-8`,
+      'Give UTF-8 text; for other bytes name a file',
+    );
+    process.exit(await printError(error, { context, json: typed.includes('--json') }));
+  }
+  const code = await runCli(typed, context);
   // Whatever a command has left open (a connection whose calls are still tried again) ends here: every write was awaited.
   process.exit(code);
 }

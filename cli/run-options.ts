@@ -96,6 +96,17 @@ function remedyOfAgents(stages: Plan['stages']): string {
   return hasKeys ? '; without a key and a model: voidbox run FILE --mock-agents' : '';
 }
 
+/** @throws CliError for a variable whose bytes no text has */
+export function refuseUndecodable(names: readonly string[], { undecodable }: CliContext['env']): void {
+  const lost = names.filter((name) => undecodable.includes(name));
+  if (lost.length === 0) return;
+  throw environmentError(
+    'host/variable-not-text',
+    `the value of ${lost.map((name) => `\`${name}\``).join(', ')} is not UTF-8, and a command would get other bytes`,
+    `Set it to UTF-8 text, for example in base64, and decode it in the command: export ${lost[0]!}=$(… | base64 -w0)`,
+  );
+}
+
 /** What is set of what the plan names. On your own server the worker may have the rest; admission demands it. */
 function takeHostVariables(plan: Plan, given: ReadonlySet<string>, context: CliContext): Record<string, string> {
   const { env } = context;
@@ -114,6 +125,7 @@ function takeHostVariables(plan: Plan, given: ReadonlySet<string>, context: CliC
       `Set ${missing.length === 1 ? 'it' : 'them'}: export ${missing.map(({ name }) => `${name}=…`).join(' ')}${otherwise}${remedyOfAgents(left)}`,
     );
   }
+  refuseUndecodable(plan.hostVariables, env);
   return Object.fromEntries(
     [...plan.hostVariables, ...plan.hostVariables.map(loginEndKey)].flatMap((name) => {
       const value = valueAt(values, name);

@@ -11,7 +11,7 @@ test('values that cannot be handed over are told, and end neither the command no
   writeFileSync(join(stateDir, 'sessions'), 'no folder');
   const told: string[] = [];
   const started = handOverDuring(
-    { stateDir, variables: {} },
+    { stateDir, variables: {}, undecodable: [] },
     'first',
     (line) => told.push(line),
     () => sleep(200, 'started'),

@@ -5,7 +5,7 @@ import { answerRequests } from '../store/sessions/variable-files.ts';
 
 /** @throws what `start` throws */
 export async function handOverDuring<T>(
-  env: Pick<Environment, 'stateDir' | 'variables'>,
+  env: Pick<Environment, 'stateDir' | 'variables' | 'undecodable'>,
   session: string,
   onProgress: (line: string) => void,
   start: () => Promise<T>,
@@ -14,7 +14,7 @@ export async function handOverDuring<T>(
   const told = (names: readonly string[]): void =>
     onProgress(names.length === 0 ? 'passes no variables' : `passes ${names.join(', ')}`);
   // What it cannot hand over the worker misses, and says so.
-  const answering = answerRequests(env.stateDir, session, env.variables, opened.signal, told).catch(
+  const answering = answerRequests(env.stateDir, session, readableOf(env), opened.signal, told).catch(
     (error: unknown) => {
       const { message } = error as Error;
       onProgress(error instanceof CodedError ? message : `no variables can be passed: ${message}`);
@@ -26,4 +26,19 @@ export async function handOverDuring<T>(
     opened.abort();
     await answering;
   }
+}
+
+/** Variables of which the ones that are not UTF-8 cannot be read. */
+function readableOf({
+  variables,
+  undecodable,
+}: Pick<Environment, 'variables' | 'undecodable'>): Environment['variables'] {
+  const readable = { ...variables };
+  for (const name of undecodable)
+    Object.defineProperty(readable, name, {
+      get(): never {
+        throw new CodedError('host/variable-not-text', `the value of ${name} is not UTF-8, and is not passed`);
+      },
+    });
+  return readable;
 }

@@ -1,5 +1,7 @@
 /** The one place that reads the environment. Everything else is handed what it needs. */
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { isUtf8 } from 'node:buffer';
+import { readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { SetupError } from './setup-error.ts';
@@ -48,6 +50,8 @@ export interface Environment {
   readonly isStartedByNpm: boolean;
   /** All variables, for child processes and for the variables that a spec names. */
   readonly variables: Readonly<Record<string, string | undefined>>;
+  /** Names of variables whose bytes are not UTF-8: their values in `variables` are other ones. */
+  readonly undecodable: readonly string[];
 }
 
 const PIECE_VARIABLES: Readonly<Record<string, string>> = {
@@ -108,7 +112,35 @@ export function readEnvironment(
     isCi: variables['CI'] === 'true',
     isStartedByNpm: read('npm_command') !== null,
     variables,
+    undecodable: undecodableOf(variables),
   };
+}
+
+/** Node puts U+FFFD in place of bytes that are not UTF-8; the kernel has the bytes that this process was started with. */
+function undecodableOf(variables: Readonly<Record<string, string | undefined>>): readonly string[] {
+  const suspects = Object.keys(variables).filter((name) => variables[name]?.includes('\uFFFD') === true);
+  if (suspects.length === 0) return [];
+  const started = new Set(undecodableEntries('/proc/self/environ'));
+  return suspects.filter((name) => started.has(`${name}=${variables[name]!}`));
+}
+
+/** Arguments of this process whose bytes are not UTF-8, as Node reads them. */
+export function undecodableArguments(args: readonly string[]): readonly string[] {
+  const suspects = args.filter((arg) => arg.includes('\uFFFD'));
+  if (suspects.length === 0) return [];
+  const started = new Set(undecodableEntries('/proc/self/cmdline'));
+  return suspects.filter((arg) => started.has(arg));
+}
+
+/** Texts that end with a zero byte. */
+function undecodableEntries(path: string): readonly string[] {
+  const bytes = readFileSync(path);
+  const entries: string[] = [];
+  for (let start = 0, end = bytes.indexOf(0); end !== -1; start = end + 1, end = bytes.indexOf(0, start)) {
+    const entry = bytes.subarray(start, end);
+    if (!isUtf8(entry)) entries.push(entry.toString('utf8'));
+  }
+  return entries;
 }
 
 let withheld: Readonly<Record<string, string | undefined>> | null = null;

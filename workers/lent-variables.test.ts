@@ -16,26 +16,33 @@ const environment = { A: 'of the environment', B: 'too', KEY: 'not allowed' };
 
 test('are the allowed ones of the environment and all of the file, which goes first and may change', async () => {
   writeFileSync(secretsFile, 'B=filed\nC=filed', { mode: 0o600 });
-  const lent = createLentVariables({ secretsFile, allowed: ['A', 'B'], environment });
+  const lent = createLentVariables({ secretsFile, allowed: ['A', 'B'], environment, undecodable: [] });
   expect(await lent.read()).toEqual({ A: 'of the environment', B: 'filed', C: 'filed' });
   writeFileSync(secretsFile, 'C=another');
   expect(await lent.read()).toEqual({ A: 'of the environment', B: 'too', C: 'another' });
 });
 
 test('are none where nothing is said', async () => {
-  expect(await createLentVariables({ secretsFile: null, allowed: [], environment }).read()).toEqual({});
+  expect(await createLentVariables({ secretsFile: null, allowed: [], environment, undecodable: [] }).read()).toEqual(
+    {},
+  );
 });
 
 test('are refused while others may read the file', async () => {
   writeFileSync(secretsFile, 'B=filed', { mode: 0o600 });
-  const lent = createLentVariables({ secretsFile, allowed: [], environment });
+  const lent = createLentVariables({ secretsFile, allowed: [], environment, undecodable: [] });
   await lent.read();
   chmodSync(secretsFile, 0o644);
   await expect(lent.read()).rejects.toMatchObject({ code: 'host/secrets-file' });
 });
 
 test('an allowed one that is not set is told at the start', () => {
-  expect(() => createLentVariables({ secretsFile: null, allowed: ['UNSET'], environment })).toThrow(
+  expect(() => createLentVariables({ secretsFile: null, allowed: ['UNSET'], environment, undecodable: [] })).toThrow(
     'The variable UNSET is to be lent to runs, and is not set here',
   );
+});
+
+test('an allowed variable that is not UTF-8 is refused', () => {
+  const given = { secretsFile: null, allowed: ['A'], environment: { A: 'p\uFFFD' }, undecodable: ['A'] };
+  expect(() => createLentVariables(given)).toThrow(/The variable A .* is not UTF-8/);
 });

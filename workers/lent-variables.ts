@@ -10,15 +10,22 @@ export interface LentFrom {
   /** Names of variables of the worker's environment. No other ones reach a run, whatever its plan names. */
   readonly allowed: readonly string[];
   readonly environment: Readonly<Record<string, string | undefined>>;
+  /** Names of variables in `environment` whose bytes are not UTF-8. */
+  readonly undecodable: readonly string[];
 }
 
-/** @throws SetupError for an allowed variable that is not set */
-export function createLentVariables({ secretsFile, allowed, environment }: LentFrom): LentVariables {
+/** @throws SetupError for an allowed variable that is not set or not UTF-8 */
+export function createLentVariables({ secretsFile, allowed, environment, undecodable }: LentFrom): LentVariables {
   const ofEnvironment = Object.fromEntries(
     allowed.map((name) => {
       const value = valueAt(environment, name);
       if (value === undefined)
         throw new SetupError(`The variable ${name} is to be lent to runs, and is not set here.`, `export ${name}=…`);
+      if (undecodable.includes(name))
+        throw new SetupError(
+          `The variable ${name} is to be lent to runs, and its value is not UTF-8: commands would get other bytes.`,
+          'Set it to UTF-8 text, for example in base64, and decode it in the command.',
+        );
       return [name, value];
     }),
   );

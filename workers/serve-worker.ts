@@ -67,6 +67,7 @@ export async function serveWorker(): Promise<void> {
             secretsFile: values['secrets-file'] ?? env.secretsFile,
             allowed: values['allow-env'],
             environment: env.variables,
+            undecodable: env.undecodable,
           }),
       // The supervisor of the embedded stack names them all.
       skills: values.embedded ? values.skills : [...values.skills, ...env.skills],

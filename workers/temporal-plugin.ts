@@ -231,7 +231,7 @@ class VoidboxPlugin implements WorkerPlugin {
   }
 
   /** What cannot be lent is told at the start, and not by the first command. */
-  async #lentVariables({ variables }: Environment): Promise<LentVariables> {
+  async #lentVariables({ variables, undecodable }: Environment): Promise<LentVariables> {
     const { secretsFile, allowEnv = [] } = this.#options;
     const missing = allowEnv.filter((name) => variables[name] === undefined);
     if (missing.length > 0)
@@ -240,6 +240,7 @@ class VoidboxPlugin implements WorkerPlugin {
       secretsFile: secretsFile === undefined ? null : resolve(secretsFile),
       allowed: allowEnv,
       environment: variables,
+      undecodable,
     });
     await lent.read();
     return lent;

@@ -11,6 +11,7 @@ import { readSecretsFile } from '../../store/file/secrets-file.ts';
 import { environmentError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
+import { refuseUndecodable } from '../run-options.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
 import { IMAGES_HELP, makeGivenImages } from '../plan-images.ts';
 import { givenExtras, WITH_HELP } from '../given-extras.ts';
@@ -145,6 +146,7 @@ function lentOptions({ secretsFile, allowEnv = [] }: Options, { env, cwd }: CliC
       `\`--allow-env\` names ${unset.join(', ')}, which ${unset.length === 1 ? 'is' : 'are'} not set here`,
       `Set ${unset.length === 1 ? 'it' : 'them'}: export ${unset.map((name) => `${name}=…`).join(' ')}`,
     );
+  refuseUndecodable(allowEnv, env);
   const file = secretsFile === undefined ? env.secretsFile : resolve(cwd, secretsFile);
   if (file !== null) readSecretsFile(file);
   return [...allowEnv.flatMap((name) => ['--allow-env', name]), ...(file === null ? [] : ['--secrets-file', file])];

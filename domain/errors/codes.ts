@@ -236,6 +236,12 @@ export const ERROR_CODES = {
     remedy:
       'Correct the file as the message says, and run again. To replace values, write a new file and `mv` it over the old.',
   },
+  'host/variable-not-text': {
+    kind: 'world',
+    retry: 'never',
+    summary: 'The value of a host variable that a run reads is not UTF-8, so the command would get other bytes.',
+    remedy: 'Set the variable to UTF-8 text, for example to the value in base64, which the command decodes.',
+  },
   'host/variable-too-large': {
     kind: 'world',
     retry: 'never',

@@ -2,7 +2,7 @@
  * The file that a worker lends variables from: lines `NAME=value`, as `node --env-file` reads them. It is opened each time,
  * so that values can be replaced, and read only when nobody but its user can have written or seen it.
  */
-import { Buffer } from 'node:buffer';
+import { Buffer, isUtf8 } from 'node:buffer';
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import { parseEnv } from 'node:util';
 import { CodedError } from '../../domain/errors/coded-error.ts';
@@ -43,7 +43,9 @@ function readText(path: string): string {
     for (let read = -1; read !== 0 && length < buffer.length; length += read)
       read = readSync(file, buffer, length, buffer.length - length, null);
     if (length > MOST_BYTES) throw refused(path, `it has more than ${MOST_BYTES} bytes`, 'keep only credentials in it');
-    return buffer.toString('utf8', 0, length);
+    const bytes = buffer.subarray(0, length);
+    if (!isUtf8(bytes)) throw refused(path, 'it is not UTF-8', 'write values that are not text in base64');
+    return bytes.toString('utf8');
   } finally {
     closeSync(file);
   }

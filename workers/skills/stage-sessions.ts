@@ -28,7 +28,7 @@ export function createStageSessions({ client, stateDir, skills, log }: StageSess
         const request = { skill, version, codeHash, params, handshake: { host: agentHost } };
         const told = (line: string): void => log('info', `session ${session}: ${line}`);
         try {
-          return await handOverDuring({ stateDir, variables }, session, told, () =>
+          return await handOverDuring({ stateDir, variables, undecodable: [] }, session, told, () =>
             startSession(client, session, request),
           );
         } catch (error) {
