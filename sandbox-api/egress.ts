@@ -6,7 +6,14 @@ import {
   type EgressRule,
   type EgressService,
 } from '../domain/plan/egress.ts';
-import { EGRESS_PRESETS, parseRule, parseService, PROVIDER_PRESET, presetRules } from '../domain/spec/egress-rules.ts';
+import {
+  EGRESS_PRESETS,
+  explainClosedRule,
+  parseRule,
+  parseService,
+  PROVIDER_PRESET,
+  presetRules,
+} from '../domain/spec/egress-rules.ts';
 import { HOST_LABEL, RESERVED_LABELS } from '../domain/spec/grammar/values.ts';
 import { checkKnown, refuse } from './check.ts';
 
@@ -38,13 +45,15 @@ export function checkEgress(egress: SandboxEgress = 'none', services: SandboxSer
 function checkRules(option: string, entries: readonly string[], ports: EgressRule['ports']): readonly EgressRule[] {
   if (!Array.isArray(entries)) throw refuse(option, entries, 'a list of hosts, networks and presets');
   const rules = (entries as readonly string[]).flatMap((entry, index): readonly EgressRule[] => {
-    const expected = `a host (example.com, *.example.com, example.com:8443), a network (192.0.2.0/24) or one of ${Object.keys(EGRESS_PRESETS).join(', ')}`;
+    const expected = `a host (example.com, *.example.com, example.com:8443), a network (198.41.0.0/16) or one of ${Object.keys(EGRESS_PRESETS).join(', ')}`;
     // A preset of stages with agents alone: as a host it would allow nothing.
     if (typeof entry !== 'string' || entry === PROVIDER_PRESET) throw refuse(`${option}[${index}]`, entry, expected);
     const preset = presetRules(entry);
     if (preset !== null) return preset.map((rule) => ({ ...rule, ports }));
     const rule = parseRule(entry, ports);
     if (typeof rule === 'string') throw refuse(`${option}[${index}]`, entry, expected);
+    const closed = option === 'egress.allow' ? explainClosedRule(rule) : null;
+    if (closed !== null) throw refuse(`${option}[${index}]`, entry, `${expected}; it ${closed}`);
     return [rule];
   });
   if (rules.length > EGRESS_LIMITS.rules)

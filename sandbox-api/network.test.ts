@@ -14,12 +14,12 @@ test('what a VM reaches is said in the words of specs', () => {
   expect(of({ egress: 'none', services: {} }).egress).toBeUndefined();
   expect(of({ egress: {} }).egress).toBeUndefined();
   expect(of({ egress: 'open' }).egress).toEqual({ allow: 'any', deny: [], services: [] });
-  const egress = { allow: ['npm', '*.example.com', '[2001:db8::/32]:53'], deny: ['ads.example.com'] };
+  const egress = { allow: ['npm', '*.example.com', '[2606:4700::/32]:53'], deny: ['ads.example.com'] };
   expect(of({ egress, services: { db: '127.0.0.1:5432' } }).egress).toEqual({
     allow: [
       { kind: 'host', name: 'registry.npmjs.org', ports: [80, 443] },
       { kind: 'subdomains', name: 'example.com', ports: [80, 443] },
-      { kind: 'network', cidr: '2001:db8::/32', ports: [53] },
+      { kind: 'network', cidr: '2606:4700::/32', ports: [53] },
     ],
     deny: [{ kind: 'host', name: 'ads.example.com', ports: 'any' }],
     services: [{ name: 'db', host: '127.0.0.1', port: 5432 }],
@@ -41,6 +41,9 @@ test('wrong ones name the option, the value and what it may be', () => {
   expect(wrong({ egress: { alow: [] } })).toMatch(/have no "alow"; did you mean "allow"/);
   expect(wrong({ egress: { allow: 'npm' } })).toMatch(/^egress\.allow is "npm", expected a list/);
   expect(wrong({ egress: { allow: ['npm', 'https://x.example/'] } })).toMatch(/^egress\.allow\[1\] is "https:/);
+  for (const entry of ['127.0.0.1:5432', 'localhost', '10.0.0.0/8', '[fd00::]/8:80'])
+    expect(wrong({ egress: { allow: [entry] } })).toMatch(/^egress\.allow\[0\] is .*only `services` reach it/);
+  expect(wrong({ egress: { allow: ['[::]/0:80'], deny: ['127.0.0.1'] } })).toBe('taken');
   expect(wrong({ egress: { deny: [7] } })).toMatch(/^egress\.deny\[0\] is 7/);
   expect(wrong({ egress: { allow: ['provider'] } })).toMatch(/^egress\.allow\[0\] is "provider"/);
   const many = Array.from({ length: 257 }, (_, index) => `h${index}.example`);

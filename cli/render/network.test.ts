@@ -120,14 +120,26 @@ describe('below a stage that failed', () => {
   const hint = (run: RunView): string[] => renderRunEnd(run, TELLING).filter((line) => /refused:|--network/.test(line));
 
   test('stands what was refused, and what to allow where a rule is missing', () => {
-    const run = view(STARTED, refused('a.example'), refused('a.example'), refused('10.0.0.1', 'closed', 80), FAILED);
+    const run = view(STARTED, refused('a.example'), refused('a.example'), refused('x.example', 'closed', 80), FAILED);
     expect(hint(run)).toEqual([
-      '  3 connections refused: a.example:443 (2), 10.0.0.1:80',
+      '  3 connections refused: a.example:443 (2), x.example:80',
       '  help: to allow it, add a.example:443 to `sandbox.egress.allow`; all of them: voidbox logs r --network',
     ]);
     expect(hint(view(STARTED, refused('x', 'closed'), FAILED))[1]).toBe(
       '  help: all of them: voidbox logs r --network',
     );
+  });
+
+  test('a refused address that no rule opens gets a hint that names services', () => {
+    for (const host of ['127.0.0.1', 'localhost', 'db.localhost', '::1', '10.0.0.1'])
+      for (const cause of ['rules', 'closed']) {
+        const [, help] = hint(view(STARTED, refused(host, cause, 5432), FAILED));
+        const target = host.includes(':') ? `[${host}]:5432` : `${host}:5432`;
+        expect(help).toContain(`no rule opens ${target}: add \`NAME: "${target}"\` to \`sandbox.services\``);
+        expect(help).not.toContain('egress.allow');
+      }
+    const resolved = { ...refused('db.example', 'closed'), reason: '10.0.0.1 is private; only `services` reach those' };
+    expect(hint(view(STARTED, resolved as NetworkBody, FAILED))[1]).toContain('sandbox.services');
   });
 
   test('stands nothing of another VM, of another stage’s time, or of a stage that succeeded', () => {

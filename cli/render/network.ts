@@ -3,6 +3,7 @@ import { targetText } from '../../domain/run/door-notice.ts';
 import type { RunEventBody } from '../../domain/run/event.ts';
 import { parseVmKey } from '../../domain/run/vm-key.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { explainClosedRule, parseRule } from '../../domain/spec/egress-rules.ts';
 import { formatBytes } from '../../domain/units/bytes.ts';
 import { formatDurationMs } from '../../domain/units/duration.ts';
 import { type NetworkTotals, networkTotals, type RefusalView } from '../../store/network-view.ts';
@@ -85,15 +86,32 @@ export function renderRefusals(
   const shown = during.slice(0, SHOWN_TARGETS);
   const targets = shown.map(({ target, count }) => `${short(target)}${count > 1 ? ` (${count})` : ''}`).join(', ');
   const count = during.reduce((sum, refusal) => sum + refusal.count, 0);
-  const missing = shown.filter(({ cause }) => cause === 'rules').map(({ target }) => short(target));
-  const allow =
-    missing.length === 0
-      ? ''
-      : `to allow ${missing.length === 1 ? 'it' : 'them'}, add ${missing.join(', ')} to \`sandbox.egress.allow\`; `;
+  const closed = shown.filter(needsService).map(({ target }) => short(target));
+  const missing = shown.filter((refusal) => refusal.cause === 'rules' && !needsService(refusal));
+  const allow = [
+    ...(missing.length === 0
+      ? []
+      : [
+          `to allow ${missing.length === 1 ? 'it' : 'them'}, add ${missing.map(({ target }) => short(target)).join(', ')} to \`sandbox.egress.allow\`; `,
+        ]),
+    ...(closed.length === 0
+      ? []
+      : [
+          `no rule opens ${closed.join(', ')}: add \`NAME: "${closed[0]}"\` to \`sandbox.services\` and use that name; `,
+        ]),
+  ].join('');
   return [
     style.yellow(`  ${countText(count, 'connection')} refused: ${targets}${during.length > shown.length ? ', …' : ''}`),
     `  ${style.cyan('help:')} ${advise(`${allow}all of them: voidbox logs ${typedRunId(view.runId)} --network`)}`,
   ];
+}
+
+/** True if only a service reaches the target: by its number or name, or because the keeper found such an address. */
+function needsService({ target, cause, reason }: RefusalView): boolean {
+  if (cause !== 'rules' && cause !== 'closed') return false;
+  if (cause === 'closed' && reason.includes('only `services`')) return true;
+  const rule = parseRule(target, 'any');
+  return typeof rule !== 'string' && explainClosedRule(rule) !== null;
 }
 
 const SHORT_CHARACTERS = 80;

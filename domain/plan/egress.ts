@@ -27,7 +27,7 @@ export type EgressRule =
   | { readonly kind: 'host'; readonly name: string; readonly ports: EgressPorts }
   /** What is below a name, and not the name itself. */
   | { readonly kind: 'subdomains'; readonly name: string; readonly ports: EgressPorts }
-  /** Addresses, as `192.0.2.0/24`. */
+  /** Addresses, as `198.41.0.0/16`. */
   | { readonly kind: 'network'; readonly cidr: string; readonly ports: EgressPorts };
 
 export type EgressPorts = 'any' | readonly number[];

@@ -78,7 +78,7 @@ test.each<[string, string, string, readonly string[]]>([
   ['egress: { allow: ["*.anthropic.com"] }', agent('claude'), RUN, []],
   // Codex needs its other hosts with a subscription alone.
   ['egress: { allow: [api.openai.com] }', agent('codex'), RUN, []],
-  ['egress: { allow: [192.0.2.0/24] }', agent('claude'), RUN, []],
+  ['egress: { allow: [198.41.0.0/16] }', agent('claude'), RUN, []],
   ['egress: open', agent('claude'), RUN, []],
   ['egress: none', agent('ollama'), RUN, []],
   ['egress: none', RUN, RUN, []],

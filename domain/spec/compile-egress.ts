@@ -1,7 +1,15 @@
 import { providerRules, providerServices } from '../agent/provider-hosts.ts';
 import { DEFAULT_PORTS, EGRESS_LIMITS, type EgressPlan, type EgressRule, type EgressService } from '../plan/egress.ts';
 import type { LlmPlan } from '../plan/plan.ts';
-import { parseRule, parseService, PRESET_NAMES, presetRules, PROVIDER_PRESET } from './egress-rules.ts';
+import {
+  explainClosedRule,
+  parseRule,
+  parseService,
+  PRESET_NAMES,
+  presetRules,
+  PROVIDER_PRESET,
+  serviceInPlaceOf,
+} from './egress-rules.ts';
 import type { Problems } from './problems.ts';
 import type { SandboxSpec } from './spec.ts';
 import { type Located, type Position, quote } from './tree.ts';
@@ -39,11 +47,31 @@ function compileRules(
   if (said?.variant === 'word') return { allow: [], deny: [] };
   if (said === null) return { allow: distinct(agents.flatMap(providerRules)), deny: [] };
   const provided = agents.flatMap(providerRules);
+  const allow = compileList(said.allow, 'allow', agents.length === 0 ? null : provided, problems);
+  if (allow.some((rule) => rule.kind === 'network')) warnOfDeniedNames(said.deny, problems);
   return {
-    allow: compileList(said.allow, 'allow', agents.length === 0 ? null : provided, problems),
+    allow,
     // At every port where it says none: a host that is denied at two ports is not denied.
     deny: compileList(said.deny, 'deny', agents.length === 0 ? null : provided, problems),
   };
+}
+
+/** A network of `allow` opens addresses by number, and nothing lists all addresses of a name. */
+function warnOfDeniedNames(entries: readonly Located<string>[], problems: Problems): void {
+  for (const entry of entries) {
+    const rule = presetRules(entry.value)?.[0] ?? parseRule(entry.value, 'any');
+    if (typeof rule === 'string' || rule.kind === 'network') continue;
+    const rest =
+      rule.kind === 'host'
+        ? 'closes the addresses that the host finds for this name during the life of the VM, and no others'
+        : 'closes no address by number, because no list has all names below it';
+    problems.warning(
+      'spec/bad-value',
+      entry.at,
+      `${quote(entry.value)} in \`deny\` of \`egress\` ${rest}; a network in \`allow\` opens the others by number`,
+      'name hosts instead of networks in `allow`, or add the networks of this name to `deny`',
+    );
+  }
 }
 
 /** @param provided  what `provider` stands for; null where no agent is */
@@ -61,12 +89,18 @@ function compileList(
     const preset = presetRules(entry.value);
     if (preset !== null) return key === 'allow' ? preset : preset.map((rule) => ({ ...rule, ports }));
     const rule = parseRule(entry.value, ports);
-    if (typeof rule !== 'string') return [rule];
+    const closed = typeof rule === 'string' || key === 'deny' ? null : explainClosedRule(rule);
+    if (typeof rule !== 'string' && closed === null) return [rule];
+    if (typeof rule !== 'string') {
+      const message = `${quote(entry.value)} in \`${key}\` of \`egress\` ${closed}`;
+      problems.error('spec/bad-value', entry.at, message, serviceInPlaceOf(rule));
+      return [];
+    }
     problems.error(
       'spec/bad-value',
       entry.at,
       `${quote(entry.value)} in \`${key}\` of \`egress\` ${rule}`,
-      `write a host (example.com, *.example.com, example.com:8443), a network (192.0.2.0/24) or one of: ${PRESET_NAMES.join(', ')}`,
+      `write a host (example.com, *.example.com, example.com:8443), a network (198.41.0.0/16) or one of: ${PRESET_NAMES.join(', ')}`,
     );
     return [];
   });

@@ -1,4 +1,5 @@
 /** Entries of `egress` and `services` as authors write them: `host:port`, `*.host`, networks, presets. */
+import { findClosedNetwork, isLoopbackName } from '../security/closed-networks.ts';
 import { DEFAULT_PORTS, EGRESS_LIMITS, type EgressPorts, type EgressRule } from '../plan/egress.ts';
 
 /** Each is a list of hosts that change seldom; none is a whole company. */
@@ -33,7 +34,7 @@ export function parseRule(text: string, ports: EgressPorts): EgressRule | string
   const said = split.port === null ? ports : [split.port];
   if (split.host.includes('/')) {
     const cidr = networkOf(split.host);
-    return cidr === null ? 'is no network, such as 192.0.2.0/24' : { kind: 'network', cidr, ports: said };
+    return cidr === null ? 'is no network, such as 198.41.0.0/16' : { kind: 'network', cidr, ports: said };
   }
   const address = addressBits(split.host);
   if (address !== null) return { kind: 'network', cidr: `${split.host}/${address}`, ports: said };
@@ -41,6 +42,27 @@ export function parseRule(text: string, ports: EgressPorts): EgressRule | string
   const name = hostName(isBelow ? split.host.slice(2) : split.host);
   if (name === null) return 'is no host, such as example.com, *.example.com or example.com:8443';
   return { kind: isBelow ? 'subdomains' : 'host', name, ports: said };
+}
+
+/**
+ * Explains a rule of `allow` that opens nothing: only `services` reach such addresses.
+ * @returns null for a rule that can open something
+ */
+export function explainClosedRule(rule: EgressRule): string | null {
+  if (rule.kind !== 'network') {
+    const isLoopback = isLoopbackName(rule.name);
+    return isLoopback ? "is the host's loopback, which no rule of `allow` opens; only `services` reach it" : null;
+  }
+  const closed = findClosedNetwork(rule.cidr);
+  return closed === null ? null : `is ${closed.what}, which no rule of \`allow\` opens; only \`services\` reach it`;
+}
+
+/** The remedy for a rule that {@link explainClosedRule} explains, for a service at one port. */
+export function serviceInPlaceOf(rule: EgressRule): string {
+  const host = rule.kind === 'network' ? rule.cidr.replace(/\/\d+$/, '') : rule.name;
+  const port = rule.ports === 'any' || rule.ports.length > 1 ? 'PORT' : String(rule.ports[0]);
+  const place = host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
+  return `remove it, and name the server in \`services\`: \`services: { NAME: "${place}" }\``;
 }
 
 /** @returns what is wrong, or where a service is */
@@ -84,17 +106,19 @@ export function networkOf(text: string): string | null {
   return isPrefix && more.length === 0 ? `${address}/${Number(prefix)}` : null;
 }
 
-/** `host`, `host:port`, `[address or network of version 6]:port`. */
+/** `host`, `host:port`, `[address of version 6]:port`, `[network]:port`, `[address]/prefix:port`. */
 function splitPort(text: string): { readonly host: string; readonly port: number | null } | string {
   if (text.includes('://')) return 'is a URL; only its host and port count';
-  const match = /^\[([^\]]+)\](?::(\d+))?$/.exec(text) ?? /^([^:]*)(?::(\d+))?$/.exec(text);
+  // The length of a network's prefix stands within the brackets or behind them.
+  const match = /^\[([^\]]+)\](\/\d+)?(?::(\d+))?$/.exec(text) ?? /^([^:]*)()(?::(\d+))?$/.exec(text);
   if (match === null) {
     // An address of version 6 without brackets has no port.
     return text.includes('::') || text.split(':').length > 2
       ? { host: text, port: null }
       : 'has no port behind its colon';
   }
-  const [, host = '', digits] = match;
+  const [, bare = '', prefix = '', digits] = match;
+  const host = `${bare}${prefix}`;
   if (digits === undefined) return { host, port: null };
   const port = Number(digits);
   return port >= 1 && port <= 65_535 ? { host, port } : `has the port ${digits}; ports are 1 to 65535`;

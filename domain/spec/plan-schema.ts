@@ -358,7 +358,7 @@ const rules = z
       z.strictObject({ kind: z.literal('subdomains'), name: hostText, ports }),
       z.strictObject({
         kind: z.literal('network'),
-        cidr: text.max(64).refine((cidr) => networkOf(cidr) === cidr, 'a network, such as 192.0.2.0/24'),
+        cidr: text.max(64).refine((cidr) => networkOf(cidr) === cidr, 'a network, such as 198.41.0.0/16'),
         ports,
       }),
     ]),

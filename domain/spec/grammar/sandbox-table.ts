@@ -28,7 +28,7 @@ export const EGRESS = {
         items: 'hosts, networks and presets',
         most: EGRESS_LIMITS.rules,
       },
-      doc: 'Hosts (`example.com`, `*.example.com`), networks (`192.0.2.0/24`), each with `:port` or for 80 and 443, and presets: `provider`, `npm`, `pypi`, `debian`, `github`.',
+      doc: 'Hosts (`example.com`, `*.example.com`), networks (`198.41.0.0/16`), each with `:port` or for 80 and 443, and presets: `provider`, `npm`, `pypi`, `debian`, `github`.',
       example: ['npm', '*.example.com', 'example.com:8443'],
     },
     deny: {

@@ -46,7 +46,8 @@ pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
         .map_err(CommandError::io("entering the run directory"))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(16)
+        // 16 lookups of the guest, 4 of names that `deny` has.
+        .max_blocking_threads(20)
         .thread_keep_alive(Duration::from_secs(2))
         .build()
         .map_err(CommandError::io("starting the event loop"))?;

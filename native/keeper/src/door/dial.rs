@@ -1,27 +1,39 @@
 //! From a guest's request to a connection: the rules, one lookup, the address that was judged.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::cell::RefCell;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use voidbox_protocol::body::{Connect, ErrorCode};
 
 use super::NoConnection;
-use crate::egress::{ByName, Cause, Egress, Host, Refused, Service};
+use crate::egress::{ByName, Cause, Denied, Egress, Guarded, Host, Refused, Service, Surroundings};
+use crate::host::routes::{Nearness, read_nearness};
 
 /// Lookups at once. One that the resolver does not answer holds a thread until it gives up.
 const MAX_LOOKUPS: usize = 16;
 /// Addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 4;
+/// Names of `deny` that are looked up at once, beside the lookups of the guest.
+const MAX_DENIED_LOOKUPS: usize = 4;
+/// Between two lookups of the names of `deny`.
+const DENIED_INTERVAL: Duration = Duration::from_secs(60);
 
 pub struct Dialer {
     egress: Egress,
     lookups: Arc<Semaphore>,
+    denied_lookups: Arc<Semaphore>,
+    denied: RefCell<Denied>,
+    /// True once each name of `deny` has been looked up for the first time.
+    is_denied_known: watch::Sender<bool>,
     #[cfg(feature = "test-vmm")]
-    looked_up: std::cell::RefCell<std::collections::HashMap<String, usize>>,
+    looked_up: RefCell<std::collections::HashMap<String, usize>>,
 }
 
 impl From<Refused> for NoConnection {
@@ -47,9 +59,14 @@ fn failed(reason: String) -> NoConnection {
 
 impl Dialer {
     pub fn new(egress: Egress) -> Self {
+        let denied = Denied::new(&egress);
+        let is_denied_known = watch::Sender::new(denied.names().is_empty());
         Self {
             egress,
             lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
+            denied_lookups: Arc::new(Semaphore::new(MAX_DENIED_LOOKUPS)),
+            denied: RefCell::new(denied),
+            is_denied_known,
             #[cfg(feature = "test-vmm")]
             looked_up: Default::default(),
         }
@@ -59,30 +76,60 @@ impl Dialer {
         Duration::from_millis(self.egress.limits.connect_ms)
     }
 
+    /// Looks up the names of `deny` until the VM ends: their addresses are closed by number too.
+    pub async fn follow_denied(self: Rc<Self>) {
+        let names = self.denied.borrow().names();
+        if names.is_empty() {
+            return;
+        }
+        loop {
+            let mut lookups = JoinSet::new();
+            for name in names.clone() {
+                let dialer = self.clone();
+                lookups.spawn_local(async move {
+                    // A name without an address denies none. The next round asks again.
+                    let found = dialer.look_up(&name, &dialer.denied_lookups).await;
+                    let found = found.unwrap_or_default();
+                    dialer.denied.borrow_mut().add(&name, &found);
+                });
+            }
+            while lookups.join_next().await.is_some() {}
+            self.is_denied_known.send_replace(true);
+            tokio::time::sleep(DENIED_INTERVAL).await;
+        }
+    }
+
     pub async fn dial(&self, wanted: &Connect) -> Result<TcpStream, NoConnection> {
-        let (host, port, is_allowed) = match self.egress.judge_name(wanted)? {
+        let (host, port, by_name) = match self.egress.judge_name(wanted)? {
             ByName::Service(service) => return self.dial_service(service).await,
             ByName::Host {
                 host,
                 port,
-                is_allowed,
-            } => (host, port, is_allowed),
+                by_name,
+            } => (host, port, by_name),
         };
         let found = self.addresses(&host).await?;
-        let judge = |address: &IpAddr| -> Result<(), Refused> {
-            self.egress
-                .judge_address(&host, port, is_allowed, *address)?;
-            match is_own(*address) {
-                true => Err(Refused::closed(format!(
-                    "{address} is this host's own; only `services` reach it"
-                ))),
-                false => Ok(()),
-            }
-        };
+        let mut is_known = self.is_denied_known.subscribe();
+        let known = timeout(self.limit(), is_known.wait_for(|is_known| *is_known)).await;
+        if !matches!(known, Ok(Ok(_))) {
+            let ms = self.limit().as_millis();
+            let why = format!("looking up the names of `deny` took longer than {ms} ms");
+            return Err(failed(why));
+        }
         let mut refused = None;
         let mut open = Vec::new();
         for address in found {
-            match judge(&address) {
+            let Nearness { is_own, networks } = self
+                .nearness(address)
+                .map_err(|error| failed(format!("reading the networks of this host: {error}")))?;
+            let denied = self.denied.borrow();
+            let surroundings = Surroundings {
+                is_own,
+                networks: networks.into_iter().map(Guarded::of_host).collect(),
+                denied: Some(&denied),
+            };
+            let judged = (&host, port, by_name);
+            match self.egress.judge_address(judged, address, &surroundings) {
                 Ok(()) => open.push(address),
                 Err(why) => {
                     refused.get_or_insert(why);
@@ -106,11 +153,19 @@ impl Dialer {
     async fn addresses(&self, host: &Host) -> Result<Vec<IpAddr>, NoConnection> {
         let name = match host {
             Host::Address(address) => return Ok(vec![*address]),
-            Host::Name(name) => name.clone(),
+            Host::Name(name) => name,
         };
-        let resolve = self.resolver(&name);
-        let shown = name.clone();
-        let lookups = self.lookups.clone();
+        self.look_up(name, &self.lookups).await
+    }
+
+    async fn look_up(
+        &self,
+        name: &str,
+        lookups: &Arc<Semaphore>,
+    ) -> Result<Vec<IpAddr>, NoConnection> {
+        let resolve = self.resolver(name);
+        let shown = name.to_owned();
+        let lookups = lookups.clone();
         let lookup = async move {
             let permit = lookups
                 .acquire_owned()
@@ -170,6 +225,20 @@ impl Dialer {
     }
 
     #[cfg(not(feature = "test-vmm"))]
+    fn nearness(&self, address: IpAddr) -> std::io::Result<Nearness> {
+        read_nearness(address)
+    }
+
+    #[cfg(feature = "test-vmm")]
+    fn nearness(&self, address: IpAddr) -> std::io::Result<Nearness> {
+        let mut nearness = read_nearness(address)?;
+        let networks = self.egress.test_networks.iter().copied();
+        let near = networks.filter(|network| crate::host::routes::has_address(*network, address));
+        nearness.networks.extend(near);
+        Ok(nearness)
+    }
+
+    #[cfg(not(feature = "test-vmm"))]
     fn resolver(&self, name: &str) -> Resolve {
         by_the_host(name)
     }
@@ -203,25 +272,10 @@ fn by_the_host(name: &str) -> Resolve {
     })
 }
 
-/// True for an address that this host has: what listens there may trust who comes from it. Nothing is
-/// sent; the kernel alone says from which address it would go.
-fn is_own(address: IpAddr) -> bool {
-    let any: IpAddr = match address {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let local = UdpSocket::bind((any, 0)).and_then(|socket| {
-        socket.connect((address, 9))?;
-        socket.local_addr()
-    });
-    local.is_ok_and(|local| local.ip() == address)
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream as Program};
     use std::os::fd::AsRawFd;
-    use std::rc::Rc;
     use std::time::Instant;
 
     use serde_json::{Value, json};
@@ -244,12 +298,6 @@ mod tests {
         Connect::Host { host, port: 443 }
     }
 
-    #[test]
-    fn an_address_of_this_host_is_known() {
-        assert!(is_own("127.0.0.1".parse().unwrap()));
-        assert!(!is_own("192.0.2.1".parse().unwrap()));
-    }
-
     #[tokio::test]
     async fn a_host_that_does_not_answer_has_ten_seconds() {
         assert_eq!(crate::egress::Limits::default().connect_ms, 10_000);
@@ -270,6 +318,69 @@ mod tests {
         assert_eq!(cause, "failed");
         assert_eq!(reason, "connecting to slow.example took longer than 300 ms");
         assert!(begun.elapsed() < Duration::from_secs(5));
+    }
+
+    #[tokio::test]
+    async fn an_address_of_a_denied_name_is_refused_by_number_and_by_names_that_no_rule_has() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let egress = json!({
+            "allow": [
+                { "kind": "network", "cidr": "0.0.0.0/0", "ports": "any" },
+                { "kind": "host", "name": "shared.example", "ports": [443] },
+            ],
+            "deny": [{ "kind": "host", "name": "ads.example", "ports": "any" }],
+            "testHosts": {
+                "ads.example": { "addresses": [[PUBLIC], ["93.184.215.15"]], "dial": at },
+                "shared.example": { "addresses": [[PUBLIC]], "dial": at },
+                "other.example": { "addresses": [[PUBLIC]], "dial": at },
+                PUBLIC: { "addresses": [], "dial": at },
+                "93.184.215.16": { "addresses": [], "dial": at },
+            },
+        });
+        let dialer = Rc::new(Dialer::new(serde_json::from_value(egress).unwrap()));
+        let local = tokio::task::LocalSet::new();
+        local.spawn_local(dialer.clone().follow_denied());
+        local
+            .run_until(async {
+                let reason = async |name: &str| match dialer.dial(&host(name)).await {
+                    Ok(_) => "connected".to_owned(),
+                    Err(no) => no.reason,
+                };
+                let denied = format!("{PUBLIC} is an address of ads.example, which `deny` has");
+                assert_eq!(reason(PUBLIC).await, denied);
+                assert_eq!(reason("other.example").await, denied);
+                assert_eq!(reason("ads.example").await, "`deny` has ads.example");
+                assert_eq!(reason("shared.example").await, "connected");
+                assert_eq!(reason("93.184.215.16").await, "connected");
+            })
+            .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_a_denied_name_had_before_stays_denied() {
+        let egress = json!({
+            "allow": "any",
+            "deny": [{ "kind": "host", "name": "ads.example", "ports": [443] }],
+            "testHosts": {
+                "ads.example": { "addresses": [[PUBLIC], ["93.184.215.15"]] },
+            },
+        });
+        let dialer = Rc::new(Dialer::new(serde_json::from_value(egress).unwrap()));
+        let local = tokio::task::LocalSet::new();
+        local.spawn_local(dialer.clone().follow_denied());
+        local
+            .run_until(async {
+                while dialer.looked_up.borrow().get("ads.example") != Some(&2) {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                for address in [PUBLIC, "93.184.215.15"] {
+                    let refused = dialer.dial(&host(address)).await.err().unwrap();
+                    assert!(refused.reason.contains("ads.example"), "{}", refused.reason);
+                }
+            })
+            .await;
     }
 
     #[tokio::test]

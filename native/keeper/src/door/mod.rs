@@ -39,7 +39,7 @@ struct NoConnection {
 }
 
 pub struct Door {
-    dialer: Dialer,
+    dialer: Rc<Dialer>,
     notices: Rc<Notices>,
     usage: Rc<Usage>,
     refused: Cell<u64>,
@@ -47,9 +47,12 @@ pub struct Door {
 
 impl Door {
     pub fn new(egress: Egress, notices: Rc<Notices>) -> Rc<Self> {
+        let usage = Rc::new(Usage::new(egress.limits.clone()));
+        let dialer = Rc::new(Dialer::new(egress));
+        tokio::task::spawn_local(dialer.clone().follow_denied());
         Rc::new(Self {
-            usage: Rc::new(Usage::new(egress.limits.clone())),
-            dialer: Dialer::new(egress),
+            usage,
+            dialer,
             notices,
             refused: Cell::new(0),
         })

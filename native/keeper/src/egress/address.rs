@@ -83,6 +83,65 @@ pub fn why_closed(address: IpAddr) -> Option<&'static str> {
     }
 }
 
+/// Addresses of the internet that a rule opens only if it names them by number.
+const GUARDED: &[([u8; 4], u8, &str)] = &[(
+    [168, 63, 129, 16],
+    32,
+    "Azure's platform address, where hosts get their secrets",
+)];
+
+/// A network that a rule opens only if it names it, or a part of it, by number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Guarded {
+    pub network: IpAddr,
+    pub prefix: u8,
+    pub what: &'static str,
+}
+
+impl Guarded {
+    /// A network that this host is directly connected to.
+    pub fn of_host((network, prefix): (IpAddr, u8)) -> Self {
+        Self {
+            network,
+            prefix,
+            what: "a network that this host is directly connected to",
+        }
+    }
+
+    pub(super) fn explain(&self, address: IpAddr, port: u16) -> String {
+        let (network, prefix, what) = (self.network, self.prefix, self.what);
+        let rule = match address {
+            IpAddr::V4(address) => format!("{address}:{port}"),
+            IpAddr::V6(address) => format!("[{address}]:{port}"),
+        };
+        let is_one = prefix == if address.is_ipv4() { 32 } else { 128 };
+        match is_one {
+            true => format!("{address} is {what}; only `{rule}` in `allow` opens it"),
+            false => format!(
+                "{address} is in {network}/{prefix}, {what}; only `{rule}` or a part of that network in `allow` opens it"
+            ),
+        }
+    }
+}
+
+/// The guarded networks that have this address.
+pub fn find_guarded(address: IpAddr) -> Vec<Guarded> {
+    let IpAddr::V4(address) = address else {
+        return Vec::new();
+    };
+    GUARDED
+        .iter()
+        .filter(|(network, prefix, _)| {
+            has_v4(Ipv4Addr::from(*network), u32::from(*prefix), address)
+        })
+        .map(|(network, prefix, what)| Guarded {
+            network: Ipv4Addr::from(*network).into(),
+            prefix: *prefix,
+            what,
+        })
+        .collect()
+}
+
 pub fn has_v4(network: Ipv4Addr, prefix: u32, address: Ipv4Addr) -> bool {
     let shift = 32 - prefix.min(32);
     u32::from(network).checked_shr(shift) == u32::from(address).checked_shr(shift)

@@ -4,9 +4,12 @@
 //! [`Egress::judge_address`] about each address that the name stands for.
 
 mod address;
+mod denied;
 mod name;
 mod rules;
 
+pub use address::Guarded;
+pub use denied::Denied;
 pub use name::Host;
 pub use rules::{Allow, Limits, Ports, Rule, Service};
 
@@ -38,6 +41,10 @@ pub struct Egress {
     #[cfg(feature = "test-vmm")]
     #[serde(default)]
     pub test_hosts: std::collections::HashMap<String, TestHost>,
+    /// Networks that this host counts as connected to in tests, besides its own.
+    #[cfg(feature = "test-vmm")]
+    #[serde(default)]
+    pub test_networks: Vec<(IpAddr, u8)>,
 }
 
 #[cfg(feature = "test-vmm")]
@@ -86,9 +93,29 @@ pub enum ByName<'a> {
     Host {
         host: Host,
         port: u16,
-        /// A rule allows it by its name; else one has to allow the address.
-        is_allowed: bool,
+        by_name: NameAllowed,
     },
+}
+
+/// What `allow` has for a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameAllowed {
+    /// A rule names it.
+    Named,
+    /// Everything is allowed.
+    Any,
+    /// A rule has to allow the address.
+    ByAddress,
+}
+
+/// What a connection is judged by, besides the rules.
+#[derive(Debug, Default)]
+pub struct Surroundings<'a> {
+    /// The address is one of this host.
+    pub is_own: bool,
+    /// Networks of this host that have the address.
+    pub networks: Vec<Guarded>,
+    pub denied: Option<&'a Denied>,
 }
 
 impl Egress {
@@ -159,34 +186,50 @@ impl Egress {
         if let Some(rule) = denied {
             return Err(Refused::closed(format!("`deny` has {rule}")));
         }
-        let (is_allowed, may_be) = match &self.allow {
-            Allow::Any => (true, true),
-            Allow::Rules(rules) => (
-                rules.iter().any(|rule| rule.has_name(&host, port)),
-                rules.iter().any(|rule| rule.may_have_address(port)),
-            ),
+        let by_name = match &self.allow {
+            Allow::Any => NameAllowed::Any,
+            Allow::Rules(rules) if rules.iter().any(|rule| rule.has_name(&host, port)) => {
+                NameAllowed::Named
+            }
+            Allow::Rules(rules) if rules.iter().any(|rule| rule.may_have_address(port)) => {
+                NameAllowed::ByAddress
+            }
+            Allow::Rules(_) => return Err(self.nothing_allows(&host, port)),
         };
-        if !is_allowed && !may_be {
-            return Err(self.nothing_allows(&host, port));
-        }
         Ok(ByName::Host {
             host,
             port,
-            is_allowed,
+            by_name,
         })
     }
 
     /// Decides about one address of a host.
     pub fn judge_address(
         &self,
-        host: &Host,
-        port: u16,
-        is_allowed: bool,
+        (host, port, by_name): (&Host, u16, NameAllowed),
         address: IpAddr,
+        surroundings: &Surroundings<'_>,
     ) -> Result<(), Refused> {
         if let Some(what) = address::why_closed(address) {
             let why = format!("{address} is {what}; only `services` reach those");
             return Err(Refused::closed(why));
+        }
+        if surroundings.is_own {
+            let why = format!("{address} is this host's own; only `services` reach it");
+            return Err(Refused::closed(why));
+        }
+        let allowed: &[Rule] = match &self.allow {
+            Allow::Any => &[],
+            Allow::Rules(rules) => rules,
+        };
+        let guarded = address::find_guarded(address);
+        for network in guarded.iter().chain(&surroundings.networks) {
+            if !allowed
+                .iter()
+                .any(|rule| rule.names(network, address, port))
+            {
+                return Err(Refused::closed(network.explain(address, port)));
+            }
         }
         let denied = self
             .deny
@@ -195,11 +238,18 @@ impl Egress {
         if let Some(rule) = denied {
             return Err(Refused::closed(format!("{address}: `deny` has {rule}")));
         }
-        let has_address = || match &self.allow {
-            Allow::Any => true,
-            Allow::Rules(rules) => rules.iter().any(|rule| rule.has_address(address, port)),
-        };
-        match is_allowed || has_address() {
+        // A name that a rule of `allow` has may share its server with one that `deny` has.
+        let denied = surroundings
+            .denied
+            .filter(|_| by_name != NameAllowed::Named)
+            .and_then(|denied| denied.find(address, port));
+        if let Some(rule) = denied {
+            let why = format!("{address} is an address of {rule}, which `deny` has");
+            return Err(Refused::closed(why));
+        }
+        let is_allowed = by_name != NameAllowed::ByAddress
+            || allowed.iter().any(|rule| rule.has_address(address, port));
+        match is_allowed {
             true => Ok(()),
             false => Err(self.nothing_allows(host, port)),
         }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::address::{has_v4, has_v6};
+use super::address::{Guarded, has_v4, has_v6};
 use super::name::Host;
 
 /// Ports of one rule.
@@ -34,7 +34,7 @@ pub enum Rule {
     Host { name: String, ports: Ports },
     /// All hosts below a name, and not the name itself.
     Subdomains { name: String, ports: Ports },
-    /// Addresses: `192.0.2.0/24`.
+    /// Addresses: `198.41.0.0/16`.
     Network { cidr: String, ports: Ports },
 }
 
@@ -83,7 +83,7 @@ impl Rule {
             }
             Rule::Network { cidr, .. } => network(cidr)
                 .map(|_| ())
-                .ok_or_else(|| format!("{cidr:?} is no network, such as 192.0.2.0/24")),
+                .ok_or_else(|| format!("{cidr:?} is no network, such as 198.41.0.0/16")),
         }
     }
 
@@ -101,6 +101,13 @@ impl Rule {
             }
             Rule::Network { .. } => false,
         }
+    }
+
+    pub(super) fn has_port(&self, port: u16) -> bool {
+        let (Rule::Host { ports, .. }
+        | Rule::Subdomains { ports, .. }
+        | Rule::Network { ports, .. }) = self;
+        ports.has(port)
     }
 
     /// True when an address may decide.
@@ -122,6 +129,18 @@ impl Rule {
             _ => false,
         };
         is_within && ports.has(port)
+    }
+}
+
+impl Rule {
+    /// True if the rule has the address at this port and names no more than the guarded network.
+    pub(super) fn names(&self, guarded: &Guarded, address: IpAddr, port: u16) -> bool {
+        let Rule::Network { cidr, .. } = self else {
+            return false;
+        };
+        let is_narrow =
+            network(cidr).is_some_and(|(_, prefix)| prefix >= u32::from(guarded.prefix));
+        is_narrow && self.has_address(address, port)
     }
 }
 

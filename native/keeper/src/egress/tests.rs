@@ -11,6 +11,16 @@ fn egress(value: Value) -> Egress {
 
 /// What a request comes to when its name stands for this address.
 fn reaches(egress: &Egress, host: &str, port: u16, address: &str) -> Result<String, Refused> {
+    reaches_from(egress, host, port, address, &Surroundings::default())
+}
+
+fn reaches_from(
+    egress: &Egress,
+    host: &str,
+    port: u16,
+    address: &str,
+    surroundings: &Surroundings<'_>,
+) -> Result<String, Refused> {
     let wanted = Connect::Host {
         host: host.into(),
         port,
@@ -20,13 +30,13 @@ fn reaches(egress: &Egress, host: &str, port: u16, address: &str) -> Result<Stri
         ByName::Host {
             host,
             port,
-            is_allowed,
+            by_name,
         } => {
             let address = match host {
                 Host::Address(address) => address,
                 Host::Name(_) => address.parse().unwrap(),
             };
-            egress.judge_address(&host, port, is_allowed, address)?;
+            egress.judge_address((&host, port, by_name), address, surroundings)?;
             Ok(format!("{host} {port}"))
         }
     }
@@ -160,6 +170,76 @@ fn what_trusts_its_network_is_closed_however_it_is_named() {
         ] {
             assert!(reaches(egress, address, 443, PUBLIC).is_ok(), "{address}");
         }
+    }
+}
+
+#[test]
+fn the_platforms_address_of_azure_is_closed_unless_a_rule_names_it_by_number() {
+    let network = |cidr: &str| json!({ "kind": "network", "cidr": cidr, "ports": [80] });
+    let azure = "168.63.129.16";
+    for allow in [
+        json!("any"),
+        json!([network("0.0.0.0/0")]),
+        json!([network("168.63.129.0/24"), web("a.example")]),
+    ] {
+        let egress = egress(json!({ "allow": allow }));
+        for host in [azure, "a.example"] {
+            let refused = reaches(&egress, host, 80, azure).unwrap_err();
+            assert_eq!(refused.cause, Cause::Closed);
+            assert!(
+                refused.reason.contains("`168.63.129.16:80` in `allow`"),
+                "{}",
+                refused.reason
+            );
+        }
+    }
+    let named = egress(json!({ "allow": [network("168.63.129.16/32")] }));
+    assert!(reaches(&named, azure, 80, azure).is_ok());
+    assert!(reaches(&named, azure, 32526, azure).is_err());
+}
+
+#[test]
+fn a_network_of_the_host_is_closed_unless_a_rule_names_it_by_number() {
+    let network = |cidr: &str| json!({ "kind": "network", "cidr": cidr, "ports": "any" });
+    for (near, other, neighbour) in [
+        (("93.184.215.0", 24), "93.184.216.1", PUBLIC),
+        (("2606:4700::", 64), "2606:4700:0:1::1", "2606:4700::1"),
+    ] {
+        let near = (near.0.parse().unwrap(), near.1);
+        let surroundings = Surroundings {
+            networks: vec![Guarded::of_host(near)],
+            ..Surroundings::default()
+        };
+        let reach = |allow: &Value, host: &str, address: &str| {
+            let egress = egress(json!({ "allow": allow }));
+            reaches_from(&egress, host, 443, address, &surroundings)
+        };
+        for allow in [
+            json!("any"),
+            json!([network("0.0.0.0/0"), network("::/0"), web("a.example")]),
+            json!([network("93.184.214.0/23"), network("2606:4700::/63")]),
+        ] {
+            for host in [neighbour, "a.example"] {
+                let refused = reach(&allow, host, neighbour).unwrap_err();
+                assert!(
+                    refused.reason.contains("directly connected"),
+                    "{}",
+                    refused.reason
+                );
+            }
+        }
+        for allow in [
+            json!([network(&format!("{}/{}", near.0, near.1))]),
+            json!([network(&format!(
+                "{neighbour}/{}",
+                if near.1 == 24 { 32 } else { 128 }
+            ))]),
+        ] {
+            assert!(reach(&allow, neighbour, neighbour).is_ok(), "{allow}");
+        }
+        let elsewhere = Surroundings::default();
+        let open = egress(json!({ "allow": "any" }));
+        assert!(reaches_from(&open, other, 443, other, &elsewhere).is_ok());
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the host gives: the speed of its TSC, the kind of its KVM, its memory.
+//! What the host gives: the speed of its TSC, the kind of its KVM, its memory, its networks.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 mod kvm_probe;
+pub mod routes;
 
 pub use kvm_probe::{KvmKind, probe_kvm};
 

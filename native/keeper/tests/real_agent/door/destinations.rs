@@ -155,3 +155,40 @@ fn a_service_is_reached_by_its_address_and_by_the_gateways() {
     assert_eq!(door.connect(&format!("127.0.0.1:{port}")).0, 403);
     assert_eq!(door.connect("10.0.2.2:1").0, 403);
 }
+
+#[test]
+fn a_network_of_this_host_is_reached_only_by_a_rule_that_names_it_by_number() {
+    let server = Server::echo();
+    let near = |egress: &mut Value, allow: Value| {
+        egress["allow"] = allow;
+        egress["testNetworks"] = json!([["93.184.215.0", 24]]);
+        egress["testHosts"][PUBLIC] = egress["testHosts"]["a.example"].clone();
+    };
+    let open = vm("door-near-open", &server, |egress| {
+        near(egress, "any".into())
+    });
+    for host in [PUBLIC, "a.example"] {
+        assert_eq!(open.connect(&format!("{host}:443")).0, 403, "{host}");
+    }
+    let reason = open.notices(2)[1]["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("93.184.215.0/24"), "{reason}");
+    assert_eq!(server.accepted(), 0);
+    let rule = json!([{ "kind": "network", "cidr": format!("{PUBLIC}/32"), "ports": [443] }]);
+    let named = vm("door-near-named", &server, |egress| near(egress, rule));
+    named.tunnel(&format!("{PUBLIC}:443"));
+    assert_eq!(server.accepted(), 1);
+}
+
+#[test]
+fn an_address_of_a_denied_name_is_refused_by_its_number() {
+    let server = Server::echo();
+    let door = vm("door-denied-name", &server, |egress| {
+        egress["allow"] = "any".into();
+        egress["deny"] = json!([{ "kind": "host", "name": "a.example", "ports": "any" }]);
+        egress["testHosts"][PUBLIC] = egress["testHosts"]["a.example"].clone();
+    });
+    for host in ["a.example", PUBLIC] {
+        assert_eq!(door.connect(&format!("{host}:443")).0, 403, "{host}");
+    }
+    assert_eq!(server.accepted(), 0);
+}

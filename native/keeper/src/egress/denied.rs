@@ -1,0 +1,69 @@
+//! The addresses of names that `deny` has: a guest that names such an address by number is refused.
+
+use std::net::IpAddr;
+
+use super::{Allow, Egress, Rule};
+
+/// Addresses of one name that are kept. The oldest ones make room.
+const MAX_ADDRESSES: usize = 256;
+
+/// What the names of `deny` have resolved to since the VM began.
+#[derive(Debug, Default)]
+pub struct Denied {
+    rules: Vec<(Rule, Vec<IpAddr>)>,
+}
+
+impl Denied {
+    /// Empty if no rule of `allow` lets an address decide: then a name is all that opens anything.
+    pub fn new(egress: &Egress) -> Self {
+        let reaches_numbers = match &egress.allow {
+            Allow::Any => true,
+            Allow::Rules(rules) => rules
+                .iter()
+                .any(|rule| matches!(rule, Rule::Network { .. })),
+        };
+        let rules = egress
+            .deny
+            .iter()
+            .filter(|rule| reaches_numbers && matches!(rule, Rule::Host { .. }))
+            .map(|rule| (rule.clone(), Vec::new()));
+        Self {
+            rules: rules.collect(),
+        }
+    }
+
+    /// The names to look up, each once.
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self
+            .rules
+            .iter()
+            .filter_map(|(rule, _)| match rule {
+                Rule::Host { name, .. } => Some(name.clone()),
+                _ => None,
+            })
+            .collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    pub fn add(&mut self, resolved: &str, found: &[IpAddr]) {
+        for (rule, addresses) in &mut self.rules {
+            if !matches!(rule, Rule::Host { name, .. } if name == resolved) {
+                continue;
+            }
+            addresses.retain(|address| !found.contains(address));
+            addresses.extend(found);
+            let over = addresses.len().saturating_sub(MAX_ADDRESSES);
+            addresses.drain(..over);
+        }
+    }
+
+    /// The rule whose name has had this address.
+    pub(super) fn find(&self, address: IpAddr, port: u16) -> Option<&Rule> {
+        self.rules
+            .iter()
+            .find(|(rule, addresses)| rule.has_port(port) && addresses.contains(&address))
+            .map(|(rule, _)| rule)
+    }
+}
