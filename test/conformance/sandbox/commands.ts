@@ -69,6 +69,13 @@ export const COMMANDS: readonly Behaviour[] = [
     },
   },
   {
+    name: 'a command makes user namespaces',
+    guest: 'real',
+    async run(c) {
+      assert.equal(await textOf(await c.shared(), script("unshare -Ur sh -c 'id -u'")), '0');
+    },
+  },
+  {
     name: 'one MiB of standard input is echoed, byte for byte, while output flows',
     guest: 'any',
     async run(c) {
