@@ -20,6 +20,10 @@ export interface RunDisplay {
 }
 
 const REDRAW_EVERY_MS = 120;
+/** How often unfinished lines are looked at where nothing is drawn again. */
+export const STATES_EVERY_MS = 250;
+/** Unfinished lines that are drawn above the stages. */
+const MAX_STATE_LINES = 4;
 /** Lines that may wait for the next redraw before the writer of events is held back. */
 const MAX_WAITING_LINES = 500;
 const MAX_STAGE_LINES = 16;
@@ -60,6 +64,8 @@ function createPlainDisplay(sink: Sink, advise: Advise): RunDisplay {
   const print = async (lines: readonly string[]): Promise<void> => {
     if (lines.length > 0) await sink.write(lines.map((line) => `${line}\n`).join(''));
   };
+  const timer = setInterval(() => void print(printer.takeStates(performance.now())), STATES_EVERY_MS);
+  timer.unref();
   return {
     note: (line) => void print([`==> ${sanitizeLine(line)}`]),
     event(event, view) {
@@ -67,7 +73,10 @@ function createPlainDisplay(sink: Sink, advise: Advise): RunDisplay {
       return print(printer.push(event));
     },
     onCtrlC: () => undefined,
-    close: () => print(printer.flush()),
+    close() {
+      clearInterval(timer);
+      return print(printer.flush());
+    },
   };
 }
 
@@ -88,6 +97,15 @@ function createLiveDisplay(sink: Sink, advise: Advise): RunDisplay {
   let ctrlC = 'cancels';
   const draw = async (withBlock: boolean): Promise<void> => {
     const block = withBlock && view !== null ? renderBlock(view, sink, { frame, ctrlC: closed ? null : ctrlC }) : [];
+    // Unfinished lines stand between what is printed and the stages, as long as the terminal has room.
+    const room = Math.min(MAX_STATE_LINES, sink.height() - OTHER_LINES - block.length);
+    if (block.length > 0 && room > 0 && !closed)
+      block.unshift(
+        ...printer
+          .readStates(performance.now())
+          .slice(-room)
+          .map((line) => truncate(line, sink.width() - 1)),
+      );
     const text = composeFrame(blockHeight, waiting, block);
     waiting = [];
     blockHeight = block.length;

@@ -9,6 +9,7 @@ import { EXIT, type ExitCode } from '../exit-code.ts';
 import { readRepairedViews } from '../repair-runs.ts';
 import { MAX_TAIL_LINES, parseGrep, parseSince, parseTail, type Since, Tail } from '../log-filter.ts';
 import { createEventPrinter, itemCount, outputBytes, type ToolLines } from '../render/event-lines.ts';
+import { STATES_EVERY_MS } from '../run-display.ts';
 import type { RunView } from '../../store/run-view.ts';
 import { findRunHere } from '../run-elsewhere.ts';
 
@@ -185,13 +186,22 @@ function createLogWriter(
     if (lines.length > 0) isEmpty = false;
     if (lines.length > 0) await stdout.write(lines.map((line) => `${line}\n`).join(''));
   };
+  // What has happened before following began is printed first, and its last lines alone with `--tail`.
+  let isPresent = false;
+  const timer = setInterval(() => {
+    if (isPresent) void print(printer.takeStates(performance.now()));
+  }, STATES_EVERY_MS);
+  timer.unref();
   return {
     async write(event) {
       const lines = isWanted(event) ? printer.push(event) : [];
       await print(tail === null ? lines : tail.push(lines));
-      if (presentSeq !== null && event.seq >= presentSeq) await print(tail?.release() ?? []);
+      if (presentSeq === null || event.seq < presentSeq) return;
+      isPresent = true;
+      await print(tail?.release() ?? []);
     },
     async end() {
+      clearInterval(timer);
       const lines = printer.flush();
       await print(tail === null ? lines : tail.push(lines));
       await print(tail?.release() ?? []);

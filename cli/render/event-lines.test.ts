@@ -47,6 +47,41 @@ describe('output', () => {
   test('each line has its stage', () => expect(lines([output('a\nb\n')])).toEqual(['[build] a', '[build] b']));
   test('pieces are put together to lines', () =>
     expect(lines([output('ab'), output('c\nd'), output('e\n')])).toEqual(['[build] abc', '[build] de']));
+  test('a line that its program writes over is its last state, printed once', () => {
+    expect(lines([output('\rstep 1/3\rstep 2/3'), output('\rstep 3/3'), output('\n')])).toEqual(['[build] step 3/3']);
+    expect(lines([output('a\r\nb\r\n\rc\r')])).toEqual(['[build] a', '[build] b', '[build] c']);
+    expect(lines([output('12 %\r'), output('99 %\r')])).toEqual(['[build] 99 %']);
+    const bar = Array.from({ length: 5_000 }, (_, at) => output(`\rstep ${at}/5000 ${'#'.repeat(40)}`));
+    expect(lines([...bar, output('\n')])).toEqual([`[build] step 4999/5000 ${'#'.repeat(40)}`]);
+  });
+  test('a line that grows for a second shows its last state, and each later one once', () => {
+    const printer = createEventPrinter({ style: PLAIN, prefix: true, states: () => true, stream: 'both' });
+    const push = (data: string): readonly string[] => printer.push(output(data));
+    const seen: string[] = [];
+    for (let tick = 0; tick < 24; tick += 1) {
+      const finished = tick % 2 === 0 ? push(`\rstep ${tick / 2 + 1}/12`) : [];
+      expect(finished).toEqual([]);
+      seen.push(...printer.takeStates(tick * 250));
+    }
+    expect(seen).toEqual(['3/12', '5/12', '7/12', '9/12', '11/12'].map((step) => `[build] step ${step}`));
+    expect(printer.readStates(6_000)).toEqual(['[build] step 12/12']);
+    expect(push('\nPassword: ')).toEqual(['[build] step 12/12']);
+    expect(printer.takeStates(6_250)).toEqual([]);
+    expect(printer.takeStates(7_250)).toEqual(['[build] Password: ']);
+    expect(printer.takeStates(60_000)).toEqual([]);
+    expect(push('\nnext\n')).toEqual(['[build] next']);
+    expect(printer.flush()).toEqual([]);
+  });
+  test('an hour of progress is a bounded number of lines', () => {
+    const printer = createEventPrinter({ style: PLAIN, prefix: false, states: () => true, stream: 'both' });
+    let count = 0;
+    for (let second = 0; second < 3_600; second += 1) {
+      printer.push(output(`\r${second} s`));
+      count += printer.takeStates(second * 1_000).length;
+    }
+    expect(count).toBeGreaterThan(50);
+    expect(count).toBeLessThan(90);
+  });
   test('streams and stages do not mix', () => {
     expect(
       lines([

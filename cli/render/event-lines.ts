@@ -45,9 +45,19 @@ export interface EventPrinterOptions {
   readonly stages?: readonly string[];
 }
 
-/** Turns events into append-only lines, and holds the unfinished last line of each stream until it is finished. */
+/**
+ * Turns events into append-only lines, and holds the unfinished last line of each stream until it is finished. How such a
+ * line grows is told to who asks: a prompt without an end, a bar of progress.
+ */
 export interface EventPrinter {
   push(event: RunEvent): readonly string[];
+  /**
+   * States of lines that have grown for a second, if they changed since the last call; for what is only appended to.
+   * @param nowMs  of a clock of this process that only goes forward
+   */
+  takeStates(nowMs: number): readonly string[];
+  /** The same whether they changed or not; for what is drawn again. */
+  readStates(nowMs: number): readonly string[];
   /** What unfinished lines there are, at the end. */
   flush(): readonly string[];
 }
@@ -74,6 +84,8 @@ export function createEventPrinter(options: EventPrinterOptions): EventPrinter {
       const lines = [renderStateLine(body, style), ...(hint === undefined ? [] : [hint])];
       return [...last, ...lines.map((line) => timed(`${style.dim('==>')} ${line}`, atMs, options))];
     },
+    takeStates: output.takeStates,
+    readStates: output.readStates,
     flush: output.flush,
   };
 }
@@ -106,6 +118,8 @@ interface OutputPrinter {
   learn(body: Extract<RunEventBody, { type: 'run-admitted' }>): void;
   /** Unfinished lines of one stage. */
   flushStage(stage: string): readonly string[];
+  takeStates(nowMs: number): readonly string[];
+  readStates(nowMs: number): readonly string[];
   flush(): readonly string[];
 }
 
@@ -133,6 +147,11 @@ function createOutputPrinter(options: EventPrinterOptions): OutputPrinter {
       streams.delete(key);
       return format(lines.stage, lines.stream === 'stderr', lines.flush());
     });
+  const formatStates = (read: (lines: OutputLines) => PlainLine | null): readonly string[] =>
+    [...streams.values()].flatMap((lines) => {
+      const state = read(lines);
+      return state === null ? [] : format(lines.stage, lines.stream === 'stderr', [state]);
+    });
   return {
     format,
     push(body, atMs) {
@@ -149,6 +168,8 @@ function createOutputPrinter(options: EventPrinterOptions): OutputPrinter {
       for (const { id } of body.stages) hueOf(id);
     },
     flushStage: (stage) => flushWhere((each) => each === stage),
+    takeStates: (nowMs) => formatStates((lines) => lines.takeState(nowMs)),
+    readStates: (nowMs) => formatStates((lines) => lines.readState(nowMs)),
     flush: () => flushWhere(() => true),
   };
 }
