@@ -44,6 +44,7 @@ export function turnFailure(
   if (exit.reason === 'cannot-start') return failed('agent/not-found', `cannot start: ${ofCommand?.message ?? ''}`);
   // Whatever it said before, or whether it said anything: more memory is what it lacked.
   if (!outcome.hasEnded && ofCommand?.code === 'stage/out-of-memory') return ofCommand;
+  if (!outcome.hasEnded && ofCommand?.code === 'stage/disk-full') return ofCommand;
   if (outcome.failure !== null) return failed(outcome.failure.code, `failed: ${outcome.failure.message}`);
   const ended = `its command line ended with exit code ${exit.exitCode}`;
   if (!outcome.hasEnded && exit.stdoutBytes === 0 && exit.reason === 'exited')

@@ -6,7 +6,7 @@
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import { isLostVm } from '../domain/errors/error-code.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
-import type { StageResult } from '../domain/run/stage-result.ts';
+import type { StageFailure, StageResult } from '../domain/run/stage-result.ts';
 import { isService } from '../domain/plan/work.ts';
 import { createRedactor, type Redactor } from '../domain/security/redactor.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
@@ -26,7 +26,7 @@ import { itemVariables } from './items.ts';
 import { createServiceOutput, outputPublished } from './service-output.ts';
 import { copyMountsBack } from './stage-mounts.ts';
 import { readResult, writeResult } from './stage-record.ts';
-import { cancelledResult, usageOfVm } from './stage-result.ts';
+import { cancelledResult, describeFullDisk, usageOfVm } from './stage-result.ts';
 import { followNetwork } from './network-log.ts';
 import { openVm } from './open-vm.ts';
 import { keepPartialWork } from './partial-work.ts';
@@ -95,6 +95,11 @@ async function attemptWith(deps: ActivityDeps, written: StageRequest, life: Atte
     }
     if (error instanceof WorkspaceFailure || error instanceof RunBudgetFailure)
       return await withoutCommand(context, error);
+    if (isCodedError(error) && error.code === 'stage/disk-full') {
+      const place = `stage ${stage.id}: ${sanitizeLine(error.message)}`;
+      const message = `${place}: ${describeFullDisk(request.scope.sandbox.diskMib)}`;
+      return await withoutCommand(context, { code: error.code, message });
+    }
     if (isCodedError(error) && isLostVm(error.code)) await recordLoss(context, error);
     // Its VM is gone as well, and no other one is asked for.
     if (isCodedError(error) && error.code === 'host/disk-full') deps.vms.drop(context.vmKey);
@@ -121,7 +126,7 @@ async function withoutTexts(context: Attempt, problem: string): Promise<StageRes
 /** Another VM would not find it otherwise, and the stage's own command never started. */
 async function withoutCommand(
   context: Attempt,
-  { code, message }: WorkspaceFailure | RunBudgetFailure,
+  { code, message }: Pick<StageFailure, 'code' | 'message'>,
 ): Promise<StageResult> {
   const { deps, request, backend } = context;
   const result: StageResult = {

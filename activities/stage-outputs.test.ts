@@ -33,3 +33,17 @@ test.each([
     },
   });
 });
+
+test('an output file that is refused is named, with its place and why', async () => {
+  const refused = new CodedError('stage/bad-output', '/workspace/np: Permission denied (os error 13)');
+  const sandbox = { readFile: () => Promise.reject(refused) } as unknown as Sandbox;
+  const stage = { ...STAGE, outputs: [], outputFile: '/workspace/np' };
+  const { signal } = new AbortController();
+  const collected = collectOutputs({} as ArtifactStore, sandbox, {} as Exec, stage, createRedactor([]), signal);
+  expect(await collected).toEqual({
+    failure: {
+      code: 'stage/bad-output',
+      message: 'stage build left its output file that is refused: /workspace/np: Permission denied (os error 13)',
+    },
+  });
+});

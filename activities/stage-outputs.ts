@@ -45,15 +45,20 @@ export async function collectOutputs(
 ): Promise<CollectedOutputs> {
   const outputs: Record<string, DataRef> = createMapping();
   for (const { name, guestPath } of stage.outputs) {
-    const tar = await hostileChecked(stage, name, () => sandbox.getTar(guestPath, signal));
+    const named = `an output ${name}`;
+    const tar = await hostileChecked(stage, named, () => sandbox.getTar(guestPath, signal));
     if ('failure' in tar) return tar;
     if (tar.value === null) return missing(stage, `the output ${name}`, guestPath);
     const stream = tar.value;
-    const ref = await hostileChecked(stage, name, () => artifacts.put(stream, 'application/x-tar'));
+    const ref = await hostileChecked(stage, named, () => artifacts.put(stream, 'application/x-tar'));
     if ('failure' in ref) return ref;
     outputs[name] = ref.value;
   }
-  const file = stage.outputFile === null ? null : ((await sandbox.readFile(stage.outputFile, signal))?.bytes ?? null);
+  const found = await hostileChecked(stage, 'its output file', async () =>
+    stage.outputFile === null ? null : await sandbox.readFile(stage.outputFile, signal),
+  );
+  if ('failure' in found) return found;
+  const file = found.value?.bytes ?? null;
   if (file === null && agent !== undefined) return await asSaid(artifacts, stage, redactor, agent, outputs);
   if (file === null && stage.outputFile !== null) return missing(stage, 'its output file', stage.outputFile);
   if (file === null && exec === null) throw new Error(`stage ${stage.id} ran no command`);
@@ -115,7 +120,7 @@ function missing(stage: StagePlan, what: string, guestPath: string): CollectedOu
 /** What a guest leaves is its own doing: a refused entry is the stage's outcome, not a broken world. */
 async function hostileChecked<T>(
   stage: StagePlan,
-  output: string,
+  what: string,
   work: () => Promise<T>,
 ): Promise<{ readonly value: T } | { readonly failure: OutcomeFailure }> {
   try {
@@ -125,7 +130,7 @@ async function hostileChecked<T>(
       return {
         failure: {
           code: 'stage/bad-output',
-          message: `stage ${stage.id} left an output ${output} that is refused: ${error.message}`,
+          message: `stage ${stage.id} left ${what} that is refused: ${error.message}`,
         },
       };
     throw error;

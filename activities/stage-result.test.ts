@@ -42,6 +42,12 @@ test.each<[string, Partial<ExecExit>, string, ErrorCode]>([
     'stage sort ended with exit code 2: the VM ran out of memory, and its kernel killed 12 processes of the command; `memory_mb` is 256, raise it',
     'stage/out-of-memory',
   ],
+  [
+    'that met a full disk',
+    { exitCode: 1, message: "the guest's disk is full: 4096 bytes and 12 files are left" },
+    'stage sort ended with exit code 1: the disk of the VM is full; `disk_mb` is 64, raise it',
+    'stage/disk-full',
+  ],
   ['that was killed', {}, 'stage sort was ended by signal 9 (exit code 137)', 'stage/exit-nonzero'],
   [
     'of which the guest says something else',

@@ -95,7 +95,8 @@ function failureCode(exit: ExecExit): ErrorCode | null {
     case 'exited':
     case 'killed':
       if (exit.reason === 'exited' && exit.exitCode === 0) return null;
-      return OUT_OF_MEMORY.test(exit.message) ? 'stage/out-of-memory' : 'stage/exit-nonzero';
+      if (OUT_OF_MEMORY.test(exit.message)) return 'stage/out-of-memory';
+      return DISK_FULL.test(exit.message) ? 'stage/disk-full' : 'stage/exit-nonzero';
     case 'timeout':
       return 'stage/timeout';
     case 'output-limit':
@@ -116,15 +117,27 @@ function describe({ stage: { id: stage, timeoutMs, maxOutputBytes }, scope }: St
     case 'exited':
     case 'killed':
       return exit.exitCode > 128
-        ? `stage ${stage} was ended by signal ${exit.exitCode - 128} (exit code ${exit.exitCode})${whyKilled(exit, scope.sandbox.memoryMib)}`
-        : `stage ${stage} ended with exit code ${exit.exitCode}${whyKilled(exit, scope.sandbox.memoryMib)}`;
+        ? `stage ${stage} was ended by signal ${exit.exitCode - 128} (exit code ${exit.exitCode})${explainEnd(exit, scope.sandbox)}`
+        : `stage ${stage} ended with exit code ${exit.exitCode}${explainEnd(exit, scope.sandbox)}`;
   }
 }
 
 /** As the guest agent says it, when the kernel has killed processes of the command. */
 const OUT_OF_MEMORY = /^the kernel killed (\d{1,9}) of its processes: the guest's memory for users is full$/;
 
-function whyKilled({ message }: ExecExit, memoryMib: number): string {
+/** As the guest agent says it, when a command failed and the disk of users has no room. */
+const DISK_FULL = /^the guest's disk is full: \d{1,20} bytes and \d{1,20} files are left$/;
+
+/** @param diskMib  of the VM */
+export function describeFullDisk(diskMib: number): string {
+  return `the disk of the VM is full; \`disk_mb\` is ${diskMib}, raise it`;
+}
+
+function explainEnd(
+  { message }: ExecExit,
+  { memoryMib, diskMib }: Pick<StageRequest['scope']['sandbox'], 'memoryMib' | 'diskMib'>,
+): string {
+  if (DISK_FULL.test(message)) return `: ${describeFullDisk(diskMib)}`;
   const killed = OUT_OF_MEMORY.exec(message)?.[1];
   if (killed !== undefined)
     return `: the VM ran out of memory, and its kernel killed ${killed === '1' ? 'a process' : `${killed} processes`} of the command; \`memory_mb\` is ${memoryMib}, raise it`;

@@ -13,6 +13,7 @@ test('each code that the keeper can say is one of the list, or a bug of its clie
     'api/version': 'vm/lost',
     'exec/unknown': null,
     'fence/stale': 'fence/stale',
+    'guest/disk-full': 'stage/disk-full',
     'guest/error': 'vm/guest-error',
     'host/disk-full': 'host/disk-full',
     'host/io': 'store/io',

@@ -13,6 +13,7 @@ const ERROR_CODES_OF_KEEPER: ReadonlyMap<string, ErrorCode> = new Map<string, Er
   ['host/not-ready', 'host/not-ready'],
   ['host/disk-full', 'host/disk-full'],
   ['host/io', 'store/io'],
+  ['guest/disk-full', 'stage/disk-full'],
   ['guest/error', 'vm/guest-error'],
   // A VM of another build of Voidbox cannot be driven by this one.
   ['api/version', 'vm/lost'],

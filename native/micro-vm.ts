@@ -279,7 +279,7 @@ export class MicroVm {
     }
   }
 
-  /** @throws CodedError `vm/guest-error` when the guest cannot put it in place (disk full, not a folder) */
+  /** @throws CodedError `stage/disk-full`, or `vm/guest-error` if the guest cannot put it in place (not a folder) */
   async putFile(
     path: string,
     mode: number,

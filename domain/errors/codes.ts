@@ -22,6 +22,12 @@ export const ERROR_CODES = {
     summary: "The guest's kernel killed processes of a stage's command or agent because the VM's memory was full.",
     remedy: 'Raise `memory_mb` of the sandbox, or let what runs there hold less at a time.',
   },
+  'stage/disk-full': {
+    kind: 'outcome',
+    retry: 'never',
+    summary: "The disk of a stage's VM was full when its command failed, or when Voidbox wrote a file for it.",
+    remedy: 'Raise `disk_mb` of the sandbox, or remove files that the stage does not need.',
+  },
   'stage/timeout': {
     kind: 'outcome',
     retry: 'never',
@@ -57,8 +63,9 @@ export const ERROR_CODES = {
     kind: 'outcome',
     retry: 'never',
     summary:
-      'An output holds something that may not leave a VM: a device, a link that leads out of it, or too many entries.',
-    remedy: 'Leave only regular files, folders and links that stay inside the output.',
+      'An output holds something that may not leave a VM: a device, a link that leads out of it, a file of another user, or too many entries.',
+    remedy:
+      'Leave only regular files, folders and links that stay inside the output. If the message has "Permission denied", the file belongs to another user of the VM: copy it with `cp`, and allow the copy with `chmod u+r`.',
   },
   'stage/mount-conflict': {
     kind: 'outcome',
@@ -177,9 +184,8 @@ export const ERROR_CODES = {
   'vm/guest-error': {
     kind: 'world',
     retry: 'never',
-    summary:
-      'A file operation in the guest failed: its disk is full, or a path leads through something that is not a folder.',
-    remedy: 'Raise `disk_mb` of the sandbox, or correct the path named in the message.',
+    summary: 'A file operation in the guest failed. In most cases a path leads through something that is not a folder.',
+    remedy: 'Correct the path named in the message.',
   },
   'vm/no-capacity': {
     kind: 'world',

@@ -26,7 +26,7 @@ export function isWorthRetrying(
 ): boolean {
   // It would read the same outputs again.
   if (code === 'stage/expression' || nonRetryable.includes(code)) return false;
-  if (code !== 'stage/exit-nonzero' && code !== 'stage/out-of-memory') return true;
-  // A command without memory has an exit code too, and had no other code before there was one for it.
+  if (code !== 'stage/exit-nonzero' && code !== 'stage/out-of-memory' && code !== 'stage/disk-full') return true;
+  // A command without memory or room has an exit code too, and had no other code before there was one for it.
   return !nonRetryable.includes('stage/exit-nonzero') && !nonRetryable.includes(`exit:${exitCode}`);
 }

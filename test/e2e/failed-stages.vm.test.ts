@@ -12,11 +12,19 @@ pipeline:
     - name: pipe
       run: { program: sh, args: [-c, 'mkdir -p /workspace/output/deep; mkfifo /workspace/output/deep/pipe'] }
       outputs: [{ name: tables, guest: /workspace/output }]
+    - { name: full, sandbox: { disk_mb: 64 }, run: { program: sh, args: [-c, 'cat /dev/zero > /workspace/zero'] } }
+    - name: dark
+      run: { program: sh, args: [-c, 'mkdir tree; echo x > tree/zero; echo y > np; chmod 000 tree/zero np tree'] }
+      outputs: [{ name: tree, guest: /workspace/tree }]
+      output_file: /workspace/np
+    - name: foreign
+      output_file: /workspace/leak
+      run: { program: ln, args: [-s, /proc/1/environ, /workspace/leak] }
   stages:
-    - { type: fan_out, boxes: [greedy, pipe] }
+    - { type: fan_out, boxes: [greedy, pipe, full, dark, foreign] }
 `;
 
-test('a stage without memory names `memory_mb`, one with a bad output the entry', async () => {
+test('a stage without memory names `memory_mb`, one without room `disk_mb`, one with a bad output the entry', async () => {
   await using rig = new Rig();
   const run = await rig.cli('run', rig.spec('spec.yaml', SPEC), '--run-id', 'failing');
   expect(run.code, run.stderr).toBe(1);
@@ -25,6 +33,10 @@ test('a stage without memory names `memory_mb`, one with a bad output the entry'
   );
   const status = JSON.parse((await rig.cli('status', 'failing', '--json')).stdout) as { stages: readonly unknown[] };
   expect(JSON.stringify(status)).toContain('"code":"stage/out-of-memory"');
+  expect(run.stderr).toMatch(/stage full failed: .*the disk of the VM is full; `disk_mb` is 64, raise it/);
+  expect(JSON.stringify(status)).toContain('"code":"stage/disk-full"');
+  expect(status.stages).toContainEqual(expect.objectContaining({ id: 'dark', state: 'succeeded' }));
+  expect(run.stderr).toMatch(/stage foreign failed: left its output file that is refused: .*: Permission denied/);
   expect(run.stderr).toMatch(/stage pipe failed: left an output tables that is refused: .*deep\/pipe: a Fifo/);
 });
 

@@ -35,6 +35,16 @@ impl Failure {
         Self::new(code_of(&error), format!("{place}: {error}"))
     }
 
+    /// A failure to read what the command left. Rights that are in the way are the command's doing.
+    pub fn output(place: impl std::fmt::Display, error: impl Into<io::Error>) -> Self {
+        let error = error.into();
+        let code = match code_of(&error) {
+            ErrorCode::NotAllowed => ErrorCode::BadOutput,
+            code => code,
+        };
+        Self::new(code, format!("{place}: {error}"))
+    }
+
     pub fn into_body(self) -> ErrorBody {
         // A message stays far below the cap of a control frame, whatever names are in it.
         let message = self.message.chars().take(4096).collect();

@@ -1,6 +1,6 @@
 //! What every request of this process shares: who user code is, and what the guest has.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -80,6 +80,14 @@ impl Guest {
 
     pub fn variables(&self) -> &[(String, String)] {
         self.variables.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// A place on the disk that has what users write.
+    pub fn disk(&self) -> &Path {
+        match &self.role {
+            Role::Init(storage) => &storage.scratch,
+            Role::Process => Path::new("/tmp"),
+        }
     }
 
     /// The user whose rights file requests have: `None` is the process's own.

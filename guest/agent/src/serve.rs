@@ -80,7 +80,9 @@ fn serve_file(
         }
         _ => {}
     }
-    files::become_file_user(guest.file_owner())?;
+    let owner = guest.file_owner();
+    files::become_file_user(owner)?;
+    let reader = files::Reader::new(owner);
     Ok(Some(match message {
         Message::WriteFile(target) => {
             files::write_file(request, target)?;
@@ -93,11 +95,11 @@ fn serve_file(
         Message::FileStat(target) => Message::FileStatResponse(files::file_stat(&target.path)?),
         Message::TarPut(target) => Message::TarPutResponse(files::tar_put(request, &target.path)?),
         Message::ReadFile(target) => {
-            files::read_file(request, &target.path)?;
+            files::read_file(request, &target.path, reader)?;
             return Ok(None);
         }
         Message::TarGet(target) => {
-            files::tar_get(request, &target.path)?;
+            files::tar_get(request, &target.path, reader)?;
             return Ok(None);
         }
         other => {

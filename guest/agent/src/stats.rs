@@ -1,21 +1,16 @@
 //! Stats: the guest's figures.
 
-use std::path::Path;
-
 use voidbox_protocol::body::StatsResponse;
 
 use crate::exec::CgroupParent;
-use crate::guest::{Guest, Role};
+use crate::guest::Guest;
 use crate::procfs::Meminfo;
 
 /// Reads the figures; what the guest can't tell is 0.
 pub fn stats(guest: &Guest) -> StatsResponse {
     let meminfo = Meminfo::read();
     let cgroup = guest.cgroup.as_ref();
-    let disk = match &guest.role {
-        Role::Init(storage) => storage.scratch.as_path(),
-        Role::Process => Path::new("/tmp"),
-    };
+    let disk = guest.disk();
     StatsResponse {
         memory_total_bytes: meminfo.bytes("MemTotal"),
         memory_available_bytes: meminfo.bytes("MemAvailable"),

@@ -107,7 +107,7 @@ fn reading_has_the_users_rights_and_follows_no_link_of_proc() {
     let folder = keeper.folder().to_owned();
     let not_allowed =
         |answer: Result<Vec<u8>, Box<Message>>| match answer.map_err(|message| *message) {
-            Err(Message::Error(error)) => assert_eq!(error.code, ErrorCode::NotAllowed),
+            Err(Message::Error(error)) => assert_eq!(error.code, ErrorCode::BadOutput),
             other => panic!("{other:?}"),
         };
     fs::write(folder.join("secret"), "s").unwrap();
@@ -120,6 +120,82 @@ fn reading_has_the_users_rights_and_follows_no_link_of_proc() {
     }
     let shadow = "/etc/shadow".to_owned();
     not_allowed(read(&mut keeper, &shadow));
+}
+
+/// An agent that is no root has the rights of its user only, and says so by one code.
+#[test]
+fn what_the_user_owns_leaves_whatever_its_mode() {
+    let mut keeper = Keeper::start();
+    let script = "mkdir -p tree/dark/deep; echo x > tree/zero; echo y > tree/dark/deep/file
+        ln -s file tree/dark/deep/link; chmod 000 tree/zero tree/dark/deep/file tree/dark/deep
+        chmod 000 tree/dark; echo z > single; chmod 000 single";
+    assert_eq!(keeper.run(script).end().exit_code, 0);
+    let tree = keeper.text_path("tree");
+    let paths = ["single", "tree/zero", "tree/dark/deep/file"].map(|name| keeper.text_path(name));
+    if rustix::process::geteuid().is_root() {
+        let (_, tar, end) = tar_get(&mut keeper, &tree);
+        assert_eq!(end.error, None);
+        let mut archive = tar::Archive::new(tar.as_slice());
+        let entries: Vec<(String, u32)> = archive
+            .entries()
+            .unwrap()
+            .map(|entry| {
+                let entry = entry.unwrap();
+                let path = entry.path().unwrap().display().to_string();
+                (path, entry.header().mode().unwrap())
+            })
+            .collect();
+        let link_mode = entries[3].1;
+        assert_eq!(
+            entries,
+            [
+                ("dark/".to_owned(), 0),
+                ("dark/deep/".to_owned(), 0),
+                ("dark/deep/file".to_owned(), 0),
+                ("dark/deep/link".to_owned(), link_mode),
+                ("zero".to_owned(), 0),
+            ]
+        );
+        for (path, expected) in paths.iter().zip(["z\n", "x\n", "y\n"]) {
+            let bytes = read(&mut keeper, path).unwrap();
+            assert_eq!(bytes, expected.as_bytes(), "{path}");
+        }
+    } else {
+        let (_, _, end) = tar_get(&mut keeper, &tree);
+        assert_eq!(end.error.unwrap().code, ErrorCode::BadOutput);
+        for path in &paths {
+            match read(&mut keeper, path).map_err(|message| *message) {
+                Err(Message::Error(error)) => assert_eq!(error.code, ErrorCode::BadOutput),
+                other => panic!("{path}: {other:?}"),
+            }
+        }
+    }
+    keeper.run("chmod -R u+rwX tree single").end();
+}
+
+/// The user makes a link, or takes part in a folder, to read what is another user's.
+#[test]
+fn what_another_user_owns_does_not_leave() {
+    let mut keeper = Keeper::start();
+    let folder = keeper.folder().to_owned();
+    fs::create_dir(folder.join("other")).unwrap();
+    fs::write(folder.join("other/secret"), "s").unwrap();
+    for name in ["other/secret", "other"] {
+        fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o000)).unwrap();
+    }
+    let script = "mkdir mine; ln -s ../other/secret mine/file; ln -s ../other mine/folder";
+    assert_eq!(keeper.run(script).end().exit_code, 0);
+    for name in [
+        "mine/file",
+        "mine/folder",
+        "mine/folder/secret",
+        "other/secret",
+    ] {
+        let path = keeper.text_path(name);
+        let read = read(&mut keeper, &path).map_err(|message| *message);
+        assert!(matches!(read, Err(Message::Error(_))), "{name}: {read:?}");
+    }
+    fs::set_permissions(folder.join("other"), fs::Permissions::from_mode(0o700)).unwrap();
 }
 
 #[test]

@@ -18,6 +18,7 @@ pub enum Code {
     HostIo,
     DiskFull,
     HostNotReady,
+    GuestDiskFull,
     GuestError,
 }
 
@@ -37,6 +38,7 @@ impl Code {
             Code::HostIo => "host/io",
             Code::DiskFull => "host/disk-full",
             Code::HostNotReady => "host/not-ready",
+            Code::GuestDiskFull => "guest/disk-full",
             Code::GuestError => "guest/error",
         }
     }

@@ -151,6 +151,25 @@ export const FILES: readonly Behaviour[] = [
     },
   },
   {
+    name: 'what the command may not read leaves with its mode, in a file and in a folder',
+    guest: 'real',
+    async run(c) {
+      const sandbox = await c.shared();
+      const dir = newGuestDir();
+      await textOf(
+        sandbox,
+        script(`mkdir -p ${dir}/tree/dark && cd ${dir} && echo x > np && echo y > tree/dark/file
+          chmod 000 np tree/dark/file tree/dark`),
+      );
+      const file = await sandbox.readFile(`${dir}/np`, limit());
+      assert.equal((await collect(file!.bytes)).toString(), 'x\n');
+      const seen: string[] = [];
+      for await (const entry of readTar((await sandbox.getTar(`${dir}/tree`, limit()))!, MIB))
+        seen.push(`${entry.path} ${(entry.mode & 0o777).toString(8)}`);
+      assert.deepEqual(seen, ['dark 0', 'dark/file 0']);
+    },
+  },
+  {
     name: 'a single file comes out as a tar of one entry',
     guest: 'any',
     async run(c) {

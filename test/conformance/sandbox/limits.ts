@@ -88,7 +88,7 @@ export const LIMITS: readonly Behaviour[] = [
         const body = Buffer.alloc(8 * MIB);
         await assertCode(
           sandbox.writeFile('/workspace/more', body.length, chunks(body), limit()),
-          'vm/guest-error',
+          'stage/disk-full',
           'a file onto the full disk',
         );
         await textOf(sandbox, script('rm /workspace/zeroes'));

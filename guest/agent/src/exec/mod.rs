@@ -6,6 +6,7 @@ mod pump;
 mod spawn;
 mod tree;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -152,7 +153,11 @@ impl<'a> Run<'a> {
         let (reason, message) = match self.killed.clone() {
             // A kill that came when the leader had ended by itself changes nothing.
             Some((reason, message)) if signal.is_some() => (reason, Some(message)),
-            _ => (ExecReason::Exited, out_of_memory()),
+            _ if exit_code == 0 => (ExecReason::Exited, out_of_memory()),
+            _ => (
+                ExecReason::Exited,
+                out_of_memory().or_else(|| describe_full_disk(self.guest.disk())),
+            ),
         };
         ExecResponse {
             exit_code,
@@ -163,4 +168,19 @@ impl<'a> Run<'a> {
             stderr_bytes: self.pump.sent_bytes(Stream::Stderr),
         }
     }
+}
+
+/// Bytes that are left on a disk on which a command finds no room.
+const FULL_DISK_BYTES: u64 = 256 << 10;
+
+/// What a command that failed may have met: no blocks or no inodes are left for users.
+fn describe_full_disk(disk: &Path) -> Option<String> {
+    let stat = rustix::fs::statvfs(disk).ok()?;
+    let is_full =
+        stat.f_bavail * stat.f_frsize < FULL_DISK_BYTES || stat.f_files > 0 && stat.f_favail == 0;
+    is_full.then(|| {
+        let free = stat.f_bavail * stat.f_frsize;
+        let files = stat.f_favail;
+        format!("the guest's disk is full: {free} bytes and {files} files are left")
+    })
 }

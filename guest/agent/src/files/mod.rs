@@ -1,11 +1,13 @@
 //! Files in and out. The keeper is trusted, the folders are not: user code owns them and moves
 //! links about while they are read. So every thread that touches them gives up root first and
-//! does what the sandbox user may do, and no more.
+//! does what the sandbox user may do. Reading alone has root's rights for what that user owns,
+//! because an owner can take each right.
 
 mod access;
 mod bulk_writer;
 mod folder;
 mod read;
+mod reader;
 mod stat;
 mod tar_get;
 mod tar_put;
@@ -14,6 +16,7 @@ mod write;
 pub use access::become_file_user;
 pub use folder::{make_for_user, mount_point};
 pub use read::read_file;
+pub use reader::Reader;
 pub use stat::file_stat;
 pub use tar_get::tar_get;
 pub use tar_put::tar_put;

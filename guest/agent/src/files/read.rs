@@ -11,14 +11,15 @@ use voidbox_protocol::body::{ReadFileResponse, StreamEnd};
 use voidbox_protocol::message::Message;
 
 use super::access;
+use super::reader::Reader;
 use crate::failure::Failure;
 use crate::mailbox::Block;
 use crate::request::Request;
 
 /// Sends a file: its head, its bytes, its end. A failure after the head is told in the end.
-pub fn read_file(request: &Request, path: &str) -> Result<(), Failure> {
+pub fn read_file(request: &Request, path: &str, reader: Reader) -> Result<(), Failure> {
     let path = access::checked_path(path)?;
-    let Some((mut file, size_bytes, mode)) = open_regular(path)? else {
+    let Some((mut file, size_bytes, mode)) = open_regular(path, reader)? else {
         return request.send_last(&Message::ReadFileResponse(ReadFileResponse::Absent));
     };
     let head = ReadFileResponse::Present { size_bytes, mode };
@@ -34,12 +35,12 @@ pub fn send_end(request: &Request, sent: Result<(), Failure>) -> Result<(), Fail
 }
 
 /// A regular file with its size and permission bits; `None` when none is there.
-fn open_regular(path: &Path) -> Result<Option<(File, u64, u32)>, Failure> {
+fn open_regular(path: &Path, reader: Reader) -> Result<Option<(File, u64, u32)>, Failure> {
     // Without NONBLOCK a FIFO would hold the request until somebody writes to it.
-    let file: File = match access::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY) {
+    let file: File = match reader.open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY) {
         Ok(fd) => fd.into(),
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
-        Err(error) => return Err(Failure::io(path.display(), error)),
+        Err(error) => return Err(Failure::output(path.display(), error)),
     };
     let metadata = file
         .metadata()

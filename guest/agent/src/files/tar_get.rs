@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, readlinkat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, readlinkat, statat};
 use rustix::io::Errno;
 use tar::{Builder, EntryType, Header};
 use voidbox_protocol::body::{ErrorCode, TarGetResponse};
@@ -17,6 +17,7 @@ use voidbox_protocol::message::Message;
 
 use super::access;
 use super::read::send_end;
+use super::reader::Reader;
 use crate::failure::Failure;
 use crate::mailbox::Block;
 use crate::request::Request;
@@ -69,9 +70,9 @@ type Tar<'a> = Builder<Outgoing<'a>>;
 
 /// Sends the head, the tar with its end marker, and the stream's end. Links are sent as links,
 /// wherever they lead; a device, FIFO or socket ends the stream with an error.
-pub fn tar_get(request: &Request, path: &str) -> Result<(), Failure> {
+pub fn tar_get(request: &Request, path: &str, reader: Reader) -> Result<(), Failure> {
     let path = access::checked_path(path)?;
-    let (fd, is_folder) = match open_source(path)? {
+    let (fd, is_folder) = match open_source(path, reader)? {
         Some(source) => source,
         None => return request.send_last(&Message::TarGetResponse(TarGetResponse::Absent)),
     };
@@ -87,7 +88,7 @@ pub fn tar_get(request: &Request, path: &str) -> Result<(), Failure> {
         failure: None,
     });
     let sent = match is_folder {
-        true => add_tree(&mut tar, fd.as_fd()),
+        true => add_tree(&mut tar, fd.as_fd(), reader),
         false => add_file(
             &mut tar,
             path.file_name().unwrap_or_default().as_ref(),
@@ -104,21 +105,21 @@ pub fn tar_get(request: &Request, path: &str) -> Result<(), Failure> {
 }
 
 /// The folder or regular file at a path, links followed; `None` when nothing is there.
-fn open_source(path: &Path) -> Result<Option<(OwnedFd, bool)>, Failure> {
+fn open_source(path: &Path, reader: Reader) -> Result<Option<(OwnedFd, bool)>, Failure> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let fd = match access::open(path, flags) {
+    let fd = match reader.open(path, flags) {
         Ok(fd) => fd,
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
-        Err(error) => return Err(Failure::io(path.display(), error)),
+        Err(error) => return Err(Failure::output(path.display(), error)),
     };
     let stat = rustix::fs::fstat(&fd).map_err(|error| Failure::io(path.display(), error))?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => Ok(Some((fd, true))),
         FileType::RegularFile => Ok(Some((fd, false))),
-        _ => Err(Failure::bad_request(format!(
-            "{}: neither a folder nor a regular file",
-            path.display()
-        ))),
+        _ => Err(Failure::new(
+            ErrorCode::BadOutput,
+            format!("{}: neither a folder nor a regular file", path.display()),
+        )),
     }
 }
 
@@ -133,9 +134,9 @@ struct Level {
     names: Vec<CString>,
 }
 
-fn add_tree(tar: &mut Tar<'_>, top: BorrowedFd<'_>) -> Result<(), Failure> {
+fn add_tree(tar: &mut Tar<'_>, top: BorrowedFd<'_>, reader: Reader) -> Result<(), Failure> {
     let mut waiting = 0;
-    let mut levels = vec![list(top, PathBuf::new(), &mut waiting)?];
+    let mut levels = vec![list(top, PathBuf::new(), &mut waiting, reader)?];
     while let Some(level) = levels.last_mut() {
         let Some(name) = level.names.pop() else {
             levels.pop();
@@ -143,7 +144,7 @@ fn add_tree(tar: &mut Tar<'_>, top: BorrowedFd<'_>) -> Result<(), Failure> {
         };
         waiting -= 1;
         let path = level.path.join(OsStr::from_bytes(name.as_bytes()));
-        if let Some(inner) = add_entry(tar, top, path, &mut waiting)? {
+        if let Some(inner) = add_entry(tar, top, path, &mut waiting, reader)? {
             levels.push(inner);
         }
     }
@@ -151,15 +152,20 @@ fn add_tree(tar: &mut Tar<'_>, top: BorrowedFd<'_>) -> Result<(), Failure> {
 }
 
 /// The names of a folder in reverse order, so that a tar of the same contents has the same bytes.
-fn list(top: BorrowedFd<'_>, path: PathBuf, waiting: &mut usize) -> Result<Level, Failure> {
-    let failed = |error: Errno| Failure::io(path.display(), error);
+fn list(
+    top: BorrowedFd<'_>,
+    path: PathBuf,
+    waiting: &mut usize,
+    reader: Reader,
+) -> Result<Level, Failure> {
+    let failed = |error: Errno| Failure::output(path.display(), error);
     let relative = match path.as_os_str().is_empty() {
         true => Path::new("."),
         false => path.as_path(),
     };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let mut names = Vec::new();
-    let fd = match access::open_beneath(top, relative, flags, Mode::empty()) {
+    let fd = match reader.open_beneath(top, relative, flags) {
         // It vanished behind its entry.
         Err(error) if !path.as_os_str().is_empty() && has_changed(error) => {
             return Ok(Level { path, names });
@@ -192,11 +198,13 @@ fn add_entry(
     top: BorrowedFd<'_>,
     path: PathBuf,
     waiting: &mut usize,
+    reader: Reader,
 ) -> Result<Option<Level>, Failure> {
-    let failed = |error: io::Error| Failure::io(path.display(), error);
+    let failed = |error: io::Error| Failure::output(path.display(), error);
     // The parent is opened without a link on the way, so the name in it is judged by itself.
-    let found = parent_in(top, &path).and_then(|(parent, name)| {
-        let stat = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let found = parent_in(top, &path, reader).and_then(|(parent, name)| {
+        let look = || statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW);
+        let stat = reader.within(parent.as_fd(), look)?;
         Ok((parent, name, stat))
     });
     let (parent, name, stat) = match found {
@@ -210,10 +218,11 @@ fn add_entry(
             let named = path.join("");
             tar.append_data(&mut header, &named, io::empty())
                 .map_err(failed)?;
-            return list(top, path, waiting).map(Some);
+            return list(top, path, waiting, reader).map(Some);
         }
         FileType::Symlink => {
-            let target = match readlinkat(&parent, name, Vec::new()) {
+            let read = || readlinkat(&parent, name, Vec::new());
+            let target = match reader.within(parent.as_fd(), read) {
                 Err(error) if has_changed(error) || error == Errno::INVAL => return Ok(None),
                 other => other.map_err(|error| failed(error.into()))?,
             };
@@ -223,9 +232,7 @@ fn add_entry(
         }
         FileType::RegularFile => {
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
-            let opened =
-                access::open_beneath(parent.as_fd(), Path::new(name), flags, Mode::empty());
-            let fd = match opened {
+            let fd = match reader.open_beneath(parent.as_fd(), Path::new(name), flags) {
                 Err(error) if has_changed(error) => return Ok(None),
                 other => other.map_err(|error| failed(error.into()))?,
             };
@@ -241,13 +248,17 @@ fn add_entry(
     Ok(None)
 }
 
-fn parent_in<'n>(top: BorrowedFd<'_>, path: &'n Path) -> Result<(OwnedFd, &'n OsStr), Errno> {
+fn parent_in<'n>(
+    top: BorrowedFd<'_>,
+    path: &'n Path,
+    reader: Reader,
+) -> Result<(OwnedFd, &'n OsStr), Errno> {
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
     let flags = OFlags::PATH | OFlags::DIRECTORY;
-    let folder = access::open_beneath(top, parent, flags, Mode::empty())?;
+    let folder = reader.open_beneath(top, parent, flags)?;
     Ok((folder, path.file_name().ok_or(Errno::INVAL)?))
 }
 

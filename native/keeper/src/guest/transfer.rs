@@ -65,6 +65,9 @@ fn guest_failure(error: &ErrorBody) -> Failure {
     if error.code == ErrorCode::BadOutput {
         return Failure::new(Code::BadOutput, error.message.clone());
     }
+    if error.code == ErrorCode::NoSpace {
+        return Failure::new(Code::GuestDiskFull, error.message.clone());
+    }
     let code = serde_json::to_value(error.code).ok();
     let code = code
         .as_ref()
@@ -135,11 +138,12 @@ impl Transfer {
             let changed = self.inner.changed.notified();
             {
                 let mut state = self.inner.state.borrow_mut();
-                if let Some(failure) = &state.failure {
-                    return Err(failure.clone());
-                }
+                // What the guest said first counts first, however late this side looks.
                 if let Some(response) = state.response.take() {
                     return Ok(response);
+                }
+                if let Some(failure) = &state.failure {
+                    return Err(failure.clone());
                 }
             }
             if is_due {
