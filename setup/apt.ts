@@ -74,13 +74,21 @@ export async function searchPackages(context: SetupContext, pattern: string): Pr
   return result.stdout.split('\n').flatMap((line) => line.split(' ')[0] || []);
 }
 
-/** Downloads the package into the folder, checked against the signed index, and unpacks it to `into` without installing it. */
-export async function unpackPackage(context: SetupContext, name: string, into: string): Promise<void> {
+/**
+ * Downloads the package into the folder, checked against the signed index, and unpacks it to `into` without installing it.
+ * @param source  options of apt for an index that has been read; the machine's own index without them
+ */
+export async function unpackPackage(
+  context: SetupContext,
+  name: string,
+  into: string,
+  source: readonly string[] | null = null,
+): Promise<void> {
   const downloads = `${into}.deb`;
   await mkdir(downloads, { recursive: true });
   await mkdir(into, { recursive: true });
   try {
-    await download(context, name, downloads);
+    await download(context, name, downloads, source);
     const file = (await readdir(downloads)).find((entry) => entry.endsWith('.deb'));
     if (file === undefined)
       throw new SetupError(`apt-get download ${name} left no package.`, `Try \`apt-get download ${name}\` by hand.`);
@@ -97,18 +105,28 @@ export async function unpackPackage(context: SetupContext, name: string, into: s
   }
 }
 
-async function download(context: SetupContext, name: string, folder: string): Promise<void> {
-  const args = async (options: Promise<string[]> | string[]): Promise<string[]> => [
+async function download(
+  context: SetupContext,
+  name: string,
+  folder: string,
+  source: readonly string[] | null,
+): Promise<void> {
+  const args = async (options: Promise<readonly string[]> | readonly string[]): Promise<string[]> => [
     ...(await options),
     '-qq',
     'download',
     name,
   ];
-  const first = await runProgram(context.env, 'apt-get', await args(indexOptions(context)), {
+  const first = await runProgram(context.env, 'apt-get', await args(source ?? indexOptions(context)), {
     cwd: folder,
     timeoutMs: DOWNLOAD_TIMEOUT_MS,
   });
   if (first.exitCode === 0) return;
+  if (source !== null)
+    throw new SetupError(
+      `apt can't download ${name}:\n${lastLines(first)}`,
+      'Fix the apt sources or the network and retry.',
+    );
   // An index that is older than the archive names files that are gone: read it anew once.
   const fresh = isRoot() ? await refreshSystemIndex(context) : await ownIndex(context, []);
   const second = await runProgram(context.env, 'apt-get', await args(fresh), {

@@ -4,6 +4,7 @@ import { copyFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { hasApt, isRoot, unpackPackage } from './apt.ts';
 import { type CacheFolder, ensureCacheFolder, findCacheFolder, hashInputs } from './cache.ts';
+import { openPackageSource } from './dev-disk/debian-packages.ts';
 import { packagesOf } from './distribution-packages.ts';
 import { findProgram } from './find-program.ts';
 import { installLine } from './host-system.ts';
@@ -12,8 +13,13 @@ import { lastLines, runProgram } from './run-program.ts';
 import { SetupError } from './setup-error.ts';
 import { isStaticElf } from './static-elf.ts';
 
-/** Debian's package of a static busybox, unpacked where it can't be installed. */
+/** Debian's package of a static busybox, which is unpacked and not installed. */
 const BUSYBOX_PACKAGE = 'busybox-static';
+/** Of the newest suite that the mirror has, since `wget -T` of Debian 12's crashes. */
+const BUSYBOX_RECIPE = 'newest suite';
+/** Asks the discard port of the loopback: an answer, or none, is all the same. */
+const WGET_PROBE = ['wget', '-q', '-T', '1', '-O', '-', 'http://127.0.0.1:9/'] as const;
+const WGET_PROBE_LIMIT_MS = 5_000;
 
 export const qemu: Piece = {
   name: 'qemu',
@@ -124,7 +130,7 @@ export const busybox: Piece = {
   },
   isLocal: false,
   needs: [],
-  roomMib: 20,
+  roomMib: 100,
   blocker: (context) => Promise.resolve(busyboxBlocker(context)),
   find: async (context) => {
     const onPath = await findProgram(context, {
@@ -135,7 +141,9 @@ export const busybox: Piece = {
       versionPattern: /BusyBox v(\d+\.\d+(?:\.\d+)?)/,
       minimumVersion: '1.30',
       complaint: (path) =>
-        Promise.resolve(isStaticElf(path) ? null : 'it needs shared libraries, and a guest has none'),
+        isStaticElf(path)
+          ? findBusyboxFault(context, path)
+          : Promise.resolve('it needs shared libraries, and a guest has none'),
     });
     if (onPath !== null) return onPath;
     const folder = findCacheFolder(busyboxFolder(context));
@@ -147,15 +155,20 @@ export const busybox: Piece = {
     const folder = await ensureCacheFolder(
       busyboxFolder(context),
       async (into) => {
-        context.progress(`downloading ${BUSYBOX_PACKAGE}`);
+        const index = join(into, 'index');
+        const source = await openPackageSource(context, index);
+        context.progress(`downloading ${BUSYBOX_PACKAGE} of Debian ${source.suite}`);
         const tree = join(into, 'tree');
-        await unpackPackage(context, BUSYBOX_PACKAGE, tree);
+        await unpackPackage(context, BUSYBOX_PACKAGE, tree, source.options);
+        await rm(index, { recursive: true });
         const binary = ['bin/busybox', 'usr/bin/busybox']
           .map((path) => join(tree, path))
           .find((path) => existsSync(path));
         if (binary === undefined) throw new SetupError(`The package ${BUSYBOX_PACKAGE} holds no busybox.`, null);
         await copyFile(binary, join(into, 'busybox'));
         await rm(tree, { recursive: true });
+        const fault = await findBusyboxFault(context, join(into, 'busybox'));
+        if (fault !== null) context.progress(`the mirror has no Debian trixie: of the guest's busybox ${fault}`);
       },
       () => context.progress(`waiting for another set-up to get ${BUSYBOX_PACKAGE}`),
     );
@@ -172,8 +185,14 @@ function busyboxBlocker(context: SetupContext): SetupError | null {
   );
 }
 
+/** Null for a busybox without a fault that users meet. The signal of a crash leaves no exit code. */
+async function findBusyboxFault(context: SetupContext, path: string): Promise<string | null> {
+  const { exitCode } = await runProgram(context.env, path, WGET_PROBE, { timeoutMs: WGET_PROBE_LIMIT_MS });
+  return exitCode === null ? 'its `wget -T` crashes' : null;
+}
+
 function busyboxFolder(context: SetupContext): CacheFolder {
-  return { cacheDir: context.env.cacheDir, piece: 'busybox', hash: hashInputs([BUSYBOX_PACKAGE]) };
+  return { cacheDir: context.env.cacheDir, piece: 'busybox', hash: hashInputs([BUSYBOX_PACKAGE, BUSYBOX_RECIPE]) };
 }
 
 async function describeBusybox(context: SetupContext, path: string): Promise<FoundPiece> {

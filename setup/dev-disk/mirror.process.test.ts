@@ -24,6 +24,7 @@ import { readEnvironment } from '../environment.ts';
 import type { FoundPiece, SetupContext } from '../piece.ts';
 import { resolveOptionalPieces } from '../resolve.ts';
 import { SetupError } from '../setup-error.ts';
+import { busybox as busyboxPiece } from '../programs.ts';
 import { devDisk } from './dev-disk.ts';
 
 /** Packages of the mirror as apt would find them in its index: name, version, and the file that stands for both. */
@@ -39,6 +40,7 @@ case " $* " in
       case $word in base-passwd|tiny|extra) ;; [a-z]*[a-z]) case $word in install) ;; *) echo "E: Unable to locate package $word" >&2; exit 100 ;; esac ;; *) continue ;; esac
       sed -n "s/^\\($word\\) \\(.*\\)/Inst \\1 (\\2 Debian:13 [all])/p" "$MIRROR/index"
     done ;;
+  *" download busybox-static "*) cp "$MIRROR"/debs/busybox-static_*.deb . || exit 100 ;;
   *" download "*)
     for word; do case $word in *=*) case $word in *::*) ;; *) cp "$MIRROR/debs/\${word%%=*}_\${word#*=}_all.deb" . || exit 100 ;; esac ;; esac; done ;;
 esac
@@ -65,6 +67,14 @@ beforeAll(async () => {
       ['usr/bin/sh', busybox],
       ['usr/sbin/ldconfig', '#!/bin/sh\nexit 0\n'],
       ['usr/share/tiny', version],
+    ]);
+  const busyboxes = [
+    ['1.35.0', 'case $1 in wget) kill -SEGV $$ ;; esac'],
+    ['1.37.0', 'case $1 in wget) exit 1 ;; esac'],
+  ] as const;
+  for (const [version, script] of busyboxes)
+    await deb('busybox-static', version, [
+      ['usr/bin/busybox', `#!/bin/sh\necho "BusyBox v${version} (Debian)"\n${script}\n`],
     ]);
   await deb('extra', '1', [['usr/share/extra', 'extra']]);
 });
@@ -146,6 +156,28 @@ async function context(): Promise<SetupContext> {
 async function make(): Promise<FoundPiece> {
   return await devDisk.get!(await context());
 }
+
+const offerBusybox = (version: string): void => {
+  for (const name of readdirSync(join(dir, 'mirror/debs')).filter((each) => each.startsWith('busybox-static')))
+    if (!name.includes(version)) rmSync(join(dir, 'mirror/debs', name));
+};
+
+test('busybox is the one of the newest suite', async () => {
+  offerBusybox('1.37.0');
+  const found = await busyboxPiece.get!(await context());
+  expect(found).toMatchObject({ version: '1.37.0', from: 'cache' });
+  expect(calls()).toMatch(/\/trixie\/.* download busybox-static\n/);
+  expect(said).toContain('downloading busybox-static of Debian trixie');
+  expect(said.filter((line) => line.includes('wget'))).toEqual([]);
+  expect(await busyboxPiece.find(await context())).toEqual(found);
+});
+
+test('set-up says so if the mirror has only a busybox whose `wget -T` crashes', async () => {
+  writeFileSync(join(dir, 'mirror/suite'), 'bookworm');
+  offerBusybox('1.35.0');
+  expect(await busyboxPiece.get!(await context())).toMatchObject({ version: '1.35.0', from: 'cache' });
+  expect(said).toContain("the mirror has no Debian trixie: of the guest's busybox its `wget -T` crashes");
+});
 
 test('packages of the lock are taken where the mirror has them, and the disk is made once', async () => {
   const { path, version } = await make();

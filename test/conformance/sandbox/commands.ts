@@ -17,6 +17,50 @@ import {
 
 const MIB = 1024 * 1024;
 
+/** Each line fails if an option does not do what it does in other systems. */
+const TOOLS: Readonly<Record<string, string>> = {
+  wget: `mkdir www; echo hello > www/a; httpd -f -p 127.0.0.1:8123 -h www & server=$!
+    for try in 1 2 3 4 5 6 7 8 9 10; do wget -q -T 5 -O out http://127.0.0.1:8123/a && break; sleep 0.3; done
+    test "$(cat out)" = hello
+    test "$(wget -qO- -T 2 -t 1 -U agent --header 'X-Of: us' http://127.0.0.1:8123/a)" = hello
+    wget -q -P into http://127.0.0.1:8123/a && test -f into/a
+    ! wget -q -T 2 --spider http://127.0.0.1:8123/none
+    kill $server
+    nc -l -p 8124 > /dev/null & silent=$!; sleep 0.3
+    ! timeout 20 wget -q -T 1 -O - http://127.0.0.1:8124/; kill $silent || true`,
+  tar: `mkdir -p in/deep; echo a > in/a; echo b > in/deep/b; ln -s a in/link; chmod 750 in/deep/b
+    tar -czf all.tgz in; tar -tzf all.tgz | grep -q in/deep/b
+    mkdir one; tar -xzf all.tgz -C one --strip-components=1; test "$(cat one/deep/b)" = b
+    test "$(stat -c %a one/deep/b)" = 750; test "$(readlink one/link)" = a
+    test "$(tar -xzOf all.tgz in/a)" = a
+    tar -cjf all.tbz in; tar -xjf all.tbz -C one;
+    tar -cf few.tar in/a; test "$(tar -tf few.tar)" = in/a`,
+  find: `mkdir -p d/skip/e; touch 'd/a b' d/c.txt; head -c 3000 /dev/zero > d/big; touch -d @1000 d/old
+    test "$(find d -name '*.txt')" = d/c.txt; test "$(find d -type d | wc -l)" = 3
+    test "$(find d -maxdepth 1 -mindepth 1 -type f | wc -l)" = 4; test "$(find d -type f -size +2k)" = d/big
+    test "$(find d -name skip -prune -o -type d -print)" = d; test "$(find d -mtime +10)" = d/old
+    test "$(find d -type f ! -newer d/old)" = d/old; test "$(find d -iname 'C.*' -exec echo {} +)" = d/c.txt
+    test "$(find d -type f -print0 | tr -cd '\\0' | wc -c)" = 4
+    find d -name big -exec rm {} \\;; ! test -e d/big; test "$(find d -perm 644 -type f | wc -l)" = 3`,
+  xargs: `test "$(printf 'a\\nb\\nc\\n' | xargs -n 2 echo | wc -l)" = 2
+    test "$(printf 'a b\\0c' | xargs -0 -n 1 echo | head -1)" = 'a b'
+    test "$(printf 'x\\ny\\n' | xargs -I {} echo '<{}>' | tr -d '\\n')" = '<x><y>'
+    test -z "$(printf '' | xargs -r echo no)"; printf '1 2 3 4' | xargs -P 2 -n 1 sh -c 'test -n "$0"'
+    ! printf 'a' | xargs false`,
+  sed: `printf 'one\\ntwo\\nthree\\n' > f; sed -i 's/two/2/' f; test "$(sed -n 2p f)" = 2
+    test "$(sed -E 's/(o)(n)e/\\2\\1/' f | head -1)" = no; test "$(sed -e 1d -e '$d' f)" = 2
+    test "$(echo aXbXc | sed 's/x/-/2I')" = aXb-c; test "$(sed -n '/one/,/2/p' f | wc -l)" = 2
+    sed -i.bak '2d' f; test "$(wc -l < f.bak)" = 3; test "$(echo a/b | sed 's|/|:|g')" = a:b`,
+  date: `test "$(date -u -d @0 +%Y-%m-%dT%H:%M:%SZ)" = 1970-01-01T00:00:00Z
+    test "$(date -u -d '2026-01-02 03:04:05' +%s)" = 1767323045; test "$(date +%s)" -gt 1700000000
+    test "$(date -u -I -d @86400)" = 1970-01-02; touch -d @5 f; test "$(date -u -r f +%s)" = 5; date -R -u > /dev/null`,
+  timeout: `timeout 5 true; r=0; timeout 1 sleep 20 || r=$?; test $r = 143 -o $r = 124
+    r=0; timeout -s KILL 1 sleep 20 || r=$?; test $r = 137 -o $r = 124
+    r=0; timeout -k 1 1 sh -c 'trap "" TERM; sleep 20; :' || r=$?; test $r != 0; r=0; timeout 5 false || r=$?; test $r = 1`,
+  nc: `nc -l -p 8125 > got & server=$!; sleep 0.5; echo over | nc -w 2 127.0.0.1 8125; wait $server; test "$(cat got)" = over
+    ! nc -w 1 127.0.0.1 8126 < /dev/null`,
+};
+
 export const COMMANDS: readonly Behaviour[] = [
   {
     name: 'exit codes come through',
@@ -73,6 +117,19 @@ export const COMMANDS: readonly Behaviour[] = [
     guest: 'real',
     async run(c) {
       assert.equal(await textOf(await c.shared(), script("unshare -Ur sh -c 'id -u'")), '0');
+    },
+  },
+  {
+    name: 'tools of the base image have their usual options',
+    guest: 'real',
+    async run(c) {
+      const sandbox = await c.shared();
+      for (const [tool, text] of Object.entries(TOOLS)) {
+        const commands = `cd "$(mktemp -d)" && set -e\n${text}\necho done`;
+        const { exit, stdout, stderr } = await run(sandbox, request('sh', ['-c', commands]));
+        assert.equal(exit.exitCode, 0, `${tool}: ${String(stdout)}${String(stderr)}`);
+        assert.match(String(stdout), /done\n$/, tool);
+      }
     },
   },
   {
