@@ -73,6 +73,59 @@ async function pump(
   return { bodies, peak };
 }
 
+/** Pumps pieces of both streams as a keeper gives them, and gives what is stored, piece by piece. */
+async function pumpBoth(
+  pieces: readonly (readonly ['stdout' | 'stderr', string])[],
+  from = { stdout: 0, stderr: 0 },
+): Promise<readonly string[]> {
+  const stored: NewRunEvent[] = [];
+  const exec: Pick<Exec, 'outputs'> = {
+    outputs: async (offsets) => {
+      expect(offsets).toEqual(from);
+      return (async function* () {
+        for (const [stream, text] of pieces) yield { stream, bytes: Buffer.from(text, 'latin1') };
+      })();
+    },
+  };
+  const events: Pick<EventLog, 'append' | 'outputCursor'> = {
+    outputCursor: async (_run, _key, stream) => from[stream],
+    append: async (_run, added) => stored.push(...added),
+  };
+  const options = { runId: 'r', stage: 's', execKey: 's/0/1', fence: 1, redactor: createRedactor([]), now: () => 0 };
+  const both = { exec: exec as Exec, events: events as EventLog, disk: ROOM };
+  await pumpOutput({ ...options, ...both }, new AbortController());
+  return stored.map(({ body }) =>
+    body.type === 'output' ? `${body.stream} ${body.from}-${body.to} ${body.data}` : '',
+  );
+}
+
+describe('two streams', () => {
+  test('keep the order in which their bytes came', async () => {
+    const lines = [1, 2, 3].flatMap((at) => [['stdout', `out${at}\n`] as const, ['stderr', `err${at}\n`] as const]);
+    expect(await pumpBoth(lines)).toEqual([
+      'stdout 0-5 out1\n',
+      'stderr 0-5 err1\n',
+      'stdout 5-10 out2\n',
+      'stderr 5-10 err2\n',
+      'stdout 10-15 out3\n',
+      'stderr 10-15 err3\n',
+    ]);
+  });
+  test('are one event for each run of one stream, from where the store stands', async () => {
+    const pieces = [
+      ['stdout', 'a'],
+      ['stdout', 'b'],
+      ['stderr', 'x'],
+      ['stdout', 'c'],
+    ] as const;
+    expect(await pumpBoth(pieces, { stdout: 7, stderr: 2 })).toEqual([
+      'stdout 7-9 ab',
+      'stderr 2-3 x',
+      'stdout 9-10 c',
+    ]);
+  });
+});
+
 describe('the pump', () => {
   test('keeps text as text although chunks cut its characters', async () => {
     const text = Buffer.from('żółw 🐢 '.repeat(400));

@@ -40,48 +40,69 @@ export interface PumpDisk {
 }
 
 type StreamName = 'stdout' | 'stderr';
+const STREAM_NAMES = ['stdout', 'stderr'] as const;
 
 /**
- * Settles when both streams have ended and every byte of them is stored.
+ * Settles when both streams have ended and every byte of them is stored, in the order in which they came if the backend
+ * knows it.
  * @param stop aborted by the caller to end it, and by a stream that fails, which ends the other
  * @throws what the sandbox or the store throws, and the reason of `stop`
  */
 export async function pumpOutput(options: PumpOptions, stop: AbortController): Promise<void> {
-  const pumps = (['stdout', 'stderr'] as const).map((stream) => pumpStream(options, stream, stop.signal));
-  try {
-    await Promise.all(pumps);
-  } catch (error) {
-    stop.abort(error);
-    await Promise.allSettled(pumps);
-    throw error;
-  }
-}
-
-async function pumpStream(options: PumpOptions, stream: StreamName, signal: AbortSignal): Promise<void> {
-  let offset = await options.events.outputCursor(options.runId, options.execKey, stream);
-  const redactor = options.redactor.stream(offset);
-  const writer = createPieceWriter(options, stream, signal);
-  try {
-    for await (const chunk of options.exec.output(stream, offset, signal)) {
-      offset += chunk.length;
-      for (const piece of redactor.push(chunk)) await writer.add(piece);
-    }
+  const { events, exec, execKey, runId } = options;
+  const { signal } = stop;
+  const from = {
+    stdout: await events.outputCursor(runId, execKey, 'stdout'),
+    stderr: await events.outputCursor(runId, execKey, 'stderr'),
+  };
+  const writer = createPieceWriter(options, signal);
+  const streams = {
+    stdout: options.redactor.stream(from.stdout),
+    stderr: options.redactor.stream(from.stderr),
+  };
+  const take = async (stream: StreamName, bytes: Uint8Array): Promise<void> => {
+    for (const piece of streams[stream].push(bytes)) await writer.add({ ...piece, stream });
+  };
+  const finish = async (stream: StreamName): Promise<void> => {
     signal.throwIfAborted();
-    for (const piece of redactor.flush()) await writer.add(piece);
+    for (const piece of streams[stream].flush()) await writer.add({ ...piece, stream });
+  };
+  try {
+    const ordered = (await exec.outputs?.(from, signal)) ?? null;
+    if (ordered !== null) {
+      for await (const { stream, bytes } of ordered) await take(stream, bytes);
+      for (const stream of STREAM_NAMES) await finish(stream);
+    } else {
+      const pumps = STREAM_NAMES.map(async (stream) => {
+        for await (const chunk of exec.output(stream, from[stream], signal)) await take(stream, chunk);
+        await finish(stream);
+      });
+      try {
+        await Promise.all(pumps);
+      } catch (error) {
+        stop.abort(error);
+        await Promise.allSettled(pumps);
+        throw error;
+      }
+    }
     await writer.end();
   } finally {
     writer.dispose();
   }
 }
 
+interface StreamPiece extends Piece {
+  readonly stream: StreamName;
+}
+
 interface PieceWriter {
-  add(piece: Piece): Promise<void>;
+  add(piece: StreamPiece): Promise<void>;
   end(): Promise<void>;
   dispose(): void;
 }
 
-function createPieceWriter(options: PumpOptions, stream: StreamName, signal: AbortSignal): PieceWriter {
-  let buffered: Piece[] = [];
+function createPieceWriter(options: PumpOptions, signal: AbortSignal): PieceWriter {
+  let buffered: StreamPiece[] = [];
   let bufferedBytes = 0;
   let timer: NodeJS.Timeout | undefined;
   let tail: Promise<void> = Promise.resolve();
@@ -93,10 +114,12 @@ function createPieceWriter(options: PumpOptions, stream: StreamName, signal: Abo
     tail = tail
       .then(async () => {
         if (failure !== null || signal.aborted) return;
-        const { ready, rest } = final ? { ready: buffered, rest: [] } : holdBackPartialCharacter(buffered);
+        const { ready, rest } = final ? { ready: buffered, rest: [] } : holdBackCharacters(buffered);
         buffered = rest;
         bufferedBytes = rest.reduce((sum, piece) => sum + piece.bytes.length, 0);
-        const events = joinPieces(ready).map((piece) => outputEvent(options, stream, piece));
+        const events = groupByStream(ready).flatMap(({ stream, pieces }) =>
+          joinPieces(pieces).map((piece) => outputEvent(options, stream, piece)),
+        );
         if (events.length > 0) await appendOnceThereIsRoom(options, events, signal);
       })
       .catch((error: unknown) => {
@@ -124,6 +147,37 @@ function createPieceWriter(options: PumpOptions, stream: StreamName, signal: Abo
     },
     dispose: () => clearTimeout(timer),
   };
+}
+
+/** Neighbours of one stream together, in their order. */
+function groupByStream(
+  pieces: readonly StreamPiece[],
+): readonly { readonly stream: StreamName; readonly pieces: readonly Piece[] }[] {
+  const groups: { stream: StreamName; pieces: Piece[] }[] = [];
+  for (const { stream, ...piece } of pieces) {
+    const last = groups.at(-1);
+    if (last?.stream === stream) last.pieces.push(piece);
+    else groups.push({ stream, pieces: [piece] });
+  }
+  return groups;
+}
+
+/** Of each stream the start of a character whose rest has not come yet. */
+function holdBackCharacters(pieces: readonly StreamPiece[]): {
+  readonly ready: readonly StreamPiece[];
+  readonly rest: StreamPiece[];
+} {
+  const ready = [...pieces];
+  const rest: StreamPiece[] = [];
+  for (const stream of STREAM_NAMES) {
+    const at = ready.findLastIndex((piece) => piece.stream === stream);
+    if (at === -1) continue;
+    const held = holdBackPartialCharacter([ready[at]!]);
+    if (held.rest.length === 0) continue;
+    ready.splice(at, 1, ...held.ready.map((piece) => ({ ...piece, stream })));
+    rest.push(...held.rest.map((piece) => ({ ...piece, stream })));
+  }
+  return { ready, rest };
 }
 
 /** Nothing but room is waited for. The store knows what it has of a try that failed half-way. */

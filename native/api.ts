@@ -25,6 +25,12 @@ export type ExitReason = 'exited' | 'timeout' | 'output-limit' | 'cannot-start' 
 export type SignalName = 'SIGTERM' | 'SIGKILL' | 'SIGINT';
 export type OutputStream = 'stdout' | 'stderr';
 
+/** Bytes of one stream, between those of the other. */
+export interface OutputPiece {
+  readonly stream: OutputStream;
+  readonly bytes: Uint8Array;
+}
+
 export interface LaunchConfig {
   /** `run/scope/generation`. */
   readonly vmKey: string;
@@ -82,6 +88,7 @@ export interface FullDisk {
 export type Feature =
   | 'exec.end'
   | 'exec.freeze'
+  | 'exec.outputs'
   | 'exec.stdin.end'
   | 'keepalive'
   | 'notices'

@@ -17,6 +17,7 @@ import {
   type ExecStart,
   type Feature,
   type LaunchConfig,
+  type OutputPiece,
   type OutputStream,
   type SignalName,
   type VmStatus,
@@ -25,6 +26,7 @@ import {
 import { ConnectionError } from './connection.ts';
 import { isAlive, launchKeeper, readRunDir } from './keeper-command.ts';
 import { KeeperLink, type KeeperPlace, REQUEST_LIMIT_MS, type RequestOptions } from './keeper-link.ts';
+import { readOutputPieces } from './output-pieces.ts';
 import type { StreamConnection } from './stream.ts';
 
 /** Beyond what the keeper itself grants: its own limit speaks first. */
@@ -223,6 +225,26 @@ export class MicroVm {
       throw new CodedError('vm/protocol', `exec.output of ${execKey} starts at ${start}, asked for ${offset}`);
     }
     yield* opened.stream.bytes(null);
+  }
+
+  /** Whether its keeper gives both outputs in the order in which they came. */
+  ordersOutputs(): Promise<boolean> {
+    return this.#can('exec.outputs');
+  }
+
+  /**
+   * Both streams from these offsets, in the order in which their bytes came.
+   * @returns true at the end of both; false if the connection ended before
+   * @throws ConnectionError if it was interrupted and the VM lives
+   */
+  async *execOutputs(
+    execKey: string,
+    from: Readonly<Record<OutputStream, number>>,
+    signal: AbortSignal,
+  ): AsyncGenerator<OutputPiece, boolean, void> {
+    const { stdout, stderr } = from;
+    const { stream } = await this.#link.open('exec.outputs', { execKey, stdout, stderr, fence: this.#fence }, signal);
+    return yield* readOutputPieces(stream.bytes(null), `exec.outputs of ${execKey}`);
   }
 
   /**

@@ -138,11 +138,26 @@ export interface ExecRequest {
   readonly maxOutputBytes: number;
 }
 
+export interface OutputOffsets {
+  readonly stdout: number;
+  readonly stderr: number;
+}
+
+export interface OutputPiece {
+  readonly stream: 'stdout' | 'stderr';
+  readonly bytes: Uint8Array;
+}
+
 export interface Exec {
   /** True when the key was already known: the command had been started before. */
   readonly attached: boolean;
   /** Bytes of the stream from an offset to its end; ends only when the stream has ended. */
   output(stream: 'stdout' | 'stderr', offset: number, signal: AbortSignal): AsyncIterable<Uint8Array>;
+  /**
+   * Bytes of both streams from these offsets to their ends, in the order in which they came. Null from a backend, or a keeper
+   * of an earlier build, that does not know the order.
+   */
+  outputs?(from: OutputOffsets, signal: AbortSignal): Promise<AsyncIterable<OutputPiece> | null>;
   /** Settles when the command has ended and its last byte is readable. */
   wait(signal: AbortSignal): Promise<ExecExit>;
   signal(name: 'SIGTERM' | 'SIGKILL' | 'SIGINT'): Promise<void>;

@@ -1,5 +1,5 @@
 /** One command of a VM: its output from any offset, its input, its end. Broken connections are resumed. */
-import type { Exec, ExecExit, ExecRequest } from '../../activities/ports/sandbox.ts';
+import type { Exec, ExecExit, ExecRequest, OutputOffsets, OutputPiece } from '../../activities/ports/sandbox.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { ConnectionError, type MicroVm } from '../../native/index.ts';
 
@@ -49,10 +49,44 @@ export function createQemuExec(vm: MicroVm, key: string, stdin: ExecRequest['std
       throw new CodedError('vm/lost', `${stream} of ${key} broke off at byte ${at} ${STALLS_ALLOWED} times in a row`);
     },
 
+    async outputs(from, signal) {
+      return (await vm.ordersOutputs()) ? followOutputs(vm, key, from, signal) : null;
+    },
+
     signal: (name) => vm.execSignal(key, name),
     whileFrozen: (limitMs, copy, within) => vm.whileFrozen(key, limitMs, copy, within),
     acknowledge: () => vm.execAck(key),
   };
+}
+
+/** Both streams to their ends, over as many connections as it takes. */
+async function* followOutputs(
+  vm: MicroVm,
+  key: string,
+  from: OutputOffsets,
+  signal: AbortSignal,
+): AsyncGenerator<OutputPiece, void, void> {
+  const at = { ...from };
+  for (let stalls = 0; stalls <= STALLS_ALLOWED; stalls += 1) {
+    const before = at.stdout + at.stderr;
+    try {
+      const pieces = vm.execOutputs(key, at, signal);
+      for (;;) {
+        const next = await pieces.next();
+        if (next.done === true && next.value) return;
+        if (next.done === true) break;
+        at[next.value.stream] += next.value.bytes.length;
+        yield next.value;
+      }
+    } catch (error) {
+      signal.throwIfAborted();
+      if (!(error instanceof ConnectionError)) throw error;
+    }
+    if (at.stdout + at.stderr > before) stalls = 0;
+    await new Promise((resolve) => setTimeout(resolve, RESUME_PAUSE_MS));
+    signal.throwIfAborted();
+  }
+  throw new CodedError('vm/lost', `the outputs of ${key} broke off ${STALLS_ALLOWED} times in a row`);
 }
 
 /** Sends standard input in the background. */

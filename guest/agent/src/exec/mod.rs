@@ -2,6 +2,7 @@
 
 mod cgroup;
 mod freeze;
+mod pace;
 mod pump;
 mod spawn;
 mod tree;
@@ -15,9 +16,10 @@ use voidbox_protocol::body::{ExecReason, ExecRequest, ExecResponse, ExecStarted}
 use voidbox_protocol::message::{Message, Stream};
 
 use crate::failure::Failure;
-use crate::guest::Guest;
+use crate::guest::{Guest, Role};
 use crate::reaper::Exit;
 use crate::request::Request;
+use pace::Pace;
 use pump::{Output, Pump, Stdin};
 use spawn::{CannotStart, Started};
 use tree::Tree;
@@ -72,6 +74,10 @@ impl<'a> Run<'a> {
             tree: started.tree,
             pump: Pump::new(
                 request,
+                match guest.role {
+                    Role::Init(_) => Pace::of_guest(Instant::now()),
+                    Role::Process => Pace::unchanged(Instant::now()),
+                },
                 Stdin::new(started.stdin),
                 Output::new(Stream::Stdout, started.stdout),
                 Output::new(Stream::Stderr, started.stderr),

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use voidbox_protocol::frame::MAX_CHUNK_BYTES;
 use voidbox_protocol::message::{Stream, encode_output};
 
+use super::pace::Pace;
 use crate::failure::Failure;
 use crate::request::{Inbound, Request};
 
@@ -130,6 +131,7 @@ struct Draining {
 /// The three pipes of one exec.
 pub struct Pump<'a> {
     request: &'a Request,
+    pace: Pace,
     stdin: Stdin,
     outputs: [Output; 2],
     draining: Option<Draining>,
@@ -137,9 +139,16 @@ pub struct Pump<'a> {
 }
 
 impl<'a> Pump<'a> {
-    pub fn new(request: &'a Request, stdin: Stdin, stdout: Output, stderr: Output) -> Self {
+    pub fn new(
+        request: &'a Request,
+        pace: Pace,
+        stdin: Stdin,
+        stdout: Output,
+        stderr: Output,
+    ) -> Self {
         Self {
             request,
+            pace,
             stdin,
             outputs: [stdout, stderr],
             draining: None,
@@ -181,6 +190,7 @@ impl<'a> Pump<'a> {
     pub fn turn(&mut self, deadline: Option<Instant>) -> Result<(), Failure> {
         self.stdin.push(self.request)?;
         self.wait(deadline)?;
+        self.pace.count();
         self.request.clear_wake();
         let mut moved = false;
         for output in &mut self.outputs {
@@ -217,7 +227,9 @@ impl<'a> Pump<'a> {
         }
     }
 
-    fn wait(&self, deadline: Option<Instant>) -> Result<(), Failure> {
+    fn wait(&mut self, deadline: Option<Instant>) -> Result<(), Failure> {
+        let now = Instant::now();
+        let paced = self.pace.before_wait(now).map(|left| now + left);
         let mut fds = vec![PollFd::from_borrowed_fd(
             self.request.wake_fd(),
             PollFlags::IN,
@@ -239,6 +251,7 @@ impl<'a> Pump<'a> {
             Some(_) => Some(Instant::now() + DRAIN_IDLE),
             None => deadline,
         };
+        let deadline = [deadline, paced].into_iter().flatten().min();
         let timeout = deadline.map(|at| timespec(at.saturating_duration_since(Instant::now())));
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),

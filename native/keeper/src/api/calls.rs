@@ -25,6 +25,7 @@ use crate::vmm::{self, Usage};
 const FEATURES: &[&str] = &[
     "exec.end",
     "exec.freeze",
+    "exec.outputs",
     "exec.stdin.end",
     "keepalive",
     "notices",

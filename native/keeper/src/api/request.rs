@@ -103,6 +103,8 @@ pub enum StreamOp {
     ExecStdin(Args<ExecKey>),
     #[serde(rename = "exec.output")]
     ExecOutput(Args<Output>),
+    #[serde(rename = "exec.outputs")]
+    ExecOutputs(Args<Outputs>),
     #[serde(rename = "exec.freeze")]
     ExecFreeze(Args<Freeze>),
     #[serde(rename = "notices")]
@@ -184,6 +186,15 @@ pub struct Output {
     pub exec_key: String,
     pub stream: String,
     pub offset: u64,
+}
+
+/// Both outputs, from where the reader stands in each.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outputs {
+    pub exec_key: String,
+    pub stdout: u64,
+    pub stderr: u64,
 }
 
 #[derive(Debug, Deserialize)]

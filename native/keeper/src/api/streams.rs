@@ -10,16 +10,18 @@ use voidbox_protocol::mailbox::SLOT_BYTES;
 use voidbox_protocol::message::{Message, Stream};
 
 use super::fence;
-use super::request::{ExecKey, Freeze, Head, Offset, Output, StreamOp, Tie};
+use super::request::{ExecKey, Freeze, Head, Offset, Output, Outputs, StreamOp, Tie};
 use crate::client::{Client, Interrupted};
 use crate::error::{Code, Failure};
-use crate::exec::Exec;
+use crate::exec::{Exec, Place};
 use crate::guest::link::Link;
 use crate::guest::transfer::Transfer;
 use crate::keeper::{Keeper, Phase};
 use crate::transfer::tar_stream;
 
 const CHUNK_BYTES: usize = 64 << 10;
+/// Of a piece of `exec.outputs`: its stream and its length.
+const PIECE_HEAD_BYTES: usize = 5;
 
 /// Runs a stream op to its end and closes the connection.
 pub async fn run(
@@ -32,7 +34,9 @@ pub async fn run(
     let mut client = Client::new(head.id.clone(), reader, writer);
     let fence = match (&op, head.fence) {
         // What is only read can be read without one.
-        (StreamOp::ExecOutput(_) | StreamOp::Notices(_), None) => Ok(u64::MAX),
+        (StreamOp::ExecOutput(_) | StreamOp::ExecOutputs(_) | StreamOp::Notices(_), None) => {
+            Ok(u64::MAX)
+        }
         _ => fence::check(keeper, head),
     };
     let fence = match fence {
@@ -69,6 +73,7 @@ async fn carry_out(
             Ok(())
         }
         StreamOp::ExecOutput(args) => exec_output(keeper, head.read(args)?, client).await,
+        StreamOp::ExecOutputs(args) => exec_outputs(keeper, head.read(args)?, client).await,
         StreamOp::Notices(args) => notices(keeper, head.read(args)?, client).await,
         StreamOp::ExecStdin(args) => exec_stdin(keeper, head, head.read(args)?, client).await,
         StreamOp::ExecFreeze(args) => exec_freeze(keeper, head.read(args)?, client).await,
@@ -142,6 +147,51 @@ async fn exec_output(
         }
         client.write(&buffer[..count]).await?;
         offset += count as u64;
+    }
+}
+
+/// Pieces of both outputs in the order in which they came: the number of the stream (1 or 2), the piece's length as 32 bits,
+/// most significant first, and its bytes. An end of both is a piece of stream 0.
+async fn exec_outputs(
+    keeper: &Rc<Keeper>,
+    outputs: Outputs,
+    client: &mut Client,
+) -> Result<(), Interrupted> {
+    let exec = keeper.exec(&outputs.exec_key)?;
+    for (stream, offset) in [
+        (Stream::Stdout, outputs.stdout),
+        (Stream::Stderr, outputs.stderr),
+    ] {
+        let there = exec.output_len(stream);
+        if offset > there {
+            return Err(Failure::bad_request(format!(
+                "offset {offset} is beyond the {there} bytes that are there"
+            ))
+            .into());
+        }
+    }
+    client.answer(&Ok(json!({}))).await?;
+    let mut place = Place::new(outputs.stdout, outputs.stderr);
+    let mut buffer = vec![0u8; 2 * CHUNK_BYTES];
+    loop {
+        let read = tokio::select! {
+            read = exec.read_outputs(&mut place, &mut buffer[PIECE_HEAD_BYTES..]) => read,
+            () = client.left() => return Ok(()),
+        };
+        // After the answer line an interruption is an end without the last piece.
+        let Ok(read) = read else { return Ok(()) };
+        let (number, count) = match read {
+            Some((Stream::Stderr, count)) => (2, count),
+            Some((_, count)) => (1, count),
+            None => (0, 0),
+        };
+        buffer[0] = number;
+        let length = u32::try_from(count).expect("a piece is as long as the buffer");
+        buffer[1..PIECE_HEAD_BYTES].copy_from_slice(&length.to_be_bytes());
+        client.write(&buffer[..PIECE_HEAD_BYTES + count]).await?;
+        if number == 0 {
+            return Ok(());
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::error::Failure;
 use crate::guest::link::{After, Inbound, Link, Violation};
 
 mod end;
+mod order;
 mod output;
 mod record;
 mod request;
@@ -23,6 +24,7 @@ mod settle;
 mod spool;
 mod stdin;
 
+pub use order::Place;
 pub use record::{Cause, Outcome, Phase, Reason, folder};
 pub use request::StartExec;
 pub use spool::{Spool, SpoolBudget};
@@ -31,6 +33,7 @@ struct State {
     phase: Phase,
     stdout: Spool,
     stderr: Spool,
+    order: order::Order,
     stdin: SendWindow,
     /// The first that ended it before its own end.
     interrupted_by: Option<end::Interruption>,
@@ -102,6 +105,7 @@ impl Exec {
                 phase: Phase::Running,
                 stdout,
                 stderr,
+                order: order::Order::default(),
                 stdin: SendWindow::default(),
                 interrupted_by: None,
                 is_killed: false,

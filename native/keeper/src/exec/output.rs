@@ -5,6 +5,7 @@ use std::fs;
 use voidbox_protocol::message::Stream;
 
 use super::Exec;
+use super::order::Place;
 use super::record::{Phase, Reason};
 use crate::disk::is_full;
 use crate::error::{Code, Failure};
@@ -33,6 +34,8 @@ impl Exec {
         let kept = spool.append(bytes, own_room, &self.budget);
         let waits = spool.waiting() - waited;
         let due = spool.window.consumed(bytes.len() - waits);
+        let end = spool.taken();
+        state.order.push(stream, end);
         let limited = match kept {
             Ok(all_kept) => !all_kept,
             Err(error) => {
@@ -79,6 +82,58 @@ impl Exec {
                 match state.phase {
                     Phase::Running => {}
                     Phase::Ended | Phase::Acknowledged => return Ok(0),
+                    Phase::Lost => {
+                        return Err(state
+                            .failure
+                            .clone()
+                            .unwrap_or_else(|| Failure::new(Code::VmLost, "the VM is gone")));
+                    }
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Reads both outputs in the order in which they came, waiting for more; `None` at the end of both. What came behind a
+    /// limit has no order.
+    pub async fn read_outputs(
+        &self,
+        place: &mut Place,
+        buffer: &mut [u8],
+    ) -> Result<Option<(Stream, usize)>, Failure> {
+        loop {
+            let changed = self.changed.notified();
+            {
+                let state = self.state.borrow();
+                let is_over = state.phase != Phase::Running;
+                let ordered = state.order.next(place);
+                let candidates = match ordered {
+                    Some((stream, left)) => [Some((stream, left)), None],
+                    None if is_over || state.order.is_full() => [
+                        Some((Stream::Stdout, u64::MAX)),
+                        Some((Stream::Stderr, u64::MAX)),
+                    ],
+                    None => [None, None],
+                };
+                for (stream, left) in candidates.into_iter().flatten() {
+                    let spool = match stream {
+                        Stream::Stderr => &state.stderr,
+                        _ => &state.stdout,
+                    };
+                    let most = usize::try_from(left)
+                        .unwrap_or(usize::MAX)
+                        .min(buffer.len());
+                    let count = spool
+                        .read_at(place.at(stream), &mut buffer[..most])
+                        .map_err(|error| Failure::run_dir("reading the spool", &error))?;
+                    if count > 0 {
+                        place.advance(stream, count as u64);
+                        return Ok(Some((stream, count)));
+                    }
+                }
+                match state.phase {
+                    Phase::Running => {}
+                    Phase::Ended | Phase::Acknowledged => return Ok(None),
                     Phase::Lost => {
                         return Err(state
                             .failure

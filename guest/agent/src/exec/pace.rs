@@ -1,0 +1,122 @@
+//! How soon the outputs of an exec are read. The kernel keeps no order between two pipes, so each write is read before the
+//! program goes on to the next one: the reading thread runs before programs. A flood has no use for that and would pay for
+//! it, so its thread gives up its precedence for the rest of a short window.
+
+use std::time::{Duration, Instant};
+
+/// The time in which writes of a flood lose their order.
+const WINDOW: Duration = Duration::from_millis(50);
+/// Turns in a window after which it is a flood.
+const MOST_TURNS: u32 = 128;
+
+/// Sets the precedence of the calling thread.
+type Precede = fn(bool);
+
+pub struct Pace {
+    precede: Precede,
+    has_precedence: bool,
+    since: Instant,
+    turns: u32,
+}
+
+impl Pace {
+    /// For a guest, whose threads are this program's to order.
+    pub fn of_guest(now: Instant) -> Self {
+        Self::new(set_precedence, now)
+    }
+
+    /// For a machine that is not this program's.
+    pub fn unchanged(now: Instant) -> Self {
+        Self::new(|_| (), now)
+    }
+
+    fn new(precede: Precede, now: Instant) -> Self {
+        precede(true);
+        Self {
+            precede,
+            has_precedence: true,
+            since: now,
+            turns: 0,
+        }
+    }
+
+    /// Before a wait: how long it may last until the thread gets its precedence back; `None` if it has it.
+    pub fn before_wait(&mut self, now: Instant) -> Option<Duration> {
+        let left = WINDOW.saturating_sub(now.saturating_duration_since(self.since));
+        if left.is_zero() {
+            self.since = now;
+            self.turns = 0;
+            if !self.has_precedence {
+                self.set(true);
+            }
+        }
+        (!self.has_precedence).then_some(left)
+    }
+
+    /// After a wait that something ended.
+    pub fn count(&mut self) {
+        self.turns += 1;
+        if self.turns > MOST_TURNS && self.has_precedence {
+            self.set(false);
+        }
+    }
+
+    fn set(&mut self, has_precedence: bool) {
+        self.has_precedence = has_precedence;
+        (self.precede)(has_precedence);
+    }
+}
+
+/// By the kernel's scheduler: before all programs, or one among them. Raw, since not every C library makes this call.
+fn set_precedence(is_first: bool) {
+    const RESET_ON_FORK: i32 = 0x4000_0000;
+    let policy = match is_first {
+        true => libc::SCHED_FIFO,
+        false => libc::SCHED_OTHER,
+    };
+    let priority: i32 = is_first.into();
+    // SAFETY: the call reads the one number that it gets the address of. A kernel that refuses changes nothing, and order
+    // between outputs is then what it was without it.
+    unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            0,
+            policy | RESET_ON_FORK,
+            &raw const priority,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_loses_its_precedence_until_its_window_ends() {
+        let start = Instant::now();
+        let mut pace = Pace::unchanged(start);
+        assert_eq!(pace.before_wait(start), None);
+        for _ in 0..MOST_TURNS {
+            pace.count();
+        }
+        assert!(pace.has_precedence);
+        pace.count();
+        assert!(!pace.has_precedence);
+        let later = start + Duration::from_millis(20);
+        assert_eq!(pace.before_wait(later), Some(Duration::from_millis(30)));
+        assert_eq!(pace.before_wait(start + WINDOW), None);
+        assert!(pace.has_precedence);
+    }
+
+    #[test]
+    fn a_program_that_writes_now_and_then_keeps_it() {
+        let start = Instant::now();
+        let mut pace = Pace::unchanged(start);
+        for at in 0..1_000 {
+            let now = start + Duration::from_millis(at);
+            assert_eq!(pace.before_wait(now), None);
+            pace.count();
+            pace.count();
+        }
+    }
+}
