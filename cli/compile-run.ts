@@ -1,7 +1,7 @@
 /** From a file to a plan that runs, with every mistake told. */
 import { SOURCE_BYTES, type SourceRecord } from '../client/client-record.ts';
 import { type MockRequest, withMocks } from '../domain/plan/mocks.ts';
-import { withMockAgents } from '../domain/plan/mock-agents.ts';
+import { playedStages, withMockAgents } from '../domain/plan/mock-agents.ts';
 import type { Plan } from '../domain/plan/plan.ts';
 import { describeUnsupported, unsupportedParts } from '../domain/plan/unsupported.ts';
 import type { KnownImage } from '../setup/images/images.ts';
@@ -64,7 +64,8 @@ export async function compileAgain(
     listFiles,
     ...(options.settings === null ? {} : { settings: options.settings }),
   });
-  const loaded = { ...compiled, file, path, text, baseDir, sources: new Map([...parts, [file, text]]) };
+  const sources = new Map([...parts, [file, text]]);
+  const loaded = { ...compiled, file, path, text, baseDir, sources, missingParams: [] };
   return await accepted({ ...loaded, mountPlaces: new Map() }, options, context);
 }
 
@@ -85,6 +86,9 @@ async function accepted(
   const read = mode === 'mock' ? inMock(plan) : plan;
   const request = mock(read);
   const withoutSkills = played(mocked(read, request), mockAgents);
+  const arePlayed = mockAgents === true && playedStages(withoutSkills).length > 0;
+  if (mockAgents === true && !arePlayed)
+    await context.stderr.write('notice: --mock-agents has no effect: no stage has an agent\n');
   const places = { baseDir, allow };
   await refuseMissingSkills(withoutSkills, places, mountPlaces, context);
   const texts = await Promise.all([
@@ -99,7 +103,7 @@ async function accepted(
     plan: chosen,
     written,
     mock: request,
-    mockAgents: mockAgents === 'kept' ? null : mockAgents,
+    mockAgents: mockAgents === 'kept' ? null : arePlayed,
     images,
     baseDir,
     places: mountPlaces,
@@ -135,8 +139,7 @@ function played(plan: Plan, mockAgents: boolean | 'kept'): Plan {
   if (mockAgents === false) return plan;
   const made = withMockAgents(plan);
   if ('plan' in made) return made.plan;
-  if (mockAgents === 'kept') return plan;
-  throw usageError(`--mock-agents has nothing to do: ${made.problem}`);
+  return plan;
 }
 
 function mocked(plan: Plan, request: MockRequest | null): Plan {

@@ -30,6 +30,8 @@ export interface LoadedSpec {
   readonly mountPlaces: ReadonlyMap<string, MountPlace>;
   /** What came of the settings of the environment. */
   readonly appliedSettings: AppliedSettings;
+  /** Names of parameters that a run must still give, in the order of the spec; none without `allowsMissingParams`. */
+  readonly missingParams: readonly string[];
 }
 
 /** What a spec is compiled with. */
@@ -39,6 +41,8 @@ export interface SpecValues {
   readonly settings: HostSettings | null;
   /** Folders of `--allow-mounts`, absolute: parts may lie there, too. Absent: none. */
   readonly allow?: readonly string[];
+  /** Parameters that a run must give and that `params` lacks are listed, and are no mistakes. */
+  readonly allowsMissingParams?: boolean;
 }
 
 /** `FILE:LINE:COLUMN: `, where the spec names a path; nothing where nobody knows. */
@@ -59,7 +63,8 @@ export interface MountPlace {
  * wrong with either is in the diagnostics.
  */
 export async function loadSpec(file: string, values: SpecValues, context: CliContext): Promise<LoadedSpec> {
-  const { params, settings } = values;
+  const { params, settings, allowsMissingParams } = values;
+  const missingParams: string[] = [];
   const fromStdin = file === '-';
   const path = fromStdin ? resolve(context.cwd, 'stdin') : resolve(context.cwd, file);
   if (!fromStdin && isDefinition(path)) return await loadCode(path, file, values, context);
@@ -76,6 +81,7 @@ export async function loadSpec(file: string, values: SpecValues, context: CliCon
     readSkill,
     readSpec: createReadSpec(listSpecRoots(baseDir, values.allow ?? [], context.env)),
     listFiles,
+    ...(allowsMissingParams === true ? { missingParams } : {}),
     ...(settings === null ? {} : { settings }),
   });
   const places = new Map([...mountPlaces].map(([mounted, at]) => [mounted, { file: shown, ...at }]));
@@ -89,6 +95,7 @@ export async function loadSpec(file: string, values: SpecValues, context: CliCon
     diagnostics,
     mountPlaces: places,
     appliedSettings,
+    missingParams,
   };
 }
 
@@ -101,13 +108,17 @@ async function loadCode(path: string, file: string, values: SpecValues, context:
   await readSpecFile(path, file);
   const shown = (full: string): string => shortest(full, relative(context.cwd, full));
   const { loadDefinition } = await import('../sdk/load/load-definition.ts');
+  const { params, settings, allowsMissingParams } = values;
+  const missingParams: string[] = [];
   const loaded = await loadDefinition(path, {
-    ...values,
+    params,
+    settings,
+    ...(allowsMissingParams === true ? { missingParams } : {}),
     roots: listSpecRoots(dirname(path), values.allow ?? [], context.env),
     variables: context.env.variables,
     shown,
   });
-  return { file: shown(path), path, text: null, baseDir: dirname(path), ...loaded };
+  return { file: shown(path), path, text: null, baseDir: dirname(path), ...loaded, missingParams };
 }
 
 /** `--param region=north`, any number of times. */

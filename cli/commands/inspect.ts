@@ -10,6 +10,7 @@ import { EXIT } from '../exit-code.ts';
 import { sayAppliedSettings, settingsFor } from '../host-settings.ts';
 import { loadSpec, parseParam } from '../load-spec.ts';
 import { renderDiagnostics } from '../render/diagnostics.ts';
+import { REQUIRE_PARAMS_HELP, renderMissingParams } from '../render/missing-params.ts';
 import { planToMermaid, renderPlanGraph } from '../render/plan-graph.ts';
 import { shownRunId } from '../run-id.ts';
 import { findRunId } from '../run-lookup.ts';
@@ -18,6 +19,7 @@ interface Options {
   readonly json?: boolean;
   readonly format: string;
   readonly param?: Record<string, string>;
+  readonly requireParams?: boolean;
 }
 
 /** Endings of what is a spec even where there is no such file, so that a wrong path is not taken for a run. */
@@ -28,19 +30,20 @@ export const command = defineCommand<Options>({
     command
       .argument('<file|run>', 'a spec or its definition, - for standard input, or a run')
       .option('--param <name=value>', 'the value of a spec parameter; repeatable', parseParam)
+      .option('--require-params', REQUIRE_PARAMS_HELP)
       .option('-f, --format <format>', 'text, or mermaid: a flowchart for Markdown', 'text');
   },
   async execute([what = ''], options, context) {
     const { format } = options;
     if (format !== 'text' && format !== 'mermaid')
       throw usageError(`--format is \`${format}\``, 'It must be text or mermaid.');
-    const plan = isSpec(what, context)
+    const { plan, missingParams } = isSpec(what, context)
       ? await planOfSpec(what, options, context)
-      : await planOfRun(what, options, context);
+      : { plan: await planOfRun(what, options, context), missingParams: [] };
     const { stdout } = context;
     if (options.json)
       await stdout.write(
-        `${JSON.stringify({ name: plan.name, kind: plan.kind, plan: toWire(plan), unsupported: unsupportedParts(plan, 'read', 'read') })}\n`,
+        `${JSON.stringify({ name: plan.name, kind: plan.kind, missingParams, plan: toWire(plan), unsupported: unsupportedParts(plan, 'read', 'read') })}\n`,
       );
     else await stdout.write(format === 'mermaid' ? planToMermaid(plan) : renderPlanGraph(plan, stdout.style));
     return EXIT.success;
@@ -51,13 +54,19 @@ function isSpec(what: string, { cwd }: CliContext): boolean {
   return what === '-' || ENDINGS.includes(extname(what)) || existsSync(resolve(cwd, what));
 }
 
-async function planOfSpec(file: string, options: Options, context: CliContext): Promise<Plan> {
+async function planOfSpec(
+  file: string,
+  options: Options,
+  context: CliContext,
+): Promise<{ readonly plan: Plan; readonly missingParams: readonly string[] }> {
   const settings = settingsFor(context);
-  const values = { params: options.param ?? {}, settings };
-  const { plan, diagnostics, sources, appliedSettings } = await loadSpec(file, values, context);
+  const values = { params: options.param ?? {}, settings, allowsMissingParams: options.requireParams !== true };
+  const { plan, diagnostics, sources, appliedSettings, missingParams } = await loadSpec(file, values, context);
   if (plan !== null) {
     await sayAppliedSettings(settings, appliedSettings, context.stderr);
-    return plan;
+    // The graph may go into a file.
+    await context.stderr.write(renderMissingParams(missingParams));
+    return { plan, missingParams };
   }
   await context.stderr.write(
     options.json
@@ -67,15 +76,15 @@ async function planOfSpec(file: string, options: Options, context: CliContext): 
   throw new CliError(EXIT.usage, 'spec/invalid', `\`${file}\` is not a spec that can run`);
 }
 
-async function planOfRun(text: string, { param }: Options, context: CliContext): Promise<Plan> {
+async function planOfRun(text: string, { param, requireParams }: Options, context: CliContext): Promise<Plan> {
   const { index, records } = await context.stores();
   const runId = await findRunId(index, text).catch((error: unknown) => {
     if (!(error instanceof CliError)) throw error;
     throw new CliError(error.exitCode, error.code, `${error.message}, and no such file`, error.remedy);
   });
-  if (param !== undefined)
+  if (param !== undefined || requireParams === true)
     throw usageError(
-      `--param is for a spec, and \`${text}\` is a run, whose plan has its values`,
+      `${param === undefined ? '--require-params' : '--param'} is for a spec, and \`${text}\` is a run, whose plan has its values`,
       'Leave it out, or name the file of the spec.',
     );
   const wire = await records.get(runId, 'plan');

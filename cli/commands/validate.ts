@@ -14,28 +14,32 @@ import { codeOfMissing, describeMissingSkill, missingSkillRemedy, missingSkills 
 import { refusedImages } from '../plan-images.ts';
 import { describeRefusal, describeWritableRepository, mountsRefusedHere, refusalRemedy } from '../plan-mounts.ts';
 import { type Finding, renderDiagnostics } from '../render/diagnostics.ts';
+import { REQUIRE_PARAMS_HELP, renderMissingParams } from '../render/missing-params.ts';
 import { renderPlanSummary } from '../render/plan.ts';
 
 interface Options {
   readonly json?: boolean;
   readonly param?: Record<string, string>;
+  readonly requireParams?: boolean;
 }
 
 export const command = defineCommand<Options>({
   configure: (command) => {
     command
       .argument('<file>', 'the spec, or its definition in TypeScript or JavaScript; - is standard input')
-      .option('--param <name=value>', 'the value of a spec parameter; repeatable', parseParam);
+      .option('--param <name=value>', 'the value of a spec parameter; repeatable', parseParam)
+      .option('--require-params', REQUIRE_PARAMS_HELP);
   },
   async execute([file = ''], options, context) {
     const settings = settingsFor(context);
-    const loaded = await loadSpec(file, { params: options.param ?? {}, settings }, context);
-    const { plan, diagnostics, appliedSettings } = loaded;
+    const allowsMissingParams = options.requireParams !== true;
+    const loaded = await loadSpec(file, { params: options.param ?? {}, settings, allowsMissingParams }, context);
+    const { plan, diagnostics, appliedSettings, missingParams } = loaded;
     const here = plan === null ? null : await sayHere(plan, loaded, context);
     const unsupported = plan === null ? [] : unsupportedParts(plan, 'read', await documentsOf(plan, loaded, context));
     if (options.json) {
       await context.stdout.write(
-        `${JSON.stringify({ file: loaded.file, valid: plan !== null, name: plan?.name ?? null, kind: plan?.kind ?? null, stages: plan?.stages.map((stage) => stage.id) ?? [], diagnostics, unsupported, settings: toSettingsJson(settings, appliedSettings), onThisHost: here })}\n`,
+        `${JSON.stringify({ file: loaded.file, valid: plan !== null, name: plan?.name ?? null, kind: plan?.kind ?? null, stages: plan?.stages.map((stage) => stage.id) ?? [], missingParams, diagnostics, unsupported, settings: toSettingsJson(settings, appliedSettings), onThisHost: here })}\n`,
       );
       return plan === null ? EXIT.usage : EXIT.success;
     }
@@ -46,6 +50,7 @@ export const command = defineCommand<Options>({
     if (plan === null) return EXIT.usage;
     await sayAppliedSettings(settings, appliedSettings, context.stderr);
     await context.stdout.write(renderPlanSummary(loaded.file, plan, { style: context.stdout.style }));
+    await context.stdout.write(renderMissingParams(missingParams));
     if (unsupported.length > 0) await context.stderr.write(renderUnsupported(unsupported, context.stderr));
     await printHere(here, loaded, context);
     return EXIT.success;

@@ -1,6 +1,7 @@
 import type { TextsPlan, WaitWork } from '../plan/plan.ts';
 import { parseTimeMs } from '../units/time.ts';
 import type { Filler } from './placeholders.ts';
+import { hasStandIn } from './params.ts';
 import type { Problems } from './problems.ts';
 import type { StageSpec } from './spec.ts';
 import { type Located, quote } from './tree.ts';
@@ -40,6 +41,8 @@ export function compileWait(
   const errorsBefore = problems.errorCount();
   const filled = fill(untilText(until)).trim();
   const untilMs = parseTimeMs(filled);
+  // A run gives the time.
+  if (untilMs === null && hasStandIn(filled)) return { kind: 'wait', forMs: null, untilMs: null, until: filled };
   if (untilMs === null && problems.errorCount() === errorsBefore)
     problems.error(
       'spec/bad-value',

@@ -22,7 +22,7 @@ import type { Links } from './linked.ts';
 import { linkStages } from './links.ts';
 import type { InlinedPart } from './inline-part.ts';
 import type { PartFiles } from './part-files.ts';
-import { type ParamValues, resolveParams } from './params.ts';
+import { type MissingParams, type ParamValues, resolveParams } from './params.ts';
 import { createFiller, type Filler } from './placeholders.ts';
 import { Problems, sortByFile } from './problems.ts';
 import type { Spec, StageSpec } from './spec.ts';
@@ -41,6 +41,8 @@ export interface CompileOptions {
   readonly baseDir: string | null;
   /** Values for the spec's parameters. */
   readonly params?: Readonly<Record<string, string>>;
+  /** Collects names of parameters that a run must give and that `params` lacks; absent: each is a mistake. */
+  readonly missingParams?: MissingParams;
   /** The language of conditions, which takes its time to load; needed where a stage has one. */
   readonly checkExpression?: CheckExpressions;
   /** Lists files of `baseDir`; absent: whoever compiles sees no files of the author. */
@@ -92,7 +94,13 @@ function compileWithin(written: Spec, options: CompileOptions, parts: PartContex
 }
 
 function compile(spec: Spec, options: CompileOptions, parts: PartContext, problems: Problems): Plan | null {
-  const params = resolveParams(spec.params, options.params ?? {}, spec.name.at, problems);
+  const params = resolveParams(
+    spec.params,
+    options.params ?? {},
+    spec.name.at,
+    problems,
+    options.missingParams ?? null,
+  );
   const { fill, split } = createFiller(params, problems);
   const conditions = compileConditions(spec, params, options.checkExpression?.condition ?? null, problems);
   const texts = compileTexts(spec, { params, check: options.checkExpression ?? null, split, problems });

@@ -24,12 +24,27 @@ type ParamType = NonNullable<ParamSpec['type']>['value'];
 /** Nested lists and mappings in the value of a list. */
 const DEPTH_LIMIT = 16;
 
-/** Defaults, and what was given over them. */
+/** Names of parameters that a run must give and that have no value yet, in the order of the spec. */
+export type MissingParams = string[];
+
+/** A value that a text has until a run gives one; a literal `$${{` can look the same, and only makes a check weaker. */
+const STAND_IN = /\$\{\{ params\.[A-Za-z0-9][A-Za-z0-9._-]* \}\}/;
+
+/** Whether a filled text has the place of a value that no run has given yet. */
+export function hasStandIn(text: string): boolean {
+  return STAND_IN.test(text);
+}
+
+/**
+ * Defaults, and what was given over them.
+ * @param missing  collects parameters without a value, each of which has a stand-in of its type; null: each is a mistake
+ */
 export function resolveParams(
   declared: readonly ParamSpec[],
   given: Readonly<Record<string, string>>,
   at: Position,
   problems: Problems,
+  missing: MissingParams | null = null,
 ): ParamValues {
   const values = new Map<string, ParamValue | null>();
   for (const param of declared) {
@@ -37,10 +52,18 @@ export function resolveParams(
     const isWhole = checkDeclaration(param, problems);
     const fallback = isWhole ? defaultOf(param, problems) : null;
     // What does not fit a broken declaration is no second mistake.
-    const value = text === null || !isWhole ? fallback : valueGiven(param, text, problems);
+    const isOpen = text === null ? param.fallback === null && !param.isOpen : hasStandIn(text);
+    const value =
+      missing !== null && isWhole && isOpen
+        ? standIn(param, text)
+        : text === null || !isWhole
+          ? fallback
+          : valueGiven(param, text, problems);
     const choices = param.choices.map((choice) => choice.value);
     values.set(param.name, value === null || choices.length === 0 ? value : { ...value, choices });
-    if (text === null && param.fallback === null && !param.isOpen)
+    if (text !== null || param.fallback !== null || param.isOpen) continue;
+    if (missing !== null) missing.push(param.name);
+    else
       problems.error(
         'spec/missing-param',
         param.at,
@@ -58,6 +81,28 @@ export function resolveParams(
     );
   }
   return values;
+}
+
+/** @param text  given by a part's user, with a stand-in in it */
+function standIn(param: ParamSpec, text: string | null): ParamValue {
+  switch (typeOf(param)) {
+    case 'text': {
+      const own = text ?? `\${{ params.${param.name} }}`;
+      return { text: own, value: own };
+    }
+    case 'number': {
+      const value = param.min?.value ?? param.max?.value ?? 0;
+      return { text: String(value), value };
+    }
+    case 'boolean':
+      return { text: 'false', value: false };
+    case 'choice': {
+      const [first] = param.choices;
+      return { text: first!.value, value: first!.value };
+    }
+    case 'list':
+      return { text: '[]', value: [] };
+  }
 }
 
 /** Without `type`: what its other keys ask for, else text, which is what a run can give as it likes. */

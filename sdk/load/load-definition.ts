@@ -9,6 +9,7 @@ import { createReadSpec } from '../read-spec.ts';
 import { type AppliedSettings, nothingApplied } from '../../domain/spec/apply-settings.ts';
 import type { HostSettings } from '../../domain/spec/host-settings.ts';
 import { loadText } from '../../domain/spec/load.ts';
+import type { MissingParams } from '../../domain/spec/params.ts';
 import { sortDiagnostics } from '../../domain/spec/problems.ts';
 import type { Position } from '../../domain/spec/tree.ts';
 import { packageRoot } from '../../setup/package-root.ts';
@@ -23,6 +24,8 @@ export interface LoadDefinitionOptions {
   readonly params: Readonly<Record<string, string>>;
   /** In place of what the definition says; null: nothing. */
   readonly settings: HostSettings | null;
+  /** As `CompileOptions.missingParams`. */
+  readonly missingParams?: MissingParams;
   /** All variables of this process; few of them reach the definition. */
   readonly variables: Readonly<Record<string, string | undefined>>;
   /** How a file is called in diagnostics, by its full path. */
@@ -120,6 +123,7 @@ async function judged(entry: string, options: LoadDefinitionOptions): Promise<Ju
     baseDir: dirname(entry),
     listFiles,
     params: options.params,
+    ...(options.missingParams === undefined ? {} : { missingParams: options.missingParams }),
     readSkill,
     readSpec: createReadSpec(options.roots),
     ...(options.settings === null ? {} : { settings: options.settings }),

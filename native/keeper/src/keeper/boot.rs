@@ -116,11 +116,6 @@ impl Keeper {
     }
 
     pub(super) fn last_console_line(&self) -> String {
-        let tail = console::tail(&self.dir.file(CONSOLE), 2048);
-        let last = tail.lines().map(str::trim).rfind(|line| !line.is_empty());
-        last.map_or_else(
-            || "the console is empty".into(),
-            |line| format!("the console ends with {line:?}"),
-        )
+        console::describe_end(&console::tail(&self.dir.file(CONSOLE), 2048))
     }
 }

@@ -68,6 +68,41 @@ pub fn tail(path: &Path, max_bytes: u64) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// Lines that the kernel prints in each boot, also in one that succeeds: none is the cause of an end.
+const OF_EACH_BOOT: [&str; 1] = ["PCI: Fatal: No config space access function found"];
+
+/// The last line of a console that may say why its VM ended.
+pub fn describe_end(tail: &str) -> String {
+    let mut is_empty = true;
+    for line in tail.lines().rev().map(str::trim) {
+        if line.is_empty() {
+            continue;
+        }
+        is_empty = false;
+        if !OF_EACH_BOOT.contains(&without_time(line)) {
+            return format!("the console ends with {line:?}");
+        }
+    }
+    if is_empty {
+        return "the console is empty".into();
+    }
+    "the console has only lines of each boot".into()
+}
+
+/// A line of the kernel begins with its time: `[    0.123456] `.
+fn without_time(line: &str) -> &str {
+    let Some((time, rest)) = line
+        .strip_prefix('[')
+        .and_then(|rest| rest.split_once("] "))
+    else {
+        return line;
+    };
+    let is_time = time
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || b" .".contains(&byte));
+    if is_time { rest } else { line }
+}
+
 /// Takes everything off `console` until it ends, so that the VMM never waits for it. What a full
 /// disk does not take is lost.
 pub async fn drain(mut console: UnixStream, mut ring: Ring) {
@@ -86,6 +121,21 @@ pub async fn drain(mut console: UnixStream, mut ring: Ring) {
 mod tests {
     use super::*;
     use crate::run_dir::tests::TempDir;
+
+    #[test]
+    fn a_line_of_each_boot_is_no_cause_of_an_end() {
+        let pci = "[    0.061234] PCI: Fatal: No config space access function found\r\n";
+        assert_eq!(describe_end(""), "the console is empty");
+        assert_eq!(describe_end(pci), "the console has only lines of each boot");
+        assert_eq!(
+            describe_end(&format!("Kernel panic: no init\n\n{pci}")),
+            "the console ends with \"Kernel panic: no init\""
+        );
+        assert_eq!(
+            describe_end(&format!("{pci}[    1.5] Out of memory\n")),
+            "the console ends with \"[    1.5] Out of memory\""
+        );
+    }
 
     #[test]
     fn the_ring_keeps_the_end_within_its_cap() {

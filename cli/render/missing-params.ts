@@ -1,0 +1,9 @@
+/** Parameters that a run must still give, for commands that read a spec and start nothing. */
+
+export const REQUIRE_PARAMS_HELP = 'parameters without a default and without a value are errors';
+
+/** Empty if there are none. Names are those of the grammar, so nothing in them needs quotes. */
+export function renderMissingParams(names: readonly string[]): string {
+  if (names.length === 0) return '';
+  return `parameters that a run must give: ${names.map((name) => `--param ${name}=…`).join(' ')}\n`;
+}
