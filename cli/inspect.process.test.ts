@@ -88,7 +88,8 @@ test('`inspect RUN` reads the plan that the run was admitted with', async () => 
     name: 'sales',
     kind: 'workflow',
     plan: JSON.parse(JSON.stringify(toWire(plan!))) as unknown,
-    missingParams: [], unsupported: [],
+    missingParams: [],
+    unsupported: [],
   });
 });
 
