@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { dirname, extname, relative, resolve } from 'node:path';
 import type { Diagnostic } from '../domain/errors/diagnostic.ts';
@@ -8,6 +9,7 @@ import { listFiles } from '../sdk/list-files.ts';
 import { readSkill } from '../sdk/read-skill.ts';
 import { createReadSpec } from '../sdk/read-spec.ts';
 import { FileRefusal, readFileWithin } from '../files/open-file.ts';
+import { baseDirHint, findFromCwd } from './base-dir.ts';
 import { type CliError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { listSpecRoots } from './spec-roots.ts';
@@ -43,6 +45,8 @@ export interface SpecValues {
   readonly allow?: readonly string[];
   /** Parameters that a run must give and that `params` lacks are listed, and are no mistakes. */
   readonly allowsMissingParams?: boolean;
+  /** Absolute; where relative paths start. Absent: the folder of the spec. */
+  readonly baseDir?: string;
 }
 
 /** `FILE:LINE:COLUMN: `, where the spec names a path; nothing where nobody knows. */
@@ -74,12 +78,12 @@ export async function loadSpec(file: string, values: SpecValues, context: CliCon
   );
   const shown = fromStdin ? '<stdin>' : shortest(file, relative(context.cwd, path));
   const { loadText } = await import('../domain/spec/load.ts');
-  const baseDir = dirname(path);
+  const baseDir = values.baseDir ?? dirname(path);
   const { plan, diagnostics, mountPlaces, parts, appliedSettings } = await loadText(text, shown, {
     baseDir,
     params,
-    readSkill,
-    readSpec: createReadSpec(listSpecRoots(baseDir, values.allow ?? [], context.env)),
+    readSkill: withHint(readSkill, baseDir, context.cwd),
+    readSpec: withHint(createReadSpec(listSpecRoots(baseDir, values.allow ?? [], context.env)), baseDir, context.cwd),
     listFiles,
     ...(allowsMissingParams === true ? { missingParams } : {}),
     ...(settings === null ? {} : { settings }),
@@ -99,6 +103,22 @@ export async function loadSpec(file: string, values: SpecValues, context: CliCon
   };
 }
 
+/** A reader of files that names those that exist only below the working folder. */
+function withHint<T extends object>(
+  read: (path: string) => T | { readonly problem: string },
+  baseDir: string,
+  cwd: string,
+): (path: string) => T | { readonly problem: string } {
+  return (path) => {
+    const found = read(path);
+    if (!('problem' in found) || existsSync(path)) return found;
+    const fromCwd = findFromCwd(path, baseDir, cwd);
+    if (fromCwd === null) return found;
+    const problem = `${String(found.problem)}; it lies only below the working directory: ${fromCwd} (${baseDirHint(cwd)})`;
+    return { problem };
+  };
+}
+
 /** Known here too: what bundles code is loaded for definitions alone. */
 function isDefinition(path: string): boolean {
   return ['.ts', '.mts', '.js', '.mjs'].includes(extname(path));
@@ -110,15 +130,17 @@ async function loadCode(path: string, file: string, values: SpecValues, context:
   const { loadDefinition } = await import('../sdk/load/load-definition.ts');
   const { params, settings, allowsMissingParams } = values;
   const missingParams: string[] = [];
+  const baseDir = values.baseDir ?? dirname(path);
   const loaded = await loadDefinition(path, {
     params,
     settings,
     ...(allowsMissingParams === true ? { missingParams } : {}),
-    roots: listSpecRoots(dirname(path), values.allow ?? [], context.env),
+    roots: listSpecRoots(baseDir, values.allow ?? [], context.env),
+    baseDir,
     variables: context.env.variables,
     shown,
   });
-  return { file: shown(path), path, text: null, baseDir: dirname(path), ...loaded, missingParams };
+  return { file: shown(path), path, text: null, baseDir, ...loaded, missingParams };
 }
 
 /** `--param region=north`, any number of times. */

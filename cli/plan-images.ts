@@ -9,6 +9,7 @@ import { CliError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
 import { type MountPlace, placeOfPath } from './load-spec.ts';
+import { baseDirHint, findFromCwd } from './base-dir.ts';
 import { listSpecRoots } from './spec-roots.ts';
 import { typedArgument } from './typed-argument.ts';
 
@@ -143,6 +144,14 @@ async function knownImage(
   } catch (error) {
     if (error instanceof FileRefusal && error.leadsTo !== null) return elsewhere(image, error.leadsTo, places);
     if (!(error instanceof ImageError)) throw error;
+    const fromCwd = error.why === 'missing' && given === null ? findFromCwd(path, places.baseDir, cwd) : null;
+    if (fromCwd !== null)
+      return {
+        image,
+        code: 'cli/image-missing',
+        message: `${error.message}; it lies only below the working directory: ${fromCwd}`,
+        remedy: `Move it there, or ${baseDirHint(cwd)}`,
+      };
     return { image, code: `cli/image-${error.why}`, message: error.message, remedy: error.remedy ?? '' };
   }
 }

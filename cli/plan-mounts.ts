@@ -1,12 +1,13 @@
 /** What this host says of a plan's mounts before a run is started. The worker decides again, at admission and at each launch of a VM. */
-import { existsSync, realpathSync, statSync } from 'node:fs';
-import { join, relative, resolve } from 'node:path';
+import { realpathSync, statSync } from 'node:fs';
+import { resolve } from 'node:path';
 import type { Plan } from '../domain/plan/plan.ts';
 import { contains } from '../domain/spec/paths.ts';
 import type { Environment } from '../setup/environment.ts';
 import { allowedMounts, keepAllowedMounts } from '../client/embedded/allowed-mounts.ts';
 import { type RefusedMount, refusedMounts } from '../client/refused-mounts.ts';
 import type { WritableRepository } from '../client/writable-repositories.ts';
+import { baseDirHint, findFromCwd } from './base-dir.ts';
 import { environmentError, usageError } from './cli-error.ts';
 import { type MountPlace, placeOfPath } from './load-spec.ts';
 import { typedArgument } from './typed-argument.ts';
@@ -41,7 +42,7 @@ export function describeRefusal(refused: RefusedMount, baseDir: string, cwd: str
   const { hostPath, scopes, why, detail } = refused;
   const use = scopes.length === 0 ? 'works in the repository' : 'mounts';
   if (why === 'missing') {
-    const beside = besideCwd(refused, baseDir, cwd);
+    const beside = findFromCwd(hostPath, baseDir, cwd);
     const where = beside === null ? '' : `; it lies only below the working directory: ${beside}`;
     return `the spec ${use} ${hostPath}, which cannot be read: ${detail}${where}`;
   }
@@ -65,23 +66,14 @@ export function describeWritableRepository({ hostPath, git }: WritableRepository
       };
 }
 
-/** What lies there from the working directory, as other tools would take a relative path; null: nothing does, or the path is no such one. */
-function besideCwd({ hostPath }: RefusedMount, baseDir: string, cwd: string): string | null {
-  if (!contains(baseDir, hostPath) || cwd === baseDir) return null;
-  const beside = join(cwd, relative(baseDir, hostPath));
-  return existsSync(beside) ? beside : null;
-}
-
 /** With the folders that are allowed already: those that `up` is given replace them. */
 export function refusalRemedy(refused: RefusedMount, baseDir: string, env: Environment, cwd: string): string {
   const { scopes, why, detail } = refused;
   if (why === 'missing') {
     const key = scopes.length === 0 ? '`git` of the workspace' : '`host` of the mount';
     const start = `a relative path starts at the spec's folder, ${baseDir}`;
-    const beside = besideCwd(refused, baseDir, cwd);
-    return beside === null
-      ? `Create it, or correct ${key}; ${start}`
-      : `Move ${beside} there, or correct ${key}: ${start}`;
+    const beside = findFromCwd(refused.hostPath, baseDir, cwd);
+    return beside === null ? `Create it, or correct ${key}; ${start}` : `Move ${beside} there, or ${baseDirHint(cwd)}`;
   }
   return `Move it below the spec's folder, ${baseDir}, or allow it: ${allowCommand(env, [detail])}`;
 }

@@ -16,6 +16,7 @@ import { entryNamed } from '../skill-kit/bundle/find-entry.ts';
 import type { Stores } from '../store/open-stores.ts';
 import { refuseSetAside, runDir, runFolderName } from '../store/file/run-folder.ts';
 import type { RunView } from '../store/run-view.ts';
+import { dirname } from 'node:path';
 import { CLIENT_MARK, type ClientMark, SOURCE_RECORD, type SourceRecord } from '../client/client-record.ts';
 import { cancelRun, describeRun, RunExistsError, startRun } from '../client/runs.ts';
 import { usageError } from './cli-error.ts';
@@ -150,7 +151,9 @@ async function start(
       throw new RunExistsError(runId);
     // With a configured server the run may live on another host, and what is written here would never be removed.
     if (source !== null && !env.temporalConfigured) await stores.records.put(runId, SOURCE_RECORD, source);
-    if (readsHostFolders(plan)) await stores.marks.put(runId, CLIENT_MARK, { baseDir } satisfies ClientMark);
+    // A fork compiles the text again, and starts relative paths there.
+    const isNamed = typeof source?.path === 'string' && dirname(source.path) !== baseDir;
+    if (isNamed || readsHostFolders(plan)) await stores.marks.put(runId, CLIENT_MARK, { baseDir } satisfies ClientMark);
     const summary = summaryOf(plan, from);
     // Where no worker has ever run on this state folder, none would read them, and nothing would remove them.
     const handedOver = env.temporalConfigured && readHostId(env.stateDir) === null ? {} : hostVariables;

@@ -29,7 +29,7 @@ test('a skill that lies only below the working directory is a warning of `valida
       code: 'cli/skill-missing',
       severity: 'warning',
       message: `the skill ${dir}/specs/skills/review.md of stage reviewer is not a file of this machine; it lies only below the working directory: ${dir}/skills/review.md`,
-      remedy: `Move it, or correct the path: ${start}`,
+      remedy: `Move it there, or let relative paths start at the working folder: --base-dir ${dir}`,
       file: 'specs/agent.yaml',
       line: 6,
       column: 12,

@@ -1,9 +1,10 @@
 /** Documents of the host that a plan's agents get, as this machine has them. On your own server the worker's host decides. */
 import { stat } from 'node:fs/promises';
-import { basename, dirname, join, relative } from 'node:path';
+import { basename, dirname } from 'node:path';
 import type { AgentSkill, Plan, StagePlan } from '../domain/plan/plan.ts';
 import { skillsOf } from '../domain/plan/work.ts';
 import { FileRefusal, readFileWithin } from '../files/open-file.ts';
+import { baseDirHint, findFromCwd } from './base-dir.ts';
 import { CliError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
@@ -50,8 +51,8 @@ export async function missingSkills(
       missing.push({ stage, path, beside: null, elsewhere: refusal.leadsTo });
       continue;
     }
-    const beside = join(cwd, relative(places.baseDir, path));
-    missing.push({ stage, path, beside: (await isFile(beside)) ? beside : null, elsewhere: null });
+    const beside = findFromCwd(path, places.baseDir, cwd);
+    missing.push({ stage, path, beside: beside !== null && (await isFile(beside)) ? beside : null, elsewhere: null });
   }
   return missing;
 }
@@ -84,11 +85,11 @@ export function describeMissingSkill({ stage, path, beside, elsewhere }: Missing
   return `the skill ${path} of stage ${stage} is not a file of this machine${where}`;
 }
 
-export function missingSkillRemedy({ beside, elsewhere }: MissingSkill, baseDir: string): string {
+export function missingSkillRemedy({ beside, elsewhere }: MissingSkill, baseDir: string, cwd: string): string {
   if (elsewhere !== null)
     return `Move it below the spec's folder, ${baseDir}, or allow its folder: voidbox run FILE --allow-mounts ${typedArgument(dirname(elsewhere))}`;
   const start = `a relative path starts at the spec's folder, ${baseDir}`;
-  return beside === null ? `Create it, or correct the path; ${start}` : `Move it, or correct the path: ${start}`;
+  return beside === null ? `Create it, or correct the path; ${start}` : `Move it there, or ${baseDirHint(cwd)}`;
 }
 
 /** UTF-8 of one document, which travels within the plan. */
@@ -179,6 +180,6 @@ export async function refuseMissingSkills(
       EXIT.usage,
       codeOfMissing(first),
       `${placeOfPath(named, first.path)}${describeMissingSkill(first)}`,
-      missingSkillRemedy(first, places.baseDir),
+      missingSkillRemedy(first, places.baseDir, cwd),
     );
 }

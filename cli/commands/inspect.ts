@@ -3,6 +3,7 @@ import { extname, resolve } from 'node:path';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { unsupportedParts } from '../../domain/plan/unsupported.ts';
 import { fromWire, type PlanWire, toWire } from '../../domain/plan/wire.ts';
+import { addBaseDirOption, type BaseDirOption, takeBaseDir } from '../base-dir.ts';
 import { CliError, usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
@@ -15,7 +16,7 @@ import { planToMermaid, renderPlanGraph } from '../render/plan-graph.ts';
 import { shownRunId } from '../run-id.ts';
 import { findRunId } from '../run-lookup.ts';
 
-interface Options {
+interface Options extends BaseDirOption {
   readonly json?: boolean;
   readonly format: string;
   readonly param?: Record<string, string>;
@@ -32,6 +33,7 @@ export const command = defineCommand<Options>({
       .option('--param <name=value>', 'the value of a spec parameter; repeatable', parseParam)
       .option('--require-params', REQUIRE_PARAMS_HELP)
       .option('-f, --format <format>', 'text, or mermaid: a flowchart for Markdown', 'text');
+    addBaseDirOption(command);
   },
   async execute([what = ''], options, context) {
     const { format } = options;
@@ -60,7 +62,13 @@ async function planOfSpec(
   context: CliContext,
 ): Promise<{ readonly plan: Plan; readonly missingParams: readonly string[] }> {
   const settings = settingsFor(context);
-  const values = { params: options.param ?? {}, settings, allowsMissingParams: options.requireParams !== true };
+  const baseDir = takeBaseDir(options, context.cwd);
+  const values = {
+    params: options.param ?? {},
+    settings,
+    allowsMissingParams: options.requireParams !== true,
+    ...(baseDir === undefined ? {} : { baseDir }),
+  };
   const { plan, diagnostics, sources, appliedSettings, missingParams } = await loadSpec(file, values, context);
   if (plan !== null) {
     await sayAppliedSettings(settings, appliedSettings, context.stderr);

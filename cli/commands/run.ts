@@ -3,13 +3,14 @@ import type { MockRequest } from '../../domain/plan/mocks.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { RANGES, SCALES } from '../../domain/spec/grammar/values.ts';
 import { parseDurationMs } from '../../domain/units/duration.ts';
+import { addBaseDirOption, type BaseDirOption, takeBaseDir } from '../base-dir.ts';
 import { usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import { compileRun } from '../compile-run.ts';
 import { settingsFor } from '../host-settings.ts';
 import { addRunOptions, type RunOptions, takeImagePlaces, takeRunOptions } from '../run-options.ts';
 
-interface Options extends RunOptions {
+interface Options extends RunOptions, BaseDirOption {
   readonly mode?: 'mock';
   readonly mock?: MockRequest;
   readonly mockAgents?: boolean;
@@ -21,6 +22,7 @@ export const command = defineCommand<Options>({
   configure: (command) => {
     command.argument('<file>', 'the spec, or its definition in TypeScript or JavaScript; - is standard input');
     addRunOptions(command);
+    addBaseDirOption(command);
     command.addOption(
       new Option(
         '--mode <mode>',
@@ -46,11 +48,13 @@ export const command = defineCommand<Options>({
   async execute([file = ''], options, context) {
     if (file === '-' && options.input === '-') throw usageError('standard input cannot be both the spec and the input');
     const { param: params = {}, mode = null, mock = null, mockAgents = false, json = false } = options;
+    const baseDir = takeBaseDir(options, context.cwd);
     const read = await compileRun(
       file,
       {
         params,
         settings: settingsFor(context),
+        ...(baseDir === undefined ? {} : { baseDir }),
         mode,
         mock: () => mock,
         mockAgents,

@@ -4,6 +4,7 @@ import { type UnsupportedPart, unsupportedParts } from '../../domain/plan/unsupp
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { findWritableRepositories } from '../../client/writable-repositories.ts';
 import { hasLogin, loginsFor } from '../agent-logins.ts';
+import { addBaseDirOption, type BaseDirOption, takeBaseDir } from '../base-dir.ts';
 import { CliError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
@@ -17,7 +18,7 @@ import { type Finding, renderDiagnostics } from '../render/diagnostics.ts';
 import { REQUIRE_PARAMS_HELP, renderMissingParams } from '../render/missing-params.ts';
 import { renderPlanSummary } from '../render/plan.ts';
 
-interface Options {
+interface Options extends BaseDirOption {
   readonly json?: boolean;
   readonly param?: Record<string, string>;
   readonly requireParams?: boolean;
@@ -29,11 +30,18 @@ export const command = defineCommand<Options>({
       .argument('<file>', 'the spec, or its definition in TypeScript or JavaScript; - is standard input')
       .option('--param <name=value>', 'the value of a spec parameter; repeatable', parseParam)
       .option('--require-params', REQUIRE_PARAMS_HELP);
+    addBaseDirOption(command);
   },
   async execute([file = ''], options, context) {
     const settings = settingsFor(context);
-    const allowsMissingParams = options.requireParams !== true;
-    const loaded = await loadSpec(file, { params: options.param ?? {}, settings, allowsMissingParams }, context);
+    const baseDir = takeBaseDir(options, context.cwd);
+    const values = {
+      params: options.param ?? {},
+      settings,
+      allowsMissingParams: options.requireParams !== true,
+      ...(baseDir === undefined ? {} : { baseDir }),
+    };
+    const loaded = await loadSpec(file, values, context);
     const { plan, diagnostics, appliedSettings, missingParams } = loaded;
     const here = plan === null ? null : await sayHere(plan, loaded, context);
     const unsupported = plan === null ? [] : unsupportedParts(plan, 'read', await documentsOf(plan, loaded, context));
@@ -138,7 +146,7 @@ async function sayHere(plan: Plan, loaded: LoadedSpec, context: CliContext): Pro
       code: codeOfMissing(skill),
       severity: 'warning',
       message: describeMissingSkill(skill),
-      remedy: missingSkillRemedy(skill, loaded.baseDir),
+      remedy: missingSkillRemedy(skill, loaded.baseDir, cwd),
       ...placeOf(skill.path, loaded),
     })),
   };

@@ -8,6 +8,7 @@ import { type Located, quote } from './tree.ts';
 import { COMMAND_DEFAULTS } from '../plan/defaults.ts';
 import type { EnvPlan, WorkPlan } from '../plan/plan.ts';
 import { type AgentContext, compileAgent } from './compile-agent.ts';
+import { warnOfAgentPrograms } from './agent-programs.ts';
 import { compileEnv } from './compile-env.ts';
 import { compileSkillWork, llmOf } from './compile-skill.ts';
 import { workspaceFolder } from './compile-workspace.ts';
@@ -53,6 +54,7 @@ export function compileWork(
   warnOfShellInProgram(run, what, problems);
   if (run.script !== null) refuseValuesInCode(run.script, spec, what, problems);
   warnOfParamsInCode(stage, spec, what, problems);
+  warnOfAgentPrograms(stage, spec, what, problems);
   if (stage.mode !== null && stage.timeoutMs !== null)
     problems.error(
       'spec/bad-value',

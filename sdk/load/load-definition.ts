@@ -24,6 +24,8 @@ export interface LoadDefinitionOptions {
   readonly params: Readonly<Record<string, string>>;
   /** In place of what the definition says; null: nothing. */
   readonly settings: HostSettings | null;
+  /** As `CompileOptions.baseDir`; absent: the folder of the definition. */
+  readonly baseDir?: string;
   /** As `CompileOptions.missingParams`. */
   readonly missingParams?: MissingParams;
   /** All variables of this process; few of them reach the definition. */
@@ -120,7 +122,7 @@ async function judged(entry: string, options: LoadDefinitionOptions): Promise<Ju
   const reply: Reply = await runDefinition(code, { cwd: dirname(entry), ...options });
   if (reply.kind === 'unusable') return unloaded([unusable(reply.message, reply.remedy, reply.place)]);
   const { plan, diagnostics, mountPlaces, appliedSettings } = await loadText(reply.source, entry, {
-    baseDir: dirname(entry),
+    baseDir: options.baseDir ?? dirname(entry),
     listFiles,
     params: options.params,
     ...(options.missingParams === undefined ? {} : { missingParams: options.missingParams }),

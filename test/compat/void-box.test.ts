@@ -83,6 +83,37 @@ test('specs of commands for the usual guest, and of agents whose command line ru
   ]);
 });
 
+test('docs/void-box.md says of each example whether it runs', () => {
+  const docs = readFileSync(join(import.meta.dirname, '../../docs/void-box.md'), 'utf8');
+  const rows = [...docs.matchAll(/^\| `([^`]+)` \| (yes|no) \| \S/gm)].map(([, file, runs]) => `${file} ${runs}`);
+  expect(rows).toEqual(
+    FILES.map((file) => {
+      const { plan, diagnostics } = compiled(file);
+      const startsAgent = diagnostics.some(({ message }) => message.includes('the command line of an agent'));
+      return `${file} ${startsAgent || unsupportedParts(plan!, 'read', 'read').length > 0 ? 'no' : 'yes'}`;
+    }),
+  );
+});
+
+test('a command that starts the command line of an agent is a warning, unless an image of the author may have it', () => {
+  const warn = (run: string, more = ''): readonly string[] =>
+    compileText(`kind: workflow\nname: x\n${more}workflow: { steps: [{ name: a, run: ${run} }] }\n`, 'x.yaml', {
+      baseDir: '/specs',
+    }).diagnostics.map(({ severity, code, remedy }) => `${severity} ${code}: ${remedy}`);
+  for (const [run, provider] of [
+    ['{ program: codex, args: [--version] }', 'codex'],
+    ['"cd /workspace && claude -p hello"', 'claude'],
+  ] as const)
+    expect(warn(run)).toEqual([
+      expect.stringContaining(
+        `warning spec/unsupported: write a stage with \`prompt\` and \`llm: { provider: ${provider} }\``,
+      ),
+    ]);
+  expect(warn('{ program: codex }', 'sandbox: { image: dev }\n')).toHaveLength(1);
+  expect(warn('{ program: codex }', 'sandbox: { image: ./own }\n')).toEqual([]);
+  expect(warn('"echo codex"')).toEqual([]);
+});
+
 test('skills, provider and defaults of an agent come into the plan', () => {
   const { plan } = compiled('specs/oci/skills.yaml');
   expect(plan).toMatchObject({

@@ -31,7 +31,7 @@ function below(type: ValueType, kind: PlanKind, path: string, at: Place): readon
     );
   if (type.is === 'list') return each(type.of);
   if (type.is === 'stages') return each(type.table);
-  if (type.is === 'mapping' || type.is === 'section') return keysIn(type.table, kind, path, at);
+  if (type.is === 'mapping' || type.is === 'command' || type.is === 'section') return keysIn(type.table, kind, path, at);
   if (type.is === 'variants' || type.is === 'forms')
     return Object.entries(type.tables).flatMap(([name, table]) => {
       const isChosen =
