@@ -179,9 +179,20 @@ test('a failed call of the API is the outcome of an agent that hangs behind it',
   expect(await resultOf(request('codex'))).toMatchObject({ outcome: 'failed', failure: { code: 'agent/api-error' } });
 });
 
-test('an agent that hangs without a final result fails by its time limit', async () => {
-  agent = async (_line, io) => await hang(io);
-  expect(await resultOf(request('claude'))).toMatchObject({ outcome: 'failed', failure: { code: 'stage/timeout' } });
+test('an agent that hangs without a final result fails by its time limit, and its usage is marked as the least', async () => {
+  agent = async (line, io) => {
+    const message = (output: number): object => ({
+      id: 'm',
+      content: [],
+      usage: { input_tokens: 9, output_tokens: output },
+    });
+    await line({ type: 'assistant', message: message(1) });
+    await line({ type: 'assistant', message: message(4_321) });
+    return await hang(io);
+  };
+  const { outcome, failure, usage } = await resultOf(request('claude'));
+  expect([outcome, failure?.code]).toEqual(['failed', 'stage/timeout']);
+  expect(usage).toMatchObject({ inputTokens: 9, outputTokens: 4_321, partlyCounted: 1 });
   expect(await warnings()).toEqual([]);
 });
 

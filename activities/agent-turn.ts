@@ -165,7 +165,12 @@ async function followTurn(
     return {
       exec,
       exit,
-      outcome: { ...(outcome as AgentOutcome), usage: meter?.used ?? ownUse(context, turn, told) },
+      outcome: {
+        ...(outcome as AgentOutcome),
+        usage: meter?.used ?? ownUse(context, turn, told),
+        // Its session file is followed, which has each call.
+        isUsageFinal: meter !== null || (outcome as AgentOutcome).isUsageFinal,
+      },
       sessionUse: agent.provider.sessionUse === undefined ? NO_USAGE : told,
       over: meter?.over ?? refused,
       hasHung: await findHung(context, command, exit),

@@ -25,6 +25,7 @@ const OUTCOME: AgentOutcome = {
   sessionId: 's',
   model: 'm',
   usage: NO_USE,
+  isUsageFinal: false,
 };
 const OUT_OF_MEMORY: StageFailure = {
   code: 'stage/out-of-memory',

@@ -81,7 +81,12 @@ async function keepTranscript({ deps, redactor, life }: AgentContext, turns: rea
 
 export function usageOf(turns: readonly AgentTurn[]): StageResult['usage'] {
   const { costUsd, ...used } = usedBy(turns);
-  return { ...used, ...(costUsd === null ? {} : { costUsd }) };
+  const partlyCounted = turns.filter(({ outcome, exit }) => !outcome.isUsageFinal && exit.stdoutBytes > 0).length;
+  return {
+    ...used,
+    ...(costUsd === null ? {} : { costUsd }),
+    ...(partlyCounted === 0 ? {} : { partlyCounted }),
+  };
 }
 
 /** By all of them. */

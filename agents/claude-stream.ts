@@ -19,7 +19,7 @@ import {
   NO_USAGE,
   STREAM_LIMITS,
 } from './stream.ts';
-import { noPriceFor, sumOfCounts, sumOfUse } from '../domain/agent/budget.ts';
+import { largestUse, noPriceFor, sumOfCounts, sumOfUse, useSince } from '../domain/agent/budget.ts';
 
 /** What a result that is an error came of, by its `subtype`. */
 const BUDGETS = {
@@ -47,8 +47,8 @@ export function createClaudeStream({ cost = 'told' }: { readonly cost?: CostOfCa
   let model: string | null = null;
   let lastText: string | null = null;
   let usage: AgentUsage = cost === 'none' ? { ...NO_USAGE, costUsd: 0 } : NO_USAGE;
-  /** One message comes in several lines, each with the usage of all of it; those of subagents come between them. */
-  const counted = new Set<string>();
+  /** One message comes in several lines, each with its usage so far; those of subagents come between them. */
+  const counted = new Map<string, AgentUsage>();
   /** Names of tools by the ids of their calls that have not ended. */
   const called = new Map<string, string>();
   /** Read once: the outcome is asked for at each line. */
@@ -68,8 +68,10 @@ export function createClaudeStream({ cost = 'told' }: { readonly cost?: CostOfCa
       if (typeof id === 'string' && called.size < MOST_CALLED) called.set(shortName(id), shortName(name));
       return [{ kind: 'tool', tool: name, detail: detailOf(input), failed: false }];
     });
-    if (message['usage'] === undefined || !isNew(counted, textOf(message['id']))) return sayings;
-    usage = sumOfUse(usage, usageOfClaude(fieldsOf(message['usage'])));
+    if (message['usage'] === undefined) return sayings;
+    const added = addedUse(counted, textOf(message['id']), usageOfClaude(fieldsOf(message['usage'])));
+    if (added === null) return sayings;
+    usage = sumOfUse(usage, added);
     return [...sayings, { kind: 'usage', usage }];
   };
 
@@ -102,19 +104,27 @@ export function createClaudeStream({ cost = 'told' }: { readonly cost?: CostOfCa
       hasEnded: ended !== null,
       ...(ended ?? { text: lastText, failure: null }),
       usage,
+      isUsageFinal: ended !== null,
       ...(unpriced.length === 0 ? {} : { unpricedModels: unpriced }),
     }),
   };
 }
 
-function isNew(counted: Set<string>, id: string | null): boolean {
-  if (id === null) return true;
-  const name = cut(id, STREAM_LIMITS.nameCharacters);
-  if (counted.has(name)) return false;
-  counted.add(name);
-  const [oldest] = counted;
+/**
+ * What a line of a message adds to the use that its earlier lines told; null: nothing.
+ * @param counted  use of messages by their ids
+ */
+function addedUse(counted: Map<string, AgentUsage>, id: string | null, told: AgentUsage): AgentUsage | null {
+  if (id === null) return told;
+  const name = shortName(id);
+  const before = counted.get(name);
+  const now = before === undefined ? told : largestUse(told, before);
+  counted.set(name, now);
+  const [oldest] = counted.keys();
   if (counted.size > MOST_MESSAGES) counted.delete(oldest!);
-  return true;
+  if (before === undefined) return told;
+  const added = { ...useSince(now, before), turns: 0 };
+  return added.inputTokens + added.cachedInputTokens + added.outputTokens === 0 ? null : added;
 }
 
 /**

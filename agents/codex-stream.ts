@@ -9,6 +9,8 @@ export function createCodexStream(): AgentStream {
   let usage: AgentUsage = NO_USAGE;
   let hasEnded = false;
   let failure: string | null = null;
+  /** A turn that failed tells no usage. */
+  let isUsageFinal = false;
 
   return {
     line(text) {
@@ -24,9 +26,11 @@ export function createCodexStream(): AgentStream {
         }
         case 'turn.started':
           hasEnded = false;
+          isUsageFinal = false;
           return [];
         case 'turn.completed':
           hasEnded = true;
+          isUsageFinal = true;
           // Of the session so far.
           usage = largestUse(usage, { ...usageOfCodex(fieldsOf(event['usage'])), turns: usage.turns + 1 });
           return [{ kind: 'usage', usage }];
@@ -45,6 +49,7 @@ export function createCodexStream(): AgentStream {
       text: lastText,
       failure: failure === null ? null : { code: 'agent/api-error', message: failure },
       usage,
+      isUsageFinal,
     }),
   };
 }

@@ -63,6 +63,8 @@ export interface AgentOutcome {
   readonly text: string | null;
   readonly failure: { readonly code: ErrorCode; readonly message: string } | null;
   readonly usage: AgentUsage;
+  /** The stream has told all that was used. False: `usage` is the least that was used. */
+  readonly isUsageFinal: boolean;
   /** Models that its command line has no price for, so that what it says of the cost is a guess. Absent: none. */
   readonly unpricedModels?: readonly string[];
 }

@@ -113,7 +113,22 @@ describe('the stream of claude', () => {
       text: 'It is written.',
       failure: null,
       usage: { inputTokens: 4200, outputTokens: 60, cachedInputTokens: 1200, turns: 3, costUsd: 0.01344 },
+      isUsageFinal: true,
     });
+  });
+
+  it('counts a message that comes in several lines by its last figures, also if it is cut off', () => {
+    const message = (id: string, output: number, parent: string | null = null): string => {
+      const usage = { input_tokens: 1_000, output_tokens: output, cache_read_input_tokens: 100 };
+      return JSON.stringify({ type: 'assistant', parent_tool_use_id: parent, message: { id, content: [], usage } });
+    };
+    // The lines of a subagent come between.
+    const lines = [message('m1', 1), message('m2', 7, 't1'), message('m1', 4_321), message('m1', 4_321)];
+    const { sayings, outcome } = read(createClaudeStream(), lines.join('\n'));
+    expect(outcome.usage).toMatchObject({ inputTokens: 2_200, outputTokens: 4_328, cachedInputTokens: 200, turns: 2 });
+    expect(outcome.isUsageFinal).toBe(false);
+    const told = sayings.flatMap((saying) => (saying.kind === 'usage' ? [saying.usage.outputTokens] : []));
+    expect(told).toEqual([1, 8, 4_328]);
   });
 
   it('`is_error` decides, whatever the subtype says', () => {
@@ -268,6 +283,7 @@ describe('the stream of codex', () => {
       text: 'It is written.',
       failure: null,
       usage: { inputTokens: 3000, outputTokens: 60, cachedInputTokens: 1200, turns: 1, costUsd: null },
+      isUsageFinal: true,
     });
   });
 
@@ -293,6 +309,14 @@ describe('the stream of codex', () => {
       failure: null,
       hasEnded: true,
     });
+  });
+
+  it('a turn that failed tells no usage, so that what was used is not known', () => {
+    const failed = recording('codex-refused');
+    expect(read(createCodexStream(), failed).outcome).toMatchObject({ hasEnded: true, isUsageFinal: false });
+    const began = recording('codex-tools');
+    const cut = began.slice(0, began.trimEnd().lastIndexOf('\n'));
+    expect(read(createCodexStream(), cut).outcome).toMatchObject({ hasEnded: false, isUsageFinal: false });
   });
 
   it('an error is a warning, and a turn that failed is a failure, in the words of the API', () => {

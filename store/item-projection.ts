@@ -37,7 +37,7 @@ export function projectItem(stage: StageView, { item, instance }: EventItem, bod
 }
 
 /** Of a stage that an agent worked on. */
-const AGENT_USAGE = ['inputTokens', 'outputTokens', 'cachedInputTokens', 'turns', 'costUsd'] as const;
+const AGENT_USAGE = ['inputTokens', 'outputTokens', 'cachedInputTokens', 'turns', 'costUsd', 'partlyCounted'] as const;
 
 export function agentUsageOf(usage: StageView['usage']): StageView['usage'] {
   return Object.fromEntries(AGENT_USAGE.flatMap((name) => (usage[name] === undefined ? [] : [[name, usage[name]]])));

@@ -7,6 +7,8 @@ export interface AgentTotals {
   readonly outputTokens: number;
   /** Null: no stream says so. */
   readonly costUsd: number | null;
+  /** An agent was cut off before its stream told all that it used: the figures are the least. */
+  readonly isIncomplete: boolean;
 }
 
 const MOST_NAMES = 8;
@@ -21,12 +23,20 @@ export function agentTotals({ stages }: Pick<RunView, 'stages'>): AgentTotals | 
     inputTokens: sum('inputTokens'),
     outputTokens: sum('outputTokens'),
     costUsd: isPriced ? sum('costUsd') : null,
+    isIncomplete: sum('partlyCounted') > 0,
   };
 }
 
-/** `12,345 in, 678 out · $0.0123`. */
-export function renderTotals({ inputTokens, outputTokens, costUsd }: AgentTotals): string {
-  const tokens = `${inputTokens.toLocaleString('en-US')} in, ${outputTokens.toLocaleString('en-US')} out`;
+/** `12,345 in, 678 out · $0.0123`; `at least …` or `unknown` for an agent that was cut off. */
+export function renderTotals({
+  inputTokens,
+  outputTokens,
+  costUsd,
+  isIncomplete = false,
+}: Omit<AgentTotals, 'isIncomplete'> & Partial<AgentTotals>): string {
+  if (isIncomplete && inputTokens + outputTokens === 0) return 'unknown';
+  const least = isIncomplete ? 'at least ' : '';
+  const tokens = `${least}${inputTokens.toLocaleString('en-US')} in, ${outputTokens.toLocaleString('en-US')} out`;
   return costUsd === null ? tokens : `${tokens} · ${renderCost(costUsd)}`;
 }
 

@@ -1,14 +1,26 @@
 //! What the agent finds in its workspace, and does to it.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::pipe::PipeFlags;
 
 use crate::arguments::{Call, Dialect};
 
 /// Of what a command printed.
 const OUTPUT_BYTES: usize = 16 << 10;
+/// Pieces that are read before the shell is looked at again: more than a pipe holds.
+const DRAINED_PIECES: usize = 16;
+/// The end of the shell does not wake a reader of the pipe.
+const LOOK_AGAIN: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 10_000_000,
+};
 
 pub struct Found {
     /// Names, in order.
@@ -58,20 +70,56 @@ pub fn write(path: &str, content: &str) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// What the command printed, on both streams, and its exit code.
+/// What the command printed until its shell ended, on both streams, and its exit code. As the real ones, it does not wait for
+/// processes in the background that hold its output open.
 pub fn run(command: &str) -> (String, i32) {
-    let ended = Command::new("/bin/sh")
-        .args(["-c", &format!("exec 2>&1\n{command}")])
-        .stdin(Stdio::null())
-        .output();
-    match ended {
-        Ok(ended) => {
-            let shown = &ended.stdout[..ended.stdout.len().min(OUTPUT_BYTES)];
-            let text = String::from_utf8_lossy(shown).into_owned();
-            (text, ended.status.code().unwrap_or(1))
-        }
+    match printed(command) {
+        Ok((printed, exit_code)) => (String::from_utf8_lossy(&printed).into_owned(), exit_code),
         Err(error) => (error.to_string(), 127),
     }
+}
+
+fn printed(command: &str) -> io::Result<(Vec<u8>, i32)> {
+    let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    fcntl_setfl(&reader, OFlags::NONBLOCK)?;
+    // The command's own copy of the writing end is closed with this statement.
+    let mut shell = Command::new("/bin/sh")
+        .args(["-c", &format!("exec 2>&1\n{command}")])
+        .stdin(Stdio::null())
+        .stdout(writer)
+        .spawn()?;
+    let mut reader = File::from(reader);
+    let mut kept = Vec::new();
+    loop {
+        // Asked before the output is read: what the shell printed is in the pipe when it has ended.
+        let ended = shell.try_wait()?;
+        let is_closed = drain(&mut reader, &mut kept)?;
+        if let Some(status) = ended {
+            return Ok((kept, status.code().unwrap_or(1)));
+        }
+        if is_closed {
+            return Ok((kept, shell.wait()?.code().unwrap_or(1)));
+        }
+        rustix::event::poll(&mut [PollFd::new(&reader, PollFlags::IN)], Some(&LOOK_AGAIN))?;
+    }
+}
+
+/// Reads what is in the pipe at this moment, and keeps the beginning of all. True at its end.
+fn drain(reader: &mut File, kept: &mut Vec<u8>) -> io::Result<bool> {
+    let mut buffer = [0; 16 << 10];
+    for _ in 0..DRAINED_PIECES {
+        match reader.read(&mut buffer) {
+            Ok(0) => return Ok(true),
+            Ok(bytes) => {
+                let room = OUTPUT_BYTES.saturating_sub(kept.len());
+                kept.extend_from_slice(&buffer[..bytes.min(room)]);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
 }
 
 #[cfg(test)]
@@ -79,12 +127,41 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use super::look;
+    use std::time::{Duration, Instant};
+
+    use super::{OUTPUT_BYTES, look, run};
     use crate::arguments::parse;
 
     fn put(folder: &Path, name: &str) {
         fs::create_dir_all(folder.join(name)).unwrap();
         fs::write(folder.join(name).join("SKILL.md"), "x").unwrap();
+    }
+
+    #[test]
+    fn a_process_in_the_background_that_holds_the_output_is_not_waited_for() {
+        let started = Instant::now();
+        assert_eq!(
+            run("sleep 12 & echo started; echo warned >&2; exit 3"),
+            ("started\nwarned\n".into(), 3)
+        );
+        assert!(started.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_background_process_that_prints_without_an_end_does_not_hold_the_answer() {
+        let started = Instant::now();
+        let (output, exit_code) = run("(timeout 12 yes) & echo $!");
+        assert_eq!(exit_code, 0);
+        assert!(!output.is_empty());
+        assert!(started.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_command_that_prints_more_than_a_pipe_holds_ends_and_its_beginning_is_kept() {
+        let (output, exit_code) = run("head -c 3000000 /dev/zero | tr '\\0' x; exit 5");
+        assert_eq!((output.len(), exit_code), (OUTPUT_BYTES, 5));
+        assert_eq!(run("exec >&- 2>&-; exit 4"), (String::new(), 4));
+        assert_eq!(run("kill -9 $$"), (String::new(), 1));
     }
 
     #[test]
