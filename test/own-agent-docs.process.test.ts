@@ -120,7 +120,7 @@ function expectStream(provider: AgentProvider, lines: readonly string[]): void {
       { kind: 'text', text: 'One test fails.' },
       { kind: 'usage', usage },
     ],
-    { ...before, hasEnded: true, failure: null, usage },
+    { ...before, hasEnded: true, failure: null, usage, isUsageFinal: true },
   ]);
   // Cut off; refused by the server; no JSON, or of a kind that nobody knows.
   expect(read(...lines.slice(0, -1))).toMatchObject([{}, { hasEnded: false, text: 'One test fails.' }]);
