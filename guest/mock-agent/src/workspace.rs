@@ -100,7 +100,10 @@ fn printed(command: &str) -> io::Result<(Vec<u8>, i32)> {
         if is_closed {
             return Ok((kept, shell.wait()?.code().unwrap_or(1)));
         }
-        rustix::event::poll(&mut [PollFd::new(&reader, PollFlags::IN)], Some(&LOOK_AGAIN))?;
+        rustix::event::poll(
+            &mut [PollFd::new(&reader, PollFlags::IN)],
+            Some(&LOOK_AGAIN),
+        )?;
     }
 }
 
