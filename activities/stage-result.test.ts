@@ -61,3 +61,16 @@ test.each<[string, Partial<ExecExit>, string, ErrorCode]>([
   const result = await describeExit(BACKEND, VM, EXEC, exit, REQUEST, createRedactor([]), false, signal);
   expect(result).toMatchObject({ outcome: 'failed', failure: { code, message } });
 });
+
+test('the end of standard error has the last state of a line that its program writes over', async () => {
+  const bytes = Buffer.from('get 1 %\rget 99 %\nno such package\r\n');
+  const exec = {
+    async *output() {
+      yield bytes;
+    },
+  } as unknown as Exec;
+  const exit = { ...EXIT, exitCode: 1, stderrBytes: bytes.length };
+  const signal = new AbortController().signal;
+  const result = await describeExit(BACKEND, VM, exec, exit, REQUEST, createRedactor([]), false, signal);
+  expect(result.failure?.stderrTail).toBe('get 99 %\nno such package\n');
+});

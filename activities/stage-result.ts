@@ -4,6 +4,7 @@ import type { ErrorCode } from '../domain/errors/codes.ts';
 import { isService } from '../domain/plan/work.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
+import { readLastStates } from '../domain/security/line-state.ts';
 import { sanitize, sanitizeLine } from '../domain/security/sanitize.ts';
 import type { Exec, ExecExit, Sandbox, SandboxBackend, VmUsage } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
@@ -158,5 +159,5 @@ async function readTail(exec: Exec, exit: ExecExit, redactor: Redactor, signal: 
   let start = 0;
   while (start < 3 && ((tail[start] ?? 0) & 0xc0) === 0x80) start += 1;
   // Temporal's own tools print it as it is.
-  return sanitize(tail.subarray(start).toString('utf8'));
+  return sanitize(readLastStates(tail.subarray(start).toString('utf8')));
 }

@@ -1,3 +1,5 @@
+import { readLastState } from '../../domain/security/line-state.ts';
+
 /** A line longer than this is broken, so that a guest which never writes a line feed holds no memory of ours. */
 export const MAX_LINE_CHARACTERS = 16 * 1024;
 
@@ -30,12 +32,6 @@ export interface OutputLines {
   readState(nowMs: number): PlainLine | null;
   /** The same if it has changed since it was shown last and is due again; it counts as shown then. */
   takeState(nowMs: number): PlainLine | null;
-}
-
-/** What a terminal shows of a line in which `\r` goes back to its beginning: the last state that has a character. */
-export function readLastState(text: string): string {
-  if (!text.includes('\r')) return text;
-  return text.split('\r').findLast((piece) => piece !== '') ?? '';
 }
 
 /** The same without the states before the last one, so that a line of progress takes no memory. */
