@@ -119,7 +119,7 @@ function isEnvironment(work: WorkPlan, variable: string): boolean {
 export function describeWork(work: WorkPlan): string {
   switch (work.kind) {
     case 'command':
-      return [work.program, ...work.args].join(' ');
+      return scriptIn(work) ?? [work.program, ...work.args].join(' ');
     case 'approval':
       return `asks: ${work.message}`;
     case 'wait':
@@ -135,6 +135,12 @@ export function describeWork(work: WorkPlan): string {
     case 'mock':
       return `mocked: exit code ${work.exitCode}`;
   }
+}
+
+/** The text of a command that runs a script as `run:` with a text does; null for another command. */
+function scriptIn({ program, args }: CommandWork): string | null {
+  const [errexit, isText, script] = args;
+  return program === 'sh' && args.length === 3 && errexit === '-e' && isText === '-c' ? script!.trim() : null;
 }
 
 /** What a stage does, for people. */
