@@ -226,6 +226,13 @@ test('an agent that changed nothing leaves nothing, also on top of an earlier st
   expect(result.failure?.message).not.toContain('--partial');
 });
 
+test('an agent of a workspace with `changes: none` leaves nothing', async () => {
+  ending = { ...ENDED, result: 'no JSON' };
+  const { workspace } = request().stage;
+  const result = await resultOf(request({ workspace: { ...workspace!, changes: 'none' } }));
+  expect([result.outcome, result.partial, scripts]).toEqual(['failed', undefined, ['checked-out']]);
+});
+
 test('an agent of an item is named with its item', async () => {
   ending = { ...ENDED, result: 'no JSON' };
   const instance = [{ part: 'fixes', item: 1 }];

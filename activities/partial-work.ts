@@ -29,7 +29,13 @@ export async function keepPartialWork(
 ): Promise<StageResult> {
   const { deps, request, workspace, life } = context;
   const { failure, outcome } = result;
-  if (workspace === null || failure === null || (outcome !== 'failed' && outcome !== 'cancelled')) return result;
+  if (
+    workspace === null ||
+    workspace.plan.changes === 'none' ||
+    failure === null ||
+    (outcome !== 'failed' && outcome !== 'cancelled')
+  )
+    return result;
   // The guest's git has refused once, and the failure says why.
   if (failure.code === 'workspace/refused') return result;
   const isCancelled = outcome === 'cancelled';

@@ -175,6 +175,15 @@ describe('a stage with a workspace', () => {
     expect((await bytesOf(outputs['changes.patch'])).toString()).toContain('\n+six\n');
   });
 
+  test('leaves no changes with `changes: none`, and git of the guest packs none', async () => {
+    work = change;
+    const what = request('fix', ofRepo());
+    const stage = { ...what.stage, workspace: { ...what.stage.workspace!, changes: 'none' } } as const;
+    const result = await run({ ...what, stage });
+    expect(result).toMatchObject({ outcome: 'succeeded', outputs: {} });
+    expect(scripts).toEqual(['checked-out']);
+  });
+
   test('is checked out by git of the guest where the host cannot, or the guest does not take its tar', async () => {
     const refused = new CodedError('vm/guest-error', 'internal: the disk is full');
     const launch: typeof backend.launch = async (...args) => {

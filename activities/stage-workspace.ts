@@ -211,7 +211,7 @@ export async function takeWorkspace(
   workspace: StageWorkspace | null,
   life: AttemptLife,
 ): Promise<LeftWorkspace> {
-  if (workspace === null) return { failure: null, outputs: {} };
+  if (workspace === null || workspace.plan.changes === 'none') return { failure: null, outputs: {} };
   const taken = await collectChanges({ deps, sandbox, request, workspace, life });
   if ('problem' in taken) {
     const message = `what stage ${request.stage.id} left in its workspace is not taken: ${taken.problem}`;

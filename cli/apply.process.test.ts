@@ -1,7 +1,7 @@
 /** Changes of workspaces, as the command line brings them in: what workers have left, and no server. */
 import { execFileSync } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type LeftRun, openLeftRun } from '../test/rig/left-changes.ts';
 
@@ -165,6 +165,53 @@ describe('voidbox apply', () => {
     expect((await terminal.type('apply', 'r1', '--check', '--partial')).stderr).toMatch(/^stage test \(partial/);
     const none = await terminal.type('apply', 'r1', '--partial', '--stage', 'fix');
     expect([none.code, none.stderr]).toEqual([2, expect.stringContaining('its changes are not partial')]);
+  });
+
+  test('counts new products of builds by their folders, and not files of folders that the repository had', async () => {
+    const write = (folder: string, ...paths: readonly string[]): void => {
+      for (const path of paths) {
+        mkdirSync(join(folder, dirname(path)), { recursive: true });
+        writeFileSync(join(folder, path), path);
+      }
+    };
+    write(app, 'build/tool.sh', 'lib/dist/kept.js');
+    commit(app);
+    git(left.guest, 'pull', '-q');
+    const made = [
+      'node_modules/x/package.json',
+      'node_modules/y.js',
+      'lib/__pycache__/a.pyc',
+      'dist/out.js',
+      'lib/z.pyc',
+    ];
+    const written = ['build/new.sh', 'lib/dist/new.js', 'a.txt', 'distance/b'];
+    await leaveRun({
+      fix: await outputsOf((folder) => {
+        write(folder, ...made, ...written);
+        writeFileSync(join(folder, 'lib/dist/kept.js'), 'changed');
+        commit(folder);
+      }),
+    });
+    const { code, stderr } = await terminal.type('apply', 'r1', '--check');
+    expect(code, stderr).toBe(0);
+    const lines = stderr.split('\n').map((line) => line.trim().replaceAll(/ {2,}/g, '  '));
+    expect(lines).toContain('A node_modules/  2 files  product of a build, runs on install or build');
+    expect(lines).toContain('A lib/__pycache__/  1 file  product of a build');
+    expect(lines).toContain('A dist/  1 file  product of a build');
+    expect(lines).toContain('A lib/z.pyc  product of a build');
+    for (const path of written.slice(0, 2)) expect(stderr).toContain(`A ${path}  +1 -0\n`);
+    expect(stderr).toContain('M lib/dist/kept.js');
+    expect(stderr).not.toContain('node_modules/y.js');
+    expect(stderr).toContain('changes: none');
+    const { products } = JSON.parse((await terminal.type('apply', 'r1', '--check', '--json')).stdout) as {
+      readonly products: readonly { readonly path: string; readonly files: number }[];
+    };
+    expect(products.map(({ path, files }) => [path, files]).toSorted()).toEqual([
+      ['dist/', 1],
+      ['lib/__pycache__/', 1],
+      ['lib/z.pyc', 1],
+      ['node_modules/', 2],
+    ]);
   });
 
   test('takes the changes of one item, the last of its stages', async () => {

@@ -194,6 +194,8 @@ export interface Workspace {
   readonly from?: Step | Box;
   /** The folder in the guest; `/workspace/repository` where nothing is said. */
   readonly guest?: string;
+  /** `none`: the stage leaves no changes and hands no workspace on. `keep` if it is left out. */
+  readonly changes?: 'keep' | 'none';
 }
 
 interface StageOptions<O extends Outputs, R = unknown> {
@@ -851,13 +853,14 @@ function besideWork(options: StageOptions<Outputs>, of: string): SpecObject {
 function workspaceSpec(workspace: Workspace | undefined, of: string): unknown {
   if (workspace === undefined) return undefined;
   checkOptions(`\`workspace\` ${of}`, workspace, WORKSPACE_KEYS);
-  const { git, ref, includeDirty, from, guest } = workspace;
+  const { git, ref, includeDirty, from, guest, changes } = workspace;
   return {
     git,
     from: from === undefined ? undefined : nameOf(`\`from\` of \`workspace\` ${of}`, from),
     ref,
     include_dirty: includeDirty,
     guest,
+    changes,
   };
 }
 

@@ -85,7 +85,14 @@ export const FAN_OUT_OPTIONS = { name: true } as const;
 
 export const INPUT_KEYS = { from: true, guest: true, optional: true } as const;
 
-export const WORKSPACE_KEYS = { git: true, ref: true, includeDirty: true, from: true, guest: true } as const;
+export const WORKSPACE_KEYS = {
+  git: true,
+  ref: true,
+  includeDirty: true,
+  from: true,
+  guest: true,
+  changes: true,
+} as const;
 
 export const MOCK_KEYS = { output: true, exitCode: true } as const;
 

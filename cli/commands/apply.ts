@@ -17,6 +17,8 @@ import {
 } from '../../git/apply-changes.ts';
 import { makeBranch } from '../../git/make-branch.ts';
 import { type Opened, RefusedChanges, withChanges } from '../../git/import-changes.ts';
+import { type BuildProduct, findBuildProducts, isInProduct } from '../../git/build-products.ts';
+import type { ChangedFile } from '../../git/changed-files.ts';
 import { openScratch } from '../../git/private-repository.ts';
 import { GitError, type GitHost } from '../../git/run-git.ts';
 import { hasUnfinished, type Recovered, recoverUnfinished, UnreadableRecord } from '../../git/unfinished-apply.ts';
@@ -27,7 +29,9 @@ import { CliError, environmentError, usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
+import { renderBuildProducts } from '../render/build-products.ts';
 import { countOf, renderChangedFiles } from '../render/changed-files.ts';
+import type { Style } from '../render/style.ts';
 import { findRunHere } from '../run-elsewhere.ts';
 import { shownRunId } from '../run-id.ts';
 import { branchOf, changesOf, type LeftChanges, listStages, partialStages } from '../workspace-of-run.ts';
@@ -119,6 +123,10 @@ interface Taking {
   readonly context: CliContext;
 }
 
+interface Summed extends Taking {
+  readonly products: readonly BuildProduct[];
+}
+
 async function take(taking: Taking): Promise<ExitCode> {
   const { left, host, stores, mode, context } = taking;
   const target = await targetOf(taking);
@@ -126,28 +134,37 @@ async function take(taking: Taking): Promise<ExitCode> {
   const bytes = { base: artifacts.open(left.base), bundle: artifacts.open(left.bundle) };
   return await withChanges(host, bytes, async (opened) => {
     const commits = await commitsIn(opened);
+    const products = await findBuildProducts(host, opened.repository, opened.base.base, opened.files);
+    const summed: Summed = { ...taking, products };
     if (taking.options.json !== true)
       await context.stderr.write(
-        `stage ${sanitizeLine(left.stage)}${left.isPartial ? ' (partial: it did not succeed)' : ''}: ${countOf(opened.files.length, 'file')}, ${countOf(commits, 'commit')}, for ${sanitizeLine(target.top)}\n${renderChangedFiles(opened.files, context.stderr.style)}`,
+        `stage ${sanitizeLine(left.stage)}${left.isPartial ? ' (partial: it did not succeed)' : ''}: ${countOf(opened.files.length, 'file')}, ${countOf(commits, 'commit')}, for ${sanitizeLine(target.top)}\n${renderFiles(opened.files, products, context.stderr.style)}`,
       );
     if (opened.files.length === 0 && (mode !== 'branch' || commits === 0))
-      return await say(taking, target, opened, { outcome: 'nothing' });
+      return await say(summed, target, opened, { outcome: 'nothing' });
     if (mode === 'branch') {
       const branch = branchOf(taking.runId, left);
       const { isNew } = await makeBranch(host, opened, target, branch);
-      return await say(taking, target, opened, { outcome: isNew ? 'branch' : 'already', branch });
+      return await say(summed, target, opened, { outcome: isNew ? 'branch' : 'already', branch });
     }
     if (target.folder === null)
       throw usageError(
         `${sanitizeLine(target.top)} is bare and has no files`,
         'Make a branch: voidbox apply RUN --branch',
       );
-    return await applyTo(taking, target, target.folder, opened);
+    return await applyTo(summed, target, target.folder, opened);
   });
 }
 
-async function applyTo(taking: Taking, target: Target, folder: string, opened: Opened): Promise<ExitCode> {
-  const { host, mode, context } = taking;
+/** Products of builds stand behind what people wrote, folder by folder. */
+function renderFiles(files: readonly ChangedFile[], products: readonly BuildProduct[], style: Style): string {
+  const paths = new Set(products.map(({ path }) => path));
+  const written = files.filter((file) => !isInProduct(file, paths));
+  return `${renderChangedFiles(written, style)}${renderBuildProducts(products, style)}`;
+}
+
+async function applyTo(summed: Summed, target: Target, folder: string, opened: Opened): Promise<ExitCode> {
+  const { host, mode, context } = summed;
   const tree = placeOf(context, folder);
   const { records } = tree;
   const patch: Patch = { opened, folder, file: await writePatch(host, opened) };
@@ -164,7 +181,7 @@ async function applyTo(taking: Taking, target: Target, folder: string, opened: O
     return { outcome: 'applied' };
   };
   const said = mode === 'check' ? await check(records, context, attempt) : await alone(tree, context, attempt);
-  return await say(taking, target, opened, said);
+  return await say(summed, target, opened, said);
 }
 
 interface Place {
@@ -221,7 +238,7 @@ interface Said {
 }
 
 async function say(
-  { runId, left, options, context }: Taking,
+  { runId, left, options, context, products }: Summed,
   target: Target,
   { base, commit, files }: Opened,
   { outcome, branch, conflicts = [] }: Said,
@@ -239,7 +256,7 @@ async function say(
       base: base.commit,
       commit,
     };
-    await context.stdout.write(`${JSON.stringify({ ...told, files, conflicts })}\n`);
+    await context.stdout.write(`${JSON.stringify({ ...told, files, products, conflicts })}\n`);
     return code;
   }
   const where = sanitizeLine(target.top);

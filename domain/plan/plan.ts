@@ -507,7 +507,12 @@ export interface StageOutputPlan {
 export interface WorkspacePlan {
   readonly from: WorkspaceSource;
   readonly guestPath: string;
+  /** The stage leaves no changes. Absent: it leaves them. */
+  readonly changes?: 'none' | undefined;
 }
+
+/** As a spec says it. */
+export const WORKSPACE_CHANGES = ['keep', 'none'] as const;
 
 export type WorkspaceSource =
   /** A repository of the host; `ref` null: what is checked out there. */

@@ -30,7 +30,8 @@ export function isWorkspaceOutput(name: string): boolean {
 
 /** All that a stage leaves by a name when it succeeds. */
 export function outputNamesOf({ outputs, workspace }: Pick<StagePlan, 'outputs' | 'workspace'>): readonly string[] {
-  return [...outputs.map(({ name }) => name), ...(workspace === undefined ? [] : NAMES)];
+  const leavesChanges = workspace !== undefined && workspace.changes !== 'none';
+  return [...outputs.map(({ name }) => name), ...(leavesChanges ? NAMES : [])];
 }
 
 /** The stage whose workspace this one goes on with; null: it has none, or one of its own. */
@@ -39,8 +40,8 @@ export function workspaceGiver({ workspace }: Pick<StagePlan, 'workspace'>): str
 }
 
 /** For people: `workspace ./app (main) at /workspace/repository`. */
-export function describeWorkspace({ from, guestPath }: WorkspacePlan): string {
-  return `workspace ${describeSource(from)} at ${guestPath}`;
+export function describeWorkspace({ from, guestPath, changes }: WorkspacePlan): string {
+  return `workspace ${describeSource(from)} at ${guestPath}${changes === 'none' ? ', leaves no changes' : ''}`;
 }
 
 function describeSource(from: WorkspacePlan['from']): string {

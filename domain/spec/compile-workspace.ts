@@ -38,7 +38,8 @@ export function compileWorkspace(
   if (from === null || guestPath === null) return {};
   refuseOwnFolder(workspace, guestPath, what, problems);
   refuseOverlap(stage, guestPath, inputPaths, what, problems);
-  return { workspace: { from, guestPath } };
+  const leaves = workspace.changes?.value === 'none' ? ({ changes: 'none' } as const) : {};
+  return { workspace: { from, guestPath, ...leaves } };
 }
 
 function refuseReserved({ outputs }: StageSpec, what: string, problems: Problems): void {

@@ -143,6 +143,15 @@ function findWorkspace(stage: StageSpec, linking: Linking): number | null {
   const source = findStage(name, what, 'edges', linking);
   if (source === null) return null;
   const giver = spec.stages[source]!;
+  if (giver.workspace?.changes?.value === 'none') {
+    problems.error(
+      'spec/bad-value',
+      name.at,
+      `${what} goes on with that of ${noun} ${quote(name.value)}, which leaves none: it has \`changes: none\``,
+      `remove \`changes: none\` from ${noun} ${quote(name.value)}, or name the ${noun} before it`,
+    );
+    return null;
+  }
   if (giver.workspace !== null) {
     refuseMaybe(giver, what, name.at, linking);
     return source;

@@ -284,6 +284,7 @@ const workspace = z.strictObject({
     z.strictObject({ kind: z.literal('stage'), stage: name }),
   ]),
   guestPath,
+  changes: z.literal('none').optional(),
 });
 
 const stage = z.strictObject({

@@ -137,10 +137,13 @@ function dataProblems(stage: StagePlan, { plan, index, waits, mayBeAbsent }: Kno
 function inputProblems(stage: StagePlan, { plan, index, outputs }: KnownStages): readonly string[] {
   const { id, input, inputs } = stage;
   const giver = workspaceGiver(stage);
-  const hasNoWorkspace = giver !== null && index.has(giver) && plan.stages[index.get(giver)!]!.workspace === undefined;
+  const given = giver !== null && index.has(giver) ? plan.stages[index.get(giver)!] : undefined;
+  const hasNoWorkspace = given !== undefined && given.workspace === undefined;
+  const leavesNone = given?.workspace?.changes === 'none';
   return [
     ...repeated(input.kind === 'merge' ? input.stages : []).map((source) => `stage ${id} merges ${source} twice`),
     ...(hasNoWorkspace ? [`stage ${id} goes on with the workspace of ${giver}, which has none`] : []),
+    ...(leavesNone ? [`stage ${id} goes on with the workspace of ${giver}, which leaves none`] : []),
     ...inputs
       .filter(({ fromStage, output }) => index.has(fromStage) && !outputs.get(fromStage)!.has(output))
       .map(({ fromStage, output }) => `stage ${id} takes the output ${output} of ${fromStage}, which does not have it`),

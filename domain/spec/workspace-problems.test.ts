@@ -65,6 +65,11 @@ test.each<[string, (plan: any) => void, RegExp]>([
     (plan) => (plan.stages[2].workspace.from.stage = 'make'),
     /goes on with the workspace of make, which has none/,
   ],
+  [
+    'a workspace of a stage that leaves no changes',
+    (plan) => (plan.stages[1].workspace.changes = 'none'),
+    /goes on with the workspace of fix, which leaves none/,
+  ],
   ['a stage that is not waited for', (plan) => (plan.stages[2].after = []), /takes data of fix and does not depend/],
   [
     'a failure that is tolerated',

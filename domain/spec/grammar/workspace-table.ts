@@ -1,4 +1,5 @@
 import { WORKSPACE_DEFAULTS } from '../../plan/defaults.ts';
+import { WORKSPACE_CHANGES } from '../../plan/plan.ts';
 import type { Key, MappingTable } from './table.ts';
 
 export const WORKSPACE = {
@@ -39,6 +40,14 @@ export const WORKSPACE = {
       default: false,
       doc: 'Takes changes that are not committed and files that are not ignored as well. Of a folder only.',
       example: true,
+    },
+    changes: {
+      as: 'changes',
+      type: { is: 'word', words: WORKSPACE_CHANGES },
+      mistaken: ['keep', 'leaves', 'outputs', 'read_only', 'readonly', 'discard'],
+      default: 'keep',
+      doc: 'Whether the stage leaves what it changed. With `none` it leaves no changes and hands no workspace on: for tests and checks, whose build products no one wants.',
+      example: 'none',
     },
     guest: {
       as: 'guestPath',
