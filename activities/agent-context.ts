@@ -4,6 +4,7 @@ import type { AgentOfStage } from './agent-command.ts';
 import type { AgentProgress } from './agent-progress.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { AttemptLife } from './heartbeat.ts';
+import type { NetworkFollower } from './network-log.ts';
 import type { Sandbox, SandboxBackend } from './ports/sandbox.ts';
 import type { ServiceOutput } from './service-output.ts';
 import type { StageRequest } from './requests.ts';
@@ -31,6 +32,8 @@ export interface AgentContext {
   readonly ledger: RunLedger | null;
   /** What it left in its workspace; of a stage without one nothing. */
   readonly takeWorkspace: () => Promise<LeftWorkspace>;
+  /** What the door of the VM tells. */
+  readonly network: Pick<NetworkFollower, 'listen'>;
   readonly copyBack: () => Promise<OutcomeFailure | null>;
 }
 

@@ -55,6 +55,7 @@ async function follow(stdout: string, chunkBytes = 64 * 1024) {
         onSession: () => undefined,
         used: (usage) => usage,
         usageTold: () => Promise.resolve(),
+        answered: () => undefined,
         turnEnded: () => undefined,
         loginRefused: (words) => void refusals.push(words),
       },

@@ -40,6 +40,8 @@ export interface AgentStreamOptions {
   readonly used: (usage: AgentUsage, isLast: boolean) => AgentUsage;
   /** Called where that was told, with the id of its event. */
   readonly usageTold: (eventId: string) => Promise<void>;
+  /** Called if the model has answered something. */
+  readonly answered: () => void;
   /** Called for each piece of the stream, when its events are stored: whether the agent has ended its turn. */
   readonly turnEnded: (hasEnded: boolean) => void;
   /** Called where it says that, possibly several times. */
@@ -84,6 +86,7 @@ export async function followAgent(options: AgentStreamOptions, signal: AbortSign
     const kept = events.slice(0, room);
     if (kept.length > 0)
       await options.events.append(options.runId, kept, { execKey: options.execKey, fence: options.fence });
+    if (events.length > 0) options.answered();
     const usage = kept.findLast(({ body }) => body.type === 'agent-usage');
     if (usage !== undefined) await options.usageTold(usage.id);
     if (toolEnd !== null) await options.toolEnded(toolEnd);

@@ -2,7 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type AgentOutcome, type AgentUsage, NO_USAGE } from '../agents/stream.ts';
 import { budgetLeft, sumOfUse, unknownCost, useSince, withPrice } from '../domain/agent/budget.ts';
-import type { BudgetPlan } from '../domain/plan/plan.ts';
+import { withWrittenServer, writtenServer } from '../domain/agent/provider-hosts.ts';
+import type { BudgetPlan, LlmPlan } from '../domain/plan/plan.ts';
 import { FIRST_FOLLOWER } from '../domain/run/attempt.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import { AgentMeter, endExec, readFollower, type ShareOfRun, startFollower, untilReady } from './agent-budget.ts';
@@ -15,6 +16,7 @@ import { followWith, type Listen, pumpOf } from './follow-command.ts';
 import { publishing } from './service-output.ts';
 import type { Exec, ExecExit, ExecRequest } from './ports/sandbox.ts';
 import type { AgentContext } from './agent-context.ts';
+import { modelRefusal } from './model-server.ts';
 import { type OverBudget, usedUpBudget, usedUpRunBudget } from './run-budget.ts';
 
 export interface TurnOptions extends Omit<AgentAsked, 'limits'> {
@@ -39,6 +41,8 @@ interface Turn {
   readonly command: number;
   /** What it may use; null: it has no budget. */
   readonly left: BudgetPlan | null;
+  /** Since the epoch, no later than its start. */
+  readonly startedAtMs: number;
   /** When the time of the stage is over for it, since the epoch. */
   readonly deadlineMs: number;
   /** What its stream tells of earlier commands of its session. */
@@ -69,8 +73,10 @@ export async function runTurn(
   if (follower !== null) await untilReady(follower, life.ended);
   const started = await sandbox.exec(exec, life.ended);
   const sessionBefore = before.at(-1)?.sessionUse ?? sessionUse;
-  const deadlineMs = (await findStart(context, before, started)) + timeoutMs;
-  const turn = await followTurn(context, { before, command, left, deadlineMs, sessionBefore }, exec, started, follower);
+  const startedAtMs = await findStart(context, before, started);
+  const deadlineMs = startedAtMs + timeoutMs;
+  const of = { before, command, left, startedAtMs, deadlineMs, sessionBefore };
+  const turn = await followTurn(context, of, exec, started, follower);
   await sayUnpriced(context.deps, request, agent.work, turn.outcome);
   return turn;
 }
@@ -110,11 +116,22 @@ async function followTurn(
   let follower = early;
   let keepAlive: (() => void) | null = null;
   let refused: OverBudget | null = null;
-  const loginRefused = (words: string): void => {
+  const stop = (why: OverBudget): void => {
     if (refused !== null) return;
-    refused = { code: 'agent/api-error', words: `was stopped: ${words}` };
+    refused = why;
     keepAlive = endExec(exec);
   };
+  const { llm } = agent.work;
+  const loginRefused = (words: string): void => {
+    const server = writtenServer(llm);
+    const at = server === null ? '' : `; the server is ${server}`;
+    stop({ code: 'agent/api-error', words: `was stopped: ${withWrittenServer(llm, words)}${at}` });
+  };
+  let hasAnswered = false;
+  const unlisten = context.network.listen((told) => {
+    const refusal = hasAnswered ? null : modelRefusal(llm, turn.startedAtMs, told);
+    if (refusal !== null) stop(refusal);
+  });
   const meter =
     left === null
       ? null
@@ -133,7 +150,12 @@ async function followTurn(
       if (!hasEnded && watch.hasAnswered && meter !== null && meter.over !== null) keepAlive ??= endExec(exec);
       watch.set(hasEnded);
     };
-    const options = { ...streamOptions(context, exec, turn, meter, tellSession, stop.signal), loginRefused, turnEnded };
+    const options = {
+      ...streamOptions(context, exec, turn, meter, tellSession, stop.signal),
+      loginRefused,
+      turnEnded,
+      answered: () => (hasAnswered = true),
+    };
     try {
       outcome = await followAgent(options, stop.signal);
     } finally {
@@ -166,7 +188,7 @@ async function followTurn(
       exec,
       exit,
       outcome: {
-        ...(outcome as AgentOutcome),
+        ...withServerNamed(llm, outcome),
         usage: meter?.used ?? ownUse(context, turn, told),
         // Its session file is followed, which has each call.
         isUsageFinal: meter !== null || (outcome as AgentOutcome).isUsageFinal,
@@ -177,9 +199,19 @@ async function followTurn(
       follower,
     };
   } finally {
+    unlisten();
     // It has ended, or somebody else goes on with it.
     (keepAlive as (() => void) | null)?.();
   }
+}
+
+function withServerNamed(llm: LlmPlan | null, outcome: AgentOutcome): AgentOutcome {
+  const { failure } = outcome;
+  if (failure === null) return outcome;
+  const said = withWrittenServer(llm, failure.message);
+  const server = failure.code === 'agent/api-error' ? writtenServer(llm) : null;
+  const message = server === null || said.includes(server) ? said : `${said} (the server is ${server})`;
+  return { ...outcome, failure: { ...failure, message } };
 }
 
 /** Until the agent has ended. Where the follower ends before it, nobody knows any more what the agent uses. */
@@ -255,7 +287,7 @@ function streamOptions(
   meter: AgentMeter | null,
   onSession: (sessionId: string) => void,
   signal: AbortSignal,
-): Omit<Parameters<typeof followAgent>[0], 'loginRefused' | 'turnEnded'> {
+): Omit<Parameters<typeof followAgent>[0], 'loginRefused' | 'turnEnded' | 'answered'> {
   const { deps, request, agent, sandbox, redactor, progress } = context;
   const { before, command } = turn;
   const { execKey, runId } = request;

@@ -2,6 +2,7 @@
 import type { HistoryLimit, Placement } from './contract.ts';
 import type { AttemptRegistry } from './attempt-registry.ts';
 import type { PumpDisk } from './output-pump.ts';
+import type { IsPortClosed } from './ports/model-servers.ts';
 import type { Leases } from './ports/leases.ts';
 import type { ArtifactStore } from './ports/artifacts.ts';
 import type { EvaluateCondition, EvaluateTexts } from './ports/conditions.ts';
@@ -54,6 +55,8 @@ export interface ActivityDeps {
   readonly retainedVms?: RetainedVms;
   /** Absent: this worker fetches no skills. */
   readonly fetchSkill?: FetchSkill;
+  /** Absent: model servers are not looked at before a VM boots. */
+  readonly isPortClosed?: IsPortClosed;
   /** For servers that allow less than Temporal's defaults; absent is what fits those. */
   readonly historyLimit?: HistoryLimit;
   /** Absent: this worker has no skills. */

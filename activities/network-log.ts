@@ -9,7 +9,7 @@ import type { NewRunEvent } from '../domain/run/event.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
 import { REDACTED, type Redactor } from '../domain/security/redactor.ts';
 import type { ActivityDeps } from './deps.ts';
-import type { NoticeCursor } from './notice-cursor.ts';
+import type { DoorListener, NoticeCursor } from './notice-cursor.ts';
 import type { SandboxBackend, VmKey } from './ports/sandbox.ts';
 import type { ScopeRequest } from './requests.ts';
 
@@ -24,6 +24,8 @@ interface NetworkContext {
 }
 
 export interface NetworkFollower {
+  /** @returns what ends the listening */
+  listen(listener: DoorListener): () => void;
   /** All that is told by now is stored when it settles. */
   catchUp(): Promise<void>;
   /** What is being stored is stored when it settles; what comes later is another one's. */
@@ -32,7 +34,10 @@ export interface NetworkFollower {
 
 /** Follows the door of the VM while a stage runs in it. */
 export function followNetwork(context: NetworkContext, redactor: Redactor): NetworkFollower {
-  if (!hasDoor(context)) return { catchUp: async () => undefined, stop: async () => undefined };
+  if (!hasDoor(context)) {
+    const nothing = async (): Promise<void> => undefined;
+    return { catchUp: nothing, stop: nothing, listen: () => () => undefined };
+  }
   const cursor = context.deps.vms.notices(context.vmKey);
   cursor.redactors.add(redactor);
   let isStopped = false;
@@ -48,6 +53,10 @@ export function followNetwork(context: NetworkContext, redactor: Redactor): Netw
   };
   lookSoon();
   return {
+    listen(listener) {
+      cursor.listeners.add(listener);
+      return () => void cursor.listeners.delete(listener);
+    },
     catchUp: () => advance(context, cursor, true),
     async stop() {
       isStopped = true;
@@ -87,6 +96,7 @@ function advance(context: NetworkContext, cursor: NoticeCursor, isAll: boolean):
 
 async function append(context: NetworkContext, cursor: NoticeCursor, told: readonly ToldNotice[]): Promise<void> {
   if (told.length === 0) return;
+  for (const notice of told) for (const listener of cursor.listeners) listener(notice);
   const { deps, request, vmKey } = context;
   const name = vmKeyText(vmKey);
   const events = told.map(({ offset, atMs, notice }): NewRunEvent => ({

@@ -1,11 +1,15 @@
 /** Where a worker stands in what the door of a VM tells. */
-import { NOTHING_READ } from '../domain/run/door-notice.ts';
+import { NOTHING_READ, type ToldNotice } from '../domain/run/door-notice.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
+
+export type DoorListener = (notice: ToldNotice) => void;
 
 /** What this worker has read of a VM's notices, and the values that must not stand in their events. */
 export class NoticeCursor {
   read = NOTHING_READ;
   readonly redactors = new Set<Redactor>();
+  /** Called with each notice, as the door told it; those that a worker before this one stored are told again. */
+  readonly listeners = new Set<DoorListener>();
   #last: Promise<unknown> = Promise.resolve();
 
   /** One reader at a time: each goes on where the one before it stopped. */

@@ -16,6 +16,7 @@ import { resolveEnvironment, type StageEnvironment } from './host-variables.ts';
 import { createProgress } from './agent-progress.ts';
 import type { AgentContext } from './agent-context.ts';
 import { runAgent } from './run-agent.ts';
+import { demandModelServer, ModelServerFailure } from './model-server.ts';
 import { demandLogin, sayLoginEnds } from './agent-login.ts';
 import { type FollowedLedger, openLedger, RunBudgetFailure } from './run-budget.ts';
 import { runSkill, sessionOfStage } from './run-skill.ts';
@@ -93,7 +94,7 @@ async function attemptWith(deps: ActivityDeps, written: StageRequest, life: Atte
         await writeResult(deps.events, runId, { ...cancelled, ...last }, null, deps.now()),
       );
     }
-    if (error instanceof WorkspaceFailure || error instanceof RunBudgetFailure)
+    if (error instanceof WorkspaceFailure || error instanceof RunBudgetFailure || error instanceof ModelServerFailure)
       return await withoutCommand(context, error);
     if (isCodedError(error) && error.code === 'stage/disk-full') {
       const place = `stage ${stage.id}: ${sanitizeLine(error.message)}`;
@@ -167,6 +168,7 @@ async function carryOut(
   const env = { ...itemVariables(request.item), ...written };
   const ledger = await openLedger(deps, request);
   await demandLogin(deps, request, login);
+  await demandModelServer(context);
   const workspace = await workspaceOf(deps, request, life);
   life.phase('waiting for a VM');
   const { vm, lease } = await openVm(deps, request, context.backend, life);
@@ -189,7 +191,12 @@ async function carryOut(
     await demandLogin(deps, request, login);
     await sayLoginEnds(deps, request, login);
     followed = ledger?.follow(life.detached) ?? null;
-    const { result, execs } = await work({ ...context, workspace, credentials, ledger }, sandbox, env, redactor);
+    const { result, execs } = await work(
+      { ...context, workspace, credentials, ledger, network },
+      sandbox,
+      env,
+      redactor,
+    );
     life.detached.throwIfAborted();
     if (renewalFailure !== null && isCodedError(renewalFailure) && renewalFailure.code === 'fence/stale')
       throw renewalFailure;

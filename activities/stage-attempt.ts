@@ -1,4 +1,5 @@
 /** What an attempt of a stage works with, and how its events are made. */
+import type { NetworkFollower } from './network-log.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { AttemptLife } from './heartbeat.ts';
@@ -26,6 +27,7 @@ export interface Worked extends Attempt {
   readonly ledger: RunLedger | null;
   readonly workspace: StageWorkspace | null;
   readonly credentials: StageEnvironment['credentials'];
+  readonly network: Pick<NetworkFollower, 'listen'>;
 }
 
 export function attemptEvent(context: Attempt, id: string, body: RunEventBody): NewRunEvent {

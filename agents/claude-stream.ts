@@ -27,9 +27,6 @@ const BUDGETS = {
   error_max_budget_usd: { code: 'agent/budget-cost', what: 'cost more than its `max_cost_usd`' },
 } as const;
 
-/** Requests in a row that are refused before it is believed. */
-const REFUSALS_ALLOWED = 3;
-
 /** Prices that are no guess: Claude Code's own, and those that somebody set for its users. */
 const PRICE_LISTS: readonly unknown[] = ['list', 'managed'];
 const MOST_UNPRICED = 4;
@@ -132,9 +129,9 @@ function addedUse(counted: Map<string, AgentUsage>, id: string | null, told: Age
  * fail for other reasons are worth it.
  */
 function refusedLogin(event: Fields): readonly AgentSaying[] {
-  const { subtype, attempt, error_status: status, error } = event;
-  if (subtype !== 'api_retry' || status !== 401 || countOf(attempt) < REFUSALS_ALLOWED) return [];
-  const words = `the model's server refused its key or login ${countOf(attempt)} times in a row (401 ${shown(error ?? '')})`;
+  const { subtype, error_status: status, error } = event;
+  if (subtype !== 'api_retry' || status !== 401) return [];
+  const words = `the model's server refused its key or login (401 ${shown(error ?? '')})`;
   return [{ kind: 'login-refused', words }];
 }
 

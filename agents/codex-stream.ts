@@ -24,6 +24,8 @@ export function createCodexStream(): AgentStream {
           if (item['type'] === 'agent_message') lastText = textOf(item['text']) ?? lastText;
           return withEnd(sayingsOf(item));
         }
+        case 'error':
+          return refusedLogin(textOf(event['message']));
         case 'turn.started':
           hasEnded = false;
           isUsageFinal = false;
@@ -52,6 +54,12 @@ export function createCodexStream(): AgentStream {
       isUsageFinal,
     }),
   };
+}
+
+/** It tells each try that failed; a key or login that is refused once is refused again. */
+function refusedLogin(message: string | null): readonly AgentSaying[] {
+  if (message === null || !/\bunexpected status 401\b/.test(message)) return [];
+  return [{ kind: 'login-refused', words: `the model's server refused its key or login (${message})` }];
 }
 
 /** An item of a tool comes when its call is over. */

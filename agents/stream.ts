@@ -47,7 +47,7 @@ export type AgentSaying =
    * @remarks `isIn`: whether files of sessions know of this end, which they get some time after the stream; absent: at once
    */
   | { readonly kind: 'tool-ended'; readonly isIn?: KnowsOfEnd }
-  /** The model's server refuses the key or login again and again, and the command line goes on asking. No event: it is ended. */
+  /** The model's server refuses the key or login, and the command line may ask again. No event: it is ended. */
   | { readonly kind: 'login-refused'; readonly words: string }
   /** So far. */
   | { readonly kind: 'usage'; readonly usage: AgentUsage };

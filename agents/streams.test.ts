@@ -137,7 +137,7 @@ describe('the stream of claude', () => {
     expect(outcome.failure).toEqual({ code: 'agent/api-error', message: 'API Error: 400 the model is not known' });
   });
 
-  it('a login that is refused three times in a row is said once it is sure; other requests that fail are its own to repeat', () => {
+  it('a login that is refused is said the first time; other requests that fail are its own to repeat', () => {
     const retry = (attempt: number, status: number | null): unknown =>
       read(
         createClaudeStream(),
@@ -150,11 +150,11 @@ describe('the stream of claude', () => {
           error: 'authentication_failed',
         }),
       ).sayings;
-    expect([retry(1, 401), retry(2, 401), retry(9, 529), retry(9, null)]).toEqual([[], [], [], []]);
-    expect(retry(3, 401)).toEqual([
+    expect([retry(1, 403), retry(9, 529), retry(9, null)]).toEqual([[], [], []]);
+    expect(retry(1, 401)).toEqual([
       {
         kind: 'login-refused',
-        words: "the model's server refused its key or login 3 times in a row (401 authentication_failed)",
+        words: "the model's server refused its key or login (401 authentication_failed)",
       },
     ]);
   });
@@ -309,6 +309,17 @@ describe('the stream of codex', () => {
       failure: null,
       hasEnded: true,
     });
+  });
+
+  it('a key that is refused is said the first time; other errors are warnings', () => {
+    const error = (message: string): readonly AgentSaying[] =>
+      read(createCodexStream(), JSON.stringify({ type: 'error', message })).sayings;
+    const words = 'Reconnecting... 1/5 (unexpected status 401 Unauthorized: the key is not known)';
+    expect(error(words)).toEqual([
+      { kind: 'login-refused', words: `the model's server refused its key or login (${words})` },
+    ]);
+    expect(error('Reconnecting... 1/5 (unexpected status 529)')).toEqual([]);
+    expect(error('port 401')).toEqual([]);
   });
 
   it('a turn that failed tells no usage, so that what was used is not known', () => {

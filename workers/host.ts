@@ -25,6 +25,7 @@ import { leasesAtStart } from './leases-at-start.ts';
 import { textOf, type Log } from './log.ts';
 import { createOpenRuns, type OpenRuns } from './open-runs.ts';
 import { createConditionThreads } from './conditions/threads.ts';
+import { isPortClosed } from './port-probe.ts';
 import { createSkillFetcher } from './fetch-skill.ts';
 import { createGitRepositories, type GitRepositoriesOptions } from './git-repositories.ts';
 import { createRetainedVms, createRetentionWatch } from './retained-vms.ts';
@@ -116,6 +117,7 @@ export async function openHost(options: HostOptions): Promise<Host> {
     allowsRetention: options.allowsRetention,
     retainedVms: createRetainedVms(sandboxes.sweep, sandboxes.release),
     fetchSkill: createSkillFetcher(),
+    isPortClosed,
     ...(options.stageSessions === undefined ? {} : { stageSessions: options.stageSessions }),
     evaluate: threads.evaluate,
     evaluateTexts: threads.evaluateTexts,

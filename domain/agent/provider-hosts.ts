@@ -51,6 +51,35 @@ export function localBaseUrl(provider: LlmProvider): string | null {
   return port === undefined ? null : `http://${SERVICE_NAME}:${port}`;
 }
 
+/** How a VM's door names the model's server. */
+export type ModelTarget =
+  | { readonly service: string; readonly port: number }
+  | { readonly host: string; readonly port: number };
+
+/** Null: the provider's own hosts, or no address that can be read. */
+export function modelTarget(llm: LlmPlan | null): ModelTarget | null {
+  const at = endpointOf(llm);
+  if (at === 'own' || at === null) return null;
+  return at.isLocal ? { service: SERVICE_NAME, port: at.port } : { host: at.host, port: at.port };
+}
+
+/** The model's server as the spec names it, or as its provider expects it; null: the provider's own. */
+export function writtenServer(llm: LlmPlan | null): string | null {
+  if (llm === null) return null;
+  if (llm.baseUrl !== null && llm.baseUrl !== '') return llm.baseUrl;
+  const port = LOCAL_PORTS[llm.provider];
+  return port === undefined ? null : `http://127.0.0.1:${port}`;
+}
+
+/** Words of a guest with the spec's address of the model's server instead of the guest's. */
+export function withWrittenServer(llm: LlmPlan | null, words: string): string {
+  const at = endpointOf(llm);
+  const written = parseUrl(writtenServer(llm) ?? '');
+  if (at === 'own' || at === null || !at.isLocal || written === null) return words;
+  const shown = `${written.host}:${written.port}`;
+  return words.replaceAll(new RegExp(`(?<![\\w.-])${SERVICE_NAME}:${at.port}(?!\\d)`, 'g'), () => shown);
+}
+
 interface Endpoint {
   readonly host: string;
   readonly port: number;
