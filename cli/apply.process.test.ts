@@ -37,7 +37,7 @@ describe('voidbox apply', () => {
       code: 0,
       stdout: '',
       stderr:
-        'stage fix: 3 files, 1 commit, for /DIR/app\n  M a.txt  +1 -1\n  A blob  binary\n  M run.sh  +0 -0  executable\nit applies to /DIR/app\n',
+        'stage fix: 3 files, 1 commit, for /DIR/app\n  M a.txt  +1 -1\n  A blob  binary\n  M run.sh  +0 -0  executable\n1 file is marked: programs run or read it without a question; the marks are never complete, so read every change\nit applies to /DIR/app\n',
     });
     expect(git(app, 'status', '--porcelain')).toBe('');
     const applied = await terminal.type('apply', 'r1');

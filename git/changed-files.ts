@@ -1,4 +1,5 @@
 /** What differs between two commits, file by file, for people who decide whether to take it. */
+import { findReasons } from './notable-files.ts';
 import type { PrivateRepository } from './private-repository.ts';
 import { type GitHost, gitBytes } from './run-git.ts';
 
@@ -35,7 +36,7 @@ export async function changedFiles(
     const path = isRename ? raw[at + 2]! : first;
     at += isRename ? 3 : 2;
     const [added, removed] = counts.get(path) ?? [null, null];
-    const notable = [...notableModes(oldMode, newMode), ...notableName(path)];
+    const notable = [...notableModes(oldMode, newMode), ...findReasons(path)];
     files.push({ path, from: isRename ? first : null, change: changeOf(status), added, removed, notable });
   }
   return files;
@@ -81,21 +82,4 @@ function notableModes(before: string, after: string): readonly string[] {
   if (after === '120000') return ['symbolic link'];
   if (after === '100755' && before !== '100755') return ['executable'];
   return before === '100755' && after === '100644' ? ['no longer executable'] : [];
-}
-
-/** Names that make programs run where the changes are applied. */
-const NOTABLE: readonly (readonly [RegExp, string])[] = [
-  [/(^|\/)\.gitattributes$/i, 'attributes of git'],
-  [/(^|\/)\.gitmodules$/i, 'submodules of git'],
-  [/(^|\/)\.(githooks|husky)\/|(^|\/)hooks\/|(^|\/)(\.pre-commit-config\.ya?ml|lefthook\.ya?ml)$/i, 'hooks'],
-  [/^\.(github\/(workflows|actions)|gitlab-ci|circleci|buildkite)(\/|\.|$)|(^|\/)Jenkinsfile$/i, 'runs in CI'],
-  [/(^|\/)(\.envrc|\.vscode\/(tasks|settings)\.json|\.devcontainer(\.json|\/.*))$/i, 'runs in editors or shells'],
-  // Git reads the configuration of a folder that looks like a repository, and runs what that names, once somebody enters it.
-  [/(^|\/)HEAD$/, 'a repository within it'],
-  [/(^|\/)(\.(claude|codex|cursor|gemini)\/|\.mcp\.json$|(CLAUDE|AGENTS|GEMINI)(\.local)?\.md$)/i, 'read by agents'],
-  [/(^|\/)package\.json$|(^|\/)(Makefile|setup\.py|build\.rs|conftest\.py)$/i, 'runs on install or build'],
-];
-
-function notableName(path: string): readonly string[] {
-  return NOTABLE.flatMap(([pattern, why]) => (pattern.test(path) ? [why] : []));
 }

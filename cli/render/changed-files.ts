@@ -16,14 +16,29 @@ const SIGNS: Readonly<Record<ChangedFile['change'], string>> = {
 
 export function renderChangedFiles(files: readonly ChangedFile[], style: Style): string {
   // Those that somebody should look at are never among the ones that are only counted.
-  const ordered = [
-    ...files.filter(({ notable }) => notable.length > 0),
-    ...files.filter(({ notable }) => notable.length === 0),
-  ];
+  const ordered = [...files.filter(isMarked), ...files.filter((file) => !isMarked(file))];
   const shown = new Set(ordered.slice(0, MOST_LINES));
   const lines = files.filter((file) => shown.has(file)).map((file) => line(file, style));
-  const left = files.length - shown.size;
-  return [...lines, ...(left > 0 ? [`  and ${left} more`] : [])].map((text) => `${text}\n`).join('');
+  const left = files.filter((file) => !shown.has(file));
+  const marked = ordered.filter(isMarked).length;
+  const hidden = left.filter(isMarked).length;
+  const more = hidden === 0 ? `  and ${left.length} more` : `  and ${left.length} more, ${hidden} of them marked`;
+  return [...lines, ...(left.length > 0 ? [more] : []), ...(files.length > 0 ? [renderMarks(marked)] : [])]
+    .map((text) => `${text}\n`)
+    .join('');
+}
+
+function isMarked({ notable }: ChangedFile): boolean {
+  return notable.length > 0;
+}
+
+/** A user who reads only marked files would trust all others. */
+function renderMarks(marked: number): string {
+  const found =
+    marked === 0
+      ? 'no file is marked'
+      : `${countOf(marked, 'file')} ${marked === 1 ? 'is' : 'are'} marked: programs run or read ${marked === 1 ? 'it' : 'them'} without a question`;
+  return `${found}; the marks are never complete, so read every change`;
 }
 
 function line({ path, from, change, added, removed, notable }: ChangedFile, style: Style): string {
