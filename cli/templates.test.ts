@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { loadText } from '../domain/spec/load.ts';
+import { readSkill } from '../sdk/read-skill.ts';
 import { listFiles } from '../sdk/list-files.ts';
 import { createReadSpec } from '../sdk/read-spec.ts';
 import { typeCommand } from '../test/rig/typed-command.ts';
@@ -23,6 +24,7 @@ test.each(TEMPLATES)('the copy of %s is valid where it lies, and says how it is 
   const { plan, diagnostics } = await loadText(text, 'own.yaml', {
     baseDir: dir,
     params: {},
+    readSkill,
     readSpec: createReadSpec([dir]),
     listFiles,
   });
@@ -38,6 +40,7 @@ test('folders come with it, and nothing in them is overwritten', async () => {
     template: 'weather-dag',
     mounted: ['data'],
     parts: [],
+    skills: [],
   });
   const using = await typeCommand(['init', 'uses.yaml', '--template', 'uses', '--json'], dir, {});
   expect(JSON.parse(using.stdout)).toMatchObject({ mounted: ['data'], parts: ['parts/city.yaml'] });
@@ -45,6 +48,42 @@ test('folders come with it, and nothing in them is overwritten', async () => {
   expect((await typeCommand(['init', '--template', 'weather-dag', '--force'], dir, {})).code).toBe(0);
   expect(readFileSync(join(dir, 'data/weather.csv'), 'utf8')).toBe('mine');
 });
+
+test('files that `skill.use` names come with the template', async () => {
+  const typed = await typeCommand(['init', '--template', 'review-skill', '--json'], dir, {});
+  expect(JSON.parse(typed.stdout)).toMatchObject({ skills: ['skills/parallel-review.ts'] });
+  expect(existsSync(join(dir, 'skills/parallel-review.ts'))).toBe(true);
+});
+
+test.each([
+  [
+    'fix-a-test',
+    [
+      'voidbox run voidbox.yaml --param repository=. --mock-agents   # no model, no key: the mock agent plays',
+      'ANTHROPIC_API_KEY=… npx voidbox run voidbox.yaml --param repository=.',
+    ],
+  ],
+  ['first', ['voidbox run voidbox.yaml --param who=world']],
+])('the next commands of %s have its parameter, its key and `--mock-agents`', async (name, commands) => {
+  const { stdout } = await typeCommand(['init', '--template', name], dir, {});
+  const lines = stdout.trimEnd().split('\n').slice(1);
+  expect(lines[0]).toMatch(/^ {2}(npx )?voidbox validate voidbox\.yaml$/);
+  expect(lines.slice(1).map((line) => line.trim().replaceAll('npx ', ''))).toEqual(
+    commands.map((command) => command.replaceAll('npx ', '')),
+  );
+});
+
+test.each(['fix-a-test', 'review-a-patch', 'release-notes'])(
+  '%s works in the repository that holds it',
+  async (name) => {
+    const text = readTemplates().find((template) => template.name === name)!.text;
+    const { plan } = await loadText(text, 'own.yaml', { baseDir: dir, params: {}, listFiles });
+    const workspaces = plan!.stages.flatMap(({ workspace }) =>
+      workspace === undefined ? [] : [JSON.stringify(workspace)],
+    );
+    expect(workspaces.filter((each) => each.includes(`"path":"${dir}"`)).length).toBeGreaterThan(0);
+  },
+);
 
 test('the help and `--list` name them all, each with a line', async () => {
   expect(TEMPLATES).toContain('hello');

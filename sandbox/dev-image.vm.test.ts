@@ -57,6 +57,10 @@ describe('the dev image', () => {
 
   const sh = async (line: string): Promise<string> => await textOf(sandbox, script(line));
 
+  it('tells Node to use the proxy of the guest', async () => {
+    expect(await sh('echo "$NODE_USE_ENV_PROXY"')).toBe('1\n');
+  });
+
   it.each([
     ['bash', 'bash -c \'[[ abc =~ ^a(.)c$ ]] && echo "${BASH_REMATCH[1]}"\'', 'b'],
     ['node', 'node -p "[1, 2].map((x) => x * 2).join()"', '2,4'],

@@ -39,7 +39,9 @@ test('agents.yaml', async () => {
   expect(status.stdout).toContain('played by the mock agent: review.check, report');
 });
 
-/** An example with the repository beside it that it works in by itself. */
+const IN_APP = ['--param', 'repository=./my-app'] as const;
+
+/** An example with a repository beside it. */
 function besideCalculator(example: string): { readonly spec: string; readonly app: Calculator } {
   const app = new Calculator(rig.specDir);
   return { spec: rig.spec(example, readFileSync(join(EXAMPLES, example), 'utf8')), app };
@@ -53,28 +55,28 @@ test('review-skill.yaml', async () => {
 
 test('fix-a-test.yaml', { timeout: 180_000 }, async () => {
   const { spec, app } = besideCalculator('fix-a-test.yaml');
-  const run = await rig.cli('run', spec, '--mock-agents', '--run-id', 'fix-a-test');
+  const run = await rig.cli('run', spec, ...IN_APP, '--mock-agents', '--run-id', 'fix-a-test');
   expect(run.code, run.stderr).toBe(0);
   expect(run.stdout).toBe('2 + 3 is 5\n');
   expect((await rig.cli('apply', 'fix-a-test', '--branch')).code).toBe(0);
-  expect(app.git('log', '--format=%s', 'voidbox/fix-a-test/test')).toBe('add.sh: it adds\na calculator\n');
+  expect(app.git('log', '--format=%s', 'voidbox/fix-a-test/test')).toBe('fix the test\na calculator\n');
   expect((await rig.cli('apply', 'fix-a-test')).code).toBe(0);
   expect(app.test()).toBe('2 + 3 is 5\n');
 });
 
 test('review-a-patch.yaml', async () => {
   const { spec } = besideCalculator('review-a-patch.yaml');
-  const run = await rig.cli('run', spec, '--mock-agents', '--run-id', 'review-a-patch', '--json');
+  const run = await rig.cli('run', spec, ...IN_APP, '--mock-agents', '--run-id', 'review-a-patch', '--json');
   expect(run.code, run.stderr).toBe(0);
   const { outputText } = JSON.parse(run.stdout) as RunJson;
-  expect(JSON.parse(outputText ?? '')).toEqual({ verdict: 'change', changes: ['Let add.sh add.'] });
+  expect(JSON.parse(outputText ?? '')).toEqual({ verdict: 'change', changes: ['Add a test.'] });
   const raw = async (stage: string): Promise<string> =>
     (await rig.cli('logs', 'review-a-patch', '--stage', stage, '--raw')).stdout;
   expect(await raw('mistakes'), 'it reads the commit').toContain('+echo $(($1 - $2))');
   const merge = (await raw('merge')).replaceAll('\\', '');
   for (const [name, output] of [
-    ['mistakes', 'add.sh:1 subtracts.'],
-    ['tests', 'No test covers add.sh.'],
+    ['mistakes', 'The mock agent finds no mistake.'],
+    ['tests', 'A test may be missing.'],
     ['style', 'Nothing is hard to read.'],
   ])
     expect(merge, 'it reads the reviews').toContain(JSON.stringify({ name, output }));

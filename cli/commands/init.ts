@@ -8,7 +8,7 @@ import type { CliContext } from '../context.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
 import { nearest } from '../../domain/spec/suggest.ts';
 import { renderTable } from '../render/table.ts';
-import { copyNeeded, readTemplates, type Template, textFor } from '../templates.ts';
+import { copyNeeded, needsOf, readTemplates, type Template, type TemplateNeeds, textFor } from '../templates.ts';
 
 interface Options {
   readonly json?: boolean;
@@ -57,11 +57,23 @@ export const command = defineCommand<Options>({
       await context.stdout.write(`${JSON.stringify({ file: path, template: template.name, ...copied })}\n`);
     else
       await context.stdout.write(
-        `Wrote ${[file, ...copied.mounted, ...copied.parts].join(' and ')}. Next:\n${context.advise(`  voidbox validate ${quote(file)}\n  voidbox run ${quote(file)}`)}\n`,
+        `Wrote ${[file, ...copied.mounted, ...copied.parts, ...copied.skills].join(' and ')}. Next:\n${nextLines(file, await needsOf(template), context).join('\n')}\n`,
       );
     return EXIT.success;
   },
 });
+
+/** Commands that one types next: with each parameter, and for agents first without a model. */
+function nextLines(file: string, { params, variables, hasAgents }: TemplateNeeds, { advise }: CliContext): string[] {
+  const given = Object.entries(params).map(([name, value]) => ` --param ${quote(`${name}=${value ?? 'VALUE'}`)}`);
+  const run = `voidbox run ${quote(file)}${given.join('')}`;
+  const keys = variables.map((name) => `${name}=… `).join('');
+  return [
+    `  ${advise(`voidbox validate ${quote(file)}`)}`,
+    ...(hasAgents ? [`  ${advise(`${run} --mock-agents`)}   # no model, no key: the mock agent plays`] : []),
+    `  ${keys}${advise(run)}`,
+  ];
+}
 
 function templateOf(name: string): Template {
   const templates = readTemplates();
@@ -94,7 +106,7 @@ async function list(json: boolean, { stdout }: CliContext): Promise<ExitCode> {
 }
 
 function quote(file: string): string {
-  return /^[A-Za-z0-9._/-]+$/.test(file) && !basename(file).startsWith('-')
+  return /^[A-Za-z0-9._/=-]+$/.test(file) && !basename(file).startsWith('-')
     ? file
     : `'${file.replaceAll("'", `'\\''`)}'`;
 }

@@ -136,11 +136,14 @@ export function createLauncher(options: QemuBackendOptions): LaunchVm {
   };
 }
 
+/** Node 22 and later take the guest's proxy for `fetch` and `http` only with it; earlier ones ignore it. */
+const DEV_ENV = { NODE_USE_ENV_PROXY: '1' } as const;
+
 async function findRootDisk(
   image: NonNullable<LaunchSpec['image']>,
   { extra, disk }: Pick<QemuBackendOptions, 'extra' | 'disk'>,
 ): Promise<RootDisk> {
-  if (image.kind === 'dev') return { path: await extra('dev'), env: {} };
+  if (image.kind === 'dev') return { path: await extra('dev'), env: DEV_ENV };
   if (disk !== undefined) return await disk(image.sha256);
   throw new CodedError('host/not-ready', `this process launches no VM with an image of files (${image.sha256})`);
 }
