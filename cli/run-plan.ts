@@ -37,6 +37,7 @@ import { toRunJson } from './render/run-json.ts';
 import { shownRunId, typedRunId } from './run-id.ts';
 import { createRunDisplay, type RunDisplay } from './run-display.ts';
 import { once, readRunInput } from './run-input.ts';
+import { hasEndedAsService } from './service-end.ts';
 import { readHostId } from '../client/this-host.ts';
 import { rememberSkillPaths } from '../client/embedded/skill-paths.ts';
 import { openServerLink, type ServerLink } from '../client/server-link.ts';
@@ -329,9 +330,11 @@ async function cancelWhilePossible(
 }
 
 async function conclude(view: RunView, interrupted: boolean, json: boolean, context: CliContext): Promise<ExitCode> {
-  const { artifacts } = await context.stores();
+  const stores = await context.stores();
+  const { artifacts } = stores;
   const output = view.outcome?.output ?? null;
   const isElsewhere = view.seq === 0;
+  const isServiceEnd = await hasEndedAsService(view, stores);
   if (json) {
     const outputText = output === null || isElsewhere ? null : await resultText(output, artifacts);
     await context.stdout.write(`${JSON.stringify({ ...toRunJson(view), outputText })}\n`);
@@ -349,10 +352,10 @@ async function conclude(view: RunView, interrupted: boolean, json: boolean, cont
           `Its result (${formatBytes(output.sizeBytes)}) is on host ${view.hostId}: voidbox result ${typedRunId(view.runId)}\n`,
         ),
       );
-    } else if (view.state === 'succeeded' && output !== null) {
+    } else if ((view.state === 'succeeded' || isServiceEnd) && output !== null) {
       await printResult(output, artifacts, context, context.advise(`voidbox result ${typedRunId(view.runId)} -o FILE`));
     }
   }
-  if (view.state === 'succeeded') return EXIT.success;
+  if (view.state === 'succeeded' || isServiceEnd) return EXIT.success;
   return interrupted && view.state === 'cancelled' ? EXIT.interrupted : EXIT.runFailed;
 }

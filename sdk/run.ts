@@ -11,6 +11,7 @@ import type { Readable } from 'node:stream';
 import type { Diagnostic } from '../domain/errors/diagnostic.ts';
 import { type AnyErrorCode, toErrorCode } from '../domain/errors/error-code.ts';
 import type { DataRef, Plan } from '../domain/plan/plan.ts';
+import { endedAsService } from '../domain/pipeline/service-end.ts';
 import { packageRoot } from '../setup/package-root.ts';
 import { keepExact } from './options.ts';
 import { isBeingLoaded } from './places.ts';
@@ -191,7 +192,7 @@ async function argumentsOf({ params, folder, options }: Call): Promise<readonly 
 interface RunReply {
   readonly runId: string;
   readonly state: string;
-  readonly stages: readonly { readonly id: string; readonly state: string }[];
+  readonly stages: readonly { readonly id: string; readonly state: string; readonly attempt: number }[];
   readonly failedStage: string | null;
   readonly failure: { readonly code: string; readonly message: string; readonly stderrTail?: string } | null;
   readonly tolerated: readonly string[];
@@ -200,8 +201,8 @@ interface RunReply {
 }
 
 function resultOf(reply: RunReply, plan: Plan): RunResult {
-  const { runId, state, failedStage, failure, tolerated, output: ref, outputText } = reply;
-  if (state === 'succeeded')
+  const { runId, state, stages, failedStage, failure, tolerated, output: ref, outputText } = reply;
+  if (state === 'succeeded' || endedAsService(plan, { state, hasFailure: failure !== null, stages }))
     return { runId, output: outputText === null ? null : outputOf(outputText, reply, plan), ref, tolerated };
   const isCancelled = state === 'cancelled';
   throw new RunError(

@@ -14,6 +14,7 @@ import { renderRunEnd } from '../render/run-end.ts';
 import { toRunJson } from '../render/run-json.ts';
 import { typedRunId } from '../run-id.ts';
 import { findRunHere } from '../run-elsewhere.ts';
+import { hasEndedAsService } from '../service-end.ts';
 
 interface Options {
   readonly output?: string;
@@ -43,13 +44,15 @@ export const command = defineCommand<Options>({
       throw usageError(`run ${runId} has not ended yet`, whatThereIs(view, runId));
     if (view.damage !== null)
       await context.stderr.write(`${context.stderr.style.yellow('warning:')} ${sanitizeLine(view.damage)}\n`);
-    const { artifacts } = await context.stores();
+    const stores = await context.stores();
+    const { artifacts } = stores;
+    const isServiceEnd = await hasEndedAsService(view, stores);
     const output = view.outcome.output;
     if (options.output !== undefined && output !== null) await saveResult(output, artifacts, options.output, context);
     if (options.json) {
       const outputText = output === null ? null : await resultText(output, artifacts);
       await context.stdout.write(`${JSON.stringify({ ...toRunJson(view), outputText })}\n`);
-      return view.outcome.state === 'succeeded' ? EXIT.success : EXIT.runFailed;
+      return view.outcome.state === 'succeeded' || isServiceEnd ? EXIT.success : EXIT.runFailed;
     }
     if (view.outcome.state !== 'succeeded') {
       await context.stderr.write(
@@ -58,7 +61,7 @@ export const command = defineCommand<Options>({
       // That of a service, which ends in no other way.
       if (view.outcome.state === 'cancelled' && output !== null && options.output === undefined)
         await printResult(output, artifacts, context, context.advise(`voidbox result ${typedRunId(runId)} -o FILE`));
-      return EXIT.runFailed;
+      return isServiceEnd ? EXIT.success : EXIT.runFailed;
     }
     if (output === null)
       throw new CliError(EXIT.environment, 'cli/no-result', `run ${runId} succeeded, but no result was kept`);
