@@ -55,7 +55,7 @@ describe('what a command used of its budget', () => {
   test('an agent that ends its turn with what crosses the limit has time to end by itself', () => {
     const ends: boolean[] = [];
     const meter = (): AgentMeter =>
-      new AgentMeter({ llm: null }, { maxTurns: 1 }, (answered) => void ends.push(answered));
+      new AgentMeter({ llm: null }, { maxTurns: 1 }, (_, answered) => void ends.push(answered));
     meter().streamed({ ...NO_USAGE, turns: 2 });
     meter().streamed({ ...NO_USAGE, turns: 2 }, true);
     expect(ends).toEqual([false, true]);

@@ -13,7 +13,7 @@ import type { Exec, ExecRequest, Sandbox } from './ports/sandbox.ts';
 import { type OverBudget, overRunBudget } from './run-budget.ts';
 
 /** Time that an agent has between SIGTERM and SIGKILL. */
-const TERM_GRACE_MS = 2_000;
+export const TERM_GRACE_MS = 2_000;
 const READY = 'ready';
 
 /** What the run's budget says of a command. */
@@ -31,14 +31,14 @@ export class AgentMeter {
   #hasAnswered = false;
   readonly #work: Pick<AgentWork, 'llm'>;
   readonly #left: BudgetPlan;
-  readonly #onOver: (hasAnswered: boolean) => void;
+  readonly #onOver: (over: OverBudget, hasAnswered: boolean) => void;
   readonly #run: ShareOfRun | null;
 
   /** @param left  what this command may use; empty: its stage has no budget */
   constructor(
     work: Pick<AgentWork, 'llm'>,
     left: BudgetPlan,
-    onOver: (hasAnswered: boolean) => void,
+    onOver: (over: OverBudget, hasAnswered: boolean) => void,
     run: ShareOfRun | null = null,
   ) {
     this.#work = work;
@@ -87,7 +87,7 @@ export class AgentMeter {
   stop(over: OverBudget): void {
     if (this.#over !== null) return;
     this.#over = over;
-    this.#onOver(this.#hasAnswered);
+    this.#onOver(over, this.#hasAnswered);
   }
 }
 
@@ -111,18 +111,15 @@ export function overBudget(budget: BudgetPlan, used: AgentUsage): OverBudget | n
 }
 
 /**
- * SIGTERM, and SIGKILL where that does not end it; both to a command that has ended do nothing.
+ * Ends a command for what it used; a command that has ended keeps its end.
  * @returns what makes it end by itself after all
  */
-export function endExec(exec: Exec): () => void {
-  const signals: readonly (readonly [Parameters<Exec['signal']>[0], number])[] = [
-    ['SIGTERM', 0],
-    ['SIGKILL', TERM_GRACE_MS],
-  ];
-  const timers = signals.map(([signal, afterMs]) =>
-    setTimeout(() => void exec.signal(signal).catch(() => undefined), afterMs),
+export function endExec(exec: Exec, { code, words }: OverBudget): () => void {
+  const timer = setTimeout(
+    () => void exec.end({ kind: 'failure', code, words }, TERM_GRACE_MS).catch(() => undefined),
+    0,
   );
-  return () => timers.forEach((timer) => clearTimeout(timer));
+  return () => clearTimeout(timer);
 }
 
 export interface FollowerOptions {

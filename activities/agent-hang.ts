@@ -5,7 +5,7 @@
 import { isService } from '../domain/plan/work.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
-import { endExec } from './agent-budget.ts';
+import { TERM_GRACE_MS } from './agent-budget.ts';
 import { commandKey } from './agent-command.ts';
 import type { AgentContext } from './agent-context.ts';
 import type { AgentTurn } from './agent-turns.ts';
@@ -64,7 +64,7 @@ export function endIfHanging(context: AgentContext, { command, exec, deadlineMs,
       if (first === 'ended') return;
       if (first === 'changed') continue;
       await sayHung(context, command, limitMs);
-      const dispose = endExec(exec);
+      const dispose = endHung(exec);
       try {
         await ended;
       } finally {
@@ -73,6 +73,14 @@ export function endIfHanging(context: AgentContext, { command, exec, deadlineMs,
       return;
     }
   };
+}
+
+/** By signals without a cause, since the agent's result counts. */
+function endHung(exec: Exec): () => void {
+  const send = (name: 'SIGTERM' | 'SIGKILL'): void => void exec.signal(name).catch(() => undefined);
+  send('SIGTERM');
+  const timer = setTimeout(() => send('SIGKILL'), TERM_GRACE_MS);
+  return () => clearTimeout(timer);
 }
 
 async function firstWithin<T>(limitMs: number, ...others: readonly Promise<T>[]): Promise<T | 'late'> {
@@ -109,7 +117,7 @@ export function withoutHang(
   base: StageResult,
   { hasHung, exit, outcome }: Pick<AgentTurn, 'hasHung' | 'exit' | 'outcome'>,
 ): StageResult {
-  const isEndedBySignal = exit.reason === 'exited' || exit.reason === 'killed';
+  const isEndedBySignal = exit.cause === null && (exit.reason === 'exited' || exit.reason === 'killed');
   if (!hasHung || !outcome.hasEnded || !isEndedBySignal || base.outcome !== 'failed') return base;
   return { ...base, outcome: 'succeeded', failure: null };
 }

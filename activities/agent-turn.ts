@@ -119,7 +119,7 @@ async function followTurn(
   const stop = (why: OverBudget): void => {
     if (refused !== null) return;
     refused = why;
-    keepAlive = endExec(exec);
+    keepAlive = endExec(exec, why);
   };
   const { llm } = agent.work;
   const loginRefused = (words: string): void => {
@@ -139,7 +139,7 @@ async function followTurn(
           agent.work,
           left,
           // One that has answered ends, or is ended as one that hangs.
-          (hasAnswered) => void (hasAnswered || (keepAlive = endExec(exec))),
+          (over, hasAnswered) => void (hasAnswered || (keepAlive = endExec(exec, over))),
           shareOfRun(context, turn),
         );
   let tellSession!: (sessionId: string | null) => void;
@@ -147,7 +147,8 @@ async function followTurn(
   const listen: Listen = async (stop) => {
     const turnEnded = (hasEnded: boolean): void => {
       // It works on beyond its budget.
-      if (!hasEnded && watch.hasAnswered && meter !== null && meter.over !== null) keepAlive ??= endExec(exec);
+      const over = meter?.over ?? null;
+      if (!hasEnded && watch.hasAnswered && over !== null) keepAlive ??= endExec(exec, over);
       watch.set(hasEnded);
     };
     const options = {
@@ -194,7 +195,7 @@ async function followTurn(
         isUsageFinal: meter !== null || (outcome as AgentOutcome).isUsageFinal,
       },
       sessionUse: agent.provider.sessionUse === undefined ? NO_USAGE : told,
-      over: meter?.over ?? refused,
+      over: overIn(exit) ?? meter?.over ?? refused,
       hasHung: await findHung(context, command, exit),
       follower,
     };
@@ -212,6 +213,11 @@ function withServerNamed(llm: LlmPlan | null, outcome: AgentOutcome): AgentOutco
   const server = failure.code === 'agent/api-error' ? writtenServer(llm) : null;
   const message = server === null || said.includes(server) ? said : `${said} (the server is ${server})`;
   return { ...outcome, failure: { ...failure, message } };
+}
+
+/** By the worker that ended it, which may be one before this one. */
+function overIn({ cause }: ExecExit): OverBudget | null {
+  return cause?.kind === 'failure' ? { code: cause.code, words: cause.words } : null;
 }
 
 /** Until the agent has ended. Where the follower ends before it, nobody knows any more what the agent uses. */

@@ -11,6 +11,8 @@ const REQUEST = { stage: plainStage('think', 'think', ['claude']) } as unknown a
 const EXIT: ExecExit = {
   reason: 'exited',
   exitCode: 137,
+  signal: 9,
+  cause: null,
   message: '',
   startedAtMs: 0,
   endedAtMs: 1,

@@ -77,22 +77,16 @@ interface Killer {
 }
 
 function killWhenCancelled(exec: Exec, life: AttemptLife): Killer {
-  const timers: NodeJS.Timeout[] = [];
+  let timer: NodeJS.Timeout | undefined;
   let reject!: (error: unknown) => void;
   const expired = new Promise<never>((_, refuse) => (reject = refuse));
   expired.catch(() => undefined);
-  const signal = (name: 'SIGTERM' | 'SIGKILL'): void => {
-    exec.signal(name).catch(() => undefined);
-  };
   const onCancel = (): void => {
     life.phase('cancelling');
-    signal('SIGTERM');
-    timers.push(setTimeout(() => signal('SIGKILL'), TERM_GRACE_MS));
-    timers.push(
-      setTimeout(
-        () => reject(new CodedError('vm/lost', 'the command did not end after SIGKILL')),
-        TERM_GRACE_MS + KILL_LIMIT_MS,
-      ),
+    exec.end({ kind: 'cancel' }, TERM_GRACE_MS).catch(() => undefined);
+    timer = setTimeout(
+      () => reject(new CodedError('vm/lost', 'the command did not end after SIGKILL')),
+      TERM_GRACE_MS + KILL_LIMIT_MS,
     );
   };
   if (life.cancelRequested.aborted) onCancel();
@@ -101,7 +95,7 @@ function killWhenCancelled(exec: Exec, life: AttemptLife): Killer {
     expired,
     dispose: () => {
       life.cancelRequested.removeEventListener('abort', onCancel);
-      for (const timer of timers) clearTimeout(timer);
+      clearTimeout(timer);
     },
   };
 }

@@ -125,8 +125,7 @@ async function answerOf(context: AgentContext, turns: readonly AgentTurn[]): Pro
   const { deps, request, backend, life, sandbox, redactor } = context;
   const turn = turns.at(-1)!;
   const { exec, exit, outcome } = turn;
-  const cancelled = life.cancelRequested.aborted;
-  const ended = await describeExit(backend, sandbox, exec, exit, request, redactor, cancelled, life.detached);
+  const ended = await describeExit(backend, sandbox, exec, exit, request, redactor, life.detached);
   const base = withoutHang(ended, turn);
   const failure = turnFailure(request, turn, base);
   if (failure !== null) return { result: { ...base, outcome: 'failed', failure }, mismatch: null };

@@ -4,7 +4,7 @@
  * nothing of it along.
  */
 import { budgetLeft, largestUse, type ModelUse, NO_USE, sumOfUse } from '../domain/agent/budget.ts';
-import type { ErrorCode } from '../domain/errors/codes.ts';
+import type { AnyErrorCode } from '../domain/errors/error-code.ts';
 import type { BudgetPlan } from '../domain/plan/plan.ts';
 import type { RunEvent } from '../domain/run/event.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
@@ -13,14 +13,14 @@ import type { ActivityDeps } from './deps.ts';
 import type { StageRequest } from './requests.ts';
 
 export interface OverBudget {
-  readonly code: ErrorCode;
+  readonly code: AnyErrorCode;
   /** Goes on after "the agent of stage …". */
   readonly words: string;
 }
 
 /** Its run has used up its budget, so an agent does not start. */
 export class RunBudgetFailure extends Error {
-  readonly code: ErrorCode;
+  readonly code: AnyErrorCode;
 
   constructor({ code, words }: OverBudget, stage: string) {
     super(`the agent of stage ${stage} ${words}`);

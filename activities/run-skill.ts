@@ -237,8 +237,7 @@ async function ask(
 async function baseOf(context: SkillContext, turn: AgentTurn): Promise<StageResult> {
   const { exec, exit } = turn;
   const { backend, sandbox, request, redactor, life } = context;
-  const cancelled = life.cancelRequested.aborted;
-  const base = await describeExit(backend, sandbox, exec, exit, request, redactor, cancelled, life.detached);
+  const base = await describeExit(backend, sandbox, exec, exit, request, redactor, life.detached);
   return withoutHang(base, turn);
 }
 

@@ -30,6 +30,7 @@ import { readResult, writeResult } from './stage-record.ts';
 import { cancelledResult, describeFullDisk, usageOfVm } from './stage-result.ts';
 import { followNetwork } from './network-log.ts';
 import { openVm } from './open-vm.ts';
+import { keepPartialOutputs } from './partial-outputs.ts';
 import { keepPartialWork } from './partial-work.ts';
 import { retainAfter } from './retain-vm.ts';
 import { takeWorkspace, WorkspaceFailure, workspaceOf } from './stage-workspace.ts';
@@ -191,12 +192,9 @@ async function carryOut(
     await demandLogin(deps, request, login);
     await sayLoginEnds(deps, request, login);
     followed = ledger?.follow(life.detached) ?? null;
-    const { result, execs } = await work(
-      { ...context, workspace, credentials, ledger, network },
-      sandbox,
-      env,
-      redactor,
-    );
+    const worked = await work({ ...context, workspace, credentials, ledger, network }, sandbox, env, redactor);
+    const { execs } = worked;
+    const result = await keepPartialOutputs(context, sandbox, redactor, worked);
     life.detached.throwIfAborted();
     if (renewalFailure !== null && isCodedError(renewalFailure) && renewalFailure.code === 'fence/stale')
       throw renewalFailure;

@@ -54,16 +54,7 @@ async function settle(
   redactor: Redactor,
 ): Promise<StageResult> {
   const { deps, request, life } = context;
-  const base = await describeExit(
-    context.backend,
-    sandbox,
-    exec,
-    exit,
-    request,
-    redactor,
-    life.cancelRequested.aborted,
-    life.detached,
-  );
+  const base = await describeExit(context.backend, sandbox, exec, exit, request, redactor, life.detached);
   const copyBack = (): Promise<OutcomeFailure | null> =>
     copyMountsBack(deps, sandbox, request, context.vmKey, life.detached);
   if (base.outcome === 'cancelled' && isService(request.stage.work))

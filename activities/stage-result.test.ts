@@ -5,7 +5,7 @@ import type { LaunchSpec } from './ports/sandbox.ts';
 import { plainStage } from '../test/rig/mock-worker.ts';
 import type { Exec, ExecExit, Sandbox, SandboxBackend } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
-import { describeExit } from './stage-result.ts';
+import { describeExit, isInterrupted } from './stage-result.ts';
 
 const SANDBOX: LaunchSpec = { mode: 'qemu', isolation: 'none', memoryMib: 256, vcpus: 1, diskMib: 64, mounts: [] };
 const REQUEST = {
@@ -21,6 +21,8 @@ const EXEC = { async *output() {} } as unknown as Exec;
 const EXIT: ExecExit = {
   reason: 'exited',
   exitCode: 137,
+  signal: 9,
+  cause: null,
   message: '',
   startedAtMs: 0,
   endedAtMs: 1,
@@ -38,16 +40,28 @@ test.each<[string, Partial<ExecExit>, string, ErrorCode]>([
   ],
   [
     'of which a shell was left when its memory was full',
-    { exitCode: 2, message: "the kernel killed 12 of its processes: the guest's memory for users is full" },
+    {
+      exitCode: 2,
+      signal: null,
+      message: "the kernel killed 12 of its processes: the guest's memory for users is full",
+    },
     'stage sort ended with exit code 2: the VM ran out of memory, and its kernel killed 12 processes of the command; `memory_mb` is 256, raise it',
     'stage/out-of-memory',
   ],
   [
     'that met a full disk',
-    { exitCode: 1, message: "the guest's disk is full: 4096 bytes and 12 files are left" },
+    { exitCode: 1, signal: null, message: "the guest's disk is full: 4096 bytes and 12 files are left" },
     'stage sort ended with exit code 1: the disk of the VM is full; `disk_mb` is 64, raise it',
     'stage/disk-full',
   ],
+  [
+    'whose memory was full and whose shell exited with 137',
+    { signal: null, message: "the kernel killed 1 of its processes: the guest's memory for users is full" },
+    'stage sort ended with exit code 137: the VM ran out of memory, and its kernel killed a process of the command; `memory_mb` is 256, raise it',
+    'stage/out-of-memory',
+  ],
+  ['that exits with 255', { exitCode: 255, signal: null }, 'stage sort ended with exit code 255', 'stage/exit-nonzero'],
+  ['that exits with 130', { exitCode: 130, signal: null }, 'stage sort ended with exit code 130', 'stage/exit-nonzero'],
   ['that was killed', {}, 'stage sort was ended by signal 9 (exit code 137)', 'stage/exit-nonzero'],
   [
     'of which the guest says something else',
@@ -58,7 +72,7 @@ test.each<[string, Partial<ExecExit>, string, ErrorCode]>([
 ])('a command %s says so', async (_, change, message, code) => {
   const signal = new AbortController().signal;
   const exit = { ...EXIT, ...change };
-  const result = await describeExit(BACKEND, VM, EXEC, exit, REQUEST, createRedactor([]), false, signal);
+  const result = await describeExit(BACKEND, VM, EXEC, exit, REQUEST, createRedactor([]), signal);
   expect(result).toMatchObject({ outcome: 'failed', failure: { code, message } });
 });
 
@@ -71,6 +85,21 @@ test('the end of standard error has the last state of a line that its program wr
   } as unknown as Exec;
   const exit = { ...EXIT, exitCode: 1, stderrBytes: bytes.length };
   const signal = new AbortController().signal;
-  const result = await describeExit(BACKEND, VM, exec, exit, REQUEST, createRedactor([]), false, signal);
+  const result = await describeExit(BACKEND, VM, exec, exit, REQUEST, createRedactor([]), signal);
   expect(result.failure?.stderrTail).toBe('get 99 %\nno such package\n');
+});
+
+const CANCEL = { kind: 'cancel' } as const;
+const BUDGET = { kind: 'failure', code: 'agent/budget-tokens', words: 'used 9 tokens; 8 were left to it' } as const;
+
+test.each<[string, Partial<ExecExit>, string, string | null]>([
+  ['after a cancel', { cause: CANCEL }, 'cancelled', 'stage/cancelled'],
+  ['after its budget was used up', { cause: BUDGET }, 'failed', 'agent/budget-tokens'],
+  ['after its deadline', { reason: 'timeout' }, 'failed', 'stage/timeout'],
+  ['on its own', {}, 'succeeded', null],
+])('a command that exits with 0 %s has the outcome of that', async (_, change, outcome, code) => {
+  const exit = { ...EXIT, exitCode: 0, signal: null, ...change };
+  const result = await describeExit(BACKEND, VM, EXEC, exit, REQUEST, createRedactor([]), new AbortController().signal);
+  expect([result.outcome, result.failure?.code ?? null]).toEqual([outcome, code]);
+  expect(isInterrupted(exit)).toBe(outcome !== 'succeeded');
 });

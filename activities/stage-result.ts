@@ -1,7 +1,6 @@
 /** From a command's end to the stage's outcome. */
 import { Buffer } from 'node:buffer';
-import type { ErrorCode } from '../domain/errors/codes.ts';
-import { isService } from '../domain/plan/work.ts';
+import type { AnyErrorCode } from '../domain/errors/error-code.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
 import { readLastStates } from '../domain/security/line-state.ts';
@@ -34,7 +33,15 @@ export function cancelledResult(backend: SandboxBackend, request: StageRequest):
   };
 }
 
-/** The result without outputs. A command that ended by itself before a cancel reached it keeps its own outcome. */
+/** Voidbox ended the command: its exit code says nothing, and no part of Voidbox takes what it left for a result. */
+export function isInterrupted({ reason, cause }: Pick<ExecExit, 'reason' | 'cause'>): boolean {
+  return cause !== null || reason === 'timeout' || reason === 'output-limit';
+}
+
+/**
+ * The result without outputs. If Voidbox ended the command, the cause of that is the outcome, whatever the exit code. A command that
+ * ended before keeps its own outcome, also if a cancel is requested.
+ */
 export async function describeExit(
   backend: SandboxBackend,
   sandbox: Sandbox,
@@ -42,7 +49,6 @@ export async function describeExit(
   exit: ExecExit,
   request: StageRequest,
   redactor: Redactor,
-  cancelled: boolean,
   signal: AbortSignal,
 ): Promise<StageResult> {
   const { stage, instance, attempt, execKey } = request;
@@ -58,12 +64,11 @@ export async function describeExit(
     usage: {},
     command: { exitCode: exit.exitCode, stdoutBytes: exit.stdoutBytes, stderrBytes: exit.stderrBytes },
   } as const;
-  const code = failureCode(exit);
-  // A service ends by a cancel, however politely.
-  const isEnded = code === null && !(cancelled && isService(stage.work));
-  if (isEnded) return { ...base, outcome: 'succeeded', failure: null };
+  const { cause } = exit;
+  const code = cause?.kind === 'failure' ? cause.code : failureCode(exit);
+  if (code === null && cause === null) return { ...base, outcome: 'succeeded', failure: null };
   const stderrTail = await readTail(exec, exit, redactor, signal);
-  if (cancelled) {
+  if (cause?.kind === 'cancel') {
     return {
       ...base,
       outcome: 'cancelled',
@@ -91,7 +96,7 @@ export function usageOfVm(usage: VmUsage | null): StageResult['usage'] {
   return Object.fromEntries(Object.entries(named).filter((figure): figure is [string, number] => figure[1] !== null));
 }
 
-function failureCode(exit: ExecExit): ErrorCode | null {
+function failureCode(exit: ExecExit): AnyErrorCode | null {
   switch (exit.reason) {
     case 'exited':
     case 'killed':
@@ -108,6 +113,7 @@ function failureCode(exit: ExecExit): ErrorCode | null {
 }
 
 function describe({ stage: { id: stage, timeoutMs, maxOutputBytes }, scope }: StageRequest, exit: ExecExit): string {
+  if (exit.cause?.kind === 'failure') return sanitizeLine(`the agent of stage ${stage} ${exit.cause.words}`);
   switch (exit.reason) {
     case 'timeout':
       return `stage ${stage} ran past its deadline of ${timeoutMs / 1000} s and was killed`;
@@ -117,8 +123,8 @@ function describe({ stage: { id: stage, timeoutMs, maxOutputBytes }, scope }: St
       return `stage ${stage} could not start its program: ${sanitizeLine(exit.message)}`;
     case 'exited':
     case 'killed':
-      return exit.exitCode > 128
-        ? `stage ${stage} was ended by signal ${exit.exitCode - 128} (exit code ${exit.exitCode})${explainEnd(exit, scope.sandbox)}`
+      return exit.signal !== null
+        ? `stage ${stage} was ended by signal ${exit.signal} (exit code ${exit.exitCode})${explainEnd(exit, scope.sandbox)}`
         : `stage ${stage} ended with exit code ${exit.exitCode}${explainEnd(exit, scope.sandbox)}`;
   }
 }

@@ -245,6 +245,32 @@ describe('items of a list', () => {
 });
 
 describe('the list', () => {
+  test('marks partial outputs of an interrupted stage, which can be fetched', async () => {
+    const built = ended('build', {}, null, { ...FAILURE, code: 'stage/cancelled' });
+    if (built.body.type !== 'stage-finished') throw new Error('another event');
+    const result = {
+      ...(built.body.result as StageResult),
+      outcome: 'cancelled',
+      partial: { tables: await put(TABLES) },
+    };
+    await stores.events.append('t2-cut', [
+      event({ type: 'run-admitted', name: 'tables', kind: 'pipeline', hostId: 'h', stages: [], outputStage: 'ship' }),
+      { ...built, body: { ...built.body, result: result as StageResult } },
+    ]);
+    const { stdout } = await terminal.type('artifacts', 't2-cut');
+    expect(stdout.replaceAll(/[0-9a-f]{64}/g, 'HASH')).toBe(
+      'NAME          KIND             SIZE     SHA256\nbuild.tables  folder, partial  4.0 KiB  HASH\n',
+    );
+    const listed = JSON.parse((await terminal.type('artifacts', 't2-cut', '--json')).stdout) as object;
+    expect(listed).toMatchObject({ artifacts: [{ stage: 'build', name: 'tables', kind: 'folder', partial: true }] });
+    const got = await terminal.type('artifacts', 't2-cut', 'get', 'build.tables', '-o', at('cut'));
+    expect([got.code, got.stderr]).toEqual([
+      0,
+      expect.stringContaining('(partial: the stage did not succeed)') as string,
+    ]);
+    expect(readFileSync(at('cut', 'a.csv'), 'utf8')).toBe('a;b\n');
+  });
+
   test('names what can be fetched, with kind, size and hash', async () => {
     await leaveTables();
     const { code, stdout } = await terminal.type('artifacts', 't1');
@@ -321,6 +347,7 @@ describe('an output', () => {
       stage: 'build',
       name: 'report',
       kind: 'file',
+      partial: false,
       folder: '/DIR',
       entries: 1,
       bytes: 12,

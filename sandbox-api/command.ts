@@ -2,8 +2,8 @@
 import type { Exec, ExecExit } from '../activities/ports/sandbox.ts';
 import type { InputPipe } from './command-input.ts';
 
-/** How a command ended; `exitCode` is 128 + n for a signal. */
-export type CommandEnd = ExecExit;
+/** How a command ended; `exitCode` is 128 + n for a signal, and `signal` is n. */
+export type CommandEnd = Omit<ExecExit, 'cause'>;
 
 export interface CommandState {
   readonly id: string;

@@ -35,6 +35,8 @@ export interface ExecResult {
   readonly reason: ExecExit['reason'];
   /** 128 + n for a signal; 127 and 126 as a shell says them for `cannot-start`. */
   readonly exitCode: number;
+  /** The signal that ended the command's own process; null: it exited. */
+  readonly signal: number | null;
   /** As UTF-8; `spawn` gives bytes. */
   readonly stdout: string;
   readonly stderr: string;

@@ -40,7 +40,7 @@ test('a command gives its output and its end', async () => {
   });
   expect(await vm.exec('false')).toMatchObject({ reason: 'exited', exitCode: 1 });
   expect(await vm.exec('no-such-program')).toMatchObject({ reason: 'cannot-start', exitCode: 127 });
-  expect(await vm.exec('sleep', ['60'], { timeoutMs: 50 })).toMatchObject({ reason: 'timeout', exitCode: 137 });
+  expect(await vm.exec('sleep', ['60'], { timeoutMs: 50 })).toMatchObject({ reason: 'timeout', exitCode: 143 });
   expect(await vm.commands(), 'exec leaves nothing').toEqual([]);
 });
 

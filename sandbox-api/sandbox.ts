@@ -119,8 +119,8 @@ export class Sandbox implements AsyncDisposable {
       ]);
       await exec.acknowledge();
       signal.throwIfAborted();
-      const { reason, exitCode, message, startedAtMs, endedAtMs } = end;
-      return { reason, exitCode, stdout, stderr, message, startedAtMs, endedAtMs };
+      const { reason, exitCode, signal: endedBy, message, startedAtMs, endedAtMs } = end;
+      return { reason, exitCode, signal: endedBy, stdout, stderr, message, startedAtMs, endedAtMs };
     } catch (error) {
       // Its input broke, or the VM: nobody has a handle on the command any more.
       await exec.signal('SIGKILL').catch(() => undefined);

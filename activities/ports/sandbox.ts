@@ -1,4 +1,5 @@
 /** What activities need of VMs: a backend that launches them, one VM, one command in it. */
+import type { AnyErrorCode } from '../../domain/errors/error-code.ts';
 import type { IsolationLevel, MountMode, SandboxMode, SandboxPlan } from '../../domain/plan/plan.ts';
 import type { VmIdentity } from '../../domain/run/vm-key.ts';
 import type { RetentionNote } from '../../domain/run/retained-vm.ts';
@@ -160,7 +161,13 @@ export interface Exec {
   outputs?(from: OutputOffsets, signal: AbortSignal): Promise<AsyncIterable<OutputPiece> | null>;
   /** Settles when the command has ended and its last byte is readable. */
   wait(signal: AbortSignal): Promise<ExecExit>;
+  /** Sends a signal, which says nothing of why the command ends. */
   signal(name: 'SIGTERM' | 'SIGKILL' | 'SIGINT'): Promise<void>;
+  /**
+   * Ends the command for a cause: SIGTERM, and SIGKILL after `graceMs`. The first cause stands, also for a process that takes over.
+   * A command that has ended keeps its end.
+   */
+  end(cause: StopCause, graceMs: number): Promise<void>;
   /**
    * Runs `copy` while every process of the command stands still, for `limitMs` at most. False where nothing was frozen, because
    * the command has ended or the backend freezes none, and where the command went on before `copy` had settled.
@@ -171,10 +178,24 @@ export interface Exec {
   acknowledge(): Promise<void>;
 }
 
+/** Why Voidbox ends a command before the command's own end. */
+export type StopCause =
+  | { readonly kind: 'cancel' }
+  | {
+      readonly kind: 'failure';
+      readonly code: AnyErrorCode;
+      /** Of an agent: continues "the agent of stage …". */
+      readonly words: string;
+    };
+
 export interface ExecExit {
   readonly reason: 'exited' | 'timeout' | 'output-limit' | 'cannot-start' | 'killed';
   /** 128+n for a signal; 127 and 126 as a shell says them for `cannot-start`. */
   readonly exitCode: number;
+  /** The signal that ended the command's own process; null: it exited, or its backend does not know. */
+  readonly signal: number | null;
+  /** Of the `end` whose signal was sent before the command's end was known; null: none was. */
+  readonly cause: StopCause | null;
   readonly message: string;
   readonly startedAtMs: number;
   readonly endedAtMs: number;

@@ -185,13 +185,14 @@ async function say(
   options: Options,
   context: CliContext,
 ): Promise<void> {
-  const { label, name } = output;
+  const { label, name, isPartial = false } = output;
   if (options.json)
     return await context.stdout.write(
-      `${JSON.stringify({ stage: label, name, kind, folder, entries, bytes, gitData })}\n`,
+      `${JSON.stringify({ stage: label, name, kind, partial: isPartial, folder, entries, bytes, gitData })}\n`,
     );
   const what = kind === 'file' ? 'file' : `${entries} ${entries === 1 ? 'entry' : 'entries'}`;
-  await context.stderr.write(`${shownOutput(output)}: ${what}, ${formatBytes(bytes)}, to ${folder}\n`);
+  const note = isPartial ? ' (partial: the stage did not succeed)' : '';
+  await context.stderr.write(`${shownOutput(output)}: ${what}, ${formatBytes(bytes)}, to ${folder}${note}\n`);
   if (gitData.length > 0)
     await context.stderr.write(
       `${context.stderr.style.yellow('warning')}: it holds a repository of git (${gitData.join(', ')}): git can run programs that its files name, also for \`git status\`\n`,

@@ -31,7 +31,8 @@ export const ERROR_CODES = {
   'stage/timeout': {
     kind: 'outcome',
     retry: 'never',
-    summary: "The command of a stage ran past the stage's deadline and was killed.",
+    summary:
+      "The command of a stage ran past the stage's deadline. It got SIGTERM, and SIGKILL 2 seconds later; its exit code does not count.",
     remedy: 'Raise `timeout_secs` of the stage or make the command faster.',
   },
   'stage/output-limit': {
@@ -151,7 +152,7 @@ export const ERROR_CODES = {
   'stage/cancelled': {
     kind: 'outcome',
     retry: 'never',
-    summary: 'A stage was cancelled before it had a result.',
+    summary: 'Voidbox cancelled a stage before its command had ended; the exit code of the command does not count.',
     remedy: 'Nothing, if the cancel was intended; otherwise run again.',
   },
   'vm/boot-timeout': {

@@ -1,7 +1,15 @@
 /** One command of a VM: its output from any offset, its input, its end. Broken connections are resumed. */
-import type { Exec, ExecExit, ExecRequest, OutputOffsets, OutputPiece } from '../../activities/ports/sandbox.ts';
+import type {
+  Exec,
+  ExecExit,
+  ExecRequest,
+  OutputOffsets,
+  OutputPiece,
+  StopCause,
+} from '../../activities/ports/sandbox.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { ConnectionError, type MicroVm } from '../../native/index.ts';
+import { endBySignals, readStopCause, writeStopCause } from './stop-cause.ts';
 
 /** Interruptions in a row, without a byte between them, that a living keeper is forgiven. */
 const STALLS_ALLOWED = 5;
@@ -11,6 +19,8 @@ const STDIN_GRACE_MS = 5_000;
 
 export function createQemuExec(vm: MicroVm, key: string, stdin: ExecRequest['stdin'], attached: boolean): Exec {
   let ended: ExecExit | null = null;
+  /** Of a VM whose keeper records none. */
+  let ownCause: StopCause | null = null;
   const input = stdin === null ? null : new InputPump(vm, key, stdin);
 
   const wait = async (signal: AbortSignal): Promise<ExecExit> => {
@@ -18,9 +28,21 @@ export function createQemuExec(vm: MicroVm, key: string, stdin: ExecRequest['std
     const exit = vm.execWait(key, signal);
     const settled = input === null ? exit : Promise.race([exit, input.failure]);
     exit.catch(() => undefined);
-    ended = await settled;
+    const end = await settled;
+    // Another reader of the same end was first: a cause that came between the two was too late.
+    ended ??= { ...end, cause: readStopCause(end.cause) ?? ownCause };
     input?.stop();
     return ended;
+  };
+
+  const end = async (cause: StopCause, graceMs: number): Promise<void> => {
+    if (ended !== null || (await vm.execEnd(key, writeStopCause(cause), graceMs))) return;
+    ownCause ??= cause;
+    await endBySignals(
+      (name) => vm.execSignal(key, name),
+      graceMs,
+      () => ended !== null,
+    );
   };
 
   return {
@@ -54,6 +76,7 @@ export function createQemuExec(vm: MicroVm, key: string, stdin: ExecRequest['std
     },
 
     signal: (name) => vm.execSignal(key, name),
+    end,
     whileFrozen: (limitMs, copy, within) => vm.whileFrozen(key, limitMs, copy, within),
     acknowledge: () => vm.execAck(key),
   };

@@ -1,6 +1,6 @@
 /** One command of a mock VM: runs once, whoever is attached. */
 import { Buffer } from 'node:buffer';
-import type { ExecExit, ExecRequest } from '../../activities/ports/sandbox.ts';
+import type { ExecExit, ExecRequest, StopCause } from '../../activities/ports/sandbox.ts';
 import type { MockFiles } from './files.ts';
 import type { MockProgram } from './programs.ts';
 import { MockSpool, type MockStream } from './spool.ts';
@@ -11,7 +11,13 @@ const STDIN_HELD_BYTES = 256 * 1024;
 /** A longer timer of Node's would end at once; no mock VM lives as long. */
 const MOST_TIMER_MS = 2 ** 31 - 1;
 
-type KillReason = 'timeout' | 'output-limit' | 'killed';
+const SIGNALS = { SIGTERM: 15, SIGKILL: 9, SIGINT: 2 } as const;
+
+/** As the keeper's. */
+const DEADLINE_GRACE_MS = 2_000;
+
+/** What ends a command before its own end. */
+type Interruption = { readonly reason: 'timeout' | 'output-limit' } | { readonly cause: StopCause };
 
 export class MockExec {
   readonly spool: MockSpool;
@@ -20,7 +26,11 @@ export class MockExec {
   isRunning = true;
   isAcknowledged = false;
   readonly #killed = new AbortController();
-  #killReason: { readonly reason: KillReason; readonly exitCode: number } | null = null;
+  readonly #terminated = new AbortController();
+  #hasTrap = false;
+  #killedBy: 'SIGTERM' | 'SIGKILL' | 'SIGINT' | null = null;
+  /** The first one. */
+  #interruption: Interruption | null = null;
 
   constructor(request: ExecRequest, program: MockProgram | null, known: readonly string[], files: MockFiles) {
     this.spool = new MockSpool(request.maxOutputBytes);
@@ -29,11 +39,20 @@ export class MockExec {
   }
 
   /** What has ended already stays as it is. */
-  kill(reason: KillReason, exitCode: number): void {
+  kill(signal: 'SIGTERM' | 'SIGKILL' | 'SIGINT'): void {
     if (!this.isRunning) return;
-    this.#killReason ??= { reason, exitCode };
-    this.#killed.abort(new Error(reason));
+    this.#killedBy ??= signal;
+    this.#killed.abort(new Error('killed'));
     this.stdin.close();
+  }
+
+  /** SIGTERM, and SIGKILL after `graceMs` if the program has a trap. What has ended already stays as it is. */
+  interrupt(by: Interruption, graceMs: number): void {
+    if (!this.isRunning) return;
+    this.#interruption ??= by;
+    if (!this.#hasTrap) return this.kill('SIGTERM');
+    this.#terminated.abort(new Error('terminated'));
+    setTimeout(() => this.kill('SIGKILL'), graceMs).unref();
   }
 
   async #run(
@@ -47,9 +66,12 @@ export class MockExec {
       this.isRunning = false;
       this.spool.complete();
       this.stdin.close();
+      const by = this.#interruption;
       return {
-        reason,
+        reason: by !== null && 'reason' in by ? by.reason : reason,
         exitCode,
+        signal: reason === 'killed' ? exitCode - 128 : null,
+        cause: by !== null && 'cause' in by ? by.cause : null,
         message,
         startedAtMs,
         endedAtMs: Date.now(),
@@ -68,7 +90,13 @@ export class MockExec {
     const node = files.find(request.cwd);
     if (node?.kind !== 'dir') return finish('cannot-start', 126, `${request.cwd}: no such folder in the guest`);
     const timer =
-      request.timeoutMs > MOST_TIMER_MS ? undefined : setTimeout(() => this.kill('timeout', 137), request.timeoutMs);
+      request.timeoutMs > MOST_TIMER_MS
+        ? undefined
+        : setTimeout(() => this.interrupt({ reason: 'timeout' }, DEADLINE_GRACE_MS), request.timeoutMs);
+    const terminated = (): AbortSignal => {
+      this.#hasTrap = true;
+      return this.#terminated.signal;
+    };
     const killed = new Promise<number>((resolve) =>
       this.#killed.signal.addEventListener('abort', () => resolve(137), { once: true }),
     );
@@ -80,15 +108,18 @@ export class MockExec {
           cwd: request.cwd,
           files,
           killed: this.#killed.signal,
+          get terminated() {
+            return terminated();
+          },
           stdin: this.stdin.bytes(),
           write: (stream, bytes) => this.#write(stream, bytes),
         }),
         killed,
       ]);
-      if (this.#killReason !== null) return finish(this.#killReason.reason, this.#killReason.exitCode, '');
+      if (this.#killedBy !== null) return finish('killed', 128 + SIGNALS[this.#killedBy], '');
       return finish('exited', exitCode, '');
     } catch (error) {
-      if (this.#killReason !== null) return finish(this.#killReason.reason, this.#killReason.exitCode, '');
+      if (this.#killedBy !== null) return finish('killed', 128 + SIGNALS[this.#killedBy], '');
       this.spool.append('stderr', Buffer.from(`${request.program} (mock): ${(error as Error).message}\n`));
       return finish('exited', 1, '');
     } finally {
@@ -100,7 +131,10 @@ export class MockExec {
   async #write(stream: MockStream, bytes: Uint8Array | string): Promise<void> {
     if (this.#killed.signal.aborted) throw new Error('killed');
     const isWithinLimit = this.spool.append(stream, typeof bytes === 'string' ? Buffer.from(bytes) : bytes);
-    if (!isWithinLimit) this.kill('output-limit', 137);
+    if (!isWithinLimit) {
+      this.#interruption ??= { reason: 'output-limit' };
+      this.kill('SIGKILL');
+    }
     await new Promise((resolve) => setImmediate(resolve));
   }
 }

@@ -15,6 +15,8 @@ export interface MockIo {
   readonly stdin: AsyncIterable<Uint8Array>;
   /** Aborted when the command is killed. */
   readonly killed: AbortSignal;
+  /** Aborted by SIGTERM. A program that reads it has a trap: it ends itself, or is killed after the grace. */
+  readonly terminated: AbortSignal;
   write(stream: 'stdout' | 'stderr', bytes: Uint8Array | string): Promise<void>;
 }
 

@@ -131,8 +131,11 @@ function mockExec(vm: MockVm, hold: MockHold, exec: MockExec, known: boolean, fe
     },
     async signal(name) {
       vm.check(hold);
-      const numbers = { SIGTERM: 15, SIGKILL: 9, SIGINT: 2 } as const;
-      exec.kill('killed', 128 + numbers[name]);
+      exec.kill(name);
+    },
+    async end(cause, graceMs) {
+      vm.check(hold);
+      exec.interrupt({ cause }, graceMs);
     },
     /** Its programs are functions, which nothing stops. */
     whileFrozen: async () => false,

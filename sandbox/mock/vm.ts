@@ -85,7 +85,7 @@ export class MockVm {
     if (this.#end !== null) return;
     this.#end = message;
     this.#hold?.cut(() => new CodedError('vm/lost', message));
-    for (const exec of this.#execs.values()) exec.kill('killed', 137);
+    for (const exec of this.#execs.values()) exec.kill('SIGKILL');
     this.#onEnd(message);
   }
 }

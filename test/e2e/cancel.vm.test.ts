@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { expect, test } from 'vitest';
 import { readEnvironment } from '../../setup/environment.ts';
 import { resolveHostPieces } from '../../setup/resolve.ts';
-import { sleeping } from './specs.ts';
+import { interruptible, sleeping } from './specs.ts';
 import { Rig, temporal, until } from './rig.ts';
 
 test('cancel while running: the guest process is dead within 3 s', async () => {
@@ -67,3 +67,45 @@ test('terminate by an operator: status says so and the VM does not live on', asy
   await until('the VM to end', 60_000, () => rig.keepers().length === 0, 200);
   await rig.assertNothingLeft();
 });
+
+test('a command that exits with 0 when Voidbox ends it has not succeeded: for its run, finally, outputs and a retry', async () => {
+  await using rig = new Rig();
+  const run = rig.start('run', rig.spec('spec.yaml', interruptible(40)), '--run-id', 'interrupted');
+  await rig.waitOutput('interrupted', 'export', 'row 5');
+  expect((await rig.cli('cancel', 'interrupted')).code).toBe(0);
+  expect((await run.done).code).toBe(1);
+  const status = JSON.parse((await rig.cli('status', 'interrupted', '--json')).stdout) as RunJson;
+  expect(status.state).toBe('cancelled');
+  expect(Object.fromEntries(status.stages.map(({ id, state }) => [id, state]))).toEqual({
+    late: 'failed',
+    code: 'failed',
+    export: 'cancelled',
+    count: 'skipped',
+    clean: 'succeeded',
+  });
+  const [late, code] = status.stages;
+  expect(late?.failure?.code).toBe('stage/timeout');
+  expect(await rig.output('interrupted', 'late')).toBe('cleaned\n');
+  expect(code?.failure?.message).toBe('stage code ended with exit code 255');
+  expect(await rig.output('interrupted', 'clean')).toBe('cleaned\n');
+  const listed = JSON.parse((await rig.cli('artifacts', 'interrupted', '--json')).stdout) as ArtifactsJson;
+  expect(listed.artifacts.filter(({ stage }) => stage === 'export')).toMatchObject([{ name: 'dist', partial: true }]);
+
+  const retried = await rig.cli('retry', 'interrupted', '--run-id', 'again');
+  expect([retried.code, retried.stdout]).toEqual([0, '40\n']);
+  expect(retried.stderr).not.toContain('export (taken over');
+  await rig.assertNothingLeft();
+});
+
+interface RunJson {
+  readonly state: string;
+  readonly stages: readonly {
+    readonly id: string;
+    readonly state: string;
+    readonly failure: { readonly code: string; readonly message: string } | null;
+  }[];
+}
+
+interface ArtifactsJson {
+  readonly artifacts: readonly { readonly stage: string; readonly name: string | null; readonly partial?: boolean }[];
+}

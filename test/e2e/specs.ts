@@ -52,6 +52,35 @@ workflow:
 `;
 }
 
+/**
+ * A stage that is ended at its time limit, one that exits with 255, and one that can be cancelled while it prints rows. All three
+ * exit with 0 on SIGTERM. The last one has a named output and a reader, and a clean-up looks at how it ended.
+ */
+export function interruptible(rows: number): string {
+  return `api_version: v1
+kind: workflow
+name: interruptible
+sandbox: { memory_mb: 256 }
+workflow:
+  output_step: count
+  steps:
+    - name: late
+      timeout_secs: 2
+      continue_on_error: true
+      run: { program: sh, args: [-c, "trap 'echo cleaned; exit 0' TERM; while :; do sleep 0.1; done"] }
+    - { name: code, depends_on: [late], continue_on_error: true, run: { program: sh, args: [-c, "exit 255"] } }
+    - name: export
+      depends_on: [code]
+      outputs: [{ name: dist, guest: /workspace/dist }]
+      run: { program: sh, args: [-c, "trap 'exit 0' TERM; mkdir -p dist; for i in $(seq 1 ${rows}); do echo row $i | tee -a dist/rows; sleep 0.1; done"] }
+    - { name: count, run: { program: wc, args: [-l], stdin_from: export } }
+    - name: clean
+      finally: true
+      when: 'stages.export.state == "cancelled"'
+      run: { program: echo, args: [cleaned] }
+`;
+}
+
 /** Two boxes that run side by side, each in its own VM, then one that merges them. */
 export function sideBySide(seconds: number): string {
   return `api_version: v1

@@ -228,7 +228,7 @@ export const BESIDE_RUN = {
     type: { is: 'number', range: RANGES.timeoutSecs, scale: SCALES.msPerSecond },
     mistaken: ['timeout', 'timeout_sec', 'timeout_seconds', 'timeout_ms', 'timeout_minutes', 'time_limit'],
     otherwise: `\`${STAGE_DEFAULTS.timeoutMs / SCALES.msPerSecond}\`; \`${AGENT_STAGE_DEFAULTS.timeoutMs / SCALES.msPerSecond}\` of an agent`,
-    doc: 'Time limit for one attempt; the command is killed when it is exceeded.',
+    doc: 'Time limit for one attempt. Then the command gets SIGTERM, and SIGKILL 2 seconds later.',
     example: 90,
   },
   retry: {

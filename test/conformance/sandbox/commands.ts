@@ -312,6 +312,56 @@ export const COMMANDS: readonly Behaviour[] = [
     },
   },
   {
+    name: 'a signal is named only if it ended the command',
+    guest: 'real',
+    async run(c) {
+      const sandbox = await c.shared();
+      for (const code of [130, 137, 200, 255]) {
+        const { exit } = await run(sandbox, script(`exit ${code}`));
+        assert.deepEqual([exit.exitCode, exit.signal], [code, null]);
+      }
+      assert.equal((await run(sandbox, script('kill -9 $$'))).exit.signal, 9);
+    },
+  },
+  {
+    name: 'the cause of an end stands, also for a client that attaches, unless the command ended before',
+    guest: 'any',
+    async run(c) {
+      const sandbox = await c.shared();
+      const wanted = request('sleep', ['60']);
+      const exec = await sandbox.exec(wanted, limit());
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      await exec.end({ kind: 'cancel' }, 5_000);
+      const cause = { kind: 'failure', code: 'agent/budget-tokens', words: 'used 9 tokens' } as const;
+      await exec.end(cause, 5_000);
+      const { exit } = await follow(exec);
+      assert.deepEqual([exit.exitCode, exit.signal, exit.cause], [143, 15, { kind: 'cancel' }]);
+      assert.deepEqual(await (await sandbox.exec(wanted, limit())).wait(limit()), exit);
+      await exec.acknowledge();
+      const ended = request('true');
+      const first = await sandbox.exec(ended, limit());
+      await first.wait(limit());
+      await first.end(cause, 0);
+      assert.equal((await (await sandbox.exec(ended, limit())).wait(limit())).cause, null);
+      await first.acknowledge();
+    },
+  },
+  {
+    name: 'a command that exits with 0 after SIGTERM has the cause of that',
+    guest: 'real',
+    async run(c) {
+      const sandbox = await c.shared();
+      const wanted = script("trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done");
+      const exec = await sandbox.exec(wanted, limit());
+      for await (const _ of exec.output('stdout', 0, limit())) break;
+      const cause = { kind: 'failure', code: 'agent/budget-tokens', words: 'used 9 tokens' } as const;
+      await exec.end(cause, 20_000);
+      const { exit } = await follow(exec);
+      assert.deepEqual([exit.exitCode, exit.signal, exit.cause], [0, null, cause]);
+      await exec.acknowledge();
+    },
+  },
+  {
     name: 'a signal reaches the whole process group',
     guest: 'real',
     async run(c) {

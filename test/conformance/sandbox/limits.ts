@@ -21,14 +21,26 @@ const MIB = 1024 * 1024;
 
 export const LIMITS: readonly Behaviour[] = [
   {
-    name: 'a command past its time is killed',
+    name: 'a command past its time gets SIGTERM',
     guest: 'any',
     async run(c) {
       const { exit } = await run(await c.shared(), request('sleep', ['60'], { timeoutMs: 700 }));
       assert.equal(exit.reason, 'timeout');
-      assert.equal(exit.exitCode, 137);
+      assert.equal(exit.exitCode, 143);
       const tookMs = exit.endedAtMs - exit.startedAtMs;
       assert.ok(tookMs >= 690 && tookMs < 15_000, `${tookMs} ms`);
+    },
+  },
+  {
+    name: 'a command past its time has 2 s after SIGTERM, and its exit code does not decide',
+    guest: 'real',
+    async run(c) {
+      const polite = "trap 'sleep 0.5; echo cleaned; exit 0' TERM; while :; do sleep 0.05; done";
+      const { exit, stdout } = await run(await c.shared(), script(polite, { timeoutMs: 1_000 }));
+      assert.equal(exit.reason, 'timeout');
+      assert.equal(exit.exitCode, 0);
+      assert.equal(stdout.toString(), 'cleaned\n');
+      assert.ok(exit.endedAtMs - exit.startedAtMs >= 1_400, `${exit.endedAtMs - exit.startedAtMs} ms`);
     },
   },
   {

@@ -1,0 +1,141 @@
+/** An attempt that Voidbox ends: what it comes to, and what of it is kept. The program exits with 0 on SIGTERM. */
+import { Buffer } from 'node:buffer';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { CodedError } from '../domain/errors/coded-error.ts';
+import { begin, KEY, request, RUN, useStageAttempts } from '../test/rig/stage-attempts.ts';
+import type { StageRequest } from './requests.ts';
+
+/** Ends the program when a test wants that. */
+let finish: AbortController;
+
+beforeEach(() => {
+  finish = new AbortController();
+});
+
+const rig = useStageAttempts({
+  /** Writes a row and a part of its named output, then exits with 0 on SIGTERM or when the test wants it. */
+  export: async ({ files, terminated, write }) => {
+    files.makeDir('/workspace/dist');
+    files.write('/workspace/dist/app', Buffer.from('part 1\n'));
+    await write('stdout', 'row 1\n');
+    await new Promise<void>((resolve) => {
+      terminated.addEventListener('abort', () => resolve(), { once: true });
+      finish.signal.addEventListener('abort', () => resolve(), { once: true });
+    });
+    await write('stdout', 'row 2\n');
+    return 0;
+  },
+});
+
+const OUTPUTS = [{ name: 'dist', guestPath: '/workspace/dist' }];
+
+async function untilStored(text: string): Promise<void> {
+  while (!(await rig.storedOutput()).includes(text)) await sleep(10);
+}
+
+async function noticesOf(): Promise<string[]> {
+  const notices: string[] = [];
+  for await (const { body } of rig.stores.reader.read(RUN, 0, { output: false }))
+    if (body.type === 'notice') notices.push(body.message);
+  return notices;
+}
+
+describe('a command that exits with 0 after the SIGTERM of a cancel', () => {
+  const what = (): StageRequest => request('export', { outputs: OUTPUTS });
+  const interrupted = {
+    outcome: 'cancelled',
+    failure: { code: 'stage/cancelled' },
+    output: null,
+    outputs: {},
+    partial: { dist: { mediaType: 'application/x-tar' } },
+    command: { exitCode: 0 },
+  };
+
+  test('is cancelled, leaves no output, and its named outputs are partial', async () => {
+    const attempt = begin(rig.processDeps(), what());
+    await untilStored('row 1');
+    attempt.cancel({ cancelRequested: true });
+    expect(await attempt.result).toMatchObject(interrupted);
+    expect(await rig.storedOutput()).toBe('row 1\nrow 2\n');
+  });
+
+  test('is cancelled also by the worker that takes over and knows of no cancel', async () => {
+    const never = new Promise<never>(() => undefined);
+    const backend = {
+      ...rig.backend,
+      // The first worker sends the signal, and is gone before it reads how the command ended.
+      launch: async (...args: Parameters<typeof rig.backend.launch>) => {
+        const sandbox = await rig.backend.launch(...args);
+        const exec: typeof sandbox.exec = async (...asked) => ({
+          ...(await sandbox.exec(...asked)),
+          wait: () => never,
+        });
+        return { ...sandbox, exec };
+      },
+    };
+    const first = begin(rig.processDeps({ backendFor: () => backend }), what());
+    await untilStored('row 1');
+    first.cancel({ cancelRequested: true });
+    await untilStored('row 2');
+    expect(await begin(rig.processDeps(), what()).result).toMatchObject(interrupted);
+  });
+
+  test('keeps its result if it ended before the signal', async () => {
+    let letEnd!: () => void;
+    const mayEnd = new Promise<void>((resolve) => (letEnd = resolve));
+    const backend = {
+      ...rig.backend,
+      // The end of the command is known to its VM before the cancel, and to the worker after it.
+      launch: async (...args: Parameters<typeof rig.backend.launch>) => {
+        const sandbox = await rig.backend.launch(...args);
+        const exec: typeof sandbox.exec = async (...asked) => {
+          const started = await sandbox.exec(...asked);
+          return { ...started, wait: (signal) => mayEnd.then(() => started.wait(signal)) };
+        };
+        return { ...sandbox, exec };
+      },
+    };
+    const attempt = begin(rig.processDeps({ backendFor: () => backend }), what());
+    await untilStored('row 1');
+    finish.abort();
+    await untilStored('row 2');
+    attempt.cancel({ cancelRequested: true });
+    await sleep(50);
+    letEnd();
+    expect(await attempt.result).toMatchObject({ outcome: 'succeeded', failure: null, outputs: { dist: {} } });
+  });
+
+  test('and whose partial outputs cannot be copied is cancelled with a notice', async () => {
+    const backend = {
+      ...rig.backend,
+      launch: async (...args: Parameters<typeof rig.backend.launch>) => {
+        const sandbox = await rig.backend.launch(...args);
+        const getTar = (): Promise<never> =>
+          Promise.reject(new CodedError('stage/bad-output', 'a device: app/sda is refused'));
+        return { ...sandbox, getTar };
+      },
+    };
+    const attempt = begin(rig.processDeps({ backendFor: () => backend }), what());
+    await untilStored('row 1');
+    attempt.cancel({ cancelRequested: true });
+    const result = await attempt.result;
+    expect(result).toMatchObject({ outcome: 'cancelled', outputs: {} });
+    expect(result).not.toHaveProperty('partial');
+    expect(await noticesOf()).toEqual([
+      'the partial output dist of stage talk is not kept: a device: app/sda is refused',
+    ]);
+  });
+});
+
+test('a command that exits with 0 after its deadline is out of time, and its named outputs are partial', async () => {
+  const result = await begin(rig.processDeps(), request('export', { outputs: OUTPUTS, timeoutMs: 300 })).result;
+  expect(result).toMatchObject({
+    outcome: 'failed',
+    failure: { code: 'stage/timeout' },
+    output: null,
+    outputs: {},
+    partial: { dist: { mediaType: 'application/x-tar' } },
+  });
+  expect(rig.backend.alive()).not.toContain(KEY);
+});

@@ -1,0 +1,32 @@
+/** The cause of an `exec.end` as the keeper holds it, for this worker or one that takes over, which may be of another build. */
+import type { StopCause } from '../../activities/ports/sandbox.ts';
+import { toErrorCode } from '../../domain/errors/error-code.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+
+/** With every character escaped, a cause is below the keeper's limit of 4 KiB. */
+const WORDS_CHARACTERS = 600;
+
+export function writeStopCause(cause: StopCause): object {
+  if (cause.kind === 'cancel') return cause;
+  return { ...cause, words: sanitizeLine(cause.words).slice(0, WORDS_CHARACTERS) };
+}
+
+/** Null: no `exec.end` interrupted the command. A cause of a later build is none of success, so it counts as a cancel. */
+export function readStopCause(cause: Readonly<Record<string, unknown>> | null): StopCause | null {
+  if (cause === null) return null;
+  const { kind, code, words } = cause;
+  if (kind !== 'failure' || typeof code !== 'string' || typeof words !== 'string') return { kind: 'cancel' };
+  return { kind, code: toErrorCode(code), words: sanitizeLine(words) };
+}
+
+/** For a keeper that knows no `exec.end`. Settles when SIGTERM is sent. */
+export async function endBySignals(
+  send: (name: 'SIGTERM' | 'SIGKILL') => Promise<void>,
+  graceMs: number,
+  hasEnded: () => boolean,
+): Promise<void> {
+  await send('SIGTERM');
+  setTimeout(() => {
+    if (!hasEnded()) send('SIGKILL').catch(() => undefined);
+  }, graceMs).unref();
+}
