@@ -6,6 +6,7 @@ import { attemptsOfItem, listsOfStage, listsWithin, mostItems, stageAt } from '.
 import { isReachable, lastAttempt, lastGeneration } from '../domain/pipeline/reach.ts';
 import type { StagePlan } from '../domain/plan/plan.ts';
 import { handsOnInput, readToDecide } from '../domain/plan/condition.ts';
+import { isSharedScope } from '../domain/plan/scope.ts';
 import { answeringOf, approvalOf, commandOf, mockOf, partOf, waitOf } from '../domain/plan/work.ts';
 import { ANSWER_LIMITS } from '../domain/run/approval-answer.ts';
 import { isHostId } from '../domain/run/host.ts';
@@ -85,7 +86,7 @@ export function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
       `stage ${stage.id} is in scope ${stage.scope}, and its command is not ${quoted(call['execKey'])}`,
     );
   const instance = isWhole(run, call, 'stage') ? [] : instanceIn(run, stage, call);
-  const isShared = scope.stages.length > 1;
+  const isShared = isSharedScope(scope);
   if (
     typeof attempt !== 'number' ||
     typeof generation !== 'number' ||

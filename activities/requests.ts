@@ -36,7 +36,7 @@ export interface StageItem {
 
 export interface StageRequest extends ScopeRequest {
   readonly stage: VmStage;
-  /** Null: this stage's activity owns the VM (a scope of one stage). */
+  /** Null: this stage's activity owns the VM, whose scope is not shared. */
   readonly lease: VmLease | null;
   /** What the command is done for, of a stage with items. */
   readonly item: StageItem | null;

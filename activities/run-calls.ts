@@ -1,6 +1,7 @@
 /** Who may call, and when: the workflow of a run that was admitted and has not ended, and workflows that do items of it. */
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { NewRunEvent, RunOutcome } from '../domain/run/event.ts';
+import { isSharedScope } from '../domain/plan/scope.ts';
 import {
   type AdmittedRun,
   assertCalledByRun,
@@ -236,7 +237,7 @@ function vmCalls(runs: RunAccess, lists: ItemLists): Pick<RunCalls, 'acquire' | 
       const run = await runs.open(call);
       const request = scopeRequest(run, call);
       await lists.itemOf(run.runId, request.instance);
-      if (request.scope.stages.length === 1)
+      if (!isSharedScope(request.scope))
         throw refused(run, `the VM of scope ${quoted(request.scope.id)} belongs to its only stage`);
       return request;
     },

@@ -19,7 +19,7 @@ export interface Attempt {
   readonly life: AttemptLife;
   readonly vmKey: VmKey;
   readonly backend: SandboxBackend;
-  /** A scope of one stage: the VM lives and ends with this stage. */
+  /** The scope is not shared: the VM lives and ends with this attempt. */
   readonly ownsVm: boolean;
 }
 

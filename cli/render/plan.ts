@@ -1,5 +1,6 @@
 import type { Plan, StagePlan } from '../../domain/plan/plan.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { isSharedScope } from '../../domain/plan/scope.ts';
 import { demandedVariablesOf, describeStageWork } from '../../domain/plan/work.ts';
 import { listOf } from './plan-facts.ts';
 import type { Style } from './style.ts';
@@ -9,7 +10,7 @@ import { padEnd } from './width.ts';
 export function renderPlanSummary(file: string, plan: Plan, { style }: { readonly style: Style }): string {
   const vms = plan.scopes.length === 1 ? '1 VM' : `${plan.scopes.length} VMs`;
   const stages = plan.stages.length === 1 ? '1 stage' : `${plan.stages.length} stages`;
-  const shared = new Set(plan.scopes.filter((scope) => scope.stages.length > 1).map((scope) => scope.id));
+  const shared = new Set(plan.scopes.filter(isSharedScope).map((scope) => scope.id));
   const nameWidth = Math.max(...plan.stages.map((stage) => stage.id.length));
   const lines = plan.stages.map((stage) => `  ${padEnd(stage.id, nameWidth)}  ${style.dim(describe(stage, shared))}`);
   return [

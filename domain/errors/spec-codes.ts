@@ -102,6 +102,10 @@ export const SPEC_CODES = {
     'Steps or boxes that may run at the same time can write to the same mounted folder; reported as a warning.',
     'Order them, give each its own folder, or mount it `mode: ro` where it is only read.',
   ),
+  'spec/attempts-share-vm': author(
+    'The only step in the shared VM of a workflow has `retry`, and its attempts find what earlier ones left; reported as a warning.',
+    'Give the step a `sandbox` of its own, so that each attempt has a new VM, or let the command expect such files.',
+  ),
   'spec/isolation': author(
     'The isolation that the spec demands and its mode exclude each other.',
     'Remove `isolation`, or choose a real mode.',

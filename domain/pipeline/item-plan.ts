@@ -1,5 +1,6 @@
 /** The machine of one item, and where in a run a stage of one stands. */
 import { LOST_VM_ATTEMPTS, PLAN_LIMITS } from '../plan/plan.ts';
+import { isSharedScope } from '../plan/scope.ts';
 import type { InstancePath } from '../run/instance.ts';
 import type { MachineEach, MachinePlan, MachineStage } from './machine-plan.ts';
 import { planIndex } from './plan-index.ts';
@@ -73,7 +74,7 @@ export function attemptsOfItem(stage: MachineStage): number {
     const attempts = each.each === undefined ? lastAttempt(each) : ATTEMPTS_OF_LIST * listsOfStage(each);
     return sum + attempts + (each.condition === null ? 0 : (each.visits ?? each.loop?.maxVisits ?? 1));
   }, 0);
-  const shared = part.scopes.filter((scope) => scope.stages.length > 1);
+  const shared = part.scopes.filter(isSharedScope);
   return done + shared.reduce((sum, scope) => sum + lastGeneration(scope, (id) => stages.get(id)) + 1, 0);
 }
 

@@ -120,6 +120,8 @@ export interface TakenData {
 export interface MachineScope {
   readonly id: string;
   readonly stages: readonly string[];
+  /** As of a `ScopePlan`. */
+  readonly keepsVm?: true | undefined;
 }
 
 /** Of the run itself: what belongs to an item stands within the stage whose items they are. */
@@ -171,7 +173,7 @@ function levelOf(plan: Plan): Pick<MachinePlan, 'stages' | 'scopes'> {
       stages: stages.map((stage) => machineStage(beforeItems(stage, (id) => ids.has(id)))),
       scopes: plan.scopes
         .filter(({ id, stages: held }) => !ofItems.has(id) && held.some((stage) => ids.has(stage)))
-        .map(({ id, stages: held }) => ({ id, stages: held })),
+        .map(({ id, stages: held, keepsVm }) => ({ id, stages: held, ...(keepsVm === true ? { keepsVm } : {}) })),
     };
   };
   const partIn = (id: string): ItemPart => {
@@ -342,7 +344,11 @@ export function machineToWire<P extends Level>({ stages, scopes, ...plan }: P): 
       ...omitDefaults(stage, DEFAULTS),
       ...(each === undefined ? {} : { each: eachToWire(each) }),
     })),
-    scopes: scopes.map(({ id, stages: held }) => ({ id, ...omitDefaults({ stages: held }, { stages: [id] }) })),
+    scopes: scopes.map(({ id, stages: held, keepsVm }) => ({
+      id,
+      ...omitDefaults({ stages: held }, { stages: [id] }),
+      ...(keepsVm === true ? { keepsVm } : {}),
+    })),
   };
 }
 
@@ -362,7 +368,11 @@ export function machineFromWire<P extends LevelWire>({ stages, scopes, ...plan }
       ...omitUndefined(stage),
       ...(each === undefined ? {} : { each: eachFromWire(each) }),
     })),
-    scopes: scopes.map(({ id, stages: held }) => ({ id, stages: held ?? [id] })),
+    scopes: scopes.map(({ id, stages: held, keepsVm }) => ({
+      id,
+      stages: held ?? [id],
+      ...(keepsVm === true ? { keepsVm } : {}),
+    })),
   };
 }
 

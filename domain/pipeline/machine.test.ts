@@ -3,7 +3,7 @@ import { LOST_VM_ATTEMPTS } from '../plan/plan.ts';
 import type { StageFailure } from '../run/stage-result.ts';
 import { onlyWaits } from './state.ts';
 import { start, transition } from './machine.ts';
-import { machinePlanOf } from './machine-plan.ts';
+import { machineFromWire, machinePlanOf, machineToWire } from './machine-plan.ts';
 import { machineOf, planOf } from '../../test/machine/plan-of.ts';
 import { resultOf, World } from '../../test/machine/world.ts';
 
@@ -60,6 +60,27 @@ describe('failure', () => {
     world.answer('a', 'fail').answer('b');
     expect(world.outcome).toMatchObject({ state: 'failed', failedStage: 'a' });
     expect(world.outcome?.output).not.toBeNull();
+  });
+
+  test('attempts of the only stage in a VM that it keeps have the same VM, as those of stages that share one', () => {
+    const alone = machineOf('a:3', { shared: 'a', backoffMs: 500 });
+    const kept = { ...alone, scopes: alone.scopes.map((scope) => ({ ...scope, keepsVm: true as const })) };
+    const logOf = (plan: typeof alone): readonly string[] => {
+      const world = new World(plan);
+      world.answer('vm').answer('a', 'fail').answer('timer').answer('a');
+      return world.log.filter((line) => !line.includes(' b/') && !line.startsWith('finish'));
+    };
+    expect(logOf(kept)).toEqual([
+      'acquire _shared#0',
+      'run a/0/1 in _shared#0',
+      'timer retry/a/1 500',
+      'run a/0/2 in _shared#0',
+      'release _shared#0',
+    ]);
+    const beside = new World(machineOf('a:3 b>a', { shared: 'a b', backoffMs: 500 }));
+    beside.answer('vm').answer('a', 'fail').answer('timer').answer('a');
+    expect(beside.log.slice(0, 4)).toEqual(logOf(kept).slice(0, 4));
+    expect(machineFromWire(machineToWire(kept))).toEqual(kept);
   });
 
   test("the author's retry is a new exec key in a new VM, after the delay", () => {

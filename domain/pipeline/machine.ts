@@ -10,7 +10,7 @@
  *   The run fails when any stage did. A stage that was only there for a failure that did not come is not missed.
  * - Within a part whose failure is tolerated as a whole, a failure is as any other; what ends the part fails for it once all of the
  *   part has ended, and the run may succeed.
- * - The author's `retry` gives a new exec key. In a scope of one stage the new attempt gets a new VM; in a
+ * - The author's `retry` gives a new exec key. In a scope of one stage the new attempt gets a new VM, unless the scope keeps its VM; in a
  *   shared scope it happens in the same VM.
  * - Stages with `finally` have their turn once every other stage has ended, and for a limited time. A cancel, or a run that gives
  *   up, leaves them alone; what they come to hides no earlier failure.

@@ -1,5 +1,6 @@
 /** Who stands where in a plan, computed once per plan, so that a transition costs what it changes. */
 import type { EdgeCondition } from '../plan/plan.ts';
+import { isSharedScope } from '../plan/scope.ts';
 import type { MachinePlan, TakenData } from './machine-plan.ts';
 
 /** An edge from one of its ends: the stage at the other, by index. */
@@ -23,7 +24,7 @@ export interface PlanIndex {
   /** Null: the stage has none. */
   scopeOf(stage: number): number | null;
   stagesOf(scope: number): readonly number[];
-  /** A scope of one stage is owned by that stage's activity; a shared one is acquired and released. */
+  /** The activity of its only stage owns a scope that is not shared; a shared one is acquired and released. */
   isShared(scope: number): boolean;
   edgesBefore(stage: number): readonly Edge[];
   edgesAfter(stage: number): readonly Edge[];
@@ -71,7 +72,7 @@ function build(plan: MachinePlan): PlanIndex {
     scopeById: (id) => scopeIds.get(id),
     scopeOf: (index) => scopeOf[index]!,
     stagesOf: (scope) => stagesOf[scope]!,
-    isShared: (scope) => stagesOf[scope]!.length > 1,
+    isShared: (scope) => isSharedScope(plan.scopes[scope]!),
     edgesBefore: (index) => before[index]!,
     edgesAfter: (index) => after[index]!,
     takenBy: (index) => taken[index]!,

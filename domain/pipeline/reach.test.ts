@@ -27,6 +27,18 @@ test('a stage in a shared VM gets to its last attempt and no further', () => {
   expect(world.complaints).toEqual([]);
 });
 
+test('a stage whose VM stays for its attempts gets to its last attempt and no further', () => {
+  const plan = machineOf('a:2', { shared: 'a' });
+  const kept = { ...plan, scopes: plan.scopes.map((scope) => ({ ...scope, keepsVm: true as const })) };
+  const world = new World(kept);
+  for (let lost = 0; lost < LOST_VM_ATTEMPTS; lost += 1) world.answer('vm').answer('a', 'lost').answer('release');
+  world.answer('vm').answer('a', 'fail');
+  expect(world.log.at(-1)).toBe(
+    `run a/0/${lastAttempt(kept.stages[0]!)} in _shared#${lastGeneration(kept.scopes[0]!, () => kept.stages[0])}`,
+  );
+  expect(world.complaints).toEqual([]);
+});
+
 test.each([
   [0, 0, false],
   [1, 0, true],

@@ -1,4 +1,5 @@
 /** How far the run machine can get under a plan. What lies beyond was not asked for by it. */
+import { isSharedScope } from '../plan/scope.ts';
 import { LOST_VM_ATTEMPTS, type ScopePlan, type StagePlan } from '../plan/plan.ts';
 
 /**
@@ -12,12 +13,12 @@ export function lastAttempt({ retry, visits = 1 }: Tried): number {
 /** In a loop, attempts are counted on from visit to visit. */
 type Tried = Pick<StagePlan, 'retry' | 'visits'>;
 
-/** The highest generation of a scope's VM. `stages` are those of the scope; one stage has a new VM for each attempt. */
+/** The highest generation of a scope's VM. The stage of a scope that is not shared has a new VM for each attempt. */
 export function lastGeneration(
-  { stages: ids }: Pick<ScopePlan, 'stages'>,
+  scope: Pick<ScopePlan, 'stages' | 'keepsVm'>,
   stageOf: (id: string) => Tried | undefined,
 ): number {
-  const only = ids.length === 1 ? stageOf(ids[0]!) : undefined;
+  const only = isSharedScope(scope) ? undefined : stageOf(scope.stages[0]!);
   return only === undefined ? LOST_VM_ATTEMPTS : lastAttempt(only) - 1;
 }
 

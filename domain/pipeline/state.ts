@@ -88,7 +88,7 @@ export interface NamedOutput {
 }
 
 /**
- * A scope of one stage is only ever `idle` or `releasing`: its stage's activity owns the VM.
+ * A scope that is not shared is only ever `idle` or `releasing`: the activity of its only stage owns the VM.
  * `draining`: the shared VM is lost and the stages that still run in it are waited for.
  */
 export type ScopePhase = 'idle' | 'acquiring' | 'ready' | 'draining' | 'releasing';

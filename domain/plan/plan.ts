@@ -547,8 +547,10 @@ export const LOST_VM_ATTEMPTS = 3;
 /** A VM that one or more stages happen in. */
 export interface ScopePlan {
   readonly id: string;
-  /** Stages of the scope, in spec order. A scope of one stage is owned by that stage's activity. */
+  /** Stages of the scope, in spec order. */
   readonly stages: readonly string[];
+  /** Of one stage: all its attempts have the same VM, as those of stages that share one. Absent: each attempt has a new VM. */
+  readonly keepsVm?: true | undefined;
   readonly sandbox: SandboxPlan;
 }
 

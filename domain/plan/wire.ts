@@ -138,8 +138,9 @@ export function toWire(plan: Plan): PlanWire {
       ...(after.length === 0 ? {} : { after: after.map((edge) => (edge.on === 'success' ? edge.stage : edge)) }),
       work: workWire(work),
     })),
-    scopes: plan.scopes.map(({ id, stages, sandbox }) => ({
+    scopes: plan.scopes.map(({ id, stages, keepsVm, sandbox }) => ({
       id,
+      ...(keepsVm === true ? { keepsVm } : {}),
       ...omitDefaults({ stages, sandbox: sandboxWire(sandbox) }, { stages: [id], sandbox: {} }),
     })),
   };
@@ -177,9 +178,10 @@ function sandboxWire({ mounts, ...sandbox }: SandboxPlan): SandboxWire {
 
 /** Does not check: a stage that no scope holds comes out in a scope that does not exist. */
 export function fromWire(wire: PlanWire): Plan {
-  const scopes = wire.scopes.map(({ id, stages, sandbox }): ScopePlan => ({
+  const scopes = wire.scopes.map(({ id, stages, keepsVm, sandbox }): ScopePlan => ({
     id,
     stages: stages ?? [id],
+    ...(keepsVm === true ? { keepsVm } : {}),
     sandbox: sandboxOf(sandbox ?? {}),
   }));
   const holders = new Map(scopes.flatMap(({ id, stages }) => stages.map((stage) => [stage, id] as const)));

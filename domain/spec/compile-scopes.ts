@@ -1,7 +1,7 @@
 /** Which VMs a plan has: which of its stages share one, and what each is made of. */
 import { CLI_NEEDS, cliOf } from '../agent/agent-cli.ts';
 import { SANDBOX_DEFAULTS } from '../plan/defaults.ts';
-import type { LlmPlan, ScopePlan } from '../plan/plan.ts';
+import type { LlmPlan, ScopePlan, StagePlan } from '../plan/plan.ts';
 import { planOfLlm } from './compile-agent.ts';
 import { hasAgent, llmOf } from './compile-skill.ts';
 import { checkWorkspaceVm } from './compile-workspace.ts';
@@ -72,6 +72,33 @@ export function compileScopes(
   for (const stage of running)
     checkWorkspaceVm(stage, describeStage(spec, stage), scopes.get(scopeOf(spec, stage))!.sandbox, problems);
   return [...scopes].map(([id, { stages, sandbox }]) => ({ id, stages, sandbox }));
+}
+
+/**
+ * Steps without a sandbox of their own find what their earlier attempts left, however many steps the workflow has: the VM of the only
+ * such step stays for its attempts.
+ * @param stages  as they are compiled
+ */
+export function keepVmOfRetries(
+  spec: Spec,
+  scopes: readonly ScopePlan[],
+  stages: readonly StagePlan[],
+  problems: Problems,
+): readonly ScopePlan[] {
+  return scopes.map((scope) => {
+    if (scope.id !== SHARED_SCOPE || scope.stages.length > 1) return scope;
+    const [only] = scope.stages;
+    const stage = stages.find(({ id }) => id === only);
+    if (stage === undefined || stage.retry.maxAttempts === 1) return scope;
+    const written = spec.stages.find(({ name }) => name.value === only)!;
+    problems.warning(
+      'spec/attempts-share-vm',
+      written.retry?.at ?? written.name.at,
+      `attempts of ${describeStage(spec, written)} have the same VM: each finds the files that earlier ones left`,
+      'give the step a `sandbox` of its own for a new VM in each attempt',
+    );
+    return { ...scope, keepsVm: true };
+  });
 }
 
 /** Of a VM that nothing is said of: what the command lines of its agents need. */

@@ -26,7 +26,7 @@ import { type MissingParams, type ParamValues, resolveParams } from './params.ts
 import { createFiller, type Filler } from './placeholders.ts';
 import { Problems, sortByFile } from './problems.ts';
 import type { Spec, StageSpec } from './spec.ts';
-import { compileScopes } from './compile-scopes.ts';
+import { compileScopes, keepVmOfRetries } from './compile-scopes.ts';
 import { compileDefaults, compileStage } from './compile-stage.ts';
 import { edgesOf, toleranceOf, whenOf } from './stage-edges.ts';
 import { refuseDoubles, reportCycles } from './name-problems.ts';
@@ -146,7 +146,7 @@ function compile(spec: Spec, options: CompileOptions, parts: PartContext, proble
   });
   const stages = withFailuresOfParts(withLoops);
   const scopes = [
-    ...compileScopes(spec, linked, options.baseDir, problems),
+    ...keepVmOfRetries(spec, compileScopes(spec, linked, options.baseDir, problems), own, problems),
     ...used.flatMap((part) => part?.scopes ?? []),
   ];
   refuseDoubles(spec, stages, scopes, problems);

@@ -70,6 +70,13 @@ describe('a stage that runs whatever happens', () => {
       'stage last has `finally` and shares its VM',
     ],
     [
+      'a VM that stays for its attempts',
+      (plan) => {
+        plan.scopes.at(-1).keepsVm = true;
+      },
+      'stage last has `finally` and shares its VM',
+    ],
+    [
       'itself alone',
       (plan) => {
         for (const stage of plan.stages) Object.assign(stage, { finally: true });

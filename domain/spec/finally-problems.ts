@@ -1,4 +1,5 @@
 import { type Plan, PLAN_LIMITS } from '../plan/plan.ts';
+import { isSharedScope } from '../plan/scope.ts';
 import { commandOf, mockOf } from '../plan/work.ts';
 
 /** Stages with `finally` stand behind all others, each for itself and in its own VM. */
@@ -6,7 +7,7 @@ export function finallyProblems(checked: Plan): readonly string[] {
   const last = new Set(checked.stages.flatMap((each) => (each.finally === true ? [each.id] : [])));
   if (last.size === 0)
     return checked.graceMs === undefined ? [] : ['graceMs is of stages with `finally`; there is none'];
-  const sizeOf = new Map(checked.scopes.map(({ id, stages }) => [id, stages.length]));
+  const shared = new Set(checked.scopes.flatMap((each) => (isSharedScope(each) ? [each.id] : [])));
   const results = checked.output.kind === 'stage' ? [checked.output.stage] : checked.output.stages;
   return [
     ...(checked.graceMs === undefined ? ['graceMs is missing: stages have `finally`'] : []),
@@ -26,7 +27,7 @@ export function finallyProblems(checked: Plan): readonly string[] {
             ...((commandOf(work) ?? mockOf(work)) !== null && items === undefined && outputs.length === 0
               ? []
               : [`stage ${id} has \`finally\` and is no plain command without named outputs`]),
-            ...(scope !== null && sizeOf.get(scope) !== 1 ? [`stage ${id} has \`finally\` and shares its VM`] : []),
+            ...(scope !== null && shared.has(scope) ? [`stage ${id} has \`finally\` and shares its VM`] : []),
             ...(input.kind === 'none' || input.kind === 'run-input'
               ? []
               : [`stage ${id} has \`finally\` and the output of others as its input`]),

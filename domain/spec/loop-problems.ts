@@ -1,10 +1,11 @@
 /** What a loop of a plan from outside has to keep to, so that the run machine comes to its end. */
 import { PLAN_LIMITS, type Plan, type StagePlan } from '../plan/plan.ts';
+import { isSharedScope } from '../plan/scope.ts';
 import { partOf } from '../plan/work.ts';
 
 export function loopProblems({ stages, scopes }: Plan): readonly string[] {
   const byId = new Map(stages.map((stage) => [stage.id, stage]));
-  const shared = new Set(scopes.flatMap((scope) => (scope.stages.length > 1 ? scope.stages : [])));
+  const shared = new Set(scopes.flatMap((scope) => (isSharedScope(scope) ? scope.stages : [])));
   const around = new Map<string, StagePlan[]>();
   const problems: string[] = [];
   for (const stage of stages) {

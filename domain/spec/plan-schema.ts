@@ -443,7 +443,14 @@ export const planSchema = z.strictObject({
     .min(1)
     .max(PLAN_LIMITS.stages),
   scopes: z
-    .array(z.strictObject({ id: scopeId, stages: names.optional(), sandbox: sandbox.partial().optional() }))
+    .array(
+      z.strictObject({
+        id: scopeId,
+        stages: names.optional(),
+        keepsVm: z.literal(true).optional(),
+        sandbox: sandbox.partial().optional(),
+      }),
+    )
     .max(PLAN_LIMITS.stages),
   output: z.discriminatedUnion('kind', [
     z.strictObject({ kind: z.literal('stage'), stage: name }),

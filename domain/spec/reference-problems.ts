@@ -56,6 +56,9 @@ export function scopeProblems(checked: Plan): readonly string[] {
       .filter((id) => scopeOf.get(id) !== scope.id)
       .map((id) => `scope ${scope.id} holds the stage ${id}, which is in ${scopeOf.get(id) ?? 'no'} scope`),
   );
+  for (const { id, stages, keepsVm } of checked.scopes)
+    if (keepsVm === true && stages.length !== 1)
+      problems.push(`scope ${id} has keepsVm, which is of a scope with one stage; it has ${stages.length}`);
   const held = new Map<string, number>();
   for (const id of checked.scopes.flatMap((scope) => scope.stages)) held.set(id, (held.get(id) ?? 0) + 1);
   for (const { id, scope, work } of checked.stages) {

@@ -1,3 +1,4 @@
+import { isSharedScope } from '../../domain/plan/scope.ts';
 import { LOST_VM_ATTEMPTS } from '../../domain/plan/plan.ts';
 import type { DataRef, EdgePlan } from '../../domain/plan/plan.ts';
 import type { RunOutcome } from '../../domain/run/event.ts';
@@ -256,7 +257,7 @@ export class World {
 
   #checkRun(command: Command & { readonly type: 'run-stage' }, scope: string): void {
     const vm = `${scope}/${command.generation}`;
-    const isShared = this.plan.scopes.find(({ id }) => id === scope)!.stages.length > 1;
+    const isShared = isSharedScope(this.plan.scopes.find(({ id }) => id === scope)!);
     const stage = this.plan.stages.find(({ id }) => id === command.stageId)!;
     if (!isReachable(stage, isShared, command.attempt, command.generation))
       this.complaints.push(`${command.execKey} in ${vm} is out of reach`);
