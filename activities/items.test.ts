@@ -74,6 +74,10 @@ test.each([
   ],
   ['```json\n[1,2]\n```\n', 'line 1, column 1; it begins with "```json [1,2] ``` ". It stands in a Markdown fence'],
   ['\uFEFF[1,2]\n', 'it begins with "<byte order mark>[1,2] ". It has a byte order mark'],
+  [
+    '[{"port": [redacted]}]',
+    'line 1, column 12; it begins with "[{\\"port\\": [redacted]}]". The value of a host variable was',
+  ],
   ['[1,\n 2,\n x]', 'there is something else at line 3, column 2; it begins with "[1, 2, x]"'],
   ['[1, 2', 'is not JSON: it ends too early; it begins with "[1, 2"'],
   [' \n', 'is not JSON: it is empty'],

@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { dirname, extname, relative, resolve } from 'node:path';
+import { findUtf16 } from '../domain/units/utf8.ts';
 import type { Diagnostic } from '../domain/errors/diagnostic.ts';
 import type { Plan } from '../domain/plan/plan.ts';
 import type { AppliedSettings } from '../domain/spec/apply-settings.ts';
@@ -152,10 +153,13 @@ export function parseParam(text: string, before: Readonly<Record<string, string>
 
 /** Bytes that are no text would reach commands as other arguments than were written. A byte order mark is left out. */
 function decode(bytes: Uint8Array, what: string): string {
+  const encoding = findUtf16(bytes);
+  const save = `Save it as UTF-8: iconv -f ${encoding ?? 'LATIN1'} -t UTF-8 FILE`;
+  if (encoding !== null) throw usageError(`${what} is UTF-16 text`, save);
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch {
-    throw usageError(`${what} is not UTF-8 text`, 'Save it as UTF-8: iconv -f LATIN1 -t UTF-8 FILE');
+    throw usageError(`${what} is not UTF-8 text`, save);
   }
 }
 

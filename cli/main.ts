@@ -1,6 +1,7 @@
 /** The process behind `voidbox`: makes the context, runs one command, leaves with its exit code. */
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { type Environment, readEnvironment, undecodableArguments } from '../setup/environment.ts';
+import { refuseOtherThanFolder } from '../setup/own-folder.ts';
 import { usageError } from './cli-error.ts';
 import { COMMAND_NAMES } from './command-table.ts';
 import { createContext } from './context.ts';
@@ -19,7 +20,10 @@ for (const stream of [process.stdout, process.stderr]) {
 /** A variable whose value means nothing is an error like any other; only how it is printed is then taken from defaults. */
 async function environment(argv: readonly string[]): Promise<Environment> {
   try {
-    return readEnvironment();
+    const env = readEnvironment();
+    refuseOtherThanFolder({ path: env.stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' });
+    refuseOtherThanFolder({ path: env.cacheDir, what: 'cache folder', variable: 'VOIDBOX_CACHE_DIR' });
+    return env;
   } catch (error) {
     const context = createContext(readEnvironment({}), process, COMMAND_NAMES);
     process.exit(await printError(error, { context, json: argv.includes('--json') }));

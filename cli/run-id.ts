@@ -13,13 +13,25 @@ export function typedRunId(runId: string): string {
   return runId.startsWith('-') ? `-- ${typedArgument(runId)}` : typedArgument(runId);
 }
 
+/** The word of the command line for the last started run. */
+const LATEST = 'latest';
+
+/** @throws CliError for an id that commands take for another run */
+export function refuseReservedRunId(runId: string): void {
+  if (runId !== LATEST) return;
+  throw usageError(
+    `\`--run-id ${LATEST}\`: commands take \`${LATEST}\` for the last started run`,
+    'Give another id, such as latest-1, or leave it out',
+  );
+}
+
 /**
  * The run that `text` names: an exact id, else the only id that begins with it. `latest` is the last started.
  * @throws CliError with the latest runs, or with the runs that the prefix could mean
  */
 export function matchRunId(text: string, known: readonly string[]): string {
+  if (text === LATEST && known[0] !== undefined) return known[0];
   if (known.includes(text)) return text;
-  if (text === 'latest' && known[0] !== undefined) return known[0];
   const matches = known.filter((runId) => runId.startsWith(text));
   if (text !== '' && matches.length === 1 && matches[0] !== undefined) return matches[0];
   if (text !== '' && matches.length > 1) {

@@ -7,6 +7,7 @@ import { credentialsOf } from '../domain/agent/credentials.ts';
 import { loginEndKey } from '../domain/agent/login-end.ts';
 import { answeringOf, demandedVariablesOf } from '../domain/plan/work.ts';
 import { runIdProblem } from '../domain/run/run-id.ts';
+import { refuseReservedRunId } from './run-id.ts';
 import { environmentError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { loginCommandsFor, loginsFor } from './agent-logins.ts';
@@ -58,6 +59,7 @@ export function takeRunOptions(
   given: ReadonlySet<string> = new Set(),
 ): Pick<RunPlanOptions, Taken> {
   const runId = options.runId ?? newRunId(plan.name, context.now());
+  refuseReservedRunId(runId);
   const problem = runIdProblem(runId);
   if (problem !== null) throw usageError(`\`${runId}\` is not a valid run id: ${problem}`);
   return {

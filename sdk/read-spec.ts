@@ -1,4 +1,5 @@
 /** The specs that a spec uses, from this machine's files. */
+import { findUtf16 } from '../domain/units/utf8.ts';
 import { FileRefusal, readFileWithin } from '../files/open-file.ts';
 import type { ReadSpec } from '../domain/spec/part-files.ts';
 import { SOURCE_LIMITS } from '../domain/spec/source.ts';
@@ -11,6 +12,7 @@ export function createReadSpec(roots: readonly string[]): ReadSpec {
     try {
       // A longer text is refused by the reader of specs in any case.
       const bytes = readFileWithin(path, { roots, mostBytes: SOURCE_LIMITS.bytes });
+      if (findUtf16(bytes) !== null) return { problem: 'it is UTF-16 text: save it as UTF-8' };
       return { text: new TextDecoder('utf-8', { fatal: true }).decode(bytes) };
     } catch (error) {
       if (error instanceof FileRefusal) return { problem: describe(error) };

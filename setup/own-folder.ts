@@ -28,6 +28,16 @@ export function refuseForeignFolder({ path, what, variable }: OwnFolder): void {
   );
 }
 
+/** @throws SetupError for a path at which something else than a folder is */
+export function refuseOtherThanFolder({ path, what, variable }: OwnFolder): void {
+  const found = factsOf(path, statSync);
+  if (found === null || found.isDirectory()) return;
+  throw new SetupError(
+    `The ${what} ${path} is a ${found.isFile() ? 'file' : 'special file'}, and a folder is needed.`,
+    `Name a folder: export ${variable}=…`,
+  );
+}
+
 /** Null where it is not there, and where nobody else but root can change it. */
 function whyForeign(path: string): string | null {
   const uid = process.getuid?.();

@@ -41,6 +41,15 @@ test.each([
   ).toEqual([]);
 });
 
+test('an output with the name of the transcript of its agent is an error', () => {
+  const agent = '    - { name: a, prompt: x, outputs: [{ name: transcript.jsonl }] }\n';
+  const text = `kind: workflow\nname: x\nllm: { provider: claude }\nworkflow:\n  steps:\n${agent}`;
+  const { diagnostics } = compileText(text, 'x.yaml', { baseDir: '/' });
+  expect(diagnostics.map(({ message }) => message)).toContain(
+    'the output "transcript.jsonl" of "a" is named "a.transcript.jsonl", and so is the output "transcript.jsonl" of "a"',
+  );
+});
+
 test('a plan of a client is checked as a spec is', () => {
   const steps = `${step('a', ['b'])}${step('ab', ['c'])}    - { name: q, depends_on: [a, ab], run: { program: x } }\n`;
   const plan = compiled(`kind: workflow\nname: x\nworkflow:\n  output_step: q\n  steps:\n${steps}`);

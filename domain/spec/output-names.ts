@@ -24,8 +24,10 @@ export function outputNameProblems({ stages }: Pick<Plan, 'stages'>): readonly O
     const before = seen.get(full);
     seen.set(full, each);
     const other = byOutput.get(full);
+    // Two declarations with one name are reported where they stand.
+    const isSame = before?.stage === each.stage && each.output !== TRANSCRIPT;
     const names =
-      before !== undefined
+      before !== undefined && !isSame
         ? describe(before)
         : ids.has(full)
           ? `the stage ${quote(full)}`

@@ -105,12 +105,18 @@ function standIn(param: ParamSpec, text: string | null): ParamValue {
   }
 }
 
-/** Without `type`: what its other keys ask for, else text, which is what a run can give as it likes. */
+/** Without `type`: what its other keys ask for, else the type of its default. A number that has no exact value is a text. */
 export function typeOf({ type, choices, min, max, fallback }: ParamSpec): ParamType {
   if (type !== null) return type.value;
   if (choices.length > 0) return 'choice';
   if (min !== null || max !== null) return 'number';
-  return Array.isArray(fallback?.value) ? 'list' : 'text';
+  if (Array.isArray(fallback?.value)) return 'list';
+  if (typeof fallback?.value === 'boolean') return 'boolean';
+  return typeof fallback?.value === 'number' && isExact(fallback.text, fallback.value) ? 'number' : 'text';
+}
+
+function isExact(text: string, value: number): boolean {
+  return Number.isFinite(value) && !isRounded(value) && !(JSON_NUMBER.test(text) && losesValue(text));
 }
 
 /** @returns whether a value can be judged by it */
@@ -196,8 +202,9 @@ function fit(param: ParamSpec, text: string, written: Json): ParamValue | Misfit
           };
     }
     case 'boolean':
-      return text === 'true' || text === 'false'
-        ? { text, value: text === 'true' }
+      // YAML also writes `True` and `TRUE`.
+      return typeof written === 'boolean' || text === 'true' || text === 'false'
+        ? { text, value: typeof written === 'boolean' ? written : text === 'true' }
         : { wanted: 'a boolean is needed', remedy: 'use `true` or `false`' };
     case 'number':
       return fitNumber(param, text, written);

@@ -11,6 +11,7 @@ import {
   type Pair,
   parseDocument,
   type Scalar,
+  visit,
   type YAMLParseError,
 } from 'yaml';
 import { readExactJson } from '../units/exact-json.ts';
@@ -86,7 +87,23 @@ export function readSource(text: string, problems: Problems, isJson = false): Tr
       );
     else if (error.code === 'MULTIPLE_DOCS')
       problems.error('spec/syntax', at, 'the text holds more than one document', 'keep one spec per file');
-    else problems.error('spec/syntax', at, lowerFirst(error.message), syntaxRemedy(text, error));
+    else if (isLoneDash(text, error))
+      problems.error('spec/syntax', at, 'a `-` without quotes begins an item of a list', 'put it in quotes: "-"');
+    else {
+      const opened = openQuoteBefore(document.contents, error);
+      if (opened === null) {
+        problems.error('spec/syntax', at, lowerFirst(error.message), syntaxRemedy(text, error));
+        continue;
+      }
+      problems.error(
+        'spec/syntax',
+        position(opened),
+        'the quote that opens here is not closed',
+        'close it with the same sign before the end of the value',
+      );
+      // All that follows it was read as a part of the text, or behind it.
+      break;
+    }
   }
   if (document.errors.length > 0) return null;
   if (document.contents === null) {
@@ -129,6 +146,26 @@ function tellJsonMistake(
         : 'fix the JSON at this place; a comma, a quote or a bracket too few or too many is the usual cause',
   );
   return true;
+}
+
+/** `[-]` and `[-, x]`. */
+function isLoneDash(text: string, { code, pos: [offset] }: YAMLParseError): boolean {
+  if (code !== 'BLOCK_IN_FLOW' && code !== 'MULTILINE_IMPLICIT_KEY') return false;
+  const line = text.slice(text.lastIndexOf('\n', offset - 1) + 1, offset + 2);
+  return /[[,]\s*-\s*[\],]/.test(line);
+}
+
+/** Where the text begins whose closing quote is missing; null: something else is wrong. */
+function openQuoteBefore(contents: Node | null, { code, message, pos: [offset] }: YAMLParseError): number | null {
+  if (code !== 'MISSING_CHAR' || !/^Missing closing ["']quote/.test(message) || contents === null) return null;
+  let opened: number | null = null;
+  visit(contents, {
+    Scalar(_key, { range, type }) {
+      if ((type !== 'QUOTE_DOUBLE' && type !== 'QUOTE_SINGLE') || !range) return;
+      if (range[0] < offset && offset <= range[2]) opened = range[0];
+    },
+  });
+  return opened;
 }
 
 function syntaxRemedy(text: string, { code, pos: [offset, end] }: YAMLParseError): string {

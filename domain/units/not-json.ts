@@ -1,4 +1,5 @@
 /** Why a text is not JSON, for messages: the place, the beginning of the text, and the usual cause. */
+import { REDACTED } from '../security/redactor.ts';
 import { sanitizeLine } from '../security/sanitize.ts';
 import { type NotJsonBecause, readExactJson } from './exact-json.ts';
 
@@ -36,6 +37,9 @@ function placeOf(text: string, at: number): string {
 }
 
 function hintFor(text: string, at: number): string | null {
+  // The sign is a list to a reader of JSON, which stops behind its bracket.
+  if (text.startsWith(REDACTED, at - 1))
+    return 'The value of a host variable was redacted there: print such a value within a string';
   if (text.startsWith('\uFEFF')) return 'It has a byte order mark: print it without one';
   if (/^\s*(```|~~~)/.test(text)) return 'It stands in a Markdown fence: print the JSON without the fence';
   const lines = text.slice(0, at).trimEnd();

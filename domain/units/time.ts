@@ -6,15 +6,25 @@ export function isDateMs(value: unknown): value is number {
   return typeof value === 'number' && Math.abs(value) <= LAST_DATE_MS;
 }
 
-/** A day and a time with its offset from UTC, as in ISO 8601; without an offset it would mean another moment on each host. */
-const TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(?::\d{2}(?:\.\d{1,3})?)?(?:Z|[+-]\d{2}:\d{2})$/;
+/**
+ * A day and a time with its offset from UTC, as ISO 8601 and RFC 3339 write them; without an offset it would mean another moment
+ * on each host.
+ */
+const TIME = /^(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2}(?::\d{2})?)(?:\.(\d{1,9}))?(?:Z|([+-]\d{2}):?(\d{2}))$/i;
 
-/** Milliseconds since 1970; null when the text is no such time, or names a day that does not exist. */
+/**
+ * Milliseconds since 1970; null when the text is no such time, or names a day that does not exist. A part of a millisecond counts
+ * as a whole one, so that the moment has passed.
+ */
 export function parseTimeMs(text: string): number | null {
-  if (!TIME.test(text)) return null;
-  const ms = Date.parse(text);
+  const found = TIME.exec(text);
+  if (found === null) return null;
+  const [, day, time, fraction = '', hours, minutes] = found;
+  // Only seconds have a fraction.
+  if (fraction !== '' && time!.length === 5) return null;
+  const ms = Date.parse(`${day!}T${time!}${hours === undefined ? 'Z' : `${hours}:${minutes!}`}`);
   if (Number.isNaN(ms)) return null;
   // Some engines take the 31st of February for a day in March.
-  const day = new Date(Date.parse(`${text.slice(0, 10)}T00:00:00Z`)).toISOString().slice(0, 10);
-  return day === text.slice(0, 10) ? ms : null;
+  if (new Date(Date.parse(`${day!}T00:00:00Z`)).toISOString().slice(0, 10) !== day) return null;
+  return ms + Math.ceil(Number(fraction.padEnd(9, '0')) / 1_000_000);
 }

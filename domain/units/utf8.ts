@@ -52,3 +52,14 @@ export function utf8Tail(text: string, mostBytes: number): { readonly text: stri
   const from = isLineWithin ? lineEnd + 1 : start;
   return { text: text.slice(from), leftOutBytes: utf8Length(text.slice(0, from)) };
 }
+
+/** As editors on Windows save a text: with its byte order mark, or with a zero byte in each character. Null: it is something else. */
+export function findUtf16(bytes: Uint8Array): 'UTF-16' | 'UTF-16LE' | 'UTF-16BE' | null {
+  const [first, second] = bytes;
+  if ((first === 0xff && second === 0xfe) || (first === 0xfe && second === 0xff)) return 'UTF-16';
+  const start = bytes.subarray(0, 64);
+  const hasZeros = (parity: number): boolean => start.every((byte, index) => index % 2 !== parity || byte === 0);
+  if (start.length < 4) return null;
+  if (hasZeros(1)) return 'UTF-16LE';
+  return hasZeros(0) ? 'UTF-16BE' : null;
+}

@@ -233,3 +233,11 @@ test.each([
 ])('a number that an expression cannot compute with is an error %#', (source, output, problem) => {
   expect(evaluateCondition(source, ofOutput(output))).toEqual({ problem: expect.stringContaining(problem) });
 });
+
+test.each([
+  ['stages.in.output', 'stages["in"]'],
+  ['stages["a"].json.true.x', 'stages["a"].json["true"]'],
+])('a name that is a word of the language gets its form in brackets: %s', (source, form) => {
+  const checked = checkText(source);
+  expect('problems' in checked ? checked.problems[0]!.remedy : '').toContain(form);
+});

@@ -28,6 +28,8 @@ const VARIABLES: Readonly<Record<string, string>> = {
   secrets: 'no secret can be read here: let a command look at it, and print what follows from it',
 };
 
+/** A name behind a dot that the language reads as a word. */
+const WORD_AS_NAME = /(\w[\w.[\]"'?]*)\.\??(in|true|false|null)\b/;
 const SIGNS = /\b(?:and|or|not)\b/;
 const EQUALS = /[!=]==|[^=!<>]=[^=]/;
 const STRINGS = /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/g;
@@ -37,6 +39,13 @@ const STRINGS = /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/g;
  * @returns null: nothing is known but the docs
  */
 export function remedyFor(code: string, summary: string, source: string): string | null {
+  const word = /^expected IDENTIFIER/i.test(summary)
+    ? WORD_AS_NAME.exec(source.replaceAll(STRINGS, (text) => text.replaceAll(/[^"']/g, '_')))
+    : null;
+  if (word !== null) {
+    const of = source.slice(word.index, word.index + word[1]!.length);
+    return `\`${word[2]!}\` is a word of the language: write \`${of}["${word[2]!}"]\``;
+  }
   switch (code) {
     case 'no_such_overload':
       return 'convert a value: `int(…)`, `double(…)`, `string(…)`';

@@ -17,7 +17,7 @@ export const PARAMETER = {
       as: 'type',
       feeds: 'params',
       type: { is: 'word', words: PARAM_TYPES, aliases: { string: 'text', bool: 'boolean', select: 'choice' } },
-      otherwise: '`choice` with `choices`, `number` with `min` or `max`, else `text`',
+      otherwise: '`choice` with `choices`, `number` with `min` or `max`, else the type of its default',
       doc: 'What its value may be. A `list` is given as JSON.',
       example: 'text',
     },
