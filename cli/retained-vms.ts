@@ -17,6 +17,22 @@ export interface RetainedOfRun {
   readonly vms: readonly [RetainedVmHere, ...RetainedVmHere[]];
 }
 
+export interface LabelledVm extends RetainedVmHere {
+  readonly label: string;
+}
+
+/** Those of a run, which may be none. @throws CliError if there is no such run */
+export async function listRetainedOf(
+  command: 'exec' | 'release',
+  text: string,
+  context: CliContext,
+): Promise<{ readonly runId: string; readonly all: readonly LabelledVm[] }> {
+  const vms = await listRetainedVms(context.env.stateDir, keeperOf(context));
+  // The run itself may have been pruned meanwhile.
+  const runId = vms.some((vm) => vm.runId === text) ? text : await findRunHere(command, text, context);
+  return { runId, all: vms.filter((vm) => vm.runId === runId).map((vm) => ({ ...vm, label: nameOf(vm) })) };
+}
+
 /** @param stage  only this one's, or this item's; undefined: all of the run. @throws CliError where there is none */
 export async function findRetained(
   command: 'exec' | 'release',
@@ -24,11 +40,8 @@ export async function findRetained(
   stage: string | undefined,
   context: CliContext,
 ): Promise<RetainedOfRun> {
-  const all = await listRetainedVms(context.env.stateDir, keeperOf(context));
-  // The run itself may have been pruned meanwhile.
-  const runId = all.some((vm) => vm.runId === text) ? text : await findRunHere(command, text, context);
-  const ofRun = all.filter((vm) => vm.runId === runId);
-  const [first, ...others] = stage === undefined ? ofRun : ofRun.filter((vm) => nameOf(vm) === stage);
+  const { runId, all: ofRun } = await listRetainedOf(command, text, context);
+  const [first, ...others] = stage === undefined ? ofRun : ofRun.filter(({ label }) => label === stage);
   if (first !== undefined) return { runId, vms: [first, ...others] };
   if (ofRun.length > 0)
     throw usageError(

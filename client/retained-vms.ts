@@ -50,12 +50,25 @@ const STALLS_ALLOWED = 5;
 const RESUME_PAUSE_MS = 200;
 const STDIN_GRACE_MS = 5_000;
 
+/** A VM that a command may enter. */
+export interface EnterableVm {
+  readonly dir: string;
+  readonly vmKey: string;
+  /** Variables of its image. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Milliseconds since the epoch, by the clock of this host; null: it ends with its stages. */
+  readonly untilMs: number | null;
+}
+
+/** A VM that ends with its stages bounds the command itself. */
+const RUNNING_LIMIT_MS = 7 * 24 * 3_600_000;
+
 /**
  * Runs a command in it, beside others that look into it. It ends with the VM at the latest.
  * @throws CodedError `vm/lost` where the VM has ended; what reading the input throws
  */
-export async function execInRetainedVm(
-  { dir, vmKey, retention }: RetainedVmHere,
+export async function execInVm(
+  { dir, vmKey, env, untilMs }: EnterableVm,
   { program, args, cwd }: CommandInVm,
   ends: CommandEnds,
   findKeeper: FindKeeper,
@@ -64,7 +77,7 @@ export async function execInRetainedVm(
   const vm = await MicroVm.join({ keeper: await findKeeper(), dir, vmKey }, signal);
   if (vm === null) throw new CodedError('vm/lost', `VM ${vmKey} has ended`);
   const key = `look/${randomUUID()}`;
-  const timeoutMs = Math.max(1_000, retention.untilMs - Date.now());
+  const timeoutMs = untilMs === null ? RUNNING_LIMIT_MS : Math.max(1_000, untilMs - Date.now());
   let interrupts = 0;
   const listening = ends.onInterrupt(() => {
     interrupts += 1;
@@ -79,7 +92,7 @@ export async function execInRetainedVm(
       );
     const stdinBytes = ends.input === null ? null : OPEN_STDIN_BYTES;
     const start = { ...USER, stdinBytes, timeoutMs, maxOutputBytes: MAX_OUTPUT_BYTES };
-    await vm.execStart({ execKey: key, program, args, cwd, env: retention.env, ...start }, signal);
+    await vm.execStart({ execKey: key, program, args, cwd, env, ...start }, signal);
     const exit = vm.execWait(key, signal);
     exit.then(
       () => hasEnded.abort(),

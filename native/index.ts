@@ -14,7 +14,17 @@ export {
   type RunDirStatus,
   type SweptVm,
 } from './keeper-command.ts';
-export { listRunDirs, readIntent, readNotices, readRetention, readVmKey, vmRunDir } from './run-dirs.ts';
+export {
+  listRunDirs,
+  readEntry,
+  readIntent,
+  readNotices,
+  readRetention,
+  readVmKey,
+  type VmEntry,
+  vmRunDir,
+  writeEntry,
+} from './run-dirs.ts';
 export { readDiskOfVm } from './disk-patience.ts';
 export type {
   ExecEnd,

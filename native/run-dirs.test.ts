@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { listRunDirs, readIntent, readVmKey, vmRunDir } from './run-dirs.ts';
+import { listRunDirs, readEntry, readIntent, readVmKey, vmRunDir, writeEntry } from './run-dirs.ts';
 
 const KEY = { runId: 'r', scope: 's', instance: [], generation: 0 };
 
@@ -49,4 +49,17 @@ test.each<[string, string | null]>([
   ['one without a key', '{"vmKey":7}'],
 ])('%s says no key', async (_what, intent) => {
   expect(await readVmKey(make(intent))).toBeNull();
+});
+
+test('an entry is read as it was written, again too, and a file that is none is no entry', async () => {
+  const dir = make(null);
+  expect(await readEntry(dir)).toBeNull();
+  for (const env of [{ PATH: '/bin' }, {}]) {
+    await writeEntry(dir, { env });
+    expect(await readEntry(dir)).toEqual({ env });
+  }
+  for (const text of ['', '[]', '{"env":1}', '{"env":{"A":1,"B":"b"}}']) {
+    writeFileSync(join(dir, 'entry.json'), text);
+    expect(await readEntry(dir)).toEqual(text.includes('"B"') ? { env: { B: 'b' } } : null);
+  }
 });

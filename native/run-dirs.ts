@@ -1,7 +1,7 @@
 /** The run directories of a host's VMs. Whether a VM is alive is the keeper program's word alone: it asks the lock. */
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
-import { open, readdir, readFile } from 'node:fs/promises';
+import { open, readdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Retention, retentionOf } from '../domain/run/retained-vm.ts';
 import { type VmIdentity, vmKeyText } from '../domain/run/vm-key.ts';
@@ -40,6 +40,35 @@ export async function readIntent(dir: string): Promise<Readonly<Record<string, u
 export async function readRetention(dir: string): Promise<Retention | null> {
   try {
     return retentionOf(JSON.parse(await readFile(join(dir, 'retained.json'), 'utf8')));
+  } catch {
+    return null;
+  }
+}
+
+/** Says that commands of people may enter the VM while its stages run. */
+const ENTRY_FILE = 'entry.json';
+
+/** What a command that enters a running VM needs to know of it. */
+export interface VmEntry {
+  /** Variables of its image. */
+  readonly env: Readonly<Record<string, string>>;
+}
+
+/** By the worker that launches the VM, whose operator allows it. */
+export async function writeEntry(dir: string, entry: VmEntry): Promise<void> {
+  const path = join(dir, ENTRY_FILE);
+  const written = `${path}.${process.pid}.new`;
+  await writeFile(written, JSON.stringify(entry), { mode: 0o600 });
+  await rename(written, path);
+}
+
+/** Null: its worker does not allow it, or it is a VM of an earlier build. */
+export async function readEntry(dir: string): Promise<VmEntry | null> {
+  try {
+    const entry: unknown = JSON.parse(await readFile(join(dir, ENTRY_FILE), 'utf8'));
+    if (!isRecord(entry) || !isRecord(entry['env'])) return null;
+    const env = Object.entries(entry['env']).filter((each): each is [string, string] => typeof each[1] === 'string');
+    return { env: Object.fromEntries(env) };
   } catch {
     return null;
   }

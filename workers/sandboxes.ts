@@ -37,6 +37,8 @@ export interface HostSandboxOptions {
   readonly diskFullLimitMs: number | null;
   /** How long a VM lives whose lease nobody renews; null is the keeper's own limit. */
   readonly orphanTimeoutMs: number | null;
+  /** Whether `voidbox exec` may enter VMs of stages that run. */
+  readonly allowsExec: boolean;
 }
 
 /** A keeper answers at once; one that does not is stopped, or its host is. */
@@ -51,6 +53,7 @@ export function createHostSandboxes({
   bootTimeoutMs,
   diskFullLimitMs,
   orphanTimeoutMs,
+  allowsExec,
 }: HostSandboxOptions): HostSandboxes {
   const vms = vmsDir(stateDir);
   const backends = createSandboxBackends({
@@ -62,6 +65,7 @@ export function createHostSandboxes({
     pieces,
     extra,
     disk,
+    allowsExec,
     ...(bootTimeoutMs === null ? {} : { bootTimeoutMs }),
     ...(diskFullLimitMs === null ? {} : { diskFullLimitMs }),
     ...(orphanTimeoutMs === null ? {} : { orphanTimeoutMs }),

@@ -31,6 +31,7 @@ export async function serveWorker(): Promise<void> {
       pieces: { type: 'string' },
       'allow-mounts': { type: 'string', multiple: true, default: [] },
       'allow-keep': { type: 'boolean', default: false },
+      'allow-exec': { type: 'boolean', default: false },
       'allow-services': { type: 'string', multiple: true, default: [] },
       'allow-env': { type: 'string', multiple: true, default: [] },
       'secrets-file': { type: 'string' },
@@ -60,6 +61,7 @@ export async function serveWorker(): Promise<void> {
       allowedMountRoots: values['allow-mounts'],
       allowedServices: values['allow-services'],
       allowsRetention: values['allow-keep'],
+      allowsExec: values['allow-exec'],
       // To the embedded stack commands hand over what each run needs: any account of the machine may start one there.
       lentVariables: values.embedded
         ? NO_LENT_VARIABLES

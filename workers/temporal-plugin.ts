@@ -41,6 +41,8 @@ export interface VoidboxPluginOptions {
   readonly allowServices?: readonly string[];
   /** Lets runs leave the VMs of failed stages for a look, for an hour at most (`keep: on-failure`); by default none may. */
   readonly allowKeep?: boolean;
+  /** Lets `voidbox exec` enter the VMs of stages that run; by default it may not. */
+  readonly allowExec?: boolean;
   /** Lends every variable of this file to what names it in `secrets`: lines NAME=value, mode 0600, of the worker's user. */
   readonly secretsFile?: string;
   /** Lends these variables of the worker's environment; none where nothing is said. */
@@ -82,6 +84,7 @@ const OPTIONS: Readonly<Record<keyof VoidboxPluginOptions, true>> = {
   allowMounts: true,
   allowServices: true,
   allowKeep: true,
+  allowExec: true,
   secretsFile: true,
   allowEnv: true,
   server: true,
@@ -112,6 +115,8 @@ class VoidboxPlugin implements WorkerPlugin {
       throw new TypeError('createVoidboxPlugin: `allowServices` must be a list of `host:port`');
     if (options.allowKeep !== undefined && typeof options.allowKeep !== 'boolean')
       throw new TypeError('createVoidboxPlugin: `allowKeep` must be true or false');
+    if (options.allowExec !== undefined && typeof options.allowExec !== 'boolean')
+      throw new TypeError('createVoidboxPlugin: `allowExec` must be true or false');
     if (!Array.isArray(allowEnv) || allowEnv.some((name) => typeof name !== 'string'))
       throw new TypeError('createVoidboxPlugin: `allowEnv` must be a list of names');
     this.#options = { ...options, allowMounts: allowMounts.map((folder: string) => resolve(folder)) };
@@ -261,6 +266,7 @@ class VoidboxPlugin implements WorkerPlugin {
         bootTimeoutMs,
         diskFullLimitMs,
         orphanTimeoutMs,
+        allowsExec: this.#options.allowExec === true,
       });
     } catch (error) {
       if (!(error instanceof SetupError)) throw error;

@@ -51,6 +51,8 @@ export interface WorkerProcessOptions {
   readonly allowedServices: readonly string[];
   /** Whether runs may leave VMs of failed stages for a look. */
   readonly allowsRetention: boolean;
+  /** Whether `voidbox exec` may enter VMs of stages that run. */
+  readonly allowsExec: boolean;
   readonly lentVariables: LentVariables;
   /** Where skills are: entries, folders of skills, or folders of those. With none, sessions are left to other workers. */
   readonly skills: readonly string[];
@@ -82,7 +84,8 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
     // answer (eager start) instead of through another queue.
     hostQueue: options.embedded ? RUN_TASK_QUEUE : hostTaskQueue(hostId),
     serverId: serverId(options),
-    sandboxes: createHostSandboxes(options),
+    // Of the embedded stack, the people who start runs own the state folder.
+    sandboxes: createHostSandboxes({ ...options, allowsExec: options.embedded || options.allowsExec }),
     mountPolicy: { allowedRoots: options.allowedMountRoots, specFolder: options.embedded },
     // Who may start runs there is a user of this machine, and reaches its loopback anyway.
     servicePolicy: options.embedded ? 'any' : options.allowedServices,

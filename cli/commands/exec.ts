@@ -1,9 +1,11 @@
+import { randomUUID } from 'node:crypto';
 import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
 import { CliError, usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext, Sink } from '../context.ts';
 import { EXIT, type ExitCode, passedExitCode } from '../exit-code.ts';
-import { findRetained, keeperOf, theOnly } from '../retained-vms.ts';
+import { findEnterable } from '../enterable-vm.ts';
+import { keeperOf } from '../retained-vms.ts';
 
 interface Options {
   readonly stdin?: boolean;
@@ -12,8 +14,9 @@ interface Options {
 }
 
 const HELP = `
-The VM is one that a failed stage has left (\`keep: on-failure\`). The command runs as the stage's user, without the
-stage's variables and secrets. Its output and its exit code are passed on as they are; on a terminal, escape sequences are
+The VM is that of a stage that runs, or one that a failed stage has left (\`keep: on-failure\`). The command runs as the
+stage's user, without the stage's variables and secrets. A notice of the run names the program that enters the VM of a
+stage that runs; a worker of your own server allows it with --allow-exec. Its output and its exit code are passed on as they are; on a terminal, escape sequences are
 left out. Its standard input is empty; with -i it is yours, to its end: a file, a pipe, or lines from a terminal, for which
 the command has no terminal itself. Ctrl-C interrupts it, a second one kills it.
 
@@ -29,7 +32,7 @@ export const command = defineCommand<Options>({
   configure: (command) => {
     command
       .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
-      .argument('[stage]', 'whose VM; may be left out where the run has one alone')
+      .argument('[stage]', "whose VM, of an item 'fixes[1].work'; may be left out if the run has only one")
       .argument('[command...]', 'behind `--`: the program and its arguments')
       .option('-i, --stdin', 'pass standard input on to the command')
       .option('--cwd <folder>', 'where it runs in the guest', '/workspace')
@@ -41,10 +44,12 @@ export const command = defineCommand<Options>({
       throw usageError(
         '`exec` passes on what the command prints, and --json excludes it: leave it out, or put it behind `--`',
       );
-    const vm = theOnly(await findRetained('exec', run, stage, context));
-    const { execInRetainedVm } = await import('../../client/retained-vms.ts');
+    const { vm, record } = await findEnterable(run, stage, context);
+    const { execInVm } = await import('../../client/retained-vms.ts');
+    // First: a command that is not in the log does not run.
+    await record?.(program, randomUUID());
     const sinks = { stdout: sinkFor(context.stdout), stderr: sinkFor(context.stderr) };
-    const end = await execInRetainedVm(
+    const end = await execInVm(
       vm,
       { program, args, cwd: options.cwd },
       {

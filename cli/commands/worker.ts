@@ -42,6 +42,7 @@ interface Options {
   readonly allowMounts?: readonly string[];
   readonly allowServices?: readonly string[];
   readonly allowKeep?: boolean;
+  readonly allowExec?: boolean;
   readonly secretsFile?: string;
   readonly allowEnv?: readonly string[];
   readonly images?: readonly string[];
@@ -57,6 +58,7 @@ export const command = defineCommand<Options>({
         '--allow-services <host:port...>',
         'services of this host and its network that VMs may reach; none by default',
       )
+      .option('--allow-exec', 'let `voidbox exec` run commands in the VMs of stages that run')
       .option('--allow-keep', 'let runs leave the VMs of failed stages for a look, for an hour at most')
       .option('--secrets-file <file>', 'a file of mode 0600 with lines NAME=value, which runs may name as secrets')
       .option('--allow-env <name...>', "variables of this worker's environment that runs may name; none by default")
@@ -90,6 +92,7 @@ export const command = defineCommand<Options>({
     const mounts = (options.allowMounts ?? []).flatMap((folder) => ['--allow-mounts', folder]);
     const services = (options.allowServices ?? []).flatMap((service) => ['--allow-services', service]);
     const retention = options.allowKeep ? ['--allow-keep'] : [];
+    const entry = options.allowExec ? ['--allow-exec'] : [];
     const form = options.json ? ['--json'] : [];
     // A process of its own: the command line never loads the worker, and a signal to the group reaches both.
     const child = spawn(
@@ -101,6 +104,7 @@ export const command = defineCommand<Options>({
         ...mounts,
         ...services,
         ...retention,
+        ...entry,
         ...lent,
         ...skills,
         ...form,

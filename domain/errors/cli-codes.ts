@@ -58,6 +58,10 @@ export const CLI_CODES = {
     'The Temporal server knows the run, but its data is on another host.',
     'Run the command on the host that the message names.',
   ),
+  'cli/exec-refused': ofCommand(
+    'The worker of the run lets no command of a person enter the VM of a stage while it runs.',
+    'The operator of the worker allows it for later VMs with `voidbox worker --allow-exec`; the embedded stack allows it.',
+  ),
   'cli/answer-refused': ofCommand(
     'The run does not take the answer: no stage asks, another answer stands, or a field is missing or wrong.',
     'Follow the message; `voidbox status RUN` shows what is asked, and the fields.',

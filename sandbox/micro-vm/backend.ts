@@ -2,7 +2,7 @@
 import type { Sandbox, SandboxBackend } from '../../activities/ports/sandbox.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { vmKeyText } from '../../domain/run/vm-key.ts';
-import { endVm, type MicroVm, readNotices, vmRunDir } from '../../native/index.ts';
+import { endVm, type MicroVm, readNotices, vmRunDir, writeEntry } from '../../native/index.ts';
 import { createLauncher, type QemuBackendOptions } from './launch.ts';
 import { createQemuSandbox } from './sandbox.ts';
 
@@ -24,6 +24,7 @@ export function createQemuBackend(options: QemuBackendOptions): SandboxBackend {
       holders.get(name)?.close(new CodedError('fence/stale', `VM ${name}: a newer attempt in this process took over`));
       holders.set(name, vm);
       try {
+        if (options.allowsExec === true) await writeEntry(dir, { env });
         return createQemuSandbox(vm, await ready(signal), env, () => {
           if (holders.get(name) === vm) holders.delete(name);
         });

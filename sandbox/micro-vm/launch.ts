@@ -66,6 +66,8 @@ export interface QemuBackendOptions {
   readonly diskFullLimitMs?: number;
   /** How long a VM lives whose lease nobody renews. */
   readonly orphanTimeoutMs?: number;
+  /** Commands of people may enter a VM while its stages run; absent: they may not. */
+  readonly allowsExec?: boolean;
 }
 
 /** One VM to launch. */

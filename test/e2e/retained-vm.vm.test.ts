@@ -1,9 +1,12 @@
 /** The VM that a failed stage leaves: entered, seen, released, and gone at its time whatever becomes of the worker. */
 import { createHash, randomBytes } from 'node:crypto';
 import { spawnSync } from 'node:child_process';
-import { closeSync, openSync } from 'node:fs';
+import { closeSync, openSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import { listRunDirs } from '../../native/index.ts';
+import { vmsDir } from '../../store/file/layout.ts';
 import { Rig } from './rig.ts';
 
 const spec = (keepSecs: number): string => `api_version: v1
@@ -166,5 +169,34 @@ test('`exec -i` passes standard input on, to its end', async () => {
   expect(ofFile).toMatchObject({ status: 0, stdout: 'of a file\n', stderr: '' });
 
   await rig.cli('release', 'look');
+  await rig.assertNothingLeft();
+});
+
+const RUNNING = `api_version: v1
+kind: workflow
+name: look
+sandbox: { memory_mb: 192 }
+workflow:
+  steps:
+    - name: build
+      secrets: [VOIDBOX_TEST_TOKEN]
+      run: { program: sh, args: [-c, "echo half > /workspace/made; echo ready; sleep 3600"] }
+`;
+
+test('the VM of a stage that runs is entered as its user, with a notice, if its worker allows it', async () => {
+  await using rig = new Rig({ VOIDBOX_TEST_TOKEN: 'a-token-of-the-stage' });
+  await rig.launch(rig.spec('spec.yaml', RUNNING), 'look');
+  await rig.eventOf('look', 'output');
+  const entered = await rig.cli('exec', 'look', 'build', '--', 'sh', '-c', 'cat /workspace/made; id -u; exit 5');
+  expect(entered).toEqual({ code: 5, stdout: 'half\n1000\n', stderr: '' });
+  expect((await rig.cli('exec', 'look', '--', 'env')).stdout).not.toContain('a-token-of-the-stage');
+  expect((await rig.cli('status', 'look')).stdout).toContain('`voidbox exec` runs env in the VM of stage build');
+  const other = await rig.cli('exec', 'look', 'tidy', '--', 'true');
+  expect([other.code, other.stderr]).toEqual([2, expect.stringContaining('Stages that run: build')]);
+  // As a worker leaves it that does not allow it.
+  for (const dir of await listRunDirs(vmsDir(rig.stateDir))) rmSync(join(dir, 'entry.json'));
+  const refused = await rig.cli('exec', 'look', 'build', '--', 'true');
+  expect([refused.code, refused.stderr]).toEqual([3, expect.stringContaining('voidbox worker --allow-exec')]);
+  expect((await rig.cli('cancel', 'look')).code).toBe(0);
   await rig.assertNothingLeft();
 });
