@@ -7,6 +7,7 @@ import { providerOf } from '../agents/registry.ts';
 import { AGENT_STAGE_DEFAULTS } from '../domain/plan/defaults.ts';
 import { llmInGuest } from '../domain/agent/agent-cli.ts';
 import type { AgentWork, JsonValue } from '../domain/plan/plan.ts';
+import { findWorkingFolder } from '../domain/plan/workspace.ts';
 import { answeringOf } from '../domain/plan/work.ts';
 import { execKeyText, parseExecKey } from '../domain/run/attempt.ts';
 import { agentProgram } from './ports/agent-layers.ts';
@@ -98,7 +99,7 @@ export function agentExec(
     key: commandKey(request.execKey, command),
     ...programOf(agent, called),
     env: { ...called.env, ...stageEnv },
-    cwd: request.stage.workspace?.guestPath ?? AGENT_WORKSPACE,
+    cwd: findWorkingFolder(request.stage) ?? AGENT_WORKSPACE,
     stdin: { sizeBytes: bytes.byteLength, open: (offset) => once(bytes.subarray(offset)) },
     timeoutMs,
     maxOutputBytes: maxOutputBytes ?? request.stage.maxOutputBytes,

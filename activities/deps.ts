@@ -86,6 +86,8 @@ export interface MountPolicy {
    * without the mark mounts nothing.
    */
   readonly specFolder: boolean;
+  /** Repositories of the network that runs of any client may fetch with the credentials of the worker's user, as HOST/PATH; absent: none. */
+  readonly allowedGit?: readonly string[];
 }
 
 /** Compiles a spec's text. Exactly one of the two is set; problems are readable lines with positions. */

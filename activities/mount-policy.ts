@@ -89,14 +89,34 @@ export async function allowedRootsOf(
   runId: string,
 ): Promise<readonly string[]> {
   if (!mountPolicy.specFolder) return mountPolicy.allowedRoots;
-  const baseDir = await specFolder(marks, runId);
-  return baseDir === null ? [] : [...mountPolicy.allowedRoots, baseDir];
+  const mark = await readClientMark(marks, runId);
+  return mark === null ? [] : [...mountPolicy.allowedRoots, mark.baseDir, ...mark.allow];
 }
 
 /** What the client that started the run left for the worker of its own machine. */
 export async function specFolder(marks: ActivityDeps['marks'], runId: string): Promise<string | null> {
-  const client = (await marks.get(runId, 'client')) as { readonly baseDir?: unknown } | null | undefined;
-  return typeof client?.baseDir === 'string' ? client.baseDir : null;
+  return (await readClientMark(marks, runId))?.baseDir ?? null;
+}
+
+/** Null: the run was started by another client. */
+export async function readClientMark(
+  marks: ActivityDeps['marks'],
+  runId: string,
+): Promise<{
+  readonly baseDir: string;
+  readonly allow: readonly string[];
+  readonly allowGit: readonly string[];
+} | null> {
+  const mark = (await marks.get(runId, 'client')) as
+    | { readonly baseDir?: unknown; readonly allow?: unknown; readonly allowGit?: unknown }
+    | null
+    | undefined;
+  if (typeof mark?.baseDir !== 'string') return null;
+  return { baseDir: mark.baseDir, allow: textsIn(mark.allow), allowGit: textsIn(mark.allowGit) };
+}
+
+function textsIn(value: unknown): readonly string[] {
+  return Array.isArray(value) ? value.filter((each) => typeof each === 'string') : [];
 }
 
 export async function resolvedRoots(allowedRoots: readonly string[]): Promise<readonly string[]> {

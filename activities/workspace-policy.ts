@@ -3,16 +3,18 @@ import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { Plan, WorkspaceSource } from '../domain/plan/plan.ts';
+import { allowsGitPlace, toGitPlace } from '../domain/plan/git-place.ts';
+import { findRepositoryAround } from '../files/find-repository.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import type { ActivityDeps } from './deps.ts';
-import { allowedRootsOf, isInside, resolvedRoots, specFolder } from './mount-policy.ts';
+import { allowedRootsOf, isInside, readClientMark, resolvedRoots } from './mount-policy.ts';
 import type { RepositoryToPack } from './ports/repositories.ts';
 
 type PolicyDeps = Pick<ActivityDeps, 'marks' | 'mountPolicy'>;
 
 /**
- * The same folders that runs may mount. Addresses are fetched with the credentials of the worker's user, so only for runs that
- * this user started: those for which the client left its mark in the state folder.
+ * The same folders that runs may mount, and the repository that holds the spec. Addresses are fetched with the credentials of the
+ * worker's user: those that the user let this run fetch, by its mark in the state folder, and those that the worker allows.
  * @param source  null: the workspace of an earlier stage
  * @throws CodedError `admit/mount-refused`
  */
@@ -22,16 +24,13 @@ export async function repositoryOf(
   stage: string,
   source: Exclude<WorkspaceSource, { readonly kind: 'stage' }>,
 ): Promise<RepositoryToPack> {
-  const baseDir = deps.mountPolicy.specFolder ? await specFolder(deps.marks, runId) : null;
+  const mark = deps.mountPolicy.specFolder ? await readClientMark(deps.marks, runId) : null;
   const { ref } = source;
   if (source.kind === 'url') {
-    if (baseDir !== null) return { kind: 'url', url: source.url, ref };
-    throw refused(
-      stage,
-      source.url,
-      'addresses are fetched with the credentials of the user of the worker, so only for runs that this user starts with `voidbox run` on the embedded server; clone it, and name the folder',
-    );
+    refuseAddress(source.url, stage, [...(deps.mountPolicy.allowedGit ?? []), ...(mark?.allowGit ?? [])]);
+    return { kind: 'url', url: source.url, ref };
   }
+  const baseDir = mark?.baseDir ?? null;
   const path = source.source.kind === 'host' ? source.source.path : null;
   if (path === null && baseDir === null)
     throw refused(stage, source.source.path, "it lies in the spec's folder, and this host was given none");
@@ -39,7 +38,8 @@ export async function repositoryOf(
   const folder = await realpath(written).catch(() => null);
   if (folder === null) throw refused(stage, written, 'it is not on the host that runs it');
   const allowedRoots = await allowedRootsOf(deps, runId);
-  const roots = await resolvedRoots(allowedRoots);
+  const repository = baseDir === null ? null : findRepositoryAround(baseDir);
+  const roots = await resolvedRoots(repository === null ? allowedRoots : [...allowedRoots, repository]);
   const mayRead = (found: string): boolean => roots.some((root) => isInside(found, root));
   if (!mayRead(folder))
     throw refused(
@@ -50,6 +50,19 @@ export async function repositoryOf(
         : `this worker allows ${allowedRoots.join(', ')}; allow it with --allow-mounts`,
     );
   return { kind: 'folder', folder, ref, includeDirty: source.includeDirty, mayRead };
+}
+
+/** They are fetched with the credentials of the worker's user. */
+function refuseAddress(url: string, stage: string, allowed: readonly string[]): void {
+  const place = toGitPlace(url);
+  if (place !== null && allowsGitPlace(allowed, place)) return;
+  throw refused(
+    stage,
+    url,
+    place === null
+      ? 'it has `..`, an encoded dot or slash, or a query, so it could mean another repository than it says'
+      : `git would fetch it with the login of the worker's user; allow it with \`voidbox run FILE --allow-git ${place}\`, or on your own server with \`voidbox worker --allow-git ${place}\`; or clone it, and name the folder`,
+  );
 }
 
 /** @throws CodedError `admit/mount-refused` */

@@ -29,6 +29,8 @@ export interface CliContext {
   readStdin(): Promise<Uint8Array>;
   /** As it comes, no faster than it is taken; a terminal gives lines. It ends at the signal too. @throws CliError */
   openStdin(signal: AbortSignal): AsyncIterable<Uint8Array>;
+  /** Asks on the terminal; null: there is none to ask on, or it was closed. Only `y` and `yes` are true. */
+  confirm(question: string): Promise<boolean | null>;
   /** What is kept of runs: opened when it is asked for first, the same from then on, closed behind the command. */
   stores(): Promise<Stores>;
   /** Calls back for each Ctrl-C until disposed; without a listener Ctrl-C ends the process with 130. */
@@ -66,6 +68,7 @@ export function createContext(env: Environment, host: ProcessLike, commands: rea
       return Buffer.concat(chunks);
     },
     openStdin: (signal) => openInput(host.stdin, signal),
+    confirm: (question) => askOnTerminal(host, question),
     // Loaded here and not above: `--help` reads no runs.
     stores: () => (stores ??= import('../store/open-stores.ts').then(({ openStores }) => openStores(env))),
     onInterrupt(callback) {
@@ -87,6 +90,19 @@ export function createContext(env: Environment, host: ProcessLike, commands: rea
         () => undefined,
       ),
   };
+}
+
+async function askOnTerminal({ stdin, stderr }: ProcessLike, question: string): Promise<boolean | null> {
+  if (stdin.isTTY !== true || stderr.isTTY !== true) return null;
+  const { createInterface } = await import('node:readline/promises');
+  const lines = createInterface({ input: stdin, output: stderr });
+  try {
+    const closed = new Promise<null>((resolve) => lines.once('close', () => resolve(null)));
+    const answer = await Promise.race([lines.question(`${question} [y/N] `), closed]);
+    return answer === null ? null : /^y(?:es)?$/i.test(answer.trim());
+  } finally {
+    lines.close();
+  }
 }
 
 async function* openInput(stdin: NodeJS.ReadStream, signal: AbortSignal): AsyncIterable<Uint8Array> {

@@ -1,10 +1,9 @@
 /** What this host says of a plan's mounts before a run is started. The worker decides again, at admission and at each launch of a VM. */
-import { realpathSync, statSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { existsSync, realpathSync, statSync } from 'node:fs';
+import { relative, resolve } from 'node:path';
 import type { Plan } from '../domain/plan/plan.ts';
-import { contains } from '../domain/spec/paths.ts';
 import type { Environment } from '../setup/environment.ts';
-import { allowedMounts, keepAllowedMounts } from '../client/embedded/allowed-mounts.ts';
+import { allowedMounts } from '../client/embedded/allowed-mounts.ts';
 import { type RefusedMount, refusedMounts } from '../client/refused-mounts.ts';
 import type { WritableRepository } from '../client/writable-repositories.ts';
 import { baseDirHint, findFromCwd } from './base-dir.ts';
@@ -35,12 +34,23 @@ export async function mountsRefusedHere(
   baseDir: string,
   env: Environment,
 ): Promise<readonly RefusedMount[]> {
-  return await refusedMounts(plan, [baseDir, ...allowedMounts(env.stateDir)]);
+  return await refusedMounts(plan, [baseDir, ...allowedMounts(env.stateDir)], baseDir);
+}
+
+export function codeOfRefusal({
+  why,
+}: RefusedMount): 'cli/mount-missing' | 'cli/mount-refused' | 'cli/workspace-subfolder' {
+  return why === 'missing'
+    ? 'cli/mount-missing'
+    : why === 'subfolder'
+      ? 'cli/workspace-subfolder'
+      : 'cli/mount-refused';
 }
 
 export function describeRefusal(refused: RefusedMount, baseDir: string, cwd: string): string {
   const { hostPath, scopes, why, detail } = refused;
   const use = scopes.length === 0 ? 'works in the repository' : 'mounts';
+  if (why === 'subfolder') return `the spec works in ${hostPath}, which is a folder of the repository ${detail}`;
   if (why === 'missing') {
     const beside = findFromCwd(hostPath, baseDir, cwd);
     const where = beside === null ? '' : `; it lies only below the working directory: ${beside}`;
@@ -75,7 +85,16 @@ export function refusalRemedy(refused: RefusedMount, baseDir: string, env: Envir
     const beside = findFromCwd(refused.hostPath, baseDir, cwd);
     return beside === null ? `Create it, or correct ${key}; ${start}` : `Move ${beside} there, or ${baseDirHint(cwd)}`;
   }
+  if (why === 'subfolder') {
+    const top = relative(realPathOf(baseDir), detail) || '.';
+    const git = top.startsWith('../..') ? detail : top;
+    return `Name the top folder and the folder in it: workspace: { git: ${git}, subfolder: ${relative(detail, realPathOf(refused.hostPath))} }`;
+  }
   return `Move it below the spec's folder, ${baseDir}, or allow it: ${allowCommand(env, [detail])}`;
+}
+
+function realPathOf(path: string): string {
+  return existsSync(path) ? realpathSync(path) : path;
 }
 
 function allowCommand(env: Environment, more: readonly string[]): string {
@@ -93,37 +112,18 @@ export interface MountsOfRun {
 }
 
 /**
- * Refuses what admission would refuse, so that it costs no run, and allows what `run` was told to allow for the stack that it is
- * about to start. A stack that runs keeps its own permission: this command's user would not notice that it was changed for others.
- * @throws CliError `cli/mount-missing`, `cli/mount-refused`
+ * Refuses what admission would refuse, so that it costs no run.
+ * @throws CliError `cli/mount-missing`, `cli/mount-refused`, `cli/workspace-subfolder`
  */
 export async function settleMounts(
   { plan, baseDir, allow, cwd, places }: MountsOfRun,
   env: Environment,
-  note: (line: string) => void,
 ): Promise<void> {
-  const allowed = allowedMounts(env.stateDir);
-  const more = allow.filter((folder) => !allowed.some((each) => contains(each, folder)));
-  if (more.length > 0 && (await isStackUp(env)))
-    throw environmentError(
-      'cli/mount-refused',
-      `the running stack does not allow mounts from ${more.join(', ')}, and \`run\` does not restart it`,
-      `Restart it with the permission; open runs continue: ${allowCommand(env, more)}`,
-    );
-  const [refused] = await refusedMounts(plan, [baseDir, ...allowed, ...more]);
+  const [refused] = await refusedMounts(plan, [baseDir, ...allowedMounts(env.stateDir), ...allow], baseDir);
   if (refused !== undefined)
     throw environmentError(
-      refused.why === 'missing' ? 'cli/mount-missing' : 'cli/mount-refused',
+      codeOfRefusal(refused),
       `${placeOfPath(places, refused.hostPath)}${describeRefusal(refused, baseDir, cwd)}`,
       refusalRemedy(refused, baseDir, env, cwd),
     );
-  if (more.length === 0) return;
-  keepAllowedMounts(env.stateDir, [...allowed, ...more]);
-  note(`runs of this state folder may mount from ${more.join(', ')}; allow none again: voidbox up --no-allow-mounts`);
-}
-
-/** What asks the stack is loaded here: `validate` asks nothing. */
-async function isStackUp(env: Environment): Promise<boolean> {
-  const { readStack } = await import('../client/embedded/stack.ts');
-  return (await readStack(env)) !== null;
 }

@@ -29,6 +29,7 @@ import { loginsTaken } from './agent-logins.ts';
 import { extrasOf } from './plan-extras.ts';
 import { makeDisks } from './plan-images.ts';
 import type { MountPlace } from './load-spec.ts';
+import { settleAddresses } from './plan-addresses.ts';
 import { settleMounts } from './plan-mounts.ts';
 import { printResult, resultText } from './print-result.ts';
 import { toOriginJson } from './render/reuse.ts';
@@ -72,8 +73,10 @@ export interface RunPlanOptions {
   readonly places: ReadonlyMap<string, MountPlace>;
   /** Their disks are made where the cache has none. */
   readonly images: readonly KnownImage[];
-  /** Folders that the embedded stack is to allow, absolute. */
+  /** Folders that this run may mount and work in, absolute. */
   readonly allowMounts: readonly string[];
+  /** Repositories of the network that it may fetch, as HOST/PATH. */
+  readonly allowGit: readonly string[];
   /** As it was typed; see `readRunInput`. */
   readonly input: string | null;
   /** Start it and do not follow it. */
@@ -117,7 +120,9 @@ async function start(
     places,
     images,
     allowMounts,
+    allowGit,
     input,
+    json,
   }: RunPlanOptions,
   display: RunDisplay,
   context: CliContext,
@@ -130,12 +135,16 @@ async function start(
     // What was typed wrong is told before anything is fetched or started.
     if (await stores.index.has(runId)) throw new RunExistsError(runId);
     refuseSetAside(env.stateDir, runFolderName(runId));
+    // Another spec, as a fork has, gets no permission of the earlier one.
+    const earlier = from?.origin.kind === 'retry' ? await readEarlierMark(from.origin.runId, stores) : null;
+    const allow = [...new Set([...allowMounts, ...(earlier?.allow ?? [])])];
     const request = await requestOf({ written, mock, mockAgents, from, runId, input }, stores, context);
     // On your own Temporal server the worker's host has the pieces and the mounts, not the host that starts the run.
+    let mark: ClientMark = { baseDir };
     if (!env.temporalConfigured) {
-      await settleMounts({ plan, baseDir, allow: allowMounts, cwd: context.cwd, places }, env, (line) =>
-        onProgress(context.advise(line)),
-      );
+      await settleMounts({ plan, baseDir, allow, cwd: context.cwd, places }, env);
+      const addresses = { plan, baseDir, allow: [...allowGit, ...(earlier?.allowGit ?? [])], json };
+      mark = { baseDir, allow, allowGit: await settleAddresses(addresses, context) };
       // Mocked stages need nothing of this machine.
       if (plan.scopes.some((scope) => scope.sandbox.mode !== 'mock'))
         await resolveHostPieces(env, { install: true, onProgress });
@@ -154,7 +163,7 @@ async function start(
     if (source !== null && !env.temporalConfigured) await stores.records.put(runId, SOURCE_RECORD, source);
     // A fork compiles the text again, and starts relative paths there.
     const isNamed = typeof source?.path === 'string' && dirname(source.path) !== baseDir;
-    if (isNamed || readsHostFolders(plan)) await stores.marks.put(runId, CLIENT_MARK, { baseDir } satisfies ClientMark);
+    if (isNamed || readsHostFolders(plan)) await stores.marks.put(runId, CLIENT_MARK, mark);
     const summary = summaryOf(plan, from);
     // Where no worker has ever run on this state folder, none would read them, and nothing would remove them.
     const handedOver = env.temporalConfigured && readHostId(env.stateDir) === null ? {} : hostVariables;
@@ -166,6 +175,11 @@ async function start(
     await stores.records.drop(runId, SOURCE_RECORD);
     throw error;
   }
+}
+
+/** What the user allowed for the run that this one comes from. Null: nothing is known. */
+async function readEarlierMark(runId: string, { marks }: Stores): Promise<Partial<ClientMark> | null> {
+  return ((await marks.get(runId, CLIENT_MARK)) as Partial<ClientMark> | null | undefined) ?? null;
 }
 
 /** Folders, or addresses that are fetched as this user: the worker does either for its own user's runs alone. */

@@ -6,6 +6,10 @@ export const CLIENT_MARK = 'client';
 export interface ClientMark {
   /** Absolute folder of the spec; with the embedded stack the run may mount from it. */
   readonly baseDir: string;
+  /** Folders that the user allowed for this run, absolute, links followed. Absent: none. */
+  readonly allow?: readonly string[];
+  /** Repositories of the network that the user let this run fetch, as HOST/PATH. Absent: none. */
+  readonly allowGit?: readonly string[];
 }
 
 /** Record of a run that this machine's embedded stack has: what it was compiled of. */

@@ -196,6 +196,8 @@ export interface Workspace {
   readonly guest?: string;
   /** `none`: the stage leaves no changes and hands no workspace on. `keep` if it is left out. */
   readonly changes?: 'keep' | 'none';
+  /** A folder of the repository that is the working folder; the top folder if it is absent. */
+  readonly subfolder?: string;
 }
 
 interface StageOptions<O extends Outputs, R = unknown> {
@@ -853,7 +855,7 @@ function besideWork(options: StageOptions<Outputs>, of: string): SpecObject {
 function workspaceSpec(workspace: Workspace | undefined, of: string): unknown {
   if (workspace === undefined) return undefined;
   checkOptions(`\`workspace\` ${of}`, workspace, WORKSPACE_KEYS);
-  const { git, ref, includeDirty, from, guest, changes } = workspace;
+  const { git, ref, includeDirty, from, guest, subfolder, changes } = workspace;
   return {
     git,
     from: from === undefined ? undefined : nameOf(`\`from\` of \`workspace\` ${of}`, from),
@@ -861,6 +863,7 @@ function workspaceSpec(workspace: Workspace | undefined, of: string): unknown {
     include_dirty: includeDirty,
     guest,
     changes,
+    subfolder,
   };
 }
 

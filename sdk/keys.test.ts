@@ -117,7 +117,14 @@ const stage = {
 
 const growing = { initialMs: 1_000, maxMs: 60_000, backoff: 2, nonRetryable: ['exit:2'] };
 
-const workspace = { git: './app', ref: 'main', includeDirty: true, guest: '/workspace/app', changes: 'keep' } as const;
+const workspace = {
+  git: './app',
+  ref: 'main',
+  includeDirty: true,
+  guest: '/workspace/app',
+  subfolder: 'a',
+  changes: 'keep',
+} as const;
 
 const WAITS = [wait('pause', { forMs: 1_000 }), wait('night', { until: new Date(0) })];
 const repeated = { forEach: [1], maxParallel: 2, failFast: true, allowFailures: 1 } as const;

@@ -92,6 +92,7 @@ export const WORKSPACE_KEYS = {
   from: true,
   guest: true,
   changes: true,
+  subfolder: true,
 } as const;
 
 export const MOCK_KEYS = { output: true, exitCode: true } as const;
@@ -149,6 +150,7 @@ export const RUN_OPTIONS = {
   runId: true,
   mock: true,
   allowMounts: true,
+  allowGit: true,
   signal: true,
   onProgress: true,
 } as const;

@@ -32,8 +32,10 @@ export interface RunOptions {
   readonly runId?: string;
   /** Stages that come to their `mock` in place of their work: `all` that have one, or these. */
   readonly mock?: 'all' | readonly string[];
-  /** Host folders that the run may mount, besides `baseDir`; counts when this starts the embedded stack. */
+  /** Host folders that the run may mount and work in, besides `baseDir`. */
   readonly allowMounts?: readonly string[];
+  /** Repositories of the network that the run may fetch with your git login, as HOST/PATH. */
+  readonly allowGit?: readonly string[];
   /** Cancels the run. */
   readonly signal?: AbortSignal;
   /** Called with each line that `voidbox run` says while it goes on. */
@@ -161,7 +163,7 @@ async function follow(definition: Runnable, plan: Plan, call: Call): Promise<Run
 }
 
 async function argumentsOf({ params, folder, options }: Call): Promise<readonly string[]> {
-  const { runId, mock, allowMounts = [], input } = options;
+  const { runId, mock, allowMounts = [], allowGit = [], input } = options;
   const inputFile = join(folder, 'input.json');
   if (input !== undefined)
     await writeFile(
@@ -184,6 +186,7 @@ async function argumentsOf({ params, folder, options }: Call): Promise<readonly 
     ...(runId === undefined ? [] : ['--run-id', runId]),
     ...(mock === undefined ? [] : [mock === 'all' ? '--mock' : `--mock=${mock.join(',')}`]),
     ...allowMounts.flatMap((path) => ['--allow-mounts', resolve(path)]),
+    ...allowGit.flatMap((place) => ['--allow-git', place]),
     ...(input === undefined ? [] : ['--input', `@${inputFile}`]),
   ];
 }

@@ -39,7 +39,9 @@ test.each([
 ] as const)('%s: %s', async (path, why) => {
   const plan = mounting(join(base, path));
   const roots = [join(base, 'spec'), join(base, 'allowed'), join(base, 'gone')];
-  expect((await refusedMounts(plan, roots)).map((mount) => mount.why)).toEqual(why === null ? [] : [why]);
+  expect((await refusedMounts(plan, roots, '/nonexistent')).map((mount) => mount.why)).toEqual(
+    why === null ? [] : [why],
+  );
   const admitted = resolveMounts(plan, roots, join(base, 'spec')).then(
     () => true,
     () => false,

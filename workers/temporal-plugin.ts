@@ -27,6 +27,7 @@ import { imageDisks, lazyExtras, lazyPieces } from './lazy-pieces.ts';
 import { createLentVariables } from './lent-variables.ts';
 import type { Log } from './log.ts';
 import { createMockSandboxes } from './mock-sandboxes.ts';
+import { readGitPlace } from '../domain/plan/git-place.ts';
 import { createHostSandboxes, type HostSandboxes } from './sandboxes.ts';
 import { HOST_WORKER_OPTIONS } from './workers.ts';
 
@@ -37,6 +38,8 @@ export interface VoidboxPluginOptions {
   readonly sandbox?: 'mock';
   /** Host folders that pipelines and commands may mount; none where nothing is said. */
   readonly allowMounts?: readonly string[];
+  /** Repositories of the network, as `host/path`, that runs may fetch with the login of the worker's user, and what lies below them; none if it is absent. */
+  readonly allowGit?: readonly string[];
   /** Services, as `host:port`, that VMs may reach on this host and its network; none where nothing is said. */
   readonly allowServices?: readonly string[];
   /** Lets runs leave the VMs of failed stages for a look, for an hour at most (`keep: on-failure`); by default none may. */
@@ -82,6 +85,7 @@ const OPTIONS: Readonly<Record<keyof VoidboxPluginOptions, true>> = {
   stateDir: true,
   sandbox: true,
   allowMounts: true,
+  allowGit: true,
   allowServices: true,
   allowKeep: true,
   allowExec: true,
@@ -105,12 +109,14 @@ class VoidboxPlugin implements WorkerPlugin {
       throw new TypeError(
         `createVoidboxPlugin: there is no option \`${unknown}\`; there are ${Object.keys(OPTIONS).join(', ')}`,
       );
-    const { sandbox, allowMounts = [], allowServices = [], allowEnv = [] } = options;
+    const { sandbox, allowMounts = [], allowGit = [], allowServices = [], allowEnv = [] } = options;
     // From JavaScript anything may come, and a word that is not known must not mean a VM.
     if (sandbox !== undefined && sandbox !== 'mock')
       throw new TypeError(`createVoidboxPlugin: \`sandbox\` is ${JSON.stringify(sandbox)}; it is 'mock' or left out`);
     if (!Array.isArray(allowMounts) || allowMounts.some((folder) => typeof folder !== 'string'))
       throw new TypeError('createVoidboxPlugin: `allowMounts` must be a list of folders');
+    if (!Array.isArray(allowGit) || allowGit.some((place) => typeof place !== 'string' || readGitPlace(place) === null))
+      throw new TypeError('createVoidboxPlugin: `allowGit` must be a list of `host/path`');
     if (!Array.isArray(allowServices) || allowServices.some((service) => typeof service !== 'string'))
       throw new TypeError('createVoidboxPlugin: `allowServices` must be a list of `host:port`');
     if (options.allowKeep !== undefined && typeof options.allowKeep !== 'boolean')
@@ -119,7 +125,11 @@ class VoidboxPlugin implements WorkerPlugin {
       throw new TypeError('createVoidboxPlugin: `allowExec` must be true or false');
     if (!Array.isArray(allowEnv) || allowEnv.some((name) => typeof name !== 'string'))
       throw new TypeError('createVoidboxPlugin: `allowEnv` must be a list of names');
-    this.#options = { ...options, allowMounts: allowMounts.map((folder: string) => resolve(folder)) };
+    this.#options = {
+      ...options,
+      allowMounts: allowMounts.map((folder: string) => resolve(folder)),
+      allowGit: allowGit.map((place: string) => readGitPlace(place)!),
+    };
   }
 
   async configureWorker(options: WorkerOptions): Promise<WorkerOptions> {
@@ -199,12 +209,16 @@ class VoidboxPlugin implements WorkerPlugin {
         hostQueue,
         serverId: await serverIdOf(this.#options.server, connection, namespace),
         sandboxes: await this.#sandboxes(env, stateDir),
-        mountPolicy: { allowedRoots: this.#options.allowMounts ?? [], specFolder: false },
+        mountPolicy: {
+          allowedRoots: this.#options.allowMounts ?? [],
+          specFolder: false,
+          allowedGit: this.#options.allowGit ?? [],
+        },
         servicePolicy: this.#options.allowServices ?? [],
         allowsRetention: this.#options.allowKeep === true,
         durability: durabilityOf(env, 'own'),
         lentVariables: await this.#lentVariables(env),
-        // Addresses are refused there, so that no credentials are asked for; ignore rules are the user's.
+        // Of the user: logins for the addresses that `allowGit` names, and ignore rules.
         git: {
           path: env.path,
           home: env.variables['HOME'] || null,

@@ -48,6 +48,8 @@ export interface WorkerProcessOptions {
   readonly embedded: boolean;
   readonly durability: Durability;
   readonly allowedMountRoots: readonly string[];
+  /** Repositories of the network that runs of any client may fetch, as HOST/PATH. */
+  readonly allowedGit: readonly string[];
   readonly allowedServices: readonly string[];
   /** Whether runs may leave VMs of failed stages for a look. */
   readonly allowsRetention: boolean;
@@ -86,7 +88,11 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
     serverId: serverId(options),
     // Of the embedded stack, the people who start runs own the state folder.
     sandboxes: createHostSandboxes({ ...options, allowsExec: options.embedded || options.allowsExec }),
-    mountPolicy: { allowedRoots: options.allowedMountRoots, specFolder: options.embedded },
+    mountPolicy: {
+      allowedRoots: options.allowedMountRoots,
+      specFolder: options.embedded,
+      allowedGit: options.allowedGit,
+    },
     // Who may start runs there is a user of this machine, and reaches its loopback anyway.
     servicePolicy: options.embedded ? 'any' : options.allowedServices,
     // Its machine is of who starts runs there, and whom the memory is missing.

@@ -12,8 +12,15 @@ import { EXIT } from '../exit-code.ts';
 import { sayAppliedSettings, settingsFor, toSettingsJson } from '../host-settings.ts';
 import { type LoadedSpec, loadSpec, type MountPlace, parseParam } from '../load-spec.ts';
 import { codeOfMissing, describeMissingSkill, missingSkillRemedy, missingSkills } from '../skill-files.ts';
+import { describeUnknownAddress, findUnknownAddresses } from '../plan-addresses.ts';
 import { refusedImages } from '../plan-images.ts';
-import { describeRefusal, describeWritableRepository, mountsRefusedHere, refusalRemedy } from '../plan-mounts.ts';
+import {
+  codeOfRefusal,
+  describeRefusal,
+  describeWritableRepository,
+  mountsRefusedHere,
+  refusalRemedy,
+} from '../plan-mounts.ts';
 import { type Finding, renderDiagnostics } from '../render/diagnostics.ts';
 import { REQUIRE_PARAMS_HELP, renderMissingParams } from '../render/missing-params.ts';
 import { renderPlanSummary } from '../render/plan.ts';
@@ -84,6 +91,8 @@ interface OnThisHost {
   readonly server: 'embedded' | 'own';
   /** What `run` would refuse here; null when this host does not decide. */
   readonly refusedMounts: readonly Finding[] | null;
+  /** Addresses that `run` asks for, or refuses without a terminal; null when this host does not decide. */
+  readonly refusedAddresses: readonly Finding[] | null;
   /** Writable mounts that hold a repository; null when this host does not decide. */
   readonly writableRepositories: readonly Finding[] | null;
   /** Of skills; null when this host does not decide. */
@@ -111,6 +120,7 @@ async function sayHere(plan: Plan, loaded: LoadedSpec, context: CliContext): Pro
     return {
       server: 'own',
       refusedMounts: null,
+      refusedAddresses: null,
       writableRepositories: null,
       missingFiles: null,
       refusedImages,
@@ -130,11 +140,17 @@ async function sayHere(plan: Plan, loaded: LoadedSpec, context: CliContext): Pro
       isSet: env.variables[name] !== undefined || hasLogin(name, env),
     })),
     refusedMounts: refused.map((mount): Finding => ({
-      code: mount.why === 'missing' ? 'cli/mount-missing' : 'cli/mount-refused',
+      code: codeOfRefusal(mount),
       severity: 'warning',
       message: describeRefusal(mount, loaded.baseDir, cwd),
       remedy: refusalRemedy(mount, loaded.baseDir, env, cwd),
       ...placeOf(mount.hostPath, loaded),
+    })),
+    refusedAddresses: (await findUnknownAddresses(plan, loaded.baseDir, [], env)).map((unknown): Finding => ({
+      code: 'cli/git-refused',
+      severity: 'warning',
+      ...describeUnknownAddress(unknown),
+      ...placeOf(unknown.url, loaded),
     })),
     writableRepositories: (await findWritableRepositories(plan)).map((found): Finding => ({
       code: 'cli/mount-git',
@@ -206,6 +222,7 @@ async function printHere(
     await stderr.write(`\n${renderDiagnostics(repositories, sources, { style: stderr.style, width: stderr.width() })}`);
   const refused = [
     ...(here?.refusedMounts ?? []),
+    ...(here?.refusedAddresses ?? []),
     ...(here?.missingFiles ?? []),
     ...(here?.refusedImages ?? []),
     ...(here?.refusedLogins ?? []),

@@ -13,6 +13,7 @@ import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { refuseUndecodable } from '../run-options.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
+import { givenPlaces } from '../plan-addresses.ts';
 import { IMAGES_HELP, makeGivenImages } from '../plan-images.ts';
 import { givenExtras, WITH_HELP } from '../given-extras.ts';
 import { givenSkills } from '../skill-folders.ts';
@@ -40,6 +41,7 @@ Exit codes  0 stopped by SIGTERM, 130 stopped by Ctrl-C, 3 environment: machine,
 interface Options {
   readonly json?: boolean;
   readonly allowMounts?: readonly string[];
+  readonly allowGit?: readonly string[];
   readonly allowServices?: readonly string[];
   readonly allowKeep?: boolean;
   readonly allowExec?: boolean;
@@ -54,6 +56,10 @@ export const command = defineCommand<Options>({
   configure: (command) => {
     command
       .option('--allow-mounts <folder...>', 'host folders that runs may mount; none by default')
+      .option(
+        '--allow-git <host/path...>',
+        "repositories of the network that runs may fetch with this user's login, and what lies below them; none by default",
+      )
       .option(
         '--allow-services <host:port...>',
         'services of this host and its network that VMs may reach; none by default',
@@ -90,6 +96,7 @@ export const command = defineCommand<Options>({
     await resolveOptionalPieces(env, extras, { install: true, onProgress: note });
     await makeGivenImages(options.images ?? [], context, note);
     const mounts = (options.allowMounts ?? []).flatMap((folder) => ['--allow-mounts', folder]);
+    const git = givenPlaces(options.allowGit ?? []).flatMap((place) => ['--allow-git', place]);
     const services = (options.allowServices ?? []).flatMap((service) => ['--allow-services', service]);
     const retention = options.allowKeep ? ['--allow-keep'] : [];
     const entry = options.allowExec ? ['--allow-exec'] : [];
@@ -102,6 +109,7 @@ export const command = defineCommand<Options>({
         '--pieces',
         JSON.stringify(pieces),
         ...mounts,
+        ...git,
         ...services,
         ...retention,
         ...entry,

@@ -30,6 +30,14 @@ export const CLI_CODES = {
     "The spec mounts a folder of this machine that is neither below the spec's folder nor allowed.",
     'Move the folder below that of the spec, or allow it with `voidbox up --allow-mounts FOLDER`.',
   ),
+  'cli/git-refused': ofCommand(
+    'The spec fetches a repository of the network with your git login, and you have not allowed it.',
+    'Allow it with `voidbox run FILE --allow-git HOST/PATH`, or clone the repository and name the folder. On a terminal `run` asks.',
+  ),
+  'cli/workspace-subfolder': ofCommand(
+    'A workspace names a folder within a repository; a workspace is the top folder.',
+    'Name the top folder with `git`, and the folder in it with `subfolder`, as the message says.',
+  ),
   'cli/mount-git': ofCommand(
     'A writable mount holds a repository of git. Git runs programs that the files of a repository name.',
     'Use `workspace`, which brings changes back as a patch; or set `git: writable` at the mount if you trust what its stages do.',

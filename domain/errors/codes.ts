@@ -307,7 +307,7 @@ export const ERROR_CODES = {
     retry: 'never',
     summary: 'A mount names a host folder that does not exist or that this worker does not allow.',
     remedy:
-      "Create the folder on the worker's host and allow it with `voidbox worker --allow-mounts FOLDER`; on the embedded server, use a folder below the spec's folder, or `voidbox up --allow-mounts FOLDER`.",
+      "Create the folder on the worker's host and allow it with `voidbox worker --allow-mounts FOLDER`; on the embedded server, use a folder below the spec's folder, or `voidbox run FILE --allow-mounts FOLDER`. A repository of the network is allowed with `--allow-git HOST/PATH`.",
   },
   'admit/service-refused': {
     kind: 'world',

@@ -509,6 +509,8 @@ export interface WorkspacePlan {
   readonly guestPath: string;
   /** The stage leaves no changes. Absent: it leaves them. */
   readonly changes?: 'none' | undefined;
+  /** The working folder, as a path from `guestPath`; absent: `guestPath` itself. */
+  readonly subfolder?: string | undefined;
 }
 
 /** As a spec says it. */

@@ -39,9 +39,17 @@ export function workspaceGiver({ workspace }: Pick<StagePlan, 'workspace'>): str
   return workspace?.from.kind === 'stage' ? workspace.from.stage : null;
 }
 
+/** The working folder of a stage with a workspace; null: it has none. */
+export function findWorkingFolder({ workspace }: Pick<StagePlan, 'workspace'>): string | null {
+  if (workspace === undefined) return null;
+  const { guestPath, subfolder } = workspace;
+  return subfolder === undefined ? guestPath : `${guestPath}/${subfolder}`;
+}
+
 /** For people: `workspace ./app (main) at /workspace/repository`. */
-export function describeWorkspace({ from, guestPath, changes }: WorkspacePlan): string {
-  return `workspace ${describeSource(from)} at ${guestPath}${changes === 'none' ? ', leaves no changes' : ''}`;
+export function describeWorkspace({ from, guestPath, subfolder, changes }: WorkspacePlan): string {
+  const inner = subfolder === undefined ? '' : `, in ${subfolder}`;
+  return `workspace ${describeSource(from)} at ${guestPath}${inner}${changes === 'none' ? ', leaves no changes' : ''}`;
 }
 
 function describeSource(from: WorkspacePlan['from']): string {

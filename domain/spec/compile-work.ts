@@ -71,7 +71,7 @@ export function compileWork(
       run.cwd === null
         ? stage.workspace === null
           ? COMMAND_DEFAULTS.cwd
-          : workspaceFolder(stage.workspace)
+          : workspaceFolder(stage.workspace, fill)
         : compileCwd(run.cwd, what, problems),
     env,
     stdin: stdin === null ? { kind: 'none' } : { kind: 'stage-output', stage: spec.stages[stdin]!.name.value },

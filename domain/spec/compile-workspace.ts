@@ -3,7 +3,7 @@ import { WORKSPACE_DEFAULTS } from '../plan/defaults.ts';
 import { PLAN_LIMITS, type SandboxPlan, type StagePlan, type WorkspaceSource } from '../plan/plan.ts';
 import { addressProblem, isRefName, isWorkspaceOutput } from '../plan/workspace.ts';
 import { compileGuestPath, compileHostPath } from './compile-sandbox.ts';
-import { contains, ownFolderIn } from './paths.ts';
+import { contains, ownFolderIn, relativePath } from './paths.ts';
 import type { Filler } from './placeholders.ts';
 import type { Problems } from './problems.ts';
 import type { StageSpec } from './spec.ts';
@@ -39,7 +39,23 @@ export function compileWorkspace(
   refuseOwnFolder(workspace, guestPath, what, problems);
   refuseOverlap(stage, guestPath, inputPaths, what, problems);
   const leaves = workspace.changes?.value === 'none' ? ({ changes: 'none' } as const) : {};
-  return { workspace: { from, guestPath, ...leaves } };
+  const subfolder = compileSubfolder(workspace, context);
+  return { workspace: { from, guestPath, ...(subfolder === null ? {} : { subfolder }), ...leaves } };
+}
+
+/** Null: the top folder; also if it could not be read, which was reported. */
+function compileSubfolder({ subfolder }: WorkspaceSpec, { what, fill, problems }: WorkspaceContext): string | null {
+  if (subfolder === null) return null;
+  const written = fill(subfolder);
+  const path = relativePath(written);
+  if (path !== null && path.length <= PLAN_LIMITS.referenceCharacters) return path === '.' ? null : path;
+  problems.error(
+    'spec/bad-path',
+    subfolder.at,
+    `\`subfolder\` of the workspace of ${what} is ${quote(written)}, which is not a path within the repository with at most ${PLAN_LIMITS.referenceCharacters} characters`,
+    'write it from the top folder of the repository, such as packages/a',
+  );
+  return null;
 }
 
 function refuseReserved({ outputs }: StageSpec, what: string, problems: Problems): void {
@@ -150,9 +166,15 @@ function compileRef({ ref }: WorkspaceSpec, { what, fill, problems }: WorkspaceC
   return name;
 }
 
-/** Where a command works that says nothing else. */
-export function workspaceFolder({ guestPath }: WorkspaceSpec): string {
+/** The top folder of the repository in the guest. */
+function topFolder({ guestPath }: WorkspaceSpec): string {
   return guestPath?.value ?? WORKSPACE_DEFAULTS.guestPath;
+}
+
+/** Where a command works that says nothing else. */
+export function workspaceFolder(workspace: WorkspaceSpec, fill: Filler): string {
+  const inner = workspace.subfolder === null ? '.' : relativePath(fill(workspace.subfolder));
+  return inner === null || inner === '.' ? topFolder(workspace) : `${topFolder(workspace)}/${inner}`;
 }
 
 /** What its VM must have. The scope of a stage with a workspace is its own. */
@@ -179,7 +201,7 @@ export function checkWorkspaceVm(
       `${what} has a workspace, and its image \`base\` has no git`,
       'write `image: dev`, or remove `image` from `sandbox`',
     );
-  const guestPath = workspaceFolder(workspace);
+  const guestPath = topFolder(workspace);
   for (const mount of mounts)
     if (contains(mount.guestPath, guestPath) || contains(guestPath, mount.guestPath))
       problems.error(

@@ -87,7 +87,7 @@ function compileParsed(parsed: ReturnType<typeof parseSpec>, options: CompileOpt
 function mountPlacesOf(spec: Spec, { baseDir, params }: LoadOptions): ReadonlyMap<string, Position> {
   const places = new Map<string, Position>();
   const add = (written: string, at: Position): void => {
-    const path = resolveFrom(baseDir ?? '/', written);
+    const path = /^https:\/\//i.test(written) ? written : resolveFrom(baseDir ?? '/', written);
     if (path !== null && !places.has(path)) places.set(path, at);
   };
   const specs = allOf(spec);

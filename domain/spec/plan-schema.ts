@@ -285,6 +285,13 @@ const workspace = z.strictObject({
   ]),
   guestPath,
   changes: z.literal('none').optional(),
+  subfolder: text
+    .refine(
+      (path) => path !== '.' && relativePath(path) === path,
+      'a path without `.`, `..` and a `/` at its beginning',
+    )
+    .max(PLAN_LIMITS.referenceCharacters)
+    .optional(),
 });
 
 const stage = z.strictObject({

@@ -54,6 +54,7 @@ test('has a table for each who', () => {
       'Another user of this machine',
       'A web page',
       'A guest',
+      'The author of a project that I cloned',
       "A skill's author",
       'A Temporal client',
       "A holder of an artifact's hash",

@@ -49,6 +49,14 @@ export const WORKSPACE = {
       doc: 'Whether the stage leaves what it changed. With `none` it leaves no changes and hands no workspace on: for tests and checks, whose build products no one wants.',
       example: 'none',
     },
+    subfolder: {
+      as: 'subfolder',
+      type: { is: 'text', holds: 'path', filled: 'name a folder of the repository, or remove it' },
+      mistaken: ['subdir', 'subdirectory', 'folder', 'working_directory', 'workdir', 'package'],
+      otherwise: 'the top folder',
+      doc: 'A folder of the repository that is the working folder of the command or agent, such as a package of a monorepo. All of the repository is there, and changes outside of this folder count, too.',
+      example: 'packages/a',
+    },
     guest: {
       as: 'guestPath',
       type: { is: 'text', holds: 'absolute path', plain: true, absolute: true },
