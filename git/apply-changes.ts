@@ -102,9 +102,16 @@ export async function isApplied(host: GitHost, patch: Patch): Promise<boolean> {
  * All of it or nothing; the index of the author stays as it is. Git writes file after file, so what it has done until something
  * fails, such as a disk that is full, is taken back.
  * @param records  a folder of Voidbox, for files as they were before
+ * @param keeps  whether these files stay there once all is applied
+ * @returns their folder if they stay
  * @throws ApplyProblem where git cannot write
  */
-export async function applyToFolder(host: GitHost, patch: Patch, records: string): Promise<void> {
+export async function applyToFolder(
+  host: GitHost,
+  patch: Patch,
+  records: string,
+  keeps = false,
+): Promise<string | null> {
   const { repository, base, commit } = patch.opened;
   const args = ['diff-tree', '-r', '--no-renames', '--raw', '--no-abbrev', '-z', base.base, commit];
   const call = { env: { GIT_DIR: repository.gitDir }, mostBytes: LIST_BYTES, confined: true };
@@ -117,7 +124,9 @@ export async function applyToFolder(host: GitHost, patch: Patch, records: string
       ? new ApplyProblem(`git cannot write it to ${patch.folder}, which is as it was: ${firstWords(error)}`, null)
       : error;
   }
+  if (keeps) return await before.keep();
   await before.forget();
+  return null;
 }
 
 /** What is applied, and where to. */

@@ -3,24 +3,20 @@
  * the files, through no link and no pipe, and git reads their copies.
  */
 import { Buffer } from 'node:buffer';
-import { mkdir, symlink, utimes, writeFile } from 'node:fs/promises';
+import { utimes, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { HeldFolder } from './held-folder.ts';
-import { HeldTree } from './held-tree.ts';
 import { namesIn } from './names.ts';
 import { type OpenRepository, SMALL_FILE_BYTES } from './open-repository.ts';
 import type { PrivateRepository } from './private-repository.ts';
 import { GitError, type GitHost, gitBytes, gitText } from './run-git.ts';
+import { stageFiles, updateIndex } from './stage-files.ts';
 import { WorkspaceProblem } from './workspace-problem.ts';
 
-export const DIRTY_LIMITS = { files: 50_000, bytes: 256 * 1024 * 1024 } as const;
-
+const NOT_COMMITTED = { which: 'that are not committed', remedy: 'ignore what is built, or commit' } as const;
 const LIST_BYTES = 16 * 1024 * 1024;
 const INDEX_BYTES = 512 * 1024 * 1024;
 const SLASH = 0x2f;
-const ZERO = Buffer.from([0]);
-/** Before a name in what `update-index --index-info` reads. */
-const GONE = Buffer.from(`0 ${'0'.repeat(40)}\t`);
 
 /** The index and the objects of the author's repository stay as they are. */
 export async function commitDirty(
@@ -47,13 +43,9 @@ export async function commitDirty(
   const changed = await gitBytes(host, ['diff-files', '-z', '--name-only', '--ignore-submodules=all'], inTree);
   const names = [...namesIn(changed), ...namesIn(others)].filter((name) => name.at(-1) !== SLASH);
   const staging = join(repository.folder, 'changed');
-  const { present, absent } = await stageFiles(author.top, names, staging);
+  const staged = await stageFiles(author.top, names, staging, NOT_COMMITTED);
   const inStaging = { cwd: staging, env: { ...env, GIT_WORK_TREE: staging } };
-  // First: a link may have the name of the folder that they were in.
-  const gone = Buffer.concat(absent.flatMap((name) => [GONE, name, ZERO]));
-  await gitText(host, ['update-index', '-z', '--index-info'], { ...inStaging, stdin: gone });
-  const stdin = Buffer.concat(present.flatMap((name) => [name, ZERO]));
-  await gitText(host, ['update-index', '--add', '--replace', '-z', '--stdin'], { ...inStaging, stdin });
+  await updateIndex(host, staged, inStaging);
   const tree = await gitText(host, ['write-tree'], inStaging).catch((error: unknown) => {
     throw error instanceof GitError && error.reason === 'failed'
       ? new WorkspaceProblem(
@@ -75,60 +67,6 @@ async function copyIndex(gitDir: HeldFolder, to: string): Promise<void> {
   if (facts === null) return;
   const seconds = Math.floor(facts.mtimeMs / 1_000);
   await utimes(to, seconds, seconds);
-}
-
-interface Staged {
-  readonly present: readonly Buffer[];
-  /** Files that are gone, or that lie behind a link. */
-  readonly absent: readonly Buffer[];
-}
-
-/** Puts files that differ below a private folder. */
-async function stageFiles(top: HeldFolder, names: readonly Buffer[], into: string): Promise<Staged> {
-  if (names.length > DIRTY_LIMITS.files)
-    throw new WorkspaceProblem(
-      `${names.length} files of ${top.path} are not committed; at most ${DIRTY_LIMITS.files} may be: ignore what is built, or commit`,
-    );
-  await mkdir(into, { mode: 0o700 });
-  const [present, absent]: [Buffer[], Buffer[]] = [[], []];
-  const tree = new HeldTree(top);
-  let bytes = 0;
-  try {
-    for (const name of names) {
-      const sizeBytes = await stageFile(tree, top, name, into);
-      (sizeBytes === null ? absent : present).push(name);
-      bytes += sizeBytes ?? 0;
-      if (bytes > DIRTY_LIMITS.bytes)
-        throw new WorkspaceProblem(
-          `files of ${top.path} that are not committed have more than ${DIRTY_LIMITS.bytes} bytes, which is the most that is packed: ignore what is built, or commit`,
-        );
-    }
-    return { present, absent };
-  } finally {
-    await tree.close();
-  }
-}
-
-/** @returns its bytes; null if there is no file */
-async function stageFile(tree: HeldTree, top: HeldFolder, path: Buffer, into: string): Promise<number | null> {
-  const { folder, name } = await tree.find(path);
-  const facts = folder === null ? null : await folder.facts(name);
-  if (folder === null || facts === null || facts.isDirectory()) return null;
-  const staged = Buffer.concat([Buffer.from(`${into}/`), path]);
-  await mkdir(staged.subarray(0, staged.lastIndexOf(SLASH)), { recursive: true });
-  if (facts.isSymbolicLink()) {
-    await symlink(await folder.readLink(name), staged);
-    return 0;
-  }
-  if (!facts.isFile())
-    throw new WorkspaceProblem(
-      `${top.placeOf(path)} is a pipe, a socket or a device, which a commit cannot have: remove it, or ignore it`,
-    );
-  if (facts.size > DIRTY_LIMITS.bytes) return facts.size;
-  const linked = await folder.linkTo(name, staged);
-  if (linked === 'linked') return facts.size;
-  const copied = linked === 'absent' ? null : await folder.copyTo(name, staged, DIRTY_LIMITS.bytes);
-  return copied?.size ?? null;
 }
 
 /** Rules of the repository itself: those of its `core.excludesFile`, and of `info/exclude`, which precede them. */

@@ -24,6 +24,11 @@ export interface FilesBefore {
   /** Files have their content again, and what came to be since is gone. */
   putBack(): Promise<void>;
   forget(): Promise<void>;
+  /**
+   * Keeps them for the user, under their own names.
+   * @returns the folder
+   */
+  keep(): Promise<string>;
 }
 
 /** A file that may change or come to be. */
@@ -43,6 +48,7 @@ export interface Record {
 }
 
 export const STORE_PREFIX = 'voidbox-apply-';
+export const KEPT_PREFIX = 'voidbox-before-';
 /** Stands there before anything changes. */
 export const RECORD_NAME = 'record.json';
 export const LOCK_NAME = 'lock';
@@ -87,7 +93,21 @@ export async function rememberFiles(
     await rename(join(store, 'record'), join(store, RECORD_NAME));
     const remembered = { folder, names, before, sinceMs: ctimeMs };
     const writer = { lock: join(store, LOCK_NAME), ended: join(store, ENDED_NAME) };
-    return { writer, forget, putBack: () => putBack(remembered).then(forget) };
+    return {
+      writer,
+      forget,
+      putBack: () => putBack(remembered).then(forget),
+      async keep() {
+        const place = join(records, `${KEPT_PREFIX}${store.slice(join(records, STORE_PREFIX).length)}`);
+        for (const [index, second] of before) {
+          const path = within(place, names[index]!);
+          await mkdir(path.subarray(0, path.lastIndexOf(SLASH)), { recursive: true });
+          await rename(second, path);
+        }
+        await forget();
+        return place;
+      },
+    };
   } catch (error) {
     await forget();
     throw error;

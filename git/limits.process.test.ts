@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { BUNDLE_BYTES } from './base-bundle.ts';
 import { CHANGES_LIMITS, importChanges } from './import-changes.ts';
-import { DIRTY_LIMITS } from './commit-dirty.ts';
 import { packRepository } from './pack-repository.ts';
+import { STAGE_LIMITS } from './stage-files.ts';
 import { GitError, type GitHost, gitText } from './run-git.ts';
 
 const MIB = 1024 * 1024;
@@ -122,16 +122,16 @@ describe('limits of what is packed', () => {
   it('files that are not committed, and their bytes', { timeout: 120_000 }, async () => {
     const large = join(repo, 'large');
     writeFileSync(large, '');
-    truncateSync(large, DIRTY_LIMITS.bytes + 1);
+    truncateSync(large, STAGE_LIMITS.bytes + 1);
     await expect(pack(true)).rejects.toThrow(
-      /have more than 268435456 bytes, which is the most that is packed: ignore what is built/,
+      /have more than 268435456 bytes, which is the most that is read: ignore what is built/,
     );
     rmSync(large);
-    for (let file = 0; file <= DIRTY_LIMITS.files; file += 1) {
+    for (let file = 0; file <= STAGE_LIMITS.files; file += 1) {
       if (file % 1_000 === 0) mkdirSync(join(repo, `d${file / 1_000}`));
       writeFileSync(join(repo, `d${Math.floor(file / 1_000)}`, `${file}`), '');
     }
-    await expect(pack(true)).rejects.toThrow(/50001 files of .* are not committed; at most 50000 may be/);
+    await expect(pack(true)).rejects.toThrow(/50001 files of .* that are not committed; at most 50000 may be/);
   });
 
   it('the history', { timeout: 120_000 }, async () => {

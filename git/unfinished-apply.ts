@@ -10,6 +10,7 @@ import { dirname, join } from 'node:path';
 import {
   type ChangingFile,
   ENDED_NAME,
+  KEPT_PREFIX,
   LOCK_NAME,
   putBackFile,
   type Record,
@@ -207,7 +208,7 @@ async function objectOf(path: Buffer, stats: Stats): Promise<string> {
 
 /** Where a person finds it, under its own name. */
 async function setAside(records: string, store: string, name: Buffer, second: string): Promise<Buffer> {
-  const place = join(records, `voidbox-before-${store.slice(join(records, STORE_PREFIX).length)}`);
+  const place = join(records, `${KEPT_PREFIX}${store.slice(join(records, STORE_PREFIX).length)}`);
   const path = within(place, name);
   await mkdir(dirnameOf(path), { recursive: true });
   await rename(second, path);

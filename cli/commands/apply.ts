@@ -19,9 +19,12 @@ import { makeBranch } from '../../git/make-branch.ts';
 import { type Opened, RefusedChanges, withChanges } from '../../git/import-changes.ts';
 import { type BuildProduct, findBuildProducts, isInProduct } from '../../git/build-products.ts';
 import type { ChangedFile } from '../../git/changed-files.ts';
+import { mergeChanges } from '../../git/merge-changes.ts';
 import { openScratch } from '../../git/private-repository.ts';
 import { GitError, type GitHost } from '../../git/run-git.ts';
 import { hasUnfinished, type Recovered, recoverUnfinished, UnreadableRecord } from '../../git/unfinished-apply.ts';
+import { RefusedPlace } from '../../git/held-folder.ts';
+import { WorkspaceProblem } from '../../git/workspace-problem.ts';
 import { withLock } from '../../setup/lock.ts';
 import { readOutputs } from '../../store/run-outputs.ts';
 import type { Stores } from '../../store/open-stores.ts';
@@ -43,6 +46,7 @@ interface Options {
   readonly branch?: boolean;
   readonly patch?: boolean;
   readonly check?: boolean;
+  readonly '3way'?: boolean;
   readonly json?: boolean;
 }
 
@@ -60,13 +64,14 @@ export const command = defineCommand<Options>({
       .option('--branch', 'make a branch `voidbox/RUN/STAGE` of its commits, and change no file')
       .option('--patch', 'print the patch, and change nothing')
       .option('--check', 'say whether it applies, and change nothing')
+      .option('--3way', 'merge files that changed on both sides, and leave conflict markers in those that conflict')
       .option(
         '-r, --repository <folder>',
         'the top folder of the repository that gets them; by default the one that the workspace came from, else the current folder',
       )
       .addHelpText(
         'after',
-        '\nShows what has changed, then changes files of the working tree; nothing is staged or committed. All applies or nothing does: exits with 1 where something conflicts.',
+        '\nShows what has changed, then changes files of the working tree; nothing is staged or committed. All applies or nothing does: exits with 1 if a file conflicts. With --3way all files are written; exits with 1 if one of them has conflict markers.',
       );
   },
   async execute([text = ''], options, context) {
@@ -100,11 +105,13 @@ export const command = defineCommand<Options>({
   },
 });
 
-function modeOf({ branch, patch, check, json }: Options): Mode {
+function modeOf({ branch, patch, check, json, '3way': merges }: Options): Mode {
   const modes = (['branch', 'patch', 'check'] as const).filter((mode) => ({ branch, patch, check })[mode] === true);
   if (modes.length > 1)
     throw usageError(`--${modes[0]!} and --${modes[1]!} exclude each other`, 'Leave one of them out.');
   if (patch === true && json === true) throw usageError('--patch prints a patch, and --json excludes it');
+  if (merges === true && (branch === true || patch === true))
+    throw usageError(`--3way writes files, and --${modes[0]!} excludes it`, 'Leave one of them out.');
   return modes[0] ?? 'apply';
 }
 
@@ -164,19 +171,30 @@ function renderFiles(files: readonly ChangedFile[], products: readonly BuildProd
 }
 
 async function applyTo(summed: Summed, target: Target, folder: string, opened: Opened): Promise<ExitCode> {
-  const { host, mode, context } = summed;
+  const { host, mode, options, context } = summed;
   const tree = placeOf(context, folder);
   const { records } = tree;
   const patch: Patch = { opened, folder, file: await writePatch(host, opened) };
+  // Not ended in the middle: half of it would be worse than all.
+  const { signal: _signal, ...whole } = host;
+  const merge = async (): Promise<Said> => {
+    const merged = await mergeChanges(host, opened, folder, branchOf(summed.runId, summed.left));
+    const { conflicts } = merged;
+    const outcome = conflicts.length === 0 ? (mode === 'check' ? 'applies' : 'applied') : 'conflict-markers';
+    if (!merged.changesFiles) return { outcome, conflicts };
+    const ofMerge: Patch = { opened: merged.opened, folder, file: await writePatch(host, merged.opened) };
+    const inTheWay = await conflictsOf(host, ofMerge);
+    if (inTheWay.length > 0) return { outcome: 'conflicts', conflicts: inTheWay };
+    const before = mode === 'check' ? null : await applyToFolder(whole, ofMerge, records, conflicts.length > 0);
+    return { outcome, conflicts, before };
+  };
   const attempt = async (): Promise<Said> => {
     const conflicts = await conflictsOf(host, patch);
     if (conflicts.length > 0) {
       if (await isApplied(host, patch)) return { outcome: 'already' };
-      return { outcome: 'conflicts', conflicts };
+      return options['3way'] === true ? await merge() : { outcome: 'conflicts', conflicts };
     }
     if (mode === 'check') return { outcome: 'applies' };
-    // Not ended in the middle: half of it would be worse than all.
-    const { signal: _signal, ...whole } = host;
     await applyToFolder(whole, patch, records);
     return { outcome: 'applied' };
   };
@@ -232,18 +250,20 @@ function recoveredText(folder: string, { isWhole, putBack, changed }: Recovered)
 }
 
 interface Said {
-  readonly outcome: 'nothing' | 'branch' | 'already' | 'applies' | 'applied' | 'conflicts';
+  readonly outcome: 'nothing' | 'branch' | 'already' | 'applies' | 'applied' | 'conflicts' | 'conflict-markers';
   readonly branch?: string;
   readonly conflicts?: readonly Conflict[];
+  /** The folder with the changed files as they were before a merge with conflicts; null: nothing was written. */
+  readonly before?: string | null;
 }
 
 async function say(
   { runId, left, options, context, products }: Summed,
   target: Target,
   { base, commit, files }: Opened,
-  { outcome, branch, conflicts = [] }: Said,
+  { outcome, branch, conflicts = [], before = null }: Said,
 ): Promise<ExitCode> {
-  const code = outcome === 'conflicts' ? EXIT.runFailed : EXIT.success;
+  const code = outcome === 'conflicts' || outcome === 'conflict-markers' ? EXIT.runFailed : EXIT.success;
   if (options.json === true) {
     const repository = target.top;
     const told = {
@@ -256,7 +276,7 @@ async function say(
       base: base.commit,
       commit,
     };
-    await context.stdout.write(`${JSON.stringify({ ...told, files, products, conflicts })}\n`);
+    await context.stdout.write(`${JSON.stringify({ ...told, files, products, conflicts, before })}\n`);
     return code;
   }
   const where = sanitizeLine(target.top);
@@ -267,19 +287,43 @@ async function say(
     applies: `it applies to ${where}`,
     applied: `applied to ${where}; nothing is staged or committed`,
     conflicts: '',
+    'conflict-markers': '',
   };
-  if (outcome !== 'conflicts') {
+  if (code === EXIT.success) {
     await context.stderr.write(`${words[outcome]}\n`);
     return code;
   }
   const lines = conflicts.map(
     ({ path, problem }) => `  ${path === null ? '' : `${sanitizeLine(path)}: `}${sanitizeLine(problem)}`,
   );
+  if (outcome === 'conflict-markers') throw conflictMarkers(where, lines, before);
   throw new CliError(
     EXIT.runFailed,
     'cli/apply-conflicts',
     `it does not apply to ${where}, and nothing was changed:\n${lines.join('\n')}`,
-    context.advise('Take the commits as a branch and merge it: voidbox apply RUN --branch'),
+    context.advise(
+      options['3way'] === true
+        ? 'Take the commits as a branch and merge it: voidbox apply RUN --branch'
+        : 'Merge, with conflict markers: voidbox apply RUN --3way. Or take the commits as a branch: voidbox apply RUN --branch',
+    ),
+  );
+}
+
+/** @param before  null: nothing was written */
+function conflictMarkers(where: string, lines: readonly string[], before: string | null): CliError {
+  const [files, list] = [countOf(lines.length, 'file'), lines.join('\n')];
+  if (before === null)
+    return new CliError(
+      EXIT.runFailed,
+      'cli/apply-conflicts',
+      `a merge with ${where} has conflicts in ${files}, and nothing was changed:\n${list}`,
+    );
+  const place = sanitizeLine(before);
+  return new CliError(
+    EXIT.runFailed,
+    'cli/apply-conflicts',
+    `merged into ${where}, with conflicts in ${files}; nothing is staged or committed:\n${list}`,
+    `Edit the files between <<<<<<< and >>>>>>>. Files that were there before are in ${place}; to put them back: cp -a ${place}/. ${where}/`,
   );
 }
 
@@ -298,6 +342,8 @@ function folderAt(path: string): string {
 
 function asCliError(error: unknown): unknown {
   if (error instanceof UnreadableRecord) return usageError(sanitizeLine(error.message));
+  if (error instanceof WorkspaceProblem || error instanceof RefusedPlace)
+    return usageError(sanitizeLine(error.message));
   if (error instanceof ApplyProblem) return usageError(sanitizeLine(error.message), error.remedy);
   if (error instanceof RefusedChanges)
     return new CliError(EXIT.runFailed, 'workspace/refused', sanitizeLine(error.message));

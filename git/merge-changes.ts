@@ -1,0 +1,117 @@
+/**
+ * A merge of a stage's changes with what a working tree has by now, for `git apply` as a patch of its own. Git merges commits in a
+ * private repository: its own `apply --3way` needs the author's index, and writes while it merges.
+ */
+import { Buffer } from 'node:buffer';
+import { join } from 'node:path';
+import { HeldFolder } from './held-folder.ts';
+import type { Opened } from './import-changes.ts';
+import { namesIn } from './names.ts';
+import { GitError, type GitHost, gitBytes, gitText, streamGit } from './run-git.ts';
+import { stageFiles, updateIndex } from './stage-files.ts';
+
+export interface Merged {
+  /** From the files of the working tree as they are to what the merge makes of them. */
+  readonly opened: Opened;
+  /** False: each file stays as it is. */
+  readonly changesFiles: boolean;
+  /** Files in which both sides changed the same lines; they have conflict markers, or the version of the working tree. */
+  readonly conflicts: readonly MergeConflict[];
+}
+
+export interface MergeConflict {
+  readonly path: string;
+  /** In git's words. */
+  readonly problem: string;
+}
+
+const CHANGED = { which: 'that the stage changed', remedy: 'take the commits as a branch' } as const;
+const LIST_BYTES = 64 * 1024 * 1024;
+/** Both become names of branches, and so the words behind conflict markers. */
+const YOURS = 'yours';
+
+/**
+ * @param folder  the top of a working tree
+ * @param label  the name of the other side in conflict markers, as a branch can have it
+ * @throws WorkspaceProblem, RefusedPlace, GitError
+ */
+export async function mergeChanges(host: GitHost, opened: Opened, folder: string, label: string): Promise<Merged> {
+  const { repository, base, commit } = opened;
+  const env = { GIT_DIR: repository.gitDir, GIT_INDEX_FILE: join(repository.folder, 'merge-index') };
+  const text = async (...args: readonly string[]): Promise<string> => (await gitText(host, args, { env })).trim();
+  const list = ['diff-tree', '-r', '--no-renames', '--name-only', '-z', base.base, commit];
+  const names = namesIn(await gitBytes(host, list, { env, mostBytes: LIST_BYTES, confined: true }));
+  const current = await commitCurrent(host, opened, folder, names, env);
+  // A stage may have changed the history: the merge is of trees, whose common ancestor is the base.
+  const theirs = await text('commit-tree', `${commit}^{tree}`, '-p', base.base, '-m', label);
+  await text('update-ref', `refs/heads/${YOURS}`, current);
+  await text('update-ref', `refs/heads/${label}`, theirs);
+  const { tree, conflicts } = await mergeTrees(host, env, label);
+  const merged = await text('commit-tree', tree, '-p', current, '-m', 'merged');
+  const changesFiles = tree !== (await text('rev-parse', `${current}^{tree}`));
+  return { opened: { ...opened, base: { ...base, base: current }, commit: merged }, changesFiles, conflicts };
+}
+
+/** The base, with the files that the stage changed as the working tree has them. */
+async function commitCurrent(
+  host: GitHost,
+  { repository, base }: Opened,
+  folder: string,
+  names: readonly Buffer[],
+  env: Readonly<Record<string, string>>,
+): Promise<string> {
+  const staging = join(repository.folder, 'current');
+  const top = await HeldFolder.open(folder, () => true);
+  try {
+    const staged = await stageFiles(top, names, staging, CHANGED);
+    const call = { cwd: staging, env: { ...env, GIT_WORK_TREE: staging } };
+    await gitText(host, ['read-tree', base.base], call);
+    await updateIndex(host, staged, call);
+    const tree = (await gitText(host, ['write-tree'], call)).trim();
+    return (await gitText(host, ['commit-tree', tree, '-p', base.base, '-m', YOURS], call)).trim();
+  } finally {
+    await top.close();
+  }
+}
+
+async function mergeTrees(
+  host: GitHost,
+  env: Readonly<Record<string, string>>,
+  label: string,
+): Promise<{ readonly tree: string; readonly conflicts: readonly MergeConflict[] }> {
+  const args = ['merge-tree', '--write-tree', '--messages', '--name-only', '-z', YOURS, label];
+  const parts: Uint8Array[] = [];
+  try {
+    for await (const chunk of streamGit(host, args, { env, mostBytes: LIST_BYTES, confined: true })) parts.push(chunk);
+  } catch (error) {
+    // With conflicts it ends with 1, and says all that it says without.
+    if (!(error instanceof GitError) || error.reason !== 'failed' || parts.length === 0) throw error;
+  }
+  const fields = Buffer.concat(parts).toString('utf8').split('\0');
+  const [tree = ''] = fields;
+  if (!/^[0-9a-f]{40}$/.test(tree)) throw new GitError('failed', 'merge-tree: it names no tree');
+  const end = fields.indexOf('', 1);
+  const paths = fields.slice(1, end === -1 ? 1 : end);
+  const messages = end === -1 ? [] : readMessages(fields.slice(end + 1));
+  const problemOf = (path: string): string => messages.find((each) => each.paths.includes(path))?.text ?? 'conflict';
+  return { tree, conflicts: [...new Set(paths)].map((path) => ({ path, problem: problemOf(path) })) };
+}
+
+interface Message {
+  readonly paths: readonly string[];
+  readonly text: string;
+}
+
+/** The number of paths, the paths, the kind and the words; kinds that are no conflict, such as `Auto-merging`, are left out. */
+function readMessages(fields: readonly string[]): readonly Message[] {
+  const messages: Message[] = [];
+  for (let at = 0; at < fields.length;) {
+    const count = Number(fields[at]);
+    if (!Number.isSafeInteger(count) || count < 1) break;
+    const paths = fields.slice(at + 1, at + 1 + count);
+    const [kind = '', text = ''] = fields.slice(at + 1 + count);
+    if (kind.startsWith('CONFLICT')) messages.push({ paths, text: text.trim() });
+    at += count + 3;
+  }
+  return messages;
+}

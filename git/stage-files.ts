@@ -1,0 +1,92 @@
+/** Files of an author's working tree in a private folder, where git reads them: opened through no link and no pipe. */
+import { Buffer } from 'node:buffer';
+import { mkdir, symlink } from 'node:fs/promises';
+import type { HeldFolder } from './held-folder.ts';
+import { HeldTree } from './held-tree.ts';
+import { type GitCall, type GitHost, gitText } from './run-git.ts';
+import { WorkspaceProblem } from './workspace-problem.ts';
+
+export const STAGE_LIMITS = { files: 50_000, bytes: 256 * 1024 * 1024 } as const;
+
+const SLASH = 0x2f;
+const ZERO = Buffer.from([0]);
+/** Before a name in what `update-index --index-info` reads. */
+const GONE = Buffer.from(`0 ${'0'.repeat(40)}\t`);
+
+export interface Staged {
+  readonly present: readonly Buffer[];
+  /** Files that are gone, or that lie behind a link. */
+  readonly absent: readonly Buffer[];
+}
+
+/** Words of an error: which files there are too many of, and the remedy. */
+export interface StagedKind {
+  readonly which: string;
+  readonly remedy: string;
+}
+
+/**
+ * Puts files of a working tree below a private folder, as they are.
+ * @param into  a folder that does not exist yet
+ * @throws WorkspaceProblem
+ */
+export async function stageFiles(
+  top: HeldFolder,
+  names: readonly Buffer[],
+  into: string,
+  { which, remedy }: StagedKind,
+): Promise<Staged> {
+  if (names.length > STAGE_LIMITS.files)
+    throw new WorkspaceProblem(
+      `there are ${names.length} files of ${top.path} ${which}; at most ${STAGE_LIMITS.files} may be: ${remedy}`,
+    );
+  await mkdir(into, { mode: 0o700 });
+  const [present, absent]: [Buffer[], Buffer[]] = [[], []];
+  const tree = new HeldTree(top);
+  let bytes = 0;
+  try {
+    for (const name of names) {
+      const sizeBytes = await stageFile(tree, top, name, into);
+      (sizeBytes === null ? absent : present).push(name);
+      bytes += sizeBytes ?? 0;
+      if (bytes > STAGE_LIMITS.bytes)
+        throw new WorkspaceProblem(
+          `files of ${top.path} ${which} have more than ${STAGE_LIMITS.bytes} bytes, which is the most that is read: ${remedy}`,
+        );
+    }
+    return { present, absent };
+  } finally {
+    await tree.close();
+  }
+}
+
+/** @returns its bytes; null if there is no file */
+async function stageFile(tree: HeldTree, top: HeldFolder, path: Buffer, into: string): Promise<number | null> {
+  const { folder, name } = await tree.find(path);
+  const facts = folder === null ? null : await folder.facts(name);
+  if (folder === null || facts === null || facts.isDirectory()) return null;
+  const staged = Buffer.concat([Buffer.from(`${into}/`), path]);
+  await mkdir(staged.subarray(0, staged.lastIndexOf(SLASH)), { recursive: true });
+  if (facts.isSymbolicLink()) {
+    await symlink(await folder.readLink(name), staged);
+    return 0;
+  }
+  if (!facts.isFile())
+    throw new WorkspaceProblem(
+      `${top.placeOf(path)} is a pipe, a socket or a device, which a commit cannot have: remove it, or ignore it`,
+    );
+  if (facts.size > STAGE_LIMITS.bytes) return facts.size;
+  const linked = await folder.linkTo(name, staged);
+  if (linked === 'linked') return facts.size;
+  const copied = linked === 'absent' ? null : await folder.copyTo(name, staged, STAGE_LIMITS.bytes);
+  return copied?.size ?? null;
+}
+
+/** @param call  with the staged files as its working tree, and with a private index */
+export async function updateIndex(host: GitHost, { present, absent }: Staged, call: GitCall): Promise<void> {
+  // First: a link may have the name of the folder that they were in.
+  const gone = Buffer.concat(absent.flatMap((name) => [GONE, name, ZERO]));
+  await gitText(host, ['update-index', '-z', '--index-info'], { ...call, stdin: gone });
+  const stdin = Buffer.concat(present.flatMap((name) => [name, ZERO]));
+  await gitText(host, ['update-index', '--add', '--replace', '-z', '--stdin'], { ...call, stdin });
+}
