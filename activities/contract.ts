@@ -10,7 +10,7 @@ import type { MockRequest } from '../domain/plan/mocks.ts';
 import type { PlanWire } from '../domain/plan/wire.ts';
 import type { FieldValues } from '../domain/run/approval-answer.ts';
 import type { InstancePath } from '../domain/run/instance.ts';
-import type { NewRunEvent, RunOutcome } from '../domain/run/event.ts';
+import type { NewRunEvent, RunOutcome, RunReply } from '../domain/run/event.ts';
 import type { RunOrigin } from '../domain/run/origin.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import type { VmLease } from '../domain/run/vm-lease.ts';
@@ -301,5 +301,5 @@ export interface Activities {
   /** Appends events that no stage will carry. */
   appendEvents(request: { readonly runId: string; readonly events: readonly NewRunEvent[] }): Promise<void>;
   /** Makes a merged output, writes the terminal event and the manifest, drops handed-over variables. Returns the outcome as it is written. */
-  finishRun(request: FinishRequest): Promise<RunOutcome>;
+  finishRun(request: FinishRequest): Promise<RunReply>;
 }

@@ -10,6 +10,7 @@ import { createEndsOfLists } from './ends-of-lists.ts';
 import { endPart } from './end-part.ts';
 import { stageFailure, toActivityFailure } from './failure.ts';
 import { finishAgain, finishRun } from './finish-run.ts';
+import { addOutputText } from './run-reply.ts';
 import { mockStage } from './mocked-stage.ts';
 import { createRunCalls } from './run-calls.ts';
 import { beginItems, endItems } from './items.ts';
@@ -59,10 +60,10 @@ export function createActivities(given: ActivityDeps): Activities {
       }),
     finishRun: (call) =>
       coded(async () => {
-        const { ended, ...request } = await calls.finish(call);
+        const { ended, mayShowText, ...request } = await calls.finish(call);
         const outcome = ended === null ? await finishRun(deps, request) : await finishAgain(deps, request.runId, ended);
         calls.forget(request.runId);
-        return outcome;
+        return mayShowText ? await addOutputText(deps.artifacts, outcome) : outcome;
       }),
   };
 }

@@ -22,6 +22,7 @@ describe('an outcome', () => {
       ...finish,
       outcome: given,
       ended: null,
+      mayShowText: true,
     });
   });
 

@@ -60,8 +60,8 @@ export interface RunCalls {
   acquire(call: unknown): Promise<ScopeRequest>;
   release(call: unknown): Promise<ScopeRequest>;
   append(call: unknown): Promise<{ readonly runId: string; readonly events: readonly NewRunEvent[] }>;
-  /** `ended`: the outcome that stands already; nothing is to be written any more. */
-  finish(call: unknown): Promise<FinishRequest & { readonly ended: RunOutcome | null }>;
+  /** `mayShowText`: no value of a host variable can be in the run's output. `ended`: the outcome that stands already; nothing is to be written any more. */
+  finish(call: unknown): Promise<FinishRequest & { readonly ended: RunOutcome | null; readonly mayShowText: boolean }>;
   /** The run has ended. */
   forget(runId: string): void;
 }
@@ -259,7 +259,7 @@ function logCalls(runs: RunAccess): Pick<RunCalls, 'append' | 'finish'> {
     async finish(value) {
       const call = fieldsOf(value, 'a call to finish a run');
       const run = await runs.ofRun(call);
-      return { ...finishRequest(run, call), ended: await runs.endOf(run) };
+      return { ...finishRequest(run, call), ended: await runs.endOf(run), mayShowText: mayShowText(run) };
     },
   };
 }
@@ -274,6 +274,15 @@ function refuseElsewhere(run: AdmittedRun, { lease, execKey }: StageRequest, hos
   throw new CodedError(
     'host/elsewhere',
     `run ${run.runId}: the VM of ${execKey} is on host ${quoted(host)}, the call came to host ${hostId}`,
+  );
+}
+
+/** What a command prints is redacted; a file that it writes is not. */
+function mayShowText({ plan: { hostVariables, output, stages } }: AdmittedRun): boolean {
+  if (hostVariables.length === 0) return true;
+  const givers = new Set(output.kind === 'stage' ? [output.stage] : output.stages);
+  return stages.every(
+    ({ id, outputFile, work }) => !givers.has(id) || (outputFile === null && work.kind === 'command'),
   );
 }
 

@@ -1,8 +1,9 @@
 import type { Environment } from '../setup/environment.ts';
 import type { Stores } from '../store/open-stores.ts';
+import { writeOwnCommand } from './own-command.ts';
 import { usageError } from './cli-error.ts';
 import { createStyle, type Style } from './render/style.ts';
-import { asTyped } from './typed-name.ts';
+import { asTyped, type TypedName } from './typed-name.ts';
 
 /** One output of the process. */
 export interface Sink {
@@ -56,6 +57,7 @@ export function createContext(env: Environment, host: ProcessLike, commands: rea
   const onSignal = (): void => {
     for (const callback of interrupts) callback();
   };
+  let ownCommand: TypedName | null = null;
   return {
     env,
     cwd: host.cwd(),
@@ -82,7 +84,7 @@ export function createContext(env: Environment, host: ProcessLike, commands: rea
       };
     },
     now: () => new Date(),
-    advise: (text) => asTyped(text, env.isStartedByNpm ? 'npx voidbox' : 'voidbox', commands),
+    advise: (text) => asTyped(text, (ownCommand ??= writeOwnCommand(env.isStartedByNpm, host.cwd())), commands),
     // What could not be opened was told by whoever asked for it.
     close: async () =>
       await stores?.then(

@@ -82,6 +82,8 @@ export interface RunPlanOptions {
   /** Start it and do not follow it. */
   readonly detach: boolean;
   readonly json: boolean;
+  /** Events go to standard output as lines of JSON. */
+  readonly events?: boolean;
 }
 
 export interface StartFrom {
@@ -282,7 +284,7 @@ async function untilKept(runId: string, link: ServerLink, context: CliContext): 
 }
 
 async function follow(
-  { runId, json }: RunPlanOptions,
+  { runId, json, events = false }: RunPlanOptions,
   link: ServerLink,
   display: RunDisplay,
   context: CliContext,
@@ -306,7 +308,10 @@ async function follow(
       stateDir: context.env.stateDir,
       link,
       signal: detach.signal,
-      onEvent: (event, now) => display.event(event, now),
+      onEvent: async (event, now) => {
+        if (events) await context.stdout.write(`${JSON.stringify(event)}\n`);
+        await display.event(event, now);
+      },
       onTrouble: (message) => display.note(`retrying: ${message}`),
       onNotice: (message) => display.note(context.advise(message)),
     });

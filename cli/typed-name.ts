@@ -1,5 +1,5 @@
-/** How the program is typed: a checkout, and a package that is installed in a folder, have it behind npx. */
-export type TypedName = 'voidbox' | 'npx voidbox';
+/** How the program is typed: a checkout, and a package that is installed in a folder, have it behind npx; in any other folder npx takes the path of the package. */
+export type TypedName = 'voidbox' | `npx ${string}`;
 
 /**
  * Our own advice with its commands as they can be typed. Not for text that is anybody else's.
@@ -8,5 +8,5 @@ export type TypedName = 'voidbox' | 'npx voidbox';
 export function asTyped(text: string, name: TypedName, commands: readonly string[]): string {
   if (name === 'voidbox') return text;
   const typed = new RegExp(`(?<!npx )(?<![\\w/.-])voidbox (?=(?:${commands.join('|')})\\b)`, 'g');
-  return text.replace(typed, `${name} `);
+  return text.replace(typed, () => `${name} `);
 }

@@ -68,4 +68,5 @@ export {
 export { type ChainOptions, Pipeline } from './pipeline.ts';
 export type { ItemResult, ItemResults, Merged, Params, RunParams } from './results.ts';
 export { RunError, type RunOptions, type RunResult } from './run.ts';
+export type { RunEvent, RunEventBody } from '../domain/run/event.ts';
 export { type Each, forEach, type ForEachOptions, when } from './stage-modifiers.ts';

@@ -151,6 +151,10 @@ export const RUN_OPTIONS = {
   mock: true,
   allowMounts: true,
   allowGit: true,
+  mockAgents: true,
+  timeoutMs: true,
+  deadlineMs: true,
   signal: true,
   onProgress: true,
+  onEvent: true,
 } as const;

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import * as z from 'zod';
+import type { RunEvent } from './index.ts';
 import { approval, box, items, Pipeline, RunError, type RunResult, uses } from './index.ts';
 
 const BIN = fileURLToPath(new URL('../bin/voidbox.js', import.meta.url));
@@ -42,6 +43,7 @@ const failed = async (run: Promise<unknown>): Promise<RunError> => {
 
 test('results come as their types say', { timeout: 240_000 }, async () => {
   const told: string[] = [];
+  const events: RunEvent[] = [];
   const text = Pipeline.named('text', { sandbox, params: { who: { type: 'choice', choices: ['ada', 'bob'] } } }).pipe(
     box('say', ['cat', '/workspace/input.json']),
   );
@@ -49,10 +51,21 @@ test('results come as their types say', { timeout: 240_000 }, async () => {
     params: { who: 'ada' },
     input: { n: 1 },
     runId: 'text',
+    mockAgents: true,
+    timeoutMs: 600_000,
+    deadlineMs: 900_000,
     onProgress: (line) => told.push(line),
+    onEvent: (event) => events.push(event),
   });
   expect(done).toMatchObject({ runId: 'text', output: '{"n":1}', ref: { sizeBytes: 7 }, tolerated: [] });
   expect(told.join('\n')).toContain('run text');
+  expect(told.join('\n')).toContain('notice: --mock-agents has no effect');
+  expect(events.map(({ seq }) => seq)).toEqual(events.map((_, index) => index + 1));
+  expect(events.map(({ body }) => body.type)).toEqual(
+    expect.arrayContaining(['run-admitted', 'stage-started', 'stage-finished']),
+  );
+  const last = events.at(-1)!.body;
+  expect(last.type === 'run-finished' && last.outcome.state).toBe('succeeded');
 
   const report = box('report', ['printf', '%s', '{"ok": true}'], { outputSchema: z.object({ ok: z.boolean() }) });
   const { output } = await Pipeline.named('object', { sandbox }).pipe(report).run();

@@ -12,6 +12,7 @@ import type { Diagnostic } from '../domain/errors/diagnostic.ts';
 import { type AnyErrorCode, toErrorCode } from '../domain/errors/error-code.ts';
 import type { DataRef, Plan } from '../domain/plan/plan.ts';
 import { endedAsService } from '../domain/pipeline/service-end.ts';
+import type { RunEvent } from '../domain/run/event.ts';
 import { packageRoot } from '../setup/package-root.ts';
 import { keepExact } from './options.ts';
 import { isBeingLoaded } from './places.ts';
@@ -36,10 +37,18 @@ export interface RunOptions {
   readonly allowMounts?: readonly string[];
   /** Repositories of the network that the run may fetch with your git login, as HOST/PATH. */
   readonly allowGit?: readonly string[];
+  /** The mock agent plays every agent, without a model; without an agent it has no effect. */
+  readonly mockAgents?: boolean;
+  /** Instead of that of the definition: time in which the run only waits does not count. From a second to 400 days. */
+  readonly timeoutMs?: number;
+  /** As `timeoutMs`, with all time. */
+  readonly deadlineMs?: number;
   /** Cancels the run. */
   readonly signal?: AbortSignal;
   /** Called with each line that `voidbox run` says while it goes on. */
   readonly onProgress?: (line: string) => void;
+  /** Called with each event of the run, in order: `event.body.type` says what happened. None of a run that lives on another host. */
+  readonly onEvent?: (event: RunEvent) => void;
 }
 
 /** A run that succeeded. */
@@ -155,7 +164,7 @@ async function follow(definition: Runnable, plan: Plan, call: Call): Promise<Run
   // A command that ended early, which says why, takes no more of it.
   child.stdin.on('error', () => undefined).end(definition.source);
   try {
-    const [stdout, status] = await Promise.all([textOf(child.stdout), ended(child)]);
+    const [stdout, status] = await Promise.all([resultLine(child.stdout, call.options.onEvent), ended(child)]);
     return stdout.trim() === '' ? notStarted(told, status) : resultOf(JSON.parse(stdout) as RunReply, plan);
   } finally {
     signal?.removeEventListener('abort', cancel);
@@ -163,7 +172,7 @@ async function follow(definition: Runnable, plan: Plan, call: Call): Promise<Run
 }
 
 async function argumentsOf({ params, folder, options }: Call): Promise<readonly string[]> {
-  const { runId, mock, allowMounts = [], allowGit = [], input } = options;
+  const { runId, mock, mockAgents, timeoutMs, deadlineMs, onEvent, allowMounts = [], allowGit = [], input } = options;
   const inputFile = join(folder, 'input.json');
   if (input !== undefined)
     await writeFile(
@@ -185,6 +194,10 @@ async function argumentsOf({ params, folder, options }: Call): Promise<readonly 
     }),
     ...(runId === undefined ? [] : ['--run-id', runId]),
     ...(mock === undefined ? [] : [mock === 'all' ? '--mock' : `--mock=${mock.join(',')}`]),
+    ...(mockAgents === true ? ['--mock-agents'] : []),
+    ...(timeoutMs === undefined ? [] : ['--timeout', `${timeoutMs}ms`]),
+    ...(deadlineMs === undefined ? [] : ['--deadline', `${deadlineMs}ms`]),
+    ...(onEvent === undefined ? [] : ['--events']),
     ...allowMounts.flatMap((path) => ['--allow-mounts', resolve(path)]),
     ...allowGit.flatMap((place) => ['--allow-git', place]),
     ...(input === undefined ? [] : ['--input', `@${inputFile}`]),
@@ -243,6 +256,17 @@ function notStarted(told: readonly string[], status: string): never {
     readonly error: { readonly code: string; readonly message: string; readonly remedy: string | null };
   };
   throw new RunError(toErrorCode(error.code), error.message, { remedy: error.remedy });
+}
+
+/** What the command line prints but events; each event is a line of its own. */
+async function resultLine(stream: Readable, onEvent: RunOptions['onEvent']): Promise<string> {
+  if (onEvent === undefined) return await textOf(stream);
+  let result = '';
+  for await (const line of createInterface({ input: stream })) {
+    if (line.startsWith('{"id":')) onEvent(JSON.parse(line) as RunEvent);
+    else result += line;
+  }
+  return result;
 }
 
 async function textOf(stream: Readable): Promise<string> {

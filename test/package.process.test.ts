@@ -1,10 +1,11 @@
 import { execFile } from 'node:child_process';
 import { existsSync, readFileSync, statSync } from 'node:fs';
-import { mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { packageRoot } from '../setup/package-root.ts';
 import { type InstalledPackage, installPackage } from './rig/packed.ts';
 
 describe('the package, installed from its tarball into an empty folder', () => {
@@ -148,5 +149,31 @@ describe('the package, installed from its tarball into an empty folder', () => {
           !file.startsWith('node_modules'),
       ),
     ).toEqual([]);
+  });
+});
+
+describe('a checkout, used from an empty folder that is not its own', () => {
+  let folder: string;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'voidbox-own-folder-'));
+  });
+  afterAll(() => rm(folder, { recursive: true, force: true }));
+
+  const type = async (program: string, args: readonly string[], path = ''): Promise<string> => {
+    const env: NodeJS.ProcessEnv = { ...process.env, PATH: `${path}:${process.env['PATH'] ?? ''}` };
+    delete env['npm_command'];
+    return (await promisify(execFile)(program, args, { cwd: folder, env, timeout: 60_000 })).stdout;
+  };
+
+  it('is started by npx with its path, and names commands that work there', async () => {
+    const root = packageRoot();
+    expect(await type('npx', [root, 'init', 'by-npx.yaml'])).toContain(`  npx ${root} validate by-npx.yaml\n`);
+    expect(await type('npx', [root, 'validate', 'by-npx.yaml'])).toContain('valid: by-npx.yaml');
+  });
+
+  it('is started by a link in a folder of PATH', async () => {
+    await symlink(join(packageRoot(), 'bin/voidbox.js'), join(folder, 'voidbox'));
+    expect(await type('voidbox', ['init', 'by-path.yaml'], folder)).toContain('  voidbox validate by-path.yaml\n');
+    expect(await type('voidbox', ['validate', 'by-path.yaml'], folder)).toContain('valid: by-path.yaml');
   });
 });

@@ -1,6 +1,8 @@
 /** What the order of stages may say beside "after", through a real Temporal server and the real activities; only the VM is a mock. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import { compileText } from '../domain/spec/load.ts';
+import { toWire } from '../domain/plan/wire.ts';
 import { awaitOutcome, cancelRun, startRun } from '../client/runs.ts';
 import type { RunEventBody, RunOutcome } from '../domain/run/event.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
@@ -273,6 +275,32 @@ test('the time in which a run only waits does not count, before and after other 
     'timeout_secs: 10\n',
   );
   expect(outcome).toMatchObject({ state: 'succeeded', failure: null });
+});
+
+test('the deadline of a run counts the time in which it waits', async () => {
+  const spec = `kind: workflow
+name: deadline
+sandbox: { mode: mock, isolation: none }
+workflow: { steps: [{ name: pause, wait: { for: 60s } }, { name: clean, finally: true, run: { program: echo } }] }
+`;
+  const { plan } = compileText(spec, 'deadline.yaml', { baseDir: null });
+  const request = { plan: toWire({ ...plan!, deadlineMs: 1_000 }) };
+  await startRun(runs.client, { runId: 'deadline', request, summary: 'test deadline' });
+  expect(await awaitOutcome(runs.client, 'deadline')).toMatchObject({
+    state: 'failed',
+    failure: {
+      code: 'run/timeout',
+      message: expect.stringContaining('1.0 s (`--deadline`), with the time in which it'),
+    },
+  });
+  expect((await bodiesOf('deadline', 'stage-finished')).map(({ stage }) => stage)).toEqual(['clean']);
+});
+
+test('the result of a run has a short output as text, with its hash', async () => {
+  expect(await run('reply', '    - { name: say, run: { program: echo, args: [done] } }\n')).toMatchObject({
+    outputText: 'done\n',
+    output: { sizeBytes: 5, sha256: expect.stringMatching(/^[0-9a-f]{64}$/) },
+  });
 });
 
 test('a step that waits for failures runs after one of them, and the run has failed', async () => {

@@ -15,6 +15,8 @@ interface Options extends RunOptions, BaseDirOption {
   readonly mock?: MockRequest;
   readonly mockAgents?: boolean;
   readonly timeout?: number;
+  readonly deadline?: number;
+  readonly events?: boolean;
 }
 
 export const command = defineCommand<Options>({
@@ -41,9 +43,15 @@ export const command = defineCommand<Options>({
     );
     command.option(
       '--timeout <duration>',
-      "time limit for the run, in place of the spec's `timeout_secs`: 90s, 2h, 1d",
+      "time limit for the run, instead of the spec's `timeout_secs`: 90s, 2h, 1d; time in which the run only waits (approvals, waits) does not count, see --deadline",
       parseTimeout,
     );
+    command.option(
+      '--deadline <duration>',
+      'time limit for the run in which all time counts, also that of approvals and waits',
+      parseTimeout,
+    );
+    command.option('--events', 'with --json: each event as a line of JSON on standard output, before the result');
   },
   async execute([file = ''], options, context) {
     if (file === '-' && options.input === '-') throw usageError('standard input cannot be both the spec and the input');
@@ -63,13 +71,18 @@ export const command = defineCommand<Options>({
       },
       context,
     );
-    const limited = (plan: Plan): Plan =>
-      options.timeout === undefined ? plan : { ...plan, timeoutMs: options.timeout };
+    const { timeout, deadline, events = false } = options;
+    if (events && !json) throw usageError('--events is for --json', 'Add --json, or leave --events out.');
+    const limited = (plan: Plan): Plan => ({
+      ...plan,
+      ...(timeout === undefined ? {} : { timeoutMs: timeout }),
+      ...(deadline === undefined ? {} : { deadlineMs: deadline }),
+    });
     const compiled = { ...read, plan: limited(read.plan), written: limited(read.written) };
     const taken = takeRunOptions(compiled.plan, options, context);
     // Loaded only now: what is wrong with a spec is told without the Temporal SDK.
     const { runPlan } = await import('../run-plan.ts');
-    return await runPlan({ ...compiled, ...taken, from: null }, context);
+    return await runPlan({ ...compiled, ...taken, events, from: null }, context);
   },
 });
 

@@ -27,6 +27,8 @@ export interface MachinePlan {
   readonly maxParallel: number;
   /** Time for the whole run; absent: it has no limit. */
   readonly timeoutMs?: number | undefined;
+  /** The same with all waits. */
+  readonly deadlineMs?: number | undefined;
   /** Time for its stages with `finally`. */
   readonly graceMs?: number | undefined;
 }
@@ -126,13 +128,14 @@ export interface MachineScope {
 
 /** Of the run itself: what belongs to an item stands within the stage whose items they are. */
 export function machinePlanOf(plan: Plan): MachinePlan {
-  const { name, output, timeoutMs, graceMs, maxParallel } = plan;
+  const { name, output, timeoutMs, deadlineMs, graceMs, maxParallel } = plan;
   return {
     name,
     ...levelOf(plan),
     output,
     maxParallel,
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
+    ...(deadlineMs === undefined ? {} : { deadlineMs }),
     ...(graceMs === undefined ? {} : { graceMs }),
   };
 }

@@ -92,6 +92,8 @@ export interface Plan {
   readonly maxParallel: number;
   /** Time for the whole run, without that in which nothing but waits is under way. Absent: it has no limit. */
   readonly timeoutMs?: number | undefined;
+  /** Time for the whole run, with all waits. Only the start of a run sets it, and no spec. Absent: it has no limit. */
+  readonly deadlineMs?: number | undefined;
   /** Time for its stages with `finally`, all of them together; absent where it has none. */
   readonly graceMs?: number | undefined;
   /** What all attempts of all its agents together may take; absent: as much as they like. */

@@ -412,6 +412,15 @@ export interface Question {
   readonly item?: string | undefined;
 }
 
+/** The result of a run's workflow, for clients of Temporal. */
+export interface RunReply extends RunOutcome {
+  /** The output, if it is UTF-8 and has at most `REPLY_TEXT_BYTES`; its hash and size are those of `output`. */
+  readonly outputText?: string;
+}
+
+/** A longer text stays in the store: history keeps every result. */
+export const REPLY_TEXT_BYTES = 2_048;
+
 export interface RunOutcome {
   readonly state: 'succeeded' | 'failed' | 'cancelled' | 'terminated';
   /** First failed stage, where one is the reason. */

@@ -465,6 +465,7 @@ export const planSchema = z.strictObject({
   ]),
   maxParallel: within(RANGES.maxParallel),
   timeoutMs: within(RANGES.runTimeoutSecs, SCALES.msPerSecond).optional(),
+  deadlineMs: within(RANGES.runTimeoutSecs, SCALES.msPerSecond).optional(),
   graceMs: within(RANGES.graceSecs, SCALES.msPerSecond).optional(),
   budget: budget.optional(),
   hostVariables: z.array(variable),

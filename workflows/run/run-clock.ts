@@ -7,8 +7,12 @@ export class RunClock {
   /** While it runs. */
   #running: { readonly sinceMs: number; readonly scope: CancellationScope } | null = null;
 
-  constructor(limitMs: number, onOver: () => void) {
+  readonly #summary: string;
+
+  /** @param summary  of its timer, for the Temporal UI */
+  constructor(limitMs: number, summary: string, onOver: () => void) {
     this.#leftMs = limitMs;
+    this.#summary = summary;
     this.#onOver = onOver;
   }
 
@@ -17,7 +21,7 @@ export class RunClock {
     const scope = new CancellationScope();
     this.#running = { sinceMs: Date.now(), scope };
     scope
-      .run(() => sleep(this.#leftMs, { summary: 'time limit of the run' }))
+      .run(() => sleep(this.#leftMs, { summary: this.#summary }))
       .then(
         () => {
           this.#leftMs = 0;

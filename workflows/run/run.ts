@@ -46,7 +46,7 @@ import { fromWire } from '../../domain/plan/wire.ts';
 import type { FieldValues } from '../../domain/run/approval-answer.ts';
 import { BEHAVIOUR } from '../../domain/run/behaviour.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
-import type { NewRunEvent, RunOutcome } from '../../domain/run/event.ts';
+import type { NewRunEvent, RunOutcome, RunReply } from '../../domain/run/event.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
 import { vmLeaseOf } from '../../domain/run/vm-lease.ts';
 import { ACTIVITY_OPTIONS, stageScheduleToCloseMs } from '../activity-options.ts';
@@ -97,7 +97,7 @@ const {
  * @returns the outcome of a run that succeeded
  * @throws ApplicationFailure whose type is an error code when the run failed or was not admitted
  */
-export async function voidboxRun(request: RunRequest): Promise<RunOutcome> {
+export async function voidboxRun(request: RunRequest): Promise<RunReply> {
   const outer = CancellationScope.current();
   return CancellationScope.nonCancellable(async () => {
     let run: RunLoop | null = null;
@@ -185,7 +185,7 @@ function isUnreadable(value: unknown): value is UnreadablePayload {
   return typeof value === 'object' && value !== null && 'unreadable' in value;
 }
 
-function concluded(outcome: RunOutcome): RunOutcome {
+function concluded(outcome: RunReply): RunReply {
   switch (outcome.state) {
     case 'succeeded':
       return outcome;
@@ -223,6 +223,8 @@ class RunLoop {
   readonly #timers = new CancellationScope();
   /** Null: the run may take as long as it likes. */
   readonly #clock: RunClock | null;
+  /** Counts waits too. */
+  readonly #deadline: RunClock | null;
   readonly questions: Questions;
   readonly #conditions: Conditions;
   /** Events that wait for the next activity to write them. */
@@ -238,6 +240,7 @@ class RunLoop {
     this.#plan = planIn(admission, this.#wholePlan);
     const receive = (event: MachineEvent): void => this.receive(event);
     this.#clock = clockOf(this.#plan, receive);
+    this.#deadline = deadlineOf(this.#plan, receive);
     this.#underWay = this.#behaviour < 2 ? new ScopeForEachCall(receive) : new OneScope(receive);
     this.questions = new Questions({
       ask: (call) => this.#ask(call),
@@ -269,7 +272,7 @@ class RunLoop {
     return { host, origin, plan: this.#plan, state: this.#state, outcome };
   }
 
-  async toEnd(): Promise<RunOutcome> {
+  async toEnd(): Promise<RunReply> {
     const plan = this.#plan;
     setAttributes(this.#admission.searchAttributes, {
       name: plan.name,
@@ -293,6 +296,8 @@ class RunLoop {
         // What is to happen whatever the run comes to has a time of its own.
         if (onlyWaits(state) || state.finallyBegun) this.#clock?.stop();
         else this.#clock?.run();
+        if (state.finallyBegun) this.#deadline?.stop();
+        else this.#deadline?.run();
         // Not `condition`: each round in which one holds is another entry into the workflow's isolate.
         await new Promise<void>((resolve) => (this.#wake = resolve));
       }
@@ -568,9 +573,10 @@ class RunLoop {
     this.#appending = this.#appending.then(() => settled);
   }
 
-  async #finish({ outcome, merge }: CommandOf<'finish'>): Promise<RunOutcome> {
+  async #finish({ outcome, merge }: CommandOf<'finish'>): Promise<RunReply> {
     this.#timers.cancel();
     this.#clock?.stop();
+    this.#deadline?.stop();
     this.#conditions.drop();
     await this.#appending;
     const request = { runId: this.#runId, outcome, merge, events: this.#takeUnwritten() };
@@ -619,7 +625,14 @@ function clockOf({ timeoutMs }: MachinePlan, receive: (event: MachineEvent) => v
   if (timeoutMs === undefined) return null;
   const message = `the run took longer than its ${formatDurationMs(timeoutMs)} (\`timeout_secs\`), without the time in which it only waited`;
   const failure = { code: 'run/timeout', message, stderrTail: '' } as const;
-  return new RunClock(timeoutMs, () => receive({ type: 'give-up', failure }));
+  return new RunClock(timeoutMs, 'time limit of the run', () => receive({ type: 'give-up', failure }));
+}
+
+function deadlineOf({ deadlineMs }: MachinePlan, receive: (event: MachineEvent) => void): RunClock | null {
+  if (deadlineMs === undefined) return null;
+  const message = `the run took longer than its ${formatDurationMs(deadlineMs)} (\`--deadline\`), with the time in which it waited`;
+  const failure = { code: 'run/timeout', message, stderrTail: '' } as const;
+  return new RunClock(deadlineMs, 'deadline of the run', () => receive({ type: 'give-up', failure }));
 }
 
 function stageSummary({ id, mocked, played }: MachineStage, attempt: number): string {
