@@ -24,6 +24,8 @@ export interface RunRequest {
   readonly plan?: PlanWire;
   /** In place of `plan`: its JSON in the artifact store of the host, for one that is too large for history. */
   readonly planRef?: DataRef;
+  /** The name of the plan, for people who read a history of a request without `plan`. Nothing else reads it. */
+  readonly name?: string;
   /** Values for the spec's `params`. Only with `spec`. */
   readonly params?: Readonly<Record<string, string>>;
   /** What the first stages find in `/workspace/input.json`. Absent, of a run with an origin: what they found there. */

@@ -213,7 +213,7 @@ function summaryOf(plan: Plan, from: StartFrom | null): string {
  * What the workflow is started with. A large input or plan is named in the run's records from here on: until admission does
  * it, `prune --artifacts-now` would not know that it is wanted.
  */
-async function requestOf(
+export async function requestOf(
   {
     written,
     mock,
@@ -236,6 +236,7 @@ async function requestOf(
   if (refs.length > 0 && !env.temporalConfigured) await records.put(runId, INPUT_RECORD, refs);
   return {
     ...planPart,
+    ...(planPart.plan === undefined ? { name: written.name } : {}),
     ...(read === null ? {} : { input: read }),
     ...(from === null ? {} : { origin: from.origin }),
     ...(mock === null ? {} : { mock }),

@@ -31,6 +31,17 @@ async function listed(...options: readonly string[]): Promise<readonly (readonly
   return runs.map(({ runId, state }) => [runId, state]);
 }
 
+test('a run that admission refused has the time of its refusal', async () => {
+  const { events, close } = await openStores({ stateDir: dir });
+  const atMs = Date.now() - 5 * 60_000;
+  const failure = { code: 'admit/invalid', message: 'no', stderrTail: '' } as const;
+  const outcome = { state: 'failed', failedStage: null, failure, output: null } as const;
+  await events.append('refused', [{ ...finishedEvent(), atMs, body: { type: 'run-finished', outcome } }]);
+  await close();
+  const { stdout } = await typeCommand(['runs', '--all'], dir, { HOME: dir, VOIDBOX_STATE_DIR: dir });
+  expect(stdout).toMatch(/^refused +.*failed.* +0\/0 +5m ago.*admit\/invalid/m);
+});
+
 test('lists the latest first, as many as are wanted', async () => {
   expect(await listed('-n', '4')).toEqual([
     ['r8', 'succeeded'],

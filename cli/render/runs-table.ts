@@ -16,7 +16,9 @@ export function renderRuns(
 ): string[] {
   const rows = views.map((view) => {
     const done = view.stages.filter((stage) => stage.state === 'succeeded').length;
-    const started = view.startedAtMs === null ? '-' : formatAge(options.nowMs - view.startedAtMs);
+    // A run that admission refused never started: its only time is that of the refusal.
+    const atMs = view.startedAtMs ?? view.finishedAtMs;
+    const started = atMs === null ? '-' : formatAge(options.nowMs - atMs);
     const until = view.finishedAtMs ?? (view.damage === null ? options.nowMs : null);
     const took = view.startedAtMs === null || until === null ? '-' : formatDurationMs(until - view.startedAtMs);
     return [
