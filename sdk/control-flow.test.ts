@@ -186,7 +186,9 @@ test.each<[string, () => Definition, string]>([
   ],
 ])('%s', (_what, define, yaml) => {
   const { plan, diagnostics } = compileText(yaml, 'x.yaml', { baseDir: '/', checkExpression: checkExpressions });
-  expect(diagnostics).toEqual([]);
+  // The default retry gives the step attempts, which share its VM.
+  const warnings = yaml.includes('defaults: {') ? ['spec/attempts-share-vm'] : [];
+  expect(diagnostics.map(({ code }) => code)).toEqual(warnings);
   expect(define().compile({ baseDir: '/' })).toEqual({ plan, diagnostics });
 });
 
@@ -386,7 +388,7 @@ pipeline:
     ['that is too long', './long.yaml', /at most 1048576 are read/],
   ])('with a file %s is a mistake', (_what, uses, message) => {
     mkdirSync(join(folder, 'folder.yaml'));
-    writeFileSync(join(folder, 'binary.yaml'), Buffer.from([0xff, 0xfe, 0xff]));
+    writeFileSync(join(folder, 'binary.yaml'), Buffer.from([0x61, 0xff, 0xfe]));
     writeFileSync(join(folder, 'long.yaml'), 'x'.repeat(2 ** 20 + 1));
     const { diagnostics } = workflow([part('b', uses)]).compile({ baseDir: folder });
     expect(diagnostics).toMatchObject([{ code: 'spec/bad-part', message: expect.stringMatching(message) }]);
