@@ -58,7 +58,7 @@ describe('the dev image', () => {
   const sh = async (line: string): Promise<string> => await textOf(sandbox, script(line));
 
   it('tells Node to use the proxy of the guest', async () => {
-    expect(await sh('echo "$NODE_USE_ENV_PROXY"')).toBe('1\n');
+    expect(await sh('echo "$NODE_USE_ENV_PROXY"')).toBe('1');
   });
 
   it.each([
@@ -150,7 +150,8 @@ describe('the conformance table in the dev image', () => {
   afterEach(() => rig.clear());
   afterAll(() => rig.dispose());
 
-  it.for(BEHAVIOURS.map((behaviour) => [behaviour.name, behaviour] as const))(
+  const rows = BEHAVIOURS.filter(({ image }) => image !== 'base');
+  it.for(rows.map((behaviour) => [behaviour.name, behaviour] as const))(
     '%s',
     { timeout: 240_000 },
     async ([, behaviour]) => {

@@ -43,6 +43,8 @@ const BUILD_RECORD = join(ROOT, 'dist', '.build.json');
 const TEST_GROUPS = ['static', 'pure', 'process', 'rust', 'server', 'vm'];
 /** Run by their name alone: they download what not everybody may want. */
 const NAMED_GROUPS = ['agents'];
+/** Groups that need tests, benchmarks and examples compiled: `static` checks their types, the others start examples. */
+const NEEDS_ALL = new Set(['static', 'vm', 'agents']);
 /** What `npm run check` runs: all that needs neither a server nor a VM. */
 const CHECK_GROUPS = ['static', 'rust', 'pure', 'process'];
 const START_EXAMPLE = 'examples/hello.yaml';
@@ -381,7 +383,7 @@ async function check() {
 /** @type {Record<string, { everything?: (args: string[]) => boolean, work: (args: string[]) => Promise<number> }>} */
 const VERBS = {
   start: { work: start },
-  test: { everything: (args) => groupsOf(args).groups.includes('static'), work: test },
+  test: { everything: (args) => groupsOf(args).groups.some((group) => NEEDS_ALL.has(group)), work: test },
   check: { everything: () => true, work: check },
   build: { everything: () => true, work: () => Promise.resolve(0) },
   kernel: {

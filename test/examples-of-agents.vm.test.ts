@@ -94,7 +94,7 @@ test('research.yaml', async () => {
 test('release-notes.yaml', async () => {
   const { spec, app } = besideCalculator('release-notes.yaml');
   app.commit('README.md', 'a calculator\n', 'README.md: what this is');
-  const started = await rig.cli('run', spec, '--mock-agents', '--run-id', 'notes', '--detach');
+  const started = await rig.cli('run', spec, ...IN_APP, '--mock-agents', '--run-id', 'notes', '--detach');
   expect(started.code, started.stderr).toBe(0);
   await approve('notes');
   expect((await rig.cli('result', 'notes')).stdout).toBe('- A change.\n- A change.\n');

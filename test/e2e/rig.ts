@@ -90,7 +90,8 @@ export class Rig implements AsyncDisposable {
     this.stateDir = join(root, 'state');
     this.specDir = root;
     this.env = { ...process.env, VOIDBOX_STATE_DIR: this.stateDir, NO_COLOR: '1', ...variables };
-    for (const name of ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE']) delete this.env[name];
+    for (const name of ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE', 'npm_command'])
+      delete this.env[name];
   }
 
   /** Writes a spec and returns its path. */

@@ -30,6 +30,8 @@ export interface Behaviour {
   readonly name: string;
   /** `real`: it is about a guest's kernel or shell, which a simulation has none of. */
   readonly guest: 'any' | 'real';
+  /** The row is about tools of Voidbox's own image, which other images may lack. */
+  readonly image?: 'base';
   run(c: Conformance): Promise<void>;
 }
 

@@ -142,6 +142,7 @@ export const COMMANDS: readonly Behaviour[] = [
   {
     name: 'tools of the base image have their usual options',
     guest: 'real',
+    image: 'base',
     async run(c) {
       const sandbox = await c.shared();
       for (const [tool, text] of Object.entries(TOOLS)) {
