@@ -25,7 +25,7 @@ interface Typed {
 
 function type(...args: readonly string[]): Promise<Typed> {
   const env: NodeJS.ProcessEnv = { ...process.env, VOIDBOX_STATE_DIR: join(dir, 'state') };
-  for (const name of ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE']) delete env[name];
+  for (const name of ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE', 'npm_command']) delete env[name];
   return new Promise((resolve) => {
     const child = execFile(
       process.execPath,
@@ -58,7 +58,7 @@ test('a name of a registry is not looked for, and the way to bring it is told', 
     code: 'cli/image-missing',
     message: 's.yaml:3:19: the image "alpine:3.20" is a name of a registry, and no registry is asked',
     remedy: expect.stringContaining(
-      'skopeo copy docker://alpine:3.20 oci:alpine-3.20 && npx voidbox run FILE --image alpine:3.20=alpine-3.20',
+      'skopeo copy docker://alpine:3.20 oci:alpine-3.20 && voidbox run FILE --image alpine:3.20=alpine-3.20',
     ) as string,
   });
 });

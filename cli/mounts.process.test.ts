@@ -55,7 +55,7 @@ test('a folder that lies only below the working directory is told as that, and n
   const elsewhere = join(dir, 'elsewhere');
   mkdirSync(join(elsewhere, 'gone'), { recursive: true });
   const where = `which cannot be read: it does not exist; it lies only below the working directory: ${elsewhere}/gone`;
-  const remedy = `Move ${elsewhere}/gone there, or correct \`host\` of the mount: a relative path starts at the spec's folder, ${dir}/spec`;
+  const remedy = `Move ${elsewhere}/gone there, or let relative paths start at the working folder: --base-dir ${elsewhere}`;
   const valid = await type(['validate', '../spec/gone.yaml'], {}, elsewhere);
   expect(valid.code).toBe(0);
   expect(valid.stderr).toContain(`${dir}/spec/gone, ${where}`);

@@ -26,6 +26,7 @@ function type(
     'TEMPORAL_CONFIG_FILE',
     'TELEGRAM_BOT_TOKEN',
     'ANTHROPIC_API_KEY',
+    'npm_command',
   ])
     delete env[name];
   return new Promise((resolve) => {

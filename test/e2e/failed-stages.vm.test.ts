@@ -48,11 +48,11 @@ pipeline:
   boxes:
     - name: talks
       prompt: Read all of it.
-      env: { MOCK_AGENT_SCRIPT: '[{"say":"I look."},{"run":"cat /dev/zero"}]' }
+      env: { MOCK_AGENT_SCRIPT: '[{"say":"I look."},{"hold_mb":4096}]' }
     - name: codex
       prompt: Read all of it.
       llm: { provider: codex }
-      env: { MOCK_AGENT_SCRIPT: '[{"run":"cat /dev/zero"}]' }
+      env: { MOCK_AGENT_SCRIPT: '[{"hold_mb":4096}]' }
     - name: child
       prompt: Read all of it.
       env: { MOCK_AGENT_SCRIPT: '[{"run":"x=a; while :; do x=$x$x; done"},{"result":"too large for me"}]' }
@@ -63,7 +63,7 @@ pipeline:
 test('an agent without memory names `memory_mb` too; one that lost but a child of its own goes on', async () => {
   await using rig = new Rig();
   const spec = rig.spec('spec.yaml', AGENTS);
-  // What the mock agent's command prints, the agent itself holds: the kernel kills the agent.
+  // The agent itself holds more memory than its VM has, so the kernel kills the agent.
   const run = await rig.cli('run', spec, '--mock-agents', '--run-id', 'agents', '--json');
   expect(run.code, run.stderr).toBe(1);
   const { stages } = JSON.parse(run.stdout) as { readonly stages: readonly object[] };

@@ -63,6 +63,7 @@ fn play(call: &Call, found: &Found, plan: &Plan, mut session: Session) -> io::Re
         return Ok(ExitCode::SUCCESS);
     }
     let mut text = plan.text.clone();
+    let mut held = Vec::new();
     for step in plan.steps.iter().skip(session.done.unwrap_or(0)) {
         player.pause();
         match step {
@@ -87,6 +88,13 @@ fn play(call: &Call, found: &Found, plan: &Plan, mut session: Session) -> io::Re
             }
             Step::Sleep(time) => {
                 std::thread::sleep(*time);
+                session.step()?;
+            }
+            Step::HoldMib(size_mib) => {
+                // Written in pieces, so that the guest's kernel gives each page.
+                for _ in 0..*size_mib {
+                    held.push(vec![1_u8; 1 << 20]);
+                }
                 session.step()?;
             }
             Step::Print { text, times } => {

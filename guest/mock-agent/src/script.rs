@@ -21,6 +21,8 @@ pub enum Step {
     },
     Run(String),
     Sleep(Duration),
+    /// The agent itself holds so many MiB until its end.
+    HoldMib(usize),
     /// A line of the stream as it is, whatever it means: the text so many times.
     Print {
         text: String,
@@ -176,7 +178,7 @@ fn steps(script: &str, asked_again: bool) -> Result<Vec<Step>, String> {
         ));
     }
     list.iter().enumerate().map(|(index, step)| read_step(step).ok_or(format!(
-        "step {index} of MOCK_AGENT_SCRIPT is {step}: write one of say, write, run, sleep_ms, print, cut, fail, result"
+        "step {index} of MOCK_AGENT_SCRIPT is {step}: write one of say, write, run, sleep_ms, hold_mb, print, cut, fail, result"
     ))).collect()
 }
 
@@ -193,6 +195,7 @@ fn read_step(step: &Value) -> Option<Step> {
         // Anything but a text is JSON.
         "result" => Some(Step::Result(text().unwrap_or_else(|| value.to_string()))),
         "sleep_ms" => Some(Step::Sleep(Duration::from_millis(value.as_u64()?))),
+        "hold_mb" => Some(Step::HoldMib(usize::try_from(value.as_u64()?).ok()?)),
         "print" => Some(Step::Print {
             text: value.get("text")?.as_str()?.into(),
             times: match value.get("times") {

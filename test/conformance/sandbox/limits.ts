@@ -121,7 +121,7 @@ export const LIMITS: readonly Behaviour[] = [
     async run(c) {
       const sandbox = await c.shared();
       for (let round = 0; round < 2; round += 1) {
-        const { exit } = await run(sandbox, script('exec tail /dev/zero', { timeoutMs: 60_000 }));
+        const { exit } = await run(sandbox, script('exec tail /dev/zero', { timeoutMs: 100_000 }));
         assert.equal(exit.exitCode, 137, `${exit.reason} ${exit.message}`);
         assert.equal(await textOf(sandbox, request('echo', ['after'])), 'after');
       }
