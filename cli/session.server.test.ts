@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { packageRoot } from '../setup/package-root.ts';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { GREETER } from '../test/rig/session-skills.ts';
 
@@ -104,8 +105,9 @@ test(
       current: { step: 'confirm' },
     });
     typedBehindNpx = true;
+    // From a folder in which npx finds no package, it needs the path.
     expect((await voidbox('session', 'status', 'first')).stdout).toContain(
-      'Next: npx voidbox session advance first --step confirm --turn 2 --output JSON',
+      `Next: npx ${packageRoot()} session advance first --step confirm --turn 2 --output JSON`,
     );
     typedBehindNpx = false;
     const late = await voidbox(

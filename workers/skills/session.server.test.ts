@@ -116,7 +116,7 @@ async function until(what: string, holds: () => boolean | Promise<boolean>): Pro
 }
 
 describe('a session', () => {
-  test('shows in its history which step each call was for, however long its name is', { timeout: 30_000 }, async () => {
+  test('shows in its history which step each call was for, however long its name is', async () => {
     const asked = prompt(await start('summaries', 'long'));
     expect(await answer('summaries', asked, { ok: true })).toMatchObject({ kind: 'done' });
     const [, opened, started, answered, acted, ended, ...others] = await summariesOf('summaries');
