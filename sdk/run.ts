@@ -263,8 +263,9 @@ async function resultLine(stream: Readable, onEvent: RunOptions['onEvent']): Pro
   if (onEvent === undefined) return await textOf(stream);
   let result = '';
   for await (const line of createInterface({ input: stream })) {
-    if (line.startsWith('{"id":')) onEvent(JSON.parse(line) as RunEvent);
-    else result += line;
+    const value = JSON.parse(line) as RunEvent | RunReply;
+    if ('body' in value) onEvent(value);
+    else result = line;
   }
   return result;
 }
