@@ -20,7 +20,10 @@ export interface Spread {
   readonly max: number;
 }
 
-/** Runs arms A B C A B C …, so that a drift of the machine's speed meets all of them. */
+/**
+ * Runs arms A B C C B A …, so that a drift of the machine's speed meets all of them. Every second round runs backwards:
+ * a server whose database grows, or a CPU that warms up, favours no arm for its place.
+ */
 export async function interleave<T extends string>(
   arms: readonly Arm<T>[],
   rounds: number,
@@ -28,7 +31,8 @@ export async function interleave<T extends string>(
 ): Promise<readonly ArmResult<T>[]> {
   const results = arms.map((arm) => ({ name: arm.name, rounds: [] as Readonly<Record<T, number>>[] }));
   for (let round = 1; round <= rounds; round++) {
-    for (const [index, arm] of arms.entries()) {
+    const forwards = [...arms.entries()];
+    for (const [index, arm] of round % 2 === 1 ? forwards : forwards.toReversed()) {
       const values = await arm.round();
       results[index]!.rounds.push(values);
       onRound(
