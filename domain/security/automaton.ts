@@ -18,6 +18,8 @@ export interface Automaton {
   readonly depth: Int32Array;
   /** Length of the longest pattern that ends here; 0 is none. */
   readonly longest: Int32Array;
+  /** The owner of that pattern. */
+  readonly owners: Int32Array;
   /** 1 where line breaks inside of a pattern are passed over. */
   readonly wraps: Uint8Array;
 }
@@ -25,22 +27,29 @@ export interface Automaton {
 /** Of 4 bytes: with more of them a table is slower than no table, since it does not fit into a processor's cache. */
 const TABLE_ENTRIES = 512 * 1024;
 
+export interface Pattern {
+  readonly symbols: ArrayLike<number>;
+  /** A number by which the caller knows whose pattern it is. */
+  readonly owner: number;
+}
+
 export interface Patterns {
-  readonly plain: readonly ArrayLike<number>[];
+  readonly plain: readonly Pattern[];
   /** Those that may be broken into lines. */
-  readonly wrapped: readonly ArrayLike<number>[];
+  readonly wrapped: readonly Pattern[];
 }
 
 export function buildAutomaton({ plain, wrapped }: Patterns, symbols: number): Automaton {
   const patterns = [...plain, ...wrapped];
   const { classOf, classes } = classify(patterns, symbols);
-  const most = patterns.reduce((sum, pattern) => sum + pattern.length, 1);
+  const most = patterns.reduce((sum, pattern) => sum + pattern.symbols.length, 1);
   const trie = {
     labels: new Uint16Array(most),
     children: new Int32Array(most),
     siblings: new Int32Array(most),
     depth: new Int32Array(most),
     longest: new Int32Array(most),
+    owners: new Int32Array(most),
     wraps: new Uint8Array(most),
     states: 1,
   };
@@ -66,26 +75,27 @@ interface Trie {
   readonly siblings: Int32Array;
   readonly depth: Int32Array;
   readonly longest: Int32Array;
+  readonly owners: Int32Array;
   readonly wraps: Uint8Array;
   states: number;
 }
 
 function classify(
-  patterns: readonly ArrayLike<number>[],
-  symbols: number,
+  patterns: readonly Pattern[],
+  count: number,
 ): { readonly classOf: Uint16Array; readonly classes: number } {
-  const classOf = new Uint16Array(symbols);
+  const classOf = new Uint16Array(count);
   let classes = 1;
-  for (const pattern of patterns)
-    for (let index = 0; index < pattern.length; index += 1)
-      if (classOf[pattern[index]!] === 0) classOf[pattern[index]!] = classes++;
+  for (const { symbols } of patterns)
+    for (let index = 0; index < symbols.length; index += 1)
+      if (classOf[symbols[index]!] === 0) classOf[symbols[index]!] = classes++;
   return { classOf, classes };
 }
 
-function insert(trie: Trie, pattern: ArrayLike<number>, classOf: Uint16Array, wraps: 0 | 1): void {
+function insert(trie: Trie, { symbols, owner }: Pattern, classOf: Uint16Array, wraps: 0 | 1): void {
   let state = 0;
-  for (let index = 0; index < pattern.length; index += 1) {
-    const label = classOf[pattern[index]!]!;
+  for (let index = 0; index < symbols.length; index += 1) {
+    const label = classOf[symbols[index]!]!;
     let child = trie.children[state]!;
     while (child !== 0 && trie.labels[child] !== label) child = trie.siblings[child]!;
     if (child === 0) {
@@ -97,9 +107,10 @@ function insert(trie: Trie, pattern: ArrayLike<number>, classOf: Uint16Array, wr
     }
     state = child;
     // Behind the last symbol there is nothing to wait for.
-    if (index < pattern.length - 1) trie.wraps[state]! |= wraps;
+    if (index < symbols.length - 1) trie.wraps[state]! |= wraps;
   }
-  trie.longest[state] = pattern.length;
+  trie.longest[state] = symbols.length;
+  trie.owners[state] = owner;
 }
 
 /** Breadth first: where a state has no way, it goes where its longest proper suffix goes. */
@@ -115,6 +126,7 @@ function link(trie: Trie, classOf: Uint16Array, classes: number): Automaton {
     suffixes: new Int32Array(states),
     depth: trie.depth.slice(0, states),
     longest: trie.longest.slice(0, states),
+    owners: trie.owners.slice(0, states),
     wraps: trie.wraps.slice(0, states),
   };
   let used = 0;
@@ -126,7 +138,10 @@ function link(trie: Trie, classOf: Uint16Array, classes: number): Automaton {
     for (let child = trie.children[state]!; child !== 0; child = siblings[child]!) {
       const to = state === 0 ? 0 : step(made, suffix, trie.labels[child]!);
       made.suffixes[child] = to;
-      made.longest[child] = Math.max(made.longest[child]!, made.longest[to]!);
+      if (made.longest[to]! > made.longest[child]!) {
+        made.longest[child] = made.longest[to]!;
+        made.owners[child] = made.owners[to]!;
+      }
       queue[end++] = child;
     }
     if (!isSmall && !hasRow(trie, state)) {

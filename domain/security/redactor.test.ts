@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { createRedactor, REDACTED, redactText, type RedactedPiece, type Secret } from './redactor.ts';
+import { sanitize } from './sanitize.ts';
 
 const secrets = (...values: string[]): Secret[] => values.map((value, index) => ({ name: `S${index}`, value }));
 
@@ -171,11 +172,123 @@ describe('a secret is known', () => {
     expect(redactText(Buffer.from('c2VjcmV0IGtleQ==').toString('hex'), known)).toBe(REDACTED);
   });
 
+  test('with short lines that a terminal ended', () => {
+    const known = secrets('ab\ncd\nefg');
+    for (const size of [1, 100]) expect(through('<ab\r\ncd\r\nefg>', known, size)).toBe(`<${REDACTED}>`);
+    expect(redactText('<ab\r\ncd\r\nefg>', known)).toBe(`<${REDACTED}>`);
+  });
+
   test('when it is long', () => {
     const key = Array.from({ length: 3_000 }, (_, index) => String.fromCharCode(97 + ((index * 7) % 26))).join('');
     for (const form of [key, Buffer.from(key).toString('base64'), encodeURIComponent(key)])
       expect(redactText(`<${form}>`, secrets(key)).length).toBeLessThan(20);
   });
+});
+
+describe('a secret with an escape sequence inside', () => {
+  const SECRET = 'hunter2-hünter2';
+  const SEQUENCES: Readonly<Record<string, string>> = {
+    'the end of a color': '\u001b[0m',
+    'a color': '\u001b[38;2;255;100;100m',
+    'a C1 color': '\u009b1m',
+    'a title': '\u001b]0;title\u0007',
+    'a link': '\u001b]8;;https://example.com/ä\u001b\\',
+    'a C1 string': '\u0090any\u009c',
+    'a character set': '\u001b(B',
+    'a device string': '\u001bPq#0\u001b\\',
+    'a saved cursor': '\u001b7',
+    'two colors': '\u001b[1m\u001b[31m',
+    'a broken sequence and a color': '\u001b[0m\u001b[1m',
+    'a long link': `\u001b]8;;https://example.com/${'x'.repeat(3_000)}\u0007`,
+  };
+
+  test.each(Object.entries(SEQUENCES))('is found with %s at any place', (_name, sequence) => {
+    for (let at = 1; at < SECRET.length; at += 1) {
+      const text = `<${SECRET.slice(0, at)}${sequence}${SECRET.slice(at)}>`;
+      for (const size of [1, 2, 7, 10_000])
+        expect(sanitize(through(text, secrets(SECRET), size))).toBe(`<${REDACTED}>`);
+      expect(sanitize(redactText(text, secrets(SECRET)))).toBe(`<${REDACTED}>`);
+    }
+  });
+
+  test('is found with a color before each character', () => {
+    const text = [...SECRET].map((character, index) => `\u001b[38;5;${index}m${character}`).join('');
+    for (const size of [1, 7, 10_000])
+      expect(sanitize(through(`${text}!`, secrets(SECRET), size))).toBe(`${REDACTED}!`);
+    expect(sanitize(redactText(`${text}!`, secrets(SECRET)))).toBe(`${REDACTED}!`);
+  });
+
+  test('is found in base64 with a color in a broken line', () => {
+    const key = Array.from({ length: 40 }, (_, index) => `k${index * 7919}`).join('-');
+    const lines = Buffer.from(key).toString('base64').replaceAll(/.{76}/g, '$&\n');
+    for (const at of [10, 76, 77, 150]) {
+      const text = `${lines.slice(0, at)}\u001b[0m${lines.slice(at)}`;
+      for (const size of [1, 50, 10_000]) expect(sanitize(through(text, secrets(key), size)).length).toBeLessThan(20);
+      expect(sanitize(redactText(text, secrets(key))).length).toBeLessThan(20);
+    }
+  });
+
+  test('does not become one text if the sequence is longer than sanitize removes', () => {
+    const text = `hunter2-\u001b]0;${'x'.repeat(20_000)}\u0007hünter2`;
+    expect(sanitize(through(text, secrets(SECRET), 1_000))).toBe('hunter2-␛hünter2');
+    expect(sanitize(redactText(text, secrets(SECRET)))).toBe('hunter2-␛hünter2');
+  });
+
+  test('does not stay in random text with sequences', () => {
+    let seed = 11;
+    const random = (below: number): number => (seed = (seed * 48_271) % 2_147_483_647) % below;
+    const signs = [...'abab\u001b[]\u0007\\\n0mP(', '\u009b', '\u009c', '\u00a0'];
+    let found = 0;
+    for (let value = 0; value < 16; value += 1) {
+      const secret = Array.from({ length: 6 }, () => 'ab'[random(2)]).join('');
+      const redactor = createRedactor(secrets(secret));
+      for (let round = 0; round < 500; round += 1) {
+        const count = round % 2 === 0 ? 6 : signs.length;
+        const text = Array.from({ length: random(60) }, () => signs[random(count)]!).join('');
+        if (sanitize(text).includes(secret) && !text.includes(secret)) found += 1;
+        const size = 1 + random(9);
+        const stream = redactor.stream();
+        const bytes = Buffer.from(text);
+        const pieces = [];
+        for (let at = 0; at < bytes.length; at += size) pieces.push(...stream.push(bytes.subarray(at, at + size)));
+        pieces.push(...stream.flush());
+        const streamed = Buffer.concat(pieces.map((piece) => Buffer.from(piece.bytes))).toString();
+        for (const redacted of [streamed, redactor.text(text)])
+          expect(sanitize(redacted), JSON.stringify({ text, secret })).not.toContain(secret);
+      }
+    }
+    expect(found).toBeGreaterThan(20);
+  });
+
+  test('does not hold back a sequence without an end', () => {
+    const stream = createRedactor(secrets(SECRET)).stream();
+    const text = Buffer.from(`hunter2-\u001b]0;${'x'.repeat(100_000)}`);
+    const given = stream.push(text).reduce((sum, { from, to }) => sum + to - from, 0);
+    expect(given).toBe(text.length);
+  });
+});
+
+test('a stream counts what it takes out by the names of the secrets', () => {
+  const known: Secret[] = [
+    { name: 'A', value: 'hunter2-one' },
+    { name: 'B', value: 'hunter2-two' },
+    { name: 'SAME_AS_B', value: 'hunter2-two' },
+    { name: 'C', value: 'hunter2-one-more' },
+  ];
+  for (const size of [1, 5, 1_000]) {
+    const stream = createRedactor(known).stream();
+    const text = Buffer.from(
+      `hunter2-one hunter2-two ${Buffer.from('hunter2-two').toString('base64')} hunter2-one hunter\u001b[0m2-one`,
+    );
+    for (let at = 0; at < text.length; at += size) stream.push(text.subarray(at, at + size));
+    stream.flush();
+    expect([...stream.counts()].toSorted()).toEqual([
+      ['A', 3],
+      ['B', 2],
+      ['SAME_AS_B', 2],
+    ]);
+  }
+  expect(createRedactor([]).stream().counts().size).toBe(0);
 });
 
 test('the padding of base64 goes with the secret', () => {

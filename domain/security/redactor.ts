@@ -1,10 +1,12 @@
 /**
  * Takes secrets out of whatever leaves a stage: output, events, failures. Overlapping secrets are taken out
- * together. Besides its value, a secret is known in the forms of `secret-forms.ts`.
+ * together. Besides its value, a secret is known in the forms of `secret-forms.ts`, also with escape sequences of a terminal inside.
  */
 import { utf8Encode } from '../units/utf8.ts';
-import { type Automaton, buildAutomaton, step } from './automaton.ts';
+import { type Automaton, buildAutomaton, type Pattern } from './automaton.ts';
 import { formsOf, SECRET_MIN_BYTES } from './secret-forms.ts';
+import { createScan, WRAP_COLUMNS } from './secret-scan.ts';
+import { addSpan, type Span } from './spans.ts';
 
 export interface Secret {
   /** Names the secret in reports; never its value. */
@@ -24,12 +26,14 @@ export interface StreamRedactor {
   push(chunk: Uint8Array): readonly RedactedPiece[];
   /** The rest, at the end of the stream. */
   flush(): readonly RedactedPiece[];
+  /** How often each secret was taken out of the pieces so far, by its name; secrets that were not found are absent. */
+  counts(): ReadonlyMap<string, number>;
 }
 
 export interface Redactor {
   /** Names of secrets too short to be told from ordinary text; they are not redacted, and a run says so. */
   readonly tooShort: readonly string[];
-  /** Bytes of the longest text that is taken out as one; a reader of the end of a stream begins that much earlier. */
+  /** Bytes of the longest text without escape sequences that is taken out as one; a reader of the end of a stream begins that much earlier. */
   readonly reach: number;
   /** @param offset  of the stream's first byte that will be pushed: the end of a piece that is stored */
   stream(offset?: number): StreamRedactor;
@@ -43,31 +47,67 @@ const RUN_LIMIT = 64 * 1024;
 
 const MARK = utf8Encode(REDACTED);
 
-/** Tools break lines of base64 and hexadecimal digits at 60, 64 or 76 columns; a shorter line is not held back for what follows. */
-const WRAP_COLUMNS = 57;
-const LINE_FEED = 10;
-const CARRIAGE_RETURN = 13;
+/** Bytes that the loop over ordinary bytes does not pass over by itself: ends of lines, and what may begin an escape sequence. */
+const SPECIAL_BYTES = [0x0a, 0x0d, 0x1b, 0xc2];
+const IS_SPECIAL = Uint8Array.from({ length: 256 }, (_, byte) => (SPECIAL_BYTES.includes(byte) ? 1 : 0));
 
 export function createRedactor(secrets: readonly Secret[]): Redactor {
   const isLong = ({ value }: Secret): boolean => utf8Encode(value).length >= SECRET_MIN_BYTES;
-  const forms = [...new Set(secrets.filter(isLong).map(({ value }) => value))].map(formsOf);
-  const plain = [...new Set(forms.flatMap((form) => form.plain))];
-  const wrapped = [...new Set(forms.flatMap((form) => form.wrapped))];
   const tooShort = secrets.filter((secret) => secret.value !== '' && !isLong(secret)).map(({ name }) => name);
-  if (plain.length === 0) return { tooShort, reach: 0, stream: passThrough, text: (text) => text };
-  const plainBytes = plain.map(utf8Encode);
-  const wrappedBytes = wrapped.map(utf8Encode);
-  const lengthOf = (most: number, { length }: Uint8Array): number => Math.max(most, length);
+  const known = knownForms(secrets.filter(isLong));
+  if (known.plain.length === 0) return { tooShort, reach: 0, stream: passThrough, text: (text) => text };
+  const plainBytes = known.plain.map(bytesOf);
+  const wrappedBytes = known.wrapped.map(bytesOf);
+  const lengthOf = (most: number, { symbols }: Pattern): number => Math.max(most, symbols.length);
   const longestWrapped = wrappedBytes.reduce(lengthOf, 0);
   // Many stages print no failure, and some no output.
   const bytes = once(() => buildAutomaton({ plain: plainBytes, wrapped: wrappedBytes }, 256));
-  const units = once(() => buildAutomaton({ plain: plain.map(unitsOf), wrapped: wrapped.map(unitsOf) }, 65_536));
+  const units = once(() =>
+    buildAutomaton({ plain: known.plain.map(unitsOf), wrapped: known.wrapped.map(unitsOf) }, 65_536),
+  );
   return {
     tooShort,
     reach: plainBytes.reduce(lengthOf, longestWrapped + 2 * Math.ceil(longestWrapped / WRAP_COLUMNS)),
-    stream: (offset = 0) => redactStream(bytes(), offset),
+    stream: (offset = 0) => redactStream(bytes(), known.owners, offset),
     text: (text) => redactWith(units(), text),
   };
+}
+
+/** A text by which secrets are known. */
+interface KnownForm {
+  readonly text: string;
+  /** Index among `owners`. */
+  readonly owner: number;
+}
+
+interface KnownForms {
+  readonly plain: readonly KnownForm[];
+  readonly wrapped: readonly KnownForm[];
+  /** Names of the secrets that have a form in common. */
+  readonly owners: readonly (readonly string[])[];
+}
+
+function knownForms(secrets: readonly Secret[]): KnownForms {
+  const forms = new Map(distinct(secrets.map(({ value }) => value)).map((value) => [value, formsOf(value)]));
+  const namesOf = new Map<string, Set<string>>();
+  for (const { name, value } of secrets)
+    for (const text of [...forms.get(value)!.plain, ...forms.get(value)!.wrapped])
+      namesOf.set(text, (namesOf.get(text) ?? new Set()).add(name));
+  const owners = new Map<string, { readonly index: number; readonly names: readonly string[] }>();
+  const known = (text: string): KnownForm => {
+    const names = [...namesOf.get(text)!];
+    const key = JSON.stringify(names);
+    const owner = owners.get(key) ?? { index: owners.size, names };
+    owners.set(key, owner);
+    return { text, owner: owner.index };
+  };
+  const plain = distinct([...forms.values()].flatMap((form) => form.plain)).map(known);
+  const wrapped = distinct([...forms.values()].flatMap((form) => form.wrapped)).map(known);
+  return { plain, wrapped, owners: [...owners.values()].map(({ names }) => names) };
+}
+
+function distinct(texts: readonly string[]): readonly string[] {
+  return [...new Set(texts)];
 }
 
 function once<T>(make: () => T): () => T {
@@ -80,9 +120,15 @@ export function redactText(text: string, secrets: readonly Secret[]): string {
   return createRedactor(secrets).text(text);
 }
 
-function unitsOf(text: string): readonly number[] {
-  return Array.from({ length: text.length }, (_, index) => text.charCodeAt(index));
+function bytesOf({ text, owner }: KnownForm): Pattern {
+  return { symbols: utf8Encode(text), owner };
 }
+
+function unitsOf({ text, owner }: KnownForm): Pattern {
+  return { symbols: Array.from({ length: text.length }, (_, index) => text.charCodeAt(index)), owner };
+}
+
+const NO_COUNTS: ReadonlyMap<string, number> = new Map();
 
 function passThrough(offset = 0): StreamRedactor {
   let at = offset;
@@ -93,12 +139,8 @@ function passThrough(offset = 0): StreamRedactor {
       return chunk.length === 0 ? [] : [{ bytes: chunk, from, to: at }];
     },
     flush: () => [],
+    counts: () => NO_COUNTS,
   };
-}
-
-interface Span {
-  from: number;
-  to: number;
 }
 
 /** Bytes of a stream that are not given out yet, and the secrets that were found in them. */
@@ -106,14 +148,15 @@ interface HeldBytes {
   /** Offset of the byte behind the last one that is held. */
   end(): number;
   append(chunk: Uint8Array): void;
-  addSecret(from: number, to: number): void;
+  addSecret(from: number, to: number, owner: number): void;
   /** Where a secret begins that lies on both sides of `offset`; null where none does. */
   secretAcross(offset: number): number | null;
   /** Gives out everything before `limit`. */
   giveOut(limit: number): readonly RedactedPiece[];
 }
 
-function holdBytes(offset: number): HeldBytes {
+/** @param redacted  called for each secret that is given out as a mark */
+function holdBytes(offset: number, redacted: (owners: readonly number[]) => void): HeldBytes {
   let held: Uint8Array = new Uint8Array(0);
   /** Offset of the first byte in `held`. */
   let heldFrom = offset;
@@ -124,7 +167,7 @@ function holdBytes(offset: number): HeldBytes {
     append(chunk) {
       held = held.length === 0 ? chunk : joined(held, chunk);
     },
-    addSecret: (from, to) => addSpan(spans, from, to),
+    addSecret: (from, to, owner) => addSpan(spans, { from: Math.max(from, heldFrom), to, owners: [owner] }),
     secretAcross: (at) => spans.find(({ from, to }) => from < at && to > at)?.from ?? null,
     giveOut(limit) {
       const pieces: RedactedPiece[] = [];
@@ -137,10 +180,14 @@ function holdBytes(offset: number): HeldBytes {
         upTo(span.from);
         const to = Math.min(span.to, limit);
         pieces.push({ bytes: MARK, from: span.from, to });
+        redacted(span.owners);
         at = to;
       }
       upTo(limit);
-      spans = spans.filter(({ to }) => to > limit).map(({ from, to }) => ({ from: Math.max(from, limit), to }));
+      // The rest of a secret whose first part was given out counts already.
+      spans = spans
+        .filter(({ to }) => to > limit)
+        .map(({ from, to, owners }) => ({ from: Math.max(from, limit), to, owners: from < limit ? [] : owners }));
       // A copy: the caller's buffer is its own again after the call.
       held = new Uint8Array(held.subarray(limit - heldFrom));
       heldFrom = limit;
@@ -149,32 +196,34 @@ function holdBytes(offset: number): HeldBytes {
   };
 }
 
-function redactStream(automaton: Automaton, offset: number): StreamRedactor {
-  const held = holdBytes(offset);
-  let state = 0;
-  /** Where the line began; of the first one after the begin of the stream that is not known. */
-  let lineFrom = offset === 0 ? 0 : Number.NEGATIVE_INFINITY;
-  /** Line breaks inside of what may become a secret. */
-  let breaks: number[] = [];
+function redactStream(automaton: Automaton, owners: readonly (readonly string[])[], offset: number): StreamRedactor {
+  const counts = new Map<string, number>();
+  const held = holdBytes(offset, (found) => {
+    for (const name of new Set(found.flatMap((owner) => owners[owner]!))) counts.set(name, (counts.get(name) ?? 0) + 1);
+  });
+  // Of the first line after the begin of the stream it is not known where it began.
+  const lineFrom = offset === 0 ? 0 : Number.NEGATIVE_INFINITY;
+  const scan = createScan(automaton, 'utf8', lineFrom, held.addSecret);
 
   return {
     push(chunk) {
       const scanFrom = held.end();
       held.append(chunk);
-      const { classOf, rows, ways, labels, children, suffixes, longest, depth, wraps } = automaton;
+      const { classOf, rows, ways, labels, children, suffixes, longest, owners: ownerOf } = automaton;
+      const { raw } = scan;
+      let { state } = raw;
+      let isThrough = scan.isThrough();
       for (let index = 0; index < chunk.length; index += 1) {
         const byte = chunk[index]!;
-        const symbol = classOf[byte]!;
-        if (byte === LINE_FEED || byte === CARRIAGE_RETURN) {
-          const at = scanFrom + index;
-          const isBreak =
-            wraps[state] === 1 && isEndOfLine(byte, at, lineFrom, breaks) && step(automaton, state, symbol) === 0;
-          if (byte === LINE_FEED) lineFrom = at + 1;
-          if (isBreak) {
-            breaks.push(at);
-            continue;
-          }
+        // Within a broken line the begin of a secret is not where its length says.
+        if (isThrough || IS_SPECIAL[byte] === 1 || raw.skips.length > 0) {
+          raw.state = state;
+          scan.take(byte, scanFrom + index);
+          state = raw.state;
+          isThrough = scan.isThrough();
+          continue;
         }
+        const symbol = classOf[byte]!;
         // A copy of `step`: the call would cost more than the rest.
         let row = rows[state]!;
         while (row < 0 && labels[state] !== symbol) {
@@ -184,44 +233,27 @@ function redactStream(automaton: Automaton, offset: number): StreamRedactor {
         state = row < 0 ? children[state]! : ways[row + symbol]!;
         if (longest[state]! > 0) {
           const to = scanFrom + index + 1;
-          held.addSecret(beforeBreaks(breaks, to, longest[state]!), to);
+          held.addSecret(to - longest[state]!, to, ownerOf[state]!);
         }
       }
-      const certain = beforeBreaks(breaks, scanFrom + chunk.length, depth[state]!);
-      if (breaks.length > 0) breaks = breaks.filter((at) => at >= certain);
+      raw.state = state;
+      const certain = scan.uncertainFrom(scanFrom + chunk.length);
       // A secret that reaches into the uncertain part may grow; it is held back whole.
       const growingFrom = held.secretAcross(certain) ?? certain;
       return held.giveOut(certain - growingFrom > RUN_LIMIT ? certain : growingFrom);
     },
-    flush() {
-      const pieces = held.giveOut(held.end());
-      state = 0;
-      return pieces;
-    },
+    flush: () => held.giveOut(held.end()),
+    counts: () => counts,
   };
 }
 
 function redactWith(automaton: Automaton, text: string): string {
-  const { classOf, longest, wraps } = automaton;
   const spans: Span[] = [];
-  const breaks: number[] = [];
-  let state = 0;
   // A text may be a part of a larger one.
-  let lineFrom = Number.NEGATIVE_INFINITY;
-  for (let index = 0; index < text.length; index += 1) {
-    const unit = text.charCodeAt(index);
-    const next = step(automaton, state, classOf[unit]!);
-    if (unit === LINE_FEED || unit === CARRIAGE_RETURN) {
-      const isBreak = wraps[state] === 1 && isEndOfLine(unit, index, lineFrom, breaks) && next === 0;
-      if (unit === LINE_FEED) lineFrom = index + 1;
-      if (isBreak) {
-        breaks.push(index);
-        continue;
-      }
-    }
-    state = next;
-    if (longest[state]! > 0) addSpan(spans, beforeBreaks(breaks, index + 1, longest[state]!), index + 1);
-  }
+  const scan = createScan(automaton, 'utf16', Number.NEGATIVE_INFINITY, (from, to, owner) =>
+    addSpan(spans, { from, to, owners: [owner] }),
+  );
+  for (let index = 0; index < text.length; index += 1) scan.take(text.charCodeAt(index), index);
   let redacted = '';
   let at = 0;
   for (const { from, to } of spans) {
@@ -229,28 +261,6 @@ function redactWith(automaton: Automaton, text: string): string {
     at = to;
   }
   return redacted + text.slice(at);
-}
-
-/** Whether a tool may have broken its digits here. Of carriage returns one is taken, so that no number of them is held back. */
-function isEndOfLine(symbol: number, at: number, lineFrom: number, breaks: readonly number[]): boolean {
-  return at - lineFrom >= WRAP_COLUMNS && (symbol === LINE_FEED || breaks.at(-1) !== at - 1);
-}
-
-/** Where something begins that ends at `to` and has this many symbols, line breaks not counted. */
-function beforeBreaks(breaks: readonly number[], to: number, symbols: number): number {
-  let from = to - symbols;
-  for (let index = breaks.length - 1; index >= 0 && breaks[index]! >= from; index -= 1) from -= 1;
-  return from;
-}
-
-/** Spans come by rising `to`; one that overlaps earlier ones swallows them. */
-function addSpan(spans: Span[], from: number, to: number): void {
-  let start = from;
-  for (let last = spans.at(-1); last !== undefined && last.to > start; last = spans.at(-1)) {
-    start = Math.min(start, last.from);
-    spans.pop();
-  }
-  spans.push({ from: start, to });
 }
 
 function joined(first: Uint8Array, second: Uint8Array): Uint8Array {

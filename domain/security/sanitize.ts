@@ -4,14 +4,19 @@
  * passes here; raw bytes leave only by `result` and `logs --raw`.
  */
 
+import { ESCAPE_CHARACTERS } from './escape-reader.ts';
+
 /* eslint-disable no-control-regex -- control characters are the subject */
 
-/** ECMA-48 §5.4 (CSI), §5.6 (OSC, DCS, SOS, PM, APC up to BEL or ST), and two-byte escapes, in 7-bit and 8-bit forms. */
+/**
+ * ECMA-48 §5.4 (CSI), §5.6 (OSC, DCS, SOS, PM, APC up to BEL or ST), and two-byte escapes, in 7-bit and 8-bit forms. `escape-reader.ts`
+ * reads the same sequences, because redaction must find a secret that has one inside.
+ */
 const ESCAPE_SEQUENCE = new RegExp(
   [
     '(?:\\u001b\\[|\\u009b)[\\u0030-\\u003f]*[\\u0020-\\u002f]*[\\u0040-\\u007e]',
     '(?:\\u001b[\\]PX^_]|[\\u0090\\u0098\\u009d-\\u009f])[^\\u0007\\u001b\\u0080-\\u009f\\n]*(?:\\u0007|\\u001b\\\\|\\u009c)',
-    '\\u001b[\\u0020-\\u002f]*[\\u0030-\\u005a\\u005c\\u0060-\\u007e]',
+    '\\u001b(?:[\\u0030-\\u004f\\u0051-\\u0057\\u0059\\u005a\\u005c\\u0060-\\u007e]|[\\u0020-\\u002f]+[\\u0030-\\u005a\\u005c\\u0060-\\u007e])',
   ].join('|'),
   'g',
 );
@@ -21,13 +26,13 @@ const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202
 
 /**
  * Text that is safe to print: known escape sequences are left out, what remains of control characters is
- * shown as a visible sign. Line feeds and tabs stay; a carriage return before a line feed is left out.
+ * shown as a visible sign, and so is a sequence of more than 4,096 characters. Line feeds and tabs stay; a carriage return before a line feed is left out.
  */
 export function sanitize(text: string): string {
   // Each pattern is tried once for a run of what it begins with: otherwise a long run would be gone through from each of its characters.
   return text
     .replace(/(?<!\r)\r+\n/g, '\n')
-    .replace(ESCAPE_SEQUENCE, '')
+    .replace(ESCAPE_SEQUENCE, (sequence) => (sequence.length > ESCAPE_CHARACTERS ? '␛' : ''))
     .replace(CONTROL, visible);
 }
 

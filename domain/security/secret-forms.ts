@@ -24,6 +24,8 @@ export function formsOf(value: string): SecretForms {
   const all = pieces.filter((text) => utf8Encode(text).length <= ALL_FORMS_BYTES);
   return {
     plain: distinct([
+      // As a terminal ends its lines. Long lines are found one by one.
+      ...(inLines ? [] : wholes.map((text) => text.replaceAll(/\r?\n/g, '\r\n'))),
       ...[...wholes, ...pieces].flatMap((text) => [text, jsonForm(text), percentForm(text, URI_COMPONENT, 'upper')]),
       ...all.flatMap((text) => [...jsonForms(text), ...percentForms(text)]),
     ]),

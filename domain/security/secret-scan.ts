@@ -1,0 +1,133 @@
+/**
+ * Looks for secrets in a text, symbol by symbol: as the text stands, and as a terminal shows it, without escape sequences. Without
+ * the second way a secret with a change of color inside would be found by no pattern, and readers of logs would see the whole secret.
+ */
+import { type Automaton, step } from './automaton.ts';
+import {
+  createEscapeReader,
+  ESCAPE_CHARACTERS,
+  type EscapeReader,
+  mayBeginEscape,
+  type SymbolKind,
+} from './escape-reader.ts';
+
+/** Tools break lines of base64 and hexadecimal digits at 60, 64 or 76 columns; a shorter line is not held back for what follows. */
+export const WRAP_COLUMNS = 57;
+const LINE_FEED = 10;
+const CARRIAGE_RETURN = 13;
+
+/** A begun secret with escape sequences inside is followed over so many symbols, so that memory stays bounded. */
+const THROUGH_SYMBOLS = 256 * 1024;
+
+/** Bytes of an escape sequence that is passed over: a character has at most 3 for each UTF-16 unit. */
+const ESCAPE_SYMBOLS: Readonly<Record<SymbolKind, number>> = { utf8: 3 * ESCAPE_CHARACTERS, utf16: ESCAPE_CHARACTERS };
+
+/** Symbols inside of what may become a secret that are passed over: a line break, or an escape sequence. */
+interface Skip {
+  readonly from: number;
+  readonly to: number;
+  readonly isEscape: boolean;
+}
+
+/** One way to read the text. */
+export interface Track {
+  state: number;
+  skips: Skip[];
+}
+
+export interface SecretScan {
+  /** The text as it stands. A caller that steps the automaton itself for ordinary symbols writes the state here before `take`. */
+  readonly raw: Track;
+  /** An escape sequence is within what may become a secret: `take` must get each symbol. */
+  isThrough(): boolean;
+  /** Takes the next symbol, whose offset is `at`. */
+  take(symbol: number, at: number): void;
+  /** The offset from which the symbols before `end` may still become a secret. */
+  uncertainFrom(end: number): number;
+}
+
+/**
+ * @param lineFrom  where the line began; negative infinity if that is not known
+ * @param found  a secret from `from` to before `to`, and the `owner` of its pattern
+ */
+export function createScan(
+  automaton: Automaton,
+  kind: SymbolKind,
+  lineFrom: number,
+  found: (from: number, to: number, owner: number) => void,
+): SecretScan {
+  const raw: Track = { state: 0, skips: [] };
+  let through: Track | null = null;
+  let escape: { readonly reader: EscapeReader; readonly from: number; readonly symbols: number[] } | null = null;
+  let lineBegin = lineFrom;
+
+  const advance = (track: Track, symbol: number, at: number): void => {
+    const { classOf, wraps, longest, owners } = automaton;
+    const next = step(automaton, track.state, classOf[symbol]!);
+    if (symbol === LINE_FEED || symbol === CARRIAGE_RETURN) {
+      const isBreak = wraps[track.state] === 1 && next === 0 && isEndOfLine(symbol, at, lineBegin, track.skips.at(-1));
+      if (isBreak) return void track.skips.push({ from: at, to: at + 1, isEscape: false });
+    }
+    track.state = next;
+    if (longest[next]! > 0) found(beforeSkips(track.skips, at + 1, longest[next]!), at + 1, owners[next]!);
+  };
+  const startOf = ({ state, skips }: Track, end: number): number => beforeSkips(skips, end, automaton.depth[state]!);
+  /** Without an escape sequence inside, both ways read the same. */
+  const settle = (end: number): void => {
+    if (through === null) return;
+    const from = startOf(through, end);
+    through.skips = through.skips.filter(({ to }) => to > from);
+    if (!through.skips.some(({ isEscape }) => isEscape) || end - from > THROUGH_SYMBOLS) through = null;
+  };
+  const seeThrough = (symbol: number, at: number): void => {
+    if (escape === null) {
+      const track = through ?? raw;
+      if (track.state !== 0 && mayBeginEscape(symbol, kind)) {
+        through ??= { state: raw.state, skips: [...raw.skips] };
+        escape = { reader: createEscapeReader(kind), from: at, symbols: [symbol] };
+        escape.reader.read(symbol);
+      } else if (through !== null) {
+        advance(through, symbol, at);
+        settle(at + 1);
+      }
+      return;
+    }
+    const { reader, from, symbols } = escape;
+    const reading = symbols.length < ESCAPE_SYMBOLS[kind] ? reader.read(symbol) : 'none';
+    if (reading === 'inside') return void symbols.push(symbol);
+    escape = null;
+    if (reading === 'ended') return void through!.skips.push({ from, to: at + 1, isEscape: true });
+    for (const [index, each] of symbols.entries()) advance(through!, each, from + index);
+    settle(at);
+    seeThrough(symbol, at);
+  };
+  return {
+    raw,
+    isThrough: () => through !== null,
+    take(symbol, at) {
+      seeThrough(symbol, at);
+      advance(raw, symbol, at);
+      if (symbol === LINE_FEED) lineBegin = at + 1;
+      if (raw.skips.length > 0 && raw.skips.at(-1)!.to <= startOf(raw, at + 1)) raw.skips = [];
+    },
+    uncertainFrom(end) {
+      const rawFrom = startOf(raw, end);
+      if (raw.skips.length > 0) raw.skips = raw.skips.filter(({ to }) => to > rawFrom);
+      return through === null ? rawFrom : Math.min(rawFrom, startOf(through, escape?.from ?? end));
+    },
+  };
+}
+
+/** Whether a tool may have broken its digits here. Of carriage returns one is taken, so that no number of them is held back. */
+function isEndOfLine(symbol: number, at: number, lineBegin: number, last: Skip | undefined): boolean {
+  const isBehindBreak = last !== undefined && !last.isEscape && last.to === at;
+  return at - lineBegin >= WRAP_COLUMNS && (symbol === LINE_FEED || !isBehindBreak);
+}
+
+/** Where something begins that ends at `to` and has this many symbols, skips not counted. */
+function beforeSkips(skips: readonly Skip[], to: number, symbols: number): number {
+  let from = to - symbols;
+  for (let index = skips.length - 1; index >= 0 && skips[index]!.to > from; index -= 1)
+    from -= skips[index]!.to - skips[index]!.from;
+  return from;
+}
