@@ -9,7 +9,10 @@ import type { Script, ScriptValue } from './read-script.ts';
 import type { ShellWord } from './shell-contexts.ts';
 
 /** Commands of a shell that read their arguments as a script. */
-const READS_ARGUMENTS: ReadonlySet<string> = new Set(['eval', 'trap']);
+const READS_ARGUMENTS: ReadonlySet<string> = new Set(['eval', 'let', 'trap']);
+
+/** Words in front of a command of a shell. */
+const PREFIXES: ReadonlySet<string> = new Set(['command', 'builtin', 'exec', 'time']);
 
 export function refuseValuesInCode(script: Script, spec: Spec, what: string, problems: Problems): void {
   const report = (value: ScriptValue, message: string, remedy: string): void =>
@@ -63,6 +66,12 @@ function reportContext(
         'in a here-document whose end is quoted, in which a shell replaces nothing',
         'write its end without quotes (`<<EOF`), and a backslash before each other `$` of the text',
       );
+    case 'here-document-end':
+      return report(
+        value,
+        'in the end of a here-document, in which a shell replaces nothing',
+        'write a word for the end, such as `<<EOF`',
+      );
     case 'word':
     case 'double-quotes':
     case 'single-quotes':
@@ -76,28 +85,38 @@ function reportContext(
 function findCode({ reading }: Script): ReadonlyMap<number, string> {
   const found = new Map<number, string>();
   for (const command of reading.commands) {
-    const words = withoutAssignments(command);
+    const words = commandIn(command);
     const [program, ...args] = words.map(({ text }) => text);
     if (program === undefined) continue;
     if (READS_ARGUMENTS.has(program)) for (const { places } of words.slice(1)) note(found, places, program);
     for (const [index, interpreter] of codeArguments(program, args))
       note(found, words[index + 1]?.places ?? [], interpreter);
   }
-  for (const { command, places } of reading.documents) {
-    const [program, ...args] = withoutAssignments(command).map(({ text }) => text);
-    const name = program?.slice(program.lastIndexOf('/') + 1);
-    // Without a file to run it runs what it reads.
-    if (name !== undefined && isInterpreter(name) && args.every((arg) => arg.startsWith('-')))
-      note(found, places, name);
+  for (const { command, places } of reading.documents) noteRead(found, command, places);
+  for (const { from, to } of reading.pipes) {
+    noteRead(
+      found,
+      to,
+      from.flatMap(({ places }) => places),
+    );
+    for (const { command, places } of reading.documents) if (command === from) noteRead(found, to, places);
   }
   return found;
+}
+
+/** Of a command that reads places from its standard input: an interpreter without a file to run runs what it reads. */
+function noteRead(found: Map<number, string>, command: readonly ShellWord[], places: readonly number[]): void {
+  const [program, ...args] = commandIn(command).map(({ text }) => text);
+  const name = program?.slice(program.lastIndexOf('/') + 1);
+  if (name !== undefined && isInterpreter(name) && args.every((arg) => arg.startsWith('-'))) note(found, places, name);
 }
 
 function note(found: Map<number, string>, places: readonly number[], program: string): void {
   for (const place of places) if (!found.has(place)) found.set(place, program);
 }
 
-function withoutAssignments(words: readonly ShellWord[]): readonly ShellWord[] {
-  const first = words.findIndex(({ text }) => !/^[A-Za-z_]\w*=/.test(text));
+/** Without assignments and prefixes in front of it. */
+function commandIn(words: readonly ShellWord[]): readonly ShellWord[] {
+  const first = words.findIndex(({ text }) => !/^[A-Za-z_]\w*=/.test(text) && !PREFIXES.has(text));
   return first === -1 ? [] : words.slice(first);
 }

@@ -110,6 +110,7 @@ function referTo({ variable, context }: ScriptValue): string {
     case 'backquotes':
     case 'escaped':
     case 'quoted-here-document':
+    case 'here-document-end':
       return reference;
   }
 }

@@ -3,6 +3,8 @@ import { execFileSync } from 'node:child_process';
 import { describe, expect, test } from 'vitest';
 import { checkExpressions } from '../expression/check.ts';
 import { compileText } from '../load.ts';
+import { findPlaceholders } from '../placeholders.ts';
+import { readShell } from './shell-contexts.ts';
 
 const HOSTILE = `a  b'; echo BAD #"$(echo BAD)\`echo BAD\` * \\`;
 
@@ -45,6 +47,8 @@ describe('a value is one word as it was given', () => {
     ['in a here-document', 'cat <<EOF\nx ${{ params.x }}\nEOF\necho end', `x ${HOSTILE}\nend\n`],
     ['behind a here-document', "cat <<'EOF'\nit's\nEOF\nprintf '%s' ${{ params.x }}", `it's\n${HOSTILE}`],
     ['behind a comment with a quote', "# it's\nprintf '%s' ${{ params.x }}", HOSTILE],
+    ['in a pipe to a program with a file', 'printf "%s" ${{ params.x }} | sh -c cat', HOSTILE],
+    ['behind two bars', 'false || printf "%s" ${{ params.x }} || sh', HOSTILE],
     ['in a comment', '# ${{ params.x }}\necho end', 'end\n'],
     ['in a condition', 'if [ ${{ params.x }} = "" ]; then echo no; else echo yes; fi', 'yes\n'],
     [
@@ -81,7 +85,17 @@ test.each([
   ['sh -c "$(echo ${{ params.x }})"', 'in a program of sh'],
   ['sh -s <<EOF\necho ${{ params.x }}\nEOF', 'in a program of sh'],
   ['python3 - <<EOF\nprint("${{ params.x }}")\nEOF', 'in a program of python3'],
+  ['command eval "${{ params.x }}"', 'in a program of eval'],
+  ['exec bash -c ${{ params.x }}', 'in a program of bash'],
+  ['echo ${{ params.x }} | sh', 'in a program of sh'],
+  ['echo a |\n  time python3 -u <<EOF\nprint("${{ params.x }}")\nEOF', 'in a program of python3'],
+  ['cat <<EOF | bash -e\nls ${{ params.x }}\nEOF', 'in a program of bash'],
+  ['let ${{ params.x }}', 'in a program of let'],
+  ['(( ${{ params.x }} > 1 ))', 'in arithmetic'],
   ['echo $(( ${{ params.x }} + 1 ))', 'in arithmetic'],
+  ["echo $'\\${{ params.x }}'", 'behind a backslash'],
+  ['cat <<${{ params.x }}\na\nEOF', 'in the end of a here-document'],
+  ['cat <<- "E${{ params.x }}"\na\nEOF', 'in the end of a here-document'],
   ['echo `echo ${{ params.x }}`', 'in backquotes'],
   ['echo \\${{ params.x }}', 'behind a backslash'],
   ["cat <<'EOF'\n${{ params.x }}\nEOF", 'in a here-document whose end is quoted'],
@@ -106,6 +120,18 @@ test.each([
 
 test('the first line of a file for sh is a comment', () => {
   expect(run('#!/bin/sh\necho end', {})).toBe('end\n');
+});
+
+test('no place of a text is left out, whatever stands around it', () => {
+  const shell = "<< <<- <<< < ' \" $' \\ ` $( $(( (( ${ } ) )) # | ; E sh case esac".split(' ');
+  const parts = [...shell, ' ', '\n', '${{ params.x }}', '$${{ a }}', '${{ params["x"] }}'];
+  let seed = 1;
+  const next = (): number => (seed = (seed * 48_271) % 2_147_483_647);
+  for (let round = 0; round < 20_000; round += 1) {
+    const text = Array.from({ length: 3 + (next() % 20) }, () => parts[next() % parts.length]!).join('');
+    const places = findPlaceholders(text);
+    expect({ text, contexts: readShell(text, places).contexts.length }).toEqual({ text, contexts: places.length });
+  }
 });
 
 test('a text of many nested brackets is read in time that grows with its length', () => {

@@ -4,6 +4,8 @@
  * a shell expands a variable in one pass, and does not read the result as a script.
  */
 
+import { type DocumentStart, readDocumentStart, type ScriptPlace } from './here-document.ts';
+
 /** How a shell reads the place of a value. */
 export type ShellContext =
   | 'word'
@@ -14,7 +16,8 @@ export type ShellContext =
   | 'backquotes'
   | 'escaped'
   | 'quoted-here-document'
-  | 'here-document';
+  | 'here-document'
+  | 'here-document-end';
 
 export interface ShellWord {
   readonly text: string;
@@ -29,12 +32,8 @@ export interface ShellReading {
   readonly commands: readonly (readonly ShellWord[])[];
   /** Here-documents that hold places: the words of their command, and these places. */
   readonly documents: readonly { readonly command: readonly ShellWord[]; readonly places: readonly number[] }[];
-}
-
-/** UTF-16 offsets of what stands for a value. */
-export interface ScriptPlace {
-  readonly start: number;
-  readonly end: number;
+  /** Commands, each with the command that reads its output by a pipe. */
+  readonly pipes: readonly { readonly from: readonly ShellWord[]; readonly to: readonly ShellWord[] }[];
 }
 
 export function readShell(text: string, places: readonly ScriptPlace[]): ShellReading {
@@ -50,6 +49,8 @@ interface Frame {
   /** The command that is read in it. */
   words: Word[];
   word: Word | null;
+  /** The last command, if a pipe follows it. */
+  piped: Word[] | null;
 }
 
 interface Word {
@@ -57,10 +58,7 @@ interface Word {
   readonly places: number[];
 }
 
-interface PendingDocument {
-  readonly end: string;
-  readonly isQuoted: boolean;
-  readonly hasTabs: boolean;
+interface PendingDocument extends Omit<DocumentStart, 'stop'> {
   readonly command: Word[];
 }
 
@@ -76,6 +74,7 @@ class ShellReader {
   readonly #contexts: ShellContext[] = [];
   readonly #commands: (readonly ShellWord[])[] = [];
   readonly #documents: { command: readonly ShellWord[]; places: number[] }[] = [];
+  readonly #pipes: { readonly from: readonly ShellWord[]; readonly to: readonly ShellWord[] }[] = [];
   readonly #frames: Frame[] = [newFrame('commands')];
   #pending: PendingDocument[] = [];
   #at = 0;
@@ -89,7 +88,12 @@ class ShellReader {
   read(): ShellReading {
     this.#readUntil(this.#text.length, 1);
     while (this.#frames.length > 0) this.#pop();
-    return { contexts: this.#contexts, commands: this.#commands, documents: this.#documents };
+    return {
+      contexts: this.#contexts,
+      commands: this.#commands,
+      documents: this.#documents,
+      pipes: this.#pipes,
+    };
   }
 
   get #frame(): Frame {
@@ -167,7 +171,10 @@ class ShellReader {
     this.#addToWord('');
     while (this.#at < this.#text.length && this.#text[this.#at] !== "'") {
       if (this.#takePlace(context)) continue;
-      if (context === 'dollar-quotes' && this.#text[this.#at] === '\\') this.#at += 1;
+      if (context === 'dollar-quotes' && this.#text[this.#at] === '\\') {
+        this.#at += 1;
+        if (this.#takePlace('escaped')) continue;
+      }
       this.#addToWord(this.#text[this.#at] ?? '');
       this.#at += 1;
     }
@@ -213,12 +220,19 @@ class ShellReader {
   #takeOfCommand(frame: Frame, character: string, mayClose: boolean): void {
     const { word } = frame;
     if (character === '#' && word === null) return this.#takeComment();
-    if (this.#starts('<<') && !this.#starts('<<<')) return this.#takeDocumentStart(frame);
+    if (this.#starts('<<<')) {
+      endWord(frame);
+      this.#at += '<<<'.length;
+      return;
+    }
+    if (this.#starts('<<')) return this.#takeDocumentStart(frame);
+    if (this.#startsArithmetic(frame) && this.#open('arithmetic', 2)) return;
     this.#at += 1;
     if (character === '\n') {
       this.#endCommand(frame);
       this.#readDocuments();
-    } else if (/[;&|]/.test(character)) this.#endCommand(frame);
+    } else if (character === '|') this.#takePipe(frame);
+    else if (/[;&]/.test(character)) this.#endCommand(frame);
     else if (/\s/.test(character)) endWord(frame);
     else if (character === '(') {
       this.#endCommand(frame);
@@ -228,6 +242,19 @@ class ShellReader {
       if (frame.cases === 0 && mayClose && frame.kind === 'commands') this.#pop();
     } else if (/[<>]/.test(character)) endWord(frame);
     else this.#addToWord(character);
+  }
+
+  /** `((…))` of bash and others; a POSIX shell reads a command in two brackets, before which people write a space. */
+  #startsArithmetic({ word, words }: Frame): boolean {
+    return word === null && words.length === 0 && this.#starts('((');
+  }
+
+  #takePipe(frame: Frame): void {
+    endWord(frame);
+    const { words } = frame;
+    this.#endCommand(frame);
+    if (this.#starts('|')) this.#at += 1;
+    else if (words.length > 0) frame.piped = words;
   }
 
   /** A place in it is one of no command. */
@@ -243,19 +270,19 @@ class ShellReader {
 
   #takeDocumentStart(frame: Frame): void {
     endWord(frame);
-    const found = /^<<(-?)[ \t]*((?:'[^'\n]*'|"[^"\n]*"|\\.|[^\s'"\\;&|<>()`])+)/.exec(
-      this.#text.slice(this.#at, this.#at + 512),
-    );
-    if (found === null) {
-      this.#at += 2;
+    const start = readDocumentStart(this.#text, this.#at, this.#places, this.#nextPlace);
+    if (start === null) {
+      this.#at += '<<'.length;
       return;
     }
-    const [whole, dash, written] = found;
-    const end = written!.replace(/'([^']*)'|"([^"]*)"|\\(.)/g, (_, single, double, escaped) =>
-      String(single ?? double ?? escaped),
-    );
-    this.#pending.push({ end, isQuoted: end !== written, hasTabs: dash === '-', command: frame.words });
-    this.#at += whole.length;
+    const { stop, ...document } = start;
+    for (let place = this.#places[this.#nextPlace]; place !== undefined && place.start < stop;) {
+      this.#at = place.start;
+      this.#takePlace('here-document-end');
+      place = this.#places[this.#nextPlace];
+    }
+    this.#at = Math.max(this.#at, stop);
+    this.#pending.push({ ...document, command: frame.words });
   }
 
   #readDocuments(): void {
@@ -327,13 +354,17 @@ class ShellReader {
 
   #endCommand(frame: Frame): void {
     endWord(frame);
-    if (frame.words.length > 0) this.#commands.push(frame.words);
+    if (frame.words.length > 0) {
+      this.#commands.push(frame.words);
+      if (frame.piped !== null) this.#pipes.push({ from: frame.piped, to: frame.words });
+      frame.piped = null;
+    }
     frame.words = [];
   }
 }
 
 function newFrame(kind: Frame['kind']): Frame {
-  return { kind, cases: 0, depth: 0, words: [], word: null };
+  return { kind, cases: 0, depth: 0, words: [], word: null, piped: null };
 }
 
 function endWord(frame: Frame): void {
