@@ -8,9 +8,9 @@ import type { Exec, ExecExit, Sandbox } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
 
 /** Time that a command has between SIGTERM and SIGKILL when its run is cancelled. */
-const TERM_GRACE_MS = 2_000;
+export const TERM_GRACE_MS = 2_000;
 /** A command that a cancel reached and whose end the VM does not report is taken for dead with its VM. */
-const KILL_LIMIT_MS = 5_000;
+export const KILL_LIMIT_MS = 5_000;
 
 export interface Followed {
   readonly deps: Pick<ActivityDeps, 'events' | 'now' | 'disk'>;

@@ -3,7 +3,11 @@ import { Buffer } from 'node:buffer';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { CodedError } from '../domain/errors/coded-error.ts';
+import { vmKeyText } from '../domain/run/vm-key.ts';
+import { LEAST_SANDBOX } from '../test/rig/mock-worker.ts';
 import { begin, KEY, request, RUN, useStageAttempts } from '../test/rig/stage-attempts.ts';
+import type { ActivityDeps } from './deps.ts';
+import type { ExecState, Sandbox } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
 
 /** Ends the program when a test wants that. */
@@ -128,6 +132,74 @@ describe('a command that exits with 0 after the SIGTERM of a cancel', () => {
   });
 });
 
+describe('a command in a VM of several steps, cancelled', () => {
+  const shared = (): StageRequest => ({
+    ...request('export', { outputs: OUTPUTS }),
+    lease: { vmKey: vmKeyText(KEY), queue: 'voidbox-host:h', host: 'h' },
+  });
+  /** In the order of their starts. */
+  const commandsOfVm = async (): Promise<readonly ExecState[]> =>
+    (await rig.backend.launch(KEY, LEAST_SANDBOX, AbortSignal.timeout(5_000))).execs();
+  /** Lets a worker change how the VMs start commands. */
+  const withExec = (exec: (real: Sandbox) => Sandbox['exec']): ActivityDeps =>
+    rig.processDeps({
+      backendFor: () => ({
+        ...rig.backend,
+        launch: async (...args) => {
+          const sandbox = await rig.backend.launch(...args);
+          return { ...sandbox, exec: exec(sandbox) };
+        },
+      }),
+    });
+
+  test('while its worker waits for the answer to its start, ends before the stage does', async () => {
+    let asked!: () => void;
+    const wasAsked = new Promise<void>((resolve) => (asked = resolve));
+    // The VM starts the command, and its answer never arrives.
+    const deps = withExec((sandbox) => async (what, signal) => {
+      await sandbox.exec(what, signal);
+      asked();
+      return await new Promise((_, reject) =>
+        signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true }),
+      );
+    });
+    const attempt = begin(deps, shared());
+    await wasAsked;
+    attempt.cancel({ cancelRequested: true });
+    expect(await attempt.result).toMatchObject({ outcome: 'cancelled', outputs: {} });
+    expect(rig.backend.alive(), 'other steps use the VM').toContain(vmKeyText(KEY));
+    expect(await commandsOfVm()).toEqual([{ key: 'talk/0/1', isRunning: false }]);
+  });
+
+  test('before a second worker has attached to it, ends before the stage does', async () => {
+    const first = begin(rig.processDeps(), shared());
+    await untilStored('row 1');
+    let launches = 0;
+    let attaching!: () => void;
+    const isAttaching = new Promise<void>((resolve) => (attaching = resolve));
+    const deps = rig.processDeps({
+      backendFor: () => ({
+        ...rig.backend,
+        // Its first way to the VM lasts until the cancel.
+        launch: (key, spec, signal) => {
+          launches += 1;
+          if (launches > 1) return rig.backend.launch(key, spec, signal);
+          attaching();
+          return new Promise((_, reject) =>
+            signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true }),
+          );
+        },
+      }),
+    });
+    const second = begin(deps, shared());
+    await isAttaching;
+    second.cancel({ cancelRequested: true });
+    expect(await second.result).toMatchObject({ outcome: 'cancelled', outputs: {} });
+    expect(await commandsOfVm()).toEqual([{ key: 'talk/0/1', isRunning: false }]);
+    await first.result.catch(() => undefined);
+  });
+});
+
 test('a command that exits with 0 after its deadline is out of time, and its named outputs are partial', async () => {
   const result = await begin(rig.processDeps(), request('export', { outputs: OUTPUTS, timeoutMs: 300 })).result;
   expect(result).toMatchObject({
@@ -137,5 +209,5 @@ test('a command that exits with 0 after its deadline is out of time, and its nam
     outputs: {},
     partial: { dist: { mediaType: 'application/x-tar' } },
   });
-  expect(rig.backend.alive()).not.toContain(KEY);
+  expect(rig.backend.alive()).not.toContain(vmKeyText(KEY));
 });

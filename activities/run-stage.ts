@@ -37,6 +37,7 @@ import { takeWorkspace, WorkspaceFailure, workspaceOf } from './stage-workspace.
 import { withTexts } from './texts.ts';
 import { type Attempt, attemptName, type Worked } from './stage-attempt.ts';
 import { letGoOfVm, recordLoss, releaseOwned } from './leave-vm.ts';
+import { endLeftCommands } from './end-left-commands.ts';
 import { beginAttempt, sayNotRedacted, sayUnset } from './begin-attempt.ts';
 import { runStageCommand } from './stage-command.ts';
 
@@ -88,6 +89,7 @@ async function attemptWith(deps: ActivityDeps, written: StageRequest, life: Atte
   } catch (error) {
     life.detached.throwIfAborted();
     if (life.cancelRequested.aborted && !(isCodedError(error) && error.code === 'fence/stale')) {
+      await endLeftCommands(context);
       const cancelled = cancelledResult(context.backend, request);
       const last = isService(stage.work) ? await outputPublished(deps, request) : {};
       return concludeWithoutVm(

@@ -1,106 +1,18 @@
 import { Buffer } from 'node:buffer';
-import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer, type Server, type Socket } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import {
+  answer,
+  fakeKeeper,
+  type FakeKeeper,
+  type Handler,
+  launchFake,
+  soon,
+  STATUS,
+  useFakeKeepers,
+} from '../test/rig/fake-keeper.ts';
 import { keepVmAlive, MicroVm } from './index.ts';
 
-/**
- * A scripted keeper: a Unix socket server and a `voidbox-vm` that is a shell script. What a real keeper never
- * does (garbage, half answers, silence) is what these tests are about; sandbox/*.vm.test.ts has the real one.
- */
-interface FakeKeeper {
-  readonly dir: string;
-  readonly binary: string;
-  setState(state: string, exit?: object): Promise<void>;
-  kill(): void;
-}
-
-type Handler = (request: Record<string, unknown>, socket: Socket) => void;
-
-const cleanups: (() => Promise<void> | void)[] = [];
-afterEach(async () => {
-  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
-});
-
-async function fakeKeeper(
-  handlers: Record<string, Handler>,
-  options: { readonly deep?: boolean } = {},
-): Promise<FakeKeeper> {
-  const base = await mkdtemp(join(tmpdir(), 'voidbox-client-'));
-  cleanups.push(() => rm(base, { recursive: true, force: true }));
-  const dir = options.deep === true ? join(base, 'd'.repeat(120), 'vm') : join(base, 'vm');
-  await mkdir(dir, { recursive: true });
-  const stateFile = join(base, 'state.json');
-  const binary = join(base, 'voidbox-vm');
-  await writeFile(
-    binary,
-    `#!/bin/sh\ncase "$1" in launch) cat >'${base}/config.json'; echo '{"state":"created"}';; *) cat '${stateFile}';; esac\n`,
-  );
-  await chmod(binary, 0o755);
-  const setState = (state: string, exit?: object): Promise<void> =>
-    writeFile(stateFile, JSON.stringify({ state, pid: null, fence: 1, exit: exit ?? null }));
-  await setState('running');
-
-  const sockets = new Set<Socket>();
-  const server: Server = createServer((socket) => {
-    sockets.add(socket);
-    socket.on('error', () => undefined);
-    let text = '';
-    const onData = (chunk: Buffer): void => {
-      text += chunk.toString('utf8');
-      for (;;) {
-        const end = text.indexOf('\n');
-        if (end === -1) return;
-        const request = JSON.parse(text.slice(0, end)) as Record<string, unknown>;
-        text = text.slice(end + 1);
-        const handler = handlers[request['op'] as string];
-        if (handler !== undefined) handler(request, socket);
-        else if (request['op'] === 'attach') answer(socket, request, { fence: 7 });
-        else answer(socket, request, {});
-        if (STREAMS.has(request['op'] as string)) {
-          socket.off('data', onData);
-          if (text !== '') socket.unshift(Buffer.from(text));
-          return;
-        }
-      }
-    };
-    socket.on('data', onData);
-  });
-  // Binding needs a short path too; the socket is made beside and linked into the deep folder.
-  const bound = join(base, 'k.sock');
-  await new Promise<void>((resolve) => server.listen(bound, resolve));
-  const { link } = await import('node:fs/promises');
-  await link(bound, join(dir, 'k.sock'));
-  const kill = (): void => {
-    for (const socket of sockets) socket.destroy();
-    server.close();
-  };
-  cleanups.push(kill);
-  return { dir, binary, setState, kill };
-}
-
-/** Of a keeper whose build knows no features. */
-const STATUS = {
-  state: 'ready',
-  vmKey: 'run/scope/0',
-  fence: 3,
-  bootMs: 1,
-  boots: 1,
-  accelerator: 'tcg',
-  kernel: 'debian',
-  jail: 'j',
-  memoryMib: 128,
-  leaseLeftMs: 5,
-  execs: [],
-};
-
-const STREAMS = new Set(['exec.output', 'exec.stdin', 'file.put', 'file.get', 'tar.put', 'tar.get']);
-
-function answer(socket: Socket, request: Record<string, unknown>, ok: object): void {
-  socket.write(`${JSON.stringify({ id: request['id'], ok })}\n`);
-}
+useFakeKeepers();
 
 /** Refuses a while after it has let the client begin. */
 const refuseLater: Handler = (request, socket) => {
@@ -111,27 +23,6 @@ const refuseLater: Handler = (request, socket) => {
     200,
   );
 };
-
-function launch(keeper: FakeKeeper): Promise<MicroVm> {
-  const config = {
-    vmKey: 'run/scope/0',
-    memoryMib: 128,
-    vcpus: 1,
-    diskMib: 64,
-    kernel: { path: '/k', kind: 'debian' as const },
-    initramfs: '/i',
-    accelerator: 'tcg' as const,
-    qemu: '/q',
-    bwrap: '/b',
-    mounts: [],
-  };
-  return MicroVm.launch({ keeper: keeper.binary, dir: keeper.dir, config }, soon()).then((vm) => {
-    cleanups.push(() => vm.close());
-    return vm;
-  });
-}
-
-const soon = (): AbortSignal => AbortSignal.timeout(10_000);
 
 async function read(bytes: AsyncIterable<Uint8Array>): Promise<Buffer> {
   const parts: Uint8Array[] = [];
@@ -153,14 +44,14 @@ describe('requests', () => {
         for (const late of waiting) late();
       },
     });
-    const vm = await launch(keeper);
+    const vm = await launchFake(keeper);
     const renewed = vm.renew();
     await vm.execAck('k');
     expect(await renewed).toBe(7);
   });
 
   it('reach a socket whose path is too long for an address', async () => {
-    const vm = await launch(await fakeKeeper({}, { deep: true }));
+    const vm = await launchFake(await fakeKeeper({}, { deep: true }));
     expect(vm.fence).toBe(7);
   });
 
@@ -169,7 +60,7 @@ describe('requests', () => {
       (code: string): Handler =>
       (request, socket) =>
         void socket.write(`${JSON.stringify({ id: request['id'], error: { code, message: 'because' } })}\n`);
-    const vm = await launch(
+    const vm = await launchFake(
       await fakeKeeper({
         renew: fail('fence/stale'),
         stats: fail('guest/error'),
@@ -190,7 +81,7 @@ describe('requests', () => {
 
   it('fail with vm/lost when the keeper dies under them, and say where the console is', async () => {
     const keeper = await fakeKeeper({ 'exec.wait': () => undefined });
-    const vm = await launch(keeper);
+    const vm = await launchFake(keeper);
     const waiting = vm.execWait('k', soon());
     waiting.catch(() => undefined);
     await keeper.setState('lost');
@@ -204,7 +95,7 @@ describe('requests', () => {
 
   it('give the reason that a keeper wrote when it ended its VM', async () => {
     const keeper = await fakeKeeper({ renew: (_, socket) => socket.destroy() });
-    const vm = await launch(keeper);
+    const vm = await launchFake(keeper);
     await keeper.setState('stopped', { reason: 'protocol', code: 'vm/protocol', message: 'a frame of 4 GiB' });
     await expect(vm.renew()).rejects.toMatchObject({
       code: 'vm/protocol',
@@ -221,12 +112,12 @@ describe('requests', () => {
         cut = false;
       },
     });
-    expect(await (await launch(keeper)).renew()).toBe(5);
+    expect(await (await launchFake(keeper)).renew()).toBe(5);
   });
 
   it('end with the signal, and with the client', async () => {
     const keeper = await fakeKeeper({ 'exec.wait': () => undefined });
-    const vm = await launch(keeper);
+    const vm = await launchFake(keeper);
     const stop = new AbortController();
     const one = vm.execWait('k', stop.signal);
     const two = vm.execWait('k', soon());
@@ -237,7 +128,7 @@ describe('requests', () => {
   });
 
   it('are refused before they are sent when their line is too long', async () => {
-    const vm = await launch(await fakeKeeper({}));
+    const vm = await launchFake(await fakeKeeper({}));
     const start = {
       execKey: 'k',
       program: 'sh',
@@ -259,14 +150,14 @@ describe('requests', () => {
     ['no id', '{"ok":{}}\n'],
     ['an endless line', 'x'.repeat(3 * 1024 * 1024)],
   ])('fail with vm/protocol when the keeper answers %s', async (_, text) => {
-    const vm = await launch(await fakeKeeper({ renew: (_request, socket) => void socket.write(text) }));
+    const vm = await launchFake(await fakeKeeper({ renew: (_request, socket) => void socket.write(text) }));
     await expect(vm.renew()).rejects.toMatchObject({ code: 'vm/protocol' });
   });
 
   it.each([{ leaseLeftMs: -1 }, { leaseLeftMs: '5' }, { leaseLeftMs: 1e300 }, {}])(
     'fail with vm/protocol for the answer %j',
     async (ok) => {
-      const vm = await launch(await fakeKeeper({ renew: (request, socket) => answer(socket, request, ok) }));
+      const vm = await launchFake(await fakeKeeper({ renew: (request, socket) => answer(socket, request, ok) }));
       await expect(vm.renew()).rejects.toMatchObject({ code: 'vm/protocol' });
     },
   );
@@ -295,7 +186,7 @@ describe('a newer op', () => {
         const error = { code: 'api/bad-request', message: `op "${op}" is unknown` };
         socket.write(`${JSON.stringify({ id: request['id'], error })}\n`);
       };
-    return { vm: await launch(await fakeKeeper(handlers)), ops };
+    return { vm: await launchFake(await fakeKeeper(handlers)), ops };
   }
 
   it('is not asked of a keeper of an earlier build', async () => {
@@ -326,7 +217,7 @@ describe('a newer op', () => {
 
 describe('streams', () => {
   it('give the bytes that come with and after the answer line', async () => {
-    const vm = await launch(
+    const vm = await launchFake(
       await fakeKeeper({
         'file.get': (request, socket) => {
           socket.write(`${JSON.stringify({ id: request['id'], ok: { sizeBytes: 10 } })}\nhello`);
@@ -345,7 +236,7 @@ describe('streams', () => {
       (request, socket) =>
         void socket.end(`${JSON.stringify({ id: request['id'], ok: { sizeBytes: size } })}\nhello`);
     const one = await (
-      await launch(
+      await launchFake(
         await fakeKeeper({
           'file.get': short(6),
           renew: (request, socket) => answer(socket, request, { leaseLeftMs: 1 }),
@@ -353,13 +244,13 @@ describe('streams', () => {
       )
     ).getFile('/f', soon());
     await expect(read(one?.bytes ?? once())).rejects.toThrow('ended at 5 of 6 bytes');
-    const two = await (await launch(await fakeKeeper({ 'file.get': short(4) }))).getFile('/f', soon());
+    const two = await (await launchFake(await fakeKeeper({ 'file.get': short(4) }))).getFile('/f', soon());
     await expect(read(two?.bytes ?? once())).rejects.toMatchObject({ code: 'vm/protocol' });
   });
 
   it('do not read ahead of a reader that rests', async () => {
     let sentBytes = 0;
-    const vm = await launch(
+    const vm = await launchFake(
       await fakeKeeper({
         'exec.output': (request, socket) => {
           answer(socket, request, { offset: 0 });
@@ -383,7 +274,7 @@ describe('streams', () => {
 
   it('put a file of exactly its size', async () => {
     let got = '';
-    const vm = await launch(
+    const vm = await launchFake(
       await fakeKeeper({
         'file.put': (request, socket) => {
           answer(socket, request, {});
@@ -403,7 +294,7 @@ describe('streams', () => {
   });
 
   it('stop sending when the keeper refuses in mid-stream', async () => {
-    const vm = await launch(
+    const vm = await launchFake(
       await fakeKeeper({
         'tar.put': (request, socket) => {
           answer(socket, request, {});
@@ -430,7 +321,7 @@ describe('streams', () => {
   });
 
   it('learn of a refusal though their source rests', async () => {
-    const vm = await launch(await fakeKeeper({ 'file.put': refuseLater }));
+    const vm = await launchFake(await fakeKeeper({ 'file.put': refuseLater }));
     async function* resting(): AsyncGenerator<Uint8Array> {
       yield Buffer.from('one');
       await new Promise(() => undefined);
@@ -439,7 +330,7 @@ describe('streams', () => {
   });
 
   it('end their source when the keeper refuses it', async () => {
-    const vm = await launch(await fakeKeeper({ 'tar.put': refuseLater }));
+    const vm = await launchFake(await fakeKeeper({ 'tar.put': refuseLater }));
     let isEnded = false;
     async function* endless(): AsyncGenerator<Uint8Array> {
       try {
@@ -456,7 +347,7 @@ describe('streams', () => {
   });
 
   it('take the keeper at its word when it has enough of a tar', async () => {
-    const vm = await launch(
+    const vm = await launchFake(
       await fakeKeeper({
         'tar.put': (request, socket) => {
           answer(socket, request, {});
@@ -475,7 +366,7 @@ describe('streams', () => {
 
   it('send standard input from where the keeper stands', async () => {
     let got = '';
-    const vm = await launch(
+    const vm = await launchFake(
       await fakeKeeper({
         'exec.stdin': (request, socket) => {
           answer(socket, request, { offset: 6 });

@@ -145,8 +145,8 @@ export class MicroVm {
   }
 
   /** Starts the command once per key; `known` tells a key that was started before. */
-  async execStart(exec: ExecStart, signal: AbortSignal): Promise<{ readonly known: boolean }> {
-    const answer = await this.#fenced('exec.start', { ...exec }, { signal });
+  async execStart(exec: ExecStart, signal?: AbortSignal): Promise<{ readonly known: boolean }> {
+    const answer = await this.#fenced('exec.start', { ...exec }, signal === undefined ? {} : { signal });
     return { known: answer['known'] === true };
   }
 

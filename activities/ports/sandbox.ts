@@ -79,8 +79,13 @@ export interface Sandbox {
   readonly facts: SandboxFacts;
   /** Starts the command once per key: a second call with the key attaches to it. */
   exec(request: ExecRequest, signal: AbortSignal): Promise<Exec>;
-  /** The commands that this VM knows: started, and not acknowledged. */
+  /**
+   * The commands that this VM knows: started, and not acknowledged. It settles after the answer to each `exec` of this handle, so it
+   * lists the command of an `exec` whose signal was aborted before the answer, too.
+   */
   execs(): Promise<readonly ExecState[]>;
+  /** Attaches to a command that `execs` lists, without its request. */
+  attachExec(key: string): Exec;
   /**
    * Puts a file at an absolute guest path, parents made, owner uid 1000. `bytes` of exactly `sizeBytes`. Of the guest's system
    * only `GUEST_CREDENTIALS` takes files, for which the owner's mode is.

@@ -22,31 +22,38 @@ export function createQemuSandbox(
   imageEnv: Readonly<Record<string, string>>,
   onLetGo: () => void,
 ): Sandbox {
+  /** Requests that the keeper has not answered, also those that no caller waits for. */
+  const starting = new Set<Promise<unknown>>();
   return {
     facts,
 
     async exec(request: ExecRequest, signal: AbortSignal): Promise<Exec> {
+      signal.throwIfAborted();
       // An empty source and none are the same to the command.
       const stdin = request.stdin === null || request.stdin.sizeBytes === 0 ? null : request.stdin;
-      const { known } = await vm.execStart(
-        {
-          execKey: request.key,
-          program: request.program,
-          args: request.args,
-          env: { ...imageEnv, ...request.env },
-          cwd: request.cwd,
-          uid: GUEST_UID,
-          gid: GUEST_GID,
-          stdinBytes: stdin === null ? null : (stdin.sizeBytes ?? OPEN_STDIN_BYTES),
-          timeoutMs: request.timeoutMs,
-          maxOutputBytes: request.maxOutputBytes,
-        },
-        signal,
-      );
+      const start = vm.execStart({
+        execKey: request.key,
+        program: request.program,
+        args: request.args,
+        env: { ...imageEnv, ...request.env },
+        cwd: request.cwd,
+        uid: GUEST_UID,
+        gid: GUEST_GID,
+        stdinBytes: stdin === null ? null : (stdin.sizeBytes ?? OPEN_STDIN_BYTES),
+        timeoutMs: request.timeoutMs,
+        maxOutputBytes: request.maxOutputBytes,
+      });
+      starting.add(start);
+      const answered = (): void => void starting.delete(start);
+      start.then(answered, answered);
+      const { known } = await unlessAborted(start, signal);
       return createQemuExec(vm, request.key, stdin, known);
     },
 
+    attachExec: (key) => createQemuExec(vm, key, null, true),
+
     async execs() {
+      await Promise.allSettled(starting);
       const { execs } = await vm.status();
       return execs
         .filter(({ state }) => state !== 'acknowledged')
@@ -86,6 +93,18 @@ export function createQemuSandbox(
       await vm.stop();
     },
   };
+}
+
+/** @throws the signal's reason, and then ignores how the work ends */
+async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  let onAbort!: () => void;
+  const aborted = new Promise<never>((_, reject) => (onAbort = () => reject(signal.reason as Error)));
+  signal.addEventListener('abort', onAbort, { once: true });
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    signal.removeEventListener('abort', onAbort);
+  }
 }
 
 /** The keeper ends a tar without its end marker when it refuses what is in it; a lost or taken VM does so too. */

@@ -40,6 +40,8 @@ export function createMockSandbox(vm: MockVm, hold: MockHold, attached: boolean)
       return mockExec(vm, hold, exec, known, feeding);
     },
 
+    attachExec: (key) => mockExec(vm, hold, vm.findExec(key), true, null),
+
     async execs() {
       check();
       return vm.execs;

@@ -80,6 +80,13 @@ export class MockVm {
     return { exec, known: false };
   }
 
+  /** @throws CodedError `vm/guest-error` for a key that it does not know */
+  findExec(key: string): MockExec {
+    const found = this.#execs.get(key);
+    if (found === undefined) throw new CodedError('vm/guest-error', `mock VM ${this.name} has no command ${key}`);
+    return found;
+  }
+
   /** What needs it from then on fails with `vm/lost`, and these words. */
   end(message: string): void {
     if (this.#end !== null) return;

@@ -45,10 +45,11 @@ test('an agent serves on when its worker is killed, and what it had at the cance
   await until('a later report', 60_000, async () => (await seenIn(rig, 'watch')) > before, 500);
   expect((await rig.cli('cancel', 'watch')).stdout).toContain('cancelled');
   const json = await rig.cli('result', 'watch', '--json');
+  expect(json.code, json.stderr).toBe(0);
   const { state, outputText } = JSON.parse(json.stdout) as { readonly state: string; readonly outputText: string };
   expect(state).toBe('cancelled');
   expect((JSON.parse(outputText) as { readonly seen: number }).seen).toBeGreaterThan(before);
-  expect((await rig.cli('result', 'watch')).stdout).toBe(outputText);
+  expect(await rig.cli('result', 'watch')).toMatchObject({ code: 0, stdout: outputText });
   expect((await rig.cli('logs', 'watch')).stdout).toContain('I watch.');
   expect((await rig.cli('artifacts', 'watch')).stdout).toContain('watch.transcript.jsonl');
   expect(readFileSync(join(rig.specDir, 'data/starts'), 'utf8'), 'its mount came back, and it started once').toBe(
@@ -72,7 +73,7 @@ workflow:
 
 test('a service whose VM is lost starts from its beginning in another one', async () => {
   await using rig = new Rig();
-  await rig.launch(rig.spec('spec.yaml', COMMAND), 'beat');
+  const run = rig.start('run', rig.spec('spec.yaml', COMMAND), '--run-id', 'beat');
   await until('some reports', 120_000, async () => {
     const bodies = (await rig.events('beat').catch(() => [])).map(({ body }) => body);
     return bodies.filter(({ type }) => type === 'stage-published').length >= 3;
@@ -92,5 +93,7 @@ test('a service whose VM is lost starts from its beginning in another one', asyn
     state: 'cancelled',
     output: { mediaType: 'application/json' },
   });
+  const { code, stderr } = await run.done;
+  expect(code, stderr).toBe(0);
   await rig.assertNothingLeft();
 });
