@@ -1,13 +1,22 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { loadText } from '../domain/spec/load.ts';
 import { readSkill } from '../sdk/read-skill.ts';
 import { listFiles } from '../sdk/list-files.ts';
 import { createReadSpec } from '../sdk/read-spec.ts';
 import { typeCommand } from '../test/rig/typed-command.ts';
-import { readTemplates } from './templates.ts';
+import { copyNeeded, readTemplates, type Template } from './templates.ts';
 
 const TEMPLATES = readTemplates().map(({ name }) => name);
 
@@ -41,6 +50,7 @@ test('folders come with it, and nothing in them is overwritten', async () => {
     mounted: ['data'],
     parts: [],
     skills: [],
+    files: [],
   });
   const using = await typeCommand(['init', 'uses.yaml', '--template', 'uses', '--json'], dir, {});
   expect(JSON.parse(using.stdout)).toMatchObject({ mounted: ['data'], parts: ['parts/city.yaml'] });
@@ -53,6 +63,74 @@ test('files that `skill.use` names come with the template', async () => {
   const typed = await typeCommand(['init', '--template', 'review-skill', '--json'], dir, {});
   expect(JSON.parse(typed.stdout)).toMatchObject({ skills: ['skills/parallel-review.ts'] });
   expect(existsSync(join(dir, 'skills/parallel-review.ts'))).toBe(true);
+});
+
+const NAMES_FILES = `# Names files.
+kind: workflow
+name: names-files
+llm: { provider: claude }
+sandbox: { mounts: [{ host: ./data, guest: /data }] }
+workflow:
+  output_step: each
+  steps:
+    - { name: style, prompt: Say it in style., skills: ["file:docs/style.md"] }
+    - { name: repaired, prompt: Repair it., workspace: { git: ./repository } }
+    - name: each
+      for_each: files("notes/*.txt")
+      run: { program: echo }
+    - name: mounted
+      for_each: files("data/*.csv")
+      run: { program: echo }
+`;
+
+/** A folder of templates with one template, and the files at these paths. */
+function templateOf(text: string, files: Readonly<Record<string, string>>): { folder: string; template: Template } {
+  const folder = join(dir, 'templates');
+  for (const [name, content] of Object.entries({ ...files, 'own.yaml': text })) {
+    mkdirSync(dirname(join(folder, name)), { recursive: true });
+    writeFileSync(join(folder, name), content);
+  }
+  return { folder, template: readTemplates(folder).find(({ name }) => name === 'own')! };
+}
+
+test('documents of agents, listed files and repositories come with the template', async () => {
+  const { template } = templateOf(NAMES_FILES, {
+    'docs/style.md': 'Short.',
+    'docs/other.md': 'Not named.',
+    'notes/may.txt': 'May',
+    'notes/may.csv': 'Not listed',
+    'data/weather.csv': '1',
+    'repository/a.c': 'int a;',
+  });
+  mkdirSync(join(dir, 'copy'));
+  expect(await copyNeeded(template, join(dir, 'copy/own.yaml'))).toEqual({
+    mounted: ['data'],
+    parts: [],
+    skills: [],
+    files: ['docs/style.md', 'repository', 'notes/may.txt'],
+  });
+  expect(readdirSync(join(dir, 'copy'), { recursive: true }).toSorted()).toEqual([
+    'data',
+    'data/weather.csv',
+    'docs',
+    'docs/style.md',
+    'notes',
+    'notes/may.txt',
+    'repository',
+    'repository/a.c',
+  ]);
+});
+
+test('a file outside of the folder of the templates is not copied, and a link is refused', async () => {
+  writeFileSync(join(dir, 'secret.md'), 'mine');
+  const outside = templateOf(NAMES_FILES.replace('docs/style.md', '../secret.md'), {
+    'data/a.csv': '1',
+    'repository/a.c': 'int a;',
+  });
+  mkdirSync(join(dir, 'copy'));
+  expect((await copyNeeded(outside.template, join(dir, 'copy/own.yaml'))).files).toEqual(['repository']);
+  symlinkSync(join(dir, 'secret.md'), join(outside.folder, 'data/link.csv'));
+  await expect(copyNeeded(outside.template, join(dir, 'copy/own.yaml'))).rejects.toThrow(/data\/link\.csv/);
 });
 
 test.each([

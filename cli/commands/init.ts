@@ -57,7 +57,7 @@ export const command = defineCommand<Options>({
       await context.stdout.write(`${JSON.stringify({ file: path, template: template.name, ...copied })}\n`);
     else
       await context.stdout.write(
-        `Wrote ${[file, ...copied.mounted, ...copied.parts, ...copied.skills].join(' and ')}. Next:\n${nextLines(file, await needsOf(template), context).join('\n')}\n`,
+        `Wrote ${[file, ...copied.mounted, ...copied.parts, ...copied.skills, ...copied.files].join(' and ')}. Next:\n${nextLines(file, await needsOf(template), context).join('\n')}\n`,
       );
     return EXIT.success;
   },
