@@ -4,7 +4,7 @@
  */
 import { createLineReader } from '../agents/lines.ts';
 import { AGENT_HOME } from '../agents/provider.ts';
-import { createSessionReader, sessionFollower } from '../agents/session-files.ts';
+import { createSessionReader, sessionFollower, sessionPrinter } from '../agents/session-files.ts';
 import { type AgentUsage, NO_USAGE, STREAM_LIMITS } from '../agents/stream.ts';
 import type { AgentCli } from '../domain/agent/agent-cli.ts';
 import { budgetLeft, largestUse, type ModelUse, sumOfUse, withPrice } from '../domain/agent/budget.ts';
@@ -122,15 +122,18 @@ export function endExec(exec: Exec, { code, words }: OverBudget): () => void {
   return () => clearTimeout(timer);
 }
 
-export interface FollowerOptions {
+interface SessionFile {
   readonly sandbox: Sandbox;
-  /** Of the command that follows. */
+  /** Of the command that reads the file. */
   readonly key: string;
   readonly cli: AgentCli;
   readonly sessionId: string;
-  readonly from: 'start' | 'end';
   /** Of the agent's own command. */
   readonly of: Pick<ExecRequest, 'env' | 'timeoutMs' | 'maxOutputBytes'>;
+}
+
+export interface FollowerOptions extends SessionFile {
+  readonly from: 'start' | 'end';
 }
 
 const FOLLOWED_VARIABLES = ['HOME', 'CODEX_HOME', 'CLAUDE_CONFIG_DIR'];
@@ -139,11 +142,19 @@ const AFTER_AGENT_MS = 120_000;
 
 /** Null: what the agent calls its session is no id of one. */
 export async function startFollower(options: FollowerOptions, signal: AbortSignal): Promise<Exec | null> {
-  const { sandbox, key, cli, sessionId, from, of } = options;
+  const { cli, sessionId, from, of } = options;
   const args = sessionFollower(cli, sessionId, from);
-  if (args === null) return null;
+  return args === null ? null : await startReader(options, args, of.timeoutMs + AFTER_AGENT_MS, signal);
+}
+
+function startReader(
+  { sandbox, key, of }: SessionFile,
+  args: readonly string[],
+  timeoutMs: number,
+  signal: AbortSignal,
+): Promise<Exec> {
   const env = Object.fromEntries(Object.entries(of.env).filter(([name]) => FOLLOWED_VARIABLES.includes(name)));
-  return await sandbox.exec(
+  return sandbox.exec(
     {
       key,
       program: '/bin/sh',
@@ -151,11 +162,31 @@ export async function startFollower(options: FollowerOptions, signal: AbortSigna
       env: { HOME: AGENT_HOME, ...env },
       cwd: '/',
       stdin: null,
-      timeoutMs: of.timeoutMs + AFTER_AGENT_MS,
+      timeoutMs,
       maxOutputBytes: of.maxOutputBytes,
     },
     signal,
   );
+}
+
+/** Time to read the session file of an agent that has ended. */
+const READ_LIMIT_MS = 5_000;
+
+/**
+ * What the session file counts, read once after the agent has ended. Null: the agent's name of its session is not the id of a session.
+ * A file that is missing counts nothing.
+ */
+export async function readSessionUse(
+  file: SessionFile,
+  signal: AbortSignal,
+): Promise<{ readonly use: AgentUsage; readonly reader: Exec } | null> {
+  const args = sessionPrinter(file.cli, file.sessionId);
+  if (args === null) return null;
+  const reader = await startReader(file, args, READ_LIMIT_MS, signal);
+  let use = NO_USAGE;
+  await readFollower(reader, file.cli, async (usage) => void (use = usage), signal);
+  await reader.wait(signal);
+  return { use, reader };
 }
 
 /** Settles once the follower stands at the end of the file, or has ended. */

@@ -19,6 +19,7 @@ import type { StageRequest, VmStage } from './requests.ts';
 import { runStage } from './run-stage.ts';
 
 const RUN = 'run-1';
+const SESSION = '01a20e4f-499c-73c1-8912-0b6c6e66e01b';
 const SCHEMA = { type: 'object', required: ['ok'], properties: { ok: { type: 'boolean' } } } as const;
 type Line = (value: object) => Promise<void>;
 
@@ -26,6 +27,8 @@ let stateDir: string;
 let backend: MockBackend;
 let stores: Stores;
 let calls: number;
+/** Lines of the file that its command line writes. */
+let sessionFile: readonly object[];
 /** What the agent does. */
 let agent: (line: Line, io: MockIo, call: number) => Promise<number>;
 
@@ -53,12 +56,19 @@ const answer = {
 beforeEach(async () => {
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-hang-'));
   calls = 0;
+  sessionFile = [];
   const program = async (io: MockIo): Promise<number> => {
     calls += 1;
     return await agent(async (value) => await io.write('stdout', `${JSON.stringify(value)}\n`), io, calls);
   };
+  const printSession = async ({ args, write }: MockIo): Promise<number> => {
+    expect(args.at(-1)).toBe(SESSION);
+    for (const line of sessionFile) await write('stdout', `${JSON.stringify(line)}\n`);
+    return sessionFile.length === 0 ? 3 : 0;
+  };
   const folder = '/usr/lib/voidbox/mock-agents';
-  backend = createMockBackend({ programs: { [`${folder}/claude`]: program, [`${folder}/codex`]: program } });
+  const programs = { [`${folder}/claude`]: program, [`${folder}/codex`]: program, '/bin/sh': printSession };
+  backend = createMockBackend({ programs });
   stores = await openStores({ stateDir });
 });
 
@@ -194,6 +204,23 @@ test('an agent that hangs without a final result fails by its time limit, and it
   expect([outcome, failure?.code]).toEqual(['failed', 'stage/timeout']);
   expect(usage).toMatchObject({ inputTokens: 9, outputTokens: 4_321, partlyCounted: 1 });
   expect(await warnings()).toEqual([]);
+});
+
+test('the session file has the use of a cut agent that its stream had not told', async () => {
+  const usage = (output: number): object => ({ input_tokens: 9, output_tokens: output });
+  agent = async (line, io) => {
+    await line({ type: 'system', subtype: 'init', session_id: SESSION });
+    await line({ type: 'assistant', message: { id: 'm', content: [], usage: usage(1) } });
+    return await hang(io);
+  };
+  sessionFile = [
+    { type: 'assistant', message: { id: 'm', usage: usage(4_321) } },
+    { type: 'assistant', message: { id: 'n', usage: usage(5) } },
+  ];
+  const { failure, usage: used } = await resultOf(request('claude'));
+  expect(failure?.code).toBe('stage/timeout');
+  // The call that was cut off is in neither.
+  expect(used).toMatchObject({ inputTokens: 18, outputTokens: 4_326, turns: 2, partlyCounted: 1 });
 });
 
 test('an agent that hung is asked again if its answer does not fit', async () => {

@@ -1,12 +1,20 @@
 /** One command of an agent from its start to its end: its output, its stream and, where it has a budget, its session file. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type AgentOutcome, type AgentUsage, NO_USAGE } from '../agents/stream.ts';
-import { budgetLeft, sumOfUse, unknownCost, useSince, withPrice } from '../domain/agent/budget.ts';
+import { budgetLeft, largestUse, sumOfUse, unknownCost, useSince, withPrice } from '../domain/agent/budget.ts';
 import { withWrittenServer, writtenServer } from '../domain/agent/provider-hosts.ts';
 import type { BudgetPlan, LlmPlan } from '../domain/plan/plan.ts';
 import { FIRST_FOLLOWER } from '../domain/run/attempt.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
-import { AgentMeter, endExec, readFollower, type ShareOfRun, startFollower, untilReady } from './agent-budget.ts';
+import {
+  AgentMeter,
+  endExec,
+  readFollower,
+  readSessionUse,
+  type ShareOfRun,
+  startFollower,
+  untilReady,
+} from './agent-budget.ts';
 import { AnswerWatch, endIfHanging, findHung } from './agent-hang.ts';
 import { sayUnpriced } from './agent-cost.ts';
 import { agentExec, type AgentAsked, commandKey, commandOfAgent } from './agent-command.ts';
@@ -47,6 +55,8 @@ interface Turn {
   readonly deadlineMs: number;
   /** What its stream tells of earlier commands of its session. */
   readonly sessionBefore: AgentUsage;
+  /** It continues a session, whose file has calls of earlier commands. */
+  readonly isResumed: boolean;
 }
 
 /**
@@ -75,7 +85,8 @@ export async function runTurn(
   const sessionBefore = before.at(-1)?.sessionUse ?? sessionUse;
   const startedAtMs = await findStart(context, before, started);
   const deadlineMs = startedAtMs + timeoutMs;
-  const of = { before, command, left, startedAtMs, deadlineMs, sessionBefore };
+  const isResumed = resume !== null;
+  const of = { before, command, left, startedAtMs, deadlineMs, sessionBefore, isResumed };
   const turn = await followTurn(context, of, exec, started, follower);
   await sayUnpriced(context.deps, request, agent.work, turn.outcome);
   return turn;
@@ -185,25 +196,41 @@ async function followTurn(
     const exit = await followWith(context, exec, listeners);
     if (outcome === null) throw new Error(`the stream of ${request.key} was not read to its end`);
     const { usage: told } = outcome as AgentOutcome;
+    const read = meter === null ? await readCutUse(context, turn, request, outcome) : null;
     return {
       exec,
       exit,
       outcome: {
         ...withServerNamed(llm, outcome),
-        usage: meter?.used ?? ownUse(context, turn, told),
+        usage: meter?.used ?? ownUse(context, turn, read === null ? told : largestUse(told, read.use)),
         // Its session file is followed, which has each call.
         isUsageFinal: meter !== null || (outcome as AgentOutcome).isUsageFinal,
       },
       sessionUse: agent.provider.sessionUse === undefined ? NO_USAGE : told,
       over: overIn(exit) ?? meter?.over ?? refused,
       hasHung: await findHung(context, command, exit),
-      follower,
+      follower: follower ?? read?.reader ?? null,
     };
   } finally {
     unlisten();
     // It has ended, or somebody else goes on with it.
     (keepAlive as (() => void) | null)?.();
   }
+}
+
+/**
+ * The file has the whole use of each call that ended, also if the stream was cut off before it told that. It is not the whole use of
+ * the agent: the provider may bill the call that was cut off.
+ */
+async function readCutUse(
+  { agent, sandbox, request: { execKey }, life }: AgentContext,
+  { command, isResumed }: Turn,
+  of: ExecRequest,
+  { isUsageFinal, sessionId }: AgentOutcome,
+): ReturnType<typeof readSessionUse> {
+  if (isUsageFinal || isResumed || sessionId === null) return null;
+  const key = commandKey(execKey, FIRST_FOLLOWER + command - 1);
+  return await readSessionUse({ sandbox, key, cli: agent.provider.cli, sessionId, of }, life.detached);
 }
 
 function withServerNamed(llm: LlmPlan | null, outcome: AgentOutcome): AgentOutcome {

@@ -20,7 +20,7 @@ export interface AgentTurn {
   readonly over: OverBudget | null;
   /** Its process did not end after its final result, so Voidbox ended it. */
   readonly hasHung: boolean;
-  /** What followed its session file; null: it has no budget. */
+  /** What followed or read its session file; null: none did. */
   readonly follower: Exec | null;
 }
 

@@ -51,6 +51,16 @@ done`;
   return ['-c', script, 'sh', sessionId, from];
 }
 
+/**
+ * Puts out the file of a session as it is.
+ * @returns arguments of a shell; null for a text that is not the id of a session
+ */
+export function sessionPrinter(cli: AgentCli, sessionId: string): readonly string[] | null {
+  if (!SESSION_ID.test(sessionId)) return null;
+  const script = `for file in ${PATTERNS[cli]}; do if [ -f "$file" ]; then exec cat "$file"; fi; done; exit 3`;
+  return ['-c', script, 'sh', sessionId];
+}
+
 export function createSessionReader(cli: AgentCli): SessionReader {
   return cli === 'codex' ? codexReader() : claudeReader();
 }
