@@ -90,7 +90,7 @@ const hosts = async (): Promise<unknown[]> => (await told()).map((body) => ('hos
 test('a stage’s follower stores notices as they come, and all of them at its end', async () => {
   const follower = followNetwork(worker(), NO_SECRETS);
   tell(refusal('a.example'));
-  await expect.poll(hosts, { timeout: 5_000 }).toEqual(['a.example']);
+  await expect.poll(hosts).toEqual(['a.example']);
   tell(refusal('b.example'));
   await follower.catchUp();
   expect(await hosts()).toEqual(['a.example', 'b.example']);
@@ -119,7 +119,7 @@ test('what could not be stored is stored by the next look, and a stage’s end s
   tell(refusal('a.example'));
   await expect(follower.catchUp()).rejects.toThrow('no space');
   isFull = false;
-  await expect.poll(hosts, { timeout: 5_000 }).toEqual(['a.example']);
+  await expect.poll(hosts).toEqual(['a.example']);
   await follower.stop();
 });
 

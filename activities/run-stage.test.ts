@@ -255,7 +255,7 @@ describe('a VM of a key that was in use once, of which nobody knows any more, ge
 
   async function inputOfNext(): Promise<string | undefined> {
     const again = begin(rig.processDeps(), what());
-    await expect.poll(() => inputs.length, { timeout: 5_000, interval: 10 }).toBe(2);
+    await expect.poll(() => inputs.length).toBe(2);
     rig.backend.lose(KEY);
     await expect(again.result).rejects.toMatchObject({ type: 'vm/lost' });
     return inputs.at(-1);

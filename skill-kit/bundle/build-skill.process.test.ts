@@ -17,7 +17,7 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { regularFilesBelow } from '../../setup/files-below.ts';
 import { TemporaryFolder, type Ran } from '../../test/rig/skill-command.ts';
@@ -475,7 +475,7 @@ chmod 755 "$5"
         expect([readdirSync(dirname(out())), contentOf(out())]).toEqual(before);
         const bun = `/proc/${readFileSync(folder.file('fake/pid'), 'utf8').trim()}/cmdline`;
         // What has ended has no command line, even while nobody has taken notice of its end.
-        await vi.waitFor(() => expect(existsSync(bun) ? readFileSync(bun, 'utf8') : '').toBe(''));
+        await expect.poll(() => (existsSync(bun) ? readFileSync(bun, 'utf8') : '')).toBe('');
       },
     );
 

@@ -338,7 +338,7 @@ it('defect: advancing at the same time for one output answers the same and acts 
   const client = await Client.start(definition);
   client.write('a', { v: 1 });
   const both = [client.advance(), client.advance(), client.advance()];
-  await vi.waitFor(() => expect(keys.length).toBe(1));
+  await expect.poll(() => keys.length).toBe(1);
   gate.resolve();
   expect(await Promise.all(both)).toEqual([told(4), told(4), told(4)]);
   expect(keys.length).toBe(1);
@@ -350,7 +350,7 @@ it('in flag mode two calls at the same time are one answer when they say the sam
   const { definition, keys } = acting(() => gate.promise);
   const client = await Client.start(definition, ['--output-mode', 'flag']);
   const same = [client.flag('a', { v: 1 }), client.flag('a', { v: 1 })];
-  await vi.waitFor(() => expect(keys.length).toBe(1));
+  await expect.poll(() => keys.length).toBe(1);
   const other = client.flag('a', { v: 2 });
   gate.resolve();
   expect(await Promise.all(same)).toEqual([told(4), told(4)]);
@@ -369,7 +369,7 @@ it('an output that was written before the open prompt was is not taken for an an
   const { definition, keys } = acting(() => gate.promise);
   const client = await Client.start(definition);
   const first = client.answer('a', { v: 1 });
-  await vi.waitFor(() => expect(keys.length).toBe(1));
+  await expect.poll(() => keys.length).toBe(1);
   client.write('a', { v: 2 });
   gate.resolve();
   expect(await first).toEqual(told(5));
@@ -404,7 +404,7 @@ it('who waited for an action that failed is told so, and does not try again', as
   const client = await Client.start(definition);
   client.write('a', { v: 1 });
   const both = [client.advance(), client.advance()];
-  await vi.waitFor(() => expect(keys.length).toBe(1));
+  await expect.poll(() => keys.length).toBe(1);
   gate.resolve();
   const failed = { code: 1, stdout: '', stderr: 'error: The action of step "a" failed: boom\n' };
   expect(await Promise.all(both)).toEqual([failed, failed]);
