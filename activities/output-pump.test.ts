@@ -178,6 +178,25 @@ describe('the pump', () => {
     await expect(pump([Buffer.from('x')], { disk })).rejects.toMatchObject({ code: 'host/disk-full' });
   });
 
+  test('fails with the store though the command prints no more and runs on', async () => {
+    const exec: Pick<Exec, 'output'> = {
+      async *output(stream, _offset, signal) {
+        if (stream === 'stdout') yield Buffer.from('x');
+        await new Promise((_resolve, reject) => {
+          signal.addEventListener('abort', () => reject(new Error('aborted')), { once: true });
+        });
+      },
+    };
+    const broken = new Error('EIO');
+    const events: Pick<EventLog, 'append' | 'outputCursor'> = {
+      outputCursor: async () => 0,
+      append: () => Promise.reject(broken),
+    };
+    const options = { runId: 'r', stage: 's', execKey: 's/0/1', fence: 1, redactor: createRedactor([]), now: () => 0 };
+    const both = { exec: exec as Exec, events: events as EventLog, disk: ROOM };
+    await expect(pumpOutput({ ...options, ...both }, new AbortController())).rejects.toBe(broken);
+  });
+
   test('waits for nothing but room', async () => {
     const broken = new Error('EIO');
     const onAppend = (): void => {

@@ -45,7 +45,7 @@ const STREAM_NAMES = ['stdout', 'stderr'] as const;
 /**
  * Settles when both streams have ended and every byte of them is stored, in the order in which they came if the backend
  * knows it.
- * @param stop aborted by the caller to end it, and by a stream that fails, which ends the other
+ * @param stop  aborted by the caller to end the pump, and by a stream or a store that fails
  * @throws what the sandbox or the store throws, and the reason of `stop`
  */
 export async function pumpOutput(options: PumpOptions, stop: AbortController): Promise<void> {
@@ -55,7 +55,7 @@ export async function pumpOutput(options: PumpOptions, stop: AbortController): P
     stdout: await events.outputCursor(runId, execKey, 'stdout'),
     stderr: await events.outputCursor(runId, execKey, 'stderr'),
   };
-  const writer = createPieceWriter(options, signal);
+  const writer = createPieceWriter(options, stop);
   const streams = {
     stdout: options.redactor.stream(from.stdout),
     stderr: options.redactor.stream(from.stderr),
@@ -86,6 +86,9 @@ export async function pumpOutput(options: PumpOptions, stop: AbortController): P
       }
     }
     await writer.end();
+  } catch (error) {
+    writer.throwFailure();
+    throw error;
   } finally {
     writer.dispose();
   }
@@ -98,10 +101,14 @@ interface StreamPiece extends Piece {
 interface PieceWriter {
   add(piece: StreamPiece): Promise<void>;
   end(): Promise<void>;
+  /** @throws the first failure of the store, and the reason of an abort */
+  throwFailure(): void;
   dispose(): void;
 }
 
-function createPieceWriter(options: PumpOptions, signal: AbortSignal): PieceWriter {
+/** @param stop  aborted if the store fails, because a command that prints no more would hide the failure until its end */
+function createPieceWriter(options: PumpOptions, stop: AbortController): PieceWriter {
+  const { signal } = stop;
   let buffered: StreamPiece[] = [];
   let bufferedBytes = 0;
   let timer: NodeJS.Timeout | undefined;
@@ -124,6 +131,7 @@ function createPieceWriter(options: PumpOptions, signal: AbortSignal): PieceWrit
       })
       .catch((error: unknown) => {
         failure ??= { error };
+        stop.abort(error);
       });
     return tail;
   };
@@ -145,6 +153,7 @@ function createPieceWriter(options: PumpOptions, signal: AbortSignal): PieceWrit
       await (buffered.length > 0 ? flush(true) : tail);
       throwFailure();
     },
+    throwFailure,
     dispose: () => clearTimeout(timer),
   };
 }

@@ -14,20 +14,23 @@ let started: number;
 let nowMs: number;
 /** What commands found as their input. */
 let inputs: string[];
+/** The number of lines that commands may print so far. */
+let mayPrint: number;
 
 beforeEach(() => {
   started = 0;
+  mayPrint = 20;
   nowMs = 0;
   inputs = [];
 });
 
 const rig = useStageAttempts(
   {
-    /** Twenty lines, one each 20 ms. */
+    /** Twenty lines, each as soon as the test allows it. */
     lines: async ({ killed, write }) => {
       started += 1;
       for (let line = 1; line <= 20; line += 1) {
-        await sleep(20, undefined, { signal: killed });
+        while (line > mayPrint) await sleep(5, undefined, { signal: killed });
         await write('stdout', `line ${line}\n`);
       }
       return 0;
@@ -60,10 +63,12 @@ describe('an attempt that loses its server', () => {
   test.each(['notFound', 'timedOut', 'workerShutdown', 'reset'] as const)(
     'lets go on %s: the command runs on, the next attempt returns all of it once',
     async (reason) => {
+      mayPrint = 3;
       const first = begin(rig.processDeps(), request('lines'));
       await untilStored('line 3\n');
       first.cancel({ [reason]: true });
       await expect(first.result).rejects.toMatchObject({ type: 'attempt/detached', nonRetryable: false });
+      mayPrint = 20;
       expect(rig.backend.alive()).toHaveLength(1);
       expect(await rig.typesOf()).not.toContain('stage-finished');
 
@@ -85,10 +90,12 @@ describe('an attempt that loses its server', () => {
 
   test('hands over to a newer attempt of the same process', async () => {
     const deps = rig.processDeps();
+    mayPrint = 3;
     const first = begin(deps, request('lines'));
     await untilStored('line 3\n');
     const second = begin(deps, request('lines'));
     await expect(first.result).rejects.toMatchObject({ type: 'attempt/detached' });
+    mayPrint = 20;
     expect((await second.result).outcome).toBe('succeeded');
     expect(started).toBe(1);
     expect(await rig.storedOutput()).toBe(TWENTY_LINES);
@@ -97,6 +104,7 @@ describe('an attempt that loses its server', () => {
 
   test('and keeps what it has from an older one that comes late, whose failure nobody would take for the stage’s', async () => {
     const deps = rig.processDeps();
+    mayPrint = 3;
     const second = begin(deps, request('lines'), { currentAttemptScheduledTimestampMs: 2 });
     await untilStored('line 3\n');
     const late = begin(deps, request('lines'), { currentAttemptScheduledTimestampMs: 1 });
@@ -104,6 +112,7 @@ describe('an attempt that loses its server', () => {
       type: 'attempt/detached',
       message: expect.stringContaining('a newer attempt in this process drives it') as string,
     });
+    mayPrint = 20;
     expect((await second.result).outcome).toBe('succeeded');
     expect(await rig.storedOutput()).toBe(TWENTY_LINES);
     expect(await reattachments()).toEqual([]);
@@ -121,19 +130,23 @@ describe('an attempt that loses its server', () => {
         },
       },
     });
+    mayPrint = 3;
     const first = begin(deps, request('lines'));
     await untilStored('line 3\n');
     broken = true;
+    mayPrint = 6;
     await expect(first.result).rejects.toMatchObject({ type: 'store/io', nonRetryable: false });
     broken = false;
     const second = begin(deps, request('lines'));
     await untilStored('line 6\n');
     second.cancel({ timedOut: true });
     await expect(second.result).rejects.toMatchObject({ type: 'attempt/detached' });
+    mayPrint = 9;
     const third = begin(deps, request('lines'));
     await untilStored('line 9\n');
     third.cancel({ workerShutdown: true });
     await expect(third.result).rejects.toMatchObject({ type: 'attempt/detached' });
+    mayPrint = 20;
     // What another process knows of it died with that.
     expect((await begin(rig.processDeps(), request('lines')).result).outcome).toBe('succeeded');
     expect(await rig.storedOutput()).toBe(TWENTY_LINES);
@@ -145,9 +158,12 @@ describe('an attempt that loses its server', () => {
   });
 
   test('writes nothing any more once another process has taken over', async () => {
+    mayPrint = 3;
     const first = begin(rig.processDeps(), request('lines'));
     await untilStored('line 3\n');
     const second = begin(rig.processDeps(), request('lines'));
+    await expect.poll(() => rig.typesOf()).toContain('stage-reattached');
+    mayPrint = 20;
     await expect(first.result).rejects.toMatchObject({ type: 'fence/stale', nonRetryable: false });
     expect((await second.result).outcome).toBe('succeeded');
     expect(started).toBe(1);
@@ -210,6 +226,7 @@ describe('an attempt that dies', () => {
   });
 
   test('with its VM: Temporal does not try it again, the run machine does', async () => {
+    mayPrint = 3;
     const attempt = begin(rig.processDeps(), request('lines'));
     await untilStored('line 3\n');
     rig.backend.lose(KEY);
