@@ -8,6 +8,7 @@ import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { ModelUse } from '../domain/agent/budget.ts';
 import type { BudgetPlan } from '../domain/plan/plan.ts';
+import type { NewRunEvent } from '../domain/run/event.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
@@ -32,12 +33,17 @@ let printed: readonly string[] | null;
 let exitCode: number;
 /** What the end of the stream says of the whole turn. */
 let lastTokens: number;
+/** For each attempt, the number of its calls that are stored, and the number that its ledger has read from the log. */
+let stored: Map<string, number>;
+let read: Map<string, number>;
 /** Waits before the agent of a stage makes its next call. @returns false: it answers instead */
 let mayCall: (stage: string, call: number, killed: AbortSignal) => Promise<boolean>;
 
 beforeEach(async () => {
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-run-budget-'));
   calls = new Map();
+  stored = new Map();
+  read = new Map();
   lastTokens = 0;
   printed = null;
   exitCode = 0;
@@ -57,8 +63,7 @@ beforeEach(async () => {
           const usage = { input_tokens: CALL_TOKENS - 10, output_tokens: 10 };
           const content = [{ type: 'text', text: `call ${call}` }];
           await line({ type: 'assistant', session_id: 's', message: { id: `${stage}-${call}`, content, usage } });
-          // The log is read, and a command that is over its budget ended.
-          await sleep(100, undefined, { signal: killed });
+          await untilJudged(stage, call, killed);
         }
         const usage = { input_tokens: lastTokens, output_tokens: 0 };
         await line({ type: 'result', subtype: 'success', is_error: false, result: 'done', session_id: 's', usage });
@@ -96,10 +101,55 @@ function request(stage: string, runBudget: BudgetPlan, execKey = `${stage}/0/1`)
   return plainRequest(RUN, plainStage(stage, stage, ['true'], { work }), { execKey, runBudget });
 }
 
+/**
+ * Settles after the worker has compared a call with the budget, and so has killed an agent that is over it.
+ * Without this wait an agent makes more calls while the worker reads.
+ */
+async function untilJudged(stage: string, call: number, killed: AbortSignal): Promise<void> {
+  const key = `${stage}/0/1`;
+  while ((stored.get(key) ?? 0) < call || (read.get(key) ?? 0) < call) await sleep(5, undefined, { signal: killed });
+  // The comparison itself waits for no timer.
+  await sleep(5, undefined, { signal: killed });
+}
+
+/** Stores of one attempt that count its calls. */
+function countingStores(execKey: string): Stores {
+  const count = (calls: Map<string, number>, { body }: Pick<NewRunEvent, 'body'>): void => {
+    if (body.type === 'agent-usage' && body.execKey === execKey) calls.set(execKey, body.turns);
+  };
+  const { events, reader } = stores;
+  return {
+    ...stores,
+    events: {
+      ...events,
+      append: async (runId, added, writer) => {
+        const fresh = await events.append(runId, added, writer);
+        for (const event of added) count(stored, event);
+        return fresh;
+      },
+    },
+    reader: {
+      ...reader,
+      follow: async function* (...args: Parameters<typeof reader.follow>) {
+        for await (const event of reader.follow(...args)) {
+          yield event;
+          count(read, event);
+        }
+      },
+    },
+  };
+}
+
 function run(what: StageRequest, change: Partial<ActivityDeps> = {}): Promise<StageResult> {
-  const deps = mockWorkerDeps({ stateDir, stores, backend }, change);
+  const deps = mockWorkerDeps({ stateDir, stores: countingStores(what.execKey), backend }, change);
   const environment = new MockActivityEnvironment({}, { logger: new DefaultLogger('ERROR', () => undefined) });
   return environment.run<[ActivityDeps, StageRequest], StageResult, typeof runStage>(runStage, deps, what);
+}
+
+async function typesOf(): Promise<readonly string[]> {
+  const types: string[] = [];
+  for await (const { body } of stores.reader.read(RUN, 0, { output: false })) types.push(body.type);
+  return types;
 }
 
 /** As another attempt of the run tells it, of whatever host. */
@@ -215,7 +265,7 @@ describe('an agent that works', () => {
     await told('other/0/1', { inputTokens: 1_000 });
     // Used up, and it has begun: a second driver of the attempt makes the first one let go.
     const second = run(what);
-    await sleep(200);
+    await expect.poll(typesOf).toContain('stage-reattached');
     resume();
     const result = await second;
     expect(result).toMatchObject({ outcome: 'failed', failure: { code: 'run/budget-tokens' } });

@@ -34,8 +34,8 @@ let stateDir: string;
 let backend: MockBackend;
 let stores: Stores;
 let calls: AgentCall[];
-/** What the agent says to a prompt; a number of milliseconds has it think first. */
-let says: (prompt: string, call: number) => string | { readonly text: string; readonly afterMs: number };
+/** The agent's answer to a prompt, and the condition for which it waits. */
+let says: (prompt: string, call: number) => string | { readonly text: string; readonly mayAnswer: () => boolean };
 
 beforeEach(async () => {
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-skill-'));
@@ -49,9 +49,9 @@ beforeEach(async () => {
         const prompt = Buffer.concat(parts).toString();
         calls.push({ prompt, resumes: args.includes('--resume') });
         const said = says(prompt, calls.length);
-        const { text, afterMs } = typeof said === 'string' ? { text: said, afterMs: 0 } : said;
+        const { text, mayAnswer } = typeof said === 'string' ? { text: said, mayAnswer: () => true } : said;
         await write('stdout', `${JSON.stringify({ type: 'system', subtype: 'init', session_id: 's', model: 'm' })}\n`);
-        if (afterMs > 0) await sleep(afterMs, undefined, { signal: killed });
+        while (!mayAnswer()) await sleep(5, undefined, { signal: killed });
         const usage = { input_tokens: 5, output_tokens: 2, cache_creation_input_tokens: 0, cache_read_input_tokens: 0 };
         const end = {
           type: 'result',
@@ -278,12 +278,14 @@ test('what all turns print together is bounded', async () => {
 });
 
 test('an attempt that lets go in a turn: the next one attaches to it, and answers once', async () => {
-  says = (text) => (text.includes('Do two') ? { text: '{"ok":true}', afterMs: 400 } : '{"ok":true}');
+  let isLetGo = false;
+  says = (text) => (text.includes('Do two') ? { text: '{"ok":true}', mayAnswer: () => isLetGo } : '{"ok":true}');
   const session = played(prompt('one', 1), ({ step }) => (step === 'one' ? prompt('two', 2) : done('end')));
   const first = begin(session);
   await untilCalled(2);
   first.cancel({ workerShutdown: true });
   await expect(first.result).rejects.toMatchObject({ type: 'attempt/detached' });
+  isLetGo = true;
   expect(await textOf(await begin(session).result)).toBe('"end"');
   expect(calls).toHaveLength(2);
   expect(session.answers.map(({ step }) => step)).toEqual(['one', 'two']);
@@ -325,13 +327,15 @@ test('a session that ends within the budget of its agent succeeds, also with wha
 });
 
 test('a try that takes an attempt over counts turns of the tries before it once', async () => {
-  says = (text) => (text.includes('Do 2') ? { text: '{"ok":true}', afterMs: 400 } : '{"ok":true}');
+  let isLetGo = false;
+  says = (text) => (text.includes('Do 2') ? { text: '{"ok":true}', mayAnswer: () => isLetGo } : '{"ok":true}');
   const session = asking(3);
   const what = withBudget({ maxTurns: 3 });
   const first = begin(session, what);
   await untilCalled(2);
   first.cancel({ workerShutdown: true });
   await expect(first.result).rejects.toMatchObject({ type: 'attempt/detached' });
+  isLetGo = true;
   expect(await begin(session, what).result).toMatchObject({ outcome: 'succeeded', usage: { turns: 3 } });
   expect(calls).toHaveLength(3);
 });
@@ -375,7 +379,7 @@ test('an attempt that dies between the record of a prompt and the agent: the nex
 });
 
 test('a cancel in a turn ends the agent and the session', async () => {
-  says = () => ({ text: '{}', afterMs: 30_000 });
+  says = () => ({ text: '{}', mayAnswer: () => false });
   const session = played(prompt('one', 1), () => done(1));
   const attempt = begin(session);
   await untilCalled(1);
@@ -385,7 +389,7 @@ test('a cancel in a turn ends the agent and the session', async () => {
 });
 
 test('a VM that is lost takes its session with it: another attempt has another one', async () => {
-  says = () => ({ text: '{}', afterMs: 30_000 });
+  says = () => ({ text: '{}', mayAnswer: () => false });
   const session = played(prompt('one', 1), () => done(1));
   const attempt = begin(session);
   await untilCalled(1);

@@ -88,6 +88,7 @@ describe('a command that exits with 0 after the SIGTERM of a cancel', () => {
   test('keeps its result if it ended before the signal', async () => {
     let letEnd!: () => void;
     const mayEnd = new Promise<void>((resolve) => (letEnd = resolve));
+    const causes: string[] = [];
     const backend = {
       ...rig.backend,
       // The end of the command is known to its VM before the cancel, and to the worker after it.
@@ -95,7 +96,14 @@ describe('a command that exits with 0 after the SIGTERM of a cancel', () => {
         const sandbox = await rig.backend.launch(...args);
         const exec: typeof sandbox.exec = async (...asked) => {
           const started = await sandbox.exec(...asked);
-          return { ...started, wait: (signal) => mayEnd.then(() => started.wait(signal)) };
+          return {
+            ...started,
+            wait: (signal) => mayEnd.then(() => started.wait(signal)),
+            end: async (cause, graceMs) => {
+              await started.end(cause, graceMs);
+              causes.push(cause.kind);
+            },
+          };
         };
         return { ...sandbox, exec };
       },
@@ -105,7 +113,7 @@ describe('a command that exits with 0 after the SIGTERM of a cancel', () => {
     finish.abort();
     await untilStored('row 2');
     attempt.cancel({ cancelRequested: true });
-    await sleep(50);
+    await expect.poll(() => causes).toEqual(['cancel']);
     letEnd();
     expect(await attempt.result).toMatchObject({ outcome: 'succeeded', failure: null, outputs: { dist: {} } });
   });

@@ -164,11 +164,10 @@ it.each([
 it('a program that takes too long is ended with all that it started, and it is said', async () => {
   const { env } = await context();
   const began = Date.now();
-  const result = await runProgram(env, 'sh', ['-c', 'sleep 30 & echo $!; echo begun >&2; wait'], { timeoutMs: 500 });
-  expect(Date.now() - began).toBeLessThan(10_000);
-  expect(result).toMatchObject({ exitCode: null, stderr: 'begun\nsh was ended: it took longer than 0.5 s' });
-  await sleep(100);
-  expect(isRunning(result.stdout.trim())).toBe(false);
+  const result = await runProgram(env, 'sh', ['-c', 'sleep 30 & echo $!; echo begun >&2; wait'], { timeoutMs: 3_000 });
+  expect(Date.now() - began, 'it does not wait for `sleep`').toBeLessThan(30_000);
+  expect(result).toMatchObject({ exitCode: null, stderr: 'begun\nsh was ended: it took longer than 3 s' });
+  await expect.poll(() => isRunning(result.stdout.trim())).toBe(false);
 });
 
 it('a program that is cut off or gone is told where nothing is fetched, and fetched again where it may be', async () => {
@@ -238,12 +237,18 @@ it('both are pinned by version and hash', () => {
 
 it('a download says how far it is', async () => {
   writeFileSync(join(folder, 'part'), Buffer.alloc(1_400_000));
-  const work = new Promise<string>((resolve) => setTimeout(() => resolve('done'), 400));
+  let end!: (value: string) => void;
+  /** Tells the first line, and ends the work, so that a slow look at the folder still comes first. */
+  const tell = (line: string): void => {
+    lines.push(line);
+    end('done');
+  };
+  const work = new Promise<string>((resolve) => (end = resolve));
   const where = { folder, expectedMb: 3 };
-  expect(await reportGrowth((line) => lines.push(line), 'downloading x', where, work, 50)).toBe('done');
+  expect(await reportGrowth(tell, 'downloading x', where, work, 50)).toBe('done');
   expect(lines[0]).toBe('still downloading x: 1 of about 3 MB');
   writeFileSync(join(folder, 'rest'), Buffer.alloc(4_000_000));
   lines = [];
-  await reportGrowth((line) => lines.push(line), 'downloading x', where, new Promise((r) => setTimeout(r, 400)), 50);
+  await reportGrowth(tell, 'downloading x', where, new Promise<string>((resolve) => (end = resolve)), 50);
   expect(lines[0]).toBe('still downloading x: 3 of about 3 MB');
 });

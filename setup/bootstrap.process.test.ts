@@ -91,12 +91,10 @@ describe('bootstrap', () => {
     expect(calls()).toEqual(['npm', 'tsc', 'cli', 'bundle', 'tsc']);
   });
 
-  it('does nothing, and soon, when nothing has changed', async () => {
+  it('does nothing when nothing has changed', async () => {
     await bootstrap('build');
     const before = calls();
-    const startedAtMs = performance.now();
     expect(await bootstrap('build')).toEqual({ exitCode: 0, stderr: '' });
-    expect(performance.now() - startedAtMs).toBeLessThan(3000);
     expect(calls()).toEqual(before);
   });
 

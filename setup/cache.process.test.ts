@@ -50,8 +50,8 @@ describe('withFileLock', () => {
         waited = true;
       },
     );
-    await sleep(800);
-    expect({ waited, done }).toEqual({ waited: true, done: false });
+    await expect.poll(() => waited).toBe(true);
+    expect(done).toBe(false);
     child.kill('SIGKILL');
     await work;
     expect(done).toBe(true);

@@ -394,14 +394,13 @@ export function describeEventLog(subject: RunsSubject): void {
       const zombie = start({ kind: 'flood', runId: 'r', execKey: 'a/0/1', fence: 1, pieceBytes: 1_000 });
       await expect.poll(() => zombie.lines.length, { timeout: 20_000, interval: 3 }).toBeGreaterThan(3);
       zombie.signal('SIGSTOP');
-      const startedMs = performance.now();
+      // A store that waits for the stopped writer waits until the test's limit.
       await store.append('r', [], { execKey: 'a/0/1', fence: 2 });
       const from = await store.outputCursor('r', 'a/0/1', 'stdout');
       const data = Array.from({ length: 1_000 }, (_, index) => String.fromCharCode(97 + ((from + index) % 26))).join(
         '',
       );
       await store.append('r', [outputEvent('a/0/1', from, data)], { execKey: 'a/0/1', fence: 2 });
-      expect(performance.now() - startedMs).toBeLessThan(2_000);
       zombie.signal('SIGCONT');
       expect(await zombie.done()).toEqual({ refused: 'fence/stale' });
       const events = await collect(store.read('r', 0));
@@ -428,12 +427,13 @@ export function describeEventLog(subject: RunsSubject): void {
     test('ends a follow of a run that has ended, from any cursor', async () => {
       const store = await fresh();
       await store.append('r', [noticeEvent('a'), finishedEvent()]);
-      expect((await collect(store.follow('r', 1, AbortSignal.timeout(5_000)))).map((event) => event.id)).toEqual([
+      expect((await collect(store.follow('r', 1, AbortSignal.timeout(20_000)))).map((event) => event.id)).toEqual([
         'run/finished',
       ]);
-      const startedMs = performance.now();
-      expect(await collect(store.follow('r', 2, AbortSignal.timeout(5_000)))).toEqual([]);
-      expect(performance.now() - startedMs).toBeLessThan(2_000);
+      // A follow that waits for more ends only by the abort.
+      const limit = AbortSignal.timeout(20_000);
+      expect(await collect(store.follow('r', 2, limit))).toEqual([]);
+      expect(limit.aborted).toBe(false);
     });
 
     test('ends a follow on abort', async () => {
