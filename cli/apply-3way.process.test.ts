@@ -1,4 +1,5 @@
 /** `voidbox apply --3way`: a merge with what the working tree has by now, with conflict markers. */
+import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -76,6 +77,32 @@ describe('voidbox apply --3way', () => {
       ['both.txt', 'gone.txt'],
     ]);
     expect(said.before).toMatch(/^\/DIR\/state\/applies\/[0-9a-f]{32}\/voidbox-before-/);
+  });
+
+  test('puts no markers around markers of an earlier merge', async () => {
+    changeBothSides();
+    await left.terminal.type('apply', 'r1', '--3way');
+    const merged = read('both.txt');
+    for (const more of [[], ['--check']]) {
+      const again = await left.terminal.type('apply', 'r1', '--3way', ...more);
+      expect([again.code, again.stderr]).toEqual([
+        2,
+        expect.stringContaining('both.txt still has conflict markers of an earlier `voidbox apply --3way`'),
+      ]);
+    }
+    expect(read('both.txt')).toBe(merged);
+    write('both.txt', 'one\nmine\nthree\n');
+    expect((await left.terminal.type('apply', 'r1', '--3way')).stderr).toContain('with conflicts in 1 file');
+  });
+
+  test('quotes the folder in the command that puts files back', async () => {
+    const folder = join(left.terminal.dir, "it's mine; ls");
+    left.git(left.terminal.dir, 'clone', '-q', left.app, folder);
+    writeFileSync(join(folder, 'both.txt'), 'one\nmine\nthree\n');
+    const { stderr } = await left.terminal.type('apply', 'r1', '--3way', '--repository', folder);
+    const typed = /to put them back: (cp -a .*)\n/.exec(stderr)![1]!.replaceAll('/DIR', left.terminal.dir);
+    execFileSync('sh', ['-c', typed]);
+    expect(readFileSync(join(folder, 'both.txt'), 'utf8')).toBe('one\nmine\nthree\n');
   });
 
   test('merges without a conflict what does not apply as a patch, and succeeds', async () => {

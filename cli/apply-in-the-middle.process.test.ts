@@ -63,12 +63,12 @@ const inGitFolder = (): readonly string[] =>
   readdirSync(join(left.app, '.git')).filter((name) => name.startsWith('voidbox'));
 
 /** Killed while git writes, which goes on for as long as the returned function is not called. */
-async function killWhileWriting(script: string, exitCode = 1): Promise<() => void> {
+async function killWhileWriting(script: string, exitCode = 1, ...more: readonly string[]): Promise<() => void> {
   const [writing, goOn] = ['writing', 'go-on'].map((name) => join(left.terminal.dir, name));
   const { PATH } = gitThat(
     `${isWriting} ${script}\n touch ${writing}; while [ ! -e ${goOn} ] && [ -e ${writing} ]; do sleep 0.1; done; exit ${exitCode};; esac`,
   );
-  const child = spawn(process.execPath, [BIN, 'apply', 'r1'], {
+  const child = spawn(process.execPath, [BIN, 'apply', 'r1', ...more], {
     cwd: left.terminal.dir,
     env: { ...process.env, PATH, VOIDBOX_STATE_DIR: left.terminal.stateDir },
     stdio: 'ignore',
@@ -167,6 +167,18 @@ describe('voidbox apply that was killed', () => {
     expect(next.stderr).toContain('an earlier `voidbox apply` to /DIR/app was killed, and had written everything\n');
     expect(status()).toBe(' M a.txt\n M edited.txt\n D gone.txt\n?? new/\n');
     expect(leftOver()).toEqual([]);
+  });
+
+  test('has written all of a merge with conflicts: the files as they were before stay for the user', async () => {
+    await leaveChanges();
+    writeFileSync(join(left.app, 'a.txt'), 'mine\none\ntwo\nthree\n');
+    (await killWhileWriting('real "$@"', 0, '--3way'))();
+    expect(fileOf('a.txt')).toContain('>>>>>>> voidbox/r1/fix');
+    const next = await left.terminal.type('apply', 'r1');
+    expect(next.stderr).toMatch(/was killed, and had written everything; files that were there before are in \S+\n/);
+    const [kept] = leftOver();
+    expect(leftOver()).toEqual([expect.stringMatching(/^voidbox-before-/)]);
+    expect(readFileSync(join(recordsOf(), kept!, 'a.txt'), 'utf8')).toBe('mine\none\ntwo\nthree\n');
   });
 
   test('what was changed since stays, and what it was before is at a place that is said', async () => {

@@ -214,6 +214,19 @@ describe('voidbox apply', () => {
     ]);
   });
 
+  test('counts lines of files whose names have tabs, and of those behind them', async () => {
+    const names = ['\tfirst.txt', 'a\tb.txt', '-rf', 'plain.txt'];
+    await leaveRun({
+      fix: await outputsOf((folder) => {
+        for (const name of names) writeFileSync(join(folder, name), 'one\ntwo\n');
+        commit(folder);
+      }),
+    });
+    const { stdout } = await terminal.type('apply', 'r1', '--check', '--json');
+    const { files } = JSON.parse(stdout) as { readonly files: readonly { path: string; added: number | null }[] };
+    expect(files.map(({ path, added }) => [path, added]).toSorted()).toEqual(names.map((name) => [name, 2]).toSorted());
+  });
+
   test('takes the changes of one item, the last of its stages', async () => {
     const outputs = await outputsOf(change);
     const [work, check] = [0, 1]

@@ -115,7 +115,7 @@ export async function applyToFolder(
   const { repository, base, commit } = patch.opened;
   const args = ['diff-tree', '-r', '--no-renames', '--raw', '--no-abbrev', '-z', base.base, commit];
   const call = { env: { GIT_DIR: repository.gitDir }, mostBytes: LIST_BYTES, confined: true };
-  const before = await rememberFiles(patch.folder, records, changingIn(await gitBytes(host, args, call)));
+  const before = await rememberFiles(patch.folder, records, changingIn(await gitBytes(host, args, call)), keeps);
   try {
     await runApply(host, patch, [], { outliving: before.writer });
   } catch (error) {

@@ -51,7 +51,8 @@ function fields(bytes: Buffer): string[] {
 function countsIn(list: readonly string[]): ReadonlyMap<string, readonly [number | null, number | null]> {
   const counts = new Map<string, readonly [number | null, number | null]>();
   for (let at = 0; at < list.length;) {
-    const [added = '', removed = '', path = ''] = list[at]!.split('\t');
+    // A name may have tabs of its own.
+    const [, added = '', removed = '', path = ''] = /^([^\t]*)\t([^\t]*)\t([^]*)$/.exec(list[at]!) ?? [];
     // Of a renamed file both names follow.
     const name = path === '' ? list[at + 2]! : path;
     at += path === '' ? 3 : 1;

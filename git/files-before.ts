@@ -44,6 +44,8 @@ export interface ChangingFile {
 /** What a process that is killed leaves of it, beside the second names: these are numbers. */
 export interface Record {
   readonly sinceMs: number;
+  /** The files stay for the user once all is written; absent: they do not. */
+  readonly keeps?: boolean;
   readonly files: readonly (Omit<ChangingFile, 'name'> & { readonly name: string; readonly isThere: boolean })[];
 }
 
@@ -60,11 +62,13 @@ const SLASH = 0x2f;
  * Git removes a file before it writes another one in its place, so a second name keeps its content without taking room.
  * @param records  a folder of Voidbox, where the second names are: no author of a repository can put a record there
  * @param files  all that may change or come to be
+ * @param keeps  whether `keep` is called once all is written: another process does so if this one is killed before
  */
 export async function rememberFiles(
   folder: string,
   records: string,
   files: readonly ChangingFile[],
+  keeps = false,
 ): Promise<FilesBefore> {
   await mkdir(records, { recursive: true, mode: 0o700 });
   const store = await mkdtemp(join(records, STORE_PREFIX));
@@ -83,6 +87,7 @@ export async function rememberFiles(
     const ctimeMs = await timeOf(folder, store);
     const record: Record = {
       sinceMs: ctimeMs,
+      ...(keeps ? { keeps } : {}),
       files: files.map(({ name, ...objects }, index) => ({
         name: name.toString('base64'),
         ...objects,
@@ -98,12 +103,7 @@ export async function rememberFiles(
       forget,
       putBack: () => putBack(remembered).then(forget),
       async keep() {
-        const place = join(records, `${KEPT_PREFIX}${store.slice(join(records, STORE_PREFIX).length)}`);
-        for (const [index, second] of before) {
-          const path = within(place, names[index]!);
-          await mkdir(path.subarray(0, path.lastIndexOf(SLASH)), { recursive: true });
-          await rename(second, path);
-        }
+        const place = await keepFiles(records, store, names);
         await forget();
         return place;
       },
@@ -112,6 +112,22 @@ export async function rememberFiles(
     await forget();
     throw error;
   }
+}
+
+/**
+ * Gives second names the names of their files, in a folder for the user. What an earlier call has moved stays where it is.
+ * @returns the folder
+ */
+export async function keepFiles(records: string, store: string, names: readonly Buffer[]): Promise<string> {
+  const place = join(records, `${KEPT_PREFIX}${store.slice(join(records, STORE_PREFIX).length)}`);
+  for (const [index, name] of names.entries()) {
+    const second = join(store, String(index));
+    if ((await statsOf(second)) === null) continue;
+    const path = within(place, name);
+    await mkdir(path.subarray(0, path.lastIndexOf(SLASH)), { recursive: true });
+    await rename(second, path);
+  }
+  return place;
 }
 
 /** By the clock of the folder's file system: what a stranger made until now is not git's. */

@@ -4,6 +4,7 @@
  */
 import { Buffer } from 'node:buffer';
 import { join } from 'node:path';
+import { ApplyProblem } from './apply-changes.ts';
 import { HeldFolder } from './held-folder.ts';
 import type { Opened } from './import-changes.ts';
 import { namesIn } from './names.ts';
@@ -33,7 +34,7 @@ const YOURS = 'yours';
 /**
  * @param folder  the top of a working tree
  * @param label  the name of the other side in conflict markers, as a branch can have it
- * @throws WorkspaceProblem, RefusedPlace, GitError
+ * @throws WorkspaceProblem, RefusedPlace, GitError, ApplyProblem if a file has markers of an earlier merge
  */
 export async function mergeChanges(host: GitHost, opened: Opened, folder: string, label: string): Promise<Merged> {
   const { repository, base, commit } = opened;
@@ -42,6 +43,7 @@ export async function mergeChanges(host: GitHost, opened: Opened, folder: string
   const list = ['diff-tree', '-r', '--no-renames', '--name-only', '-z', base.base, commit];
   const names = namesIn(await gitBytes(host, list, { env, mostBytes: LIST_BYTES, confined: true }));
   const current = await commitCurrent(host, opened, folder, names, env);
+  await refuseMarkers(host, current, label, env);
   // A stage may have changed the history: the merge is of trees, whose common ancestor is the base.
   const theirs = await text('commit-tree', `${commit}^{tree}`, '-p', base.base, '-m', label);
   await text('update-ref', `refs/heads/${YOURS}`, current);
@@ -72,6 +74,27 @@ async function commitCurrent(
   } finally {
     await top.close();
   }
+}
+
+/** Git would put markers around markers. */
+async function refuseMarkers(
+  host: GitHost,
+  current: string,
+  label: string,
+  env: Readonly<Record<string, string>>,
+): Promise<void> {
+  const args = ['grep', '-I', '-l', '-z', '--fixed-strings', '-e', `>>>>>>> ${label}`, current];
+  const found = await gitBytes(host, args, { env, mostBytes: LIST_BYTES, confined: true }).catch((error: unknown) => {
+    // It finds nothing, and says nothing about it.
+    if (error instanceof GitError && error.reason === 'failed' && error.said === '') return Buffer.alloc(0);
+    throw error;
+  });
+  const [first, ...others] = namesIn(found).map((name) => name.subarray(current.length + 1).toString());
+  if (first === undefined) return;
+  throw new ApplyProblem(
+    `${first}${others.length === 0 ? '' : ` and ${others.length} more`} still ${others.length === 0 ? 'has' : 'have'} conflict markers of an earlier \`voidbox apply --3way\``,
+    'Edit the files between <<<<<<< and >>>>>>>, or put them back as they were before',
+  );
 }
 
 async function mergeTrees(

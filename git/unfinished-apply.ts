@@ -10,6 +10,7 @@ import { dirname, join } from 'node:path';
 import {
   type ChangingFile,
   ENDED_NAME,
+  keepFiles,
   KEPT_PREFIX,
   LOCK_NAME,
   putBackFile,
@@ -24,6 +25,8 @@ import {
 export interface Recovered {
   /** It had written all of it, so that nothing is put back. */
   readonly isWhole: boolean;
+  /** The folder with the files as they were before a merge that wrote all; null: there is none. */
+  readonly kept: string | null;
   readonly putBack: number;
   /** Files that somebody has changed since, or that are written in part, which stay; and where each is as it was before. Null: it was not there. */
   readonly changed: readonly { readonly name: Buffer; readonly before: Buffer | null }[];
@@ -105,10 +108,11 @@ interface Standing {
   readonly state: 'written' | 'begun' | 'untouched' | 'changed';
 }
 
-async function recover({ records, folder }: Tree, store: string, { sinceMs, files }: Record): Promise<Recovered> {
+async function recover({ records, folder }: Tree, store: string, record: Record): Promise<Recovered> {
+  const { sinceMs, files } = record;
   const ended = await statsOf(join(store, ENDED_NAME));
   if (ended !== null && (await readFile(join(store, ENDED_NAME), 'utf8')).trim() === '0')
-    return { isWhole: true, putBack: 0, changed: [] };
+    return await whole(records, store, record);
   const standing: Standing[] = [];
   const written = { sinceMs, untilMs: ended?.ctimeMs ?? null };
   for (const [index, { name: encoded, isThere, ...objects }] of files.entries()) {
@@ -116,7 +120,7 @@ async function recover({ records, folder }: Tree, store: string, { sinceMs, file
     const second = isThere ? join(store, String(index)) : null;
     standing.push({ name, second, state: await stateOf({ ...objects, folder, name, second }, written) });
   }
-  if (standing.every(({ state }) => state === 'written')) return { isWhole: true, putBack: 0, changed: [] };
+  if (standing.every(({ state }) => state === 'written')) return await whole(records, store, record);
   const changed: { name: Buffer; before: Buffer | null }[] = [];
   let putBack = 0;
   // What came to be is removed first: it may stand where a folder was.
@@ -131,7 +135,13 @@ async function recover({ records, folder }: Tree, store: string, { sinceMs, file
     else if (state === 'changed' || (isOurs && second !== null))
       changed.push({ name, before: second === null ? null : await setAside(records, store, name, second) });
   }
-  return { isWhole: false, putBack, changed };
+  return { isWhole: false, kept: null, putBack, changed };
+}
+
+async function whole(records: string, store: string, { keeps, files }: Record): Promise<Recovered> {
+  const names = files.map(({ name }) => Buffer.from(name, 'base64'));
+  const kept = keeps === true ? await keepFiles(records, store, names) : null;
+  return { isWhole: true, kept, putBack: 0, changed: [] };
 }
 
 /** False where somebody has put something else in its place, or in that of a folder above it. */

@@ -37,6 +37,7 @@ import { countOf, renderChangedFiles } from '../render/changed-files.ts';
 import type { Style } from '../render/style.ts';
 import { findRunHere } from '../run-elsewhere.ts';
 import { shownRunId } from '../run-id.ts';
+import { typedArgument } from '../typed-argument.ts';
 import { branchOf, changesOf, type LeftChanges, listStages, partialStages } from '../workspace-of-run.ts';
 
 interface Options {
@@ -237,9 +238,10 @@ async function alone<T>(tree: Place, { stderr }: CliContext, attempt: () => Prom
   );
 }
 
-function recoveredText(folder: string, { isWhole, putBack, changed }: Recovered): string {
+function recoveredText(folder: string, { isWhole, kept, putBack, changed }: Recovered): string {
   const where = sanitizeLine(folder);
-  if (isWhole) return `an earlier \`voidbox apply\` to ${where} was killed, and had written everything\n`;
+  const files = kept === null ? '' : `; files that were there before are in ${sanitizeLine(kept)}`;
+  if (isWhole) return `an earlier \`voidbox apply\` to ${where} was killed, and had written everything${files}\n`;
   const lines = changed.map(({ name, before }) => {
     const path = sanitizeLine(name.toString());
     return before === null
@@ -296,7 +298,7 @@ async function say(
   const lines = conflicts.map(
     ({ path, problem }) => `  ${path === null ? '' : `${sanitizeLine(path)}: `}${sanitizeLine(problem)}`,
   );
-  if (outcome === 'conflict-markers') throw conflictMarkers(where, lines, before);
+  if (outcome === 'conflict-markers') throw conflictMarkers(target.top, lines, before);
   throw new CliError(
     EXIT.runFailed,
     'cli/apply-conflicts',
@@ -310,20 +312,19 @@ async function say(
 }
 
 /** @param before  null: nothing was written */
-function conflictMarkers(where: string, lines: readonly string[], before: string | null): CliError {
-  const [files, list] = [countOf(lines.length, 'file'), lines.join('\n')];
+function conflictMarkers(folder: string, lines: readonly string[], before: string | null): CliError {
+  const [files, list, where] = [countOf(lines.length, 'file'), lines.join('\n'), sanitizeLine(folder)];
   if (before === null)
     return new CliError(
       EXIT.runFailed,
       'cli/apply-conflicts',
       `a merge with ${where} has conflicts in ${files}, and nothing was changed:\n${list}`,
     );
-  const place = sanitizeLine(before);
   return new CliError(
     EXIT.runFailed,
     'cli/apply-conflicts',
     `merged into ${where}, with conflicts in ${files}; nothing is staged or committed:\n${list}`,
-    `Edit the files between <<<<<<< and >>>>>>>. Files that were there before are in ${place}; to put them back: cp -a ${place}/. ${where}/`,
+    `Edit the files between <<<<<<< and >>>>>>>. Files that were there before are in ${sanitizeLine(before)}; to put them back: cp -a ${typedArgument(`${before}/.`)} ${typedArgument(`${folder}/`)}`,
   );
 }
 
