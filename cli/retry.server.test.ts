@@ -245,6 +245,22 @@ test('a run may have a time limit of its own, in place of that of the spec', asy
   }
 }, 120_000);
 
+test('a retry has the deadline of its run, or one of its own', async () => {
+  writeFileSync(
+    join(dir, 'slow.yaml'),
+    `kind: workflow\nname: slow\nsandbox: { mode: mock, isolation: none }\nworkflow:\n  steps:\n    - { name: pause, wait: { for: 3s } }\n`,
+  );
+  const run = await voidbox('run', 'slow.yaml', '--deadline', '1s', '--run-id', 'slow-1');
+  expect(run.code, run.stderr).toBe(1);
+  expect(run.stderr).toContain('(`--deadline`), with the time in which it waited (run/timeout)');
+  expect(run.stderr).toMatch(/help: .*`voidbox retry RUN` with `--timeout` or `--deadline`/);
+  expect((await voidbox('retry', 'slow-1')).code).toBe(1);
+  const longer = await voidbox('retry', 'slow-1', '--deadline', '1h');
+  expect(longer.code, longer.stderr).toBe(0);
+  const forked = await voidbox('fork', 'slow-1', 'slow.yaml', '--deadline', '1s');
+  expect([forked.code, forked.stderr]).toEqual([1, expect.stringContaining('run/timeout')]);
+}, 120_000);
+
 test('an open run is not retried', async () => {
   writeFileSync(join(dir, 'long.yaml'), SHARED.replace('program: "false"', 'program: sleep, args: ["300"]'));
   await voidbox('run', 'long.yaml', '-d', '--run-id', 'long-1');

@@ -18,6 +18,7 @@ import { readRecordedRun, type RecordedRun } from './recorded-run.ts';
 import { renderReuse } from './render/reuse.ts';
 import { findRunHere } from './run-elsewhere.ts';
 import { shownRunId, typedRunId } from './run-id.ts';
+import { limitPlan } from './run-limits.ts';
 import { type RunOptions, takeImagePlaces, takeRunOptions } from './run-options.ts';
 import { typedArgument } from './typed-argument.ts';
 
@@ -35,7 +36,8 @@ export async function startFrom(
   const kind = file === null ? 'retry' : 'fork';
   if (file === '-' && options.input === '-') throw usageError('standard input cannot be both the spec and the input');
   const earlier = await readEarlier(await findRunHere(kind, text, context), context);
-  const compiled = await compiledFrom(earlier, file, options, context);
+  const read = await compiledFrom(earlier, file, options, context);
+  const compiled = { ...read, plan: limitPlan(read.plan, options), written: limitPlan(read.written, options) };
   const origin: RunOrigin = { runId: earlier.runId, kind, from: options.from ?? null };
   // Read when the run starts, and compared by admission: until then one that is given counts as another.
   const input: unknown = options.input === undefined ? earlier.input : { kind: 'given' };
@@ -46,7 +48,8 @@ export async function startFrom(
     await context.stderr.write(`${lines.join('\n')}\n`);
   }
   const { runPlan } = await import('./run-plan.ts');
-  const isSamePlan = file === null && options.param === undefined;
+  const isSamePlan =
+    file === null && options.param === undefined && options.timeout === undefined && options.deadline === undefined;
   return await runPlan({ ...compiled, ...taken, from: { origin, reuse, isSamePlan } }, context);
 }
 

@@ -359,8 +359,9 @@ export const ERROR_CODES = {
   'run/timeout': {
     kind: 'outcome',
     retry: 'never',
-    summary: "A run took longer than the spec's `timeout_secs` allows; its stages were stopped.",
-    remedy: 'Raise `timeout_secs` at the top level of the spec, or make its stages faster.',
+    summary: 'A run took longer than its `timeout_secs` or `--deadline` allows; its stages were stopped.',
+    remedy:
+      'Give the run more time: raise `timeout_secs` at the top level of the spec, or `voidbox retry RUN` with `--timeout` or `--deadline`, the one that the message names.',
   },
   'run/terminated': {
     kind: 'world',
