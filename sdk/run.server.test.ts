@@ -81,6 +81,19 @@ test('results come as their types say', { timeout: 240_000 }, async () => {
     ['b', 'done'],
   ]);
 
+  const count = box('count', ['printf', '%s', '{"id": 18446744073709551615}'], {
+    outputSchema: z.object({ id: z.number() }),
+  });
+  const inexact = await failed(Pipeline.named('count', { sandbox }).pipe(count).run({ runId: 'count' }));
+  expect(inexact).toMatchObject({
+    code: 'cli/inexact-number',
+    runId: 'count',
+    state: 'succeeded',
+    stage: 'count',
+    remedy: 'print it as a string, or read the text: voidbox result count',
+  });
+  expect(inexact.message).toContain('the number 18446744073709551615');
+
   const merged = await Pipeline.named('merge', { sandbox })
     .fanOut([box('x', ['printf', '1']), box('y', ['printf', '2'])])
     .run();

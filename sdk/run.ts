@@ -13,6 +13,7 @@ import { type AnyErrorCode, toErrorCode } from '../domain/errors/error-code.ts';
 import type { DataRef, Plan } from '../domain/plan/plan.ts';
 import { endedAsService } from '../domain/pipeline/service-end.ts';
 import type { RunEvent } from '../domain/run/event.ts';
+import { findLostNumber } from '../domain/units/lost-number.ts';
 import { packageRoot } from '../setup/package-root.ts';
 import { keepExact } from './options.ts';
 import { isBeingLoaded } from './places.ts';
@@ -73,7 +74,8 @@ export class RunError extends Error {
   readonly code: AnyErrorCode;
   /** Null: it was not started. */
   readonly runId: string | null;
-  readonly state: 'failed' | 'cancelled' | null;
+  /** `succeeded`: the output has a number that no value of JavaScript is. */
+  readonly state: 'failed' | 'cancelled' | 'succeeded' | null;
   /** The first stage that failed, where one is the reason. */
   readonly stage: string | null;
   /** Last lines of that stage's standard error, as the guest wrote them. */
@@ -234,8 +236,8 @@ function resultOf(reply: RunReply, plan: Plan): RunResult {
   );
 }
 
-function outputOf(text: string, { stages }: RunReply, { output, stages: planned }: Plan): unknown {
-  if (output.kind === 'merge') return JSON.parse(text) as unknown;
+function outputOf(text: string, { runId, stages }: RunReply, { output, stages: planned }: Plan): unknown {
+  if (output.kind === 'merge') return exactJson(text, runId, null);
   const stage = planned.find(({ id }) => id === output.stage);
   const isJson =
     stage !== undefined &&
@@ -243,8 +245,24 @@ function outputOf(text: string, { stages }: RunReply, { output, stages: planned 
   if (!isJson) return text;
   // What went past a stage that was passed, or whose failure is tolerated, is not what its type says.
   return stages.some(({ id, state }) => id === output.stage && state === 'succeeded')
-    ? (JSON.parse(text) as unknown)
+    ? exactJson(text, runId, output.stage)
     : null;
+}
+
+/** @throws RunError for a number that would become another number */
+function exactJson(text: string, runId: string, stage: string | null): unknown {
+  const number = findLostNumber(text);
+  if (number === null) return JSON.parse(text) as unknown;
+  throw new RunError(
+    'cli/inexact-number',
+    `the output of the run ${runId} has the number ${number.slice(0, 80)}, which has no exact value in JavaScript`,
+    {
+      runId,
+      state: 'succeeded',
+      stage,
+      remedy: `print it as a string, or read the text: voidbox result ${runId}`,
+    },
+  );
 }
 
 /** The command line says why in one line of JSON, its last one. */

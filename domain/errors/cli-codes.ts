@@ -91,6 +91,10 @@ export const CLI_CODES = {
     "Run the command on the worker's host.",
   ),
   'cli/no-result': ofCommand('The run succeeded, but no result was kept.', 'See its stages: `voidbox status RUN`.'),
+  'cli/inexact-number': ofCommand(
+    'The output of a run that succeeded has a number that JavaScript has no value for, so `run()` in TypeScript does not return it.',
+    'Let the stage print the number as a string, or read the text with `voidbox result RUN`.',
+  ),
   'cli/bug': ofCommand('A bug in the command line.', 'Report it with the message.'),
 } as const satisfies Record<string, ErrorCodeInfo>;
 

@@ -66,6 +66,22 @@ describe('start and advance', () => {
     for (const answer of [first, second, done]) expect(JSON.parse(answer.text)).toEqual(answer.structured);
   });
 
+  it('refuse a whole number without an exact value, with its place', async () => {
+    const rig = await serve(twoSteps());
+    const session = await sessionOf(rig);
+    const refused = await rig.call('advance', { session, step: 'ask', output: { n: 2 ** 53 } });
+    expect(refused).toMatchObject({
+      isError: true,
+      structured: {
+        error: 'arguments',
+        message: '`output.n` is 9007199254740992, a number beyond ±9007199254740991, which has no exact value.',
+        remedy: 'Pass it as a string and call again.',
+      },
+    });
+    const largest = await rig.call('advance', { session, step: 'ask', output: { n: 2 ** 53 - 1 } });
+    expect(largest.structured).toMatchObject({ status: 'prompt', step: 'tell' });
+  });
+
   it('say who serves what, and how to go about it', async () => {
     const { client } = await serve(composite());
     expect(client.getServerVersion()).toEqual({ name: 'doctor', version: '0.0.0' });

@@ -6,7 +6,14 @@ import { checkValue } from '../author/schema.ts';
 import { callerError, refusedReply, resultReply } from './replies.ts';
 import type { SessionReply, SessionStore } from './session-store.ts';
 import { advanceTool, skillInstructions, startTool } from './tool-texts.ts';
-import { type Arguments, type Caller, type ToolReply, type ToolSet, wrongArguments } from './tool-set.ts';
+import {
+  type Arguments,
+  type Caller,
+  inexactNumber,
+  type ToolReply,
+  type ToolSet,
+  wrongArguments,
+} from './tool-set.ts';
 import { listTopics, readTopic, topicTools } from './topic-tools.ts';
 
 export interface SkillToolsOptions {
@@ -35,6 +42,8 @@ export function skillTools(definition: SkillDefinition, options: SkillToolsOptio
       // Params that are missing are refused by the skill's own schema, which says what is missing in them.
       const wrong = tool === 'start' ? wrongArguments(start, { params: {}, ...args }) : wrongArguments(advance, args);
       if (wrong !== null) return callerError('arguments', wrong, 'Fix the arguments and call again.');
+      const inexact = inexactNumber(args);
+      if (inexact !== null) return callerError('arguments', `${inexact}.`, 'Pass it as a string and call again.');
       const reply = tool === 'start' ? await begin(definition, options, args, caller) : await goOn(store, args);
       if ('isError' in reply) return reply;
       return reply.kind === 'refused'

@@ -1,4 +1,6 @@
 /** The tools of one server, without the protocol around them. */
+import { isRounded } from '../../domain/units/rounded.ts';
+
 export interface ToolSpec {
   readonly name: string;
   readonly title: string;
@@ -71,6 +73,23 @@ export function wrongArguments({ name, inputSchema }: ToolSpec, args: Arguments)
   });
   const problems = [...missing, ...unknown, ...wrong];
   return problems.length === 0 ? null : `${problems.join('; ')}.`;
+}
+
+/**
+ * The first number of the arguments that the client may have sent as another one, with its place; null: there is none. The digits of
+ * fractions are lost before, when the message is read.
+ */
+export function inexactNumber(args: unknown, at = ''): string | null {
+  if (typeof args === 'number')
+    return isRounded(args)
+      ? `\`${at}\` is ${args}, a number beyond ±${Number.MAX_SAFE_INTEGER}, which has no exact value`
+      : null;
+  if (typeof args !== 'object' || args === null) return null;
+  for (const [key, value] of Object.entries(args)) {
+    const found = inexactNumber(value, Array.isArray(args) ? `${at}[${key}]` : at === '' ? key : `${at}.${key}`);
+    if (found !== null) return found;
+  }
+  return null;
 }
 
 function isOfType(value: unknown, type: string): boolean {
