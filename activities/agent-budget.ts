@@ -11,6 +11,7 @@ import { budgetLeft, largestUse, type ModelUse, sumOfUse, withPrice } from '../d
 import type { AgentWork, BudgetPlan } from '../domain/plan/plan.ts';
 import type { Exec, ExecRequest, Sandbox } from './ports/sandbox.ts';
 import { type OverBudget, overRunBudget } from './run-budget.ts';
+import { createMapping } from '../domain/units/mapping.ts';
 
 /** Time that an agent has between SIGTERM and SIGKILL. */
 export const TERM_GRACE_MS = 2_000;
@@ -153,7 +154,7 @@ function startReader(
   timeoutMs: number,
   signal: AbortSignal,
 ): Promise<Exec> {
-  const env = Object.fromEntries(Object.entries(of.env).filter(([name]) => FOLLOWED_VARIABLES.includes(name)));
+  const env = createMapping(Object.entries(of.env).filter(([name]) => FOLLOWED_VARIABLES.includes(name)));
   return sandbox.exec(
     {
       key,

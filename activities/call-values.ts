@@ -15,7 +15,7 @@ import type { StageFailure } from '../domain/run/stage-result.ts';
 import { isSha256 } from '../domain/units/sha256.ts';
 import { type AdmittedRun, quoted } from './admitted-run.ts';
 import type { UpstreamOutputs } from './contract.ts';
-import { valueAt } from '../domain/units/mapping.ts';
+import { createMapping, valueAt } from '../domain/units/mapping.ts';
 
 export type Fields = Readonly<Record<string, unknown>>;
 
@@ -60,7 +60,7 @@ export function checkedUpstream(
     const fields = fieldsOf(given[source], `the outputs of ${source}`);
     taken.push([source, outputsOf(run, stage, wanted, fields, parts.includes(source))]);
   }
-  return Object.fromEntries(taken);
+  return createMapping(taken);
 }
 
 /** The stages of the merge that a stage finds in place of what those before it do not have. */
@@ -117,7 +117,7 @@ function outputsOf(
   const missing = mayLack ? undefined : wanted.outputs.find((name) => !Object.hasOwn(named, name));
   if (missing !== undefined)
     throw refused(run, `the output ${missing} of ${source} for stage ${stage.id} is not in the call`);
-  return { output, outputs: Object.fromEntries(outputs) };
+  return { output, outputs: createMapping(outputs) };
 }
 
 /** Of exactly the stages that a condition is decided with, how they ended. */
@@ -148,7 +148,7 @@ export function checkedEnds(
       throw refused(run, `the condition of stage ${stage} reads ${source}, whose end is not one`);
     return [source, { state: state as EndPhase, attempt: attempt as number, output }];
   });
-  return Object.fromEntries(ends);
+  return createMapping(ends);
 }
 
 /** An outcome that the run machine can come to. */

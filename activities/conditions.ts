@@ -14,7 +14,7 @@ import type { ActivityDeps } from './deps.ts';
 import { mergeOutputs } from './merge-outputs.ts';
 import type { ArtifactStore } from './ports/artifacts.ts';
 import { readResult } from './stage-record.ts';
-import { valueAt } from '../domain/units/mapping.ts';
+import { createMapping, valueAt } from '../domain/units/mapping.ts';
 
 export interface EvaluateRequest {
   readonly runId: string;
@@ -70,7 +70,7 @@ async function factsOf(deps: Deps, request: EvaluateRequest): Promise<Readonly<R
       ];
     }),
   );
-  return Object.fromEntries(facts);
+  return createMapping(facts);
 }
 
 /** The stages whose output it reads, and not only how they ended. */

@@ -16,6 +16,7 @@ import type { AdmissionRecord } from './admission-record.ts';
 import { endOf, quoted } from './admitted-run.ts';
 import type { GivenOutputs, InlineOrRef } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
+import { createMapping } from '../domain/units/mapping.ts';
 
 /** The workflow of an earlier build would run everything again. */
 export const GIVEN_BEHAVIOUR = 8;
@@ -124,7 +125,7 @@ export async function claimGiven(
       },
     ]);
   }
-  return Object.fromEntries(claimed);
+  return createMapping(claimed);
 }
 
 function refsOf(

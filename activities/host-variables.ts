@@ -10,6 +10,7 @@ import type { Secret } from '../domain/security/redactor.ts';
 import type { AgentLogin } from './agent-login.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { StageRequest } from './requests.ts';
+import { createMapping } from '../domain/units/mapping.ts';
 
 type Sources = Pick<ActivityDeps, 'hostVariables' | 'lentVariables'>;
 
@@ -110,7 +111,7 @@ function withCredentials(
   const file = agent === null ? null : credentialFileOf(agent);
   const isFile = ([name]: readonly [string, string]): boolean => name === file?.name;
   return {
-    env: Object.fromEntries(env.filter((variable) => !isFile(variable))),
+    env: createMapping(env.filter((variable) => !isFile(variable))),
     credentials: env.filter(isFile).flatMap(([name, text]) => {
       if (text === '') return [];
       const login = readCodexLogin(text);

@@ -4,7 +4,7 @@ import type { DataRef, TextPlace, TextPlan, TextsPlan } from '../domain/plan/pla
 import { EXPRESSION_LIMITS } from '../domain/spec/expression/limits.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { StageItem, StageRequest, VmStage } from './requests.ts';
-import { valueAt } from '../domain/units/mapping.ts';
+import { createMapping, valueAt } from '../domain/units/mapping.ts';
 
 export type TextDeps = Pick<ActivityDeps, 'artifacts' | 'evaluateTexts'>;
 
@@ -35,7 +35,7 @@ function filledIn(work: VmStage['work'], made: readonly MadeText[]): VmStage['wo
     return { ...work, env, ...(prompt === undefined ? {} : { prompt: prompt.value }) };
   }
   if (work.kind === 'skill') {
-    const params = Object.fromEntries(
+    const params = createMapping(
       made.flatMap(({ place, value }) => (place.kind === 'param' ? [[place.name, value] as const] : [])),
     );
     return { ...work, env, params: { ...work.params, ...params } };
@@ -95,7 +95,7 @@ async function readOutputs(
     if (output === null) return `the output of stage ${id} is not UTF-8 text`;
     outputs.push([id, output === undefined ? {} : { output }]);
   }
-  return Object.fromEntries(outputs);
+  return createMapping(outputs);
 }
 
 /** Null: a value of it would be another one than was printed. */

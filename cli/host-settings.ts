@@ -5,6 +5,7 @@ import { type HostSettings, readHostSettings, SETTING_VARIABLES } from '../domai
 import { CliError } from './cli-error.ts';
 import type { CliContext, Sink } from './context.ts';
 import { EXIT } from './exit-code.ts';
+import { createMapping } from '../domain/units/mapping.ts';
 
 const { ollamaBaseUrl: OLLAMA, ...LLM_VARIABLES } = SETTING_VARIABLES;
 
@@ -49,7 +50,7 @@ export function describeSettings(
 
 /** By the names of the variables. */
 function setOf(settings: HostSettings): Readonly<Record<string, string>> {
-  return Object.fromEntries(
+  return createMapping(
     Object.entries(SETTING_VARIABLES).flatMap(([key, name]) => {
       const value = settings[key as keyof HostSettings];
       return value === null ? [] : [[name, value]];
@@ -64,5 +65,5 @@ export function toSettingsJson(
 ): object | null {
   if (settings === null || !(llm || ollama)) return null;
   const set = Object.entries(setOf(settings)).filter(([name]) => (name === OLLAMA ? ollama : llm));
-  return { variables: Object.fromEntries(set), leftOut: [...leftOut], hasOwnLlm };
+  return { variables: createMapping(set), leftOut: [...leftOut], hasOwnLlm };
 }

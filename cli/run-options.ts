@@ -18,7 +18,7 @@ import { givenFolders } from './plan-mounts.ts';
 import { type ImagePlaces, parseImage } from './plan-images.ts';
 import type { RunPlanOptions } from './run-plan.ts';
 import { typedArgument } from './typed-argument.ts';
-import { valueAt } from '../domain/units/mapping.ts';
+import { createMapping, valueAt } from '../domain/units/mapping.ts';
 
 export interface RunOptions extends LimitOptions {
   readonly detach?: boolean;
@@ -147,7 +147,7 @@ function takeHostVariables(plan: Plan, given: ReadonlySet<string>, context: CliC
     );
   }
   refuseUndecodable(plan.hostVariables, env);
-  return Object.fromEntries(
+  return createMapping(
     [...plan.hostVariables, ...plan.hostVariables.map(loginEndKey)].flatMap((name) => {
       const value = valueAt(values, name);
       return value === undefined ? [] : [[name, value]];

@@ -6,6 +6,7 @@ import type { Plan } from '../domain/plan/plan.ts';
 import { packageRoot } from '../setup/package-root.ts';
 import { usageError } from './cli-error.ts';
 import { FIRST_SPEC } from './first-spec.ts';
+import { createMapping } from '../domain/units/mapping.ts';
 
 export interface Template {
   readonly name: string;
@@ -166,7 +167,7 @@ export async function needsOf({ text, folder }: Template): Promise<TemplateNeeds
   const params = Object.entries(spec.params ?? {}).map(([name, declared]) => [name, defaultIn(declared)] as const);
   const plan = folder === null ? null : (await loadTemplate(text, folder)).plan;
   return {
-    params: Object.fromEntries(params),
+    params: createMapping(params),
     variables: plan === null ? [] : [...new Set(demandedVariablesOf(plan.stages).map(({ name }) => name))],
     hasAgents: plan !== null && agentStages(plan).length > 0,
   };

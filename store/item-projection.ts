@@ -6,7 +6,7 @@ import { parseVmKey } from '../domain/run/vm-key.ts';
 import { toStageResult } from '../domain/run/stage-result.ts';
 import { endedAgents, withItemAgent } from './item-agents.ts';
 import { type ItemCounts, type ItemFailure, type ItemsView, SHOWN_FAILURES, type StageView } from './run-view.ts';
-import { valueAt } from '../domain/units/mapping.ts';
+import { createMapping, valueAt } from '../domain/units/mapping.ts';
 
 interface EventItem {
   readonly stage: string;
@@ -40,7 +40,7 @@ export function projectItem(stage: StageView, { item, instance }: EventItem, bod
 const AGENT_USAGE = ['inputTokens', 'outputTokens', 'cachedInputTokens', 'turns', 'costUsd', 'partlyCounted'] as const;
 
 export function agentUsageOf(usage: StageView['usage']): StageView['usage'] {
-  return Object.fromEntries(AGENT_USAGE.flatMap((name) => (usage[name] === undefined ? [] : [[name, usage[name]]])));
+  return createMapping(AGENT_USAGE.flatMap((name) => (usage[name] === undefined ? [] : [[name, usage[name]]])));
 }
 
 /** What agents of items took, each of their attempts included, is what the stage with the list took. */
@@ -49,7 +49,7 @@ function withAgents(stage: StageView, body: RunEventBody): StageView {
   const took = Object.entries(agentUsageOf(toStageResult(body.result).usage));
   if (took.length === 0) return stage;
   const sums = took.map(([name, value]) => [name, (stage.usage[name] ?? 0) + value] as const);
-  return { ...stage, usage: { ...stage.usage, ...Object.fromEntries(sums) } };
+  return { ...stage, usage: { ...stage.usage, ...createMapping(sums) } };
 }
 
 function withItemAgents(stage: StageView, instance: InstancePath, body: RunEventBody): StageView {
@@ -136,11 +136,11 @@ export function endedItems(items: ItemsView): ItemsView {
   };
   if (within === undefined) return settled;
   const ended = Object.entries(within).map(([list, counts]) => [list, endedCounts(counts)] as const);
-  return { ...settled, within: Object.fromEntries(ended) };
+  return { ...settled, within: createMapping(ended) };
 }
 
 function endedCounts({ total, succeeded, failed, open }: ItemCounts): ItemCounts {
-  const kept = Object.fromEntries(Object.entries(open).filter(([, state]) => state === 'failed'));
+  const kept = createMapping(Object.entries(open).filter(([, state]) => state === 'failed'));
   return { total, running: 0, succeeded, failed, open: kept };
 }
 

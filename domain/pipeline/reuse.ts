@@ -15,6 +15,7 @@ import { ownStageOf, ownStages } from '../plan/item-parts.ts';
 import { partOf } from '../plan/work.ts';
 import type { StageEnd, StageEnds } from '../run/stage-ends.ts';
 import { canonicalJson } from '../units/canonical-json.ts';
+import { createMapping } from '../units/mapping.ts';
 
 export interface PlannedRun {
   readonly plan: Plan;
@@ -193,7 +194,7 @@ function scopesByStage(plan: Plan): ReadonlyMap<string, ScopePlan> {
 }
 
 function rest(plan: Plan): object {
-  return Object.fromEntries(Object.entries(plan).filter(([key]) => !OF_THE_WHOLE.has(key)));
+  return createMapping(Object.entries(plan).filter(([key]) => !OF_THE_WHOLE.has(key)));
 }
 
 function stageKeysThatDiffer(stage: StagePlan, other: StagePlan): readonly string[] {

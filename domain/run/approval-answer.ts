@@ -2,6 +2,7 @@
 import type { ApprovalField } from '../plan/plan.ts';
 import { isRounded, JSON_NUMBER, losesValue } from '../units/rounded.ts';
 import { utf8Length } from '../units/utf8.ts';
+import { createMapping } from '../units/mapping.ts';
 
 export type FieldValue = string | number | boolean;
 export type FieldValues = Readonly<Record<string, FieldValue>>;
@@ -59,7 +60,7 @@ export function checkFields(
     if (changed !== null) return { problem: `the field ${field.name} is ${shown(value)}, ${changed}` };
     checked.push([field.name, typed]);
   }
-  return { values: Object.fromEntries(checked) };
+  return { values: createMapping(checked) };
 }
 
 /** As `checkFields`, of an answer that may leave any of them out: a rejection, and a deadline, which fills in no form. */

@@ -3,6 +3,7 @@ import { writeDurationMs } from '../units/duration.ts';
 import { parseExecKey } from './attempt.ts';
 import { shownStage } from './instance.ts';
 import { escapeRunId } from './run-id.ts';
+import { createMapping } from '../units/mapping.ts';
 
 /** What a worker notes of such a VM with its keeper. */
 export interface RetentionNote {
@@ -27,7 +28,7 @@ export function retentionOf(file: unknown): Retention | null {
     stage,
     execKey,
     retainedAtMs: typeof retainedAtMs === 'number' ? retainedAtMs : 0,
-    env: Object.fromEntries(
+    env: createMapping(
       Object.entries(fieldsOf(env)).filter((variable): variable is [string, string] => typeof variable[1] === 'string'),
     ),
     untilMs,

@@ -12,6 +12,7 @@ import type { Filler } from './placeholders.ts';
 import type { Problems } from './problems.ts';
 import type { Spec, StageSpec } from './spec.ts';
 import { type Position, quote } from './tree.ts';
+import { createMapping } from '../units/mapping.ts';
 
 /** What the compilation of a spec and of all its parts shares. */
 export interface PartContext {
@@ -262,7 +263,7 @@ function paramsOf(
         `write \`with: { ${name}: … }\``,
       );
   if (!isWhole) return null;
-  return Object.fromEntries(given.map(([name, value]) => [name, textOf(value, at, fill)]));
+  return createMapping(given.map(([name, value]) => [name, textOf(value, at, fill)]));
 }
 
 /** Placeholders are filled in in texts, also in those of lists. */

@@ -9,6 +9,7 @@ import type { ParamValues } from './params.ts';
 import { checkSkillParams, type ReadSkill } from './skill-params.ts';
 import type { Spec, StageSpec } from './spec.ts';
 import { type Located, type MapNode, quote, type TreeNode } from './tree.ts';
+import { createMapping } from '../units/mapping.ts';
 
 type SkillSpec = NonNullable<StageSpec['skill']>;
 type LlmSpec = NonNullable<StageSpec['llm']>;
@@ -128,7 +129,7 @@ function compileParams(
       case 'list':
         return node.items.map(filledIn);
       case 'map':
-        return Object.fromEntries([...node.entries].map(([name, { value }]) => [name, filledIn(value)]));
+        return createMapping([...node.entries].map(([name, { value }]) => [name, filledIn(value)]));
       case 'scalar': {
         if (typeof node.value !== 'string') return node.value;
         const text = fill(textAt(node, node.value));
@@ -143,7 +144,7 @@ function compileParams(
     ),
   );
   const unreadable = new Set<string>();
-  const values = Object.fromEntries(
+  const values = createMapping(
     [...(written.node as MapNode).entries].map(([name, { value }]) => {
       const errorsBefore = problems.errorCount();
       const made = later.get(name) ?? filledIn(value);

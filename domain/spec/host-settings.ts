@@ -7,6 +7,7 @@ import { LLM } from './grammar/agent-table.ts';
 import { isVariable, VARIABLE_REMEDY } from './grammar/values.ts';
 import { didYouMean, nearest } from './suggest.ts';
 import { quote } from './tree.ts';
+import { createMapping } from '../units/mapping.ts';
 
 /** JSON-safe. Null: not set. */
 export interface HostSettings {
@@ -41,7 +42,7 @@ interface SettingProblem {
 export function readHostSettings(
   variables: Readonly<Record<string, string | undefined>>,
 ): { readonly settings: HostSettings | null } | { readonly problem: SettingProblem } {
-  const texts = Object.fromEntries(
+  const texts = createMapping(
     Object.entries(SETTING_VARIABLES).map(([key, name]) => [key, variables[name] || null]),
   ) as Record<keyof HostSettings, string | null>;
   if (Object.values(texts).every((text) => text === null)) return { settings: null };

@@ -20,6 +20,7 @@ import { STAGE_DEFAULTS } from '../plan/defaults.ts';
 import { edgesOnSuccess, partOf } from '../plan/work.ts';
 import { workspaceGiver } from '../plan/workspace.ts';
 import type { CheckedExpression } from './expression/check.ts';
+import { createMapping } from '../units/mapping.ts';
 
 /** Where a part stands: what the stage that uses it has. */
 export interface PartPlace extends Pick<
@@ -279,7 +280,7 @@ function renamedCondition(
   return {
     source: renamedSource(source, read.condition(source), named, (name) => names.get(name)!),
     stages: stages.map(named),
-    params: Object.fromEntries(Object.entries(params).map(([name, value]) => [names.get(name)!, value])),
+    params: createMapping(Object.entries(params).map(([name, value]) => [names.get(name)!, value])),
   };
 }
 

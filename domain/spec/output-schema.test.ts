@@ -16,6 +16,7 @@ test.each<[string, JsonValue, string]>([
   ['draft 7', { $schema: 'http://json-schema.org/draft-07/schema#', definitions: {}, type: 'array' }, '[1]'],
   ['draft 2020-12', { $schema: 'https://json-schema.org/draft/2020-12/schema', prefixItems: [{ const: 1 }] }, '[1]'],
   ['a format, which refuses nothing', { type: 'string', format: 'email' }, '"x"'],
+  ['a key that each object of JavaScript has', { properties: { constructor: { type: 'string' } } }, '{}'],
   ['a reference', { $defs: { a: { type: 'number' } }, $ref: '#/$defs/a' }, '7'],
 ])('%s', (_what, schema, text) => {
   expect(schemaProblem(engine, schema)).toBeNull();
@@ -27,6 +28,12 @@ test.each<[string, JsonValue, string, string]>([
   ['nothing', OK, '', 'the output is not JSON: it is empty'],
   ['another type', OK, '[]', 'the output must be object'],
   ['a missing member', OK, '{}', "the output must have required property 'ok'"],
+  [
+    'a missing member with the name of a property of all objects',
+    { required: ['toString', '__proto__'] },
+    '{"__proto__":1}',
+    "the output must have required property 'toString'",
+  ],
   ['a place', { items: { items: OK } }, '[[{"ok":1}]]', '/0/0/ok must be boolean'],
   [
     'a member too many',
@@ -123,4 +130,11 @@ describe('a schema that is none', () => {
       (await loadText(text('{ type: object }'), 'x.yaml', { baseDir: null })).plan!.stages[0]!.outputSchema,
     ).toEqual({ type: 'object' });
   });
+});
+
+test('a schema for the key `__proto__` is refused, because Ajv ignores it', () => {
+  const schema = { properties: JSON.parse('{"__proto__":{"type":"string"}}') as JsonValue };
+  expect(schemaProblem(engine, schema)).toBe(
+    'it has the key `__proto__`, which the judge of schemas ignores: use another key',
+  );
 });

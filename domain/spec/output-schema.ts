@@ -115,6 +115,8 @@ function compiled({ Ajv: Draft7, Ajv2020 }: SchemaEngine, schema: JsonValue, all
       problem: `its \`$schema\` is ${JSON.stringify(dialect)}; use draft 2020-12, which needs none, or draft 7`,
     };
   // A promise would pass for a yes.
+  if (hasProto(schema))
+    return { problem: 'it has the key `__proto__`, which the judge of schemas ignores: use another key' };
   if ('$async' in schema) return { problem: '`$async` is no keyword of JSON Schema' };
   const options: Options = {
     allErrors,
@@ -127,12 +129,19 @@ function compiled({ Ajv: Draft7, Ajv2020 }: SchemaEngine, schema: JsonValue, all
     allowUnionTypes: true,
     // As 2020-12 has it: a format says what a text is for, and refuses nothing.
     validateFormats: false,
+    // Otherwise each value has the keys `constructor` and `toString`.
+    ownProperties: true,
   };
   try {
     return { validate: new (Engine === '7' ? Draft7 : Ajv2020)(options).compile(schema) };
   } catch (error) {
     return { problem: clip((error as Error).message) };
   }
+}
+
+function hasProto(value: JsonValue): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  return Object.hasOwn(value, '__proto__') || Object.values(value).some(hasProto);
 }
 
 function dialectOf(dialect: unknown): '7' | '2020-12' | null {

@@ -8,6 +8,7 @@ import { rowAt } from '../../domain/pipeline/rows.ts';
 import { isEnd, type RunState, type StagePhase } from '../../domain/pipeline/state.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
 import { utf8Length } from '../../domain/units/utf8.ts';
+import { createMapping } from '../../domain/units/mapping.ts';
 
 /** Fields are added, never renamed or removed; `version` changes with the meaning of one. */
 export interface RunStatus {
@@ -122,7 +123,7 @@ function stageStatus(plan: MachinePlan, state: RunState, index: number, refs: Re
   return {
     ...base,
     ...(output === null ? {} : { output }),
-    ...(outputs.length === 0 ? {} : { outputs: Object.fromEntries(outputs) }),
+    ...(outputs.length === 0 ? {} : { outputs: createMapping(outputs) }),
   };
 }
 

@@ -5,7 +5,7 @@ import type { Plan } from '../../domain/plan/plan.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
 import type { MachineStage } from '../../domain/pipeline/machine-plan.ts';
 import type { VmLease } from '../../domain/run/vm-lease.ts';
-import { valueAt } from '../../domain/units/mapping.ts';
+import { createMapping, valueAt } from '../../domain/units/mapping.ts';
 
 type RunStage = Extract<Command, { type: 'run-stage' }>;
 
@@ -70,7 +70,7 @@ export function takenBy(
   const entries = takes.map(({ stage: source, output, outputs }): [string, UpstreamOutputs] => {
     const result = valueAt(upstream, source)!;
     const named = Object.entries(result.outputs).filter(([name]) => outputs.includes(name));
-    return [source, { output: output ? result.output : null, outputs: Object.fromEntries(named) }];
+    return [source, { output: output ? result.output : null, outputs: createMapping(named) }];
   });
-  return Object.fromEntries([...entries, ...parts]);
+  return createMapping([...entries, ...parts]);
 }
