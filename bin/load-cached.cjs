@@ -12,6 +12,9 @@ process.emitWarning = (/** @type {string | Error} */ warning, ...rest) =>
   String(warning).includes('USE_MAIN_CONTEXT_DEFAULT_LOADER') ? undefined : emitWarning.call(process, warning, ...rest);
 const IMPORTS = constants.USE_MAIN_CONTEXT_DEFAULT_LOADER;
 
+/** Node 20 refuses `import()` in a function that V8 takes from a cache, so such a file has none. */
+const HAS_IMPORT = /\bimport\s*\(/;
+
 /**
  * @param {string} main an absolute path; files that it requires by `./` are loaded the same way
  * @returns {{ saveCaches: () => void, rejected: readonly string[] }}
@@ -42,7 +45,10 @@ function loadCached(main) {
   return {
     rejected,
     // After a command has run, a cache holds the functions that it called.
-    saveCaches: () => scripts.forEach((script, file) => writeFileSync(cacheOf(file), script.createCachedData())),
+    saveCaches: () =>
+      scripts.forEach((script, file) => {
+        if (!HAS_IMPORT.test(readFileSync(file, 'utf8'))) writeFileSync(cacheOf(file), script.createCachedData());
+      }),
   };
 }
 

@@ -56,6 +56,33 @@ test.each([
   expect(rejected.length).toBe(existsSync(join(COPY, 'main.cjs.cache')) ? caches.length : 0);
 });
 
+test('a file with import() has no cache: V8 would lose what import() means in it', async () => {
+  writeFileSync(join(dir, 'part.cjs'), `exports.load = async () => (await import('node:os')).EOL;`);
+  writeFileSync(
+    join(dir, 'main.cjs'),
+    `require('./part.cjs').load().then((text) => console.log('end:' + text.length));`,
+  );
+  const warm = `const { saveCaches } = require(${JSON.stringify(LOADER)}).loadCached(${JSON.stringify(join(dir, 'main.cjs'))});
+    process.on('exit', saveCaches);`;
+  await promisify(execFile)(process.execPath, ['-e', warm], { cwd: dir });
+  expect((await load(join(dir, 'main.cjs'))).stdout).toContain('end:1');
+  expect([existsSync(join(dir, 'main.cjs.cache')), existsSync(join(dir, 'part.cjs.cache'))]).toEqual([true, false]);
+});
+
+test('the built command line asks on a terminal before it fetches a repository', async () => {
+  const workspace = { git: 'https://127.0.0.1:9/acme/app' };
+  const spec = { kind: 'workflow', name: 'asks', workflow: { steps: [{ name: 'a', run: 'ls', workspace }] } };
+  writeFileSync(join(dir, 'asks.json'), JSON.stringify(spec));
+  const command = `'${process.execPath}' '${join(ROOT, 'bin', 'voidbox.js')}'`;
+  // Its command finds a terminal; standard input ends before `script` does.
+  const typed = `(sleep 1; echo n; sleep 1) | script -qc "${command} run asks.json" /dev/null; ${command} down`;
+  const env = { ...process.env, VOIDBOX_STATE_DIR: join(dir, 'state') };
+  const { stdout } = await promisify(execFile)('sh', ['-c', typed], { cwd: dir, env, timeout: 60_000 });
+  expect(stdout).toContain('Fetch it? [y/N]');
+  expect(stdout).toContain('Allow it: --allow-git 127.0.0.1:9/acme/app');
+  expect(stdout).not.toContain('this is a bug');
+}, 70_000);
+
 test('a file means what it means to Node: places in stack traces, modules once, import()', async () => {
   writeFileSync(join(dir, 'esm.mjs'), 'export const name = import.meta.url;');
   writeFileSync(join(dir, 'part.cjs'), `exports.place = () => new Error('here').stack.split('\\n')[1];`);

@@ -96,7 +96,8 @@ export function createContext(env: Environment, host: ProcessLike, commands: rea
 
 async function askOnTerminal({ stdin, stderr }: ProcessLike, question: string): Promise<boolean | null> {
   if (stdin.isTTY !== true || stderr.isTTY !== true) return null;
-  const { createInterface } = await import('node:readline/promises');
+  // Not imported: few commands ask, and a file with `import()` has no code cache (bin/load-cached.cjs).
+  const { createInterface } = process.getBuiltinModule('node:readline/promises');
   const lines = createInterface({ input: stdin, output: stderr });
   try {
     const closed = new Promise<null>((resolve) => lines.once('close', () => resolve(null)));
