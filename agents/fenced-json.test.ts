@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { cpuMsOf } from '../test/rig/cpu-time.ts';
 import { unfenceJson } from './fenced-json.ts';
 
 test.each([
@@ -31,8 +32,7 @@ test.each([
   expect(unfenceJson(text)).toBeNull();
 });
 
-test('a text of a million fences is read in one pass', () => {
-  const startedAtMs = performance.now();
-  expect(unfenceJson('```\n'.repeat(1_000_000))).toBeNull();
-  expect(performance.now() - startedAtMs).toBeLessThan(1_000);
+test('a text of a million fences is read in one pass', async () => {
+  const text = '```\n'.repeat(1_000_000);
+  expect(await cpuMsOf(() => expect(unfenceJson(text)).toBeNull())).toBeLessThan(1_000);
 });

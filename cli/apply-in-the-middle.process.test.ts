@@ -80,6 +80,22 @@ async function killWhileWriting(script: string, exitCode = 1, ...more: readonly 
   return () => writeFileSync(goOn!, '');
 }
 
+/** Applies while the git of a killed `apply` works, which ends after this one has printed that it waits. */
+async function applyOnceItWaits(
+  endGit: () => void,
+): Promise<{ readonly code: number | null; readonly stderr: string }> {
+  const { dir, stateDir } = left.terminal;
+  const env = { ...process.env, VOIDBOX_STATE_DIR: stateDir };
+  const child = spawn(process.execPath, [BIN, 'apply', 'r1'], { cwd: dir, env, stdio: ['ignore', 'ignore', 'pipe'] });
+  let stderr = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    stderr += text;
+    if (stderr.includes('waiting for another')) endGit();
+  });
+  const code = await new Promise<number | null>((resolve) => child.once('close', resolve));
+  return { code, stderr: stderr.replaceAll(dir, '/DIR') };
+}
+
 async function leaveChanges(): Promise<void> {
   for (const name of ['gone.txt', 'edited.txt']) writeFileSync(join(left.app, name), `${name}\n`);
   left.commit(left.app, 'more');
@@ -113,8 +129,7 @@ describe('voidbox apply that was killed', () => {
     ]);
     const checked = await left.terminal.type('apply', 'r1', '--check');
     expect(checked.stderr).toContain('another `voidbox apply` is at work here, or was killed');
-    setTimeout(goOn, 2_000);
-    const next = await left.terminal.type('apply', 'r1');
+    const next = await applyOnceItWaits(goOn);
     expect(next.stderr).toContain('waiting for another `voidbox apply`\n');
     expect(next.stderr).toContain(
       'an earlier `voidbox apply` to /DIR/app was killed while it wrote: 3 files put back\n',

@@ -38,6 +38,16 @@ function holdConditions(): { readonly called: Promise<void>; readonly release: (
   return { called: isCalled, release: () => ((held = null), release()) };
 }
 
+/** Settles when the workflow has completed a task after the request to cancel it. */
+async function untilToldOfCancel(runId: string): Promise<void> {
+  const isTold = async (): Promise<boolean> => {
+    const { events = [] } = await runs.client.workflow.getHandle(runId).fetchHistory();
+    const at = events!.findIndex(({ workflowExecutionCancelRequestedEventAttributes: asked }) => asked != null);
+    return at >= 0 && events!.slice(at).some(({ workflowTaskCompletedEventAttributes: done }) => done != null);
+  };
+  await expect.poll(isTold).toBe(true);
+}
+
 const workflow = (name: string, when: string): string => `
 kind: workflow
 name: ${name}
@@ -92,7 +102,7 @@ test('a run that is cancelled while a condition is decided ends', async () => {
   await start('condition-cancelled', workflow('cancelled', 'stages.build.json.ok'));
   await called;
   await cancelRun(runs.client, 'condition-cancelled');
-  await sleep(500);
+  await untilToldOfCancel('condition-cancelled');
   release();
   expect((await outcomeOf('condition-cancelled')).state).toBe('cancelled');
   expect(await statesOf('condition-cancelled')).toEqual({ build: 'succeeded', publish: 'skipped', last: 'skipped' });

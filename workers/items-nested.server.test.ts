@@ -66,6 +66,13 @@ const runs = useTestRuns(backend, {
 });
 const { stopWorker, outcomeOf } = runs;
 
+/** Settles when the result of the first item of a list is stored. */
+async function untilEnded(runId: string): Promise<void> {
+  const ends = async (): Promise<number> =>
+    (await runs.stack.eventsOf(runId)).filter(({ body }) => body.type === 'stage-finished').length;
+  await expect.poll(ends).toBeGreaterThan(0);
+}
+
 /** The first window of a list. */
 async function windowOf(runId: string, stage: string, instance: InstancePath = [], window = 0): Promise<string> {
   const { raw } = await runs.client.workflow.getHandle(runId).describe();
@@ -275,7 +282,7 @@ test('a window within that is terminated by itself is started again, and does no
   gateIsOpen = false;
   await start('nested-window-terminated', requestOf([outer('[{ of: [u1, gate-u] }]')], { p: [LIST, inner()] }));
   while (!starts.has('inner "u1"') || !starts.has('inner "gate-u"')) await sleep(20);
-  await sleep(500);
+  await untilEnded('nested-window-terminated');
   const within = await windowOf('nested-window-terminated', 'outer.inner', [{ part: 'outer', item: 0 }]);
   await runs.client.workflow.getHandle(within).terminate('test');
   gateIsOpen = true;
@@ -287,7 +294,7 @@ test('a run that is reset to its start does what has ended no second time', asyn
   gateIsOpen = false;
   await start('nested-reset', requestOf([outer('[{ of: [v1, gate-v] }]')], { p: [LIST, inner()] }));
   while (!starts.has('inner "v1"') || !starts.has('inner "gate-v"')) await sleep(20);
-  await sleep(500);
+  await untilEnded('nested-reset');
   const { client } = runs.stack.runs;
   const { runId: executionId } = await client.workflow.getHandle('nested-reset').describe();
   await client.workflowService.resetWorkflowExecution({

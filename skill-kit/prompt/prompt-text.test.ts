@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { cpuMsOf } from '../../test/rig/cpu-time.ts';
 import { fragment, prompt, resolveTemplate } from './prompt-text.ts';
 import { system, view } from './segments.ts';
 
@@ -80,10 +81,11 @@ describe('segments', () => {
   });
 });
 
-it('a long run of blanks in an answer takes no longer than other texts', () => {
-  const startedAt = performance.now();
+it('a long run of blanks in an answer takes no longer than other texts', async () => {
   const blanks = ' \t'.repeat(100_000);
-  expect(prompt`${blanks}x`).toBe(`${blanks}x`);
-  expect(prompt`x${blanks}`).toBe('x');
-  expect(performance.now() - startedAt).toBeLessThan(5_000);
+  const cpuMs = await cpuMsOf(() => {
+    expect(prompt`${blanks}x`).toBe(`${blanks}x`);
+    expect(prompt`x${blanks}`).toBe('x');
+  });
+  expect(cpuMs).toBeLessThan(5_000);
 });

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { cpuMsOf } from '../../test/rig/cpu-time.ts';
 import { render } from './render.ts';
 
 describe('render', () => {
@@ -18,10 +19,9 @@ describe('render', () => {
     expect(render.table([{ 'a|b': 'x | y\nz \\| w' }])).toBe('| a\\|b |\n| --- |\n| x \\| y<br>z \\\\\\| w |');
   });
 
-  it('a long run of backslashes in a cell takes no longer than other texts', () => {
-    const startedAt = performance.now();
-    expect(render.table([{ a: '\\'.repeat(200_000) }])).toContain('| a |');
-    expect(performance.now() - startedAt).toBeLessThan(5_000);
+  it('a long run of backslashes in a cell takes no longer than other texts', async () => {
+    const rows = [{ a: '\\'.repeat(200_000) }];
+    expect(await cpuMsOf(() => expect(render.table(rows)).toContain('| a |'))).toBeLessThan(5_000);
   });
 
   it('checklist, kv, section and diff', () => {

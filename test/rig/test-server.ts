@@ -10,6 +10,7 @@ import { embeddedAddress } from '../../client/temporal-address.ts';
 const READY_LIMIT_MS = 30_000;
 const GRACE_MS = 5_000;
 const LAST_WORDS_CHARACTERS = 2_000;
+const MOST_PORTS = 3;
 
 export interface TestServer {
   /** `host:port` */
@@ -25,7 +26,22 @@ export interface TestServer {
  */
 export async function startTestServer(temporalCli: string, flags: readonly string[] = []): Promise<TestServer> {
   const { keeper } = await resolveHostPieces(readEnvironment(), { install: false });
-  const port = await freePort();
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await startOn(await freePort(), keeper, temporalCli, flags);
+    } catch (error) {
+      // Another process may take the port before the server does.
+      if (tries === MOST_PORTS || !(error as Error).message.includes('address already in use')) throw error;
+    }
+  }
+}
+
+async function startOn(
+  port: number,
+  keeper: string,
+  temporalCli: string,
+  flags: readonly string[],
+): Promise<TestServer> {
   const where = ['--headless', '--ip', '127.0.0.1', '--port', String(port), '--log-level', 'warn'];
   const tuned = ['--dynamic-config-value', 'history.transferProcessorMaxPollRPS=2000'];
   const child = spawn(keeper, ['tie', '--', temporalCli, 'server', 'start-dev', ...where, ...tuned, ...flags], {

@@ -147,9 +147,13 @@ test('an action that does not listen is ended with its session', { timeout: LIMI
   const answered = answer('deaf', first as { step: string; turn: number }, { how: 'endless' });
   await lineOf('at work');
   expect(await cancelSession(rig.runs.client, 'deaf')).toBe(true);
-  const before = rig.lines().length;
-  await sleep(500);
-  expect(rig.lines()).toHaveLength(before);
+  // It prints every 50 ms until its process has ended.
+  const newLines = async (): Promise<number> => {
+    const before = rig.lines().length;
+    await sleep(500);
+    return rig.lines().length - before;
+  };
+  await expect.poll(newLines).toBe(0);
   expect(await answered).toMatchObject({ kind: 'error', error: 'cancelled' });
 });
 

@@ -403,11 +403,9 @@ describe('a worker that is killed', () => {
     const orphans = (): string[] => childrenOf(codeHash).filter((pid) => parentOf(pid) !== rig.workerPid());
     const failing = answer('orphan', first, { said: 'loop' });
     await sleep(1_000);
-    const looping = childrenOf(codeHash);
-    expect(looping.length).toBeGreaterThan(0);
+    await expect.poll(() => childrenOf(codeHash).length).toBeGreaterThan(0);
     process.kill(rig.workerPid()!, 'SIGKILL');
-    await sleep(500);
-    expect(orphans().length).toBeGreaterThan(0);
+    await expect.poll(() => orphans().length).toBeGreaterThan(0);
     expect(await failing).toMatchObject({ error: 'action', message: expect.stringContaining('did not return') });
     await until('all are gone', () => orphans().length === 0);
   });
