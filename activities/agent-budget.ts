@@ -125,7 +125,7 @@ export function endExec(exec: Exec, { code, words }: OverBudget): () => void {
 
 interface SessionFile {
   readonly sandbox: Sandbox;
-  /** Of the command that reads the file. */
+  /** The exec key of the command that reads the file. */
   readonly key: string;
   readonly cli: AgentCli;
   readonly sessionId: string;
@@ -174,8 +174,8 @@ function startReader(
 const READ_LIMIT_MS = 5_000;
 
 /**
- * What the session file counts, read once after the agent has ended. Null: the agent's name of its session is not the id of a session.
- * A file that is missing counts nothing.
+ * Returns the usage in the session file, which it reads once after the agent has ended. Null: the agent's name of its session is not
+ * the id of a session. A missing file counts nothing.
  */
 export async function readSessionUse(
   file: SessionFile,

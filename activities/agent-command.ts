@@ -144,7 +144,7 @@ export async function putCredentials(
   }
 }
 
-/** Of a source, at most so many. */
+/** Reads at most `most` bytes of a source. */
 export async function firstBytes(source: AsyncIterable<Uint8Array>, most: number): Promise<Buffer> {
   const parts: Uint8Array[] = [];
   let bytes = 0;

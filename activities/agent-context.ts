@@ -32,7 +32,7 @@ export interface AgentContext {
   readonly ledger: RunLedger | null;
   /** What it left in its workspace; of a stage without one nothing. */
   readonly takeWorkspace: () => Promise<LeftWorkspace>;
-  /** What the door of the VM tells. */
+  /** The notices of the VM's door. */
   readonly network: Pick<NetworkFollower, 'listen'>;
   readonly copyBack: () => Promise<OutcomeFailure | null>;
 }

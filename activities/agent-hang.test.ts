@@ -29,7 +29,7 @@ let stores: Stores;
 let calls: number;
 /** Lines of the file that its command line writes. */
 let sessionFile: readonly object[];
-/** What the agent does. */
+/** The program of the agent. @returns its exit code */
 let agent: (line: Line, io: MockIo, call: number) => Promise<number>;
 
 const hang = async ({ killed }: MockIo, ms = 60_000): Promise<number> => await sleep(ms, 0, { signal: killed });

@@ -40,10 +40,10 @@ export class AnswerWatch {
 }
 
 interface Hanging {
-  /** Of the attempt, from 1. */
+  /** The number of the command in its attempt, from 1. */
   readonly command: number;
   readonly exec: Exec;
-  /** Of the stage's time, since the epoch. */
+  /** The end of the stage's time, since the epoch. */
   readonly deadlineMs: number;
   readonly watch: AnswerWatch;
 }

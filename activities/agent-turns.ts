@@ -20,7 +20,7 @@ export interface AgentTurn {
   readonly over: OverBudget | null;
   /** Its process did not end after its final result, so Voidbox ended it. */
   readonly hasHung: boolean;
-  /** What followed or read its session file; null: none did. */
+  /** The command that followed or read its session file; null: there was no such command. */
   readonly follower: Exec | null;
 }
 

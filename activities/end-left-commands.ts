@@ -11,7 +11,7 @@ import type { Sandbox } from './ports/sandbox.ts';
 import type { Attempt } from './stage-attempt.ts';
 
 /**
- * Ends them as a cancel does, and settles after their end. A VM that ends with its attempt, or that is lost, leaves none.
+ * Ends them as a cancel does, and settles after their end. A VM that ends with its attempt, or that is lost, leaves no commands.
  * @throws CodedError `fence/stale` if a newer attempt drives the VM, `vm/protocol`, `store/io`
  */
 export async function endLeftCommands(context: Attempt): Promise<void> {

@@ -39,7 +39,7 @@ let stateDir: string;
 let stores: Stores;
 let mock: MockBackend;
 let launches: number;
-/** What the door has told. */
+/** The notices of the door. */
 let told: string;
 let agent: (io: MockIo) => Promise<number>;
 

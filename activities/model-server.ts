@@ -22,7 +22,7 @@ export class ModelServerFailure extends Error {
 /**
  * A server on the worker's own host, which the VM reaches as a service, is looked at before the VM boots. One elsewhere is not:
  * the door of a VM has rules that a worker has not, and a key leaves the host only by the agent itself. An attempt that has begun
- * goes on.
+ * continues.
  * @throws ModelServerFailure if nothing listens there
  */
 export async function demandModelServer({ deps, request, life, backend }: Attempt): Promise<void> {

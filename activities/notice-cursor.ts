@@ -8,7 +8,7 @@ export type DoorListener = (notice: ToldNotice) => void;
 export class NoticeCursor {
   read = NOTHING_READ;
   readonly redactors = new Set<Redactor>();
-  /** Called with each notice, as the door told it; those that a worker before this one stored are told again. */
+  /** Called with each notice of the door, also with notices that an earlier worker stored. */
   readonly listeners = new Set<DoorListener>();
   #last: Promise<unknown> = Promise.resolve();
 

@@ -111,7 +111,7 @@ describe('two streams', () => {
       'stderr 10-15 err3\n',
     ]);
   });
-  test('are one event for each run of one stream, from where the store stands', async () => {
+  test('are one event for each run of one stream, from the cursor of the store', async () => {
     const pieces = [
       ['stdout', 'a'],
       ['stdout', 'b'],

@@ -171,7 +171,7 @@ function groupByStream(
   return groups;
 }
 
-/** Of each stream the start of a character whose rest has not come yet. */
+/** Separates the beginning of a character at the end of each stream, because its rest is still missing. */
 function holdBackCharacters(pieces: readonly StreamPiece[]): {
   readonly ready: readonly StreamPiece[];
   readonly rest: StreamPiece[];

@@ -1,4 +1,4 @@
-/** What an agent leaves in its workspace if its attempt fails or is interrupted. Git of this host plays git of the guest. */
+/** The work that a failed or interrupted attempt leaves in its workspace. Git of this host plays git of the guest. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -38,7 +38,7 @@ let repo: string;
 let stores: Stores;
 let backend: MockBackend;
 let scripts: GuestScript[];
-/** What the agent does in its repository. */
+/** The agent's work in its repository. */
 let work: (folder: string) => void;
 /** How its stream ends; null: it never does. */
 let ending: object | null;

@@ -13,7 +13,7 @@ import type { Sandbox } from './ports/sandbox.ts';
 import type { Worked } from './stage-attempt.ts';
 import { collectChanges, WORKSPACE_LIMITS } from './stage-workspace.ts';
 
-/** Of git in the guest after a cancel: a person waits for the end of the run. */
+/** The time limit of git in the guest after a cancel: a person waits for the end of the run. */
 const CANCELLED_LIMIT_MS = 30_000;
 
 /**

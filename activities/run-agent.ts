@@ -162,7 +162,7 @@ async function sayAsked(
   await deps.events.append(runId, [event], { execKey, fence: sandbox.facts.fence });
 }
 
-/** Of an answer that is stored, and so without secrets. */
+/** Reads the beginning of an answer. A stored answer contains no secrets. */
 async function readBeginning({ artifacts }: Pick<AgentContext['deps'], 'artifacts'>, output: DataRef): Promise<string> {
   return beginningOf((await firstBytes(artifacts.open(output), BEGINNING_BYTES)).toString('utf8'));
 }

@@ -60,7 +60,7 @@ export interface RunCalls {
   acquire(call: unknown): Promise<ScopeRequest>;
   release(call: unknown): Promise<ScopeRequest>;
   append(call: unknown): Promise<{ readonly runId: string; readonly events: readonly NewRunEvent[] }>;
-  /** `mayShowText`: no value of a host variable can be in the run's output. `ended`: the outcome that stands already; nothing is to be written any more. */
+  /** `mayShowText`: no value of a host variable can be in the run's output. `ended`: the stored outcome; the run takes no more writes. */
   finish(call: unknown): Promise<FinishRequest & { readonly ended: RunOutcome | null; readonly mayShowText: boolean }>;
   /** The run has ended. */
   forget(runId: string): void;
@@ -277,7 +277,7 @@ function refuseElsewhere(run: AdmittedRun, { lease, execKey }: StageRequest, hos
   );
 }
 
-/** What a command prints is redacted; a file that it writes is not. */
+/** Returns false if the output can contain secrets: Voidbox redacts printed output, and does not redact files. */
 function mayShowText({ plan: { hostVariables, output, stages } }: AdmittedRun): boolean {
   if (hostVariables.length === 0) return true;
   const givers = new Set(output.kind === 'stage' ? [output.stage] : output.stages);

@@ -141,7 +141,7 @@ interface Asking {
   readonly command: number;
   readonly again: number;
   readonly deadlineMs: number;
-  /** Whole, without secrets; empty: there is none. */
+  /** The whole text, without secrets; empty: there is no text. */
   readonly lastAnswer: string;
 }
 

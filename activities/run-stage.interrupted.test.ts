@@ -1,4 +1,4 @@
-/** An attempt that Voidbox ends: what it comes to, and what of it is kept. The program exits with 0 on SIGTERM. */
+/** The outcome and the kept outputs of an attempt that Voidbox ends. The program exits with 0 on SIGTERM. */
 import { Buffer } from 'node:buffer';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, test } from 'vitest';

@@ -233,13 +233,13 @@ export interface Collecting {
   readonly request: StageRequest;
   readonly workspace: StageWorkspace;
   readonly life: AttemptLife;
-  /** Of git in the guest; absent: as long as it may always take. */
+  /** The time limit of git in the guest; absent: the default limit. */
   readonly timeoutMs?: number;
 }
 
 /**
- * What git of the guest finds changed, checked by git of the host. The guest packs it once for an attempt: a later call reads the
- * same pack again. Everything is durable in the artifact store when this settles.
+ * Returns the changes that git of the guest finds and git of the host checks. The guest packs them once for an attempt: a later call
+ * reads the same pack again. Everything is durable in the artifact store when this settles.
  */
 export async function collectChanges({
   deps,

@@ -108,7 +108,7 @@ export function createClaudeStream({ cost = 'told' }: { readonly cost?: CostOfCa
 }
 
 /**
- * What a line of a message adds to the use that its earlier lines told; null: nothing.
+ * Returns the use that a line of a message adds to its earlier lines; null: the line adds nothing.
  * @param counted  use of messages by their ids
  */
 function addedUse(counted: Map<string, AgentUsage>, id: string | null, told: AgentUsage): AgentUsage | null {

@@ -40,7 +40,7 @@ export type AgentSaying =
   | { readonly kind: 'text'; readonly text: string }
   /** @remarks `failed`: it is told when it has failed, beside the call itself where the stream has both. */
   | { readonly kind: 'tool'; readonly tool: string; readonly detail: string; readonly failed: boolean }
-  /** What a call of a tool printed, whole. `tool`: empty if the stream does not say. */
+  /** The whole output of a tool call. `tool` is empty if the stream does not name the tool. */
   | { readonly kind: 'tool-output'; readonly tool: string; readonly text: string }
   /**
    * A call of a tool is over. Last of what a line says; no event.

@@ -27,7 +27,7 @@ const told = (sayings: readonly AgentSaying[]): readonly string[] =>
 const outputs = (sayings: readonly AgentSaying[]): readonly (readonly [string, string])[] =>
   sayings.flatMap((saying) => (saying.kind === 'tool-output' ? [[saying.tool, saying.text] as const] : []));
 
-describe('what a tool prints', () => {
+describe('the output of a tool', () => {
   it('comes with the name of the tool from Claude Code, as a text or as parts', () => {
     const calls = {
       type: 'assistant',
@@ -137,7 +137,7 @@ describe('the stream of claude', () => {
     expect(outcome.failure).toEqual({ code: 'agent/api-error', message: 'API Error: 400 the model is not known' });
   });
 
-  it('a login that is refused is said the first time; other requests that fail are its own to repeat', () => {
+  it('a refused login is reported at its first request; the agent repeats other failed requests', () => {
     const retry = (attempt: number, status: number | null): unknown =>
       read(
         createClaudeStream(),
@@ -311,7 +311,7 @@ describe('the stream of codex', () => {
     });
   });
 
-  it('a key that is refused is said the first time; other errors are warnings', () => {
+  it('a refused key is reported at its first request; other errors are warnings', () => {
     const error = (message: string): readonly AgentSaying[] =>
       read(createCodexStream(), JSON.stringify({ type: 'error', message })).sayings;
     const words = 'Reconnecting... 1/5 (unexpected status 401 Unauthorized: the key is not known)';

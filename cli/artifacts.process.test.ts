@@ -182,7 +182,7 @@ async function leaveItems(runId = 'i1', count = 2): Promise<void> {
 }
 
 describe('items of a list', () => {
-  test('stand behind the outputs of the run, each stage of theirs with what it left', async () => {
+  test('follow the outputs of the run, with the outputs of each of their stages', async () => {
     await leaveItems();
     const { code, stdout } = await terminal.type('artifacts', 'i1');
     expect(code).toBe(0);

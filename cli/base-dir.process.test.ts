@@ -1,4 +1,4 @@
-/** Where relative paths of a spec start. */
+/** The folder in which relative paths of a spec start. */
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -30,7 +30,7 @@ export interface CliContext {
   readStdin(): Promise<Uint8Array>;
   /** As it comes, no faster than it is taken; a terminal gives lines. It ends at the signal too. @throws CliError */
   openStdin(signal: AbortSignal): AsyncIterable<Uint8Array>;
-  /** Asks on the terminal; null: there is none to ask on, or it was closed. Only `y` and `yes` are true. */
+  /** Asks on the terminal; null: there is no terminal, or it was closed. Only `y` and `yes` are true. */
   confirm(question: string): Promise<boolean | null>;
   /** What is kept of runs: opened when it is asked for first, the same from then on, closed behind the command. */
   stores(): Promise<Stores>;

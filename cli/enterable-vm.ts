@@ -16,7 +16,7 @@ export interface Enterable {
   readonly record: ((program: string, call: string) => Promise<void>) | null;
 }
 
-/** @throws CliError if there is none, or several, or its worker does not allow it */
+/** @throws CliError if no VM or several VMs match, or if the worker does not allow it */
 export async function findEnterable(text: string, stage: string | undefined, context: CliContext): Promise<Enterable> {
   const { runId, all } = await listRetainedOf('exec', text, context);
   const running = await listRunningStages(context.env.stateDir, runId, keeperOf(context));
@@ -65,7 +65,7 @@ function enterRunning(runId: string, running: RunningStage, context: CliContext)
   };
 }
 
-/** The program alone: its arguments may hold secrets. */
+/** Names only the program, because its arguments may hold secrets. */
 async function recordEntry(
   runId: string,
   { label, execKey }: RunningStage,

@@ -122,7 +122,7 @@ test('an argument whose bytes are not UTF-8 is refused', async () => {
   expect(stderr).toContain('the argument `x=p\uFFFD` is not UTF-8');
 });
 
-test('a text with the sign that stands for such bytes is taken', async () => {
+test('`run` accepts a text with the sign that replaces such bytes', async () => {
   const { code, stderr } = await type(['validate', 'spec.yaml', '--param', 'x=\uFFFD']);
   expect(stderr).toContain('a value was given for the parameter "x"');
   expect(code).toBe(2);

@@ -183,7 +183,7 @@ function refusalOfSpec(typed: string, { reason, message }: FileRefusal): CliErro
 
 async function readSpecFile(path: string, typed: string): Promise<Uint8Array> {
   try {
-    // The shell's `<(…)` is a pipe that somebody writes to, and so may be standard input.
+    // The shell's `<(…)` is a pipe with a writer, and standard input can be such a pipe, too.
     if (isOwnDescriptor(path)) return await readFile(path);
     return readFileWithin(path, { roots: null, mostBytes: SPEC_BYTES });
   } catch (error) {

@@ -22,7 +22,7 @@ export function shownOutput({ label, name }: Pick<StageOutput, 'label' | 'name'>
 }
 
 /**
- * The output that `text` names: `stage.output`, an output's name that one stage alone has, or a stage. A stage of an item is named
+ * The output that `text` names: `stage.output`, an output's name that only one stage has, or a stage. A stage of an item is named
  * with its item: `fixes[1].work`.
  * @throws CliError that says why there is none
  */

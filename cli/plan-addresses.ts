@@ -10,10 +10,10 @@ import { environmentError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { typedArgument } from './typed-argument.ts';
 
-/** Of the configuration of a repository. */
+/** The size limit of a repository's configuration. */
 const CONFIG_BYTES = 1024 * 1024;
 
-/** What `--allow-git` names. @returns places, as `readGitPlace` does @throws CliError */
+/** Reads the values of `--allow-git`. @returns places, as `readGitPlace` does @throws CliError */
 export function givenPlaces(texts: readonly string[]): readonly string[] {
   return texts.map((text) => {
     const place = readGitPlace(text.replace(/^https:\/\//i, ''));
@@ -60,7 +60,7 @@ export async function findOrigin(baseDir: string, { path }: Pick<CliContext['env
     const origin = await readOrigin({ path, home: null }, config);
     return origin === null ? null : toRemotePlace(origin);
   } catch (error) {
-    // Of a linked working tree `.git` is a file; then the user is asked.
+    // `.git` of a linked working tree is a file; then `run` asks the user.
     if (error instanceof FileRefusal) return null;
     throw error;
   }

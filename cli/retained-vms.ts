@@ -28,7 +28,7 @@ export async function listRetainedOf(
   context: CliContext,
 ): Promise<{ readonly runId: string; readonly all: readonly LabelledVm[] }> {
   const vms = await listRetainedVms(context.env.stateDir, keeperOf(context));
-  // The run itself may have been pruned meanwhile.
+  // `prune` may have removed the run itself.
   const runId = vms.some((vm) => vm.runId === text) ? text : await findRunHere(command, text, context);
   return { runId, all: vms.filter((vm) => vm.runId === runId).map((vm) => ({ ...vm, label: nameOf(vm) })) };
 }

@@ -97,7 +97,7 @@ function createLiveDisplay(sink: Sink, advise: Advise): RunDisplay {
   let ctrlC = 'cancels';
   const draw = async (withBlock: boolean): Promise<void> => {
     const block = withBlock && view !== null ? renderBlock(view, sink, { frame, ctrlC: closed ? null : ctrlC }) : [];
-    // Unfinished lines stand between what is printed and the stages, as long as the terminal has room.
+    // Unfinished lines are between the printed lines and the stages, as long as the terminal has room.
     const room = Math.min(MAX_STATE_LINES, sink.height() - OTHER_LINES - block.length);
     if (block.length > 0 && room > 0 && !closed)
       block.unshift(

@@ -179,7 +179,7 @@ async function start(
   }
 }
 
-/** What the user allowed for the run that this one comes from. Null: nothing is known. */
+/** Reads the permissions that the user gave to the origin of this run. Null: this host has no record of them. */
 async function readEarlierMark(runId: string, { marks }: Stores): Promise<Partial<ClientMark> | null> {
   return ((await marks.get(runId, CLIENT_MARK)) as Partial<ClientMark> | null | undefined) ?? null;
 }

@@ -44,7 +44,7 @@ export function textFor({ name, text }: Template, file: string): string {
   );
 }
 
-/** Of what comes with the copy of a template. */
+/** The limits of the files that are copied with a template. */
 const COPY_LIMITS = { files: 1_000, bytes: 16 * 2 ** 20 };
 
 export interface Copied {
@@ -58,7 +58,7 @@ export interface Copied {
   readonly files: readonly string[];
 }
 
-/** What one gives a run of a template. */
+/** The inputs that a run of a template needs. */
 export interface TemplateNeeds {
   /** Parameters with their defaults; null: one without a default. */
   readonly params: Readonly<Record<string, string | null>>;

@@ -25,7 +25,7 @@ const SHOWN_NAMES = 5;
 export interface Unpacked {
   readonly entries: number;
   readonly bytes: number;
-  /** What git would take for a repository's own data: the first path of each kind of folder, at most 5. */
+  /** The paths that git would treat as data of a repository: the first path of each kind of folder, at most 5. */
   readonly gitData: readonly string[];
 }
 

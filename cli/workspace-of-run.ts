@@ -21,7 +21,7 @@ export interface LeftChanges {
 }
 
 export interface ChangesChoice {
-  /** Null: the one with changes that no other stage went on with. */
+  /** Null: the stage whose changes no other stage uses. */
   readonly stage: string | null;
   /** Changes of agents that did not succeed, instead of results. */
   readonly isPartial: boolean;
@@ -91,7 +91,7 @@ function onlyLast(
 ): string {
   if (patches.length === 0) throw noChanges(run, outputs, isPartial);
   const byId = new Map((plan?.stages ?? []).map((stage) => [stage.id, stage]));
-  // A stage of an item goes on with the workspace of a stage of the same item.
+  // A stage of an item uses the workspace of a stage of the same item.
   const handedOn = new Set(
     patches.flatMap(({ stage, instance }) => {
       const taker = byId.get(stage);

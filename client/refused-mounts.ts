@@ -14,7 +14,7 @@ export interface RefusedMount {
    * it, and it is a folder within a repository.
    */
   readonly why: 'missing' | 'elsewhere' | 'subfolder';
-  /** Where it leads; for `missing`, why it cannot be read; for `subfolder`, the top folder of the repository. */
+  /** The resolved path; for `missing`, why it cannot be read; for `subfolder`, the top folder of the repository. */
   readonly detail: string;
 }
 

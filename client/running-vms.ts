@@ -8,7 +8,7 @@ export interface RunningStage {
   /** As people write it: `fix`, `fixes[1].work`. */
   readonly label: string;
   readonly stage: string;
-  /** Of the command that runs. */
+  /** The exec key of the running command. */
   readonly execKey: string;
   readonly dir: string;
   readonly vmKey: string;

@@ -33,7 +33,7 @@ test('a repository at the home folder does not count', () => {
   expect(listSpecFolders(join(dir, 'top/packages'))).toEqual([join(dir, 'top/packages')]);
 });
 
-test('a folder outside of repositories has none', () => {
+test('a folder outside of repositories has no repository', () => {
   expect(findRepositoryAround(dir)).toBeNull();
   expect(findRepositoryAround(join(dir, 'none'))).toBeNull();
 });

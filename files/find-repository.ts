@@ -4,7 +4,7 @@ import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 
 /**
- * The top folder of the working tree around a folder, without links; null: there is none. A repository at the root of the file
+ * The top folder of the working tree around a folder, without links; null: there is no repository. A repository at the root of the file
  * system, at the user's home folder or above it does not count: it holds whatever else the user has.
  */
 export function findRepositoryAround(folder: string): string | null {

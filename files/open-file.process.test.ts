@@ -17,7 +17,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
-/** What both doors say of a path; a text is the contents. */
+/** Returns the answer of both functions to a path; a text is the contents. */
 async function tell(path: string, mostBytes = 100): Promise<string> {
   const rule = { roots: [join(dir, 'in')], mostBytes };
   const read = (): string => {

@@ -5,7 +5,7 @@
 import { closeSync, constants, fstatSync, openSync, readlinkSync, readSync, realpathSync, type Stats } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 
-/** Where a path may lead. */
+/** The folders and the size to which a path may lead. */
 export interface FileRule {
   /** Folders that the file must lie in, links followed on both sides; null: it may lie anywhere. */
   readonly roots: readonly string[] | null;
@@ -14,7 +14,7 @@ export interface FileRule {
 }
 
 export interface FileFacts {
-  /** Where the file lies, without links. */
+  /** The path of the file, without links. */
   readonly path: string;
   readonly sizeBytes: number;
 }
@@ -22,7 +22,7 @@ export interface FileFacts {
 /** Why a file is not opened. `reason` is for programs; the message says it of "it", so that a caller names the file. */
 export class FileRefusal extends Error {
   readonly reason: 'missing' | 'denied' | 'not-regular' | 'outside' | 'too-large' | 'changed';
-  /** Where the path leads; null: nowhere. */
+  /** The target of the path; null: the path has no target. */
   readonly leadsTo: string | null;
 
   constructor(reason: FileRefusal['reason'], message: string, leadsTo: string | null, options?: ErrorOptions) {
@@ -83,7 +83,7 @@ export function readFileWithin(path: string, rule: FileRule & { readonly mostByt
 }
 
 /**
- * Where a path leads, which is in one of the folders.
+ * Returns the target of a path, which is in one of the folders.
  * @throws FileRefusal
  */
 export function resolveWithin(path: string, { roots }: Pick<FileRule, 'roots'>): string {
@@ -107,7 +107,7 @@ function isWithin(real: string, root: string): boolean {
   return real === folder || real.startsWith(folder.endsWith('/') ? folder : `${folder}/`);
 }
 
-/** What was opened is what was resolved, and is a file. */
+/** Checks that the opened file is the resolved one, and a regular file. */
 function checkOpen(fd: number, stats: Stats, real: string, { mostBytes }: FileRule): FileFacts {
   if (!stats.isFile()) throw new FileRefusal('not-regular', `it is ${nameKind(stats)} and no file`, real);
   // A folder on the way may have become a link between the two.

@@ -1,5 +1,5 @@
 /**
- * What a stage left, into the working tree of an author. The patch is applied under a repository of Voidbox, so that neither the
+ * Writes the changes of a stage into the working tree of an author. The patch is applied under a repository of Voidbox, so that neither the
  * author's configuration nor attributes of the guest name a program that runs, and no file of the author's git folder changes.
  */
 import type { Buffer } from 'node:buffer';
@@ -47,7 +47,7 @@ const NONE = '0'.repeat(40);
 /**
  * Git does not say which folder is the top: the repository's own configuration could name another one.
  * @param named  the top folder of a working tree, or a bare repository
- * @throws ApplyProblem if it is none
+ * @throws ApplyProblem if it is no such folder
  */
 export async function findTarget(host: GitHost, named: string): Promise<Target> {
   const top = await realpath(named);

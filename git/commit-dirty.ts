@@ -59,8 +59,8 @@ export async function commitDirty(
 }
 
 /**
- * A file that changed within the second in which the index was written is told by the time of the index alone: a copy with a
- * later one would hide it.
+ * Only the time of the index shows a file that changed in the second in which git wrote the index: a copy with a later time would
+ * hide the change.
  */
 async function copyIndex(gitDir: HeldFolder, to: string): Promise<void> {
   const facts = await gitDir.copyTo('index', to, INDEX_BYTES);

@@ -12,7 +12,7 @@ import { WorkspaceProblem } from './workspace-problem.ts';
 export interface RepositoryCopy {
   /** For names of commits. */
   readonly gitDir: string;
-  /** Of all alternates, too. */
+  /** The folder with all objects, including those of alternates. */
   readonly objects: string;
 }
 
@@ -21,9 +21,9 @@ export const COPY_LIMITS = {
   references: 100_000,
   /** Loose objects, and files of packs. */
   objectFiles: 1_000_000,
-  /** Of files with objects that lie on another file system than the state folder. */
+  /** The size limit of object files on another file system than the state folder. */
   objectBytes: 4 * 1024 * 1024 * 1024,
-  /** Of `packed-refs`, or of all tables of references. */
+  /** The size limit of `packed-refs`, or of all tables of references. */
   packedReferenceBytes: 256 * 1024 * 1024,
   referenceBytes: 4 * 1024,
   alternates: 32,

@@ -80,12 +80,12 @@ export class HeldFolder {
     await this.#handle.close();
   }
 
-  /** @returns null if there is none @throws RefusedPlace */
+  /** @returns null if the name is absent @throws RefusedPlace */
   async folder(name: Name): Promise<HeldFolder | null> {
     return await HeldFolder.open(this.#at(name), this.#mayRead, this.placeOf(name)).catch(absentAsNull);
   }
 
-  /** A folder that is no link. @returns null if there is none, or if the name is a link or a file */
+  /** A folder that is no link. @returns null if the name is absent, a link or a file */
   async folderWithoutLink(name: Name): Promise<HeldFolder | null> {
     const handle = await open(this.#at(name), FOLDER_FLAGS | constants.O_NOFOLLOW).catch((error: unknown) => {
       if (codeOf(error) === 'ELOOP') return null;
@@ -94,7 +94,7 @@ export class HeldFolder {
     return handle === null ? null : new HeldFolder(handle, this.placeOf(name), this.#mayRead);
   }
 
-  /** A folder to write in, which is made if there is none. @throws RefusedPlace for a link or a file */
+  /** Opens a folder to write in, and makes it if it is absent. @throws RefusedPlace for a link or a file */
   async folderToWrite(name: Name): Promise<HeldFolder> {
     await mkdir(this.#at(name)).catch((error: unknown) => {
       if (codeOf(error) !== 'EEXIST') throw error;
@@ -105,12 +105,12 @@ export class HeldFolder {
     throw new RefusedPlace(this.placeOf(name), facts?.isSymbolicLink() === true ? 'is a link' : 'is not a folder');
   }
 
-  /** Of the name itself, also of a link. @returns null if there is none */
+  /** Reads the facts of the name itself, also if it is a link. @returns null if the name is absent */
   async facts(name: Name): Promise<Stats | null> {
     return await lstat(this.#at(name)).catch(absentAsNull);
   }
 
-  /** What a link says. */
+  /** Reads the target of a link. */
   async readLink(name: Name): Promise<Buffer> {
     return await readlink(this.#at(name), { encoding: 'buffer' });
   }
@@ -121,7 +121,7 @@ export class HeldFolder {
 
   /**
    * A regular file of at most so many bytes.
-   * @returns null if there is none @throws RefusedPlace
+   * @returns null if the name is absent @throws RefusedPlace
    */
   async readFile(name: Name, mostBytes: number): Promise<Buffer | null> {
     return await readAll(await this.#openFile(name, mostBytes), mostBytes, this.placeOf(name));
@@ -132,7 +132,7 @@ export class HeldFolder {
     return await readAll(await this.#openAt(path, mostBytes, place), mostBytes, place);
   }
 
-  /** @returns facts of the file; null if there is none @throws RefusedPlace */
+  /** @returns facts of the file; null if the name is absent @throws RefusedPlace */
   async copyTo(name: Name, path: Name, mostBytes: number): Promise<Stats | null> {
     const file = await this.#openFile(name, mostBytes);
     if (file === null) return null;

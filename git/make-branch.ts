@@ -1,6 +1,6 @@
 /**
  * The commits of a stage as a branch of an author's repository. Git makes the branch in a private copy of it, and Voidbox puts
- * the files that came to be into the author's git folder: through descriptors, through no link, and over no file.
+ * the new files into the author's git folder: through descriptors, through no link, and over no file.
  */
 import { Buffer } from 'node:buffer';
 import { randomUUID } from 'node:crypto';

@@ -15,7 +15,7 @@ export interface PrivateRepository {
 /** Highest in precedence: no attribute of a tree or a folder names a program, or changes what a diff shows. */
 const ATTRIBUTES = '* !filter !diff !merge !export-subst !export-ignore\n';
 
-/** @returns what `work` comes to; the repository is gone then */
+/** @returns the result of `work`, after the repository is removed */
 export async function withPrivateRepository<T>(
   host: GitHost,
   work: (repository: PrivateRepository) => Promise<T>,

@@ -1,4 +1,4 @@
-/** What the author of a workspace can change; the message names it. */
+/** A problem that the author of a workspace can repair; the message names it. */
 export class WorkspaceProblem extends Error {
   constructor(message: string) {
     super(message);

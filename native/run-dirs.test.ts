@@ -51,7 +51,7 @@ test.each<[string, string | null]>([
   expect(await readVmKey(make(intent))).toBeNull();
 });
 
-test('an entry is read as it was written, again too, and a file that is none is no entry', async () => {
+test('an entry is read as it was written, also twice, and another file is no entry', async () => {
   const dir = make(null);
   expect(await readEntry(dir)).toBeNull();
   for (const env of [{ PATH: '/bin' }, {}]) {

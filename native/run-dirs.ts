@@ -48,7 +48,7 @@ export async function readRetention(dir: string): Promise<Retention | null> {
 /** Says that commands of people may enter the VM while its stages run. */
 const ENTRY_FILE = 'entry.json';
 
-/** What a command that enters a running VM needs to know of it. */
+/** The facts of a running VM that a command needs to enter it. */
 export interface VmEntry {
   /** Variables of its image. */
   readonly env: Readonly<Record<string, string>>;

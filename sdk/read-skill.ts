@@ -32,7 +32,7 @@ function declaredParams(folder: string): unknown {
   }
 }
 
-/** Null: there is none that belongs to the skill. */
+/** Null: no file belongs to the skill. */
 function readManifest(folder: string): string | null {
   try {
     return readFileWithin(join(folder, 'package.json'), { roots: [folder], mostBytes: MOST_BYTES }).toString();

@@ -276,7 +276,7 @@ function notStarted(told: readonly string[], status: string): never {
   throw new RunError(toErrorCode(error.code), error.message, { remedy: error.remedy });
 }
 
-/** What the command line prints but events; each event is a line of its own. */
+/** Returns the output of the command line without its events. Each event is a line of its own. */
 async function resultLine(stream: Readable, onEvent: RunOptions['onEvent']): Promise<string> {
   if (onEvent === undefined) return await textOf(stream);
   let result = '';

@@ -116,7 +116,7 @@ export function readEnvironment(
   };
 }
 
-/** Node puts U+FFFD in place of bytes that are not UTF-8; the kernel has the bytes that this process was started with. */
+/** Node replaces bytes that are not UTF-8 by U+FFFD; the kernel has the bytes that this process was started with. */
 function undecodableOf(variables: Readonly<Record<string, string | undefined>>): readonly string[] {
   const suspects = Object.keys(variables).filter((name) => variables[name]?.includes('\uFFFD') === true);
   if (suspects.length === 0) return [];

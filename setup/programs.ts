@@ -15,7 +15,7 @@ import { isStaticElf } from './static-elf.ts';
 
 /** Debian's package of a static busybox, which is unpacked and not installed. */
 const BUSYBOX_PACKAGE = 'busybox-static';
-/** Of the newest suite that the mirror has, since `wget -T` of Debian 12's crashes. */
+/** The recipe of busybox: from the newest suite of the mirror, because `wget -T` of Debian 12's busybox crashes. */
 const BUSYBOX_RECIPE = 'newest suite';
 /** Asks the discard port of the loopback: an answer, or none, is all the same. */
 const WGET_PROBE = ['wget', '-q', '-T', '1', '-O', '-', 'http://127.0.0.1:9/'] as const;

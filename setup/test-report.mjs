@@ -9,7 +9,7 @@ import { stripVTControlCharacters } from 'node:util';
 
 /** The variable that names the file which the reporter appends to. */
 export const REPORT_FILE = 'VOIDBOX_TEST_REPORT_FILE';
-/** What all groups may take on two cores: CI waits for them before each change lands. */
+/** The time limit of all groups on two cores, because CI waits for them before each change lands. */
 export const BUDGET_MS = 35 * 60_000;
 const SLOWEST_FILES = 10;
 /** The names of more failures are above, in the output of their groups. */

@@ -24,7 +24,7 @@ it('says nothing of files where only other tools ran', () => {
   ]);
 });
 
-it('warns above the budget alone, and names both', () => {
+it('warns only above the budget, and names both times', () => {
   const half = took('server', BUDGET_MS / 2);
   const warnings = (...groups: { name: string; durationMs: number }[]): string[] =>
     describeTimes(groups, []).filter((line) => line.startsWith('warning'));

@@ -78,7 +78,7 @@ test('partial outputs stay until an attempt succeeds or leaves others', async ()
   for (const later of [failed(2, {}), lost, gaveUp]) expect(await shaOf([first, later])).toEqual(['a.x 1']);
 });
 
-test('outputs of items stand behind those of the run, in the order of their items', async () => {
+test('outputs of items follow those of the run, in the order of their items', async () => {
   const of = (item: string): RunEventBody => {
     const body = finished('fixes.work', 1, { x: ref(item) }) as Extract<RunEventBody, { type: 'stage-finished' }>;
     return { ...body, execKey: `fixes.work/fixes~${item}/1` };

@@ -1,4 +1,4 @@
-/** What the stages of a run and of its items have left, folded from its events: refs of artifacts. */
+/** The outputs of a run's stages and items, folded from its events: refs of artifacts. */
 import type { RunReader } from '../activities/ports/run-reader.ts';
 import type { DataRef } from '../domain/plan/plan.ts';
 import { TRANSCRIPT } from '../domain/plan/work.ts';
@@ -24,8 +24,8 @@ export interface StageOutput {
 }
 
 /**
- * Of each stage what its latest attempt left, in the order in which stages ended; named outputs stand after the stage's own. Outputs
- * of items stand behind those of the run itself, in the order of their items. An attempt that failed without changes of its own does
+ * Returns the outputs of each stage's latest attempt, in the order in which stages ended; named outputs follow the stage's own.
+ * Outputs of items follow those of the run itself, in the order of their items. An attempt that failed without changes of its own does
  * not replace the partial outputs of the one before it.
  * @throws CodedError `store/damaged`, `store/io`
  */
@@ -51,7 +51,7 @@ function noteOutputs(byStage: Map<string, readonly StageOutput[]>, body: RunEven
     if (outputs.length > 0) byStage.set(label, outputs);
   };
   const keepPartial = (label: string): void => replace(label, (byStage.get(label) ?? []).filter(isPartial));
-  // What ended in the VM that was lost, or in the visit before, runs again.
+  // Stages that ended in the lost VM, or in the visit before, run again.
   if (body.type === 'scope-restarted' || body.type === 'loop-visited') return body.stages.forEach(keepPartial);
   if (!('stage' in body)) return;
   const owner = ownerOf(body);
@@ -97,7 +97,7 @@ function namedOf(owner: Owner, outputs: Readonly<Record<string, DataRef>>): read
   }));
 }
 
-/** What an attempt that did not succeed left. */
+/** Returns the outputs of an unsuccessful attempt. */
 function partialOf(owner: Owner, body: EndBody): readonly StageOutput[] {
   if (body.type !== 'stage-finished' || !('partial' in body.result)) return [];
   return namedOf(owner, body.result.partial ?? {}).map((output) => ({ ...output, isPartial: true }));

@@ -93,8 +93,8 @@ export interface StageView {
   /** What a service has published last; absent: nothing, or it is no service. */
   readonly published?: { readonly output: DataRef; readonly atMs: number };
   /**
-   * What an attempt that failed or was interrupted left, by name; of several the last that left something. Absent: nothing, or a
-   * later attempt has succeeded.
+   * The outputs of the last failed or interrupted attempt that has any, by name. Absent: there are no such outputs, or a later
+   * attempt has succeeded.
    */
   readonly partial?: Readonly<Record<string, DataRef>>;
   /** How often another worker took the command over. */

@@ -218,7 +218,7 @@ class VoidboxPlugin implements WorkerPlugin {
         allowsRetention: this.#options.allowKeep === true,
         durability: durabilityOf(env, 'own'),
         lentVariables: await this.#lentVariables(env),
-        // Of the user: logins for the addresses that `allowGit` names, and ignore rules.
+        // The user's git settings: logins for the addresses that `allowGit` names, and ignore rules.
         git: {
           path: env.path,
           home: env.variables['HOME'] || null,

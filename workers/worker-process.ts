@@ -86,7 +86,7 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
     // answer (eager start) instead of through another queue.
     hostQueue: options.embedded ? RUN_TASK_QUEUE : hostTaskQueue(hostId),
     serverId: serverId(options),
-    // Of the embedded stack, the people who start runs own the state folder.
+    // The people who start runs on the embedded stack own its state folder.
     sandboxes: createHostSandboxes({ ...options, allowsExec: options.embedded || options.allowsExec }),
     mountPolicy: {
       allowedRoots: options.allowedMountRoots,

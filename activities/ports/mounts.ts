@@ -18,7 +18,7 @@ export interface CopiedBack {
   readonly refusal: { readonly code: ErrorCode; readonly message: string } | null;
   readonly written?: number;
   readonly removed?: number;
-  /** What stays as it is on the host, because it belongs to a repository of git; absent: nothing. */
+  /** The files that stay unchanged on the host, because they belong to a repository of git; absent: there are no such files. */
   readonly kept?: GitNotice | undefined;
 }
 

@@ -169,7 +169,7 @@ export interface Exec {
   /** Sends a signal, which says nothing of why the command ends. */
   signal(name: 'SIGTERM' | 'SIGKILL' | 'SIGINT'): Promise<void>;
   /**
-   * Ends the command for a cause: SIGTERM, and SIGKILL after `graceMs`. The first cause stands, also for a process that takes over.
+   * Ends the command for a cause: SIGTERM, and SIGKILL after `graceMs`. The first cause counts, also for a process that takes over.
    * A command that has ended keeps its end.
    */
   end(cause: StopCause, graceMs: number): Promise<void>;
@@ -189,7 +189,7 @@ export type StopCause =
   | {
       readonly kind: 'failure';
       readonly code: AnyErrorCode;
-      /** Of an agent: continues "the agent of stage …". */
+      /** The reason for ending an agent; continues "the agent of stage …". */
       readonly words: string;
     };
 
@@ -199,7 +199,7 @@ export interface ExecExit {
   readonly exitCode: number;
   /** The signal that ended the command's own process; null: it exited, or its backend does not know. */
   readonly signal: number | null;
-  /** Of the `end` whose signal was sent before the command's end was known; null: none was. */
+  /** The cause of the `end` whose signal preceded the known end of the command; null: no signal did. */
   readonly cause: StopCause | null;
   readonly message: string;
   readonly startedAtMs: number;

@@ -59,7 +59,7 @@ export const command = defineCommand<Options>({
       .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
       .option(
         '-s, --stage <stage>',
-        "whose changes, of an item 'fixes[1].work'; needed where several stages left some that no other went on with",
+        "whose changes, of an item 'fixes[1].work'; needed if several stages left changes that no other stage uses",
       )
       .option('--partial', 'what the agent of a stage changed that failed or was cancelled')
       .option('--branch', 'make a branch `voidbox/RUN/STAGE` of its commits, and change no file')
@@ -164,7 +164,7 @@ async function take(taking: Taking): Promise<ExitCode> {
   });
 }
 
-/** Products of builds stand behind what people wrote, folder by folder. */
+/** Products of builds follow the files that people wrote, folder by folder. */
 function renderFiles(files: readonly ChangedFile[], products: readonly BuildProduct[], style: Style): string {
   const paths = new Set(products.map(({ path }) => path));
   const written = files.filter((file) => !isInProduct(file, paths));

@@ -138,7 +138,7 @@ async function list(
   return EXIT.success;
 }
 
-/** Of a table on a terminal. */
+/** The row limit of a table on a terminal. */
 const MOST_ROWS = 500;
 
 /** The result of an item: the output of its list has it. */

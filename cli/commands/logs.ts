@@ -186,7 +186,7 @@ function createLogWriter(
     if (lines.length > 0) isEmpty = false;
     if (lines.length > 0) await stdout.write(lines.map((line) => `${line}\n`).join(''));
   };
-  // What has happened before following began is printed first, and its last lines alone with `--tail`.
+  // Earlier events are printed first, and with `--tail` only their last lines.
   let isPresent = false;
   const timer = setInterval(() => {
     if (isPresent) void print(printer.takeStates(performance.now()));

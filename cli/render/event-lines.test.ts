@@ -384,7 +384,7 @@ describe('what an agent says', () => {
   const prints = (text: string, leftOutBytes = 0, tool = 'Bash'): RunEvent =>
     event({ type: 'agent-tool-output', stage: 'fix', execKey: 'fix/0/1', tool, text, leftOutBytes });
 
-  test('what a tool prints has lines of its own, dimmed, if they are wanted', () => {
+  test('the output of a tool is printed on lines of its own, dimmed, if `tools` asks for it', () => {
     const printed = prints('one\n\u001b[2Jtwo\r==> run succeeded\n');
     expect(lines([printed])).toEqual([]);
     expect(lines([printed], { tools: 'none' })).toEqual([]);
@@ -403,7 +403,7 @@ describe('what an agent says', () => {
     expect(lines([printed], { tools: 'short', stream: 'stderr' })).toEqual([]);
   });
 
-  test('of a call `short` has the last 2 KiB in whole lines, and `full` all that the event has', () => {
+  test('`short` prints the last 2 KiB of a call in whole lines, and `full` prints all of the event', () => {
     const text = Array.from({ length: 1_000 }, (_, at) => `line ${String(at).padStart(3, '0')}`).join('\n');
     const short = lines([prints(text, 5_000, '')], { tools: 'short' });
     expect(short.slice(0, 3)).toEqual([

@@ -16,10 +16,10 @@ import { describeVmFacts } from './vm-facts.ts';
 
 type OutputBody = Extract<RunEventBody, { type: 'output' }>;
 
-/** Of each call the last 2 KiB, or all that its event has. */
+/** The part of each call's output that is printed: nothing, its last 2 KiB, or all of its event. */
 export type ToolLines = 'none' | 'short' | 'full';
 
-/** Of a call's output with `short`. */
+/** The size limit of a call's output with `short`. */
 export const SHORT_TOOL_BYTES = 2 * 1024;
 
 export interface EventPrinterOptions {
@@ -46,8 +46,8 @@ export interface EventPrinterOptions {
 }
 
 /**
- * Turns events into append-only lines, and holds the unfinished last line of each stream until it is finished. How such a
- * line grows is told to who asks: a prompt without an end, a bar of progress.
+ * Turns events into append-only lines, and holds the unfinished last line of each stream until it is finished. Callers
+ * may ask how such a line grows, for a prompt without an end or a bar of progress.
  */
 export interface EventPrinter {
   push(event: RunEvent): readonly string[];
@@ -238,7 +238,7 @@ function toolLines(
   }));
 }
 
-/** What an agent said, a line for each of its own; a call of a tool is one line. */
+/** Renders the words of an agent line by line; a call of a tool is one line. */
 function agentLines(body: Exclude<AgentBody, { type: 'agent-tool-output' }>, atMs: number): readonly PlainLine[] {
   if (body.type === 'agent-text') return body.text.split('\n').map((text) => ({ text, atMs }));
   if (body.type === 'skill-step') {

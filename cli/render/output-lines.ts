@@ -16,8 +16,8 @@ const LIVE_AFTER_MS = 1_000;
 const LIVE_AGE_DIVISOR = 10;
 
 /**
- * The bytes of one stream of an attempt, as lines: the unfinished last one is held until it is finished. Of a line whose
- * program writes over it (`\r`) the last state counts, as on a terminal.
+ * The bytes of one stream of an attempt, as lines: the unfinished last one is held until it is finished. If a program
+ * overwrites a line (`\r`), the last state of the line counts, as on a terminal.
  */
 export interface OutputLines {
   readonly stage: string;
@@ -47,7 +47,7 @@ export function createOutputLines(stage: string, stream: 'stdout' | 'stderr'): O
   const decoder = new TextDecoder('utf-8');
   let rest = '';
   let restAtMs = 0;
-  // Of the unfinished line, by the reader's clock.
+  // The times of the unfinished line, by the reader's clock.
   let seenAtMs: number | null = null;
   let dueAtMs = 0;
   let shown: string | null = null;

@@ -6,7 +6,7 @@ import { typedRunId, typedStage } from '../run-id.ts';
 import type { Advise } from './run-end.ts';
 import type { Style } from './style.ts';
 
-/** What attempts that did not succeed left: which outputs, and how a person takes them. */
+/** Renders the outputs of unsuccessful attempts, with the commands that take them. */
 export function renderPartial(view: RunView, { style, advise }: { style: Style; advise: Advise }): string[] {
   const left = view.stages.flatMap(({ id, partial }) => (partial === undefined ? [] : [{ id, partial }]));
   if (left.length === 0) return [];

@@ -84,7 +84,7 @@ export interface StageJson {
   readonly visit?: number;
   /** What a service has published last; absent: nothing, or it is no service. */
   readonly published?: PublishedJson;
-  /** What an attempt that failed or was interrupted left; absent: nothing. */
+  /** The outputs of a failed or interrupted attempt; absent: there are no such outputs. */
   readonly partial?: readonly PartialJson[];
   /** Its condition; null: none. Of `status` alone, as `finally`. */
   readonly when?: string | null;

@@ -80,7 +80,7 @@ test('status of a failed run ends with why and what to type', () => {
   ]);
 });
 
-test('what an attempt that did not succeed left is named, with the command that takes it', () => {
+test('`status` names the outputs of an unsuccessful attempt, with the command that takes them', () => {
   const ref = { sha256: 'ab'.repeat(32), sizeBytes: 2_048, mediaType: 'text/x-patch' };
   const partial = { 'base.bundle': ref, 'partial.patch': ref, 'partial.bundle': ref };
   const one = run([stage('fix', { state: 'cancelled', partial }), stage('b')]);

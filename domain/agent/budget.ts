@@ -5,7 +5,7 @@ import { cliOf } from './agent-cli.ts';
 export interface ModelUse {
   /** All that the model read, cached or not. */
   readonly inputTokens: number;
-  /** Of `inputTokens`. */
+  /** The part of `inputTokens` that came from a cache. */
   readonly cachedInputTokens: number;
   readonly outputTokens: number;
   /** Calls of the model. */

@@ -75,7 +75,7 @@ export const CLI_CODES = {
     'Follow the message; `voidbox status RUN` shows what is asked, and the fields.',
   ),
   'cli/apply-conflicts': ofCommand(
-    'What a stage changed in its workspace does not apply to the files of the repository, and nothing was changed; or `--3way` merged it with conflicts.',
+    'The changes of a stage do not apply to the files of the repository, and nothing was changed; or `--3way` merged them with conflicts.',
     'Merge, with conflict markers: `voidbox apply RUN --3way`. Or take the commits as a branch and merge it: `voidbox apply RUN --branch`. After a merge with conflicts edit the files that the message names, or put them back as it says.',
   ),
   'cli/command-run': ofCommand(

@@ -2,7 +2,7 @@
 import type { Plan, StagePlan } from '../plan/plan.ts';
 import { isService } from '../plan/work.ts';
 
-/** What a reader of a run knows of a stage. */
+/** The facts of a stage that a reader of its run knows. */
 interface EndedStage {
   readonly id: string;
   readonly state: string;

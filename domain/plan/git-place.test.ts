@@ -21,7 +21,7 @@ test.each([
   'https://github.com/acme/app?x=/../victim',
   'https://github.com@evil.example/acme/app',
   'https://github.com\\\\@evil.example/app',
-])('the address %s could mean another place, and is none', (address) => {
+])('the address %s could mean another place, and has no place', (address) => {
   expect(toGitPlace(address)).toBeNull();
 });
 

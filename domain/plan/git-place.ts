@@ -9,7 +9,7 @@ export function toGitPlace(address: string): string | null {
   return found === null ? null : readGitPlace(`${found[1]!.replace(/:443$/, '')}/${found[2]!}`);
 }
 
-/** HOST/PATH as a user writes it; null: it is none. */
+/** HOST/PATH as a user writes it; null: the text is no place. */
 export function readGitPlace(text: string): string | null {
   const found = /^([A-Za-z0-9.-]+(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?)\/(.+)$/.exec(text);
   if (found === null || /[\s\p{Cc}?#@\\]|%(?:2e|2f|5c)/iu.test(text)) return null;

@@ -553,7 +553,7 @@ export interface ScopePlan {
   readonly id: string;
   /** Stages of the scope, in spec order. */
   readonly stages: readonly string[];
-  /** Of one stage: all its attempts have the same VM, as those of stages that share one. Absent: each attempt has a new VM. */
+  /** True for a scope of one stage whose attempts all run in the same VM, as in a shared scope. Absent: each attempt has a new VM. */
   readonly keepsVm?: true | undefined;
   readonly sandbox: SandboxPlan;
 }

@@ -39,7 +39,7 @@ export function workspaceGiver({ workspace }: Pick<StagePlan, 'workspace'>): str
   return workspace?.from.kind === 'stage' ? workspace.from.stage : null;
 }
 
-/** The working folder of a stage with a workspace; null: it has none. */
+/** The working folder of a stage with a workspace; null: the stage has no workspace. */
 export function findWorkingFolder({ workspace }: Pick<StagePlan, 'workspace'>): string | null {
   if (workspace === undefined) return null;
   const { guestPath, subfolder } = workspace;

@@ -101,7 +101,7 @@ function typedValue({ type, choices }: ApprovalField, value: unknown): FieldValu
   }
 }
 
-/** What recording a number would change of it; null: nothing. A number that came as JSON was read by the client's converter. */
+/** Describes the change that a record would make to a number; null: no change. The client's converter has read a number from JSON. */
 function changeOf(number: number, given: unknown): string | null {
   if (isRounded(number) || (typeof given === 'string' && losesValue(given)))
     return 'which has no exact value: use a number within ±9007199254740991 of at most 15 digits';

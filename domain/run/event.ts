@@ -41,8 +41,8 @@ export interface RunEvent extends NewRunEvent {
 
 /**
  * Each variant says when it is written, by whom, and what may follow it. An activity writes what it has done; what the
- * run machine decided is written for the workflow, by the next activity that it calls. A worker that dies leaves out
- * what it had not written yet, so a reader relies on `seq`, not on what is said to follow.
+ * run machine decided is written for the workflow, by the next activity that it calls. The events that
+ * a dead worker did not write are missing, so a reader relies on `seq`, not on a documented order.
  */
 export type RunEventBody =
   /**
@@ -65,7 +65,7 @@ export type RunEventBody =
       readonly agents?: readonly string[];
       /** Those of them that the mock agent plays. Absent: none. */
       readonly mockAgents?: readonly string[];
-      /** Of all its agents together. Absent: none; also in events of earlier builds. */
+      /** The budget of all its agents together. Absent: no budget, or an event of an earlier build. */
       readonly budget?: BudgetPlan;
     }
   /**
@@ -149,7 +149,7 @@ export type RunEventBody =
       readonly items?: number;
       /** In which VM, where that has a door; absent also in events of earlier builds. */
       readonly vmKey?: string;
-      /** Of its agent. Absent: none; also in events of earlier builds. */
+      /** The budget of its agent. Absent: no budget, or an event of an earlier build. */
       readonly budget?: BudgetPlan;
     }
   /**
@@ -179,15 +179,15 @@ export type RunEventBody =
       readonly data: string;
     }
   /**
-   * The VM's door refused a connection, or one ended: by a stage in the VM while it runs, or when the VM is released. Of a VM,
-   * 200 refusals and 1,000 ends have an event each; what is beyond them is counted (`more`).
+   * The VM's door refused a connection, or one ended: by a stage in the VM while it runs, or when the VM is released. The
+   * first 200 refusals and 1,000 ends of a VM have an event each; one event counts further ones (`more`).
    */
   | ({
       readonly type: 'network';
       readonly vmKey: string;
       readonly scope: string;
       readonly generation: number;
-      /** Where it stands in the VM's notices, in bytes: the writer's cursor. */
+      /** The offset of the notice among the VM's notices, in bytes: the writer's cursor. */
       readonly offset: number;
     } & DoorNotice)
   /** The agent of the stage said something: by the stage's activity, as it reads the agent's stream. */
@@ -226,7 +226,7 @@ export type RunEventBody =
     }
   /**
    * The session of the stage's step machine asks, and its agent is about to answer: by the stage's activity, once for each turn
-   * of the agent. What the agent does follows.
+   * of the agent. The events of the turn follow.
    */
   | {
       readonly type: 'skill-step';
@@ -238,29 +238,29 @@ export type RunEventBody =
       readonly command: number;
       /** With the prefix of its sub-skill. */
       readonly step: string;
-      /** Of the session. */
+      /** The turn of the session. */
       readonly turn: number;
       /** Why it is asked again; null: it is asked for the first time. */
       readonly refusal: string | null;
       /** JSON: what the agent reads, and the schema of its answer. */
       readonly asked: DataRef;
     }
-  /** What it has taken so far: by the same, after a call of the model. A later one stands for all before it. */
+  /** The agent's use so far: by the same, after a call of the model. A later event replaces all earlier ones. */
   | {
       readonly type: 'agent-usage';
       readonly stage: string;
       readonly execKey: string;
       readonly inputTokens: number;
       readonly outputTokens: number;
-      /** Of `inputTokens`. */
+      /** The part of `inputTokens` that came from a cache. */
       readonly cachedInputTokens: number;
       readonly turns: number;
       /** Null: its stream does not say. */
       readonly costUsd: number | null;
     }
   /**
-   * What the stage's agent has come to was saved, of one moment: by the stage's activity, at the end of a call of a tool. A later
-   * one stands for all before it. `stage-resumed` of another attempt may follow.
+   * The state of the stage's agent at one moment was saved: by the stage's activity, at the end of a call of a tool. A later
+   * event replaces all earlier ones. `stage-resumed` of another attempt may follow.
    */
   | {
       readonly type: 'stage-progress';
@@ -273,8 +273,8 @@ export type RunEventBody =
       readonly frozenMs: number;
     }
   /**
-   * What a service has put into its output file, while it serves: by the stage's activity. A later one stands for all before it,
-   * and `stage-finished` for the last.
+   * The content of a service's output file, while it serves: by the stage's activity. A later event replaces all earlier ones,
+   * and `stage-finished` replaces the last one.
    */
   | {
       readonly type: 'stage-published';
@@ -335,9 +335,9 @@ export type RunEventBody =
       readonly outcome: 'succeeded' | 'failed' | 'cancelled';
       /** With `failed`. */
       readonly failure: StageFailure | null;
-      /** Who said so; absent where nobody did: at a deadline, and in events of earlier builds. */
+      /** The person who answered; absent after a deadline, and in events of earlier builds. */
       readonly by?: string;
-      /** What was said beside it. */
+      /** The comment of the answer. */
       readonly comment?: string;
       /** With a rejection that filled in fields; those of an approval stand in its output. */
       readonly fields?: FieldValues;
@@ -377,7 +377,7 @@ export type RunEventBody =
   | {
       readonly type: 'stage-passed';
       readonly stage: string;
-      /** What those that carry its output on get in its place; absent: nothing. */
+      /** The output that stages which carry its output get instead; absent: no output. */
       readonly output?: DataRef;
     }
   /**

@@ -20,8 +20,8 @@ export interface StageResult {
   /** Named outputs as tar streams, for stages that take them. */
   readonly outputs: Readonly<Record<string, DataRef>>;
   /**
-   * What an attempt that failed or was interrupted left, by name: no stage reads it, and a person may. Named outputs as in
-   * `outputs`, and the changes of an agent as `PARTIAL_OUTPUTS` names them. Absent: nothing.
+   * The outputs of a failed or interrupted attempt, by name. People may read them; no stage does. Named outputs as in
+   * `outputs`, and the changes of an agent as `PARTIAL_OUTPUTS` names them. Absent: there are no such outputs.
    */
   readonly partial?: Readonly<Record<string, DataRef>> | undefined;
   /** Null for work that needed none. */

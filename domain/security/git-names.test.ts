@@ -18,7 +18,7 @@ test('every name that a file system takes for `.git` is one', () => {
     expect([name, isDotGit(name)]).toEqual([name, true]);
 });
 
-test('a name that no file system takes for `.git` is none', () => {
+test('a name that no file system reads as `.git` is no part of a repository', () => {
   for (const name of [
     'git',
     '.gitignore',

@@ -3,7 +3,7 @@
  * a guest under these names are more than data.
  */
 
-/** What makes a folder a repository for git: `HEAD` with `objects` and `refs`, or with the name of a folder that has them. */
+/** The names that make a folder a repository for git: `HEAD` with `objects` and `refs`, or with the name of a folder that has them. */
 export const REPOSITORY_PARTS = ['HEAD', 'objects', 'refs', 'commondir'] as const;
 export type RepositoryPart = (typeof REPOSITORY_PARTS)[number];
 
@@ -19,7 +19,7 @@ export function isDotGit(name: string): boolean {
   return /^(?:\.git|git~[0-9]+)$/.test(foldName(name));
 }
 
-/** What a name is in a repository of git; null: nothing that makes it one. */
+/** Returns the part of a repository that a name stands for; null: the name makes no folder a repository. */
 export function repositoryPartNamed(name: string): RepositoryPart | null {
   const folded = foldName(name);
   return REPOSITORY_PARTS.find((part) => part.toLowerCase() === folded) ?? null;

@@ -1,6 +1,6 @@
 /** Lines that a program writes over with a carriage return, such as a bar of progress. */
 
-/** What a terminal shows of a line in which `\r` goes back to its beginning: the last state that has a character. */
+/** Returns the state of a line that a terminal shows if `\r` overwrites the line: the last state that has a character. */
 export function readLastState(text: string): string {
   if (!text.includes('\r')) return text;
   return text.split('\r').findLast((piece) => piece !== '') ?? '';

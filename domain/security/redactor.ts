@@ -201,7 +201,7 @@ function redactStream(automaton: Automaton, owners: readonly (readonly string[])
   const held = holdBytes(offset, (found) => {
     for (const name of new Set(found.flatMap((owner) => owners[owner]!))) counts.set(name, (counts.get(name) ?? 0) + 1);
   });
-  // Of the first line after the begin of the stream it is not known where it began.
+  // The stream may begin in the middle of a line, so the beginning of the first line is unknown.
   const lineFrom = offset === 0 ? 0 : Number.NEGATIVE_INFINITY;
   const scan = createScan(automaton, 'utf8', lineFrom, held.addSecret);
 

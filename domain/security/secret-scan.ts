@@ -118,13 +118,13 @@ export function createScan(
   };
 }
 
-/** Whether a tool may have broken its digits here. Of carriage returns one is taken, so that no number of them is held back. */
+/** True if a tool may have broken digits here. One carriage return counts, so that the scan never holds back a run of them. */
 function isEndOfLine(symbol: number, at: number, lineBegin: number, last: Skip | undefined): boolean {
   const isBehindBreak = last !== undefined && !last.isEscape && last.to === at;
   return at - lineBegin >= WRAP_COLUMNS && (symbol === LINE_FEED || !isBehindBreak);
 }
 
-/** Where something begins that ends at `to` and has this many symbols, skips not counted. */
+/** Returns the beginning of a text that ends at `to` and has this many symbols. Skips do not count. */
 function beforeSkips(skips: readonly Skip[], to: number, symbols: number): number {
   let from = to - symbols;
   for (let index = skips.length - 1; index >= 0 && skips[index]!.to > from; index -= 1)

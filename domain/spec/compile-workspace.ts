@@ -171,7 +171,7 @@ function topFolder({ guestPath }: WorkspaceSpec): string {
   return guestPath?.value ?? WORKSPACE_DEFAULTS.guestPath;
 }
 
-/** Where a command works that says nothing else. */
+/** Returns the working folder of a command that sets no other. */
 export function workspaceFolder(workspace: WorkspaceSpec, fill: Filler): string {
   const inner = workspace.subfolder === null ? '.' : relativePath(fill(workspace.subfolder));
   return inner === null || inner === '.' ? topFolder(workspace) : `${topFolder(workspace)}/${inner}`;

@@ -109,7 +109,7 @@ export function networkOf(text: string): string | null {
 /** `host`, `host:port`, `[address of version 6]:port`, `[network]:port`, `[address]/prefix:port`. */
 function splitPort(text: string): { readonly host: string; readonly port: number | null } | string {
   if (text.includes('://')) return 'is a URL; only its host and port count';
-  // The length of a network's prefix stands within the brackets or behind them.
+  // The length of a network's prefix is within the brackets or after them.
   const match = /^\[([^\]]+)\](\/\d+)?(?::(\d+))?$/.exec(text) ?? /^([^:]*)()(?::(\d+))?$/.exec(text);
   if (match === null) {
     // An address of version 6 without brackets has no port.

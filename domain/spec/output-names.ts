@@ -9,7 +9,7 @@ import { quote } from './tree.ts';
 
 export interface OutputNameProblem {
   readonly stage: string;
-  /** Of the stage, as the author declared it. */
+  /** The name of the output, as the author declared it. */
   readonly output: string;
   readonly message: string;
 }
@@ -24,7 +24,7 @@ export function outputNameProblems({ stages }: Pick<Plan, 'stages'>): readonly O
     const before = seen.get(full);
     seen.set(full, each);
     const other = byOutput.get(full);
-    // Two declarations with one name are reported where they stand.
+    // Two declarations with one name are reported at their places.
     const isSame = before?.stage === each.stage && each.output !== TRANSCRIPT;
     const names =
       before !== undefined && !isSame

@@ -63,7 +63,7 @@ export function judgeOutput(engine: SchemaEngine, schema: JsonValue, text: strin
   return problem === null ? { fits: true } : { problem };
 }
 
-/** Null: there are none. */
+/** Null: there are no problems. */
 function mistakesOf(validate: ValidateFunction, value: unknown): string | null {
   try {
     if (validate(value)) return null;

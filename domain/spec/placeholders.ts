@@ -24,7 +24,7 @@ export interface PlacedExpression {
   readonly offset: number;
 }
 
-/** Whether what stands in a placeholder has its value only in the run. */
+/** True if the expression in a placeholder has a value only in the run. */
 export function isExpression(inner: string | undefined): inner is string {
   return inner !== undefined && READS_OF_RUN.test(inner) && !PARAM.test(inner);
 }
@@ -34,7 +34,7 @@ export function paramName(inner: string): string | null {
   return PARAM.exec(inner)?.[1] ?? null;
 }
 
-/** Closed placeholders of a text, in UTF-16 offsets; a literal `$${{` is none. */
+/** Closed placeholders of a text, in UTF-16 offsets; a literal `$${{` is no placeholder. */
 export function findPlaceholders(text: string): readonly { readonly start: number; readonly end: number }[] {
   if (!text.includes('${{')) return [];
   return [...text.matchAll(PLACEHOLDER)].flatMap(({ 0: found, 1: quoted, 2: plain, index }) =>

@@ -155,7 +155,7 @@ function isLoneDash(text: string, { code, pos: [offset] }: YAMLParseError): bool
   return /[[,]\s*-\s*[\],]/.test(line);
 }
 
-/** Where the text begins whose closing quote is missing; null: something else is wrong. */
+/** Returns the beginning of a text whose closing quote is missing; null: the error has another cause. */
 function openQuoteBefore(contents: Node | null, { code, message, pos: [offset] }: YAMLParseError): number | null {
   if (code !== 'MISSING_CHAR' || !/^Missing closing ["']quote/.test(message) || contents === null) return null;
   let opened: number | null = null;

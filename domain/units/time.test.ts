@@ -29,7 +29,7 @@ test.each([
   '2026-12-01T09:00:00+2500',
   'tomorrow',
   '90s',
-])('%j is none', (text) => {
+])('%j is no time', (text) => {
   expect(parseTimeMs(text)).toBeNull();
 });
 

@@ -19,7 +19,7 @@ const STDIN_GRACE_MS = 5_000;
 
 export function createQemuExec(vm: MicroVm, key: string, stdin: ExecRequest['stdin'], attached: boolean): Exec {
   let ended: ExecExit | null = null;
-  /** Of a VM whose keeper records none. */
+  /** The cause of the end, if the VM's keeper does not record causes. */
   let ownCause: StopCause | null = null;
   const input = stdin === null ? null : new InputPump(vm, key, stdin);
 

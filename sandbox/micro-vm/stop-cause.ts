@@ -11,7 +11,7 @@ export function writeStopCause(cause: StopCause): object {
   return { ...cause, words: sanitizeLine(cause.words).slice(0, WORDS_CHARACTERS) };
 }
 
-/** Null: no `exec.end` interrupted the command. A cause of a later build is none of success, so it counts as a cancel. */
+/** Null: no `exec.end` interrupted the command. A cause of a later build never means success, so it counts as a cancel. */
 export function readStopCause(cause: Readonly<Record<string, unknown>> | null): StopCause | null {
   if (cause === null) return null;
   const { kind, code, words } = cause;

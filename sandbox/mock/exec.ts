@@ -16,7 +16,7 @@ const SIGNALS = { SIGTERM: 15, SIGKILL: 9, SIGINT: 2 } as const;
 /** As the keeper's. */
 const DEADLINE_GRACE_MS = 2_000;
 
-/** What ends a command before its own end. */
+/** The reason for which a command ends early. */
 type Interruption = { readonly reason: 'timeout' | 'output-limit' } | { readonly cause: StopCause };
 
 export class MockExec {
@@ -38,7 +38,7 @@ export class MockExec {
     this.ended = this.#run(request, program, known, files);
   }
 
-  /** What has ended already stays as it is. */
+  /** A command that has ended keeps its end. */
   kill(signal: 'SIGTERM' | 'SIGKILL' | 'SIGINT'): void {
     if (!this.isRunning) return;
     this.#killedBy ??= signal;
@@ -46,7 +46,7 @@ export class MockExec {
     this.stdin.close();
   }
 
-  /** SIGTERM, and SIGKILL after `graceMs` if the program has a trap. What has ended already stays as it is. */
+  /** SIGTERM, and SIGKILL after `graceMs` if the program has a trap. A command that has ended keeps its end. */
   interrupt(by: Interruption, graceMs: number): void {
     if (!this.isRunning) return;
     this.#interruption ??= by;

@@ -48,7 +48,7 @@ export class Folder {
     });
   }
 
-  /** Where the folder lies now, without links. */
+  /** Returns the present path of the folder, without links. */
   realPath(): Promise<string> {
     return readlink(`/proc/self/fd/${this.#handle.fd}`);
   }

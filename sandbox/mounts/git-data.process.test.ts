@@ -1,4 +1,4 @@
-/** What a guest can do to repositories of git in a writable mount. A second folder plays the guest; git of this machine judges. */
+/** Attacks of a guest on repositories of git in a writable mount. A second folder plays the guest; git of this machine judges. */
 import { Buffer } from 'node:buffer';
 import { execFileSync } from 'node:child_process';
 import {
@@ -102,7 +102,7 @@ function runsIn(...folders: readonly string[]): readonly string[] {
     try {
       git(path, 'status');
     } catch {
-      // A bare repository has no status; its programs have run by then.
+      // A bare repository has no status; its programs have run already.
     }
     try {
       git(path, 'ls-remote');
@@ -122,7 +122,7 @@ function hostileConfig(extra = ''): string {
 
 const WORKTREE = '\tworktree = ..\n';
 
-/** What a guest writes, and the folder in which the user then calls git. */
+/** The files that a guest writes, and the folder in which the user then calls git. */
 const ATTACKS: readonly (readonly [string, string, (folder: string) => void])[] = [
   ['the configuration of the repository', '.', (to) => write(to, { '.git/config': hostileConfig() })],
   [
@@ -275,7 +275,7 @@ test.each(['.git', '.git/hooks', '.git/modules/sub', '.git/worktrees/tree'])(
   },
 );
 
-test('of a folder in a bare repository nothing goes back', async () => {
+test('a folder in a bare repository is never copied back', async () => {
   makeRepository(host, '--bare');
   const key = keyOf({ hostPath: join(host, 'hooks') });
   await boot(key);

@@ -1,6 +1,6 @@
 /**
- * What of a mounted folder belongs to a repository of git. Git runs programs that a repository's own files name, also for
- * `git status`. So a copy back leaves these files as they are, and makes no folder a repository that was none.
+ * Finds the files of a mounted folder that belong to a repository of git. Git runs programs that a repository's own files name, also for
+ * `git status`. So a copy back leaves these files as they are, and makes no folder a repository.
  */
 import { Buffer } from 'node:buffer';
 import { lstat } from 'node:fs/promises';
@@ -59,7 +59,7 @@ async function isBareRepository(path: string): Promise<boolean> {
       await lstat(join(path, part));
       parts.add(part);
     } catch (error) {
-      // What this user may not enter, its git does not enter either.
+      // If this user may not enter a folder, its git does not enter it either.
       if (!isAbsent(error) && errno(error) !== 'EACCES') throw error;
     }
   }
@@ -67,9 +67,9 @@ async function isBareRepository(path: string): Promise<boolean> {
 }
 
 export interface SplitChanges {
-  /** What goes to the host, in the order of paths. */
+  /** The changes for the host, in the order of paths. */
   readonly changes: readonly Change[];
-  /** What the host has by the run after them. */
+  /** The entries of the host after these changes of the run. */
   readonly entries: Manifest;
   /** Changes that the host does not get; absent: none. */
   readonly kept?: GitNotice;
@@ -108,7 +108,7 @@ function restore(known: Map<string, MountEntry>, path: string, entry: MountEntry
   else known.set(path, entry);
 }
 
-/** What holds something that stays stays a folder, and what has no folder on the host stays in the guest. */
+/** Keeps each folder around a kept entry, and keeps entries in the guest if their folder is missing on the host. */
 function keepAround(changes: readonly Change[], kept: Set<string>): void {
   const stays = new Set<string>();
   for (const { path, from } of changes)
@@ -134,7 +134,7 @@ function* foldersAbove(path: string): Generator<string> {
 interface Touched {
   /** It is on the host. */
   isThere: boolean;
-  /** What the host has of `REPOSITORY_PARTS`. */
+  /** The `REPOSITORY_PARTS` that the host has. */
   readonly parts: Set<RepositoryPart>;
   readonly added: Set<RepositoryPart>;
   readonly removed: Set<RepositoryPart>;

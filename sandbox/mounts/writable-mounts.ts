@@ -144,7 +144,7 @@ class Copy {
     }
   }
 
-  /** What of the folder is not for the guest to change. */
+  /** Returns the part of the folder that the guest must not change. */
   async #gitRule(root: Folder): Promise<GitRule> {
     if (this.#key.git === 'writable')
       return {

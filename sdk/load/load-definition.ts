@@ -79,7 +79,7 @@ export async function loadDefinition(entry: string, options: LoadDefinitionOptio
   };
 }
 
-/** For an excerpt only; null: there is none. */
+/** The source for an excerpt; null: there is no source. */
 function readSource(file: string): string | null {
   try {
     return readFileWithin(file, { roots: null, mostBytes: SOURCE_BYTES }).toString();
@@ -89,7 +89,7 @@ function readSource(file: string): string | null {
   }
 }
 
-/** Of a file whose lines an excerpt shows. */
+/** The size limit of a file whose lines an excerpt shows. */
 const SOURCE_BYTES = 16 * 1024 * 1024;
 
 type Placed = Pick<Diagnostic, 'code' | 'severity' | 'message' | 'remedy'> & { readonly place: Place };

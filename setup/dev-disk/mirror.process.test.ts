@@ -172,7 +172,7 @@ test('busybox is the one of the newest suite', async () => {
   expect(await busyboxPiece.find(await context())).toEqual(found);
 });
 
-test('set-up says so if the mirror has only a busybox whose `wget -T` crashes', async () => {
+test('set-up names the busybox if the mirror has only one whose `wget -T` crashes', async () => {
   writeFileSync(join(dir, 'mirror/suite'), 'bookworm');
   offerBusybox('1.35.0');
   expect(await busyboxPiece.get!(await context())).toMatchObject({ version: '1.35.0', from: 'cache' });

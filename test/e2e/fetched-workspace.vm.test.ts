@@ -72,7 +72,7 @@ test('its login is in no file or process of the guest, and in no history, log, e
   const allow = ['--allow-git', `localhost:${server.port}/app`, '--allow-git', 'forge.invalid/app'];
   const run = (url: string, id: string) => cli('run', rig.spec(`${id}.yaml`, spec(url)), '--run-id', id, ...allow);
 
-  // The login is the user's, so the user decides, and a run that nobody is asked about is refused before it starts.
+  // The login is the user's, so the user decides. If `run` cannot ask, it refuses before the run starts.
   expect(await cli('run', rig.spec('asks.yaml', spec(`${server.url}/app.git`)), '--run-id', 'asks')).toBe(3);
   expect(said.at(-1)).toContain(`--allow-git localhost:${server.port}/app`);
   expect([server.logins, existsSync(join(rig.stateDir, 'runs/asks'))]).toEqual([[], false]);

@@ -1,6 +1,6 @@
 /**
- * A scripted keeper: a Unix socket server and a `voidbox-vm` that is a shell script. What a real keeper never
- * does (garbage, half answers, silence) is what these tests are about; sandbox/*.vm.test.ts has the real one.
+ * A scripted keeper: a Unix socket server and a `voidbox-vm` that is a shell script. These tests cover behaviour that a real
+ * keeper never shows (garbage, half answers, silence); sandbox/*.vm.test.ts has the real one.
  */
 import { Buffer } from 'node:buffer';
 import { chmod, link, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -90,7 +90,7 @@ export function answer(socket: Socket, request: Record<string, unknown>, ok: obj
   socket.write(`${JSON.stringify({ id: request['id'], ok })}\n`);
 }
 
-/** Of a keeper whose build knows no features. */
+/** The status of a keeper whose build knows no features. */
 export const STATUS = {
   state: 'ready',
   vmKey: 'run/scope/0',

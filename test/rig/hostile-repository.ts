@@ -1,4 +1,4 @@
-/** What the author of a cloned project can put into its git folder so that git runs a program. */
+/** Files that the author of a cloned project can put into its git folder so that git runs a program. */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -48,7 +48,7 @@ const PROGRAM_KEYS = [
   'browser.x.cmd',
 ] as const;
 
-/** What git calls aliases for, if it looks for them. */
+/** The commands for which git would look up aliases. */
 const COMMANDS = ['apply', 'config', 'diff-files', 'index-pack', 'ls-files', 'pack-objects', 'rev-parse', 'update-ref'];
 
 const HOOKS = [

@@ -34,7 +34,7 @@ const HOST = { path: GIT_PATH, home: null };
 /** Outputs of a stage, by their names. */
 export type Left = Readonly<Record<string, DataRef>>;
 
-/** What the agent of a stage left that failed. */
+/** The work that the agent of a failed stage left. */
 export interface LeftPartial {
   readonly partial: Left;
 }

@@ -82,7 +82,7 @@ function stagesReadAsJson(checked: readonly CheckedExpression[]): ReadonlySet<st
   );
 }
 
-/** What expressions read, made when the first of them needs it. */
+/** The values that expressions read. The first expression that needs them makes them. */
 interface Variables {
   readonly forSelection: () => Values;
   /** @throws NotComputable */

@@ -38,7 +38,7 @@ const LINEAR_MATCHES = 'matchesLinear';
 /** CEL's own `string` of a double writes the shortest digits, not those that the command printed. */
 const AS_PRINTED = 'stringAsPrinted';
 
-/** Of the expression that runs now; an expression runs without a pause. */
+/** The doubles of the running expression. An expression runs without a pause. */
 let doublesInUse: PrintedDoubles = new Map();
 
 const functions = new Environment({
@@ -178,7 +178,7 @@ function adapt(node: ASTNode): void {
   if (node.op === 'call' && args[0] === 'has') selectByName(node.args[1][0]);
 }
 
-/** What the library's own declarations leave out. */
+/** The members that the library's own declarations omit. */
 interface AdaptableNode {
   setMeta(key: 'evaluate', evaluate: typeof makeMap): void;
 }

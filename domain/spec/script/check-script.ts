@@ -104,7 +104,7 @@ function findCode({ reading }: Script): ReadonlyMap<number, string> {
   return found;
 }
 
-/** Of a command that reads places from its standard input: an interpreter without a file to run runs what it reads. */
+/** Notes the places that a command reads from its standard input: an interpreter without a file executes its input. */
 function noteRead(found: Map<number, string>, command: readonly ShellWord[], places: readonly number[]): void {
   const [program, ...args] = commandIn(command).map(({ text }) => text);
   const name = program?.slice(program.lastIndexOf('/') + 1);

@@ -1,6 +1,6 @@
 /** The beginning of a here-document, from `<<` to the word that ends it. */
 
-/** UTF-16 offsets of what stands for a value. */
+/** UTF-16 offsets of the places that a value replaces. */
 export interface ScriptPlace {
   readonly start: number;
   readonly end: number;
@@ -42,7 +42,7 @@ export function readDocumentStart(
   return { end, isQuoted: end !== written, hasTabs: dash === '-', stop: at + whole.length };
 }
 
-/** What follows, with letters for places: a placeholder has brackets and quotes of its own. */
+/** Returns the following text with letters for places, because a placeholder has brackets and quotes of its own. */
 function maskPlaces(text: string, at: number, places: readonly ScriptPlace[], next: number): string {
   const to = Math.min(text.length, at + START_LIMIT);
   let masked = '';

@@ -10,7 +10,7 @@ import { readShell, type ShellContext, type ShellReading } from './shell-context
 export interface Script {
   /** As it was written. */
   readonly text: Located<string>;
-  /** Its values, each as often as it stands in the text. */
+  /** Its values, each as often as the text contains it. */
   readonly values: readonly ScriptValue[];
   readonly reading: ShellReading;
 }

@@ -61,7 +61,7 @@ describe('a value is one word as it was given', () => {
     expect(run(text)).toBe(expected);
   });
 
-  test('a number stands in arithmetic', () => {
+  test('a number is allowed in arithmetic', () => {
     expect(run('echo $(( ${{ params.n }} * 2 ))', { n: '21' })).toBe('42\n');
   });
 
@@ -107,7 +107,7 @@ test.each([
   expect(diagnostics[0]!.message).toContain(`\`run\` of step "a" has "\${{ params.x }}" ${message}`);
 });
 
-test('a number may stand in a program of another interpreter', () => {
+test('a number is allowed in a program of another interpreter', () => {
   expect(compile('python3 -c "print(${{ params.n }})"', { n: '3' }).diagnostics).toEqual([]);
 });
 
@@ -122,7 +122,7 @@ test('the first line of a file for sh is a comment', () => {
   expect(run('#!/bin/sh\necho end', {})).toBe('end\n');
 });
 
-test('no place of a text is left out, whatever stands around it', () => {
+test('the reader finds each place of a text, whatever surrounds it', () => {
   const shell = "<< <<- <<< < ' \" $' \\ ` $( $(( (( ${ } ) )) # | ; E sh case esac".split(' ');
   const parts = [...shell, ' ', '\n', '${{ params.x }}', '$${{ a }}', '${{ params["x"] }}'];
   let seed = 1;

@@ -21,12 +21,12 @@ export type ShellContext =
 
 export interface ShellWord {
   readonly text: string;
-  /** Indexes of the places that stand in it. */
+  /** Indexes of its places. */
   readonly places: readonly number[];
 }
 
 export interface ShellReading {
-  /** Of each place. */
+  /** The context of each place. */
   readonly contexts: readonly ShellContext[];
   /** Simple commands, each with its words. */
   readonly commands: readonly (readonly ShellWord[])[];
@@ -310,7 +310,7 @@ class ShellReader {
     this.#at = Math.max(this.#at, next);
   }
 
-  /** Where its last line ends, and what follows it begins. */
+  /** Returns the end of its last line, and the beginning of the text after it. */
   #findDocumentEnd(end: string, hasTabs: boolean): readonly [number, number] {
     let start = this.#at;
     while (start < this.#text.length) {

@@ -122,7 +122,7 @@ fn reading_has_the_users_rights_and_follows_no_link_of_proc() {
     not_allowed(read(&mut keeper, &shadow));
 }
 
-/// An agent that is no root has the rights of its user only, and says so by one code.
+/// An agent that is not root has only the rights of its user, and returns one code for a refused file.
 #[test]
 fn what_the_user_owns_leaves_whatever_its_mode() {
     let mut keeper = Keeper::start();

@@ -70,8 +70,8 @@ pub fn write(path: &str, content: &str) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// What the command printed until its shell ended, on both streams, and its exit code. As the real ones, it does not wait for
-/// processes in the background that hold its output open.
+/// Runs a command. Returns its output on both streams until its shell ended, and its exit code. Like a real agent, it does not wait
+/// for background processes that hold the output open.
 pub fn run(command: &str) -> (String, i32) {
     match printed(command) {
         Ok((printed, exit_code)) => (String::from_utf8_lossy(&printed).into_owned(), exit_code),

@@ -325,7 +325,7 @@ export const COMMANDS: readonly Behaviour[] = [
     },
   },
   {
-    name: 'the cause of an end stands, also for a client that attaches, unless the command ended before',
+    name: 'the first cause of an end counts, also for a client that attaches, unless the command ended before',
     guest: 'any',
     async run(c) {
       const sandbox = await c.shared();

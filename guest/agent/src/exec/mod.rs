@@ -179,7 +179,7 @@ impl<'a> Run<'a> {
 /// Bytes that are left on a disk on which a command finds no room.
 const FULL_DISK_BYTES: u64 = 256 << 10;
 
-/// What a command that failed may have met: no blocks or no inodes are left for users.
+/// Describes a full disk that may have failed a command: no blocks or no inodes are left for users.
 fn describe_full_disk(disk: &Path) -> Option<String> {
     let stat = rustix::fs::statvfs(disk).ok()?;
     let is_full =

@@ -1,5 +1,5 @@
 //! How soon the outputs of an exec are read. The kernel keeps no order between two pipes, so each write is read before the
-//! program goes on to the next one: the reading thread runs before programs. A flood has no use for that and would pay for
+//! program continues with the next one: the reading thread runs before programs. A flood has no use for that and would pay for
 //! it, so its thread gives up its precedence for the rest of a short window.
 
 use std::time::{Duration, Instant};

@@ -137,7 +137,7 @@ impl Drop for Root {
 
 /// The change to root gives back the file capabilities that the change from root took.
 fn set_file_user(uid: u32) {
-    // SAFETY: a raw system call with a plain number; made raw, it changes this thread alone.
+    // SAFETY: a raw system call with a plain number; made raw, it changes only this thread.
     unsafe {
         libc::syscall(libc::SYS_setfsuid, uid);
     }

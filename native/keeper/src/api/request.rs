@@ -188,7 +188,7 @@ pub struct Output {
     pub offset: u64,
 }
 
-/// Both outputs, from where the reader stands in each.
+/// Both outputs, each from the reader's offset.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outputs {

@@ -20,7 +20,7 @@ use crate::keeper::{Keeper, Phase};
 use crate::transfer::tar_stream;
 
 const CHUNK_BYTES: usize = 64 << 10;
-/// Of a piece of `exec.outputs`: its stream and its length.
+/// The head of a piece of `exec.outputs`: its stream and its length.
 const PIECE_HEAD_BYTES: usize = 5;
 
 /// Runs a stream op to its end and closes the connection.

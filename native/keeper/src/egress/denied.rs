@@ -7,7 +7,7 @@ use super::{Allow, Egress, Rule};
 /// Addresses of one name that are kept. The oldest ones make room.
 const MAX_ADDRESSES: usize = 256;
 
-/// What the names of `deny` have resolved to since the VM began.
+/// The addresses to which the names of `deny` have resolved since the VM began.
 #[derive(Debug, Default)]
 pub struct Denied {
     rules: Vec<(Rule, Vec<IpAddr>)>,

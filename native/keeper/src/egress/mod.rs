@@ -97,7 +97,7 @@ pub enum ByName<'a> {
     },
 }
 
-/// What `allow` has for a name.
+/// The result of `allow` for a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameAllowed {
     /// A rule names it.
@@ -108,7 +108,7 @@ pub enum NameAllowed {
     ByAddress,
 }
 
-/// What a connection is judged by, besides the rules.
+/// The facts, besides the rules, that decide about a connection.
 #[derive(Debug, Default)]
 pub struct Surroundings<'a> {
     /// The address is one of this host.

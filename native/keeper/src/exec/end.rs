@@ -61,7 +61,7 @@ impl Exec {
     }
 
     /// Ends the command for a client: SIGTERM, and SIGKILL after `grace`. A command that has ended keeps its end,
-    /// and the first cause stands. Both are recorded before the signal leaves the keeper.
+    /// and the first cause counts. Both are recorded before the signal leaves the keeper.
     pub fn end(self: &Rc<Self>, link: &Rc<Link>, cause: Cause, grace: Duration) {
         self.interrupt(link, Interruption::Client(cause), grace);
     }

@@ -2,7 +2,7 @@
 
 use voidbox_protocol::message::Stream;
 
-/// Changes between the outputs that are kept. What comes behind them has the order of its output only.
+/// The number of changes between the outputs that the keeper stores. Later bytes keep only the order of their output.
 const MAX_RUNS: usize = 128 * 1024;
 
 /// Bytes of one output that came before any of the other.

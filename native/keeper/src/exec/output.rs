@@ -94,8 +94,8 @@ impl Exec {
         }
     }
 
-    /// Reads both outputs in the order in which they came, waiting for more; `None` at the end of both. What came behind a
-    /// limit has no order.
+    /// Reads both outputs in the order in which they came, waiting for more; `None` at the end of both. Bytes after a
+    /// limit have no order.
     pub async fn read_outputs(
         &self,
         place: &mut Place,

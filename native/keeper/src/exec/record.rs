@@ -18,7 +18,7 @@ pub enum Reason {
     Killed,
 }
 
-/// What a client ends a command for, in the client's words.
+/// The cause for which a client ends a command, in the client's words.
 pub type Cause = Map<String, Value>;
 
 /// How an exec ended, as `exec.wait` answers it.
@@ -29,7 +29,7 @@ pub struct Outcome {
     pub exit_code: i32,
     /// The signal that ended the command itself.
     pub signal: Option<i32>,
-    /// Of the `exec.end` whose signal left before the command's end was known.
+    /// The cause of the `exec.end` whose signal preceded the known end of the command.
     pub cause: Option<Cause>,
     pub message: Option<String>,
     pub started_at_ms: u64,

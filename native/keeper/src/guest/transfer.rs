@@ -138,7 +138,7 @@ impl Transfer {
             let changed = self.inner.changed.notified();
             {
                 let mut state = self.inner.state.borrow_mut();
-                // What the guest said first counts first, however late this side looks.
+                // The guest's first message counts, however late this side reads it.
                 if let Some(response) = state.response.take() {
                     return Ok(response);
                 }

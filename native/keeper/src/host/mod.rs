@@ -1,4 +1,4 @@
-//! What the host gives: the speed of its TSC, the kind of its KVM, its memory, its networks.
+//! Facts of the host: the speed of its TSC, the kind of its KVM, its memory, its networks.
 
 use std::io;
 use std::time::{Duration, Instant};

@@ -26,7 +26,7 @@ const MAX_ANSWER_BYTES: usize = 64 << 10;
 const MAX_ANSWERS: usize = 256;
 
 const HEADER_BYTES: usize = 16;
-/// Of Linux; not every C library has them.
+/// Constants of Linux; some C libraries lack them.
 const RTA_VIA: u16 = 18;
 const RTA_ENCAP: u16 = 22;
 /// The kernel names the entry of its table instead of the single address.
