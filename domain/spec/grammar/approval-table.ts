@@ -11,7 +11,7 @@ const FIELD = {
       as: 'type',
       type: { is: 'word', words: FIELD_TYPES, aliases: { string: 'text', bool: 'boolean', select: 'choice' } },
       otherwise: '`choice` with `choices`, else `text`',
-      doc: 'What its value may be.',
+      doc: 'The type of the value.',
       example: 'choice',
     },
     choices: {

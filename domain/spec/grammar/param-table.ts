@@ -18,7 +18,7 @@ export const PARAMETER = {
       feeds: 'params',
       type: { is: 'word', words: PARAM_TYPES, aliases: { string: 'text', bool: 'boolean', select: 'choice' } },
       otherwise: '`choice` with `choices`, `number` with `min` or `max`, else the type of its default',
-      doc: 'What its value may be. A `list` is given as JSON.',
+      doc: 'The type of the value. A `list` is given as JSON.',
       example: 'text',
     },
     default: {
