@@ -42,8 +42,12 @@ function holdConditions(): { readonly called: Promise<void>; readonly release: (
 async function untilToldOfCancel(runId: string): Promise<void> {
   const isTold = async (): Promise<boolean> => {
     const { events = [] } = await runs.client.workflow.getHandle(runId).fetchHistory();
-    const at = events!.findIndex(({ workflowExecutionCancelRequestedEventAttributes: asked }) => asked != null);
-    return at >= 0 && events!.slice(at).some(({ workflowTaskCompletedEventAttributes: done }) => done != null);
+    const at = events!.findIndex(
+      ({ workflowExecutionCancelRequestedEventAttributes: asked }) => (asked ?? null) !== null,
+    );
+    return (
+      at >= 0 && events!.slice(at).some(({ workflowTaskCompletedEventAttributes: done }) => (done ?? null) !== null)
+    );
   };
   await expect.poll(isTold).toBe(true);
 }
