@@ -9,7 +9,7 @@ import { lastAttempt } from '../domain/pipeline/reach.ts';
 import { END_PHASES, type EndPhase, type NamedOutput } from '../domain/pipeline/state.ts';
 import { inputBehind } from '../domain/plan/carried.ts';
 import { outputNamesOf } from '../domain/plan/workspace.ts';
-import type { DataRef, InputPlan, StagePlan } from '../domain/plan/plan.ts';
+import { type DataRef, type InputPlan, REDACTED_LIMITS, type RedactedData, type StagePlan } from '../domain/plan/plan.ts';
 import type { RunOutcome } from '../domain/run/event.ts';
 import type { StageFailure } from '../domain/run/stage-result.ts';
 import { isSha256 } from '../domain/units/sha256.ts';
@@ -32,11 +32,23 @@ export function fieldsOf(value: unknown, what: string): Fields {
 /** The ref, without anything else; null when it is none. */
 export function dataRefOf(value: unknown): DataRef | null {
   if (typeof value !== 'object' || value === null) return null;
-  const { sha256, sizeBytes, mediaType } = value as Fields;
+  const { sha256, sizeBytes, mediaType, redacted: given } = value as Fields;
   if (typeof sha256 !== 'string' || !isSha256(sha256)) return null;
   if (typeof sizeBytes !== 'number' || !Number.isSafeInteger(sizeBytes) || sizeBytes < 0) return null;
   if (typeof mediaType !== 'string' || !MEDIA_TYPE.test(mediaType)) return null;
-  return { sha256, sizeBytes, mediaType };
+  if (given === undefined) return { sha256, sizeBytes, mediaType };
+  const redacted = redactedOf(given);
+  return redacted === null ? null : { sha256, sizeBytes, mediaType, redacted };
+}
+
+function redactedOf(value: unknown): RedactedData | null {
+  if (typeof value !== 'object' || value === null) return null;
+  const { variables, breaksJson } = value as Fields;
+  if (!Array.isArray(variables) || variables.length > REDACTED_LIMITS.variables) return null;
+  const isName = (name: unknown): name is string =>
+    typeof name === 'string' && name.length <= REDACTED_LIMITS.nameCharacters;
+  if (!variables.every(isName) || typeof breaksJson !== 'boolean') return null;
+  return { variables: [...variables], breaksJson };
 }
 
 /** Of exactly the stages that `stage` takes data of, at least what it takes. @param direct  of what ends an item, what that takes */

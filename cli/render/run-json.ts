@@ -1,4 +1,4 @@
-import type { ApprovalField, TimeoutAnswer } from '../../domain/plan/plan.ts';
+import type { ApprovalField, DataRef, TimeoutAnswer } from '../../domain/plan/plan.ts';
 import type { FieldValues } from '../../domain/run/approval-answer.ts';
 import type { Question } from '../../domain/run/event.ts';
 import type { RunOrigin } from '../../domain/run/origin.ts';
@@ -36,7 +36,7 @@ export interface RunJson {
   readonly failure: StageFailure | null;
   /** Stages that failed with `continue_on_error`. */
   readonly tolerated: readonly string[];
-  readonly output: { readonly sha256: string; readonly sizeBytes: number; readonly mediaType: string } | null;
+  readonly output: DataRef | null;
   /** What of the run's files is not what was written; the other fields are what could be read. */
   readonly damage: string | null;
 }
@@ -93,7 +93,7 @@ export interface StageJson {
 }
 
 export interface PublishedJson {
-  readonly output: { readonly sha256: string; readonly sizeBytes: number; readonly mediaType: string };
+  readonly output: DataRef;
   /** ISO 8601. */
   readonly at: string;
 }

@@ -60,6 +60,14 @@ export const ERROR_CODES = {
     summary: 'The program of a stage is not in the guest, or is not executable.',
     remedy: 'Use a program of the guest image (a shell and the usual tools), or mount a folder that holds it.',
   },
+  'stage/input-redacted': {
+    kind: 'outcome',
+    retry: 'never',
+    summary:
+      'The standard input of a stage is an output that was JSON until Voidbox replaced the value of a host variable in it with `[redacted]`.',
+    remedy:
+      'Print such a value within a string, or leave it out. A file of a named output (`outputs`, `inputs`) is not redacted.',
+  },
   'stage/bad-output': {
     kind: 'outcome',
     retry: 'never',

@@ -640,4 +640,21 @@ export interface DataRef {
   readonly sha256: string;
   readonly sizeBytes: number;
   readonly mediaType: string;
+  /** The difference between the bytes and what the stage left. Absent: there is none, or an earlier build wrote the ref. */
+  readonly redacted?: RedactedData;
 }
+
+/** Values of host variables that Voidbox replaced in data with `[redacted]`. */
+export interface RedactedData {
+  /** Names of these variables, at most `REDACTED_LIMITS.variables`. */
+  readonly variables: readonly string[];
+  /** The data was a JSON list or mapping of at most `REDACTED_LIMITS.jsonBytes`, and is not JSON any more. */
+  readonly breaksJson: boolean;
+}
+
+export const REDACTED_LIMITS = {
+  variables: 8,
+  /** UTF-16 units of the name of a variable in a ref; a longer name is cut. */
+  nameCharacters: 256,
+  jsonBytes: 1024 * 1024,
+} as const;

@@ -50,6 +50,9 @@ export const EVENT_ID = {
   gitKept: (execKey: string, mount: number): string => `stage/${execKey}/git-kept/${mount}`,
   reattached: (execKey: string, vmKey: string, fence: number): string =>
     `stage/${execKey}/reattached/${vmKey}/${fence}`,
+  /** Once for a stage, however many items and attempts it has. */
+  outputRedacted: (stage: string, breaksJson: boolean): string =>
+    `stage/${stage}/output-redacted${breaksJson ? '/json' : ''}`,
   /** What an earlier run came to stands for the stage. */
   given: (stage: string): string => `stage/${stage}/given`,
   /** @param times  from 1: once more for each time that a lost VM had the stage looked at again */

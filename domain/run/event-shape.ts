@@ -20,7 +20,12 @@ import {
   valuesOf,
 } from './shape.ts';
 
-export const dataRefShape: Check = objectOf({ sha256: aText, sizeBytes: aCount, mediaType: aText });
+export const dataRefShape: Check = objectOf({
+  sha256: aText,
+  sizeBytes: aCount,
+  mediaType: aText,
+  redacted: optional(objectOf({ variables: listOf(aText), breaksJson: aFlag })),
+});
 
 export const originShape: Check = objectOf({ runId: aText, kind: oneOf(...ORIGIN_KINDS), from: orNull(aText) });
 
