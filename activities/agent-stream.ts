@@ -15,9 +15,11 @@ import {
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import { utf8Tail } from '../domain/units/utf8.ts';
+import type { RedactedData } from '../domain/plan/plan.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
 import type { EventLog } from './ports/event-log.ts';
 import type { Exec } from './ports/sandbox.ts';
+import { redactWhole } from './redacted-data.ts';
 
 export interface AgentStreamOptions {
   readonly runId: string;
@@ -55,7 +57,7 @@ export interface ToolEnd {
 }
 
 /** Settles when the stream has ended and what it said is stored. @throws what the sandbox or the store throws, and the reason of `signal` */
-export async function followAgent(options: AgentStreamOptions, signal: AbortSignal): Promise<AgentOutcome> {
+export async function followAgent(options: AgentStreamOptions, signal: AbortSignal): Promise<FollowedOutcome> {
   const lines = createLineReader(STREAM_LIMITS.lineBytes);
   const stream = options.provider.stream();
   let told = 0;
@@ -163,15 +165,23 @@ function redactedName(redactor: Redactor, text: string | null): string | null {
   return text === null ? null : shortly(redactor, text, STREAM_LIMITS.nameCharacters);
 }
 
-function redactedOutcome(outcome: AgentOutcome, redactor: Redactor): AgentOutcome {
+/** What an agent came to, without secrets. */
+export interface FollowedOutcome extends AgentOutcome {
+  /** What redaction changed in `text`; absent: nothing. */
+  readonly textRedacted?: RedactedData;
+}
+
+function redactedOutcome(outcome: AgentOutcome, redactor: Redactor): FollowedOutcome {
   const { textCharacters } = STREAM_LIMITS;
   const name = (text: string | null): string | null => redactedName(redactor, text);
   const { failure, text, unpricedModels } = outcome;
+  const said = text === null ? null : redactWhole(text, redactor);
   return {
     ...outcome,
+    ...(said === null || said.changes === null ? {} : { textRedacted: said.changes }),
     model: name(outcome.model),
     sessionId: name(outcome.sessionId),
-    text: text === null ? null : redactor.text(text),
+    text: said?.text ?? null,
     failure: failure === null ? null : { ...failure, message: shortly(redactor, failure.message, textCharacters) },
     ...(unpricedModels === undefined ? {} : { unpricedModels: unpricedModels.map((model) => name(model)!) }),
   };

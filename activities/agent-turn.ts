@@ -19,7 +19,7 @@ import { AnswerWatch, endIfHanging, findHung } from './agent-hang.ts';
 import { sayUnpriced } from './agent-cost.ts';
 import { agentExec, type AgentAsked, commandKey, commandOfAgent } from './agent-command.ts';
 import { type AgentTurn, usedBy } from './agent-turns.ts';
-import { followAgent } from './agent-stream.ts';
+import { followAgent, type FollowedOutcome } from './agent-stream.ts';
 import { followWith, type Listen, pumpOf } from './follow-command.ts';
 import { publishing } from './service-output.ts';
 import type { Exec, ExecExit, ExecRequest } from './ports/sandbox.ts';
@@ -123,7 +123,7 @@ async function followTurn(
   const { agent, sandbox, redactor } = context;
   const { command, left, deadlineMs } = turn;
   const watch = new AnswerWatch();
-  let outcome: AgentOutcome | null = null;
+  let outcome: FollowedOutcome | null = null;
   let follower = early;
   let keepAlive: (() => void) | null = null;
   let refused: OverBudget | null = null;
@@ -195,7 +195,7 @@ async function followTurn(
   try {
     const exit = await followWith(context, exec, listeners);
     if (outcome === null) throw new Error(`the stream of ${request.key} was not read to its end`);
-    const { usage: told } = outcome as AgentOutcome;
+    const { usage: told } = outcome as FollowedOutcome;
     const read = meter === null ? await readCutUse(context, turn, request, outcome) : null;
     return {
       exec,
@@ -204,7 +204,7 @@ async function followTurn(
         ...withServerNamed(llm, outcome),
         usage: meter?.used ?? ownUse(context, turn, read === null ? told : largestUse(told, read.use)),
         // Its session file is followed, which has each call.
-        isUsageFinal: meter !== null || (outcome as AgentOutcome).isUsageFinal,
+        isUsageFinal: meter !== null || (outcome as FollowedOutcome).isUsageFinal,
       },
       sessionUse: agent.provider.sessionUse === undefined ? NO_USAGE : told,
       over: overIn(exit) ?? meter?.over ?? refused,
@@ -233,7 +233,7 @@ async function readCutUse(
   return await readSessionUse({ sandbox, key, cli: agent.provider.cli, sessionId, of }, life.detached);
 }
 
-function withServerNamed(llm: LlmPlan | null, outcome: AgentOutcome): AgentOutcome {
+function withServerNamed(llm: LlmPlan | null, outcome: FollowedOutcome): FollowedOutcome {
   const { failure } = outcome;
   if (failure === null) return outcome;
   const said = withWrittenServer(llm, failure.message);

@@ -1,7 +1,8 @@
 /** What the turns of an agent come to, each of which is a command of the attempt (`agent-turn.ts`). */
-import type { AgentOutcome, AgentUsage } from '../agents/stream.ts';
+import type { AgentUsage } from '../agents/stream.ts';
 import { NO_USE, sumOfUse } from '../domain/agent/budget.ts';
 import type { DataRef } from '../domain/plan/plan.ts';
+import type { FollowedOutcome } from './agent-stream.ts';
 import type { AgentResult, StageFailure, StageResult } from '../domain/run/stage-result.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import type { AgentContext } from './agent-context.ts';
@@ -13,7 +14,7 @@ import type { OverBudget } from './run-budget.ts';
 export interface AgentTurn {
   readonly exec: Exec;
   readonly exit: ExecExit;
-  readonly outcome: AgentOutcome;
+  readonly outcome: FollowedOutcome;
   /** What its session had used at its end, as its stream told: nothing where that tells of the command alone. */
   readonly sessionUse: AgentUsage;
   /** What ended it: its budget, or that nobody answers it. Null: nothing did. */

@@ -9,7 +9,13 @@ import { lastAttempt } from '../domain/pipeline/reach.ts';
 import { END_PHASES, type EndPhase, type NamedOutput } from '../domain/pipeline/state.ts';
 import { inputBehind } from '../domain/plan/carried.ts';
 import { outputNamesOf } from '../domain/plan/workspace.ts';
-import { type DataRef, type InputPlan, REDACTED_LIMITS, type RedactedData, type StagePlan } from '../domain/plan/plan.ts';
+import {
+  type DataRef,
+  type InputPlan,
+  REDACTED_LIMITS,
+  type RedactedData,
+  type StagePlan,
+} from '../domain/plan/plan.ts';
 import type { RunOutcome } from '../domain/run/event.ts';
 import type { StageFailure } from '../domain/run/stage-result.ts';
 import { isSha256 } from '../domain/units/sha256.ts';

@@ -65,6 +65,7 @@ async function factsOf(deps: Deps, request: EvaluateRequest): Promise<Readonly<R
         {
           state: ended.state,
           ...(output === null ? {} : { output: await textOf(deps.artifacts, output) }),
+          ...(output?.redacted === undefined ? {} : { redacted: output.redacted.variables }),
           ...(exitCode === null ? {} : { exitCode }),
         },
       ];

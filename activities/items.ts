@@ -159,7 +159,9 @@ async function readList(
   if (text === null) return 'is not UTF-8 text';
   const read = readExactJson(text);
   if ('problem' in read)
-    return read.isTooDeep ? `has an item of more than ${PLAN_LIMITS.itemLevels} levels` : describeNotJson(text, read);
+    return read.isTooDeep
+      ? `has an item of more than ${PLAN_LIMITS.itemLevels} levels`
+      : describeNotJson(text, read, true, ref.redacted?.variables);
   let { value } = read;
   for (const name of path) {
     const member: ExactJson | undefined = value instanceof Map ? value.get(name) : undefined;

@@ -1,8 +1,9 @@
 import { Buffer } from 'node:buffer';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { NamedOutput } from '../domain/pipeline/state.ts';
-import type { DataRef } from '../domain/plan/plan.ts';
+import type { DataRef, RedactedData } from '../domain/plan/plan.ts';
 import type { ArtifactStore } from './ports/artifacts.ts';
+import { withChanges } from './redacted-data.ts';
 
 /** An output in a merge is held in memory to see whether it is JSON. */
 const MERGED_OUTPUT_BYTES = 64 * 1024 * 1024;
@@ -25,7 +26,15 @@ export async function mergeOutputs(artifacts: ArtifactStore, parts: readonly Nam
     }
     yield Buffer.from(']');
   }
-  return artifacts.put(pieces(), 'application/json');
+  return withChanges(
+    await artifacts.put(pieces(), 'application/json'),
+    ...parts.map(({ output }) => changesIn(output)),
+  );
+}
+
+/** A part that is no JSON stands in the merge as a string. */
+function changesIn({ redacted }: DataRef): RedactedData | null {
+  return redacted === undefined ? null : { ...redacted, breaksJson: false };
 }
 
 /** What an item of a stage came to. `item` is JSON. */
@@ -52,7 +61,8 @@ export async function mergeItems(artifacts: ArtifactStore, items: readonly Merge
     }
     yield Buffer.from(']');
   }
-  return artifacts.put(pieces(), 'application/json');
+  const outputs = items.flatMap((part) => ('output' in part && part.output !== null ? [part.output] : []));
+  return withChanges(await artifacts.put(pieces(), 'application/json'), ...outputs.map(changesIn));
 }
 
 async function readText(artifacts: ArtifactStore, ref: DataRef, stage: string): Promise<string> {

@@ -4,6 +4,7 @@ import { CodedError } from '../domain/errors/coded-error.ts';
 import type { DataRef, Plan, StagePlan } from '../domain/plan/plan.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { OUTPUT_SCHEMA_LIMITS } from '../domain/spec/output-schema.ts';
+import { describeRedacted } from '../domain/units/not-json.ts';
 import { canonicalJson } from '../domain/units/canonical-json.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { OutcomeFailure } from './stage-outputs.ts';
@@ -20,7 +21,10 @@ export async function outputMismatch(deps: Deps, stage: Checked, output: DataRef
     return mismatch(stage, `it has ${output.sizeBytes} bytes, and with a schema at most ${outputBytes} are allowed`);
   const parts: Uint8Array[] = [];
   for await (const part of deps.artifacts.open(output)) parts.push(part);
-  return await bytesMismatch(deps, stage, Buffer.concat(parts));
+  const found = await bytesMismatch(deps, stage, Buffer.concat(parts));
+  const variables = output.redacted?.variables ?? [];
+  if (found === null || variables.length === 0) return found;
+  return { ...found, message: `${found.message}; ${describeRedacted(variables)}` };
 }
 
 /** As `outputMismatch`, of what is not stored yet and no larger than an output may be. */

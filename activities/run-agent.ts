@@ -139,6 +139,7 @@ async function answerOf(context: AgentContext, turns: readonly AgentTurn[]): Pro
   const collected = await collectOutputs(deps.artifacts, sandbox, exec, request.stage, redactor, life.detached, {
     said,
     fileIsExpected: writesFile(request) && !isDefaultFile(request.stage.outputFile!),
+    ...(outcome.textRedacted === undefined ? {} : { redacted: outcome.textRedacted }),
   });
   if (collected.failure !== null) return failedWith(base, redactor, collected.failure);
   const mismatch = await outputMismatch(deps, request.stage, collected.output);

@@ -38,6 +38,7 @@ import { withTexts } from './texts.ts';
 import { type Attempt, attemptName, type Worked } from './stage-attempt.ts';
 import { letGoOfVm, recordLoss, releaseOwned } from './leave-vm.ts';
 import { endLeftCommands } from './end-left-commands.ts';
+import { brokenStdin, namingRedactedInputs, sayOutputRedacted } from './redacted-data.ts';
 import { beginAttempt, sayNotRedacted, sayUnset } from './begin-attempt.ts';
 import { runStageCommand } from './stage-command.ts';
 
@@ -84,6 +85,8 @@ async function attemptWith(deps: ActivityDeps, written: StageRequest, life: Atte
   };
   if (earlier !== null) return concludeWithoutVm(context, earlier);
   if ('problem' in stage) return withoutTexts(context, stage.problem);
+  const broken = brokenStdin(request);
+  if (broken !== null) return await withoutCommand(context, broken);
   try {
     return await inVm(context);
   } catch (error) {
@@ -196,7 +199,9 @@ async function carryOut(
     followed = ledger?.follow(life.detached) ?? null;
     const worked = await work({ ...context, workspace, credentials, ledger, network }, sandbox, env, redactor);
     const { execs } = worked;
-    const result = await keepPartialOutputs(context, sandbox, redactor, worked);
+    const kept = await keepPartialOutputs(context, sandbox, redactor, worked);
+    const result = namingRedactedInputs(request, kept);
+    await sayOutputRedacted(context, result.output);
     life.detached.throwIfAborted();
     if (renewalFailure !== null && isCodedError(renewalFailure) && renewalFailure.code === 'fence/stale')
       throw renewalFailure;

@@ -6,7 +6,7 @@ import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import { endsVm } from '../domain/errors/error-code.ts';
-import type { DataRef } from '../domain/plan/plan.ts';
+import type { DataRef, RedactedData } from '../domain/plan/plan.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { RunEvent } from '../domain/run/event.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
@@ -18,6 +18,7 @@ import type { Listen } from './follow-command.ts';
 import { lastNumbered } from './last-numbered.ts';
 import { bytesMismatch, outputMismatch } from './output-check.ts';
 import type { Exec, Sandbox } from './ports/sandbox.ts';
+import { redactSource, sayOutputRedacted, withChanges } from './redacted-data.ts';
 import type { StageRequest } from './requests.ts';
 import { collectOutputs, mediaTypeOf, type OutcomeFailure } from './stage-outputs.ts';
 
@@ -66,13 +67,14 @@ export function createServiceOutput(context: ServiceContext): ServiceOutput | nu
     // What does not change costs neither a check nor a write.
     const hash = createHash('sha256').update(found).digest('hex');
     if (hash === lookedAt) return;
-    const bytes = redacted(found, context.redactor);
+    const { bytes, changes } = await redactBytes(found, context.redactor);
     const mismatch = await bytesMismatch(deps, stage, bytes);
     if (mismatch !== null) {
       lookedAt = hash;
       return await sayNot(context.redactor.text(mismatch.message));
     }
-    const output = await deps.artifacts.put(once(bytes), mediaTypeOf(outputFile));
+    const output = withChanges(await deps.artifacts.put(once(bytes), mediaTypeOf(outputFile)), changes);
+    await sayOutputRedacted(context, output);
     if (output.sha256 === state.output?.sha256) return void (lookedAt = hash);
     const number = state.number + 1;
     const atMs = deps.now();
@@ -204,9 +206,15 @@ async function readOutput(
   return Buffer.concat(parts);
 }
 
-function redacted(bytes: Uint8Array, redactor: Redactor): Buffer {
-  const stream = redactor.stream();
-  return Buffer.concat([...stream.push(bytes), ...stream.flush()].map((piece) => piece.bytes));
+async function redactBytes(
+  found: Uint8Array,
+  redactor: Redactor,
+): Promise<{ readonly bytes: Buffer; readonly changes: RedactedData | null }> {
+  const source = redactSource(once(found), redactor);
+  const parts: Buffer[] = [];
+  // A copy: a piece may be a view of memory that the redactor uses again.
+  for await (const part of source.bytes) parts.push(Buffer.from(part));
+  return { bytes: Buffer.concat(parts), changes: source.changes() };
 }
 
 async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {

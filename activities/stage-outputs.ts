@@ -3,11 +3,12 @@ import { Buffer, isUtf8 } from 'node:buffer';
 import { unfenceJson } from '../agents/fenced-json.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import type { ErrorCode } from '../domain/errors/codes.ts';
-import type { DataRef, StagePlan } from '../domain/plan/plan.ts';
+import type { DataRef, RedactedData, StagePlan } from '../domain/plan/plan.ts';
 import { OUTPUT_SCHEMA_LIMITS } from '../domain/spec/output-schema.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
 import type { ArtifactStore } from './ports/artifacts.ts';
 import type { Exec, Sandbox } from './ports/sandbox.ts';
+import { redactSource, withChanges } from './redacted-data.ts';
 import { createMapping } from '../domain/units/mapping.ts';
 
 export interface OutcomeFailure {
@@ -27,6 +28,8 @@ export interface Said {
   readonly fileIsExpected: boolean;
   /** It is JSON whatever the stage says. */
   readonly isJson?: boolean;
+  /** What redaction changed in the message before; absent: nothing. */
+  readonly redacted?: RedactedData;
 }
 
 /**
@@ -62,9 +65,10 @@ export async function collectOutputs(
   if (file === null && agent !== undefined) return await asSaid(artifacts, stage, redactor, agent, outputs);
   if (file === null && stage.outputFile !== null) return missing(stage, 'its output file', stage.outputFile);
   if (file === null && exec === null) throw new Error(`stage ${stage.id} ran no command`);
-  const source = redacted(file ?? exec!.output('stdout', 0, signal), redactor);
-  const answer = agent !== undefined && stage.outputSchema !== undefined ? withoutFence(source) : source;
-  return { failure: null, output: await artifacts.put(answer, mediaTypeOf(stage.outputFile)), outputs };
+  const source = redactSource(file ?? exec!.output('stdout', 0, signal), redactor);
+  const answer = agent !== undefined && stage.outputSchema !== undefined ? withoutFence(source.bytes) : source.bytes;
+  const output = withChanges(await artifacts.put(answer, mediaTypeOf(stage.outputFile)), source.changes());
+  return { failure: null, output, outputs };
 }
 
 export function mediaTypeOf(outputFile: string | null): string {
@@ -75,7 +79,7 @@ async function asSaid(
   artifacts: ArtifactStore,
   stage: StagePlan,
   redactor: Redactor,
-  { said, fileIsExpected, isJson = stage.outputSchema !== undefined }: Said,
+  { said, fileIsExpected, isJson = stage.outputSchema !== undefined, redacted }: Said,
   outputs: Readonly<Record<string, DataRef>>,
 ): Promise<CollectedOutputs> {
   if (fileIsExpected) return missing(stage, 'its output file', stage.outputFile ?? '');
@@ -87,8 +91,9 @@ async function asSaid(
     yield said!;
   }
   const mediaType = isJson ? 'application/json' : 'application/octet-stream';
-  const answer = redacted(whole(), redactor);
-  const output = await artifacts.put(isJson ? withoutFence(answer) : answer, mediaType);
+  const answer = redactSource(whole(), redactor);
+  const stored = await artifacts.put(isJson ? withoutFence(answer.bytes) : answer.bytes, mediaType);
+  const output = withChanges(stored, redacted, answer.changes());
   return { failure: null, output, outputs };
 }
 
@@ -135,10 +140,4 @@ async function hostileChecked<T>(
       };
     throw error;
   }
-}
-
-async function* redacted(source: AsyncIterable<Uint8Array>, redactor: Redactor): AsyncIterable<Uint8Array> {
-  const stream = redactor.stream();
-  for await (const chunk of source) for (const piece of stream.push(chunk)) yield piece.bytes;
-  for (const piece of stream.flush()) yield piece.bytes;
 }

@@ -1,6 +1,7 @@
 /** The texts of an attempt in which values of expressions stand: made of earlier outputs, before anything of it is done. */
 import { Buffer } from 'node:buffer';
 import type { DataRef, TextPlace, TextPlan, TextsPlan } from '../domain/plan/plan.ts';
+import type { StageFacts } from '../domain/spec/expression/evaluate.ts';
 import { EXPRESSION_LIMITS } from '../domain/spec/expression/limits.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { StageItem, StageRequest, VmStage } from './requests.ts';
@@ -75,7 +76,7 @@ function valueOf({ parts }: TextPlan, values: readonly string[]): string {
   return parts.map((part) => (typeof part === 'number' ? values[part]! : part)).join('');
 }
 
-type Outputs = Readonly<Record<string, { readonly output?: string }>>;
+type Outputs = Readonly<Record<string, StageFacts>>;
 
 /** In words what is wrong with them. A stage that ended without an output has none here either. */
 async function readOutputs(
@@ -89,11 +90,15 @@ async function readOutputs(
   const bytes = refs.reduce((sum, [, ref]) => sum + (ref?.sizeBytes ?? 0), known);
   if (bytes > EXPRESSION_LIMITS.inputBytes)
     return `its expressions read ${bytes} bytes; at most ${EXPRESSION_LIMITS.inputBytes} are allowed: take large data with \`inputs\` or \`stdin_from\``;
-  const outputs: [string, { readonly output?: string }][] = [];
+  const outputs: [string, StageFacts][] = [];
   for (const [id, ref] of refs) {
     const output = ref === null ? undefined : await textIn(artifacts, ref);
     if (output === null) return `the output of stage ${id} is not UTF-8 text`;
-    outputs.push([id, output === undefined ? {} : { output }]);
+    const redacted = ref?.redacted?.variables;
+    outputs.push([
+      id,
+      { ...(output === undefined ? {} : { output }), ...(redacted === undefined ? {} : { redacted }) },
+    ]);
   }
   return createMapping(outputs);
 }

@@ -6,15 +6,27 @@ import { type NotJsonBecause, readExactJson } from './exact-json.ts';
 /** Characters of the text in a message. */
 const BEGINNING = 40;
 
+/** What redaction did to a text, in words. @param variables  their names */
+export function describeRedacted(variables: readonly string[]): string {
+  const values = variables.length === 1 ? 'the value' : 'values';
+  return `Voidbox replaced ${values} of ${variables.join(', ')} with ${REDACTED}`;
+}
+
 /**
  * `is not JSON: there is something else at line 2, column 1; it begins with "…": print one JSON list, …`.
  * @param text  what `readExactJson` refused
  * @param because  its answer
  * @param isShown  false: the text may hold secrets, and the message does not show its beginning
+ * @param variables  names of the host variables whose values are redacted in the text, if that is known
  */
-export function describeNotJson(text: string, { problem, at, isTooDeep }: NotJsonBecause, isShown = true): string {
+export function describeNotJson(
+  text: string,
+  { problem, at, isTooDeep }: NotJsonBecause,
+  isShown = true,
+  variables: readonly string[] = [],
+): string {
   if (isTooDeep) return `cannot be read as JSON: ${problem}`;
-  const hint = hintFor(text, at);
+  const hint = hintFor(text, at, variables);
   const place =
     text.trim() === ''
       ? 'it is empty'
@@ -36,7 +48,8 @@ function placeOf(text: string, at: number): string {
   return `line ${line}, column ${at - before.lastIndexOf('\n')}`;
 }
 
-function hintFor(text: string, at: number): string | null {
+function hintFor(text: string, at: number, variables: readonly string[]): string | null {
+  if (variables.length > 0) return `${describeRedacted(variables)}: print such a value within a string`;
   // The sign is a list to a reader of JSON, which stops behind its bracket.
   if (text.startsWith(REDACTED, at - 1))
     return 'The value of a host variable was redacted there: print such a value within a string';

@@ -18,6 +18,8 @@ import { EXPRESSION_LIMITS } from './limits.ts';
 /** What is known of a stage; what it does not have is absent. JSON-safe, so that it can be sent to a thread. */
 export interface StageFacts {
   readonly output?: string;
+  /** Names of the host variables whose values are redacted in the output; absent: none. */
+  readonly redacted?: readonly string[];
   readonly state?: string;
   readonly exitCode?: number;
 }
@@ -98,11 +100,11 @@ function readValues(
   asJson: ReadonlySet<string>,
 ): Variables | { readonly problem: string; readonly stage: string } {
   const json = new Map<string, ExactJson>();
-  for (const [name, { output }] of Object.entries(values.stages)) {
+  for (const [name, { output, redacted }] of Object.entries(values.stages)) {
     if (output === undefined || !asJson.has(name)) continue;
     const read = readExactJson(output);
     if ('problem' in read)
-      return { problem: `the output of stage ${name} ${describeNotJson(output, read)}`, stage: name };
+      return { problem: `the output of stage ${name} ${describeNotJson(output, read, true, redacted)}`, stage: name };
     json.set(name, read.value);
   }
   const item = values.item === undefined ? null : readExactJson(values.item.text);
