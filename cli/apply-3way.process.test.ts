@@ -107,7 +107,7 @@ describe('voidbox apply --3way', () => {
 
   test('merges without a conflict what does not apply as a patch, and succeeds', async () => {
     write('a.txt', 'ONE\ntwo\nthree\n');
-    expect((await left.terminal.type('apply', 'r1')).stderr).toContain('voidbox apply RUN --3way');
+    expect((await left.terminal.type('apply', 'r1')).stderr).toContain('voidbox apply --3way r1');
     expect(status()).toBe(' M a.txt\n');
     const { code, stderr } = await left.terminal.type('apply', 'r1', '--3way');
     expect([code, stderr]).toEqual([0, expect.stringContaining('applied to /DIR/app; nothing is staged')]);

@@ -141,7 +141,7 @@ describe('voidbox apply', () => {
     const plain = await terminal.type('apply', 'r1');
     expect([plain.code, plain.stderr]).toEqual([2, expect.stringContaining('left partial changes (fix)')]);
     const named = await terminal.type('apply', 'r1', '--stage', 'fix');
-    expect([named.code, named.stderr]).toEqual([2, expect.stringContaining('apply RUN --partial --stage fix')]);
+    expect([named.code, named.stderr]).toEqual([2, expect.stringContaining('apply --partial --stage fix r1')]);
     const checked = await terminal.type('apply', 'r1', '--partial', '--check');
     expect([checked.code, checked.stderr]).toEqual([
       0,

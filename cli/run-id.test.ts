@@ -3,7 +3,7 @@ import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { CliError } from './cli-error.ts';
 import { newRunId } from '../client/new-id.ts';
-import { matchRunId, refuseReservedRunId, typedRunId } from './run-id.ts';
+import { matchRunId, onlyRun, refuseReservedRunId, typedRunId } from './run-id.ts';
 
 describe('newRunId', () => {
   const now = new Date('2026-03-04T05:06:07.890Z');
@@ -93,6 +93,12 @@ describe('an id in a command that is to be typed', () => {
   test('is left as it is where a shell reads it so', () => {
     expect(typedRunId('nightly-2026-11-22T06:00:00Z')).toBe('nightly-2026-11-22T06:00:00Z');
   });
+});
+
+test('a command names the run if there is only one, and else a placeholder', () => {
+  expect(onlyRun(['a', 'a'])).toBe('a');
+  expect(onlyRun(['-a'])).toBe("-- '-a'");
+  for (const several of [['a', 'b'], [], [null], [null, 'a']]) expect(onlyRun(several)).toBe('RUN');
 });
 
 test('an id that is a word of the command line is refused', () => {

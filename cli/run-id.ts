@@ -13,6 +13,12 @@ export function typedRunId(runId: string): string {
   return runId.startsWith('-') ? `-- ${typedArgument(runId)}` : typedArgument(runId);
 }
 
+/** The id that is to be typed if all of these are of one run; else the placeholder `RUN`. */
+export function onlyRun(runIds: readonly (string | null)[]): string {
+  const [runId, ...more] = new Set(runIds);
+  return runId === undefined || runId === null || more.length > 0 ? 'RUN' : typedRunId(runId);
+}
+
 /** The word of the command line for the last started run. */
 const LATEST = 'latest';
 

@@ -6,7 +6,7 @@ import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { utf8Length } from '../domain/units/utf8.ts';
 import type { StageOutput } from '../store/run-outputs.ts';
 import { type CliError, usageError } from './cli-error.ts';
-import { typedStage } from './run-id.ts';
+import { shownRunId, typedRunId, typedStage } from './run-id.ts';
 
 export interface LeftChanges {
   /** As people write it: `fix`, of an item `fixes[1].work`. */
@@ -35,7 +35,7 @@ const MOST_STAGES = 10;
  * @throws CliError where there is none, or where there are several
  */
 export function changesOf(
-  run: string,
+  runId: string,
   plan: Plan | null,
   outputs: readonly StageOutput[],
   { stage, isPartial }: ChangesChoice,
@@ -43,15 +43,15 @@ export function changesOf(
   const names = isPartial ? PARTIAL_OUTPUTS : WORKSPACE_OUTPUTS;
   const ofKind = outputs.filter((output) => (output.isPartial === true) === isPartial);
   const patches = ofKind.filter(({ name }) => name === names.patch);
-  const chosen = stage ?? onlyLast(run, plan, patches, { outputs, isPartial });
+  const chosen = stage ?? onlyLast(runId, plan, patches, { outputs, isPartial });
   const refOf = (name: string): DataRef => {
     const found = ofKind.find((output) => output.label === chosen && output.name === name);
     if (found !== undefined) return found.ref;
     const others = listStages(patches.map(({ label }) => label));
     throw usageError(
-      `stage ${sanitizeLine(chosen)} of run ${run} left no ${isPartial ? 'partial ' : ''}changes: ${whyNone(plan, chosen, outputs, isPartial)}`,
+      `stage ${sanitizeLine(chosen)} of run ${shownRunId(runId)} left no ${isPartial ? 'partial ' : ''}changes: ${whyNone(plan, chosen, outputs, isPartial)}`,
       hasPartial(outputs, chosen) && !isPartial
-        ? `Take them: voidbox apply RUN --partial --stage ${typedStage(chosen)}`
+        ? `Take them: voidbox apply --partial --stage ${typedStage(chosen)} ${typedRunId(runId)}`
         : patches.length === 0
           ? null
           : `Stages that did: ${others}`,
@@ -84,12 +84,12 @@ function hasPartial(outputs: readonly StageOutput[], label: string): boolean {
 }
 
 function onlyLast(
-  run: string,
+  runId: string,
   plan: Plan | null,
   patches: readonly StageOutput[],
   { outputs, isPartial }: { readonly outputs: readonly StageOutput[]; readonly isPartial: boolean },
 ): string {
-  if (patches.length === 0) throw noChanges(run, outputs, isPartial);
+  if (patches.length === 0) throw noChanges(runId, outputs, isPartial);
   const byId = new Map((plan?.stages ?? []).map((stage) => [stage.id, stage]));
   // A stage of an item uses the workspace of a stage of the same item.
   const handedOn = new Set(
@@ -104,7 +104,7 @@ function onlyLast(
   if (last.length <= 1) return (last[0] ?? ends[0] ?? patches[0]!).label;
   const labels = last.map(({ label }) => label);
   throw usageError(
-    `${last.length} stages of run ${run} left ${isPartial ? 'partial ' : ''}changes`,
+    `${last.length} stages of run ${shownRunId(runId)} left ${isPartial ? 'partial ' : ''}changes`,
     `Name one: ${labels
       .slice(0, MOST_STAGES)
       .map((label) => `--stage ${typedStage(label)}`)
@@ -112,18 +112,18 @@ function onlyLast(
   );
 }
 
-function noChanges(run: string, outputs: readonly StageOutput[], isPartial: boolean): CliError {
+function noChanges(runId: string, outputs: readonly StageOutput[], isPartial: boolean): CliError {
   if (isPartial)
     return usageError(
-      `no agent of run ${run} left partial changes`,
-      'Only agents with `workspace` that changed something and did not succeed do: voidbox status RUN',
+      `no agent of run ${shownRunId(runId)} left partial changes`,
+      `Only agents with \`workspace\` that changed something and did not succeed do: voidbox status ${typedRunId(runId)}`,
     );
   const partial = partialStages(outputs);
   return usageError(
-    `no stage of run ${run} left changes of a workspace`,
+    `no stage of run ${shownRunId(runId)} left changes of a workspace`,
     partial.length > 0
-      ? `Agents that did not succeed left partial changes (${listStages(partial)}): voidbox apply RUN --partial`
-      : 'Only stages with `workspace` that succeeded do: voidbox status RUN',
+      ? `Agents that did not succeed left partial changes (${listStages(partial)}): voidbox apply --partial ${typedRunId(runId)}`
+      : `Only stages with \`workspace\` that succeeded do: voidbox status ${typedRunId(runId)}`,
   );
 }
 

@@ -36,7 +36,7 @@ import { renderBuildProducts } from '../render/build-products.ts';
 import { countOf, renderChangedFiles } from '../render/changed-files.ts';
 import type { Style } from '../render/style.ts';
 import { findRunHere } from '../run-elsewhere.ts';
-import { shownRunId } from '../run-id.ts';
+import { typedRunId } from '../run-id.ts';
 import { typedArgument } from '../typed-argument.ts';
 import { branchOf, changesOf, type LeftChanges, listStages, partialStages } from '../workspace-of-run.ts';
 
@@ -83,11 +83,11 @@ export const command = defineCommand<Options>({
     const plan = wire === null ? null : fromWire(wire);
     const outputs = await readOutputs(stores.reader, runId);
     const choice = { stage: options.stage ?? null, isPartial: options.partial === true };
-    const left = changesOf(shownRunId(runId), plan, outputs, choice);
+    const left = changesOf(runId, plan, outputs, choice);
     const others = choice.isPartial ? [] : partialStages(outputs);
     if (others.length > 0 && options.json !== true)
       await context.stderr.write(
-        `${context.advise(`changes of agents that did not succeed are left out (${listStages(others)}): voidbox apply RUN --partial`)}\n`,
+        `${context.advise(`changes of agents that did not succeed are left out (${listStages(others)}): voidbox apply --partial ${typedRunId(runId)}`)}\n`,
       );
     const abort = new AbortController();
     const listening = context.onInterrupt(() => abort.abort());
@@ -158,7 +158,7 @@ async function take(taking: Taking): Promise<ExitCode> {
     if (target.folder === null)
       throw usageError(
         `${sanitizeLine(target.top)} is bare and has no files`,
-        'Make a branch: voidbox apply RUN --branch',
+        `Make a branch: voidbox apply --branch ${typedRunId(taking.runId)}`,
       );
     return await applyTo(summed, target, target.folder, opened);
   });
@@ -305,8 +305,8 @@ async function say(
     `it does not apply to ${where}, and nothing was changed:\n${lines.join('\n')}`,
     context.advise(
       options['3way'] === true
-        ? 'Take the commits as a branch and merge it: voidbox apply RUN --branch'
-        : 'Merge, with conflict markers: voidbox apply RUN --3way. Or take the commits as a branch: voidbox apply RUN --branch',
+        ? `Take the commits as a branch and merge it: voidbox apply --branch ${typedRunId(runId)}`
+        : `Merge, with conflict markers: voidbox apply --3way ${typedRunId(runId)}. Or take the commits as a branch: voidbox apply --branch ${typedRunId(runId)}`,
     ),
   );
 }

@@ -53,7 +53,7 @@ export const command = defineCommand<Options>({
       .option('--force', 'replace files and folders of the same name');
   },
   async execute([text = '', verb, name], options, context) {
-    checkUsage(verb, name, options);
+    checkUsage(text, verb, name, options);
     const runId = await findRunHere('artifacts', text, context);
     const found = await lookUp(runId, await context.stores(), context);
     if (name === undefined) return await list(found, options, context);
@@ -65,16 +65,22 @@ export const command = defineCommand<Options>({
   },
 });
 
-function checkUsage(verb: string | undefined, name: string | undefined, options: Options): void {
+function checkUsage(run: string, verb: string | undefined, name: string | undefined, options: Options): void {
   if (verb === undefined) {
     if (options.output !== undefined || options.force)
-      throw usageError('-o and --force belong to `get`', 'Fetch one: voidbox artifacts RUN get NAME -o FOLDER');
+      throw usageError(
+        '-o and --force belong to `get`',
+        `Fetch one: voidbox artifacts -o FOLDER ${typedRunId(run)} get NAME`,
+      );
     return;
   }
   if (verb !== 'get')
-    throw usageError(`\`${sanitizeLine(verb)}\` is not \`get\``, 'Fetch one: voidbox artifacts RUN get NAME');
+    throw usageError(
+      `\`${sanitizeLine(verb)}\` is not \`get\``,
+      `Fetch one: voidbox artifacts ${typedRunId(run)} get NAME`,
+    );
   if (name === undefined)
-    throw usageError('the name of the output is missing', 'Fetch one: voidbox artifacts RUN get NAME');
+    throw usageError('the name of the output is missing', `Fetch one: voidbox artifacts ${typedRunId(run)} get NAME`);
   if (options.output === '-' && options.json)
     throw usageError('-o - prints the bytes, and --json excludes them: name a folder');
 }

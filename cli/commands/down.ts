@@ -5,6 +5,7 @@ import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { listVms } from '../../client/vm-list.ts';
 import { keeperOf } from '../retained-vms.ts';
+import { onlyRun } from '../run-id.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
   configure: () => undefined,
@@ -32,7 +33,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
       );
     if (vms.length > 0) {
       lines.push(
-        `${vms.length === 1 ? '1 of their VMs keeps running' : `${vms.length} of their VMs keep running`} meanwhile (voidbox ps). End a run and its VMs: voidbox cancel RUN`,
+        `${vms.length === 1 ? '1 of their VMs keeps running' : `${vms.length} of their VMs keep running`} meanwhile (voidbox ps). End a run and its VMs: voidbox cancel ${onlyRun(vms.map(({ runId }) => runId))}`,
       );
     }
     if (sandboxes > 0) {

@@ -6,6 +6,7 @@ import type { CliContext, Sink } from '../context.ts';
 import { EXIT, type ExitCode, passedExitCode } from '../exit-code.ts';
 import { findEnterable } from '../enterable-vm.ts';
 import { keeperOf } from '../retained-vms.ts';
+import { typedRunId, typedStage } from '../run-id.ts';
 
 interface Options {
   readonly stdin?: boolean;
@@ -79,11 +80,14 @@ function parted(typed: readonly string[]): TypedExec {
   const [run = '', stage, ...more] = separator < 0 ? words : words.slice(0, separator);
   const [program, ...args] = separator < 0 ? [] : words.slice(separator + 1);
   if (program === undefined)
-    throw usageError('the command is missing', 'Write it behind `--`: voidbox exec RUN STAGE -- ls -l /workspace');
+    throw usageError(
+      'the command is missing',
+      `Write it behind \`--\`: voidbox exec ${typedRunId(run)} ${stage === undefined ? 'STAGE' : typedStage(stage)} -- ls -l /workspace`,
+    );
   if (more.length > 0)
     throw usageError(
       `\`${sanitizeLine(more.join(' '))}\` is too much before \`--\``,
-      'voidbox exec RUN STAGE -- COMMAND',
+      `voidbox exec ${typedRunId(run)} ${typedStage(stage!)} -- COMMAND`,
     );
   return { run, stage, program, args };
 }

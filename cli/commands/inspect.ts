@@ -13,7 +13,7 @@ import { loadSpec, parseParam } from '../load-spec.ts';
 import { renderDiagnostics } from '../render/diagnostics.ts';
 import { REQUIRE_PARAMS_HELP, renderMissingParams } from '../render/missing-params.ts';
 import { planToMermaid, renderPlanGraph } from '../render/plan-graph.ts';
-import { shownRunId } from '../run-id.ts';
+import { shownRunId, typedRunId } from '../run-id.ts';
 import { findRunId } from '../run-lookup.ts';
 
 interface Options extends BaseDirOption {
@@ -99,7 +99,7 @@ async function planOfRun(text: string, { param, requireParams }: Options, contex
   if (wire === null || wire === undefined)
     throw usageError(
       `run ${shownRunId(runId)} has no plan on this machine`,
-      'It was not admitted, or its files are on another host: voidbox status RUN',
+      `It was not admitted, or its files are on another host: voidbox status ${typedRunId(runId)}`,
     );
   return fromWire(wire as PlanWire);
 }

@@ -11,6 +11,7 @@ import { formatAge, formatDurationMs } from '../../domain/units/duration.ts';
 import { describeDisk, MAKE_ROOM } from '../render/disk.ts';
 import { renderStack } from '../render/stack.ts';
 import { renderTable } from '../render/table.ts';
+import { onlyRun } from '../run-id.ts';
 
 interface Options {
   readonly all?: boolean;
@@ -52,8 +53,12 @@ export const command = defineCommand<Options>({
           { style: stdout.style, width: stdout.width() },
         ),
       );
-    if (vms.some(({ retention }) => retention !== null))
-      lines.push('', context.advise('Failed stages left VMs. End those of a run: voidbox release RUN'));
+    const retaining = vms.flatMap(({ runId, retention }) => (retention === null ? [] : [runId]));
+    if (retaining.length > 0)
+      lines.push(
+        '',
+        context.advise(`Failed stages left VMs. End those of a run: voidbox release ${onlyRun(retaining)}`),
+      );
     const held = describeDisk(disk, env.stateDir);
     if (held.length > 0)
       lines.push(

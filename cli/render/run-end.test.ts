@@ -41,6 +41,20 @@ test('a failure says in what VM it was, and how far it came', () => {
   expect(end(run([failed], { state: 'failed', outcome }))).toContain('  in a VM: microvm, kvm, after 2.0 s');
 });
 
+test.each([
+  ['stage/items-failed', 'r1', ['voidbox status r1`', 'voidbox logs r1 --stage']],
+  ['part/failed', 'r1', ['voidbox logs r1 --stage', 'voidbox retry r1 --from PART']],
+  ['stage/exit-nonzero', '-r1', ["voidbox logs -- '-r1'`"]],
+] as const)('the remedy of %s has the id of the run %s in its commands', (code, runId, commands) => {
+  const failure = { code, message: 'no', stderrTail: '' };
+  const outcome = { state: 'failed', failedStage: 'a', failure, output: null } as const;
+  const text = end({ ...run([stage('a', { state: 'failed', failure })], { state: 'failed', outcome }), runId }).join(
+    '\n',
+  );
+  for (const command of commands) expect(text).toContain(command);
+  expect(text).not.toMatch(/\bRUN\b/);
+});
+
 test('a run that was not admitted has no stage and still says why', () => {
   const view = run([], {
     state: 'failed',

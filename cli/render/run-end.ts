@@ -95,7 +95,8 @@ function renderFailure(runId: string, where: string, failure: StageFailure, { st
     );
   const remedy =
     remedyOf(failure.code)?.replaceAll(
-      /\b(logs|set-aside) RUN\b/g,
+      // An id that begins with a hyphen stands at the end of a command.
+      runId.startsWith('-') ? /\b(logs|set-aside) RUN\b/g : /\b(voidbox [a-z-]+) RUN\b/g,
       (_, command: string) => `${command} ${typedRunId(runId)}`,
     ) ?? null;
   if (remedy !== null) lines.push(`  ${style.cyan('help:')} ${advise(remedy)}`);
