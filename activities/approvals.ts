@@ -69,7 +69,7 @@ export async function askApproval(deps: AskDeps, request: AskRequest): Promise<v
 /** Guests printed what stands in it. Without its control characters a text may be a secret that it was not before. */
 async function messageOf(
   deps: AskDeps,
-  { stage, instance, approval }: AskRequest,
+  { stage, instance, approval, item }: AskRequest,
   { texts, upstream }: MadeMessage,
   redactor: Redactor,
 ): Promise<string> {
@@ -78,7 +78,7 @@ async function messageOf(
       'stage/expression',
       `stage ${shownStage(stage, instance)} cannot ask: ${redactor.text(sanitizeLine(why))}`,
     );
-  const made = await makeTexts(deps, texts, upstream);
+  const made = await makeTexts(deps, texts, upstream, item);
   if ('problem' in made) throw cannotAsk(made.problem);
   const written = made.find(({ place }) => place.kind === 'message')?.value ?? approval.message;
   const message = redactor.text(sanitize(written));

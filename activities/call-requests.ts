@@ -188,6 +188,7 @@ export function findTimeRequest(run: AdmittedRun, call: Fields): FindTimeRequest
     stage: id,
     instance,
     texts,
+    item: null,
     upstream: takenIn(run, stage, instance, call['upstream']),
     hostVariables: run.plan.hostVariables,
     events: checkedEvents(run, call['events']),

@@ -41,11 +41,16 @@ async function foundIn(
       instance: [],
       texts: { sources: [source], stages: ['a'], params: {}, texts: [{ place: { kind: 'until' }, parts }] },
       upstream: { a: { output: ref, outputs: {} } },
+      item: { index: 3, text: '{"at":"2026-03-01T09:00:00Z"}' },
       hostVariables: ['TOKEN'],
       events: [],
     },
   );
 }
+
+test('the time of a wait may be that of the item', async () => {
+  expect(await foundIn('', [0], 'item.at')).toEqual({ untilMs: Date.UTC(2026, 2, 1, 9) });
+});
 
 test.each<[string, readonly (string | number)[] | undefined, number]>([
   ['2026-02-01T09:00:00Z\n', undefined, Date.UTC(2026, 1, 1, 9)],

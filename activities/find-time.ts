@@ -10,7 +10,7 @@ import { parseTimeMs } from '../domain/units/time.ts';
 import type { FoundTime } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import { readSecrets } from './host-variables.ts';
-import type { StageRequest } from './requests.ts';
+import type { StageItem, StageRequest } from './requests.ts';
 import { makeTexts, type TextDeps } from './texts.ts';
 
 export interface FindTimeRequest {
@@ -19,6 +19,8 @@ export interface FindTimeRequest {
   readonly instance: InstancePath;
   readonly texts: TextsPlan;
   readonly upstream: StageRequest['upstream'];
+  /** That the stage waits for; null: it is the run's own. */
+  readonly item: StageItem | null;
   /** Of the run. */
   readonly hostVariables: readonly string[];
   readonly events: readonly NewRunEvent[];
@@ -31,12 +33,12 @@ const VALUE_SHOWN = 100;
 
 /** @throws CodedError `stage/expression`, `stage/wait-time` */
 export async function findTime(deps: Deps, request: FindTimeRequest): Promise<FoundTime> {
-  const { runId, stage, texts, upstream, hostVariables, events } = request;
+  const { runId, stage, texts, upstream, item, hostVariables, events } = request;
   if (events.length > 0) await deps.events.append(runId, events);
   // Guests printed what stands in a message.
   const redactor = createRedactor(await readSecrets(deps, runId, hostVariables));
   const told = (text: string): string => redactor.text(sanitizeLine(text));
-  const made = await makeTexts(deps, texts, upstream);
+  const made = await makeTexts(deps, texts, upstream, item);
   if ('problem' in made)
     throw new CodedError('stage/expression', `stage ${stage} cannot tell until when it waits: ${told(made.problem)}`);
   const value = (made.find(({ place }) => place.kind === 'until')?.value ?? '').trim();

@@ -186,8 +186,7 @@ function decisionCalls(runs: RunAccess, lists: ItemLists): Pick<RunCalls, 'evalu
       const call = fieldsOf(value, 'a call to find the time of a wait');
       const run = await runs.open(call);
       const request = findTimeRequest(run, call);
-      await lists.itemOf(run.runId, request.instance);
-      return request;
+      return { ...request, item: await lists.itemOf(run.runId, request.instance) };
     },
   };
 }

@@ -136,6 +136,27 @@ test('a part is done for each item, whose stages take from each other, and resul
   });
 });
 
+test('texts of a part read the item, in arguments, a time and the message of an approval', async () => {
+  await start(
+    'item-parts-texts',
+    requestOf(
+      ['name: each, uses: ./p.yaml, for_each: [{ name: a, at: "1999-01-01T00:00:00Z" }]'],
+      workflow([
+        'name: past, wait: { until: "${{ item.at }}" }',
+        'name: ask, approval: { message: "Merge ${{ item.name }} of ${{ item_index }}?", timeout: 100ms, on_timeout: approve }, depends_on: [past]',
+        'name: last, run: { program: say, args: ["${{ item.name }}"] }, depends_on: [ask]',
+      ]),
+    ),
+  );
+  expect(await outcomeOf('item-parts-texts')).toMatchObject({ state: 'succeeded', failure: null });
+  const [{ output }] = (await resultOf(await outcomeOf('item-parts-texts'))) as [{ output: string }];
+  expect(output).toMatch(/^a\[0\]/);
+  const asked = (await runs.stack.eventsOf('item-parts-texts')).flatMap(({ body }) =>
+    body.type === 'stage-asking' ? [body.question?.message] : [],
+  );
+  expect(asked).toEqual(['Merge a of 0?']);
+});
+
 test('steps of an item share its VM, read standard input, decide and wait', async () => {
   const outcome = await run(
     'item-parts-steps',

@@ -21,6 +21,8 @@ export interface PartContext {
   readonly file: string;
   /** What uses each other, from the first to this one: a file by its full path, a part in it with its name behind a `#`. */
   readonly chain: readonly string[];
+  /** The spec is a part that is done for each item, or is within such a part: its texts may read the item. */
+  readonly ofItem: boolean;
   /** Of the run: what a part says of it has no effect. */
   readonly maxParallel: number;
   /** Of all specs so far. */
@@ -191,7 +193,12 @@ function usedSpec(stage: StageSpec, what: string, options: PartOptions, refuse: 
   parts.total.stages += spec.stages.length;
   const params = paramsOf(stage, spec, what, fill, problems);
   if (params === null) return null;
-  const within = { ...parts, file: path ?? parts.file, chain: [...parts.chain, key] };
+  const within = {
+    ...parts,
+    file: path ?? parts.file,
+    chain: [...parts.chain, key],
+    ofItem: parts.ofItem || stage.forEach !== null,
+  };
   return { spec, baseDir: path === null ? baseDir : folderOf(path), params, parts: within };
 }
 

@@ -26,6 +26,8 @@ export interface TextTools {
   /** Null: nobody loaded the language, because no stage needs it. */
   readonly check: CheckExpressions | null;
   readonly split: Splitter;
+  /** The stages belong to an item, which their texts may read. */
+  readonly ofItem: boolean;
   readonly problems: Problems;
 }
 
@@ -58,11 +60,12 @@ interface PlacedText {
 /** Of each stage, by index into `spec.stages`; null: it has none. */
 export function compileTexts(spec: Spec, tools: TextTools): readonly (StageTexts | null)[] {
   // One stage alone has no other to read: an output in a text of it is a placeholder that cannot be filled in.
-  if (spec.kind === 'agent' || spec.kind === 'sandbox') return spec.stages.map(() => null);
+  const isOne = spec.kind === 'agent' || spec.kind === 'sandbox';
+  if (isOne && !tools.ofItem) return spec.stages.map(() => null);
   return spec.stages.map((stage) => {
     const texts = textsWithExpressions(stage);
     if (texts.length === 0) return null;
-    const what = `${spec.kind === 'workflow' ? 'step' : 'box'} ${quote(stage.name.value)}`;
+    const what = isOne ? `the ${spec.kind}` : `${spec.kind === 'workflow' ? 'step' : 'box'} ${quote(stage.name.value)}`;
     return compileStageTexts(stage, texts, what, tools);
   });
 }
@@ -74,7 +77,7 @@ function compileStageTexts(
   tools: TextTools,
 ): StageTexts {
   const { problems } = tools;
-  const reader = new ExpressionReader(tools, forEach !== null);
+  const reader = new ExpressionReader(tools, forEach !== null || tools.ofItem);
   const code =
     run === null
       ? new Map<number, string>()

@@ -72,6 +72,7 @@ export function compilePlan(
     files: options.files ?? new Map(),
     file: '',
     chain: [],
+    ofItem: false,
     maxParallel: spec.maxParallel ?? DEFAULT_MAX_PARALLEL,
     total: { stages: spec.stages.length },
     found: [],
@@ -103,7 +104,13 @@ function compile(spec: Spec, options: CompileOptions, parts: PartContext, proble
   );
   const { fill, split } = createFiller(params, problems);
   const conditions = compileConditions(spec, params, options.checkExpression?.condition ?? null, problems);
-  const texts = compileTexts(spec, { params, check: options.checkExpression ?? null, split, problems });
+  const texts = compileTexts(spec, {
+    params,
+    check: options.checkExpression ?? null,
+    split,
+    ofItem: parts.ofItem,
+    problems,
+  });
   const linked = linkStages(
     spec,
     {

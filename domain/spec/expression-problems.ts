@@ -50,7 +50,7 @@ function problemsOfCondition(
 
 /** Texts stand in places that the work has, and read what the plan says that they read. */
 export function textProblems(checked: Plan): readonly string[] {
-  return checked.stages.flatMap(({ id, work, each: items, texts: made }) => {
+  return checked.stages.flatMap(({ id, of, work, each: items, texts: made }) => {
     if (made === undefined)
       return waitOf(work)?.until === undefined
         ? []
@@ -59,7 +59,7 @@ export function textProblems(checked: Plan): readonly string[] {
     const problems = [...repeated(sources), ...repeated(stages)].map(
       (twice) => `stage ${id}: texts have ${twice} twice`,
     );
-    const read = sources.map((source) => checkText(source, undefined, items !== undefined));
+    const read = sources.map((source) => checkText(source, undefined, items !== undefined || of !== undefined));
     for (const each of read)
       if ('problems' in each) problems.push(...each.problems.map(({ message }) => `stage ${id}: texts: ${message}`));
     const readable = read.flatMap((each) => ('problems' in each ? [] : [each]));

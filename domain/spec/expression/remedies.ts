@@ -22,8 +22,9 @@ const VARIABLES: Readonly<Record<string, string>> = {
   tasks: 'write `stages.NAME`',
   inputs: 'write `params.NAME`',
   vars: 'write `params.NAME`',
-  item: 'read it in `args` and `env` of a stage with `for_each`; a condition is decided once for all items',
-  item_index: 'read it in `args` and `env` of a stage with `for_each`; a condition is decided once for all items',
+  item: 'read it in the texts of a stage with `for_each`, or of a part that is used with `for_each`; a condition reads no item',
+  item_index:
+    'read it in the texts of a stage with `for_each`, or of a part that is used with `for_each`; a condition reads no item',
   env: 'no variable can be read here: let a run give the value as a parameter, and write `params.NAME`',
   secrets: 'no secret can be read here: let a command look at it, and print what follows from it',
 };
