@@ -19,18 +19,21 @@ export interface DiskWatch {
 export function watchDisk(stateDir: string, waitLimitMs: number | null, log: Log): DiskWatch {
   const ballast = createBallast(stateDir);
   let trouble = '';
+  let wasFull = false;
   const look = (atOnce: boolean): void => {
     try {
       const done = ballast.look(atOnce);
       trouble = '';
       if (done === 'released') {
+        wasFull = true;
         const { availableBytes } = readDiskRoom(stateDir);
         log(
           'warning',
           `the disk of ${stateDir} is full: the ballast is released, ${formatBytes(availableBytes)} are left for messages; free space (voidbox prune)`,
         );
-      } else if (done === 'made') {
-        log('info', `the ballast in ${stateDir} is in place`);
+      } else if (done === 'made' && wasFull) {
+        wasFull = false;
+        log('info', `the disk of ${stateDir} has room again: the ballast is in place`);
       }
     } catch (error) {
       const text = `the disk of ${stateDir}: ${textOf(error)}`;

@@ -83,8 +83,8 @@ function make(path: string, sizeBytes: number): boolean {
     return true;
   } catch (error) {
     rmSync(partial, { force: true });
-    // Others took the room meanwhile.
-    if (errnoOf(error) === 'ENOSPC' || errnoOf(error) === 'EDQUOT') return false;
+    // Other programs took the room, or the first start has not made the folder yet.
+    if (['ENOSPC', 'EDQUOT', 'ENOENT'].includes(errnoOf(error) ?? '')) return false;
     throw error;
   }
 }

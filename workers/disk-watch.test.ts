@@ -1,0 +1,29 @@
+import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { watchDisk } from './disk-watch.ts';
+
+let parent: string;
+
+beforeEach(() => {
+  parent = mkdtempSync(join(tmpdir(), 'voidbox-disk-watch-'));
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+  rmSync(parent, { recursive: true, force: true });
+});
+
+test('the first start in a folder that does not exist yet logs nothing, and makes the ballast once the folder is there', () => {
+  const stateDir = join(parent, 'state');
+  const log = vi.fn();
+  const watch = watchDisk(stateDir, null, log);
+  vi.advanceTimersByTime(5_000);
+  mkdirSync(stateDir);
+  vi.advanceTimersByTime(1_000);
+  expect(existsSync(join(stateDir, 'ballast'))).toBe(true);
+  expect(log.mock.calls).toEqual([]);
+  watch.stop();
+});
