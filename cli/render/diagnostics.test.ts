@@ -40,12 +40,28 @@ test('a remedy of several lines has them below each other', () => {
 test('all of them, errors and warnings counted', () => {
   const text = render([
     DIAGNOSTIC,
-    { ...DIAGNOSTIC, line: 1, column: 1 },
+    { ...DIAGNOSTIC, message: 'another', line: 1, column: 1 },
     { ...DIAGNOSTIC, severity: 'warning', line: 2, column: 1 },
   ]);
   expect(text).toContain('x.yaml:1:1: error');
   expect(text).toContain('x.yaml:2:1: warning');
   expect(text.trimEnd().split('\n').at(-1)).toBe('2 errors, 1 warning');
+});
+
+test('the same diagnostic at several places is shown once, with a count and the places', () => {
+  const places = Array.from({ length: 41 }, (_, index) => ({ ...DIAGNOSTIC, line: index + 10, column: 3 }));
+  const elsewhere = { ...DIAGNOSTIC, file: 'part.yaml', line: 1, column: 2 };
+  const lines = render([DIAGNOSTIC, elsewhere, ...places]).split('\n');
+  expect(lines.filter((line) => line.includes('does not exist'))).toHaveLength(1);
+  expect(lines).toContain('  and 42 more of this kind at part.yaml:1:2, 10:3, 11:3, 12:3, 13:3, 14:3, 15:3, 16:3, …');
+  expect(lines.filter((line) => line.includes('help:'))).toHaveLength(1);
+  expect(lines).toContain('43 errors');
+});
+
+test('the same help is shown once, at the first of different diagnostics', () => {
+  const text = render([DIAGNOSTIC, { ...DIAGNOSTIC, message: 'another' }, { ...DIAGNOSTIC, remedy: 'Remove it.' }]);
+  expect(text.match(/help: .*/g)).toEqual(['help: Name one of: a.', 'help: Remove it.']);
+  expect(text.indexOf('help:')).toBeLessThan(text.indexOf('another'));
 });
 
 test('the caret stands below the column when wide characters and tabs are before it', () => {

@@ -12,8 +12,12 @@ const MAX_SOURCE_COLUMNS = 100;
 /** In less there is no room for an excerpt. */
 const MIN_SOURCE_COLUMNS = 40;
 
+/** Further places of a diagnostic in its block. */
+const MORE_PLACES = 8;
+
 /**
- * Diagnostics in the form of compilers: place, what is wrong, the line with a caret below the column, what to do.
+ * Diagnostics in the form of compilers: place, what is wrong, the line with a caret below the column, what to do. The same diagnostic
+ * at several places has one block with these places, and the same help is shown once.
  * `sources` are the texts of files, by the names that diagnostics have for them; without one there is no excerpt.
  */
 export function renderDiagnostics(
@@ -24,16 +28,41 @@ export function renderDiagnostics(
   const lines = new Map([...sources].map(([file, text]) => [file, text.split(/\r?\n/)]));
   const wanted = Number.isFinite(options.width) ? options.width : MAX_SOURCE_COLUMNS;
   const limited = { ...options, width: Math.max(MIN_SOURCE_COLUMNS, wanted) };
-  const blocks = diagnostics.map((diagnostic) =>
-    renderDiagnostic(diagnostic, lines.get(diagnostic.file)?.[diagnostic.line - 1], limited),
-  );
+  const helped = new Set<string>();
+  const blocks = groupsOf(diagnostics).map(([diagnostic, ...more]) => {
+    const help = helped.has(diagnostic.remedy) ? '' : diagnostic.remedy;
+    helped.add(diagnostic.remedy);
+    return renderDiagnostic(diagnostic, lines.get(diagnostic.file)?.[diagnostic.line - 1], { ...limited, help, more });
+  });
   return [...blocks, summarise(diagnostics, options.style)].join('\n');
+}
+
+/** Those that differ only in their place, in the order of the first of each. */
+function groupsOf(diagnostics: readonly Finding[]): readonly (readonly [Finding, ...Finding[]])[] {
+  const groups = new Map<string, [Finding, ...Finding[]]>();
+  for (const diagnostic of diagnostics) {
+    const { severity, code, message, remedy } = diagnostic;
+    const key = JSON.stringify([severity, code, message, remedy]);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [diagnostic]);
+    else group.push(diagnostic);
+  }
+  return [...groups.values()];
+}
+
+interface BlockOptions {
+  readonly style: Style;
+  readonly width: number;
+  /** Empty: there is none, or an earlier block has it. */
+  readonly help: string;
+  /** The same diagnostic at further places. */
+  readonly more: readonly Finding[];
 }
 
 function renderDiagnostic(
   diagnostic: Finding,
   sourceLine: string | undefined,
-  { style, width }: { readonly style: Style; readonly width: number },
+  { style, width, help, more }: BlockOptions,
 ): string {
   const place = `${sanitizeLine(diagnostic.file)}:${diagnostic.line}:${diagnostic.column}`;
   const severity = diagnostic.severity === 'error' ? style.red('error') : style.yellow('warning');
@@ -46,8 +75,18 @@ function renderDiagnostic(
       `  ${style.dim(`${' '.repeat(gutter.length - 2)}│ `)}${' '.repeat(indent)}${style.red('^')}`,
     );
   }
-  if (diagnostic.remedy !== '') block.push(`  ${style.cyan('help:')} ${remedyLines(diagnostic.remedy)}`);
+  if (more.length > 0) block.push(`  and ${more.length} more of this kind at ${placesOf(more, diagnostic.file)}`);
+  if (help !== '') block.push(`  ${style.cyan('help:')} ${remedyLines(help)}`);
   return `${block.join('\n')}\n`;
+}
+
+/** @param file  whose places need no name of a file */
+function placesOf(diagnostics: readonly Finding[], file: string): string {
+  const places = diagnostics.slice(0, MORE_PLACES).map((each) => {
+    const place = `${each.line}:${each.column}`;
+    return each.file === file ? place : `${sanitizeLine(each.file)}:${place}`;
+  });
+  return `${places.join(', ')}${diagnostics.length > MORE_PLACES ? ', …' : ''}`;
 }
 
 /** Of several commands or choices each has a line. */
