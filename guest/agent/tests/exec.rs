@@ -264,6 +264,49 @@ fn a_program_that_is_not_there_is_127_and_one_that_may_not_run_is_126() {
 }
 
 #[test]
+fn a_script_whose_interpreter_is_missing_says_so() {
+    let mut keeper = Keeper::start();
+    let outcome = keeper.run("mktemp -d");
+    let cwd = outcome.text().trim_end().to_owned();
+    for (line, words) in [
+        ("#!/bin/sh\\r", "ends with CR LF"),
+        ("#!/opt/none/python3", "/opt/none/python3"),
+    ] {
+        let script = format!("cd {cwd} && printf '{line}\\necho hi\\n' > x.sh && chmod +x x.sh");
+        assert_eq!(keeper.run(&script).end().exit_code, 0);
+        let mut exec = keeper.script("");
+        exec.program = "./x.sh".into();
+        exec.args = Vec::new();
+        exec.cwd.clone_from(&cwd);
+        let id = keeper.start_exec(exec);
+        let outcome = keeper.finish(&mut [Running::new(id)]).remove(0);
+        assert_eq!(outcome.end().exit_code, 127);
+        assert_eq!(outcome.end().reason, ExecReason::CannotStart);
+        let message = outcome.end().message.as_ref().unwrap();
+        assert!(message.starts_with("./x.sh: its "), "{message}");
+        assert!(message.contains(words), "{message}");
+    }
+    // `env` is there, and fails to find `sh` with a carriage return.
+    let script =
+        format!("cd {cwd} && printf '#!/usr/bin/env sh\\r\\necho hi\\n' > x.sh && exec ./x.sh");
+    let outcome = keeper.run(&script);
+    assert_eq!(outcome.end().exit_code, 127);
+    let mut exec = keeper.script("");
+    exec.program = "./x.sh".into();
+    exec.args = Vec::new();
+    exec.cwd.clone_from(&cwd);
+    let id = keeper.start_exec(exec);
+    let outcome = keeper.finish(&mut [Running::new(id)]).remove(0);
+    assert_eq!(outcome.end().exit_code, 127);
+    let message = outcome.end().message.as_ref().unwrap();
+    assert!(
+        message.starts_with("./x.sh: its first line `#!/usr/bin/env sh` ends with CR LF"),
+        "{message}"
+    );
+    assert_eq!(keeper.run(&format!("rm -r {cwd}")).end().exit_code, 0);
+}
+
+#[test]
 fn a_cancelled_exec_is_killed() {
     let mut keeper = Keeper::start();
     let id = keeper.start_exec(keeper.script("sleep 1000"));

@@ -2,6 +2,7 @@
 
 mod cgroup;
 mod freeze;
+mod missing;
 mod pace;
 mod pump;
 mod spawn;
@@ -60,10 +61,16 @@ struct Run<'a> {
     timeout: Option<(Instant, u64)>,
     /// Set when the agent kills the tree, with the reason.
     killed: Option<(ExecReason, String)>,
+    exec: &'a ExecRequest,
 }
 
 impl<'a> Run<'a> {
-    fn new(guest: &'a Guest, request: &'a Request, exec: &ExecRequest, started: Started) -> Self {
+    fn new(
+        guest: &'a Guest,
+        request: &'a Request,
+        exec: &'a ExecRequest,
+        started: Started,
+    ) -> Self {
         let timeout = exec.timeout_ms.and_then(|timeout_ms| {
             let at = Instant::now().checked_add(Duration::from_millis(timeout_ms))?;
             Some((at, timeout_ms))
@@ -84,6 +91,7 @@ impl<'a> Run<'a> {
             ),
             timeout,
             killed: None,
+            exec,
         }
     }
 
@@ -144,6 +152,16 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Of a script such as `#!/usr/bin/env node`, `env` looks for the interpreter, and fails with 127.
+    fn describe_line_end(&self, exit_code: i32) -> Option<String> {
+        let ExecRequest { program, cwd, .. } = self.exec;
+        let path = spawn::path_of(self.guest, self.exec);
+        (exit_code == 127)
+            .then(|| missing::describe_line_end(program, path, cwd))
+            .flatten()
+            .map(|line_end| format!("{program}: {line_end}"))
+    }
+
     fn response(self) -> ExecResponse {
         let (exit_code, signal) = match self.tree.exit() {
             Some(Exit::Code(code)) => (code, None),
@@ -162,7 +180,9 @@ impl<'a> Run<'a> {
             _ if exit_code == 0 => (ExecReason::Exited, out_of_memory()),
             _ => (
                 ExecReason::Exited,
-                out_of_memory().or_else(|| describe_full_disk(self.guest.disk())),
+                out_of_memory()
+                    .or_else(|| describe_full_disk(self.guest.disk()))
+                    .or_else(|| self.describe_line_end(exit_code)),
             ),
         };
         ExecResponse {

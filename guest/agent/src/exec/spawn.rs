@@ -11,6 +11,7 @@ use std::sync::Arc;
 use rustix::fs::OFlags;
 use voidbox_protocol::body::ExecRequest;
 
+use super::missing;
 use super::tree::Tree;
 use crate::guest::{Guest, Owner};
 use crate::procfs;
@@ -85,7 +86,7 @@ pub fn start(
     let (mut child, leader) = guest
         .reaper
         .spawn(&mut command, on_exit)
-        .map_err(|error| not_started(exec, &error))?;
+        .map_err(|error| not_started(guest, exec, &error))?;
     let tree = Tree::new(leader, cgroup);
     let pipes = || -> io::Result<_> {
         let missing = || io::Error::other("a pipe is missing");
@@ -119,18 +120,32 @@ fn quiet(pipe: OwnedFd) -> io::Result<OwnedFd> {
     Ok(pipe)
 }
 
-fn not_started(exec: &ExecRequest, error: &io::Error) -> CannotStart {
+fn not_started(guest: &Guest, exec: &ExecRequest, error: &io::Error) -> CannotStart {
     let name = &exec.program;
     match error.raw_os_error() {
-        Some(libc::ENOENT | libc::ENOTDIR) => CannotStart {
-            exit_code: 127,
-            message: format!("{name}: not found"),
-        },
+        Some(libc::ENOENT | libc::ENOTDIR) => {
+            let lacks = missing::describe(name, path_of(guest, exec), &exec.cwd);
+            CannotStart {
+                exit_code: 127,
+                message: format!("{name}: {}", lacks.as_deref().unwrap_or("not found")),
+            }
+        }
         Some(libc::EAGAIN) => {
             CannotStart::refused(format!("{name}: the guest has no room for another process"))
         }
         _ => CannotStart::refused(format!("{name}: {error}")),
     }
+}
+
+/// The variable `PATH` that the command gets.
+pub fn path_of<'a>(guest: &'a Guest, exec: &'a ExecRequest) -> &'a str {
+    let of_exec = exec.env.get("PATH");
+    of_exec
+        .or_else(|| {
+            let mut known = guest.variables().iter();
+            known.find_map(|(name, value)| (name == "PATH").then_some(value))
+        })
+        .map_or(DEFAULT_PATH, String::as_str)
 }
 
 fn command_of(
