@@ -143,7 +143,7 @@ test('texts of a part read the item, in arguments, a time and the message of an 
       ['name: each, uses: ./p.yaml, for_each: [{ name: a, at: "1999-01-01T00:00:00Z" }]'],
       workflow([
         'name: past, wait: { until: "${{ item.at }}" }',
-        'name: ask, approval: { message: "Merge ${{ item.name }} of ${{ item_index }}?", timeout: 100ms, on_timeout: approve }, depends_on: [past]',
+        'name: ask, approval: { message: "Merge ${{ item.name }} of ${{ item_index }}?", timeout: 1s, on_timeout: approve }, depends_on: [past]',
         'name: last, run: { program: say, args: ["${{ item.name }}"] }, depends_on: [ask]',
       ]),
     ),
