@@ -1,7 +1,7 @@
 /** The process behind `voidbox`: makes the context, runs one command, leaves with its exit code. */
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { type Environment, readEnvironment, undecodableArguments } from '../setup/environment.ts';
-import { refuseOtherThanFolder } from '../setup/own-folder.ts';
+import { refuseBelowFile, refuseOtherThanFolder } from '../setup/own-folder.ts';
 import { usageError } from './cli-error.ts';
 import { COMMAND_NAMES } from './command-table.ts';
 import { createContext } from './context.ts';
@@ -21,8 +21,13 @@ for (const stream of [process.stdout, process.stderr]) {
 async function environment(argv: readonly string[]): Promise<Environment> {
   try {
     const env = readEnvironment();
-    refuseOtherThanFolder({ path: env.stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' });
-    refuseOtherThanFolder({ path: env.cacheDir, what: 'cache folder', variable: 'VOIDBOX_CACHE_DIR' });
+    const state = { path: env.stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' };
+    const cache = { path: env.cacheDir, what: 'cache folder', variable: 'VOIDBOX_CACHE_DIR' };
+    for (const folder of [state, cache]) {
+      refuseOtherThanFolder(folder);
+      // `doctor` reports both folders itself.
+      if (argv[0] !== 'doctor') refuseBelowFile(folder);
+    }
     return env;
   } catch (error) {
     const context = createContext(readEnvironment({}), process, COMMAND_NAMES);

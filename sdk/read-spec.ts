@@ -12,7 +12,9 @@ export function createReadSpec(roots: readonly string[]): ReadSpec {
     try {
       // A longer text is refused by the reader of specs in any case.
       const bytes = readFileWithin(path, { roots, mostBytes: SOURCE_LIMITS.bytes });
-      if (findUtf16(bytes) !== null) return { problem: 'it is UTF-16 text: save it as UTF-8' };
+      const encoding = findUtf16(bytes);
+      if (encoding !== null)
+        return { problem: `it is UTF-16 text; save it as UTF-8: iconv -f ${encoding} -t UTF-8 FILE` };
       return { text: new TextDecoder('utf-8', { fatal: true }).decode(bytes) };
     } catch (error) {
       if (error instanceof FileRefusal) return { problem: describe(error) };

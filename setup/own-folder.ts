@@ -38,6 +38,19 @@ export function refuseOtherThanFolder({ path, what, variable }: OwnFolder): void
   );
 }
 
+/** @throws SetupError for a path that leads through something else than a folder */
+export function refuseBelowFile({ path, what, variable }: OwnFolder): void {
+  for (let above = dirname(path); ; above = dirname(above)) {
+    const found = factsOf(above, statSync);
+    if (found !== null && !found.isDirectory())
+      throw new SetupError(
+        `The ${what} ${path} cannot be made: ${above} is a ${found.isFile() ? 'file' : 'special file'}.`,
+        `Name another folder: export ${variable}=…`,
+      );
+    if (found !== null || dirname(above) === above) return;
+  }
+}
+
 /** Null where it is not there, and where nobody else but root can change it. */
 function whyForeign(path: string): string | null {
   const uid = process.getuid?.();
