@@ -206,7 +206,9 @@ export function askRequest(run: AdmittedRun, call: Fields): AskRequest {
     ...question,
     item: null,
     deadlineAtMs,
-    made: texts === undefined ? null : { texts, upstream: takenIn(run, stage, question.instance, call['upstream']) },
+    // A message that reads only its item takes no outputs, and its call has none.
+    made:
+      texts === undefined ? null : { texts, upstream: takenIn(run, stage, question.instance, call['upstream'] ?? {}) },
     hostVariables: run.plan.hostVariables,
     events: checkedEvents(run, call['events']),
   };
