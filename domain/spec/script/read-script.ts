@@ -47,6 +47,13 @@ export function readScript(
   problems: Problems,
 ): ReadScript {
   refuseOtherInterpreter(text, what, problems);
+  if (/\r(?:\n|$)/.test(text.value))
+    problems.warning(
+      'spec/bad-value',
+      text.at,
+      `${what} has lines that end with CR LF, as on Windows: a shell takes the carriage return for a part of the last word`,
+      'end the lines with LF, or write the text as a block of YAML (`run: |`)',
+    );
   const found = findPlaceholders(text.value);
   const reading = readShell(text.value, found);
   const variables = new Map<string, EnvSpec>();
