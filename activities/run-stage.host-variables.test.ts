@@ -3,6 +3,7 @@ import type { ApplicationFailure } from '@temporalio/common';
 import { describe, expect, test } from 'vitest';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { CommandWork } from '../domain/plan/plan.ts';
+import { sanitize } from '../domain/security/sanitize.ts';
 import { begin, commandWork, request, RUN, useStageAttempts } from '../test/rig/stage-attempts.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { Sandbox } from './ports/sandbox.ts';
@@ -15,6 +16,14 @@ const rig = useStageAttempts({
       await write(stream, `token ${token.slice(0, 4)}`);
       await write(stream, `${token.slice(4)} end\n`);
     }
+    return 1;
+  },
+  /** The same, with a change of color inside of TOKEN, which readers of logs remove. */
+  'leak-in-color': async ({ env, write }) => {
+    const token = env['TOKEN'] ?? '';
+    for (const stream of ['stdout', 'stderr'] as const)
+      for (const piece of [`token ${token.slice(0, 4)}`, '\u001b[', '0m', `${token.slice(4)} end\n`])
+        await write(stream, piece);
     return 1;
   },
   /** A link that leads out, named by TOKEN, in what becomes an output. */
@@ -34,6 +43,16 @@ describe('values of the host', () => {
     const result = await begin(rig.processDeps(), leaking).result;
     expect(result.failure).toMatchObject({ code: 'stage/exit-nonzero', stderrTail: 'token [redacted] end\n' });
     expect(await storedTexts()).toEqual(['token [redacted] end\n', 'token [redacted] end\n']);
+  });
+
+  test('do not stand in events or results with a change of color inside', async () => {
+    await rig.stores.hostVariables.put(RUN, { TOKEN: 'hunter2-hunter2' });
+    const result = await begin(rig.processDeps(), {
+      ...leaking,
+      stage: { ...leaking.stage, work: { ...(leaking.stage.work as CommandWork), program: 'leak-in-color' } },
+    }).result;
+    expect(result.failure?.stderrTail).toBe('token [redacted] end\n');
+    expect((await storedTexts()).map(sanitize)).toEqual(['token [redacted] end\n', 'token [redacted] end\n']);
   });
 
   test('that were not handed over are named', async () => {
