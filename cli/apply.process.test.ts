@@ -160,7 +160,9 @@ describe('voidbox apply', () => {
     const { code, stderr } = await terminal.type('apply', 'r1', '--check');
     expect([code, stderr]).toEqual([
       0,
-      expect.stringMatching(/^changes of agents that did not succeed are left out \(test\): voidbox apply --partial r1\nstage fix: /),
+      expect.stringMatching(
+        /^changes of agents that did not succeed are left out \(test\): voidbox apply --partial r1\nstage fix: /,
+      ),
     ]);
     expect((await terminal.type('apply', 'r1', '--check', '--partial')).stderr).toMatch(/^stage test \(partial/);
     const none = await terminal.type('apply', 'r1', '--partial', '--stage', 'fix');
