@@ -3,7 +3,7 @@
  * `voidboxItems` (for plans with `for_each`) too: a worker has one bundle, and what it does not export cannot be started.
  */
 export type { CommandMount, CommandOutcome, CommandRequest, CommandSandbox } from '../activities/contract-command.ts';
-export type { DataRef, Plan } from '../domain/plan/plan.ts';
+export type { DataRef, Plan, RedactedData } from '../domain/plan/plan.ts';
 export type { RunOutcome } from '../domain/run/event.ts';
 export type { StageFailure } from '../domain/run/stage-result.ts';
 export {

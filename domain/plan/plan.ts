@@ -646,9 +646,9 @@ export interface DataRef {
 
 /** Values of host variables that Voidbox replaced in data with `[redacted]`. */
 export interface RedactedData {
-  /** Names of these variables, at most `REDACTED_LIMITS.variables`. */
+  /** Names of these variables, at most 8. */
   readonly variables: readonly string[];
-  /** The data was a JSON list or mapping of at most `REDACTED_LIMITS.jsonBytes`, and is not JSON any more. */
+  /** The data was a JSON list or mapping of at most 1 MiB, and is not JSON now. */
   readonly breaksJson: boolean;
 }
 
