@@ -63,6 +63,13 @@ function toPrintable(error: unknown): Printable {
       remedy,
     };
   }
+  if (isDiskFull(error))
+    return {
+      exitCode: EXIT.environment,
+      code: 'host/disk-full',
+      message: (error as Error).message,
+      remedy: 'Free space on the disk that is written to (`voidbox prune` deletes old runs), and try again.',
+    };
   if (error instanceof NoServerError)
     return { exitCode: EXIT.environment, code: 'cli/no-server', message: error.message, remedy: error.remedy };
   if (isUnavailable(error)) {
@@ -85,6 +92,11 @@ function isSetupError(error: unknown): error is Error & { readonly remedy: strin
 
 function wantsOpenFiles(error: unknown): boolean {
   return error instanceof Error && ['EMFILE', 'ENFILE'].includes((error as NodeJS.ErrnoException).code ?? '');
+}
+
+/** What a call of the system says, also within a command that looks for no such error. */
+function isDiskFull(error: unknown): boolean {
+  return error instanceof Error && ['ENOSPC', 'EDQUOT'].includes((error as NodeJS.ErrnoException).code ?? '');
 }
 
 function indent(text: string): string {

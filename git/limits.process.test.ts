@@ -143,10 +143,13 @@ describe('limits of what is packed', () => {
   });
 });
 
-it('a full disk of the host is no fault of the guest, and can be waited for', async () => {
+it.each([
+  'fatal: write error: No space left on device',
+  "fatal: sha1 file 'objects/pack/tmp_idx_a' write error. Out of diskspace",
+])('a full disk of the host is no fault of the guest, and can be waited for: %s', async (said) => {
   const bin = join(folder, 'bin');
   mkdirSync(bin);
-  writeFileSync(join(bin, 'git'), '#!/bin/sh\necho "fatal: write error: No space left on device" >&2\nexit 128\n');
+  writeFileSync(join(bin, 'git'), `#!/bin/sh\necho "${said}" >&2\nexit 128\n`);
   chmodSync(join(bin, 'git'), 0o755);
   const full: GitHost = { path: `${bin}:/usr/bin:/bin`, home: null };
   await expect(gitText(full, ['index-pack'])).rejects.toMatchObject({ reason: 'disk-full', code: 'ENOSPC' });

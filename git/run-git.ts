@@ -3,6 +3,8 @@
  * none of a repository, because every command works in a repository that Voidbox made. A command that names none finds none.
  */
 import { spawn, type ChildProcessByStdio } from 'node:child_process';
+import { statfsSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 
@@ -206,7 +208,7 @@ export async function* streamGit(
     signal?.throwIfAborted();
     if (ended !== null) throw ended;
     const sourceError = await feeding;
-    if (problem !== null) throw failureOf(name, await complaint, problem);
+    if (problem !== null) throw failureOf(host, name, await complaint, problem);
     if (sourceError !== null) throw sourceError;
   } finally {
     clearTimeout(timer);
@@ -216,12 +218,25 @@ export async function* streamGit(
 }
 
 /** Of the host's own disk: the C locale says it so. */
-const NO_SPACE = /No space left on device|Disk quota exceeded/;
+const NO_SPACE = /No space left on device|Disk quota exceeded|Out of diskspace/;
+/** Some words of git name a file and no reason. With so little room left, that is the reason. */
+const UNWRITTEN = /(?:failed to|could not|couldn't|cannot|unable to) write|write error/i;
+const LITTLE_ROOM_BYTES = 1024 * 1024;
 
-function failureOf(name: string, { said, isCut }: Complaint, exit: string): GitError {
+function failureOf(host: GitHost, name: string, { said, isCut }: Complaint, exit: string): GitError {
   const lines = said.split('\n').filter((line) => line.trim() !== '');
   const end = lines.slice(-4).join('; ') || exit;
-  return new GitError(NO_SPACE.test(said) ? 'disk-full' : 'failed', `${name}: ${end}`, said, isCut);
+  const isFull = NO_SPACE.test(said) || (UNWRITTEN.test(said) && hasLittleRoom(host));
+  return new GitError(isFull ? 'disk-full' : 'failed', `${name}: ${end}`, said, isCut);
+}
+
+function hasLittleRoom({ scratch = tmpdir() }: GitHost): boolean {
+  try {
+    const { bavail, bsize } = statfsSync(scratch);
+    return bavail * bsize < LITTLE_ROOM_BYTES;
+  } catch {
+    return false;
+  }
 }
 
 /** What went wrong in the source itself; a reader that closed early says more by its own end. */
