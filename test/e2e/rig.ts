@@ -78,6 +78,11 @@ export function isAlive(pid: number): boolean {
   }
 }
 
+/** The folder of a VM that ended keeps the pid of its keeper, which any process may have by now. */
+function isKeeperOf(pid: number, dir: string): boolean {
+  return readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(dir);
+}
+
 export class Rig implements AsyncDisposable {
   readonly stateDir: string;
   readonly specDir: string;
@@ -234,7 +239,7 @@ export class Rig implements AsyncDisposable {
       try {
         const { pid } = JSON.parse(readFileSync(join(dir, 'keeper.json'), 'utf8')) as { pid: number };
         const { vmKey } = JSON.parse(readFileSync(join(dir, 'intent.json'), 'utf8')) as { vmKey: string };
-        if (isAlive(pid)) found.push({ dir, vmKey, pid });
+        if (isAlive(pid) && isKeeperOf(pid, dir)) found.push({ dir, vmKey, pid });
       } catch {
         // A folder that is being made or removed has no keeper yet or no more.
       }

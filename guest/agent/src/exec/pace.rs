@@ -1,14 +1,17 @@
-//! How soon the outputs of an exec are read. The kernel keeps no order between two pipes, so each write is read before the
-//! program continues with the next one: the reading thread runs before programs. A flood has no use for that and would pay for
-//! it, so its thread gives up its precedence for the rest of a short window.
+//! How soon the outputs of an exec are read. The kernel keeps no order between two pipes. Therefore the reading thread runs
+//! before programs: it reads each write before the program makes the next one. A flood has no use for that and would pay for
+//! it, so its thread gives up its precedence for a pause. The pauses of a flood that lasts become longer.
 
 use std::time::{Duration, Instant};
 
-/// The time in which writes of a flood lose their order.
+/// Turns are counted for this long. The first pause of a flood ends with it.
 const WINDOW: Duration = Duration::from_millis(50);
 /// Turns in a window after which it is a flood. On an emulated CPU a turn costs 0.3 ms, so this many
 /// take a seventh of the window.
 const MOST_TURNS: u32 = 24;
+/// The longest pause. A busy host gives a guest a part of each window only, so that the turns of a window could take all
+/// of it: a flood that lasts pays for them once in this time.
+const LONGEST_PAUSE: Duration = Duration::from_millis(800);
 
 /// Sets the precedence of the calling thread.
 type Precede = fn(bool);
@@ -18,6 +21,8 @@ pub struct Pace {
     has_precedence: bool,
     since: Instant,
     turns: u32,
+    /// How long after `since` a flood gets its precedence back.
+    pause: Duration,
 }
 
 impl Pace {
@@ -38,16 +43,24 @@ impl Pace {
             has_precedence: true,
             since: now,
             turns: 0,
+            pause: WINDOW,
         }
     }
 
     /// Before a wait: how long it may last until the thread gets its precedence back; `None` if it has it.
     pub fn before_wait(&mut self, now: Instant) -> Option<Duration> {
-        let left = WINDOW.saturating_sub(now.saturating_duration_since(self.since));
+        let length = match self.has_precedence {
+            true => WINDOW,
+            false => self.pause,
+        };
+        let left = length.saturating_sub(now.saturating_duration_since(self.since));
         if left.is_zero() {
             self.since = now;
             self.turns = 0;
-            if !self.has_precedence {
+            if self.has_precedence {
+                self.pause = WINDOW;
+            } else {
+                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
                 self.set(true);
             }
         }
@@ -107,6 +120,42 @@ mod tests {
         assert_eq!(pace.before_wait(later), Some(Duration::from_millis(30)));
         assert_eq!(pace.before_wait(start + WINDOW), None);
         assert!(pace.has_precedence);
+    }
+
+    #[test]
+    fn the_pauses_of_a_flood_that_lasts_become_longer_up_to_a_limit() {
+        let mut now = Instant::now();
+        let mut pace = Pace::unchanged(now);
+        let mut pauses = Vec::new();
+        for _ in 0..7 {
+            flood(&mut pace);
+            let pause = pace.before_wait(now).unwrap();
+            pauses.push(pause.as_millis());
+            now += pause;
+            assert_eq!(pace.before_wait(now), None);
+        }
+        assert_eq!(pauses, [50, 100, 200, 400, 800, 800, 800]);
+    }
+
+    #[test]
+    fn a_calm_window_makes_the_next_pause_short_again() {
+        let mut now = Instant::now();
+        let mut pace = Pace::unchanged(now);
+        for _ in 0..4 {
+            flood(&mut pace);
+            now += pace.before_wait(now).unwrap();
+            assert_eq!(pace.before_wait(now), None);
+        }
+        now += WINDOW;
+        assert_eq!(pace.before_wait(now), None);
+        flood(&mut pace);
+        assert_eq!(pace.before_wait(now), Some(WINDOW));
+    }
+
+    fn flood(pace: &mut Pace) {
+        for _ in 0..=MOST_TURNS {
+            pace.count();
+        }
     }
 
     #[test]
