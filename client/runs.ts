@@ -184,8 +184,14 @@ export async function repairRun(
   // The latest workflow with the id is another one, which was refused for this run's records.
   const outcome =
     closed.failure?.code === 'run/id-taken' ? terminated('a later workflow was started with its id') : closed;
+  const recorded = recordedOutcome(outcome);
   const added = await events.append(runId, [
-    { id: EVENT_ID.runFinished, atMs: now(), body: { type: 'run-finished', outcome } },
+    { id: EVENT_ID.runFinished, atMs: now(), body: { type: 'run-finished', outcome: recorded } },
   ]);
-  return added > 0 ? outcome : null;
+  return added > 0 ? recorded : null;
+}
+
+/** Only the fields of an event, because the reply of a workflow also has the text of the output, which a log of events must not keep. */
+function recordedOutcome({ state, failedStage, failure, output, tolerated }: RunOutcome): RunOutcome {
+  return { state, failedStage, failure, output, ...(tolerated === undefined ? {} : { tolerated }) };
 }
