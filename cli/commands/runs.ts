@@ -46,7 +46,7 @@ export const command = defineCommand<Options>({
   async execute(_args, options, context) {
     const { views, hasMore } = await select(options, context);
     if (options.json) {
-      await context.stdout.write(`${JSON.stringify({ runs: views.map(toRunJson), hasMore })}\n`);
+      await context.stdout.write(`${JSON.stringify({ runs: views.map(toRunJson), hasMore, admitting: null })}\n`);
       return EXIT.success;
     }
     if (views.length === 0) {

@@ -226,7 +226,11 @@ describe('runs that have ended', () => {
   test('prune deletes them, and then there is nothing', async () => {
     expect((await terminal.type('prune', '--older-than', '1h')).code).toBe(0);
     expect(readdirSync(join(terminal.stateDir, 'runs'))).toEqual([]);
-    expect(JSON.parse((await terminal.type('runs', '--json')).stdout)).toEqual({ runs: [], hasMore: false });
+    expect(JSON.parse((await terminal.type('runs', '--json')).stdout)).toEqual({
+      runs: [],
+      hasMore: false,
+      admitting: null,
+    });
   });
 
   test('prune keeps the last ones however old they are, and takes no word for a number', async () => {
