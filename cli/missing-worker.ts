@@ -1,10 +1,7 @@
 /** Whether a run on your own server waits because no worker takes it, and what to type then. */
-import { lastPollMs } from '../client/pollers.ts';
+import { lastPollMs, QUIET_MS } from '../client/pollers.ts';
 import type { ServerLink } from '../client/server-link.ts';
 import { RUN_TASK_QUEUE } from '../workflows/messages.ts';
-
-/** A worker polls once a minute at least: after this it has ended, or the clocks differ. */
-const QUIET_MS = 90_000;
 
 /** One line; null when a worker polls, on the embedded stack, and when the server does not say. */
 export async function describeMissingWorker(link: ServerLink, nowMs: number): Promise<string | null> {

@@ -7,3 +7,14 @@ export async function whyRunsStandStill(context: CliContext): Promise<string | n
   if ((await readStack(context.env)) !== null) return null;
   return context.advise('The embedded stack is not running: runs on it go on when it is started. Start it: voidbox up');
 }
+
+/** What the list of runs says if it cannot ask for runs that wait for admission; null: it could, or no run can wait. */
+export async function whyAdmissionsAreUnknown(context: CliContext): Promise<string | null> {
+  // A warning names your own server that does not answer.
+  if (context.env.temporalConfigured) return null;
+  const { hasDatabase } = await import('../client/embedded/database.ts');
+  if (!hasDatabase(context.env.stateDir)) return null;
+  return context.advise(
+    'The embedded stack is not running: runs that wait for admission are not listed. Start it: voidbox up',
+  );
+}

@@ -1,4 +1,5 @@
 import { NoServerError } from '../client/no-server.ts';
+import type { ServerLink } from '../client/server-link.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import type { RunView } from '../store/run-view.ts';
 import type { CliContext } from './context.ts';
@@ -38,24 +39,71 @@ function isRefusal(error: unknown): boolean {
   return error instanceof Error && error.name === 'SetupError';
 }
 
+/** A command connects once: to a server that is away, a second try would take as long again. */
+const links = new WeakMap<CliContext, Promise<ServerLink | null>>();
+
+async function linkOf(context: CliContext): Promise<ServerLink | null> {
+  // Loaded here and not above: runs that have ended are shown without the Temporal SDK.
+  const { openServerLink } = await import('../client/server-link.ts');
+  const link = links.get(context) ?? openServerLink(context, { start: false });
+  links.set(context, link);
+  return await link;
+}
+
+export interface AskOptions {
+  /** Absent: as long as connections and calls take. */
+  readonly mostMs?: number;
+  /** What a wrong setting for your own server does; absent: it is thrown. */
+  readonly refusals?: 'throw' | 'warn';
+}
+
+/**
+ * Asks the server of the runs, and starts none.
+ * @returns null without a server and if it does not answer; for your own server a warning says so
+ * @throws NoServerError, SetupError: your own server has to be named another way
+ */
+export async function askRunningServer<T>(
+  context: CliContext,
+  ask: (link: ServerLink) => Promise<T>,
+  { mostMs, refusals = 'throw' }: AskOptions = {},
+): Promise<T | null> {
+  try {
+    const asked = linkOf(context).then((link) => (link === null ? null : ask(link)));
+    return await (mostMs === undefined ? asked : within(asked, mostMs));
+  } catch (error) {
+    // A server that has to be named another way is an error; one that stops answering leaves the store's word.
+    if (!context.env.temporalConfigured) return null;
+    if (refusals === 'throw' && isRefusal(error)) throw error;
+    await sayOnce(context, error);
+    return null;
+  }
+}
+
+async function within<T>(asked: Promise<T>, mostMs: number): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(
+      () => reject(new Error(`the Temporal server does not answer within ${mostMs / 1_000} s`)),
+      mostMs,
+    );
+  });
+  try {
+    return await Promise.race([asked, late]);
+  } finally {
+    clearTimeout(timer);
+    asked.catch(() => undefined);
+  }
+}
+
 /** Of runs that seem to go on: ids of those that had ended, and have their terminal event now. */
 export async function repairRuns(runIds: readonly string[], context: CliContext): Promise<ReadonlySet<string>> {
   const repaired = new Set<string>();
   if (runIds.length === 0) return repaired;
-  // Loaded here and not above: runs that have ended are shown without the Temporal SDK.
-  const { openServerLink } = await import('../client/server-link.ts');
   const { repairRun } = await import('../client/runs.ts');
   const { events } = await context.stores();
-  try {
-    const link = await openServerLink(context, { start: false });
-    if (link === null) return repaired;
+  await askRunningServer(context, async (link) => {
     for (const runId of runIds)
       if ((await link.briefly((client) => repairRun(client, events, runId))) !== null) repaired.add(runId);
-  } catch (error) {
-    // A server that has to be named another way is an error; one that stops answering leaves the store's word.
-    if (!context.env.temporalConfigured) return repaired;
-    if (isRefusal(error)) throw error;
-    await sayOnce(context, error);
-  }
+  });
   return repaired;
 }

@@ -5,6 +5,9 @@ import type { Client } from '@temporalio/client';
 const TASK_QUEUE_TYPE_WORKFLOW = 1;
 const CALL_LIMIT_MS = 5_000;
 
+/** A worker polls at least once a minute: after this time it has ended, or the clocks differ. */
+export const QUIET_MS = 90_000;
+
 /** When a worker asked for workflow tasks last, by the server's clock; null when none has within its memory of 5 minutes. */
 export async function lastPollMs(client: Client, taskQueue: string): Promise<number | null> {
   const { pollers } = await client.withDeadline(Date.now() + CALL_LIMIT_MS, () =>

@@ -128,6 +128,25 @@ test('says so when no run is in a state, and when there is none at all', async (
   expect(await said('--waiting')).toBe('No run waits for an answer.\n');
 });
 
+test('without a server the runs that wait for admission are not known, and no error', async () => {
+  const { code, stdout, stderr } = await typeCommand(['runs', '--json', '-n', '1'], dir, {
+    HOME: dir,
+    VOIDBOX_STATE_DIR: dir,
+  });
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  expect(JSON.parse(stdout)).toMatchObject({ runs: [{ runId: 'r8' }], admitting: null });
+  const typed = async (...options: readonly string[]): Promise<string> =>
+    (await typeCommand(['runs', ...options], dir, { HOME: dir, VOIDBOX_STATE_DIR: dir })).stdout;
+  expect(await typed()).not.toContain('admission');
+  // An embedded server ran here.
+  await writeFile(join(dir, 'temporal.db'), '');
+  const unknown =
+    'The embedded stack is not running: runs that wait for admission are not listed. Start it: voidbox up\n';
+  expect(await typed()).toContain(`\n\n${unknown}`);
+  expect(await typed('--state', 'running')).toBe(`No run is running.\n\n${unknown}`);
+  expect(await typed('--state', 'failed')).toBe('No run is failed.\n');
+});
+
 test('says beside runs that have not ended that nothing carries them on', async () => {
   const { events, close } = await openStores({ stateDir: dir });
   await events.append('open', [{ ...noticeEvent('a'), atMs: Date.now() }]);

@@ -3,16 +3,19 @@ import type { IndexedRun, RunPosition } from '../../activities/ports/run-index.t
 import { readDiskRoom } from '../../store/file/disk-room.ts';
 import { openQuestionsOf } from '../../store/open-questions.ts';
 import { emptyView, type RunView, withDamage } from '../../store/run-view.ts';
+import type { WaitingAdmissions } from '../../client/waiting-admissions.ts';
 import { parseSinceTime } from '../log-filter.ts';
 import { countOf } from '../typed-count.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
-import { whyRunsStandStill } from '../open-runs.ts';
+import { whyAdmissionsAreUnknown, whyRunsStandStill } from '../open-runs.ts';
 import { repairRuns, readRepairedViews } from '../repair-runs.ts';
 import { toRunJson } from '../render/run-json.ts';
 import { describeRoom, MAKE_ROOM } from '../render/disk.ts';
 import { renderRuns } from '../render/runs-table.ts';
+import { renderWaitingAdmissions, toAdmittingJson } from '../render/waiting-admissions.ts';
+import { readWaitingAdmissions } from '../waiting-admissions.ts';
 
 interface Options {
   readonly json?: boolean;
@@ -45,48 +48,89 @@ export const command = defineCommand<Options>({
   },
   async execute(_args, options, context) {
     const { views, hasMore } = await select(options, context);
+    const admissions = asksForAdmissions(options) ? await readWaitingAdmissions(context) : null;
+    const waiting = admissions === null ? null : startedSince(admissions, sinceMsOf(options.since, context));
     if (options.json) {
-      await context.stdout.write(`${JSON.stringify({ runs: views.map(toRunJson), hasMore, admitting: null })}\n`);
+      const admitting = waiting === null ? null : toAdmittingJson(waiting);
+      await context.stdout.write(`${JSON.stringify({ runs: views.map(toRunJson), hasMore, admitting })}\n`);
       return EXIT.success;
     }
-    if (views.length === 0) {
-      await context.stdout.write(
-        options.waiting
-          ? 'No run waits for an answer.\n'
-          : (await (await context.stores()).index.list({ limit: 1 })).runs.length === 0
-            ? context.advise('No runs yet. Start one: voidbox run FILE\n')
-            : options.name === undefined && options.since === undefined
-              ? `No run is ${options.state ?? 'here'}.\n`
-              : 'No run is like that.\n',
-      );
-      return EXIT.success;
-    }
-    const lines = renderRuns(views, {
-      style: context.stdout.style,
-      width: context.stdout.width(),
-      nowMs: context.now().getTime(),
-    });
+    const { style } = context.stdout;
+    const display = { style, width: context.stdout.width(), nowMs: context.now().getTime() };
+    const { advise } = context;
+    const isOwnServer = context.env.temporalConfigured;
+    const waitingLines = waiting === null ? [] : renderWaitingAdmissions(waiting, { ...display, isOwnServer, advise });
+    const listed = renderRuns(views, display);
     if (hasMore)
-      lines.push(
-        context.stdout.style.dim(
-          context.advise(`The latest ${views.length} are shown. More: voidbox runs --limit N; all: voidbox runs --all`),
+      listed.push(
+        style.dim(
+          advise(`The latest ${views.length} are shown. More: voidbox runs --limit N; all: voidbox runs --all`),
         ),
       );
-    const standstill = views.some(({ state }) => state === 'running') ? await whyRunsStandStill(context) : null;
-    if (standstill !== null) lines.push('', context.stdout.style.yellow(standstill));
-    const disk = readDiskRoom(context.env.stateDir);
-    if (disk.isLow && views.some((view) => view.state === 'running')) {
-      const { style } = context.stdout;
-      lines.push(
-        '',
-        style.yellow(describeRoom(disk, context.env.stateDir)),
-        `${style.cyan('help:')} ${context.advise(MAKE_ROOM)}`,
-      );
-    }
+    const blocks = [
+      views.length > 0 ? listed : waitingLines.length > 0 ? [] : [await whyEmpty(options, context)],
+      waitingLines,
+      await standingLines(views, { options, isKnown: waiting !== null, context }),
+    ];
+    const lines = blocks
+      .filter((block) => block.length > 0)
+      .flatMap((block, at) => (at === 0 ? block : ['', ...block]));
     await context.stdout.write(`${lines.join('\n')}\n`);
     return EXIT.success;
   },
 });
+
+async function whyEmpty({ waiting, state, name, since }: Options, context: CliContext): Promise<string> {
+  if (waiting === true) return 'No run waits for an answer.';
+  const { index } = await context.stores();
+  if ((await index.list({ limit: 1 })).runs.length === 0)
+    return context.advise('No runs yet. Start one: voidbox run FILE');
+  return name === undefined && since === undefined ? `No run is ${state ?? 'here'}.` : 'No run is like that.';
+}
+
+interface Standing {
+  readonly options: Options;
+  /** The server told which runs wait for admission. */
+  readonly isKnown: boolean;
+  readonly context: CliContext;
+}
+
+/** What holds up runs that have not ended, or hides them. */
+async function standingLines(
+  views: readonly RunView[],
+  { options, isKnown, context }: Standing,
+): Promise<readonly string[]> {
+  const { style } = context.stdout;
+  const { stateDir } = context.env;
+  const isRunning = views.some(({ state }) => state === 'running');
+  const standstill = isRunning ? await whyRunsStandStill(context) : null;
+  const unknown = isKnown || !asksForAdmissions(options) ? null : await whyAdmissionsAreUnknown(context);
+  const disk = readDiskRoom(stateDir);
+  const blocks = [
+    standstill === null ? [] : [style.yellow(standstill)],
+    // The stack is named once.
+    unknown === null || standstill !== null ? [] : [style.dim(unknown)],
+    disk.isLow && isRunning
+      ? [style.yellow(describeRoom(disk, stateDir)), `${style.cyan('help:')} ${context.advise(MAKE_ROOM)}`]
+      : [],
+  ];
+  return blocks.filter((block) => block.length > 0).flatMap((block, at) => (at === 0 ? block : ['', ...block]));
+}
+
+/** Runs that wait for admission have no name that is known here, and none of them asks a question. */
+function asksForAdmissions({ state, waiting, name }: Options): boolean {
+  return (state === undefined || state === 'running') && waiting !== true && name === undefined;
+}
+
+function startedSince(admissions: WaitingAdmissions, sinceMs: number | undefined): WaitingAdmissions {
+  if (sinceMs === undefined) return admissions;
+  return { ...admissions, runs: admissions.runs.filter(({ startedAtMs }) => startedAtMs >= sinceMs) };
+}
+
+function sinceMsOf(since: Options['since'], context: CliContext): number | undefined {
+  if (since === undefined) return undefined;
+  return 'atMs' in since ? since.atMs : context.now().getTime() - since.agoMs;
+}
 
 /**
  * Page after page until enough runs are in the wanted state, so that a long past costs nothing. The index knows of the
@@ -100,10 +144,11 @@ async function select(
   const state = waiting ? 'running' : asked;
   const isWanted = (view: RunView): boolean =>
     (state === undefined || view.state === state) && (!waiting || openQuestionsOf(view).length > 0);
+  const sinceMs = sinceMsOf(since, context);
   const wanted = {
     ...(state === undefined || state === 'damaged' ? {} : { state }),
     ...(name === undefined ? {} : { name }),
-    ...(since === undefined ? {} : { sinceMs: 'atMs' in since ? since.atMs : context.now().getTime() - since.agoMs }),
+    ...(sinceMs === undefined ? {} : { sinceMs }),
   };
   // What somebody ended from outside stands in the index as running until it is looked up.
   if (state !== undefined && state !== 'damaged') await repairRuns(await index.openRuns(), context);

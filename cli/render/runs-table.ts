@@ -34,7 +34,7 @@ export function renderRuns(
 }
 
 /** An id may have 1,000 bytes: its beginning, by which it can be named, and its end, by which schedules tell runs apart. */
-function shortened(runId: string): string {
+export function shortened(runId: string): string {
   const characters = [...runId];
   return characters.length <= MAX_ID_CHARACTERS
     ? runId

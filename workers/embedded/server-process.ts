@@ -3,9 +3,8 @@ import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import type { Durability } from '../../setup/environment.ts';
 import type { StackPieces } from '../../setup/host-pieces.ts';
+import { DATABASE } from '../../client/embedded/database.ts';
 import type { ChildCommand } from './restarting-process.ts';
-
-const DATABASE = 'temporal.db';
 
 /**
  * A dev server as it comes waits 40 ms per task, writes its database the slow way, and takes 10 updates of a workflow at
