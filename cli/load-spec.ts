@@ -1,5 +1,4 @@
 import { existsSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
 import { dirname, extname, relative, resolve } from 'node:path';
 import { findUtf16 } from '../domain/units/utf8.ts';
 import type { Diagnostic } from '../domain/errors/diagnostic.ts';
@@ -9,7 +8,8 @@ import type { HostSettings } from '../domain/spec/host-settings.ts';
 import { listFiles } from '../sdk/list-files.ts';
 import { readSkill } from '../sdk/read-skill.ts';
 import { createReadSpec } from '../sdk/read-spec.ts';
-import { FileRefusal, readFileWithin } from '../files/open-file.ts';
+import { readNamedFile } from '../files/named-file.ts';
+import { FileRefusal } from '../files/open-file.ts';
 import { baseDirHint, findFromCwd } from './base-dir.ts';
 import { type CliError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
@@ -74,7 +74,7 @@ export async function loadSpec(file: string, values: SpecValues, context: CliCon
   const path = fromStdin ? resolve(context.cwd, 'stdin') : resolve(context.cwd, file);
   if (!fromStdin && isDefinition(path)) return await loadCode(path, file, values, context);
   const text = decode(
-    fromStdin ? await context.readStdin() : await readSpecFile(path, file),
+    fromStdin ? await context.readStdin() : readSpecFile(path, file),
     fromStdin ? 'standard input' : `\`${file}\``,
   );
   const shown = fromStdin ? '<stdin>' : shortest(file, relative(context.cwd, path));
@@ -126,7 +126,7 @@ function isDefinition(path: string): boolean {
 }
 
 async function loadCode(path: string, file: string, values: SpecValues, context: CliContext): Promise<LoadedSpec> {
-  await readSpecFile(path, file);
+  readSpecFile(path, file);
   const shown = (full: string): string => shortest(full, relative(context.cwd, full));
   const { loadDefinition } = await import('../sdk/load/load-definition.ts');
   const { params, settings, allowsMissingParams } = values;
@@ -163,11 +163,6 @@ function decode(bytes: Uint8Array, what: string): string {
   }
 }
 
-/** A descriptor of this process, which the user's shell has opened. */
-function isOwnDescriptor(path: string): boolean {
-  return /^\/(?:dev\/(?:fd\/|stdin$)|proc\/self\/fd\/)/.test(path);
-}
-
 /** Longer than any spec that is compiled, so that the reader of specs names its own limit. */
 const SPEC_BYTES = 64 * 1024 * 1024;
 
@@ -181,11 +176,9 @@ function refusalOfSpec(typed: string, { reason, message }: FileRefusal): CliErro
   );
 }
 
-async function readSpecFile(path: string, typed: string): Promise<Uint8Array> {
+function readSpecFile(path: string, typed: string): Uint8Array {
   try {
-    // The shell's `<(…)` is a pipe with a writer, and standard input can be such a pipe, too.
-    if (isOwnDescriptor(path)) return await readFile(path);
-    return readFileWithin(path, { roots: null, mostBytes: SPEC_BYTES });
+    return readNamedFile(path, SPEC_BYTES);
   } catch (error) {
     if (error instanceof FileRefusal) throw refusalOfSpec(typed, error);
     const { code, message } = error as NodeJS.ErrnoException;

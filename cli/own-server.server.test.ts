@@ -1,9 +1,10 @@
 /** Your own Temporal server, two hosts: one has the worker, the other only starts runs and looks. */
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
 import { startTestServer, type TestServer } from '../test/rig/test-server.ts';
@@ -118,6 +119,16 @@ test('on the host of the worker a run is as with the embedded server, its large 
   const ps = await voidbox('with-worker', 'ps', '--json');
   expect(ps.code, ps.stderr).toBe(0);
   expect(JSON.parse(ps.stdout)).toMatchObject({ stack: null, vms: [] });
+});
+
+test('an input from the pipe of a shell reaches the run', async () => {
+  const line = '"$0" "$1" run <(cat input.yaml) --input @<(printf piped) --run-id piped-1';
+  const { stdout } = await promisify(execFile)('bash', ['-c', line, process.execPath, BIN], {
+    cwd: dir,
+    env: environment('with-worker'),
+    timeout: 60_000,
+  });
+  expect(stdout).toBe('piped');
 });
 
 test('a worker with `--allow-keep` takes a spec with `keep`; what is simulated is not left, and the log says so', async () => {

@@ -1,8 +1,8 @@
-import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { InlineOrRef } from '../activities/contract.ts';
 import type { ArtifactStore } from '../activities/ports/artifacts.ts';
 import { PLAN_LIMITS } from '../domain/plan/plan.ts';
+import { readNamedFile } from '../files/named-file.ts';
 import { usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 
@@ -25,12 +25,15 @@ export async function readRunInput(
   };
 }
 
+/** The largest file that Node reads at once. */
+const MOST_INPUT_BYTES = 2 ** 31 - 1;
+
 async function inputBytes(argument: string, context: CliContext): Promise<Uint8Array> {
   if (argument === '-') return await context.readStdin();
   if (!argument.startsWith('@')) return Buffer.from(argument);
   const file = argument.slice(1);
   try {
-    return await readFile(resolve(context.cwd, file));
+    return readNamedFile(resolve(context.cwd, file), MOST_INPUT_BYTES);
   } catch (error) {
     throw usageError(`cannot read the input file \`${file}\`: ${(error as Error).message}`);
   }

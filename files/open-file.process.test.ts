@@ -1,12 +1,23 @@
 /** Pipes, sockets, devices and links in the place of files. A path that blocks would block every thread of the pool. */
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, realpathSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { FileRefusal, openFile, readFileWithin, resolveWithin } from './open-file.ts';
+import { copyFileWithin, FileRefusal, openFile, openUnlinked, readFileWithin, resolveWithin } from './open-file.ts';
 
 let dir: string;
 beforeEach(() => {
@@ -98,4 +109,33 @@ test('a root that became a link is judged by where it leads', () => {
   renameSync(join(dir, 'in'), join(dir, 'moved'));
   symlinkSync('moved', join(dir, 'in'));
   expect(resolveWithin(join(dir, 'in/file'), { roots: [join(dir, 'in')] })).toBe(join(dir, 'moved/file'));
+});
+
+test('a copy has the bytes and the mode, and replaces no file', () => {
+  const bytes = Buffer.alloc(3 * 1024 * 1024 + 7, 'ab');
+  writeFileSync(join(dir, 'in/large'), bytes);
+  copyFileWithin(join(dir, 'in/large'), join(dir, 'copy'), { roots: null }, 0o755);
+  expect(readFileSync(join(dir, 'copy')).equals(bytes)).toBe(true);
+  expect(statSync(join(dir, 'copy')).mode & 0o777).toBe(0o755);
+  expect(() => copyFileWithin(join(dir, 'secret'), join(dir, 'copy'), { roots: null }, 0o644)).toThrow('EEXIST');
+});
+
+test('a pipe is not copied', () => {
+  execFileSync('mkfifo', [join(dir, 'in/pipe')]);
+  expect(() => copyFileWithin(join(dir, 'in/pipe'), join(dir, 'copy'), { roots: null }, 0o644)).toThrow(
+    'it is a pipe and no file',
+  );
+  expect(existsSync(join(dir, 'copy'))).toBe(false);
+});
+
+test('a path without links opens a file, also by a name that is not UTF-8, and no link or pipe', async () => {
+  const name = Buffer.concat([Buffer.from(`${dir}/in/`), Buffer.from([0xff, 0x61])]);
+  writeFileSync(name, 'text');
+  const handle = await openUnlinked(name);
+  expect(await handle.readFile('utf8')).toBe('text');
+  await handle.close();
+  symlinkSync('file', join(dir, 'in/link'));
+  execFileSync('mkfifo', [join(dir, 'in/pipe')]);
+  await expect(openUnlinked(join(dir, 'in/link'))).rejects.toThrow(FileRefusal);
+  await expect(openUnlinked(join(dir, 'in/pipe'))).rejects.toThrow('it is a pipe and no file');
 });

@@ -2,7 +2,19 @@
  * Files at paths that others may write: the author of a cloned project, another account, a process of a guest. Such a path may
  * be a link, a pipe without a writer or a device, and may change between two looks. One function opens them all.
  */
-import { closeSync, constants, fstatSync, openSync, readlinkSync, readSync, realpathSync, type Stats } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  fchmodSync,
+  fstatSync,
+  lstatSync,
+  openSync,
+  readlinkSync,
+  readSync,
+  realpathSync,
+  type Stats,
+  writeSync,
+} from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 
 /** The folders and the size to which a path may lead. */
@@ -36,6 +48,8 @@ export class FileRefusal extends Error {
 /** A pipe without a writer is not waited for, and a link that came since the look is not followed. */
 const FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW | constants.O_NOCTTY;
 
+const CHUNK_BYTES = 1 << 20;
+
 /**
  * A regular file for reading. Links are followed as long as they lead into the folders of the rule.
  * @throws FileRefusal
@@ -62,14 +76,9 @@ export async function openFile(path: string, rule: FileRule): Promise<FileFacts 
  */
 export function readFileWithin(path: string, rule: FileRule & { readonly mostBytes: number }): Buffer {
   const real = resolveWithin(path, rule);
-  let fd: number;
+  const fd = openRegular(real, rule);
   try {
-    fd = openSync(real, FLAGS);
-  } catch (error) {
-    throw refusalOf(error, real);
-  }
-  try {
-    const { sizeBytes } = checkOpen(fd, fstatSync(fd), real, rule);
+    const sizeBytes = fstatSync(fd).size;
     // One more than was said tells of a file that grows.
     const bytes = Buffer.alloc(Math.min(sizeBytes, rule.mostBytes) + 1);
     let length = 0;
@@ -80,6 +89,64 @@ export function readFileWithin(path: string, rule: FileRule & { readonly mostByt
   } finally {
     closeSync(fd);
   }
+}
+
+/** @throws FileRefusal */
+function openRegular(real: string, rule: FileRule): number {
+  let fd: number;
+  try {
+    fd = openSync(real, FLAGS);
+  } catch (error) {
+    throw refusalOf(error, real);
+  }
+  try {
+    checkOpen(fd, fstatSync(fd), real, rule);
+    return fd;
+  } catch (error) {
+    closeSync(fd);
+    throw error;
+  }
+}
+
+/**
+ * A copy of a regular file at a path where nothing is yet.
+ * @param mode  of the copy, whatever the umask
+ * @throws FileRefusal for the source, NodeJS.ErrnoException for the copy
+ */
+export function copyFileWithin(path: string, to: string, rule: FileRule, mode: number): void {
+  const real = resolveWithin(path, rule);
+  const fd = openRegular(real, rule);
+  try {
+    const copy = openSync(to, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, mode);
+    try {
+      fchmodSync(copy, mode);
+      const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
+      for (let count = readSync(fd, chunk); count > 0; count = readSync(fd, chunk))
+        for (let written = 0; written < count;) written += writeSync(copy, chunk, written, count - written);
+    } finally {
+      closeSync(copy);
+    }
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/**
+ * The regular file that has this very path, in folders that the caller has checked: a link at its end is refused. Takes a name
+ * that is not UTF-8.
+ * @throws FileRefusal
+ */
+export async function openUnlinked(path: string | Buffer): Promise<FileHandle> {
+  let handle: FileHandle;
+  try {
+    handle = await open(path, FLAGS);
+  } catch (error) {
+    throw refusalOf(error, null);
+  }
+  const stats = await handle.stat();
+  if (stats.isFile()) return handle;
+  await handle.close();
+  throw new FileRefusal('not-regular', `it is ${nameKind(stats)} and no file`, null);
 }
 
 /**
@@ -111,11 +178,17 @@ function isWithin(real: string, root: string): boolean {
 function checkOpen(fd: number, stats: Stats, real: string, { mostBytes }: FileRule): FileFacts {
   if (!stats.isFile()) throw new FileRefusal('not-regular', `it is ${nameKind(stats)} and no file`, real);
   // A folder on the way may have become a link between the two.
-  if (readlinkSync(`/proc/self/fd/${fd}`) !== real)
-    throw new FileRefusal('changed', 'it was replaced while it was opened', real);
+  if (!isAt(fd, stats, real)) throw new FileRefusal('changed', 'it was replaced while it was opened', real);
   if (mostBytes !== undefined && stats.size > mostBytes)
     throw new FileRefusal('too-large', `it has ${stats.size} bytes, at most ${mostBytes} are read`, real);
   return { path: real, sizeBytes: stats.size };
+}
+
+function isAt(fd: number, { dev, ino }: Stats, real: string): boolean {
+  if (process.platform === 'linux') return readlinkSync(`/proc/self/fd/${fd}`) === real;
+  // Skills also run on systems without /proc.
+  const found = lstatSync(real, { throwIfNoEntry: false });
+  return found !== undefined && found.dev === dev && found.ino === ino;
 }
 
 function nameKind(stats: Stats): string {

@@ -1,7 +1,6 @@
 /** Files of a working tree as they are before git changes them, for the case that it ends in the middle. */
 import { Buffer } from 'node:buffer';
 import {
-  copyFile,
   link,
   lstat,
   mkdir,
@@ -15,8 +14,10 @@ import {
   utimes,
   writeFile,
 } from 'node:fs/promises';
-import type { Stats } from 'node:fs';
+import { createWriteStream, type Stats } from 'node:fs';
 import { join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { openUnlinked } from '../files/open-file.ts';
 
 export interface FilesBefore {
   /** Of who changes the files. */
@@ -200,7 +201,20 @@ function parentOf(name: Buffer): Buffer {
 async function copy(from: string | Buffer, to: string | Buffer, stats: Stats): Promise<void> {
   if (!stats.isFile() && !stats.isSymbolicLink()) throw new Error(`${from.toString()} is neither a file nor a link`);
   if (stats.isSymbolicLink()) await symlink(await readlink(from, { encoding: 'buffer' }), to);
-  else await copyFile(from, to);
+  else await copyContent(from, to, stats.mode);
+}
+
+/** The file may have become a pipe, a device or a link since it was looked at. */
+async function copyContent(from: string | Buffer, to: string | Buffer, mode: number): Promise<void> {
+  const source = await openUnlinked(from);
+  try {
+    await pipeline(
+      source.createReadStream({ autoClose: false }),
+      createWriteStream(to, { flags: 'wx', mode: mode & 0o777 }),
+    );
+  } finally {
+    await source.close();
+  }
 }
 
 export async function statsOf(path: Buffer | string): Promise<Stats | null> {

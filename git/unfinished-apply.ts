@@ -4,9 +4,10 @@
  */
 import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
-import { createReadStream, type Stats } from 'node:fs';
-import { mkdir, readdir, readFile, readlink, rename, rm } from 'node:fs/promises';
+import type { Stats } from 'node:fs';
+import { mkdir, readdir, readlink, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { FileRefusal, openUnlinked, readFileWithin } from '../files/open-file.ts';
 import {
   type ChangingFile,
   ENDED_NAME,
@@ -84,13 +85,22 @@ export class UnreadableRecord extends Error {
   }
 }
 
+/** Names of all files of a large patch. */
+const MOST_RECORD_BYTES = 1024 ** 3;
+
+/** @throws FileRefusal */
+function readRecord(store: string, name: string): string {
+  return readFileWithin(join(store, name), { roots: [store], mostBytes: MOST_RECORD_BYTES }).toString('utf8');
+}
+
 async function recordOf(store: string): Promise<Record | null> {
   try {
-    const record = JSON.parse(await readFile(join(store, RECORD_NAME), 'utf8')) as Record;
+    const record = JSON.parse(readRecord(store, RECORD_NAME)) as Record;
     if (record.files.every(({ name }) => staysInside(Buffer.from(name, 'base64')))) return record;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
-    if (!(error instanceof SyntaxError || error instanceof TypeError)) throw error;
+    if (error instanceof FileRefusal && error.reason === 'missing') return null;
+    const isUnreadable = error instanceof FileRefusal && error.reason !== 'denied';
+    if (!(isUnreadable || error instanceof SyntaxError || error instanceof TypeError)) throw error;
   }
   throw new UnreadableRecord(store);
 }
@@ -111,8 +121,7 @@ interface Standing {
 async function recover({ records, folder }: Tree, store: string, record: Record): Promise<Recovered> {
   const { sinceMs, files } = record;
   const ended = await statsOf(join(store, ENDED_NAME));
-  if (ended !== null && (await readFile(join(store, ENDED_NAME), 'utf8')).trim() === '0')
-    return await whole(records, store, record);
+  if (ended !== null && readRecord(store, ENDED_NAME).trim() === '0') return await whole(records, store, record);
   const standing: Standing[] = [];
   const written = { sinceMs, untilMs: ended?.ctimeMs ?? null };
   for (const [index, { name: encoded, isThere, ...objects }] of files.entries()) {
@@ -186,6 +195,7 @@ async function stateOf(
   if (then !== null && now.ino === then.ino && now.dev === then.dev) return 'untouched';
   if (!now.isFile() && !now.isSymbolicLink()) return 'changed';
   const object = await objectOf(path, now);
+  if (object === null) return 'changed';
   if (object === becomes) return 'written';
   if (then === null) return 'changed';
   const before = await objectOf(Buffer.from(second!), then);
@@ -204,16 +214,25 @@ async function isBehindLink(folder: string, name: Buffer): Promise<boolean> {
 
 const SLASH = 0x2f;
 
-/** As git names its content. */
-async function objectOf(path: Buffer, stats: Stats): Promise<string> {
+/** As git names its content; null if it is neither a file nor a link, or has become another kind of file since. */
+async function objectOf(path: Buffer, stats: Stats): Promise<string | null> {
   const hash = createHash('sha1');
   if (stats.isSymbolicLink()) {
     const target = await readlink(path, { encoding: 'buffer' });
     return hash.update(`blob ${target.length}\0`).update(target).digest('hex');
   }
-  hash.update(`blob ${stats.size}\0`);
-  for await (const part of createReadStream(path)) hash.update(part as Uint8Array);
-  return hash.digest('hex');
+  const file = await openUnlinked(path).catch((error: unknown) => {
+    if (error instanceof FileRefusal && error.reason !== 'denied') return null;
+    throw error;
+  });
+  if (file === null) return null;
+  try {
+    hash.update(`blob ${(await file.stat()).size}\0`);
+    for await (const part of file.createReadStream({ autoClose: false })) hash.update(part as Uint8Array);
+    return hash.digest('hex');
+  } finally {
+    await file.close();
+  }
 }
 
 /** Where a person finds it, under its own name. */

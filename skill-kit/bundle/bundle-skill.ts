@@ -1,9 +1,12 @@
 /** One file of all that a skill's entry imports, named by a hash of its content, beside copies of its references. */
 import { createHash } from 'node:crypto';
-import { cpSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import { FileRefusal, readFileWithin } from '../../files/open-file.ts';
 import { regularFilesBelow } from '../../setup/files-below.ts';
 import { bundle } from './bundle.ts';
+import { copyTree } from './copy-tree.ts';
 import { skillDirOf } from '../prompt/reference-loader.ts';
 
 export interface BundledSkill {
@@ -26,11 +29,23 @@ export async function bundleSkill(entry: string, stateDir: string): Promise<Bund
   const { code, modules } = await bundle(entry, { forWorker: true });
   const references = referencesOf(folder);
   const hash = createHash('sha256').update(code);
-  for (const file of references) hash.update(`\0${relative(folder, file)}\0`).update(readFileSync(file));
+  for (const file of references) hash.update(`\0${relative(folder, file)}\0`).update(readReference(file));
   const codeHash = hash.digest('hex');
   const inputs = [...modules, ...references];
   keep(stateDir, codeHash, code, folder);
   return { codeHash, bundle: bundleFile(stateDir, codeHash), signature: signatureOf(inputs), inputs };
+}
+
+const MOST_REFERENCE_BYTES = 1024 ** 3;
+
+/** The file may have become a pipe or a device since it was listed. */
+function readReference(file: string): Buffer {
+  try {
+    return readFileWithin(file, { roots: null, mostBytes: MOST_REFERENCE_BYTES });
+  } catch (cause) {
+    if (!(cause instanceof FileRefusal)) throw cause;
+    throw new CodedError('skill/unusable', `${file} cannot be read: ${cause.message}`, { cause });
+  }
 }
 
 /** Changes when one of the files does, or goes. */
@@ -50,8 +65,7 @@ function keep(stateDir: string, codeHash: string, code: string, folder: string):
   const next = `${target}.${process.pid}`;
   mkdirSync(next, { recursive: true, mode: 0o700 });
   writeFileSync(join(next, 'skill.mjs'), code, { mode: 0o600 });
-  if (existsSync(join(folder, 'references')))
-    cpSync(join(folder, 'references'), join(next, 'references'), { recursive: true, dereference: true });
+  if (existsSync(join(folder, 'references'))) copyTree(join(folder, 'references'), join(next, 'references'));
   try {
     renameSync(next, target);
   } catch (error) {

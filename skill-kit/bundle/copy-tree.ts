@@ -1,16 +1,8 @@
 /** Copies that depend on nothing but what the files hold: not on who may write the source, and not on what lies behind links. */
-import {
-  accessSync,
-  chmodSync,
-  constants,
-  copyFileSync,
-  mkdirSync,
-  readdirSync,
-  realpathSync,
-  statSync,
-} from 'node:fs';
+import { mkdirSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
+import { copyFileWithin, FileRefusal } from '../../files/open-file.ts';
 
 /**
  * Links are copied as what they lead to: the copy goes where there is nothing of that.
@@ -20,9 +12,8 @@ export function copyTree(from: string, to: string, around: readonly string[] = [
   const found = reading(from, () => statSync(from, { throwIfNoEntry: false }));
   if (found === undefined) throw new CodedError('skill/unusable', `${from} cannot be copied: it is a broken link`);
   if (found.isFile()) {
-    reading(from, () => accessSync(from, constants.R_OK));
-    copyFileSync(from, to);
-    return chmodSync(to, (found.mode & 0o111) === 0 ? 0o644 : 0o755);
+    copyFile(from, to, (found.mode & 0o111) === 0 ? 0o644 : 0o755);
+    return;
   }
   if (!found.isDirectory()) throw new CodedError('skill/unusable', `${from} cannot be copied: it is not a file`);
   const real = realpathSync(from);
@@ -31,6 +22,16 @@ export function copyTree(from: string, to: string, around: readonly string[] = [
   mkdirSync(to, { recursive: true, mode: 0o755 });
   for (const name of reading(from, () => readdirSync(from)))
     copyTree(join(from, name), join(to, name), [...around, real]);
+}
+
+/** The file may have become a pipe or a device since it was looked at. */
+function copyFile(from: string, to: string, mode: number): void {
+  try {
+    copyFileWithin(from, to, { roots: null }, mode);
+  } catch (cause) {
+    if (!(cause instanceof FileRefusal)) throw cause;
+    throw new CodedError('skill/unusable', `${from} cannot be copied: ${cause.message}`, { cause });
+  }
 }
 
 /** What cannot be read is the source's fault, not that of the folder that is filled. */

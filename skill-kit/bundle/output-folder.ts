@@ -4,7 +4,6 @@ import {
   mkdirSync,
   mkdtempSync,
   readdirSync,
-  readFileSync,
   realpathSync,
   renameSync,
   rmdirSync,
@@ -13,6 +12,7 @@ import {
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
+import { readFileWithin } from '../../files/open-file.ts';
 
 /** The key of SKILL.md's metadata that says that a build made it. */
 export const BUILT_WITH = 'built-with';
@@ -35,10 +35,14 @@ export function checkTarget(folder: string, force: boolean): void {
   throw new CodedError('skill/output-taken', `${folder} holds files that no build made`);
 }
 
+const MOST_SKILL_BYTES = 64 * 1024 * 1024;
+
 function isBuilt(folder: string): boolean {
   const file = join(folder, 'SKILL.md');
   if (!existsSync(file)) return false;
-  const [, head = ''] = readFileSync(file, 'utf8').split(/^---$/m);
+  const [, head = ''] = readFileWithin(file, { roots: null, mostBytes: MOST_SKILL_BYTES })
+    .toString('utf8')
+    .split(/^---$/m);
   return new RegExp(`^ {2}${BUILT_WITH}: `, 'm').test(head);
 }
 

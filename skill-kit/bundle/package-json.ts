@@ -1,8 +1,9 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { Buildable } from '../../domain/step-machine/definition.ts';
 import { inputJsonSchema } from '../author/schema.ts';
+import { readPackageFile } from './package-file.ts';
 
 /**
  * What stands in the folder's package.json, under what the skill says of its package, under its name and version. The JSON Schema of
@@ -41,7 +42,7 @@ export function existingPackage(folder: string): Readonly<Record<string, unknown
   const file = join(folder, 'package.json');
   if (!existsSync(file)) return {};
   try {
-    const found: unknown = JSON.parse(readFileSync(file, 'utf8'));
+    const found: unknown = readPackageFile(file);
     if (typeof found === 'object' && found !== null && !Array.isArray(found)) return found as Record<string, unknown>;
   } catch (cause) {
     throw new CodedError('skill/output-taken', `${file} cannot be merged: ${(cause as Error).message}`, { cause });

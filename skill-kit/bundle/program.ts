@@ -1,11 +1,12 @@
 /** The code that stands around a skill's entry and makes a program of it. */
-import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { packageRoot } from '../../setup/package-root.ts';
 import type { RunOrigin } from './run-origin.ts';
 import type { Program } from './bundle.ts';
 import { lazyArktype } from './lazy-arktype.ts';
+import { FileRefusal } from '../../files/open-file.ts';
+import { readPackageFile } from './package-file.ts';
 
 /** Where the program finds `references/`: the folder of the source that it runs, or the one above that of the script, or of the executable. */
 export type ReferencesBase = { readonly folder: string } | 'above-script' | 'above-executable';
@@ -105,10 +106,10 @@ export function packageVersionAbove(folder: string): string | null {
 
 function versionIn(file: string): string | null {
   try {
-    const { version } = JSON.parse(readFileSync(file, 'utf8')) as { readonly version?: unknown };
+    const { version } = readPackageFile(file) as { readonly version?: unknown };
     return typeof version === 'string' ? version : null;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    if (error instanceof FileRefusal && error.reason === 'missing') return null;
     throw new Error(`${file} cannot be read, but may hold the skill's version: ${(error as Error).message}`, {
       cause: error,
     });

@@ -16,7 +16,9 @@ import { hostname } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { makeBlockingPipe, PIPE_ENDS_MS } from '../../test/rig/blocking-pipe.ts';
 import { linesOf, TemporaryFolder, type Ran } from '../../test/rig/skill-command.ts';
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '../..');
@@ -366,18 +368,27 @@ it('defect: starting a skill that uses zod alone loads no ArkType', async () => 
 it('refuses a history that never ends, as a file and on standard input', async () => {
   const ask = ['advance', '--step', 'a', '--output', '{"v":1}'];
   const why = 'cannot be read: it has more than 256 MiB.';
-  const file = await run([...ask, '--history-file', '/dev/zero']).ended;
-  expect(file).toEqual({
-    code: 1,
-    stdout: '',
-    stderr: `error: --history-file /dev/zero ${why} Pass the path of a JSON file.\n`,
-  });
+  const device = await run([...ask, '--history-file', '/dev/zero']).ended;
+  expect(device).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('it is a device and no file') });
   const endless = run([...ask, '--history', '-'], { stdin: createReadStream('/dev/zero') });
   expect(await endless.ended).toEqual({
     code: 1,
     stdout: '',
     stderr: `error: --history (standard input) ${why} Pass JSON that ends.\n`,
   });
+});
+
+it('refuses a named pipe as a file at once, and reads the pipe of a shell', async () => {
+  const end = makeBlockingPipe(folder.file('pipe'));
+  const startedMs = Date.now();
+  const pipe = await run(['advance', '--step', 'a', '--history', '[]', '--output-file', folder.file('pipe')]).ended;
+  end();
+  expect(pipe).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('it is a pipe and no file') });
+  expect(Date.now() - startedMs).toBeLessThan(PIPE_ENDS_MS);
+  const line = '"$0" "$1" advance --step a --history "[]" --output-file <(printf \'{"v":-1}\')';
+  const { stdout } = await promisify(execFile)('bash', ['-c', line, process.execPath, folder.file('skill.mjs')]);
+  expect(readFileSync(folder.file('keys'), 'utf8')).toContain('{"v":-1}');
+  expect(stdout).toContain('end');
 });
 
 it('what agents wrote reaches no terminal as a control sequence', async () => {

@@ -1,9 +1,9 @@
 /** What a client hands in, which may be a device or a pipe that never ends. */
-import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { readNamedFile } from '../../files/named-file.ts';
 
 /** Far more than a history of ten thousand steps; what is read is held in memory, some times over. */
 export const MOST_INPUT_BYTES = 256 * 1024 * 1024;
-const CHUNK_BYTES = 64 * 1024;
 
 export class InputBytes {
   readonly #chunks: Uint8Array[] = [];
@@ -21,20 +21,7 @@ export class InputBytes {
   }
 }
 
-/** @throws {Error} when it cannot be read, or is too much */
+/** @throws {Error} when it cannot be read, is no file, or is too much */
 export function readTextFile(path: string): string {
-  const fd = openSync(path, 'r');
-  try {
-    const bytes = new InputBytes();
-    // Of devices and pipes the size says nothing.
-    const chunkBytes = Math.min(Math.max(CHUNK_BYTES, fstatSync(fd).size + 1), MOST_INPUT_BYTES + 1);
-    const chunk = Buffer.allocUnsafe(chunkBytes);
-    for (;;) {
-      const got = readSync(fd, chunk, 0, chunkBytes, null);
-      if (got === 0) return bytes.text();
-      bytes.add(Buffer.from(chunk.subarray(0, got)));
-    }
-  } finally {
-    closeSync(fd);
-  }
+  return readNamedFile(resolve(path), MOST_INPUT_BYTES).toString('utf8');
 }

@@ -3,7 +3,7 @@
  * they run, and import its door by a path that no bundler can follow. One way for the command line and the MCP server: a child
  * process for each call would start Node and load the client anew each time, which an MCP server does once.
  */
-import { accessSync, constants, existsSync, readFileSync, realpathSync } from 'node:fs';
+import { accessSync, constants, existsSync, realpathSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -12,6 +12,7 @@ import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { readEnvironment, originalVariables } from '../../setup/environment.ts';
 import { skillDirOf } from '../prompt/reference-loader.ts';
 import { runOrigin } from '../bundle/run-origin.ts';
+import { readPackageFile } from '../bundle/package-file.ts';
 
 const DOOR = 'dist/client/skill-door.js';
 /** Of a skill's folder, as workers look for them. */
@@ -128,7 +129,7 @@ function rootAbove(file: string): string | null {
     if (
       existsSync(join(dir, DOOR)) &&
       existsSync(manifest) &&
-      (JSON.parse(readFileSync(manifest, 'utf8')) as { name?: unknown }).name === 'voidbox'
+      (readPackageFile(manifest) as { name?: unknown }).name === 'voidbox'
     )
       return dir;
     if (dir === dirname(dir)) return null;

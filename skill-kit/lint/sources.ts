@@ -1,6 +1,7 @@
 /** The files of a skill: its entry and what that imports by relative paths, parsed, and what an expression in them comes from. */
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
+import { readFileWithin } from '../../files/open-file.ts';
 import { type Binding, exportedName, type Scopes, scopesOf } from './scope.ts';
 import {
   unwrap,
@@ -258,10 +259,12 @@ function declaredIn(declaration: Node | null | undefined): readonly string[] {
   return is(declaration, 'FunctionDeclaration') && declaration.id ? [declaration.id.name] : [];
 }
 
+const MOST_SOURCE_BYTES = 64 * 1024 * 1024;
+
 /** Null where it cannot be read. */
 export function contentOf(path: string): string | null {
   try {
-    return readFileSync(path, 'utf8');
+    return readFileWithin(path, { roots: null, mostBytes: MOST_SOURCE_BYTES }).toString('utf8');
   } catch {
     return null;
   }

@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { makeBlockingPipe, PIPE_ENDS_MS } from '../../test/rig/blocking-pipe.ts';
 import { parseMcpOptions } from './options.ts';
 
 const parse = (...argv: string[]) => parseMcpOptions(argv);
@@ -64,6 +65,17 @@ describe('the flags of an MCP server', () => {
     expect(() => parse('--prot', '1')).toThrow('--prot');
     expect(() => parse('--http', '1', '--token-file', tokenFile('a b'))).toThrow('one token without white space');
     expect(() => parse('--http', '1', '--token-file', tokenFile('\n'))).toThrow('one token without white space');
+  });
+
+  it('refuse a token file that is a pipe without a writer', () => {
+    const path = `${tokenFile('')}-pipe`;
+    const end = makeBlockingPipe(path);
+    const startedMs = Date.now();
+    expect(() => parse('--http', '1', '--token-file', path)).toThrow(
+      `--token-file ${path} cannot be read: it is a pipe and no file`,
+    );
+    expect(Date.now() - startedMs).toBeLessThan(PIPE_ENDS_MS / 2);
+    end();
   });
 
   it('give help', () => {

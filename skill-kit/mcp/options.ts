@@ -1,6 +1,7 @@
 /** What the command line of an MCP server says. */
-import { readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
+import { readNamedFile } from '../../files/named-file.ts';
 import type { Handshake } from '../../domain/step-machine/definition.ts';
 import { toolNames } from '../prompt/agent-hosts.ts';
 
@@ -96,10 +97,20 @@ function httpOptions({ http, ...flags }: HttpFlags): McpOptions['http'] {
 }
 
 function readToken(path: string): string {
-  const token = readFileSync(path, 'utf8').trim();
+  const token = tokenIn(path).trim();
   if (token === '' || /\s/.test(token))
     throw new Error(`--token-file ${path}: it must hold one token without white space, and nothing else.`);
   return token;
+}
+
+const MOST_TOKEN_BYTES = 64 * 1024;
+
+function tokenIn(path: string): string {
+  try {
+    return readNamedFile(resolve(path), MOST_TOKEN_BYTES).toString('utf8');
+  } catch (cause) {
+    throw new Error(`--token-file ${path} cannot be read: ${(cause as Error).message}.`, { cause });
+  }
 }
 
 function count(flag: string, value: string, min: number, max: number): number {

@@ -1,0 +1,109 @@
+/**
+ * Paths that others may write are opened by `files/open-file.ts`, which neither waits for a pipe nor follows a link out of the
+ * allowed folders. Other files open paths themselves only for a reason that is in this list.
+ */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { packageRoot } from '../../setup/package-root.ts';
+import { pathsOf } from './imports.ts';
+
+const ROOT = packageRoot();
+/** Of `node:fs` and `node:fs/promises`: each opens a path to read it. */
+const OPENERS = new Set([
+  'copyFile',
+  'copyFileSync',
+  'cp',
+  'cpSync',
+  'createReadStream',
+  'open',
+  'openAsBlob',
+  'openSync',
+  'readFile',
+  'readFileSync',
+]);
+
+/** Why the path is not one that others may write, or how the file guards against it. A folder counts for all files below it. */
+const REASONS: Readonly<Record<string, string>> = {
+  'cli/agent-logins.ts': 'logins in the home folder of the user',
+  'cli/print-result.ts': 'writes to the file that the user names',
+  'cli/templates.ts': 'templates of the package',
+  'cli/unpack.ts': 'makes new files (O_EXCL)',
+  'cli/version.ts': 'package.json of the package',
+  'client/embedded/': 'the state folder of the user, and files of the package',
+  'client/this-host.ts': 'the state folder of the user',
+  'files/named-file.ts': 'descriptors of the process; other paths by open-file.ts',
+  'files/open-file.ts': 'it is the one that opens',
+  'git/base-bundle.ts': 'a private folder of the worker',
+  'git/held-folder.ts': 'opens with O_NONBLOCK and O_NOFOLLOW beneath a folder that it holds',
+  'git/make-branch.ts': 'a private repository of Voidbox',
+  'native/': 'folders of VMs in the state folder of the user',
+  'sandbox/mounts/capture.ts': 'the capture in the state folder; mounted files by folder.ts',
+  'sandbox/mounts/folder.ts': 'opens with O_NONBLOCK and O_NOFOLLOW beneath a folder that it holds',
+  'sandbox/mounts/manifest.ts': 'the state folder of the user',
+  'sandbox/mounts/writable-mounts.ts': 'the state folder of the user; mounted files by folder.ts',
+  'setup/': 'pieces in the cache of the user, files of the package, /proc and /sys',
+  'setup/images/read-folder.ts': 'opens with O_NONBLOCK and O_NOFOLLOW beneath a folder that it holds',
+  'skill-kit/bundle/build-skill.ts': 'package.json of the package',
+  'skill-kit/bundle/lazy-arktype.ts': 'modules that the bundle runs',
+  'skill-kit/cli/open-session-file.ts': 'opens with O_NONBLOCK and O_NOFOLLOW, and makes files',
+  'skill-kit/cli/owner.ts': '/proc',
+  'skill-kit/cli/session-state.ts': 'a descriptor of open-session-file.ts',
+  'skill-kit/cli/skill-call.ts': 'the script that runs',
+  'skill-kit/prompt/reference-loader.ts': 'references of a skill whose code runs in the same process',
+  'store/': 'the state folder of the user',
+  'workers/conditions/threads.ts': '/proc',
+  'workers/embedded/control-server.ts': 'the state folder of the user',
+  'workers/host-id.ts': 'the state folder of the user',
+  'workers/plan-checkout.ts': 'a private folder of the worker',
+  'workers/skills/child.ts': 'references of a skill whose code runs in the same process',
+  'workers/skills/identity-file.ts': 'the state folder of the user',
+};
+
+/** Folders of tests and of programs that only a developer starts. */
+const NOT_PRODUCT = /^(?:test|bench|examples)\/|\.test\.ts$|^vitest\.config\.ts$/;
+
+/** Names of openers that a file imports; `*` for all of a module. */
+function openersIn(text: string): readonly string[] {
+  const late = /import\(\s*'(?:node:)?fs/.test(text) || /'fs(?:\/promises)?'/.test(text) ? ['*'] : [];
+  const atOnce = [...text.matchAll(/^import (?!type )([^;]*?) from 'node:fs(?:\/promises)?';/gm)].flatMap(
+    ([, what = '']) => {
+      const names = /\{([^}]*)\}/s.exec(what)?.[1];
+      if (names === undefined) return ['*'];
+      return names
+        .split(',')
+        .map((name) => name.trim().split(' ')[0]!)
+        .filter((name) => OPENERS.has(name));
+    },
+  );
+  return [...atOnce, ...late];
+}
+
+const openers = pathsOf(ROOT)
+  .filter((path) => path.endsWith('.ts') && !NOT_PRODUCT.test(path))
+  .filter((path) => openersIn(readFileSync(join(ROOT, path), 'utf8')).length > 0);
+
+/** The longest entry that has the file: the file itself, or a folder above it. */
+function reasonOf(path: string): string | undefined {
+  const entries = Object.keys(REASONS).filter(
+    (entry) => path === entry || (entry.endsWith('/') && path.startsWith(entry)),
+  );
+  return entries.sort((one, other) => other.length - one.length)[0];
+}
+
+test('each file that opens paths by itself is in the list, with a reason', () => {
+  expect(openers.filter((path) => reasonOf(path) === undefined)).toEqual([]);
+});
+
+test('each entry of the list has a file that opens paths', () => {
+  const used = new Set(openers.map(reasonOf));
+  expect(Object.keys(REASONS).filter((entry) => !used.has(entry))).toEqual([]);
+});
+
+test('an opener is found in each form of import', () => {
+  expect(openersIn("import { existsSync, readFileSync as read } from 'node:fs';")).toEqual(['readFileSync']);
+  expect(openersIn("import { type FileHandle,\n  open } from 'node:fs/promises';")).toEqual(['open']);
+  expect(openersIn("import * as fs from 'node:fs';\nimport files from 'node:fs/promises';")).toEqual(['*', '*']);
+  expect(openersIn("import type { Stats } from 'node:fs';\nimport { existsSync } from 'node:fs';")).toEqual([]);
+  expect(openersIn("const { readFile } = await import('node:fs/promises');")).toEqual(['*']);
+});
