@@ -67,6 +67,25 @@ test.each(ROWS)('$what: $verdict', (row) => {
   expect(problemOf(row, onDisk)).toBeNull();
 });
 
+/** Rows below one heading. */
+function rowsBelow(heading: string): readonly Row[] {
+  const start = PAGE.indexOf(`\n## ${heading}\n`);
+  return rowsOf(PAGE.slice(start, PAGE.indexOf('\n## ', start + 1)));
+}
+
+test('each row about the author of a cloned project names a test, also of what the author can do', () => {
+  const rows = rowsBelow('The author of a project that I cloned');
+  expect(rows.length).toBeGreaterThanOrEqual(14);
+  expect(rows.filter(({ tests }) => tests.length === 0).map(({ what }) => what)).toEqual([]);
+});
+
+test('the rows about a guest are not about the git folder of a cloned project', () => {
+  const rows = rowsBelow('A guest');
+  const files = rows.flatMap(({ tests }) => tests.map(({ file }) => file));
+  expect(files).not.toContain('git/hostile-repository.process.test.ts');
+  expect(files).not.toContain('cli/apply-hostile.process.test.ts');
+});
+
 test('a row without a test, with one that is gone or with another title is found', () => {
   const row = (text: string): Row => rowsOf(text)[0]!;
   const read = (file: string): string | null => (file === 'a.test.ts' ? "test('does it')" : null);
