@@ -253,7 +253,7 @@ test('a retry has the deadline of its run, or one of its own', async () => {
   const run = await voidbox('run', 'slow.yaml', '--deadline', '1s', '--run-id', 'slow-1');
   expect(run.code, run.stderr).toBe(1);
   expect(run.stderr).toContain('(`--deadline`), with the time in which it waited (run/timeout)');
-  expect(run.stderr).toMatch(/help: .*`voidbox retry RUN` with `--timeout` or `--deadline`/);
+  expect(run.stderr).toMatch(/help: .*`voidbox retry slow-1` with `--timeout` or `--deadline`/);
   expect((await voidbox('retry', 'slow-1')).code).toBe(1);
   const longer = await voidbox('retry', 'slow-1', '--deadline', '1h');
   expect(longer.code, longer.stderr).toBe(0);
