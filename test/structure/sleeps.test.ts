@@ -1,0 +1,63 @@
+/**
+ * Tests wait for an event or a condition, because a time that orders two processes fails on a loaded machine. The list below
+ * counts the remaining sleeps of 200 ms or more. Each of them passes on a slower machine, too.
+ */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { packageRoot } from '../../setup/package-root.ts';
+import { pathsOf } from './imports.ts';
+
+const ROOT = packageRoot();
+
+/** A statement that only sleeps. Polls sleep within the head of their loop, or for less. */
+const SLEEP = /^\s*await (?:sleep\(|new Promise\(\(resolve\) => setTimeout\(resolve, )([\d_]+)\)/gm;
+const LEAST_MS = 200;
+
+const ABSENCE = 'The test expects that nothing happens in this time.';
+const AWAY = 'A process is away for this time. A longer absence has the same result.';
+const OVERLAP = 'Another action falls into this time. Without it the test passes, but checks less.';
+const CLOCK = 'The product compares times that are at least this far apart.';
+
+const ALLOWED: Readonly<Record<string, readonly [count: number, reason: string]>> = {
+  'activities/network-log.test.ts': [1, ABSENCE],
+  'activities/stage-mounts.test.ts': [1, OVERLAP],
+  'cli/run.server.test.ts': [1, ABSENCE],
+  'native/keeper-client.process.test.ts': [1, ABSENCE],
+  'setup/agent-clis.process.test.ts': [1, ABSENCE],
+  'setup/cache-damage.process.test.ts': [1, OVERLAP],
+  'test/conformance/sandbox/attachment.ts': [2, AWAY],
+  'test/conformance/sandbox/commands.ts': [3, OVERLAP],
+  'test/e2e/disk-full.vm.test.ts': [1, ABSENCE],
+  'test/e2e/retained-vm.vm.test.ts': [1, OVERLAP],
+  'test/e2e/services.agents.test.ts': [1, ABSENCE],
+  'test/e2e/stack-death.vm.test.ts': [1, AWAY],
+  'test/skills/every-transport.server.test.ts': [1, 'A poll.'],
+  'workers/approvals.server.test.ts': [1, AWAY],
+  'workers/conditions.server.test.ts': [1, OVERLAP],
+  'workers/embedded/control-server.process.test.ts': [1, ABSENCE],
+  'workers/embedded/web-pages.server.test.ts': [1, ABSENCE],
+  'workers/finally.server.test.ts': [1, CLOCK],
+  'workers/run.server.test.ts': [1, ABSENCE],
+  'workers/skills/session-actions.server.test.ts': [1, ABSENCE],
+  'workers/skills/session-attacker.server.test.ts': [1, ABSENCE],
+  'workers/skills/session.server.test.ts': [8, CLOCK],
+};
+
+function countSleeps(source: string): number {
+  return [...source.matchAll(SLEEP)].filter(([, ms]) => Number(ms!.replaceAll('_', '')) >= LEAST_MS).length;
+}
+
+test('no test sleeps for a time in which it expects another process to act', () => {
+  const counts = pathsOf(ROOT)
+    .filter((path) => path.endsWith('.test.ts') || path.startsWith('test/conformance/'))
+    .map((path) => [path, countSleeps(readFileSync(join(ROOT, path), 'utf8'))] as const)
+    .filter(([, count]) => count > 0);
+  const allowed = Object.entries(ALLOWED).map(([path, [count]]) => [path, count]);
+  expect(Object.fromEntries(counts)).toEqual(Object.fromEntries(allowed));
+});
+
+test('a sleep is found in both forms, and a short one or a poll is not', () => {
+  const found = '  await sleep(2_000);\nawait new Promise((resolve) => setTimeout(resolve, 300));\n';
+  expect(countSleeps(`${found}await sleep(20);\nwhile (!isReady) await sleep(500);\n`)).toBe(2);
+});
