@@ -138,6 +138,12 @@ test('mistakes are told before anything is started', async () => {
   expect(error.message).toMatch(/^the definition "wrong" has mistakes: .*, and \d+ more in `diagnostics`$/s);
   expect(error.diagnostics.length).toBeGreaterThan(1);
 
+  const quick = Pipeline.named('quick', { sandbox }).pipe(box('a', ['true']));
+  await expect(quick.run({ timeoutMs: 1 })).rejects.toThrow(
+    new RangeError('`timeoutMs` is 1: it must be a whole number of milliseconds from 1000 to 34560000000'),
+  );
+  await expect(quick.run({ deadlineMs: Number.NaN })).rejects.toThrow(/^`deadlineMs` is NaN: /);
+
   const big = Pipeline.named('big', { sandbox, params: { p: 'x' } }).pipe(box('a', ['true']));
   await expect(big.run({ params: { p: 'x'.repeat(100_001) } })).rejects.toThrow(
     new RangeError(

@@ -20,6 +20,8 @@ import { isBeingLoaded } from './places.ts';
 
 /** Of one argument of a program, of which Linux takes 128 KiB. */
 const PARAM_BYTES = 100_000;
+/** As `--timeout` and `--deadline` take it. */
+const RUN_TIME = { minMs: 1_000, maxMs: 400 * 24 * 60 * 60_000 };
 /** Of what the command line says, for the error of a run that did not start. */
 const TOLD_LINES = 200;
 /** The line after which the command line takes an interrupt for a cancellation. */
@@ -197,13 +199,21 @@ async function argumentsOf({ params, folder, options }: Call): Promise<readonly 
     ...(runId === undefined ? [] : ['--run-id', runId]),
     ...(mock === undefined ? [] : [mock === 'all' ? '--mock' : `--mock=${mock.join(',')}`]),
     ...(mockAgents === true ? ['--mock-agents'] : []),
-    ...(timeoutMs === undefined ? [] : ['--timeout', `${timeoutMs}ms`]),
-    ...(deadlineMs === undefined ? [] : ['--deadline', `${deadlineMs}ms`]),
+    ...(timeoutMs === undefined ? [] : ['--timeout', timeFor('timeoutMs', timeoutMs)]),
+    ...(deadlineMs === undefined ? [] : ['--deadline', timeFor('deadlineMs', deadlineMs)]),
     ...(onEvent === undefined ? [] : ['--events']),
     ...allowMounts.flatMap((path) => ['--allow-mounts', resolve(path)]),
     ...allowGit.flatMap((place) => ['--allow-git', place]),
     ...(input === undefined ? [] : ['--input', `@${inputFile}`]),
   ];
+}
+
+/** @throws RangeError in words of the option, which the command line does not know */
+function timeFor(option: 'timeoutMs' | 'deadlineMs', ms: number): string {
+  if (Number.isInteger(ms) && ms >= RUN_TIME.minMs && ms <= RUN_TIME.maxMs) return `${ms}ms`;
+  throw new RangeError(
+    `\`${option}\` is ${ms}: it must be a whole number of milliseconds from ${RUN_TIME.minMs} to ${RUN_TIME.maxMs}`,
+  );
 }
 
 /** What of `--json` is read here. */
