@@ -1,5 +1,7 @@
 /** What a host keeps of a run that it admitted. */
 import type { PlanWire } from '../domain/plan/wire.ts';
+import type { ChangedLimits } from '../domain/plan/agent-limits.ts';
+import type { ContinuedAgent } from '../domain/run/agent-saves.ts';
 import type { Admission } from './contract.ts';
 import type { FetchedSkill } from './remote-skills.ts';
 
@@ -13,6 +15,10 @@ export interface AdmissionRecord extends Omit<Admission, 'searchAttributes' | 'm
   readonly mounts?: Readonly<Record<string, string>>;
   /** Whose texts the plan has; absent: none, and in records of earlier builds. */
   readonly fetchedSkills?: readonly FetchedSkill[];
+  /** Of a retry with `continue`: what its agents continue from, by series of attempts (`seriesOf`). Absent: nothing. */
+  readonly continued?: Readonly<Record<string, ContinuedAgent>>;
+  /** Limits that a retry with `continue` changed, in this run or one that it comes from. Absent: none. */
+  readonly limits?: ChangedLimits;
   /** Of a run of one command: the activity that drives it. No workflow has the run's id. */
   readonly command?: CommandCaller;
 }

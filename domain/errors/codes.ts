@@ -411,6 +411,13 @@ export const ERROR_CODES = {
     summary: 'An output of the earlier run that a run is to take has been deleted.',
     remedy: 'Start from the stage that the message names, so that it runs again: `--from STAGE`.',
   },
+  'origin/no-save': {
+    kind: 'world',
+    retry: 'never',
+    summary: 'An agent that a retry is to continue has no save in the earlier run, or none that fits.',
+    remedy:
+      'Follow the message: start the agents that it names from their beginning with `--fresh STAGE`, or all of them with `voidbox retry RUN` without `--continue`.',
+  },
   'mount/unusable': {
     kind: 'world',
     retry: 'never',

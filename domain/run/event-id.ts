@@ -39,6 +39,7 @@ export const EVENT_ID = {
       | 'login-ends'
       | 'unpriced'
       | 'not-saved'
+      | 'end-not-saved'
       | 'not-kept'
       | 'left-out'
       | 'not-published'

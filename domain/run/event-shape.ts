@@ -27,7 +27,34 @@ export const dataRefShape: Check = objectOf({
   redacted: optional(objectOf({ variables: listOf(aText), breaksJson: aFlag })),
 });
 
-export const originShape: Check = objectOf({ runId: aText, kind: oneOf(...ORIGIN_KINDS), from: orNull(aText) });
+const continueShape = objectOf({
+  fresh: optional(listOf(aText)),
+  timeoutMs: optional(aCount),
+  maxCostUsd: optional(aNumber),
+  maxTokens: optional(aCount),
+  maxTurns: optional(aCount),
+});
+
+export const originShape: Check = objectOf({
+  runId: aText,
+  kind: oneOf(...ORIGIN_KINDS),
+  from: orNull(aText),
+  continue: optional(continueShape),
+});
+
+export const savedFolderShape: Check = objectOf({
+  guestPath: aText,
+  ref: dataRefShape,
+  changes: optional(
+    objectOf({
+      removed: optional(dataRefShape),
+      leftOut: listOf(aText),
+      leftOutCount: aCount,
+      fileCount: optional(aCount),
+      removedCount: optional(aCount),
+    }),
+  ),
+});
 
 const failure = objectOf({ code: aText, message: aText, stderrTail: aText });
 const budget = objectOf({ maxCostUsd: optional(aNumber), maxTokens: optional(aCount), maxTurns: optional(aCount) });
@@ -173,19 +200,19 @@ const body = kindOf<RunEventBody['type']>(
       stage: aText,
       execKey: aText,
       sessionId: aText,
-      folders: listOf(
-        objectOf({
-          guestPath: aText,
-          ref: dataRefShape,
-          changes: optional(
-            objectOf({ removed: optional(dataRefShape), leftOut: listOf(aText), leftOutCount: aCount }),
-          ),
-        }),
-      ),
+      folders: listOf(savedFolderShape),
       frozenMs: aNumber,
+      turns: optional(aCount),
     }),
     'stage-published': objectOf({ stage: aText, execKey: aText, output: dataRefShape }),
-    'stage-resumed': objectOf({ stage: aText, execKey: aText, from: aText, savedAtMs: aTime }),
+    'stage-resumed': objectOf({
+      stage: aText,
+      execKey: aText,
+      from: aText,
+      savedAtMs: aTime,
+      runId: optional(aText),
+      turns: optional(aCount),
+    }),
     'stage-reattached': objectOf({ stage: aText, execKey: aText, fence: aCount }),
     output: (value, at) => (Object.hasOwn(value as object, 'place') ? placedOutput : inlineOutput)(value, at),
     network: networkShape,

@@ -23,6 +23,10 @@ export interface SavedChanges {
   /** Files and folders that were not saved, the first of them. */
   readonly leftOut: readonly string[];
   readonly leftOutCount: number;
+  /** Changed and new files in the save, as the guest named them; absent in events of earlier builds. */
+  readonly fileCount?: number;
+  /** Files of the checkout that are gone; absent in events of earlier builds. */
+  readonly removedCount?: number;
 }
 
 /** What a writer hands to the store. */
@@ -269,8 +273,10 @@ export type RunEventBody =
       /** By which its command line goes on. */
       readonly sessionId: string;
       readonly folders: readonly SavedFolder[];
-      /** How long the agent stood still for it. */
+      /** How long the agent stood still for it; 0 at its end. */
       readonly frozenMs: number;
+      /** Calls of the model that the session has, of the save at the end of an attempt; absent: they were not counted. */
+      readonly turns?: number;
     }
   /**
    * The content of a service's output file, while it serves: by the stage's activity. A later event replaces all earlier ones,
@@ -282,7 +288,10 @@ export type RunEventBody =
       readonly execKey: string;
       readonly output: DataRef;
     }
-  /** The attempt goes on from what was saved in an earlier one, whose VM was lost: by the stage's activity, before it starts its command. */
+  /**
+   * The attempt continues from a save of an earlier one: of this run, whose VM was lost, or of the run that this one retries with
+   * `continue`. By the stage's activity, before it starts its command.
+   */
   | {
       readonly type: 'stage-resumed';
       readonly stage: string;
@@ -290,6 +299,10 @@ export type RunEventBody =
       /** The attempt that it was saved in. */
       readonly from: string;
       readonly savedAtMs: number;
+      /** The run of that attempt; absent: this run. */
+      readonly runId?: string;
+      /** Calls of the model that the session has from earlier runs; absent: none, or not known. */
+      readonly turns?: number;
     }
   /**
    * How an attempt ended, and the result itself: by the stage's activity. It stands without `stage-started` where no

@@ -10,9 +10,31 @@ export interface RunOrigin {
   readonly kind: OriginKind;
   /** The stage that was named to start from; null: none, so that it starts at what did not succeed. */
   readonly from: string | null;
+  /** Of a retry: its agents continue their saved sessions. Absent: every agent starts from its beginning. */
+  readonly continue?: ContinueRequest;
 }
 
+/** How the agents of a retry continue that did not succeed in the earlier run. */
+export interface ContinueRequest extends AgentLimits {
+  /** Agents that start from their beginning instead: stages, also stages of items (`fixes[1].work`). Absent: no agent does. */
+  readonly fresh?: readonly string[];
+}
+
+/** Limits of each attempt of the agents that continue; an absent limit stays as the plan has it. */
+export interface AgentLimits {
+  readonly timeoutMs?: number;
+  readonly maxCostUsd?: number;
+  /** Of input and output together, cached input included. */
+  readonly maxTokens?: number;
+  /** Calls of the model. */
+  readonly maxTurns?: number;
+}
+
+/** Entries of `fresh`. */
+export const MOST_FRESH = 1_000;
+
 /** For people: `retry of RUN from STAGE`. */
-export function describeOrigin({ runId, kind, from }: RunOrigin): string {
-  return `${kind} of ${runId}${from === null ? '' : ` from ${from}`}`;
+export function describeOrigin({ runId, kind, from, continue: continued }: RunOrigin): string {
+  const start = from === null ? '' : ` from ${from}`;
+  return `${kind} of ${runId}${start}${continued === undefined ? '' : ', whose agents continue'}`;
 }

@@ -19,13 +19,14 @@ import {
   type WorkPlan,
   type WorkspaceSource,
 } from '../../domain/plan/plan.ts';
-import { dataRefShape, originShape } from '../../domain/run/event-shape.ts';
+import { dataRefShape, originShape, savedFolderShape } from '../../domain/run/event-shape.ts';
 import {
   aCount,
   aFlag,
   anything,
   aNumber,
   aText,
+  aTime,
   type Check,
   either,
   kindOf,
@@ -252,6 +253,17 @@ const given = objectOf({
   ranIn: optional(aText),
 });
 
+const continued = objectOf({
+  runId: aText,
+  execKey: aText,
+  savedAtMs: aTime,
+  sessionId: aText,
+  folders: listOf(savedFolderShape),
+  turns: orNull(aCount),
+  ended: orNull(objectOf({ code: aText, message: aText })),
+});
+const stageLimits = objectOf({ timeoutMs: aNumber, budget: optional(budget) });
+
 const SHAPES: Readonly<Record<string, Check>> = {
   admission: objectOf({
     plan,
@@ -268,6 +280,10 @@ const SHAPES: Readonly<Record<string, Check>> = {
     // Of a run that takes outputs of an earlier one.
     origin: optional(originShape),
     given: optional(valuesOf(given)),
+    continued: optional(valuesOf(continued)),
+    limits: optional(
+      objectOf({ stages: valuesOf(stageLimits), timeoutMs: optional(aNumber), budget: optional(budget) }),
+    ),
     fetchedSkills: optional(listOf(objectOf({ source: aText, sha256: aText, sizeBytes: aCount }))),
     command: optional(objectOf({ workflowId: aText, runId: aText, activityId: aText })),
   }),
