@@ -25,6 +25,7 @@ import {
   readEarlier,
   reuseFrom,
 } from './earlier-run.ts';
+import { continueAgents } from './continued-agents.ts';
 import type { Admission, AdmitRequest, HistoryLimit, InlineOrRef, Placement } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import { toActivityFailure } from './failure.ts';
@@ -146,15 +147,20 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   refuseLongWaits(asked, deps.now());
   refuseUnsupported(asked);
   const { plan: fetched, skills: fetchedSkills } = await withRemoteSkills(deps.fetchSkill, asked);
-  const plan = await withSkillCodes(deps, fetched);
+  const written = await withSkillCodes(deps, fetched);
+  const input = isGiven(request.input) ? await inputOf(deps, request.input) : (earlier?.input ?? null);
+  const reuse = origin === null || earlier === null ? null : reusedBy(origin, { plan: written, input }, earlier);
+  const { plan, continued } =
+    origin === null || earlier === null || reuse === null
+      ? { plan: written, continued: {} }
+      : await continueAgents(deps, origin, written, { reuse, earlier });
   refuseTooLarge(plan, behaviour);
   await refuseBadSchemas(deps, plan);
   refuseServices(plan.scopes, deps.servicePolicy);
   refuseRetention(plan.scopes, deps.allowsRetention);
   await refuseRepositories(deps, runId, plan);
   const mounts = await resolveMounts(plan, await allowedRootsOf(deps, runId), baseDir);
-  const input = isGiven(request.input) ? await inputOf(deps, request.input) : (earlier?.input ?? null);
-  const given = origin === null || earlier === null ? NOTHING_GIVEN : givenBy(origin, { plan, input }, earlier);
+  const given = reuse?.given ?? NOTHING_GIVEN;
   // What is taken over reads no variable again.
   const ownOf = ownStageOf(plan);
   const left = plan.stages.filter(({ id }) => !given.has(ownOf(id)));
@@ -171,6 +177,7 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
     serverId: deps.serverId,
     executionId,
     mounts,
+    ...continued,
     ...(fetchedSkills.length === 0 ? {} : { fetchedSkills }),
   } satisfies AdmissionRecord;
   await deps.records.put(runId, 'admission', record);
@@ -181,12 +188,12 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
 const NOTHING_GIVEN: Reuse['given'] = new Map();
 
 /** What the new run takes of the one that it comes from. */
-function givenBy(
+function reusedBy(
   origin: RunOrigin,
   run: { readonly plan: Plan; readonly input: InlineOrRef | null },
   earlier: EarlierRecords,
-): Reuse['given'] {
-  return reuseFrom(origin, run, { ...earlier, plan: fromWire(earlier.wire) }).given;
+): Reuse {
+  return reuseFrom(origin, run, { ...earlier, plan: fromWire(earlier.wire) });
 }
 
 function refuseOrigin(origin: RunOrigin | null, behaviour: number): void {

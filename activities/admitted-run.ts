@@ -8,6 +8,7 @@ import { planIndex } from '../domain/pipeline/plan-index.ts';
 import type { Plan, ScopePlan } from '../domain/plan/plan.ts';
 import { fromWire } from '../domain/plan/wire.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
+import type { ContinuedAgent } from '../domain/run/agent-saves.ts';
 import type { RunOutcome } from '../domain/run/event.ts';
 import type { AdmissionRecord, CommandCaller } from './admission-record.ts';
 import type { InlineOrRef } from './contract.ts';
@@ -30,6 +31,8 @@ export interface AdmittedRun {
   readonly behaviour: number;
   /** False for runs of a build that did not record where mounts lead. */
   readonly mountsAreResolved: boolean;
+  /** What agents of a retry continue from, by series of attempts; empty: every agent starts from its beginning. */
+  readonly continued: Readonly<Record<string, ContinuedAgent>>;
   /** Of a run of one command: the activity that drives it; else null. */
   readonly command: CommandCaller | null;
 }
@@ -87,6 +90,7 @@ async function readAdmitted(records: RunRecords, runId: string): Promise<Admitte
       input: record.input,
       behaviour: record.behaviour ?? 0,
       mountsAreResolved: record.mounts !== undefined,
+      continued: record.continued ?? {},
       command: record.command ?? null,
     };
   } catch (error) {

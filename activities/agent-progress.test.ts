@@ -1,13 +1,16 @@
 import { Buffer } from 'node:buffer';
 import { expect, test } from 'vitest';
 import type { SessionBytes } from '../agents/stream.ts';
+import { CodedError } from '../domain/errors/coded-error.ts';
 import type { DataRef } from '../domain/plan/plan.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEvent } from '../domain/run/event.ts';
+import type { StageResult } from '../domain/run/stage-result.ts';
 import { createRedactor } from '../domain/security/redactor.ts';
 import { readTar } from '../tar/read.ts';
 import { writeTar } from '../tar/write.ts';
-import { createProgress, isResumable, PROGRESS_LIMITS, type ProgressContext } from './agent-progress.ts';
+import { type ProgressContext, PROGRESS_LIMITS } from './agent-copy.ts';
+import { createProgress, isResumable, saveAtEnd } from './agent-progress.ts';
 import { needsCheckout, resumePromptOf, savedBefore } from './agent-resume.ts';
 import type { Exec, Sandbox } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
@@ -109,6 +112,7 @@ class World {
       request,
       sandbox: this.sandbox,
       redactor,
+      cli: 'codex' as const,
       sessionFolder: SESSIONS,
       base: this.base,
     };
@@ -318,6 +322,79 @@ test.each([
   expect(world.saves()).toEqual([]);
   expect(world.notices()).toEqual([expect.stringContaining('is not saved')]);
   expect(acknowledged).toEqual(['work/0/1/5000', 'work/0/1/5001']);
+});
+
+const ended = (outcome: StageResult['outcome'], turns = 1, sessionId: string | null = 's1'): StageResult =>
+  ({ outcome, usage: { turns }, agent: { sessionId } }) as unknown as StageResult;
+
+/** A context whose progress is that of the world. */
+function atEnd(world: World, change: Partial<ProgressContext> = {}): Parameters<typeof saveAtEnd>[0] {
+  const redactor = createRedactor([{ name: 'KEY', value: SECRET }]);
+  const { deps, sandbox } = world;
+  const request = requestOf('work/0/1');
+  const context = {
+    deps,
+    request,
+    sandbox,
+    redactor,
+    cli: 'codex' as const,
+    sessionFolder: SESSIONS,
+    base: null,
+    ...change,
+  };
+  return {
+    progress: createProgress(context),
+    life: { detached: new AbortController().signal, phase: () => undefined },
+  };
+}
+
+test('an attempt that failed or was cancelled is saved at its end, redacted, without a freeze and at once', async () => {
+  for (const outcome of ['failed', 'cancelled'] as const) {
+    const world = new World();
+    await world.progressOf(requestOf('work/0/1'))();
+    world.freezes = 'none';
+    await saveAtEnd(atEnd(world), ended(outcome));
+    expect(world.events.map(({ id }) => id)).toEqual([
+      EVENT_ID.progress('work/0/1', 1),
+      EVENT_ID.progress('work/0/1', 2),
+    ]);
+    const save = world.saves().at(-1)!;
+    expect([save.sessionId, save.frozenMs, world.freezeLimitsMs.length]).toEqual(['s1', 0, 1]);
+    expect(world.stored.at(-1)!.includes(SECRET)).toBe(false);
+    expect(world.readsOfFrozen.slice(-2)).toEqual([false, false]);
+  }
+});
+
+test('a success, an agent without a session and an agent that did nothing are not saved at their end', async () => {
+  const world = new World();
+  for (const result of [ended('succeeded'), ended('failed', 1, null), ended('failed', 0)])
+    await saveAtEnd(atEnd(world), result);
+  expect(world.events).toEqual([]);
+});
+
+test('a save at the end that fails is a notice, and a lost VM is what it is', async () => {
+  const full = new World();
+  full.hasRoom = false;
+  await saveAtEnd(atEnd(full), ended('failed'));
+  const large = new World();
+  large.bulkBytes = PROGRESS_LIMITS.folderBytes + 1;
+  await saveAtEnd(atEnd(large), ended('failed'));
+  expect([full.notices(), large.notices()]).toEqual([
+    [expect.stringContaining('is not saved: the disk of the state folder is full; `voidbox retry --continue`')],
+    [expect.stringContaining('is not saved: /workspace has more than the 64 MiB')],
+  ]);
+  expect([...full.saves(), ...large.saves()]).toEqual([]);
+  const lost = new World();
+  lost.sandbox.getFolder = () => Promise.reject(new CodedError('vm/lost', 'gone'));
+  await expect(saveAtEnd(atEnd(lost), ended('failed'))).rejects.toMatchObject({ code: 'vm/lost' });
+});
+
+test('what an attempt may save in all bounds the save at its end, too', async () => {
+  const world = new World();
+  world.bulkBytes = 60 * MIB;
+  for (let times = 0; times < 20; times += 1) await saveAtEnd(atEnd(world), ended('failed'));
+  expect(world.storedBytes).toBeGreaterThan(PROGRESS_LIMITS.attemptBytes / 2);
+  expect(world.storedBytes).toBeLessThanOrEqual(PROGRESS_LIMITS.attemptBytes);
 });
 
 test('only an agent whose VM and files are its own is saved', () => {

@@ -1,16 +1,21 @@
-/** How a stage goes on whose agent was at work when its VM was lost: from what was saved of it, or from its beginning. */
-import { createLineReader } from '../agents/lines.ts';
+/**
+ * How a stage continues whose agent was interrupted: from what was saved of it, or from its beginning. Its VM was lost, or its run is a
+ * retry with `continue`.
+ */
 import type { AgentProvider } from '../agents/provider.ts';
-import { type AgentUsage, NO_USAGE, STREAM_LIMITS } from '../agents/stream.ts';
+import { type AgentUsage, NO_USAGE } from '../agents/stream.ts';
 import { isService } from '../domain/plan/work.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
-import type { NewRunEvent, SavedFolder } from '../domain/run/event.ts';
+import type { ContinuedAgent, SavedAgent } from '../domain/run/agent-saves.ts';
+import type { NewRunEvent } from '../domain/run/event.ts';
+import { withoutPartial } from '../domain/run/partial-work.ts';
+import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { attemptText, parseExecKey } from '../domain/run/attempt.ts';
-import { streamTar } from '../tar/stream.ts';
 import { isResumable, lastSaved } from './agent-progress.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { Sandbox } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
+import { readSession } from './saved-session.ts';
 import { readResult } from './stage-record.ts';
 import { restoreChanges } from './workspace-changes.ts';
 
@@ -18,12 +23,22 @@ import { restoreChanges } from './workspace-changes.ts';
 export const RESUME_PROMPT = `The machine that you worked on was lost, and you go on on a new one. Your files are as they were after a recent call of a tool; what was changed after it is gone, and no program that you started runs any more. Look at what is there and go on with your task.
 `;
 
+/** Characters of the reason why an earlier attempt ended. */
+const MOST_REASON = 1_000;
+
 /** With what is not there, which it may need. */
-export function resumePromptOf(saved: Pick<SavedAgent, 'folders'>): string {
+export function resumePromptOf(saved: Pick<SavedAgent, 'folders'> & Partial<Pick<ContinuedAgent, 'ended'>>): string {
+  const first = saved.ended === undefined ? RESUME_PROMPT : continuePromptOf(saved.ended);
   const left = leftOutOf(saved);
-  return left === null
-    ? RESUME_PROMPT
-    : `${RESUME_PROMPT}${left} were not saved: make them again where you need them.\n`;
+  return left === null ? first : `${first}${left} were not saved: make them again where you need them.\n`;
+}
+
+/** The reason is in parts the word of a guest or of a model's server; the agent has read such words before. */
+function continuePromptOf(ended: ContinuedAgent['ended']): string {
+  const message = ended === null ? '' : sanitizeLine(withoutPartial(ended.message)).slice(0, MOST_REASON);
+  const reason = ended === null ? '' : ` The reason: ${message} (${ended.code}).`;
+  return `Your work was interrupted before its end.${reason} You continue it now on a new machine, with a new limit of time and a new budget. Your files are as they were at the last save; changes after it are lost, and no program that you started runs any more. Check what is there and continue with your task.
+`;
 }
 
 /** A list for people and agents; null: all of it was saved. */
@@ -39,38 +54,36 @@ export function needsCheckout({ folders }: Pick<SavedAgent, 'folders'>): boolean
   return folders.some(({ changes }) => changes !== undefined);
 }
 
-export interface SavedAgent {
-  /** Of the attempt that it was saved in. */
-  readonly execKey: string;
-  readonly savedAtMs: number;
-  readonly sessionId: string;
-  readonly folders: readonly SavedFolder[];
-}
-
 /** Attempts in a row whose VMs were lost. */
 const MOST_LOST = 100;
 
 /**
- * What the attempts right before this one left behind, whose VMs were lost: the newest save. Null: there is none, or the attempt
- * before this one came to an end of its own, so that the next one starts from the beginning.
+ * What the attempts right before this one left behind, whose VMs were lost: the newest save. Before the first attempt that ended
+ * otherwise there is what an earlier run saved, if this run is to continue from it. Null: there is neither, so that the agent starts
+ * from its beginning.
  */
 export async function savedBefore(
   deps: Pick<ActivityDeps, 'events' | 'artifacts' | 'now'>,
   request: StageRequest,
   sessionFolder: string,
-): Promise<SavedAgent | null> {
+): Promise<SavedAgent | ContinuedAgent | null> {
   const { runId, execKey } = request;
   const name = parseExecKey(execKey);
   if (name === null) throw new Error(`${JSON.stringify(execKey)} is no exec key`);
   const isSaved = isResumable(request, sessionFolder);
   let hasBegun = false;
+  let hasEnded = false;
   for (let lost = 1; lost < name.attempt && lost <= MOST_LOST; lost += 1) {
     const earlier = attemptText({ ...name, attempt: name.attempt - lost });
-    if ((await readResult(deps.events, runId, earlier)) !== null) break;
+    if ((await readResult(deps.events, runId, earlier)) !== null) {
+      hasEnded = true;
+      break;
+    }
     const saved = isSaved ? await newestOf(deps, runId, earlier) : null;
     if (saved !== null) return saved;
     hasBegun ||= (await deps.events.find(runId, EVENT_ID.attempt(earlier, 'started'))) !== null;
   }
+  if (!hasEnded && request.continued !== undefined) return request.continued;
   if (hasBegun) await sayAgain(deps, request, isSaved);
   return null;
 }
@@ -112,12 +125,7 @@ export async function usedBeforeSave(
   const saved = folders.find(({ guestPath }) => guestPath === sessionFolder);
   if (sessionUse === undefined || saved === undefined) return NO_USAGE;
   let used = NO_USAGE;
-  for await (const { kind, path, body } of streamTar(artifacts.open(saved.ref), 'utf8')) {
-    if (kind !== 'file' || !path.endsWith(`${sessionId}.jsonl`)) continue;
-    const lines = createLineReader(STREAM_LIMITS.lineBytes);
-    for await (const part of body)
-      for (const { text } of lines.push(part)) used = (text === null ? null : sessionUse(text)) ?? used;
-  }
+  await readSession(artifacts.open(saved.ref), sessionId, (text) => (used = sessionUse(text) ?? used));
   return used;
 }
 
@@ -138,13 +146,16 @@ export async function restore(
 export async function sayResumed(
   deps: Pick<ActivityDeps, 'events' | 'now'>,
   { runId, stage, execKey }: StageRequest,
-  saved: SavedAgent,
+  saved: SavedAgent | ContinuedAgent,
 ): Promise<void> {
+  const { execKey: from, savedAtMs } = saved;
+  const origin =
+    'runId' in saved ? { runId: saved.runId, ...(saved.turns === null ? {} : { turns: saved.turns }) } : {};
   await deps.events.append(runId, [
     {
       id: EVENT_ID.attempt(execKey, 'resumed'),
       atMs: deps.now(),
-      body: { type: 'stage-resumed', stage: stage.id, execKey, from: saved.execKey, savedAtMs: saved.savedAtMs },
+      body: { type: 'stage-resumed', stage: stage.id, execKey, from, savedAtMs, ...origin },
     },
     ...leftOutNotice(saved, execKey, stage.id, deps.now()),
   ]);

@@ -9,6 +9,7 @@ import { handsOnInput, readToDecide } from '../domain/plan/condition.ts';
 import { isSharedScope } from '../domain/plan/scope.ts';
 import { answeringOf, approvalOf, commandOf, mockOf, partOf, waitOf } from '../domain/plan/work.ts';
 import { ANSWER_LIMITS } from '../domain/run/approval-answer.ts';
+import { seriesOf } from '../domain/run/agent-saves.ts';
 import { isHostId } from '../domain/run/host.ts';
 import type { InstancePath } from '../domain/run/instance.ts';
 import { type VmIdentity, vmKeyText } from '../domain/run/vm-key.ts';
@@ -99,17 +100,21 @@ export function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
   const upstream = takenIn(run, stage, instance, call['upstream']);
   // An item is what the run's input is to a first stage.
   const input = stage.each === undefined ? inputOf(run, stage.input, upstream) : ({ kind: 'run-input' } as const);
+  const execKey = keyOf(stage.id, instance, attempt);
+  const series = seriesOf(execKey);
+  const continued = series !== null && Object.hasOwn(run.continued, series) ? run.continued[series] : undefined;
   return {
     runId: run.runId,
     stage: { ...stage, work, input },
     ...(run.plan.budget === undefined ? {} : { runBudget: run.plan.budget }),
+    ...(continued === undefined ? {} : { continued }),
     scope,
     generation,
     mountsAreResolved: run.mountsAreResolved,
     lease: leaseOf(run, call['lease'], { runId: run.runId, scope: scope.id, instance, generation }, isShared),
     instance,
     item: null,
-    execKey: keyOf(stage.id, instance, attempt),
+    execKey,
     attempt,
     input: stage.each === undefined && input.kind === 'run-input' ? run.input : null,
     upstream,

@@ -11,10 +11,13 @@ import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import { ORIGIN_KINDS, type OriginKind, type RunOrigin } from '../domain/run/origin.ts';
 import { isRunId } from '../domain/run/run-id.ts';
+import type { ChangedLimits } from '../domain/plan/agent-limits.ts';
+import type { ContinuedAgent } from '../domain/run/agent-saves.ts';
 import { readStageEnds, type StageEnd, type StageEnds } from '../domain/run/stage-ends.ts';
 import type { AdmissionRecord } from './admission-record.ts';
 import { endOf, quoted } from './admitted-run.ts';
 import type { GivenOutputs, InlineOrRef } from './contract.ts';
+import { continueIn } from './continued-agents.ts';
 import type { ActivityDeps } from './deps.ts';
 import { createMapping } from '../domain/units/mapping.ts';
 
@@ -25,22 +28,27 @@ export interface EarlierRecords {
   readonly wire: PlanWire;
   readonly input: InlineOrRef | null;
   readonly ends: StageEnds;
+  /** What its own agents continued from. */
+  readonly continued: Readonly<Record<string, ContinuedAgent>>;
+  readonly limits?: ChangedLimits;
 }
 
 /** @throws CodedError `admit/invalid` */
 export function originIn(value: unknown): RunOrigin | null {
   if (value === undefined || value === null) return null;
-  const { runId, kind, from = null } = value as Partial<Record<keyof RunOrigin, unknown>>;
+  const { runId, kind, from = null, continue: asked } = value as Partial<Record<keyof RunOrigin, unknown>>;
+  const continued = continueIn(asked);
   if (
     typeof runId === 'string' &&
     isRunId(runId) &&
     ORIGIN_KINDS.includes(kind as OriginKind) &&
-    (from === null || typeof from === 'string')
+    (from === null || typeof from === 'string') &&
+    (continued === null || kind === 'retry')
   )
-    return { runId, kind: kind as OriginKind, from };
+    return { runId, kind: kind as OriginKind, from, ...(continued === null ? {} : { continue: continued }) };
   throw new CodedError(
     'admit/invalid',
-    '`origin` must be {"runId":"…","kind":"retry" or "fork","from":"a stage" or null}',
+    '`origin` must be {"runId":"…","kind":"retry" or "fork","from":"a stage" or null}, a retry also with `continue`',
   );
 }
 
@@ -71,6 +79,8 @@ export async function readEarlier(
     wire: record.plan,
     input: record.input,
     ends: await readStageEnds(runId, reader.read(runId, 0, { output: false })),
+    continued: record.continued ?? {},
+    ...(record.limits === undefined ? {} : { limits: record.limits }),
   };
 }
 
@@ -81,7 +91,7 @@ export async function readEarlier(
 export function reuseFrom(
   { kind, runId, from }: RunOrigin,
   run: { readonly plan: Plan; readonly input: InlineOrRef | null },
-  { input, ends, plan }: Omit<EarlierRecords, 'wire'> & { readonly plan: Plan },
+  { input, ends, plan }: Pick<EarlierRecords, 'input' | 'ends'> & { readonly plan: Plan },
 ): Reuse {
   if (from !== null && !run.plan.stages.some(({ id }) => id === from))
     throw new CodedError('admit/invalid', `the plan has no stage ${quoted(from)} to start from`);

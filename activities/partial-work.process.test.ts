@@ -1,4 +1,5 @@
 /** The work that a failed or interrupted attempt leaves in its workspace. Git of this host plays git of the guest. */
+import { Buffer } from 'node:buffer';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -65,6 +66,7 @@ beforeEach(async () => {
       '/usr/lib/voidbox/mock-agents/claude': async ({ files, killed, write }) => {
         await write('stdout', `${JSON.stringify({ type: 'system', subtype: 'init', model: 'm', session_id: 's' })}\n`);
         work(guest.folderOf(files));
+        files.write('/home/sandbox/.claude/projects/p/s.jsonl', Buffer.from('{}\n'));
         begin();
         if (ending === null) await sleep(60_000, undefined, { signal: killed });
         else await write('stdout', `${JSON.stringify(ending)}\n`);

@@ -1,5 +1,6 @@
 /** What activities work with: made in `call-requests.ts` of what they were called with and what was admitted. */
 import type { AgentWork, BudgetPlan, CommandWork, ScopePlan, SkillWork, StagePlan } from '../domain/plan/plan.ts';
+import type { ContinuedAgent } from '../domain/run/agent-saves.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import type { InstancePath } from '../domain/run/instance.ts';
 import type { VmLease } from '../domain/run/vm-lease.ts';
@@ -50,6 +51,8 @@ export interface StageRequest extends ScopeRequest {
   readonly hostVariables: readonly string[];
   /** What all agents of the run together may take; absent: as much as they like. */
   readonly runBudget?: BudgetPlan | undefined;
+  /** What its agent continues from that an earlier run saved; absent: nothing. */
+  readonly continued?: ContinuedAgent | undefined;
   /** Events of the workflow that no activity has written yet. */
   readonly events: readonly NewRunEvent[];
 }

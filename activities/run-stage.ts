@@ -13,7 +13,7 @@ import { sanitizeLine } from '../domain/security/sanitize.ts';
 import type { ActivityDeps } from './deps.ts';
 import { type AttemptLife, withHeartbeat } from './heartbeat.ts';
 import { resolveEnvironment, type StageEnvironment } from './host-variables.ts';
-import { createProgress } from './agent-progress.ts';
+import { createProgress, saveAtEnd } from './agent-progress.ts';
 import type { AgentContext } from './agent-context.ts';
 import { runAgent } from './run-agent.ts';
 import { demandModelServer, ModelServerFailure } from './model-server.ts';
@@ -249,6 +249,7 @@ async function work(
               request,
               sandbox,
               redactor,
+              cli: agent.provider.cli,
               sessionFolder: agent.provider.sessionFolder,
               base: context.workspace?.indexed.base ?? null,
             }),
@@ -261,7 +262,11 @@ async function work(
         : done.kind === 'agent'
           ? await runAgent(driven, done.prompt)
           : null;
-    if (ended !== null) return { ...ended, result: await keepPartialWork(context, sandbox, ended.result, redactor) };
+    if (ended !== null) {
+      // Before git of the guest packs the changes: what that leaves is no part of a save.
+      await saveAtEnd(driven, ended.result);
+      return { ...ended, result: await keepPartialWork(context, sandbox, ended.result, redactor) };
+    }
   }
   return await runStageCommand(context, sandbox, env, redactor);
 }

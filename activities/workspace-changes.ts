@@ -143,18 +143,31 @@ export async function storeChanges(
 ): Promise<SavedFolder> {
   const leftOut = [...ignored.leftOut];
   const removed: Uint8Array[] = [];
-  const ref = await put(checkedChanges(exec.output('stdout', 0, signal), removed, leftOut));
+  const count = { files: 0 };
+  const { top, inner } = placeOf(stage.workspace!.guestPath);
+  const isGit = isGitOf(inner);
+  const ref = await put(
+    checkedChanges(exec.output('stdout', 0, signal), removed, leftOut, (path) => (count.files += isGit(path) ? 0 : 1)),
+  );
   const list = Buffer.concat(removed);
   const removedRef = list.length === 0 ? null : await put(once(list));
   return {
-    guestPath: placeOf(stage.workspace!.guestPath).top,
+    guestPath: top,
     ref,
     changes: {
       ...(removedRef === null ? {} : { removed: removedRef }),
       leftOut: leftOut.slice(0, CHANGES_LIMITS.toldNames).map((name) => toldName(name, redactor)),
       leftOutCount: leftOut.length,
+      fileCount: count.files,
+      removedCount: list.reduce((sum, byte) => sum + (byte === 0 ? 1 : 0), 0),
     },
   };
+}
+
+/** Whether a path of a save is one of the repository's own files. */
+function isGitOf(inner: string): (path: string) => boolean {
+  const git = inner === '.' ? '.git' : `${inner}/.git`;
+  return (path) => path === git || path.startsWith(`${git}/`);
 }
 
 /** Redacted before it is cut: a part of a secret would not be found. */
@@ -171,6 +184,7 @@ export async function* checkedChanges(
   tar: AsyncIterable<Uint8Array>,
   removed: Uint8Array[],
   leftOut: string[],
+  onFile: (path: string) => void = () => undefined,
 ): AsyncGenerator<Uint8Array, void, void> {
   let isFirst = true;
   let removedBytes = 0;
@@ -187,20 +201,26 @@ export async function* checkedChanges(
       }
       continue;
     }
-    yield* entryOf(entry, leftOut);
+    yield* entryOf(entry, leftOut, onFile);
   }
   yield endMarker();
 }
 
-async function* entryOf(entry: StreamedEntry, leftOut: string[]): AsyncGenerator<Uint8Array, void, void> {
+async function* entryOf(
+  entry: StreamedEntry,
+  leftOut: string[],
+  onFile: (path: string) => void,
+): AsyncGenerator<Uint8Array, void, void> {
   const { kind, sizeBytes, mode, modifiedS, linkTarget, isSparse } = entry;
   const path = cleanPath(entry.path);
   if (path === null && kind === 'dir') return;
   const named = { mode: mode & 0o777, modifiedS, names: 'latin1' } as const;
   if (path !== null && kind === 'dir') yield writeHeader({ ...named, path: `${path}/`, typeFlag: '5', sizeBytes: 0 });
-  else if (path !== null && kind === 'symlink' && linkStaysInside(path, linkTarget))
+  else if (path !== null && kind === 'symlink' && linkStaysInside(path, linkTarget)) {
+    onFile(path);
     yield writeHeader({ ...named, path, typeFlag: '2', sizeBytes: 0, linkTarget });
-  else if (path !== null && kind === 'file' && !isSparse) {
+  } else if (path !== null && kind === 'file' && !isSparse) {
+    onFile(path);
     yield writeHeader({ ...named, path, typeFlag: '0', sizeBytes });
     yield* entry.body;
     yield Buffer.alloc(paddingBytes(sizeBytes));

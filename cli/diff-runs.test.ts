@@ -29,6 +29,7 @@ function run(runId: string, ends: Readonly<Record<string, StageEnd>>, told: Told
     plan,
     input: null,
     ends: new Map(Object.entries(ends)),
+    continued: {},
     baseDir: null,
     source: { path: '/s.yaml', text: 'spec\n', params: { who: 'ada' }, mode: null },
     ...told,

@@ -3,7 +3,9 @@ import { dirname } from 'node:path';
 import type { AdmissionRecord } from '../activities/admission-record.ts';
 import { CLIENT_MARK, type ClientMark, SOURCE_RECORD, type SourceRecord } from '../client/client-record.ts';
 import type { EarlierRun } from '../domain/pipeline/reuse.ts';
+import type { ChangedLimits } from '../domain/plan/agent-limits.ts';
 import { fromWire } from '../domain/plan/wire.ts';
+import type { ContinuedAgent } from '../domain/run/agent-saves.ts';
 import { readStageEnds } from '../domain/run/stage-ends.ts';
 import { emptyView, type RunView } from '../store/run-view.ts';
 import { CliError } from './cli-error.ts';
@@ -15,6 +17,10 @@ import { shownRunId } from './run-id.ts';
 export interface RecordedRun extends EarlierRun {
   readonly runId: string;
   readonly view: RunView;
+  /** What its agents continued from, if it is a retry with `continue`. */
+  readonly continued: Readonly<Record<string, ContinuedAgent>>;
+  /** Limits that differ from those of its spec; absent: none. */
+  readonly limits?: ChangedLimits;
   /** The spec's folder; null where that is not known. */
   readonly baseDir: string | null;
   /** Null of a run of an earlier build, or of your own Temporal server. */
@@ -40,6 +46,8 @@ export async function readRecordedRun(runId: string, context: CliContext): Promi
     view,
     plan: fromWire(admission.plan),
     input: admission.input,
+    continued: admission.continued ?? {},
+    ...(admission.limits === undefined ? {} : { limits: admission.limits }),
     ends: await readStageEnds(runId, reader.read(runId, 0, { output: false })),
     baseDir: client?.baseDir ?? (typeof source?.path === 'string' ? dirname(source.path) : null),
     source,

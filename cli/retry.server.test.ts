@@ -212,6 +212,11 @@ test.each([
   ['retry none', 'there is no run `none`'],
   ['retry shop-1 --from none', 'the spec has no stage `none`'],
   ['retry shop-1 --param none=1', 'is not a spec that can run'],
+  ['retry shop-1 --continue', 'run shop-1 cannot be continued: no agent is left to continue'],
+  ['retry shop-1 --continue --fresh check', 'no agent of a stage check failed'],
+  ['retry shop-1 --agent-timeout 5m', 'are for agents that continue'],
+  ['retry shop-1 --continue --agent-timeout 8d', 'from 1s to 7d'],
+  ['retry shop-1 --continue --max-turns 1.5', 'It must be a whole number from 1 to 100000'],
   ['retry shop-3', 'nothing of run shop-3 is left to run'],
   ['fork shop-1 none.yaml', 'the file `none.yaml` does not exist'],
 ])(

@@ -20,6 +20,7 @@ import { dirname } from 'node:path';
 import { CLIENT_MARK, type ClientMark, SOURCE_RECORD, type SourceRecord } from '../client/client-record.ts';
 import { cancelRun, describeRun, RunExistsError, startRun } from '../client/runs.ts';
 import { usageError } from './cli-error.ts';
+import type { ContinuedPlan } from './continue-run.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
 import { followWherever } from './follow.ts';
@@ -32,6 +33,7 @@ import type { MountPlace } from './load-spec.ts';
 import { settleAddresses } from './plan-addresses.ts';
 import { settleMounts } from './plan-mounts.ts';
 import { printResult, resultText } from './print-result.ts';
+import { toContinuedJson } from './render/continued.ts';
 import { toOriginJson } from './render/reuse.ts';
 import { renderRunEnd } from './render/run-end.ts';
 import { toRunJson } from './render/run-json.ts';
@@ -90,6 +92,8 @@ export interface StartFrom {
   readonly origin: RunOrigin;
   /** As the command line counts; admission decides. */
   readonly reuse: Reuse;
+  /** The agents that continue; null: none does. */
+  readonly continued: ContinuedPlan | null;
   /** The plan and the input are those of the origin, so that the request names neither. */
   readonly isSamePlan: boolean;
 }
@@ -264,7 +268,7 @@ async function leave({ runId, json, from }: RunPlanOptions, link: ServerLink, co
   const url = link.runUrl(runId);
   if (json) {
     await context.stdout.write(
-      `${JSON.stringify({ runId, uiUrl: url, ...(from === null ? {} : toOriginJson(from)) })}\n`,
+      `${JSON.stringify({ runId, uiUrl: url, ...(from === null ? {} : { ...toOriginJson(from), ...toContinuedJson(from.continued) }) })}\n`,
     );
     return;
   }

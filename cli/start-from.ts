@@ -4,6 +4,7 @@ import type { SourceRecord } from '../client/client-record.ts';
 import { differingBefore, type EarlierRun, type Reuse, reuseOf } from '../domain/pipeline/reuse.ts';
 import { sameMocks, type MockRequest } from '../domain/plan/mocks.ts';
 import { playedStages } from '../domain/plan/mock-agents.ts';
+import { withLimits } from '../domain/plan/agent-limits.ts';
 import { ownStageOf, ownStages } from '../domain/plan/item-parts.ts';
 import type { Plan } from '../domain/plan/plan.ts';
 import type { RunOrigin } from '../domain/run/origin.ts';
@@ -11,10 +12,12 @@ import { nearest } from '../domain/spec/suggest.ts';
 import { CliError, usageError } from './cli-error.ts';
 import { refuseCommandRun } from './command-run.ts';
 import { compileAgain, type CompiledRun, compileRun } from './compile-run.ts';
+import { continuedPlan, continueRequest, type ContinueOptions } from './continue-run.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
 import { settingsFor } from './host-settings.ts';
 import { readRecordedRun, type RecordedRun } from './recorded-run.ts';
+import { renderContinued } from './render/continued.ts';
 import { renderReuse } from './render/reuse.ts';
 import { findRunHere } from './run-elsewhere.ts';
 import { shownRunId, typedRunId } from './run-id.ts';
@@ -22,7 +25,7 @@ import { limitPlan } from './run-limits.ts';
 import { type RunOptions, takeImagePlaces, takeRunOptions } from './run-options.ts';
 import { typedArgument } from './typed-argument.ts';
 
-export interface StartFromOptions extends RunOptions {
+export interface StartFromOptions extends RunOptions, ContinueOptions {
   readonly from?: string;
 }
 
@@ -34,23 +37,36 @@ export async function startFrom(
   context: CliContext,
 ): Promise<ExitCode> {
   const kind = file === null ? 'retry' : 'fork';
+  const request = continueRequest(options);
   if (file === '-' && options.input === '-') throw usageError('standard input cannot be both the spec and the input');
   const earlier = await readEarlier(await findRunHere(kind, text, context), context);
   const read = await compiledFrom(earlier, file, options, context);
   const compiled = { ...read, plan: limitPlan(read.plan, options), written: limitPlan(read.written, options) };
-  const origin: RunOrigin = { runId: earlier.runId, kind, from: options.from ?? null };
+  const origin: RunOrigin = {
+    runId: earlier.runId,
+    kind,
+    from: options.from ?? null,
+    ...(request === null ? {} : { continue: request }),
+  };
   // Read when the run starts, and compared by admission: until then one that is given counts as another.
   const input: unknown = options.input === undefined ? earlier.input : { kind: 'given' };
   const reuse = reuseIn(origin, { plan: compiled.plan, input: input }, earlier);
+  const continued =
+    request === null ? null : await continuedPlan(earlier, { plan: compiled.plan, reuse }, request, context);
   const taken = takeRunOptions(compiled.plan, options, context, new Set(reuse.given.keys()));
   if (options.json !== true) {
-    const lines = renderReuse(origin, reuse, context.stderr.style);
+    const { style } = context.stderr;
+    const lines = [
+      ...renderReuse(origin, reuse, style),
+      ...(continued === null ? [] : renderContinued(compiled.plan, continued, context.now().getTime(), style)),
+    ];
     await context.stderr.write(`${lines.join('\n')}\n`);
   }
   const { runPlan } = await import('./run-plan.ts');
   const isSamePlan =
     file === null && options.param === undefined && options.timeout === undefined && options.deadline === undefined;
-  return await runPlan({ ...compiled, ...taken, from: { origin, reuse, isSamePlan } }, context);
+  const plan = continued === null ? compiled.plan : withLimits(compiled.plan, continued.changed);
+  return await runPlan({ ...compiled, ...taken, plan, from: { origin, reuse, continued, isSamePlan } }, context);
 }
 
 /** @throws CliError when the run has not ended, or was never admitted */
@@ -67,12 +83,27 @@ async function readEarlier(runId: string, context: CliContext): Promise<Recorded
   );
 }
 
+type Compiled = CompiledRun | (Omit<CompiledRun, 'source'> & { readonly source: SourceRecord | null });
+
+/** Limits that an earlier retry set are those of its run, also with another value of a parameter. */
 async function compiledFrom(
+  earlier: RecordedRun,
+  file: string | null,
+  options: StartFromOptions,
+  context: CliContext,
+): Promise<Compiled> {
+  const compiled = await compiledAsWritten(earlier, file, options, context);
+  const { limits } = earlier;
+  if (file !== null || options.param === undefined || limits === undefined) return compiled;
+  return { ...compiled, plan: withLimits(compiled.plan, limits), written: withLimits(compiled.written, limits) };
+}
+
+async function compiledAsWritten(
   { runId, plan, baseDir, source }: RecordedRun,
   file: string | null,
   options: StartFromOptions,
   context: CliContext,
-): Promise<CompiledRun | (Omit<CompiledRun, 'source'> & { readonly source: SourceRecord | null })> {
+): Promise<Compiled> {
   const { param, json = false } = options;
   const images = takeImagePlaces(options, context);
   const mockAgents = playedStages(plan).length > 0 ? 'kept' : false;

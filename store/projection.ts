@@ -63,6 +63,8 @@ function fold(before: RunView, { atMs, body }: RunEvent): RunView {
     case 'stage-finished':
     case 'stage-failed':
       return withStage(view, body.stage, (stage) => projectStage(stage, body, atMs));
+    case 'stage-resumed':
+      return withStage(view, body.stage, (stage) => resumed(stage, body, view.runId));
     case 'notice':
       return withNotice(view, { atMs, level: body.level, message: body.message });
     // They stand in the log; what they cost comes as `agent-usage`.
@@ -71,11 +73,18 @@ function fold(before: RunView, { atMs, body }: RunEvent): RunView {
     case 'agent-tool-output':
     case 'agent-asked':
     case 'stage-progress':
-    case 'stage-resumed':
     case 'skill-step':
     default:
       return view;
   }
+}
+
+function resumed(
+  stage: StageView,
+  { execKey, from, savedAtMs, runId }: Extract<RunEventBody, { type: 'stage-resumed' }>,
+  here: string,
+): StageView {
+  return stage.execKey === execKey ? { ...stage, resumed: { runId: runId ?? here, from, savedAtMs } } : stage;
 }
 
 /** Stages of which something was heard before keep it. */

@@ -97,10 +97,20 @@ export interface StageView {
    * attempt has succeeded.
    */
   readonly partial?: Readonly<Record<string, DataRef>>;
+  /** The save that the latest attempt continues from; absent: it began from its beginning. */
+  readonly resumed?: ResumedView;
   /** How often another worker took the command over. */
   readonly reattached: number;
   /** The VM of the latest attempt, where that has a door; absent: none. */
   readonly vmKey?: string;
+}
+
+export interface ResumedView {
+  /** The run that it was saved in. */
+  readonly runId: string;
+  /** The attempt that it was saved in. */
+  readonly from: string;
+  readonly savedAtMs: number;
 }
 
 export interface AnswerView {

@@ -1,4 +1,5 @@
 import { defineCommand } from '../command.ts';
+import { addContinueOptions } from '../continue-run.ts';
 import { addRunOptions } from '../run-options.ts';
 import { startFrom, type StartFromOptions } from '../start-from.ts';
 
@@ -7,6 +8,7 @@ export const command = defineCommand<StartFromOptions>({
     command
       .argument('<run>', 'a run that has ended: its id, a unique prefix of one, or `latest`')
       .option('--from <stage>', 'run this stage and all behind it again; by default what did not succeed');
+    addContinueOptions(command);
     addRunOptions(command, '; without it that of the earlier run');
   },
   execute: ([run = ''], options, context) => startFrom(run, null, options, context),

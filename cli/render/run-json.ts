@@ -86,10 +86,20 @@ export interface StageJson {
   readonly published?: PublishedJson;
   /** The outputs of a failed or interrupted attempt; absent: there are no such outputs. */
   readonly partial?: readonly PartialJson[];
+  /** The save that the latest attempt of its agent continues from; absent: it began from its beginning. */
+  readonly resumed?: ResumedJson;
   /** Its condition; null: none. Of `status` alone, as `finally`. */
   readonly when?: string | null;
   /** It runs after all others. */
   readonly finally?: boolean;
+}
+
+export interface ResumedJson {
+  readonly runId: string;
+  /** The attempt that it was saved in: `fix/0/1`. */
+  readonly from: string;
+  /** ISO 8601. */
+  readonly savedAt: string;
 }
 
 export interface PublishedJson {
@@ -198,7 +208,7 @@ export function toRunJson(view: RunView): RunJson {
 }
 
 function toStageJson(stage: StageView): StageJson {
-  const { question, answer, items, visit, published, partial } = stage;
+  const { question, answer, items, visit, published, partial, resumed } = stage;
   const budget = budgetOfStage(stage);
   return {
     id: stage.id,
@@ -220,6 +230,15 @@ function toStageJson(stage: StageView): StageJson {
       ? {}
       : { published: { output: published.output, at: new Date(published.atMs).toISOString() } }),
     ...(budget === null ? {} : { budget }),
+    ...(resumed === undefined
+      ? {}
+      : {
+          resumed: {
+            runId: resumed.runId,
+            from: resumed.from,
+            savedAt: new Date(resumed.savedAtMs).toISOString(),
+          },
+        }),
     ...(partial === undefined ? {} : { partial: Object.entries(partial).map(([name, ref]) => ({ name, ...ref })) }),
   };
 }

@@ -2,9 +2,17 @@
 import { PARTIAL_OUTPUTS } from '../plan/workspace.ts';
 import { escapeRunId } from './run-id.ts';
 
+const BEFORE_CHANGES = 'its changes (';
+
 /** Follows the message of a failure. @param stage  as people write it: `fix`, `fixes[1].work` */
 export function describePartial(runId: string, stage: string, files: number): string {
   const count = `${files} ${files === 1 ? 'file differs' : 'files differ'}`;
   const of = /^[\w.-]+$/.test(stage) ? '' : ` --stage "${stage}"`;
-  return `its changes (${count}) are kept as ${stage}.${PARTIAL_OUTPUTS.patch}: \`voidbox apply ${escapeRunId(runId)} --partial${of}\``;
+  return `${BEFORE_CHANGES}${count}) are kept as ${stage}.${PARTIAL_OUTPUTS.patch}: \`voidbox apply ${escapeRunId(runId)} --partial${of}\``;
+}
+
+/** The message of a failure without these words. */
+export function withoutPartial(message: string): string {
+  const at = message.indexOf(`; ${BEFORE_CHANGES}`);
+  return at === -1 ? message : message.slice(0, at);
 }

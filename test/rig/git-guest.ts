@@ -2,7 +2,12 @@
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { CHECKED_OUT_SCRIPT, UNPACK_SCRIPT } from '../../activities/workspace-scripts.ts';
+import {
+  CHANGES_UNFIT,
+  CHECKED_OUT_SCRIPT,
+  MEASURE_IGNORED_SCRIPT,
+  UNPACK_SCRIPT,
+} from '../../activities/workspace-scripts.ts';
 import type { MockFiles } from '../../sandbox/mock/files.ts';
 import type { MockProgram } from '../../sandbox/mock/programs.ts';
 
@@ -36,6 +41,8 @@ export function createGitGuest({ root, onScript, isFlooding }: GitGuestOptions):
   const shell: MockProgram = async ({ args, files, write }) => {
     const folder = folderOf(files);
     const [, script = '', , , ...more] = args;
+    // As an image without GNU tar answers: a save has whole folders then.
+    if (script === MEASURE_IGNORED_SCRIPT) return CHANGES_UNFIT;
     const isCheckedOut = script === CHECKED_OUT_SCRIPT;
     const isUnpack = isCheckedOut || script === UNPACK_SCRIPT;
     onScript?.(isCheckedOut ? 'checked-out' : isUnpack ? 'unpack' : 'collect');

@@ -83,10 +83,11 @@ function itemsNote(progress: ItemsProgress | undefined): string {
 
 function originLines(origin: RunOrigin | undefined): readonly string[] {
   if (origin === undefined) return [];
-  const { kind, runId, from } = origin;
+  const { kind, runId, from, continue: continued } = origin;
+  const agents = continued === undefined ? '' : ' Agents that did not succeed continue their sessions.';
   return [
     '',
-    `A ${kind} of ${code(runId)}${from === null ? '' : ` from **${from}**`}: stages without an attempt have their outputs from it.`,
+    `A ${kind} of ${code(runId)}${from === null ? '' : ` from **${from}**`}: stages without an attempt have their outputs from it.${agents}`,
   ];
 }
 

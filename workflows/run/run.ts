@@ -161,7 +161,15 @@ async function callAdmit(request: unknown): Promise<Admission> {
 
 /** A worker of an earlier build admits a retry as a run of its own, which would do again what has been done. */
 function refuseForgottenOrigin({ origin }: RunRequest, admission: Admission): void {
-  if (origin === undefined || origin === null || admission.origin !== undefined) return;
+  if (origin === undefined || origin === null) return;
+  const asked = origin.continue as unknown;
+  const isForgotten = asked !== undefined && asked !== null && asked !== false;
+  if (admission.origin !== undefined && isForgotten && admission.origin.continue === undefined)
+    throw workflowFailure(
+      'admit/invalid',
+      'the worker that admitted the run is of a build of Voidbox whose agents cannot continue: update every worker of the queue',
+    );
+  if (admission.origin !== undefined) return;
   throw workflowFailure(
     'admit/invalid',
     'the worker that admitted the run is of a build of Voidbox without retry and fork: update every worker of the queue',

@@ -1,0 +1,122 @@
+/** Which agents of a retry continue from a save of the earlier run. Pure: the command line prints it, and admission decides by it. */
+import { ownersOf, ownStageOf } from '../plan/item-parts.ts';
+import { costProblem } from '../plan/agent-limits.ts';
+import type { Plan, StagePlan } from '../plan/plan.ts';
+import { isSharedScope } from '../plan/scope.ts';
+import { answeringOf, isService, partOf } from '../plan/work.ts';
+import type { AttemptsBySeries, AttemptSeries, ContinuedAgent } from '../run/agent-saves.ts';
+import { parseExecKey } from '../run/attempt.ts';
+import { shownStage } from '../run/instance.ts';
+import type { ContinueRequest } from '../run/origin.ts';
+import type { Reuse } from './reuse.ts';
+
+export interface EarlierAgents {
+  readonly attempts: AttemptsBySeries;
+  /** What the earlier run itself had to continue from, by series. */
+  readonly continued: Readonly<Record<string, ContinuedAgent>>;
+}
+
+export interface ContinuingAgent {
+  /** As people write it: `fix`, `fixes[1].work`. */
+  readonly name: string;
+  /** Its id in the plan. */
+  readonly stage: string;
+  readonly agent: ContinuedAgent;
+}
+
+export interface Continuing {
+  /** By series, in the order in which they began. */
+  readonly agents: ReadonlyMap<string, ContinuingAgent>;
+  /** What keeps the retry from it, a sentence each; empty: it can start. */
+  readonly problems: readonly string[];
+  /** Names of agents that cannot continue; with these in `fresh` the others can. */
+  readonly cannot: readonly string[];
+}
+
+/** Of one retry: each is a record of the run, with some 700 bytes. */
+export const MOST_CONTINUED = 1_000;
+
+/** @param reuse  of the same two runs */
+export function continuingIn(plan: Plan, reuse: Reuse, earlier: EarlierAgents, request: ContinueRequest): Continuing {
+  const candidates = candidatesOf(plan, reuse, earlier);
+  const fresh = new Set(request.fresh ?? []);
+  const whyNot = obstacles(plan, reuse);
+  const agents = new Map<string, ContinuingAgent>();
+  const problems: string[] = [];
+  const cannot: string[] = [];
+  for (const { series, name, stage, save } of candidates) {
+    if (fresh.has(name) || fresh.has(stage.id)) continue;
+    const why = whyNot(stage) ?? (save === null ? notSaved(plan, stage) : null);
+    const ofCost = costProblem(stage, request);
+    if (why !== null) {
+      problems.push(`the agent of stage ${name} cannot continue: ${why}`);
+      cannot.push(name);
+    } else if (ofCost !== null) problems.push(ofCost);
+    else agents.set(series, { name, stage: stage.id, agent: save! });
+  }
+  const names = new Set(candidates.flatMap(({ name, stage }) => [name, stage.id]));
+  for (const name of fresh)
+    if (!names.has(name)) problems.push(`no agent of a stage ${name} failed, so none starts from its beginning`);
+  if (agents.size > MOST_CONTINUED)
+    problems.push(`${agents.size} agents are to continue; a retry continues at most ${MOST_CONTINUED}`);
+  if (agents.size === 0 && problems.length === 0) problems.push('no agent is left to continue');
+  return { agents, problems: [...new Set(problems)], cannot };
+}
+
+interface Candidate {
+  readonly series: string;
+  readonly name: string;
+  readonly stage: StagePlan;
+  readonly save: ContinuedAgent | null;
+}
+
+const NOT_STARTED: AttemptSeries = { state: 'open', hasStarted: false, save: null };
+
+/** Agents that did not succeed, of stages that run again. */
+function candidatesOf(plan: Plan, { again }: Reuse, { attempts, continued }: EarlierAgents): readonly Candidate[] {
+  const stages = new Map(plan.stages.map((stage) => [stage.id, stage]));
+  const ownOf = ownStageOf(plan);
+  return [...new Set([...attempts.keys(), ...Object.keys(continued)])].flatMap((series) => {
+    const attempted = parseExecKey(`${series}/1`);
+    const stage = attempted === null ? undefined : stages.get(attempted.stage);
+    if (attempted === null || stage === undefined || answeringOf(stage.work) === null || !again.has(ownOf(stage.id)))
+      return [];
+    // The attempts of a list are those of its items.
+    if (stage.each !== undefined && attempted.instance.at(-1)?.part !== stage.id) return [];
+    const last = attempts.get(series) ?? NOT_STARTED;
+    if (last.state === 'succeeded' || last.state === 'passed') return [];
+    const save = last.save ?? (Object.hasOwn(continued, series) ? continued[series]! : null);
+    // Nothing is lost of an agent that did nothing.
+    if (!last.hasStarted && save === null) return [];
+    return [{ series, name: shownStage(stage.id, attempted.instance), stage, save }];
+  });
+}
+
+/** Why the work of a stage would not fit what its agent saved; null: it does. */
+function obstacles(plan: Plan, { again }: Reuse): (stage: StagePlan) => string | null {
+  const stages = new Map(plan.stages.map((stage) => [stage.id, stage]));
+  const ownOf = ownStageOf(plan);
+  const loops = plan.stages.flatMap(({ id, loop, work }) =>
+    loop === undefined ? [] : [{ id, stages: partOf(work)?.stages ?? [] }],
+  );
+  return (stage) => {
+    const owners = ownersOf(stage, (id) => stages.get(id)!);
+    const loop = loops.find((each) => [stage.id, ...owners].some((id) => each.stages.includes(id)));
+    if (loop !== undefined) return `loop ${loop.id} runs again from its first visit`;
+    const because = again.get(ownOf(stage.id));
+    if (because?.kind === 'differs') return `its stage differs in ${because.keys.join(', ')}`;
+    const around = [stage, ...owners.map((id) => stages.get(id)!)];
+    const before = around.flatMap(({ after }) => after).find((edge) => again.has(ownOf(edge.stage)));
+    return before === undefined ? null : `it waits for stage ${before.stage}, which runs again`;
+  };
+}
+
+function notSaved(plan: Plan, { id, work, scope }: StagePlan): string {
+  if (work.kind === 'skill') return 'the work of step machines is not saved';
+  if (isService(work)) return 'a service starts from its beginning';
+  const own = plan.scopes.find((each) => each.id === scope);
+  const isOthers = own !== undefined && (isSharedScope(own) || own.sandbox.mounts.some(({ mode }) => mode === 'rw'));
+  return isOthers
+    ? `work is saved only if the agent has a VM of its own without writable mounts, and the VM of ${id} is another`
+    : 'nothing of it was saved';
+}
