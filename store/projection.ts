@@ -19,7 +19,8 @@ export function project(view: RunView, event: RunEvent): RunView {
 }
 
 function fold(before: RunView, { atMs, body }: RunEvent): RunView {
-  const view = before.budget === undefined ? before : { ...before, budget: withUse(before.budget, body) };
+  const used = before.budget === undefined ? before : { ...before, budget: withUse(before.budget, body) };
+  const view = body.type === 'stage-progress' && used.hasSaves !== true ? { ...used, hasSaves: true as const } : used;
   const item = itemOf(body);
   if (item !== null)
     return withStage(view, item.stage, (stage) =>

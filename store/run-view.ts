@@ -21,6 +21,8 @@ export interface RunView {
   readonly agents: readonly string[];
   /** Those that the mock agent plays, in the order of the spec. */
   readonly mockAgents: readonly string[];
+  /** The work of an agent was saved at least once; absent: it was not. */
+  readonly hasSaves?: true;
   /** Of all its agents, and what they have used of it; absent: none, or an earlier build admitted it. */
   readonly budget?: BudgetView;
   /** Events never lead to `damaged`: a reader that finds damage marks the view with `withDamage`. */

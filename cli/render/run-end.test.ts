@@ -55,6 +55,23 @@ test.each([
   expect(text).not.toMatch(/\bRUN\b/);
 });
 
+test('a run whose agent failed after a save names the command that continues it, and no other run does', () => {
+  const failure = { code: 'stage/timeout', message: 'ran past 2 s', stderrTail: '' } as const;
+  const outcome = { state: 'failed', failedStage: 'a', failure, output: null } as const;
+  const of = (id: string, hasSaves: boolean): string[] =>
+    end(
+      run([stage(id, { state: 'failed', failure }), stage('b', { state: 'succeeded' })], {
+        state: 'failed',
+        outcome,
+        agents: ['a', 'b', 'fixes.work'],
+        ...(hasSaves ? { hasSaves } : {}),
+      }),
+    );
+  const line = '  voidbox retry sales-20260304-050607-ab12 --continue';
+  for (const id of ['a', 'fixes']) expect(of(id, true)).toContain(line);
+  expect([of('a', false).includes(line), of('c', true).includes(line)]).toEqual([false, false]);
+});
+
 test('a run that was not admitted has no stage and still says why', () => {
   const view = run([], {
     state: 'failed',

@@ -117,12 +117,21 @@ export function renderNextSteps(
     status: `  voidbox status ${runId}`,
     retry: `  voidbox retry ${runId}`,
   };
+  const continued = canContinue(view) ? [advise(`${lines.retry} --continue`)] : [];
   // What another host has, or what was never admitted, is not to be retried from here.
   const isHere = view.stages.length > 0;
   return [
     '',
     style.dim('Next:'),
     ...commands.filter((command) => command !== 'retry' || isHere).map((command) => advise(lines[command])),
+    ...(isHere && commands.includes('retry') ? continued : []),
     ...(isHere ? [style.dim(`All of it: ${sanitizeLine(folder)}`)] : []),
   ];
+}
+
+/** Whether an agent that was saved did not succeed, as far as the view shows it. */
+function canContinue({ hasSaves, agents, stages }: RunView): boolean {
+  if (hasSaves !== true) return false;
+  const isAgent = (id: string): boolean => agents.some((agent) => agent === id || agent.startsWith(`${id}.`));
+  return stages.some(({ id, state }) => (state === 'failed' || state === 'cancelled') && isAgent(id));
 }
