@@ -11,6 +11,7 @@ import { machineFromWire, machinePlanOf } from '../domain/pipeline/machine-plan.
 import { type DataRef, type Plan, PLAN_LIMITS } from '../domain/plan/plan.ts';
 import { APPROVAL_DEFAULTS, SANDBOX_DEFAULTS } from '../domain/plan/defaults.ts';
 import { type PlanWire, toWire } from '../domain/plan/wire.ts';
+import { BEHAVIOUR } from '../domain/run/behaviour.ts';
 import { checkPlan } from '../domain/spec/check-plan.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import { openStores } from '../store/open-stores.ts';
@@ -459,6 +460,18 @@ describe('agents', () => {
     await admitted({ plan: toWire(agents()), mockAgents: true });
     const first = await deps.events.find(RUN, 'run/admitted');
     expect(first?.body).toMatchObject({ type: 'run-admitted', mockAgents: ['a', 'b'] });
+    const outcome = { state: 'failed', failedStage: null, failure: null, output: null } as const;
+    await deps.events.append(RUN, [{ id: 'run/finished', atMs: 1, body: { type: 'run-finished', outcome } }]);
+    const origin = { runId: RUN, kind: 'retry', from: null } as const;
+    const limited = { ...((await deps.records.get(RUN, 'plan')) as Plan), timeoutMs: 7_000 };
+    for (const [runId, request] of [
+      ['again', { origin, behaviour: BEHAVIOUR }],
+      ['limited', { origin, behaviour: BEHAVIOUR, plan: limited }],
+    ] as const) {
+      await admitted(request, runId);
+      const { body } = (await deps.events.find(runId, 'run/admitted'))!;
+      expect(body).toMatchObject({ type: 'run-admitted', mockAgents: ['a', 'b'] });
+    }
   });
 
   test('are refused where it does not, and their VM cannot run the command line', async () => {

@@ -38,7 +38,16 @@ import { withSkillCodes } from './skill-policy.ts';
 import { refuseRetention } from './retain-vm.ts';
 import { refuseServices } from './service-policy.ts';
 import { refuseRepositories } from './workspace-policy.ts';
-import { assertRunId, inputOf, isGiven, mockAgentsIn, mockIn, planOf, saysNothing } from './run-request.ts';
+import {
+  assertRunId,
+  inputOf,
+  isGiven,
+  mockAgentsIn,
+  mockIn,
+  planOf,
+  saysNoMocks,
+  saysNothing,
+} from './run-request.ts';
 
 /**
  * The server ends a workflow at 51,200 events or 50 MiB. What a run still does after it gave up, a thousand stages that are
@@ -135,9 +144,10 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   const baseDir = deps.mountPolicy.specFolder ? await specFolder(deps.marks, runId) : null;
   const isRepeated = saysNothing(request) && origin?.kind === 'retry';
   const said = await planOf(deps, isRepeated ? { plan: earlier?.wire } : request, baseDir);
-  if (!isRepeated) refuseSaidMocks(said);
-  const kept = earlier === null ? null : sameMocks(fromWire(earlier.wire), said);
-  const hasPlayed = earlier !== null && playedStages(fromWire(earlier.wire)).length > 0;
+  const before = earlier === null ? null : fromWire(earlier.wire);
+  if (!isRepeated) refuseSaidMocks(said, origin?.kind === 'retry' && saysNoMocks(request) ? before : null);
+  const kept = before === null ? null : sameMocks(before, said);
+  const hasPlayed = before !== null && playedStages(before).length > 0;
   const isPlayed = mockAgentsIn(request.mockAgents) ?? hasPlayed;
   const asked = withDeclaredKeys(
     playedAs(mockedAs(said, mockIn(request.mock) ?? kept), isPlayed, isGiven(request.mockAgents)),
@@ -218,15 +228,19 @@ function refuseTooLarge(plan: Plan, behaviour: number): void {
     );
 }
 
-/** Who reads a plan takes its work for what is done: a run is mocked by its request alone. */
-function refuseSaidMocks(plan: Plan): void {
-  const [played] = playedStages(plan);
+/**
+ * A reader of a plan takes its work for what is done, so only the request mocks a run.
+ * @param before  the plan of the run that is retried: a client may send it with other limits. Its mocks remain those of the retry.
+ */
+function refuseSaidMocks(plan: Plan, before: Plan | null): void {
+  const mocked = new Set(before === null ? [] : mockedStages(before));
+  const [played] = before !== null && playedStages(before).length > 0 ? [] : playedStages(plan);
   if (played !== undefined)
     throw new CodedError(
       'admit/invalid',
       `the plan says by itself that the mock agent plays stage ${played}: say \`mockAgents: true\` in the request`,
     );
-  const [stage] = mockedStages(plan);
+  const stage = mockedStages(plan).find((id) => !mocked.has(id));
   if (stage !== undefined)
     throw new CodedError(
       'admit/invalid',

@@ -129,6 +129,38 @@ describe('a retry and a fork', () => {
     expect((await bodiesOf('next'))[0]).toMatchObject({ mocked: ['a', 'b'] });
   });
 
+  test('a retry with another time limit sends the recorded plan, and mocks the same stages', async () => {
+    const request = { origin: { runId: 'run', kind: 'retry', from: null }, plan: await limitedPlan() };
+    expect(Object.keys((await admitted(request, 'next')).given!)).toEqual(['a']);
+    expect((await bodiesOf('next'))[0]).toMatchObject({ mocked: ['a', 'b'] });
+    expect(await stores.records.get('next', 'plan')).toMatchObject({ timeoutMs: 7_000 });
+  });
+
+  test.each<[string, object]>([
+    ['a fork', { origin: { runId: 'run', kind: 'fork', from: null } }],
+    ['a run of its own', {}],
+    ['a retry whose request names mocks', { origin: { runId: 'run', kind: 'retry', from: null }, mock: ['a', 'b'] }],
+  ])('%s with the recorded plan is refused', async (_what, request) => {
+    await expect(admitted({ ...request, plan: await limitedPlan() }, 'next')).rejects.toMatchObject({
+      type: 'admit/invalid',
+      message: expect.stringContaining('says by itself that stage a is mocked') as string,
+    });
+  });
+
+  test('a retry is refused if its plan says a mock that its run did not have', async () => {
+    await admitted({ plan: toWire(PLAN), mock: ['a'] }, 'less');
+    const outcome = { state: 'failed', failedStage: null, failure: null, output: null } as const;
+    await stores.events.append('less', [{ id: 'run/finished', atMs: 1, body: { type: 'run-finished', outcome } }]);
+    const request = { origin: { runId: 'less', kind: 'retry', from: null }, plan: await limitedPlan() };
+    await expect(admitted(request, 'next')).rejects.toMatchObject({
+      message: expect.stringContaining('says by itself that stage b is mocked') as string,
+    });
+  });
+
+  async function limitedPlan(): Promise<object> {
+    return { ...((await stores.records.get('run', 'plan')) as object), timeoutMs: 7_000 };
+  }
+
   test('with a spec that has no such mock is refused', async () => {
     const request = { origin: { runId: 'run', kind: 'fork', from: null }, plan: toWire(BASE) };
     await expect(admitted(request, 'next')).rejects.toMatchObject({

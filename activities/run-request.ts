@@ -36,6 +36,10 @@ export function saysNothing({ spec, plan, planRef, params }: RunRequest): boolea
   return [spec, plan, planRef, params].every((value) => !isGiven(value));
 }
 
+export function saysNoMocks({ mock, mockAgents }: RunRequest): boolean {
+  return !isGiven(mock) && !isGiven(mockAgents);
+}
+
 export async function planOf(
   deps: ActivityDeps,
   request: Partial<Record<keyof RunRequest, unknown>>,

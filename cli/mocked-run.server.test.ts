@@ -91,6 +91,9 @@ test('a mocked agent comes to its mock, and every view says so', { timeout: 240_
 
   const again = JSON.parse((await voidbox('retry', run.runId, '--from', 'ask', '--json')).stdout) as Run;
   expect(again).toMatchObject({ state: 'succeeded', mocked: ['ask'] });
+  const limited = await voidbox('retry', run.runId, '--from', 'ask', '--timeout', '1h', '--deadline', '2h', '--json');
+  expect(limited, limited.stderr).toMatchObject({ code: 0 });
+  expect(JSON.parse(limited.stdout)).toMatchObject({ state: 'succeeded', mocked: ['ask'] });
   const passed = await voidbox('retry', run.runId, '--param', 'answer={"ok": false}', '--run-id', 'passed');
   expect(passed, passed.stderr).toMatchObject({ code: 0 });
   expect((await voidbox('status', 'passed')).stdout).toMatch(/^- last .* passed .* when: stages\.ask\.json\.ok$/m);
