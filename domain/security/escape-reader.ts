@@ -72,7 +72,10 @@ export function createEscapeReader(kind: SymbolKind): EscapeReader {
       if (kind === 'utf16') return readCode(symbol);
       if (hasLead) {
         hasLead = false;
-        return readCode(symbol >= 0x80 && symbol <= 0x9f ? symbol : 0xa0);
+        if (symbol >= 0x80 && symbol <= 0xbf) return readCode(symbol);
+        // A part of a character; the symbol is not of it.
+        const reading = readCode(0xa0);
+        if (reading !== 'inside') return reading;
       }
       if (symbol === C1_LEAD) {
         hasLead = true;

@@ -234,6 +234,42 @@ describe('a secret with an escape sequence inside', () => {
     expect(sanitize(redactText(text, secrets(SECRET)))).toBe('hunter2-␛hünter2');
   });
 
+  describe('is found behind the begin of a sequence that is none', () => {
+    const [HEAD, TAIL] = ['hunter2', '-hünter2'];
+    const BROKEN: Readonly<Record<string, string>> = {
+      'a title that a color cuts': `\u001b]${HEAD}\u001b[m${TAIL}`,
+      'a title that a C1 color cuts': `\u001b]${HEAD}\u009bm${TAIL}`,
+      'a C1 title that a color cuts': `\u009d${HEAD}\u001b[31m${TAIL}`,
+      'a device string that a title cuts': `\u001bP${HEAD}\u001b]0;x\u0007${TAIL}`,
+      'a title of more characters than sanitize removes': `\u001b]${'x'.repeat(4_200)}${HEAD}\u001b[m${TAIL}`,
+      'a title with the secret at that limit': `\u001b]${'x'.repeat(4_085)}${HEAD}\u001b[m${TAIL}`,
+      'a title with a part of a character': `\u001b]ä${HEAD}\u001b]\u00a0\u001b\\${TAIL}`,
+    };
+
+    test.each(Object.entries(BROKEN))('%s', (_name, broken) => {
+      // The first character of the secret makes the scan follow the sequence.
+      const text = `h${broken}!`;
+      expect(sanitize(text)).toContain(SECRET);
+      for (const size of [1, 2, 7, 10_000])
+        expect(sanitize(through(text, secrets(SECRET), size))).toMatch(/\[redacted\]!$/);
+      expect(sanitize(redactText(text, secrets(SECRET)))).toMatch(/\[redacted\]!$/);
+    });
+
+    test('a part of a character, whose next byte begins a sequence', () => {
+      const bytes = [`h\u001b]`, [0xc2], `\u001b\\${HEAD}\u001b[m${TAIL}!\u0007`].map((part) =>
+        Buffer.from(part as string),
+      );
+      const text = Buffer.concat(bytes);
+      for (const size of [1, 3, 10_000]) {
+        const stream = createRedactor(secrets(SECRET)).stream();
+        const pieces = [];
+        for (let at = 0; at < text.length; at += size) pieces.push(...stream.push(text.subarray(at, at + size)));
+        pieces.push(...stream.flush());
+        expect(sanitize(Buffer.concat(pieces.map((piece) => piece.bytes)).toString())).not.toContain(SECRET);
+      }
+    });
+  });
+
   test('does not stay in random text with sequences', () => {
     let seed = 11;
     const random = (below: number): number => (seed = (seed * 48_271) % 2_147_483_647) % below;

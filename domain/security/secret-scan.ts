@@ -79,7 +79,8 @@ export function createScan(
     through.skips = through.skips.filter(({ to }) => to > from);
     if (!through.skips.some(({ isEscape }) => isEscape) || end - from > THROUGH_SYMBOLS) through = null;
   };
-  const seeThrough = (symbol: number, at: number): void => {
+  /** @param settles  false for symbols before the last one, where `raw` is of no use */
+  const seeThrough = (symbol: number, at: number, settles = true): void => {
     if (escape === null) {
       const track = through ?? raw;
       if (track.state !== 0 && mayBeginEscape(symbol, kind)) {
@@ -88,7 +89,7 @@ export function createScan(
         escape.reader.read(symbol);
       } else if (through !== null) {
         advance(through, symbol, at);
-        settle(at + 1);
+        if (settles) settle(at + 1);
       }
       return;
     }
@@ -97,8 +98,11 @@ export function createScan(
     if (reading === 'inside') return void symbols.push(symbol);
     escape = null;
     if (reading === 'ended') return void through!.skips.push({ from, to: at + 1, isEscape: true });
-    for (const [index, each] of symbols.entries()) advance(through!, each, from + index);
-    settle(at);
+    // What looked like a sequence is text, and a sequence may begin in it.
+    for (const [index, each] of symbols.entries())
+      if (index === 0) advance(through!, each, from);
+      else seeThrough(each, from + index, false);
+    if (escape === null) settle(at);
     seeThrough(symbol, at);
   };
   return {
