@@ -1,7 +1,8 @@
 import { PassThrough, Readable } from 'node:stream';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { readEnvironment } from '../setup/environment.ts';
-import { createContext } from './context.ts';
+import { createContext, type ProcessLike } from './context.ts';
+import { printError } from './print-error.ts';
 
 function inputOf(stdin: Readable, signal: AbortSignal): AsyncIterable<Uint8Array> {
   const out = new PassThrough() as unknown as NodeJS.WriteStream;
@@ -51,5 +52,42 @@ test('one that cannot be read is an error, and not an end', async () => {
   await expect(textOf(inputOf(broken, never))).rejects.toMatchObject({
     code: 'cli/usage',
     message: 'standard input cannot be read: EIO: i/o error, read',
+  });
+});
+
+describe('a question on the terminal', () => {
+  const ESCAPE = String.fromCharCode(27);
+
+  function ask(keys: string): { readonly answer: Promise<boolean | null>; readonly shown: () => string } {
+    const input = Object.assign(new PassThrough(), { isTTY: true, setRawMode: () => input });
+    const output = Object.assign(new PassThrough(), { isTTY: true, columns: 80 });
+    const host = { stdout: output, stderr: output, stdin: input, cwd: () => '/' } as unknown as ProcessLike;
+    const answer = createContext(readEnvironment({}), host, []).confirm('Fetch it?');
+    input.write(keys);
+    return { answer, shown: () => String(output.read() ?? '') };
+  }
+
+  test.each<[string, boolean | null]>([
+    ['y\r', true],
+    ['YES\r', true],
+    ['no\r', false],
+    ['\r', false],
+    ['\u0004', null],
+  ])('takes the keys %j as %j', async (keys, answer) => {
+    expect(await ask(keys).answer).toBe(answer);
+  });
+
+  test('ends the command at Ctrl-C with 130 and without an error', async () => {
+    const { answer, shown } = ask('y\u0003');
+    const error: unknown = await answer.then(
+      () => null,
+      (thrown: unknown) => thrown,
+    );
+    expect(shown().replaceAll(new RegExp(`${ESCAPE}\\[[0-9;]*[A-Za-z]`, 'g'), '')).toBe('Fetch it? [y/N] y\n');
+    const told = new PassThrough() as unknown as NodeJS.WriteStream;
+    const host = { stdout: told, stderr: told, stdin: process.stdin, cwd: () => '/' };
+    const context = createContext(readEnvironment({}), host, []);
+    expect(await printError(error, { context, json: false })).toBe(130);
+    expect(told.read()).toBeNull();
   });
 });

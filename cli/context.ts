@@ -1,3 +1,4 @@
+import { askOnTerminal } from '../setup/ask-on-terminal.ts';
 import type { Environment } from '../setup/environment.ts';
 import type { Stores } from '../store/open-stores.ts';
 import { writeOwnCommand } from './own-command.ts';
@@ -30,7 +31,7 @@ export interface CliContext {
   readStdin(): Promise<Uint8Array>;
   /** As it comes, no faster than it is taken; a terminal gives lines. It ends at the signal too. @throws CliError */
   openStdin(signal: AbortSignal): AsyncIterable<Uint8Array>;
-  /** Asks on the terminal; null: there is no terminal, or it was closed. Only `y` and `yes` are true. */
+  /** Asks on the terminal; null: there is no terminal, or it was closed. Only `y` and `yes` are true. @throws Interrupted at Ctrl-C */
   confirm(question: string): Promise<boolean | null>;
   /** What is kept of runs: opened when it is asked for first, the same from then on, closed behind the command. */
   stores(): Promise<Stores>;
@@ -70,7 +71,8 @@ export function createContext(env: Environment, host: ProcessLike, commands: rea
       return Buffer.concat(chunks);
     },
     openStdin: (signal) => openInput(host.stdin, signal),
-    confirm: (question) => askOnTerminal(host, question),
+    confirm: async (question) =>
+      host.stdin.isTTY === true && host.stderr.isTTY === true ? await askOnTerminal(host, question) : null,
     // Loaded here and not above: `--help` reads no runs.
     stores: () => (stores ??= import('../store/open-stores.ts').then(({ openStores }) => openStores(env))),
     onInterrupt(callback) {
@@ -92,20 +94,6 @@ export function createContext(env: Environment, host: ProcessLike, commands: rea
         () => undefined,
       ),
   };
-}
-
-async function askOnTerminal({ stdin, stderr }: ProcessLike, question: string): Promise<boolean | null> {
-  if (stdin.isTTY !== true || stderr.isTTY !== true) return null;
-  // Not imported: few commands ask, and a file with `import()` has no code cache (bin/load-cached.cjs).
-  const { createInterface } = process.getBuiltinModule('node:readline/promises');
-  const lines = createInterface({ input: stdin, output: stderr });
-  try {
-    const closed = new Promise<null>((resolve) => lines.once('close', () => resolve(null)));
-    const answer = await Promise.race([lines.question(`${question} [y/N] `), closed]);
-    return answer === null ? null : /^y(?:es)?$/i.test(answer.trim());
-  } finally {
-    lines.close();
-  }
 }
 
 async function* openInput(stdin: NodeJS.ReadStream, signal: AbortSignal): AsyncIterable<Uint8Array> {

@@ -20,6 +20,7 @@ export async function printError(
   options: { readonly context: CliContext; readonly json: boolean },
 ): Promise<ExitCode> {
   const { context } = options;
+  if (isInterrupted(error)) return EXIT.interrupted;
   const { exitCode, code, message, remedy: advice } = toPrintable((await ownServerRefusal(error, context)) ?? error);
   const remedy = advice === null ? null : context.advise(advice);
   const { style } = context.stderr;
@@ -83,6 +84,11 @@ function toPrintable(error: unknown): Printable {
   }
   const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
   return { exitCode: EXIT.runFailed, code: 'cli/bug', message: `this is a bug in voidbox: ${text}`, remedy: null };
+}
+
+/** The user ended the command, as Ctrl-C does elsewhere: nothing is to be told. */
+function isInterrupted(error: unknown): boolean {
+  return error instanceof Error && error.name === 'Interrupted';
 }
 
 /** By its shape, so that light commands do not load set-up for its class. */

@@ -1,7 +1,7 @@
 /** Installs missing programs by the distribution's own package manager, or says the line that does. */
 import { spawn } from 'node:child_process';
-import { createInterface } from 'node:readline/promises';
 import { isRoot } from './apt.ts';
+import { askOnTerminal } from './ask-on-terminal.ts';
 import { findOnPath } from './find-program.ts';
 import { installLine } from './host-system.ts';
 import type { Piece, SetupContext } from './piece.ts';
@@ -92,13 +92,6 @@ function mayAskForSudo(context: SetupContext, line: string | null): line is stri
 async function agreesToSudo(context: SetupContext, packages: readonly string[]): Promise<boolean> {
   const line = installLine(context.system, packages, false);
   if (!mayAskForSudo(context, line)) return false;
-  const questions = createInterface({ input: process.stdin, output: process.stderr });
-  try {
-    const answer = await questions.question(
-      `Voidbox needs packages of ${context.system.name}:\n  ${line}\nRun this now? [y/N] `,
-    );
-    return /^y(?:es)?$/i.test(answer.trim());
-  } finally {
-    questions.close();
-  }
+  const question = `Voidbox needs packages of ${context.system.name}:\n  ${line}\nRun this now?`;
+  return (await askOnTerminal(process, question)) === true;
 }

@@ -1,0 +1,39 @@
+/** A question on the terminal. */
+
+export interface Terminal {
+  readonly stdin: NodeJS.ReadStream;
+  readonly stderr: NodeJS.WriteStream;
+}
+
+/** Ctrl-C at a question. The terminal gives it as a key, so no signal ends the process. */
+export class Interrupted extends Error {
+  constructor() {
+    super('interrupted');
+    this.name = 'Interrupted';
+  }
+}
+
+/**
+ * Asks on a terminal. Only `y` and `yes` are true.
+ * @returns null: the input ended, such as at Ctrl-D
+ * @throws Interrupted at Ctrl-C
+ */
+export async function askOnTerminal({ stdin, stderr }: Terminal, question: string): Promise<boolean | null> {
+  // Not imported: few commands ask, and a file with `import()` has no code cache (bin/load-cached.cjs).
+  const { createInterface } = process.getBuiltinModule('node:readline/promises');
+  const lines = createInterface({ input: stdin, output: stderr });
+  try {
+    const answer = await new Promise<string | null>((resolve, reject) => {
+      lines.once('SIGINT', () => reject(new Interrupted()));
+      lines.once('close', () => resolve(null));
+      // It is rejected at the end of the input, too.
+      lines.question(`${question} [y/N] `).then(resolve, () => resolve(null));
+    });
+    return answer === null ? null : /^y(?:es)?$/i.test(answer.trim());
+  } catch (error) {
+    stderr.write('\n');
+    throw error;
+  } finally {
+    lines.close();
+  }
+}
