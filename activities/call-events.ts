@@ -12,6 +12,7 @@ import { checkGivenFields, type FieldValues } from '../domain/run/approval-answe
 import { parseExecKey } from '../domain/run/attempt.ts';
 import { EVENT_ID, lastNumber } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
+import { MOST_STRAYS, STRAY_CHARACTERS } from '../domain/run/stray.ts';
 import { isDateMs } from '../domain/units/time.ts';
 import { type AdmittedRun, quoted } from './admitted-run.ts';
 import { dataRefOf, type Fields, fieldsOf, readFailure } from './call-values.ts';
@@ -247,8 +248,9 @@ function stagePassed(plan: MachinePlan, id: string, { stage: name, output: given
   return { type: 'stage-passed', stage: stage.id, ...(output === undefined ? {} : { output }) };
 }
 
-/** That a VM could not be released. */
+/** That a VM could not be released, or that a signal or update has no handler. */
 function notice(plan: MachinePlan, id: string, { level, message }: Fields): RunEventBody | null {
+  if (id.startsWith('run/stray/')) return strayBody(id, level, message);
   const scope = /^run\/release-failed\/([^/]+)\/\d+$/.exec(id)?.[1];
   if (
     level !== 'warning' ||
@@ -258,6 +260,13 @@ function notice(plan: MachinePlan, id: string, { level, message }: Fields): RunE
   )
     return null;
   return { type: 'notice', level, message: message.slice(0, TEXT_CHARACTERS) };
+}
+
+function strayBody(id: string, level: unknown, message: unknown): RunEventBody | null {
+  const number = lastNumber(id);
+  const isStray = number >= 1 && number <= MOST_STRAYS && id === EVENT_ID.stray(number);
+  if (!isStray || level !== 'warning' || typeof message !== 'string' || message.length > STRAY_CHARACTERS) return null;
+  return { type: 'notice', level, message };
 }
 
 function isOfGeneration(

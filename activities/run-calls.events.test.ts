@@ -27,6 +27,7 @@ describe('events of a call', () => {
       level: 'warning',
       message: 'the VM of own could not be released',
     }),
+    eventOf('run/stray/5', { type: 'notice', level: 'warning', message: 'the signal "x" has no handler' }),
   ];
 
   test('that its workflow makes are taken', async () => {
@@ -121,6 +122,8 @@ describe('events of a call', () => {
       'a restart of a generation that cannot be',
       eventOf('run/scope-restarted/_shared/9', { type: 'scope-restarted', scope: '_shared', reason: 'x', stages: [] }),
     ],
+    ['one notice too many', eventOf('run/stray/6', { type: 'notice', level: 'warning', message: 'x' })],
+    ['a long notice', eventOf('run/stray/1', { type: 'notice', level: 'warning', message: 'x'.repeat(601) })],
     ['a notice of its own', eventOf('run/hello', { type: 'notice', level: 'warning', message: 'x' })],
     [
       'a text without an end',

@@ -13,6 +13,9 @@ export const EVENT_ID = {
   scopeRestarted: (scope: string, generation: number): string => `run/scope-restarted/${scope}/${generation}`,
   releaseFailed: (scope: string, generation: number): string => `run/release-failed/${scope}/${generation}`,
 
+  /** @param number  of the notice about a signal or update without a handler, from 1 */
+  stray: (number: number): string => `run/stray/${number}`,
+
   /** @param source  `remote:OWNER/NAME/SKILL` */
   skillFetched: (source: string): string => `run/skill-fetched/${source}`,
 

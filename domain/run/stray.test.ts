@@ -1,0 +1,22 @@
+import { expect, test } from 'vitest';
+import { MOST_STRAYS, STRAY_CHARACTERS, strayMessage, strayNotice } from './stray.ts';
+
+test('a notice names the signal or update, and what the run takes', () => {
+  expect(strayMessage('signal', 'cancelfinally', ['cancelFinally'])).toBe(
+    'the signal "cancelfinally" has no handler and was ignored: a run takes the signal "cancelFinally"',
+  );
+  expect(strayMessage('update', 'approve', ['answer', 'more'])).toBe(
+    'the update "approve" has no handler and was refused: a run takes the updates "answer", "more"',
+  );
+});
+
+test('a name of 1 MiB is cut at a whole character', () => {
+  const message = strayNotice(strayMessage('update', '😀'.repeat(2 ** 18), ['answer']), MOST_STRAYS);
+  expect(message).toContain(`"${'😀'.repeat(100)}…"`);
+  expect(message.length).toBeLessThan(STRAY_CHARACTERS);
+});
+
+test('only the last notice says that none follows', () => {
+  expect(strayNotice('m', MOST_STRAYS - 1)).toBe('m');
+  expect(strayNotice('m', MOST_STRAYS)).toBe('m. No more notices of this kind follow');
+});
