@@ -18,8 +18,13 @@ export function builtBundle(root: string = packageRoot()): WorkflowBundle | null
  * names and lines, and the texts are most of the bundle and of the worker's memory for it.
  */
 export async function bundleWorkflows(workflowsPath: string): Promise<string> {
-  const payloadConverterPath = join(dirname(workflowsPath), `payload-converter${extname(workflowsPath)}`);
-  const { code } = await bundleWorkflowCode({ workflowsPath, payloadConverterPath, logger: SILENT });
+  const beside = (name: string): string => join(dirname(workflowsPath), `${name}${extname(workflowsPath)}`);
+  const { code } = await bundleWorkflowCode({
+    workflowsPath,
+    payloadConverterPath: beside('payload-converter'),
+    workflowInterceptorModules: [beside('interceptors')],
+    logger: SILENT,
+  });
   return code.replace(
     /(\/\/# sourceMappingURL=data:application\/json;[^,]*base64,)([A-Za-z0-9+/=]+)\s*$/,
     (_, head: string, map: string) => {

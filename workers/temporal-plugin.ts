@@ -2,7 +2,8 @@
  * Voidbox inside of a worker that is not Voidbox's: its activities stand beside the worker's own, and a second Worker in the same
  * process, over the same connection, takes what belongs to this host. It lives as long as the worker runs.
  */
-import { resolve } from 'node:path';
+import { extname, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import type { Client } from '@temporalio/client';
 import {
   type LogLevel,
@@ -94,6 +95,12 @@ const OPTIONS: Readonly<Record<keyof VoidboxPluginOptions, true>> = {
   server: true,
 };
 
+/** For a bundle that the Worker makes. In a bundle that exists, a run ignores messages without a handler. */
+function withOwnModule(interceptors: WorkerOptions['interceptors']): NonNullable<WorkerOptions['interceptors']> {
+  const module = fileURLToPath(new URL(`../workflows/interceptors${extname(import.meta.url)}`, import.meta.url));
+  return { ...interceptors, workflowModules: [...(interceptors?.workflowModules ?? []), module] };
+}
+
 class VoidboxPlugin implements WorkerPlugin {
   readonly name = 'voidbox';
   readonly #options: VoidboxPluginOptions;
@@ -152,7 +159,12 @@ class VoidboxPlugin implements WorkerPlugin {
       throw new Error(
         'the Worker and Voidbox have different copies of the Temporal SDK: install every @temporalio package in the version that voidbox names as its peer, and compare `npm ls @temporalio/worker`',
       );
-    return { ...options, connection, activities: { ...activities, ...this.#delegates() } };
+    return {
+      ...options,
+      connection,
+      activities: { ...activities, ...this.#delegates() },
+      ...(options.workflowsPath === undefined ? {} : { interceptors: withOwnModule(options.interceptors) }),
+    };
   }
 
   /** What is behind them is there before the worker polls. */

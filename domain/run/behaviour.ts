@@ -27,5 +27,6 @@
  * - 21: a stage of an item may ask people, and its window takes the answer.
  * - 25: a stage may wait until a time that earlier outputs say.
  * - 26: the items of a stage are in few windows, each of which ends early when its history grows long, and another goes on.
+ * - 27: a signal or an update without a handler is a notice of the run.
  */
-export const BEHAVIOUR = 26;
+export const BEHAVIOUR = 27;

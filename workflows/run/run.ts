@@ -72,6 +72,7 @@ import { queuesOf, releaseQueue, type RunQueues, stageQueue } from './queues.ts'
 import { setAttributes } from '../search-attributes.ts';
 import { eventsSummary, summaryOf } from '../summary.ts';
 import { type ItemsProgress, runItems } from '../items/run-items.ts';
+import { Strays } from './strays.ts';
 import { stageCall, takenBy, wholeStageCall } from './stage-call.ts';
 import { OneScope, ScopeForEachCall, type WorkUnderWay } from '../work-under-way.ts';
 
@@ -111,10 +112,13 @@ export async function voidboxRun(request: RunRequest): Promise<RunReply> {
     setHandler(cancelFinallySignal, () => run?.receive({ type: 'cancel-finally' }));
     let broken: StageFailure | null = null;
     setHandler(viewQuery, (asked) => answerView(run, broken, asked));
+    const strays = new Strays();
+    strays.listen();
     try {
       const admission = await callAdmit(request);
       const loop = new RunLoop(admission, workflowInfo().workflowId);
       run = loop;
+      if ((admission.behaviour ?? 0) >= 27) strays.deliver((event) => loop.note(event));
       outer.cancelRequested.catch(() => loop.receive({ type: 'cancel-requested' }));
       const outcome = await loop.toEnd();
       // Who answers while the run ends is told so, and not that the workflow has gone.
@@ -238,6 +242,8 @@ class RunLoop {
   /** Events that wait for the next activity to write them. */
   #unwritten: NewRunEvent[] = [];
   #appending: Promise<void> = Promise.resolve();
+  /** From now on only the last call writes. */
+  #isFinishing = false;
 
   constructor(admission: Admission, runId: string) {
     this.#admission = admission;
@@ -268,6 +274,15 @@ class RunLoop {
   receive(event: MachineEvent): void {
     this.#received.push(event);
     this.#wake();
+  }
+
+  /** Writes an event with all that comes with it: a run may wait for days before its next call. */
+  note(event: NewRunEvent): void {
+    if (this.#isFinishing) return;
+    this.#unwritten.push(event);
+    void Promise.resolve().then(() => {
+      if (!this.#isFinishing && this.#unwritten.length > 0) this.#appendNow();
+    });
   }
 
   /** Null until its first commands are made. `broken`: it ended without writing its outcome. */
@@ -582,6 +597,7 @@ class RunLoop {
   }
 
   async #finish({ outcome, merge }: CommandOf<'finish'>): Promise<RunReply> {
+    this.#isFinishing = true;
     this.#timers.cancel();
     this.#clock?.stop();
     this.#deadline?.stop();

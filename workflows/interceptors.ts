@@ -1,0 +1,33 @@
+/**
+ * What stands between the SDK and all workflows. The SDK fails the workflow task of a signal or update whose name has its reserved
+ * prefix when a default handler is set, and tries it for ever: any client of the server could stop a run by such a name.
+ */
+import type { WorkflowInternalsInterceptor, WorkflowInterceptorsFactory } from '@temporalio/workflow';
+
+const RESERVED_PREFIX = '__temporal_';
+
+/** A bundle that another project built may lack the interceptor. A global says that it is there. */
+const INSTALLED = Symbol.for('voidbox.renames-reserved-names');
+
+/** True if the SDK sees no reserved name, so that a default handler is safe. */
+export function renamesReservedNames(): boolean {
+  return (globalThis as { [INSTALLED]?: boolean })[INSTALLED] === true;
+}
+
+export const interceptors: WorkflowInterceptorsFactory = () => {
+  Object.defineProperty(globalThis, INSTALLED, { value: true, configurable: true });
+  return { internals: [{ activate: renameReserved }] };
+};
+
+const renameReserved: NonNullable<WorkflowInternalsInterceptor['activate']> = (input, next) => {
+  for (const { signalWorkflow: signal, doUpdate: update } of input.activation.jobs ?? []) {
+    if (signal?.signalName?.startsWith(RESERVED_PREFIX) === true) signal.signalName = unreserved(signal.signalName);
+    if (update?.name?.startsWith(RESERVED_PREFIX) === true) update.name = unreserved(update.name);
+  }
+  return next(input);
+};
+
+/** Workflows of Voidbox handle no reserved name, so that another name without a handler is the same. */
+function unreserved(name: string): string {
+  return `(${name})`;
+}
