@@ -21,7 +21,7 @@ export interface AttemptLife {
   everyBeat(work: () => Promise<void>, onError: (error: unknown) => void): void;
   /** Makes this attempt let go, for a newer one in the same process. */
   detach(reason: string): void;
-  /** What the server shows beside the pending activity: a hint for people, never read back. */
+  /** What the server shows beside the pending activity, with the seconds since then: a hint for people, never read back. */
   phase(name: string): void;
 }
 
@@ -38,6 +38,7 @@ export async function withHeartbeat<T>(body: (life: AttemptLife) => Promise<T>):
   };
   const beats: { work: () => Promise<void>; onError: (error: unknown) => void; running: boolean }[] = [];
   let phase = 'starting';
+  let phaseSinceMs = Date.now();
 
   const onCancellation = (): void => {
     const details = context.cancellationDetails;
@@ -48,7 +49,7 @@ export async function withHeartbeat<T>(body: (life: AttemptLife) => Promise<T>):
   else context.cancellationSignal.addEventListener('abort', onCancellation, { once: true });
 
   const beat = (): void => {
-    context.heartbeat({ phase });
+    context.heartbeat({ phase, phaseSecs: Math.max(0, Math.round((Date.now() - phaseSinceMs) / 1_000)) });
     for (const entry of beats) {
       if (entry.running) continue;
       entry.running = true;
@@ -71,6 +72,7 @@ export async function withHeartbeat<T>(body: (life: AttemptLife) => Promise<T>):
       everyBeat: (work, onError) => void beats.push({ work, onError, running: false }),
       detach: (reason) => abort(detached, new DetachedError(reason)),
       phase: (name) => {
+        if (name !== phase) phaseSinceMs = Date.now();
         phase = name;
       },
     });
