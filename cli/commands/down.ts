@@ -1,9 +1,12 @@
 import { endRetainedVm, listRetainedVms } from '../../client/retained-vms.ts';
-import { stopStack } from '../../client/embedded/stack.ts';
+import type { HoldingSchedules } from '../../client/embedded/schedules.ts';
+import { readStack, stopStack } from '../../client/embedded/stack.ts';
 import { markStopped } from '../../client/embedded/stop-mark.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { listVms } from '../../client/vm-list.ts';
+import type { Environment } from '../../setup/environment.ts';
+import { renderStoppedSchedules } from '../render/schedules.ts';
 import { keeperOf } from '../retained-vms.ts';
 import { onlyRun } from '../run-id.ts';
 
@@ -12,11 +15,13 @@ export const command = defineCommand<{ readonly json?: boolean }>({
   async execute(_args, options, context) {
     const { env } = context;
     markStopped(env.stateDir);
+    // Only a server that runs can say it.
+    const schedules = await readSchedules(env);
     const stopped = await stopStack(env);
     const retained = await listRetainedVms(env.stateDir, keeperOf(context));
     for (const vm of retained) await endRetainedVm(vm, keeperOf(context));
     if (options.json) {
-      await context.stdout.write(`${JSON.stringify({ stopped, releasedVms: retained.length })}\n`);
+      await context.stdout.write(`${JSON.stringify({ stopped, releasedVms: retained.length, schedules })}\n`);
       return EXIT.success;
     }
     const running = (await listVms(env.stateDir, keeperOf(context))).filter((vm) => vm.state === 'running');
@@ -27,6 +32,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
         ? 'The embedded stack has stopped. Open runs continue at the next start.'
         : 'The embedded stack was not running.',
     ];
+    lines.push(...renderStoppedSchedules(schedules, context.now().getTime()));
     if (retained.length > 0)
       lines.push(
         `${retained.length === 1 ? '1 VM that a failed stage' : `${retained.length} VMs that failed stages`} had left for a look ${retained.length === 1 ? 'has' : 'have'} ended.`,
@@ -45,3 +51,11 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     return EXIT.success;
   },
 });
+
+/** Null: no stack runs, or its server did not answer. */
+async function readSchedules(env: Environment): Promise<HoldingSchedules | null> {
+  const stack = await readStack(env);
+  if (stack === null) return null;
+  const { findHoldingSchedules } = await import('../../client/embedded/schedules.ts');
+  return await findHoldingSchedules(stack);
+}

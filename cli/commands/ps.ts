@@ -1,6 +1,7 @@
 import { resolveStackPieces } from '../../setup/resolve.ts';
 import { allowedMounts } from '../../client/embedded/allowed-mounts.ts';
-import { readStack } from '../../client/embedded/stack.ts';
+import type { HoldingSchedules } from '../../client/embedded/schedules.ts';
+import { readStack, type StackInfo } from '../../client/embedded/stack.ts';
 import { readDiskState } from '../../client/disk-state.ts';
 import { type ListedVm, listVms } from '../../client/vm-list.ts';
 import { defineCommand } from '../command.ts';
@@ -9,6 +10,7 @@ import { stageOfRetained } from '../../domain/run/retained-vm.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { formatAge, formatDurationMs } from '../../domain/units/duration.ts';
 import { describeDisk, MAKE_ROOM } from '../render/disk.ts';
+import { renderSchedules } from '../render/schedules.ts';
 import { renderStack } from '../render/stack.ts';
 import { renderTable } from '../render/table.ts';
 import { onlyRun } from '../run-id.ts';
@@ -29,8 +31,9 @@ export const command = defineCommand<Options>({
     const vms = (await listVms(env.stateDir, findKeeper)).filter((vm) => options.all || vm.state === 'running');
     const disk = await readDiskState(env.stateDir, null);
     const allowed = allowedMounts(env.stateDir);
+    const schedules = await schedulesOf(stack);
     if (options.json) {
-      await stdout.write(`${JSON.stringify({ stack, vms, disk, allowedMounts: allowed })}\n`);
+      await stdout.write(`${JSON.stringify({ stack, vms, disk, allowedMounts: allowed, schedules })}\n`);
       return EXIT.success;
     }
     const lines =
@@ -42,7 +45,10 @@ export const command = defineCommand<Options>({
                 : 'The embedded stack is not running. Start it: voidbox up',
             ),
           ]
-        : renderStack(stack, { nowMs: context.now().getTime(), stateDir: env.stateDir, allowedMounts: allowed });
+        : [
+            ...renderStack(stack, { nowMs: context.now().getTime(), stateDir: env.stateDir, allowedMounts: allowed }),
+            ...renderSchedules(schedules, context.now().getTime()),
+          ];
     if (vms.length === 0) lines.push('VMs         none');
     else
       lines.push(
@@ -70,6 +76,13 @@ export const command = defineCommand<Options>({
     return EXIT.success;
   },
 });
+
+/** Null: no stack runs, or its server did not answer. */
+async function schedulesOf(stack: StackInfo | null): Promise<HoldingSchedules | null> {
+  if (stack === null) return null;
+  const { findHoldingSchedules } = await import('../../client/embedded/schedules.ts');
+  return await findHoldingSchedules(stack);
+}
 
 function cellsOf(vm: ListedVm, nowMs: number): readonly string[] {
   const { state, activity, memoryMib, startedAtMs, dir, retention } = vm;

@@ -9,6 +9,7 @@ import { IMAGES_HELP, makeGivenImages } from '../plan-images.ts';
 import { givenFolders } from '../plan-mounts.ts';
 import { givenExtras, WITH_HELP } from '../given-extras.ts';
 import { givenSkills } from '../skill-folders.ts';
+import { renderSchedules } from '../render/schedules.ts';
 import { renderStack } from '../render/stack.ts';
 
 interface Options {
@@ -57,11 +58,21 @@ export const command = defineCommand<Options>({
     await makeGivenImages(options.images ?? [], context, onProgress);
     const stack = await ensureStack(context.env, { onProgress });
     const allowed = allowedMounts(context.env.stateDir);
-    if (options.json) await context.stdout.write(`${JSON.stringify({ stack, allowedMounts: allowed })}\n`);
-    else
-      await context.stdout.write(
-        `${renderStack(stack, { nowMs: context.now().getTime(), stateDir: context.env.stateDir, allowedMounts: allowed }).join('\n')}\n${context.advise('It stops by itself after 10 minutes without open runs and sessions. Stop it now: voidbox down')}\n`,
-      );
+    const { findHoldingSchedules } = await import('../../client/embedded/schedules.ts');
+    const schedules = await findHoldingSchedules(stack);
+    if (options.json) {
+      await context.stdout.write(`${JSON.stringify({ stack, allowedMounts: allowed, schedules })}\n`);
+      return EXIT.success;
+    }
+    const nowMs = context.now().getTime();
+    const lines = [
+      ...renderStack(stack, { nowMs, stateDir: context.env.stateDir, allowedMounts: allowed }),
+      ...renderSchedules(schedules, nowMs),
+      context.advise(
+        'It stops by itself after 10 minutes without open runs, sessions and Temporal Schedules that have a next time. Stop it now: voidbox down',
+      ),
+    ];
+    await context.stdout.write(`${lines.join('\n')}\n`);
     return EXIT.success;
   },
 });
