@@ -12,7 +12,7 @@ import { leftAfterOthers, leftUntil, stageOfRetained } from '../domain/run/retai
 import { instanceText } from '../domain/run/instance.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
-import { escapeRunId } from '../domain/run/run-id.ts';
+import { escapeRunId, separateId } from '../domain/run/run-id.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { Sandbox, VmKey } from './ports/sandbox.ts';
 import type { ScopeRequest, StageRequest } from './requests.ts';
@@ -174,7 +174,7 @@ async function retain(
   });
   if (leftMs === 'too-many')
     return await refuse(
-      `${RETENTION.vmsOfRun} VMs of the run are left already: end one with \`voidbox release ${escapeRunId(runId)} STAGE\``,
+      `${RETENTION.vmsOfRun} VMs of the run are left already: end one with \`voidbox release ${separateId(escapeRunId(runId))} STAGE\``,
     );
   if (leftMs === null) return await refuse('its sandbox cannot leave one: it is simulated, or of an earlier build');
   return deps.now() + leftMs;

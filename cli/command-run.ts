@@ -3,7 +3,8 @@ import type { AdmissionRecord } from '../activities/admission-record.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { CliError } from './cli-error.ts';
 import { EXIT } from './exit-code.ts';
-import { shownRunId, typedRunId } from './run-id.ts';
+import { shownRunId } from './run-id.ts';
+import { typedArgument } from './typed-argument.ts';
 
 /**
  * @param admission  of the run; null where it cannot be read
@@ -21,7 +22,7 @@ export function refuseCommandRun(
     'cli/command-run',
     `run ${shownRunId(runId)} is a command of the workflow ${sanitizeLine(workflowId)}, which alone can ${what} it`,
     what === 'cancel'
-      ? `temporal workflow cancel --workflow-id ${typedRunId(workflowId)}`
+      ? `temporal workflow cancel --workflow-id ${typedArgument(workflowId)}`
       : 'Start that workflow again.',
   );
 }

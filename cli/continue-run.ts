@@ -12,7 +12,7 @@ import { CliError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
 import type { RecordedRun } from './recorded-run.ts';
-import { shownRunId, typedRunId } from './run-id.ts';
+import { shownRunId, typedCommand } from './run-id.ts';
 import { typedArgument } from './typed-argument.ts';
 
 export interface ContinueOptions {
@@ -111,16 +111,15 @@ export async function continuedPlan(
 const MOST_NAMED = 20;
 
 function cannotContinue(runId: string, { agents, problems, cannot }: Continuing): CliError {
-  const run = typedRunId(runId);
   const fresh = cannot.map((name) => ` --fresh ${typedArgument(name)}`).join('');
   const others =
     agents.size === 0 || cannot.length === 0 || cannot.length > MOST_NAMED
       ? ''
-      : `Start only ${cannot.length === 1 ? 'this agent' : 'these agents'} from the beginning: voidbox retry ${run} --continue${fresh}\n`;
+      : `Start only ${cannot.length === 1 ? 'this agent' : 'these agents'} from the beginning: ${typedCommand('retry', runId, { options: `--continue${fresh}` })}\n`;
   return new CliError(
     EXIT.usage,
     'origin/no-save',
     `run ${shownRunId(runId)} cannot be continued: ${problems.join('; ')}`,
-    `${others}Start every agent from its beginning: voidbox retry ${run}`,
+    `${others}Start every agent from its beginning: ${typedCommand('retry', runId)}`,
   );
 }

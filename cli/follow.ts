@@ -11,7 +11,7 @@ import { hostOfRun } from '../client/run-host.ts';
 import { describeMissingWorker } from './missing-worker.ts';
 import { type CliError, environmentError } from './cli-error.ts';
 import { StackStoppedError } from '../client/embedded/stop-mark.ts';
-import { shownRunId, typedRunId } from './run-id.ts';
+import { shownRunId, typedCommand } from './run-id.ts';
 import { readView } from './run-lookup.ts';
 import type { ServerLink } from '../client/server-link.ts';
 
@@ -163,6 +163,6 @@ function stackStopped(runId: string): CliError {
   return environmentError(
     'cli/stack-stopped',
     `the embedded stack was stopped by voidbox down, and run ${shownRunId(runId)} has not ended`,
-    `Continue it with voidbox up, then voidbox logs ${typedRunId(runId)} -f`,
+    `Continue it with voidbox up, then ${typedCommand('logs', runId, { options: '-f' })}`,
   );
 }

@@ -3,7 +3,7 @@ import { sanitizeLine } from '../domain/security/sanitize.ts';
 import type { StageOutput } from '../store/run-outputs.ts';
 import type { RunView, StageState } from '../store/run-view.ts';
 import { type CliError, usageError } from './cli-error.ts';
-import { shownRunId, typedRunId, typedStage } from './run-id.ts';
+import { shownRunId, typedCommand, typedRunId, typedStage } from './run-id.ts';
 
 /** Stages of a plan with the outputs that they declare. */
 export interface DeclaredOutputs {
@@ -80,7 +80,7 @@ function notThere(text: string, stage: string, view: RunView): CliError {
   if (['waiting', 'running', 'asking', 'sleeping', 'retrying'].includes(state) && view.outcome === null)
     return usageError(
       `${shown} is not there yet: ${of} has not ended (${state})`,
-      `Wait for it: voidbox logs -f ${typedRunId(view.runId)} --stage ${sanitizeLine(stage)}`,
+      `Wait for it: ${typedCommand('logs -f', view.runId, { options: `--stage ${typedStage(stage)}` })}`,
     );
   return usageError(
     state === 'succeeded'

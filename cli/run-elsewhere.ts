@@ -5,6 +5,7 @@ import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
 import { typedRunId } from './run-id.ts';
 import { findRunId } from './run-lookup.ts';
+import { typedArgument } from './typed-argument.ts';
 
 /** A run that Temporal knows and this host's store does not: another host's, one that was pruned, or one that no worker has admitted yet. */
 export interface RunElsewhere {
@@ -52,7 +53,7 @@ export async function findRunHere(
       EXIT.environment,
       'cli/run-pruned',
       `run ${found.runId} (${found.state}) was pruned from this host: its events, logs and outputs are deleted`,
-      `What is left is its history on the Temporal server: ${found.url ?? `temporal workflow show --workflow-id ${typedRunId(found.runId)}`}`,
+      `What is left is its history on the Temporal server: ${found.url ?? `temporal workflow show --workflow-id ${typedArgument(found.runId)}`}`,
     );
   }
   if (found.host === null)

@@ -3,7 +3,7 @@ import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { CliError } from './cli-error.ts';
 import { newRunId } from '../client/new-id.ts';
-import { matchRunId, onlyRun, refuseReservedRunId, typedRunId } from './run-id.ts';
+import { matchRunId, onlyRun, refuseReservedRunId, typedCommand, typedRunId } from './run-id.ts';
 
 describe('newRunId', () => {
   const now = new Date('2026-03-04T05:06:07.890Z');
@@ -93,6 +93,17 @@ describe('an id in a command that is to be typed', () => {
   test('is left as it is where a shell reads it so', () => {
     expect(typedRunId('nightly-2026-11-22T06:00:00Z')).toBe('nightly-2026-11-22T06:00:00Z');
   });
+});
+
+test.each<[Parameters<typeof typedCommand>, string]>([
+  [['status', 'r1'], 'voidbox status r1'],
+  [['status', '-r1'], "voidbox status -- '-r1'"],
+  [['logs', 'r1', { options: '--stage a' }], 'voidbox logs r1 --stage a'],
+  [['logs', '-r1', { options: '--stage a' }], "voidbox logs --stage a -- '-r1'"],
+  [['reject', 'r1', { names: 'ask', options: '--comment WHY' }], 'voidbox reject r1 ask --comment WHY'],
+  [['reject', '-r1', { names: 'ask', options: '--comment WHY' }], "voidbox reject --comment WHY -- '-r1' ask"],
+])('the command of %j has its options where they are read as options', (parts, command) => {
+  expect(typedCommand(...parts)).toBe(command);
 });
 
 test('a command names the run if there is only one, and else a placeholder', () => {

@@ -13,6 +13,20 @@ export function typedRunId(runId: string): string {
   return runId.startsWith('-') ? `-- ${typedArgument(runId)}` : typedArgument(runId);
 }
 
+export interface CommandParts {
+  /** Options, as they are typed: `--stage a`. */
+  readonly options?: string;
+  /** Arguments behind the run, as they are typed. */
+  readonly names?: string;
+}
+
+/** A command with a run, as it is to be typed. An id that begins with a hyphen follows `--`, behind which no option is read. */
+export function typedCommand(name: string, runId: string, { options = '', names = '' }: CommandParts = {}): string {
+  const [given, behind] = [options, names].map((text) => (text === '' ? '' : ` ${text}`)) as [string, string];
+  const run = typedRunId(runId);
+  return runId.startsWith('-') ? `voidbox ${name}${given} ${run}${behind}` : `voidbox ${name} ${run}${behind}${given}`;
+}
+
 /** The id that is to be typed if all of these are of one run; else the placeholder `RUN`. */
 export function onlyRun(runIds: readonly (string | null)[]): string {
   const [runId, ...more] = new Set(runIds);

@@ -37,7 +37,7 @@ import { toContinuedJson } from './render/continued.ts';
 import { toOriginJson } from './render/reuse.ts';
 import { renderRunEnd } from './render/run-end.ts';
 import { toRunJson } from './render/run-json.ts';
-import { shownRunId, typedRunId } from './run-id.ts';
+import { shownRunId, typedRunId, typedCommand } from './run-id.ts';
 import { createRunDisplay, type RunDisplay } from './run-display.ts';
 import { once, readRunInput } from './run-input.ts';
 import { hasEndedAsService } from './service-end.ts';
@@ -377,7 +377,12 @@ async function conclude(view: RunView, interrupted: boolean, json: boolean, cont
         ),
       );
     } else if ((view.state === 'succeeded' || isServiceEnd) && output !== null) {
-      await printResult(output, artifacts, context, context.advise(`voidbox result ${typedRunId(view.runId)} -o FILE`));
+      await printResult(
+        output,
+        artifacts,
+        context,
+        context.advise(typedCommand('result', view.runId, { options: '-o FILE' })),
+      );
     }
   }
   if (view.state === 'succeeded' || isServiceEnd) return EXIT.success;

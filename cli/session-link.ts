@@ -2,6 +2,7 @@
 import { resolve } from 'node:path';
 import type { SessionView } from '../activities/contract-session.ts';
 import type { ErrorCode } from '../domain/errors/codes.ts';
+import { separateId } from '../domain/run/run-id.ts';
 import { isSessionName, SESSION_NAME_RULE } from '../domain/step-machine/session-id.ts';
 import type { SessionResult } from '../domain/step-machine/result.ts';
 import { findLostNumber } from '../domain/units/lost-number.ts';
@@ -90,7 +91,7 @@ export function openSteps({ current }: SessionView): readonly { readonly step: s
 
 /** As it is typed here. */
 export function advanceCommand(session: string, context: CliContext): string {
-  return context.advise(`voidbox session advance ${session}`);
+  return context.advise(`voidbox session advance ${separateId(session)}`);
 }
 
 export async function printResult(

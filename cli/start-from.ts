@@ -20,7 +20,7 @@ import { readRecordedRun, type RecordedRun } from './recorded-run.ts';
 import { renderContinued } from './render/continued.ts';
 import { renderReuse } from './render/reuse.ts';
 import { findRunHere } from './run-elsewhere.ts';
-import { shownRunId, typedRunId } from './run-id.ts';
+import { shownRunId, typedRunId, typedCommand } from './run-id.ts';
 import { limitPlan } from './run-limits.ts';
 import { type RunOptions, takeImagePlaces, takeRunOptions } from './run-options.ts';
 import { typedArgument } from './typed-argument.ts';
@@ -136,7 +136,7 @@ async function compiledAsWritten(
   if (source === null)
     throw usageError(
       `the spec of run ${shownRunId(runId)} was not recorded, so \`--param\` can't change it: the run is of an earlier build, or of your own Temporal server`,
-      `Name the file of its spec: voidbox fork ${typedRunId(runId)} FILE ${paramsText(param)}`,
+      `Name the file of its spec: ${typedCommand('fork', runId, { names: 'FILE', options: paramsText(param) })}`,
     );
   const compileOptions = {
     params: { ...source.params, ...param },
@@ -191,7 +191,7 @@ function reuseIn(
   if (reuse.again.size === 0)
     throw usageError(
       `nothing of run ${shownRunId(runId)} is left to run: every stage succeeded and is the same`,
-      `Name where to start: voidbox ${kind} ${typedRunId(runId)}${kind === 'fork' ? ' FILE' : ''} --from ${stages.at(-1) ?? 'STAGE'}`,
+      `Name where to start: ${typedCommand(kind, runId, { names: kind === 'fork' ? 'FILE' : '', options: `--from ${stages.at(-1) ?? 'STAGE'}` })}`,
     );
   return reuse;
 }

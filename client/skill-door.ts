@@ -7,6 +7,7 @@ import { realpathSync } from 'node:fs';
 import type { Client } from '@temporalio/client';
 import type { SessionRequest, SessionView } from '../activities/contract-session.ts';
 import { remedyOf } from '../domain/errors/error-code.ts';
+import { separateId } from '../domain/run/run-id.ts';
 import { isSessionName, SESSION_NAME_RULE } from '../domain/step-machine/session-id.ts';
 import type {
   DurableAnswer,
@@ -130,7 +131,7 @@ class StackSessions implements DurableSessions {
     return refusal(
       'full',
       `${open.length} sessions of skill "${name}" are open, which is the limit.`,
-      `Continue an open session, or end one: voidbox session list --state open, voidbox session cancel ${oldest}. The server's --max-sessions sets the limit.`,
+      `Continue an open session, or end one: voidbox session list --state open, voidbox session cancel ${separateId(oldest)}. The server's --max-sessions sets the limit.`,
     );
   }
 

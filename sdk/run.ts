@@ -13,6 +13,7 @@ import { type AnyErrorCode, toErrorCode } from '../domain/errors/error-code.ts';
 import type { DataRef, Plan } from '../domain/plan/plan.ts';
 import { endedAsService } from '../domain/pipeline/service-end.ts';
 import type { RunEvent } from '../domain/run/event.ts';
+import { separateId } from '../domain/run/run-id.ts';
 import { findLostNumber } from '../domain/units/lost-number.ts';
 import { packageRoot } from '../setup/package-root.ts';
 import { keepExact } from './options.ts';
@@ -241,7 +242,7 @@ function resultOf(reply: RunReply, plan: Plan): RunResult {
       state: isCancelled ? 'cancelled' : 'failed',
       stage: failedStage,
       stderrTail: failure?.stderrTail ?? '',
-      remedy: `see what it did: voidbox status ${runId}`,
+      remedy: `see what it did: voidbox status ${separateId(runId)}`,
     },
   );
 }
@@ -270,7 +271,7 @@ function exactJson(text: string, runId: string, stage: string | null): unknown {
       runId,
       state: 'succeeded',
       stage,
-      remedy: `print it as a string, or read the text: voidbox result ${runId}`,
+      remedy: `print it as a string, or read the text: voidbox result ${separateId(runId)}`,
     },
   );
 }

@@ -19,7 +19,7 @@ import { printBytes } from '../print-result.ts';
 import { renderTable } from '../render/table.ts';
 import { readRepairedViews } from '../repair-runs.ts';
 import { findRunHere } from '../run-elsewhere.ts';
-import { shownRunId, typedRunId } from '../run-id.ts';
+import { shownRunId, typedRunId, typedCommand } from '../run-id.ts';
 import { fileNameOf, saveFile, type Unpacked, unpackTar } from '../unpack.ts';
 
 interface Options {
@@ -136,7 +136,7 @@ async function list(
   await context.stdout.write(`${lines.join('\n')}\n`);
   if (listedOutputs.length > rows.length)
     await context.stderr.write(
-      `${listedOutputs.length - rows.length} more, of items: voidbox artifacts ${typedRunId(view.runId)} --json\n`,
+      `${listedOutputs.length - rows.length} more, of items: ${typedCommand('artifacts', view.runId, { options: '--json' })}\n`,
     );
   await context.stderr.write(
     `${style.dim(context.advise(`Fetch one: voidbox artifacts ${typedRunId(view.runId)} get NAME`))}\n`,

@@ -12,7 +12,7 @@ import { mockAgentsText } from '../render/agent-usage.ts';
 import { mockedText } from '../render/stages.ts';
 import { renderRunEnd } from '../render/run-end.ts';
 import { toRunJson } from '../render/run-json.ts';
-import { typedRunId } from '../run-id.ts';
+import { typedCommand, typedRunId, typedStage } from '../run-id.ts';
 import { findRunHere } from '../run-elsewhere.ts';
 import { hasEndedAsService } from '../service-end.ts';
 
@@ -26,7 +26,7 @@ function whatThereIs(view: RunView | undefined, runId: string): string {
   const serving = view?.stages.find((stage) => stage.published !== undefined && stage.state === 'running');
   return serving === undefined
     ? `Wait for it: voidbox logs -f ${typedRunId(runId)}`
-    : `What its service has published: voidbox artifacts ${typedRunId(runId)} get ${sanitizeLine(serving.id)} -o -`;
+    : `What its service has published: ${typedCommand('artifacts', runId, { names: `get ${typedStage(serving.id)}`, options: '-o -' })}`;
 }
 
 export const command = defineCommand<Options>({
@@ -60,7 +60,12 @@ export const command = defineCommand<Options>({
       );
       // That of a service, which ends in no other way.
       if (view.outcome.state === 'cancelled' && output !== null && options.output === undefined)
-        await printResult(output, artifacts, context, context.advise(`voidbox result ${typedRunId(runId)} -o FILE`));
+        await printResult(
+          output,
+          artifacts,
+          context,
+          context.advise(typedCommand('result', runId, { options: '-o FILE' })),
+        );
       return isServiceEnd ? EXIT.success : EXIT.runFailed;
     }
     if (output === null)
@@ -75,7 +80,13 @@ export const command = defineCommand<Options>({
       );
     if (options.output !== undefined)
       await context.stderr.write(`${formatBytes(output.sizeBytes)} to ${options.output}\n`);
-    else await printResult(output, artifacts, context, context.advise(`voidbox result ${typedRunId(runId)} -o FILE`));
+    else
+      await printResult(
+        output,
+        artifacts,
+        context,
+        context.advise(typedCommand('result', runId, { options: '-o FILE' })),
+      );
     return EXIT.success;
   },
 });

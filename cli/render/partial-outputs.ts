@@ -2,7 +2,7 @@ import { PARTIAL_OUTPUTS } from '../../domain/plan/workspace.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { formatBytes } from '../../domain/units/bytes.ts';
 import type { RunView } from '../../store/run-view.ts';
-import { typedRunId, typedStage } from '../run-id.ts';
+import { typedStage, typedCommand } from '../run-id.ts';
 import type { Advise } from './run-end.ts';
 import type { Style } from './style.ts';
 
@@ -10,7 +10,6 @@ import type { Style } from './style.ts';
 export function renderPartial(view: RunView, { style, advise }: { style: Style; advise: Advise }): string[] {
   const left = view.stages.flatMap(({ id, partial }) => (partial === undefined ? [] : [{ id, partial }]));
   if (left.length === 0) return [];
-  const run = typedRunId(view.runId);
   return [
     '',
     ...left.map(({ id, partial }) => {
@@ -18,8 +17,10 @@ export function renderPartial(view: RunView, { style, advise }: { style: Style; 
         .filter(([name]) => name !== PARTIAL_OUTPUTS.base)
         .map(([name, { sizeBytes }]) => `${sanitizeLine(`${id}.${name}`)} (${formatBytes(sizeBytes)})`);
       const command = Object.hasOwn(partial, PARTIAL_OUTPUTS.patch)
-        ? `voidbox apply ${run} --partial${left.length === 1 ? '' : ` --stage ${typedStage(id)}`}`
-        : `voidbox artifacts ${run}`;
+        ? typedCommand('apply', view.runId, {
+            options: `--partial${left.length === 1 ? '' : ` --stage ${typedStage(id)}`}`,
+          })
+        : typedCommand('artifacts', view.runId);
       return `partial: ${names.join(', ')} ${style.dim(advise(`(${command})`))}`;
     }),
   ];

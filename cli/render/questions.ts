@@ -4,7 +4,7 @@ import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { formatDurationMs } from '../../domain/units/duration.ts';
 import { openQuestionsOf } from '../../store/open-questions.ts';
 import type { RunView } from '../../store/run-view.ts';
-import { typedRunId, typedStage } from '../run-id.ts';
+import { typedCommand, typedStage } from '../run-id.ts';
 import type { Style } from './style.ts';
 
 /** On one line: what is asked, of whom, and until when. */
@@ -46,15 +46,15 @@ export function renderQuestions(
     });
     const given = question.fields
       .filter(({ required }) => required)
-      .map((field) => ` --field ${field.name}=${field.type === 'choice' ? field.choices[0]! : '…'}`)
-      .join('');
+      .map((field) => `--field ${field.name}=${field.type === 'choice' ? field.choices[0]! : '…'}`)
+      .join(' ');
     return [
       '',
       `${style.yellow('?')} ${style.bold(name)}: ${renderQuestion(question)}`,
       ...left,
       ...fields,
-      `  ${style.cyan('answer:')} ${advise(`voidbox approve ${typedRunId(runId)} ${typed}${sanitizeLine(given)}`)}`,
-      `  ${style.cyan('or:')}     ${advise(`voidbox reject ${typedRunId(runId)} ${typed} --comment WHY`)}`,
+      `  ${style.cyan('answer:')} ${advise(typedCommand('approve', runId, { names: typed, options: sanitizeLine(given) }))}`,
+      `  ${style.cyan('or:')}     ${advise(typedCommand('reject', runId, { names: typed, options: '--comment WHY' }))}`,
     ];
   });
 }

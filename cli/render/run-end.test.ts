@@ -45,6 +45,7 @@ test.each([
   ['stage/items-failed', 'r1', ['voidbox status r1`', 'voidbox logs r1 --stage']],
   ['part/failed', 'r1', ['voidbox logs r1 --stage', 'voidbox retry r1 --from PART']],
   ['stage/exit-nonzero', '-r1', ["voidbox logs -- '-r1'`"]],
+  ['part/failed', '-r1', ["voidbox logs --stage STAGE -- '-r1'`", "voidbox retry --from PART -- '-r1'`"]],
 ] as const)('the remedy of %s has the id of the run %s in its commands', (code, runId, commands) => {
   const failure = { code, message: 'no', stderrTail: '' };
   const outcome = { state: 'failed', failedStage: 'a', failure, output: null } as const;
@@ -53,6 +54,16 @@ test.each([
   );
   for (const command of commands) expect(text).toContain(command);
   expect(text).not.toMatch(/\bRUN\b/);
+});
+
+test('the next commands of a run whose id begins with a hyphen have their options before it', () => {
+  const failure = { code: 'stage/timeout', message: 'ran past 2 s', stderrTail: '' } as const;
+  const outcome = { state: 'failed', failedStage: 'a', failure, output: null } as const;
+  const failed = { state: 'failed', outcome, agents: ['a'], hasSaves: true } as const;
+  const lines = end({ ...run([stage('a', { state: 'failed', failure })], failed), runId: '-r1' });
+  expect(lines).toContain("  voidbox logs --stage a -- '-r1'");
+  expect(lines).toContain("  voidbox retry -- '-r1'");
+  expect(lines).toContain("  voidbox retry --continue -- '-r1'");
 });
 
 test('a run whose agent failed after a save names the command that continues it, and no other run does', () => {

@@ -4,7 +4,7 @@ import { formatDurationMs } from '../../domain/units/duration.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
 import { paintOutcome, toleratedNote } from './event-lines.ts';
 import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
-import { typedRunId } from '../run-id.ts';
+import { typedCommand, typedStage } from '../run-id.ts';
 import { renderRefusals } from './network.ts';
 import { renderCounts } from './stages.ts';
 import type { Style } from './style.ts';
@@ -94,10 +94,8 @@ function renderFailure(runId: string, where: string, failure: StageFailure, { st
       ...tail.split('\n').map((line) => `  ${style.red('│')} ${line}`),
     );
   const remedy =
-    remedyOf(failure.code)?.replaceAll(
-      // An id that begins with a hyphen stands at the end of a command.
-      runId.startsWith('-') ? /\b(logs|set-aside) RUN\b/g : /\b(voidbox [a-z-]+) RUN\b/g,
-      (_, command: string) => `${command} ${typedRunId(runId)}`,
+    remedyOf(failure.code)?.replaceAll(/\bvoidbox ([a-z-]+) RUN\b(?: (-[^`]*))?/g, (_, command: string, options = '') =>
+      typedCommand(command, runId, { options }),
     ) ?? null;
   if (remedy !== null) lines.push(`  ${style.cyan('help:')} ${advise(remedy)}`);
   return lines;
@@ -110,14 +108,14 @@ export function renderNextSteps(
   commands: readonly ('logs' | 'status' | 'retry')[],
 ): string[] {
   const failedStage = view.outcome?.failedStage ?? view.stages.find((stage) => stage.state === 'failed')?.id ?? null;
-  const stage = failedStage === null ? '' : ` --stage ${sanitizeLine(failedStage)}`;
-  const runId = typedRunId(view.runId);
+  const stage = failedStage === null ? '' : `--stage ${typedStage(failedStage)}`;
+  const { runId } = view;
   const lines = {
-    logs: `  voidbox logs ${runId}${stage}`,
-    status: `  voidbox status ${runId}`,
-    retry: `  voidbox retry ${runId}`,
+    logs: `  ${typedCommand('logs', runId, { options: stage })}`,
+    status: `  ${typedCommand('status', runId)}`,
+    retry: `  ${typedCommand('retry', runId)}`,
   };
-  const continued = canContinue(view) ? [advise(`${lines.retry} --continue`)] : [];
+  const continued = canContinue(view) ? [advise(`  ${typedCommand('retry', runId, { options: '--continue' })}`)] : [];
   // What another host has, or what was never admitted, is not to be retried from here.
   const isHere = view.stages.length > 0;
   return [

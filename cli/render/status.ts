@@ -5,7 +5,7 @@ import type { RunView } from '../../store/run-view.ts';
 import { paintOutcome, toleratedNote } from './event-lines.ts';
 import { type Advise, renderFailures, renderNextSteps } from './run-end.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
-import { typedRunId } from '../run-id.ts';
+import { typedRunId, typedCommand } from '../run-id.ts';
 import type { StageFacts } from '../stage-facts.ts';
 import { networkOfRun, renderNetwork } from './network.ts';
 import { renderPartial } from './partial-outputs.ts';
@@ -53,7 +53,9 @@ export function renderStatus(
   const network = networkOfRun(view);
   if (network !== null) {
     const where =
-      network.refused === 0 ? '' : ` ${style.dim(advise(`(voidbox logs ${typedRunId(view.runId)} --network)`))}`;
+      network.refused === 0
+        ? ''
+        : ` ${style.dim(advise(`(${typedCommand('logs', view.runId, { options: '--network' })})`))}`;
     facts.push(['network', `${renderNetwork(network)}${where}`]);
   }
   const output = view.outcome?.output ?? null;

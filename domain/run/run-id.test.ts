@@ -1,4 +1,6 @@
 import { describe, expect, test } from 'vitest';
+import { describePartial } from './partial-work.ts';
+import { leftUntil } from './retained-vm.ts';
 import { escapeRunId, isRunId, runIdProblem, unescapeRunId } from './run-id.ts';
 import { parseVmKey, vmKeyText } from './vm-key.ts';
 
@@ -124,3 +126,11 @@ function seeded(seed: number): () => number {
     return state / 2 ** 32;
   };
 }
+
+test('messages name an id that begins with a hyphen behind `--`, and options before it', () => {
+  expect(describePartial('r1', 'a[0]', 1)).toContain('`voidbox apply r1 --partial --stage "a[0]"`');
+  expect(describePartial('-r1', 'a[0]', 1)).toContain('`voidbox apply --partial --stage "a[0]" -- -r1`');
+  const left = leftUntil('-r1', { stage: 'a', execKey: '-r1/a/1' }, 0);
+  expect(left).toContain('`voidbox exec -- -r1 a -- COMMAND`');
+  expect(left).toContain('`voidbox release -- -r1 a`');
+});

@@ -31,6 +31,11 @@ export function escapeRunId(id: string): string {
     .replace(/^\./, '%2E');
 }
 
+/** An id as an argument in a command of a message: behind `--` no hyphen makes it an option. */
+export function separateId(id: string): string {
+  return id.startsWith('-') ? `-- ${id}` : id;
+}
+
 /** The id that `escapeRunId` makes this text of; null when it makes it of none. */
 export function unescapeRunId(escaped: string): string | null {
   let id: string;
