@@ -172,7 +172,7 @@ function compile(spec: Spec, options: CompileOptions, parts: PartContext, proble
     ...compileRunBudget(spec, stages, problems),
     hostVariables: hostVariablesOf(stages),
   };
-  warnOfUnused(spec, problems);
+  warnOfUnused(spec, plan, problems);
   if (parts.chain.length === 0) warnOfUnusedParts(spec, problems);
   reportWhole(plan, spec, problems);
   return plan;

@@ -332,3 +332,20 @@ describe('bounds', () => {
     ]);
   });
 });
+
+test('the warning of an unused `llm` names the agent of a part, which takes none of the spec', () => {
+  const llm = 'llm: { provider: claude, model: opus }\n';
+  const warningsOf = (files: Readonly<Record<string, string>>): readonly string[] =>
+    compiled(files).diagnostics.map(({ message }) => message);
+  const asks = workflow(['name: ask, prompt: Review.']);
+  const uses = workflow(['name: fix, uses: ./asks.yaml'], llm);
+  const inFile = `parts: { asks: { workflow: { steps: [{ name: ask, prompt: Review. }] } } }\n`;
+  const message =
+    '`llm` has no effect: the agent fix.ask is in a part, which takes no `llm` from the spec that uses it';
+  expect(warningsOf({ 'uses.yaml': uses, 'asks.yaml': asks })).toEqual([message]);
+  expect(warningsOf({ 'uses.yaml': workflow(['name: fix, uses: asks'], llm + inFile) })).toEqual([message]);
+  expect(warningsOf({ 'none.yaml': workflow([run('a')], llm) })).toEqual(['`llm` has no effect: no stage is an agent']);
+  expect(
+    warningsOf({ 'own.yaml': workflow(['name: fix, uses: asks', 'name: own, prompt: Review.'], llm + inFile) }),
+  ).toEqual([]);
+});

@@ -1,16 +1,30 @@
 /** What a spec says and no stage asks for. */
+import { agentStages } from '../plan/mock-agents.ts';
+import type { Plan } from '../plan/plan.ts';
 import { hasAgent } from './compile-skill.ts';
 import type { Problems } from './problems.ts';
 import type { Spec, StageSpec } from './spec.ts';
 import { quote } from './tree.ts';
 
-/** What the spec says and no stage asks for, or none of this build's VMs has. */
-export function warnOfUnused(spec: Spec, problems: Problems): void {
+/**
+ * Warns of what the spec says and no stage asks for.
+ * @param plan  with the stages of the parts
+ */
+export function warnOfUnused(spec: Spec, plan: Pick<Plan, 'stages'>, problems: Problems): void {
   // Of a stage that could not be read nobody knows what it is.
   const { written, hasMore } = spec.lostNames;
   if (written.size > 0 || hasMore) return;
   const isAnswered = (stage: StageSpec): boolean => hasAgent(stage) || stage.agent !== null || stage.isShell;
-  if (spec.llm !== null && !spec.stages.some(isAnswered))
+  if (spec.llm === null || spec.stages.some(isAnswered)) return;
+  const [ofPart] = agentStages(plan);
+  if (ofPart !== undefined)
+    problems.warning(
+      'spec/unsupported',
+      spec.llm.at,
+      `\`llm\` has no effect: the agent ${ofPart} is in a part, which takes no \`llm\` from the spec that uses it`,
+      'move `llm` to the part, or to its stage',
+    );
+  else
     problems.warning(
       'spec/unsupported',
       spec.llm.at,
