@@ -41,6 +41,14 @@ test('a link to a device is refused', () => {
   expect(() => readNamedFile(join(dir, 'link'), 4)).toThrow('it is a device and no file');
 });
 
+test('a folder and a link without an end are refused without the advice for pipes', () => {
+  symlinkSync('loop', join(dir, 'loop'));
+  symlinkSync('.', join(dir, 'here'));
+  for (const name of ['.', 'here'])
+    expect(() => readNamedFile(join(dir, name), 4)).toThrow(/^it is a folder and no file; name a file in it$/);
+  expect(() => readNamedFile(join(dir, 'loop'), 4)).toThrow(/^it is a link that leads nowhere$/);
+});
+
 test('only descriptors of the process itself may be pipes', () => {
   for (const path of ['/dev/stdin', '/dev/fd/63', '/proc/self/fd/0']) expect(isOwnDescriptor(path), path).toBe(true);
   for (const path of ['/dev/fd', '/dev/fd/3/file', '/proc/1/fd/0', '/dev/stdin/x', '/x/dev/fd/3', '/dev/zero'])

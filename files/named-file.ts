@@ -2,7 +2,7 @@
  * Files that a user names on a command line. A descriptor of the process may be a pipe on purpose: `<(cmd)` of a shell and
  * `/dev/stdin` are. Any other path may be of a cloned project, so it must be a regular file.
  */
-import { closeSync, openSync, readSync, realpathSync } from 'node:fs';
+import { closeSync, openSync, readSync, realpathSync, statSync } from 'node:fs';
 import { FileRefusal, readFileWithin } from './open-file.ts';
 
 const CHUNK_BYTES = 64 * 1024;
@@ -24,9 +24,18 @@ export function readNamedFile(path: string, mostBytes: number): Buffer {
     return readFileWithin(path, { roots: null, mostBytes });
   } catch (error) {
     if (!(error instanceof FileRefusal) || error.reason !== 'not-regular') throw error;
-    throw new FileRefusal(error.reason, `${error.message}; name a file, or use <(cat …)`, error.leadsTo, {
-      cause: error,
-    });
+    const remedy = remedyFor(path);
+    if (remedy === null) throw error;
+    throw new FileRefusal(error.reason, `${error.message}; ${remedy}`, error.leadsTo, { cause: error });
+  }
+}
+
+/** Null: nothing is at the path that could be read in another way. */
+function remedyFor(path: string): string | null {
+  try {
+    return statSync(path).isDirectory() ? 'name a file in it' : 'name a file, or use <(cat …)';
+  } catch {
+    return null;
   }
 }
 
