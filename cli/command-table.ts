@@ -146,7 +146,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
       {
         name: 'exec',
         usage: 'exec RUN [STAGE] -- CMD…',
-        summary: 'run a command in the VM that a failed stage left',
+        summary: 'run a command in the VM of a stage that runs or has failed',
         load: () => import('./commands/exec.ts'),
       },
       {

@@ -103,6 +103,16 @@ test('docs/runs.md shows what is printed', () => {
   expect(page).toContain(`\n\`\`\`\n${lines.join('\n')}\n\`\`\`\n`);
 });
 
+test('a limit of one turn is in the singular', () => {
+  const base = planOf('a');
+  const work = { kind: 'agent', mode: 'task', prompt: '', llm: null, messaging: false, skills: [], env: [] } as const;
+  const plan: Plan = { ...base, stages: base.stages.map((stage) => ({ ...stage, work })) };
+  const changed = { stages: { a: { timeoutMs: 1_000, budget: { maxTurns: 1, maxTokens: 1 } } } };
+  expect(renderContinued(plan, { agents: agentsOf({ a: AGENT }), changed }, 1_000, PLAIN)).toContain(
+    '  limits of a: 1 token (before: none), 1 turn (before: none)',
+  );
+});
+
 test('a long list is counted', () => {
   const many = Object.fromEntries(Array.from({ length: 25 }, (_, index) => [`s${index}`, AGENT]));
   const lines = renderContinued(planOf('a'), { agents: agentsOf(many), changed: { stages: {} } }, 1_000, PLAIN);

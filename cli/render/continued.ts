@@ -103,8 +103,8 @@ function differences(one: Limits, next: Limits): readonly string[] {
   return [
     ...difference(one.timeoutMs, next.timeoutMs, formatDurationMs),
     ...difference(one.budget?.maxCostUsd, next.budget?.maxCostUsd, dollars),
-    ...difference(one.budget?.maxTokens, next.budget?.maxTokens, (count) => `${count} tokens`),
-    ...difference(one.budget?.maxTurns, next.budget?.maxTurns, (count) => `${count} turns`),
+    ...difference(one.budget?.maxTokens, next.budget?.maxTokens, (count) => counted(count, 'token', 'tokens')),
+    ...difference(one.budget?.maxTurns, next.budget?.maxTurns, (count) => counted(count, 'turn', 'turns')),
   ];
 }
 

@@ -70,6 +70,11 @@ test('status of a run that succeeded', () => {
   ]);
 });
 
+test('status of a run that was refused has no line for a spec and a host that are not known', () => {
+  const lines = renderStatus({ ...FAILED_RUN, name: '', kind: '', hostId: '' }, OPTIONS);
+  expect(lines.filter((line) => /^(spec|host)/.test(line))).toEqual([]);
+});
+
 test('status of a failed run ends with why and what to type', () => {
   const lines = renderStatus(FAILED_RUN, OPTIONS);
   expect(lines).toContain('stage build (attempt 2) failed: ended with exit code 2 (stage/exit-nonzero)');

@@ -33,14 +33,17 @@ export function renderStatus(
   const { style, nowMs, advise, folder } = options;
   const facts: [string, string][] = [
     ['run', sanitizeLine(view.runId)],
-    ['spec', `${sanitizeLine(view.name)} (${sanitizeLine(view.kind)})`],
+    // A run that admission refused has neither a spec nor a host.
+    ...(view.name === ''
+      ? []
+      : [['spec', `${sanitizeLine(view.name)} (${sanitizeLine(view.kind)})`] as [string, string]]),
     ...(view.origin === null ? [] : [['from', sanitizeLine(describeOrigin(view.origin))] as [string, string]]),
     ...(view.mocked.length === 0 ? [] : [['mocked', style.yellow(mockedText(view))] as [string, string]]),
     ...(view.mockAgents.length === 0
       ? []
       : [['agents', style.yellow(`played by the mock agent: ${mockAgentsText(view)}`)] as [string, string]]),
     ['state', `${paintOutcome(view.state, style)}${toleratedNote(view.outcome)}`],
-    ['host', sanitizeLine(view.hostId)],
+    ...(view.hostId === '' ? [] : [['host', sanitizeLine(view.hostId)] as [string, string]]),
   ];
   if (view.startedAtMs !== null)
     facts.push(['started', `${new Date(view.startedAtMs).toISOString()} (${formatAge(nowMs - view.startedAtMs)})`]);
