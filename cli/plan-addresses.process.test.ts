@@ -72,6 +72,8 @@ test('`--allow-git` allows a repository and what lies below it', async () => {
     code: 'cli/git-refused',
   });
   expect(() => givenPlaces(['github.com'])).toThrow('is not HOST/PATH');
+  expect(() => givenPlaces(['github.com/*'])).toThrow('`github.com/*` is not HOST/PATH: no `*` is a pattern');
+  expect(() => givenPlaces(['https://github.com/acme/*'])).toThrow('no `*` is a pattern');
 });
 
 test('an address that could mean another repository is refused, whatever is allowed', async () => {

@@ -1,6 +1,6 @@
 /** Repositories of the network that a plan fetches. Git does so with the user's login, so the user decides. */
 import { join } from 'node:path';
-import { allowsGitPlace, readGitPlace, toGitPlace, toRemotePlace } from '../domain/plan/git-place.ts';
+import { allowsGitPlace, readAllowedPlace, toGitPlace, toRemotePlace } from '../domain/plan/git-place.ts';
 import type { Plan } from '../domain/plan/plan.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { findRepositoryAround } from '../files/find-repository.ts';
@@ -13,13 +13,13 @@ import { typedArgument } from './typed-argument.ts';
 /** The size limit of a repository's configuration. */
 const CONFIG_BYTES = 1024 * 1024;
 
-/** Reads the values of `--allow-git`. @returns places, as `readGitPlace` does @throws CliError */
+/** Reads the values of `--allow-git`. @returns places, as `readAllowedPlace` does @throws CliError */
 export function givenPlaces(texts: readonly string[]): readonly string[] {
   return texts.map((text) => {
-    const place = readGitPlace(text.replace(/^https:\/\//i, ''));
+    const place = readAllowedPlace(text.replace(/^https:\/\//i, ''));
     if (place !== null) return place;
     throw usageError(
-      `--allow-git: \`${text}\` is not HOST/PATH`,
+      `--allow-git: \`${sanitizeLine(text)}\` is not HOST/PATH${text.includes('*') ? ': no `*` is a pattern' : ''}`,
       'Name a repository, or what its repositories lie below: --allow-git github.com/acme/app',
     );
   });

@@ -28,7 +28,7 @@ import { imageDisks, lazyExtras, lazyPieces } from './lazy-pieces.ts';
 import { createLentVariables } from './lent-variables.ts';
 import type { Log } from './log.ts';
 import { createMockSandboxes } from './mock-sandboxes.ts';
-import { readGitPlace } from '../domain/plan/git-place.ts';
+import { readAllowedPlace } from '../domain/plan/git-place.ts';
 import { createHostSandboxes, type HostSandboxes } from './sandboxes.ts';
 import { HOST_WORKER_OPTIONS } from './workers.ts';
 
@@ -122,8 +122,13 @@ class VoidboxPlugin implements WorkerPlugin {
       throw new TypeError(`createVoidboxPlugin: \`sandbox\` is ${JSON.stringify(sandbox)}; it is 'mock' or left out`);
     if (!Array.isArray(allowMounts) || allowMounts.some((folder) => typeof folder !== 'string'))
       throw new TypeError('createVoidboxPlugin: `allowMounts` must be a list of folders');
-    if (!Array.isArray(allowGit) || allowGit.some((place) => typeof place !== 'string' || readGitPlace(place) === null))
-      throw new TypeError('createVoidboxPlugin: `allowGit` must be a list of `host/path`');
+    if (
+      !Array.isArray(allowGit) ||
+      allowGit.some((place) => typeof place !== 'string' || readAllowedPlace(place) === null)
+    )
+      throw new TypeError(
+        'createVoidboxPlugin: `allowGit` must be a list of `host/path`, where `*` is no pattern: `host/owner` allows what lies below it',
+      );
     if (!Array.isArray(allowServices) || allowServices.some((service) => typeof service !== 'string'))
       throw new TypeError('createVoidboxPlugin: `allowServices` must be a list of `host:port`');
     if (options.allowKeep !== undefined && typeof options.allowKeep !== 'boolean')
@@ -135,7 +140,7 @@ class VoidboxPlugin implements WorkerPlugin {
     this.#options = {
       ...options,
       allowMounts: allowMounts.map((folder: string) => resolve(folder)),
-      allowGit: allowGit.map((place: string) => readGitPlace(place)!),
+      allowGit: allowGit.map((place: string) => readAllowedPlace(place)!),
     };
   }
 

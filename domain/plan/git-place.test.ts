@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { allowsGitPlace, readGitPlace, toGitPlace, toRemotePlace } from './git-place.ts';
+import { allowsGitPlace, readAllowedPlace, readGitPlace, toGitPlace, toRemotePlace } from './git-place.ts';
 
 test.each([
   ['https://github.com/acme/app', 'github.com/acme/app'],
@@ -35,6 +35,15 @@ test.each([
   ['file:///srv/app', null],
 ])('the remote %s has the place %s', (remote, place) => {
   expect(toRemotePlace(remote)).toBe(place);
+});
+
+test('a place that an option allows is no pattern', () => {
+  expect(['github.com/acme', 'github.com/*', '*/acme', 'github.com/acme/a*'].map(readAllowedPlace)).toEqual([
+    'github.com/acme',
+    null,
+    null,
+    null,
+  ]);
 });
 
 test('a place allows itself and what lies below it', () => {

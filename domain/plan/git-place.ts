@@ -18,6 +18,11 @@ export function readGitPlace(text: string): string | null {
   return `${found[1]!.toLowerCase()}/${path}`;
 }
 
+/** As `readGitPlace`, of an option that allows places: none of them is a pattern. */
+export function readAllowedPlace(text: string): string | null {
+  return text.includes('*') ? null : readGitPlace(text);
+}
+
 /** The place of a remote, also by SSH: `git@github.com:acme/app.git` is `github.com/acme/app`. Null: none of the network. */
 export function toRemotePlace(remote: string): string | null {
   const ssh = /^(?:ssh:\/\/(?:[^/@]+@)?([^/:@]+)(?::22)?\/|(?:[^/@:]+@)?([^/:@]+):(?!\/\/))(.+)$/.exec(remote);

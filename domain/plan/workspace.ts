@@ -73,5 +73,6 @@ export function isRefName(ref: string): boolean {
 /** Why no workspace comes from this address; null: one may. A plan is kept and shown, so it holds no password. */
 export function addressProblem(url: string): string | null {
   if (!/^https:\/\/[^\s/?#]/.test(url) || /[\s\p{Cc}]/u.test(url)) return 'does not begin with https:// and a host';
-  return /^https:\/\/[^/?#]*@/.test(url) ? 'has a user or a password in it' : null;
+  if (/^https:\/\/[^/?#]*@/.test(url)) return 'has a user or a password in it';
+  return /^https:\/\/[^/?#]+\/+[^/?#]/.test(url) ? null : 'has no path, and so names no repository';
 }

@@ -278,7 +278,10 @@ const workspace = z.strictObject({
     z.strictObject({ kind: z.literal('folder'), source, ref, includeDirty: z.boolean() }),
     z.strictObject({
       kind: z.literal('url'),
-      url: reference.refine((url) => addressProblem(url) === null, 'an https:// address without a user'),
+      url: reference.refine(
+        (url) => addressProblem(url) === null,
+        'an https:// address with a path and without a user',
+      ),
       ref,
     }),
     z.strictObject({ kind: z.literal('stage'), stage: name }),
