@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { cpuMsOf } from '../../test/rig/cpu-time.ts';
 import { createRedactor, REDACTED, redactText, type RedactedPiece, type Secret } from './redactor.ts';
 import { sanitize } from './sanitize.ts';
 
@@ -294,6 +295,22 @@ describe('a secret with an escape sequence inside', () => {
       }
     }
     expect(found).toBeGreaterThan(20);
+  });
+
+  test('costs as much for a long secret as for a short one', async () => {
+    const key = Array.from({ length: 8_000 }, (_, index) => String.fromCharCode(97 + ((index * 7_919) % 26))).join('');
+    const costOf = (secret: string): Promise<number> => {
+      const stream = createRedactor(secrets(secret)).stream();
+      const begun = `${[...secret.slice(0, -1)].join('\u001b[m')}!`;
+      const bytes = Buffer.from(begun.repeat(Math.ceil(200_000 / begun.length)).slice(0, 200_000));
+      stream.push(Buffer.from('the automaton is built'));
+      return cpuMsOf(() => {
+        for (let at = 0; at < bytes.length; at += 16_384) stream.push(bytes.subarray(at, at + 16_384));
+      });
+    };
+    const short = await costOf(key.slice(0, 100));
+    // A cost that grows with each begun character is 40 times as much.
+    expect(await costOf(key)).toBeLessThan(8 * short + 100);
   });
 
   test('does not hold back a sequence without an end', () => {

@@ -35,6 +35,20 @@ export interface Track {
   skips: Skip[];
 }
 
+/** The text without escape sequences. Skips before `head` lie before what may become a secret. */
+interface ThroughTrack extends Track {
+  head: number;
+  /** Skips before it are in `skipped` and `escapes`, without those before `head`. */
+  counted: number;
+  /** Symbols of these skips. */
+  skipped: number;
+  /** How many of these skips are escape sequences. */
+  escapes: number;
+}
+
+/** Skips that lie behind are kept up to this number, so that most steps move none. */
+const MOST_BEHIND = 1_024;
+
 export interface SecretScan {
   /** The text as it stands. A caller that steps the automaton itself for ordinary symbols writes the state here before `take`. */
   readonly raw: Track;
@@ -57,7 +71,7 @@ export function createScan(
   found: (from: number, to: number, owner: number) => void,
 ): SecretScan {
   const raw: Track = { state: 0, skips: [] };
-  let through: Track | null = null;
+  let through: ThroughTrack | null = null;
   let escape: { readonly reader: EscapeReader; readonly from: number; readonly symbols: number[] } | null = null;
   let lineBegin = lineFrom;
 
@@ -75,16 +89,15 @@ export function createScan(
   /** Without an escape sequence inside, both ways read the same. */
   const settle = (end: number): void => {
     if (through === null) return;
-    const from = startOf(through, end);
-    through.skips = through.skips.filter(({ to }) => to > from);
-    if (!through.skips.some(({ isEscape }) => isEscape) || end - from > THROUGH_SYMBOLS) through = null;
+    const from = passBehind(through, end, automaton.depth[through.state]!);
+    if (through.escapes === 0 || end - from > THROUGH_SYMBOLS) through = null;
   };
   /** @param settles  false for symbols before the last one, where `raw` is of no use */
   const seeThrough = (symbol: number, at: number, settles = true): void => {
     if (escape === null) {
       const track = through ?? raw;
       if (track.state !== 0 && mayBeginEscape(symbol, kind)) {
-        through ??= { state: raw.state, skips: [...raw.skips] };
+        through ??= { state: raw.state, skips: [...raw.skips], head: 0, counted: 0, skipped: 0, escapes: 0 };
         escape = { reader: createEscapeReader(kind), from: at, symbols: [symbol] };
         escape.reader.read(symbol);
       } else if (through !== null) {
@@ -126,6 +139,31 @@ export function createScan(
 function isEndOfLine(symbol: number, at: number, lineBegin: number, last: Skip | undefined): boolean {
   const isBehindBreak = last !== undefined && !last.isEscape && last.to === at;
   return at - lineBegin >= WRAP_COLUMNS && (symbol === LINE_FEED || !isBehindBreak);
+}
+
+/**
+ * Returns what `beforeSkips` returns, and passes over skips before it for good, because the beginning only moves on: each skip is
+ * looked at twice, however long a secret is.
+ */
+function passBehind(track: ThroughTrack, to: number, symbols: number): number {
+  for (; track.counted < track.skips.length; track.counted += 1) count(track, track.counted, 1);
+  let from = to - symbols - track.skipped;
+  for (; track.head < track.counted && track.skips[track.head]!.from <= from; track.head += 1)
+    from += count(track, track.head, -1);
+  if (track.head > MOST_BEHIND) {
+    track.skips.splice(0, track.head);
+    track.counted -= track.head;
+    track.head = 0;
+  }
+  return from;
+}
+
+/** Returns the symbols of the skip. */
+function count(track: ThroughTrack, index: number, sign: 1 | -1): number {
+  const { from, to, isEscape } = track.skips[index]!;
+  track.skipped += sign * (to - from);
+  if (isEscape) track.escapes += sign;
+  return to - from;
 }
 
 /** Returns the beginning of a text that ends at `to` and has this many symbols. Skips do not count. */
