@@ -244,6 +244,7 @@ describe('a secret with an escape sequence inside', () => {
       'a device string that a title cuts': `\u001bP${HEAD}\u001b]0;x\u0007${TAIL}`,
       'a title of more characters than sanitize removes': `\u001b]${'x'.repeat(4_200)}${HEAD}\u001b[m${TAIL}`,
       'a title with the secret at that limit': `\u001b]${'x'.repeat(4_085)}${HEAD}\u001b[m${TAIL}`,
+      'a C1 string with a character of its first byte': `\u0098h\u00a0${HEAD}\u009bm${TAIL}`,
       'a title with a part of a character': `\u001b]ä${HEAD}\u001b]\u00a0\u001b\\${TAIL}`,
     };
 

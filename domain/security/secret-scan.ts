@@ -115,8 +115,8 @@ export function createScan(
     for (const [index, each] of symbols.entries())
       if (index === 0) advance(through!, each, from);
       else seeThrough(each, from + index, false);
-    if (escape === null) settle(at);
-    seeThrough(symbol, at);
+    if (settles && escape === null) settle(at);
+    seeThrough(symbol, at, settles);
   };
   return {
     raw,
