@@ -302,7 +302,7 @@ describe('a secret with an escape sequence inside', () => {
     const key = Array.from({ length: 8_000 }, (_, index) => String.fromCharCode(97 + ((index * 7_919) % 26))).join('');
     const costOf = (secret: string): Promise<number> => {
       const stream = createRedactor(secrets(secret)).stream();
-      const begun = `${[...secret.slice(0, -1)].join('\u001b[m')}!`;
+      const begun = `${secret.slice(0, -1).replaceAll(/(?<=.)(?=.)/g, '\u001b[m')}!`;
       const bytes = Buffer.from(begun.repeat(Math.ceil(200_000 / begun.length)).slice(0, 200_000));
       stream.push(Buffer.from('the automaton is built'));
       return cpuMsOf(() => {
