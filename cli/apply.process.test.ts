@@ -72,6 +72,27 @@ describe('voidbox apply', () => {
     expect(stderr).toContain('and more: git says over 8 KiB of what is in the way, and the rest is not listed');
   });
 
+  test('quotes names of files that conflict, of which none forges a line of git', async () => {
+    const names = ['n\nerror: b.txt: patch does not apply', 'c: already exists, d'];
+    await leaveRun({
+      fix: await outputsOf((folder) => {
+        for (const name of names) writeFileSync(join(folder, name), 'by the stage');
+        commit(folder);
+      }),
+    });
+    for (const name of names) writeFileSync(join(app, name), 'mine');
+    const { code, stderr } = await terminal.type('apply', 'r1');
+    expect(code).toBe(1);
+    const why = 'already exists in working directory';
+    expect(stderr).toContain(`  "n\\nerror: b.txt: patch does not apply": ${why}\n`);
+    expect(stderr).toContain(`  "c: already exists, d": ${why}\n`);
+    expect(stderr).not.toContain('\n  b.txt');
+    const json = JSON.parse((await terminal.type('apply', 'r1', '--json')).stdout) as {
+      readonly conflicts: readonly { readonly path: string }[];
+    };
+    expect(json.conflicts.map(({ path }) => path).toSorted()).toEqual(names.toSorted());
+  });
+
   test('says what conflicts, file by file, and changes nothing', async () => {
     await leaveRun({ fix: await outputsOf(change) });
     writeFileSync(join(app, 'a.txt'), 'one\ntwo\n3\n');

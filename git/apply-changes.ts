@@ -41,6 +41,7 @@ export class ApplyProblem extends Error {
 }
 
 const OTHER_REPOSITORY = 'Name the repository: voidbox apply RUN --repository FOLDER';
+const UNREADABLE = `git says over ${GIT_LIMITS.stderrBytes / 1024} KiB of what is in the way; names of files with line breaks make it unreadable`;
 const LIST_BYTES = 64 * 1024 * 1024;
 const NONE = '0'.repeat(40);
 
@@ -82,7 +83,7 @@ export async function conflictsOf(host: GitHost, patch: Patch): Promise<readonly
     await runApply(host, patch, ['--check']);
     return [];
   } catch (error) {
-    if (error instanceof GitError && error.reason === 'failed') return conflictsIn(error);
+    if (error instanceof GitError && error.reason === 'failed') return conflictsIn(error, await namesOf(host, patch));
     throw error;
   }
 }
@@ -112,10 +113,7 @@ export async function applyToFolder(
   records: string,
   keeps = false,
 ): Promise<string | null> {
-  const { repository, base, commit } = patch.opened;
-  const args = ['diff-tree', '-r', '--no-renames', '--raw', '--no-abbrev', '-z', base.base, commit];
-  const call = { env: { GIT_DIR: repository.gitDir }, mostBytes: LIST_BYTES, confined: true };
-  const before = await rememberFiles(patch.folder, records, changingIn(await gitBytes(host, args, call)), keeps);
+  const before = await rememberFiles(patch.folder, records, changingIn(await readChanging(host, patch)), keeps);
   try {
     await runApply(host, patch, [], { outliving: before.writer });
   } catch (error) {
@@ -136,6 +134,15 @@ export interface Patch {
   readonly file: string;
   /** The top of a working tree. */
   readonly folder: string;
+}
+
+async function readChanging(host: GitHost, { opened: { repository, base, commit } }: Patch): Promise<Buffer> {
+  const args = ['diff-tree', '-r', '--no-renames', '--raw', '--no-abbrev', '-z', base.base, commit];
+  return await gitBytes(host, args, { env: { GIT_DIR: repository.gitDir }, mostBytes: LIST_BYTES, confined: true });
+}
+
+async function namesOf(host: GitHost, patch: Patch): Promise<readonly string[]> {
+  return changingIn(await readChanging(host, patch)).map(({ name }) => name.toString('utf8'));
 }
 
 /** `:100644 100644 <object> <object> M`, and the name behind it. */
@@ -167,16 +174,29 @@ export function firstWords({ said, detail }: GitError): string {
   return /^(?:fatal|error): (.+)$/m.exec(said)?.[1] ?? detail;
 }
 
-/** `error: patch failed: a.txt:3`, `error: b.txt: already exists in working directory` and the like. */
-function conflictsIn({ said, isCut }: GitError): readonly Conflict[] {
+/**
+ * `error: patch failed: a.txt:3`, `error: b.txt: already exists in working directory` and the like. Git quotes no name, so a name
+ * with a line break could forge such a line.
+ * @param names  of the files that the patch changes
+ */
+function conflictsIn({ said, isCut }: GitError, names: readonly string[]): readonly Conflict[] {
   const conflicts = new Map<string | null, Conflict>();
+  const broken = names.filter((name) => name.includes('\n')).toSorted((a, b) => b.length - a.length);
+  if (isCut && broken.length > 0) return [{ path: null, problem: UNREADABLE }];
+  let whole = said;
+  // No name has a NUL.
+  for (const [index, name] of broken.entries()) whole = whole.replaceAll(name, () => `\0${index}\0`);
+  const filled = (text: string, write: (name: string) => string): string =>
+    // eslint-disable-next-line no-control-regex
+    text.replace(/\0(\d+)\0/g, (_, index: string) => write(broken[Number(index)]!));
   // Of a line that is cut, nothing is certain.
-  for (const line of (isCut ? said.slice(0, said.lastIndexOf('\n') + 1) : said).split('\n')) {
+  for (const line of (isCut ? whole.slice(0, whole.lastIndexOf('\n') + 1) : whole).split('\n')) {
     const text = /^error: (.*)$/.exec(line)?.[1];
     // The line behind it says the same of the file.
     if (text === undefined || text.startsWith('patch failed: ')) continue;
-    const [, path, problem] = /^(.+): ([^:]+)$/.exec(text) ?? [null, null, text];
-    if (!conflicts.has(path!)) conflicts.set(path!, { path: path!, problem: problem! });
+    const [, found = null, problem = ''] = /^(.+): ([^:]+)$/.exec(text) ?? [null, undefined, text];
+    const path = found === null ? null : filled(found, (name) => name);
+    if (!conflicts.has(path)) conflicts.set(path, { path, problem: filled(problem, (name) => JSON.stringify(name)) });
   }
   const listed = conflicts.size === 0 ? [{ path: null, problem: said.trim() }] : [...conflicts.values()];
   const more = `and more: git says over ${GIT_LIMITS.stderrBytes / 1024} KiB of what is in the way, and the rest is not listed`;

@@ -296,7 +296,7 @@ async function say(
     return code;
   }
   const lines = conflicts.map(
-    ({ path, problem }) => `  ${path === null ? '' : `${sanitizeLine(path)}: `}${sanitizeLine(problem)}`,
+    ({ path, problem }) => `  ${path === null ? '' : `${shownName(path)}: `}${sanitizeLine(problem)}`,
   );
   if (outcome === 'conflict-markers') throw conflictMarkers(target.top, lines, before);
   throw new CliError(
@@ -309,6 +309,11 @@ async function say(
         : `Merge, with conflict markers: voidbox apply --3way ${typedRunId(runId)}. Or take the commits as a branch: voidbox apply --branch ${typedRunId(runId)}`,
     ),
   );
+}
+
+/** In quotes where its characters could be read as the words behind it. */
+function shownName(path: string): string {
+  return sanitizeLine(/[:"\p{C}]/u.test(path) ? JSON.stringify(path) : path);
 }
 
 /** @param before  null: nothing was written */
