@@ -33,5 +33,5 @@ test('a repaired run has an event without the text that the workflow returned', 
   const { outputText, ...outcome } = REPLY;
   expect(outputText).toBe('key');
   expect(await repairRun(client, events, 'lost-end', { now: () => 5 })).toEqual(outcome);
-  expect(appended).toEqual([{ id: 'run-finished', atMs: 5, body: { type: 'run-finished', outcome } }]);
+  expect(appended).toEqual([{ id: 'run/finished', atMs: 5, body: { type: 'run-finished', outcome } }]);
 });
