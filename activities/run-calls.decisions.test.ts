@@ -144,6 +144,7 @@ describe('a wait until a time that outputs say', () => {
       runId: 'waits',
       stage: 'pause',
       instance: [],
+      item: null,
       texts,
       upstream: { own: taken },
       hostVariables: [],
