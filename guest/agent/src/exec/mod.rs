@@ -36,10 +36,15 @@ pub fn run(
     request: &Arc<Request>,
     exec: &ExecRequest,
 ) -> Result<ExecResponse, Failure> {
+    // Before the program runs: a short one writes all that it has before a thread without precedence reads for the first time.
+    let pace = match guest.role {
+        Role::Init(_) => Pace::of_guest(Instant::now()),
+        Role::Process => Pace::unchanged(Instant::now()),
+    };
     match spawn::start(guest, request, exec) {
         Ok(started) => {
             request.send_ahead(&Message::ExecStarted(ExecStarted { pid: started.pid() }))?;
-            Run::new(guest, request, exec, started).finish()
+            Run::new(guest, request, exec, pace, started).finish()
         }
         Err(CannotStart { exit_code, message }) => Ok(ExecResponse {
             exit_code,
@@ -69,6 +74,7 @@ impl<'a> Run<'a> {
         guest: &'a Guest,
         request: &'a Request,
         exec: &'a ExecRequest,
+        pace: Pace,
         started: Started,
     ) -> Self {
         let timeout = exec.timeout_ms.and_then(|timeout_ms| {
@@ -81,10 +87,7 @@ impl<'a> Run<'a> {
             tree: started.tree,
             pump: Pump::new(
                 request,
-                match guest.role {
-                    Role::Init(_) => Pace::of_guest(Instant::now()),
-                    Role::Process => Pace::unchanged(Instant::now()),
-                },
+                pace,
                 Stdin::new(started.stdin),
                 Output::new(Stream::Stdout, started.stdout),
                 Output::new(Stream::Stderr, started.stderr),
