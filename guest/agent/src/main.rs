@@ -17,6 +17,7 @@ mod lock;
 mod log;
 mod mailbox;
 mod outbox;
+mod precedence;
 mod procfs;
 mod reaper;
 mod request;

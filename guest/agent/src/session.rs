@@ -22,11 +22,12 @@ use voidbox_protocol::{FIRST_TUNNEL_ID, MAX_OPEN_REQUESTS, PROTOCOL_VERSION};
 
 use crate::door::Tunnels;
 use crate::failure::Failure;
-use crate::guest::Guest;
+use crate::guest::{Guest, Role};
 use crate::lock::lock;
 use crate::log;
 use crate::mailbox::Mailbox;
 use crate::outbox::Outbox;
+use crate::precedence::{Precedence, take_precedence};
 use crate::request::Request;
 use crate::serve;
 
@@ -117,10 +118,14 @@ pub fn run(
         let _ = guest.tunnels.set(tunnels);
     }
     let outbox = session.outbox.clone();
+    let is_guest = matches!(guest.role, Role::Init(_));
     thread::Builder::new()
         .name("writer".into())
         .stack_size(REQUEST_STACK_BYTES)
         .spawn(move || {
+            if is_guest {
+                take_precedence(Precedence::Writer);
+            }
             if let Err(error) = outbox.write_to(&mut writer) {
                 log::line(&format!("writing to the keeper: {error}"));
             }

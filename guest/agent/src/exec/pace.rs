@@ -4,6 +4,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::precedence::{Precedence, take_precedence};
+
 /// Turns are counted for this long. The first pause of a flood ends with it.
 const WINDOW: Duration = Duration::from_millis(50);
 /// Turns in a window after which it is a flood. On an emulated CPU a turn costs 0.3 ms, so this many
@@ -28,7 +30,15 @@ pub struct Pace {
 impl Pace {
     /// For a guest, whose threads are this program's to order.
     pub fn of_guest(now: Instant) -> Self {
-        Self::new(set_precedence, now)
+        Self::new(
+            |is_first| {
+                take_precedence(match is_first {
+                    true => Precedence::Reader,
+                    false => Precedence::None,
+                });
+            },
+            now,
+        )
     }
 
     /// For a machine that is not this program's.
@@ -78,26 +88,6 @@ impl Pace {
     fn set(&mut self, has_precedence: bool) {
         self.has_precedence = has_precedence;
         (self.precede)(has_precedence);
-    }
-}
-
-/// By the kernel's scheduler: before all programs, or one among them. Raw, since not every C library makes this call.
-fn set_precedence(is_first: bool) {
-    const RESET_ON_FORK: i32 = 0x4000_0000;
-    let policy = match is_first {
-        true => libc::SCHED_FIFO,
-        false => libc::SCHED_OTHER,
-    };
-    let priority: i32 = is_first.into();
-    // SAFETY: the call reads the one number that it gets the address of. A kernel that refuses changes nothing, and order
-    // between outputs is then what it was without it.
-    unsafe {
-        libc::syscall(
-            libc::SYS_sched_setscheduler,
-            0,
-            policy | RESET_ON_FORK,
-            &raw const priority,
-        );
     }
 }
 
