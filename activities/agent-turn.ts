@@ -4,6 +4,7 @@ import { type AgentOutcome, type AgentUsage, NO_USAGE } from '../agents/stream.t
 import { budgetLeft, largestUse, sumOfUse, unknownCost, useSince, withPrice } from '../domain/agent/budget.ts';
 import { withWrittenServer, writtenServer } from '../domain/agent/provider-hosts.ts';
 import type { BudgetPlan, LlmPlan } from '../domain/plan/plan.ts';
+import type { ToldNotice } from '../domain/run/door-notice.ts';
 import { FIRST_FOLLOWER } from '../domain/run/attempt.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import {
@@ -81,20 +82,51 @@ export async function runTurn(
   const follower =
     resume === null || left === null ? null : await followerOf(context, exec, command, resume, 'end', life.ended);
   if (follower !== null) await untilReady(follower, life.ended);
-  const started = await sandbox.exec(exec, life.ended);
-  const sessionBefore = before.at(-1)?.sessionUse ?? sessionUse;
-  const startedAtMs = await findStart(context, before, started);
-  const deadlineMs = startedAtMs + timeoutMs;
-  const isResumed = resume !== null;
-  const of = { before, command, left, startedAtMs, deadlineMs, sessionBefore, isResumed };
-  const turn = await followTurn(context, of, exec, started, follower);
-  await sayUnpriced(context.deps, request, agent.work, turn.outcome);
-  return turn;
+  // The agent may meet its server before this worker knows that it started.
+  const notices = keepNotices(context);
+  try {
+    const beforeStartMs = context.deps.now();
+    const started = await sandbox.exec(exec, life.ended);
+    const sessionBefore = before.at(-1)?.sessionUse ?? sessionUse;
+    const startedAtMs = await findStart(context, before, started, beforeStartMs);
+    const deadlineMs = startedAtMs + timeoutMs;
+    const isResumed = resume !== null;
+    const of = { before, command, left, startedAtMs, deadlineMs, sessionBefore, isResumed };
+    const turn = await followTurn(context, of, exec, started, follower, notices);
+    await sayUnpriced(context.deps, request, agent.work, turn.outcome);
+    return turn;
+  } finally {
+    notices.stop();
+  }
 }
 
-/** When the command started, since the epoch; of one that an earlier worker started, no later than that. */
-async function findStart({ deps, request }: AgentContext, before: readonly AgentTurn[], exec: Exec): Promise<number> {
-  if (!exec.attached) return deps.now();
+interface KeptNotices {
+  /** Tells the notices of the door so far, and each later one. */
+  tell(listener: (told: ToldNotice) => void): void;
+  stop(): void;
+}
+
+function keepNotices({ network }: AgentContext): KeptNotices {
+  const early: ToldNotice[] = [];
+  let hear = (told: ToldNotice): void => void early.push(told);
+  const stop = network.listen((told) => hear(told));
+  return {
+    tell(listener) {
+      hear = listener;
+      for (const told of early.splice(0)) listener(told);
+    },
+    stop,
+  };
+}
+
+/** Since the epoch, no later than the start of the command. */
+async function findStart(
+  { deps, request }: AgentContext,
+  before: readonly AgentTurn[],
+  exec: Exec,
+  beforeStartMs: number,
+): Promise<number> {
+  if (!exec.attached) return beforeStartMs;
   const started = before.at(-1)?.exit.endedAtMs;
   if (started !== undefined) return started;
   return (await deps.events.find(request.runId, EVENT_ID.attempt(request.execKey, 'started')))?.atMs ?? deps.now();
@@ -119,6 +151,7 @@ async function followTurn(
   request: ExecRequest,
   exec: Exec,
   early: Exec | null,
+  notices: KeptNotices,
 ): Promise<AgentTurn> {
   const { agent, sandbox, redactor } = context;
   const { command, left, deadlineMs } = turn;
@@ -139,7 +172,7 @@ async function followTurn(
     stop({ code: 'agent/api-error', words: `was stopped: ${withWrittenServer(llm, words)}${at}` });
   };
   let hasAnswered = false;
-  const unlisten = context.network.listen((told) => {
+  notices.tell((told) => {
     const refusal = hasAnswered ? null : modelRefusal(llm, turn.startedAtMs, told);
     if (refusal !== null) stop(refusal);
   });
@@ -212,7 +245,6 @@ async function followTurn(
       follower: follower ?? read?.reader ?? null,
     };
   } finally {
-    unlisten();
     // It has ended, or somebody else goes on with it.
     (keepAlive as (() => void) | null)?.();
   }

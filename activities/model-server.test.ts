@@ -42,11 +42,14 @@ let launches: number;
 /** The notices of the door. */
 let told: string;
 let agent: (io: MockIo) => Promise<number>;
+/** Between the start of a command and the answer that names it. */
+let afterExec: () => Promise<void>;
 
 beforeEach(async () => {
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-model-server-'));
   launches = 0;
   told = '';
+  afterExec = async () => undefined;
   mock = createMockBackend({ programs: { '/opt/agents/claude/bin/claude': async (io) => await agent(io) } });
   stores = await openStores({ stateDir });
 });
@@ -71,7 +74,19 @@ async function resultOf(what: StageRequest, change: Partial<ActivityDeps>): Prom
     name: 'qemu',
     launch: async (...args: Parameters<MockBackend['launch']>) => {
       launches += 1;
-      return await mock.launch(...args);
+      const sandbox = await mock.launch(...args);
+      const exec: typeof sandbox.exec = async (...how) => {
+        const started = await sandbox.exec(...how);
+        await afterExec();
+        return started;
+      };
+      return new Proxy(sandbox, {
+        get: (target, name) => {
+          if (name === 'exec') return exec;
+          const value: unknown = Reflect.get(target, name);
+          return typeof value === 'function' ? value.bind(target) : value;
+        },
+      });
     },
     notices: async (_key: unknown, offset: number) => Buffer.from(told).subarray(offset),
   };
@@ -185,6 +200,18 @@ describe('a connection that the door could not make', () => {
       "was stopped: the model's server http://localhost:8123/v1 refused the connection",
     );
   });
+});
+
+test('a refusal before the worker knows that the agent started ends the agent', async () => {
+  agent = async ({ killed }) => {
+    told = noticeAt(Date.now());
+    return await sleep(60_000, 0, { signal: killed });
+  };
+  afterExec = async () => {
+    while (!(await typesOf()).includes('network')) await sleep(5);
+  };
+  const { failure } = await resultOf(request(LLM, false, 3_600_000), {});
+  expect(failure?.code).toBe('agent/api-error');
 });
 
 test('words of the guest get the address of the spec', () => {
