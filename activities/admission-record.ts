@@ -13,11 +13,11 @@ export interface AdmissionRecord extends Omit<Admission, 'searchAttributes' | 'm
   readonly executionId?: string;
   /** By the plan's host paths, where each led at admission; absent in records of earlier builds. */
   readonly mounts?: Readonly<Record<string, string>>;
-  /** Whose texts the plan has; absent: none, and in records of earlier builds. */
+  /** Skills whose texts the plan contains; absent: no such skill, or a record of an earlier build. */
   readonly fetchedSkills?: readonly FetchedSkill[];
-  /** Of a retry with `continue`: what its agents continue from, by series of attempts (`seriesOf`). Absent: nothing. */
+  /** The saves that agents of a retry with `continue` resume, by series of attempts (`seriesOf`). Absent: no save. */
   readonly continued?: Readonly<Record<string, ContinuedAgent>>;
-  /** Limits that a retry with `continue` changed, in this run or one that it comes from. Absent: none. */
+  /** Limits that a retry with `continue` changed, in this run or an earlier run of its chain. Absent: no changes. */
   readonly limits?: ChangedLimits;
   /** Of a run of one command: the activity that drives it. No workflow has the run's id. */
   readonly command?: CommandCaller;

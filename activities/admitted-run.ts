@@ -31,9 +31,9 @@ export interface AdmittedRun {
   readonly behaviour: number;
   /** False for runs of a build that did not record where mounts lead. */
   readonly mountsAreResolved: boolean;
-  /** What agents of a retry continue from, by series of attempts; empty: every agent starts from its beginning. */
+  /** The saves that agents of a retry resume, by series of attempts; empty: every agent starts from its beginning. */
   readonly continued: Readonly<Record<string, ContinuedAgent>>;
-  /** Of a run of one command: the activity that drives it; else null. */
+  /** The activity that drives a run of one command; null for other runs. */
   readonly command: CommandCaller | null;
 }
 

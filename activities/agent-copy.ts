@@ -22,13 +22,13 @@ export const PROGRESS_LIMITS = {
   /** Limit of the save at the end of a failed attempt, and of an attempt that was cancelled: a person waits for that. */
   endMs: 60_000,
   cancelledMs: 20_000,
-  /** Of each folder that is saved, as a tar; of one with a git workspace what is changed. */
+  /** Limit of one saved folder, as a tar. In a git workspace only changes count. */
   folderBytes: 64 * MIB,
-  /** Of an attempt, in all: each save is kept as long as the run. */
+  /** Limit of all saves of an attempt together, because each save is kept as long as the run. */
   attemptBytes: 512 * MIB,
-  /** That fail one after the other; there are no more then. */
+  /** After so many failures in a row no further save is tried. */
   failures: 3,
-  /** How often and for how long the session is looked at for the end of a call, and the time between. */
+  /** Number and duration of the polls of the session for the end of a call, and the pause between two. */
   looks: 10,
   lookingMs: 2_000,
   lookMs: 200,
@@ -40,9 +40,9 @@ export interface ProgressContext {
   readonly sandbox: Sandbox;
   readonly redactor: Redactor;
   readonly cli: AgentCli;
-  /** What its command line keeps of sessions: redacted, as the transcript is. */
+  /** The folder in which the command line keeps its sessions. Saves of it are redacted, as the transcript is. */
   readonly sessionFolder: string;
-  /** The commit that its git workspace starts from; null: it has none. */
+  /** The commit that the git workspace starts from; null: the stage has no git workspace. */
   readonly base: string | null;
 }
 
@@ -60,7 +60,7 @@ export type Put = (bytes: AsyncIterable<Uint8Array>) => Promise<DataRef>;
 
 export interface Copying {
   readonly put: Put;
-  /** What of the attempt's bytes is left at the moment. */
+  /** Returns how many of the attempt's bytes are left. */
   readonly leftBytes: () => number;
   readonly changes: ChangesContext | null;
 }
@@ -72,7 +72,7 @@ export interface Saved {
   readonly turns?: number;
 }
 
-/** Null: the command has ended. @throws Error with what keeps it from being saved */
+/** Returns null if the command has ended. @throws Error with the reason if it cannot be saved */
 export async function copyOut(
   context: ProgressContext,
   exec: Exec,
@@ -94,7 +94,7 @@ export async function copyOut(
   }
 }
 
-/** Of an agent whose commands have ended, so that none of its own changes its files. @throws Error with what keeps it from being saved */
+/** Saves an agent whose commands have ended, so no process of it changes its files. @throws Error with the reason if it cannot be saved */
 export async function copyEnded(
   context: ProgressContext,
   sessionId: string,
@@ -133,13 +133,13 @@ async function stored(
   return { folders, frozenMs: copied.frozenMs ?? 0 };
 }
 
-/** What there is of a save while it is made. */
+/** A save that is being made. */
 interface Copied {
   readonly files: { readonly guestPath: string; readonly ref: Promise<DataRef> }[];
   session: Buffer | null;
   /** The command whose output the changes are. */
   changes: Exec | null;
-  /** Null: it has not begun. */
+  /** Null until the freeze begins. */
   frozenMs: number | null;
 }
 
@@ -167,7 +167,7 @@ async function copyFrozen(
   copied.frozenMs = Math.round(performance.now() - begunAt);
 }
 
-/** @throws Error where it is not there, or too large */
+/** @throws Error if the folder does not exist or is too large */
 export async function* folderOf(
   sandbox: Sandbox,
   guestPath: string,

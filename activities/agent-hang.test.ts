@@ -181,7 +181,7 @@ test('Codex works on if a turn follows its turn', async () => {
   expect(await warnings()).toEqual([]);
 });
 
-test('a failed call of the API is the outcome of an agent that hangs behind it', async () => {
+test('a failed call of the API is the outcome of an agent that hangs after it', async () => {
   agent = async (line, io) => {
     await line({ type: 'turn.failed', error: { message: 'the server is away' } });
     return await hang(io);
@@ -206,7 +206,7 @@ test('an agent that hangs without a final result fails by its time limit, and it
   expect(await warnings()).toEqual([]);
 });
 
-test('the session file has the use of a cut agent that its stream had not told', async () => {
+test('the session file adds the usage of a cut agent that its stream did not report', async () => {
   const usage = (output: number): object => ({ input_tokens: 9, output_tokens: output });
   agent = async (line, io) => {
     await line({ type: 'system', subtype: 'init', session_id: SESSION });

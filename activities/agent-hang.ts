@@ -14,10 +14,10 @@ import type { Exec, ExecExit } from './ports/sandbox.ts';
 
 /** Time that an agent's process has to end after its final result. */
 export const HANG_LIMIT_MS = 10_000;
-/** An agent is ended so long before its stage's time limit, which would take its result for cut off. */
+/** An agent is ended this long before its stage's time limit, because the limit would discard its result. */
 const BEFORE_DEADLINE_MS = 1_000;
 
-/** Whether the stream of a command is behind the agent's final result. */
+/** Knows whether the stream of a command has passed the agent's final result. */
 export class AnswerWatch {
   #hasAnswered = false;
   #waiting: (() => void)[] = [];
@@ -48,12 +48,12 @@ interface Hanging {
   readonly watch: AnswerWatch;
 }
 
-/** Reads nothing: it waits for the command's end, and ends the command if that hangs. */
+/** Returns a listener that reads nothing: it waits for the command's end, and ends a command that hangs. */
 export function endIfHanging(context: AgentContext, { command, exec, deadlineMs, watch }: Hanging): Listen {
   return async ({ signal }) => {
     const ended = exec.wait(signal).then(() => 'ended' as const);
     ended.catch(() => undefined);
-    // A service serves until its run is cancelled, whatever its agent says.
+    // A service serves until its run is cancelled, also after a final result of its agent.
     if (isService(context.request.stage.work)) return void (await ended);
     for (;;) {
       const changed = watch.change().then(() => 'changed' as const);
@@ -112,7 +112,7 @@ export async function findHung(
   return (await deps.events.find(request.runId, EVENT_ID.hung(commandKey(request.execKey, command)))) !== null;
 }
 
-/** The agent's result is the outcome of a command that hung behind it, not the signal that ended the command. */
+/** Replaces the signal that ended a hanging command by the agent's final result. */
 export function withoutHang(
   base: StageResult,
   { hasHung, exit, outcome }: Pick<AgentTurn, 'hasHung' | 'exit' | 'outcome'>,

@@ -327,7 +327,7 @@ test.each([
 const ended = (outcome: StageResult['outcome'], turns = 1, sessionId: string | null = 's1'): StageResult =>
   ({ outcome, usage: { turns }, agent: { sessionId } }) as unknown as StageResult;
 
-/** A context whose progress is that of the world. */
+/** Returns a context with the progress of the world. */
 function atEnd(world: World, change: Partial<ProgressContext> = {}): Parameters<typeof saveAtEnd>[0] {
   const redactor = createRedactor([{ name: 'KEY', value: SECRET }]);
   const { deps, sandbox } = world;
@@ -389,7 +389,7 @@ test('a save at the end that fails is a notice, and a lost VM is what it is', as
   await expect(saveAtEnd(atEnd(lost), ended('failed'))).rejects.toMatchObject({ code: 'vm/lost' });
 });
 
-test('what an attempt may save in all bounds the save at its end, too', async () => {
+test('the limit of all saves of an attempt also bounds the save at its end', async () => {
   const world = new World();
   world.bulkBytes = 60 * MIB;
   for (let times = 0; times < 20; times += 1) await saveAtEnd(atEnd(world), ended('failed'));

@@ -1,7 +1,7 @@
 /**
- * Saves what an agent has come to while it works: its session and the files that it works on, of one moment, so that a stage whose
- * VM is lost goes on in another one. Its command stands still while they are read. An agent that fails is saved once more at its
- * end, so that a retry with `continue` has its last seconds.
+ * Saves the state of an agent while it works: a consistent copy of its session and its files, so that a stage whose VM is lost
+ * continues in another one. Its command is frozen while they are read. An agent that fails is saved once more at its end, so that
+ * a retry with `continue` has its last seconds.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isCodedError } from '../domain/errors/coded-error.ts';
@@ -87,7 +87,7 @@ export function createProgress(context: ProgressContext): AgentProgress | null {
     }
   };
 
-  /** How many saves stand; what earlier workers took of the attempt's bytes counts from then on. */
+  /** Returns the number of recorded saves; from then on the bytes that earlier workers saved in this attempt count. */
   const standing = async (): Promise<number> => {
     if (count !== null) return count;
     const earlier = await earlierSaves(deps, request.runId, request.execKey);
@@ -183,7 +183,7 @@ export function createProgress(context: ProgressContext): AgentProgress | null {
   };
 }
 
-/** Of an attempt without success, if its agent has a session with calls in it. */
+/** Saves an attempt that did not succeed, if its agent has a session with calls in it. */
 export async function saveAtEnd(
   {
     progress,

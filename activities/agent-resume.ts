@@ -58,9 +58,9 @@ export function needsCheckout({ folders }: Pick<SavedAgent, 'folders'>): boolean
 const MOST_LOST = 100;
 
 /**
- * What the attempts right before this one left behind, whose VMs were lost: the newest save. Before the first attempt that ended
- * otherwise there is what an earlier run saved, if this run is to continue from it. Null: there is neither, so that the agent starts
- * from its beginning.
+ * Returns the newest save of the attempts right before this one whose VMs were lost. If no attempt of this run ended otherwise, the
+ * save of the earlier run that this run continues counts, too. Returns null if there is no save: the agent then starts from its
+ * beginning.
  */
 export async function savedBefore(
   deps: Pick<ActivityDeps, 'events' | 'artifacts' | 'now'>,

@@ -165,9 +165,9 @@ function redactedName(redactor: Redactor, text: string | null): string | null {
   return text === null ? null : shortly(redactor, text, STREAM_LIMITS.nameCharacters);
 }
 
-/** What an agent came to, without secrets. */
+/** The outcome of an agent, without secrets. */
 export interface FollowedOutcome extends AgentOutcome {
-  /** What redaction changed in `text`; absent: nothing. */
+  /** The changes that redaction made in `text`; absent: no change. */
   readonly textRedacted?: RedactedData;
 }
 

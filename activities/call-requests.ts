@@ -211,7 +211,7 @@ export function askRequest(run: AdmittedRun, call: Fields): AskRequest {
     ...question,
     item: null,
     deadlineAtMs,
-    // A message that reads only its item takes no outputs, and its call has none.
+    // A message that reads only its item uses no outputs, so its call has no `upstream`.
     made:
       texts === undefined ? null : { texts, upstream: takenIn(run, stage, question.instance, call['upstream'] ?? {}) },
     hostVariables: run.plan.hostVariables,

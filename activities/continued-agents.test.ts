@@ -53,7 +53,7 @@ const PLAN: Plan = withAgents(planOf('think after>think'));
 let stateDir: string;
 let stores: Stores;
 let backend: MockBackend;
-/** What the agent does; it is called once for each of its commands. */
+/** Plays the agent; called once for each of its commands. */
 let play: (io: MockIo, told: { readonly prompt: string; readonly resume: string | null }) => Promise<number>;
 
 function withAgents(plan: Plan): Plan {
@@ -168,7 +168,7 @@ async function bodiesOf<T extends RunEventBody['type']>(
   return found;
 }
 
-/** Run `first`: its agent came to its time limit. */
+/** Runs `first`, whose agent exceeds its time limit. */
 async function first(): Promise<void> {
   await admitted('first', { plan: toWire(PLAN), mockAgents: true });
   play = playHanging;
@@ -221,7 +221,7 @@ test('a retry of such a retry continues what that left, or else what that had to
   expect((await recordOf('fourth')).continued).toMatchObject({ 'think/0': { runId: 'second', execKey: 'think/0/1' } });
 });
 
-test('a VM that is lost in a continued attempt goes on from its own save, or from the earlier run if it has none', async () => {
+test('an attempt after a lost VM continues from a save of its own run, or else of the earlier run', async () => {
   await first();
   await retry('second', 'first');
   let prompt = '';
@@ -321,7 +321,7 @@ test.each([
   expect(() => continueIn(value)).toThrow(message);
 });
 
-test('true is the request without options, and false is none', () => {
+test('`continue: true` is the request without options, and `false` is no request', () => {
   expect([continueIn(true), continueIn(false), continueIn(undefined), continueIn({ fresh: ['a'] })]).toEqual([
     {},
     null,

@@ -63,7 +63,7 @@ export interface EarlierContinued {
 }
 
 /**
- * What a retry does with the saves of the earlier run. They are claimed: no prune deletes them until the new run's records name them.
+ * Claims the saves of the earlier run for a retry, so no prune deletes them before the new run's records name them.
  * @param reuse  by plans without the limits of the request
  * @throws CodedError `origin/no-save`, `origin/output-gone`
  */

@@ -1,4 +1,4 @@
-/** What workflows of other people see of single commands: names, arguments and results. Types only. */
+/** The contract of single commands for workflows of other projects: names, arguments and results. Types only. */
 import type { DataRef, IsolationLevel, MountMode, SandboxMode } from '../domain/plan/plan.ts';
 import type { StageFailure } from '../domain/run/stage-result.ts';
 
@@ -7,18 +7,18 @@ export interface CommandRequest {
   /** A path in the guest, or a name on its PATH. No shell: `program: 'sh', args: ['-c', '…']` is one. */
   readonly program: string;
   readonly args?: readonly string[];
-  /** Values stand in history: nothing secret. */
+  /** Values are in history, so they must not be secret. */
   readonly env?: Readonly<Record<string, string>>;
   /** Names of variables that the worker lends. The command finds them in its environment; they are redacted in what it prints. */
   readonly secrets?: readonly string[];
-  /** `/workspace` where nothing is said. */
+  /** Default: `/workspace`. */
   readonly cwd?: string;
-  /** Text for standard input, at most 256 KiB. It stands in history. */
+  /** Text for standard input, at most 256 KiB. It is in history. */
   readonly stdin?: string;
   readonly sandbox?: CommandSandbox;
-  /** An hour where nothing is said; a week at most. */
+  /** Default: an hour. At most a week. */
   readonly timeoutMs?: number;
-  /** What the run's only stage is called: letters, digits, `.`, `_`, `-`. The program's name where nothing is said. */
+  /** Name of the run's only stage: letters, digits, `.`, `_`, `-`. Default: the program's name. */
   readonly name?: string;
 }
 
@@ -26,11 +26,11 @@ export interface CommandSandbox {
   /** `mock` runs nothing for real and must be asked for. */
   readonly mode?: SandboxMode;
   readonly isolation?: IsolationLevel;
-  /** 512 where nothing is said. */
+  /** Default: 512. */
   readonly memoryMib?: number;
   readonly vcpus?: number;
   readonly diskMib?: number;
-  /** Host folders that the worker's policy allows; none where nothing is said. */
+  /** Host folders that the worker's policy allows. Default: none. */
   readonly mounts?: readonly CommandMount[];
 }
 
@@ -38,7 +38,7 @@ export interface CommandMount {
   /** An absolute path on the worker's host. */
   readonly host: string;
   readonly guest: string;
-  /** `ro` where nothing is said. */
+  /** Default: `ro`. */
   readonly mode?: MountMode;
   /** `writable`: `rw` copies `.git` and bare repositories back, too. `protected` if it is absent. */
   readonly git?: 'protected' | 'writable';

@@ -55,7 +55,7 @@ export interface ActivityDeps {
   readonly retainedVms?: RetainedVms;
   /** Absent: this worker fetches no skills. */
   readonly fetchSkill?: FetchSkill;
-  /** Absent: model servers are not looked at before a VM boots. */
+  /** Absent: the worker does not probe model servers before a VM boots. */
   readonly isPortClosed?: IsPortClosed;
   /** For servers that allow less than Temporal's defaults; absent is what fits those. */
   readonly historyLimit?: HistoryLimit;

@@ -28,7 +28,7 @@ export interface EarlierRecords {
   readonly wire: PlanWire;
   readonly input: InlineOrRef | null;
   readonly ends: StageEnds;
-  /** What its own agents continued from. */
+  /** The saves that its own agents continued from. */
   readonly continued: Readonly<Record<string, ContinuedAgent>>;
   readonly limits?: ChangedLimits;
 }

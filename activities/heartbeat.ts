@@ -21,7 +21,7 @@ export interface AttemptLife {
   everyBeat(work: () => Promise<void>, onError: (error: unknown) => void): void;
   /** Makes this attempt let go, for a newer one in the same process. */
   detach(reason: string): void;
-  /** What the server shows beside the pending activity, with the seconds since then: a hint for people, never read back. */
+  /** Sets the phase that the server shows at the pending activity, with the seconds since then. For people only; it is never read back. */
   phase(name: string): void;
 }
 

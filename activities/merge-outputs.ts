@@ -32,7 +32,7 @@ export async function mergeOutputs(artifacts: ArtifactStore, parts: readonly Nam
   );
 }
 
-/** A part that is no JSON stands in the merge as a string. */
+/** The merge contains a part that is not JSON as a string. */
 function changesIn({ redacted }: DataRef): RedactedData | null {
   return redacted === undefined ? null : { ...redacted, breaksJson: false };
 }

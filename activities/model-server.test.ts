@@ -186,7 +186,7 @@ describe('a connection that the door could not make', () => {
     agent = async ({ write, killed }) => {
       const said = { type: 'assistant', message: { id: 'm', content: [{ type: 'text', text: 'I look.' }] } };
       if (hasAnswered) await write('stdout', `${JSON.stringify(said)}\n`);
-      // A refusal ends only an agent whose words the worker has not read.
+      // A refusal ends only an agent that has printed nothing yet.
       while (hasAnswered && !(await typesOf()).includes('agent-text')) await sleep(5, undefined, { signal: killed });
       told = noticeAt(Date.now());
       return await sleep(60_000, 0, { signal: killed });

@@ -20,9 +20,8 @@ export class ModelServerFailure extends Error {
 }
 
 /**
- * A server on the worker's own host, which the VM reaches as a service, is looked at before the VM boots. One elsewhere is not:
- * the door of a VM has rules that a worker has not, and a key leaves the host only by the agent itself. An attempt that has begun
- * continues.
+ * Probes a server on the worker's own host, which the VM reaches as a service, before the VM boots. Servers elsewhere are not probed:
+ * the rules of a VM's door do not apply to a worker, and only the agent itself may send a key. An attempt that has begun continues.
  * @throws ModelServerFailure if nothing listens there
  */
 export async function demandModelServer({ deps, request, life, backend }: Attempt): Promise<void> {
@@ -41,7 +40,7 @@ function refusedBy(llm: LlmPlan | null): string {
   return `the model's server ${server} refused the connection: start it, ${remedy}`;
 }
 
-/** The door could not connect to the model's server after a moment, because that refused. Null: the notice says something else. */
+/** Returns the failure if the notice reports, after `sinceMs`, that the model's server refused a connection; null for other notices. */
 export function modelRefusal(llm: LlmPlan | null, sinceMs: number, { notice, atMs }: ToldNotice): OverBudget | null {
   const target = modelTarget(llm);
   if (target === null || notice.kind !== 'refused' || notice.cause !== 'failed') return null;

@@ -178,7 +178,7 @@ describe('the pump', () => {
     await expect(pump([Buffer.from('x')], { disk })).rejects.toMatchObject({ code: 'host/disk-full' });
   });
 
-  test('fails with the store though the command prints no more and runs on', async () => {
+  test('the pump fails with the store, although the command continues without further output', async () => {
     const exec: Pick<Exec, 'output'> = {
       async *output(stream, _offset, signal) {
         if (stream === 'stdout') yield Buffer.from('x');

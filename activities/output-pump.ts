@@ -106,7 +106,7 @@ interface PieceWriter {
   dispose(): void;
 }
 
-/** @param stop  aborted if the store fails, because a command that prints no more would hide the failure until its end */
+/** @param stop  aborted if the store fails, because a command without further output would hide the failure until its end */
 function createPieceWriter(options: PumpOptions, stop: AbortController): PieceWriter {
   const { signal } = stop;
   let buffered: StreamPiece[] = [];

@@ -1,4 +1,4 @@
-/** What redaction changes in outputs: the notice of the stage that made one, and the failures of stages that read it. VMs are mocks, stores are files. */
+/** Redaction that changes outputs: the notice of the stage that made one, and the failures of stages that read it. VMs are mocks, stores are files. */
 import { Buffer } from 'node:buffer';
 import { describe, expect, test } from 'vitest';
 import { REDACTED_LIMITS, type DataRef } from '../domain/plan/plan.ts';

@@ -1,4 +1,4 @@
-/** What redaction changes in the data of a stage: found when the data is stored, and named where a stage fails because of it. */
+/** The changes that redaction makes in the data of a stage: found when the data is stored, and named if a stage fails because of them. */
 import { Buffer } from 'node:buffer';
 import { type DataRef, REDACTED_LIMITS, type RedactedData } from '../domain/plan/plan.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';

@@ -51,7 +51,7 @@ export interface StageRequest extends ScopeRequest {
   readonly hostVariables: readonly string[];
   /** What all agents of the run together may take; absent: as much as they like. */
   readonly runBudget?: BudgetPlan | undefined;
-  /** What its agent continues from that an earlier run saved; absent: nothing. */
+  /** The save of an earlier run that its agent continues from; absent: the agent does not continue one. */
   readonly continued?: ContinuedAgent | undefined;
   /** Events of the workflow that no activity has written yet. */
   readonly events: readonly NewRunEvent[];

@@ -60,7 +60,7 @@ export interface RunCalls {
   acquire(call: unknown): Promise<ScopeRequest>;
   release(call: unknown): Promise<ScopeRequest>;
   append(call: unknown): Promise<{ readonly runId: string; readonly events: readonly NewRunEvent[] }>;
-  /** `mayShowText`: no value of a host variable can be in the run's output. `ended`: the stored outcome; the run takes no more writes. */
+  /** `mayShowText`: the run's output cannot contain a value of a host variable. `ended`: the stored outcome, after which all writes of the run are refused. */
   finish(call: unknown): Promise<FinishRequest & { readonly ended: RunOutcome | null; readonly mayShowText: boolean }>;
   /** The run has ended. */
   forget(runId: string): void;

@@ -16,7 +16,7 @@ const storeOf = (bytes: Uint8Array) => ({
 });
 const reply = (bytes: Uint8Array) => addOutputText(storeOf(bytes), outcomeOf(bytes));
 
-test('an output of up to 2 KiB is text beside its hash', async () => {
+test('the reply contains an output of up to 2 KiB as text, with its hash', async () => {
   const longest = Buffer.from('ü'.repeat(REPLY_TEXT_BYTES / 2));
   expect(longest).toHaveLength(2_048);
   expect(await reply(longest)).toEqual({ ...outcomeOf(longest), outputText: longest.toString() });

@@ -45,7 +45,7 @@ describe('values of the host', () => {
     expect(await storedTexts()).toEqual(['token [redacted] end\n', 'token [redacted] end\n']);
   });
 
-  test('do not stand in events or results with a change of color inside', async () => {
+  test('a value with a change of color inside is not in events or results', async () => {
     await rig.stores.hostVariables.put(RUN, { TOKEN: 'hunter2-hunter2' });
     const result = await begin(rig.processDeps(), {
       ...leaking,

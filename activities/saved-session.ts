@@ -18,7 +18,7 @@ export async function readSession(
   }
 }
 
-/** Counts the calls of the model in a session; null: its file has none that this build knows. */
+/** Counts the calls of the model in a session; null if this build finds no calls in its file. */
 export async function countTurns(
   tar: AsyncIterable<Uint8Array>,
   sessionId: string,

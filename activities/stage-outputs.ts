@@ -28,7 +28,7 @@ export interface Said {
   readonly fileIsExpected: boolean;
   /** It is JSON whatever the stage says. */
   readonly isJson?: boolean;
-  /** What redaction changed in the message before; absent: nothing. */
+  /** The changes that redaction made in the message before; absent: no change. */
   readonly redacted?: RedactedData;
 }
 

@@ -4,8 +4,8 @@
 const OPENING = /^(?<fence>`{3,}|~{3,})(?<info>[^\n]*)$/;
 
 /**
- * @returns the content of the one fenced block that the whole text is, byte for byte; null: the text is something else, text stands
- *   around the block, there are several blocks, or the content is no JSON
+ * @returns the content of the fenced block, byte for byte, if the whole text is one block; null if there is other text or another
+ *   block, or if the content is not JSON
  */
 export function unfenceJson(text: string): string | null {
   const trimmed = text.trim();

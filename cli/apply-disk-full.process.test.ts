@@ -1,4 +1,4 @@
-/** `voidbox apply` whose state folder lies on a disk that is full: each step says so, and changes no file. */
+/** `voidbox apply` whose state folder is on a full disk: each step reports the full disk, and changes no file. */
 import { cpSync, mkdtempSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -20,7 +20,7 @@ afterEach(async () => {
 const PAGE_BYTES = 4096;
 const MOST_ROUNDS = 40;
 
-test('with each page more that is free, a merge says that the disk is full or comes to its end', async () => {
+test('at each number of free pages, a merge reports the full disk or is complete', async () => {
   await left.leaveRun({
     fix: await left.outputsOf((folder) => {
       writeFileSync(join(folder, 'a.txt'), 'one\ntwo\nTHREE\n');

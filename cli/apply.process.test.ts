@@ -237,7 +237,7 @@ describe('voidbox apply', () => {
     ]);
   });
 
-  test('counts lines of files whose names have tabs, and of those behind them', async () => {
+  test('counts lines of files whose names contain tabs, and of the files after them', async () => {
     const names = ['\tfirst.txt', 'a\tb.txt', '-rf', 'plain.txt'];
     await leaveRun({
       fix: await outputsOf((folder) => {

@@ -26,7 +26,7 @@ export interface ContinueOptions {
 
 export interface ContinuedPlan {
   readonly agents: Continuing['agents'];
-  /** What the options change; without stages: nothing. */
+  /** The limits that the options change; without stages: no change. */
   readonly changed: ChangedLimits;
 }
 
@@ -70,7 +70,7 @@ function limitOf(name: keyof typeof LIMIT_RANGES): (text: string) => number {
   };
 }
 
-/** What the options ask for; null: the agents do not continue. @throws CliError for options that need `--continue` */
+/** Returns the request of the options; null if the agents do not continue. @throws CliError for options that need `--continue` */
 export function continueRequest({
   continue: isAsked = false,
   fresh,

@@ -79,7 +79,7 @@ test(
     const first = await type('run', 'm.yaml', '--allow-mounts', '../data');
     expect(first).toMatchObject({ code: 0, stdout: 'hi\n' });
     expect((await ps()).allowedMounts).toEqual([]);
-    // The permission is that of the run: the next run on the same stack needs it again, and a retry has it.
+    // The permission belongs to the run: the next run on the same stack needs it again, and a retry keeps it.
     expect(await type('run', 'm.yaml')).toMatchObject({ code: 3, stdout: '' });
     expect(await type('run', 'm.yaml', '--allow-mounts', '../data')).toMatchObject({ code: 0, stdout: 'hi\n' });
     writeFileSync(join(dir, 'spec/f.yaml'), spec.replace('program: echo', 'program: "false"'));

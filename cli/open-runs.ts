@@ -8,7 +8,7 @@ export async function whyRunsStandStill(context: CliContext): Promise<string | n
   return context.advise('The embedded stack is not running: runs on it go on when it is started. Start it: voidbox up');
 }
 
-/** What the list of runs says if it cannot ask for runs that wait for admission; null: it could, or no run can wait. */
+/** Returns a line for the list of runs if it cannot ask for runs that wait for admission; null if it can, or if no run can wait. */
 export async function whyAdmissionsAreUnknown(context: CliContext): Promise<string | null> {
   // A warning names your own server that does not answer.
   if (context.env.temporalConfigured) return null;

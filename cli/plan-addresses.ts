@@ -82,7 +82,7 @@ export function describeUnknownAddress({ stage, url, place }: UnknownAddress): {
 export interface AddressesOfRun {
   readonly plan: Plan;
   readonly baseDir: string;
-  /** As `givenPlaces` returns them, with those of the earlier run. */
+  /** The places that `givenPlaces` returns, and the places of the earlier run. */
   readonly allow: readonly string[];
   /** With `--json` there is no question. */
   readonly json: boolean;

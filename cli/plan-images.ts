@@ -156,7 +156,7 @@ async function knownImage(
   }
 }
 
-/** The path itself where nothing is: then the image is missing. */
+/** Returns the path itself if nothing exists there: the image is then missing. */
 function realPathOf(path: string): string {
   try {
     return resolveWithin(path, { roots: null });

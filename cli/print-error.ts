@@ -100,7 +100,7 @@ function wantsOpenFiles(error: unknown): boolean {
   return error instanceof Error && ['EMFILE', 'ENFILE'].includes((error as NodeJS.ErrnoException).code ?? '');
 }
 
-/** What a call of the system says, also within a command that looks for no such error. */
+/** Recognises the error of a system call, also in a command that does not handle a full disk. */
 function isDiskFull(error: unknown): boolean {
   return error instanceof Error && ['ENOSPC', 'EDQUOT'].includes((error as NodeJS.ErrnoException).code ?? '');
 }

@@ -17,7 +17,7 @@ import { shownRunId } from './run-id.ts';
 export interface RecordedRun extends EarlierRun {
   readonly runId: string;
   readonly view: RunView;
-  /** What its agents continued from, if it is a retry with `continue`. */
+  /** The saves that its agents continued from, if it is a retry with `continue`. */
   readonly continued: Readonly<Record<string, ContinuedAgent>>;
   /** Limits that differ from those of its spec; absent: none. */
   readonly limits?: ChangedLimits;

@@ -53,13 +53,13 @@ async function linkOf(context: CliContext): Promise<ServerLink | null> {
 export interface AskOptions {
   /** Absent: as long as connections and calls take. */
   readonly mostMs?: number;
-  /** What a wrong setting for your own server does; absent: it is thrown. */
+  /** Handling of a wrong setting for your own server; absent: it is thrown. */
   readonly refusals?: 'throw' | 'warn';
 }
 
 /**
  * Asks the server of the runs, and starts none.
- * @returns null without a server and if it does not answer; for your own server a warning says so
+ * @returns null without a server, or if the server does not answer; a warning reports this for your own server
  * @throws NoServerError, SetupError: your own server has to be named another way
  */
 export async function askRunningServer<T>(

@@ -20,7 +20,7 @@ export interface RunDisplay {
 }
 
 const REDRAW_EVERY_MS = 120;
-/** How often unfinished lines are looked at where nothing is drawn again. */
+/** The interval at which unfinished lines are checked if nothing is drawn again. */
 export const STATES_EVERY_MS = 250;
 /** Unfinished lines that are drawn above the stages. */
 const MAX_STATE_LINES = 4;

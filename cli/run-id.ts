@@ -16,15 +16,15 @@ export function typedRunId(runId: string): string {
 export interface CommandParts {
   /** Options, as they are typed: `--stage a`. */
   readonly options?: string;
-  /** Arguments behind the run, as they are typed. */
+  /** Arguments after the run, as they are typed. */
   readonly names?: string;
 }
 
-/** A command with a run, as it is to be typed. An id that begins with a hyphen follows `--`, behind which no option is read. */
+/** Returns a command for a run, as a user types it. An id that begins with a hyphen follows `--`, because no option is read after it. */
 export function typedCommand(name: string, runId: string, { options = '', names = '' }: CommandParts = {}): string {
-  const [given, behind] = [options, names].map((text) => (text === '' ? '' : ` ${text}`)) as [string, string];
+  const [given, after] = [options, names].map((text) => (text === '' ? '' : ` ${text}`)) as [string, string];
   const run = typedRunId(runId);
-  return runId.startsWith('-') ? `voidbox ${name}${given} ${run}${behind}` : `voidbox ${name} ${run}${behind}${given}`;
+  return runId.startsWith('-') ? `voidbox ${name}${given} ${run}${after}` : `voidbox ${name} ${run}${after}${given}`;
 }
 
 /** The id that is to be typed if all of these are of one run; else the placeholder `RUN`. */

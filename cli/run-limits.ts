@@ -1,4 +1,4 @@
-/** Time limits of one run, in place of those of its spec or of the earlier run. */
+/** Time limits of one run, which override the limits of its spec or of the earlier run. */
 import { type Command, InvalidArgumentError } from 'commander';
 import type { Plan } from '../domain/plan/plan.ts';
 import { RANGES, SCALES } from '../domain/spec/grammar/values.ts';

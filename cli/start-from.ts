@@ -85,7 +85,7 @@ async function readEarlier(runId: string, context: CliContext): Promise<Recorded
 
 type Compiled = CompiledRun | (Omit<CompiledRun, 'source'> & { readonly source: SourceRecord | null });
 
-/** Limits that an earlier retry set are those of its run, also with another value of a parameter. */
+/** A retry keeps the limits that an earlier retry set, also with another value of a parameter. */
 async function compiledFrom(
   earlier: RecordedRun,
   file: string | null,

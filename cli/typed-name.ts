@@ -1,4 +1,4 @@
-/** How the program is typed: a checkout, and a package that is installed in a folder, have it behind npx; in any other folder npx takes the path of the package. */
+/** The name with which a user starts the program: `npx` and its name in a checkout or a folder with the installed package; `npx` and the path of the package in other folders. */
 export type TypedName = 'voidbox' | `npx ${string}`;
 
 /**

@@ -17,7 +17,7 @@ afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
 const type = (args: readonly string[]) => typeCommand(args, dir, { VOIDBOX_STATE_DIR: join(dir, 'state') });
 
-/** The program itself, which looks at its folders before a command starts. */
+/** Starts the program itself, which checks its folders before a command starts. */
 function typeInProcess(
   args: readonly string[],
   stateDir: string,

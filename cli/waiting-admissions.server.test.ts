@@ -1,4 +1,4 @@
-/** `voidbox runs` beside a server that has runs which no worker has admitted. */
+/** `voidbox runs` with a server that has runs which no worker has admitted. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

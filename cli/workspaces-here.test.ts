@@ -31,7 +31,7 @@ test('a folder within a repository is named with the top folder and the key for 
     'warning[cli/workspace-subfolder]: the spec works in DIR/base/packages/a, which is a folder of the repository DIR/base\n',
   );
   expect(told).toContain('workspace: { git: ., subfolder: packages/a }');
-  // A spec beside the repository.
+  // A spec in the folder that contains the repository.
   expect(await validate('.', './base/packages/a')).toContain('workspace: { git: base, subfolder: packages/a }');
 });
 

@@ -39,25 +39,25 @@ interface Common<P extends Params> {
   readonly name: string;
   readonly params?: P;
   readonly sandbox?: SandboxOptions;
-  /** Who answers to agents that say no other. */
+  /** The model of agents that do not set their own. */
   readonly llm?: Llm;
   /** All secrets that stages may name, so that a reader sees them in one place. */
   readonly secrets?: readonly string[];
-  /** Most stages that run at the same time; 4 where nothing is said. */
+  /** Most stages that run at the same time. Default: 4. */
   readonly maxParallel?: number;
-  /** What holds for each command that does not say it itself. */
+  /** Defaults of each command. */
   readonly defaults?: StageDefaults;
-  /** Of the whole run, without the time in which it only waits; no limit where nothing is said. */
+  /** Time limit of the whole run, without the time in which it only waits. Default: no limit. */
   readonly timeoutMs?: number;
-  /** Of all stages with `finally` together; 5 minutes where nothing is said. */
+  /** Time limit of all stages with `finally` together. Default: 5 minutes. */
   readonly graceMs?: number;
-  /** What all agents of the run may take of the model together. */
+  /** Budget of all agents of the run together. */
   readonly budget?: Budget;
 }
 
 export interface WorkflowOptions<P extends Params = Params, R = unknown> extends Common<P> {
   readonly steps: readonly (Step | Approval | Wait | Part)[];
-  /** Whose output is the run's result; needed when more than one step has nothing after it. */
+  /** The step whose output is the run's result. Required if more than one step has no step after it. */
   readonly output?: Step<Outputs, R> | Approval | Part;
 }
 
@@ -66,7 +66,7 @@ export interface PipelineOptions<P extends Params = Params, R = unknown> extends
   readonly stages: readonly (Box | Approval | Wait | Part | FanOut | Loop)[];
   /** Boxes with `onFailure` or `finally`, which have no place in the order. */
   readonly aside?: readonly (Box | Approval | Wait | Part)[];
-  /** Whose output is the run's result; without it, what a stage after the last would find: after a fan-out, the merge of its boxes. */
+  /** The box whose output is the run's result. Default: the output of the last stage; after a fan-out, the merge of its boxes. */
   readonly output?: Box<Outputs, R> | Approval | Part;
 }
 
@@ -76,7 +76,7 @@ export interface Definition<P extends Params = Params, R = unknown> {
   /** The spec as text, in JSON: what `voidbox run` and `voidboxRun` take. Diagnostics of `compile` point into it. */
   readonly source: string;
   /**
-   * Checks it and makes the plan, with the compiler that YAML goes through.
+   * Checks it and makes the plan, with the same compiler as for YAML.
    * @param options.baseDir  absolute folder that relative host paths of mounts, the files of parts and `files` of `forEach` start
    *   from; without it they are mistakes
    * @param options.params  as a run gives them, or as they are meant: numbers, booleans, lists
@@ -88,13 +88,13 @@ export interface Definition<P extends Params = Params, R = unknown> {
   };
   /**
    * Runs it to its end, as `voidbox run` does: on the server that TEMPORAL_ADDRESS names, else on the embedded stack of this
-   * machine, which is started where it is missing. The run goes on when this program ends.
+   * machine, which it starts if necessary. The run continues when this program ends.
    * @throws RunError when the definition has mistakes, the run cannot start, fails or is cancelled
    */
   run(...options: RunArguments<P>): Promise<RunResult<R>>;
 }
 
-/** Of `run`; `params` are demanded where a parameter has no default. */
+/** Options of `run`; `params` are required if a parameter has no default. */
 export type RunArguments<P extends Params> =
   Record<never, never> extends RunParams<P>
     ? [options?: RunOptions & { readonly params?: RunParams<P> }]
@@ -171,7 +171,7 @@ function outputName(stage: { readonly name: string } | undefined): string | unde
   return stage === undefined ? undefined : nameOf('`output`', stage);
 }
 
-/** In the order of the spec. A box that stands in two places is one box; that it may not is the compiler's to say. */
+/** Boxes in the order of the spec. A box in two places is returned once; the compiler reports it as a mistake. */
 export function boxSpecs({ stages, aside = [] }: Pick<PipelineOptions, 'stages' | 'aside'>): readonly SpecObject[] {
   const inOrder = stages.flatMap((stage) =>
     stage.kind === 'fan-out' || stage.kind === 'loop' ? stage.boxes : [stage],
@@ -242,7 +242,7 @@ interface Written {
   /** All but its name, as a part of another has it. */
   readonly body: SpecObject;
   readonly stages: readonly SpecObject[];
-  /** What it uses, near and far. */
+  /** All definitions that it uses, also indirectly. */
   readonly definitions: readonly object[];
 }
 
@@ -259,8 +259,8 @@ export function stagesIn(made: object): readonly SpecObject[] {
 }
 
 /**
- * The definitions that a spec uses, near and far.
- * @returns `named` puts in place of a definition the name that it has among them
+ * Returns all definitions that a spec uses, also indirectly.
+ * @returns `named` replaces a definition by the name that it has among them
  */
 function partsOf(root: SpecObject): {
   readonly definitions: readonly object[];
@@ -286,7 +286,7 @@ function partsOf(root: SpecObject): {
   return { definitions: [...names.keys()], named };
 }
 
-/** Its library is loaded where a definition has a schema. */
+/** Its library is loaded only if a definition has a schema. */
 const checkSchema: CheckSchema = (schema) => {
   const load = createRequire(import.meta.url);
   const { Ajv } = load('ajv') as Pick<SchemaEngine, 'Ajv'>;

@@ -1,4 +1,4 @@
-/** What authors write in TypeScript; each piece becomes the same words as in YAML, so that one compiler checks both. */
+/** The parts of a definition in TypeScript. Each becomes the same keys as in YAML, so one compiler checks both. */
 import type {
   FieldType,
   IsolationLevel,
@@ -38,32 +38,32 @@ import { tellPlace } from './places.ts';
 
 export type ParamType = (typeof PARAM_TYPES)[number];
 
-/** A stage's command: a program and its arguments, or a text for `sh -e -c`, in which `param` and `expression` stand for values. */
+/** A stage's command: a program and its arguments, or a text for `sh -e -c`, in which `param` and `expression` are values. */
 export type Command = string | readonly [program: string, ...args: (string | number)[]];
 
 export interface SandboxOptions {
   /** `mock` runs nothing for real and must be asked for. */
   readonly mode?: SandboxMode;
-  /** The weakest isolation that is accepted; `microvm` where nothing is said. */
+  /** The weakest isolation that is accepted. Default: `microvm`. */
   readonly isolation?: IsolationLevel;
-  /** 128 to 65536; 512 where nothing is said. */
+  /** 128 to 65536. Default: 512. */
   readonly memoryMib?: number;
   readonly vcpus?: number;
-  /** Of `/workspace`, `/tmp` and home together. */
+  /** Size of `/workspace`, `/tmp` and home together. */
   readonly diskMib?: number;
   readonly env?: Env;
   readonly mounts?: readonly Mount[];
   /** `true` is `egress: 'open'`. */
   readonly network?: boolean;
-  /** What the VM reaches: nothing where nothing is said, or what its agents need. */
+  /** The hosts that the VM reaches. Default: the hosts that its agents need, or none. */
   readonly egress?: Egress;
   /** By the name in the guest: `host:port`, of the host's network or its loopback. */
   readonly services?: Readonly<Record<string, string>>;
-  /** `on-failure`: the VM of a stage that fails is left for a look; `never` where nothing is said. */
+  /** `on-failure`: the VM of a stage that fails is left for a look. Default: `never`. */
   readonly keep?: 'never' | 'on-failure';
-  /** How long it is left: an hour at most, 15 minutes where nothing is said. */
+  /** How long it is left: an hour at most. Default: 15 minutes. */
   readonly keepMs?: number;
-  /** This and what follows is checked, and refused by `run` until there is something that gives it. */
+  /** Voidbox checks this key and the following ones, but `run` refuses them, because no backend supports them yet. */
   readonly image?: string;
   readonly guestImage?: string;
   readonly kernel?: string;
@@ -81,7 +81,7 @@ export interface Mount {
   /** Relative paths start from `baseDir` of `compile`. */
   readonly host: string;
   readonly guest: string;
-  /** `ro` where nothing is said; `rw` is copied in before a stage and back after its success. */
+  /** Default: `ro`. `rw` is copied in before a stage and back after its success. */
   readonly mode?: MountMode;
   /** `writable`: `rw` copies `.git` and bare repositories back, too. The next git command of the host can then run programs of the guest. */
   readonly git?: 'protected' | 'writable';
@@ -90,7 +90,7 @@ export interface Mount {
 /** An empty text means the variable of that name on the host: write `fromHost`. */
 export type Env = Readonly<Record<string, string | number | boolean>>;
 
-/** Takes the host's variable of the same name, empty where it is not set; `secrets` demand it. Its value is never stored. */
+/** Takes the host's variable of the same name; it is empty if the host does not set it, unless `secrets` demand it. Its value is never stored. */
 export const fromHost = '';
 
 /** Refers to a parameter, in a program, an argument or a variable: `` `hello ${param('name')}` ``. */
@@ -110,15 +110,15 @@ export function expression(source: string): string {
 /** A list holds any JSON. */
 export type ParamValue = string | number | boolean | readonly unknown[];
 
-/** A parameter's default, or what is said about it; without a default each run has to give it. */
+/** A parameter's default, or its settings; without a default each run must give a value. */
 export type Param =
   | ParamValue
   | {
-      /** `choice` with `choices`, `number` with `min` or `max`, `list` with a list as its default, else `text`, where nothing is said. */
+      /** Default: `choice` with `choices`, `number` with `min` or `max`, `list` with a list as its default, else `text`. */
       readonly type?: ParamType;
       readonly default?: ParamValue;
       readonly description?: string;
-      /** Of a number. */
+      /** Limit of a number. */
       readonly min?: number;
       readonly max?: number;
       readonly choices?: readonly (string | number)[];
@@ -135,37 +135,37 @@ export interface OutputRef {
 
 export interface Input {
   readonly from: OutputRef;
-  /** `/workspace/input` where nothing is said. */
+  /** Default: `/workspace/input`. */
   readonly guest?: string;
-  /** True: nothing is put there when the stage was passed. It must be said for an output of a stage with `when`. */
+  /** True: the input is absent if the stage was passed. Required for an output of a stage with `when`. */
   readonly optional?: boolean;
 }
 
 export interface Retry {
-  /** Attempts in all; one where nothing is said. */
+  /** Total number of attempts. Default: 1. */
   readonly maxAttempts?: number;
   /** The same pause after each failed attempt; not with the next three. */
   readonly backoffMs?: number;
   /** The pause after the first failed attempt. */
   readonly initialMs?: number;
-  /** The longest pause; a day where nothing is said. */
+  /** The longest pause. Default: a day. */
   readonly maxMs?: number;
-  /** Each further pause is the one before times this; 1 where nothing is said. */
+  /** Factor between one pause and the next. Default: 1. */
   readonly backoff?: number;
   /** Failures that are final: error codes, such as `stage/timeout`, or `exit:N`. */
   readonly nonRetryable?: readonly string[];
 }
 
-/** Of all commands of a definition, each where a step or box says nothing. */
+/** Defaults of all commands of a definition; a step or box can override each. */
 export interface StageDefaults {
-  /** Its names may be set by a step or box to something else. */
+  /** A step or box may set these names to other values. */
   readonly env?: Env;
   readonly timeoutMs?: number;
   readonly retry?: Retry;
   readonly maxOutputMib?: number;
 }
 
-/** As Standard JSON Schema has it; another one is a mistake that is thrown where it is given. */
+/** A Standard JSON Schema; the function that gets another schema throws. */
 export interface OutputSchema<R = unknown> {
   readonly '~standard': {
     readonly vendor: string;
@@ -174,11 +174,11 @@ export interface OutputSchema<R = unknown> {
   };
 }
 
-/** What a stage comes to in a run that mocks it: `voidbox run --mock`. */
+/** The result of a stage in a run that mocks it: `voidbox run --mock`. */
 export interface Mock {
-  /** Of the stage; a text as it is, anything else as JSON. Empty where nothing is said. */
+  /** The stage's output: a text as it is, any other value as JSON. Default: empty. */
   readonly output?: JsonValue;
-  /** 0 where nothing is said; anything else fails the stage. */
+  /** Default: 0. Any other exit code fails the stage. */
   readonly exitCode?: number;
 }
 
@@ -186,58 +186,58 @@ export interface Mock {
 export interface Workspace {
   /** A repository: its top folder, absolute or from the definition's folder, or an address that begins with `https://`. */
   readonly git?: string;
-  /** A branch, tag or commit; what is checked out where nothing is said. */
+  /** A branch, tag or commit. Default: the commit that is checked out. */
   readonly ref?: string;
-  /** With what is not committed and not ignored; false where nothing is said. */
+  /** Includes files that are neither committed nor ignored. Default: false. */
   readonly includeDirty?: boolean;
-  /** An earlier stage with a workspace, which this one goes on with. */
+  /** An earlier stage whose workspace this stage continues. */
   readonly from?: Step | Box;
-  /** The folder in the guest; `/workspace/repository` where nothing is said. */
+  /** The folder in the guest. Default: `/workspace/repository`. */
   readonly guest?: string;
-  /** `none`: the stage leaves no changes and hands no workspace on. `keep` if it is left out. */
+  /** `none`: the stage leaves no changes and passes no workspace on. Default: `keep`. */
   readonly changes?: 'keep' | 'none';
-  /** A folder of the repository that is the working folder; the top folder if it is absent. */
+  /** A folder of the repository that is the working folder. Default: the top folder. */
   readonly subfolder?: string;
 }
 
 interface StageOptions<O extends Outputs, R = unknown> {
-  /** A condition in CEL, such as `stages.build.json.ok`: where it does not hold, the stage is passed. */
+  /** A condition in CEL, such as `stages.build.json.ok`: if it does not hold, the stage is passed. */
   readonly when?: string;
   readonly cwd?: string;
   readonly env?: Env;
-  /** Variables of the host that this command gets; a run starts only where all are set. */
+  /** Variables of the host that this command gets; a run starts only if all are set. */
   readonly secrets?: readonly string[];
   readonly inputs?: readonly Input[];
   readonly outputs?: O;
-  /** The file whose bytes are the stage's output instead of what it prints. */
+  /** The file whose bytes are the stage's output instead of its standard output. */
   readonly outputFile?: string;
-  /** Of one attempt; an hour where nothing is said. */
+  /** Time limit of one attempt. Default: an hour. */
   readonly timeoutMs?: number;
-  /** Of failed commands; lost VMs are tried again by themselves. One attempt where nothing is said. */
+  /** Attempts of a failed command; lost VMs are replaced automatically. Default: one attempt. */
   readonly retry?: Retry;
-  /** Its failure is tolerated: what depends on it still starts, and the run can succeed. */
+  /** Its failure is tolerated: stages that depend on it still start, and the run can succeed. */
   readonly continueOnError?: boolean;
-  /** It runs after all others have ended, however they did, also when the run is cancelled. */
+  /** It runs after all other stages have ended, whatever their outcome, also if the run is cancelled. */
   readonly finally?: boolean;
   readonly maxOutputMib?: number;
   readonly sandbox?: SandboxOptions;
-  /** What its output must be as JSON, or that of each item: any Standard Schema that exports JSON Schema, such as one of zod or ArkType. */
+  /** Schema of its output as JSON, or of the output of each item: any Standard Schema that exports JSON Schema, such as one of zod or ArkType. */
   readonly outputSchema?: OutputSchema<R>;
-  /** A git repository that its work finds as its working folder; `voidbox apply` brings back what it changed. */
+  /** A git repository that is the working folder of the stage; `voidbox apply` brings its changes back. */
   readonly workspace?: Workspace;
-  /** What stands for its work in a run with `--mock`; without that it has no effect. */
+  /** Its result in a run with `--mock`; without `--mock` it has no effect. */
   readonly mock?: Mock;
-  /** The list whose items the command runs for, each in a VM of its own; the stage's output is the list of results. */
+  /** The command runs once for each item of this list, in a VM of its own; the stage's output is the list of results. */
   readonly forEach?: Items;
-  /** With `forEach`: items at the same time; the definition's `maxParallel` where nothing is said. */
+  /** With `forEach`: items at the same time. Default: the definition's `maxParallel`. */
   readonly maxParallel?: number;
-  /** With `forEach`: once more items have failed than `allowFailures`, the others end. False where nothing is said. */
+  /** With `forEach`: once more items have failed than `allowFailures`, the others end. Default: false. */
   readonly failFast?: boolean;
-  /** With `forEach`: the stage succeeds while no more items than this fail; 0 where nothing is said. */
+  /** With `forEach`: the stage succeeds if at most this many items fail. Default: 0. */
   readonly allowFailures?: number;
 }
 
-/** Values, or where a list of them is: `items(stage)`, `items('param')` or `files('data/*.csv')`. */
+/** A list of values, or its source: `items(stage)`, `items('param')` or `files('data/*.csv')`. */
 export type Items = readonly JsonValue[] | ItemsRef;
 
 export interface ItemsRef {
@@ -258,9 +258,9 @@ export function items(of: Step | Box | Part | string, ...path: readonly string[]
 }
 
 /**
- * The files of the definition's folder that are like the pattern when the run is started, each as its path from there, in order.
+ * The files of the definition's folder that match the pattern when the run is started, each as its path from there, in order.
  * The files themselves come into the VM by a mount.
- * @param pattern  `*` and `?` stand for characters of one name, `**` between slashes for any folders
+ * @param pattern  `*` and `?` match characters of one name, `**` between slashes matches any folders
  */
 export function files(pattern: string): ItemsRef {
   const quote = pattern.includes('"') ? "'" : '"';
@@ -278,13 +278,13 @@ export interface StepOptions<O extends Outputs, R = unknown> extends StageOption
 }
 
 export interface BoxOptions<O extends Outputs, R = unknown> extends StageOptions<O, R> {
-  /** It starts when one of these has failed; it stands in `aside` of the pipeline. */
+  /** It starts when one of these has failed; put it into `aside` of the pipeline. */
   readonly onFailure?: readonly (Box | Approval | Wait | Part)[];
   /** A box of an earlier stage, whose output becomes this one's standard input. */
   readonly stdinFrom?: Box | Approval | Part;
 }
 
-/** Who answers to an agent. */
+/** The model that an agent uses. */
 export interface Llm {
   readonly provider: LlmProvider;
   readonly model?: string;
@@ -292,14 +292,14 @@ export interface Llm {
   /** A variable of the host. */
   readonly apiKeyEnv?: string;
   readonly credentialProxy?: boolean;
-  /** In place of what the command line says of costs. */
+  /** Overrides the costs that the agent's command line reports. */
   readonly price?: Price;
 }
 
 /** US dollars for a million tokens. */
 export interface Price {
   readonly input: number;
-  /** As `input` where it is left out. */
+  /** Default: the price of `input`. */
   readonly cachedInput?: number;
   readonly output: number;
 }
@@ -307,7 +307,7 @@ export interface Price {
 /** At least one limit. */
 export interface Budget {
   readonly maxCostUsd?: number;
-  /** Read and written, of all calls together. */
+  /** Tokens that all calls together read and write. */
   readonly maxTokens?: number;
   /** Calls of the model. */
   readonly maxTurns?: number;
@@ -320,19 +320,19 @@ export type AgentSkill =
   | { readonly command: string; readonly args?: readonly string[]; readonly env?: Env }
   | { readonly name: string; readonly content: string };
 
-/** What only commands have. */
+/** Options that only commands have. */
 type OfCommands = 'cwd' | 'finally' | 'forEach' | 'maxParallel' | 'failFast' | 'allowFailures';
 
 interface AgentOptions<O extends Outputs, R> extends Omit<StageOptions<O, R>, OfCommands> {
   readonly skills?: readonly AgentSkill[];
-  /** In place of that of the definition. */
+  /** Overrides the `llm` of the definition. */
   readonly llm?: Llm;
-  /** What one attempt may take of the model. */
+  /** Budget of one attempt. */
   readonly budget?: Budget;
 }
 
 export interface AgentBoxOptions<O extends Outputs, R = unknown> extends AgentOptions<O, R> {
-  /** It starts when one of these has failed; it stands in `aside` of the pipeline. */
+  /** It starts when one of these has failed; put it into `aside` of the pipeline. */
   readonly onFailure?: readonly (Box | Approval | Wait | Part)[];
 }
 
@@ -352,14 +352,14 @@ interface SkillOptions<O extends Outputs, R> extends Omit<
   readonly use: string;
   /** Values for the skill's params. Placeholders are filled in. */
   readonly params?: Readonly<Record<string, JsonValue>>;
-  /** Who answers its prompts: a provider, or `llm`, `skills` and `budget` as an agent has them. The definition's `llm` where nothing is said. */
+  /** The agent that answers its prompts: a provider, or `llm`, `skills` and `budget` of an agent. Default: the definition's `llm`. */
   readonly agent?:
     | LlmProvider
     | { readonly llm?: Llm; readonly skills?: readonly AgentSkill[]; readonly budget?: Budget };
 }
 
 export interface SkillBoxOptions<O extends Outputs, R = unknown> extends SkillOptions<O, R> {
-  /** It starts when one of these has failed; it stands in `aside` of the pipeline. */
+  /** It starts when one of these has failed; put it into `aside` of the pipeline. */
   readonly onFailure?: readonly (Box | Approval | Wait | Part)[];
 }
 
@@ -371,7 +371,7 @@ export interface SkillStepOptions<O extends Outputs, R = unknown> extends SkillO
 
 interface Stage<O extends Outputs, R> {
   readonly name: string;
-  /** For the types alone: what its output is. No stage has it. */
+  /** The type of its output. Only types use it; no stage has a value. */
   readonly '~result'?: R;
   /** In the words of the spec. */
   readonly spec: SpecObject;
@@ -390,30 +390,30 @@ export interface Box<O extends Outputs = Outputs, R = unknown> extends Stage<O, 
 export interface ApprovalOptions {
   /** The question. Placeholders are filled in. */
   readonly message: string;
-  /** Who is asked, for people. Nothing checks who answers. */
+  /** Names of the people who are asked, for display. Voidbox does not check who answers. */
   readonly by?: readonly string[];
-  /** How long it waits; for as long as the run goes on where nothing is said. */
+  /** How long it waits for an answer. Default: as long as the run is open. */
   readonly timeoutMs?: number;
-  /** What stands for an answer then; `fail` where nothing is said. */
+  /** The outcome without an answer in that time. Default: `fail`. */
   readonly onTimeout?: TimeoutAnswer;
-  /** Values that an approval gives beside yes. */
+  /** Values that the person who approves enters. */
   readonly fields?: readonly Field[];
   /** As for a step or box. */
   readonly when?: string;
   /** In a workflow; a pipeline has its order. */
   readonly dependsOn?: readonly (Step | Approval | Wait | Part)[];
-  /** It starts when one of these has failed; in a pipeline it stands in `aside`. */
+  /** It starts when one of these has failed; in a pipeline, put it into `aside`. */
   readonly onFailure?: readonly (Step | Box | Approval | Wait | Part)[];
-  /** A rejection is tolerated: what depends on it still starts. */
+  /** A rejection is tolerated: stages that depend on it still start. */
   readonly continueOnError?: boolean;
 }
 
 export interface Field {
   readonly name: string;
-  /** `choice` with `choices`, else `text`, where nothing is said. */
+  /** Default: `choice` with `choices`, else `text`. */
   readonly type?: FieldType;
   readonly choices?: readonly string[];
-  /** True where nothing is said. */
+  /** Default: true. */
   readonly required?: boolean;
   readonly description?: string;
 }
@@ -438,7 +438,7 @@ export interface WaitOptions {
   readonly when?: string;
   /** In a workflow; a pipeline has its order. */
   readonly dependsOn?: readonly (Step | Approval | Wait | Part)[];
-  /** It starts when one of these has failed; in a pipeline it stands in `aside`. */
+  /** It starts when one of these has failed; in a pipeline, put it into `aside`. */
   readonly onFailure?: readonly (Step | Box | Approval | Wait | Part)[];
   /** Its failure is tolerated. */
   readonly continueOnError?: boolean;
@@ -461,29 +461,29 @@ export interface PartOptions {
   readonly dependsOn?: readonly (Step | Approval | Wait | Part)[];
   /** In a workflow: it starts when one of these has failed. */
   readonly onFailure?: readonly (Step | Approval | Wait | Part)[];
-  /** What its output must be as JSON, or that of each item: any Standard Schema that exports JSON Schema. */
+  /** Schema of its output as JSON, or of the output of each item: any Standard Schema that exports JSON Schema. */
   readonly outputSchema?: OutputSchema;
-  /** Its failure is tolerated as a whole: what depends on it still starts, and the run can succeed. */
+  /** The failure of the whole part is tolerated: stages that depend on it still start, and the run can succeed. */
   readonly continueOnError?: boolean;
-  /** What stands for all of its stages in a run with `--mock`; without that it has no effect. */
+  /** The result of the whole part in a run with `--mock`; without `--mock` it has no effect. */
   readonly mock?: Mock;
-  /** The list whose items the part is done for; its output is the list of results. */
+  /** The part runs once for each item of this list; its output is the list of results. */
   readonly forEach?: Items;
-  /** With `forEach`: items at the same time; the definition's `maxParallel` where nothing is said. */
+  /** With `forEach`: items at the same time. Default: the definition's `maxParallel`. */
   readonly maxParallel?: number;
-  /** With `forEach`: once more items have failed than `allowFailures`, the others end. False where nothing is said. */
+  /** With `forEach`: once more items have failed than `allowFailures`, the others end. Default: false. */
   readonly failFast?: boolean;
-  /** With `forEach`: the part succeeds while no more items than this fail; 0 where nothing is said. */
+  /** With `forEach`: the part succeeds if at most this many items fail. Default: 0. */
   readonly allowFailures?: number;
 }
 
-/** What `defineWorkflow` or `definePipeline` made. */
+/** The result of `defineWorkflow` or `definePipeline`. */
 export interface DefinedPart {
   readonly name: string;
   readonly source: string;
 }
 
-/** Another spec as a part of this one; its output is that of the spec. */
+/** Another spec as a part of this one; its output is the output of that spec. */
 export interface Part {
   readonly kind: 'part';
   readonly name: string;
@@ -510,7 +510,7 @@ export interface LoopOptions {
   readonly until: string;
   /** 1 to 1000. */
   readonly maxVisits: number;
-  /** After the last visit: `fail`, as `loop/limit`, or `pass`, with what that visit came to. `fail` where nothing is said. */
+  /** After the last visit: `fail`, as `loop/limit`, or `pass`, with the output of that visit. Default: `fail`. */
   readonly onLimit?: OnLimit;
 }
 
@@ -598,7 +598,7 @@ function agentSpec(name: string, prompt: string, options: AgentOptions<Outputs, 
 
 /**
  * A step machine as a step of a workflow: an agent answers the prompts of the skill, whose final output is the step's.
- * The worker has the skill registered, as `voidbox run` does for those of its spec.
+ * The worker must have the skill registered; `voidbox run` registers the skills of its spec.
  */
 export function skillStep<const O extends Outputs = Record<never, string>, R = unknown>(
   name: string,
@@ -714,7 +714,7 @@ export function wait(name: string, options: WaitOptions): Wait {
 }
 
 /**
- * Another spec as a step of a workflow or a box of a pipeline. Its stages have their names behind that of the part and a dot.
+ * Another spec as a step of a workflow or a box of a pipeline. The names of its stages follow the name of the part and a dot.
  * @param uses  a definition, or a YAML or JSON file, from the folder of the definition: `./review.yaml`, or a part of it: `./review.yaml#checks`
  */
 export function part(name: string, uses: string | DefinedPart, options: PartOptions = {}): Part {
@@ -750,8 +750,8 @@ export function fanOut(
 }
 
 /**
- * Boxes that run one after the other, again and again until a condition holds. The first finds what the visit before came to as
- * its input; what comes after the loop finds what the last visit came to.
+ * Boxes that run one after the other, again and again until a condition holds. The input of the first box is the output of the
+ * visit before; the input of the stage after the loop is the output of the last visit.
  */
 export function loop(name: string, boxes: readonly (Box | Approval | Wait | Part)[], options: LoopOptions): Loop {
   checkOptions(`options of loop "${name}"`, options, LOOP_OPTIONS);
@@ -873,7 +873,7 @@ function mockSpec(mock: Mock | undefined, of: string): unknown {
   return { output: mock.output, exit_code: mock.exitCode };
 }
 
-/** A plan is data: what a schema does beside its JSON Schema would be lost. */
+/** A plan is data, so checks of a schema that its JSON Schema does not contain would be lost. */
 function jsonSchemaOf(schema: OutputSchema | undefined): unknown {
   if (schema === undefined) return undefined;
   // Of JavaScript, where types say nothing.

@@ -1,6 +1,6 @@
 /**
- * Mistakes that types exclude and JavaScript makes, as does TypeScript that nobody checked: an option that does not exist, a
- * stage's name where the stage belongs. They are thrown by the call that makes them: what is left out in silence is another run.
+ * Mistakes that types exclude, but JavaScript and unchecked TypeScript contain: an option that does not exist, a stage's name instead
+ * of the stage. The function that gets such a value throws, because ignoring it would start another run than the author meant.
  */
 import { didYouMean, nearest } from '../domain/spec/suggest.ts';
 import { isRounded } from '../domain/units/rounded.ts';
@@ -45,7 +45,7 @@ export function checkList(what: string, list: readonly unknown[]): void {
   if (!Array.isArray(list)) throw new TypeError(`${what}: a list is needed, got ${shown(list)}`);
 }
 
-/** What is no number goes on as it is, and the compiler says so. */
+/** Returns a value that is not a number unchanged; the compiler reports it. */
 export function secondsOf(ms: number | undefined): number | undefined {
   return typeof ms === 'number' ? ms / 1_000 : ms;
 }
@@ -68,7 +68,7 @@ export function shown(value: unknown): string {
 }
 
 /**
- * For a value that becomes JSON.
+ * Checks a value that becomes JSON.
  * @param key  for the message
  * @throws RangeError for a number that is perhaps not the one that the author wrote
  */

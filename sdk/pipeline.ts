@@ -75,17 +75,17 @@ export class Pipeline<P extends Params = NoParams, R = null> implements Definiti
     return this.#with(forEach<Box<Outputs, Item> | Part>(list, stage, options), this.forEach);
   }
 
-  /** Then these one after the other, again and again until a condition holds; the next stage finds what the last visit came to. */
+  /** Then these one after the other, again and again until a condition holds. The input of the next stage is the output of the last visit. */
   loop(name: string, boxes: readonly (Box | Approval | Wait | Part)[], options: LoopOptions): Pipeline<P, unknown> {
     return this.#with(loop(name, boxes, options), this.loop);
   }
 
-  /** Beside the order: a box with `onFailure` or `finally`. */
+  /** Adds a box with `onFailure` or `finally`, which has no place in the order. */
   aside(stage: Box | Approval | Wait | Part): Pipeline<P, R> {
     return new Pipeline<P, R>({ ...this.#options, aside: [...(this.#options.aside ?? []), stage] }, this.aside);
   }
 
-  /** The result is the output of this stage, in place of that of the last one. */
+  /** The result is the output of this stage instead of the last one. */
   returns<S extends Box | Approval | Part>(stage: S): Pipeline<P, ResultOf<S>> {
     return new Pipeline<P, ResultOf<S>>({ ...this.#options, output: stage }, this.returns);
   }

@@ -1,11 +1,11 @@
-/** A skill that a stage runs, as this machine has it. Its code is not run: only a skill that was built says what its params are. */
+/** Reads a skill that a stage runs from this machine. Its code does not run here: only the manifest of a built skill lists its params. */
 import { basename, dirname, join } from 'node:path';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { ReadSkill } from '../domain/spec/skill-params.ts';
 import { FileRefusal, readFileWithin } from '../files/open-file.ts';
 import { entryNamed } from '../skill-kit/bundle/find-entry.ts';
 
-/** A larger package.json is none that `skill build` made. */
+/** `skill build` makes no larger package.json. */
 const MOST_BYTES = 1024 * 1024;
 
 export const readSkill: ReadSkill = (path) => {
@@ -21,7 +21,7 @@ export const readSkill: ReadSkill = (path) => {
   }
 };
 
-/** Undefined: the folder says nothing of them. */
+/** Undefined: the folder has no list of params. */
 function declaredParams(folder: string): unknown {
   const text = readManifest(folder);
   try {

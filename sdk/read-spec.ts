@@ -5,7 +5,7 @@ import type { ReadSpec } from '../domain/spec/part-files.ts';
 import { SOURCE_LIMITS } from '../domain/spec/source.ts';
 
 /**
- * @param roots  folders that parts may lie in; what lies elsewhere is not read, since diagnostics show its lines
+ * @param roots  folders that may contain parts; other files are not read, because diagnostics show their lines
  */
 export function createReadSpec(roots: readonly string[]): ReadSpec {
   return (path) => {

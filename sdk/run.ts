@@ -1,6 +1,6 @@
 /**
  * A run of a definition from a program: the command line is its client, as for people. So a run finds the same server, hands
- * over the same variables and is allowed the same mounts, and goes on when the program ends.
+ * over the same variables and is allowed the same mounts, and continues when the program ends.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -19,23 +19,23 @@ import { packageRoot } from '../setup/package-root.ts';
 import { keepExact } from './options.ts';
 import { isBeingLoaded } from './places.ts';
 
-/** Of one argument of a program, of which Linux takes 128 KiB. */
+/** Limit of one argument of a program: Linux accepts 128 KiB. */
 const PARAM_BYTES = 100_000;
 /** As `--timeout` and `--deadline` take it. */
 const RUN_TIME = { minMs: 1_000, maxMs: 400 * 24 * 60 * 60_000 };
-/** Of what the command line says, for the error of a run that did not start. */
+/** Limit of the messages of the command line that the error of a run that did not start contains. */
 const TOLD_LINES = 200;
 /** The line after which the command line takes an interrupt for a cancellation. */
 const FOLLOWED = 'follow it elsewhere: ';
 
 export interface RunOptions {
-  /** Where relative host paths of mounts start, and what the run may mount; the working directory where nothing is said. */
+  /** The folder from which relative host paths of mounts start, and which the run may mount. Default: the working directory. */
   readonly baseDir?: string;
   /** JSON that the first stages find in `/workspace/input.json`. */
   readonly input?: unknown;
-  /** Of the run; made of its name and the time where nothing is said. One that was used before is refused. */
+  /** Id of the run. An id that was used before is refused. Default: made from the name and the time. */
   readonly runId?: string;
-  /** Stages that come to their `mock` in place of their work: `all` that have one, or these. */
+  /** Stages that return their `mock` instead of running: `all` stages with a `mock`, or these. */
   readonly mock?: 'all' | readonly string[];
   /** Host folders that the run may mount and work in, besides `baseDir`. */
   readonly allowMounts?: readonly string[];
@@ -43,15 +43,15 @@ export interface RunOptions {
   readonly allowGit?: readonly string[];
   /** The mock agent plays every agent, without a model; without an agent it has no effect. */
   readonly mockAgents?: boolean;
-  /** Instead of that of the definition: time in which the run only waits does not count. From a second to 400 days. */
+  /** Time limit of the run; overrides that of the definition. Time in which the run only waits does not count. From a second to 400 days. */
   readonly timeoutMs?: number;
   /** As `timeoutMs`, with all time. */
   readonly deadlineMs?: number;
   /** Cancels the run. */
   readonly signal?: AbortSignal;
-  /** Called with each line that `voidbox run` says while it goes on. */
+  /** Called with each line that `voidbox run` prints while the run continues. */
   readonly onProgress?: (line: string) => void;
-  /** Called with each event of the run, in order: `event.body.type` says what happened. None of a run that lives on another host. */
+  /** Called with each event of the run, in order; `event.body.type` is its kind. A run on another host has no events here. */
   readonly onEvent?: (event: RunEvent) => void;
 }
 
@@ -59,9 +59,9 @@ export interface RunOptions {
 export interface RunResult<R = unknown> {
   readonly runId: string;
   /**
-   * Parsed where the stage that gives it has `outputSchema` or `forEach`, is an approval or a fan-out; else its text. Null
-   * without one: the stage was passed, or its output has more than 1 MiB, is not UTF-8 or lies on another host; `voidbox result
-   * RUN` prints it there.
+   * Parsed JSON if the stage that returns it has `outputSchema` or `forEach`, is an approval or a fan-out; else its text. Null if the
+   * stage was passed, or if its output has more than 1 MiB, is not UTF-8 or is on another host: `voidbox result RUN` prints it
+   * there.
    */
   readonly output: R | null;
   /** The output in the store of the host that ran it. */
@@ -70,22 +70,22 @@ export interface RunResult<R = unknown> {
   readonly tolerated: readonly string[];
 }
 
-/** Why there is no result. */
+/** The reason why a run has no result. */
 export class RunError extends Error {
   override readonly name = 'RunError';
   /** As docs/errors.md lists them. */
   readonly code: AnyErrorCode;
   /** Null: it was not started. */
   readonly runId: string | null;
-  /** `succeeded`: the output has a number that no value of JavaScript is. */
+  /** `succeeded`: the output contains a number that JavaScript cannot represent. */
   readonly state: 'failed' | 'cancelled' | 'succeeded' | null;
-  /** The first stage that failed, where one is the reason. */
+  /** The first stage that failed, if a stage is the reason. */
   readonly stage: string | null;
   /** Last lines of that stage's standard error, as the guest wrote them. */
   readonly stderrTail: string;
-  /** What to do, where it is known. */
+  /** The remedy, if it is known. */
   readonly remedy: string | null;
-  /** Of a definition with mistakes. */
+  /** Diagnostics of a definition with mistakes. */
   readonly diagnostics: readonly Diagnostic[];
 
   constructor(code: AnyErrorCode, message: string, about: Partial<Omit<RunError, 'code' | 'name' | 'message'>> = {}) {
@@ -139,7 +139,7 @@ export async function runDefinition(
 interface Call {
   readonly params: Readonly<Record<string, string>>;
   readonly baseDir: string;
-  /** For what is handed over as files. */
+  /** Folder for values that are passed as files. */
   readonly folder: string;
   readonly options: RunOptions;
 }
@@ -217,7 +217,7 @@ function timeFor(option: 'timeoutMs' | 'deadlineMs', ms: number): string {
   );
 }
 
-/** What of `--json` is read here. */
+/** The fields of `--json` that are read here. */
 interface RunReply {
   readonly runId: string;
   readonly state: string;
@@ -276,7 +276,7 @@ function exactJson(text: string, runId: string, stage: string | null): unknown {
   );
 }
 
-/** The command line says why in one line of JSON, its last one. */
+/** Reads the reason, which is the last line of JSON that the command line prints. */
 function notStarted(told: readonly string[], status: string): never {
   const last = told.findLast((line) => line.startsWith('{"error":'));
   if (last === undefined)

@@ -1,6 +1,6 @@
 /**
- * Voidbox inside of a worker that is not Voidbox's: its activities stand beside the worker's own, and a second Worker in the same
- * process, over the same connection, takes what belongs to this host. It lives as long as the worker runs.
+ * Adds Voidbox to another project's worker: its activities run together with the worker's own, and a second Worker in the same
+ * process, over the same connection, polls the queues of this host. It runs as long as the worker.
  */
 import { extname, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -33,25 +33,25 @@ import { createHostSandboxes, type HostSandboxes } from './sandboxes.ts';
 import { HOST_WORKER_OPTIONS } from './workers.ts';
 
 export interface VoidboxPluginOptions {
-  /** Where runs, outputs and VMs of this host are kept; that of `voidbox` where nothing is said. One worker process for each. */
+  /** The state folder, with runs, outputs and VMs of this host. Only one worker process can use it. Default: the folder that `voidbox` uses. */
   readonly stateDir?: string;
   /** `mock` simulates every command, whatever a plan asks for: for tests without VMs. */
   readonly sandbox?: 'mock';
-  /** Host folders that pipelines and commands may mount; none where nothing is said. */
+  /** Host folders that pipelines and commands may mount. Default: none. */
   readonly allowMounts?: readonly string[];
-  /** Repositories of the network, as `host/path`, that runs may fetch with the login of the worker's user, and what lies below them; none if it is absent. */
+  /** Repositories of the network, as `host/path`, that runs may fetch with the login of the worker's user; also all paths below them. Default: none. */
   readonly allowGit?: readonly string[];
-  /** Services, as `host:port`, that VMs may reach on this host and its network; none where nothing is said. */
+  /** Services, as `host:port`, that VMs may reach on this host and its network. Default: none. */
   readonly allowServices?: readonly string[];
-  /** Lets runs leave the VMs of failed stages for a look, for an hour at most (`keep: on-failure`); by default none may. */
+  /** Lets runs keep the VMs of failed stages for inspection, for an hour at most (`keep: on-failure`). Default: false. */
   readonly allowKeep?: boolean;
-  /** Lets `voidbox exec` enter the VMs of stages that run; by default it may not. */
+  /** Lets `voidbox exec` enter the VMs of stages that run. Default: false. */
   readonly allowExec?: boolean;
-  /** Lends every variable of this file to what names it in `secrets`: lines NAME=value, mode 0600, of the worker's user. */
+  /** Lends every variable of this file to stages that name it in `secrets`: lines NAME=value, mode 0600, of the worker's user. */
   readonly secretsFile?: string;
-  /** Lends these variables of the worker's environment; none where nothing is said. */
+  /** Lends these variables of the worker's environment. Default: none. */
   readonly allowEnv?: readonly string[];
-  /** A name for the server, where it does not say the id of its cluster. It must not change while runs go on. */
+  /** A name for the server, if it does not report the id of its cluster. It must not change while runs are open. */
   readonly server?: string;
 }
 
@@ -104,7 +104,7 @@ function withOwnModule(interceptors: WorkerOptions['interceptors']): NonNullable
 class VoidboxPlugin implements WorkerPlugin {
   readonly name = 'voidbox';
   readonly #options: VoidboxPluginOptions;
-  /** Of the Worker that it was given to; null before. */
+  /** Task queue of the Worker that uses this plugin; null before. */
   #taskQueue: string | null = null;
   #hostQueue: string | null = null;
   #ownConnection: NativeConnection | null = null;
@@ -172,7 +172,7 @@ class VoidboxPlugin implements WorkerPlugin {
     };
   }
 
-  /** What is behind them is there before the worker polls. */
+  /** The host behind these activities is ready before the worker polls. */
   #delegates(): Readonly<Record<string, (request: never) => Promise<unknown>>> {
     return Object.fromEntries(
       NAMES.map((name) => [
@@ -266,7 +266,7 @@ class VoidboxPlugin implements WorkerPlugin {
     }
   }
 
-  /** What cannot be lent is told at the start, and not by the first command. */
+  /** Reports a variable that cannot be lent at the start, not at the first command. */
   async #lentVariables({ variables, undecodable }: Environment): Promise<LentVariables> {
     const { secretsFile, allowEnv = [] } = this.#options;
     const missing = allowEnv.filter((name) => variables[name] === undefined);
@@ -329,7 +329,7 @@ async function together(
   if (failed !== undefined) throw failed.reason;
 }
 
-/** A run belongs to the server that knows it. Addresses are not told by a connection, and two names may be one server. */
+/** A run belongs to the server that knows it. A connection does not reveal its address, and two names may mean one server. */
 async function serverIdOf(name: string | undefined, connection: NativeConnection, namespace: string): Promise<string> {
   if (name !== undefined) return `${name}/${namespace}`;
   const clusterId = await connection.workflowService.getClusterInfo({}).then(

@@ -209,7 +209,7 @@ interface Place {
   readonly lock: string;
 }
 
-/** Outside of the repository, whose author could leave records or a link there. The lock is that of the user's other state folders, too. */
+/** Returns a place outside of the repository, whose author could leave records or a link in it. All state folders of the user share the lock. */
 function placeOf({ env }: CliContext, folder: string): Place {
   const name = createHash('sha256').update(folder).digest('hex').slice(0, 32);
   return { folder, records: join(env.stateDir, 'applies', name), lock: join(env.cacheDir, 'applies', `${name}.lock`) };
@@ -311,7 +311,7 @@ async function say(
   );
 }
 
-/** In quotes where its characters could be read as the words behind it. */
+/** Quotes a name whose characters could be mistaken for the words after it. */
 function shownName(path: string): string {
   return sanitizeLine(/[:"\p{C}]/u.test(path) ? JSON.stringify(path) : path);
 }

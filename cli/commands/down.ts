@@ -39,7 +39,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
       );
     if (vms.length > 0) {
       lines.push(
-        `${vms.length === 1 ? '1 of their VMs keeps running' : `${vms.length} of their VMs keep running`} meanwhile (voidbox ps). End a run and its VMs: voidbox cancel ${onlyRun(vms.map(({ runId }) => runId))}`,
+        `${vms.length === 1 ? '1 of their VMs keeps running' : `${vms.length} of their VMs keep running`} until then (voidbox ps). End a run and its VMs: voidbox cancel ${onlyRun(vms.map(({ runId }) => runId))}`,
       );
     }
     if (sandboxes > 0) {

@@ -95,7 +95,7 @@ interface Standing {
   readonly context: CliContext;
 }
 
-/** What holds up runs that have not ended, or hides them. */
+/** Returns lines about each cause that delays open runs or hides them. */
 async function standingLines(
   views: readonly RunView[],
   { options, isKnown, context }: Standing,

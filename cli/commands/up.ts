@@ -69,7 +69,7 @@ export const command = defineCommand<Options>({
       ...renderStack(stack, { nowMs, stateDir: context.env.stateDir, allowedMounts: allowed }),
       ...renderSchedules(schedules, nowMs),
       context.advise(
-        'It stops by itself after 10 minutes without open runs, sessions and Temporal Schedules that have a next time. Stop it now: voidbox down',
+        'It stops automatically after 10 minutes without open runs, sessions and Temporal Schedules that have a next time. Stop it now: voidbox down',
       ),
     ];
     await context.stdout.write(`${lines.join('\n')}\n`);

@@ -1,4 +1,4 @@
-/** What the agents of a retry with `--continue` get back, and their limits: before it starts. */
+/** Renders the saves that the agents of a retry with `--continue` get back, and their limits, before the retry starts. */
 import type { ContinuingAgent } from '../../domain/pipeline/continue.ts';
 import { withLimits } from '../../domain/plan/agent-limits.ts';
 import type { BudgetPlan, Plan } from '../../domain/plan/plan.ts';

@@ -53,7 +53,7 @@ function groupsOf(diagnostics: readonly Finding[]): readonly (readonly [Finding,
 interface BlockOptions {
   readonly style: Style;
   readonly width: number;
-  /** Empty: there is none, or an earlier block has it. */
+  /** Empty if the diagnostic has no help, or if an earlier block shows it. */
   readonly help: string;
   /** The same diagnostic at further places. */
   readonly more: readonly Finding[];

@@ -16,7 +16,7 @@ export function renderRuns(
 ): string[] {
   const rows = views.map((view) => {
     const done = view.stages.filter((stage) => stage.state === 'succeeded').length;
-    // A run that admission refused never started: its only time is that of the refusal.
+    // A run that admission refused never started: its only time is the time of the refusal.
     const atMs = view.startedAtMs ?? view.finishedAtMs;
     const started = atMs === null ? '-' : formatAge(options.nowMs - atMs);
     const until = view.finishedAtMs ?? (view.damage === null ? options.nowMs : null);

@@ -24,7 +24,7 @@ test('three schedules are named, the others are counted, and a long id is cut wi
   expect(line.length).toBeLessThan(400);
 });
 
-test('a list that is not complete says so', () => {
+test('the line of an incomplete list names that it is incomplete', () => {
   const [line = ''] = renderSchedules({ count: 1, isComplete: false, next: [nightly] }, NOW_MS);
   expect(line).toContain('at least 1 Temporal Schedule keeps the stack up');
   const none = { count: 0, isComplete: false, next: [] };

@@ -38,7 +38,7 @@ test.each<[Partial<WaitingAdmission>, string]>([
   ],
   [{ reason: 'paused' }, 'admission is paused'],
   [{ reason: 'delayed', nextAtMs: NOW_MS + 300_000, attempt: 0 }, 'the run starts in 5m 00s'],
-])('%o is told as a line', (run, line) => {
+])('the line of %o names the reason', (run, line) => {
   expect(describeWait({ ...WAITING, ...run }, NOW_MS)).toBe(line);
 });
 

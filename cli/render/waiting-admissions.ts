@@ -6,13 +6,13 @@ import type { Style } from './style.ts';
 import { shortened } from './runs-table.ts';
 import { renderTable } from './table.ts';
 
-/** What `--json` says about a run that waits for admission. Stable: fields are added, never renamed or removed. */
+/** A run that waits for admission in `--json`. Stable: fields are added, never renamed or removed. */
 export interface AdmittingJson {
   readonly runId: string;
   readonly startedAt: string;
   readonly taskQueue: string;
   readonly reason: WaitingAdmission['reason'];
-  /** Of admission, or of the first workflow task (`not-taken`); 0: none yet. */
+  /** Number of tries of admission, or of the first workflow task (`not-taken`); 0 before the first. */
   readonly attempt: number;
   /** Start of the latest try; null: none yet. */
   readonly triedAt: string | null;

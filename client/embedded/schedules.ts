@@ -18,7 +18,7 @@ export interface HoldingSchedule {
 
 /** Schedules that are not paused and have a next action time. */
 export interface HoldingSchedules {
-  /** Of the schedules that were read. */
+  /** Number of the schedules that were read. */
   readonly count: number;
   /** False: the server has more than 1,000 schedules, of which the first ones were read. */
   readonly isComplete: boolean;

@@ -149,7 +149,7 @@ test('items continue one by one: those that failed, and neither their list nor t
   expect(continued(plan, { fix: FAILED }, attempts, { fresh: ['fix[2]'] }).problems).toEqual([]);
 });
 
-test('a run whose agent did not come to an attempt hands on what it had itself to continue from', () => {
+test('a run whose agent had no attempt passes on the save that it was to continue from', () => {
   const plan = agents('a');
   const before = { 'a/0': { ...SAVE, runId: 'zeroth' } };
   expect(continued(plan, { a: FAILED }, {}, {}, before).found).toEqual({ 'a/0': 'a' });

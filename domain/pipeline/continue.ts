@@ -12,7 +12,7 @@ import type { Reuse } from './reuse.ts';
 
 export interface EarlierAgents {
   readonly attempts: AttemptsBySeries;
-  /** What the earlier run itself had to continue from, by series. */
+  /** The saves that the earlier run itself continued from, by series. */
   readonly continued: Readonly<Record<string, ContinuedAgent>>;
 }
 
@@ -27,13 +27,13 @@ export interface ContinuingAgent {
 export interface Continuing {
   /** By series, in the order in which they began. */
   readonly agents: ReadonlyMap<string, ContinuingAgent>;
-  /** What keeps the retry from it, a sentence each; empty: it can start. */
+  /** The reasons why the retry cannot start, a sentence each; empty: it can start. */
   readonly problems: readonly string[];
   /** Names of agents that cannot continue; with these in `fresh` the others can. */
   readonly cannot: readonly string[];
 }
 
-/** Of one retry: each is a record of the run, with some 700 bytes. */
+/** Limit of one retry, because each is a record of the run, with some 700 bytes. */
 export const MOST_CONTINUED = 1_000;
 
 /** @param reuse  of the same two runs */
@@ -81,7 +81,7 @@ function candidatesOf(plan: Plan, { again }: Reuse, { attempts, continued }: Ear
     const stage = attempted === null ? undefined : stages.get(attempted.stage);
     if (attempted === null || stage === undefined || answeringOf(stage.work) === null || !again.has(ownOf(stage.id)))
       return [];
-    // The attempts of a list are those of its items.
+    // Only items of a list have attempts.
     if (stage.each !== undefined && attempted.instance.at(-1)?.part !== stage.id) return [];
     const last = attempts.get(series) ?? NOT_STARTED;
     if (last.state === 'succeeded' || last.state === 'passed') return [];

@@ -62,7 +62,7 @@ describe('failure', () => {
     expect(world.outcome?.output).not.toBeNull();
   });
 
-  test('attempts of the only stage in a VM that it keeps have the same VM, as those of stages that share one', () => {
+  test('attempts of the only stage in a kept VM run in the same VM, like attempts of stages that share one', () => {
     const alone = machineOf('a:3', { shared: 'a', backoffMs: 500 });
     const kept = { ...alone, scopes: alone.scopes.map((scope) => ({ ...scope, keepsVm: true as const })) };
     const logOf = (plan: typeof alone): readonly string[] => {

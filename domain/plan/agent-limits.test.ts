@@ -33,7 +33,7 @@ test('a limit replaces that of the named stages only, and the other limits stay'
   expect(withLimits(plan, { stages: {} })).toEqual(plan);
 });
 
-test('limits of the run are raised with those of the agent, and never lowered', () => {
+test('limits of the run are raised with the limits of the agent, and never lowered', () => {
   const plan = { ...withAgent(planOf('a'), 'a'), timeoutMs: 90_000, budget: { maxTurns: 5, maxTokens: 100 } };
   const raised = withLimits(
     plan,

@@ -1,4 +1,4 @@
-/** Limits of agents that a retry with `continue` sets in place of the plan's. */
+/** Limits of agents with which a retry with `continue` overrides those of the plan. */
 import { whyCostUnknown } from '../agent/budget.ts';
 import type { AgentLimits } from '../run/origin.ts';
 import type { BudgetPlan, Plan, StagePlan } from './plan.ts';
@@ -12,7 +12,7 @@ export interface StageLimits {
 export interface ChangedLimits {
   /** By stage. */
   readonly stages: Readonly<Record<string, StageLimits>>;
-  /** Of the run; absent: as written. */
+  /** The time limit of the run; absent: as written. */
   readonly timeoutMs?: number | undefined;
   readonly budget?: BudgetPlan | undefined;
 }
@@ -32,7 +32,7 @@ export function isLimit(name: keyof typeof LIMIT_RANGES, value: unknown): value 
   return typeof value === 'number' && value >= min && value <= max && (!integer || Number.isSafeInteger(value));
 }
 
-/** The limits among the fields of a value; undefined if it has none. */
+/** Returns the limits among the fields of a value; undefined if no field is a limit. */
 export function limitsIn(limits: AgentLimits): AgentLimits | undefined {
   const named = Object.keys(LIMIT_RANGES).flatMap((name) => {
     const value = limits[name as keyof AgentLimits];
@@ -42,8 +42,8 @@ export function limitsIn(limits: AgentLimits): AgentLimits | undefined {
 }
 
 /**
- * What the limits change. A limit of the run is raised with them, because an agent could not use its own otherwise: its time by as
- * much as the agent's, and each limit of its budget up to the agent's.
+ * Returns the changes that the limits make. A limit of the run is raised with them, because an agent could not use its own otherwise:
+ * the run's time by as much as the agent's, and each limit of the run's budget up to the agent's.
  * @param stages  with an agent each
  */
 export function changedLimits(plan: Plan, stages: ReadonlySet<string>, limits: AgentLimits): ChangedLimits {

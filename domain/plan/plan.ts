@@ -640,7 +640,7 @@ export interface DataRef {
   readonly sha256: string;
   readonly sizeBytes: number;
   readonly mediaType: string;
-  /** The difference between the bytes and what the stage left. Absent: there is none, or an earlier build wrote the ref. */
+  /** The difference between the bytes and the data that the stage left. Absent: there is no difference, or an earlier build wrote the ref. */
   readonly redacted?: RedactedData;
 }
 

@@ -1,4 +1,4 @@
-/** Whose VM a scope has. */
+/** Decides to which stages the VM of a scope belongs. */
 import type { ScopePlan } from './plan.ts';
 
 /** False: the activity of its only stage owns the VM, and each attempt has a new one. */

@@ -71,7 +71,7 @@ test('the newest save of a failed attempt has its turns, its time and the reason
   });
 });
 
-test('an attempt that leaves no save does not hide the one before it, and a success leaves none', async () => {
+test('an attempt without a save does not hide the save before it, and a success removes the save', async () => {
   const first = [started('fix/0/1', 1), saved('fix/0/1', 's1'), ended('fix/0/1', 'failed'), started('fix/0/2', 2)];
   expect((await read(...first, ended('fix/0/2', 'failed')))['fix/0']).toMatchObject({
     state: 'failed',
@@ -88,7 +88,7 @@ test('an attempt that leaves no save does not hide the one before it, and a succ
   });
 });
 
-test('the turns of a session are those of all attempts and runs that it had', async () => {
+test('the turns of a session include the turns of all its attempts and runs', async () => {
   const resumed = (execKey: string, from: string, more: object = {}): RunEventBody => ({
     type: 'stage-resumed',
     stage: 'fix',
@@ -118,7 +118,7 @@ test('an attempt that failed before its command started has not started', async 
   });
 });
 
-test('items are series of their own, and texts that are no exec keys are none', async () => {
+test('each item is a series of its own, and texts that are not exec keys are ignored', async () => {
   expect(Object.keys(await read(saved('fix/fixes~1/2', 's'), saved('no key', 's')))).toEqual(['fix/fixes~1']);
   expect(seriesOf('fix/0/1/5000')).toBe('fix/0');
   expect(seriesOf('__proto__')).toBeNull();

@@ -1,4 +1,4 @@
-/** What was saved of the agents of a run, folded from its events: a retry with `continue` starts from the newest save of each. */
+/** The saves of the agents of a run, folded from its events: a retry with `continue` starts from the newest save of each. */
 import { parseExecKey } from './attempt.ts';
 import type { RunEvent, RunEventBody, SavedFolder } from './event.ts';
 import { sumOfCounts } from '../agent/budget.ts';
@@ -25,11 +25,11 @@ export interface ContinuedAgent extends SavedAgent {
 
 /** The attempts of a stage, or of a stage of one item. */
 export interface AttemptSeries {
-  /** Of the latest attempt. */
+  /** The state of the latest attempt. */
   readonly state: 'open' | 'succeeded' | 'passed' | 'failed' | 'cancelled';
   /** A command of one of the attempts was started. */
   readonly hasStarted: boolean;
-  /** The newest save of an attempt that did not succeed; null: there is none. */
+  /** The newest save of an attempt that did not succeed; null: no such save exists. */
   readonly save: ContinuedAgent | null;
 }
 

@@ -87,7 +87,7 @@ export const EVENT_ID = {
   /** @param number  of the publication of the attempt, from 1 without gaps */
   published: (execKey: string, number: number): string => `stage/${execKey}/published/${number}`,
 
-  /** @param execKey  of the stage's attempt @param call  of the command that a person runs beside it */
+  /** @param execKey  of the stage's attempt @param call  of the command with which a person enters its VM */
   entered: (execKey: string, call: string): string => `stage/${execKey}/entered/${call}`,
 
   /** @param command  of the attempt, from 1 */

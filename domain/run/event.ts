@@ -1,7 +1,7 @@
 /**
- * What happened in a run. Events are the only thing that readers read: the command line, an API and a page
- * fold them into views and never ask a worker. Ids are given by nature, so that a second writer of the same
- * fact writes the same id and the store keeps the first; `seq` is given by the store.
+ * The events of a run. Readers read only events: the command line, an API and a page fold them into views and never ask a worker.
+ * The id of an event follows from the fact, so a second writer of the same fact writes the same id and the store keeps the first.
+ * The store assigns `seq`.
  */
 import type { ApprovalField, BudgetPlan, DataRef, IsolationLevel, TimeoutAnswer } from '../plan/plan.ts';
 import type { FieldValues } from './approval-answer.ts';
@@ -13,12 +13,12 @@ import type { StageFailure, StoredStageResult } from './stage-result.ts';
 export interface SavedFolder {
   readonly guestPath: string;
   readonly ref: DataRef;
-  /** Its git workspace is there without what the checkout has; absent: the folder is there as a whole. */
+  /** Present if the tar of a git workspace leaves out the files of the checkout; absent: the tar has the whole folder. */
   readonly changes?: SavedChanges;
 }
 
 export interface SavedChanges {
-  /** Names of files of the checkout that are not there any more, each with a NUL behind it; absent: none. */
+  /** Names of files of the checkout that were deleted, each followed by a NUL; absent: no such files. */
   readonly removed?: DataRef;
   /** Files and folders that were not saved, the first of them. */
   readonly leftOut: readonly string[];
@@ -29,7 +29,7 @@ export interface SavedChanges {
   readonly removedCount?: number;
 }
 
-/** What a writer hands to the store. */
+/** An event that a writer passes to the store. */
 export interface NewRunEvent {
   /** One of `EVENT_ID`. */
   readonly id: string;
@@ -44,9 +44,9 @@ export interface RunEvent extends NewRunEvent {
 }
 
 /**
- * Each variant says when it is written, by whom, and what may follow it. An activity writes what it has done; what the
- * run machine decided is written for the workflow, by the next activity that it calls. The events that
- * a dead worker did not write are missing, so a reader relies on `seq`, not on a documented order.
+ * Each variant documents its time, its writer and the events that may follow. An activity writes its own actions. Decisions of the
+ * run machine are written for the workflow, by the next activity that it calls. Events that a dead worker did not write are
+ * missing, so a reader relies on `seq`, not on a documented order.
  */
 export type RunEventBody =
   /**
@@ -61,37 +61,36 @@ export type RunEventBody =
       readonly stages: readonly { readonly id: string; readonly dependsOn: readonly string[] }[];
       /** Null: the result is merged of several. */
       readonly outputStage: string | null;
-      /** The earlier run that this one is a retry or a fork of; absent: none. */
+      /** The earlier run that this one is a retry or a fork of; absent: this run is neither. */
       readonly origin?: RunOrigin;
-      /** Stages whose work is not done: they come to what their author wrote. Absent: none. */
+      /** Stages that return their `mock` instead of running. Absent: no stage does. */
       readonly mocked?: readonly string[];
-      /** Stages whose work is an agent. Absent: none. */
+      /** Stages whose work is an agent. Absent: no stage is. */
       readonly agents?: readonly string[];
-      /** Those of them that the mock agent plays. Absent: none. */
+      /** Agents that the mock agent plays. Absent: it plays no agent. */
       readonly mockAgents?: readonly string[];
       /** The budget of all its agents together. Absent: no budget, or an event of an earlier build. */
       readonly budget?: BudgetPlan;
     }
   /**
-   * The stage does not run: what it came to in an earlier run stands for it. By `admit`, behind `run-admitted`. It is the
-   * stage's end.
+   * The stage does not run: its result in an earlier run is used. By `admit`, after `run-admitted`. It is the stage's end.
    */
   | {
       readonly type: 'stage-given';
       readonly stage: string;
-      /** In which it ran: the origin, or one that the origin took it from. */
+      /** The run in which the stage ran: the origin, or a run that the origin took the result from. */
       readonly runId: string;
       readonly outcome: 'succeeded' | 'passed';
       readonly output: DataRef | null;
       readonly outputs: Readonly<Record<string, DataRef>>;
     }
   /**
-   * A worker has started on this host and takes up the open run: by that worker, once. Stages go on by
-   * `stage-reattached`.
+   * A worker has started on this host and takes over the open run: by that worker, once. `stage-reattached` follows for each stage
+   * that continues.
    */
   | { readonly type: 'run-resumed'; readonly by: string }
   /**
-   * The run's last event: by the activity that ends it, by `admit` where it is refused, or by a client or a worker
+   * The run's last event: by the activity that ends it, by `admit` if it refuses the run, or by a client or a worker
    * that finds that the workflow has ended without it. Readers stop here.
    */
   | { readonly type: 'run-finished'; readonly outcome: RunOutcome }
@@ -115,7 +114,7 @@ export type RunEventBody =
       readonly bootMs: number;
     }
   /**
-   * The VM is gone, and not because it was released: by the stage that found it so. `vm-stopped` follows, and
+   * The VM is gone, and not because it was released: by the stage that noticed it. `vm-stopped` follows, and
    * `scope-restarted` while the plan allows another VM.
    */
   | {
@@ -131,8 +130,9 @@ export type RunEventBody =
    */
   | { readonly type: 'vm-stopped'; readonly vmKey: string; readonly scope: string; readonly generation: number }
   /**
-   * The run machine tries a scope again whose VM was lost; `stages` are open once more, whatever they had come to: those
-   * that the loss interrupted, those that had ended in the VM, and what is needed again because of them. For the workflow. `vm-starting` of the next generation follows, and `stage-started` under new keys.
+   * The run machine tries a scope again whose VM was lost. `stages` are open again, whatever their results were: stages that the loss
+   * interrupted, stages that had ended in the VM, and stages that these need again. For the workflow. `vm-starting` of the next
+   * generation follows, and `stage-started` under new keys.
    */
   | {
       readonly type: 'scope-restarted';
@@ -196,7 +196,7 @@ export type RunEventBody =
     } & DoorNotice)
   /** The agent of the stage said something: by the stage's activity, as it reads the agent's stream. */
   | { readonly type: 'agent-text'; readonly stage: string; readonly execKey: string; readonly text: string }
-  /** It called a tool, or a tool failed: by the same, in the order of the stream. `tool` is empty where the stream does not say which failed. */
+  /** The agent called a tool, or a tool failed: by the stage's activity, in the order of the stream. `tool` is empty if the stream does not name it. */
   | {
       readonly type: 'agent-tool';
       readonly stage: string;
@@ -205,12 +205,12 @@ export type RunEventBody =
       readonly detail: string;
       readonly failed: boolean;
     }
-  /** A call of a tool printed something: by the same, when the call has ended. */
+  /** A call of a tool printed something: by the stage's activity, when the call has ended. */
   | {
       readonly type: 'agent-tool-output';
       readonly stage: string;
       readonly execKey: string;
-      /** Empty if the stream does not say. */
+      /** Empty if the stream does not name the tool. */
       readonly tool: string;
       /** The last bytes of what the tool printed, at most 16 KiB of UTF-8. */
       readonly text: string;
@@ -249,7 +249,7 @@ export type RunEventBody =
       /** JSON: what the agent reads, and the schema of its answer. */
       readonly asked: DataRef;
     }
-  /** The agent's use so far: by the same, after a call of the model. A later event replaces all earlier ones. */
+  /** The agent's usage so far: by the stage's activity, after a call of the model. A later event replaces all earlier ones. */
   | {
       readonly type: 'agent-usage';
       readonly stage: string;
@@ -259,7 +259,7 @@ export type RunEventBody =
       /** The part of `inputTokens` that came from a cache. */
       readonly cachedInputTokens: number;
       readonly turns: number;
-      /** Null: its stream does not say. */
+      /** Null: its stream does not report costs. */
       readonly costUsd: number | null;
     }
   /**
@@ -270,12 +270,12 @@ export type RunEventBody =
       readonly type: 'stage-progress';
       readonly stage: string;
       readonly execKey: string;
-      /** By which its command line goes on. */
+      /** The session that its command line continues. */
       readonly sessionId: string;
       readonly folders: readonly SavedFolder[];
-      /** How long the agent stood still for it; 0 at its end. */
+      /** How long the agent was frozen for the save; 0 at its end. */
       readonly frozenMs: number;
-      /** Calls of the model that the session has, of the save at the end of an attempt; absent: they were not counted. */
+      /** Number of calls of the model in the session, for a save at the end of an attempt; absent: they were not counted. */
       readonly turns?: number;
     }
   /**
@@ -301,12 +301,12 @@ export type RunEventBody =
       readonly savedAtMs: number;
       /** The run of that attempt; absent: this run. */
       readonly runId?: string;
-      /** Calls of the model that the session has from earlier runs; absent: none, or not known. */
+      /** Number of calls of the model that the session has from earlier runs; absent: no calls, or not known. */
       readonly turns?: number;
     }
   /**
-   * How an attempt ended, and the result itself: by the stage's activity. It stands without `stage-started` where no
-   * command was started. `stage-retrying` follows a failure that the plan tries again.
+   * The end and the result of an attempt: by the stage's activity. There is no `stage-started` before it if no command was started.
+   * `stage-retrying` follows a failure that the plan tries again.
    */
   | {
       readonly type: 'stage-finished';
@@ -315,8 +315,8 @@ export type RunEventBody =
       readonly result: StoredStageResult;
     }
   /**
-   * The run machine tries the stage again when `delayMs` are over; `execKey` is that of the attempt that failed. For
-   * the workflow. `stage-started` under the next key follows.
+   * The run machine tries the stage again when `delayMs` are over; `execKey` is the key of the attempt that failed. For the workflow.
+   * `stage-started` under the next key follows.
    */
   | {
       readonly type: 'stage-retrying';
@@ -338,8 +338,8 @@ export type RunEventBody =
       readonly question?: Question;
     }
   /**
-   * The answer came, or the question was withdrawn (`cancelled`). For the workflow. A stage that failed so may be asking
-   * again after `stage-retrying`.
+   * The answer came, or the question was withdrawn (`cancelled`). For the workflow. If this failed the stage, it may ask again after
+   * `stage-retrying`.
    */
   | {
       readonly type: 'stage-answered';
@@ -352,7 +352,7 @@ export type RunEventBody =
       readonly by?: string;
       /** The comment of the answer. */
       readonly comment?: string;
-      /** With a rejection that filled in fields; those of an approval stand in its output. */
+      /** The fields of a rejection; the output contains the fields of an approval. */
       readonly fields?: FieldValues;
       /** The stage's output: the answer as JSON. */
       readonly output?: DataRef;
@@ -375,17 +375,17 @@ export type RunEventBody =
     }
   /**
    * An attempt failed without a result of its own: its host or its VM failed once too often, or no worker finished it in
-   * time. For the workflow. `execKey` is of the attempt, or of the next one where no VM came for it. It is the stage's end.
+   * time. For the workflow. `execKey` is the key of the attempt, or of the next one if it got no VM. It is the stage's end.
    */
   | { readonly type: 'stage-failed'; readonly stage: string; readonly execKey: string; readonly failure: StageFailure }
   /**
-   * The stage will not start: what it waits for came to something else, or the run was cancelled or gave up. For the
+   * The stage will not start: the stages that it waits for had another outcome, or the run was cancelled or gave up. For the
    * workflow. It is the stage's end, unless `scope-restarted` opens it again.
    */
   | { readonly type: 'stage-skipped'; readonly stage: string; readonly reason: string }
   /**
-   * The stage's condition does not hold, so that it does not run: those that wait for its success go on. For the workflow. It
-   * is the stage's end, unless `scope-restarted` opens it again.
+   * The stage's condition does not hold, so the stage does not run; stages that wait for its success continue. For the workflow. It is
+   * the stage's end, unless `scope-restarted` opens it again.
    */
   | {
       readonly type: 'stage-passed';
@@ -394,32 +394,32 @@ export type RunEventBody =
       readonly output?: DataRef;
     }
   /**
-   * A loop goes on: its condition did not hold after the visit before, and `stages` are open once more, under attempts that are
-   * counted on. For the workflow. Their `stage-started` follow.
+   * A loop continues: its condition did not hold after the visit before. `stages` are open again, and their attempts continue the count
+   * of the earlier ones. For the workflow. Their `stage-started` follow.
    */
   | {
       readonly type: 'loop-visited';
-      /** The one that ends the loop. */
+      /** The stage that ends the loop. */
       readonly stage: string;
       /** From 2. */
       readonly visit: number;
       readonly stages: readonly string[];
     }
   /**
-   * For people, of what changes no state: a value that could not be redacted, a VM that could not be released, events
-   * that were restored.
+   * A message for people about a fact that changes no state: a value that could not be redacted, a VM that could not be released,
+   * events that were restored.
    */
   | { readonly type: 'notice'; readonly level: 'info' | 'warning'; readonly message: string };
 
-/** What people are asked. */
+/** The question of an approval. */
 export interface Question {
   readonly message: string;
-  /** Who is asked; nothing checks who answers. */
+  /** Names of the people who are asked; Voidbox does not check who answers. */
   readonly by: readonly string[];
   readonly fields: readonly ApprovalField[];
-  /** Milliseconds since the epoch; null: it waits for as long as the run goes on. */
+  /** Milliseconds since the epoch; null: it waits as long as the run is open. */
   readonly deadlineAtMs: number | null;
-  /** What happens then. */
+  /** The outcome at the deadline. */
   readonly onTimeout: TimeoutAnswer;
   /** The item whose stage asks, as JSON of at most 200 characters, for people; absent: the run itself asks. */
   readonly item?: string | undefined;
@@ -427,7 +427,7 @@ export interface Question {
 
 /** The result of a run's workflow, for clients of Temporal. */
 export interface RunReply extends RunOutcome {
-  /** The output, if it is UTF-8 and has at most `REPLY_TEXT_BYTES`; its hash and size are those of `output`. */
+  /** The output, if it is UTF-8 and has at most `REPLY_TEXT_BYTES`; `output` has its hash and size. */
   readonly outputText?: string;
 }
 
@@ -436,10 +436,10 @@ export const REPLY_TEXT_BYTES = 2_048;
 
 export interface RunOutcome {
   readonly state: 'succeeded' | 'failed' | 'cancelled' | 'terminated';
-  /** First failed stage, where one is the reason. */
+  /** The first failed stage, if a stage is the reason. */
   readonly failedStage: string | null;
   readonly failure: StageFailure | null;
   readonly output: DataRef | null;
-  /** Stages that failed with `continueOnError`; absent: none. */
+  /** Stages that failed with `continueOnError`; absent: no such stages. */
   readonly tolerated?: readonly string[];
 }

@@ -10,7 +10,7 @@ export interface RunOrigin {
   readonly kind: OriginKind;
   /** The stage that was named to start from; null: none, so that it starts at what did not succeed. */
   readonly from: string | null;
-  /** Of a retry: its agents continue their saved sessions. Absent: every agent starts from its beginning. */
+  /** Agents of a retry continue their saved sessions. Absent: every agent starts from its beginning. */
   readonly continue?: ContinueRequest;
 }
 
@@ -24,7 +24,7 @@ export interface ContinueRequest extends AgentLimits {
 export interface AgentLimits {
   readonly timeoutMs?: number;
   readonly maxCostUsd?: number;
-  /** Of input and output together, cached input included. */
+  /** Limit of input and output together, cached input included. */
   readonly maxTokens?: number;
   /** Calls of the model. */
   readonly maxTurns?: number;

@@ -127,7 +127,7 @@ function seeded(seed: number): () => number {
   };
 }
 
-test('messages name an id that begins with a hyphen behind `--`, and options before it', () => {
+test('messages put an id that begins with a hyphen after `--`, and options before it', () => {
   expect(describePartial('r1', 'a[0]', 1)).toContain('`voidbox apply r1 --partial --stage "a[0]"`');
   expect(describePartial('-r1', 'a[0]', 1)).toContain('`voidbox apply --partial --stage "a[0]" -- -r1`');
   const left = leftUntil('-r1', { stage: 'a', execKey: '-r1/a/1' }, 0);

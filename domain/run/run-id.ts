@@ -31,7 +31,7 @@ export function escapeRunId(id: string): string {
     .replace(/^\./, '%2E');
 }
 
-/** An id as an argument in a command of a message: behind `--` no hyphen makes it an option. */
+/** Returns an id as an argument of a command in a message: after `--` no hyphen makes it an option. */
 export function separateId(id: string): string {
   return id.startsWith('-') ? `-- ${id}` : id;
 }

@@ -1,10 +1,10 @@
 /** Signals and updates without a handler: how many of them become notices of a run, and what a notice says. */
 
-/** For signals and updates together; the last one says that there are no more. */
+/** Limit of notices about signals and updates together; the last notice reports that no more follow. */
 export const MOST_STRAYS = 5;
-/** Of the name, which its sender chooses. */
+/** Limit of the name, which its sender chooses. */
 const NAME_CHARACTERS = 100;
-/** Of a notice. */
+/** Limit of a notice. */
 export const STRAY_CHARACTERS = 600;
 
 export type StrayKind = 'signal' | 'update';

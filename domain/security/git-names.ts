@@ -19,13 +19,13 @@ export function isDotGit(name: string): boolean {
   return /^(?:\.git|git~[0-9]+)$/.test(foldName(name));
 }
 
-/** Returns the part of a repository that a name stands for; null: the name makes no folder a repository. */
+/** Returns the part of a repository that has this name; null if a file of this name makes no folder a repository. */
 export function repositoryPartNamed(name: string): RepositoryPart | null {
   const folded = foldName(name);
   return REPOSITORY_PARTS.find((part) => part.toLowerCase() === folded) ?? null;
 }
 
-/** Whether git takes a folder with these parts for a repository. What is in them does not matter here. */
+/** Returns whether git takes a folder with these parts for a repository. Their contents do not matter here. */
 export function isRepositoryLayout(parts: ReadonlySet<RepositoryPart>): boolean {
   return parts.has('HEAD') && (parts.has('commondir') || (parts.has('objects') && parts.has('refs')));
 }

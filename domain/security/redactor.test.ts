@@ -235,7 +235,7 @@ describe('a secret with an escape sequence inside', () => {
     expect(sanitize(redactText(text, secrets(SECRET)))).toBe('hunter2-␛hünter2');
   });
 
-  describe('is found behind the begin of a sequence that is none', () => {
+  describe('is found in the rest of a sequence that does not end', () => {
     const [HEAD, TAIL] = ['hunter2', '-hünter2'];
     const BROKEN: Readonly<Record<string, string>> = {
       'a title that a color cuts': `\u001b]${HEAD}\u001b[m${TAIL}`,

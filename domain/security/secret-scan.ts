@@ -1,6 +1,6 @@
 /**
- * Looks for secrets in a text, symbol by symbol: as the text stands, and as a terminal shows it, without escape sequences. Without
- * the second way a secret with a change of color inside would be found by no pattern, and readers of logs would see the whole secret.
+ * Searches a text for secrets, symbol by symbol: once with escape sequences, and once without them, as a terminal shows it. Without
+ * the second search no pattern would find a secret with a change of color inside, and readers of logs would see the whole secret.
  */
 import { type Automaton, step } from './automaton.ts';
 import {
@@ -46,11 +46,11 @@ interface ThroughTrack extends Track {
   escapes: number;
 }
 
-/** Skips that lie behind are kept up to this number, so that most steps move none. */
+/** Up to this number of skips that were passed are kept, so most steps move no skips. */
 const MOST_BEHIND = 1_024;
 
 export interface SecretScan {
-  /** The text as it stands. A caller that steps the automaton itself for ordinary symbols writes the state here before `take`. */
+  /** The text with its escape sequences. A caller that steps the automaton itself for ordinary symbols writes the state here before `take`. */
   readonly raw: Track;
   /** An escape sequence is within what may become a secret: `take` must get each symbol. */
   isThrough(): boolean;
@@ -111,7 +111,7 @@ export function createScan(
     if (reading === 'inside') return void symbols.push(symbol);
     escape = null;
     if (reading === 'ended') return void through!.skips.push({ from, to: at + 1, isEscape: true });
-    // What looked like a sequence is text, and a sequence may begin in it.
+    // The symbols were not a sequence but text, in which a sequence may begin.
     for (const [index, each] of symbols.entries())
       if (index === 0) advance(through!, each, from);
       else seeThrough(each, from + index, false);
@@ -142,8 +142,8 @@ function isEndOfLine(symbol: number, at: number, lineBegin: number, last: Skip |
 }
 
 /**
- * Returns what `beforeSkips` returns, and passes over skips before it for good, because the beginning only moves on: each skip is
- * looked at twice, however long a secret is.
+ * Returns the result of `beforeSkips`, and never visits the skips before it again, because the beginning only moves forward. So each
+ * skip is visited twice, however long a secret is.
  */
 function passBehind(track: ThroughTrack, to: number, symbols: number): number {
   for (; track.counted < track.skips.length; track.counted += 1) count(track, track.counted, 1);

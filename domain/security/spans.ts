@@ -4,7 +4,7 @@ export interface Span {
   readonly from: number;
   /** Behind its last symbol. */
   readonly to: number;
-  /** Whose secrets lie there. */
+  /** Owners of the secrets that are in this span. */
   readonly owners: readonly number[];
 }
 

@@ -36,8 +36,8 @@ export function hasStandIn(text: string): boolean {
 }
 
 /**
- * Defaults, and what was given over them.
- * @param missing  collects parameters without a value, each of which has a stand-in of its type; null: each is a mistake
+ * Returns the defaults, overridden by the given values.
+ * @param missing  collects parameters without a value, each of which gets a placeholder of its type; null: each is a mistake
  */
 export function resolveParams(
   declared: readonly ParamSpec[],
@@ -83,7 +83,7 @@ export function resolveParams(
   return values;
 }
 
-/** @param text  given by a part's user, with a stand-in in it */
+/** @param text  given by a part's user, with a placeholder in it */
 function standIn(param: ParamSpec, text: string | null): ParamValue {
   switch (typeOf(param)) {
     case 'text': {

@@ -333,7 +333,7 @@ describe('bounds', () => {
   });
 });
 
-test('the warning of an unused `llm` names the agent of a part, which takes none of the spec', () => {
+test('the warning about an unused `llm` names the agent of a part, which does not use the `llm` of the spec', () => {
   const llm = 'llm: { provider: claude, model: opus }\n';
   const warningsOf = (files: Readonly<Record<string, string>>): readonly string[] =>
     compiled(files).diagnostics.map(({ message }) => message);

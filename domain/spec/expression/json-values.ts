@@ -1,6 +1,6 @@
 /**
  * Values of JSON as the language has them: a whole number is an integer, any other number is a double. A double does not keep
- * the digits of 1.0 or 0.12345678901234567891, so they are kept beside it for texts.
+ * the digits of 1.0 or 0.12345678901234567891, so they are kept with it for texts.
  */
 import { type ExactJson, PrintedNumber } from '../../units/exact-json.ts';
 import { EXPRESSION_LIMITS } from './limits.ts';

@@ -29,7 +29,7 @@ const VARIABLES: Readonly<Record<string, string>> = {
   secrets: 'no secret can be read here: let a command look at it, and print what follows from it',
 };
 
-/** A name behind a dot that the language reads as a word. */
+/** A name after a dot that the language reads as a word. */
 const WORD_AS_NAME = /(\w[\w.[\]"'?]*)\.\??(in|true|false|null)\b/;
 const SIGNS = /\b(?:and|or|not)\b/;
 const EQUALS = /[!=]==|[^=!<>]=[^=]/;

@@ -13,7 +13,7 @@ export interface DocumentStart {
   readonly isQuoted: boolean;
   /** Tabs in front of its lines do not count. */
   readonly hasTabs: boolean;
-  /** The offset behind it. */
+  /** The offset after it. */
   readonly stop: number;
 }
 
@@ -24,7 +24,7 @@ const START = /^<<(-?)[ \t]*((?:'[^'\n]*'|"[^"\n]*"|\\.|[^\s'"\\;&|<>()`])+)/;
 /**
  * @param at  the offset of `<<`
  * @param places  of the whole text
- * @param next  the index of the first place behind the offset
+ * @param next  the index of the first place after the offset
  * @returns null if no word follows
  */
 export function readDocumentStart(
