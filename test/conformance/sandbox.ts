@@ -19,6 +19,8 @@ const SMOKE_NAMES: ReadonlySet<string> = new Set([
   'a read-only mount is live and cannot be written',
   'a command that ignores signals is killed past its time, with all that it started',
   'memory that is used up kills the command, never the agent',
+  'a command makes user namespaces',
+  'two outputs of one program keep their order',
   'a VM says what it is',
   'a second launch attaches and makes the first one stale',
 ]);
