@@ -1,5 +1,8 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { NativeConnection } from '@temporalio/worker';
 import { expect, test } from 'vitest';
+import { packageRoot } from '../setup/package-root.ts';
 import { createVoidboxPlugin, type VoidboxPluginOptions } from './temporal-plugin.ts';
 
 /** Nothing connects before the worker is made. */
@@ -44,4 +47,38 @@ test.each<[unknown, string]>([
   [{ allowMount: ['/srv'] }, 'there is no option `allowMount`; there are stateDir, sandbox, allowMounts, '],
 ])('options that are none are refused: %j', (options, words) => {
   expect(() => createVoidboxPlugin(options as VoidboxPluginOptions)).toThrow(words);
+});
+
+test.each([
+  ['github.com/*'],
+  ['*/acme'],
+  ['github.com/acme/a*'],
+  ['github.com/acme/**'],
+  ['*'],
+  ['github.com'],
+  ['https://github.com/acme'],
+  ['github.com/acme/..'],
+])('a repository place that is a pattern or no host/path is refused: %s', (place) => {
+  expect(() => createVoidboxPlugin({ allowGit: ['github.com/acme/app', place] })).toThrow(
+    new TypeError(
+      'createVoidboxPlugin: `allowGit` must be a list of `host/path`, where `*` is no pattern: `host/owner` allows what lies below it',
+    ),
+  );
+});
+
+test('a repository place and its owner are taken', () => {
+  expect(createVoidboxPlugin({ allowGit: ['github.com/acme', 'GitHub.com/acme/app.git'] }).name).toBe('voidbox');
+});
+
+test('docs/temporal-plugin.md has a row for each option', () => {
+  const docs = readFileSync(join(packageRoot(), 'docs/temporal-plugin.md'), 'utf8');
+  let names: readonly string[] = [];
+  try {
+    createVoidboxPlugin({ none: true } as VoidboxPluginOptions);
+  } catch (error) {
+    names = (error as Error).message.split('there are ')[1]!.split(', ');
+  }
+  const cells = [...docs.matchAll(/^\| (`[^|]*`) \|/gm)].map(([, cell]) => cell!).join(' ');
+  expect(names).toContain('server');
+  expect(names.filter((name) => !new RegExp(`\`${name}[\`:]`).test(cells))).toEqual([]);
 });
