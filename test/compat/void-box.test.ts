@@ -2,6 +2,7 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { expect, test } from 'vitest';
+import { withMockAgents } from '../../domain/plan/mock-agents.ts';
 import { toWire } from '../../domain/plan/wire.ts';
 import { unsupportedParts } from '../../domain/plan/unsupported.ts';
 import { compileText } from '../../domain/spec/load.ts';
@@ -93,6 +94,22 @@ test('docs/void-box.md says of each example whether it runs', () => {
       return `${file} ${startsAgent || unsupportedParts(plan!, 'read', 'read').length > 0 ? 'no' : 'yes'}`;
     }),
   );
+});
+
+test('the mock agent plays the agents of each example that runs, without a key', () => {
+  const agents = FILES.flatMap((file) => {
+    const { plan } = compiled(file);
+    const played = withMockAgents(plan!);
+    return 'problem' in played || unsupportedParts(plan!, 'read', 'read').length > 0
+      ? []
+      : [{ file, plan: played.plan }];
+  });
+  expect(agents).toHaveLength(12);
+  for (const { file, plan } of agents) {
+    expect(unsupportedParts(plan, 'read', 'read'), file).toEqual([]);
+    const keys = plan.hostVariables.filter((name) => /KEY|OAUTH/.test(name));
+    expect(keys, file).toEqual([]);
+  }
 });
 
 test('a command that starts the command line of an agent is a warning, unless an image of the author may have it', () => {

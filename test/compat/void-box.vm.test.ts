@@ -1,6 +1,6 @@
 /** Those of Void-Box's examples that need nothing but commands run unchanged. */
 import { Buffer } from 'node:buffer';
-import { copyFileSync, mkdirSync, readFileSync } from 'node:fs';
+import { copyFileSync, cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -25,6 +25,7 @@ test.each([
   // Its `sandbox.mode` asks for no VM.
   ['workflow.yaml', 'HELLO FROM WORKFLOW\n', ['none', 'none']],
   ['startup_cross_check.yaml', '', ['microvm']],
+  ['oci/guest-image-workflow.yaml', 'HELLO FROM GUEST IMAGE\n', ['microvm', 'microvm']],
 ])('%s', async (file, outputText, isolations) => {
   const { code, stdout, stderr } = await rig.cli('run', join(SPECS, file), '--json');
   expect(code, `${stdout}\n${stderr}`).toBe(0);
@@ -33,6 +34,22 @@ test.each([
   expect(run.stages.map(({ state, isolation }) => ({ state, isolation }))).toEqual(
     isolations.map((isolation) => ({ state: 'succeeded', isolation })),
   );
+});
+
+test('in a checkout, `run --base-dir .` finds the skill of hackernews_agent.yaml, and the mock agent plays its agent', async () => {
+  await using own = new Rig();
+  cpSync(join(SPECS, '..'), join(own.specDir, 'examples'), { recursive: true });
+  const skills = join(own.specDir, 'examples/hackernews/skills');
+  mkdirSync(skills);
+  writeFileSync(join(skills, 'hackernews-api.md'), 'Ask the API of Hacker News.\n');
+  const file = 'examples/hackernews/hackernews_agent.yaml';
+  const { code, stdout, stderr } = await own.cli('run', file, '--base-dir', '.', '--mock-agents', '--json');
+  expect(code, `${stdout}\n${stderr}`).toBe(0);
+  expect(JSON.parse(stdout)).toMatchObject({
+    state: 'succeeded',
+    stages: [{ id: 'hackernews', isolation: 'microvm' }],
+  });
+  await own.assertNothingLeft();
 });
 
 /** In place of what the image has: what the spec asks of it, in a few lines of shell. */
