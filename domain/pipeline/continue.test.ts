@@ -149,6 +149,39 @@ test('items continue one by one: those that failed, and neither their list nor t
   expect(continued(plan, { fix: FAILED }, attempts, { fresh: ['fix[2]'] }).problems).toEqual([]);
 });
 
+test('an agent of a part that runs for each item continues, unless what the part or the agent waits for runs again', () => {
+  const each = { each: { from: { kind: 'literal', items: [] } } } as unknown as Partial<StagePlan>;
+  const inEach: Partial<StagePlan> = { of: 'each' };
+  const plan = agents('list work review>work each>review,list', { work: inEach, review: inEach, each });
+  const again = { each: FAILED };
+  const attempts = {
+    'work/each~0': failed(),
+    'work/each~1': { state: 'succeeded', hasStarted: true, save: null },
+  } as const;
+  expect(continued(plan, again, attempts)).toEqual({
+    found: { 'work/each~0': 'each[0].work' },
+    problems: [],
+    cannot: [],
+  });
+  expect(continued(plan, again, { 'review/each~0': failed() }).problems).toEqual([
+    'the agent of stage each[0].review cannot continue: it waits for stage work, which runs again',
+  ]);
+  expect(continued(plan, { list: FAILED, each: FAILED }, attempts).problems).toEqual([
+    'the agent of stage each[0].work cannot continue: it waits for stage list, which runs again',
+  ]);
+});
+
+test('an agent of a list within an item continues', () => {
+  const each = { each: { from: { kind: 'literal', items: [] } } } as unknown as Partial<StagePlan>;
+  const plan = agents('work inner>work outer>inner', {
+    work: { of: 'inner' },
+    inner: { ...each, of: 'outer' },
+    outer: each,
+  });
+  const series = 'work/outer~2~inner~0';
+  expect(continued(plan, { outer: FAILED }, { [series]: failed() })).toMatchObject({ problems: [], cannot: [] });
+});
+
 test('a run whose agent had no attempt passes on the save that it was to continue from', () => {
   const plan = agents('a');
   const before = { 'a/0': { ...SAVE, runId: 'zeroth' } };

@@ -99,14 +99,18 @@ function obstacles(plan: Plan, { again }: Reuse): (stage: StagePlan) => string |
   const loops = plan.stages.flatMap(({ id, loop, work }) =>
     loop === undefined ? [] : [{ id, stages: partOf(work)?.stages ?? [] }],
   );
+  const ownersIn = (stage: StagePlan): readonly string[] => ownersOf(stage, (id) => stages.get(id)!);
   return (stage) => {
-    const owners = ownersOf(stage, (id) => stages.get(id)!);
+    const owners = ownersIn(stage);
     const loop = loops.find((each) => [stage.id, ...owners].some((id) => each.stages.includes(id)));
     if (loop !== undefined) return `loop ${loop.id} runs again from its first visit`;
     const because = again.get(ownOf(stage.id));
     if (because?.kind === 'differs') return `its stage differs in ${because.keys.join(', ')}`;
     const around = [stage, ...owners.map((id) => stages.get(id)!)];
-    const before = around.flatMap(({ after }) => after).find((edge) => again.has(ownOf(edge.stage)));
+    // A stage with items waits for the stages of its own part, too: these edges are its end.
+    const before = around
+      .flatMap(({ id, after }) => after.filter((edge) => !ownersIn(stages.get(edge.stage)!).includes(id)))
+      .find((edge) => again.has(ownOf(edge.stage)));
     return before === undefined ? null : `it waits for stage ${before.stage}, which runs again`;
   };
 }
