@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from '@temporalio/client';
+import { ApplicationFailure } from '@temporalio/common';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import type { Activities } from '../activities/contract.ts';
 import { describeRun, startRun } from '../client/runs.ts';
@@ -162,6 +163,37 @@ test('a run whose admission fails has the count, the next try and a message that
     ),
   );
   expect(stdout).not.toContain('\u001b');
+});
+
+test('a failure of nearly 1 MiB is shown as one short line, and no character of it is cut in half', async () => {
+  const message = `1${'😀'.repeat(240_000)}`;
+  await startWorker(() => () => Promise.reject(ApplicationFailure.create({ message, type: 'host/disk-full' })));
+  const { failure } = await waitingRun(({ reason, attempt }) => reason === 'retrying' && attempt > 2);
+  expect(failure?.message).toMatch(/^1😀{199}$/u);
+  expect(failure?.code).toBe('host/disk-full');
+  await waitingRun(({ reason }) => reason === 'retrying');
+  const { stdout } = await list();
+  expect(stdout).toMatch(/^ {2}1😀{199} \(host\/disk-full\)$/mu);
+  expect(stdout.length).toBeLessThan(1_500);
+});
+
+test('a run that is refused with a message of nearly 1 MiB is one line, and its message is bounded', async () => {
+  const refused = `${runId}-refused`;
+  const request = { spec: SPEC, params: { a: { b: '😀'.repeat(240_000) } } } as never;
+  await startRun(stack.runs.client, { runId: refused, request, summary: 'test' });
+  await startWorker((admit) => admit);
+  const ended = stack.runs.client.workflow.getHandle(refused).result();
+  await expect(ended).rejects.toMatchObject({ cause: { type: 'admit/invalid' } });
+  const here = { VOIDBOX_STATE_DIR: stack.stateDir };
+  const { stdout } = await list([], here);
+  expect(stdout).toMatch(new RegExp(`^${refused} +failed .* admit/invalid$`, 'm'));
+  expect(stdout.split('\n').every((line) => line.length < 200)).toBe(true);
+  const { runs } = (await listed([], here)) as unknown as {
+    readonly runs: readonly { readonly runId: string; readonly failure: { readonly message: string } | null }[];
+  };
+  const message = runs.find((run) => run.runId === refused)?.failure?.message;
+  expect(message).toMatch(/^the param a must be a string, it is \{"b":"😀/u);
+  expect(message!.length).toBeLessThanOrEqual(20_000);
 });
 
 test('a server without our search attributes lists the run too', async () => {

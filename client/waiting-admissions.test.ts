@@ -129,3 +129,32 @@ test('a failure is one bounded line, and a further page is told', async () => {
   expect(runs[0]?.failure?.message.length).toBeLessThanOrEqual(400);
   expect(runs[0]?.failure?.code?.length).toBe(400);
 });
+
+test('of a failure that the server has wrapped, because it is too large, its own message and code are listed', async () => {
+  const lastFailure = {
+    message: 'Failure exceeds size limit.',
+    serverFailureInfo: { nonRetryable: false },
+    cause: { message: 'no room', applicationFailureInfo: { type: 'host/disk-full' } },
+  };
+  const { runs } = await listOn({ described: { one: admission({ state: 2, lastFailure }) } });
+  expect(runs[0]?.failure).toEqual({ code: 'host/disk-full', message: 'no room' });
+});
+
+test('of a wrapped failure without a message that of the server is listed', async () => {
+  const cause = { message: '', applicationFailureInfo: { type: 'y' } };
+  const lastFailure = { message: 'Failure exceeds size limit.', serverFailureInfo: {}, cause };
+  const { runs } = await listOn({ described: { one: admission({ state: 2, lastFailure }) } });
+  expect(runs[0]?.failure).toEqual({ code: 'y', message: 'Failure exceeds size limit.' });
+});
+
+test('a failure that the server made by itself has its message', async () => {
+  const lastFailure = { message: 'activity Heartbeat timeout', timeoutFailureInfo: {}, cause: { message: 'older' } };
+  const { runs } = await listOn({ described: { one: admission({ state: 2, lastFailure }) } });
+  expect(runs[0]?.failure).toEqual({ code: null, message: 'activity Heartbeat timeout' });
+});
+
+test('the bound of a failure cuts no character in half', async () => {
+  const lastFailure = { message: `1${'😀'.repeat(400)}`, applicationFailureInfo: { type: 'y' } };
+  const { runs } = await listOn({ described: { one: admission({ state: 2, lastFailure }) } });
+  expect(runs[0]?.failure?.message).toBe(`1${'😀'.repeat(199)}`);
+});

@@ -168,7 +168,8 @@ function beforeFirstTask({ pendingWorkflowTask, workflowExecutionInfo }: Describ
 }
 
 function inAdmission(admission: NonNullable<Described['pendingActivities']>[number], nowMs: number): Found {
-  const { state, lastFailure } = admission;
+  const { state } = admission;
+  const lastFailure = admission.lastFailure ? unwrapped(admission.lastFailure) : null;
   const nextAtMs = msOf(admission.nextAttemptScheduleTime);
   const found = {
     attempt: admission.attempt ?? 0,
@@ -187,8 +188,17 @@ function inAdmission(admission: NonNullable<Described['pendingActivities']>[numb
   return { ...found, reason: found.nextAtMs === null ? 'not-taken' : 'retrying' };
 }
 
+type Failure = NonNullable<NonNullable<Described['pendingActivities']>[number]['lastFailure']>;
+
+/** The server keeps a failure of more than 4 KiB, cut, as the cause of one of its own, which only says that it is too large. */
+function unwrapped(failure: Failure): Failure {
+  const { serverFailureInfo, cause } = failure;
+  return serverFailureInfo && cause ? { ...cause, message: cause.message || (failure.message ?? '') } : failure;
+}
+
+/** A pair of surrogates stays whole. */
 function bounded(text: string): string {
-  return sanitizeLine(text.slice(0, MOST_FAILURE_CHARACTERS));
+  return sanitizeLine(text.slice(0, MOST_FAILURE_CHARACTERS).replace(/[\uD800-\uDBFF]$/, ''));
 }
 
 function msOf(time: { readonly seconds?: unknown; readonly nanos?: number | null } | null | undefined): number | null {
