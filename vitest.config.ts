@@ -22,6 +22,7 @@ const LONG_FILES = [
   '/test/examples-of-many.vm.test.ts',
   '/test/examples-of-agents.vm.test.ts',
   '/storm.vm.test.ts',
+  '/e2e/continued-agents.vm.test.ts',
   '/embedded/stack.server.test.ts',
   '/skills/session.server.test.ts',
 ];
