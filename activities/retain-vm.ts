@@ -12,7 +12,8 @@ import { leftAfterOthers, leftUntil, stageOfRetained } from '../domain/run/retai
 import { instanceText } from '../domain/run/instance.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
-import { escapeRunId, separateId } from '../domain/run/run-id.ts';
+import { typedRunId } from '../domain/run/run-id.ts';
+import { sanitizeLine } from '../domain/security/sanitize.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { Sandbox, VmKey } from './ports/sandbox.ts';
 import type { ScopeRequest, StageRequest } from './requests.ts';
@@ -174,7 +175,7 @@ async function retain(
   });
   if (leftMs === 'too-many')
     return await refuse(
-      `${RETENTION.vmsOfRun} VMs of the run are left already: end one with \`voidbox release ${separateId(escapeRunId(runId))} STAGE\``,
+      `${RETENTION.vmsOfRun} VMs of the run are left already: end one with \`voidbox release ${typedRunId(runId)} STAGE\``,
     );
   if (leftMs === null) return await refuse('its sandbox cannot leave one: it is simulated, or of an earlier build');
   return deps.now() + leftMs;
@@ -198,7 +199,7 @@ export async function endOldestRetained(deps: Deps, wanted: VmKey): Promise<bool
   await deps.retainedVms!.end(key);
   deps.vms.drop(key);
   await deps.leases.release(key);
-  const message = `the VM that the failed stage ${stageOfRetained(oldest)} of run ${escapeRunId(key.runId)} had left was ended: scope ${wanted.scope} needed its room`;
+  const message = `the VM that the failed stage ${stageOfRetained(oldest)} of run ${sanitizeLine(key.runId)} had left was ended: scope ${wanted.scope} needed its room`;
   await deps.events.append(wanted.runId, [
     {
       id: EVENT_ID.madeRoom(vmKeyText(wanted), vmKeyText(key)),

@@ -16,7 +16,8 @@ import { environmentError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
 import { describeMissingWorker } from './missing-worker.ts';
-import { shownRunId, typedRunId, typedStage } from './run-id.ts';
+import { typedRunId } from '../domain/run/run-id.ts';
+import { shownRunId, typedStage } from './run-id.ts';
 import { findRunOrElsewhere, isElsewhere } from './run-elsewhere.ts';
 
 export interface AnswerOptions {

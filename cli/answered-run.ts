@@ -15,7 +15,7 @@ import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
 import { nameOf } from './render/event-lines.ts';
 import { readRepairedViews } from './repair-runs.ts';
-import { typedRunId } from './run-id.ts';
+import { typedRunId } from '../domain/run/run-id.ts';
 import { readWhatIsThere } from './run-lookup.ts';
 
 export type GivenAnswer = Omit<AnswerRequest, 'stage'>;

@@ -4,7 +4,7 @@ import { join, relative, resolve } from 'node:path';
 import type { Command } from 'commander';
 import { contains } from '../domain/spec/paths.ts';
 import { usageError } from './cli-error.ts';
-import { typedArgument } from './typed-argument.ts';
+import { typedArgument } from '../domain/security/typed-argument.ts';
 
 export interface BaseDirOption {
   readonly baseDir?: string;

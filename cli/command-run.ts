@@ -4,7 +4,7 @@ import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { CliError } from './cli-error.ts';
 import { EXIT } from './exit-code.ts';
 import { shownRunId } from './run-id.ts';
-import { typedArgument } from './typed-argument.ts';
+import { typedArgument } from '../domain/security/typed-argument.ts';
 
 /**
  * @param admission  of the run; null where it cannot be read

@@ -13,7 +13,7 @@ import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
 import type { RecordedRun } from './recorded-run.ts';
 import { shownRunId, typedCommand } from './run-id.ts';
-import { typedArgument } from './typed-argument.ts';
+import { typedArgument } from '../domain/security/typed-argument.ts';
 
 export interface ContinueOptions {
   readonly continue?: boolean;

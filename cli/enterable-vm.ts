@@ -8,7 +8,8 @@ import { CliError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
 import { findRetained, keeperOf, listRetainedOf, theOnly } from './retained-vms.ts';
-import { shownRunId, typedRunId, typedStage } from './run-id.ts';
+import { typedRunId } from '../domain/run/run-id.ts';
+import { shownRunId, typedStage } from './run-id.ts';
 
 export interface Enterable {
   readonly vm: EnterableVm;

@@ -3,7 +3,8 @@ import { sanitizeLine } from '../domain/security/sanitize.ts';
 import type { StageOutput } from '../store/run-outputs.ts';
 import type { RunView, StageState } from '../store/run-view.ts';
 import { type CliError, usageError } from './cli-error.ts';
-import { shownRunId, typedCommand, typedRunId, typedStage } from './run-id.ts';
+import { typedRunId } from '../domain/run/run-id.ts';
+import { shownRunId, typedCommand, typedStage } from './run-id.ts';
 
 /** Stages of a plan with the outputs that they declare. */
 export interface DeclaredOutputs {

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { packageRoot } from '../setup/package-root.ts';
 import type { TypedName } from './typed-name.ts';
-import { typedArgument } from './typed-argument.ts';
+import { typedArgument } from '../domain/security/typed-argument.ts';
 
 /**
  * `npx voidbox` only if npx finds this package from the working folder: elsewhere npx would ask a registry for that name.

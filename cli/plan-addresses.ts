@@ -8,7 +8,7 @@ import { FileRefusal, readFileWithin } from '../files/open-file.ts';
 import { readOrigin } from '../git/read-origin.ts';
 import { environmentError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
-import { typedArgument } from './typed-argument.ts';
+import { typedArgument } from '../domain/security/typed-argument.ts';
 
 /** The size limit of a repository's configuration. */
 const CONFIG_BYTES = 1024 * 1024;

@@ -11,7 +11,7 @@ import { EXIT } from './exit-code.ts';
 import { type MountPlace, placeOfPath } from './load-spec.ts';
 import { baseDirHint, findFromCwd } from './base-dir.ts';
 import { listSpecRoots } from './spec-roots.ts';
-import { typedArgument } from './typed-argument.ts';
+import { typedArgument } from '../domain/security/typed-argument.ts';
 
 export const IMAGES_HELP = 'folders, tars and OCI layouts whose disks runs may have here by their hash';
 

@@ -9,7 +9,7 @@ import type { WritableRepository } from '../client/writable-repositories.ts';
 import { baseDirHint, findFromCwd } from './base-dir.ts';
 import { environmentError, usageError } from './cli-error.ts';
 import { type MountPlace, placeOfPath } from './load-spec.ts';
-import { typedArgument } from './typed-argument.ts';
+import { typedArgument } from '../domain/security/typed-argument.ts';
 
 /**
  * What `--allow-mounts` names.

@@ -5,7 +5,8 @@ import { resolveStackPieces } from '../setup/resolve.ts';
 import { usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { findRunHere } from './run-elsewhere.ts';
-import { shownRunId, typedRunId, typedStage } from './run-id.ts';
+import { typedRunId } from '../domain/run/run-id.ts';
+import { shownRunId, typedStage } from './run-id.ts';
 
 export function keeperOf({ env }: Pick<CliContext, 'env'>): () => Promise<string> {
   return async () => (await resolveStackPieces(env, { install: false })).keeper;

@@ -4,7 +4,8 @@ import type { Sink } from './context.ts';
 import { createEventPrinter } from './render/event-lines.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import type { Advise } from './render/run-end.ts';
-import { typedRunId, typedStage } from './run-id.ts';
+import { typedRunId } from '../domain/run/run-id.ts';
+import { typedStage } from './run-id.ts';
 import { renderCounts, renderStages } from './render/stages.ts';
 import { truncate } from './render/width.ts';
 

@@ -3,9 +3,9 @@ import { refuseSetAside, runFolderName } from '../store/file/run-folder.ts';
 import { CliError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
-import { typedRunId } from './run-id.ts';
+import { typedRunId } from '../domain/run/run-id.ts';
 import { findRunId } from './run-lookup.ts';
-import { typedArgument } from './typed-argument.ts';
+import { typedArgument } from '../domain/security/typed-argument.ts';
 
 /** A run that Temporal knows and this host's store does not: another host's, one that was pruned, or one that no worker has admitted yet. */
 export interface RunElsewhere {

@@ -3,7 +3,8 @@ import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { CliError } from './cli-error.ts';
 import { newRunId } from '../client/new-id.ts';
-import { matchRunId, onlyRun, refuseReservedRunId, typedCommand, typedRunId } from './run-id.ts';
+import { typedRunId } from '../domain/run/run-id.ts';
+import { matchRunId, onlyRun, refuseReservedRunId, typedCommand } from './run-id.ts';
 
 describe('newRunId', () => {
   const now = new Date('2026-03-04T05:06:07.890Z');

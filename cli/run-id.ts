@@ -1,16 +1,11 @@
 import { nearest } from '../domain/spec/suggest.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { usageError } from './cli-error.ts';
-import { typedArgument } from './typed-argument.ts';
+import { typedRunId } from '../domain/run/run-id.ts';
 
 /** An id in a line that a person reads. */
 export function shownRunId(runId: string): string {
   return sanitizeLine(runId);
-}
-
-/** An id in a command line that is to be typed. */
-export function typedRunId(runId: string): string {
-  return runId.startsWith('-') ? `-- ${typedArgument(runId)}` : typedArgument(runId);
 }
 
 export interface CommandParts {

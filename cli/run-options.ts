@@ -17,7 +17,7 @@ import { givenPlaces } from './plan-addresses.ts';
 import { givenFolders } from './plan-mounts.ts';
 import { type ImagePlaces, parseImage } from './plan-images.ts';
 import type { RunPlanOptions } from './run-plan.ts';
-import { typedArgument } from './typed-argument.ts';
+import { typedArgument } from '../domain/security/typed-argument.ts';
 import { createMapping, valueAt } from '../domain/units/mapping.ts';
 
 export interface RunOptions extends LimitOptions {

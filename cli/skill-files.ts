@@ -10,7 +10,7 @@ import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
 import { type MountPlace, placeOfPath } from './load-spec.ts';
 import { listSpecRoots } from './spec-roots.ts';
-import { typedArgument } from './typed-argument.ts';
+import { typedArgument } from '../domain/security/typed-argument.ts';
 
 export interface MissingSkill {
   /** The first stage that has it. */

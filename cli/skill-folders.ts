@@ -3,7 +3,7 @@ import { existsSync, readdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { entriesAt } from '../skill-kit/bundle/find-entry.ts';
 import { usageError } from './cli-error.ts';
-import { typedArgument } from './typed-argument.ts';
+import { typedArgument } from '../domain/security/typed-argument.ts';
 
 /** Of the files that a message names. */
 const MOST_NAMED = 8;

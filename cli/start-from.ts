@@ -20,10 +20,11 @@ import { readRecordedRun, type RecordedRun } from './recorded-run.ts';
 import { renderContinued } from './render/continued.ts';
 import { renderReuse } from './render/reuse.ts';
 import { findRunHere } from './run-elsewhere.ts';
-import { shownRunId, typedRunId, typedCommand } from './run-id.ts';
+import { typedRunId } from '../domain/run/run-id.ts';
+import { shownRunId, typedCommand } from './run-id.ts';
 import { limitPlan } from './run-limits.ts';
 import { type RunOptions, takeImagePlaces, takeRunOptions } from './run-options.ts';
-import { typedArgument } from './typed-argument.ts';
+import { typedArgument } from '../domain/security/typed-argument.ts';
 
 export interface StartFromOptions extends RunOptions, ContinueOptions {
   readonly from?: string;

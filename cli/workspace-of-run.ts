@@ -6,7 +6,8 @@ import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { utf8Length } from '../domain/units/utf8.ts';
 import type { StageOutput } from '../store/run-outputs.ts';
 import { type CliError, usageError } from './cli-error.ts';
-import { shownRunId, typedRunId, typedStage } from './run-id.ts';
+import { typedRunId } from '../domain/run/run-id.ts';
+import { shownRunId, typedStage } from './run-id.ts';
 
 export interface LeftChanges {
   /** As people write it: `fix`, of an item `fixes[1].work`. */

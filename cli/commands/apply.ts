@@ -36,8 +36,8 @@ import { renderBuildProducts } from '../render/build-products.ts';
 import { countOf, renderChangedFiles } from '../render/changed-files.ts';
 import type { Style } from '../render/style.ts';
 import { findRunHere } from '../run-elsewhere.ts';
-import { typedRunId } from '../run-id.ts';
-import { typedArgument } from '../typed-argument.ts';
+import { typedRunId } from '../../domain/run/run-id.ts';
+import { typedArgument } from '../../domain/security/typed-argument.ts';
 import { branchOf, changesOf, type LeftChanges, listStages, partialStages } from '../workspace-of-run.ts';
 
 interface Options {

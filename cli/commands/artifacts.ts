@@ -19,7 +19,8 @@ import { printBytes } from '../print-result.ts';
 import { renderTable } from '../render/table.ts';
 import { readRepairedViews } from '../repair-runs.ts';
 import { findRunHere } from '../run-elsewhere.ts';
-import { shownRunId, typedRunId, typedCommand } from '../run-id.ts';
+import { typedRunId } from '../../domain/run/run-id.ts';
+import { shownRunId, typedCommand } from '../run-id.ts';
 import { fileNameOf, saveFile, type Unpacked, unpackTar } from '../unpack.ts';
 
 interface Options {

@@ -6,7 +6,8 @@ import type { CliContext, Sink } from '../context.ts';
 import { EXIT, type ExitCode, passedExitCode } from '../exit-code.ts';
 import { findEnterable } from '../enterable-vm.ts';
 import { keeperOf } from '../retained-vms.ts';
-import { typedRunId, typedStage } from '../run-id.ts';
+import { typedRunId } from '../../domain/run/run-id.ts';
+import { typedStage } from '../run-id.ts';
 
 interface Options {
   readonly stdin?: boolean;

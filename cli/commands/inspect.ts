@@ -13,7 +13,8 @@ import { loadSpec, parseParam } from '../load-spec.ts';
 import { renderDiagnostics } from '../render/diagnostics.ts';
 import { REQUIRE_PARAMS_HELP, renderMissingParams } from '../render/missing-params.ts';
 import { planToMermaid, renderPlanGraph } from '../render/plan-graph.ts';
-import { shownRunId, typedRunId } from '../run-id.ts';
+import { typedRunId } from '../../domain/run/run-id.ts';
+import { shownRunId } from '../run-id.ts';
 import { findRunId } from '../run-lookup.ts';
 
 interface Options extends BaseDirOption {

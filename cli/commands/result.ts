@@ -12,7 +12,8 @@ import { mockAgentsText } from '../render/agent-usage.ts';
 import { mockedText } from '../render/stages.ts';
 import { renderRunEnd } from '../render/run-end.ts';
 import { toRunJson } from '../render/run-json.ts';
-import { typedCommand, typedRunId, typedStage } from '../run-id.ts';
+import { typedRunId } from '../../domain/run/run-id.ts';
+import { typedCommand, typedStage } from '../run-id.ts';
 import { findRunHere } from '../run-elsewhere.ts';
 import { hasEndedAsService } from '../service-end.ts';
 

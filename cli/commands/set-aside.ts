@@ -5,7 +5,8 @@ import { leaveBeginning } from '../beginning-runs.ts';
 import { usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
-import { shownRunId, typedRunId } from '../run-id.ts';
+import { typedRunId } from '../../domain/run/run-id.ts';
+import { shownRunId } from '../run-id.ts';
 
 interface Options {
   readonly all?: boolean;

@@ -1,6 +1,7 @@
 /** What a cancel has come to. */
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
-import { shownRunId, typedRunId } from '../run-id.ts';
+import { typedRunId } from '../../domain/run/run-id.ts';
+import { shownRunId } from '../run-id.ts';
 
 export interface CancelFact {
   readonly runId: string;

@@ -1,7 +1,8 @@
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { DamagedRun } from '../../store/inspect.ts';
 import type { CliContext } from '../context.ts';
-import { shownRunId, typedRunId } from '../run-id.ts';
+import { typedRunId } from '../../domain/run/run-id.ts';
+import { shownRunId } from '../run-id.ts';
 
 /** What `voidbox doctor` says of runs whose files are not what was written: nothing when there are none. */
 export function renderDamagedRuns(damaged: readonly DamagedRun[], { advise, stdout: { style } }: CliContext): string[] {

@@ -2,7 +2,7 @@
 import { writeDurationMs } from '../units/duration.ts';
 import { parseExecKey } from './attempt.ts';
 import { shownStage } from './instance.ts';
-import { escapeRunId, separateId } from './run-id.ts';
+import { typedRunId } from './run-id.ts';
 import { createMapping } from '../units/mapping.ts';
 
 /** What a worker notes of such a VM with its keeper. */
@@ -57,7 +57,7 @@ export function leftAfterOthers(runId: string, of: OfStage, forMs: number): stri
 }
 
 function commands(runId: string, of: OfStage): string {
-  const [run, stage] = [separateId(typed(escapeRunId(runId))), typed(stageOfRetained(of))];
+  const [run, stage] = [typedRunId(runId), typed(stageOfRetained(of))];
   return `look with \`voidbox exec ${run} ${stage} -- COMMAND\`, end it with \`voidbox release ${run} ${stage}\``;
 }
 

@@ -129,8 +129,22 @@ function seeded(seed: number): () => number {
 
 test('messages put an id that begins with a hyphen after `--`, and options before it', () => {
   expect(describePartial('r1', 'a[0]', 1)).toContain('`voidbox apply r1 --partial --stage "a[0]"`');
-  expect(describePartial('-r1', 'a[0]', 1)).toContain('`voidbox apply --partial --stage "a[0]" -- -r1`');
+  expect(describePartial('-r1', 'a[0]', 1)).toContain(`\`voidbox apply --partial --stage "a[0]" -- '-r1'\``);
   const left = leftUntil('-r1', { stage: 'a', execKey: '-r1/a/1' }, 0);
-  expect(left).toContain('`voidbox exec -- -r1 a -- COMMAND`');
-  expect(left).toContain('`voidbox release -- -r1 a`');
+  expect(left).toContain("`voidbox exec -- '-r1' a -- COMMAND`");
+  expect(left).toContain("`voidbox release -- '-r1' a`");
+});
+
+test.each([
+  ['nightly-2026-11-22T06:00:00Z', 'nightly-2026-11-22T06:00:00Z'],
+  ['a/b', 'a/b'],
+  ['with space', "'with space'"],
+  ['größe', "'größe'"],
+  ["it's\u001b[2J", "$'it\\x27s\\x1b[2J'"],
+])('messages name the run %j by the id that a command takes', (runId, typed) => {
+  const of = { stage: 'a', execKey: 'a/0/1' };
+  expect(describePartial(runId, 'a', 1)).toContain(`\`voidbox apply ${typed} --partial\``);
+  expect(leftUntil(runId, of, 0)).toContain(
+    `\`voidbox exec ${typed} a -- COMMAND\`, end it with \`voidbox release ${typed} a\``,
+  );
 });

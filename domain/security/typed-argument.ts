@@ -1,4 +1,5 @@
-import { sanitizeLine } from '../domain/security/sanitize.ts';
+import { utf8Encode } from '../units/utf8.ts';
+import { sanitizeLine } from './sanitize.ts';
 
 /** A text in a command line that is to be typed: quoted where a shell would read something else. */
 export function typedArgument(text: string): string {
@@ -8,7 +9,7 @@ export function typedArgument(text: string): string {
 
 /** What a terminal would act on, as bash and zsh write it. */
 function bashString(text: string): string {
-  const escaped = Array.from(new TextEncoder().encode(text), (byte) =>
+  const escaped = Array.from(utf8Encode(text), (byte) =>
     byte >= 0x20 && byte < 0x7f && byte !== 0x27 && byte !== 0x5c
       ? String.fromCharCode(byte)
       : `\\x${byte.toString(16).padStart(2, '0')}`,
