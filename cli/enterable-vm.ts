@@ -12,6 +12,7 @@ import { typedRunId } from '../domain/run/run-id.ts';
 import { shownRunId, typedStage } from './run-id.ts';
 
 export interface Enterable {
+  readonly runId: string;
   readonly vm: EnterableVm;
   /** Before a command starts in it; null: it is a VM that a failed stage left, of which the log tells nothing. */
   readonly record: ((program: string, call: string) => Promise<void>) | null;
@@ -26,7 +27,7 @@ export async function findEnterable(text: string, stage: string | undefined, con
   // A stage that runs again may have left the VM of an earlier attempt: the one that runs is meant.
   if (chosen.length === 0 && (isRetained || running.length === 0)) {
     const { dir, vmKey, retention } = theOnly(await findRetained('exec', text, stage, context));
-    return { vm: { dir, vmKey, env: retention.env, untilMs: retention.untilMs }, record: null };
+    return { runId, vm: { dir, vmKey, env: retention.env, untilMs: retention.untilMs }, record: null };
   }
   if (chosen.length === 0)
     throw usageError(
@@ -61,6 +62,7 @@ function enterRunning(runId: string, running: RunningStage, context: CliContext)
       context.advise('Its operator allows it for later VMs: voidbox worker --allow-exec'),
     );
   return {
+    runId,
     vm: { dir, vmKey, env: entry.env, untilMs: null },
     record: async (program, call) => await recordEntry(runId, running, program, call, context),
   };

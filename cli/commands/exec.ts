@@ -1,4 +1,6 @@
 import { randomUUID } from 'node:crypto';
+import { isCodedError } from '../../domain/errors/coded-error.ts';
+import { isLostVm } from '../../domain/errors/error-code.ts';
 import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
 import { CliError, usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
@@ -46,7 +48,7 @@ export const command = defineCommand<Options>({
       throw usageError(
         '`exec` passes on what the command prints, and --json excludes it: leave it out, or put it behind `--`',
       );
-    const { vm, record } = await findEnterable(run, stage, context);
+    const { runId, vm, record } = await findEnterable(run, stage, context);
     const { execInVm } = await import('../../client/retained-vms.ts');
     // First: a command that is not in the log does not run.
     await record?.(program, randomUUID());
@@ -60,12 +62,25 @@ export const command = defineCommand<Options>({
         onInterrupt: (callback) => context.onInterrupt(callback),
       },
       keeperOf(context),
-    );
+    ).catch((error: unknown) => {
+      throw explainLoss(error, runId);
+    });
     await sinks.stdout.end();
     await sinks.stderr.end();
     return await exitOf(end, context);
   },
 });
+
+/** The remedies of these codes are for stages, whose scope starts again. */
+function explainLoss(error: unknown, runId: string): unknown {
+  if (!isCodedError(error) || !isLostVm(error.code)) return error;
+  return new CliError(
+    EXIT.runFailed,
+    error.code,
+    `the command was cut off: ${error.message} (${error.code})`,
+    `See how its stage ended: voidbox status ${typedRunId(runId)}`,
+  );
+}
 
 interface TypedExec {
   readonly run: string;
