@@ -1,3 +1,5 @@
+import { closeSync, openSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { PassThrough, Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import { readEnvironment } from '../setup/environment.ts';
@@ -31,6 +33,13 @@ test('standard input comes to its end, no faster than it is taken', async () => 
   await input.next();
   expect(made).toBeLessThan(8);
   await input.return!();
+});
+
+test('a folder is refused, which Node reads as an empty input', async () => {
+  const fd = openSync(tmpdir(), 'r');
+  const folder = Object.assign(Readable.from([]), { fd });
+  await expect(textOf(inputOf(folder, never))).rejects.toThrow('standard input is a folder');
+  closeSync(fd);
 });
 
 test('at the signal it ends, also while nobody types', async () => {

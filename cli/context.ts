@@ -1,3 +1,4 @@
+import { fstatSync } from 'node:fs';
 import { askOnTerminal } from '../setup/ask-on-terminal.ts';
 import type { Environment } from '../setup/environment.ts';
 import type { Stores } from '../store/open-stores.ts';
@@ -65,6 +66,7 @@ export function createContext(env: Environment, host: ProcessLike, commands: rea
     stdout: createSink(host.stdout, env),
     stderr: createSink(host.stderr, env),
     async readStdin() {
+      refuseFolder(host.stdin);
       const chunks: Uint8Array[] = [];
       for await (const chunk of host.stdin)
         chunks.push(typeof chunk === 'string' ? Buffer.from(chunk) : (chunk as Uint8Array));
@@ -96,7 +98,23 @@ export function createContext(env: Environment, host: ProcessLike, commands: rea
   };
 }
 
+/** @throws CliError if standard input is a folder, which Node reads as empty */
+function refuseFolder(stdin: NodeJS.ReadStream & { readonly fd?: number }): void {
+  if (stdin.fd === undefined || !isFolder(stdin.fd)) return;
+  throw usageError('standard input is a folder', 'Give a file or a pipe: `< FILE`, not `< FOLDER`.');
+}
+
+/** A closed descriptor is none. */
+function isFolder(fd: number): boolean {
+  try {
+    return fstatSync(fd).isDirectory();
+  } catch {
+    return false;
+  }
+}
+
 async function* openInput(stdin: NodeJS.ReadStream, signal: AbortSignal): AsyncIterable<Uint8Array> {
+  refuseFolder(stdin);
   if (signal.aborted) return;
   // Nothing else ends a read that waits for somebody to type.
   const stop = (): unknown => stdin.destroy();
