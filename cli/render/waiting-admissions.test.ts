@@ -70,3 +70,23 @@ test('the message of a failure is whole on a narrow terminal, and the help names
   };
   expect(renderWaitingAdmissions(none, display)).toEqual([]);
 });
+
+test('no command helps a run whose task queue no worker of Voidbox polls', () => {
+  const queues = ['orders', 'orders', 'a\u001b[2J\nb'];
+  const runs = queues.map((taskQueue): WaitingAdmission => ({ ...WAITING, reason: 'no-worker', taskQueue }));
+  const helpFor = (all: readonly WaitingAdmission[], isOwnServer: boolean): string[] =>
+    renderWaitingAdmissions(
+      { runs: all, hasMore: false },
+      { style: createStyle(false), width: 200, nowMs: NOW_MS, isOwnServer, advise: (text) => text },
+    ).filter((line) => line.startsWith('help:'));
+  const others =
+    'help: no worker polls task queue orders, a␊b. Workers of Voidbox poll task queue voidbox: start the run there, or start the worker that polls its own';
+  expect(helpFor(runs, false)).toEqual([others]);
+  expect(helpFor(runs, true)).toEqual([others]);
+  expect(helpFor([...runs, { ...WAITING, reason: 'no-worker' }], false)).toEqual([
+    'help: The stack starts its worker again. If it does not: voidbox down, then voidbox up',
+    others,
+  ]);
+  const many = Array.from({ length: 7 }, (_, at): WaitingAdmission => ({ ...runs[0]!, taskQueue: `q${at}` }));
+  expect(helpFor(many, false)[0]).toContain('q0, q1, q2, q3, q4 and 2 more. ');
+});

@@ -1,5 +1,6 @@
 /** Runs that no worker has admitted, for people and for `--json`. */
 import type { WaitingAdmission, WaitingAdmissions } from '../../client/waiting-admissions.ts';
+import { RUN_TASK_QUEUE } from '../../workflows/messages.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { formatAge, formatDurationMs } from '../../domain/units/duration.ts';
 import type { Style } from './style.ts';
@@ -50,7 +51,11 @@ function timeOf(atMs: number | null): string | null {
 }
 
 const START_WORKER = 'Start a worker with the same TEMPORAL_* variables, on each host that runs VMs: voidbox worker';
+const OTHER_QUEUE = `Workers of Voidbox poll task queue ${RUN_TASK_QUEUE}: start the run there, or start the worker that polls its own`;
 const RESTART_STACK = 'The stack starts its worker again. If it does not: voidbox down, then voidbox up';
+
+/** Task queues that one remedy names. */
+const MOST_QUEUES = 5;
 
 export interface AdmissionDisplay {
   readonly style: Style;
@@ -70,15 +75,24 @@ export function renderWaitingAdmissions({ runs, hasMore }: WaitingAdmissions, op
     describeWait(run, nowMs),
   ]);
   const [heading = '', ...lines] = renderTable(['WAITS FOR ADMISSION', 'STARTED', ''], rows, options);
-  const needsWorker = runs.some(({ reason }) => reason === 'no-worker');
   return [
     ...(runs.length === 0 ? [] : [heading]),
     // Below its line and not in it, because a line of the table ends at the width of the terminal.
     ...lines.flatMap((line, at) => [line, ...failureLines(runs[at]!)]),
-    ...(needsWorker
-      ? [`${style.cyan('help:')} ${options.advise(options.isOwnServer ? START_WORKER : RESTART_STACK)}`]
-      : []),
+    ...remediesOf(runs, options).map((remedy) => `${style.cyan('help:')} ${remedy}`),
     ...(hasMore ? [style.dim('More runs may wait for admission: only the latest open runs were checked.')] : []),
+  ];
+}
+
+/** A client may start a run in any task queue. Commands of Voidbox start workers of one queue. */
+function remediesOf(runs: readonly WaitingAdmission[], { isOwnServer, advise }: AdmissionDisplay): readonly string[] {
+  const queues = new Set(runs.flatMap(({ reason, taskQueue }) => (reason === 'no-worker' ? [taskQueue] : [])));
+  const needsOurs = queues.delete(RUN_TASK_QUEUE);
+  const others = [...queues].slice(0, MOST_QUEUES).map((queue) => sanitizeLine(queue));
+  const more = queues.size > others.length ? ` and ${queues.size - others.length} more` : '';
+  return [
+    ...(needsOurs ? [advise(isOwnServer ? START_WORKER : RESTART_STACK)] : []),
+    ...(others.length > 0 ? [`no worker polls task queue ${others.join(', ')}${more}. ${OTHER_QUEUE}`] : []),
   ];
 }
 
