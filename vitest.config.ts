@@ -1,7 +1,7 @@
 /**
  * Tests are grouped by what they touch, which their file names say: `x.test.ts` nothing but files, `x.process.test.ts`
- * child processes, `x.server.test.ts` a Temporal server, `x.vm.test.ts` real micro-VMs. `x.agents.test.ts` is the lane of
- * `npm run test:agents`: VMs with command lines of agents that each user downloads, against a model that plays a script.
+ * child processes, `x.server.test.ts` a Temporal server, `x.vm.test.ts` real micro-VMs. `x.isolated.test.ts` is a pure test
+ * that needs a process of its own. `x.agents.test.ts` is the lane of `npm run test:agents`: VMs with command lines of agents that each user downloads, against a model that plays a script.
  */
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
@@ -9,9 +9,7 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 const NOT_TESTS = ['**/node_modules/**', '**/dist/**', '**/target/**'];
 const every = (suffix: string): string[] => [`**/*.${suffix}`];
-const IN_GROUPS = ['process.test.ts', 'server.test.ts', 'vm.test.ts', 'agents.test.ts'].flatMap((suffix) =>
-  every(suffix),
-);
+const IN_GROUPS = ['isolated', 'process', 'server', 'vm', 'agents'].flatMap((group) => every(`${group}.test.ts`));
 
 /** One for each CPU; vitest would leave one of them idle, which is half of a machine with two. */
 const WORKERS = availableParallelism();
@@ -29,6 +27,9 @@ const LONG_FILES = [
 
 /** Under load a condition takes seconds to hold; vitest would poll for one. */
 const EXPECT = { poll: { timeout: 20_000 } };
+
+/** The largest specs need 2 s of a CPU, and at a load of 14 a test gets a tenth of one. */
+const PURE_LIMITS = { testTimeout: 30_000, hookTimeout: 30_000 };
 
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
@@ -49,9 +50,20 @@ export default defineConfig({
           include: every('test.ts'),
           exclude: [...NOT_TESTS, ...IN_GROUPS],
           maxWorkers: WORKERS,
-          // The largest specs need 2 s of a CPU, and at a load of 14 a test gets a tenth of one.
-          testTimeout: 30_000,
-          hookTimeout: 30_000,
+          // Most files load the same modules, and loading takes a third of the CPU time of isolated files.
+          // test/structure/isolation.test.ts keeps the files of one process apart.
+          isolate: false,
+          ...PURE_LIMITS,
+        },
+      },
+      {
+        test: {
+          name: 'isolated',
+          expect: EXPECT,
+          include: every('isolated.test.ts'),
+          exclude: NOT_TESTS,
+          maxWorkers: WORKERS,
+          ...PURE_LIMITS,
         },
       },
       {

@@ -407,17 +407,6 @@ describe('hostile lines', () => {
 describe('the reader of lines', () => {
   const bytes = new TextEncoder().encode('grüße\n\n{"a":"日本"}\nrest');
 
-  it('holds a line that comes byte by byte in as many bytes as it has, or twice of them', () => {
-    const lines = createLineReader(4 * 1024 * 1024);
-    const byte = new Uint8Array([0x78]);
-    const before = process.memoryUsage();
-    for (let count = 0; count < 1024 * 1024; count += 1) lines.push(byte);
-    const after = process.memoryUsage();
-    const grown = after.heapUsed + after.arrayBuffers - before.heapUsed - before.arrayBuffers;
-    expect(grown / 1024 / 1024, 'MiB for 1 MiB').toBeLessThan(40);
-    expect(lines.push(new Uint8Array([0x0a]))[0]!.text).toHaveLength(1024 * 1024);
-  });
-
   it('gives the same lines, however the bytes are cut', () => {
     const whole = [
       { offset: 0, text: 'grüße' },

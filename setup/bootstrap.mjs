@@ -39,7 +39,7 @@ const BUNDLED = ['domain', 'activities', 'workflows', 'workers'];
 const CLI_BUNDLE = join(ROOT, 'dist', 'cli-bundle', 'main.cjs');
 const GENERATED = new Set(['node_modules', 'dist', 'target', '.git']);
 const BUILD_RECORD = join(ROOT, 'dist', '.build.json');
-/** What fails soonest comes first. All but `static` and `rust` are vitest's projects. */
+/** What fails soonest comes first. All but `static` and `rust` are run by vitest. */
 const TEST_GROUPS = ['static', 'pure', 'process', 'rust', 'server', 'vm'];
 /** Run by their name alone: they download what not everybody may want. */
 const NAMED_GROUPS = ['agents'];
@@ -333,7 +333,8 @@ async function runGroup(group, rest, reportFile) {
   if (group === 'rust') return runRust();
   const vitest = join(ROOT, 'node_modules', 'vitest', 'vitest.mjs');
   const reporters = ['--reporter=default', `--reporter=${join(ROOT, 'setup', 'test-report.mjs')}`];
-  const code = await run(process.execPath, [vitest, 'run', '--project', group, ...reporters, ...rest], {
+  const projects = (group === 'pure' ? ['pure', 'isolated'] : [group]).map((project) => `--project=${project}`);
+  const code = await run(process.execPath, [vitest, 'run', ...projects, ...reporters, ...rest], {
     ...process.env,
     [REPORT_FILE]: reportFile,
   });

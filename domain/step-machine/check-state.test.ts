@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { advanceSession, createSession, startSession } from '../../skill-kit/drive/drive.ts';
 import { onJson } from '../../test/rig/driven-session.ts';
@@ -18,12 +18,13 @@ interface Acting {
 
 /** As an activity is told of it. */
 async function acting(): Promise<Acting> {
+  let endAction: () => void = () => undefined;
   const definition = skillOf({
     ask: {
       prompt: 'p',
       response: z.object({ n: z.number() }),
       timeoutMs: 60_000,
-      action: () => new Promise(() => undefined),
+      action: () => new Promise<void>((resolve) => (endAction = resolve)),
       next: 'quiet',
     },
     quiet: { prompt: 'q', next: TERMINAL },
@@ -36,7 +37,12 @@ async function acting(): Promise<Acting> {
     },
   });
   await startSession(session);
-  void advanceSession(session, { step: 'ask', output: { n: 1 } });
+  const answered = advanceSession(session, { step: 'ask', output: { n: 1 } });
+  // Its time limit would come in a test of another file.
+  onTestFinished(async () => {
+    endAction();
+    await answered;
+  });
   await expect.poll(() => seen.length).toBe(1);
   return { ...onJson(seen[0]! as never as SessionState), facts: session.runtime.facts } as never;
 }

@@ -1,7 +1,7 @@
 import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { TemporaryFolder } from '../../test/rig/skill-command.ts';
 import { loadSkill } from './load-skill.ts';
@@ -33,6 +33,7 @@ describe('loading a skill from its source', () => {
     // Other tests load skills at the same time.
     mkdirSync(folder.file('tmp'));
     vi.stubEnv('TMPDIR', folder.file('tmp'));
+    onTestFinished(() => void vi.unstubAllEnvs());
     for (const path of [entry, folder.path]) {
       const loaded = await loadSkill(path);
       expect(loaded).toMatchObject({ definition: { kind: 'skill', name: 'greeter' }, entry, folder: folder.path });
@@ -40,7 +41,6 @@ describe('loading a skill from its source', () => {
       expect(loaded.bundle).toContain('"greeter"');
     }
     expect(readdirSync(tmpdir())).toEqual([]);
-    vi.unstubAllEnvs();
   });
 
   it('looks beside the file that a link leads to, for what it imports and for its references', async () => {

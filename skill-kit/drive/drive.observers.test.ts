@@ -1,6 +1,6 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
-import { answer, open, pathOf, started, warnings } from '../../test/rig/driven-session.ts';
+import { answer, open, pathOf, started, warningsOf } from '../../test/rig/driven-session.ts';
 import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
 import { startSession } from './drive.ts';
 import { OBSERVER_LIMIT_MS } from './observers.ts';
@@ -67,7 +67,7 @@ describe('observers', () => {
     expect(heard).toEqual(['start a']);
     expect(await answer(session, 'a')).toMatchObject({ step: 'b' });
     expect(heard).toEqual(['start a', 'complete', 'start b']);
-    expect(warnings).toEqual(['observer error: observer broke']);
+    expect(warningsOf(session)).toEqual(['observer error: observer broke']);
   });
 
   test('defect: params that cannot be cloned do not stop the start', async () => {
@@ -76,7 +76,7 @@ describe('observers', () => {
       { params: { f: () => 1 } },
     );
     expect(await startSession(session)).toMatchObject({ step: 'a' });
-    expect(warnings[0]).toMatch(/cannot be cloned/);
+    expect(warningsOf(session)[0]).toMatch(/cannot be cloned/);
   });
 
   test('what goes in circles and cannot be cloned is left out, and the rest is told', async () => {
@@ -111,7 +111,7 @@ describe('observers', () => {
     const prompt = startSession(session);
     await vi.advanceTimersByTimeAsync(OBSERVER_LIMIT_MS);
     expect(await prompt).toMatchObject({ step: 'a' });
-    expect(warnings).toEqual(['observer onStepStart has not ended after 5 s and is no longer waited for']);
+    expect(warningsOf(session)).toEqual(['observer onStepStart has not ended after 5 s and is no longer waited for']);
     expect(await answer(session, 'a')).toMatchObject({ kind: 'done' });
     expect(heard).toEqual(['a']);
   });

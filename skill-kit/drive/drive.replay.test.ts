@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { recordsOf } from '../../domain/step-machine/records.ts';
-import { answer, open, warnings } from '../../test/rig/driven-session.ts';
+import { answer, open, warningsOf } from '../../test/rig/driven-session.ts';
 import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
 import { CycleGuardError, placeSession, replayHistory, type Session, startSession } from './drive.ts';
 
@@ -73,7 +73,7 @@ describe('a history that the client carries', () => {
       [{ step: 'a', output: {} }, 7, { step: 'zz', response: 1 }, { step: 'a', response: { v: 'raw' } }],
       'b',
     );
-    expect(warnings).toEqual([
+    expect(warningsOf(session)).toEqual([
       'skipping malformed history entry: {"step":"a","output":{}}',
       'skipping malformed history entry: 7',
       'skipping history entry of unknown step "zz"',
@@ -189,7 +189,7 @@ describe('a history that the client carries', () => {
       step: 'sub/deep/three',
       prompt: '<prompt>\n[{"one":true},2]\n</prompt>',
     });
-    expect(warnings).toEqual([]);
+    expect(warningsOf(session)).toEqual([]);
   });
 
   test('keeps the place of a sub-skill that another branch has called', async () => {

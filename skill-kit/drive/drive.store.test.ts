@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { SkillDefinition, StepConfig } from '../../domain/step-machine/definition.ts';
 import { frameOf } from '../../domain/step-machine/state.ts';
 import { storeView } from '../../domain/step-machine/store-view.ts';
-import { answer, open, started, warnings } from '../../test/rig/driven-session.ts';
+import { answer, open, started, warningsOf } from '../../test/rig/driven-session.ts';
 import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
 import { createSession, startSession } from './drive.ts';
 
@@ -80,7 +80,10 @@ describe('results and store', () => {
     expect(await answer(session, 'a', output)).toMatchObject({
       prompt: '<prompt>\n[["__proto__","constructor","env","steps"],null]\n</prompt>',
     });
-    expect(warnings.map((line) => /undeclared store "(\w+)"/.exec(line)?.[1])).toEqual(['__proto__', 'constructor']);
+    expect(warningsOf(session).map((line) => /undeclared store "(\w+)"/.exec(line)?.[1])).toEqual([
+      '__proto__',
+      'constructor',
+    ]);
   });
 
   test('a value that is nested too deep is not saved, and the session goes on', async () => {
@@ -176,7 +179,7 @@ describe('results and store', () => {
       skillOf({ a: { prompt: 'a', next: TERMINAL, save: () => ({ env: { n: 'wrong' } }) } }, { stores: { env: bare } }),
     );
     await answer(session, 'a');
-    expect(warnings).toEqual(['save validation warning at step "a": env.n: not a number']);
+    expect(warningsOf(session)).toEqual(['save validation warning at step "a": env.n: not a number']);
   });
 
   test('an undeclared store is warned about and written', async () => {
@@ -187,7 +190,7 @@ describe('results and store', () => {
       ),
     );
     expect(await answer(session, 'a')).toMatchObject({ kind: 'done' });
-    expect(warnings).toEqual(['save validation warning at step "a": save wrote to undeclared store "typo"']);
+    expect(warningsOf(session)).toEqual(['save validation warning at step "a": save wrote to undeclared store "typo"']);
   });
 
   test('who gives no place for warnings gets them on stderr', async () => {
@@ -211,12 +214,12 @@ describe('results and store', () => {
       skillOf({ a: { prompt: 'a', next: TERMINAL, save: () => ({ env: { a: { x: 1 } } }) } }, { stores }),
     );
     await answer(partial, 'a');
-    expect(warnings).toEqual([]);
+    expect(warningsOf(partial)).toEqual([]);
     const wrong = await started(
       skillOf({ a: { prompt: 'a', next: TERMINAL, save: () => ({ env: { a: { x: 'no' } } }) } }, { stores }),
     );
     await answer(wrong, 'a');
-    expect(warnings).toEqual([expect.stringContaining('env.a.x: ')]);
+    expect(warningsOf(wrong)).toEqual([expect.stringContaining('env.a.x: ')]);
   });
 
   test('store.steps cannot be shadowed, and steps with awkward names can be read', async () => {

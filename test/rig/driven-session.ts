@@ -1,5 +1,4 @@
 /** Sessions that a test drives in its own process. */
-import { afterEach } from 'vitest';
 import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { recordsOf } from '../../domain/step-machine/records.ts';
 import type { SessionResult } from '../../domain/step-machine/result.ts';
@@ -12,12 +11,18 @@ import {
   startSession,
 } from '../../skill-kit/drive/drive.ts';
 
-/** What sessions warned of in the present test. */
-export const warnings: string[] = [];
-afterEach(() => void warnings.splice(0));
+const warnings = new WeakMap<Session, string[]>();
 
 export function open(skill: SkillDefinition, config: SessionConfig = {}): Session {
-  return createSession(skill, { session: 's1', warn: (message) => void warnings.push(message), ...config });
+  const told: string[] = [];
+  const session = createSession(skill, { session: 's1', warn: (message) => void told.push(message), ...config });
+  warnings.set(session, told);
+  return session;
+}
+
+/** The warnings of a session that `open` or `started` made, oldest first. */
+export function warningsOf(session: Session): readonly string[] {
+  return warnings.get(session)!;
 }
 
 export async function started(skill: SkillDefinition, config: SessionConfig = {}): Promise<Session> {

@@ -2,6 +2,8 @@
  * What a copy back has put on the disk by the time it says that it is done. No test can cut the power; what it would
  * take with it is known from the calls: a rename takes contents along that no sync came before, and a name is there
  * again, or gone again, until its folder is synced.
+ *
+ * Isolated, because it replaces `node:fs/promises` in modules that other files load.
  */
 import { Buffer } from 'node:buffer';
 import { execFileSync } from 'node:child_process';

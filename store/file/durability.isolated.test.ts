@@ -1,3 +1,4 @@
+/** Isolated, because it replaces `node:fs` in modules that other files load. */
 import type * as Fs from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
