@@ -14,15 +14,27 @@ const IN_GROUPS = ['isolated', 'process', 'server', 'vm', 'agents'].flatMap((gro
 /** One for each CPU; vitest would leave one of them idle, which is half of a machine with two. */
 const WORKERS = availableParallelism();
 
-/** Files that take minutes start first, so that the others run beside them. */
+/** Files that take a large part of their group's time start first, the longest of them first, so that the others run beside them. */
 const LONG_FILES = [
-  '/test/examples.vm.test.ts',
-  '/test/examples-of-many.vm.test.ts',
   '/test/examples-of-agents.vm.test.ts',
   '/storm.vm.test.ts',
   '/e2e/continued-agents.vm.test.ts',
-  '/embedded/stack.server.test.ts',
+  '/test/examples-of-many.vm.test.ts',
+  '/e2e/retained-vm.vm.test.ts',
+  '/test/examples.vm.test.ts',
+  '/e2e/worker-death.vm.test.ts',
+  '/dev-image.vm.test.ts',
   '/skills/session.server.test.ts',
+  '/embedded/stack.server.test.ts',
+  '/git/limits.process.test.ts',
+  '/bundle/build-skill.process.test.ts',
+  '/fuzz/state-folder.process.test.ts',
+  '/cli/apply.process.test.ts',
+  '/replay/replay.test.ts',
+  '/fuzz/specs.test.ts',
+  '/mounts/writable-mounts.test.ts',
+  '/lint/text-defects.test.ts',
+  '/activities/agent-hang.test.ts',
 ];
 
 /** Under load a condition takes seconds to hold; vitest would poll for one. */
@@ -33,9 +45,14 @@ const PURE_LIMITS = { testTimeout: 30_000, hookTimeout: 30_000 };
 
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    const isLong = ({ moduleId }: TestSpecification): boolean => LONG_FILES.some((name) => moduleId.endsWith(name));
+    const placeOf = ({ moduleId }: TestSpecification): number => {
+      const at = LONG_FILES.findIndex((name) => moduleId.endsWith(name));
+      return at === -1 ? LONG_FILES.length : at;
+    };
+    // Isolated files first: one of them between the others would end a process that these share.
+    const groupOf = ({ project }: TestSpecification): number => (project.config.isolate ? 0 : 1);
     const sorted = await super.sort(files);
-    return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
+    return sorted.sort((one, other) => groupOf(one) - groupOf(other) || placeOf(one) - placeOf(other));
   }
 }
 

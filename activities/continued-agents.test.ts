@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { CODEX_SESSIONS } from '../agents/codex.ts';
 import type { AgentWork, Plan } from '../domain/plan/plan.ts';
 import { fromWire, toWire } from '../domain/plan/wire.ts';
@@ -50,43 +50,12 @@ const WORK: AgentWork = {
 };
 const PLAN: Plan = withAgents(planOf('think after>think'));
 
-let stateDir: string;
-let stores: Stores;
-let backend: MockBackend;
-/** Plays the agent; called once for each of its commands. */
-let play: (io: MockIo, told: { readonly prompt: string; readonly resume: string | null }) => Promise<number>;
-
 function withAgents(plan: Plan): Plan {
   const stages = plan.stages.map((stage) =>
     stage.id === 'think' ? { ...stage, work: WORK, timeoutMs: 2_000 } : stage,
   );
   return { ...plan, stages };
 }
-
-beforeEach(async () => {
-  stateDir = mkdtempSync(join(tmpdir(), 'voidbox-continue-'));
-  stores = await openStores({ stateDir });
-  backend = createMockBackend({
-    programs: {
-      '/usr/lib/voidbox/mock-agents/codex': async (io) => {
-        const parts: Uint8Array[] = [];
-        for await (const part of io.stdin) parts.push(part);
-        const at = io.args.indexOf('resume');
-        return await play(io, {
-          prompt: Buffer.concat(parts).toString(),
-          resume: at === -1 ? null : io.args[at + 1]!,
-        });
-      },
-    },
-  });
-});
-
-afterEach(async () => {
-  for (const runId of ['first', 'second', 'third'])
-    for (const generation of [0, 1]) await backend.release({ runId, scope: 'think', instance: [], generation });
-  await stores.close();
-  rmSync(stateDir, { recursive: true, force: true });
-});
 
 const line = (io: MockIo, value: object): Promise<void> => io.write('stdout', `${JSON.stringify(value)}\n`);
 const textAt = ({ files }: MockIo, path: string): string | null => {
@@ -112,76 +81,124 @@ async function playEnding(io: MockIo): Promise<number> {
   return 0;
 }
 
-function deps(change: Partial<ActivityDeps> = {}): ActivityDeps {
-  return mockWorkerDeps({ stateDir, stores, backend }, { checkPlan, ...change });
-}
+/** Stores and mock VMs. Each test has its own, because the tests wait side by side. */
+class Host implements AsyncDisposable {
+  readonly stateDir = mkdtempSync(join(tmpdir(), 'voidbox-continue-'));
+  readonly #backend: MockBackend;
+  stores!: Stores;
+  /** Plays the agent; called once for each of its commands. */
+  play: (io: MockIo, told: { readonly prompt: string; readonly resume: string | null }) => Promise<number> = () =>
+    Promise.reject(new Error('no agent'));
 
-function admitted(runId: string, request: object): Promise<unknown> {
-  const info = { workflowExecution: { workflowId: runId, runId: `execution-of-${runId}` } };
-  const environment = new MockActivityEnvironment(info, { logger: new DefaultLogger('ERROR', () => undefined) });
-  return environment.run(() => admit(deps(), { ...request, runId, behaviour: GIVEN_BEHAVIOUR }));
-}
-
-const retry = (runId: string, from: string, request: ContinueRequest | true = {}): Promise<unknown> =>
-  admitted(runId, { origin: { runId: from, kind: 'retry', from: null, continue: request } });
-
-async function recordOf(runId: string): Promise<AdmissionRecord> {
-  return (await stores.records.get(runId, 'admission')) as AdmissionRecord;
-}
-
-async function attempt(runId: string, number = 1, change: Partial<StageRequest> = {}): Promise<StageResult> {
-  const { continued } = await recordOf(runId);
-  const agent: AgentWork = { ...WORK, played: true };
-  const stage = plainStage('think', 'think', ['true'], { work: agent, timeoutMs: 2_000 });
-  const request = plainRequest(runId, stage, {
-    execKey: `think/0/${number}`,
-    attempt: number,
-    generation: number - 1,
-    events: [
-      {
-        id: EVENT_ID.attempt(`think/0/${number}`, 'started'),
-        atMs: Date.now(),
-        body: { type: 'stage-started', stage: 'think', execKey: `think/0/${number}`, attempt: number },
+  private constructor() {
+    this.#backend = createMockBackend({
+      programs: {
+        '/usr/lib/voidbox/mock-agents/codex': async (io) => {
+          const parts: Uint8Array[] = [];
+          for await (const part of io.stdin) parts.push(part);
+          const at = io.args.indexOf('resume');
+          return await this.play(io, {
+            prompt: Buffer.concat(parts).toString(),
+            resume: at === -1 ? null : io.args[at + 1]!,
+          });
+        },
       },
-    ],
-    continued: continued?.['think/0'],
-    ...change,
-  });
-  const environment = new MockActivityEnvironment({}, { logger: new DefaultLogger('ERROR', () => undefined) });
-  return await environment.run<[ActivityDeps, StageRequest], StageResult, typeof runStage>(runStage, deps(), request);
-}
+    });
+  }
 
-async function end(runId: string): Promise<void> {
-  const outcome = { state: 'failed', failedStage: null, failure: null, output: null } as const;
-  await stores.events.append(runId, [
-    { id: EVENT_ID.runFinished, atMs: Date.now(), body: { type: 'run-finished', outcome } },
-  ]);
-}
+  static async open(): Promise<Host> {
+    const host = new Host();
+    host.stores = await openStores({ stateDir: host.stateDir });
+    return host;
+  }
 
-async function bodiesOf<T extends RunEventBody['type']>(
-  runId: string,
-  type: T,
-): Promise<readonly Extract<RunEventBody, { type: T }>[]> {
-  const found: Extract<RunEventBody, { type: T }>[] = [];
-  for await (const { body } of stores.reader.read(runId, 0))
-    if (body.type === type) found.push(body as Extract<RunEventBody, { type: T }>);
-  return found;
+  deps(change: Partial<ActivityDeps> = {}): ActivityDeps {
+    return mockWorkerDeps(
+      { stateDir: this.stateDir, stores: this.stores, backend: this.#backend },
+      { checkPlan, ...change },
+    );
+  }
+
+  admitted(runId: string, request: object): Promise<unknown> {
+    const info = { workflowExecution: { workflowId: runId, runId: `execution-of-${runId}` } };
+    const environment = new MockActivityEnvironment(info, { logger: new DefaultLogger('ERROR', () => undefined) });
+    return environment.run(() => admit(this.deps(), { ...request, runId, behaviour: GIVEN_BEHAVIOUR }));
+  }
+
+  retry(runId: string, from: string, request: ContinueRequest | true = {}): Promise<unknown> {
+    return this.admitted(runId, { origin: { runId: from, kind: 'retry', from: null, continue: request } });
+  }
+
+  async recordOf(runId: string): Promise<AdmissionRecord> {
+    return (await this.stores.records.get(runId, 'admission')) as AdmissionRecord;
+  }
+
+  async attempt(runId: string, number = 1, change: Partial<StageRequest> = {}): Promise<StageResult> {
+    const { continued } = await this.recordOf(runId);
+    const agent: AgentWork = { ...WORK, played: true };
+    const stage = plainStage('think', 'think', ['true'], { work: agent, timeoutMs: 2_000 });
+    const request = plainRequest(runId, stage, {
+      execKey: `think/0/${number}`,
+      attempt: number,
+      generation: number - 1,
+      events: [
+        {
+          id: EVENT_ID.attempt(`think/0/${number}`, 'started'),
+          atMs: Date.now(),
+          body: { type: 'stage-started', stage: 'think', execKey: `think/0/${number}`, attempt: number },
+        },
+      ],
+      continued: continued?.['think/0'],
+      ...change,
+    });
+    const environment = new MockActivityEnvironment({}, { logger: new DefaultLogger('ERROR', () => undefined) });
+    return await environment.run<[ActivityDeps, StageRequest], StageResult, typeof runStage>(
+      runStage,
+      this.deps(),
+      request,
+    );
+  }
+
+  async end(runId: string): Promise<void> {
+    const outcome = { state: 'failed', failedStage: null, failure: null, output: null } as const;
+    await this.stores.events.append(runId, [
+      { id: EVENT_ID.runFinished, atMs: Date.now(), body: { type: 'run-finished', outcome } },
+    ]);
+  }
+
+  async bodiesOf<T extends RunEventBody['type']>(
+    runId: string,
+    type: T,
+  ): Promise<readonly Extract<RunEventBody, { type: T }>[]> {
+    const found: Extract<RunEventBody, { type: T }>[] = [];
+    for await (const { body } of this.stores.reader.read(runId, 0))
+      if (body.type === type) found.push(body as Extract<RunEventBody, { type: T }>);
+    return found;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const runId of ['first', 'second', 'third'])
+      for (const generation of [0, 1]) await this.#backend.release({ runId, scope: 'think', instance: [], generation });
+    await this.stores.close();
+    rmSync(this.stateDir, { recursive: true, force: true });
+  }
 }
 
 /** Runs `first`, whose agent exceeds its time limit. */
-async function first(): Promise<void> {
-  await admitted('first', { plan: toWire(PLAN), mockAgents: true });
-  play = playHanging;
-  expect(await attempt('first')).toMatchObject({ outcome: 'failed', failure: { code: 'stage/timeout' } });
-  await end('first');
+async function first(host: Host): Promise<void> {
+  await host.admitted('first', { plan: toWire(PLAN), mockAgents: true });
+  host.play = playHanging;
+  expect(await host.attempt('first')).toMatchObject({ outcome: 'failed', failure: { code: 'stage/timeout' } });
+  await host.end('first');
 }
 
-test('an agent that fails at its time limit is saved at its end, and a retry continues its session with its files', async () => {
-  await first();
-  const [save] = await bodiesOf('first', 'stage-progress');
+test.concurrent('an agent that fails at its time limit is saved at its end, and a retry continues its session with its files', async () => {
+  await using host = await Host.open();
+  await first(host);
+  const [save] = await host.bodiesOf('first', 'stage-progress');
   expect(save).toMatchObject({ execKey: 'think/0/1', sessionId: SESSION, turns: 2 });
-  await retry('second', 'first', { timeoutMs: 300_000, maxTurns: 7 });
-  const { plan, continued, limits, origin } = await recordOf('second');
+  await host.retry('second', 'first', { timeoutMs: 300_000, maxTurns: 7 });
+  const { plan, continued, limits, origin } = await host.recordOf('second');
   expect(fromWire(plan).stages[0]).toMatchObject({ timeoutMs: 300_000, work: { budget: { maxTurns: 7 } } });
   expect(limits).toEqual({ stages: { think: { timeoutMs: 300_000, budget: { maxTurns: 7 } } } });
   expect(origin).toMatchObject({ continue: { timeoutMs: 300_000, maxTurns: 7 } });
@@ -190,57 +207,61 @@ test('an agent that fails at its time limit is saved at its end, and a retry con
   });
 
   let seen: object = {};
-  play = async (io, told) => {
+  host.play = async (io, told) => {
     seen = { ...told, work: textAt(io, '/workspace/half.txt'), session: textAt(io, SESSION_FILE) };
     return await playEnding(io);
   };
-  expect(await attempt('second')).toMatchObject({ outcome: 'succeeded' });
+  expect(await host.attempt('second')).toMatchObject({ outcome: 'succeeded' });
   expect(seen).toMatchObject({
     resume: SESSION,
     work: 'half',
     session: SESSION_TEXT,
     prompt: expect.stringMatching(/^Your work was interrupted .*The reason: .*\(stage\/timeout\)/) as string,
   });
-  expect(await bodiesOf('second', 'stage-resumed')).toMatchObject([
+  expect(await host.bodiesOf('second', 'stage-resumed')).toMatchObject([
     { execKey: 'think/0/1', from: 'think/0/1', runId: 'first' },
   ]);
-  expect(await bodiesOf('second', 'stage-progress'), 'a success is not saved at its end').toEqual([]);
+  expect(await host.bodiesOf('second', 'stage-progress'), 'a success is not saved at its end').toEqual([]);
 });
 
-test('a retry of such a retry continues what that left, or else what that had to continue from', async () => {
-  await first();
-  await retry('second', 'first');
-  await end('second');
-  await retry('third', 'second', true);
-  expect((await recordOf('third')).continued, 'the agent of the second never began').toMatchObject({
+test.concurrent('a retry of such a retry continues what that left, or else what that had to continue from', async () => {
+  await using host = await Host.open();
+  await first(host);
+  await host.retry('second', 'first');
+  await host.end('second');
+  await host.retry('third', 'second', true);
+  expect((await host.recordOf('third')).continued, 'the agent of the second never began').toMatchObject({
     'think/0': { runId: 'first' },
   });
-  play = playHanging;
-  expect((await attempt('second')).outcome).toBe('failed');
-  await retry('fourth', 'second', true);
-  expect((await recordOf('fourth')).continued).toMatchObject({ 'think/0': { runId: 'second', execKey: 'think/0/1' } });
+  host.play = playHanging;
+  expect((await host.attempt('second')).outcome).toBe('failed');
+  await host.retry('fourth', 'second', true);
+  expect((await host.recordOf('fourth')).continued).toMatchObject({
+    'think/0': { runId: 'second', execKey: 'think/0/1' },
+  });
 });
 
-test('an attempt after a lost VM continues from a save of its own run, or else of the earlier run', async () => {
-  await first();
-  await retry('second', 'first');
+test.concurrent('an attempt after a lost VM continues from a save of its own run, or else of the earlier run', async () => {
+  await using host = await Host.open();
+  await first(host);
+  await host.retry('second', 'first');
   let prompt = '';
-  play = async (io, told) => {
+  host.play = async (io, told) => {
     ({ prompt } = told);
     return await playEnding(io);
   };
   // The first attempt has begun and has no result.
-  await stores.events.append('second', [
+  await host.stores.events.append('second', [
     {
       id: EVENT_ID.attempt('think/0/1', 'started'),
       atMs: 1,
       body: { type: 'stage-started', stage: 'think', execKey: 'think/0/1', attempt: 1 },
     },
   ]);
-  expect((await attempt('second', 2)).outcome).toBe('succeeded');
+  expect((await host.attempt('second', 2)).outcome).toBe('succeeded');
   expect(prompt).toMatch(/^Your work was interrupted/);
-  const { 'think/0': agent } = (await recordOf('second')).continued!;
-  await retry('third', 'first');
+  const { 'think/0': agent } = (await host.recordOf('second')).continued!;
+  await host.retry('third', 'first');
   const { folders } = agent!;
   const own = {
     type: 'stage-progress',
@@ -250,63 +271,70 @@ test('an attempt after a lost VM continues from a save of its own run, or else o
     folders,
     frozenMs: 1,
   };
-  await stores.events.append('third', [
+  await host.stores.events.append('third', [
     { id: EVENT_ID.progress('think/0/1', 1), atMs: 5, body: own as Extract<RunEventBody, { type: 'stage-progress' }> },
   ]);
-  expect((await attempt('third', 2)).outcome).toBe('succeeded');
+  expect((await host.attempt('third', 2)).outcome).toBe('succeeded');
   expect(prompt).toMatch(/^The machine that you worked on was lost/);
-  const [resumed] = await bodiesOf('third', 'stage-resumed');
+  const [resumed] = await host.bodiesOf('third', 'stage-resumed');
   expect([resumed?.savedAtMs, resumed?.runId]).toEqual([5, undefined]);
 });
 
-test('another attempt that the author asked for starts from the beginning, also in a retry that continues', async () => {
-  await first();
-  await retry('second', 'first');
-  play = playHanging;
-  expect((await attempt('second')).outcome).toBe('failed');
+test.concurrent('another attempt that the author asked for starts from the beginning, also in a retry that continues', async () => {
+  await using host = await Host.open();
+  await first(host);
+  await host.retry('second', 'first');
+  host.play = playHanging;
+  expect((await host.attempt('second')).outcome).toBe('failed');
   let resume: string | null = 'none';
-  play = async (io, told) => {
+  host.play = async (io, told) => {
     ({ resume } = told);
     return await playEnding(io);
   };
-  expect((await attempt('second', 2)).outcome).toBe('succeeded');
+  expect((await host.attempt('second', 2)).outcome).toBe('succeeded');
   expect(resume).toBeNull();
 });
 
-test('the saves stay while the new run has them, and a save that is gone is refused by name', async () => {
-  await first();
-  await retry('second', 'first');
-  await prune(stateDir, { olderThanMs: 0, keepLast: null, dryRun: false, nowMs: Date.now() + 1_000 });
-  expect(await stores.records.get('first', 'admission')).toBeNull();
-  play = playEnding;
-  expect((await attempt('second')).outcome).toBe('succeeded');
-  await end('second');
-  await expect(retry('third', 'first')).rejects.toMatchObject({ type: 'origin/unknown' });
+test.concurrent('the saves stay while the new run has them, and a save that is gone is refused by name', async () => {
+  await using host = await Host.open();
+  await first(host);
+  await host.retry('second', 'first');
+  await prune(host.stateDir, { olderThanMs: 0, keepLast: null, dryRun: false, nowMs: Date.now() + 1_000 });
+  expect(await host.stores.records.get('first', 'admission')).toBeNull();
+  host.play = playEnding;
+  expect((await host.attempt('second')).outcome).toBe('succeeded');
+  await host.end('second');
+  await expect(host.retry('third', 'first')).rejects.toMatchObject({ type: 'origin/unknown' });
 });
 
-test('a save whose artifact was deleted is refused by the name of its stage', async () => {
-  await first();
-  const artifacts = join(stateDir, 'artifacts');
+test.concurrent('a save whose artifact was deleted is refused by the name of its stage', async () => {
+  await using host = await Host.open();
+  await first(host);
+  const artifacts = join(host.stateDir, 'artifacts');
   for (const name of await readdir(artifacts)) await rm(join(artifacts, name), { recursive: true, force: true });
-  await expect(retry('second', 'first')).rejects.toMatchObject({
+  await expect(host.retry('second', 'first')).rejects.toMatchObject({
     type: 'origin/output-gone',
     message: expect.stringContaining('the agent of stage think in run') as string,
   });
 });
 
-test('an agent without a save is refused by name, unless it is to start from its beginning', async () => {
-  await admitted('first', { plan: toWire(PLAN), mockAgents: true });
-  play = async () => 1;
-  expect((await attempt('first')).outcome).toBe('failed');
-  await end('first');
-  await expect(retry('second', 'first')).rejects.toMatchObject({
+test.concurrent('an agent without a save is refused by name, unless it is to start from its beginning', async () => {
+  await using host = await Host.open();
+  await host.admitted('first', { plan: toWire(PLAN), mockAgents: true });
+  host.play = async () => 1;
+  expect((await host.attempt('first')).outcome).toBe('failed');
+  await host.end('first');
+  await expect(host.retry('second', 'first')).rejects.toMatchObject({
     type: 'origin/no-save',
     nonRetryable: true,
     message: expect.stringContaining('the agent of stage think cannot continue: nothing of it was saved') as string,
   });
-  await expect(retry('third', 'first', { fresh: ['think'] })).rejects.toMatchObject({ type: 'origin/no-save' });
+  await expect(host.retry('third', 'first', { fresh: ['think'] })).rejects.toMatchObject({ type: 'origin/no-save' });
   await expect(
-    admitted('fourth', { origin: { runId: 'first', kind: 'fork', from: null, continue: true }, plan: toWire(PLAN) }),
+    host.admitted('fourth', {
+      origin: { runId: 'first', kind: 'fork', from: null, continue: true },
+      plan: toWire(PLAN),
+    }),
   ).rejects.toMatchObject({ type: 'admit/invalid' });
 });
 
