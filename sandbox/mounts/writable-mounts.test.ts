@@ -18,6 +18,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { CopiedBack, WritableMounts } from '../../activities/ports/mounts.ts';
 import { endMarker, writeHeader } from '../../tar/entry.ts';
@@ -135,6 +136,22 @@ function begin(make: Make): void {
   mkdirSync(join(host, 'folder'));
   make(host);
 }
+
+test('a capture that nothing reads, as that of a VM that does not start, leaves no file open', async () => {
+  writeFileSync(join(host, 'a.txt'), 'a');
+  await mounts.capture(key(), LIMITS, signal);
+  // A stream opens its file in the background.
+  await setImmediate();
+  await boot();
+  const open = readdirSync('/proc/self/fd').map((fd) => {
+    try {
+      return readlinkSync(`/proc/self/fd/${fd}`);
+    } catch {
+      return 'the descriptor of the listing';
+    }
+  });
+  expect(open.filter((path) => path.startsWith(base))).toEqual([]);
+});
 
 describe('a copy back', () => {
   test.each(PAIRS)('makes of %s what the guest made of it: %s', async (from, to) => {

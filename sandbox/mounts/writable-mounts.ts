@@ -31,6 +31,11 @@ const ADOPTED = 'adopted';
 const COPIER = 'copier';
 const CHUNK_BYTES = 256 * 1024;
 
+/** A stream opens its file at once and leaves it open if nothing reads it, as for a VM that does not start. */
+async function* readWhenAsked(path: string): AsyncIterable<Uint8Array> {
+  yield* createReadStream(path, { highWaterMark: CHUNK_BYTES }) as AsyncIterable<Buffer>;
+}
+
 /** @param mountsDir the folder of a run for what its mounts held */
 export function createWritableMounts(mountsDir: (runId: string) => string): WritableMounts {
   const dirOf = (key: MountKey): string => join(mountsDir(key.runId), nameOfMount(key));
@@ -38,7 +43,7 @@ export function createWritableMounts(mountsDir: (runId: string) => string): Writ
     async capture(key, limits, signal) {
       const dir = join(dirOf(key), 'capture');
       if (!(await exists(dir))) await captureFolder(key, dir, limits, signal);
-      return createReadStream(join(dir, CAPTURE_TAR), { highWaterMark: CHUNK_BYTES });
+      return readWhenAsked(join(dir, CAPTURE_TAR));
     },
 
     async adopt(key, capture) {
