@@ -30,7 +30,6 @@ const LONG_FILES = [
   '/bundle/build-skill.process.test.ts',
   '/fuzz/state-folder.process.test.ts',
   '/cli/apply.process.test.ts',
-  '/replay/replay.test.ts',
   '/fuzz/specs.test.ts',
   '/mounts/writable-mounts.test.ts',
   '/lint/text-defects.test.ts',

@@ -98,6 +98,7 @@ class Host implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     for (const runId of ['run-2', RUN])
       await this.#backend.release({ runId, scope: 'think', instance: [], generation: 0 });
+    await this.stores.close();
     rmSync(this.#stateDir, { recursive: true, force: true });
   }
 }

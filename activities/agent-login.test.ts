@@ -51,7 +51,10 @@ beforeEach(async () => {
   backend = createMockBackend({ programs: { [agentProgram('claude')]: agent, '/bin/sh': agent } });
   stores = await openStores({ stateDir });
 });
-afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
+afterEach(async () => {
+  await stores.close();
+  rmSync(stateDir, { recursive: true, force: true });
+});
 
 function request(provider: LlmProvider, said: Partial<AgentWork> = {}): StageRequest {
   const llm = { provider, model: null, baseUrl: null, apiKeyEnv: null, credentialProxy: false } as const;

@@ -44,6 +44,7 @@ beforeEach(async () => {
 
 afterEach(async () => {
   await backend.release({ runId: RUN, scope: 'think', instance: [], generation: 0 });
+  await stores.close();
   rmSync(stateDir, { recursive: true, force: true });
 });
 

@@ -34,7 +34,10 @@ beforeEach(async () => {
   stores = await openStores({ stateDir });
 });
 
-afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
+afterEach(async () => {
+  await stores.close();
+  rmSync(stateDir, { recursive: true, force: true });
+});
 
 async function textOf(ref: DataRef): Promise<string> {
   const parts: Uint8Array[] = [];

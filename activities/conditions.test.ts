@@ -20,7 +20,10 @@ beforeEach(async () => {
   stores = await openStores({ stateDir });
 });
 
-afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
+afterEach(async () => {
+  await stores.close();
+  rmSync(stateDir, { recursive: true, force: true });
+});
 
 async function put(text: string): Promise<DataRef> {
   async function* bytes(): AsyncIterable<Uint8Array> {

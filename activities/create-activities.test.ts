@@ -41,7 +41,10 @@ beforeEach(async () => {
   started = 0;
 });
 
-afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
+afterEach(async () => {
+  await stores.close();
+  rmSync(stateDir, { recursive: true, force: true });
+});
 
 async function admitted(behaviour: number, program: string): Promise<void> {
   const [stage] = planOf('bad').stages;

@@ -29,7 +29,10 @@ beforeEach(async () => {
   stores = await openStores({ stateDir });
 });
 
-afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
+afterEach(async () => {
+  await stores.close();
+  rmSync(stateDir, { recursive: true, force: true });
+});
 
 /** `review` ends the part of `review.a` and `review.b`. */
 function planWith(output: PartOutput, more: Partial<StagePlan> = {}): Plan {

@@ -20,7 +20,10 @@ beforeEach(async () => {
   await stores.hostVariables.put('r', { TOKEN });
 });
 
-afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
+afterEach(async () => {
+  await stores.close();
+  rmSync(stateDir, { recursive: true, force: true });
+});
 
 async function foundIn(
   output: string,

@@ -30,7 +30,10 @@ beforeEach(async () => {
   } as unknown as ActivityDeps;
 });
 
-afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
+afterEach(async () => {
+  await stores.close();
+  rmSync(stateDir, { recursive: true, force: true });
+});
 
 async function artifactOf(text: string): Promise<DataRef> {
   return stores.artifacts.put(

@@ -46,7 +46,10 @@ beforeEach(async () => {
   deps = mockWorkerDeps({ stateDir, stores, backend: createMockBackend() }, { checkPlan });
 });
 
-afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
+afterEach(async () => {
+  await stores.close();
+  rmSync(stateDir, { recursive: true, force: true });
+});
 
 function as<T>(runId: string, work: () => Promise<T>): Promise<T> {
   const info = { workflowExecution: { workflowId: runId, runId: `execution-of-${runId}` } };

@@ -49,7 +49,10 @@ beforeEach(async () => {
   stores = await openStores({ stateDir });
 });
 
-afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
+afterEach(async () => {
+  await stores.close();
+  rmSync(stateDir, { recursive: true, force: true });
+});
 
 /** A call is another worker of the host. */
 function worker(change: Partial<ActivityDeps> = {}): {

@@ -75,6 +75,7 @@ beforeEach(async () => {
 });
 
 afterEach(async () => {
+  await stores.close();
   rmSync(stateDir, { recursive: true, force: true });
 });
 

@@ -71,6 +71,7 @@ beforeEach(async () => {
 
 afterEach(async () => {
   await backend.release(KEY);
+  await stores.close();
   rmSync(stateDir, { recursive: true, force: true });
 });
 

@@ -230,6 +230,7 @@ describe('an attempt of a service', () => {
   });
   afterEach(async () => {
     await backend.release({ runId: RUN, scope: 'serve', instance: [], generation: 0 });
+    await stores.close();
     rmSync(stateDir, { recursive: true, force: true });
   });
 

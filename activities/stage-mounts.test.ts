@@ -90,6 +90,7 @@ beforeEach(async () => {
 afterEach(async () => {
   for (const generation of [0, 1]) await backend.release({ runId: RUN, scope: 'shared', instance: [], generation });
   await backend.release({ runId: RUN, scope: 'other', instance: [], generation: 0 });
+  await stores.close();
   rmSync(base, { recursive: true, force: true });
 });
 

@@ -103,7 +103,10 @@ export function useRunCalls(): RunCallsRig {
     await rig.admit('run');
     await rig.admit('old', {});
   });
-  afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
+  afterEach(async () => {
+    await stores.close();
+    rmSync(stateDir, { recursive: true, force: true });
+  });
   return rig;
 }
 

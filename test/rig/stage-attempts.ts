@@ -48,6 +48,7 @@ export function useStageAttempts(
   });
   afterEach(async () => {
     await backend.release(KEY);
+    await stores.close();
     rmSync(stateDir, { recursive: true, force: true });
   });
   return {

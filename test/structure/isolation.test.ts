@@ -26,6 +26,7 @@ const REFUSED: readonly (readonly [form: RegExp, reason: string])[] = [
   ],
   [/\bprocess\.(?:on|once|addListener|prependListener)\(/g, 'a listener outlives the file'],
   [/\b(?:Object|Array|Map|Set|String)\.prototype(?:\.\w+|\[[^\]]+\]) = /g, 'a prototype outlives the file'],
+  [/\bRuntime\.install\(/g, 'a process has one runtime of the Temporal SDK'],
   [/\bprocess\.(?:memoryUsage|resourceUsage)\(/g, 'the figures include those of other files'],
 ];
 
@@ -71,6 +72,7 @@ test.each([
   ['a.test.ts', 'Object.prototype.odd = 1;'],
   ['a.test.ts', 'globalThis.fetch = fake;'],
   ['a.test.ts', 'const { heapUsed } = process.memoryUsage();'],
+  ['a.test.ts', 'Runtime.install({ logger });'],
   ['a.test.ts', 'vi.useFakeTimers();'],
   ['a.test.ts', 'vi.useFakeTimers();\nvi.useRealTimers();'],
   ['a.test.ts', "afterEach(() => clean());\nvi.stubEnv('HOME', dir);\nvi.unstubAllEnvs();"],
