@@ -21,6 +21,14 @@ export async function* readTar(
   maxBytes: number,
 ): AsyncGenerator<TarEntry, void, void> {
   const reader = new BlockReader(bytes);
+  try {
+    yield* entriesOf(reader, maxBytes);
+  } finally {
+    await reader.close();
+  }
+}
+
+async function* entriesOf(reader: BlockReader, maxBytes: number): AsyncGenerator<TarEntry, void, void> {
   let extra: ReadonlyMap<string, string> = new Map();
   let extraBytes = 0;
   let takenBytes = 0;
@@ -74,6 +82,11 @@ class BlockReader {
 
   constructor(bytes: AsyncIterable<Uint8Array>) {
     this.#chunks = bytes[Symbol.asyncIterator]();
+  }
+
+  /** What gives the bytes holds a file or a connection until it is told that no more is read. */
+  async close(): Promise<void> {
+    await this.#chunks.return?.();
   }
 
   /** Null when the stream ends before `sizeBytes`. */

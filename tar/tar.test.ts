@@ -43,6 +43,23 @@ describe('tar', () => {
     expect(entries[2]?.body.length).toBe(1000);
   });
 
+  it.each([
+    ['ends', 1024 * 1024],
+    ['has too many bytes', 1],
+  ])('tells its source that no more is read when it %s', async (_when, maxBytes) => {
+    let isTold = false;
+    async function* held(): AsyncGenerator<Uint8Array> {
+      try {
+        yield* pieces(await bytesOf(writeTar(ITEMS)), 100_000);
+        yield Buffer.alloc(1);
+      } finally {
+        isTold = true;
+      }
+    }
+    await entriesOf(held(), maxBytes).catch(() => undefined);
+    expect(isTold).toBe(true);
+  });
+
   it('is what the tar of the system writes and reads', async () => {
     const written = await bytesOf(writeTar(ITEMS));
     const listed = execFileSync('tar', ['-tf', '-'], { input: written })
