@@ -107,12 +107,14 @@ test('a command ends with it, and `down` ends it at once', async () => {
   await using rig = new Rig({ VOIDBOX_TEST_TOKEN: 'x' });
   await rig.launch(rig.spec('spec.yaml', spec(3_600)), 'look');
   await rig.finish('look');
-  const hanging = rig.cli('exec', 'look', '--', 'sleep', '600');
-  await sleep(2_000);
+  const hanging = rig.start('exec', 'look', '--', 'sh', '-c', 'echo entered; exec sleep 600');
+  let said = '';
+  hanging.child.stdout!.on('data', (text: string) => (said += text));
+  await expect.poll(() => said, { timeout: 20_000 }).toBe('entered\n');
   const down = await rig.cli('down');
   expect(down).toMatchObject({ code: 0 });
   expect(down.stdout).toContain('1 VM that a failed stage had left for a look has ended.');
-  const { code, stderr } = await hanging;
+  const { code, stderr } = await hanging.done;
   // The remedy of a lost VM is for stages.
   expect([code, stderr]).toEqual([1, expect.stringMatching(CUT_OFF)]);
   expect(rig.keepers()).toEqual([]);

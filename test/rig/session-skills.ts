@@ -160,12 +160,12 @@ export default skill({ name: 'review', entry: 'split' })
 
 /** Three at once: two that keep their process busy for a second and a half, one that lets the session fail. */
 export const PAIR = `
-const branch = { prompt: 'Go?', response: z.object({}), save: () => { for (const end = Date.now() + 1_500; Date.now() < end;); return {}; }, next: 'join' };
+const branch = { prompt: 'Go?', response: z.object({}), save: () => { log('saving'); for (const end = Date.now() + 1_500; Date.now() < end;); return {}; }, next: 'join' };
 export default skill({ name: 'pair', entry: 'split' })
   .step('split', { parallel: { branches: ['left', 'right', 'strict'], join: 'join' } })
   .step('left', branch)
   .step('right', branch)
-  .step('strict', { prompt: 'Yes?', response: z.object({ yes: z.string().refine(() => { for (const end = Date.now() + 1_000; Date.now() < end;); return false; }) }), maxInvalid: 1, next: 'join' })
+  .step('strict', { prompt: 'Yes?', response: z.object({ yes: z.string().refine(() => { log('judging'); for (const end = Date.now() + 1_000; Date.now() < end;); return false; }) }), maxInvalid: 1, next: 'join' })
   .step('join', { next: terminal })
   .build();
 `;

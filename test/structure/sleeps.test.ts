@@ -29,7 +29,6 @@ const ALLOWED: Readonly<Record<string, readonly [count: number, reason: string]>
   'test/conformance/sandbox/attachment.ts': [2, AWAY],
   'test/conformance/sandbox/commands.ts': [3, OVERLAP],
   'test/e2e/disk-full.vm.test.ts': [1, ABSENCE],
-  'test/e2e/retained-vm.vm.test.ts': [1, OVERLAP],
   'test/e2e/services.agents.test.ts': [1, ABSENCE],
   'test/e2e/stack-death.vm.test.ts': [1, AWAY],
   'test/skills/every-transport.server.test.ts': [1, 'A poll.'],
@@ -41,7 +40,7 @@ const ALLOWED: Readonly<Record<string, readonly [count: number, reason: string]>
   'workers/run.server.test.ts': [1, ABSENCE],
   'workers/skills/session-actions.server.test.ts': [1, ABSENCE],
   'workers/skills/session-attacker.server.test.ts': [1, ABSENCE],
-  'workers/skills/session.server.test.ts': [8, CLOCK],
+  'workers/skills/session.server.test.ts': [6, CLOCK],
 };
 
 function countSleeps(source: string): number {

@@ -263,7 +263,7 @@ describe('a session', () => {
       rig.writeSkill('pair', PAIR);
       const first = prompt(await start('queued', 'pair'));
       const answers = [answer('queued', first, {}), answer('queued', first.open![0]!, {})];
-      await sleep(700);
+      await until('the first of them has its turn', async () => rig.lines().includes('saving'));
       expect(await cancelSession(rig.runs.client, 'queued')).toBe(true);
       for (const result of await Promise.all(answers))
         expect(result).toMatchObject({ kind: expect.stringMatching(/prompt|error/) });
@@ -273,7 +273,7 @@ describe('a session', () => {
         again.open!.find(({ step }) => step === 'strict')!,
         { yes: 'no' },
       );
-      await sleep(300);
+      await until('the answer has its turn', async () => rig.lines().includes('judging'));
       const late = answer('failing', again, {});
       expect(await strict).toMatchObject({ kind: 'error', error: 'limit' });
       expect(await late).toMatchObject({ kind: 'error', error: 'failed' });
