@@ -114,6 +114,35 @@ describe('voidbox apply --3way', () => {
     expect([read('a.txt'), read('both.txt')]).toEqual(['ONE\ntwo\nTHREE\n', 'one\nby the stage\nthree\n']);
   });
 
+  test('prints commands that name the same stage and repository', async () => {
+    const changes = await left.outputsOf((folder) => {
+      writeFileSync(join(folder, 'both.txt'), 'one\nby another\nthree\n');
+      left.commit(folder);
+    });
+    await left.leaveRun({ fix: changes, other: changes, 'fixes.work/fixes~1/1': left.partialOf(changes) }, 'r2');
+    const folder = join(left.terminal.dir, 'a copy');
+    left.git(left.terminal.dir, 'clone', '-q', left.app, folder);
+    const unquoted = (words: readonly string[]): readonly string[] => words.map((word) => word.replaceAll("'", ''));
+    const mine = (): void => writeFileSync(join(folder, 'both.txt'), 'one\nmine\nthree\n');
+    mine();
+    for (const [given, branch] of [
+      [['--stage', 'other'], 'voidbox/r2/other'],
+      [['--partial', '--stage', "'fixes[1].work'"], 'voidbox/r2/fixes-1-.work.partial'],
+    ] as const) {
+      const { stderr } = await left.terminal.type('apply', 'r2', ...unquoted(given), '--repository', folder);
+      const typed = [...stderr.matchAll(/voidbox (apply --(?:3way|branch)[^\n]*?) r2/g)].map(([, words]) => words!);
+      const behind = `${given.join(' ')} --repository '/DIR/a copy'`;
+      expect(typed).toEqual([`apply --3way ${behind}`, `apply --branch ${behind}`]);
+      for (const words of typed) {
+        const [options] = words.split(' --repository ') as [string];
+        await left.terminal.type(...unquoted(options.split(' ')), '--repository', folder, 'r2');
+      }
+      expect(readFileSync(join(folder, 'both.txt'), 'utf8')).toContain(`>>>>>>> ${branch}`);
+      expect(left.git(folder, 'branch', '--list', branch)).toContain(branch);
+      mine();
+    }
+  });
+
   test('changes nothing with --check, and excludes --branch and --patch', async () => {
     changeBothSides();
     const before = status();

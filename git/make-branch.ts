@@ -62,7 +62,7 @@ function refuseOther({ top, gitDir, isOwn, refStorage }: OpenRepository): void {
   if (refStorage !== 'files')
     throw new ApplyProblem(
       `${top.path} stores its references as ${refStorage}, in which Voidbox makes no branch`,
-      'Fetch the commits: voidbox artifacts get RUN STAGE.changes.bundle, and git fetch FILE voidbox',
+      'Fetch the commits: voidbox artifacts RUN get STAGE.changes.bundle, and git fetch FILE voidbox',
     );
 }
 

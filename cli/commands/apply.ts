@@ -37,6 +37,7 @@ import { countOf, renderChangedFiles } from '../render/changed-files.ts';
 import type { Style } from '../render/style.ts';
 import { findRunHere } from '../run-elsewhere.ts';
 import { typedRunId } from '../../domain/run/run-id.ts';
+import { typedStage } from '../run-id.ts';
 import { typedArgument } from '../../domain/security/typed-argument.ts';
 import { branchOf, changesOf, type LeftChanges, listStages, partialStages } from '../workspace-of-run.ts';
 
@@ -158,7 +159,7 @@ async function take(taking: Taking): Promise<ExitCode> {
     if (target.folder === null)
       throw usageError(
         `${sanitizeLine(target.top)} is bare and has no files`,
-        `Make a branch: voidbox apply --branch ${typedRunId(taking.runId)}`,
+        `Make a branch: ${typedAgain(taking, '--branch')}`,
       );
     return await applyTo(summed, target, target.folder, opened);
   });
@@ -260,11 +261,12 @@ interface Said {
 }
 
 async function say(
-  { runId, left, options, context, products }: Summed,
+  summed: Summed,
   target: Target,
   { base, commit, files }: Opened,
   { outcome, branch, conflicts = [], before = null }: Said,
 ): Promise<ExitCode> {
+  const { runId, left, options, context, products } = summed;
   const code = outcome === 'conflicts' || outcome === 'conflict-markers' ? EXIT.runFailed : EXIT.success;
   if (options.json === true) {
     const repository = target.top;
@@ -305,10 +307,23 @@ async function say(
     `it does not apply to ${where}, and nothing was changed:\n${lines.join('\n')}`,
     context.advise(
       options['3way'] === true
-        ? `Take the commits as a branch and merge it: voidbox apply --branch ${typedRunId(runId)}`
-        : `Merge, with conflict markers: voidbox apply --3way ${typedRunId(runId)}. Or take the commits as a branch: voidbox apply --branch ${typedRunId(runId)}`,
+        ? `Take the commits as a branch and merge it: ${typedAgain(summed, '--branch')}`
+        : `Merge, with conflict markers: ${typedAgain(summed, '--3way')}. Or take the commits as a branch: ${typedAgain(summed, '--branch')}`,
     ),
   );
+}
+
+/** The same changes for the same repository, in another way. */
+function typedAgain({ runId, left, options, context }: Taking, way: '--3way' | '--branch'): string {
+  const given = [
+    way,
+    ...(options.partial === true ? ['--partial'] : []),
+    ...(options.stage === undefined ? [] : ['--stage', typedStage(left.stage)]),
+    ...(options.repository === undefined
+      ? []
+      : ['--repository', typedArgument(resolve(context.cwd, options.repository))]),
+  ];
+  return `voidbox apply ${given.join(' ')} ${typedRunId(runId)}`;
 }
 
 /** Quotes a name whose characters could be mistaken for the words after it. */
