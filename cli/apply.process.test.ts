@@ -73,7 +73,11 @@ describe('voidbox apply', () => {
   });
 
   test('quotes names of files that conflict, of which none forges a line of git', async () => {
-    const names = ['n\nerror: b.txt: patch does not apply', 'c: already exists, d'];
+    const names = [
+      'n\nerror: b.txt: patch does not apply',
+      'e\u0001\u001b[31m\nerror: b.txt: patch does not apply',
+      'c: already exists, d',
+    ];
     await leaveRun({
       fix: await outputsOf((folder) => {
         for (const name of names) writeFileSync(join(folder, name), 'by the stage');
@@ -86,6 +90,7 @@ describe('voidbox apply', () => {
     const why = 'already exists in working directory';
     expect(stderr).toContain(`  "n\\nerror: b.txt: patch does not apply": ${why}\n`);
     expect(stderr).toContain(`  "c: already exists, d": ${why}\n`);
+    expect(stderr).toContain(`  "e\\u0001\\u001b[31m\\nerror: b.txt: patch does not apply": ${why}\n`);
     expect(stderr).not.toContain('\n  b.txt');
     const json = JSON.parse((await terminal.type('apply', 'r1', '--json')).stdout) as {
       readonly conflicts: readonly { readonly path: string }[];
@@ -94,7 +99,15 @@ describe('voidbox apply', () => {
   });
 
   test('says what conflicts, file by file, and changes nothing', async () => {
-    await leaveRun({ fix: await outputsOf(change) });
+    writeFileSync(join(app, 'bytes'), Buffer.from([0, 1]));
+    commit(app);
+    git(left.guest, 'pull', '-q');
+    const changeBytes = (folder: string): void => {
+      writeFileSync(join(folder, 'bytes'), Buffer.from([0, 2]));
+      change(folder);
+    };
+    await leaveRun({ fix: await outputsOf(changeBytes) });
+    writeFileSync(join(app, 'bytes'), Buffer.from([0, 3]));
     writeFileSync(join(app, 'a.txt'), 'one\ntwo\n3\n');
     writeFileSync(join(app, 'blob'), 'mine');
     const { code, stderr } = await terminal.type('apply', 'r1');
@@ -112,10 +125,12 @@ describe('voidbox apply', () => {
       readonly conflicts: readonly { readonly path: string }[];
       readonly files: readonly { readonly path: string; readonly notable: readonly string[] }[];
     };
-    expect([json.outcome, json.conflicts.map(({ path }) => path).sort()]).toEqual(['conflicts', ['a.txt', 'blob']]);
+    expect(json.outcome).toBe('conflicts');
+    expect(json.conflicts.map(({ path }) => path).toSorted()).toEqual(['a.txt', 'blob', 'bytes']);
     expect(json.files.map(({ path, notable }) => [path, notable])).toEqual([
       ['a.txt', []],
       ['blob', []],
+      ['bytes', []],
       ['run.sh', ['executable']],
     ]);
   });

@@ -2,7 +2,7 @@
  * Writes the changes of a stage into the working tree of an author. The patch is applied under a repository of Voidbox, so that neither the
  * author's configuration nor attributes of the guest name a program that runs, and no file of the author's git folder changes.
  */
-import type { Buffer } from 'node:buffer';
+import { Buffer } from 'node:buffer';
 import { createWriteStream } from 'node:fs';
 import { realpath } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -42,6 +42,10 @@ export class ApplyProblem extends Error {
 
 const OTHER_REPOSITORY = 'Name the repository: voidbox apply RUN --repository FOLDER';
 const UNREADABLE = `git says over ${GIT_LIMITS.stderrBytes / 1024} KiB of what is in the way; names of files with line breaks make it unreadable`;
+/** Git cuts a message at 4,096 bytes, and so a longer name. */
+const MESSAGE_NAME_BYTES = 4_000;
+/** Of a binary file; the line behind it says the same. */
+const OF_BINARY = /^the patch applies to '.*' \([0-9a-f]{40}\), which does not match the current contents\.$/;
 const LIST_BYTES = 64 * 1024 * 1024;
 const NONE = '0'.repeat(40);
 
@@ -182,10 +186,11 @@ export function firstWords({ said, detail }: GitError): string {
 function conflictsIn({ said, isCut }: GitError, names: readonly string[]): readonly Conflict[] {
   const conflicts = new Map<string | null, Conflict>();
   const broken = names.filter((name) => name.includes('\n')).toSorted((a, b) => b.length - a.length);
-  if (isCut && broken.length > 0) return [{ path: null, problem: UNREADABLE }];
+  const isUnreadable = isCut || broken.some((name) => Buffer.byteLength(name) > MESSAGE_NAME_BYTES);
+  if (isUnreadable && broken.length > 0) return [{ path: null, problem: UNREADABLE }];
   let whole = said;
   // No name has a NUL.
-  for (const [index, name] of broken.entries()) whole = whole.replaceAll(name, () => `\0${index}\0`);
+  for (const [index, name] of broken.entries()) whole = whole.replaceAll(asSaid(name), () => `\0${index}\0`);
   const filled = (text: string, write: (name: string) => string): string =>
     // eslint-disable-next-line no-control-regex
     text.replace(/\0(\d+)\0/g, (_, index: string) => write(broken[Number(index)]!));
@@ -193,7 +198,7 @@ function conflictsIn({ said, isCut }: GitError, names: readonly string[]): reado
   for (const line of (isCut ? whole.slice(0, whole.lastIndexOf('\n') + 1) : whole).split('\n')) {
     const text = /^error: (.*)$/.exec(line)?.[1];
     // The line behind it says the same of the file.
-    if (text === undefined || text.startsWith('patch failed: ')) continue;
+    if (text === undefined || text.startsWith('patch failed: ') || OF_BINARY.test(text)) continue;
     const [, found = null, problem = ''] = /^(.+): ([^:]+)$/.exec(text) ?? [null, undefined, text];
     const path = found === null ? null : filled(found, (name) => name);
     if (!conflicts.has(path)) conflicts.set(path, { path, problem: filled(problem, (name) => JSON.stringify(name)) });
@@ -201,6 +206,12 @@ function conflictsIn({ said, isCut }: GitError, names: readonly string[]): reado
   const listed = conflicts.size === 0 ? [{ path: null, problem: said.trim() }] : [...conflicts.values()];
   const more = `and more: git says over ${GIT_LIMITS.stderrBytes / 1024} KiB of what is in the way, and the rest is not listed`;
   return isCut ? [...listed, { path: null, problem: more }] : listed;
+}
+
+/** Git says `?` for a control character of a name, but a tab or a line break. */
+function asSaid(name: string): string {
+  // eslint-disable-next-line no-control-regex
+  return name.replaceAll(/[\u0001-\u0008\u000b-\u001f\u007f]/g, '?');
 }
 
 /** How many commits there are to take. */
