@@ -1,4 +1,5 @@
 import { fstatSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { askOnTerminal } from '../setup/ask-on-terminal.ts';
 import type { Environment } from '../setup/environment.ts';
 import type { Stores } from '../store/open-stores.ts';
@@ -6,6 +7,16 @@ import { writeOwnCommand } from './own-command.ts';
 import { usageError } from './cli-error.ts';
 import { createStyle, type Style } from './render/style.ts';
 import { asTyped, type TypedName } from './typed-name.ts';
+
+/** The reader of an output has gone, as in `voidbox logs | head`: no error of ours. */
+export class ReaderGone extends Error {
+  constructor() {
+    super('the reader of an output has gone');
+    this.name = 'ReaderGone';
+  }
+}
+
+const LAST_WORK_MS = 2_000;
 
 /** One output of the process. */
 export interface Sink {
@@ -36,6 +47,13 @@ export interface CliContext {
   confirm(question: string): Promise<boolean | null>;
   /** What is kept of runs: opened when it is asked for first, the same from then on, closed behind the command. */
   stores(): Promise<Stores>;
+  /**
+   * Calls back once the reader of an output has gone, until disposed: the process ends when what that gives has ended, after 2 s at
+   * the latest. Without a listener it ends at once.
+   */
+  onReaderGone(callback: () => Promise<unknown>): { dispose(): void };
+  /** For the process: what its end waits for; null: nothing. */
+  readerGone(): Promise<void> | null;
   /** Calls back for each Ctrl-C until disposed; without a listener Ctrl-C ends the process with 130. */
   onInterrupt(callback: () => void): { dispose(): void };
   now(): Date;
@@ -55,6 +73,7 @@ export interface ProcessLike {
 /** @param commands  names of all commands, so that advice names them as they can be typed */
 export function createContext(env: Environment, host: ProcessLike, commands: readonly string[]): CliContext {
   const interrupts = new Set<() => void>();
+  const lastWork = new Set<() => Promise<unknown>>();
   let stores: Promise<Stores> | null = null;
   const onSignal = (): void => {
     for (const callback of interrupts) callback();
@@ -77,6 +96,16 @@ export function createContext(env: Environment, host: ProcessLike, commands: rea
       host.stdin.isTTY === true && host.stderr.isTTY === true ? await askOnTerminal(host, question) : null,
     // Loaded here and not above: `--help` reads no runs.
     stores: () => (stores ??= import('../store/open-stores.ts').then(({ openStores }) => openStores(env))),
+    onReaderGone(callback) {
+      lastWork.add(callback);
+      return { dispose: () => void lastWork.delete(callback) };
+    },
+    readerGone: () =>
+      lastWork.size === 0
+        ? null
+        : Promise.race([Promise.allSettled([...lastWork].map((callback) => callback())), sleep(LAST_WORK_MS)]).then(
+            () => undefined,
+          ),
     onInterrupt(callback) {
       if (interrupts.size === 0) process.on('SIGINT', onSignal);
       interrupts.add(callback);
@@ -139,8 +168,15 @@ function createSink(stream: NodeJS.WriteStream, env: Environment): Sink {
     height: () => (isTerminal && stream.rows > 0 ? stream.rows : Number.POSITIVE_INFINITY),
     write: (data) =>
       new Promise((resolve, reject) => {
-        stream.write(data, (error) => (error ? reject(error) : resolve()));
+        stream.write(data, (error) => {
+          if (error) reject(codeOf(error) === 'EPIPE' ? new ReaderGone() : error);
+          else resolve();
+        });
       }),
     style: createStyle(isTerminal && !env.noColor),
   };
+}
+
+function codeOf(error: Error): string | undefined {
+  return (error as NodeJS.ErrnoException).code;
 }

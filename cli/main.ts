@@ -4,17 +4,27 @@ import { type Environment, readEnvironment, undecodableArguments } from '../setu
 import { refuseBelowFile, refuseOtherThanFolder } from '../setup/own-folder.ts';
 import { usageError } from './cli-error.ts';
 import { COMMAND_NAMES } from './command-table.ts';
-import { createContext } from './context.ts';
+import { type CliContext, createContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
 import { printError } from './print-error.ts';
 import { runCli } from './program.ts';
 
+/** Null: no command runs yet. */
+let running: CliContext | null = null;
+
 for (const stream of [process.stdout, process.stderr]) {
   stream.on('error', (error: NodeJS.ErrnoException) => {
-    // A reader that has gone (`voidbox logs | head`) is no error of ours; a run goes on without us.
-    if (error.code === 'EPIPE') process.exit(EXIT.success);
-    throw error;
+    if (error.code === 'EPIPE') leaveReader();
+    // For example a full disk. Whoever waits for a write to standard output prints its error.
+    else if (stream === process.stderr) process.exit(EXIT.environment);
   });
+}
+
+/** A reader that has gone (`voidbox logs | head`) is no error of ours; a run goes on without us. */
+function leaveReader(): void {
+  const work = running?.readerGone() ?? null;
+  if (work === null) process.exit(EXIT.success);
+  void work.then(() => process.exit(EXIT.success));
 }
 
 /** A variable whose value means nothing is an error like any other; only how it is printed is then taken from defaults. */
@@ -39,6 +49,7 @@ async function environment(argv: readonly string[]): Promise<Environment> {
 async function main(): Promise<never> {
   const typed = process.argv.slice(2);
   const context = createContext(await environment(typed), process, COMMAND_NAMES);
+  running = context;
   const [changed] = undecodableArguments(typed);
   if (changed !== undefined) {
     const error = usageError(

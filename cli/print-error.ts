@@ -3,7 +3,7 @@ import { isCodedError } from '../domain/errors/coded-error.ts';
 import { NoServerError } from '../client/no-server.ts';
 import { callStatus, isUnavailable, serverMessageOf } from '../client/unavailable.ts';
 import { CliError } from './cli-error.ts';
-import type { CliContext } from './context.ts';
+import { type CliContext, ReaderGone } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
 import { sanitize } from '../domain/security/sanitize.ts';
 
@@ -21,6 +21,7 @@ export async function printError(
 ): Promise<ExitCode> {
   const { context } = options;
   if (isInterrupted(error)) return EXIT.interrupted;
+  if (error instanceof ReaderGone) return EXIT.success;
   const { exitCode, code, message, remedy: advice } = toPrintable((await ownServerRefusal(error, context)) ?? error);
   const remedy = advice === null ? null : context.advise(advice);
   const { style } = context.stderr;

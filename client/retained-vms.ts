@@ -103,6 +103,10 @@ export async function execInVm(
     const end = await exit;
     await vm.execAck(key);
     return end;
+  } catch (error) {
+    // Otherwise the command would stay in the VM, although its input or its output is lost.
+    await vm.execSignal(key, 'SIGKILL').catch(() => undefined);
+    throw error;
   } finally {
     hasEnded.abort();
     listening.dispose();

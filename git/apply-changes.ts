@@ -44,7 +44,7 @@ const OTHER_REPOSITORY = 'Name the repository: voidbox apply RUN --repository FO
 const UNREADABLE = `git says over ${GIT_LIMITS.stderrBytes / 1024} KiB of what is in the way; names of files with line breaks make it unreadable`;
 /** Git cuts a message at 4,096 bytes, and so a longer name. */
 const MESSAGE_NAME_BYTES = 4_000;
-/** Of a binary file; the line behind it says the same. */
+/** Git prints this for a binary file, and the next line says the same. */
 const OF_BINARY = /^the patch applies to '.*' \([0-9a-f]{40}\), which does not match the current contents\.$/;
 const LIST_BYTES = 64 * 1024 * 1024;
 const NONE = '0'.repeat(40);

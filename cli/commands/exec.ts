@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import { isLostVm } from '../../domain/errors/error-code.ts';
-import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { CliError, usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
-import type { CliContext, Sink } from '../context.ts';
+import type { CliContext } from '../context.ts';
+import { bytesSink } from '../bytes-sink.ts';
 import { EXIT, type ExitCode, passedExitCode } from '../exit-code.ts';
 import { findEnterable } from '../enterable-vm.ts';
 import { keeperOf } from '../retained-vms.ts';
@@ -20,16 +21,14 @@ interface Options {
 const HELP = `
 The VM is that of a stage that runs, or one that a failed stage has left (\`keep: on-failure\`). The command runs as the
 stage's user, without the stage's variables and secrets. A notice of the run names the program that enters the VM of a
-stage that runs; a worker of your own server allows it with --allow-exec. Its output and its exit code are passed on as they are; on a terminal, escape sequences are
-left out. Its standard input is empty; with -i it is yours, to its end: a file, a pipe, or lines from a terminal, for which
-the command has no terminal itself. Ctrl-C interrupts it, a second one kills it.
+stage that runs; a worker of your own server allows it with --allow-exec. Its output and its exit code are passed on as
+they are; on a terminal, escape sequences are left out. Its standard input is empty; with -i it is yours, to its end: a
+file, a pipe, or lines from a terminal, for which the command has no terminal itself. Ctrl-C interrupts it, a second one
+kills it.
 
   voidbox exec latest build -- ls -l /workspace
   voidbox exec latest -- sh -c 'cat *.log' > logs.txt
   voidbox exec -i latest build -- tar -xf - < fix.tar`;
-
-/** Of a line that has no end, before it is shown all the same. */
-const LINE_CHARACTERS = 64 * 1024;
 
 export const command = defineCommand<Options>({
   hasSeparator: true,
@@ -52,8 +51,8 @@ export const command = defineCommand<Options>({
     const { execInVm } = await import('../../client/retained-vms.ts');
     // First: a command that is not in the log does not run.
     await record?.(program, randomUUID());
-    const sinks = { stdout: sinkFor(context.stdout), stderr: sinkFor(context.stderr) };
-    const end = await execInVm(
+    const sinks = { stdout: bytesSink(context.stdout), stderr: bytesSink(context.stderr) };
+    const ended = execInVm(
       vm,
       { program, args, cwd: options.cwd },
       {
@@ -65,9 +64,15 @@ export const command = defineCommand<Options>({
     ).catch((error: unknown) => {
       throw explainLoss(error, runId);
     });
-    await sinks.stdout.end();
-    await sinks.stderr.end();
-    return await exitOf(end, context);
+    const listening = context.onReaderGone(() => ended);
+    try {
+      const end = await ended;
+      await sinks.stdout.end();
+      await sinks.stderr.end();
+      return await exitOf(end, context);
+    } finally {
+      listening.dispose();
+    }
   },
 });
 
@@ -106,33 +111,6 @@ function parted(typed: readonly string[]): TypedExec {
       `voidbox exec ${typedRunId(run)} ${typedStage(stage!)} -- COMMAND`,
     );
   return { run, stage, program, args };
-}
-
-interface BytesSink {
-  write(bytes: Uint8Array): Promise<void>;
-  end(): Promise<void>;
-}
-
-/** The bytes as they are into a pipe or a file; on a terminal made safe, a line at a time. */
-function sinkFor(sink: Sink): BytesSink {
-  if (!sink.isTerminal) return { write: (bytes) => sink.write(bytes), end: () => Promise.resolve() };
-  const decoder = new TextDecoder();
-  let rest = '';
-  const push = async (text: string): Promise<void> => {
-    rest += text;
-    const end = rest.length > LINE_CHARACTERS ? rest.length : rest.lastIndexOf('\n') + 1;
-    if (end === 0) return;
-    const whole = rest.slice(0, end);
-    rest = rest.slice(end);
-    await sink.write(sanitize(whole));
-  };
-  return {
-    write: (bytes) => push(decoder.decode(bytes, { stream: true })),
-    async end() {
-      await push(decoder.decode());
-      if (rest !== '') await sink.write(sanitize(rest));
-    },
-  };
 }
 
 async function exitOf(

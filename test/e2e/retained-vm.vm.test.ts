@@ -74,6 +74,21 @@ test('it is entered by `exec`, shown by `ps` and ended by `release`, after its r
     expect(code).toBe(0);
     expect(stdout.split('\n')).toHaveLength(20_000);
   }
+  // No command stays behind whose output goes nowhere: its reader ends, or the disk is full.
+  const [program, ...before] = rig.commandLine('exec', 'look', '--').map((word) => `'${word}'`);
+  const unread = (command: string, rest: string): ReturnType<typeof spawnSync> =>
+    spawnSync('bash', ['-c', `set -o pipefail; ${[program, ...before].join(' ')} ${command} ${rest}`], {
+      env: rig.env,
+      encoding: 'utf8',
+    });
+  expect(unread('yes', '| head -n 1')).toMatchObject({ status: 0, stdout: 'y\n', stderr: '' });
+  expect(unread('yes n', '> /dev/full')).toMatchObject({
+    status: 3,
+    stderr: expect.stringContaining('no space left on device') as string,
+  });
+  await expect
+    .poll(async () => (await rig.cli('exec', 'look', '--', 'sh', '-c', 'ps | grep " yes" | grep -v grep')).stdout)
+    .toBe('');
   expect((await rig.cli('exec', 'look', 'tidy', '--', 'true')).code).toBe(2);
 
   const released = await rig.cli('release', 'look');
