@@ -490,10 +490,10 @@ describe('agents', () => {
     });
   });
 
-  test('a plan that says by itself that they are played is refused', async () => {
+  test('a plan that itself declares that they are played is refused', async () => {
     await expect(admitted({ plan: toWire(agents({ played: true })), mockAgents: true })).rejects.toMatchObject({
       type: 'admit/invalid',
-      message: expect.stringContaining('by itself that the mock agent plays stage a'),
+      message: expect.stringContaining('itself declares that the mock agent plays stage a'),
     });
   });
 

@@ -238,13 +238,13 @@ function refuseSaidMocks(plan: Plan, before: Plan | null): void {
   if (played !== undefined)
     throw new CodedError(
       'admit/invalid',
-      `the plan says by itself that the mock agent plays stage ${played}: say \`mockAgents: true\` in the request`,
+      `the plan itself declares that the mock agent plays stage ${played}: say \`mockAgents: true\` in the request`,
     );
   const stage = mockedStages(plan).find((id) => !mocked.has(id));
   if (stage !== undefined)
     throw new CodedError(
       'admit/invalid',
-      `the plan says by itself that stage ${stage} is mocked: give the stage its work and a \`mock\`, and name it in \`mock\` of the request`,
+      `the plan itself declares that stage ${stage} is mocked: give the stage its work and a \`mock\`, and name it in \`mock\` of the request`,
     );
 }
 

@@ -16,7 +16,7 @@ export async function sayUnpriced(
 ): Promise<void> {
   if (unpricedModels.length === 0 || llm?.price !== undefined) return;
   const unlimited = budget?.maxCostUsd === undefined ? '' : ', so its `max_cost_usd` limits nothing';
-  const message = `nobody knows what the agent of stage ${stage.id} costs${unlimited}: ${noPriceFor(unpricedModels)}`;
+  const message = `the cost of the agent of stage ${stage.id} is unknown${unlimited}: ${noPriceFor(unpricedModels)}`;
   await deps.events.append(runId, [
     {
       id: EVENT_ID.attempt(execKey, 'unpriced'),

@@ -237,7 +237,7 @@ async function earlierSaves(
 }
 
 const NOT_SAVED = {
-  'not-saved': 'if its VM is lost, it goes on from an earlier save, or starts again',
+  'not-saved': 'if its VM is lost, it continues from an earlier save, or starts again',
   'end-not-saved': '`voidbox retry --continue` has an earlier save, or none',
 } as const;
 

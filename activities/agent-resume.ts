@@ -20,7 +20,7 @@ import { readResult } from './stage-record.ts';
 import { restoreChanges } from './workspace-changes.ts';
 
 /** What the agent is told; what it was asked for stands in its session. */
-export const RESUME_PROMPT = `The machine that you worked on was lost, and you go on on a new one. Your files are as they were after a recent call of a tool; what was changed after it is gone, and no program that you started runs any more. Look at what is there and go on with your task.
+export const RESUME_PROMPT = `The machine that you worked on was lost, and you continue on a new one. Your files are as they were after a recent call of a tool; what was changed after it is gone, and no program that you started is still running. Check what is there and continue with your task.
 `;
 
 /** Characters of the reason why an earlier attempt ended. */
@@ -37,7 +37,7 @@ export function resumePromptOf(saved: Pick<SavedAgent, 'folders'> & Partial<Pick
 function continuePromptOf(ended: ContinuedAgent['ended']): string {
   const message = ended === null ? '' : sanitizeLine(withoutPartial(ended.message)).slice(0, MOST_REASON);
   const reason = ended === null ? '' : ` The reason: ${message} (${ended.code}).`;
-  return `Your work was interrupted before its end.${reason} You continue it now on a new machine, with a new limit of time and a new budget. Your files are as they were at the last save; changes after it are lost, and no program that you started runs any more. Check what is there and continue with your task.
+  return `Your work was interrupted before its end.${reason} You continue it now on a new machine, with a new limit of time and a new budget. Your files are as they were at the last save; changes after it are lost, and no program that you started is still running. Check what is there and continue with your task.
 `;
 }
 

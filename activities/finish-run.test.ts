@@ -101,7 +101,7 @@ test('a run that failed already keeps its own reason', async () => {
   expect(await finishRun(deps, { runId: RUN, outcome: failed, merge, events: [] })).toEqual(failed);
 });
 
-test('an output that is not there any more fails the run instead of being looked for again and again', async () => {
+test('an output that is no longer there fails the run instead of being looked for again and again', async () => {
   const merge = [{ name: 'a', output: { sha256: '0'.repeat(64), sizeBytes: 1, mediaType: 'text/plain' } }];
   expect(await finishRun(deps, { runId: RUN, outcome: SUCCEEDED, merge, events: [] })).toMatchObject({
     state: 'failed',

@@ -87,8 +87,8 @@ describe('admission', () => {
   });
 
   test.each<[string, object, string]>([
-    ['a plan that says it by itself', { plan: toWire(saidMocked()) }, 'says by itself that stage a is mocked'],
-    ['the same with a request', { plan: toWire(saidMocked()), mock: ['a'] }, 'says by itself that stage a is mocked'],
+    ['a plan that declares it itself', { plan: toWire(saidMocked()) }, 'itself declares that stage a is mocked'],
+    ['the same with a request', { plan: toWire(saidMocked()), mock: ['a'] }, 'itself declares that stage a is mocked'],
     ['a stage that it does not have', { plan: toWire(PLAN), mock: ['zzz'] }, 'there is no stage zzz to mock'],
     ['a stage without a mock', { plan: toWire(PLAN), mock: ['a', 'c'] }, 'stage c has no `mock`'],
     ['no list', { plan: toWire(PLAN), mock: true }, '`mock` must be "all" or a list'],
@@ -146,7 +146,7 @@ describe('a retry and a fork', () => {
   ])('%s with the recorded plan is refused', async (_what, request) => {
     await expect(admitted({ ...request, plan: await limitedPlan() }, 'next')).rejects.toMatchObject({
       type: 'admit/invalid',
-      message: expect.stringContaining('says by itself that stage a is mocked') as string,
+      message: expect.stringContaining('itself declares that stage a is mocked') as string,
     });
   });
 
@@ -156,7 +156,7 @@ describe('a retry and a fork', () => {
     await stores.events.append('less', [{ id: 'run/finished', atMs: 1, body: { type: 'run-finished', outcome } }]);
     const request = { origin: { runId: 'less', kind: 'retry', from: null }, plan: await limitedPlan() };
     await expect(admitted(request, 'next')).rejects.toMatchObject({
-      message: expect.stringContaining('says by itself that stage b is mocked') as string,
+      message: expect.stringContaining('itself declares that stage b is mocked') as string,
     });
   });
 

@@ -49,7 +49,7 @@ describe('the stage that made an output', () => {
     expect(await notices()).toEqual([
       [
         'warning',
-        'the output of stage talk was changed: Voidbox replaced the value of S_NUM with [redacted], so it is not JSON any more: print such a value within a string',
+        'the output of stage talk was changed: Voidbox replaced the value of S_NUM with [redacted], so it is no longer JSON: print such a value within a string',
       ],
     ]);
   });
@@ -104,7 +104,7 @@ describe('the stage that reads an output', () => {
       failure: {
         code: 'stage/input-redacted',
         message:
-          'stage talk takes the output of stage leak with `stdin_from`, which is not JSON any more: Voidbox replaced the value of S_NUM with [redacted]. Let leak print such a value within a string',
+          'stage talk takes the output of stage leak with `stdin_from`, which is no longer JSON: Voidbox replaced the value of S_NUM with [redacted]. Let leak print such a value within a string',
       },
     });
     expect(await rig.typesOf()).not.toContain('stage-started');

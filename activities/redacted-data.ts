@@ -120,7 +120,7 @@ export async function sayOutputRedacted(
   const redacted = output?.redacted;
   if (redacted === undefined) return;
   const named = describeRedacted(redacted.variables);
-  const end = redacted.breaksJson ? ', so it is not JSON any more: print such a value within a string' : '';
+  const end = redacted.breaksJson ? ', so it is no longer JSON: print such a value within a string' : '';
   const { stage, instance, runId } = request;
   const message = sanitizeLine(`the output of stage ${shownStage(stage.id, instance)} was changed: ${named}${end}`);
   const level = redacted.breaksJson ? 'warning' : 'info';
@@ -139,7 +139,7 @@ export function brokenStdin({
   const source = work.stdin.stage;
   const redacted = valueAt(upstream, source)?.output?.redacted;
   if (redacted?.breaksJson !== true) return null;
-  const message = `stage ${shownStage(stage.id, instance)} takes the output of stage ${source} with \`stdin_from\`, which is not JSON any more: ${describeRedacted(redacted.variables)}. Let ${source} print such a value within a string`;
+  const message = `stage ${shownStage(stage.id, instance)} takes the output of stage ${source} with \`stdin_from\`, which is no longer JSON: ${describeRedacted(redacted.variables)}. Let ${source} print such a value within a string`;
   return { code: 'stage/input-redacted', message: sanitizeLine(message) };
 }
 

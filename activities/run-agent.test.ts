@@ -229,7 +229,7 @@ test('dollars that the command line made up are no cost, which is said once', as
   expect(outcome).toBe('succeeded');
   expect(usage).toMatchObject({ inputTokens: 15, turns: 3 });
   expect(usage).not.toHaveProperty('costUsd');
-  expect(await warnings()).toEqual([`nobody knows what the agent of stage think costs: ${NO_PRICE}`]);
+  expect(await warnings()).toEqual([`the cost of the agent of stage think is unknown: ${NO_PRICE}`]);
 });
 
 test('with a price the cost is known whatever the command line makes up', async () => {
@@ -249,7 +249,7 @@ test('an agent whose cost is limited and not known is not asked on; an answer th
   expect(await resultOf(limited)).toMatchObject({ outcome: 'failed', failure: { code: 'stage/output-schema' } });
   expect(calls).toHaveLength(1);
   expect(await warnings()).toEqual([
-    `nobody knows what the agent of stage think costs, so its \`max_cost_usd\` limits nothing: ${NO_PRICE}`,
+    `the cost of the agent of stage think is unknown, so its \`max_cost_usd\` limits nothing: ${NO_PRICE}`,
   ]);
 });
 

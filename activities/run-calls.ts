@@ -272,7 +272,7 @@ function refuseElsewhere(run: AdmittedRun, { lease, execKey }: StageRequest, hos
   if (host === hostId) return;
   throw new CodedError(
     'host/elsewhere',
-    `run ${run.runId}: the VM of ${execKey} is on host ${quoted(host)}, the call came to host ${hostId}`,
+    `run ${run.runId}: the VM of ${execKey} is on host ${quoted(host)}, but the call reached host ${hostId}`,
   );
 }
 

@@ -120,7 +120,7 @@ async function withoutTexts(context: Attempt, problem: string): Promise<StageRes
   const { runId, execKey, stage } = request;
   // It could be made when the attempt began: a limit that is reached now says something of this host at this moment.
   if ((await deps.events.find(runId, EVENT_ID.attempt(execKey, 'started'))) !== null)
-    throw new Error(`stage ${stage.id} goes on, and its texts cannot be made again: ${problem}`);
+    throw new Error(`stage ${stage.id} continues, and its texts cannot be made again: ${problem}`);
   const message = sanitizeLine(`stage ${stage.id} cannot start: ${problem}`);
   const result: StageResult = {
     ...cancelledResult(backend, request),

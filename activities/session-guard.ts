@@ -151,7 +151,7 @@ export class SessionGuard {
   #askedByWorkflow(): Asker {
     const { workflowExecution, workflowType } = activityInfo();
     if (workflowExecution === undefined)
-      throw foreign('an activity of sessions was scheduled by itself, by a client of the server');
+      throw foreign('a client of the server scheduled an activity of sessions directly');
     if (workflowType !== this.#workflow.type)
       throw foreign(`an activity of sessions was scheduled by a workflow of type ${shown(workflowType)}`);
     return { session: workflowExecution.workflowId, run: workflowExecution.runId };

@@ -77,7 +77,7 @@ export async function workspaceOf(
   const base = outputs?.[WORKSPACE_OUTPUTS.base];
   const earlier = outputs?.[WORKSPACE_OUTPUTS.bundle];
   if (base === undefined || earlier === undefined)
-    throw new Error(`stage ${request.stage.id} goes on with the workspace of ${from.stage}, which left none`);
+    throw new Error(`stage ${request.stage.id} continues the workspace of ${from.stage}, which left no workspace`);
   return { plan, base, indexed: await indexedOnce(deps, request, base, life), earlier };
 }
 

@@ -79,7 +79,7 @@ cd "$1"
 quiet() { git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c commit.gpgSign=false -c gc.auto=0 "$@"; }
 dir=$(quiet rev-parse --absolute-git-dir)
 top=$(quiet rev-parse --show-toplevel)
-if [ "$top" != "$(pwd -P)" ]; then echo "the repository is not at $1 any more" >&2; exit 1; fi
+if [ "$top" != "$(pwd -P)" ]; then echo "the repository is no longer at $1" >&2; exit 1; fi
 head=$(quiet rev-parse -q --verify 'HEAD^{commit}') || { echo "HEAD names no commit" >&2; exit 1; }
 GIT_INDEX_FILE=$dir/voidbox-index
 export GIT_INDEX_FILE
@@ -110,7 +110,7 @@ du -sk0 .git/HEAD > /dev/null 2>&1 || exit ${CHANGES_UNFIT}
 lists=$(mktemp -d)
 trap 'rm -rf "$lists"' EXIT
 git -c core.fsmonitor=false ls-files -o -i --exclude-standard --directory -z > "$lists/names"
-# What vanishes meanwhile is nothing to save. Anything else is of one name: which, each by itself tells.
+# A file that vanishes now needs no save. Any other failure has one name as its cause, so each name is measured again.
 if ! xargs -0 -r du -sk0 -- < "$lists/names" > "$lists/sizes" 2> "$lists/said" &&
   grep -qv 'No such file or directory$' "$lists/said"; then
   xargs -0 -r sh -c 'for name; do

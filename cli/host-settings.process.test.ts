@@ -20,7 +20,7 @@ export default defineWorkflow({ name: 'ask', llm: { provider: 'claude' }, steps:
 `;
 const COMMAND = 'kind: workflow\nname: c\nworkflow: { steps: [{ name: a, run: { program: ls } }] }\n';
 const SET = { VOIDBOX_LLM_PROVIDER: 'Codex', VOIDBOX_LLM_BASE_URL: 'http://127.0.0.1:4000/v1' };
-const SAID = 'VOIDBOX_LLM_PROVIDER=codex VOIDBOX_LLM_BASE_URL=http://127.0.0.1:4000/v1: in place of the spec';
+const SAID = 'VOIDBOX_LLM_PROVIDER=codex VOIDBOX_LLM_BASE_URL=http://127.0.0.1:4000/v1: instead of the spec';
 
 let dir: string;
 beforeAll(() => {

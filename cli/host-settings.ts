@@ -41,10 +41,10 @@ export function describeSettings(
     const keys = [...leftOut].map((key) => `\`${key}\``).join(', ');
     const without = keys === '' ? '' : `, and without its ${keys}`;
     const kept = hasOwnLlm ? '; stages with an `llm` of their own keep it' : '';
-    lines.push(`${shown.join(' ')}: in place of the spec's \`llm\`${without}${kept}`);
+    lines.push(`${shown.join(' ')}: instead of the spec's \`llm\`${without}${kept}`);
   } else if (shown.length > 0 && hasOwnLlm)
     lines.push(`${shown.join(' ')}: without effect, since each agent has an \`llm\` of its own`);
-  if (ollama) lines.push(`${OLLAMA}=${set[OLLAMA]}: in place of its value in the spec`);
+  if (ollama) lines.push(`${OLLAMA}=${set[OLLAMA]}: instead of its value in the spec`);
   return lines;
 }
 

@@ -5,7 +5,9 @@ export async function whyRunsStandStill(context: CliContext): Promise<string | n
   if (context.env.temporalConfigured) return null;
   const { readStack } = await import('../client/embedded/stack.ts');
   if ((await readStack(context.env)) !== null) return null;
-  return context.advise('The embedded stack is not running: runs on it go on when it is started. Start it: voidbox up');
+  return context.advise(
+    'The embedded stack is not running: runs on it continue when it is started. Start it: voidbox up',
+  );
 }
 
 /** Returns a line for the list of runs if it cannot ask for runs that wait for admission; null if it can, or if no run can wait. */

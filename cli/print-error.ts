@@ -75,7 +75,7 @@ function toPrintable(error: unknown): Printable {
   if (error instanceof NoServerError)
     return { exitCode: EXIT.environment, code: 'cli/no-server', message: error.message, remedy: error.remedy };
   if (isUnavailable(error)) {
-    const remedy = 'The embedded server restarts by itself: run the command again. Check it: voidbox ps';
+    const remedy = 'The embedded server restarts automatically: run the command again. Check it: voidbox ps';
     return {
       exitCode: EXIT.environment,
       code: 'cli/no-server',

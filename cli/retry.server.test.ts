@@ -277,7 +277,7 @@ test('an open run is not retried', async () => {
 
 test('a retry has the model that the environment named for its run, and a fork that of its own', async () => {
   const settings = (provider: string): Readonly<Record<string, string>> => ({ VOIDBOX_LLM_PROVIDER: provider });
-  const said = (provider: string): string => `VOIDBOX_LLM_PROVIDER=${provider}: in place of the spec's \`llm\``;
+  const said = (provider: string): string => `VOIDBOX_LLM_PROVIDER=${provider}: instead of the spec's \`llm\``;
   const run = await voidboxWith(settings('codex'), 'run', 'ask.yaml', '--mock', '--run-id', 'ask-1');
   expect(run.stderr).toContain(said('codex'));
   const retry = await voidboxWith(settings('ollama'), 'retry', 'ask-1', '--param', 'file=/gone', '--run-id', 'ask-2');

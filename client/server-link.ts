@@ -37,7 +37,7 @@ export interface LinkContext {
 const BRIEF_MS = 5_000;
 const CONNECT_ATTEMPTS = 3;
 const EMBEDDED_REMEDY =
-  'It restarts by itself: run the command again. Check it: voidbox ps. Restart it: voidbox down, then voidbox up';
+  'It restarts automatically: run the command again. Check it: voidbox ps. Restart it: voidbox down, then voidbox up';
 
 export interface LinkOptions {
   /** Whether the embedded stack is started when it is not running. */

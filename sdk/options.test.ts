@@ -55,7 +55,7 @@ test.each<[string, () => unknown]>([
   ['options of part "b": there is no `env`', () => part('b', './b.yaml', any({ env: {} }))],
   ['options of loop "b": there is no `max`', () => loop('b', [first], any({ until: 'true', max: 3 }))],
   [
-    'a box of loop "b": a stage is needed, got the text "first"; give the stage itself in place of its name',
+    'a box of loop "b": a stage is needed, got the text "first"; give the stage itself instead of its name',
     () => loop('b', any(['first']), { until: 'true', maxVisits: 3 }),
   ],
   ['boxes of a fan-out: a list is needed, got a box', () => fanOut(any(first))],
@@ -84,7 +84,7 @@ test.each<[string, () => unknown]>([
     () => step('b', any({ program: 'ls' })),
   ],
   [
-    '`dependsOn` of step "b": a stage is needed, got the text "a"; give the stage itself in place of its name',
+    '`dependsOn` of step "b": a stage is needed, got the text "a"; give the stage itself instead of its name',
     () => step('b', ['x'], any({ dependsOn: ['a'] })),
   ],
   ['`dependsOn` of step "b": a list is needed, got a step', () => step('b', ['x'], any({ dependsOn: a }))],

@@ -37,7 +37,7 @@ export function nameOf(what: string, stage: { readonly name: string }): string {
   const given: unknown = stage;
   if (typeof given === 'object' && given !== null && 'spec' in given) return stage.name;
   throw new TypeError(
-    `${what}: a stage is needed, got ${shown(given)}${typeof given === 'string' ? '; give the stage itself in place of its name' : ''}`,
+    `${what}: a stage is needed, got ${shown(given)}${typeof given === 'string' ? '; give the stage itself instead of its name' : ''}`,
   );
 }
 

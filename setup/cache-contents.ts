@@ -65,5 +65,5 @@ function entryDamage(folder: string, path: string, expected: number | string): s
   if (typeof expected === 'string')
     return found?.isSymbolicLink() === true && readlinkSync(at) === expected ? null : `its link ${path} is missing`;
   if (found?.isFile() !== true) return `its file ${path} is missing`;
-  return found.size === expected ? null : `its file ${path} has ${found.size} bytes in place of ${expected}`;
+  return found.size === expected ? null : `its file ${path} has ${found.size} bytes instead of ${expected}`;
 }

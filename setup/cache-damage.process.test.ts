@@ -126,7 +126,7 @@ test('a folder whose file is cut off, gone or another link is none, and is made 
   const path = await ensureCacheFolder(folder, write, nothing);
   expect(findCacheFolder(folder)).toBe(path);
   const damages: readonly [() => void, string][] = [
-    [() => truncateSync(join(path, 'bin', 'program'), 3), 'its file bin/program has 3 bytes in place of 7'],
+    [() => truncateSync(join(path, 'bin', 'program'), 3), 'its file bin/program has 3 bytes instead of 7'],
     [() => rmSync(join(path, 'bin', 'program')), 'its file bin/program is missing'],
     [() => rmSync(join(path, 'bin'), { recursive: true }), 'its file bin/program is missing'],
     [() => rmSync(join(path, 'link')), 'its link link is missing'],
@@ -174,7 +174,7 @@ test.each([
   const { message, remedy } = error as SetupError;
   expect(message).toMatch(
     new RegExp(
-      `^The disk of the cache folder ${cacheDir} got full while thing was made, which takes up to 850 MiB\\. Of its \\d+ MiB \\d+ are free\\.\n`,
+      `^The disk of the cache folder ${cacheDir} got full while thing was made, which takes up to 850 MiB\\. \\d+ of its \\d+ MiB are free\\.\n`,
     ),
   );
   expect(message).toContain(fault().message);
@@ -207,7 +207,7 @@ test('a disk that is full ends a program that would go on trying, and the next t
     timeout: 50_000,
   });
   expect(JSON.parse(stdout)).toEqual({
-    failure: `The disk of the cache folder ${cacheDir}/cache got full while thing was made, which takes up to 3 MiB. Of its 4 MiB 0 are free.\nsh was ended: no space left on device`,
+    failure: `The disk of the cache folder ${cacheDir}/cache got full while thing was made, which takes up to 3 MiB. 0 of its 4 MiB are free.\nsh was ended: no space left on device`,
     damage: null,
   });
 });

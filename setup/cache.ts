@@ -145,7 +145,7 @@ function diskFull({ cacheDir, piece, roomMib }: CacheFolder, error: unknown): Se
   const mib = (bytes: number): number => Math.floor(bytes / 1_048_576);
   const takes = roomMib === undefined ? '' : `, which takes up to ${roomMib} MiB`;
   return new SetupError(
-    `The disk of the cache folder ${cacheDir} got full while ${piece} was made${takes}. Of its ${mib(sizeBytes)} MiB ${mib(availableBytes)} are free.\n${error.message}`,
+    `The disk of the cache folder ${cacheDir} got full while ${piece} was made${takes}. ${mib(availableBytes)} of its ${mib(sizeBytes)} MiB are free.\n${error.message}`,
     'Free space on that disk, or name a folder on another one: export VOIDBOX_CACHE_DIR=…',
     { cause: error },
   );

@@ -117,7 +117,7 @@ function judgeNames(entries: readonly IndexEntry[]): void {
     if (cleanPath(path) !== path || path.includes('\n')) throw new Unfit(`${quoted} is not a name that a tar carries`);
     const parts = path.split('/');
     if (parts.some(isGitsOwn)) throw new Unfit(`${quoted} is a name of git's own`);
-    if (mode === LINK_MODE && /^\.?git/i.test(parts.at(-1)!)) throw new Unfit(`${quoted} is a link in place of a file`);
+    if (mode === LINK_MODE && /^\.?git/i.test(parts.at(-1)!)) throw new Unfit(`${quoted} is a link instead of a file`);
     for (let slash = path.indexOf('/'); slash !== -1; slash = path.indexOf('/', slash + 1))
       if (all.has(path.slice(0, slash))) throw new Unfit(`${quoted} is below a file`);
   }

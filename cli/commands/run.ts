@@ -30,7 +30,7 @@ export const command = defineCommand<Options>({
     command.addOption(
       new Option(
         '--mock [=stage]',
-        'stages come to their `mock` in place of their work: all that have one, or the named ones; repeatable',
+        'use the `mock` of stages instead of running them: of all stages that have one, or of the named ones; repeatable',
       ).argParser(parseMock),
     );
     command.option(

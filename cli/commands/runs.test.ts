@@ -153,7 +153,8 @@ test('says beside runs that have not ended that nothing carries them on', async 
   await close();
   const typed = async (...line: readonly string[]): Promise<string> =>
     (await typeCommand(line, dir, { HOME: dir, VOIDBOX_STATE_DIR: dir })).stdout;
-  const standstill = 'The embedded stack is not running: runs on it go on when it is started. Start it: voidbox up\n';
+  const standstill =
+    'The embedded stack is not running: runs on it continue when it is started. Start it: voidbox up\n';
   expect(await typed('runs')).toContain(`\n\n${standstill}`);
   expect(await typed('status', 'open')).toContain(`\n\n${standstill}`);
   for (const line of [

@@ -23,6 +23,6 @@ test('each VM that waits is named, with when it goes on and when it is given up'
     { vmKey: 'r/s/0', runId: 'r', forMs: 130_000, limitMs: 3_600_000, availableBytes: 0, neededBytes: 16 * MIB },
   ];
   expect(describeDisk({ ...ROOM, waiting }, '/state')).toEqual([
-    'the disk is full: vm r/s/0 has waited 2m 10s for space; it continues by itself when 16 MiB are free, and fails after 1h 00m',
+    'the disk is full: vm r/s/0 has waited 2m 10s for space; it continues automatically when 16 MiB are free, and fails after 1h 00m',
   ]);
 });

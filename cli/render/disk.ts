@@ -6,7 +6,7 @@ import type { DiskState } from '../../client/disk-state.ts';
 /** What a full disk, or one that is nearly full, holds up; no lines where there is room. */
 export function describeDisk(disk: DiskState, stateDir: string): string[] {
   const lines = disk.waiting.map((vm) => {
-    const goesOn = `continues by itself when ${formatBytes(vm.neededBytes)} are free`;
+    const goesOn = `continues automatically when ${formatBytes(vm.neededBytes)} are free`;
     return `the disk is full: vm ${sanitizeLine(vm.vmKey)} has waited ${formatDurationMs(vm.forMs)} for space; it ${goesOn}, and fails after ${formatDurationMs(vm.limitMs)}`;
   });
   if (disk.isLow) lines.push(describeRoom(disk, stateDir));

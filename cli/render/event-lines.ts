@@ -305,7 +305,7 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
       );
     case 'stage-resumed':
       return style.yellow(
-        `${sanitizeLine(nameOf(body))} goes on from what its agent had done at ${timeText(body.savedAtMs)}${body.runId === undefined ? '' : ` in run ${sanitizeLine(body.runId)}`}`,
+        `${sanitizeLine(nameOf(body))} continues from the state of its agent at ${timeText(body.savedAtMs)}${body.runId === undefined ? '' : ` in run ${sanitizeLine(body.runId)}`}`,
       );
     case 'stage-published':
       return style.dim(`${sanitizeLine(nameOf(body))} published ${formatBytes(body.output.sizeBytes)} of output`);

@@ -166,7 +166,7 @@ export interface QuestionJson {
   readonly message: string;
   readonly by: readonly string[];
   readonly fields: readonly ApprovalField[];
-  /** ISO 8601; null: it waits for as long as the run goes on. */
+  /** ISO 8601; null: it waits as long as the run is open. */
   readonly deadlineAt: string | null;
   readonly onTimeout: TimeoutAnswer;
   /** The item whose stage asks, as JSON, shortened; absent: the run itself asks. */

@@ -115,7 +115,7 @@ export function unknownCost(
   unpricedModels: readonly string[],
 ): string | null {
   if (unpricedModels.length === 0 || budget?.maxCostUsd === undefined || llm?.price !== undefined) return null;
-  return `cost nobody knows what: ${noPriceFor(unpricedModels)}`;
+  return `has an unknown cost: ${noPriceFor(unpricedModels)}`;
 }
 
 /** Whether what the agent costs is known at the end of each of its calls. */

@@ -35,23 +35,23 @@ export const AGENT_CODES = {
     'Raise `max_cost_usd` of its `budget`, or ask for less in one stage.',
   ),
   'agent/budget-unknown': ofAgent(
-    'What an agent with a budget uses could not be followed any more, or its command line has no price for its model, so it was stopped.',
-    'Write the `price` of its model in `llm` if the message names a model. Otherwise look whether the agent ended processes of its VM or removed its session file; raise `max_output_mb` if the message says so.',
+    'An agent with a budget was stopped because its usage could no longer be measured, or because its command line has no price for its model.',
+    'Write the `price` of its model in `llm` if the message names a model. Otherwise check whether the agent ended processes of its VM or removed its session file; raise `max_output_mb` if the message names it.',
   ),
   'run/budget-turns': ofAgent(
-    'Agents of a run made as many calls of the model as the budget of the run allows. Those that went on were stopped, and no other starts.',
+    'Agents of a run made as many calls of the model as the budget of the run allows. Agents that continued were stopped, and no other starts.',
     'Raise `max_turns` in `budget` at the top level of the spec, or ask for less in one run.',
   ),
   'run/budget-tokens': ofAgent(
-    'Agents of a run used as many tokens as the budget of the run allows. Those that went on were stopped, and no other starts.',
+    'Agents of a run used as many tokens as the budget of the run allows. Agents that continued were stopped, and no other starts.',
     'Raise `max_tokens` in `budget` at the top level of the spec, or ask for less in one run.',
   ),
   'run/budget-cost': ofAgent(
-    'Agents of a run cost as much as the budget of the run allows. Those that went on were stopped, and no other starts.',
+    'Agents of a run cost as much as the budget of the run allows. Agents that continued were stopped, and no other starts.',
     'Raise `max_cost_usd` in `budget` at the top level of the spec, or ask for less in one run.',
   ),
   'skill/asks-person': ofAgent(
-    'A step of the skill that a stage runs waits for a person. An agent answers the steps of a stage, and nobody else.',
+    'A step of the skill that a stage runs waits for a person. Only an agent answers the steps of a stage.',
     'Ask people by an approval of the pipeline, before or behind the stage; or run the skill as a session of its own: `voidbox session start`.',
   ),
   'skill/answers-refused': ofAgent(

@@ -79,8 +79,7 @@ export const ERROR_CODES = {
   'stage/mount-conflict': {
     kind: 'outcome',
     retry: 'never',
-    summary:
-      "A stage changed entries of a writable mount that also changed on the host meanwhile; the host's versions are kept.",
+    summary: "A stage changed entries of a writable mount that also changed on the host; the host's versions are kept.",
     remedy: 'Let nothing else write to the folder during the run, or give each writer its own folder; then run again.',
   },
   'stage/mount-unwritable': {
@@ -108,13 +107,13 @@ export const ERROR_CODES = {
   'stage/rejected': {
     kind: 'outcome',
     retry: 'never',
-    summary: 'Somebody rejected what an approval asked for, or its deadline did (`on_timeout: reject`).',
+    summary: 'A person rejected an approval, or its deadline did (`on_timeout: reject`).',
     remedy: 'Read the comment in the message, if there is one, and run again when the reason is gone.',
   },
   'stage/no-answer': {
     kind: 'outcome',
     retry: 'never',
-    summary: 'Nobody answered an approval before its `timeout`.',
+    summary: 'An approval had no answer before its `timeout`.',
     remedy: 'Run again and answer with `voidbox approve` or `voidbox reject`, or write a longer `timeout`.',
   },
   'stage/condition': {
@@ -137,7 +136,7 @@ export const ERROR_CODES = {
     kind: 'outcome',
     retry: 'never',
     summary:
-      'What the expression in `until` of a wait came to is not a time with its offset from UTC, or is more than 400 days away.',
+      'The value of the expression in `until` of a wait is not a time with its offset from UTC, or is more than 400 days away.',
     remedy:
       'The message has the value. Let the stage that gives it print a text such as 2026-12-01T09:00:00Z, or make one in the expression; see [Waits](spec.md#waits). Then run again.',
   },
@@ -234,12 +233,12 @@ export const ERROR_CODES = {
     summary:
       "The login of Claude or of Codex on this machine ends before an agent's `timeout_secs` do, or has ended when its stage began.",
     remedy:
-      'Start `claude` or `codex` once, which renews its login, or set `CLAUDE_CODE_OAUTH_TOKEN`. Lower `timeout_secs`. A run that has failed goes on by `voidbox retry RUN`.',
+      'Start `claude` or `codex` once, which renews its login, or set `CLAUDE_CODE_OAUTH_TOKEN`. Lower `timeout_secs`. Continue a failed run with `voidbox retry RUN`.',
   },
   'host/login-invalid': {
     kind: 'world',
     retry: 'never',
-    summary: 'What is given as the login of an agent is none of a ChatGPT subscription.',
+    summary: 'The login given for an agent is not a ChatGPT subscription login.',
     remedy:
       'Set `CODEX_AUTH_JSON` to the text of the `auth.json` that `codex login` writes, or leave it out where `codex` is logged in.',
   },
@@ -403,7 +402,7 @@ export const ERROR_CODES = {
     kind: 'world',
     retry: 'never',
     summary: 'A fork starts behind a stage that is not the same in its spec and in the earlier run.',
-    remedy: 'Fork from the first stage that differs, or without `--from`, so that it starts there by itself.',
+    remedy: 'Fork from the first stage that differs, or without `--from`, so that it starts there automatically.',
   },
   'origin/output-gone': {
     kind: 'world',
@@ -471,7 +470,7 @@ export const ERROR_CODES = {
     kind: 'world',
     retry: 'never',
     summary: 'The params of a session do not match those that the skill declares.',
-    remedy: 'Fix what the message names and start again. Of a stage they are the `params` in its `skill`.',
+    remedy: 'Fix what the message names and start again. For a stage, they are the `params` in its `skill`.',
   },
   'skill/unusable': {
     kind: 'world',
@@ -521,7 +520,8 @@ export const ERROR_CODES = {
     kind: 'world',
     retry: 'temporal',
     summary: 'The worker does not have the code that a session needs.',
-    remedy: 'Load that code again, or declare a migration in the new version; the session then continues by itself.',
+    remedy:
+      'Load that code again, or declare a migration in the new version; the session then continues automatically.',
   },
   'store/io': {
     kind: 'world',

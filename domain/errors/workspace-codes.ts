@@ -6,14 +6,14 @@ export const WORKSPACE_CODES = {
     kind: 'outcome',
     retry: 'never',
     summary:
-      'The repository of a workspace cannot be packed or unpacked: it is none, has no such ref, is larger than a workspace may be, or does not fit the disk of the VM.',
+      'The repository of a workspace cannot be packed or unpacked: it is not a git repository, has no such ref, is larger than a workspace may be, or does not fit the disk of the VM.',
     remedy: 'Do what the message says; [Limits](workspaces.md#limits) says how large a repository may be.',
   },
   'workspace/refused': {
     kind: 'outcome',
     retry: 'never',
     summary:
-      'What a stage left in its workspace is not taken: it is no repository any more, has objects that git refuses, or more changes than a workspace may have.',
+      'The changes that a stage left in its workspace are refused: its folder is no longer a repository, has objects that git refuses, or more changes than a workspace may have.',
     remedy:
       'Do what the message says. Keep `.git` as it is found, ignore what is built, and leave large data as `outputs`.',
   },

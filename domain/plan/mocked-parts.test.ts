@@ -127,12 +127,12 @@ test('a plan from outside whose stages take data of one within is refused', () =
   );
   expect(withMocks({ ...plan, stages }, ['checks'])).toEqual({
     problems: [
-      'stage after takes what stage checks.lint comes to, which is not done where checks is mocked: take the output of checks',
+      'stage after takes the result of stage checks.lint, which does not run if checks is mocked: take the output of checks',
     ],
   });
   expect(withMocks({ ...plan, output: { kind: 'stage', stage: 'checks.end' } }, ['checks'])).toEqual({
     problems: [
-      "the run's result takes what stage checks.end comes to, which is not done where checks is mocked: take the output of checks",
+      "the run's result takes the result of stage checks.end, which does not run if checks is mocked: take the output of checks",
     ],
   });
 });

@@ -83,7 +83,7 @@ function takersOf(
 ): readonly string[] {
   const results = output.kind === 'stage' ? [output.stage] : output.stages;
   const problem = (taker: string, source: string): string =>
-    `${taker} takes what stage ${source} comes to, which is not done where ${partOfStage.get(source)!} is mocked: take the output of ${partOfStage.get(source)!}`;
+    `${taker} takes the result of stage ${source}, which does not run if ${partOfStage.get(source)!} is mocked: take the output of ${partOfStage.get(source)!}`;
   return [
     ...left.flatMap((stage) =>
       // What ends the part hands on the output of its own stages, in whose place the mock stands.

@@ -102,14 +102,14 @@ describe('named outputs', () => {
 
 test.each<[MockRequest, string]>([
   [['zzz'], 'there is no stage zzz to mock'],
-  [['a', 'c'], 'stage c has no `mock`: write what it comes to, such as `mock: { output: "…" }`'],
+  [['a', 'c'], 'stage c has no `mock`: write its result, such as `mock: { output: "…" }`'],
 ])('%j is told to be wrong', (request, problem) => {
   expect(withMocks(PLAN, request)).toEqual({ problems: [problem] });
 });
 
 test('a plan without mocks has nothing to mock', () => {
   expect(withMocks(planWith({}), 'all')).toEqual({
-    problems: ['no stage has `mock`, so there is nothing to mock: write what it comes to'],
+    problems: ['no stage has `mock`, so there is nothing to mock: write its result'],
   });
 });
 

@@ -54,13 +54,11 @@ function requestProblems({ stages }: Plan, request: MockRequest | null): readonl
   const known = new Map(stages.map((stage) => [stage.id, stage]));
   const isReady = ({ mock, work }: StagePlan): boolean => mock !== undefined || mockOf(work) !== null;
   if (request === 'all')
-    return stages.some(isReady) ? [] : ['no stage has `mock`, so there is nothing to mock: write what it comes to'];
+    return stages.some(isReady) ? [] : ['no stage has `mock`, so there is nothing to mock: write its result'];
   return request.flatMap((id) => {
     const stage = known.get(id);
     if (stage === undefined) return [`there is no stage ${id} to mock`];
-    return isReady(stage)
-      ? []
-      : [`stage ${id} has no \`mock\`: write what it comes to, such as \`mock: { output: "…" }\``];
+    return isReady(stage) ? [] : [`stage ${id} has no \`mock\`: write its result, such as \`mock: { output: "…" }\``];
   });
 }
 
@@ -78,7 +76,7 @@ function inputProblems({ stages }: Plan, isMocked: (id: string) => boolean): rea
             `stage ${id} takes the output ${output} of ${fromStage}, and a mocked stage leaves none: mock ${id} too`,
         ),
       ...(giver !== null && isMocked(giver)
-        ? [`stage ${id} goes on with the workspace of ${giver}, and a mocked stage leaves none: mock ${id} too`]
+        ? [`stage ${id} continues the workspace of ${giver}, and a mocked stage leaves no workspace: mock ${id} too`]
         : []),
     ];
   });

@@ -402,7 +402,7 @@ export interface MockPlan {
 
 /**
  * Nothing is done, and the stage comes to what its author wrote for it. Admission puts it in place of the stage's work where the
- * request of the run asks for that, and refuses a plan that says it by itself.
+ * request of the run asks for that, and refuses a plan that declares it itself.
  */
 export interface MockWork extends MockPlan {
   readonly kind: 'mock';

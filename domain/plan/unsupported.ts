@@ -83,15 +83,13 @@ function ofBudget(
   words: typeof IS_AGENT | typeof HAS_AGENT,
 ): readonly string[] {
   if (budget?.maxCostUsd === undefined || isCostKnown(llm)) return [];
-  return [`${words} whose cost nobody tells, and has a limit for it: give \`llm\` a \`price\``];
+  return [`${words} whose cost is not reported, and has a limit for it: give \`llm\` a \`price\``];
 }
 
 function ofRunBudget(work: WorkPlan, budget: Plan['budget']): readonly string[] {
   const agent = answeringOf(work);
   if (budget?.maxCostUsd === undefined || agent === null || isCostKnownByCall(agent.llm)) return [];
-  return [
-    `${HAS_AGENT} whose calls nobody tells the cost of, and its run has a limit for it: give \`llm\` a \`price\``,
-  ];
+  return [`${HAS_AGENT} whose calls have no reported cost, and its run has a limit for it: give \`llm\` a \`price\``];
 }
 
 /** That does not run as it is, though the mock agent could play it. */

@@ -240,7 +240,7 @@ export function checkItems(plan: Plan, at: (stage: string) => Position, problems
         'spec/unordered-writers',
         at(id),
         `the stage ${quote(id)} has \`for_each\` and the writable mount ${writable}: items would overwrite each other's files`,
-        'mount it with `mode: ro`, and print what an item comes to or write it to `output_file`',
+        'mount it with `mode: ro`, and print the result of an item or write it to `output_file`',
       );
   }
   for (const { stage, message, remedy } of listProblems(plan))

@@ -136,7 +136,7 @@ function refuseInItems({ stages, scopes }: Plan, refuse: Refuse): boolean {
   else if (writing !== undefined)
     refuse(
       `whose stage ${quote(writing.id)} has the writable mount ${writableIn(scopes, writing.scope)!}, which a part with \`for_each\` cannot have`,
-      "mount it with `mode: ro`, and hand on what an item comes to as an output: items would overwrite each other's files",
+      "mount it with `mode: ro`, and return the result of an item as an output: items would overwrite each other's files",
     );
   else return false;
   return true;

@@ -192,7 +192,7 @@ export function checkWorkspaceVm(
       'spec/bad-value',
       at,
       `${what} has a workspace and \`mode: mock\`, which has no git`,
-      'remove `mode: mock`; `mock` at the stage says what it comes to without its VM',
+      'remove `mode: mock`; `mock` at the stage is its result without its VM',
     );
   else if (image === undefined && needs?.image === undefined)
     problems.error(

@@ -147,7 +147,7 @@ function findWorkspace(stage: StageSpec, linking: Linking): number | null {
     problems.error(
       'spec/bad-value',
       name.at,
-      `${what} goes on with that of ${noun} ${quote(name.value)}, which leaves none: it has \`changes: none\``,
+      `${what} continues the workspace of ${noun} ${quote(name.value)}, which leaves no workspace: it has \`changes: none\``,
       `remove \`changes: none\` from ${noun} ${quote(name.value)}, or name the ${noun} before it`,
     );
     return null;
@@ -159,7 +159,7 @@ function findWorkspace(stage: StageSpec, linking: Linking): number | null {
   problems.error(
     'spec/bad-value',
     name.at,
-    `${what} goes on with that of ${noun} ${quote(name.value)}, which has none`,
+    `${what} continues the workspace of ${noun} ${quote(name.value)}, which has no workspace`,
     `name a ${noun} with \`workspace\`, or write \`git\``,
   );
   return null;
@@ -173,11 +173,11 @@ function refuseMaybe(
   { noun, problems }: Linking,
 ): void {
   if (continueOnError !== true && when === null) return;
-  const [key, then] = when === null ? ['continue_on_error', 'after its failure'] : ['when', 'where that does not hold'];
+  const [key, then] = when === null ? ['continue_on_error', 'after its failure'] : ['when', 'if that does not hold'];
   problems.error(
     'spec/may-be-absent',
     at,
-    `${what} goes on with that of ${noun} ${quote(name.value)}, which has \`${key}\`: ${then} there is none`,
+    `${what} continues the workspace of ${noun} ${quote(name.value)}, which has \`${key}\`: ${then} there is no workspace`,
     `remove \`${key}\` there, or start from \`git\``,
   );
 }
@@ -211,11 +211,11 @@ function refuseAbsent(
   }
   const { continueOnError, when } = source;
   if (continueOnError !== true && when === null) return;
-  const [key, then] = when === null ? ['continue_on_error', 'after its failure'] : ['when', 'where that does not hold'];
+  const [key, then] = when === null ? ['continue_on_error', 'after its failure'] : ['when', 'if that does not hold'];
   problems.error(
     'spec/may-be-absent',
     at,
-    `${what} takes data of ${noun} ${quote(source.name.value)}, which has \`${key}\`: ${then} there is none`,
+    `${what} takes data of ${noun} ${quote(source.name.value)}, which has \`${key}\`: ${then} there is no data`,
     `${isInput ? 'add `optional: true` to the input' : 'take it as an input with `optional: true`'}, remove \`${key}\` there, or let a ${noun} between them succeed with or without the data`,
   );
 }

@@ -30,7 +30,7 @@ pipeline:
       (plan) => plan.stages[2].after.splice(1),
       /stage l ends a loop and does not wait for a/,
     ],
-    ['an input of no loop', (plan) => (plan.stages[0].again = ['b']), /which is no loop around it/],
+    ['an input of no loop', (plan) => (plan.stages[0].again = ['b']), /which is not a loop around it/],
     ['a condition of its own', (plan) => (plan.stages[2].when = { source: 'true' }), /has a condition of its own/],
     [
       'what its condition does not read',

@@ -30,7 +30,7 @@ export function loopProblems({ stages, scopes }: Plan): readonly string[] {
       problems.push(`stage ${id} may be done in ${most} visits, and says ${visits ?? 'nothing'}`);
     for (const taken of again ?? [])
       if (!loops.some((loop) => loop.id === taken))
-        problems.push(`stage ${id} takes what ${taken} comes to, which is no loop around it`);
+        problems.push(`stage ${id} takes the result of ${taken}, which is not a loop around it`);
   }
   if (done > PLAN_LIMITS.stageVisits)
     problems.push(`stages in loops may be done ${done} times in all; at most ${PLAN_LIMITS.stageVisits} are allowed`);

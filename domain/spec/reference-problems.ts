@@ -145,8 +145,8 @@ function inputProblems(stage: StagePlan, { plan, index, outputs }: KnownStages):
   const leavesNone = given?.workspace?.changes === 'none';
   return [
     ...repeated(input.kind === 'merge' ? input.stages : []).map((source) => `stage ${id} merges ${source} twice`),
-    ...(hasNoWorkspace ? [`stage ${id} goes on with the workspace of ${giver}, which has none`] : []),
-    ...(leavesNone ? [`stage ${id} goes on with the workspace of ${giver}, which leaves none`] : []),
+    ...(hasNoWorkspace ? [`stage ${id} continues the workspace of ${giver}, which has no workspace`] : []),
+    ...(leavesNone ? [`stage ${id} continues the workspace of ${giver}, which leaves no workspace`] : []),
     ...inputs
       .filter(({ fromStage, output }) => index.has(fromStage) && !outputs.get(fromStage)!.has(output))
       .map(({ fromStage, output }) => `stage ${id} takes the output ${output} of ${fromStage}, which does not have it`),

@@ -78,7 +78,7 @@ function waitingInVain(stage: StagePlan, endless: ReadonlyMap<string, string>): 
     {
       stage: stage.id,
       message: `${quote(stage.id)} waits for the end of ${quote(service)}${through}, which serves until the run is cancelled: it would never start`,
-      remedy: `remove \`mode: service\` of ${service} where it ends by itself, or do not wait for it: what runs beside it finds it in the same VM`,
+      remedy: `remove \`mode: service\` of ${service} if it ends on its own, or do not wait for it: stages that run at the same time find it in the same VM`,
     },
   ];
 }

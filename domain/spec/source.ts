@@ -138,7 +138,7 @@ function tellJsonMistake(
     position(Math.min(at, text.length)),
     character === null
       ? 'the JSON ends too early'
-      : `the JSON cannot go on with ${character === '"' ? 'a quote' : quote(character)}`,
+      : `the JSON cannot continue with ${character === '"' ? 'a quote' : quote(character)}`,
     before === ',' && (character === '}' || character === ']')
       ? 'remove the comma before it'
       : isYaml

@@ -63,12 +63,12 @@ test.each<[string, (plan: any) => void, RegExp]>([
   [
     'a workspace of a stage without one',
     (plan) => (plan.stages[2].workspace.from.stage = 'make'),
-    /goes on with the workspace of make, which has none/,
+    /continues the workspace of make, which has no workspace/,
   ],
   [
     'a workspace of a stage that leaves no changes',
     (plan) => (plan.stages[1].workspace.changes = 'none'),
-    /goes on with the workspace of fix, which leaves none/,
+    /continues the workspace of fix, which leaves no workspace/,
   ],
   ['a stage that is not waited for', (plan) => (plan.stages[2].after = []), /takes data of fix and does not depend/],
   [

@@ -29,7 +29,7 @@ export function canResume(facts: SkillFacts, migrations: readonly MigrationConfi
     message:
       `Session "${state.session}" of skill "${state.skill}" was begun with ${what}; this is version ${facts.version}` +
       `${facts.codeHash === null ? '' : ` (code ${facts.codeHash.slice(0, 12)})`}. ` +
-      `Go on with the earlier code, start a new session, or declare \`migrations: [{ from: '${state.version}' }]\` in the skill.`,
+      `Continue with the earlier code, start a new session, or declare \`migrations: [{ from: '${state.version}' }]\` in the skill.`,
   };
 }
 

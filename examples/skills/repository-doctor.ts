@@ -5,7 +5,7 @@ import { action, prompt, skill, terminal, z } from 'voidbox/skill-kit';
 
 const CHECKS = [
   { id: 'readme', file: 'README.md', why: 'a newcomer has nowhere to begin' },
-  { id: 'licence', file: 'LICENSE', why: 'nobody knows what they may do with it' },
+  { id: 'licence', file: 'LICENSE', why: 'its users do not know what they may do with it' },
   { id: 'changelog', file: 'CHANGELOG.md', why: 'users cannot tell what changed' },
   { id: 'ignore', file: '.gitignore', why: 'what is built gets committed' },
 ] as const;

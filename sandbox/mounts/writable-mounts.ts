@@ -204,7 +204,7 @@ class Copy {
   async #assertNewest(): Promise<void> {
     const newest = await readFile(join(this.#dir, COPIER), 'utf8');
     if (newest !== this.#name)
-      throw new CodedError('fence/stale', `another worker has started to copy ${this.#key.guestPath} back meanwhile`);
+      throw new CodedError('fence/stale', `another worker has started to copy ${this.#key.guestPath} back`);
   }
 
   /** Only for what is on the disk. A plan that came back behind a power loss would take later edits of the host for its own. */

@@ -50,7 +50,7 @@ async function replyFrom(
     // What it starts itself ends with it.
     detached: true,
   });
-  let ended: 'by itself' | 'late' | 'too much' = 'by itself';
+  let ended: 'itself' | 'late' | 'too much' = 'itself';
   const end = (why: typeof ended): void => {
     ended = why;
     endGroup(child.pid);
@@ -75,7 +75,7 @@ async function replyFrom(
         });
       }),
     ]);
-    return text === '' || ended !== 'by itself' ? withoutReply(ended, code, limitMs) : (JSON.parse(text) as Reply);
+    return text === '' || ended !== 'itself' ? withoutReply(ended, code, limitMs) : (JSON.parse(text) as Reply);
   } finally {
     clearTimeout(timer);
     process.off('exit', onExit).off('SIGINT', onSignal).off('SIGTERM', onSignal).off('SIGHUP', onSignal);

@@ -63,7 +63,7 @@ function withSession(definition: SkillDefinition): string {
     indented(fenced('json', '{"type":"output","step":"<step>","output":<answer>}')),
     '3. Hand it in; the number that is printed is the line with what comes next:',
     indented(fenced('sh', 'scripts/run advance --session <sessionId>')),
-    '4. Go on with 2 until `kind` is `done`; `finalOutput` is the result. `error` with `"retry": true` means: fix the answer, append it again, hand it in again. `waiting` means: hand in again when `dueMs` (since 1970) has come. Calling `advance` twice does no harm.',
+    '4. Continue with 2 until `kind` is `done`; `finalOutput` is the result. `error` with `"retry": true` means: fix the answer, append it again, hand it in again. `waiting` means: hand in again when `dueMs` (since 1970) has come. Calling `advance` twice does no harm.',
     '5. `scripts/run cleanup --session <sessionId>` removes the file.',
   ].join('\n');
 }
@@ -83,7 +83,7 @@ function withoutSession(definition: SkillDefinition): string {
       ),
     ),
     '   To the history, an array that begins empty, append `completed` and then all of `autoAdvanced` of each result, in that order. What is long goes into a file: `--history-file <path>`, `--output-file <path>`.',
-    '3. Go on with 2 until `kind` is `done`; `finalOutput` is the result. `error` with `"retry": true` means: fix the answer and hand it in again.',
+    '3. Continue with 2 until `kind` is `done`; `finalOutput` is the result. `error` with `"retry": true` means: fix the answer and hand it in again.',
   ].join('\n');
 }
 
@@ -105,7 +105,7 @@ function subskillPart({ subskills = {} }: SkillDefinition): readonly string[] {
       `- \`${name}\`${definition.description === undefined ? '' : `: ${oneLine(definition.description)}`}`,
   );
   return [
-    `## Parts\nThe skill leads to these by itself. To begin with one of them: \`--subskill <name>\` at the start.\n\n${lines.join('\n')}`,
+    `## Parts\nThe skill leads to these automatically. To begin with one of them: \`--subskill <name>\` at the start.\n\n${lines.join('\n')}`,
   ];
 }
 

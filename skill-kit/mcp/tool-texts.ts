@@ -27,7 +27,7 @@ const SESSION_OUTPUT: ToolSpec['outputSchema'] = {
       description: 'JSON Schema of the output that is due; null when any will do.',
     },
     preamble: { ...STRING, description: 'How to work and how to read prompts; given once.' },
-    turn: { ...INTEGER, description: 'Of this visit of the step.' },
+    turn: { ...INTEGER, description: 'Number of this visit of the step.' },
     human: {
       type: 'object',
       description: 'A person is to answer: `assignee`, and by when (`dueAt`, `dueMs` since 1970).',
@@ -156,14 +156,14 @@ export function skillInstructions({ description, name, subskills = {}, topics = 
     [
       '1. Call `start`. It gives a session, a preamble to keep to, and the first prompt.',
       '2. Do what the prompt says. Then call `advance` with the session, the step, and as `output` a JSON value that fits the schema.',
-      '3. Go on until `status` is `done`; `finalOutput` is the result.',
+      '3. Continue until `status` is `done`; `finalOutput` is the result.',
     ].join('\n'),
     'When `status` is `error`, follow `remedy`: with `retry` true, fix the call and make it again. When it is `waiting`, come back at `dueAt`. If you have lost a prompt, call `advance` with `session` alone. Never make up a step or an answer of the user.',
   ];
   const subNames = Object.keys(subskills);
   if (subNames.length > 0) {
     parts.push(
-      `Sub-skills: ${subNames.map((sub) => subskillLine(sub, subskills[sub]!.definition.description)).join('; ')}. The skill leads to them by itself; when it is clear which one is wanted, pass \`subskill\` to \`start\`.`,
+      `Sub-skills: ${subNames.map((sub) => subskillLine(sub, subskills[sub]!.definition.description)).join('; ')}. The skill leads to them automatically; when it is clear which one is wanted, pass \`subskill\` to \`start\`.`,
     );
   }
   if (Object.keys(topics).length > 0)

@@ -64,8 +64,8 @@ export const PRIMITIVES: { readonly [K in Kind]: Primitive<K> } = {
       `<plan${attributes({ summary })}>\n${steps.map((text) => `  <step>${escapeText(text)}</step>\n`).join('')}</plan>`,
     howTo: (tool) =>
       tool === undefined
-        ? 'Show the `summary` and the `<step>`s as a numbered list, and ask for approval before you go on.'
-        : `Present it with \`${tool}\`: the \`summary\`, then the \`<step>\`s in order. Go on when it is approved.`,
+        ? 'Show the `summary` and the `<step>`s as a numbered list, and ask for approval before you continue.'
+        : `Present it with \`${tool}\`: the \`summary\`, then the \`<step>\`s in order. Continue when it is approved.`,
   },
   checklist: {
     tag: 'checklist',

@@ -47,7 +47,7 @@ test('its VM is lost: the agent goes on in another one, with its session and its
     ['test', false],
   ]);
   const log = await rig.cli('logs', 'lost');
-  expect(log.stdout).toMatch(/work goes on from what its agent had done at/);
+  expect(log.stdout).toMatch(/work continues from the state of its agent at/);
   await rig.assertNothingLeft();
 });
 

@@ -86,7 +86,9 @@ test('an agent that fails at its time limit leaves a patch, and a retry continue
     [SECOND[0]!.slice(0, 20), false],
     [CHECK[0]!.slice(0, 20), false],
   ]);
-  expect((await rig.cli('logs', 'again')).stdout).toMatch(/fix goes on from what its agent had done at .* in run work/);
+  expect((await rig.cli('logs', 'again')).stdout).toMatch(
+    /fix continues from the state of its agent at .* in run work/,
+  );
   expect((await rig.cli('artifacts', 'again', 'get', 'fix.changes.patch')).code).toBe(0);
   const patch = readFileSync(join(rig.specDir, 'fix.changes.patch'), 'utf8');
   for (const line of ['+one', '+new', '+two', 'deleted file mode 100644']) expect(patch).toContain(line);

@@ -1,4 +1,4 @@
-/** Turns of phrase that readers stumbled over, with what to write instead, and where texts for people stand. */
+/** Phrases that readers stumbled over, what to write instead, and the texts of a source that people read. */
 import { childrenOf, is, type Node, parse } from '../../skill-kit/lint/syntax.ts';
 
 interface Phrase {
@@ -6,7 +6,7 @@ interface Phrase {
   readonly instead: string;
 }
 
-/** Kinds of values and things of which `is no …` is said; `is no longer` is plain English. */
+/** Nouns that must not follow `is no`; `is no longer` is plain English. */
 const KINDS =
   '(?:number|text|string|list|name|object|file|folder|folders|path|step|skill|session|run|page|output|reference|ref|claim|table|argument|kind|way|program|module|value|id|key|TypeScript|JavaScript|JSON|YAML|part|such)';
 
@@ -41,15 +41,29 @@ const PHRASES: readonly Phrase[] = [
   { pattern: /\bType (?:it|the command|more)\b/, instead: 'Run it, use' },
 ];
 
-/** One line for each phrase found: where it stands, what stands there, what to write. */
-export function phrasesIn(where: string, text: string): readonly string[] {
-  return PHRASES.flatMap(({ pattern, instead }) => {
+/** Phrases that are translated word by word, or that hide the subject of a sentence. Messages, remedies and help have none of them. */
+const MESSAGE_PHRASES: readonly Phrase[] = [
+  ...PHRASES,
+  { pattern: /(?<=^|[.;:!?] |\n)Of (?!course)[a-z`]/, instead: 'In …, for …, if …' },
+  { pattern: /\b(?:go|goes|went|going) on\b/i, instead: 'continue' },
+  { pattern: /\b(?:come|comes|came) to\b/i, instead: 'the result of …, return' },
+  { pattern: /(?<![\w-])(?:nobody|somebody|anybody) \w/i, instead: 'the person, worker or command that …' },
+  { pattern: /\bin place of\b/i, instead: 'instead of' },
+  { pattern: /\bmeanwhile\b/i, instead: 'until then' },
+  { pattern: /\bby (?:itself|themselves)\b/, instead: 'automatically, on its own' },
+  { pattern: /\b(?:says? so|is said|are told)\b/, instead: 'names it, prints …' },
+  { pattern: /\bany ?more\b/, instead: 'no longer' },
+];
+
+/** One line for each phrase found: the place, the phrase, and what to write instead. */
+export function phrasesIn(where: string, text: string, kind: 'message' | 'page' = 'page'): readonly string[] {
+  return (kind === 'message' ? MESSAGE_PHRASES : PHRASES).flatMap(({ pattern, instead }) => {
     const [found] = pattern.exec(text) ?? [];
     return found === undefined ? [] : [`${where}: "${found}"; write: ${instead}`];
   });
 }
 
-/** Literals and templates of a source with the lines that they begin on; values that are filled in stand as `…`. */
+/** Returns the literals and templates of a source with their first lines; a value that is filled in becomes `…`. */
 export function textsIn(path: string, source: string): readonly { readonly line: number; readonly text: string }[] {
   const found: { readonly line: number; readonly text: string }[] = [];
   const visit = (node: Node): void => {

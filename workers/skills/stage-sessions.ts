@@ -74,7 +74,7 @@ async function standing(
 function endOf(session: string, error: unknown): SessionEnded | null {
   if (error instanceof SessionFailedError) return { kind: 'unopened', code: error.code, message: error.message };
   if (error instanceof NoSuchSessionError)
-    return { kind: 'unopened', code: 'session/failed', message: `session ${session} is not there any more` };
+    return { kind: 'unopened', code: 'session/failed', message: `session ${session} is no longer there` };
   return null;
 }
 

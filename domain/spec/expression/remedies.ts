@@ -3,8 +3,8 @@
 /** Functions of other systems, and methods that are written as functions. */
 const FUNCTIONS: Readonly<Record<string, string>> = {
   success: 'remove it: a stage starts after the success of what it waits for',
-  failure: 'write `on_failure: [STAGE]` in place of the condition',
-  always: 'write `finally: true` in place of the condition',
+  failure: 'write `on_failure: [STAGE]` instead of the condition',
+  always: 'write `finally: true` instead of the condition',
   cancelled: 'write `finally: true`, and `when: stages.NAME.state == "cancelled"`',
   fromJSON: 'read the output as JSON: `stages.NAME.json`',
   contains: 'write it behind the text: `TEXT.contains("part")`',

@@ -71,7 +71,7 @@ export const APPROVAL = {
       as: 'timeoutMs',
       type: { is: 'duration', range: DURATIONS.approval },
       mistaken: ['timeout_secs', 'deadline', 'expires', 'timeout_seconds'],
-      otherwise: 'it waits for as long as the run goes on',
+      otherwise: 'it waits as long as the run is open',
       doc: 'How long it waits for an answer.',
       example: '2d',
     },

@@ -199,7 +199,7 @@ export const SANDBOX = {
     guest_image: {
       as: 'guestImage',
       type: { is: 'text', holds: 'image', plain: true },
-      doc: "Kernel and initramfs of Void-Box's guests. It has no effect, and a warning says so: every VM boots Voidbox's own.",
+      doc: "Kernel and initramfs of Void-Box's guests. It has no effect and causes a warning: every VM boots Voidbox's own.",
       example: 'ghcr.io/acme/guest:v1',
     },
     kernel: {

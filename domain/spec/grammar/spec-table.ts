@@ -220,7 +220,7 @@ const PIPELINE_LOOP = {
       as: 'onLimit',
       type: { is: 'word', words: ON_LIMITS },
       default: 'fail',
-      doc: 'What happens when `until` does not hold after the last visit: `fail` fails the run as `loop/limit`, `pass` goes on with the output of that visit.',
+      doc: 'What happens when `until` does not hold after the last visit: `fail` fails the run as `loop/limit`, `pass` continues with the output of that visit.',
       example: 'pass',
     },
   },

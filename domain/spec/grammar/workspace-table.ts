@@ -20,7 +20,7 @@ export const WORKSPACE = {
       group: 'source',
       feeds: 'edges',
       mistaken: ['stage', 'of', 'continue'],
-      doc: 'An earlier stage with a workspace, which this one goes on with.',
+      doc: 'An earlier stage whose workspace this stage continues.',
       example: 'fix',
     },
     ref: {
@@ -29,7 +29,7 @@ export const WORKSPACE = {
       needs: 'git',
       mistaken: ['branch', 'tag', 'commit', 'revision', 'rev', 'checkout'],
       otherwise: 'what is checked out',
-      doc: 'The commit that the stage starts from. Of an address a branch, a tag or a whole hash.',
+      doc: 'The commit that the stage starts from. For an address: a branch, a tag or a whole hash.',
       example: 'main',
     },
     include_dirty: {
@@ -38,7 +38,7 @@ export const WORKSPACE = {
       needs: 'git',
       mistaken: ['dirty', 'uncommitted', 'include_uncommitted', 'with_changes'],
       default: false,
-      doc: 'Takes changes that are not committed and files that are not ignored as well. Of a folder only.',
+      doc: 'Takes changes that are not committed and files that are not ignored as well. Only for a folder.',
       example: true,
     },
     changes: {
@@ -46,7 +46,7 @@ export const WORKSPACE = {
       type: { is: 'word', words: WORKSPACE_CHANGES },
       mistaken: ['keep', 'leaves', 'outputs', 'read_only', 'readonly', 'discard'],
       default: 'keep',
-      doc: 'Whether the stage leaves what it changed. With `none` it leaves no changes and hands no workspace on: for tests and checks, whose build products no one wants.',
+      doc: 'Whether the stage leaves what it changed. With `none` it leaves no changes and hands no workspace on: for tests and checks, whose build products are not wanted.',
       example: 'none',
     },
     subfolder: {
