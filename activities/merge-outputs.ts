@@ -2,6 +2,7 @@ import { Buffer } from 'node:buffer';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { NamedOutput } from '../domain/pipeline/state.ts';
 import type { DataRef, RedactedData } from '../domain/plan/plan.ts';
+import { isJson } from '../domain/units/is-json.ts';
 import type { ArtifactStore } from './ports/artifacts.ts';
 import { withChanges } from './redacted-data.ts';
 
@@ -77,13 +78,4 @@ async function readText(artifacts: ArtifactStore, ref: DataRef, stage: string): 
   const chunks: Uint8Array[] = [];
   for await (const chunk of artifacts.open(ref)) chunks.push(chunk);
   return Buffer.concat(chunks).toString('utf8');
-}
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
 }

@@ -6,6 +6,7 @@ import { shownStage } from '../domain/run/instance.ts';
 import type { StageFailure, StageResult } from '../domain/run/stage-result.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
+import { isJson } from '../domain/units/is-json.ts';
 import { describeRedacted } from '../domain/units/not-json.ts';
 import { valueAt } from '../domain/units/mapping.ts';
 import type { ActivityDeps } from './deps.ts';
@@ -96,15 +97,6 @@ function redactedText(bytes: Buffer, redactor: Redactor): string {
   const stream = redactor.stream();
   const pieces = [...stream.push(bytes), ...stream.flush()];
   return Buffer.concat(pieces.map((piece) => piece.bytes)).toString('utf8');
-}
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 interface Told {

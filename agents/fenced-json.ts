@@ -1,4 +1,5 @@
 /** JSON that a model wraps into a code block of Markdown, though it was asked for JSON only. */
+import { isJson } from '../domain/units/is-json.ts';
 
 /** A fence of at least three backticks or tildes, by CommonMark; `info` names a language, such as `json`. */
 const OPENING = /^(?<fence>`{3,}|~{3,})(?<info>[^\n]*)$/;
@@ -22,13 +23,4 @@ export function unfenceJson(text: string): string | null {
   // A fence inside the content is text within a JSON string or makes the content no JSON.
   const content = trimmed.slice(firstBreak + 1, lastBreak).trim();
   return isJson(content) ? content : null;
-}
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
 }
