@@ -13,7 +13,7 @@ import type { InstancePath } from '../domain/run/instance.ts';
 import type { NewRunEvent, RunOutcome, RunReply } from '../domain/run/event.ts';
 import type { RunOrigin } from '../domain/run/origin.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
-import type { VmLease } from '../domain/run/vm-lease.ts';
+import type { AcquiredVm, VmLease } from '../domain/run/vm-lease.ts';
 
 /**
  * The argument of the workflow type `voidboxRun`: a spec's text or a compiled plan, one of the three. A retry may leave out all
@@ -264,7 +264,7 @@ export interface Activities {
   /** First command of each run: checks, stores the plan, picks the host. */
   admit(request: AdmitRequest): Promise<Admission>;
   /** Finds or creates the VM of a scope that several stages share. */
-  acquireVm(call: ScopeCall | WholeScopeCall): Promise<VmLease>;
+  acquireVm(call: ScopeCall | WholeScopeCall): Promise<AcquiredVm>;
   /**
    * Runs one attempt of one stage and returns only what is durable. From behaviour 4 on a result whose outcome is `failed` is
    * thrown: a failure with the outcome's code as type, and the result as its only detail.
@@ -304,4 +304,10 @@ export interface Activities {
   appendEvents(request: { readonly runId: string; readonly events: readonly NewRunEvent[] }): Promise<void>;
   /** Makes a merged output, writes the terminal event and the manifest, drops handed-over variables. Returns the outcome as it is written. */
   finishRun(request: FinishRequest): Promise<RunReply>;
+}
+
+/** What the workflow of a run, or of a window, has done in its own workflow task by the worker that carries it out. */
+export interface LocalActivities {
+  /** Does nothing: the marker that its call leaves in history says in its summary which VM has booted, and how long that took. */
+  recordBoot(): Promise<void>;
 }

@@ -28,5 +28,6 @@
  * - 25: a stage may wait until a time that earlier outputs say.
  * - 26: the items of a stage are in few windows, each of which ends early when its history grows long, and another goes on.
  * - 27: a signal or an update without a handler is a notice of the run.
+ * - 28: the boot of a VM is a marker in history.
  */
-export const BEHAVIOUR = 27;
+export const BEHAVIOUR = 28;

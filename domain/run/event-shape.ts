@@ -76,6 +76,7 @@ const presentResult = objectOf({
   instance: listOf(objectOf({ part: aText, item: aCount })),
   attempt: aCount,
   vm: orNull(objectOf({ backend: aText, isolation: aText, accelerator: aText })),
+  bootMs: optional(aNumber),
   usage: valuesOf(aNumber),
   command: orNull(objectOf(command)),
   partial: optional(valuesOf(dataRefShape)),

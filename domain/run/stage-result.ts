@@ -26,6 +26,8 @@ export interface StageResult {
   readonly partial?: Readonly<Record<string, DataRef>> | undefined;
   /** Null for work that needed none. */
   readonly vm: VmFacts | null;
+  /** How long the VM took to boot that this attempt had for itself. Absent: it had none, or a mock, or an earlier build ran it. */
+  readonly bootMs?: number | undefined;
   /**
    * What it took, by names with their units; a reader shows those that it knows. Those that begin with `vm` are of
    * its whole VM from the boot to the stage's end, other stages of the same VM within them.

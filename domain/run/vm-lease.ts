@@ -10,6 +10,12 @@ export interface VmLease {
   readonly host?: string;
 }
 
+/** What `acquireVm` answers. */
+export interface AcquiredVm extends VmLease {
+  /** How long the VM took to boot. Absent: it is a mock, or an earlier build answered. */
+  readonly bootMs?: number;
+}
+
 /**
  * The lease in an answer of `acquireVm`, without anything else; null when there is none. Any client that reaches the server can
  * complete an activity with any value, and a queue that is not a string would fail the workflow's task again and again.

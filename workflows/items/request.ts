@@ -20,6 +20,8 @@ export interface ItemsRequest {
   readonly from: number;
   /** Behind the last item. */
   readonly to: number;
+  /** Of the run. Absent: it is below 28, and the window does what windows did before. */
+  readonly behaviour?: number | undefined;
   /** Items at the same time. */
   readonly slots: number;
   /** Where the window's history is as long as this no other item starts. Absent: every item is started. */
