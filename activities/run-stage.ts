@@ -21,6 +21,7 @@ import { demandLogin, sayLoginEnds } from './agent-login.ts';
 import { type FollowedLedger, openLedger, RunBudgetFailure } from './run-budget.ts';
 import { runSkill, sessionOfStage } from './run-skill.ts';
 import { agentOfStage } from './agent-command.ts';
+import { withBoot } from './boot-time.ts';
 import type { Exec, Sandbox } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
 import { itemVariables } from './items.ts';
@@ -93,7 +94,7 @@ async function attemptWith(deps: ActivityDeps, written: StageRequest, life: Atte
     life.detached.throwIfAborted();
     if (life.cancelRequested.aborted && !(isCodedError(error) && error.code === 'fence/stale')) {
       await endLeftCommands(context);
-      const cancelled = cancelledResult(context.backend, request);
+      const cancelled = await withBoot(context, cancelledResult(context.backend, request));
       const last = isService(stage.work) ? await outputPublished(deps, request) : {};
       return concludeWithoutVm(
         context,
@@ -136,11 +137,11 @@ async function withoutCommand(
   { code, message }: Pick<StageFailure, 'code' | 'message'>,
 ): Promise<StageResult> {
   const { deps, request, backend } = context;
-  const result: StageResult = {
+  const result = await withBoot(context, {
     ...cancelledResult(backend, request),
     outcome: 'failed',
     failure: { code, message, stderrTail: '' },
-  };
+  });
   return concludeWithoutVm(context, await writeResult(deps.events, request.runId, result, null, deps.now()));
 }
 
@@ -208,7 +209,8 @@ async function carryOut(
     // A fenced call before the result: an attempt that was overtaken by one the store has not heard of yet learns it here.
     await sandbox.renew();
     await network.catchUp();
-    const withUsage = { ...result, usage: { ...result.usage, ...usageOfVm(await sandbox.usage()) } };
+    const usage = { ...result.usage, ...usageOfVm(await sandbox.usage()) };
+    const withUsage = await withBoot(context, { ...result, usage });
     const left = life.cancelRequested.aborted
       ? { result: withUsage, isRetained: false }
       : await retainAfter(context, sandbox, withUsage, life.detached);

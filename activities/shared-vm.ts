@@ -2,7 +2,8 @@
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
-import type { VmLease } from '../domain/run/vm-lease.ts';
+import type { AcquiredVm } from '../domain/run/vm-lease.ts';
+import { bootMsOf } from './boot-time.ts';
 import type { ActivityDeps } from './deps.ts';
 import { toActivityFailure } from './failure.ts';
 import { withHeartbeat } from './heartbeat.ts';
@@ -15,13 +16,16 @@ import { retainAtRelease } from './retain-vm.ts';
 /** A keeper answers at once; a VM whose keeper does not is released as always, and ends. */
 const RETAIN_LIMIT_MS = 15_000;
 
-export function acquireVm(deps: ActivityDeps, request: ScopeRequest): Promise<VmLease> {
+export function acquireVm(deps: ActivityDeps, request: ScopeRequest): Promise<AcquiredVm> {
   const key = keyOf(request);
   return withHeartbeat((life) =>
     deps.attempts.drive(`acquire/${vmKeyText(key)}`, life, async () => {
-      const { lease, vm } = await openVm(deps, request, deps.backendFor(request.scope.sandbox), life);
-      vm?.leave();
-      return lease;
+      const backend = deps.backendFor(request.scope.sandbox);
+      const { lease, vm } = await openVm(deps, request, backend, life);
+      if (vm === null) return lease;
+      vm.leave();
+      const bootMs = await bootMsOf(deps.events, backend, key);
+      return bootMs === null ? lease : { ...lease, bootMs };
     }),
   );
 }
