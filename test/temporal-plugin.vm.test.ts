@@ -86,3 +86,17 @@ test('a command goes on while its worker is killed, and the next one attaches to
   expect(types).toContain('stage-reattached');
   expect(types).toContain('vm-stopped');
 });
+
+test('a pipeline has a marker for the boot of its VM, because the worker has the local activity and the bundle says so', async () => {
+  const handle = await runs.client.workflow.start('voidboxRun', {
+    taskQueue: 'theirs',
+    workflowId: 'boots',
+    args: [{ spec: 'kind: workflow\nname: boots\nworkflow: { steps: [{ name: build, run: { program: "true" } }] }\n' }],
+  });
+  await handle.result();
+  const { events } = await handle.fetchHistory();
+  const summaries = (events ?? []).flatMap(({ markerRecordedEventAttributes: marker, userMetadata }) =>
+    marker ? [Buffer.from(userMetadata!.summary!.data!).toString()] : [],
+  );
+  expect(summaries).toEqual([expect.stringMatching(/^"VM of build booted in [\d.]+ m?s"$/)]);
+});

@@ -16,14 +16,15 @@ test('activities of the worker stand beside those of Voidbox', async () => {
     activities: { own },
   });
   expect(Object.keys(activities!).toSorted()).toEqual(
-    expect.arrayContaining(['admit', 'finishRun', 'own', 'placeCommand', 'runCommand', 'runStage']),
+    expect.arrayContaining(['admit', 'finishRun', 'own', 'placeCommand', 'recordBoot', 'runCommand', 'runStage']),
   );
 });
 
 test('an activity with a name of Voidbox is refused, and not replaced', async () => {
-  const activities = { admit: (): void => undefined, runStage: (): void => undefined };
+  const own = (): void => undefined;
+  const activities = { admit: own, runStage: own, recordBoot: own };
   const configured = createVoidboxPlugin().configureWorker!({ connection, taskQueue: 'q', activities });
-  await expect(configured).rejects.toThrow('names that Voidbox needs: admit, runStage. Rename them');
+  await expect(configured).rejects.toThrow('names that Voidbox needs: admit, runStage, recordBoot. Rename them');
 });
 
 test('a second Worker needs a plugin of its own', async () => {

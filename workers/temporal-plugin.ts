@@ -15,6 +15,7 @@ import {
 } from '@temporalio/worker';
 import type { CommandActivities } from '../activities/contract-command.ts';
 import type { Activities } from '../activities/contract.ts';
+import { LOCAL_ACTIVITIES } from '../activities/local-activities.ts';
 import type { LentVariables } from '../activities/ports/lent-variables.ts';
 import { createCommandActivities } from '../activities/run-command.ts';
 import { durabilityOf, type Environment, readEnvironment } from '../setup/environment.ts';
@@ -152,7 +153,7 @@ class VoidboxPlugin implements WorkerPlugin {
       throw new Error(
         `the Voidbox plugin of the Worker on ${this.#taskQueue} was given to a Worker on ${taskQueue} as well: create another plugin, with a stateDir of its own`,
       );
-    const taken = NAMES.filter((name) => Object.hasOwn(activities, name));
+    const taken = [...NAMES, ...Object.keys(LOCAL_ACTIVITIES)].filter((name) => Object.hasOwn(activities, name));
     if (taken.length > 0)
       throw new Error(
         `the Worker has activities of its own with names that Voidbox needs: ${taken.join(', ')}. Rename them, or run them in another Worker`,
@@ -167,7 +168,7 @@ class VoidboxPlugin implements WorkerPlugin {
     return {
       ...options,
       connection,
-      activities: { ...activities, ...this.#delegates() },
+      activities: { ...activities, ...this.#delegates(), ...LOCAL_ACTIVITIES },
       ...(options.workflowsPath === undefined ? {} : { interceptors: withOwnModule(options.interceptors) }),
     };
   }

@@ -4,6 +4,7 @@
  */
 import { NativeConnection, Runtime, Worker, DefaultLogger, type WorkerOptions } from '@temporalio/worker';
 import type { Activities } from '../activities/contract.ts';
+import { LOCAL_ACTIVITIES } from '../activities/local-activities.ts';
 import type { SessionActivities } from '../activities/contract-session.ts';
 import { RUN_TASK_QUEUE, SESSION_TASK_QUEUE, hostTaskQueue } from '../workflows/messages.ts';
 import type { WorkflowBundle } from './bundle.ts';
@@ -84,7 +85,7 @@ export async function startWorkers({
       ...common,
       taskQueue: RUN_TASK_QUEUE,
       workflowBundle: bundle,
-      activities: { ...sharedActivities },
+      activities: { ...sharedActivities, ...LOCAL_ACTIVITIES },
       stickyQueueScheduleToStartTimeout: 1_000,
       maxCachedWorkflows: 200,
     }),

@@ -11,7 +11,16 @@ const INSTALLED = Symbol.for('voidbox.renames-reserved-names');
 
 /** True if the SDK sees no reserved name, so that a default handler is safe. */
 export function renamesReservedNames(): boolean {
+  return isInstalled();
+}
+
+function isInstalled(): boolean {
   return (globalThis as { [INSTALLED]?: boolean })[INSTALLED] === true;
+}
+
+/** True if the bundle is of a Worker of Voidbox, or of one with its plugin: both carry out local activities of runs. */
+export function hasLocalActivities(): boolean {
+  return isInstalled();
 }
 
 export const interceptors: WorkflowInterceptorsFactory = () => {

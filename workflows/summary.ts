@@ -9,18 +9,22 @@ import { utf8Length } from '../domain/units/utf8.ts';
 /** The server refuses a command with a summary of more than 400 bytes, and the workflow's task is tried for ever. */
 const MOST_SUMMARY_BYTES = 200;
 
-/** On one line, and as short as the server takes it. */
-export function summaryOf(text: string): string {
+/**
+ * On one line, and as short as the server takes it.
+ * @param end  short, and kept where the text is cut
+ */
+export function summaryOf(text: string, end = ''): string {
   const line = sanitizeLine(text);
-  if (utf8Length(line) <= MOST_SUMMARY_BYTES) return line;
+  const mostBytes = MOST_SUMMARY_BYTES - utf8Length(end);
+  if (utf8Length(line) <= mostBytes) return `${line}${end}`;
   let bytes = 0;
   const kept: string[] = [];
   for (const character of line) {
     bytes += utf8Length(character);
-    if (bytes > MOST_SUMMARY_BYTES - 3) break;
+    if (bytes > mostBytes - 3) break;
     kept.push(character);
   }
-  return `${kept.join('')}…`;
+  return `${kept.join('')}…${end}`;
 }
 
 /** Of a call that writes events of the workflow: how many, and of which kinds. */

@@ -1,7 +1,7 @@
 /**
  * Workflow code of today against histories of yesterday: a change that would do other things than a running
  * run did fails here. Histories are added when the workflow learns something new, and never removed:
- * `VOIDBOX_RECORD_HISTORIES=DIR npx vitest run workers/run.server.test.ts workers/failed-stages.server.test.ts workers/approvals.server.test.ts workers/control-flow.server.test.ts workers/items.server.test.ts workers/items-parts.server.test.ts workers/items-nested.server.test.ts workers/items-loops.server.test.ts workers/items-approvals.server.test.ts workers/run-history.server.test.ts workers/loops.server.test.ts workers/parts.server.test.ts workers/retried-runs.server.test.ts workers/placement.server.test.ts
+ * `VOIDBOX_RECORD_HISTORIES=DIR npx vitest run workers/run.server.test.ts workers/failed-stages.server.test.ts workers/approvals.server.test.ts workers/control-flow.server.test.ts workers/items.server.test.ts workers/items-parts.server.test.ts workers/items-nested.server.test.ts workers/items-loops.server.test.ts workers/items-approvals.server.test.ts workers/run-history.server.test.ts workers/boots.server.test.ts workers/loops.server.test.ts workers/parts.server.test.ts workers/retried-runs.server.test.ts workers/placement.server.test.ts
  * workers/skills/session*.server.test.ts`.
  *
  * Isolated, because a process has one runtime of the Temporal SDK.

@@ -32,7 +32,6 @@ import {
 } from '../../domain/pipeline/machine-plan.ts';
 import { planIndex } from '../../domain/pipeline/plan-index.ts';
 import type { RunState } from '../../domain/pipeline/state.ts';
-import { BEHAVIOUR } from '../../domain/run/behaviour.ts';
 import { attemptText } from '../../domain/run/attempt.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent, RunOutcome } from '../../domain/run/event.ts';
@@ -49,6 +48,7 @@ import type { StageFailure } from '../../domain/run/stage-result.ts';
 import { vmLeaseOf } from '../../domain/run/vm-lease.ts';
 import { ACTIVITY_OPTIONS, stageScheduleToCloseMs } from '../activity-options.ts';
 import { reasonOf, stageFailureEvent, stageResultEvent } from '../activity-outcome.ts';
+import { Boots } from '../boots.ts';
 import { workflowCancelled, workflowFailure } from '../failure.ts';
 import { Conditions } from '../run/conditions.ts';
 import { lazyText } from '../run/current-details.ts';
@@ -117,6 +117,7 @@ function isRequest(value: unknown): value is ItemsRequest {
     instance = [],
     attempt = 1,
     executionId = '',
+    behaviour = 0,
     hostQueue,
     storeQueue,
     leaseQueue = hostQueue,
@@ -135,6 +136,7 @@ function isRequest(value: unknown): value is ItemsRequest {
     attempt >= 1 &&
     attempt <= INSTANCE_LIMITS.attempts &&
     typeof executionId === 'string' &&
+    typeof behaviour === 'number' &&
     typeof lastStart?.events === 'number' &&
     typeof lastStart?.bytes === 'number'
   );
@@ -184,6 +186,7 @@ class ItemWindow {
   /** Null: each item is a command. */
   readonly #gate: CallGate | null;
   readonly questions = new ItemQuestions();
+  readonly #boots: Boots;
   /** Of lists within items. */
   readonly #windows = new CallGate();
   readonly #open = new Map<number, OpenItem>();
@@ -210,6 +213,7 @@ class ItemWindow {
     planIndex(this.#plan);
     this.#stages = new Map(this.#plan.stages.map((of) => [of.id, of]));
     this.#id = stage.id;
+    this.#boots = new Boots(request.behaviour ?? 0);
     this.#gate = part === undefined ? null : new CallGate();
     this.#next = request.from;
   }
@@ -236,6 +240,7 @@ class ItemWindow {
     }
     this.#append();
     await this.#appending;
+    await this.#boots.settled();
     const goesOn = !this.#stopped && this.#next < this.#request.to;
     return { succeeded: this.#succeeded, failed: this.#failed, ...(goesOn ? { next: this.#next } : {}) };
   }
@@ -373,6 +378,7 @@ class ItemWindow {
     const key = attemptText({ stage: id, instance, attempt });
     // What a command takes is the same for every item.
     const upstream = part === undefined ? outer : takenBy(stage, command.upstream);
+    const summary = summaryOf(`${shownStage(id, instance)}${attempt === 1 ? '' : ` (attempt ${attempt})`}`);
     const call: StageCall = {
       runId,
       stage: id,
@@ -391,13 +397,14 @@ class ItemWindow {
               ...ACTIVITY_OPTIONS.runStage,
               taskQueue: stageQueue(this.#queues, lease),
               scheduleToCloseTimeout: stageScheduleToCloseMs(stage.timeoutMs),
-              summary: summaryOf(`${shownStage(id, instance)}${attempt === 1 ? '' : ` (attempt ${attempt})`}`),
+              summary,
             },
             [call],
           ),
         ),
-      onResult: (result) => withKey(stageResultEvent(result, id, key), inner),
-      onFailure: (error, isCancelled) => withKey(stageFailureEvent(error, id, key, isCancelled), inner),
+      onResult: (result) => withKey(this.#boots.ofStage(summary, stageResultEvent(result, id, key)), inner),
+      onFailure: (error, isCancelled) =>
+        withKey(this.#boots.ofStage(summary, stageFailureEvent(error, id, key, isCancelled)), inner),
     });
   }
 
@@ -420,7 +427,7 @@ class ItemWindow {
       attempt,
       upstream: takenBy(stage, upstream),
       events: this.#takeUnwritten(),
-      behaviour: BEHAVIOUR,
+      behaviour: this.#request.behaviour ?? 0,
       onProgress: () => undefined,
     };
     underWay.start(key, {
@@ -446,7 +453,10 @@ class ItemWindow {
         ),
       onResult: (answer) => {
         const lease = vmLeaseOf(answer);
-        if (lease !== null) return { type: 'vm-acquired', scope, generation, lease };
+        if (lease !== null) {
+          this.#boots.record(shownStage(this.#id, instance), answer.bootMs);
+          return { type: 'vm-acquired', scope, generation, lease };
+        }
         const message = 'acquireVm answered with no lease';
         return { type: 'vm-failed', scope, generation, code: 'internal/bug', message };
       },

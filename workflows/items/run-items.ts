@@ -41,6 +41,8 @@ const STARTS_OF_WINDOW = 3;
 const SPLIT_BY_SLOTS_BEHAVIOUR = 14;
 /** From it on windows of a run's own lists end early, and are few. */
 const WINDOWS_END_EARLY_BEHAVIOUR = 26;
+/** From it on windows hear the behaviour of their run. */
+const WINDOWS_KNOW_BEHAVIOUR = 28;
 /** After a reset the window of the execution before may still be open. */
 const TAKEN_ID_WAIT_MS = 5_000;
 
@@ -157,7 +159,7 @@ async function doWindow(
   slots: number,
   mostFailures: number | null,
 ): Promise<ItemsEnd> {
-  const { runId, queues, stage, instance, attempt, executionId, gates, upstream } = items;
+  const { runId, queues, stage, instance, attempt, executionId, gates, upstream, behaviour } = items;
   const { part, ...each } = stage.each as MachineEach;
   const request: ItemsRequest = {
     runId,
@@ -169,6 +171,7 @@ async function doWindow(
     ...(part === undefined || listsOf(part).length === 0 ? {} : { executionId }),
     from,
     to,
+    ...(behaviour < WINDOWS_KNOW_BEHAVIOUR ? {} : { behaviour }),
     slots,
     ...endsEarly(items, slots),
     mostFailures,

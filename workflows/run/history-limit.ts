@@ -9,7 +9,7 @@ export function limitWithFinally({ events, bytes }: HistoryLimit): HistoryLimit 
 }
 
 /** Each attempt of a stage in a window, with all that belongs to it, takes up to so many events. */
-const EVENTS_OF_ATTEMPT = 10;
+const EVENTS_OF_ATTEMPT = 11;
 
 /**
  * Where a window of items starts no other one: what runs then may take all attempts that it may take, and the history stays

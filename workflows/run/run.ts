@@ -44,13 +44,13 @@ import { formatDurationMs } from '../../domain/units/duration.ts';
 import type { DataRef, Plan } from '../../domain/plan/plan.ts';
 import { fromWire } from '../../domain/plan/wire.ts';
 import type { FieldValues } from '../../domain/run/approval-answer.ts';
-import { BEHAVIOUR } from '../../domain/run/behaviour.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent, RunOutcome, RunReply } from '../../domain/run/event.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
 import { vmLeaseOf } from '../../domain/run/vm-lease.ts';
 import { ACTIVITY_OPTIONS, stageScheduleToCloseMs } from '../activity-options.ts';
 import { reasonOf, stageFailureEvent, stageResultEvent } from '../activity-outcome.ts';
+import { behaviourToAsk, Boots } from '../boots.ts';
 import { runFailure, workflowCancelled, workflowFailure } from '../failure.ts';
 import { answerProblem, type AnswerReceipt, type AnswerRequest } from './answer-request.ts';
 import { Conditions } from './conditions.ts';
@@ -153,7 +153,12 @@ async function callAdmit(request: unknown): Promise<Admission> {
     typeof request === 'object' && request !== null && !Array.isArray(request) ? (request as RunRequest) : {};
   try {
     const { workflowId, originalExecutionRunId } = workflowInfo();
-    const admission = await admit({ ...fields, runId: workflowId, originalExecutionRunId, behaviour: BEHAVIOUR });
+    const admission = await admit({
+      ...fields,
+      runId: workflowId,
+      originalExecutionRunId,
+      behaviour: behaviourToAsk(),
+    });
     refuseForgottenOrigin(fields, admission);
     refuseForgottenMock(fields, admission);
     return admission;
@@ -239,6 +244,7 @@ class RunLoop {
   readonly #deadline: RunClock | null;
   readonly questions: Questions;
   readonly #conditions: Conditions;
+  readonly #boots: Boots;
   /** Events that wait for the next activity to write them. */
   #unwritten: NewRunEvent[] = [];
   #appending: Promise<void> = Promise.resolve();
@@ -252,6 +258,7 @@ class RunLoop {
     this.#behaviour = admission.behaviour ?? 0;
     this.#wholePlan = admission.plan === undefined ? null : fromWire(admission.plan);
     this.#plan = planIn(admission, this.#wholePlan);
+    this.#boots = new Boots(this.#behaviour);
     const receive = (event: MachineEvent): void => this.receive(event);
     this.#clock = clockOf(this.#plan, receive);
     this.#deadline = deadlineOf(this.#plan, receive);
@@ -394,6 +401,7 @@ class RunLoop {
     const stage = this.#stages.get(stageId)!;
     const events = this.#takeUnwritten();
     if (stage.each !== undefined) return this.#runItems(stage, command, events);
+    const summary = stageSummary(stage, attempt);
     this.#underWay.start(execKey, {
       run: () =>
         runStage.executeWithOptions(
@@ -401,7 +409,7 @@ class RunLoop {
             ...ACTIVITY_OPTIONS.runStage,
             taskQueue: stageQueue(this.#queues, lease),
             scheduleToCloseTimeout: stageScheduleToCloseMs(stage.timeoutMs),
-            summary: stageSummary(stage, attempt),
+            summary,
           },
           [
             this.#behaviour === 0 && this.#wholePlan !== null
@@ -409,8 +417,9 @@ class RunLoop {
               : stageCall(this.#runId, stage, command, events),
           ],
         ),
-      onResult: (result) => stageResultEvent(result, stageId, execKey),
-      onFailure: (error, isCancelled) => stageFailureEvent(error, stageId, execKey, isCancelled),
+      onResult: (result) => this.#boots.ofStage(summary, stageResultEvent(result, stageId, execKey)),
+      onFailure: (error, isCancelled) =>
+        this.#boots.ofStage(summary, stageFailureEvent(error, stageId, execKey, isCancelled)),
     });
   }
 
@@ -516,7 +525,10 @@ class RunLoop {
         ),
       onResult: (answer) => {
         const lease = vmLeaseOf(answer);
-        if (lease !== null) return { type: 'vm-acquired', scope, generation, lease };
+        if (lease !== null) {
+          this.#boots.record(this.#stagesIn(scope), answer.bootMs);
+          return { type: 'vm-acquired', scope, generation, lease };
+        }
         return {
           type: 'vm-failed',
           scope,

@@ -1,0 +1,68 @@
+/**
+ * Boots of VMs as markers in history. A VM of one stage boots within `runStage`, whose summary was fixed before, so the Temporal UI
+ * shows its boot by the summary of a local activity: one event, within the workflow task that takes the stage's result.
+ */
+import { proxyLocalActivities, TemporalFailure } from '@temporalio/workflow';
+import type { LocalActivities } from '../activities/contract.ts';
+import type { MachineEvent } from '../domain/pipeline/event.ts';
+import { BEHAVIOUR } from '../domain/run/behaviour.ts';
+import { formatDurationMs } from '../domain/units/duration.ts';
+import { hasLocalActivities } from './interceptors.ts';
+import { summaryOf } from './summary.ts';
+
+const FIRST_BEHAVIOUR = 28;
+/** It does nothing: only a worker that stands still takes this long, and then the marker holds a failure. */
+const OPTIONS = { startToCloseTimeout: 10_000, retry: { maximumAttempts: 1 } } as const;
+
+const { recordBoot } = proxyLocalActivities<LocalActivities>(OPTIONS);
+
+/**
+ * What a run asks its admission for. Without the activity on the workflow's own worker the SDK makes no command for it, but expects
+ * its marker in each replay: such a run records no boots for its whole life.
+ */
+export function behaviourToAsk(): number {
+  return hasLocalActivities() ? BEHAVIOUR : FIRST_BEHAVIOUR - 1;
+}
+
+/** A marker whose summary is this. */
+type Mark = (summary: string) => Promise<void>;
+
+const markInHistory: Mark = (summary) => recordBoot.executeWithOptions({ ...OPTIONS, summary }, []);
+
+export class Boots {
+  readonly #areRecorded: boolean;
+  readonly #mark: Mark;
+  #settled: Promise<void> | null = null;
+
+  /** @param behaviour  of the run */
+  constructor(behaviour: number, mark: Mark = markInHistory) {
+    this.#areRecorded = behaviour >= FIRST_BEHAVIOUR;
+    this.#mark = mark;
+  }
+
+  /** The event, once the boot that its result tells is recorded. */
+  ofStage(stage: string, event: MachineEvent): MachineEvent {
+    if (event.type === 'stage-finished') this.record(stage, event.result.bootMs);
+    return event;
+  }
+
+  /**
+   * @param stages  that the VM is of, for people
+   * @param bootMs  of an activity's answer, which any client of the server can have written
+   */
+  record(stages: string, bootMs: unknown): void {
+    if (!this.#areRecorded || typeof bootMs !== 'number' || !Number.isFinite(bootMs) || bootMs < 0) return;
+    const summary = summaryOf(`VM of ${stages}`, ` booted in ${formatDurationMs(bootMs)}`);
+    const recorded = this.#mark(summary).catch((error: unknown) => {
+      // Other errors are of the workflow's own worker, which lacks the activity: another worker takes the task.
+      if (!(error instanceof TemporalFailure)) throw error;
+    });
+    const before = this.#settled;
+    this.#settled = before === null ? recorded : recorded.then(() => before);
+  }
+
+  /** The SDK drops the markers of local activities that run when their workflow ends. */
+  async settled(): Promise<void> {
+    await this.#settled;
+  }
+}
