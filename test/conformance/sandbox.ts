@@ -3,11 +3,12 @@ import { ATTACHMENT } from './sandbox/attachment.ts';
 import type { Behaviour } from './sandbox/behaviour.ts';
 import { COMMANDS } from './sandbox/commands.ts';
 import { FILES } from './sandbox/files.ts';
+import { FLOODS } from './sandbox/floods.ts';
 import { LIMITS } from './sandbox/limits.ts';
 
 export type { Behaviour, Conformance } from './sandbox/behaviour.ts';
 
-export const BEHAVIOURS: readonly Behaviour[] = [...COMMANDS, ...FILES, ...LIMITS, ...ATTACHMENT];
+export const BEHAVIOURS: readonly Behaviour[] = [...COMMANDS, ...FLOODS, ...FILES, ...LIMITS, ...ATTACHMENT];
 
 /** Rows that say within seconds whether a kernel, an image and a keeper fit together. */
 const SMOKE_NAMES: ReadonlySet<string> = new Set([

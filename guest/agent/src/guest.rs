@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use crate::boot::Storage;
 use crate::door::Tunnels;
 use crate::exec::CgroupParent;
+use crate::precedence::Precedences;
 use crate::reaper::Reaper;
 
 /// A user and its group.
@@ -35,6 +36,7 @@ pub struct Guest {
     pub role: Role,
     pub reaper: Reaper,
     pub cgroup: Option<CgroupParent>,
+    pub precedences: Precedences,
     configuring: AtomicBool,
     configured: AtomicBool,
     /// Folders outside the user's own that were made for copies, by their guest path.
@@ -47,10 +49,15 @@ pub struct Guest {
 
 impl Guest {
     pub fn new(role: Role, reaper: Reaper, cgroup: Option<CgroupParent>) -> Self {
+        let precedences = match role {
+            Role::Init(_) => Precedences::of_guest(),
+            Role::Process => Precedences::unchanged(),
+        };
         Self {
             role,
             reaper,
             cgroup,
+            precedences,
             configuring: AtomicBool::new(false),
             configured: AtomicBool::new(false),
             made_folders: Mutex::default(),

@@ -22,12 +22,11 @@ use voidbox_protocol::{FIRST_TUNNEL_ID, MAX_OPEN_REQUESTS, PROTOCOL_VERSION};
 
 use crate::door::Tunnels;
 use crate::failure::Failure;
-use crate::guest::{Guest, Role};
+use crate::guest::Guest;
 use crate::lock::lock;
 use crate::log;
 use crate::mailbox::Mailbox;
 use crate::outbox::Outbox;
-use crate::precedence::{Precedence, take_precedence};
 use crate::request::Request;
 use crate::serve;
 
@@ -118,15 +117,15 @@ pub fn run(
         let _ = guest.tunnels.set(tunnels);
     }
     let outbox = session.outbox.clone();
-    let is_guest = matches!(guest.role, Role::Init(_));
+    let writer_guest = guest.clone();
     thread::Builder::new()
         .name("writer".into())
         .stack_size(REQUEST_STACK_BYTES)
         .spawn(move || {
-            if is_guest {
-                take_precedence(Precedence::Writer);
-            }
-            if let Err(error) = outbox.write_to(&mut writer) {
+            let written = writer_guest
+                .precedences
+                .as_writer(|| outbox.write_to(&mut writer));
+            if let Err(error) = written {
                 log::line(&format!("writing to the keeper: {error}"));
             }
         })?;
@@ -176,6 +175,15 @@ impl Session {
         if id >= FIRST_TUNNEL_ID {
             return self.take_of_tunnel(id, message);
         }
+        if serve::is_request(&message) {
+            return self.start(id, message);
+        }
+        // A reader of outputs waits for the locks of its request and of the outbox.
+        self.guest.precedences.as_holder(|| self.give(id, message))
+    }
+
+    /// Gives a request what the keeper sent for it.
+    fn give(&self, id: u32, message: Message) -> Result<(), SessionError> {
         let request = || lock(&self.open).get(&id).cloned();
         let credit = |source| SessionError::Credit { id, source };
         match message {
@@ -220,7 +228,6 @@ impl Session {
                     request.on_cancel();
                 }
             }
-            message if serve::is_request(&message) => self.start(id, message)?,
             other => return Err(SessionError::WrongDirection(other.frame_type())),
         }
         Ok(())

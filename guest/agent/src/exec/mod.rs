@@ -17,7 +17,7 @@ use voidbox_protocol::body::{ExecReason, ExecRequest, ExecResponse, ExecStarted}
 use voidbox_protocol::message::{Message, Stream};
 
 use crate::failure::Failure;
-use crate::guest::{Guest, Role};
+use crate::guest::Guest;
 use crate::reaper::Exit;
 use crate::request::Request;
 use pace::Pace;
@@ -37,10 +37,7 @@ pub fn run(
     exec: &ExecRequest,
 ) -> Result<ExecResponse, Failure> {
     // Before the program runs: a short one writes all that it has before a thread without precedence reads for the first time.
-    let pace = match guest.role {
-        Role::Init(_) => Pace::of_guest(Instant::now()),
-        Role::Process => Pace::unchanged(Instant::now()),
-    };
+    let pace = Pace::new(&guest.precedences, Instant::now());
     match spawn::start(guest, request, exec) {
         Ok(started) => {
             request.send_ahead(&Message::ExecStarted(ExecStarted { pid: started.pid() }))?;
@@ -74,7 +71,7 @@ impl<'a> Run<'a> {
         guest: &'a Guest,
         request: &'a Request,
         exec: &'a ExecRequest,
-        pace: Pace,
+        pace: Pace<'a>,
         started: Started,
     ) -> Self {
         let timeout = exec.timeout_ms.and_then(|timeout_ms| {

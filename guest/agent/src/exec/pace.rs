@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::precedence::{Precedence, take_precedence};
+use crate::precedence::Precedences;
 
 /// Turns are counted for this long. The first pause of a flood ends with it.
 const WINDOW: Duration = Duration::from_millis(50);
@@ -15,11 +15,9 @@ const MOST_TURNS: u32 = 24;
 /// of it: a flood that lasts pays for them once in this time.
 const LONGEST_PAUSE: Duration = Duration::from_millis(800);
 
-/// Sets the precedence of the calling thread.
-type Precede = fn(bool);
-
-pub struct Pace {
-    precede: Precede,
+/// Belongs to one thread.
+pub struct Pace<'a> {
+    precedences: &'a Precedences,
     has_precedence: bool,
     since: Instant,
     turns: u32,
@@ -27,29 +25,12 @@ pub struct Pace {
     pause: Duration,
 }
 
-impl Pace {
-    /// For a guest, whose threads are this program's to order.
-    pub fn of_guest(now: Instant) -> Self {
-        Self::new(
-            |is_first| {
-                take_precedence(match is_first {
-                    true => Precedence::Reader,
-                    false => Precedence::None,
-                });
-            },
-            now,
-        )
-    }
-
-    /// For a machine that is not this program's.
-    pub fn unchanged(now: Instant) -> Self {
-        Self::new(|_| (), now)
-    }
-
-    fn new(precede: Precede, now: Instant) -> Self {
-        precede(true);
+impl<'a> Pace<'a> {
+    /// Gives the calling thread precedence.
+    pub fn new(precedences: &'a Precedences, now: Instant) -> Self {
+        precedences.enter_reader();
         Self {
-            precede,
+            precedences,
             has_precedence: true,
             since: now,
             turns: 0,
@@ -87,7 +68,18 @@ impl Pace {
 
     fn set(&mut self, has_precedence: bool) {
         self.has_precedence = has_precedence;
-        (self.precede)(has_precedence);
+        match has_precedence {
+            true => self.precedences.enter_reader(),
+            false => self.precedences.leave_reader(),
+        }
+    }
+}
+
+impl Drop for Pace<'_> {
+    fn drop(&mut self) {
+        if self.has_precedence {
+            self.precedences.leave_reader();
+        }
     }
 }
 
@@ -97,8 +89,9 @@ mod tests {
 
     #[test]
     fn a_flood_loses_its_precedence_until_its_window_ends() {
+        let precedences = Precedences::unchanged();
         let start = Instant::now();
-        let mut pace = Pace::unchanged(start);
+        let mut pace = Pace::new(&precedences, start);
         assert_eq!(pace.before_wait(start), None);
         for _ in 0..MOST_TURNS {
             pace.count();
@@ -114,8 +107,9 @@ mod tests {
 
     #[test]
     fn the_pauses_of_a_flood_that_lasts_become_longer_up_to_a_limit() {
+        let precedences = Precedences::unchanged();
         let mut now = Instant::now();
-        let mut pace = Pace::unchanged(now);
+        let mut pace = Pace::new(&precedences, now);
         let mut pauses = Vec::new();
         for _ in 0..7 {
             flood(&mut pace);
@@ -129,8 +123,9 @@ mod tests {
 
     #[test]
     fn a_calm_window_makes_the_next_pause_short_again() {
+        let precedences = Precedences::unchanged();
         let mut now = Instant::now();
-        let mut pace = Pace::unchanged(now);
+        let mut pace = Pace::new(&precedences, now);
         for _ in 0..4 {
             flood(&mut pace);
             now += pace.before_wait(now).unwrap();
@@ -142,7 +137,7 @@ mod tests {
         assert_eq!(pace.before_wait(now), Some(WINDOW));
     }
 
-    fn flood(pace: &mut Pace) {
+    fn flood(pace: &mut Pace<'_>) {
         for _ in 0..=MOST_TURNS {
             pace.count();
         }
@@ -150,8 +145,9 @@ mod tests {
 
     #[test]
     fn a_program_that_writes_now_and_then_keeps_it() {
+        let precedences = Precedences::unchanged();
         let start = Instant::now();
-        let mut pace = Pace::unchanged(start);
+        let mut pace = Pace::new(&precedences, start);
         for at in 0..1_000 {
             let now = start + Duration::from_millis(at * 5);
             assert_eq!(pace.before_wait(now), None);

@@ -131,7 +131,7 @@ struct Draining {
 /// The three pipes of one exec.
 pub struct Pump<'a> {
     request: &'a Request,
-    pace: Pace,
+    pace: Pace<'a>,
     stdin: Stdin,
     outputs: [Output; 2],
     draining: Option<Draining>,
@@ -141,7 +141,7 @@ pub struct Pump<'a> {
 impl<'a> Pump<'a> {
     pub fn new(
         request: &'a Request,
-        pace: Pace,
+        pace: Pace<'a>,
         stdin: Stdin,
         stdout: Output,
         stderr: Output,
