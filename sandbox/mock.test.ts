@@ -1,4 +1,7 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { createReadStream, mkdtempSync, readdirSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, it, test } from 'vitest';
 import { BEHAVIOURS } from '../test/conformance/sandbox.ts';
 import { createConformanceRig, type ConformanceRig } from '../test/conformance/sandbox/rig.ts';
 import { limit, request, run } from '../test/conformance/sandbox/behaviour.ts';
@@ -25,6 +28,29 @@ describe('the mock keeps the port’s promises', () => {
     await behaviour.run(rig);
   });
 });
+
+test.each(['no tar at all'.padEnd(1024, '.'), '\0'.repeat(8 * 1024)])(
+  'a source of an archive is closed if the archive breaks or ends before it',
+  async (archive) => {
+    const rig = await createConformanceRig(createMockBackend(), 'mock');
+    const path = join(mkdtempSync(join(tmpdir(), 'voidbox-mock-')), 'in.tar');
+    writeFileSync(path, archive.repeat(100));
+    const opened = (): number =>
+      readdirSync('/proc/self/fd').filter((fd) => {
+        try {
+          return readlinkSync(join('/proc/self/fd', fd)) === path;
+        } catch {
+          return false;
+        }
+      }).length;
+    const source = createReadStream(path, { highWaterMark: 512 });
+    const sandbox = await rig.shared();
+    await sandbox.putTar('/workspace/in', source, limit()).catch(() => undefined);
+    await expect.poll(opened).toBe(0);
+    await rig.dispose();
+    rmSync(dirname(path), { recursive: true });
+  },
+);
 
 describe('the mock pretends nothing', () => {
   it('has no shell, and says what it has', async () => {
