@@ -388,3 +388,25 @@ test('short values are named, not redacted', () => {
 test('without secrets everything passes', () => {
   expect(through('hello', [], 2)).toBe('hello');
 });
+
+test.each([
+  '\u001b',
+  '\u001b[',
+  '\u001b[3',
+  '\u001b#',
+  '\u009b',
+  '\u001b]0;',
+  '\u001bP',
+  '\u009d8;;',
+  '\u001b]0;\u001b',
+])('a mark behind the begun sequence %j shows neither the secret nor a control character', (begun) => {
+  const known = secrets('wholesecret');
+  const printed = `before ${begun}wholesecret\u0007 after\n`;
+  for (const redacted of [redactText(printed, known), through(printed, known, 3)]) {
+    const shown = sanitize(redacted);
+    expect(shown).not.toContain('wholesecret');
+    expect(shown).toMatch(/^before .*after\n$/);
+    // eslint-disable-next-line no-control-regex -- control characters are the subject
+    expect(shown).not.toMatch(/[\0-\t\v-\u001f\u007f-\u009f]/);
+  }
+});

@@ -40,6 +40,10 @@ export interface Redactor {
   text(text: string): string;
 }
 
+/**
+ * A program that prints a secret behind a begun escape sequence makes the mark a part of it. What is shown of guests is redacted
+ * first and passes `sanitize` then, which removes such a sequence. A program may write the sequence itself to a pipe or a file.
+ */
 export const REDACTED = '[redacted]';
 
 /** A run of overlapping secrets longer than this is given out in parts, so that memory stays bounded. */
