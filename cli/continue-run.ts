@@ -10,10 +10,10 @@ import type { AgentLimits, ContinueRequest } from '../domain/run/origin.ts';
 import { parseDurationMs } from '../domain/units/duration.ts';
 import { CliError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
+import { continueRemedies } from './continue-remedies.ts';
 import { EXIT } from './exit-code.ts';
 import type { RecordedRun } from './recorded-run.ts';
-import { shownRunId, typedCommand } from './run-id.ts';
-import { typedArgument } from '../domain/security/typed-argument.ts';
+import { shownRunId } from './run-id.ts';
 
 export interface ContinueOptions {
   readonly continue?: boolean;
@@ -102,24 +102,17 @@ export async function continuedPlan(
 ): Promise<ContinuedPlan> {
   const { reader } = await context.stores();
   const attempts = await readAttemptSeries(runId, reader.read(runId, 0, { output: false }));
-  const { agents, problems, cannot } = continuingIn(plan, reuse, { attempts, continued }, request);
-  if (problems.length > 0) throw cannotContinue(runId, { agents, problems, cannot });
+  const continuing = continuingIn(plan, reuse, { attempts, continued }, request);
+  const { agents, problems } = continuing;
+  if (problems.length > 0) throw cannotContinue(runId, continuing, request);
   return { agents, changed: changedLimits(plan, new Set([...agents.values()].map(({ stage }) => stage)), request) };
 }
 
-/** Names of one remedy. */
-const MOST_NAMED = 20;
-
-function cannotContinue(runId: string, { agents, problems, cannot }: Continuing): CliError {
-  const fresh = cannot.map((name) => ` --fresh ${typedArgument(name)}`).join('');
-  const others =
-    agents.size === 0 || cannot.length === 0 || cannot.length > MOST_NAMED
-      ? ''
-      : `Start only ${cannot.length === 1 ? 'this agent' : 'these agents'} from the beginning: ${typedCommand('retry', runId, { options: `--continue${fresh}` })}\n`;
+function cannotContinue(runId: string, continuing: Continuing, request: ContinueRequest): CliError {
   return new CliError(
     EXIT.usage,
     'origin/no-save',
-    `run ${shownRunId(runId)} cannot be continued: ${problems.join('; ')}`,
-    `${others}Start every agent from its beginning: ${typedCommand('retry', runId)}`,
+    `run ${shownRunId(runId)} cannot be continued: ${continuing.problems.join('; ')}`,
+    continueRemedies(runId, continuing, request).join('\n'),
   );
 }

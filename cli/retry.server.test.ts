@@ -213,6 +213,7 @@ test.each([
   ['retry shop-1 --from none', 'the spec has no stage `none`'],
   ['retry shop-1 --param none=1', 'is not a spec that can run'],
   ['retry shop-1 --continue', 'run shop-1 cannot be continued: no agent is left to continue'],
+  ['retry shop-1 --continue', 'Leave out --continue: '],
   ['retry shop-1 --continue --fresh check', 'no agent of a stage check failed'],
   ['retry shop-1 --agent-timeout 5m', 'are for agents that continue'],
   ['retry shop-1 --continue --agent-timeout 8d', 'from 1s to 7d'],

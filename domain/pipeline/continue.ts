@@ -24,6 +24,18 @@ export interface ContinuingAgent {
   readonly agent: ContinuedAgent;
 }
 
+/** What keeps a retry from it, for its remedy. */
+export type ContinueObstacle =
+  | 'unsaved'
+  | 'shares-vm'
+  | 'differs'
+  | 'runs-again'
+  | 'never-saved'
+  | 'cost'
+  | 'fresh'
+  | 'too-many'
+  | 'none-left';
+
 export interface Continuing {
   /** By series, in the order in which they began. */
   readonly agents: ReadonlyMap<string, ContinuingAgent>;
@@ -31,6 +43,10 @@ export interface Continuing {
   readonly problems: readonly string[];
   /** Names of agents that cannot continue; with these in `fresh` the others can. */
   readonly cannot: readonly string[];
+  /** Those of `problems`. */
+  readonly obstacles: ReadonlySet<ContinueObstacle>;
+  /** Names in `fresh` that no agent has. */
+  readonly unknownFresh: readonly string[];
 }
 
 /** Limit of one retry, because each is a record of the run, with some 700 bytes. */
@@ -44,23 +60,35 @@ export function continuingIn(plan: Plan, reuse: Reuse, earlier: EarlierAgents, r
   const agents = new Map<string, ContinuingAgent>();
   const problems: string[] = [];
   const cannot: string[] = [];
+  const found = new Set<ContinueObstacle>();
   for (const { series, name, stage, save } of candidates) {
     if (fresh.has(name) || fresh.has(stage.id)) continue;
     const why = whyNot(stage) ?? (save === null ? notSaved(plan, stage) : null);
     const ofCost = costProblem(stage, request);
     if (why !== null) {
-      problems.push(`the agent of stage ${name} cannot continue: ${why}`);
+      problems.push(`the agent of stage ${name} cannot continue: ${why.text}`);
       cannot.push(name);
-    } else if (ofCost !== null) problems.push(ofCost);
-    else agents.set(series, { name, stage: stage.id, agent: save! });
+      found.add(why.obstacle);
+    } else if (ofCost !== null) {
+      problems.push(ofCost);
+      found.add('cost');
+    } else agents.set(series, { name, stage: stage.id, agent: save! });
   }
   const names = new Set(candidates.flatMap(({ name, stage }) => [name, stage.id]));
-  for (const name of fresh)
-    if (!names.has(name)) problems.push(`no agent of a stage ${name} failed, so none starts from its beginning`);
-  if (agents.size > MOST_CONTINUED)
+  const unknownFresh = [...fresh].filter((name) => !names.has(name));
+  for (const name of unknownFresh) {
+    problems.push(`no agent of a stage ${name} failed, so none starts from its beginning`);
+    found.add('fresh');
+  }
+  if (agents.size > MOST_CONTINUED) {
     problems.push(`${agents.size} agents are to continue; a retry continues at most ${MOST_CONTINUED}`);
-  if (agents.size === 0 && problems.length === 0) problems.push('no agent is left to continue');
-  return { agents, problems: [...new Set(problems)], cannot };
+    found.add('too-many');
+  }
+  if (agents.size === 0 && problems.length === 0) {
+    problems.push('no agent is left to continue');
+    found.add('none-left');
+  }
+  return { agents, problems: [...new Set(problems)], cannot, obstacles: found, unknownFresh };
 }
 
 interface Candidate {
@@ -92,8 +120,13 @@ function candidatesOf(plan: Plan, { again }: Reuse, { attempts, continued }: Ear
   });
 }
 
+interface Why {
+  readonly obstacle: ContinueObstacle;
+  readonly text: string;
+}
+
 /** Why the work of a stage would not fit what its agent saved; null: it does. */
-function obstacles(plan: Plan, { again }: Reuse): (stage: StagePlan) => string | null {
+function obstacles(plan: Plan, { again }: Reuse): (stage: StagePlan) => Why | null {
   const stages = new Map(plan.stages.map((stage) => [stage.id, stage]));
   const ownOf = ownStageOf(plan);
   const loops = plan.stages.flatMap(({ id, loop, work }) =>
@@ -103,24 +136,26 @@ function obstacles(plan: Plan, { again }: Reuse): (stage: StagePlan) => string |
   return (stage) => {
     const owners = ownersIn(stage);
     const loop = loops.find((each) => [stage.id, ...owners].some((id) => each.stages.includes(id)));
-    if (loop !== undefined) return `loop ${loop.id} runs again from its first visit`;
+    if (loop !== undefined) return { obstacle: 'runs-again', text: `loop ${loop.id} runs again from its first visit` };
     const because = again.get(ownOf(stage.id));
-    if (because?.kind === 'differs') return `its stage differs in ${because.keys.join(', ')}`;
+    if (because?.kind === 'differs')
+      return { obstacle: 'differs', text: `its stage differs in ${because.keys.join(', ')}` };
     const around = [stage, ...owners.map((id) => stages.get(id)!)];
     // A stage with items waits for the stages of its own part, too: these edges are its end.
     const before = around
       .flatMap(({ id, after }) => after.filter((edge) => !ownersIn(stages.get(edge.stage)!).includes(id)))
       .find((edge) => again.has(ownOf(edge.stage)));
-    return before === undefined ? null : `it waits for stage ${before.stage}, which runs again`;
+    if (before === undefined) return null;
+    return { obstacle: 'runs-again', text: `it waits for stage ${before.stage}, which runs again` };
   };
 }
 
-function notSaved(plan: Plan, { id, work, scope }: StagePlan): string {
-  if (work.kind === 'skill') return 'the work of step machines is not saved';
-  if (isService(work)) return 'a service starts from its beginning';
+function notSaved(plan: Plan, { id, work, scope }: StagePlan): Why {
+  if (work.kind === 'skill') return { obstacle: 'never-saved', text: 'the work of step machines is not saved' };
+  if (isService(work)) return { obstacle: 'never-saved', text: 'a service starts from its beginning' };
   const own = plan.scopes.find((each) => each.id === scope);
   const isOthers = own !== undefined && (isSharedScope(own) || own.sandbox.mounts.some(({ mode }) => mode === 'rw'));
-  return isOthers
-    ? `work is saved only if the agent has a VM of its own without writable mounts, and the VM of ${id} is another`
-    : 'nothing of it was saved';
+  if (!isOthers) return { obstacle: 'unsaved', text: 'nothing of it was saved' };
+  const text = `work is saved only if the agent has a VM of its own without writable mounts, and the VM of ${id} is another`;
+  return { obstacle: 'shares-vm', text };
 }
