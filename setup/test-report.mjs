@@ -35,7 +35,7 @@ export function describeTimes(groups, files, budgetMs = BUDGET_MS) {
     ...(slowest.length === 0 ? [] : [`the ${slowest.length} slowest of ${files.length} files:`, ...slowest.map(line)]),
     ...(totalMs > budgetMs
       ? [
-          `warning: the tests took ${(totalMs / 60_000).toFixed(1)} minutes; the budget is ${(budgetMs / 60_000).toFixed(1)}. Shorten the slowest files, or raise BUDGET_MS in setup/test-times.mjs and say why.`,
+          `warning: the tests took ${(totalMs / 60_000).toFixed(1)} minutes; the budget is ${(budgetMs / 60_000).toFixed(1)}. Shorten the slowest files, or raise BUDGET_MS in setup/test-report.mjs and say why.`,
         ]
       : []),
   ];
