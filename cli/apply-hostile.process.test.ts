@@ -63,6 +63,7 @@ describe('voidbox apply writes only below the folder that the user named', () =>
     left.git(bare, 'config', 'core.worktree', victim);
     const { code, stderr } = await left.terminal.type('apply', 'r1', '--repository', bare);
     expect([code, stderr]).toEqual([2, expect.stringContaining('`core.worktree` is /DIR/victim')]);
+    expect(stderr).toContain('Name the repository: voidbox apply r1 --repository FOLDER');
     expect(isUntouched()).toBe(true);
   });
 
@@ -110,6 +111,7 @@ describe('voidbox apply --branch', () => {
         2,
         expect.stringContaining('a repository that does not name /DIR/other as its working tree'),
       ]);
+      expect(stderr).toContain('Name the repository that gets the branch: voidbox apply r1 --branch --repository ');
     }
     expect(left.git(app, 'branch', '--list', 'voidbox/*')).toBe('');
   });

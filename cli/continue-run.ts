@@ -13,7 +13,7 @@ import type { CliContext } from './context.ts';
 import { continueRemedies } from './continue-remedies.ts';
 import { EXIT } from './exit-code.ts';
 import type { RecordedRun } from './recorded-run.ts';
-import { shownRunId } from './run-id.ts';
+import { shownRunId, typedCommand } from './run-id.ts';
 
 export interface ContinueOptions {
   readonly continue?: boolean;
@@ -71,14 +71,10 @@ function limitOf(name: keyof typeof LIMIT_RANGES): (text: string) => number {
 }
 
 /** Returns the request of the options; null if the agents do not continue. @throws CliError for options that need `--continue` */
-export function continueRequest({
-  continue: isAsked = false,
-  fresh,
-  agentTimeout,
-  maxCostUsd,
-  maxTokens,
-  maxTurns,
-}: ContinueOptions): ContinueRequest | null {
+export function continueRequest(
+  { continue: isAsked = false, fresh, agentTimeout, maxCostUsd, maxTokens, maxTurns }: ContinueOptions,
+  typedRun: string,
+): ContinueRequest | null {
   const limits: AgentLimits = {
     ...(agentTimeout === undefined ? {} : { timeoutMs: agentTimeout }),
     ...(maxCostUsd === undefined ? {} : { maxCostUsd }),
@@ -89,7 +85,7 @@ export function continueRequest({
   if (fresh === undefined && Object.keys(limits).length === 0) return null;
   throw usageError(
     '`--fresh`, `--agent-timeout`, `--max-cost-usd`, `--max-tokens` and `--max-turns` of `retry` are for agents that continue',
-    'Add --continue, or change the limits in the spec and start a fork: voidbox fork RUN FILE',
+    `Add --continue, or change the limits in the spec and start a fork: ${typedCommand('fork', typedRun, { names: 'FILE' })}`,
   );
 }
 

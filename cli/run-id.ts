@@ -22,6 +22,13 @@ export function typedCommand(name: string, runId: string, { options = '', names 
   return runId.startsWith('-') ? `voidbox ${name}${given} ${run}${after}` : `voidbox ${name} ${run}${after}${given}`;
 }
 
+/** Returns a remedy whose commands name the run; texts that know no run have the placeholder `RUN`. */
+export function nameRunIn(remedy: string, runId: string): string {
+  return remedy.replaceAll(/\bvoidbox ([a-z-]+) RUN\b(?: (-[^`]*))?/g, (_, command: string, options = '') =>
+    typedCommand(command, runId, { options }),
+  );
+}
+
 /** The id that is to be typed if all of these are of one run; else the placeholder `RUN`. */
 export function onlyRun(runIds: readonly (string | null)[]): string {
   const [runId, ...more] = new Set(runIds);

@@ -38,7 +38,7 @@ export async function startFrom(
   context: CliContext,
 ): Promise<ExitCode> {
   const kind = file === null ? 'retry' : 'fork';
-  const request = continueRequest(options);
+  const request = continueRequest(options, text);
   if (file === '-' && options.input === '-') throw usageError('standard input cannot be both the spec and the input');
   const earlier = await readEarlier(await findRunHere(kind, text, context), context);
   const read = await compiledFrom(earlier, file, options, context);

@@ -37,7 +37,7 @@ import { countOf, renderChangedFiles } from '../render/changed-files.ts';
 import type { Style } from '../render/style.ts';
 import { findRunHere } from '../run-elsewhere.ts';
 import { typedRunId } from '../../domain/run/run-id.ts';
-import { typedStage } from '../run-id.ts';
+import { nameRunIn, typedStage } from '../run-id.ts';
 import { typedArgument } from '../../domain/security/typed-argument.ts';
 import { branchOf, changesOf, type LeftChanges, listStages, partialStages } from '../workspace-of-run.ts';
 
@@ -100,7 +100,7 @@ export const command = defineCommand<Options>({
       return await take({ runId, mode, left, host, options, stores, context });
     } catch (error) {
       if (abort.signal.aborted) return EXIT.interrupted;
-      throw asCliError(error);
+      throw asCliError(error, runId);
     } finally {
       listening.dispose();
     }
@@ -361,11 +361,12 @@ function folderAt(path: string): string {
   throw usageError(`--repository: \`${sanitizeLine(path)}\` does not exist`);
 }
 
-function asCliError(error: unknown): unknown {
+function asCliError(error: unknown, runId: string): unknown {
   if (error instanceof UnreadableRecord) return usageError(sanitizeLine(error.message));
   if (error instanceof WorkspaceProblem || error instanceof RefusedPlace)
     return usageError(sanitizeLine(error.message));
-  if (error instanceof ApplyProblem) return usageError(sanitizeLine(error.message), error.remedy);
+  if (error instanceof ApplyProblem)
+    return usageError(sanitizeLine(error.message), error.remedy === null ? null : nameRunIn(error.remedy, runId));
   if (error instanceof RefusedChanges)
     return new CliError(EXIT.runFailed, 'workspace/refused', sanitizeLine(error.message));
   if (error instanceof GitError && error.reason === 'missing')

@@ -69,7 +69,7 @@ export const command = defineCommand<Options>({
       const end = await ended;
       await sinks.stdout.end();
       await sinks.stderr.end();
-      return await exitOf(end, context);
+      return await exitOf(end, { runId, stage }, context);
     } finally {
       listening.dispose();
     }
@@ -115,6 +115,7 @@ function parted(typed: readonly string[]): TypedExec {
 
 async function exitOf(
   { reason, exitCode, message }: { readonly reason: string; readonly exitCode: number; readonly message: string },
+  { runId, stage }: { readonly runId: string; readonly stage: string | undefined },
   { stderr }: CliContext,
 ): Promise<ExitCode> {
   switch (reason) {
@@ -125,7 +126,7 @@ async function exitOf(
         EXIT.runFailed,
         'stage/output-limit',
         'the command wrote more than 256 MiB and was killed',
-        'Print less of it: voidbox exec RUN STAGE -- tail -c 1000000 FILE',
+        `Print less of it: voidbox exec ${typedRunId(runId)} ${stage === undefined ? '' : `${typedStage(stage)} `}-- tail -c 1000000 FILE`,
       );
     case 'cannot-start':
       await stderr.write(`voidbox exec: ${sanitizeLine(message)}\n`);

@@ -4,7 +4,7 @@ import { formatDurationMs } from '../../domain/units/duration.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
 import { paintOutcome, toleratedNote } from './event-lines.ts';
 import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
-import { typedCommand, typedStage } from '../run-id.ts';
+import { nameRunIn, typedCommand, typedStage } from '../run-id.ts';
 import { renderRefusals } from './network.ts';
 import { renderCounts } from './stages.ts';
 import type { Style } from './style.ts';
@@ -93,11 +93,8 @@ function renderFailure(runId: string, where: string, failure: StageFailure, { st
       style.dim('  last lines of its standard error:'),
       ...tail.split('\n').map((line) => `  ${style.red('│')} ${line}`),
     );
-  const remedy =
-    remedyOf(failure.code)?.replaceAll(/\bvoidbox ([a-z-]+) RUN\b(?: (-[^`]*))?/g, (_, command: string, options = '') =>
-      typedCommand(command, runId, { options }),
-    ) ?? null;
-  if (remedy !== null) lines.push(`  ${style.cyan('help:')} ${advise(remedy)}`);
+  const remedy = remedyOf(failure.code);
+  if (remedy !== null) lines.push(`  ${style.cyan('help:')} ${advise(nameRunIn(remedy, runId))}`);
   return lines;
 }
 
