@@ -209,10 +209,11 @@ describe('npm test and npm run check', () => {
       const args = process.argv.slice(2);
       appendFileSync('calls', \`vitest \${args.filter((arg) => !arg.startsWith('--reporter=')).join(' ')}\\n\`);
       const { default: TestReport } = await import(args.find((arg) => arg.endsWith('test-report.mjs')).slice('--reporter='.length));
-      const isFailed = existsSync('fail-' + args[2]);
+      const project = args[1].slice('--project='.length);
+      const isFailed = existsSync('fail-' + project);
       const tests = isFailed ? [{ fullName: 'a suite > a test' }] : [];
       const module = (name, duration) => ({
-        moduleId: \`\${process.cwd()}/\${args[2]}/\${name}.test.ts\`,
+        moduleId: \`\${process.cwd()}/\${project}/\${name}.test.ts\`,
         diagnostic: () => ({ collectDuration: 1, setupDuration: 1, duration }),
         errors: () => (isFailed && name === 'slow' ? [new Error('no such import')] : []),
         children: { allSuites: () => [], allTests: () => (name === 'fast' ? tests : []) },
@@ -231,11 +232,11 @@ describe('npm test and npm run check', () => {
       'oxlint --type-aware --deny-warnings',
       'cargo fmt --all',
       'cargo clippy --workspace',
-      'vitest run --project pure',
-      'vitest run --project process',
+      'vitest run --project=pure --project=isolated',
+      'vitest run --project=process',
       'cargo test --workspace',
-      'vitest run --project server',
-      'vitest run --project vm',
+      'vitest run --project=server',
+      'vitest run --project=vm',
     ]);
   });
 
@@ -265,11 +266,11 @@ describe('npm test and npm run check', () => {
     const { exitCode, stderr } = await bootstrap('test');
     expect(exitCode).toBe(1);
     expect(calls().slice(4)).toEqual([
-      'vitest run --project pure',
-      'vitest run --project process',
+      'vitest run --project=pure --project=isolated',
+      'vitest run --project=process',
       'cargo test',
-      'vitest run --project server',
-      'vitest run --project vm',
+      'vitest run --project=server',
+      'vitest run --project=vm',
     ]);
     const atEnd = stderr.slice(stderr.indexOf('time by group:')).replaceAll(/^\[.*?\] /gm, '');
     expect(atEnd.split('\n').slice(-8)).toEqual([
@@ -306,6 +307,6 @@ describe('npm test and npm run check', () => {
   it('npm test runs the groups that are named, and hands on what is left', async () => {
     await withTools();
     expect(await bootstrap('test', 'pure', 'store/')).toMatchObject({ exitCode: 0 });
-    expect(calls()).toEqual(['vitest run --project pure store/']);
+    expect(calls()).toEqual(['vitest run --project=pure --project=isolated store/']);
   });
 });
