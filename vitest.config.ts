@@ -99,8 +99,8 @@ export default defineConfig({
           expect: EXPECT,
           include: every('server.test.ts'),
           exclude: NOT_TESTS,
-          // Each file has servers of its own, and keeps half a CPU busy. Four leave none of two CPUs idle.
-          maxWorkers: 4,
+          // Each file has servers of its own, and waits for them more than it computes.
+          maxWorkers: 3,
           // Groups with limits of their own take turns, so that files of any groups can be named in one call.
           sequence: { groupOrder: 1 },
           globalSetup: ['test/rig/host-pieces.setup.ts', 'test/rig/workflow-bundle.setup.ts'],
@@ -114,8 +114,8 @@ export default defineConfig({
           expect: EXPECT,
           include: every('vm.test.ts'),
           exclude: NOT_TESTS,
-          // As above: it waits for heartbeats, leases and processes that are stopped as much as it computes.
-          maxWorkers: 4,
+          // Each keeps half a CPU busy. With four files, a cancel needs more than its 3 s at times.
+          maxWorkers: 3,
           sequence: { groupOrder: 2 },
           globalSetup: ['test/rig/host-pieces.setup.ts'],
           testTimeout: 300_000,

@@ -41,7 +41,7 @@ test('a stage on a full disk waits, says so, and prints every line once when the
   );
   expect(waiting).toMatchObject({ vmKey: 'full/_shared/0', limitMs: 3_600_000 });
   expect((await rig.cli('status', 'full')).stdout).toMatch(
-    /the disk is full: vm full\/_shared\/0 has waited .* for space; it continues by itself/,
+    /the disk is full: vm full\/_shared\/0 has waited .* for space; it continues automatically/,
   );
   expect((await rig.cli('runs')).stdout).toMatch(/are free on the disk of .*: no VM is started with less than 10 MiB/);
   expect((await rig.cli('ps')).stdout).toContain('the disk is full: vm full/_shared/0');
