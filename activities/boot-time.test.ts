@@ -1,4 +1,4 @@
-/** What results and leases tell of boots. VMs are mocks that claim to be real, stores are files. */
+/** Results and leases contain the time of a boot. VMs are mocks that claim to be real, stores are files. */
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { beforeEach, expect, test } from 'vitest';
@@ -25,7 +25,7 @@ const rig = useStageAttempts({
   },
 });
 
-/** Of a process whose VMs take `bootMs` as their boot, as it stands at each launch. */
+/** A process whose VMs report `bootMs`, as set at their launch, for the time of their boot. */
 function bootingDeps(changed: Partial<Sandbox> = {}): ActivityDeps {
   const { backend } = rig;
   return rig.processDeps({
@@ -101,7 +101,7 @@ test('a mock VM boots nothing, and its stage tells nothing', async () => {
   expect(await begin(rig.processDeps(), request('wait-for-test')).result).not.toHaveProperty('bootMs');
 });
 
-test('a VM of several stages is told by its lease, and by none of the stages', async () => {
+test('the lease of a VM of several stages contains the boot time, and results of the stages do not', async () => {
   const deps = bootingDeps();
   expect(await acquired(deps)).toEqual({ ...lease, bootMs: 1_234 });
   const stage = { ...request('wait-for-test'), lease };

@@ -306,8 +306,8 @@ export interface Activities {
   finishRun(request: FinishRequest): Promise<RunReply>;
 }
 
-/** What the workflow of a run, or of a window, has done in its own workflow task by the worker that carries it out. */
+/** The local activities of the workflow of a run or of a window: its own worker executes them within the workflow task. */
 export interface LocalActivities {
-  /** Does nothing: the marker that its call leaves in history says in its summary which VM has booted, and how long that took. */
+  /** Does nothing: the summary of its marker in history names the VM that booted, and the time of the boot. */
   recordBoot(): Promise<void>;
 }

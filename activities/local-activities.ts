@@ -1,4 +1,4 @@
-/** What workflows of runs have done by their own worker, whichever host admitted the run. */
+/** The own worker of a workflow executes these, whichever host admitted the run. */
 import type { LocalActivities } from './contract.ts';
 
 export const LOCAL_ACTIVITIES: LocalActivities = {

@@ -1,4 +1,4 @@
-/** What commands read from a standard input that the process was started with. */
+/** Commands read the standard input that the process was started with. */
 import { spawnSync } from 'node:child_process';
 import { closeSync, mkdtempSync, openSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

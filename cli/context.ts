@@ -133,7 +133,7 @@ function refuseFolder(stdin: NodeJS.ReadStream & { readonly fd?: number }): void
   throw usageError('standard input is a folder', 'Give a file or a pipe: `< FILE`, not `< FOLDER`.');
 }
 
-/** A closed descriptor is none. */
+/** Returns false for a closed descriptor. */
 function isFolder(fd: number): boolean {
   try {
     return fstatSync(fd).isDirectory();

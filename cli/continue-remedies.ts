@@ -1,4 +1,4 @@
-/** What to do if a run cannot be continued: a line for each kind of refusal. */
+/** Remedies for a run that cannot be continued: a line for each kind of refusal. */
 import type { Continuing } from '../domain/pipeline/continue.ts';
 import type { ContinueRequest } from '../domain/run/origin.ts';
 import { typedCommand } from './run-id.ts';

@@ -15,12 +15,12 @@ let running: CliContext | null = null;
 for (const stream of [process.stdout, process.stderr]) {
   stream.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') leaveReader();
-    // For example a full disk. Whoever waits for a write to standard output prints its error.
+    // For example a full disk. The code that waits for a write to standard output prints its error.
     else if (stream === process.stderr) process.exit(EXIT.environment);
   });
 }
 
-/** A reader that has gone (`voidbox logs | head`) is no error of ours; a run goes on without us. */
+/** A reader that closes the pipe (`voidbox logs | head`) causes no error; the run continues without this process. */
 function leaveReader(): void {
   const work = running?.readerGone() ?? null;
   if (work === null) process.exit(EXIT.success);

@@ -22,7 +22,7 @@ export function typedCommand(name: string, runId: string, { options = '', names 
   return runId.startsWith('-') ? `voidbox ${name}${given} ${run}${after}` : `voidbox ${name} ${run}${after}${given}`;
 }
 
-/** Returns a remedy whose commands name the run; texts that know no run have the placeholder `RUN`. */
+/** Returns a remedy whose commands name the run; texts that know no run write `RUN` for it. */
 export function nameRunIn(remedy: string, runId: string): string {
   return remedy.replaceAll(/\bvoidbox ([a-z-]+) RUN\b(?: (-[^`]*))?/g, (_, command: string, options = '') =>
     typedCommand(command, runId, { options }),

@@ -84,7 +84,7 @@ class BlockReader {
     this.#chunks = bytes[Symbol.asyncIterator]();
   }
 
-  /** What gives the bytes holds a file or a connection until it is told that no more is read. */
+  /** The source of the bytes keeps a file or a connection open until this call. */
   async close(): Promise<void> {
     await this.#chunks.return?.();
   }

@@ -1,4 +1,4 @@
-/** What docs/temporal.md gives to people whose stack has to start after a reboot: the line for cron and the unit for systemd, carried out as those would. */
+/** The line for cron and the unit for systemd in docs/temporal.md start the stack after a reboot. The tests execute both as cron and systemd do. */
 import { spawn } from 'node:child_process';
 import { mkdirSync, readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';

@@ -87,7 +87,7 @@ test('a command goes on while its worker is killed, and the next one attaches to
   expect(types).toContain('vm-stopped');
 });
 
-test('a pipeline has a marker for the boot of its VM, because the worker has the local activity and the bundle says so', async () => {
+test('a pipeline has a marker for the boot of its VM, because the worker and the bundle have the local activity', async () => {
   const handle = await runs.client.workflow.start('voidboxRun', {
     taskQueue: 'theirs',
     workflowId: 'boots',

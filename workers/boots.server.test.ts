@@ -36,7 +36,7 @@ async function windowOf(runId: string): Promise<string> {
 interface Seen {
   /** Summaries of the markers, in the order of history. */
   readonly markers: readonly string[];
-  /** How many markers stand in a workflow task beside which nothing else of the run's workflow happened. */
+  /** Returns the number of markers in workflow tasks that contain no other command of the run's workflow. */
   readonly taskOnlyForMarkers: number;
   readonly events: number;
   readonly types: readonly string[];

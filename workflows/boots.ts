@@ -11,13 +11,13 @@ import { hasLocalActivities } from './interceptors.ts';
 import { summaryOf } from './summary.ts';
 
 const FIRST_BEHAVIOUR = 28;
-/** It does nothing: only a worker that stands still takes this long, and then the marker holds a failure. */
+/** The activity does nothing: only a worker that is stopped takes this long, and then the marker contains a failure. */
 const OPTIONS = { startToCloseTimeout: 10_000, retry: { maximumAttempts: 1 } } as const;
 
 const { recordBoot } = proxyLocalActivities<LocalActivities>(OPTIONS);
 
 /**
- * What a run asks its admission for. Without the activity on the workflow's own worker the SDK makes no command for it, but expects
+ * The behaviour that a run asks its admission for. Without the activity on the workflow's own worker the SDK makes no command for it, but expects
  * its marker in each replay: such a run records no boots for its whole life.
  */
 export function behaviourToAsk(): number {

@@ -24,7 +24,7 @@ export interface ContinuingAgent {
   readonly agent: ContinuedAgent;
 }
 
-/** What keeps a retry from it, for its remedy. */
+/** The reason why a retry cannot continue it, which selects the remedy. */
 export type ContinueObstacle =
   | 'unsaved'
   | 'shares-vm'

@@ -10,7 +10,7 @@ export interface VmLease {
   readonly host?: string;
 }
 
-/** What `acquireVm` answers. */
+/** The answer of `acquireVm`. */
 export interface AcquiredVm extends VmLease {
   /** How long the VM took to boot. Absent: it is a mock, or an earlier build answered. */
   readonly bootMs?: number;

@@ -65,7 +65,7 @@ test.each(REFUSED)('$file is refused, for the reason that the table names', asyn
   expect(stderr).toContain(quoted ?? 'has a skill of the image');
 });
 
-/** What the command asks for first. An image comes before variables, because they are read when the run starts. */
+/** The first thing that the command asks for. An image comes before variables, because they are read when the run starts. */
 function firstRefusal(needs: string): { readonly code: number; readonly says: string } {
   const image = imageOf(needs);
   if (image !== null) return { code: 2, says: `the image "${image}" is a name of a registry` };

@@ -30,7 +30,7 @@ const REFUSED: readonly (readonly [form: RegExp, reason: string])[] = [
   [/\bprocess\.(?:memoryUsage|resourceUsage)\(/g, 'the figures include those of other files'],
 ];
 
-/** What a test restores, also if it fails. */
+/** A test restores these, also if it fails. */
 const RESTORED: readonly (readonly [change: RegExp, restore: RegExp])[] = [
   [/\bvi\.useFakeTimers\(/g, /\b(?:afterEach|onTestFinished)\([^;]*?\bvi\.useRealTimers\(/s],
   [/\bvi\.stubEnv\(/g, /\b(?:afterEach|onTestFinished)\([^;]*?\bvi\.unstubAllEnvs\(/s],

@@ -20,7 +20,7 @@ export interface ItemsRequest {
   readonly from: number;
   /** Behind the last item. */
   readonly to: number;
-  /** Of the run. Absent: it is below 28, and the window does what windows did before. */
+  /** The behaviour of the run. Absent: it is below 28, and the window records no boots. */
   readonly behaviour?: number | undefined;
   /** Items at the same time. */
   readonly slots: number;

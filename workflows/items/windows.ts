@@ -2,7 +2,7 @@
 import { itemsInWindow } from '../../domain/pipeline/item-plan.ts';
 import { PLAN_LIMITS } from '../../domain/plan/plan.ts';
 
-/** Of windows that never end early: their history is short enough whatever becomes of their items, each attempt takes up to 11 events. */
+/** Windows that never end early: their history is short enough whatever becomes of their items, each attempt takes up to 11 events. */
 const ATTEMPTS_IN_WINDOW = PLAN_LIMITS.itemAttempts;
 /**
  * Stages that items of a window run where none is tried again. Twice as many make a page of history that is larger than a
