@@ -3,12 +3,12 @@
  * most 64 KiB, from where the store's cursor stands. Memory is bounded: reading waits for writing.
  */
 import { Buffer } from 'node:buffer';
-import { CodedError } from '../domain/errors/coded-error.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import type { RedactedPiece as Piece, Redactor } from '../domain/security/redactor.ts';
 import type { EventLog } from './ports/event-log.ts';
 import type { Exec } from './ports/sandbox.ts';
+import { diskStaysFull } from './wait-for-room.ts';
 
 const PIECE_BYTES = 64 * 1024;
 /** Buffered bytes at which reading waits for the store. */
@@ -205,11 +205,7 @@ async function appendOnceThereIsRoom(
         if (!disk.isFull(error)) throw error;
       }
     }
-    if (performance.now() > givenUpAtMs)
-      throw new CodedError(
-        'host/disk-full',
-        `output of ${execKey} found no space on the disk of the state folder for ${disk.limitMs / 1000} s: free space and run again`,
-      );
+    if (performance.now() > givenUpAtMs) throw diskStaysFull(`output of ${execKey}`, disk.limitMs);
     await new Promise((resolve) => setTimeout(resolve, ROOM_INTERVAL_MS));
   }
 }

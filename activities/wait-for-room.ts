@@ -26,11 +26,13 @@ export async function withRoom<T>(
         if (!disk.isFull(error)) throw error;
       }
     }
-    if (performance.now() > givenUpAtMs)
-      throw new CodedError(
-        'host/disk-full',
-        `${what} found no space on the disk of the state folder for ${disk.limitMs / 1000} s: free space and run again`,
-      );
+    if (performance.now() > givenUpAtMs) throw diskStaysFull(what, disk.limitMs);
     await sleep(ROOM_INTERVAL_MS, undefined, { signal }).catch(() => undefined);
   }
+}
+
+/** The keeper gives up with the same words: which of the two does first depends on what the stage writes. */
+export function diskStaysFull(what: string, limitMs: number): CodedError {
+  const message = `the disk of the state folder had no free space for ${limitMs / 1000} s, for ${what}: free space and run again`;
+  return new CodedError('host/disk-full', message);
 }

@@ -98,7 +98,7 @@ test('a disk that stays full ends the stage with a code of its own, and no other
   const types = (await rig.events('given-up')).map(({ body }) => body.type);
   expect(types.filter((type) => type === 'vm-ready')).toHaveLength(1);
   expect(types).not.toContain('vm-lost');
-  expect((await rig.cli('status', 'given-up')).stdout).toContain('had no room for 4 s');
+  expect((await rig.cli('status', 'given-up')).stdout).toContain('had no free space for 4 s');
   disk.makeRoom();
   await rig.assertNothingLeft();
 });

@@ -247,7 +247,7 @@ impl Disk {
 
     pub fn limit_text(&self) -> String {
         format!(
-            "the disk of {} had no room for {} s",
+            "the disk of {} had no free space for {} s",
             self.folder.display(),
             self.limit.as_secs_f32()
         )

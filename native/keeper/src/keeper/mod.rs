@@ -176,7 +176,7 @@ impl Keeper {
             () = self.disk.given_up(|| self.lease.renew()) => End::new(
                 EndReason::DiskFull,
                 Code::DiskFull,
-                format!("{}, which is how long a VM waits for it: make room and run again", self.disk.limit_text()),
+                format!("{}, which is how long a VM waits for it: free space and run again", self.disk.limit_text()),
             ),
             () = self.stop_asked.notified() => End::new(EndReason::Stopped, Code::VmLost, "the VM was stopped"),
             () = self.owner_left.notified() => End::new(
