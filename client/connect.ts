@@ -28,10 +28,18 @@ export async function connectRuns(target: TemporalAddress, timeoutMs = 10_000): 
 const ATTEMPT_MS = 2_000;
 const PAUSE_MS = 100;
 
-/** As `connectRuns`, for a server that is only just starting: tries until `limitMs` is over. */
-export async function connectWhenUp(target: TemporalAddress, limitMs: number): Promise<RunsConnection> {
+/**
+ * As `connectRuns`, for a server that is only just starting: tries until `limitMs` is over.
+ * @throws the reason of `stop` within one attempt, if it aborts
+ */
+export async function connectWhenUp(
+  target: TemporalAddress,
+  limitMs: number,
+  stop?: AbortSignal,
+): Promise<RunsConnection> {
   const until = Date.now() + limitMs;
   for (;;) {
+    stop?.throwIfAborted();
     try {
       return await connectRuns(target, ATTEMPT_MS);
     } catch (error) {

@@ -12,6 +12,7 @@ import { NoServerError } from '../client/no-server.ts';
 import { connectOwnServer } from '../client/server-problem.ts';
 import { SetupError } from '../setup/setup-error.ts';
 import { configuredAddress, embeddedAddress, type TemporalAddress } from '../client/temporal-address.ts';
+import { stopOnSignals, unlessStopped } from './stop-signals.ts';
 import { runWorkerProcess } from './worker-process.ts';
 
 const SERVER_LIMIT_MS = 60_000;
@@ -21,6 +22,7 @@ const USAGE = 'name the server by TEMPORAL_ADDRESS, a temporal.toml profile, or 
 /** Ends the process when it has worked. */
 export async function serveWorker(): Promise<void> {
   const log = createLog('worker');
+  const stop = stopOnSignals(log);
   const { values } = parseArgs({
     options: {
       embedded: { type: 'boolean', default: false },
@@ -45,7 +47,7 @@ export async function serveWorker(): Promise<void> {
     const target =
       values.address === undefined ? configuredAddress(env) : embeddedAddress(values.address, values.namespace);
     if (target === null) throw new Error(USAGE);
-    if (values.address === undefined) await ownServerIsThere(target, env);
+    if (values.address === undefined) await unlessStopped(stop, ownServerIsThere(target, env));
     const known = values.pieces === undefined ? null : (JSON.parse(values.pieces) as HostPieces);
     await runWorkerProcess({
       target,
@@ -78,6 +80,7 @@ export async function serveWorker(): Promise<void> {
       skillTurnLimitMs: env.skillTurnLimitMs,
       variables: env.variables,
       log,
+      stop,
       onReady: (hostId, taskQueues) =>
         process.stdout.write(
           values.json
@@ -87,6 +90,7 @@ export async function serveWorker(): Promise<void> {
     });
     process.exit(0);
   } catch (error) {
+    if (stop.aborted && error === stop.reason) process.exit(0);
     if (error instanceof NoServerError || error instanceof SetupError) {
       process.stderr.write(`error: ${error.message}\n${indented(error.remedy ?? '')}`);
       process.exit(EXIT_ENVIRONMENT);

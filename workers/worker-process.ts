@@ -22,6 +22,7 @@ import { createStageSessions } from './skills/stage-sessions.ts';
 import { startVariableSweep } from './skills/variable-sweep.ts';
 import { serverIdOf, type TemporalAddress } from '../client/temporal-address.ts';
 import { ensureRetention } from './embedded/retention.ts';
+import { unlessStopped } from './stop-signals.ts';
 import { installRuntime, startWorkers } from './workers.ts';
 
 /** A server that starts at the same time, or comes back, is waited for. */
@@ -63,21 +64,49 @@ export interface WorkerProcessOptions {
   /** For the processes of skills. */
   readonly variables: Readonly<Record<string, string | undefined>>;
   readonly log: Log;
+  /** Ends the process's work, and its start at any moment. */
+  readonly stop: AbortSignal;
   /** Told once it polls these task queues. */
   readonly onReady: (hostId: string, taskQueues: readonly string[]) => void;
 }
 
-/** Works until SIGTERM or SIGINT; rejects when a Worker fails. */
+/** How what has been started ends. */
+type Ends = (() => unknown)[];
+
+/** Works until `stop` aborts. @throws when a Worker fails, and the reason of `stop` if it aborts before the Workers poll */
 export async function runWorkerProcess(options: WorkerProcessOptions): Promise<void> {
-  const { target, stateDir, log } = options;
+  const ends: Ends = [];
+  try {
+    await work(options, ends);
+  } finally {
+    await endAll(ends);
+  }
+}
+
+/** The last one first. One that fails keeps no other from its end. */
+async function endAll(ends: Ends): Promise<void> {
+  const end = ends.pop();
+  if (end === undefined) return;
+  try {
+    await end();
+  } finally {
+    await endAll(ends);
+  }
+}
+
+async function work(options: WorkerProcessOptions, ends: Ends): Promise<void> {
+  const { target, stateDir, log, stop } = options;
   installRuntime(log);
   // First: on a full disk it makes room for what follows.
   const disk = watchDisk(stateDir, options.diskFullLimitMs, log);
+  ends.push(() => disk.stop());
   const hostId = readHostId(stateDir);
-  const runs = await connectWhenUp(target, SERVER_LIMIT_MS);
-  if (options.embedded) await ensureRetention(runs.connection, target.namespace, log);
+  const runs = await connectWhenUp(target, SERVER_LIMIT_MS, stop);
+  ends.push(() => runs.close().catch(() => undefined));
+  if (options.embedded) await unlessStopped(stop, ensureRetention(runs.connection, target.namespace, log));
   const skills = skillHostOf(options);
-  const host = await openHost({
+  ends.push(() => skills?.close());
+  const opening = openHost({
     client: runs.client,
     connection: runs.connection,
     stateDir,
@@ -109,6 +138,8 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
     ...(skills === null ? {} : { stageSessions: createStageSessions({ client: runs.client, stateDir, skills, log }) }),
     log,
   });
+  const host = await unlessStopped(stop, opening);
+  ends.push(() => host.close());
   const sessions =
     skills === null
       ? null
@@ -120,40 +151,35 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
           workflow: { type: SESSION_WORKFLOW_TYPE, taskQueue: SESSION_TASK_QUEUE },
           searchAttributes: host.deps.searchAttributes,
         });
+  const bundle = builtBundle() ?? { code: await bundleWorkflows(join(packageRoot(), 'dist/workflows/index.js')) };
+  stop.throwIfAborted();
   const workers = await startWorkers({
     target,
     hostId,
     activities: host.activities,
     sharedActivities: host.sharedActivities,
     sessions,
-    bundle: builtBundle() ?? { code: await bundleWorkflows(join(packageRoot(), 'dist/workflows/index.js')) },
+    bundle,
   });
-  const stopCare = await host.care();
-  const stopSweeping = startVariableSweep({
-    stateDir,
-    serverId: serverId(options),
-    isOpen: (session) => isRunning(runs.client, session),
-    log,
+  // They poll from here on: what they take is released before anything that it uses ends.
+  stop.addEventListener('abort', () => workers.shutdown());
+  if (stop.aborted) workers.shutdown();
+  ends.push(async () => {
+    workers.shutdown();
+    await workers.ended.catch(() => undefined);
+    await workers.close().catch(() => undefined);
   });
-  let isStopping = false;
-  for (const signal of ['SIGTERM', 'SIGINT'] as const)
-    process.on(signal, () => {
-      if (isStopping) return;
-      isStopping = true;
-      log('info', `${signal}: stopping; VMs keep running, and the next worker of this host takes their stages over`);
-      workers.shutdown();
-    });
-  options.onReady(hostId, [RUN_TASK_QUEUE, hostTaskQueue(hostId), ...(sessions === null ? [] : [SESSION_TASK_QUEUE])]);
-  try {
-    await workers.ended;
-  } finally {
-    stopCare();
-    disk.stop();
-    stopSweeping();
-    skills?.close();
-    await Promise.allSettled([workers.close(), runs.close()]);
-    await host.close();
+  if (!stop.aborted) ends.push(await host.care());
+  if (!stop.aborted) {
+    const isOpen = (session: string): Promise<boolean> => isRunning(runs.client, session);
+    ends.push(startVariableSweep({ stateDir, serverId: serverId(options), isOpen, log }));
+    options.onReady(hostId, [
+      RUN_TASK_QUEUE,
+      hostTaskQueue(hostId),
+      ...(sessions === null ? [] : [SESSION_TASK_QUEUE]),
+    ]);
   }
+  await workers.ended;
 }
 
 function skillHostOf(options: WorkerProcessOptions): RunningSkillHost | null {

@@ -127,7 +127,11 @@ export const command = defineCommand<Options>({
       isInterrupted = true;
       child.kill('SIGINT');
     });
-    const forward = (): void => void child.kill('SIGTERM');
+    let isStopped = false;
+    const forward = (): void => {
+      isStopped = true;
+      child.kill('SIGTERM');
+    };
     process.on('SIGTERM', forward);
     try {
       return await new Promise<ExitCode>((resolve, reject) => {
@@ -136,7 +140,8 @@ export const command = defineCommand<Options>({
           resolve(
             isInterrupted && (code === 0 || signal === 'SIGINT')
               ? EXIT.interrupted
-              : code === 0
+              : // A child that a signal kills has not begun its work.
+                code === 0 || (isStopped && signal === 'SIGTERM')
                 ? EXIT.success
                 : EXIT.environment,
           ),

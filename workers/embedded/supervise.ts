@@ -92,20 +92,32 @@ class Supervisor {
   }
 
   async run(): Promise<boolean> {
+    // Before the start: whatever has been started by then ends with a signal.
+    for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => void this.#stop(signal));
+    await this.#start();
+    return await this.#ended;
+  }
+
+  /** What opens while the stack stops is closed here: `#stop` does not know it. */
+  async #start(): Promise<void> {
     const { stateDir } = this.#options;
-    this.#ui = await openUiDoor({
+    const ui = await openUiDoor({
       port: this.#portsBefore?.ui ?? null,
       api: () => (this.#ports === null ? null : { port: this.#ports.http, hostName: this.#httpHost }),
       pagesPort: () => this.#pages.port(),
       onProblem: (message) => this.#log('warning', `UI: ${message}`),
     });
+    if (this.#stopping) return ui.close();
+    this.#ui = ui;
     this.#server = this.#keepServer();
     this.#worker = this.#keepWorker();
-    this.#control = await openControl({
+    const control = await openControl({
       stateDir,
       answer: (op, users) => this.#answer(op, users),
       onProblem: (message) => this.#log('warning', message),
     });
+    if (this.#stopping) return control.close();
+    this.#control = control;
     const idle = watchIdle({
       idleLimitMs: this.#options.idleLimitMs,
       namespace: NAMESPACE,
@@ -115,8 +127,6 @@ class Supervisor {
       stop: (why) => this.#stop(why),
     });
     this.#timers = [idle, setInterval(() => this.#keepFile(), FILE_CHECK_MS)];
-    for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => void this.#stop(signal));
-    return await this.#ended;
   }
 
   #keepServer(): RestartingProcess {
