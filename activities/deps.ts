@@ -1,7 +1,7 @@
 /** What activities are made of; a worker's composition root fills it in. */
 import type { HistoryLimit, Placement } from './contract.ts';
 import type { AttemptRegistry } from './attempt-registry.ts';
-import type { PumpDisk } from './output-pump.ts';
+import type { PumpDisk } from './ports/pump-disk.ts';
 import type { IsPortClosed } from './ports/model-servers.ts';
 import type { Leases } from './ports/leases.ts';
 import type { ArtifactStore } from './ports/artifacts.ts';

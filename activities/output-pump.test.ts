@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { createRedactor } from '../domain/security/redactor.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
-import { pumpOutput, type PumpDisk } from './output-pump.ts';
+import { pumpOutput } from './output-pump.ts';
+import type { PumpDisk } from './ports/pump-disk.ts';
 import type { EventLog } from './ports/event-log.ts';
 import type { Exec } from './ports/sandbox.ts';
 

@@ -7,6 +7,7 @@ import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import type { RedactedPiece as Piece, Redactor } from '../domain/security/redactor.ts';
 import type { EventLog } from './ports/event-log.ts';
+import type { PumpDisk } from './ports/pump-disk.ts';
 import type { Exec } from './ports/sandbox.ts';
 import { diskStaysFull } from './wait-for-room.ts';
 
@@ -27,16 +28,6 @@ export interface PumpOptions {
   readonly redactor: Redactor;
   readonly now: () => number;
   readonly disk: PumpDisk;
-}
-
-/** Where output waits while the host's disk is full: the command does too, by the credit that its guest gets. */
-export interface PumpDisk {
-  /** False while what room is left is for messages. */
-  hasRoomForOutput(): boolean;
-  /** True for the failure that more room would have prevented. */
-  isFull(error: unknown): boolean;
-  /** How long output waits before its stage fails. */
-  readonly limitMs: number;
 }
 
 type StreamName = 'stdout' | 'stderr';

@@ -1,7 +1,7 @@
 /** Work that needs space on the host's disk waits for it, as output does: a full disk ends by itself or by somebody's hand. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CodedError } from '../domain/errors/coded-error.ts';
-import type { PumpDisk } from './output-pump.ts';
+import type { PumpDisk } from './ports/pump-disk.ts';
 
 /** How often a full disk is looked at. */
 const ROOM_INTERVAL_MS = 500;

@@ -1,5 +1,5 @@
 /** Watches the disk of the state folder for a worker: keeps the ballast, and says when the disk is full and when it is not. */
-import type { PumpDisk } from '../activities/output-pump.ts';
+import type { PumpDisk } from '../activities/ports/pump-disk.ts';
 import { formatBytes } from '../domain/units/bytes.ts';
 import { createBallast } from '../store/file/ballast.ts';
 import { isDiskFull, readDiskRoom } from '../store/file/disk-room.ts';

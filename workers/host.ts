@@ -9,7 +9,7 @@ import { createActivities } from '../activities/create-activities.ts';
 import type { ActivityDeps, MountPolicy } from '../activities/deps.ts';
 import type { ServicePolicy } from '../activities/service-policy.ts';
 import { guardByHost } from '../activities/host-guard.ts';
-import type { PumpDisk } from '../activities/output-pump.ts';
+import type { PumpDisk } from '../activities/ports/pump-disk.ts';
 import type { RunReader } from '../activities/ports/run-reader.ts';
 import type { StageSessions } from '../activities/ports/stage-sessions.ts';
 import type { LentVariables } from '../activities/ports/lent-variables.ts';
