@@ -509,3 +509,12 @@ describe('agents', () => {
     });
   });
 });
+
+test('a refused value of a parameter is quoted with its beginning only', async () => {
+  const params = { ['n'.repeat(450_000)]: { b: 'x'.repeat(450_000) } } as never;
+  const refused: unknown = await admitted({ spec: 'kind: workflow', params }).catch((error: unknown) => error);
+  expect(refused).toMatchObject({ type: 'admit/invalid' });
+  expect((refused as Error).message).toBe(
+    `the param ${'n'.repeat(79)}… must be a string, it is {"b":"${'x'.repeat(73)}…`,
+  );
+});

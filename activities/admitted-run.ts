@@ -17,6 +17,7 @@ import type { ParentExecution, ParentOf } from './deps.ts';
 import type { EventLog } from './ports/event-log.ts';
 import type { RunRecords } from './ports/run-records.ts';
 import type { AdmittedScope } from './requests.ts';
+import { quote } from '../domain/units/quote.ts';
 
 export interface AdmittedRun {
   readonly runId: string;
@@ -74,7 +75,7 @@ export function createAdmittedRuns(records: RunRecords, mostKeptStages = MOST_KE
 async function readAdmitted(records: RunRecords, runId: string): Promise<AdmittedRun> {
   const record = (await records.get(runId, 'admission')) as AdmissionRecord | null | undefined;
   if (record === null || record === undefined)
-    throw new CodedError('call/refused', `no run ${quoted(runId)} was admitted on this host`);
+    throw new CodedError('call/refused', `no run ${quote(runId)} was admitted on this host`);
   try {
     const plan = fromWire(record.plan);
     const machine = machinePlanOf(plan);
@@ -94,11 +95,9 @@ async function readAdmitted(records: RunRecords, runId: string): Promise<Admitte
       command: record.command ?? null,
     };
   } catch (error) {
-    throw new CodedError(
-      'call/refused',
-      `the record of run ${quoted(runId)}'s admission is damaged: ${String(error)}`,
-      { cause: error },
-    );
+    throw new CodedError('call/refused', `the record of run ${quote(runId)}'s admission is damaged: ${String(error)}`, {
+      cause: error,
+    });
   }
 }
 
@@ -146,10 +145,10 @@ export function assertCalledByRun(runId: unknown): { readonly executionId: strin
   const caller =
     workflowExecution === undefined
       ? 'a client, without a workflow,'
-      : `the workflow ${quoted(workflowExecution.workflowId)}`;
+      : `the workflow ${quote(workflowExecution.workflowId)}`;
   throw new CodedError(
     'call/refused',
-    `${caller} asked for work of ${typeof runId === 'string' ? `run ${quoted(runId)}` : 'no run'}, which only that run's own workflow may do`,
+    `${caller} asked for work of ${typeof runId === 'string' ? `run ${quote(runId)}` : 'no run'}, which only that run's own workflow may do`,
   );
 }
 
@@ -193,10 +192,4 @@ export function createCallers(parentOf: ParentOf): Callers {
       if (!(await isBelow(runId, { workflowId, executionId }))) assertCalledByRun(runId);
     },
   };
-}
-
-/** Of what a caller sent: in an error message, and not longer than that takes. */
-export function quoted(value: unknown): string {
-  const text = JSON.stringify(value) ?? 'nothing';
-  return text.length > 160 ? `${text.slice(0, 160)}…` : text;
 }

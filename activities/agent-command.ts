@@ -16,6 +16,7 @@ import type { CredentialText } from './host-variables.ts';
 import { type ExecRequest, OWNERS_FILE_MODE, type Sandbox } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
 import { inputFile } from './stage-inputs.ts';
+import { quote } from '../domain/units/quote.ts';
 
 /** In the image of the guest, by the names of the command lines that it plays. */
 const MOCK_AGENTS = '/usr/lib/voidbox/mock-agents';
@@ -120,7 +121,7 @@ function programOf(
 
 export function commandKey(execKey: string, command: number): string {
   const name = parseExecKey(execKey);
-  if (name === null) throw new Error(`${JSON.stringify(execKey)} is no exec key`);
+  if (name === null) throw new Error(`${quote(execKey)} is no exec key`);
   return execKeyText({ ...name, command });
 }
 

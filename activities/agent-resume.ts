@@ -18,6 +18,7 @@ import type { StageRequest } from './requests.ts';
 import { readSession } from './saved-session.ts';
 import { readResult } from './stage-record.ts';
 import { restoreChanges } from './workspace-changes.ts';
+import { quote } from '../domain/units/quote.ts';
 
 /** What the agent is told; what it was asked for stands in its session. */
 export const RESUME_PROMPT = `The machine that you worked on was lost, and you continue on a new one. Your files are as they were after a recent call of a tool; what was changed after it is gone, and no program that you started is still running. Check what is there and continue with your task.
@@ -69,7 +70,7 @@ export async function savedBefore(
 ): Promise<SavedAgent | ContinuedAgent | null> {
   const { runId, execKey } = request;
   const name = parseExecKey(execKey);
-  if (name === null) throw new Error(`${JSON.stringify(execKey)} is no exec key`);
+  if (name === null) throw new Error(`${quote(execKey)} is no exec key`);
   const isSaved = isResumable(request, sessionFolder);
   let hasBegun = false;
   let hasEnded = false;

@@ -14,8 +14,9 @@ import { EVENT_ID, lastNumber } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import { MOST_STRAYS, STRAY_CHARACTERS } from '../domain/run/stray.ts';
 import { isDateMs } from '../domain/units/time.ts';
-import { type AdmittedRun, quoted } from './admitted-run.ts';
+import { type AdmittedRun } from './admitted-run.ts';
 import { dataRefOf, type Fields, fieldsOf, readFailure } from './call-values.ts';
+import { quote } from '../domain/units/quote.ts';
 
 /** Of a text in an event. The run machine's are shorter; that of a notice is what a failure says. */
 const TEXT_CHARACTERS = 8 * 1024;
@@ -33,7 +34,7 @@ export function checkedEvents(run: AdmittedRun, value: unknown): readonly NewRun
     const { id, atMs, body: given } = fieldsOf(each, 'an event');
     const body = typeof id === 'string' ? bodyOf(run, id, fieldsOf(given, 'the body of an event')) : null;
     if (body !== null && typeof atMs === 'number' && Number.isFinite(atMs)) return { id: id as string, atMs, body };
-    throw new CodedError('call/refused', `run ${run.runId}: its workflow makes no event ${quoted(id)} like this`);
+    throw new CodedError('call/refused', `run ${run.runId}: its workflow makes no event ${quote(id)} like this`);
   });
 }
 

@@ -8,9 +8,10 @@ import { stageOfPlan } from '../domain/plan/item-parts.ts';
 import type { StagePlan } from '../domain/plan/plan.ts';
 import { attemptText } from '../domain/run/attempt.ts';
 import { type InstancePath, readInstance } from '../domain/run/instance.ts';
-import { type AdmittedRun, quoted } from './admitted-run.ts';
+import { type AdmittedRun } from './admitted-run.ts';
 import { type Fields, fieldsOf, refused } from './call-values.ts';
 import type { AdmittedScope } from './requests.ts';
+import { quote } from '../domain/units/quote.ts';
 
 /** The stage that a call names. */
 export function stageIn(run: AdmittedRun, call: Fields): StagePlan {
@@ -24,13 +25,13 @@ export function scopeIn(run: AdmittedRun, call: Fields): AdmittedScope {
 
 export function stageOf(run: AdmittedRun, id: string): StagePlan {
   const stage = stageOfPlan(run.plan, id);
-  if (stage === undefined) throw refused(run, `its plan has no stage ${quoted(id)}`);
+  if (stage === undefined) throw refused(run, `its plan has no stage ${quote(id)}`);
   return stage;
 }
 
 export function scopeOf(run: AdmittedRun, id: string): AdmittedScope {
   const scope = run.scopes.find((each) => each.id === id);
-  if (scope === undefined) throw refused(run, `its plan has no scope ${quoted(id)}`);
+  if (scope === undefined) throw refused(run, `its plan has no scope ${quote(id)}`);
   return scope;
 }
 
@@ -57,7 +58,7 @@ export function instanceIn(run: AdmittedRun, stage: StagePlan, call: Fields): In
   const path = pathIn(run, stage, call);
   // What is done for each item is not done for the list.
   if (stageAt(run.machine, stage.id, path)?.each === undefined) return path;
-  throw refused(run, `stage ${stage.id} has no instance ${quoted(call['instance'])}`);
+  throw refused(run, `stage ${stage.id} has no instance ${quote(call['instance'])}`);
 }
 
 /** As `pathIn`; a call that names no instance is of the run itself, unless the stage is one of items. */
@@ -67,11 +68,11 @@ export function optionalPathIn(run: AdmittedRun, stage: StagePlan, call: Fields)
 
 /** Where the stage stands that a call names, also one with items. */
 export function pathIn(run: AdmittedRun, { id }: StagePlan, { item, instance }: Fields): InstancePath {
-  if (item !== undefined && item !== 0) throw refused(run, `stage ${id} has no item ${quoted(item)}`);
+  if (item !== undefined && item !== 0) throw refused(run, `stage ${id} has no item ${quote(item)}`);
   if (item === undefined && instance === undefined) throw refused(run, `the call for stage ${id} names no instance`);
   const path = instance === undefined ? [] : readInstance(instance);
   if (path !== null && stageAt(run.machine, id, path) !== null) return path;
-  throw refused(run, `stage ${id} has no instance ${quoted(instance)}`);
+  throw refused(run, `stage ${id} has no instance ${quote(instance)}`);
 }
 
 /** The attempt that a call names: from 1 to `last`. */
@@ -82,7 +83,7 @@ export function attemptIn(
   last = lastAttempt({ retry, visits }),
 ): number {
   if (isAttempt(attempt, last)) return attempt;
-  throw refused(run, `stage ${id} has no attempt ${quoted(attempt)}`);
+  throw refused(run, `stage ${id} has no attempt ${quote(attempt)}`);
 }
 
 export function isAttempt(value: unknown, last: number): value is number {

@@ -15,7 +15,7 @@ import type { InstancePath } from '../domain/run/instance.ts';
 import { type VmIdentity, vmKeyText } from '../domain/run/vm-key.ts';
 import type { VmLease } from '../domain/run/vm-lease.ts';
 import { isDateMs } from '../domain/units/time.ts';
-import { type AdmittedRun, quoted } from './admitted-run.ts';
+import { type AdmittedRun } from './admitted-run.ts';
 import type { ApprovalRequest, AskRequest, RejectionRequest } from './approvals.ts';
 import { checkedEvents } from './call-events.ts';
 import {
@@ -50,6 +50,7 @@ import type { FindTimeRequest } from './find-time.ts';
 import type { BeginItemsRequest, EndItemsRequest } from './items.ts';
 import type { MockedRequest } from './mocked-stage.ts';
 import type { ScopeRequest, StageItem, StageRequest } from './requests.ts';
+import { quote } from '../domain/units/quote.ts';
 
 /** Null for a stage whose work is done. */
 export function mockedRequest(run: AdmittedRun, call: Fields): MockedRequest | null {
@@ -59,7 +60,7 @@ export function mockedRequest(run: AdmittedRun, call: Fields): MockedRequest | n
   const { attempt, generation, lease } = call;
   const instance = instanceIn(run, stage, call);
   if (!isAttempt(attempt, lastAttempt(stage)) || generation !== 0 || lease !== null)
-    throw refused(run, `stage ${stage.id} is mocked, without a VM, and has no attempt ${quoted(attempt)}`);
+    throw refused(run, `stage ${stage.id} is mocked, without a VM, and has no attempt ${quote(attempt)}`);
   return {
     runId: run.runId,
     stage: stage.id,
@@ -84,7 +85,7 @@ export function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
   )
     throw refused(
       run,
-      `stage ${stage.id} is in scope ${stage.scope}, and its command is not ${quoted(call['execKey'])}`,
+      `stage ${stage.id} is in scope ${stage.scope}, and its command is not ${quote(call['execKey'])}`,
     );
   const instance = isWhole(run, call, 'stage') ? [] : instanceIn(run, stage, call);
   const isShared = isSharedScope(scope);
@@ -93,10 +94,7 @@ export function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
     typeof generation !== 'number' ||
     !isReachable(stage, isShared, attempt, generation)
   )
-    throw refused(
-      run,
-      `stage ${stage.id} has no attempt ${quoted(attempt)} in a VM of generation ${quoted(generation)}`,
-    );
+    throw refused(run, `stage ${stage.id} has no attempt ${quote(attempt)} in a VM of generation ${quote(generation)}`);
   const upstream = takenIn(run, stage, instance, call['upstream']);
   // An item is what the run's input is to a first stage.
   const input = stage.each === undefined ? inputOf(run, stage.input, upstream) : ({ kind: 'run-input' } as const);
@@ -203,7 +201,7 @@ export function findTimeRequest(run: AdmittedRun, call: Fields): FindTimeRequest
 export function askRequest(run: AdmittedRun, call: Fields): AskRequest {
   const { deadlineAtMs } = call;
   if (deadlineAtMs !== null && !(Number.isSafeInteger(deadlineAtMs) && isDateMs(deadlineAtMs)))
-    throw refused(run, `a deadline is a time or null, the call names ${quoted(deadlineAtMs)}`);
+    throw refused(run, `a deadline is a time or null, the call names ${quote(deadlineAtMs)}`);
   const stage = stageIn(run, call);
   const { texts } = stage;
   const question = questionIn(run, call);
@@ -308,7 +306,7 @@ export function scopeRequest(run: AdmittedRun, call: Fields): ScopeRequest {
   if (!isOfItems && isOfItem(call)) throw refused(run, `scope ${scope.id} is of no item`);
   const instance = isOfItems ? instanceIn(run, first, call) : [];
   if (typeof generation !== 'number' || !Number.isSafeInteger(generation) || generation < 0 || generation > last)
-    throw refused(run, `scope ${scope.id} has no VM of generation ${quoted(generation)}: the last is ${last}`);
+    throw refused(run, `scope ${scope.id} has no VM of generation ${quote(generation)}: the last is ${last}`);
   return { runId: run.runId, scope, generation, instance, mountsAreResolved: run.mountsAreResolved };
 }
 
@@ -316,11 +314,11 @@ function leaseOf(run: AdmittedRun, value: unknown, identity: VmIdentity, isShare
   const { scope } = identity;
   const vmKey = vmKeyText(identity);
   const { vmKey: given, host } = value === null ? { vmKey: null } : fieldsOf(value, 'a lease');
-  if (host !== undefined && !isHostId(host)) throw refused(run, `the lease of ${vmKey} names no host: ${quoted(host)}`);
+  if (host !== undefined && !isHostId(host)) throw refused(run, `the lease of ${vmKey} names no host: ${quote(host)}`);
   if (given === (isShared ? vmKey : null)) return isShared ? { vmKey, ...(host === undefined ? {} : { host }) } : null;
   throw refused(
     run,
-    `scope ${scope} ${isShared ? `works in the VM ${vmKey}` : 'has the VM of its only stage'}, the call names ${given === null ? 'none' : quoted(given)}`,
+    `scope ${scope} ${isShared ? `works in the VM ${vmKey}` : 'has the VM of its only stage'}, the call names ${given === null ? 'none' : quote(given)}`,
   );
 }
 

@@ -19,9 +19,10 @@ import {
 import type { RunOutcome } from '../domain/run/event.ts';
 import type { StageFailure } from '../domain/run/stage-result.ts';
 import { isSha256 } from '../domain/units/sha256.ts';
-import { type AdmittedRun, quoted } from './admitted-run.ts';
+import { type AdmittedRun } from './admitted-run.ts';
 import type { UpstreamOutputs } from './contract.ts';
 import { createMapping, valueAt } from '../domain/units/mapping.ts';
+import { quote } from '../domain/units/quote.ts';
 
 export type Fields = Readonly<Record<string, unknown>>;
 
@@ -32,7 +33,7 @@ const MEDIA_TYPE = /^[\x20-\x7e]{0,256}$/;
 /** @throws CodedError `call/refused` when it is no object */
 export function fieldsOf(value: unknown, what: string): Fields {
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Fields;
-  throw new CodedError('call/refused', `${what} must be an object, got ${quoted(value)}`);
+  throw new CodedError('call/refused', `${what} must be an object, got ${quote(value)}`);
 }
 
 /** The ref, without anything else; null when it is none. */
@@ -69,7 +70,7 @@ export function checkedUpstream(
   const parts = partsBehind(run, stage.input).filter((id) => Object.hasOwn(given, id) && !isTaken(id));
   const sources = [...direct, ...parts.map((id): TakenData => ({ stage: id, output: true, outputs: [] }))];
   const stranger = Object.keys(given).find((id) => !isTaken(id) && !parts.includes(id));
-  if (stranger !== undefined) throw refused(run, `stage ${stage.id} takes no data of ${quoted(stranger)}`);
+  if (stranger !== undefined) throw refused(run, `stage ${stage.id} takes no data of ${quote(stranger)}`);
   const taken: [string, UpstreamOutputs][] = [];
   for (const wanted of sources) {
     const source = wanted.stage;
@@ -128,7 +129,7 @@ function outputsOf(
     if (ref === null || !declared.has(name))
       throw refused(
         run,
-        `the output ${quoted(name)} of ${source} for stage ${stage.id} is not a ref of one of its outputs`,
+        `the output ${quote(name)} of ${source} for stage ${stage.id} is not a ref of one of its outputs`,
       );
     return [name, ref];
   });
@@ -150,8 +151,7 @@ export function checkedEnds(
   const parts = handsOn === null ? [] : partsBehind(run, handsOn);
   const reads = [...direct, ...parts.filter((id) => !direct.includes(id) && Object.hasOwn(given, id))];
   const stranger = Object.keys(given).find((id) => !reads.includes(id));
-  if (stranger !== undefined)
-    throw refused(run, `the condition of stage ${stage} reads nothing of ${quoted(stranger)}`);
+  if (stranger !== undefined) throw refused(run, `the condition of stage ${stage} reads nothing of ${quote(stranger)}`);
   const ends = reads.map((source): [string, EndedStage] => {
     if (!Object.hasOwn(given, source))
       throw refused(run, `the condition of stage ${stage} reads ${source}, which the call lacks`);
@@ -181,10 +181,10 @@ export function checkOutcome(run: AdmittedRun, value: unknown): RunOutcome {
     failedStage !== null &&
     (typeof failedStage !== 'string' || planIndex(run.machine).stageById(failedStage) === undefined)
   )
-    throw refused(run, `its plan has no stage ${quoted(failedStage)} that could have failed`);
+    throw refused(run, `its plan has no stage ${quote(failedStage)} that could have failed`);
   const fits = state === 'succeeded' ? failure === null : state === 'failed' ? failure !== null : state === 'cancelled';
   if (!fits || (failure === null && failedStage !== null))
-    throw refused(run, `it cannot end as ${quoted(state)} ${failure === null ? 'without' : 'with'} a failure`);
+    throw refused(run, `it cannot end as ${quote(state)} ${failure === null ? 'without' : 'with'} a failure`);
   return {
     state: state as 'succeeded' | 'failed' | 'cancelled',
     failedStage,

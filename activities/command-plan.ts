@@ -3,8 +3,8 @@ import { Buffer } from 'node:buffer';
 import { posix } from 'node:path';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { PLAN_LIMITS, PLAN_VERSION } from '../domain/plan/plan.ts';
-import { quoted } from './admitted-run.ts';
 import type { Fields } from './call-values.ts';
+import { quote } from '../domain/units/quote.ts';
 
 export interface CommandPlan {
   readonly name: string;
@@ -92,21 +92,21 @@ function given(fields: Fields): Fields {
 
 function objectOf(value: unknown, what: string, keys?: readonly string[]): Fields {
   if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw invalid(`${what} must be an object, it is ${quoted(value)}`);
+    throw invalid(`${what} must be an object, it is ${quote(value)}`);
   const stranger = keys === undefined ? undefined : Object.keys(value).find((key) => !keys.includes(key));
   if (stranger !== undefined)
-    throw invalid(`${what} has the key ${quoted(stranger)}, known ones are ${(keys ?? []).join(', ')}`);
+    throw invalid(`${what} has the key ${quote(stranger)}, known ones are ${(keys ?? []).join(', ')}`);
   return value as Fields;
 }
 
 function listOf(value: unknown, what: string): readonly unknown[] {
   if (Array.isArray(value)) return value as readonly unknown[];
-  throw invalid(`${what} must be a list, it is ${quoted(value)}`);
+  throw invalid(`${what} must be a list, it is ${quote(value)}`);
 }
 
 function textOf(value: unknown, what: string): string {
   if (typeof value === 'string') return value;
-  throw invalid(`${what} must be a string, it is ${quoted(value)}`);
+  throw invalid(`${what} must be a string, it is ${quote(value)}`);
 }
 
 function invalid(why: string): CodedError {

@@ -13,8 +13,8 @@ import {
 import type { DataRef, Plan } from '../domain/plan/plan.ts';
 import { type ContinuedAgent, readAttemptSeries, type SavedAgent } from '../domain/run/agent-saves.ts';
 import { type AgentLimits, type ContinueRequest, MOST_FRESH, type RunOrigin } from '../domain/run/origin.ts';
-import { quoted } from './admitted-run.ts';
 import type { ActivityDeps } from './deps.ts';
+import { quote } from '../domain/units/quote.ts';
 
 const FRESH_CHARACTERS = 512;
 
@@ -38,7 +38,7 @@ export function continueIn(value: unknown): ContinueRequest | null {
 function agentLimitsIn(fields: Partial<Record<string, unknown>>): AgentLimits {
   const limits = Object.entries(fields).map(([name, value]) => {
     if (!Object.hasOwn(LIMIT_RANGES, name))
-      throw new CodedError('admit/invalid', `\`continue\` of \`origin\` has no ${quoted(name)}`);
+      throw new CodedError('admit/invalid', `\`continue\` of \`origin\` has no ${quote(name)}`);
     const limit = name as keyof AgentLimits;
     if (isLimit(limit, value)) return [limit, value] as const;
     const { min, max } = LIMIT_RANGES[limit];
@@ -78,7 +78,7 @@ export async function continueAgents(
   const attempts = await readAttemptSeries(runId, reader.read(runId, 0, { output: false }));
   const { agents, problems } = continuingIn(plan, reuse, { attempts, continued: earlier.continued }, request);
   if (problems.length > 0)
-    throw new CodedError('origin/no-save', `a retry of ${quoted(runId)} cannot continue: ${problems.join('; ')}`);
+    throw new CodedError('origin/no-save', `a retry of ${quote(runId)} cannot continue: ${problems.join('; ')}`);
   for (const { name, agent } of agents.values()) await claimSave({ artifacts }, name, agent);
   const stages = new Set([...agents.values()].map(({ stage }) => stage));
   const changed = changedLimits(plan, stages, request);
@@ -101,7 +101,7 @@ async function claimSave(
     if (await artifacts.claim(ref)) continue;
     throw new CodedError(
       'origin/output-gone',
-      `what was saved of the agent of stage ${name} in run ${quoted(agent.runId)} (artifact ${ref.sha256}) has been deleted: start it from its beginning with \`--fresh ${name}\``,
+      `what was saved of the agent of stage ${name} in run ${quote(agent.runId)} (artifact ${ref.sha256}) has been deleted: start it from its beginning with \`--fresh ${name}\``,
     );
   }
 }

@@ -15,11 +15,12 @@ import type { ChangedLimits } from '../domain/plan/agent-limits.ts';
 import type { ContinuedAgent } from '../domain/run/agent-saves.ts';
 import { readStageEnds, type StageEnd, type StageEnds } from '../domain/run/stage-ends.ts';
 import type { AdmissionRecord } from './admission-record.ts';
-import { endOf, quoted } from './admitted-run.ts';
+import { endOf } from './admitted-run.ts';
 import type { GivenOutputs, InlineOrRef } from './contract.ts';
 import { continueIn } from './continued-agents.ts';
 import type { ActivityDeps } from './deps.ts';
 import { createMapping } from '../domain/units/mapping.ts';
+import { quote } from '../domain/units/quote.ts';
 
 /** The workflow of an earlier build would run everything again. */
 export const GIVEN_BEHAVIOUR = 8;
@@ -63,18 +64,18 @@ export async function readEarlier(
   if (record === null || record === undefined)
     throw new CodedError(
       'origin/unknown',
-      `host ${placement.hostId} has no records of run ${quoted(runId)}: it was pruned or refused, or it lives on another host`,
+      `host ${placement.hostId} has no records of run ${quote(runId)}: it was pruned or refused, or it lives on another host`,
     );
   if (record.hostId !== placement.hostId)
     throw new CodedError(
       'origin/unknown',
-      `run ${quoted(runId)} lives on host ${record.hostId}, and this is host ${placement.hostId}: its outputs are there`,
+      `run ${quote(runId)} lives on host ${record.hostId}, and this is host ${placement.hostId}: its outputs are there`,
     );
   // Who reaches one server has no right to what came of another.
   if (record.serverId !== serverId)
-    throw new CodedError('origin/unknown', `run ${quoted(runId)} is one of another Temporal server`);
+    throw new CodedError('origin/unknown', `run ${quote(runId)} is one of another Temporal server`);
   if ((await endOf(events, runId)) === null)
-    throw new CodedError('origin/open', `run ${quoted(runId)} has not ended: its outputs may still change`);
+    throw new CodedError('origin/open', `run ${quote(runId)} has not ended: its outputs may still change`);
   return {
     wire: record.plan,
     input: record.input,
@@ -94,15 +95,15 @@ export function reuseFrom(
   { input, ends, plan }: Pick<EarlierRecords, 'input' | 'ends'> & { readonly plan: Plan },
 ): Reuse {
   if (from !== null && !run.plan.stages.some(({ id }) => id === from))
-    throw new CodedError('admit/invalid', `the plan has no stage ${quoted(from)} to start from`);
+    throw new CodedError('admit/invalid', `the plan has no stage ${quote(from)} to start from`);
   const own = ownStageOf(run.plan)(from ?? '');
   if (from !== null && own !== from)
-    throw new CodedError('admit/invalid', `stage ${quoted(from)} is done for each item of ${own}: start from ${own}`);
+    throw new CodedError('admit/invalid', `stage ${quote(from)} is done for each item of ${own}: start from ${own}`);
   const differing = kind === 'fork' && from !== null ? differingBefore(run, { plan, input }, from) : new Map();
   for (const [stage, keys] of differing as ReadonlyMap<string, readonly string[]>)
     throw new CodedError(
       'origin/differs',
-      `a fork of ${quoted(runId)} can't start from ${from}: stage ${stage} before it ${keys.length === 0 ? 'is not in that run' : `has another ${keys.join(', ')}`}`,
+      `a fork of ${quote(runId)} can't start from ${from}: stage ${stage} before it ${keys.length === 0 ? 'is not in that run' : `has another ${keys.join(', ')}`}`,
     );
   return reuseOf(run, { plan, input, ends }, from);
 }
@@ -122,7 +123,7 @@ export async function claimGiven(
       if (await artifacts.claim(ref)) continue;
       throw new CodedError(
         'origin/output-gone',
-        `${name === null ? 'the output' : `output ${name}`} of stage ${stage} of run ${quoted(ranIn)} (artifact ${ref.sha256}) has been deleted: start from ${stage}`,
+        `${name === null ? 'the output' : `output ${name}`} of stage ${stage} of run ${quote(ranIn)} (artifact ${ref.sha256}) has been deleted: start from ${stage}`,
       );
     }
     claimed.push([

@@ -3,6 +3,7 @@ import type { ApplicationFailure } from '@temporalio/activity';
 import { expect, test } from 'vitest';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { ERROR_CODES, type ErrorCode } from '../domain/errors/codes.ts';
+import { EVENT_LIMITS } from '../domain/run/event-limits.ts';
 import { DetachedError, toActivityFailure } from './failure.ts';
 
 const CODES = Object.keys(ERROR_CODES) as ErrorCode[];
@@ -40,4 +41,14 @@ test('no failure says where this code is installed', () => {
   expect(bug.stack).not.toContain(here);
   // What a report of a bug needs stays.
   expect(bug.stack).toMatch(/^TypeError: [^\n]*\n +at .*failure\.test\.ts:\d+:\d+/);
+});
+
+test('a history takes no more of a message than an event does', () => {
+  const message = 'x'.repeat(900_000);
+  for (const error of [new CodedError('admit/invalid', message), new TypeError(message)]) {
+    const failure = toActivityFailure(error);
+    expect(failure.message).toHaveLength(EVENT_LIMITS.textCharacters);
+    expect(failure.message).toMatch(/… \(\d+ characters more\)$/);
+    expect(failure.stack!.length).toBeLessThanOrEqual(EVENT_LIMITS.textCharacters);
+  }
 });

@@ -3,6 +3,7 @@ import { ApplicationFailure, CancelledFailure } from '@temporalio/activity';
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import { type AnyErrorCode, retryOf } from '../domain/errors/error-code.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
+import { cutText } from '../domain/run/event-limits.ts';
 import { cutFolders } from '../domain/security/cut-folders.ts';
 
 /** Thrown by an attempt that let go of its work so that another attempt can take it up. */
@@ -45,7 +46,7 @@ export function toActivityFailure(error: unknown): Error {
   }
   const message = cutFolders(error instanceof Error ? `${error.name}: ${error.message}` : String(error));
   const failure = withoutStack({ type: 'internal/bug', message, nonRetryable: true });
-  if (error instanceof Error && error.stack !== undefined) failure.stack = cutFolders(error.stack);
+  if (error instanceof Error && error.stack !== undefined) failure.stack = cutText(cutFolders(error.stack));
   return failure;
 }
 
@@ -65,9 +66,11 @@ export function stageFailure(result: StageResult): ApplicationFailure {
   });
 }
 
-/** A code, its message and the place in it say what to do. Where this code stands on a host is nothing for a history. */
-function withoutStack(options: Parameters<typeof ApplicationFailure.create>[0]): ApplicationFailure {
-  const failure = ApplicationFailure.create(options);
+type FailureOptions = Parameters<typeof ApplicationFailure.create>[0] & { readonly message: string };
+
+/** A code, its message and the place in it say what to do. A history takes no more of a message than an event, and no place of this code on a host. */
+function withoutStack(options: FailureOptions): ApplicationFailure {
+  const failure = ApplicationFailure.create({ ...options, message: cutText(options.message) });
   failure.stack = '';
   return failure;
 }

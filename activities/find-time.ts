@@ -12,6 +12,7 @@ import type { ActivityDeps } from './deps.ts';
 import { readSecrets } from './host-variables.ts';
 import type { StageItem, StageRequest } from './requests.ts';
 import { makeTexts, type TextDeps } from './texts.ts';
+import { shorten } from '../domain/units/quote.ts';
 
 export interface FindTimeRequest {
   readonly runId: string;
@@ -26,10 +27,10 @@ export interface FindTimeRequest {
   readonly events: readonly NewRunEvent[];
 }
 
-type Deps = Pick<ActivityDeps, 'events' | 'now' | 'hostVariables' | 'lentVariables'> & TextDeps;
-
-/** Longer values say nothing more. */
+/** A time with its zone and nine digits of a second needs 35. */
 const VALUE_SHOWN = 100;
+
+type Deps = Pick<ActivityDeps, 'events' | 'now' | 'hostVariables' | 'lentVariables'> & TextDeps;
 
 /** @throws CodedError `stage/expression`, `stage/wait-time` */
 export async function findTime(deps: Deps, request: FindTimeRequest): Promise<FoundTime> {
@@ -44,13 +45,12 @@ export async function findTime(deps: Deps, request: FindTimeRequest): Promise<Fo
   const value = (made.find(({ place }) => place.kind === 'until')?.value ?? '').trim();
   const untilMs = parseTimeMs(value);
   const refused = (why: string): CodedError =>
-    new CodedError('stage/wait-time', `stage ${stage} waits until ${told(quoted(value))}, ${why}`);
+    new CodedError(
+      'stage/wait-time',
+      `stage ${stage} waits until ${told(JSON.stringify(shorten(value, VALUE_SHOWN)))}, ${why}`,
+    );
   if (untilMs === null) throw refused('which is not a time with its offset from UTC, such as 2026-12-01T09:00:00Z');
   if (untilMs > deps.now() + PLAN_LIMITS.waitMs)
     throw refused(`which is more than ${writeDurationMs(PLAN_LIMITS.waitMs)} away`);
   return { untilMs };
-}
-
-function quoted(value: string): string {
-  return JSON.stringify(value.length > VALUE_SHOWN ? `${value.slice(0, VALUE_SHOWN - 1)}…` : value);
 }

@@ -21,6 +21,7 @@ import type { RunRecords } from './ports/run-records.ts';
 import type { StageItem } from './requests.ts';
 import { readResult, writeResult } from './stage-record.ts';
 import { valueAt } from '../domain/units/mapping.ts';
+import { quote } from '../domain/units/quote.ts';
 
 export interface EndItemsRequest {
   readonly runId: string;
@@ -165,7 +166,7 @@ async function readList(
   let { value } = read;
   for (const name of path) {
     const member: ExactJson | undefined = value instanceof Map ? value.get(name) : undefined;
-    if (member === undefined) return `has no member ${JSON.stringify(name)}`;
+    if (member === undefined) return `has no member ${quote(name)}`;
     value = member;
   }
   return Array.isArray(value) ? value.map(writeExactJson) : 'is JSON and not a list';

@@ -2,14 +2,7 @@
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { NewRunEvent, RunOutcome } from '../domain/run/event.ts';
 import { isSharedScope } from '../domain/plan/scope.ts';
-import {
-  type AdmittedRun,
-  assertCalledByRun,
-  createAdmittedRuns,
-  createCallers,
-  endOf,
-  quoted,
-} from './admitted-run.ts';
+import { type AdmittedRun, assertCalledByRun, createAdmittedRuns, createCallers, endOf } from './admitted-run.ts';
 import type { ApprovalRequest, AskRequest, RejectionRequest } from './approvals.ts';
 import { checkedEvents } from './call-events.ts';
 import { isOfItem } from './call-names.ts';
@@ -39,6 +32,7 @@ import { type BeginItemsRequest, createItemLists, type EndItemsRequest } from '.
 import type { MockedRequest } from './mocked-stage.ts';
 import type { ScopeRequest, StageRequest } from './requests.ts';
 import { readResult } from './stage-record.ts';
+import { quote } from '../domain/units/quote.ts';
 
 /** What a call of a stage asks for: to give what the stage is mocked with, to end a part, or to work in a VM. */
 export type StageWork =
@@ -237,7 +231,7 @@ function vmCalls(runs: RunAccess, lists: ItemLists): Pick<RunCalls, 'acquire' | 
       const request = scopeRequest(run, call);
       await lists.itemOf(run.runId, request.instance);
       if (!isSharedScope(request.scope))
-        throw refused(run, `the VM of scope ${quoted(request.scope.id)} belongs to its only stage`);
+        throw refused(run, `the VM of scope ${quote(request.scope.id)} belongs to its only stage`);
       return request;
     },
     // Ending a VM is right whatever has become of the run.
@@ -272,7 +266,7 @@ function refuseElsewhere(run: AdmittedRun, { lease, execKey }: StageRequest, hos
   if (host === hostId) return;
   throw new CodedError(
     'host/elsewhere',
-    `run ${run.runId}: the VM of ${execKey} is on host ${quoted(host)}, but the call reached host ${hostId}`,
+    `run ${run.runId}: the VM of ${execKey} is on host ${quote(host)}, but the call reached host ${hostId}`,
   );
 }
 

@@ -20,7 +20,7 @@ import { runIdProblem } from '../domain/run/run-id.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
 import type { AdmissionRecord, CommandCaller } from './admission-record.ts';
 import { admittedEvent } from './admit.ts';
-import { type AdmittedRun, createAdmittedRuns, endOf, quoted } from './admitted-run.ts';
+import { type AdmittedRun, createAdmittedRuns, endOf } from './admitted-run.ts';
 import { dataRefOf, type Fields, fieldsOf } from './call-values.ts';
 import { type CommandPlan, commandPlan } from './command-plan.ts';
 import type { CommandActivities, CommandOutcome, CommandPlacement, OutputText } from './contract-command.ts';
@@ -37,6 +37,7 @@ import type { StageRequest } from './requests.ts';
 import { driveStage } from './run-stage.ts';
 import { releaseVm } from './shared-vm.ts';
 import { readResult } from './stage-record.ts';
+import { quote } from '../domain/units/quote.ts';
 
 /** In place of the stage that a plan would take standard input from. */
 const STDIN = 'stdin';
@@ -53,7 +54,7 @@ export function createCommandActivities(deps: ActivityDeps): CommandActivities {
       try {
         const { activityId, ...command } = request;
         if (typeof activityId !== 'string' || activityId.length > ACTIVITY_ID_CHARACTERS)
-          throw new CodedError('call/refused', `placeCommand names no activity: ${quoted(activityId)}`);
+          throw new CodedError('call/refused', `placeCommand names no activity: ${quote(activityId)}`);
         const runId = await admitCommand(deps, { ...callerOf(), activityId }, command);
         return { runId, taskQueue: deps.placement.hostQueue } satisfies CommandPlacement;
       } catch (error) {
@@ -84,7 +85,7 @@ export function createCommandActivities(deps: ActivityDeps): CommandActivities {
 async function readOutput(deps: ActivityDeps, { runId, output }: Fields): Promise<OutputText> {
   const ref = dataRefOf(output);
   if (typeof runId !== 'string' || runIdProblem(runId) !== null || ref === null)
-    throw new CodedError('call/refused', `a call to read an output names a run and a ref, it names ${quoted(runId)}`);
+    throw new CodedError('call/refused', `a call to read an output names a run and a ref, it names ${quote(runId)}`);
   const admission = (await deps.records.get(runId, 'admission')) as AdmissionRecord | null | undefined;
   if (admission?.hostId !== deps.placement.hostId)
     throw new CodedError('host/elsewhere', `run ${runId} was admitted by another host, which has its files and VMs`, {

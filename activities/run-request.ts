@@ -7,6 +7,7 @@ import { runIdProblem } from '../domain/run/run-id.ts';
 import { dataRefOf } from './call-values.ts';
 import type { InlineOrRef, RunRequest } from './contract.ts';
 import type { ActivityDeps, Checked } from './deps.ts';
+import { quote, shorten } from '../domain/units/quote.ts';
 
 /** A spec text travels in history; more than this is no text that a person wrote. */
 const SPEC_BYTES = 512 * 1024;
@@ -105,7 +106,7 @@ function paramsOf(value: unknown): Readonly<Record<string, string>> {
     throw new CodedError('admit/invalid', '`params` must be an object of strings');
   for (const [name, text] of Object.entries(value)) {
     if (typeof text !== 'string')
-      throw new CodedError('admit/invalid', `the param ${name} must be a string, it is ${JSON.stringify(text)}`);
+      throw new CodedError('admit/invalid', `the param ${shorten(name)} must be a string, it is ${quote(text)}`);
   }
   return value as Record<string, string>;
 }
@@ -138,8 +139,5 @@ async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
 export function assertRunId(runId: string): void {
   const problem = runIdProblem(runId);
   if (problem !== null)
-    throw new CodedError(
-      'admit/invalid',
-      `the workflow id ${JSON.stringify(runId.slice(0, 160))} is not a valid run id: ${problem}`,
-    );
+    throw new CodedError('admit/invalid', `the workflow id ${quote(runId)} is not a valid run id: ${problem}`);
 }

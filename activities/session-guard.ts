@@ -9,6 +9,7 @@ import type { Handshake } from '../domain/step-machine/definition.ts';
 import { isCallOf, isSessionId, outermostSession, SESSION_ID_RULE } from '../domain/step-machine/session-id.ts';
 import type { OfWorkflow, OpenedSession, OpenRequest, SkillCode, SkillPlace } from './contract-session.ts';
 import type { OpenSession, OpenSessionStore, WorkflowRunLookup } from './ports/sessions.ts';
+import { quote } from '../domain/units/quote.ts';
 
 /** A history begins anew, and what an older run left is under way no more. */
 const MOST_RUNS = 8;
@@ -153,7 +154,7 @@ export class SessionGuard {
     if (workflowExecution === undefined)
       throw foreign('a client of the server scheduled an activity of sessions directly');
     if (workflowType !== this.#workflow.type)
-      throw foreign(`an activity of sessions was scheduled by a workflow of type ${shown(workflowType)}`);
+      throw foreign(`an activity of sessions was scheduled by a workflow of type ${quote(workflowType)}`);
     return { session: workflowExecution.workflowId, run: workflowExecution.runId };
   }
 
@@ -235,7 +236,7 @@ export class SessionGuard {
 
 function sameSession(session: unknown, asker: Asker): void {
   if (session !== asker.session)
-    throw foreign(`workflow "${asker.session}" asked for the work of session ${shown(session)}`);
+    throw foreign(`workflow "${asker.session}" asked for the work of session ${quote(session)}`);
 }
 
 /** @throws CodedError `session/foreign` when the activity was told something else than the session was opened with */
@@ -245,10 +246,10 @@ function agree(record: OpenSession, { code, path, handshake }: SkillPlace): void
   );
   if (!isKnown)
     throw foreign(
-      `session "${record.session}" was opened with code ${record.codes.at(-1)?.codeHash.slice(0, 12)}, not ${shown(code?.codeHash)}`,
+      `session "${record.session}" was opened with code ${record.codes.at(-1)?.codeHash.slice(0, 12)}, not ${quote(code?.codeHash)}`,
     );
   if (!sameList(record.path, path))
-    throw foreign(`session "${record.session}" runs the sub-skill ${shown(record.path.join('/'))}, not ${shown(path)}`);
+    throw foreign(`session "${record.session}" runs the sub-skill ${quote(record.path.join('/'))}, not ${quote(path)}`);
   if (!sameHandshake(record.handshake, handshake))
     throw foreign(`session "${record.session}" was opened with another handshake`);
 }
@@ -272,7 +273,7 @@ function checkedId(session: string): string {
 }
 
 function notAnId(session: string): string {
-  return `the workflow id ${shown(session)} is not a session id: ${SESSION_ID_RULE}`;
+  return `the workflow id ${quote(session)} is not a session id: ${SESSION_ID_RULE}`;
 }
 
 function notOpened(session: string): CodedError {
@@ -281,8 +282,4 @@ function notOpened(session: string): CodedError {
 
 function foreign(message: string): CodedError {
   return new CodedError('session/foreign', message);
-}
-
-function shown(value: unknown): string {
-  return (JSON.stringify(value) ?? 'nothing').slice(0, 160);
 }

@@ -1,4 +1,5 @@
 import { usageError } from './cli-error.ts';
+import { quote, shorten } from '../domain/units/quote.ts';
 
 /** `--field NAME=VALUE` of `approve` and `reject`, beside those before it. @throws CliError */
 export function takeField(
@@ -6,8 +7,8 @@ export function takeField(
   fields: Readonly<Record<string, string>> = {},
 ): Readonly<Record<string, string>> {
   const at = text.indexOf('=');
-  if (at < 1) throw usageError(`--field takes NAME=VALUE, got ${JSON.stringify(text)}`, 'Write --field NAME=VALUE.');
+  if (at < 1) throw usageError(`--field takes NAME=VALUE, got ${quote(text)}`, 'Write --field NAME=VALUE.');
   const name = text.slice(0, at);
-  if (Object.hasOwn(fields, name)) throw usageError(`--field ${name} is given twice`, 'Give each field once.');
+  if (Object.hasOwn(fields, name)) throw usageError(`--field ${shorten(name)} is given twice`, 'Give each field once.');
   return { ...fields, [name]: text.slice(at + 1) };
 }

@@ -17,6 +17,7 @@ import { nameOf } from './render/event-lines.ts';
 import { readRepairedViews } from './repair-runs.ts';
 import { typedRunId } from '../domain/run/run-id.ts';
 import { readWhatIsThere } from './run-lookup.ts';
+import { quote } from '../domain/units/quote.ts';
 
 export type GivenAnswer = Omit<AnswerRequest, 'stage'>;
 
@@ -106,7 +107,7 @@ function whyNone({ runId, state, stages }: RunView, stageText: string | undefine
   const ended = `run ${runId} has ended (${state}) and takes no answer`;
   // Of an item, whether there is such a stage stands in the plan alone.
   if (stageText === undefined || stageText.includes('[') || stages.some(({ id }) => id === stageText)) return ended;
-  return `${ended}, and has no stage ${JSON.stringify(stageText)}`;
+  return `${ended}, and has no stage ${quote(stageText)}`;
 }
 
 function describeAnswer({ id, answer: { decision, by, atMs } }: Answered): string {

@@ -14,6 +14,7 @@ import { baseDirHint, findFromCwd } from './base-dir.ts';
 import { type CliError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { listSpecRoots } from './spec-roots.ts';
+import { shorten } from '../domain/units/quote.ts';
 
 export interface LoadedSpec {
   /** As it is shown to the user: relative where that is shorter. */
@@ -147,7 +148,7 @@ async function loadCode(path: string, file: string, values: SpecValues, context:
 /** `--param region=north`, any number of times. */
 export function parseParam(text: string, before: Readonly<Record<string, string>> = {}): Record<string, string> {
   const equals = text.indexOf('=');
-  if (equals < 1) throw usageError(`--param must be NAME=VALUE, got \`${text}\``);
+  if (equals < 1) throw usageError(`--param must be NAME=VALUE, got \`${shorten(text)}\``);
   return { ...before, [text.slice(0, equals)]: text.slice(equals + 1) };
 }
 

@@ -12,6 +12,7 @@ import { type MountPlace, placeOfPath } from './load-spec.ts';
 import { baseDirHint, findFromCwd } from './base-dir.ts';
 import { listSpecRoots } from './spec-roots.ts';
 import { typedArgument } from '../domain/security/typed-argument.ts';
+import { quote } from '../domain/units/quote.ts';
 
 export const IMAGES_HELP = 'folders, tars and OCI layouts whose disks runs may have here by their hash';
 
@@ -171,7 +172,7 @@ function unnamed(image: string): RefusedImage {
   return {
     image,
     code: 'cli/image-missing',
-    message: `the image ${JSON.stringify(image)} is a name of a registry, and no registry is asked`,
+    message: `the image ${quote(image)} is a name of a registry, and no registry is asked`,
     remedy: `Bring it as an OCI layout and say where it is: skopeo copy docker://${typedArgument(image)} oci:${folder} && voidbox run FILE --image ${typedArgument(`${image}=${folder}`)}\nA folder or a tar is written as a path: image: ./${folder}`,
   };
 }

@@ -5,6 +5,7 @@ import { callStatus, isUnavailable, serverMessageOf } from '../client/unavailabl
 import { CliError } from './cli-error.ts';
 import { type CliContext, ReaderGone } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
+import { cutText } from '../domain/run/event-limits.ts';
 import { sanitize } from '../domain/security/sanitize.ts';
 
 interface Printable {
@@ -22,7 +23,14 @@ export async function printError(
   const { context } = options;
   if (isInterrupted(error)) return EXIT.interrupted;
   if (error instanceof ReaderGone) return EXIT.success;
-  const { exitCode, code, message, remedy: advice } = toPrintable((await ownServerRefusal(error, context)) ?? error);
+  const {
+    exitCode,
+    code,
+    message: whole,
+    remedy: advice,
+  } = toPrintable((await ownServerRefusal(error, context)) ?? error);
+  // The shell passes arguments of 128 KiB, and a message may quote one.
+  const message = cutText(whole);
   const remedy = advice === null ? null : context.advise(advice);
   const { style } = context.stderr;
   if (options.json) {

@@ -2,6 +2,7 @@ import { nearest } from '../domain/spec/suggest.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { usageError } from './cli-error.ts';
 import { typedRunId } from '../domain/run/run-id.ts';
+import { shorten } from '../domain/units/quote.ts';
 
 /** An id in a line that a person reads. */
 export function shownRunId(runId: string): string {
@@ -57,14 +58,20 @@ export function matchRunId(text: string, known: readonly string[]): string {
   const matches = known.filter((runId) => runId.startsWith(text));
   if (text !== '' && matches.length === 1 && matches[0] !== undefined) return matches[0];
   if (text !== '' && matches.length > 1) {
-    throw usageError(`\`${text}\` matches ${matches.length} runs`, listing('Use more of one of these ids:', matches));
+    throw usageError(
+      `\`${shorten(text)}\` matches ${matches.length} runs`,
+      listing('Use more of one of these ids:', matches),
+    );
   }
   if (known.length === 0)
-    throw usageError(`there is no run \`${text}\`: this state folder has no runs yet`, 'Start one: voidbox run FILE');
+    throw usageError(
+      `there is no run \`${shorten(text)}\`: this state folder has no runs yet`,
+      'Start one: voidbox run FILE',
+    );
   const alike = known.filter((runId) => Math.abs(text.length - runId.length) <= MOST_LETTERS_APART);
   const meant = nearest(text, alike);
   const guess = meant === null ? '' : `Did you mean ${shownRunId(meant)}?\n`;
-  throw usageError(`there is no run \`${shownRunId(text)}\``, `${guess}${listing('The latest runs:', known)}`);
+  throw usageError(`there is no run \`${shorten(shownRunId(text))}\``, `${guess}${listing('The latest runs:', known)}`);
 }
 
 /** A slip leaves the length about as it was. */

@@ -19,6 +19,7 @@ import { type ImagePlaces, parseImage } from './plan-images.ts';
 import type { RunPlanOptions } from './run-plan.ts';
 import { typedArgument } from '../domain/security/typed-argument.ts';
 import { createMapping, valueAt } from '../domain/units/mapping.ts';
+import { shorten } from '../domain/units/quote.ts';
 
 export interface RunOptions extends LimitOptions {
   readonly detach?: boolean;
@@ -70,7 +71,7 @@ export function takeRunOptions(
   const runId = options.runId ?? newRunId(plan.name, context.now());
   refuseReservedRunId(runId);
   const problem = runIdProblem(runId);
-  if (problem !== null) throw usageError(`\`${runId}\` is not a valid run id: ${problem}`);
+  if (problem !== null) throw usageError(`\`${shorten(runId)}\` is not a valid run id: ${problem}`);
   return {
     runId,
     allowMounts: takeAllowedMounts(options.allowMounts ?? [], context),

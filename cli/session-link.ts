@@ -15,6 +15,7 @@ import { EXIT, type ExitCode } from './exit-code.ts';
 import { renderResult } from './render/session.ts';
 import type { ServerLink } from '../client/server-link.ts';
 import { givenSkills } from './skill-folders.ts';
+import { shorten } from '../domain/units/quote.ts';
 
 export interface SessionLink {
   readonly link: ServerLink;
@@ -80,7 +81,7 @@ async function textOf(argument: string, flag: string, context: CliContext): Prom
 }
 
 export function checkSessionId(session: string): void {
-  if (!isSessionName(session)) throw usageError(`\`${session}\` is not a session id`, SESSION_NAME_RULE);
+  if (!isSessionName(session)) throw usageError(`\`${shorten(session)}\` is not a session id`, SESSION_NAME_RULE);
 }
 
 /** Steps that can be answered now, wherever they run. */

@@ -37,6 +37,7 @@ import { newRunId } from './new-id.ts';
 import { NoServerError } from './no-server.ts';
 import { handOverDuring } from './session-variables.ts';
 import { openServerLink, type ServerLink } from './server-link.ts';
+import { quote } from '../domain/units/quote.ts';
 
 export { DURABLE_DOOR } from '../domain/step-machine/durable-port.ts';
 
@@ -78,7 +79,7 @@ class StackSessions implements DurableSessions {
   async start({ session: named, params, subskill, handshake, atMost }: DurableStart): Promise<DurableReply> {
     const { name, version } = this.#skill;
     const session = named ?? newRunId(name, new Date(), randomBytes(ID_BYTES).toString('hex'));
-    if (!isSessionName(session)) return refusal('params', `"${session}" is not a session id.`, SESSION_NAME_RULE);
+    if (!isSessionName(session)) return refusal('params', `${quote(session)} is not a session id.`, SESSION_NAME_RULE);
     const request = (): SessionRequest => ({
       skill: name,
       version,
@@ -141,7 +142,7 @@ class StackSessions implements DurableSessions {
     const { name } = this.#skill;
     const unknown = (message: string): Refused =>
       refusal('unknown', message, `List sessions: voidbox session list. Begin one with start.`);
-    if (!isSessionName(session)) return unknown(`"${session}" is not a session id.`);
+    if (!isSessionName(session)) return unknown(`${quote(session)} is not a session id.`);
     const { skill } = await this.#call((client) => viewSession(client, session));
     if (skill !== '' && skill !== name)
       return unknown(`Session "${session}" is one of skill "${skill}", not of "${name}".`);

@@ -12,6 +12,7 @@ import { createEventPrinter, itemCount, outputBytes, type ToolLines } from '../r
 import { STATES_EVERY_MS } from '../run-display.ts';
 import type { RunView } from '../../store/run-view.ts';
 import { findRunHere } from '../run-elsewhere.ts';
+import { shorten } from '../../domain/units/quote.ts';
 
 interface Options {
   readonly follow?: boolean;
@@ -101,7 +102,10 @@ async function checkStage(name: string, { runId, stages: own }: RunView, context
   const shown = own.map(({ id, items }) =>
     items === null ? id : `${id} (${itemCount(items.total)}, such as \`${id}[0]\`)`,
   );
-  throw usageError(`run ${runId} has no stage \`${name}\``, `Its stages: ${[...shown, ...ofItems].join(', ')}`);
+  throw usageError(
+    `run ${runId} has no stage \`${shorten(name)}\``,
+    `Its stages: ${[...shown, ...ofItems].join(', ')}`,
+  );
 }
 
 /** Following keeps the embedded stack alive, as `run` does: a run does not stand still while somebody looks at it. */

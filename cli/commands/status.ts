@@ -12,6 +12,7 @@ import { renderStatus } from '../render/status.ts';
 import { shownRunId } from '../run-id.ts';
 import { readStageFacts } from '../stage-facts.ts';
 import { findRunOrElsewhere, isElsewhere, type RunElsewhere } from '../run-elsewhere.ts';
+import { shorten } from '../../domain/units/quote.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
   configure: (command) => {
@@ -21,7 +22,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     const found = await findRunOrElsewhere(text, context);
     if (isElsewhere(found)) return await printElsewhere(found, options, context);
     const [view] = await readRepairedViews([found], context);
-    if (view === undefined) throw new CliError(EXIT.usage, 'cli/usage', `there is no run \`${text}\``);
+    if (view === undefined) throw new CliError(EXIT.usage, 'cli/usage', `there is no run \`${shorten(text)}\``);
     const { stateDir } = context.env;
     // A run that has ended waits for nothing.
     const disk =

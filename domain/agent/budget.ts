@@ -1,6 +1,7 @@
 /** What an agent took, in the units of its budget, and which limit that is over. */
 import type { AgentWork, BudgetPlan, LlmPlan, LlmProvider, PricePlan } from '../plan/plan.ts';
 import { cliOf } from './agent-cli.ts';
+import { quote } from '../units/quote.ts';
 
 export interface ModelUse {
   /** All that the model read, cached or not. */
@@ -96,7 +97,7 @@ export function whyCostUnknown(llm: Pick<LlmPlan, 'provider' | 'model' | 'price'
   if (!TELLS_COST.includes(llm.provider)) return `${cliOf(llm)} does not say what the provider ${llm.provider} asks`;
   return llm.model === null || isModelOfClaude(llm.model)
     ? null
-    : `claude has no price for the model ${JSON.stringify(llm.model)}`;
+    : `claude has no price for the model ${quote(llm.model)}`;
 }
 
 function isModelOfClaude(model: string): boolean {

@@ -6,6 +6,7 @@ import { CLI_NEEDS, cliOf } from '../agent/agent-cli.ts';
 import { isCostKnown, isCostKnownByCall } from '../agent/budget.ts';
 import type { AgentSkill, AgentWork, Plan, SandboxNeeds, SandboxPlan, SkillWork, WorkPlan } from './plan.ts';
 import { answeringOf, commandOf } from './work.ts';
+import { quote } from '../units/quote.ts';
 
 const IS_AGENT = 'is an agent';
 /** Which answers the prompts of its step machine. */
@@ -140,7 +141,7 @@ function ofSkill(skill: AgentSkill): readonly string[] {
     case 'file':
       return ['has a skill `file:`, which only `voidbox run` reads: put its text into the plan'];
     case 'image':
-      return [`has a skill of the image ${JSON.stringify(skill.image)}`];
+      return [`has a skill of the image ${quote(skill.image)}`];
   }
 }
 
@@ -149,14 +150,12 @@ function needsOf({ network, image, guestImage, kernel, initramfs, snapshot }: Sa
     ...(network === true ? ['needs the network (`network: true`)'] : []),
     ...(image === undefined
       ? []
-      : [
-          `has the image ${JSON.stringify(image)}, which only \`voidbox run\` reads: it puts the hash of a disk into the plan`,
-        ]),
+      : [`has the image ${quote(image)}, which only \`voidbox run\` reads: it puts the hash of a disk into the plan`]),
     ...[
       ['guest_image', guestImage],
       ['kernel', kernel],
       ['initramfs', initramfs],
       ['snapshot', snapshot],
-    ].flatMap(([key, value]) => (value === undefined ? [] : [`needs the \`${key}\` ${JSON.stringify(value)}`])),
+    ].flatMap(([key, value]) => (value === undefined ? [] : [`needs the \`${key}\` ${quote(value)}`])),
   ];
 }

@@ -3,6 +3,7 @@ import type { ApprovalField } from '../plan/plan.ts';
 import { isRounded, JSON_NUMBER, losesValue } from '../units/rounded.ts';
 import { utf8Length } from '../units/utf8.ts';
 import { createMapping } from '../units/mapping.ts';
+import { quote } from '../units/quote.ts';
 
 export type FieldValue = string | number | boolean;
 export type FieldValues = Readonly<Record<string, FieldValue>>;
@@ -44,7 +45,7 @@ export function checkFields(
   const stranger = [...values.keys()].find((name) => !names.includes(name));
   if (stranger !== undefined)
     return {
-      problem: `the approval has no field ${shown(stranger)}; ${names.length === 0 ? 'it has none' : `its fields: ${names.join(', ')}`}`,
+      problem: `the approval has no field ${quote(stranger)}; ${names.length === 0 ? 'it has none' : `its fields: ${names.join(', ')}`}`,
     };
   const checked: [string, FieldValue][] = [];
   for (const field of fields) {
@@ -55,9 +56,9 @@ export function checkFields(
     }
     const typed = typedValue(field, value);
     if (typed === null)
-      return { problem: `the field ${field.name} must be ${describeField(field)}, got ${shown(value)}` };
+      return { problem: `the field ${field.name} must be ${describeField(field)}, got ${quote(value)}` };
     const changed = typeof typed === 'number' ? changeOf(typed, value) : null;
-    if (changed !== null) return { problem: `the field ${field.name} is ${shown(value)}, ${changed}` };
+    if (changed !== null) return { problem: `the field ${field.name} is ${quote(value)}, ${changed}` };
     checked.push([field.name, typed]);
   }
   return { values: createMapping(checked) };
@@ -106,9 +107,4 @@ function changeOf(number: number, given: unknown): string | null {
   if (isRounded(number) || (typeof given === 'string' && losesValue(given)))
     return 'which has no exact value: use a number within ±9007199254740991 of at most 15 digits';
   return typeof given === 'string' && given !== String(number) ? `which would become ${number}: write ${number}` : null;
-}
-
-function shown(value: unknown): string {
-  const text = JSON.stringify(value) ?? 'nothing';
-  return text.length > 80 ? `${text.slice(0, 80)}…` : text;
 }

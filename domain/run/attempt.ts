@@ -3,6 +3,7 @@
  * key never runs twice. Code works with the fields; the text is for keepers, stores and people.
  */
 import { type InstancePath, instanceText, isPlanId, parseInstance, PLAN_ID } from './instance.ts';
+import { quote } from '../units/quote.ts';
 
 export interface AttemptName {
   /** Its id in the plan of the innermost part, or of the run. */
@@ -42,7 +43,7 @@ const EXEC_KEY = new RegExp(`^(${PLAN_ID})/([A-Za-z0-9._~-]+)/([1-9]\\d{0,8})(?:
 
 /** `<stage>/<instance>/<attempt>`: also the exec key of the attempt's first command. @throws RangeError for what is no attempt */
 export function attemptText({ stage, instance, attempt }: AttemptName): string {
-  if (!isPlanId(stage)) throw new RangeError(`${JSON.stringify(stage)} is not the id of a stage`);
+  if (!isPlanId(stage)) throw new RangeError(`${quote(stage)} is not the id of a stage`);
   if (!isCount(attempt, MOST_ATTEMPT))
     throw new RangeError(`stage ${stage} has no attempt ${attempt}: attempts are numbered from 1 to ${MOST_ATTEMPT}`);
   return `${stage}/${instanceText(instance)}/${attempt}`;
@@ -61,14 +62,14 @@ export function execKeyText(name: ExecName): string {
 /** The exec key of a command beside those of the stage's work. @throws RangeError for what is no exec key */
 export function attemptCommand(execKey: string, command: keyof typeof SERVICE_COMMANDS): string {
   const name = parseExecKey(execKey);
-  if (name === null) throw new RangeError(`${JSON.stringify(execKey)} is no exec key`);
+  if (name === null) throw new RangeError(`${quote(execKey)} is no exec key`);
   return execKeyText({ ...name, command: SERVICE_COMMANDS[command] });
 }
 
 /** @param number  from 1 @throws RangeError for what is no exec key, and beyond the last one */
 export function saveCommand(execKey: string, number: number): string {
   const name = parseExecKey(execKey);
-  if (name === null) throw new RangeError(`${JSON.stringify(execKey)} is no exec key`);
+  if (name === null) throw new RangeError(`${quote(execKey)} is no exec key`);
   if (!isCount(number, MOST_SAVE_COMMANDS))
     throw new RangeError(`its saves have taken ${MOST_SAVE_COMMANDS} commands, and there are no more for an attempt`);
   return execKeyText({ ...name, command: FIRST_SAVE + number - 1 });

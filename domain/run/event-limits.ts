@@ -60,29 +60,38 @@ function cutAndChecked({ id, atMs, body }: NewRunEvent): NewRunEvent | string {
 function withTextsCut(body: RunEventBody): RunEventBody {
   switch (body.type) {
     case 'run-resumed':
-      return { ...body, by: cut(body.by) };
+      return { ...body, by: cutText(body.by) };
     case 'vm-ready':
-      return { ...body, accelerator: cut(body.accelerator), kernel: cut(body.kernel), jail: cut(body.jail) };
+      return {
+        ...body,
+        accelerator: cutText(body.accelerator),
+        kernel: cutText(body.kernel),
+        jail: cutText(body.jail),
+      };
     case 'vm-lost':
     case 'scope-restarted':
     case 'stage-retrying':
     case 'stage-skipped':
-      return { ...body, reason: cut(body.reason) };
+      return { ...body, reason: cutText(body.reason) };
     case 'stage-reattached':
-      return body.reason === undefined ? body : { ...body, reason: cut(body.reason) };
+      return body.reason === undefined ? body : { ...body, reason: cutText(body.reason) };
     case 'agent-text':
-      return { ...body, text: cut(body.text) };
+      return { ...body, text: cutText(body.text) };
     case 'agent-tool':
-      return { ...body, tool: cut(body.tool), detail: cut(body.detail) };
+      return { ...body, tool: cutText(body.tool), detail: cutText(body.detail) };
     // The last lines of an output say most.
     case 'agent-tool-output':
-      return { ...body, tool: cut(body.tool), text: body.text.slice(-EVENT_LIMITS.textCharacters) };
+      return { ...body, tool: cutText(body.tool), text: body.text.slice(-EVENT_LIMITS.textCharacters) };
     case 'agent-asked':
-      return { ...body, reason: cut(body.reason) };
+      return { ...body, reason: cutText(body.reason) };
     case 'skill-step':
-      return { ...body, step: cut(body.step), ...(body.refusal === null ? {} : { refusal: cut(body.refusal) }) };
+      return {
+        ...body,
+        step: cutText(body.step),
+        ...(body.refusal === null ? {} : { refusal: cutText(body.refusal) }),
+      };
     case 'notice':
-      return { ...body, message: cut(body.message) };
+      return { ...body, message: cutText(body.message) };
     case 'stage-finished':
       return { ...body, result: { ...body.result, failure: failureCut(body.result.failure) } };
     case 'run-finished':
@@ -93,8 +102,8 @@ function withTextsCut(body: RunEventBody): RunEventBody {
       return {
         ...body,
         failure: failureCut(body.failure),
-        ...(body.by === undefined ? {} : { by: cut(body.by) }),
-        ...(body.comment === undefined ? {} : { comment: cut(body.comment) }),
+        ...(body.by === undefined ? {} : { by: cutText(body.by) }),
+        ...(body.comment === undefined ? {} : { comment: cutText(body.comment) }),
       };
     // Names and numbers; output comes in pieces.
     case 'output':
@@ -127,10 +136,15 @@ function failureCut(failure: StageFailure | null): StageFailure | null {
 function shortened(failure: StageFailure): StageFailure {
   // The last lines of standard error say most at their end.
   const { stderrTail } = failure;
-  return { ...failure, message: cut(failure.message), stderrTail: stderrTail.slice(-EVENT_LIMITS.textCharacters) };
+  return {
+    ...failure,
+    message: cutText(failure.message),
+    stderrTail: stderrTail.slice(-EVENT_LIMITS.textCharacters),
+  };
 }
 
-function cut(text: string): string {
+/** A text of a message as an event takes it: a note counts what is left out. */
+export function cutText(text: string): string {
   const most = EVENT_LIMITS.textCharacters;
   if (text.length <= most) return text;
   const note = `… (${text.length - most} characters more)`;

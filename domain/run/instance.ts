@@ -2,6 +2,7 @@
  * Where in a run a stage stands when parts of it are done once for each item: from the outermost part to the innermost,
  * each with the item's number. The run's own stages have the empty path.
  */
+import { quote } from '../units/quote.ts';
 
 export interface InstanceStep {
   /** The stage that stands for the part, in the plan around it. */
@@ -83,7 +84,7 @@ export function instanceProblem(path: InstancePath): string | null {
   if (path.length > INSTANCE_LIMITS.depth)
     return `parts are nested ${path.length} deep, at most ${INSTANCE_LIMITS.depth} are allowed`;
   for (const { part, item, attempt = 1 } of path) {
-    if (!isPlanId(part)) return `${JSON.stringify(part)} is not the id of a part`;
+    if (!isPlanId(part)) return `${quote(part)} is not the id of a part`;
     if (!Number.isSafeInteger(item) || item < 0 || item >= INSTANCE_LIMITS.items)
       return `part ${part} has no item ${item}: items are numbered from 0, at most ${INSTANCE_LIMITS.items} of them`;
     if (!Number.isSafeInteger(attempt) || attempt < 1 || attempt > INSTANCE_LIMITS.attempts)

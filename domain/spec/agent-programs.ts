@@ -2,7 +2,7 @@
 import { isOwnImage } from './compile-sandbox.ts';
 import type { Problems } from './problems.ts';
 import type { Spec, StageSpec } from './spec.ts';
-import { quote } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 const PROGRAMS: Readonly<Record<string, string>> = { codex: 'codex', claude: 'claude', 'claude-code': 'claude' };
 

@@ -5,7 +5,8 @@ import type { EgressRule } from '../plan/egress.ts';
 import type { LlmPlan, SandboxPlan } from '../plan/plan.ts';
 import type { Problems } from './problems.ts';
 import type { SandboxSpec } from './spec.ts';
-import { type Located, quote } from './tree.ts';
+import type { Located } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 interface AgentVm {
   /** Of the spec. */

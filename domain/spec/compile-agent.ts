@@ -15,7 +15,8 @@ import type { Filler } from './placeholders.ts';
 import { isAddress } from './host-settings.ts';
 import type { Problems } from './problems.ts';
 import type { EnvSpec, StageSpec } from './spec.ts';
-import { type Located, type Position, quote } from './tree.ts';
+import type { Located, Position } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 type LlmSpec = NonNullable<StageSpec['llm']>;
 type SkillSpec = StageSpec['skills'][number];

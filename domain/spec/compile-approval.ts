@@ -4,7 +4,8 @@ import { utf8Length } from '../units/utf8.ts';
 import type { Filler } from './placeholders.ts';
 import type { Problems } from './problems.ts';
 import type { StageSpec } from './spec.ts';
-import { type Position, quote } from './tree.ts';
+import type { Position } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 type ApprovalSpec = NonNullable<StageSpec['approval']>;
 

@@ -4,7 +4,8 @@ import type { CheckExpressions } from './expression/check.ts';
 import type { ParamValues } from './params.ts';
 import type { Problems } from './problems.ts';
 import type { Spec, StageSpec } from './spec.ts';
-import { type Located, type Position, quote } from './tree.ts';
+import type { Located, Position } from './tree.ts';
+import { quote } from '../units/quote.ts';
 import { createMapping } from '../units/mapping.ts';
 
 /** A condition that can be read. */

@@ -12,7 +12,8 @@ import {
 } from './egress-rules.ts';
 import type { Problems } from './problems.ts';
 import type { SandboxSpec } from './spec.ts';
-import { type Located, type Position, quote } from './tree.ts';
+import type { Located, Position } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 /**
  * What a VM reaches: what its sandbox says, else what its agents need to talk to their models.

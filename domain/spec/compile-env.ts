@@ -4,7 +4,8 @@ import { VARIABLE_LIMITS } from './grammar/values.ts';
 import type { Filler } from './placeholders.ts';
 import type { Problems } from './problems.ts';
 import type { EnvSpec, Spec, StageSpec } from './spec.ts';
-import { type Located, quote } from './tree.ts';
+import type { Located } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 /** Later layers win, first places stay. An empty text takes the host's variable where it is set, a secret demands it. */
 export function compileEnv(

@@ -9,7 +9,8 @@ import type { ParamValues } from './params.ts';
 import type { Filler } from './placeholders.ts';
 import type { Problems } from './problems.ts';
 import type { Spec, StageSpec } from './spec.ts';
-import { type Located, type Position, quote } from './tree.ts';
+import type { Located, Position } from './tree.ts';
+import { quote } from '../units/quote.ts';
 import { describeStage } from './describe-stage.ts';
 
 /** Of one member: `.name`, `["name"]` or `['name']`. */

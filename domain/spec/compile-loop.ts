@@ -9,7 +9,8 @@ import { waitOf } from '../plan/work.ts';
 import type { Condition } from './compile-condition.ts';
 import type { Problems } from './problems.ts';
 import type { PipelineStageSpec, Spec } from './spec.ts';
-import { type Located, quote } from './tree.ts';
+import type { Located } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 type LoopSpec = Extract<PipelineStageSpec, { variant: 'loop' }>;
 

@@ -11,7 +11,8 @@ import type { AppliedSettings } from './apply-settings.ts';
 import type { Filler } from './placeholders.ts';
 import type { Problems } from './problems.ts';
 import type { Spec, StageSpec } from './spec.ts';
-import { type Position, quote } from './tree.ts';
+import type { Position } from './tree.ts';
+import { quote } from '../units/quote.ts';
 import { createMapping } from '../units/mapping.ts';
 
 /** What the compilation of a spec and of all its parts shares. */

@@ -6,7 +6,8 @@ import { EXIT_CODE, MOST_EXIT_CODE } from '../plan/retry.ts';
 import { applyScale, RANGES, SCALES } from './grammar/values.ts';
 import type { Problems } from './problems.ts';
 import type { StageSpec } from './spec.ts';
-import { type Located, quote } from './tree.ts';
+import type { Located } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 type RetrySpec = StageSpec['retry'];
 

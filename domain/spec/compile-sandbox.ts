@@ -13,7 +13,8 @@ import { contains, guestPathRefusal, mustStayWritable, normalizeAbsolute, resolv
 import { sharesSource } from './mount-source.ts';
 import type { Problems } from './problems.ts';
 import type { MountSpec, SandboxSpec } from './spec.ts';
-import { type Located, type Position, quote } from './tree.ts';
+import type { Located, Position } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 /** What is in a VM decides where nothing is said of it. */
 export interface WithinVm {

@@ -8,7 +8,8 @@ import { hasExpression } from './placeholders.ts';
 import type { ParamValues } from './params.ts';
 import { checkSkillParams, type ReadSkill } from './skill-params.ts';
 import type { Spec, StageSpec } from './spec.ts';
-import { type Located, type MapNode, quote, type TreeNode } from './tree.ts';
+import type { Located, MapNode, TreeNode } from './tree.ts';
+import { quote } from '../units/quote.ts';
 import { createMapping } from '../units/mapping.ts';
 
 type SkillSpec = NonNullable<StageSpec['skill']>;

@@ -10,7 +10,8 @@ import { hasExpression, type PlacedExpression, type Splitter } from './placehold
 import type { Problems } from './problems.ts';
 import type { Script } from './script/read-script.ts';
 import type { Spec, StageSpec } from './spec.ts';
-import { type Located, quote } from './tree.ts';
+import type { Located } from './tree.ts';
+import { quote } from '../units/quote.ts';
 import { createMapping } from '../units/mapping.ts';
 
 export interface StageTexts {

@@ -4,7 +4,8 @@ import type { Filler } from './placeholders.ts';
 import { hasStandIn } from './params.ts';
 import type { Problems } from './problems.ts';
 import type { StageSpec } from './spec.ts';
-import { type Located, quote } from './tree.ts';
+import type { Located } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 type WaitSpec = NonNullable<StageSpec['wait']>;
 

@@ -7,7 +7,8 @@ import { contains, ownFolderIn, relativePath } from './paths.ts';
 import type { Filler } from './placeholders.ts';
 import type { Problems } from './problems.ts';
 import type { StageSpec } from './spec.ts';
-import { type Located, quote } from './tree.ts';
+import type { Located } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 type WorkspaceSpec = NonNullable<StageSpec['workspace']>;
 

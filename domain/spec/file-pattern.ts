@@ -1,5 +1,6 @@
 /** Which files of a folder `for_each` names: a pattern, read segment by segment, so that no walk goes where nothing can match. */
 import { PLAN_LIMITS } from '../plan/plan.ts';
+import { quote } from '../units/quote.ts';
 
 export interface FilePattern {
   /** As the author wrote it. */
@@ -44,7 +45,7 @@ function isAgain(written: readonly string[], at: number): boolean {
 function problemOf(text: string, segments: readonly string[]): string | null {
   if (text.length > PATTERN_LIMITS.characters)
     return `the pattern has ${text.length} characters; at most ${PATTERN_LIMITS.characters} are allowed`;
-  const shown = JSON.stringify(text);
+  const shown = quote(text);
   if (segments.length === 0) return `the pattern ${shown} names no file`;
   if (text.startsWith('/')) return `the pattern ${shown} is absolute`;
   if (segments.includes('..')) return `the pattern ${shown} leaves the folder`;

@@ -6,7 +6,7 @@ import { LLM_PROVIDERS, type LlmProvider, PLAN_LIMITS } from '../plan/plan.ts';
 import { LLM } from './grammar/agent-table.ts';
 import { isVariable, VARIABLE_REMEDY } from './grammar/values.ts';
 import { didYouMean, nearest } from './suggest.ts';
-import { quote } from './tree.ts';
+import { quote } from '../units/quote.ts';
 import { createMapping } from '../units/mapping.ts';
 
 /** JSON-safe. Null: not set. */

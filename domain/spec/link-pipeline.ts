@@ -12,7 +12,8 @@ import {
 import { type Linked, type Links, NO_LINKS, outputOf, type Reads, unique } from './linked.ts';
 import type { Problems } from './problems.ts';
 import type { PipelineStageSpec, Spec, StageSpec } from './spec.ts';
-import { type Position, quote } from './tree.ts';
+import type { Position } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 interface PlacedStage {
   readonly type: Exclude<PipelineStageSpec['variant'], 'loop'>;

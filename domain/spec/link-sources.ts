@@ -3,7 +3,8 @@ import { itemSourceOf } from './compile-items.ts';
 import { type Links, type Reads, unique } from './linked.ts';
 import type { Gap, Problems } from './problems.ts';
 import type { LostNames, Spec, StageSpec } from './spec.ts';
-import { type Located, type Position, quote } from './tree.ts';
+import type { Located, Position } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 /** A spec whose stages are being linked. */
 export interface Linking {

@@ -5,7 +5,7 @@ import { findSources, findStage, type Linking, openLinking, refuseBoth, takenOf 
 import { type Linked, type Links, NO_LINKS, outputOf, type Reads, unique } from './linked.ts';
 import type { Problems } from './problems.ts';
 import type { Spec } from './spec.ts';
-import { quote } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 export function linkStages(spec: Spec, reads: Reads, problems: Problems): Linked {
   switch (spec.kind) {

@@ -3,7 +3,7 @@ import { attemptsOfItem, type ListOfPlan, listsOf, listsOfStage, mostItems } fro
 import { machinePlanOf } from '../pipeline/machine-plan.ts';
 import { type Plan, PLAN_LIMITS } from '../plan/plan.ts';
 import { instanceProblem, stepOf } from '../run/instance.ts';
-import { quote } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 export interface ListProblem {
   /** What an author finds in the spec: the list of the run itself that the list is, or stands in. */

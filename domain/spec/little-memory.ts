@@ -1,7 +1,8 @@
 /** VMs whose memory is too small for what they hold: told when the spec is read, long before a kernel kills a command. */
 import type { SandboxPlan } from '../plan/plan.ts';
 import type { Problems } from './problems.ts';
-import { type Located, quote } from './tree.ts';
+import type { Located } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 /** Node and git run in less, and read their files from the disk again and again. */
 const DEV_IMAGE_MIB = 384;

@@ -4,7 +4,7 @@ import { cycles, describeCycle } from './graph.ts';
 import type { Linked } from './linked.ts';
 import type { Problems } from './problems.ts';
 import type { Spec } from './spec.ts';
-import { quote } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 /** A stage of a part has the name of one that the spec has itself. */
 export function refuseDoubles(

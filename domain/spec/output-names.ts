@@ -5,7 +5,7 @@
 import type { Plan, StagePlan } from '../plan/plan.ts';
 import { answeringOf, TRANSCRIPT } from '../plan/work.ts';
 import { outputNamesOf, PARTIAL_OUTPUTS } from '../plan/workspace.ts';
-import { quote } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 export interface OutputNameProblem {
   readonly stage: string;

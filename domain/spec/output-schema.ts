@@ -7,6 +7,7 @@ import type { JsonValue } from '../plan/plan.ts';
 import { describeNotJson } from '../units/not-json.ts';
 import { type ExactJson, PrintedNumber, readExactJson } from '../units/exact-json.ts';
 import { losesValue } from '../units/rounded.ts';
+import { quote } from '../units/quote.ts';
 
 export interface SchemaEngine {
   /** Of draft 7. */
@@ -112,7 +113,7 @@ function compiled({ Ajv: Draft7, Ajv2020 }: SchemaEngine, schema: JsonValue, all
   const Engine = dialectOf(dialect);
   if (Engine === null)
     return {
-      problem: `its \`$schema\` is ${JSON.stringify(dialect)}; use draft 2020-12, which needs none, or draft 7`,
+      problem: `its \`$schema\` is ${quote(dialect)}; use draft 2020-12, which needs none, or draft 7`,
     };
   // A promise would pass for a yes.
   if (hasProto(schema))
@@ -154,7 +155,7 @@ function describe({ instancePath, message = 'does not fit', params }: ErrorObjec
   const detail = [additionalProperty, unevaluatedProperty, allowedValues, allowedValue].find(
     (each) => each !== undefined,
   );
-  const said = detail === undefined ? message : `${message}: ${JSON.stringify(detail)}`;
+  const said = detail === undefined ? message : `${message}: ${quote(detail)}`;
   return clip(`${instancePath === '' ? 'the output' : instancePath} ${said}`);
 }
 

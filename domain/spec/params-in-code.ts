@@ -2,7 +2,7 @@ import { codeArguments } from './code-arguments.ts';
 import { typeOf } from './params.ts';
 import type { Problems } from './problems.ts';
 import type { Spec, StageSpec } from './spec.ts';
-import { quote } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 const PARAM = /(?<!\$)\$\{\{\s*params\.([A-Za-z0-9][A-Za-z0-9._-]*)\s*\}\}/g;
 

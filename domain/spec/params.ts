@@ -6,7 +6,8 @@ import type { Json } from './grammar/json.ts';
 import type { ParamSpec } from './grammar/table.ts';
 import { RANGES } from './grammar/values.ts';
 import type { Problems } from './problems.ts';
-import { type Position, quote } from './tree.ts';
+import type { Position } from './tree.ts';
+import { quote, shorten } from '../units/quote.ts';
 
 /** `text` is what placeholders become; `value` is what expressions read. */
 export interface ParamValue {
@@ -77,7 +78,7 @@ export function resolveParams(
       'spec/undeclared-param',
       at,
       `a value was given for the parameter ${quote(name)}, which the spec does not declare${problems.suggest(name, values.keys())}`,
-      `declare it: \`params: {${name}: …}\`, or leave the value out`,
+      `declare it: \`params: {${shorten(name)}: …}\`, or leave the value out`,
     );
   }
   return values;

@@ -8,7 +8,8 @@ import { readScript } from './script/read-script.ts';
 import { type FieldsOf, goesWith, type Key } from './grammar/table.ts';
 import { MapReader, readMap } from './reader.ts';
 import type { CommandSpec, EnvSpec, SectionSpec, StageSpec } from './spec.ts';
-import { quote, type TreeNode } from './tree.ts';
+import type { TreeNode } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 const {
   name: NAME,

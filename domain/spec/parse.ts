@@ -8,7 +8,7 @@ import { Problems } from './problems.ts';
 import { type MapReader, readEntries, readList, readMap, readName } from './reader.ts';
 import { readSource } from './source.ts';
 import type { PartSpec, SectionSpec, Spec } from './spec.ts';
-import { quote } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 const {
   api_version,

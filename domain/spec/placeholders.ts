@@ -1,7 +1,8 @@
 import { PLAN_LIMITS } from '../plan/plan.ts';
 import type { Problems } from './problems.ts';
 import type { ParamValues } from './params.ts';
-import { type Located, type Position, quote } from './tree.ts';
+import type { Located, Position } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 /** `$${{` is a literal `${{`; anything else that begins so must be a placeholder. */
 const PLACEHOLDER = /\$\$\{\{|\$\{\{((?:[^{}"']|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')*)\}\}|\$\{\{([^{}]*)\}\}|\$\{\{/gs;

@@ -13,9 +13,9 @@ import {
   type MapEntry,
   type MapNode,
   type Position,
-  quote,
   type TreeNode,
 } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 /** A key that other versions or systems have; said instead of "unknown key". */
 export interface UnsupportedKey {

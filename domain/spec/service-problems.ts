@@ -2,7 +2,7 @@
 import { SERVICE_TIMEOUT_MS } from '../plan/defaults.ts';
 import type { Plan, StagePlan } from '../plan/plan.ts';
 import { isService, mockOf, partOf, stagesBefore } from '../plan/work.ts';
-import { quote } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 export interface ServiceProblem {
   /** Where an author finds it in the spec. */

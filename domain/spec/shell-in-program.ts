@@ -1,6 +1,7 @@
 import type { Problems } from './problems.ts';
 import type { StageSpec } from './spec.ts';
-import { inYamlQuotes, quote } from './tree.ts';
+import { inYamlQuotes } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 /** Of a shell: words, pipes, redirections, lists, variables, patterns, quotes, and home at the beginning. */
 const SHELL_SIGNS = /[\s|<>&;`*?"']|\$[({A-Za-z_]|^~/;

@@ -2,7 +2,8 @@
 import type { JsonValue } from '../plan/plan.ts';
 import type { Problems } from './problems.ts';
 import type { StageSpec } from './spec.ts';
-import { type MapNode, type Position, quote } from './tree.ts';
+import type { MapNode, Position } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 /**
  * A skill that lies at a full path, or why there is none. `params` is the JSON Schema of its params, where that can be read without

@@ -17,7 +17,8 @@ import {
 import { readExactJson } from '../units/exact-json.ts';
 import { utf8Length } from '../units/utf8.ts';
 import { GAPS, type Problems } from './problems.ts';
-import { inYamlQuotes, type MapEntry, type Position, quote, type TreeNode } from './tree.ts';
+import { inYamlQuotes, type MapEntry, type Position, type TreeNode } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 /** What a text may cost before anything of it is believed. */
 export const SOURCE_LIMITS = {

@@ -1,4 +1,5 @@
 /** A document as values with positions: what YAML and JSON have in common, and all that the readers see. */
+import { quote } from '../units/quote.ts';
 export interface Position {
   /** From 1. */
   readonly line: number;
@@ -61,10 +62,4 @@ export function describe(node: TreeNode): string {
 export function inYamlQuotes(text: string): string {
   if (!/["\\]/.test(text)) return `"${text}"`;
   return `'${text.replaceAll("'", "''")}'`;
-}
-
-/** A value in a message: quoted, on one line, shortened. */
-export function quote(text: string): string {
-  const shown = text.length > 80 ? `${text.slice(0, 79)}…` : text;
-  return JSON.stringify(shown);
 }

@@ -2,7 +2,8 @@ import type { Plan, StagePlan } from '../plan/plan.ts';
 import { stagesBefore } from '../plan/work.ts';
 import { contains } from './paths.ts';
 import type { Problems } from './problems.ts';
-import { type Position, quote } from './tree.ts';
+import type { Position } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 /**
  * Warns of stages that may run at the same time and can write to the same host folder: what one leaves half

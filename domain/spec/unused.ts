@@ -4,7 +4,7 @@ import type { Plan } from '../plan/plan.ts';
 import { hasAgent } from './compile-skill.ts';
 import type { Problems } from './problems.ts';
 import type { Spec, StageSpec } from './spec.ts';
-import { quote } from './tree.ts';
+import { quote } from '../units/quote.ts';
 
 /**
  * Warns of what the spec says and no stage asks for.

@@ -1,5 +1,6 @@
 /** Which variables of the environment the code of a skill sees: some that every program needs, and those that it declares. */
 import type { SkillDefinition } from './definition.ts';
+import { quote } from '../units/quote.ts';
 
 export type Variables = Readonly<Record<string, string | undefined>>;
 
@@ -24,7 +25,7 @@ export function envProblems(env: unknown): readonly string[] {
   if (!Array.isArray(env)) return ["is not a list of names; write env: ['GITHUB_TOKEN']"];
   const names: readonly unknown[] = env;
   const problems = names.flatMap((name) => {
-    const shown = (JSON.stringify(name) ?? 'undefined').slice(0, 140);
+    const shown = quote(name);
     if (typeof name !== 'string' || !NAME.test(name))
       return [`has ${shown}, which is not the name of a variable: A-Z, a-z, 0-9, "_", at most 128`];
     return STEERING.test(name)
@@ -32,7 +33,7 @@ export function envProblems(env: unknown): readonly string[] {
       : [];
   });
   const twice = names.find((name, index) => names.indexOf(name) !== index);
-  if (twice !== undefined) problems.push(`has ${JSON.stringify(twice)} twice`);
+  if (twice !== undefined) problems.push(`has ${quote(twice)} twice`);
   if (names.length > MOST_VARIABLES) problems.push(`has ${names.length} names; at most ${MOST_VARIABLES} are allowed`);
   return problems;
 }

@@ -4,6 +4,7 @@ import type { ExecExit, ExecRequest, StopCause } from '../../activities/ports/sa
 import type { MockFiles } from './files.ts';
 import type { MockProgram } from './programs.ts';
 import { MockSpool, type MockStream } from './spool.ts';
+import { quote } from '../../domain/units/quote.ts';
 
 /** Input that a program has not read yet; beyond it the sender waits. */
 const STDIN_HELD_BYTES = 256 * 1024;
@@ -84,7 +85,7 @@ export class MockExec {
       return finish(
         'cannot-start',
         127,
-        `${JSON.stringify(request.program)} is not simulated: mode mock has only ${known.join(', ')}; for a real VM, run without \`--mode mock\`, and without \`mode: mock\` in the spec`,
+        `${quote(request.program)} is not simulated: mode mock has only ${known.join(', ')}; for a real VM, run without \`--mode mock\`, and without \`mode: mock\` in the spec`,
       );
     }
     const node = files.find(request.cwd);

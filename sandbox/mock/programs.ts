@@ -6,6 +6,7 @@
 import { Buffer } from 'node:buffer';
 import type { MockFiles } from './files.ts';
 import { posix } from 'node:path';
+import { quote } from '../../domain/units/quote.ts';
 
 export interface MockIo {
   readonly args: readonly string[];
@@ -63,7 +64,7 @@ async function printf({ args, write }: MockIo): Promise<number> {
   const [format, ...values] = args;
   if (format === undefined) return refuse(write, 'printf', 'no format');
   if (/%(?![sd%])/.test(format))
-    return refuse(write, 'printf', `only %s, %d and %% are simulated, not ${JSON.stringify(format)}`);
+    return refuse(write, 'printf', `only %s, %d and %% are simulated, not ${quote(format)}`);
   const text = unescape(format).replace(/%[sd%]/g, (spec) =>
     spec === '%%' ? '%' : (values.shift() ?? (spec === '%d' ? '0' : '')),
   );
@@ -110,7 +111,7 @@ async function tr({ args, stdin, write }: MockIo): Promise<number> {
   const source = expandSet(isDelete ? (to ?? '') : from);
   const target = isDelete ? [] : expandSet(to ?? '');
   if (source === null || target === null || source.length === 0 || (!isDelete && target.length === 0))
-    return refuse(write, 'tr', `the sets ${JSON.stringify(args)} are not simulated`);
+    return refuse(write, 'tr', `the sets ${quote(args)} are not simulated`);
   const map = new Map(
     source.map((byte, index) => [byte, isDelete ? -1 : (target[Math.min(index, target.length - 1)] as number)]),
   );
@@ -122,7 +123,7 @@ async function tr({ args, stdin, write }: MockIo): Promise<number> {
 async function sleep({ args, killed, write }: MockIo): Promise<number> {
   const seconds = Number(args[0]);
   if (args.length !== 1 || !Number.isFinite(seconds) || seconds < 0)
-    return refuse(write, 'sleep', `expected seconds, got ${JSON.stringify(args)}`);
+    return refuse(write, 'sleep', `expected seconds, got ${quote(args)}`);
   await new Promise<void>((resolve) => {
     const timer = setTimeout(resolve, seconds * 1000);
     killed.addEventListener(

@@ -11,6 +11,7 @@ import type { Outcome, SkillCall } from './skill-call.ts';
 import { advanceStateless, startStateless } from './stateless.ts';
 import { topicList, topicText, type Topics } from './topics.ts';
 import { checkUsage, type Command, isDurable, surplusArgument } from './usage.ts';
+import { shorten } from '../../domain/units/quote.ts';
 
 const EXIT_ERROR = 1;
 const EXIT_USAGE = 2;
@@ -107,7 +108,7 @@ function routeOf({ subskills = {}, topics }: SkillDefinition, argv: readonly str
     if (sub !== undefined)
       throw new UsageError(`"${rest[0]}" is not a command of ${sub}. There are: start, advance, cleanup.`);
     throw new UsageError(
-      `"${first}" is not a command. There are: ${[...known, ...Object.keys(subskills)].join(', ')}.`,
+      `"${shorten(first)}" is not a command. There are: ${[...known, ...Object.keys(subskills)].join(', ')}.`,
     );
   }
   const flags = parseFlags(found.args);
@@ -116,7 +117,7 @@ function routeOf({ subskills = {}, topics }: SkillDefinition, argv: readonly str
   const subskill = flags.text.subskill ?? sub;
   if (subskill === undefined || Object.hasOwn(subskills, subskill)) return { command: found.command, subskill, flags };
   throw new UsageError(
-    `--subskill "${subskill}" is not a sub-skill. There are: ${Object.keys(subskills).join(', ') || 'none'}.`,
+    `--subskill "${shorten(subskill)}" is not a sub-skill. There are: ${Object.keys(subskills).join(', ') || 'none'}.`,
   );
 }
 

@@ -4,6 +4,7 @@ import { openDurable } from '../durable/find-voidbox.ts';
 import { handshakeOf } from './flags.ts';
 import { UsageError } from './io.ts';
 import { failureOf, type Outcome, type SkillCall } from './skill-call.ts';
+import { shorten } from '../../domain/units/quote.ts';
 
 /** @throws {Error} with its remedy */
 export async function startDurable(call: SkillCall): Promise<Outcome> {
@@ -52,7 +53,7 @@ function sessionOf({ flags: { text } }: SkillCall, command: string): string {
 function turnOf(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   if (!/^[1-9]\d{0,8}$/.test(text))
-    throw new UsageError(`--turn is "${text}"; it must be the "turn" of the prompt that is answered.`);
+    throw new UsageError(`--turn is "${shorten(text)}"; it must be the "turn" of the prompt that is answered.`);
   return Number(text);
 }
 

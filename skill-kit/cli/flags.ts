@@ -4,6 +4,7 @@ import type { Handshake } from '../../domain/step-machine/definition.ts';
 import { toolNames } from '../prompt/agent-hosts.ts';
 import { UsageError } from './io.ts';
 import type { SessionOutputMode } from './session-lines.ts';
+import { shorten } from '../../domain/units/quote.ts';
 
 /** Flags that take a value. */
 const TEXT_FLAGS = [
@@ -88,6 +89,6 @@ export function outputModeOf({ text }: Flags): SessionOutputMode {
   const mode = text['output-mode'] ?? 'file';
   if (mode === 'file' || mode === 'flag') return mode;
   throw new UsageError(
-    `--output-mode is "${mode}"; it must be file (you write each answer to the session file) or flag (you pass it with --output).`,
+    `--output-mode is "${shorten(mode)}"; it must be file (you write each answer to the session file) or flag (you pass it with --output).`,
   );
 }

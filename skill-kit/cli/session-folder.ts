@@ -3,6 +3,7 @@ import { lstatSync, mkdirSync, readdirSync, rmSync, statSync, type Stats } from 
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { messageOf, UsageError } from './io.ts';
+import { shorten } from '../../domain/units/quote.ts';
 
 const SESSION_ID = /^[a-f0-9]{32}$/;
 
@@ -10,7 +11,7 @@ const SESSION_ID = /^[a-f0-9]{32}$/;
 export function checkSessionId(id: string): void {
   if (!SESSION_ID.test(id)) {
     throw new UsageError(
-      `--session "${id}" is not a session id: it must be the 32 characters of 0-9 and a-f that \`start --session new\` printed.`,
+      `--session "${shorten(id)}" is not a session id: it must be the 32 characters of 0-9 and a-f that \`start --session new\` printed.`,
     );
   }
 }

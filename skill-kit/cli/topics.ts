@@ -1,6 +1,7 @@
 /** Texts by name, of skills and references. */
 import type { ReferenceLoader, TopicConfig } from '../../domain/step-machine/definition.ts';
 import { topicContent } from '../drive/callback-value.ts';
+import { shorten } from '../../domain/units/quote.ts';
 
 export type Topics = Readonly<Record<string, TopicConfig>>;
 
@@ -14,6 +15,6 @@ export function topicList(topics: Topics): string {
 export function topicText(topics: Topics, name: string | undefined, refs: ReferenceLoader): string {
   const known = `Topics: ${Object.keys(topics).join(', ') || 'none'}.`;
   if (name === undefined) throw new Error(`topic needs the name of a topic. ${known}`);
-  if (!Object.hasOwn(topics, name)) throw new Error(`Unknown topic "${name}". ${known}`);
+  if (!Object.hasOwn(topics, name)) throw new Error(`Unknown topic "${shorten(name)}". ${known}`);
   return `${topicContent(topics, name, refs)}\n`;
 }

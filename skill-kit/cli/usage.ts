@@ -1,6 +1,7 @@
 /** What a command line says that no command can mean: found before anything of the skill runs. */
 import type { Flags } from './flags.ts';
 import { UsageError } from './io.ts';
+import { shorten } from '../../domain/units/quote.ts';
 
 export type Command = 'start' | 'advance' | 'cleanup';
 
@@ -38,5 +39,5 @@ export function isDurable(command: Command, { durable, text }: Flags): boolean {
 
 /** Of a word behind a command that takes no more. */
 export function surplusArgument(command: string, argument: string): UsageError {
-  return new UsageError(`${command} takes no argument "${argument}". --help lists its flags.`);
+  return new UsageError(`${command} takes no argument "${shorten(argument)}". --help lists its flags.`);
 }

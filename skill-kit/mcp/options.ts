@@ -4,6 +4,7 @@ import { parseArgs } from 'node:util';
 import { readNamedFile } from '../../files/named-file.ts';
 import type { Handshake } from '../../domain/step-machine/definition.ts';
 import { toolNames } from '../prompt/agent-hosts.ts';
+import { shorten } from '../../domain/units/quote.ts';
 
 export interface McpOptions {
   readonly handshake: Partial<Handshake>;
@@ -116,5 +117,5 @@ function tokenIn(path: string): string {
 function count(flag: string, value: string, min: number, max: number): number {
   const number = Number(value);
   if (/^\d+$/.test(value) && number >= min && number <= max) return number;
-  throw new Error(`${flag} must be a whole number from ${min} to ${max}, got "${value}".`);
+  throw new Error(`${flag} must be a whole number from ${min} to ${max}, got "${shorten(value)}".`);
 }

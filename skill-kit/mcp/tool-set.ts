@@ -1,5 +1,6 @@
 /** The tools of one server, without the protocol around them. */
 import { isRounded } from '../../domain/units/rounded.ts';
+import { shorten } from '../../domain/units/quote.ts';
 
 export interface ToolSpec {
   readonly name: string;
@@ -59,7 +60,7 @@ export function wrongArguments({ name, inputSchema }: ToolSpec, args: Arguments)
   const missing = required.filter((key) => args[key] === undefined).map((key) => `\`${key}\` is missing`);
   const unknown = Object.keys(args)
     .filter((key) => !Object.hasOwn(properties, key))
-    .map((key) => `\`${key}\` is not an argument of ${name}`);
+    .map((key) => `\`${shorten(key)}\` is not an argument of ${name}`);
   const wrong = Object.entries(args).flatMap(([key, value]) => {
     const { items, type } = (Object.hasOwn(properties, key) ? properties[key] : {}) as {
       readonly type?: unknown;

@@ -11,6 +11,7 @@ import type { OutputPlace } from './commit-log.ts';
 import { damaged, runFileFailure } from './damage.ts';
 import { errnoOf, storeFailure, syncDir } from './layout.ts';
 import { SharedSync } from './shared-sync.ts';
+import { quote } from '../../domain/units/quote.ts';
 
 const sync = promisify(fdatasync);
 const FILE_NAME = /^[a-z0-9-]{1,64}$/;
@@ -112,7 +113,7 @@ export class OutputFileReader {
 
   async #fill(place: OutputPlace): Promise<void> {
     if (!FILE_NAME.test(place.file))
-      throw damaged(this.#dir, `the log names ${JSON.stringify(place.file)}, which is not the name of an output file`);
+      throw damaged(this.#dir, `the log names ${quote(place.file)}, which is not the name of an output file`);
     const path = join(this.#dir, place.file);
     try {
       let handle = this.#handles.get(place.file);

@@ -9,6 +9,7 @@ import { isEmptyFile, readJson, removeFile, writeJson } from './json-file.ts';
 import { DurableFolders } from './layout.ts';
 import { recordProblem } from './record-shapes.ts';
 import { makeRunFolder, recordsDir, refuseSetAside, runFolderName } from './run-folder.ts';
+import { quote } from '../../domain/units/quote.ts';
 
 /** Room for the `.json` and for the suffix of a file on its way. */
 const MAX_NAME_BYTES = 220;
@@ -58,7 +59,7 @@ function recordPath(stateDir: string, runId: string, name: string): string {
   if (file === '' || file.length > MAX_NAME_BYTES) {
     throw new CodedError(
       'store/io',
-      `record name ${JSON.stringify(name)} of run ${runId} must be 1 to ${MAX_NAME_BYTES} bytes when escaped`,
+      `record name ${quote(name)} of run ${runId} must be 1 to ${MAX_NAME_BYTES} bytes when escaped`,
     );
   }
   return join(recordsDir(stateDir, runId), `${file}.json`);

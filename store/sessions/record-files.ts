@@ -10,6 +10,7 @@ import { isSessionId } from '../../domain/step-machine/session-id.ts';
 import { isSha256 } from '../../domain/units/sha256.ts';
 import { DurableFolders, syncDir } from '../file/layout.ts';
 import { markUse } from './server-mark.ts';
+import { quote } from '../../domain/units/quote.ts';
 
 interface RecordFile {
   readonly previous: string | null;
@@ -21,8 +22,7 @@ const MOST_CACHED = 32;
 
 /** @throws CodedError `session/foreign` for what is no session's id */
 export function sessionRecordsDir(stateDir: string, session: string): string {
-  if (!isSessionId(session))
-    throw new CodedError('session/foreign', `${JSON.stringify(session).slice(0, 160)} is not the id of a session`);
+  if (!isSessionId(session)) throw new CodedError('session/foreign', `${quote(session)} is not the id of a session`);
   return join(stateDir, 'sessions', session);
 }
 
@@ -96,7 +96,6 @@ function readFile(file: string): RecordFile {
 }
 
 function fileOf(dir: string, ref: string): string {
-  if (!isSha256(ref))
-    throw new CodedError('session/foreign', `${JSON.stringify(ref).slice(0, 160)} names no records of a session`);
+  if (!isSha256(ref)) throw new CodedError('session/foreign', `${quote(ref)} names no records of a session`);
   return join(dir, `records-${ref}.json`);
 }

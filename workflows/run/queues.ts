@@ -3,6 +3,7 @@ import type { Placement } from '../../activities/contract.ts';
 import { isQueueName } from '../../domain/run/host.ts';
 import type { VmLease } from '../../domain/run/vm-lease.ts';
 import { workflowFailure } from '../failure.ts';
+import { quote } from '../../domain/units/quote.ts';
 
 export interface RunQueues {
   /** Of stages that own their VM. */
@@ -20,10 +21,7 @@ export interface RunQueues {
 export function queuesOf({ hostQueue, storeQueue = hostQueue, leaseQueue = hostQueue }: Placement): RunQueues {
   for (const queue of [hostQueue, storeQueue, leaseQueue])
     if (!isQueueName(queue))
-      throw workflowFailure(
-        'internal/bug',
-        `the admission names ${JSON.stringify(queue) ?? 'nothing'} as a task queue`,
-      );
+      throw workflowFailure('internal/bug', `the admission names ${quote(queue)} as a task queue`);
   return { host: hostQueue, store: storeQueue, lease: leaseQueue };
 }
 

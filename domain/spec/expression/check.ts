@@ -3,6 +3,7 @@ import type { ASTNode } from '@marcbachmann/cel-js';
 import { type ExpressionProblem, isProblem, languageOf, nodesOf, parseExpression } from './language.ts';
 import { didYouMean, nearest } from '../suggest.ts';
 import { type JudgeType, type TypedValues, typeMistake } from './value-types.ts';
+import { quote } from '../../units/quote.ts';
 
 /** What an expression may read of a stage. */
 export const STAGE_FIELDS = ['output', 'json', 'state', 'exit_code'] as const;
@@ -122,14 +123,14 @@ function possibleValues(node: ASTNode, values: TypedValues): PossibleValues | nu
   if (isState(node)) return { whose: "a stage's state", words: STATES };
   const param = selectionOf(node);
   const words = param !== null && isVariable(param.of, 'params') ? values.get(param.name)?.choices : undefined;
-  return words === undefined ? null : { whose: `the parameter ${quoted(param!.name)}`, words };
+  return words === undefined ? null : { whose: `the parameter ${quote(param!.name)}`, words };
 }
 
 function unless(node: ASTNode, { whose, words }: PossibleValues): readonly ExpressionProblem[] {
   if (node.op !== 'value' || typeof node.args !== 'string' || words.includes(node.args)) return [];
   return [
     {
-      message: `${whose} is never ${quoted(node.args)}${didYouMean(nearest(node.args, words))}`,
+      message: `${whose} is never ${quote(node.args)}${didYouMean(nearest(node.args, words))}`,
       remedy: `write one of: ${words.join(', ')}`,
       ...node.range,
     },
@@ -162,7 +163,7 @@ export function checkExpression(
       const { start, end } = node.range;
       if (!isStageField(field.name))
         problems.push({
-          message: `a stage has no ${quoted(field.name)}; it has ${STAGE_FIELDS.join(', ')}`,
+          message: `a stage has no ${quote(field.name)}; it has ${STAGE_FIELDS.join(', ')}`,
           start,
           end,
         });
@@ -182,7 +183,7 @@ export function checkExpression(
     if (whole !== null && isVariable(whole.of, 'stages') && !seen.has(node)) {
       seen.add(whole.of);
       const fields = STAGE_FIELDS.map((name) => `\`.${name}\``).join(', ');
-      problems.push({ message: `say what of the stage ${quoted(whole.name)}: ${fields}`, ...node.range });
+      problems.push({ message: `say what of the stage ${quote(whole.name)}: ${fields}`, ...node.range });
     } else if ((isVariable(node, 'stages') || isVariable(node, 'params')) && !seen.has(node))
       problems.push({
         message: `write \`${node.args as string}.NAME\`: the name must stand in the expression`,
@@ -208,8 +209,4 @@ function isVariable(node: ASTNode, name: 'stages' | 'params'): boolean {
 
 function isStageField(name: string): name is StageField {
   return (STAGE_FIELDS as readonly string[]).includes(name);
-}
-
-function quoted(text: string): string {
-  return JSON.stringify(text.length > 80 ? `${text.slice(0, 79)}…` : text);
 }

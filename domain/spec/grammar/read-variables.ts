@@ -1,6 +1,7 @@
 import type { Problems } from '../problems.ts';
 import { readEntries, readText } from '../reader.ts';
-import { quote, type TreeNode } from '../tree.ts';
+import type { TreeNode } from '../tree.ts';
+import { quote } from '../../units/quote.ts';
 import type { EnvSpec } from './table.ts';
 import { isVariable, VARIABLE_LIMITS, VARIABLE_REMEDY } from './values.ts';
 

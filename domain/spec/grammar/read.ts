@@ -15,7 +15,8 @@ import {
   readWord,
   wrongType,
 } from '../reader.ts';
-import { type Located, quote, type ScalarNode, type TreeNode } from '../tree.ts';
+import type { Located, ScalarNode, TreeNode } from '../tree.ts';
+import { quote } from '../../units/quote.ts';
 import { otherKeys } from './other-keys.ts';
 import { PARAM_DEFAULT, type PARAMETER } from './param-table.ts';
 import { readVariables } from './read-variables.ts';

@@ -4,7 +4,7 @@ import { isExpression, paramName } from '../placeholders.ts';
 import { typeOf } from '../params.ts';
 import type { Problems } from '../problems.ts';
 import type { Spec } from '../spec.ts';
-import { quote } from '../tree.ts';
+import { quote } from '../../units/quote.ts';
 import type { Script, ScriptValue } from './read-script.ts';
 import type { ShellWord } from './shell-contexts.ts';
 

@@ -3,7 +3,8 @@ import { findPlaceholders } from '../placeholders.ts';
 import type { Problems } from '../problems.ts';
 import type { EnvSpec } from '../grammar/table.ts';
 import { VARIABLE_LIMITS } from '../grammar/values.ts';
-import { type Located, quote } from '../tree.ts';
+import type { Located } from '../tree.ts';
+import { quote } from '../../units/quote.ts';
 import { readShell, type ShellContext, type ShellReading } from './shell-contexts.ts';
 
 /** A text that a shell reads. */
