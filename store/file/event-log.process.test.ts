@@ -163,8 +163,14 @@ describe('file event log', () => {
     const other = await open(dir);
     await other.append('r', [noticeEvent('b')]);
     await other.close();
-    await expect(store.find('r', 'b')).rejects.toMatchObject({ code: 'store/io' });
     expect(await store.find('r', 'b')).toMatchObject({ id: 'b' });
+  });
+
+  test('does not bring a pruned run back that it was asked about', async () => {
+    await store.append('r', [finishedEvent()]);
+    await rm(join(dir, 'runs/r'), { recursive: true });
+    expect(await store.find('r', 'a')).toBeNull();
+    await expect(store.append('r', [noticeEvent('late')])).rejects.toMatchObject({ code: 'store/io' });
   });
 
   test('says so when the log became shorter', async () => {

@@ -34,8 +34,7 @@ export function createFileEventLog(stateDir: string, durability: Durability = 'p
       });
     },
     async find(runId, id) {
-      if (!logs.isOpen(runId) && !hasLog(stateDir, runId)) return null;
-      if (!(await logs.useAtOnce(runId, (log) => log.has(id)))) return null;
+      if ((await logs.ask(runId, (log) => log.has(id))) !== true) return null;
       const reader = new LogReader(stateDir, runId, 0, false);
       try {
         for await (const event of reader.toEnd()) if (event.id === id) return event;
@@ -45,8 +44,7 @@ export function createFileEventLog(stateDir: string, durability: Durability = 'p
       }
     },
     async outputCursor(runId, execKey, stream) {
-      if (!logs.isOpen(runId) && !hasLog(stateDir, runId)) return 0;
-      return logs.useAtOnce(runId, (log) => log.outputCursor(execKey, stream));
+      return (await logs.ask(runId, (log) => log.outputCursor(execKey, stream))) ?? 0;
     },
     close: () => logs.close(),
   };
@@ -69,9 +67,17 @@ class OpenLogs {
     this.#folders = new DurableFolders(stateDir);
   }
 
-  /** True for a log that is open and still in its folder, which costs less to know than whether the file is there. */
-  isOpen(runId: string): boolean {
-    return this.#entries.get(runId)?.opened?.isInFolder === true;
+  /**
+   * @param question  gives null if the run of its log was pruned; an open log knows that from the look that it takes anyway
+   * @returns null if the run has no log
+   */
+  ask<T>(runId: string, question: (log: RunLog) => T | null): T | null | Promise<T | null> {
+    const open = this.#openLog(runId);
+    const answer = open === null ? null : this.#useNow(runId, open, question);
+    if (answer !== null || !hasLog(this.#stateDir, runId)) return answer;
+    // Another run has the id since. Otherwise the log stays open, so that no append brings the pruned run back.
+    if (open !== null) this.#close(runId, open.entry);
+    return this.use(runId, async (opened) => question(opened));
   }
 
   /**
@@ -79,16 +85,33 @@ class OpenLogs {
    * log costs about what the write does, and a stage comes here ten times.
    */
   useAtOnce<T>(runId: string, work: (log: RunLog) => T): Promise<T> {
+    const open = this.#openLog(runId);
+    if (open === null) return this.use(runId, async (opened) => work(opened));
+    try {
+      return Promise.resolve(this.#useNow(runId, open, work));
+    } catch (error) {
+      return Promise.reject(error as Error);
+    }
+  }
+
+  #openLog(runId: string): { readonly entry: OpenLog; readonly log: RunLog } | null {
     const entry = this.#entries.get(runId);
     const log = entry?.opened ?? null;
-    if (entry === undefined || log === null || this.#isClosed) return this.use(runId, async (opened) => work(opened));
+    return entry === undefined || log === null || this.#isClosed ? null : { entry, log };
+  }
+
+  #useNow<T>(
+    runId: string,
+    { entry, log }: { readonly entry: OpenLog; readonly log: RunLog },
+    work: (log: RunLog) => T,
+  ): T {
     this.#entries.delete(runId);
     this.#entries.set(runId, entry);
     try {
-      return Promise.resolve(work(log));
+      return work(log);
     } catch (error) {
       this.#close(runId, entry);
-      return Promise.reject(error as Error);
+      throw error;
     }
   }
 

@@ -101,11 +101,6 @@ export class RunLog {
     }
   }
 
-  /** False once the run was pruned. */
-  get isInFolder(): boolean {
-    return fstatSync(this.#fd).nlink > 0;
-  }
-
   /** Output that was appended lies in a file of its own. */
   settleOutput(): Promise<void> {
     return this.#output.sync();
@@ -127,23 +122,26 @@ export class RunLog {
     }
   }
 
-  outputCursor(execKey: string, stream: 'stdout' | 'stderr'): number {
-    try {
-      this.#catchUp();
-    } catch (error) {
-      throw runFileFailure('cannot read', this.#path, error);
-    }
-    return this.#cursors.get(cursorKey(execKey, stream)) ?? 0;
+  /** Null once the run was pruned. */
+  outputCursor(execKey: string, stream: 'stdout' | 'stderr'): number | null {
+    return this.#upToDate() ? (this.#cursors.get(cursorKey(execKey, stream)) ?? 0) : null;
   }
 
-  /** Whether the run has an event with this id; output is not known by id. */
-  has(id: string): boolean {
+  /** Whether the run has an event with this id; output is not known by id. Null once the run was pruned. */
+  has(id: string): boolean | null {
+    return this.#upToDate() ? this.#ids.has(id) : null;
+  }
+
+  /** False once the run was pruned. */
+  #upToDate(): boolean {
     try {
-      this.#catchUp();
+      const facts = fstatSync(this.#fd);
+      if (facts.nlink === 0) return false;
+      this.#readOn(facts.size);
+      return true;
     } catch (error) {
       throw runFileFailure('cannot read', this.#path, error);
     }
-    return this.#ids.has(id);
   }
 
   close(): void {
@@ -204,10 +202,15 @@ export class RunLog {
   #catchUp(onCommit?: (commit: Commit) => void): number {
     const facts = fstatSync(this.#fd);
     if (facts.nlink === 0) throw new CodedError('store/io', `${this.#path} was removed; the run was pruned`);
-    if (facts.size < this.#fold.readOffset)
+    this.#readOn(facts.size, onCommit);
+    return facts.size;
+  }
+
+  #readOn(size: number, onCommit?: (commit: Commit) => void): void {
+    if (size < this.#fold.readOffset)
       throw damaged(this.#path, 'it became shorter; something other than Voidbox changed it');
-    while (this.#fold.readOffset < facts.size) {
-      const wanted = Math.min(READ_BYTES, facts.size - this.#fold.readOffset);
+    while (this.#fold.readOffset < size) {
+      const wanted = Math.min(READ_BYTES, size - this.#fold.readOffset);
       const count = readSync(this.#fd, this.#chunk, 0, wanted, this.#fold.readOffset);
       if (count === 0) break;
       for (const commit of this.#fold.feed(this.#chunk.subarray(0, count))) {
@@ -215,7 +218,6 @@ export class RunLog {
         onCommit?.(commit);
       }
     }
-    return facts.size;
   }
 
   #learn(commit: Commit): void {
