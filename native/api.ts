@@ -3,6 +3,7 @@ import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import type { EgressPlan } from '../domain/plan/egress.ts';
 import { endsVm } from '../domain/errors/error-code.ts';
 import { errorCodeOfKeeper } from './keeper-code.ts';
+import { opWords } from './op-words.ts';
 
 export const API_VERSION = 1;
 
@@ -165,7 +166,7 @@ export interface ExecEnd {
  */
 export function errorOfAnswer(error: unknown, what: string): Error {
   const { code, message } = isRecord(error) ? error : { code: undefined, message: undefined };
-  const text = `${what}: ${cutText(typeof message === 'string' ? message : 'the keeper gave no reason')}`;
+  const text = `${opWords(what)}: ${cutText(typeof message === 'string' ? message : 'the keeper gave no reason')}`;
   if (typeof code !== 'string') return new CodedError('vm/lost', text);
   const known = errorCodeOfKeeper(code);
   if (known === null) return new Error(`${text} (${cutText(code)})`);
@@ -207,7 +208,7 @@ export function readText(answer: Answer, field: string, op: string): string {
 function badAnswer(op: string, field: string, value: unknown): CodedError {
   return new CodedError(
     'vm/protocol',
-    `the keeper's answer to ${op} has ${field} = ${cutText(JSON.stringify(value) ?? 'nothing')}`,
+    `${opWords(op)}: the answer of the VM's keeper has ${field} = ${cutText(JSON.stringify(value) ?? 'nothing')}`,
   );
 }
 

@@ -15,6 +15,7 @@ import {
   isRecord,
   type Answer,
 } from './api.ts';
+import { opWords } from './op-words.ts';
 
 const SOCKET_NAME = 'k.sock';
 
@@ -80,7 +81,7 @@ export function requestLine(id: number, op: string, fields: Readonly<Record<stri
   if (lengthBytes > REQUEST_LINE_BYTES) {
     throw new CodedError(
       'run/too-large',
-      `${op} needs a request of ${lengthBytes} bytes, at most ${REQUEST_LINE_BYTES} are allowed: pass long arguments and variables as files`,
+      `${opWords(op)} needs a request of ${lengthBytes} bytes, at most ${REQUEST_LINE_BYTES} are allowed: pass long arguments and variables as files`,
     );
   }
   return line;

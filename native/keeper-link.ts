@@ -11,6 +11,7 @@ import { isAlive, readRunDir } from './keeper-command.ts';
 import { errorCodeOfEnd } from './keeper-code.ts';
 import { startPatientLimit } from './disk-patience.ts';
 import { StreamConnection } from './stream.ts';
+import { opWords } from './op-words.ts';
 
 /** A keeper answers control requests at once; this long means that it is stopped or its host is. */
 export const REQUEST_LIMIT_MS = 30_000;
@@ -71,7 +72,7 @@ export class KeeperLink {
         ? undefined
         : startPatientLimit(this.dir, limitMs, () =>
             limit.abort(
-              new CodedError('vm/lost', `VM ${this.vmKey}: the keeper did not answer ${op} in ${limitMs} ms`),
+              new CodedError('vm/lost', `VM ${this.vmKey}: its keeper did not answer in ${limitMs} ms, ${opWords(op)}`),
             ),
           );
     const signal = AbortSignal.any([

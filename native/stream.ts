@@ -5,6 +5,7 @@ import { CodedError } from '../domain/errors/coded-error.ts';
 import { ANSWER_LINE_BYTES, errorOfAnswer, type Answer } from './api.ts';
 import { startPatientLimit } from './disk-patience.ts';
 import { ConnectionError, asError, connectKeeper, parseAnswer, requestLine } from './connection.ts';
+import { opWords } from './op-words.ts';
 
 /** How long the answer line may take. The keeper may wait for its guest first, whose silence it ends sooner. */
 const ANSWER_LIMIT_MS = 120_000;
@@ -82,7 +83,8 @@ export class StreamConnection {
     let chunk: Buffer | null = this.#rest.length > 0 ? this.#rest : await this.#next(limitMs);
     this.#rest = Buffer.alloc(0);
     for (;;) {
-      if (chunk === null) throw new ConnectionError(`the keeper closed ${this.#op} without an answer`);
+      if (chunk === null)
+        throw new ConnectionError(`${opWords(this.#op)}: the VM's keeper closed the connection without an answer`);
       const end = chunk.indexOf(0x0a);
       if (end !== -1) {
         parts.push(chunk.subarray(0, end));
@@ -96,7 +98,7 @@ export class StreamConnection {
       if (heldBytes > ANSWER_LINE_BYTES)
         throw new CodedError(
           'vm/protocol',
-          `the keeper answered ${this.#op} with more than ${ANSWER_LINE_BYTES} bytes without a newline`,
+          `${opWords(this.#op)}: the VM's keeper answered with more than ${ANSWER_LINE_BYTES} bytes without a newline`,
         );
       chunk = await this.#next(limitMs);
     }
@@ -209,7 +211,7 @@ export class StreamConnection {
   }
 
   #stall(limitMs: number): Error {
-    return new CodedError('vm/lost', `${this.#op}: not a byte moved in ${limitMs} ms`);
+    return new CodedError('vm/lost', `${opWords(this.#op)}: not a byte moved in ${limitMs} ms`);
   }
 
   /** Errors of the socket become a ConnectionError; a cut by the owner keeps the owner's reason. */
@@ -220,7 +222,7 @@ export class StreamConnection {
       (error as NodeJS.ErrnoException).syscall !== undefined;
     const isPremature = (error as NodeJS.ErrnoException).code === 'ERR_STREAM_PREMATURE_CLOSE' || this.#broken === null;
     if (isSocketError || isPremature)
-      return new ConnectionError(`${this.#op}: the connection to the keeper broke (${error.message})`, {
+      return new ConnectionError(`${opWords(this.#op)}: the connection to the keeper broke (${error.message})`, {
         cause: error,
       });
     return error;

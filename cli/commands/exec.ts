@@ -62,7 +62,7 @@ export const command = defineCommand<Options>({
       },
       keeperOf(context),
     ).catch((error: unknown) => {
-      throw explainLoss(error, runId);
+      throw explain(error, runId);
     });
     const listening = context.onReaderGone(() => ended);
     try {
@@ -76,9 +76,15 @@ export const command = defineCommand<Options>({
   },
 });
 
-/** The remedies of these codes are for stages, whose scope starts again. */
-function explainLoss(error: unknown, runId: string): unknown {
-  if (!isCodedError(error) || !isLostVm(error.code)) return error;
+/** The remedies of these codes are for stages, whose scope starts again, and whose author writes a spec. */
+function explain(error: unknown, runId: string): unknown {
+  if (!isCodedError(error)) return error;
+  if (error.code === 'run/too-large')
+    return usageError(
+      'the program and its arguments are too long for one command: at most 1 MiB are allowed',
+      'Pass them on standard input: voidbox exec -i …',
+    );
+  if (!isLostVm(error.code)) return error;
   return new CliError(
     EXIT.runFailed,
     error.code,
