@@ -8,6 +8,8 @@ export interface CommandModule {
   readonly withEquals?: readonly string[];
   /** `--` stays among the arguments: what follows it is somebody else's command line. */
   readonly hasSeparator?: true;
+  /** The command has no answer as JSON, so `--json` is an unknown option of it; the text says what to do instead. */
+  readonly withoutJson?: string;
   configure(command: Command): void;
   execute(args: readonly string[], options: unknown, context: CliContext): Promise<ExitCode>;
 }
@@ -16,12 +18,14 @@ export interface CommandModule {
 export function defineCommand<Options>(definition: {
   readonly withEquals?: readonly string[];
   readonly hasSeparator?: true;
+  readonly withoutJson?: string;
   readonly configure: (command: Command) => void;
   readonly execute: (args: readonly string[], options: Options, context: CliContext) => Promise<ExitCode>;
 }): CommandModule {
   return {
     ...(definition.withEquals === undefined ? {} : { withEquals: definition.withEquals }),
     ...(definition.hasSeparator === undefined ? {} : { hasSeparator: definition.hasSeparator }),
+    ...(definition.withoutJson === undefined ? {} : { withoutJson: definition.withoutJson }),
     configure: definition.configure,
     execute: (args, options, context) => definition.execute(args, options as Options, context),
   };

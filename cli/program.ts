@@ -68,6 +68,7 @@ async function runCommand(
     .showSuggestionAfterError();
   // Commander's own words for usage errors become a CliError below, so that --json reaches them too.
   let complaint = '';
+  let withoutJson: string | undefined;
   let help = '';
   root.configureOutput({
     writeOut: (text) => {
@@ -84,7 +85,8 @@ async function runCommand(
   } else {
     const { command: module } = await entry.load();
     const command = root.command(entry.name).description(sentence(entry));
-    command.option('--json', 'print JSON instead of text');
+    withoutJson = module.withoutJson;
+    if (withoutJson === undefined) command.option('--json', 'print JSON instead of text');
     module.configure(command);
     typed = argv.map((each) => (module.withEquals?.includes(each) === true ? `${each}=` : each));
     // The parser takes the first one away.
@@ -99,7 +101,7 @@ async function runCommand(
     await root.parseAsync(entry === undefined ? argv.slice(0, 1) : typed, { from: 'user' });
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error;
-    if (error.exitCode !== 0) throw toUsageError(complaint, entry, family);
+    if (error.exitCode !== 0) throw toUsageError(complaint, { entry, family, withoutJson });
     await context.stdout.write(help);
   }
   return exitCode;
@@ -111,12 +113,21 @@ function sentence(entry: CommandEntry): string {
 }
 
 /** Commander writes `error: unknown command 'rnu'` and, on a line of its own, `(Did you mean run?)`. */
-function toUsageError(complaint: string, entry: CommandEntry | undefined, family: CommandFamily | undefined): CliError {
+interface TypedCommand {
+  readonly entry: CommandEntry | undefined;
+  readonly family: CommandFamily | undefined;
+  /** What to do instead of `--json`; undefined: the command takes it. */
+  readonly withoutJson: string | undefined;
+}
+
+function toUsageError(complaint: string, { entry, family, withoutJson }: TypedCommand): CliError {
   const lines = complaint
     .split('\n')
     .map((line) => line.trim())
     .filter((line) => line !== '');
   const message = (lines[0] ?? 'error: bad usage').replace(/^error: /, '');
+  if (withoutJson !== undefined && /^unknown option '--json\b/.test(message))
+    return new CliError(EXIT.usage, 'cli/usage', message, withoutJson);
   const suggestion = lines.find((line) => line.startsWith('(Did you mean'))?.slice(1, -1);
   const path = [
     ...(family === undefined ? [] : [family.name]),

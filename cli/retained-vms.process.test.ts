@@ -28,7 +28,9 @@ test.each<[readonly string[], string]>([
   [['exec', 'sales-bad', 'check', '--'], 'the command is missing'],
   [['exec', 'sales-bad', 'check', 'ls', '--', 'ls'], '`ls` is too much before `--`'],
   [['exec', 'gone', '--', 'ls'], 'there is no run `gone`'],
-  [['exec', '--json', 'sales-bad', '--', 'ls'], '`exec` passes on what the command prints, and --json excludes it'],
+  [['exec', '--json', 'sales-bad', '--', 'ls'], "unknown option '--json'"],
+  [['exec', '--json', 'sales-bad', '--', 'ls'], '`exec` passes on what the command prints: leave --json out'],
+  [['exec', 'sales-bad', '--json=1', '--', 'ls'], '`exec` passes on what the command prints: leave --json out'],
   [['release', 'sales-bad'], NONE],
   [['release', 'sales-bad', 'check'], NONE],
   [['release', 'gone'], 'there is no run `gone`'],
@@ -40,4 +42,9 @@ test.each<[readonly string[], string]>([
 test('what follows `--` does not make an error JSON', async () => {
   const { stdout, stderr } = await type('exec', 'sales-bad', '--', 'ls', '--json');
   expect([stdout, stderr.startsWith('{')]).toEqual(['', false]);
+});
+
+test('the help of exec lists no --json, and that of release does', async () => {
+  expect((await type('exec', '--help')).stdout).not.toContain('--json');
+  expect((await type('release', '--help')).stdout).toContain('--json');
 });

@@ -15,7 +15,6 @@ import { typedStage } from '../run-id.ts';
 interface Options {
   readonly stdin?: boolean;
   readonly cwd: string;
-  readonly json?: boolean;
 }
 
 const HELP = `
@@ -32,6 +31,8 @@ kills it.
 
 export const command = defineCommand<Options>({
   hasSeparator: true,
+  withoutJson:
+    '`exec` passes on what the command prints: leave --json out, or put it behind `--` if it is an option of the command',
   configure: (command) => {
     command
       .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
@@ -43,10 +44,6 @@ export const command = defineCommand<Options>({
   },
   async execute(typed, options, context) {
     const { run, stage, program, args } = parted(typed);
-    if (options.json)
-      throw usageError(
-        '`exec` passes on what the command prints, and --json excludes it: leave it out, or put it behind `--`',
-      );
     const { runId, vm, record } = await findEnterable(run, stage, context);
     const { execInVm } = await import('../../client/retained-vms.ts');
     // First: a command that is not in the log does not run.
