@@ -328,7 +328,9 @@ describe('voidbox apply with others', () => {
     const taken = await left.terminal.type('apply', 'r1', '--branch');
     expect([taken.code, taken.stderr]).toEqual([
       2,
-      expect.stringMatching(/error: git cannot make the branch voidbox\/r1\/fix: .*'refs\/heads\/voidbox' exists/),
+      expect.stringMatching(
+        /error: git cannot make the branch voidbox\/r1\/fix, because the repository has the branch voidbox\n/,
+      ),
     ]);
     left.git(left.app, 'branch', '-m', 'voidbox', 'mine');
     mkdirSync(join(left.app, '.git/refs/heads/voidbox/r1'), { recursive: true });

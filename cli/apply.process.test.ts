@@ -152,6 +152,43 @@ describe('voidbox apply', () => {
     expect(git(app, 'rev-parse', 'voidbox/r1/fix')).toBe(git(app, 'rev-parse', 'main'));
   });
 
+  test('names the branch that blocks the name of the new one, and a command with another name', async () => {
+    await leaveRun({ fix: await outputsOf(change) });
+    git(app, 'branch', 'voidbox');
+    const refused = await terminal.type('apply', 'r1', '--branch', '--stage', 'fix');
+    expect([refused.code, refused.stderr]).toEqual([
+      2,
+      expect.stringContaining(
+        'error: git cannot make the branch voidbox/r1/fix, because the repository has the branch voidbox\n' +
+          '  Choose another name: voidbox apply --branch=voidbox-r1-fix --stage fix r1\n',
+      ),
+    ]);
+    const made = await terminal.type('apply', '--branch=voidbox-r1-fix', '--stage', 'fix', 'r1');
+    expect(made.code, made.stderr).toBe(0);
+    expect(git(app, 'log', '--format=%s', 'voidbox-r1-fix')).toBe('by the guest\nfirst\n');
+
+    git(app, 'branch', '-m', 'voidbox', 'topic/a');
+    const above = await terminal.type('apply', 'r1', '--branch=topic');
+    expect([above.code, above.stderr]).toEqual([
+      2,
+      expect.stringContaining('git cannot make the branch topic, because the repository has the branch topic/a'),
+    ]);
+    expect(above.stderr).toContain('voidbox apply --branch=topic-1 r1');
+  });
+
+  test.each(['a..b', '-x', 'HEAD', 'x.lock', '@{-1}', '../../config'])(
+    'makes no branch with the name %s, which git refuses',
+    async (name) => {
+      await leaveRun({ fix: await outputsOf(change) });
+      const { code, stderr } = await terminal.type('apply', 'r1', `--branch=${name}`);
+      expect([code, stderr]).toEqual([
+        2,
+        expect.stringContaining(`--branch: git takes no branch with the name "${name}"`),
+      ]);
+      expect(git(app, 'branch', '--format=%(refname:short)')).toBe('main\n');
+    },
+  );
+
   test('prints the patch and nothing else', async () => {
     const outputs = await outputsOf(change);
     await leaveRun({ fix: outputs });

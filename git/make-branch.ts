@@ -16,11 +16,30 @@ import type { OpenRepository } from './open-repository.ts';
 import { GitError, type GitHost, gitText, streamGit } from './run-git.ts';
 import { WorkspaceProblem } from './workspace-problem.ts';
 
+const HEADS = 'refs/heads/';
 const NONE = '0'.repeat(40);
+
+/** Git keeps branches as files below folders of their names, so a branch excludes those whose names continue its own with `/`. */
+export class BlockedBranch extends Error {
+  constructor(branch: string, blocking: string) {
+    super(`git cannot make the branch ${branch}, because the repository has the branch ${blocking}`);
+    this.name = 'BlockedBranch';
+  }
+}
+
+/** A user may have typed the name. */
+export class RefusedBranchName extends Error {
+  constructor() {
+    super('git takes no branch of this name');
+    this.name = 'RefusedBranchName';
+  }
+}
 
 /**
  * Makes the branch, and merges it into nothing.
  * @returns whether it is new; else it was there already, at the same commit
+ * @throws BlockedBranch if a branch of the repository excludes the name
+ * @throws RefusedBranchName
  * @throws ApplyProblem if the repository lacks the commit that the run started from, or has another branch of the name
  */
 export async function makeBranch(
@@ -74,11 +93,14 @@ async function makeIn(
   branch: string,
 ): Promise<{ readonly isNew: boolean }> {
   const { gitDir } = copy;
-  const reference = `refs/heads/${branch}`;
+  await refuseName(host, gitDir, branch);
+  const reference = `${HEADS}${branch}`;
   const known = await findCommit(host, gitDir, reference);
   if (known === commit) return { isNew: false };
   if (known !== null)
     throw new ApplyProblem(`there is a branch ${branch} at another commit, ${known}: rename it or delete it`, null);
+  const blocking = await findBlocking(host, gitDir, reference);
+  if (blocking !== null) throw new BlockedBranch(branch, blocking);
   if ((await findCommit(host, gitDir, `${base.commit}^{commit}`)) === null)
     throw new ApplyProblem(
       `the repository does not have the commit ${base.commit}, which the run started from: fetch it, or name the repository that has it`,
@@ -100,6 +122,28 @@ async function makeIn(
   });
   await installReference(author.commonDir, reference, commit, branch);
   return { isNew: true };
+}
+
+/** `update-ref` takes names that `git branch` refuses. */
+async function refuseName(host: GitHost, gitDir: string, branch: string): Promise<void> {
+  try {
+    const name = await gitText(host, ['check-ref-format', '--branch', branch], { env: { GIT_DIR: gitDir } });
+    // Git takes `@{-1}` for the branch before.
+    if (name === `${branch}\n`) return;
+  } catch (error) {
+    if (!(error instanceof GitError && error.reason === 'failed')) throw error;
+  }
+  throw new RefusedBranchName();
+}
+
+/** The branch that excludes one of this reference: a beginning of its name, or a name that begins with it. */
+async function findBlocking(host: GitHost, gitDir: string, reference: string): Promise<string | null> {
+  const names = reference.split('/');
+  const shorter = names.slice(3).map((_, index) => names.slice(0, index + 3).join('/'));
+  for (const each of shorter) if ((await findCommit(host, gitDir, each)) !== null) return each.slice(HEADS.length);
+  const list = ['for-each-ref', '--count=1', '--format=%(refname)', `${reference}/`];
+  const longer = (await gitText(host, list, { env: { GIT_DIR: gitDir } })).trimEnd();
+  return longer === '' ? null : longer.slice(HEADS.length);
 }
 
 async function findCommit(host: GitHost, gitDir: string, name: string): Promise<string | null> {

@@ -15,7 +15,7 @@ import {
   type Target,
   writePatch,
 } from '../../git/apply-changes.ts';
-import { makeBranch } from '../../git/make-branch.ts';
+import { BlockedBranch, makeBranch, RefusedBranchName } from '../../git/make-branch.ts';
 import { type Opened, RefusedChanges, withChanges } from '../../git/import-changes.ts';
 import { type BuildProduct, findBuildProducts, isInProduct } from '../../git/build-products.ts';
 import type { ChangedFile } from '../../git/changed-files.ts';
@@ -39,13 +39,15 @@ import { findRunHere } from '../run-elsewhere.ts';
 import { typedRunId } from '../../domain/run/run-id.ts';
 import { nameRunIn, typedStage } from '../run-id.ts';
 import { typedArgument } from '../../domain/security/typed-argument.ts';
+import { quote } from '../../domain/units/quote.ts';
 import { branchOf, changesOf, type LeftChanges, listStages, partialStages } from '../workspace-of-run.ts';
 
 interface Options {
   readonly stage?: string;
   readonly repository?: string;
   readonly partial?: boolean;
-  readonly branch?: boolean;
+  /** Empty: the name is that of the run and the stage. */
+  readonly branch?: string;
   readonly patch?: boolean;
   readonly check?: boolean;
   readonly '3way'?: boolean;
@@ -55,6 +57,7 @@ interface Options {
 type Mode = 'apply' | 'branch' | 'patch' | 'check';
 
 export const command = defineCommand<Options>({
+  withEquals: ['--branch'],
   configure: (command) => {
     command
       .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
@@ -63,7 +66,10 @@ export const command = defineCommand<Options>({
         "whose changes, of an item 'fixes[1].work'; needed if several stages left changes that no other stage uses",
       )
       .option('--partial', 'what the agent of a stage changed that failed or was cancelled')
-      .option('--branch', 'make a branch `voidbox/RUN/STAGE` of its commits, and change no file')
+      .option(
+        '--branch [=name]',
+        'make a branch of its commits, `voidbox/RUN/STAGE` without a name, and change no file',
+      )
       .option('--patch', 'print the patch, and change nothing')
       .option('--check', 'say whether it applies, and change nothing')
       .option('--3way', 'merge files that changed on both sides, and leave conflict markers in those that conflict')
@@ -108,11 +114,13 @@ export const command = defineCommand<Options>({
 });
 
 function modeOf({ branch, patch, check, json, '3way': merges }: Options): Mode {
-  const modes = (['branch', 'patch', 'check'] as const).filter((mode) => ({ branch, patch, check })[mode] === true);
+  const modes = (['branch', 'patch', 'check'] as const).filter(
+    (mode) => ({ branch: branch !== undefined, patch, check })[mode] === true,
+  );
   if (modes.length > 1)
     throw usageError(`--${modes[0]!} and --${modes[1]!} exclude each other`, 'Leave one of them out.');
   if (patch === true && json === true) throw usageError('--patch prints a patch, and --json excludes it');
-  if (merges === true && (branch === true || patch === true))
+  if (merges === true && (branch !== undefined || patch === true))
     throw usageError(`--3way writes files, and --${modes[0]!} excludes it`, 'Leave one of them out.');
   return modes[0] ?? 'apply';
 }
@@ -152,8 +160,10 @@ async function take(taking: Taking): Promise<ExitCode> {
     if (opened.files.length === 0 && (mode !== 'branch' || commits === 0))
       return await say(summed, target, opened, { outcome: 'nothing' });
     if (mode === 'branch') {
-      const branch = branchOf(taking.runId, left);
-      const { isNew } = await makeBranch(host, opened, target, branch);
+      const branch = taking.options.branch || branchOf(taking.runId, left);
+      const { isNew } = await makeBranch(host, opened, target, branch).catch((error: unknown) => {
+        throw explainName(error, branch, taking);
+      });
       return await say(summed, target, opened, { outcome: isNew ? 'branch' : 'already', branch });
     }
     if (target.folder === null)
@@ -163,6 +173,19 @@ async function take(taking: Taking): Promise<ExitCode> {
       );
     return await applyTo(summed, target, target.folder, opened);
   });
+}
+
+function explainName(error: unknown, branch: string, taking: Taking): unknown {
+  if (error instanceof RefusedBranchName)
+    return usageError(
+      `--branch: git takes no branch with the name ${quote(branch)}`,
+      'The rules for names: git help check-ref-format',
+    );
+  if (!(error instanceof BlockedBranch)) return error;
+  // Without a slash, a name is blocked by longer ones.
+  const free = branch.includes('/') ? branch.replaceAll('/', '-') : `${branch}-1`;
+  const other = `--branch=${typedArgument(free)}`;
+  return usageError(sanitizeLine(error.message), `Choose another name: ${typedAgain(taking, other)}`);
 }
 
 /** Products of builds follow the files that people wrote, folder by folder. */
@@ -314,7 +337,7 @@ async function say(
 }
 
 /** The same changes for the same repository, in another way. */
-function typedAgain({ runId, left, options, context }: Taking, way: '--3way' | '--branch'): string {
+function typedAgain({ runId, left, options, context }: Taking, way: string): string {
   const given = [
     way,
     ...(options.partial === true ? ['--partial'] : []),
