@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { readAllowedService } from '../domain/spec/egress-rules.ts';
 import { refuseServices } from './service-policy.ts';
 
 const scopes = (...services: readonly (readonly [string, number])[]) => [
@@ -20,6 +21,14 @@ test('a worker allows the services that it was started with, and by itself none'
     ['127.0.0.1', 543],
   ] as const)
     expect(() => refuseServices(scopes(other), policy)).toThrow(/this worker allows 127\.0\.0\.1:5432, \[::1\]:5432$/);
+});
+
+test.each([
+  ['LocalHost:5432', 'localhost'],
+  ['db.internal.:5432', 'db.internal'],
+  ['[::1]:5432', '::1'],
+])('an operator may write %s as a spec may', (text, host) => {
+  expect(() => refuseServices(scopes([host, 5432]), [readAllowedService(text)!])).not.toThrow();
 });
 
 test('the embedded stack allows what a spec names, and a VM without egress asks for nothing', () => {

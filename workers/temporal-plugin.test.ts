@@ -67,6 +67,17 @@ test.each([
   );
 });
 
+test.each([['*'], ['*:5432'], ['127.0.0.1'], ['http://127.0.0.1:80']])(
+  'a service that is a pattern or no host:port is refused: %s',
+  (service) => {
+    expect(() => createVoidboxPlugin({ allowServices: ['127.0.0.1:5432', service] })).toThrow(
+      new TypeError(
+        'createVoidboxPlugin: `allowServices` must be a list of `host:port`, where `*` is no pattern: name each service',
+      ),
+    );
+  },
+);
+
 test('a repository place and its owner are taken', () => {
   expect(createVoidboxPlugin({ allowGit: ['github.com/acme', 'GitHub.com/acme/app.git'] }).name).toBe('voidbox');
 });

@@ -32,6 +32,7 @@ import { createMockSandboxes } from './mock-sandboxes.ts';
 import { readAllowedPlace } from '../domain/plan/git-place.ts';
 import { createHostSandboxes, type HostSandboxes } from './sandboxes.ts';
 import { HOST_WORKER_OPTIONS } from './workers.ts';
+import { readAllowedService } from '../domain/spec/egress-rules.ts';
 
 export interface VoidboxPluginOptions {
   /** The state folder, with runs, outputs and VMs of this host. Only one worker process can use it. Default: the folder that `voidbox` uses. */
@@ -130,8 +131,13 @@ class VoidboxPlugin implements WorkerPlugin {
       throw new TypeError(
         'createVoidboxPlugin: `allowGit` must be a list of `host/path`, where `*` is no pattern: `host/owner` allows what lies below it',
       );
-    if (!Array.isArray(allowServices) || allowServices.some((service) => typeof service !== 'string'))
-      throw new TypeError('createVoidboxPlugin: `allowServices` must be a list of `host:port`');
+    if (
+      !Array.isArray(allowServices) ||
+      allowServices.some((service) => typeof service !== 'string' || readAllowedService(service) === null)
+    )
+      throw new TypeError(
+        'createVoidboxPlugin: `allowServices` must be a list of `host:port`, where `*` is no pattern: name each service',
+      );
     if (options.allowKeep !== undefined && typeof options.allowKeep !== 'boolean')
       throw new TypeError('createVoidboxPlugin: `allowKeep` must be true or false');
     if (options.allowExec !== undefined && typeof options.allowExec !== 'boolean')
@@ -142,6 +148,7 @@ class VoidboxPlugin implements WorkerPlugin {
       ...options,
       allowMounts: allowMounts.map((folder: string) => resolve(folder)),
       allowGit: allowGit.map((place: string) => readAllowedPlace(place)!),
+      allowServices: allowServices.map((service: string) => readAllowedService(service)!),
     };
   }
 

@@ -8,7 +8,10 @@ import { hostTaskQueue, RUN_TASK_QUEUE, SESSION_TASK_QUEUE } from '../../workflo
 import { NoServerError } from '../../client/no-server.ts';
 import type { Environment } from '../../setup/environment.ts';
 import { readSecretsFile } from '../../store/file/secrets-file.ts';
-import { environmentError } from '../cli-error.ts';
+import { readAllowedService } from '../../domain/spec/egress-rules.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { shorten } from '../../domain/units/quote.ts';
+import { environmentError, usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { refuseUndecodable } from '../run-options.ts';
@@ -85,6 +88,7 @@ export const command = defineCommand<Options>({
     requireOpenFiles('A worker');
     makeOwnFolder({ path: env.stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' });
     const extras = givenExtras(options.with);
+    const services = givenServices(options.allowServices ?? []).flatMap((service) => ['--allow-services', service]);
     const note = (line: string): void => void context.stderr.write(`==> ${line}\n`);
     const lent = lentOptions(options, context);
     await lookAtServer(env, note);
@@ -97,7 +101,6 @@ export const command = defineCommand<Options>({
     await makeGivenImages(options.images ?? [], context, note);
     const mounts = (options.allowMounts ?? []).flatMap((folder) => ['--allow-mounts', folder]);
     const git = givenPlaces(options.allowGit ?? []).flatMap((place) => ['--allow-git', place]);
-    const services = (options.allowServices ?? []).flatMap((service) => ['--allow-services', service]);
     const retention = options.allowKeep ? ['--allow-keep'] : [];
     const entry = options.allowExec ? ['--allow-exec'] : [];
     const form = options.json ? ['--json'] : [];
@@ -153,6 +156,18 @@ export const command = defineCommand<Options>({
     }
   },
 });
+
+/** @throws CliError */
+function givenServices(texts: readonly string[]): readonly string[] {
+  return texts.map((text) => {
+    const service = readAllowedService(text);
+    if (service !== null) return service;
+    throw usageError(
+      `--allow-services: \`${shorten(sanitizeLine(text))}\` is not HOST:PORT${text.includes('*') ? ': no `*` is a pattern' : ''}`,
+      'Name each service that VMs may reach, as specs name it: --allow-services 127.0.0.1:5432',
+    );
+  });
+}
 
 /** Names alone stand on a command line. @throws CodedError `host/secrets-file` */
 function lentOptions({ secretsFile, allowEnv = [] }: Options, { env, cwd }: CliContext): readonly string[] {

@@ -74,6 +74,13 @@ export function parseService(text: string): { readonly host: string; readonly po
   return { host, port: split.port };
 }
 
+/** A service that a worker allows, as the worker compares it with services of plans; null for what is no host with a port. */
+export function readAllowedService(text: string): string | null {
+  const parsed = parseService(text);
+  if (typeof parsed === 'string') return null;
+  return parsed.host.includes(':') ? `[${parsed.host}]:${parsed.port}` : `${parsed.host}:${parsed.port}`;
+}
+
 /** As the keeper takes names: what a resolver could take for an address is none. */
 export function hostName(text: string): string | null {
   const name = text.replace(/\.$/, '').toLowerCase();
