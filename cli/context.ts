@@ -1,4 +1,3 @@
-import { fstatSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { askOnTerminal } from '../setup/ask-on-terminal.ts';
 import type { Environment } from '../setup/environment.ts';
@@ -7,6 +6,7 @@ import { writeOwnCommand } from './own-command.ts';
 import { usageError } from './cli-error.ts';
 import { createStyle, type Style } from './render/style.ts';
 import { asTyped, type TypedName } from './typed-name.ts';
+import { isFolderDescriptor } from '../files/folder-descriptor.ts';
 
 /** The reader of an output has gone, as in `voidbox logs | head`: no error of ours. */
 export class ReaderGone extends Error {
@@ -129,17 +129,8 @@ export function createContext(env: Environment, host: ProcessLike, commands: rea
 
 /** @throws CliError if standard input is a folder, which Node reads as empty */
 function refuseFolder(stdin: NodeJS.ReadStream & { readonly fd?: number }): void {
-  if (stdin.fd === undefined || !isFolder(stdin.fd)) return;
+  if (stdin.fd === undefined || !isFolderDescriptor(stdin.fd)) return;
   throw usageError('standard input is a folder', 'Give a file or a pipe: `< FILE`, not `< FOLDER`.');
-}
-
-/** Returns false for a closed descriptor. */
-function isFolder(fd: number): boolean {
-  try {
-    return fstatSync(fd).isDirectory();
-  } catch {
-    return false;
-  }
 }
 
 async function* openInput(stdin: NodeJS.ReadStream, signal: AbortSignal): AsyncIterable<Uint8Array> {

@@ -6,7 +6,9 @@ import { claimStdout } from './cli/own-stdout.ts';
 import { grantDeclared, processRedaction, withholdEnvironment } from './drive/skill-environment.ts';
 import { runReferenceCommand, runSkillCommand } from './cli/commands.ts';
 import { InputBytes } from './cli/input-bytes.ts';
-import type { CommandIo } from './cli/io.ts';
+
+import { isFolderDescriptor } from '../files/folder-descriptor.ts';
+import { type CommandIo, FolderAsInput } from './cli/io.ts';
 import { mcpMain, mcpReferenceMain } from './mcp/main.ts';
 
 export { mcpCompositeMain, mcpMain, mcpReferenceMain } from './mcp/main.ts';
@@ -72,7 +74,9 @@ function neverSettled(): void {
   process.exit(1);
 }
 
+/** @throws FolderAsInput */
 async function readStdin(): Promise<string> {
+  if (isFolderDescriptor(0)) throw new FolderAsInput();
   const bytes = new InputBytes();
   for await (const chunk of process.stdin) bytes.add(chunk as Buffer);
   return bytes.text();

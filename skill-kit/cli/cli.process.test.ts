@@ -1,9 +1,11 @@
-import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { type ChildProcess, execFile, spawn, spawnSync } from 'node:child_process';
 import {
   appendFileSync,
+  closeSync,
   createReadStream,
   existsSync,
   mkdirSync,
+  openSync,
   readdirSync,
   readFileSync,
   readlinkSync,
@@ -375,6 +377,25 @@ it('refuses a history that never ends, as a file and on standard input', async (
     code: 1,
     stdout: '',
     stderr: `error: --history (standard input) ${why} Pass JSON that ends.\n`,
+  });
+});
+
+it.each([
+  ['--history', ['advance', '--step', 'a', '--output', '{"v":1}', '--history', '-']],
+  ['--params', ['start', '--params-file', '-']],
+])('refuses a folder as standard input, with %s and its remedy', (flag, argv) => {
+  const stdin = openSync(folder.path, 'r');
+  const { status, stdout, stderr } = spawnSync(process.execPath, [folder.file('skill.mjs'), ...argv], {
+    env: { PATH: process.env['PATH'] },
+    stdio: [stdin, 'pipe', 'pipe'],
+    encoding: 'utf8',
+    timeout: 60_000,
+  });
+  closeSync(stdin);
+  expect({ status, stdout, stderr }).toEqual({
+    status: 2,
+    stdout: '',
+    stderr: `error: ${flag} (standard input) cannot be read: it is a folder. Give a file or a pipe: \`< FILE\`, not \`< FOLDER\`.\n`,
   });
 });
 

@@ -6,7 +6,7 @@ import { findLostNumber } from '../../domain/units/lost-number.ts';
 import { depthProblem } from '../../domain/step-machine/size-limits.ts';
 import type { Flags } from './flags.ts';
 import { readTextFile } from './input-bytes.ts';
-import { type CommandIo, messageOf, UsageError } from './io.ts';
+import { type CommandIo, messageOf, UsageError, FolderAsInput } from './io.ts';
 
 export type InputName = 'params' | 'output' | 'history';
 
@@ -75,6 +75,10 @@ export class Inputs {
     try {
       return await this.#io.readStdin();
     } catch (cause) {
+      if (cause instanceof FolderAsInput)
+        throw new UsageError(
+          `--${name} (standard input) cannot be read: ${cause.message}. Give a file or a pipe: \`< FILE\`, not \`< FOLDER\`.`,
+        );
       throw new Error(`--${name} (standard input) cannot be read: ${messageOf(cause)}. Pass JSON that ends.`, {
         cause,
       });

@@ -6,6 +6,7 @@ export interface CommandIo {
   readonly argv: readonly string[];
   stdout(text: string): void;
   stderr(text: string): void;
+  /** @throws FolderAsInput */
   readStdin(): Promise<string>;
   /** The script that the skill came from; null when nobody knows. */
   readonly script: string | null;
@@ -15,6 +16,13 @@ export interface CommandIo {
 
 /** The command line itself is wrong, before any skill is asked: exit code 2. */
 export class UsageError extends Error {}
+
+/** Standard input is a folder. */
+export class FolderAsInput extends UsageError {
+  constructor() {
+    super('it is a folder');
+  }
+}
 
 export function messageOf(cause: unknown): string {
   return cause instanceof Error ? cause.message : String(cause);
