@@ -11,6 +11,8 @@ export interface AdmissionRecord extends Omit<Admission, 'searchAttributes' | 'm
   readonly serverId: string;
   /** Of the execution that was admitted, also after a reset; absent in records of earlier builds. */
   readonly executionId?: string;
+  /** The start of its workflow; absent: no workflow told it. */
+  readonly startedAtMs?: number;
   /** By the plan's host paths, where each led at admission; absent in records of earlier builds. */
   readonly mounts?: Readonly<Record<string, string>>;
   /** Skills whose texts the plan contains; absent: no such skill, or a record of an earlier build. */

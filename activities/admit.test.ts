@@ -11,6 +11,7 @@ import { machineFromWire, machinePlanOf } from '../domain/pipeline/machine-plan.
 import { type DataRef, type Plan, PLAN_LIMITS } from '../domain/plan/plan.ts';
 import { APPROVAL_DEFAULTS, SANDBOX_DEFAULTS } from '../domain/plan/defaults.ts';
 import { type PlanWire, toWire } from '../domain/plan/wire.ts';
+import type { RunEventBody } from '../domain/run/event.ts';
 import { BEHAVIOUR } from '../domain/run/behaviour.ts';
 import { checkPlan } from '../domain/spec/check-plan.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
@@ -518,3 +519,20 @@ test('a refused value of a parameter is quoted with its beginning only', async (
     `the param ${'n'.repeat(79)}… must be a string, it is {"b":"${'x'.repeat(73)}…`,
   );
 });
+
+test.each<[string, unknown, number | undefined]>([
+  ['a start in the past', 1_700_000_000_000, 1_700_000_000_000],
+  ['a start in the future', 99_999_999_999_999, undefined],
+  ['a text', '2026-01-01', undefined],
+  ['half a millisecond', 0.5, undefined],
+  ['no start', undefined, undefined],
+])(
+  'the event of an admission has the start of its workflow only if it is one: %s',
+  async (_what, startedAtMs, kept) => {
+    await admitted({ plan: toWire(PLAN), startedAtMs } as never);
+    const bodies: RunEventBody[] = [];
+    for await (const { body } of deps.reader.read(RUN, 0)) bodies.push(body);
+    expect(bodies[0]).toMatchObject({ type: 'run-admitted' });
+    expect((bodies[0] as { readonly startedAtMs?: number }).startedAtMs).toBe(kept);
+  },
+);

@@ -186,6 +186,7 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
     ...admission,
     serverId: deps.serverId,
     executionId,
+    ...startIn(request, deps.now()),
     mounts,
     ...continued,
     ...(fetchedSkills.length === 0 ? {} : { fetchedSkills }),
@@ -193,6 +194,12 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   await deps.records.put(runId, 'admission', record);
   await deps.events.append(runId, admissionEvents(deps, record));
   return { ...whatTheWorkflowHolds(wire, behaviour), ...admission, searchAttributes: deps.searchAttributes };
+}
+
+/** Any workflow may have sent the request, so a time that cannot be its start is left out. */
+function startIn({ startedAtMs }: AdmitRequest, nowMs: number): Pick<AdmissionRecord, 'startedAtMs'> {
+  const isStart = startedAtMs !== undefined && Number.isSafeInteger(startedAtMs) && startedAtMs > 0;
+  return isStart && startedAtMs <= nowMs ? { startedAtMs } : {};
 }
 
 const NOTHING_GIVEN: Reuse['given'] = new Map();
@@ -296,7 +303,7 @@ function refuseLongWaits({ stages }: Plan, nowMs: number): void {
   }
 }
 
-export function admittedEvent({ plan: wire, hostId, origin }: AdmissionRecord, atMs: number): NewRunEvent {
+export function admittedEvent({ plan: wire, hostId, origin, startedAtMs }: AdmissionRecord, atMs: number): NewRunEvent {
   const plan = fromWire(wire);
   const mocked = mockedStages(plan);
   const agents = agentStages(plan);
@@ -311,6 +318,7 @@ export function admittedEvent({ plan: wire, hostId, origin }: AdmissionRecord, a
       hostId,
       stages: ownStages(plan).map(({ id, after }) => ({ id, dependsOn: after.map(({ stage }) => stage) })),
       outputStage: plan.output.kind === 'stage' ? plan.output.stage : null,
+      ...(startedAtMs === undefined ? {} : { startedAtMs }),
       ...(origin === undefined ? {} : { origin }),
       ...(mocked.length === 0 ? {} : { mocked }),
       ...(agents.length === 0 ? {} : { agents }),

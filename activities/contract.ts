@@ -54,6 +54,8 @@ export interface AdmitRequest extends RunRequest {
   readonly originalExecutionRunId?: string;
   /** The newest behaviour that the workflow knows; absent is 0. */
   readonly behaviour?: number;
+  /** The start of the workflow, which may have waited for a worker. Absent: the workflow is of an earlier build. */
+  readonly startedAtMs?: number;
 }
 
 /** Where a run is worked on: answered by `admit`, and fixed for the run's life. */

@@ -6,7 +6,6 @@ import { claimStdout } from './cli/own-stdout.ts';
 import { grantDeclared, processRedaction, withholdEnvironment } from './drive/skill-environment.ts';
 import { runReferenceCommand, runSkillCommand } from './cli/commands.ts';
 import { InputBytes } from './cli/input-bytes.ts';
-
 import { isFolderDescriptor } from '../files/folder-descriptor.ts';
 import { type CommandIo, FolderAsInput } from './cli/io.ts';
 import { mcpMain, mcpReferenceMain } from './mcp/main.ts';

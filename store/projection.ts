@@ -107,6 +107,7 @@ function admitted(view: RunView, body: Extract<RunEventBody, { type: 'run-admitt
     outputStage: body.outputStage,
     stages: [...named, ...others],
     startedAtMs: atMs,
+    ...(body.startedAtMs === undefined ? {} : { workflowStartedAtMs: body.startedAtMs }),
   };
 }
 

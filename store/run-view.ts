@@ -35,7 +35,10 @@ export interface RunView {
   /** Whose output is the result; null: merged of several; '' before the admission. */
   readonly outputStage: string | null;
   /** Milliseconds since the epoch. */
+  /** The admission. */
   readonly startedAtMs: number | null;
+  /** The start of the workflow, which may have waited for the admission; absent: not known. */
+  readonly workflowStartedAtMs?: number;
   readonly finishedAtMs: number | null;
   readonly outcome: RunOutcome | null;
   /** Cursor of the last event that was folded in. */
@@ -237,6 +240,11 @@ export function emptyView(runId: string): RunView {
     seq: 0,
     damage: null,
   };
+}
+
+/** When a user started the run; null before the admission. */
+export function startOfRun({ startedAtMs, workflowStartedAtMs }: RunView): number | null {
+  return workflowStartedAtMs ?? startedAtMs;
 }
 
 export function withDamage(view: RunView, damage: string): RunView {

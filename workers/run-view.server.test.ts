@@ -110,6 +110,11 @@ test('tells where a run stands, from before its admission to after its end', { t
     output: outcome.output,
   });
   expect(await stack.artifact(ended.output!)).toBe('HELLO');
+  // The run waited for its admission: its events name the start that the server knows, too.
+  const { startTime } = await stack.runs.client.workflow.getHandle('viewed').describe();
+  const [first] = await stack.eventsOf('viewed');
+  expect(first?.body).toMatchObject({ type: 'run-admitted', startedAtMs: startTime.getTime() });
+  expect(first!.atMs).toBeGreaterThan(startTime.getTime());
   await expect(view('viewed', { stages: ['none'] })).rejects.toThrow(/this run has no stage "none"/);
 });
 

@@ -2,6 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { EVENT_ID } from '../../domain/run/event-id.ts';
 import { openStores } from '../../store/open-stores.ts';
 import { finishedEvent, noticeEvent } from '../../test/conformance/store.ts';
 import { typeCommand } from '../../test/rig/typed-command.ts';
@@ -40,6 +41,29 @@ test('a run that admission refused has the time of its refusal', async () => {
   await close();
   const { stdout } = await typeCommand(['runs', '--all'], dir, { HOME: dir, VOIDBOX_STATE_DIR: dir });
   expect(stdout).toMatch(/^refused +.*failed.* +0\/0 +5m ago.*admit\/invalid/m);
+});
+
+test('a run that waited for its admission is as old as its workflow, and took the time since its admission', async () => {
+  const { events, close } = await openStores({ stateDir: dir });
+  const nowMs = Date.now();
+  const admitted = { type: 'run-admitted', name: 'late', kind: 'workflow', hostId: 'h', stages: [] } as const;
+  const admit = (runId: string, startedAtMs: number, atMs: number): Promise<unknown> =>
+    events.append(runId, [
+      { id: EVENT_ID.runAdmitted, atMs, body: { ...admitted, outputStage: null, startedAtMs } },
+      { ...finishedEvent(), atMs: atMs + 2_000 },
+    ]);
+  // Two hours in the queue: the run is older than the one that was admitted at once, an hour ago.
+  await admit('waited', nowMs - 2 * 3_600_000 - 60_000, nowMs - 60_000);
+  await admit('prompt', nowMs - 3_600_000, nowMs - 3_600_000);
+  await close();
+  const type = async (...options: readonly string[]): Promise<string> =>
+    (await typeCommand(['runs', '--name', 'late', ...options], dir, { HOME: dir, VOIDBOX_STATE_DIR: dir })).stdout;
+  const table = await type();
+  expect(table).toMatch(/^waited +.*succeeded.* +0\/0 +2h ago +2\.0 s/m);
+  expect(table.indexOf('prompt')).toBeLessThan(table.indexOf('waited'));
+  expect(await type('--since', '90m')).not.toContain('waited');
+  const { runs } = JSON.parse(await type('--json')) as { readonly runs: readonly { readonly startedAt: string }[] };
+  expect(runs[1]?.startedAt).toBe(new Date(nowMs - 2 * 3_600_000 - 60_000).toISOString());
 });
 
 test('lists the latest first, as many as are wanted', async () => {

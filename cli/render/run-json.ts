@@ -4,7 +4,15 @@ import type { Question } from '../../domain/run/event.ts';
 import type { RunOrigin } from '../../domain/run/origin.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
 import { shownAgents } from '../../store/item-agents.ts';
-import type { AnswerView, ItemAgent, ItemAgentsView, ItemsView, RunView, StageView } from '../../store/run-view.ts';
+import {
+  type AnswerView,
+  type ItemAgent,
+  type ItemAgentsView,
+  type ItemsView,
+  type RunView,
+  type StageView,
+  startOfRun,
+} from '../../store/run-view.ts';
 import { type AgentTotals, agentTotals } from './agent-usage.ts';
 import { type BudgetJson, budgetOfItem, budgetOfRun, budgetOfStage } from './budget.ts';
 import { networkOfRun } from './network.ts';
@@ -196,7 +204,7 @@ export function toRunJson(view: RunView): RunJson {
     agents: agentTotals(view),
     budget: budgetOfRun(view),
     network: toNetworkJson(view),
-    startedAt: isoOrNull(view.startedAtMs),
+    startedAt: isoOrNull(startOfRun(view)),
     finishedAt: isoOrNull(view.finishedAtMs),
     stages: view.stages.map(toStageJson),
     failedStage: view.outcome?.failedStage ?? null,

@@ -1,5 +1,5 @@
 import { formatAge, formatDurationMs } from '../../domain/units/duration.ts';
-import type { RunView } from '../../store/run-view.ts';
+import { type RunView, startOfRun } from '../../store/run-view.ts';
 import { paintOutcome, timeText, toleratedNote } from './event-lines.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { openQuestionsOf } from '../../store/open-questions.ts';
@@ -17,9 +17,10 @@ export function renderRuns(
   const rows = views.map((view) => {
     const done = view.stages.filter((stage) => stage.state === 'succeeded').length;
     // A run that admission refused never started: its only time is the time of the refusal.
-    const atMs = view.startedAtMs ?? view.finishedAtMs;
+    const atMs = startOfRun(view) ?? view.finishedAtMs;
     const started = atMs === null ? '-' : formatAge(options.nowMs - atMs);
     const until = view.finishedAtMs ?? (view.damage === null ? options.nowMs : null);
+    // The wait for the admission is no time of the run.
     const took = view.startedAtMs === null || until === null ? '-' : formatDurationMs(until - view.startedAtMs);
     return [
       shortened(sanitizeLine(view.runId)),

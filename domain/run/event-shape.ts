@@ -160,6 +160,7 @@ const body = kindOf<RunEventBody['type']>(
       hostId: aText,
       stages: listOf(objectOf({ id: aText, dependsOn: listOf(aText) })),
       outputStage: orNull(aText),
+      startedAtMs: optional(aTime),
       origin: optional(originShape),
       mocked: optional(listOf(aText)),
       agents: optional(listOf(aText)),

@@ -61,6 +61,8 @@ export type RunEventBody =
       readonly stages: readonly { readonly id: string; readonly dependsOn: readonly string[] }[];
       /** Null: the result is merged of several. */
       readonly outputStage: string | null;
+      /** The start of the run's workflow, which may have waited for its admission. Absent: not known. */
+      readonly startedAtMs?: number;
       /** The earlier run that this one is a retry or a fork of; absent: this run is neither. */
       readonly origin?: RunOrigin;
       /** Stages that return their `mock` instead of running. Absent: no stage does. */

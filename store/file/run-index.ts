@@ -5,6 +5,7 @@
 import { statSync } from 'node:fs';
 import type { IndexedRun, RunIndex, RunPage, RunPosition, RunQuery } from '../../activities/ports/run-index.ts';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
+import type { RunEvent } from '../../domain/run/event.ts';
 import { isRunId } from '../../domain/run/run-id.ts';
 import { errnoOf, runsDir } from './layout.ts';
 import { LogReader } from './log-reader.ts';
@@ -145,8 +146,9 @@ export async function summaryOf(stateDir: string, runId: string): Promise<Summar
   let summary: Summary = { name: null, state: 'running', startedAtMs: null, endedAtMs: null, problem: null };
   const log = new LogReader(stateDir, runId, 0, false);
   try {
-    for await (const { atMs, body } of log.toEnd()) {
-      summary = { ...summary, startedAtMs: summary.startedAtMs ?? atMs };
+    for await (const event of log.toEnd()) {
+      const { atMs, body } = event;
+      summary = { ...summary, startedAtMs: summary.startedAtMs ?? startIn(event) };
       if (body.type === 'run-admitted') summary = { ...summary, name: body.name };
       if (body.type === 'run-finished') summary = { ...summary, state: body.outcome.state, endedAtMs: atMs };
     }
@@ -162,7 +164,7 @@ export async function summaryOf(stateDir: string, runId: string): Promise<Summar
 async function firstEventAtMs(stateDir: string, runId: string): Promise<number> {
   const log = new LogReader(stateDir, runId, 0, false);
   try {
-    for await (const event of log.toEnd()) return event.atMs;
+    for await (const event of log.toEnd()) return startIn(event);
     return 0;
   } catch (error) {
     if (isCodedError(error)) return UNREADABLE_START_MS;
@@ -170,6 +172,11 @@ async function firstEventAtMs(stateDir: string, runId: string): Promise<number> 
   } finally {
     await log.close();
   }
+}
+
+/** @param first  of a log: its admission, or its end */
+function startIn({ atMs, body }: Pick<RunEvent, 'atMs' | 'body'>): number {
+  return body.type === 'run-admitted' ? (body.startedAtMs ?? atMs) : atMs;
 }
 
 function startOf({ startedAtMs, problem }: Summary): number {

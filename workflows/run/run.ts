@@ -152,12 +152,13 @@ async function callAdmit(request: unknown): Promise<Admission> {
   const fields =
     typeof request === 'object' && request !== null && !Array.isArray(request) ? (request as RunRequest) : {};
   try {
-    const { workflowId, originalExecutionRunId } = workflowInfo();
+    const { workflowId, originalExecutionRunId, startTime } = workflowInfo();
     const admission = await admit({
       ...fields,
       runId: workflowId,
       originalExecutionRunId,
       behaviour: behaviourToAsk(),
+      startedAtMs: startTime.getTime(),
     });
     refuseForgottenOrigin(fields, admission);
     refuseForgottenMock(fields, admission);
