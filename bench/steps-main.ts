@@ -10,6 +10,7 @@ import { parseArgs } from 'node:util';
 import { readEnvironment } from '../setup/environment.ts';
 import { packageRoot } from '../setup/package-root.ts';
 import { resolveStackPieces } from '../setup/resolve.ts';
+import { workerArgs } from '../setup/worker-command.ts';
 import { type ArmResult, interleave, loadLine, pairedRatio, spread } from './measure.ts';
 import { type Figure, type FigureRow, type Goal, renderFigures } from './report.ts';
 import { startNode, startServer, TUNED_FLAGS } from './servers.ts';
@@ -125,11 +126,7 @@ async function durableFigure({ rounds, say, scripts: { entry }, workDir }: Bench
     '--skills',
     entry,
   ];
-  await using worker = await startNode(
-    [join(dist, 'workers/main.js'), ...where],
-    env.variables,
-    /voidbox-worker ready/,
-  );
+  await using worker = await startNode([...workerArgs(), ...where], env.variables, /voidbox-worker ready/);
   await using bareWorker = await startNode(
     [join(dist, 'bench/bare-worker.js'), server.address, join(dist, 'bench/bare-workflow.js')],
     env.variables,

@@ -1,6 +1,8 @@
 /** The figures in which two builds are compared: a stage in a row and side by side, an item, a boot, the command line. */
 import { randomUUID } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { Client, Connection } from '@temporalio/client';
 import type { Environment } from '../../setup/environment.ts';
 import { timed } from '../cli.ts';
@@ -38,7 +40,7 @@ async function startBuild({ env, workDir }: Comparison, build: Build): Promise<R
   try {
     const files = ['--state-dir', own('state'), '--pieces', JSON.stringify(build.pieces)];
     const worker = await startNode(
-      [join(build.root, 'dist', 'workers', 'main.js'), '--address', server.address, '--embedded', ...files],
+      [...(await workerArgsOf(build)), '--address', server.address, '--embedded', ...files],
       env.variables,
       /voidbox-worker ready/,
     );
@@ -55,6 +57,15 @@ async function startBuild({ env, workDir }: Comparison, build: Build): Promise<R
     await server[Symbol.asyncDispose]();
     throw error;
   }
+}
+
+/** As the build itself starts its worker. */
+async function workerArgsOf({ root }: Build): Promise<readonly string[]> {
+  const module = join(root, 'dist', 'setup', 'worker-command.js');
+  // Earlier builds give Node no arguments of their own.
+  if (!existsSync(module)) return [join(root, 'dist', 'workers', 'main.js')];
+  const { workerArgs } = (await import(pathToFileURL(module).href)) as { workerArgs: () => readonly string[] };
+  return workerArgs();
 }
 
 /** All figures of both builds. */

@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import type { Environment } from '../../setup/environment.ts';
 import type { HostPieces } from '../../setup/host-pieces.ts';
+import { workerArgs } from '../../setup/worker-command.ts';
 import { type BenchProcess, startNode } from '../servers.ts';
 
 export interface Bench {
@@ -26,15 +27,11 @@ export function startBareWorker({ root, env }: Bench, address: string): Promise<
 }
 
 export function startOurWorker(
-  { root, env, workDir, pieces }: Bench,
+  { env, workDir, pieces }: Bench,
   address: string,
   stateDir: string,
 ): Promise<BenchProcess> {
   const server = ['--address', address, '--embedded'];
   const files = ['--state-dir', join(workDir, stateDir), '--pieces', JSON.stringify(pieces)];
-  return startNode(
-    [join(root, 'dist', 'workers', 'main.js'), ...server, ...files],
-    env.variables,
-    /voidbox-worker ready/,
-  );
+  return startNode([...workerArgs(), ...server, ...files], env.variables, /voidbox-worker ready/);
 }

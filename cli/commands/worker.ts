@@ -1,9 +1,9 @@
 import { spawn } from 'node:child_process';
-import { join, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { makeOwnFolder } from '../../setup/own-folder.ts';
-import { packageRoot } from '../../setup/package-root.ts';
 import { requireOpenFiles } from '../../setup/require-open-files.ts';
 import { resolveHostPieces, resolveOptionalPieces } from '../../setup/resolve.ts';
+import { workerArgs } from '../../setup/worker-command.ts';
 import { hostTaskQueue, RUN_TASK_QUEUE, SESSION_TASK_QUEUE } from '../../workflows/messages.ts';
 import { NoServerError } from '../../client/no-server.ts';
 import type { Environment } from '../../setup/environment.ts';
@@ -108,7 +108,7 @@ export const command = defineCommand<Options>({
     const child = spawn(
       process.execPath,
       [
-        join(packageRoot(), 'dist', 'workers', 'main.js'),
+        ...workerArgs(),
         '--pieces',
         JSON.stringify(pieces),
         ...mounts,

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { durabilityOf, readEnvironment } from '../../setup/environment.ts';
 import type { StackPieces } from '../../setup/host-pieces.ts';
-import { packageRoot } from '../../setup/package-root.ts';
+import { workerArgs } from '../../setup/worker-command.ts';
 import { hostId } from '../host-id.ts';
 import { createLog, textOf, type Log } from '../log.ts';
 import { openCappedLog } from './capped-log.ts';
@@ -295,7 +295,6 @@ function addressOf({ grpc }: ServerPorts): string {
 }
 
 function workerCommand({ pieces, stateDir }: SupervisorOptions, ports: ServerPorts): ChildCommand {
-  const script = join(packageRoot(), 'dist/workers/main.js');
   const server = ['--address', addressOf(ports), '--namespace', NAMESPACE];
   const skills = skillPaths(stateDir).flatMap((path) => ['--skills', path]);
   const mounts = allowedMounts(stateDir).flatMap((folder) => ['--allow-mounts', folder]);
@@ -305,7 +304,7 @@ function workerCommand({ pieces, stateDir }: SupervisorOptions, ports: ServerPor
       'tie',
       '--',
       process.execPath,
-      script,
+      ...workerArgs(),
       '--embedded',
       ...server,
       '--state-dir',
