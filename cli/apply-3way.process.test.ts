@@ -63,6 +63,23 @@ describe('voidbox apply --3way', () => {
     expect(existsSync(join(before, 'gone.txt'))).toBe(false);
   });
 
+  test('reads files by attributes of the working tree that are newer than the start of the stage', async () => {
+    write('.gitattributes', '*.txt text eol=crlf\n');
+    left.commit(left.app, 'attributes');
+    for (const name of ['a.txt', 'both.txt', 'gone.txt']) rmSync(join(left.app, name));
+    left.git(left.app, 'checkout', '.');
+    expect([read('a.txt'), status()]).toEqual(['one\r\ntwo\r\nthree\r\n', '']);
+    write('both.txt', 'one\r\nmine\r\nthree\r\n');
+    const { code, stderr } = await left.terminal.type('apply', 'r1', '--3way');
+    expect(code).toBe(1);
+    expect(stderr).toContain('with conflicts in 1 file;');
+    expect(read('a.txt')).toBe('one\r\ntwo\r\nTHREE\r\n');
+    const lines = ['one', '<<<<<<< yours', 'mine', '=======', 'by the stage', '>>>>>>> voidbox/r1/fix', 'three', ''];
+    expect(read('both.txt')).toBe(lines.join('\r\n'));
+    expect(read('sub/new.txt')).toBe('by the stage\r\n');
+    expect(status()).toBe(' M a.txt\n M both.txt\n M gone.txt\n?? sub/\n');
+  });
+
   test('says as JSON which files conflict, and where the files are as they were', async () => {
     changeBothSides();
     const { code, stdout } = await left.terminal.type('apply', 'r1', '--3way', '--json');

@@ -65,7 +65,7 @@ async function commitCurrent(
   const staging = join(repository.folder, 'current');
   const top = await HeldFolder.open(folder, () => true);
   try {
-    const staged = await stageFiles(top, names, staging, CHANGED);
+    const staged = await stageFiles(top, names, staging, CHANGED, attributesOf(names));
     const call = { cwd: staging, env: { ...env, GIT_WORK_TREE: staging } };
     await gitText(host, ['read-tree', base.base], call);
     await updateIndex(host, staged, call);
@@ -74,6 +74,16 @@ async function commitCurrent(
   } finally {
     await top.close();
   }
+}
+
+/** The files whose attributes count for these names, such as `eol=crlf`: those of the working tree, as for `git apply`. */
+function attributesOf(names: readonly Buffer[]): readonly Buffer[] {
+  const changed = new Set(names.map((name) => name.toString('latin1')));
+  const found = new Set(['.gitattributes']);
+  for (const name of changed)
+    for (let at = name.indexOf('/'); at !== -1; at = name.indexOf('/', at + 1))
+      found.add(`${name.slice(0, at)}/.gitattributes`);
+  return [...found].filter((name) => !changed.has(name)).map((name) => Buffer.from(name, 'latin1'));
 }
 
 /** Git would put markers around markers. */

@@ -1,6 +1,6 @@
 /** Files of an author's working tree in a private folder, where git reads them: opened through no link and no pipe. */
 import { Buffer } from 'node:buffer';
-import { mkdir, symlink } from 'node:fs/promises';
+import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import type { HeldFolder } from './held-folder.ts';
 import { HeldTree } from './held-tree.ts';
 import { type GitCall, type GitHost, gitText } from './run-git.ts';
@@ -8,6 +8,7 @@ import { WorkspaceProblem } from './workspace-problem.ts';
 
 export const STAGE_LIMITS = { files: 50_000, bytes: 256 * 1024 * 1024 } as const;
 
+const ATTRIBUTES_BYTES = 100 * 1024 * 1024;
 const SLASH = 0x2f;
 const ZERO = Buffer.from([0]);
 /** Before a name in what `update-index --index-info` reads. */
@@ -28,6 +29,7 @@ export interface StagedKind {
 /**
  * Puts files of a working tree below a private folder, as they are.
  * @param into  a folder that does not exist yet
+ * @param attributes  `.gitattributes`, none of them among the names, by which git reads the others; they are not part of the result
  * @throws WorkspaceProblem
  */
 export async function stageFiles(
@@ -35,6 +37,7 @@ export async function stageFiles(
   names: readonly Buffer[],
   into: string,
   { which, remedy }: StagedKind,
+  attributes: readonly Buffer[] = [],
 ): Promise<Staged> {
   if (names.length > STAGE_LIMITS.files)
     throw new WorkspaceProblem(
@@ -45,6 +48,8 @@ export async function stageFiles(
   const tree = new HeldTree(top);
   let bytes = 0;
   try {
+    // First: a file of these names may be a link by now, and nothing is written behind one.
+    for (const name of attributes) bytes += await stageAttributes(tree, name, into);
     for (const name of names) {
       const sizeBytes = await stageFile(tree, top, name, into);
       (sizeBytes === null ? absent : present).push(name);
@@ -58,6 +63,22 @@ export async function stageFiles(
   } finally {
     await tree.close();
   }
+}
+
+/** Git takes the attributes of its index where a folder has no such file, so a folder without one gets an empty one. @returns its bytes */
+async function stageAttributes(tree: HeldTree, path: Buffer, into: string): Promise<number> {
+  const { folder, name } = await tree.find(path);
+  if (folder === null) return 0;
+  const staged = Buffer.concat([Buffer.from(`${into}/`), path]);
+  await mkdir(staged.subarray(0, staged.lastIndexOf(SLASH)), { recursive: true });
+  const facts = await folder.facts(name);
+  // Git follows no link to attributes, and reads none that are larger.
+  const copied =
+    facts?.isFile() === true && facts.size <= ATTRIBUTES_BYTES
+      ? await folder.copyTo(name, staged, ATTRIBUTES_BYTES)
+      : null;
+  if (copied === null) await writeFile(staged, '', { flag: 'wx', mode: 0o600 });
+  return copied?.size ?? 0;
 }
 
 /** @returns its bytes; null if there is no file */
