@@ -3,7 +3,16 @@
  * server, real VMs, and ways to kill each of them. Disposing it proves that nothing is left.
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -11,7 +20,7 @@ import type { RunEvent } from '../../domain/run/event.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { openStores } from '../../store/open-stores.ts';
 import { runsDir, vmsDir } from '../../store/file/layout.ts';
-import { runDir } from '../../store/file/run-folder.ts';
+import { eventLogPath, runDir } from '../../store/file/run-folder.ts';
 
 export const BIN = join(packageRoot(), 'bin', 'voidbox.js');
 
@@ -46,6 +55,14 @@ function timelineOf(events: readonly RunEvent[]): string {
     .slice(-40)
     .map(({ atMs, body }) => `${((atMs - begunAtMs) / 1_000).toFixed(1)} ${JSON.stringify(body).slice(0, 400)}`)
     .join('\n');
+}
+
+function outputIn(events: readonly RunEvent[], stage: string, stream: 'stdout' | 'stderr'): string {
+  let text = '';
+  for (const { body } of events)
+    if (body.type === 'output' && body.stage === stage && body.stream === stream)
+      text += body.encoding === 'utf8' ? body.data : Buffer.from(body.data, 'base64').toString('utf8');
+  return text;
 }
 
 /** Polls until `probe` gives something other than null, false or undefined. */
@@ -89,6 +106,8 @@ export class Rig implements AsyncDisposable {
   readonly env: NodeJS.ProcessEnv;
   readonly #children = new Set<ChildProcess>();
   readonly #stopped = new Set<number>();
+  /** The events of runs, as their logs were when they were read. */
+  readonly #read = new Map<string, { readonly stamp: string | null; readonly events: readonly RunEvent[] }>();
 
   constructor(variables: Readonly<Record<string, string>> = {}) {
     const root = mkdtempSync(join(tmpdir(), 'voidbox-e2e-'));
@@ -181,6 +200,25 @@ export class Rig implements AsyncDisposable {
     return events;
   }
 
+  /** For waits, most of whose looks meet the log as the one before did. */
+  async #eventsSoFar(runId: string): Promise<readonly RunEvent[]> {
+    const log = statSync(eventLogPath(this.stateDir, runId), { throwIfNoEntry: false, bigint: true });
+    const stamp = log === undefined ? null : `${log.ino} ${log.size} ${log.mtimeNs}`;
+    const known = this.#read.get(runId);
+    if (stamp !== null && known?.stamp === stamp) return known.events;
+    const events = await this.events(runId);
+    this.#read.set(runId, { stamp, events });
+    return events;
+  }
+
+  /** For a look that is taken again and again; what an event says is read by `events`. */
+  async hasEvent(runId: string, type: RunEvent['body']['type']): Promise<boolean> {
+    return (
+      existsSync(runDir(this.stateDir, runId)) &&
+      (await this.#eventsSoFar(runId)).some(({ body }) => body.type === type)
+    );
+  }
+
   async eventOf<T extends RunEvent['body']['type']>(
     runId: string,
     type: T,
@@ -190,7 +228,7 @@ export class Rig implements AsyncDisposable {
     let events: readonly RunEvent[] = [];
     const probe = async (): Promise<Extract<RunEvent['body'], { type: T }> | null> => {
       if (!existsSync(runDir(this.stateDir, runId))) return null;
-      events = await this.events(runId);
+      events = await this.#eventsSoFar(runId);
       const found = events.find(
         ({ body }) => body.type === type && (stage === undefined || ('stage' in body && body.stage === stage)),
       );
@@ -207,21 +245,16 @@ export class Rig implements AsyncDisposable {
 
   /** The bytes of a stage's stream as the store has them, over all attempts with that exec key. */
   async output(runId: string, stage: string, stream: 'stdout' | 'stderr' = 'stdout'): Promise<string> {
-    let text = '';
-    for (const event of await this.events(runId)) {
-      if (event.body.type === 'output' && event.body.stage === stage && event.body.stream === stream) {
-        text +=
-          event.body.encoding === 'utf8' ? event.body.data : Buffer.from(event.body.data, 'base64').toString('utf8');
-      }
-    }
-    return text;
+    return outputIn(await this.events(runId), stage, stream);
   }
 
   async waitOutput(runId: string, stage: string, needle: string, limitMs = 120_000): Promise<void> {
     await until(
       `"${needle}" from ${stage}`,
       limitMs,
-      async () => existsSync(runDir(this.stateDir, runId)) && (await this.output(runId, stage)).includes(needle),
+      async () =>
+        existsSync(runDir(this.stateDir, runId)) &&
+        outputIn(await this.#eventsSoFar(runId), stage, 'stdout').includes(needle),
     );
   }
 
@@ -325,29 +358,34 @@ export class Rig implements AsyncDisposable {
     };
   }
 
-  descendants(pid: number): readonly { readonly pid: number; readonly command: string }[] {
+  /** Whatever was started by one of these, or by what that has started. */
+  descendants(...pids: readonly number[]): readonly { readonly pid: number; readonly command: string }[] {
     const parents = new Map<number, number>();
-    const commands = new Map<number, string>();
     for (const name of readdirSync('/proc')) {
       if (!/^\d+$/.test(name)) continue;
       try {
         const stat = readFileSync(`/proc/${name}/stat`, 'utf8');
         parents.set(Number(name), Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]));
-        commands.set(Number(name), readFileSync(`/proc/${name}/cmdline`, 'utf8').replaceAll('\0', ' ').trim());
       } catch {
         // Gone.
       }
     }
     const isBelow = (child: number): boolean => {
       for (let at: number | undefined = parents.get(child); at !== undefined && at > 1; at = parents.get(at))
-        if (at === pid) return true;
+        if (pids.includes(at)) return true;
       return false;
     };
-    return [...commands].filter(([child]) => isBelow(child)).map(([child, command]) => ({ pid: child, command }));
+    return [...parents.keys()].filter(isBelow).flatMap((pid) => {
+      try {
+        return [{ pid, command: readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ').trim() }];
+      } catch {
+        return [];
+      }
+    });
   }
 
-  /** What a finished story must not leave: live VMs, their sockets, handed-over variables, spools of finished VMs. */
-  async assertNothingLeft(): Promise<void> {
+  /** What no finished run must leave: live VMs, their sockets, handed-over variables. */
+  async assertNoRunLeft(): Promise<void> {
     await until('all VMs to end', 15_000, () => this.keepers().length === 0).catch((error: unknown) => {
       throw new Error(
         `VMs are left: ${this.keepers()
@@ -365,6 +403,11 @@ export class Rig implements AsyncDisposable {
       if (existsSync(join(runs, runId, 'host-variables.json')))
         throw new Error(`the variables handed over for ${runId} are left`);
     }
+  }
+
+  /** What a finished story must not leave: anything of its runs, and processes once its stack has stopped. */
+  async assertNothingLeft(): Promise<void> {
+    await this.assertNoRunLeft();
     const down = await this.cli('down');
     if (down.code !== 0) throw new Error(`down ended with ${down.code}: ${down.stderr}`);
     await until('all processes to end', 20_000, () => this.processes().length === 0).catch((error: unknown) => {

@@ -10,7 +10,7 @@ export function targetsOf(rig: Rig, clis: readonly RunningCli[]): Readonly<Recor
   const own = new Set(rig.processes().map(({ pid }) => pid));
   const ofStack = (pid: number | undefined): readonly number[] => (pid !== undefined && own.has(pid) ? [pid] : []);
   const keepers = rig.keepers().map(({ pid }) => pid);
-  const below = keepers.flatMap((pid) => rig.descendants(pid));
+  const below = keepers.length === 0 ? [] : rig.descendants(...keepers);
   const named = (pattern: RegExp): readonly number[] =>
     below.flatMap(({ pid, command }) => (pattern.test(command) ? [pid] : []));
   return {
@@ -21,10 +21,20 @@ export function targetsOf(rig: Rig, clis: readonly RunningCli[]): Readonly<Recor
     jail: named(/^\S*bwrap /),
     lifeline: named(/^\S*voidbox-vm lifeline /),
     vmm: named(/^\S*qemu-system-x86_64 /),
-    cli: clis.flatMap(({ child }) =>
-      child.pid !== undefined && child.exitCode === null && child.signalCode === null ? [child.pid] : [],
-    ),
+    cli: livingClis(clis),
   };
+}
+
+function livingClis(clis: readonly RunningCli[]): readonly number[] {
+  return clis.flatMap(({ child }) =>
+    child.pid !== undefined && child.exitCode === null && child.signalCode === null ? [child.pid] : [],
+  );
+}
+
+/** Neither a supervisor nor a command is left: what is not there does not come back by itself. */
+export function isDeserted(rig: Rig, clis: readonly RunningCli[]): boolean {
+  // Most often a command is there; what else there is takes a look at every process of the machine.
+  return livingClis(clis).length === 0 && targetsOf(rig, clis).supervisor.length === 0;
 }
 
 /** What runs inside a jail names no state folder: it is known by having been seen below a keeper. */
@@ -37,11 +47,11 @@ export class JailedProcesses {
   }
 
   look(): void {
-    for (const { pid } of this.#rig.keepers()) {
-      for (const { pid: jailed, command } of this.#rig.descendants(pid)) {
-        const name = identityOf(jailed);
-        if (name !== null) this.#seen.set(name, command.slice(0, 80));
-      }
+    const keepers = this.#rig.keepers().map(({ pid }) => pid);
+    if (keepers.length === 0) return;
+    for (const { pid, command } of this.#rig.descendants(...keepers)) {
+      const name = identityOf(pid);
+      if (name !== null) this.#seen.set(name, command.slice(0, 80));
     }
   }
 

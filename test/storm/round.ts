@@ -1,15 +1,13 @@
 /** One round of a storm: two runs, blows while they go on, then a look at all that they left. */
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { RunEventBody } from '../../domain/run/event.ts';
-import { runDir } from '../../store/file/run-folder.ts';
 import { type CliResult, type Rig, type RunningCli, until } from '../e2e/rig.ts';
 import type { SmallDisk } from '../rig/small-disk.ts';
 import { findingsOf, isExplainedFailure } from './findings.ts';
 import { brokenArtifacts, fileLeftovers, folderFindings, unfinishedFolderFindings } from './leftovers.ts';
 import type { Phases } from './phases.ts';
-import { JailedProcesses, strayProcesses, targetsOf } from './processes.ts';
+import { isDeserted, JailedProcesses, strayProcesses, targetsOf } from './processes.ts';
 import type { Random } from './random.ts';
 import { boxes, cancelled, lines, mounts, shared, type Story } from './story.ts';
 import { describeBlow, describeFullDisk, planStrikes, type Blow, type Strike } from './strikes.ts';
@@ -119,19 +117,14 @@ async function cancel(rig: Rig, runId: string): Promise<void> {
     `${runId} to be cancelled`,
     FINISH_LIMIT_MS,
     async () => {
-      if (await hasEvent(rig, runId, 'run-finished')) return true;
+      if (await rig.hasEvent(runId, 'run-finished')) return true;
       const { code } = await within(rig.start('cancel', runId));
       for (const end = Date.now() + CANCEL_AGAIN_MS; code === 0 && Date.now() < end; await sleep(100))
-        if (await hasEvent(rig, runId, 'run-finished')) return true;
+        if (await rig.hasEvent(runId, 'run-finished')) return true;
       return false;
     },
     1_000,
   );
-}
-
-/** From the files of the run: a command for each look would take the time that the run needs. */
-async function hasEvent(rig: Rig, runId: string, type: RunEventBody['type']): Promise<boolean> {
-  return existsSync(runDir(rig.stateDir, runId)) && (await rig.events(runId)).some(({ body }) => body.type === type);
 }
 
 /** `unknown` where no such run is. */
@@ -147,12 +140,6 @@ async function momentOf({ from, atMs }: Strike, rig: Rig, clis: readonly Running
     await sleep(100);
   }
   await sleep(atMs);
-}
-
-/** Neither a supervisor nor a command is left: what is not there does not come back by itself. */
-function isDeserted(rig: Rig, clis: readonly RunningCli[]): boolean {
-  const { supervisor, cli } = targetsOf(rig, clis);
-  return supervisor.length === 0 && cli.length === 0;
 }
 
 /** The blows of the same strike hit what stands on a full disk. */
@@ -249,7 +236,7 @@ async function hasBegun(rig: Rig, runId: string, cli: RunningCli): Promise<boole
   let askAt = Date.now() + ASK_AFTER_MS;
   const answer = await until(`${runId} to begin, or its command to end`, CLI_LIMIT_MS, async () => {
     const hasEnded = cli.child.exitCode !== null || cli.child.signalCode !== null;
-    if (await hasEvent(rig, runId, 'run-admitted')) return 'begun';
+    if (await rig.hasEvent(runId, 'run-admitted')) return 'begun';
     if (!hasEnded && Date.now() < askAt) return null;
     // The server may know of a run that has no event yet.
     if ((await stateOf(rig, runId)) !== 'unknown') return 'begun';
