@@ -8,6 +8,9 @@ import { expect, test } from 'vitest';
 import { listRunDirs } from '../../native/index.ts';
 import { vmsDir } from '../../store/file/layout.ts';
 import { Rig } from './rig.ts';
+import { useRig } from './shared-rig.ts';
+
+const theRig = useRig({ VOIDBOX_TEST_TOKEN: 'a-token-of-the-stage' });
 
 const spec = (keepSecs: number): string => `api_version: v1
 kind: workflow
@@ -19,14 +22,18 @@ workflow:
       sandbox: { memory_mb: 192 }
       secrets: [VOIDBOX_TEST_TOKEN]
       run: { program: sh, args: [-c, "echo half > /workspace/made; exit 7"] }
-    - name: tidy
+`;
+
+const TIDY = `    - name: tidy
       finally: true
       sandbox: { keep: never }
       run: { program: echo, args: [tidied] }
 `;
 
-const CUT_OFF =
-  /^error: the command was cut off: [^\n]+ \(vm\/lost\)\n  See how its stage ended: [^\n]*voidbox status look\n$/;
+const cutOff = (runId: string): RegExp =>
+  new RegExp(
+    `^error: the command was cut off: [^\\n]+ \\(vm/lost\\)\\n  See how its stage ended: [^\\n]*voidbox status ${runId}\\n$`,
+  );
 
 interface Shown {
   readonly vms: readonly {
@@ -41,8 +48,8 @@ async function shown(rig: Rig, ...more: readonly string[]): Promise<Shown['vms']
 }
 
 test('it is entered by `exec`, shown by `ps` and ended by `release`, after its run has ended', async () => {
-  await using rig = new Rig({ VOIDBOX_TEST_TOKEN: 'a-token-of-the-stage' });
-  await rig.launch(rig.spec('spec.yaml', spec(600)), 'look');
+  const rig = theRig();
+  await rig.launch(rig.spec('spec.yaml', spec(600) + TIDY), 'look');
   const { outcome } = await rig.finish('look');
   expect(outcome).toMatchObject({ state: 'failed', failedStage: 'build' });
   expect(outcome.failure?.message).toMatch(
@@ -97,12 +104,11 @@ test('it is entered by `exec`, shown by `ps` and ended by `release`, after its r
   const gone = await rig.cli('exec', 'look', '--', 'true');
   expect(gone.code).toBe(2);
   expect(gone.stderr).toContain('run look has no VM that a failed stage left for a look');
-  await rig.assertNothingLeft();
 });
 
 test('it outlives the worker and clean-ups of its successor, and ends at its time', async () => {
   await using rig = new Rig({ VOIDBOX_TEST_TOKEN: 'x', VOIDBOX_ORPHAN_TIMEOUT_MS: '10000' });
-  await rig.launch(rig.spec('spec.yaml', spec(75)), 'look');
+  await rig.launch(rig.spec('spec.yaml', spec(60)), 'look');
   await rig.finish('look');
   const [vm] = await shown(rig);
   const untilMs = vm?.retention?.untilMs ?? 0;
@@ -118,29 +124,12 @@ test('it outlives the worker and clean-ups of its successor, and ends at its tim
   await rig.assertNothingLeft();
 });
 
-test('a command ends with it, and `down` ends it at once', async () => {
-  await using rig = new Rig({ VOIDBOX_TEST_TOKEN: 'x' });
-  await rig.launch(rig.spec('spec.yaml', spec(3_600)), 'look');
-  await rig.finish('look');
-  const hanging = rig.start('exec', 'look', '--', 'sh', '-c', 'echo entered; exec sleep 600');
-  let said = '';
-  hanging.child.stdout!.on('data', (text: string) => (said += text));
-  await expect.poll(() => said, { timeout: 20_000 }).toBe('entered\n');
-  const down = await rig.cli('down');
-  expect(down).toMatchObject({ code: 0 });
-  expect(down.stdout).toContain('1 VM that a failed stage had left for a look has ended.');
-  const { code, stderr } = await hanging.done;
-  // The remedy of a lost VM is for stages.
-  expect([code, stderr]).toEqual([1, expect.stringMatching(CUT_OFF)]);
-  expect(rig.keepers()).toEqual([]);
-});
-
 test('`exec -i` passes standard input on, to its end', async () => {
-  await using rig = new Rig({ VOIDBOX_TEST_TOKEN: 'x' });
-  await rig.launch(rig.spec('spec.yaml', spec(600)), 'look');
-  await rig.finish('look');
+  const rig = theRig();
+  await rig.launch(rig.spec('spec.yaml', spec(600)), 'fed');
+  await rig.finish('fed');
   const exec = (...command: readonly string[]): ReturnType<Rig['startFed']> =>
-    rig.startFed('exec', '-i', 'look', '--', ...command);
+    rig.startFed('exec', '-i', 'fed', '--', ...command);
 
   const echoed = exec('cat');
   echoed.child.stdin!.end('hi\n');
@@ -178,18 +167,17 @@ test('`exec -i` passes standard input on, to its end', async () => {
   expect((await interrupted.done).code).toBe(130);
 
   // Without `-i` a command reads nothing, whatever is there to be read.
-  const without = rig.startFed('exec', 'look', '--', 'cat');
+  const without = rig.startFed('exec', 'fed', '--', 'cat');
   without.child.stdin!.write('of a script\n');
   expect(await without.done).toEqual({ code: 0, stdout: '', stderr: '' });
 
   const file = openSync(rig.spec('input.txt', 'of a file\n'), 'r');
-  const [program = '', ...args] = rig.commandLine('exec', '-i', 'look', '--', 'cat');
+  const [program = '', ...args] = rig.commandLine('exec', '-i', 'fed', '--', 'cat');
   const ofFile = spawnSync(program, args, { env: rig.env, stdio: [file, 'pipe', 'pipe'], encoding: 'utf8' });
   closeSync(file);
   expect(ofFile).toMatchObject({ status: 0, stdout: 'of a file\n', stderr: '' });
 
-  await rig.cli('release', 'look');
-  await rig.assertNothingLeft();
+  await rig.cli('release', 'fed');
 });
 
 const RUNNING = `api_version: v1
@@ -204,33 +192,49 @@ workflow:
 `;
 
 test('the VM of a stage that runs is entered as its user, with a notice, if its worker allows it', async () => {
-  await using rig = new Rig({ VOIDBOX_TEST_TOKEN: 'a-token-of-the-stage' });
-  await rig.launch(rig.spec('spec.yaml', RUNNING), 'look');
-  await rig.eventOf('look', 'output');
-  const entered = await rig.cli('exec', 'look', 'build', '--', 'sh', '-c', 'cat /workspace/made; id -u; exit 5');
+  const rig = theRig();
+  await rig.launch(rig.spec('spec.yaml', RUNNING), 'entered');
+  await rig.eventOf('entered', 'output');
+  const entered = await rig.cli('exec', 'entered', 'build', '--', 'sh', '-c', 'cat /workspace/made; id -u; exit 5');
   expect(entered).toEqual({ code: 5, stdout: 'half\n1000\n', stderr: '' });
-  expect((await rig.cli('exec', 'look', '--', 'env')).stdout).not.toContain('a-token-of-the-stage');
-  expect((await rig.cli('status', 'look')).stdout).toContain('`voidbox exec` runs env in the VM of stage build');
-  const other = await rig.cli('exec', 'look', 'tidy', '--', 'true');
+  expect((await rig.cli('exec', 'entered', '--', 'env')).stdout).not.toContain('a-token-of-the-stage');
+  expect((await rig.cli('status', 'entered')).stdout).toContain('`voidbox exec` runs env in the VM of stage build');
+  const other = await rig.cli('exec', 'entered', 'tidy', '--', 'true');
   expect([other.code, other.stderr]).toEqual([2, expect.stringContaining('Stages that run: build')]);
   // As a worker leaves it that does not allow it.
-  for (const dir of await listRunDirs(vmsDir(rig.stateDir))) rmSync(join(dir, 'entry.json'));
-  const refused = await rig.cli('exec', 'look', 'build', '--', 'true');
+  for (const dir of await listRunDirs(vmsDir(rig.stateDir))) rmSync(join(dir, 'entry.json'), { force: true });
+  const refused = await rig.cli('exec', 'entered', 'build', '--', 'true');
   expect([refused.code, refused.stderr]).toEqual([3, expect.stringContaining('voidbox worker --allow-exec')]);
-  expect((await rig.cli('cancel', 'look')).code).toBe(0);
-  await rig.assertNothingLeft();
+  expect((await rig.cli('cancel', 'entered')).code).toBe(0);
 });
 
 test('a command ends with exit code 1 if the VM of its stage ends before it', async () => {
-  await using rig = new Rig({ VOIDBOX_TEST_TOKEN: 'x' });
-  await rig.launch(rig.spec('spec.yaml', RUNNING), 'look');
-  await rig.eventOf('look', 'output');
-  const hanging = rig.startFed('exec', 'look', 'build', '--', 'sh', '-c', 'echo up; exec sleep 600');
+  const rig = theRig();
+  await rig.launch(rig.spec('spec.yaml', RUNNING), 'hanging');
+  await rig.eventOf('hanging', 'output');
+  const hanging = rig.startFed('exec', 'hanging', 'build', '--', 'sh', '-c', 'echo up; exec sleep 600');
   let said = '';
   hanging.child.stdout!.on('data', (text: string) => (said += text));
   await expect.poll(() => said, { timeout: 20_000 }).toBe('up\n');
-  expect((await rig.cli('cancel', 'look')).code).toBe(0);
+  expect((await rig.cli('cancel', 'hanging')).code).toBe(0);
   const { code, stderr } = await hanging.done;
-  expect([code, stderr]).toEqual([1, expect.stringMatching(CUT_OFF)]);
-  await rig.assertNothingLeft();
+  expect([code, stderr]).toEqual([1, expect.stringMatching(cutOff('hanging'))]);
+});
+
+// The last one: it stops the stack that the others share.
+test('a command ends with it, and `down` ends it at once', async () => {
+  const rig = theRig();
+  await rig.launch(rig.spec('spec.yaml', spec(3_600)), 'at-down');
+  await rig.finish('at-down');
+  const hanging = rig.start('exec', 'at-down', '--', 'sh', '-c', 'echo entered; exec sleep 600');
+  let said = '';
+  hanging.child.stdout!.on('data', (text: string) => (said += text));
+  await expect.poll(() => said, { timeout: 20_000 }).toBe('entered\n');
+  const down = await rig.cli('down');
+  expect(down).toMatchObject({ code: 0 });
+  expect(down.stdout).toContain('1 VM that a failed stage had left for a look has ended.');
+  const { code, stderr } = await hanging.done;
+  // The remedy of a lost VM is for stages.
+  expect([code, stderr]).toEqual([1, expect.stringMatching(cutOff('at-down'))]);
+  expect(rig.keepers()).toEqual([]);
 });
