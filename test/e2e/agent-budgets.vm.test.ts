@@ -1,6 +1,9 @@
 /** Budgets of agents that the mock agent plays, in real VMs: what is used is followed in their session files, and ends them. */
 import { expect, test } from 'vitest';
-import { Rig } from './rig.ts';
+import type { Rig } from './rig.ts';
+import { useRig } from './shared-rig.ts';
+
+const theRig = useRig();
 
 /** Each `say` is a call of the model of 500 + 200 tokens. */
 const CALLS = Array.from({ length: 8 }, (_, index) => [{ say: `call ${index + 1}` }, { sleep_ms: 4_000 }]).flat();
@@ -64,7 +67,7 @@ interface Told {
 }
 
 test('an agent over its budget is stopped at the call that crosses it; one that just keeps it answers', async () => {
-  await using rig = new Rig();
+  const rig = theRig();
   const run = await rig.cli('run', rig.spec('spec.yaml', SPEC), '--mock-agents', '--run-id', 'budgets', '--json');
   expect(run.code, run.stdout + run.stderr).toBe(0);
   const { stages } = JSON.parse(run.stdout) as { readonly stages: readonly Told[] };
@@ -88,7 +91,6 @@ test('an agent over its budget is stopped at the call that crosses it; one that 
   // Nobody asked for another try.
   const started = (await rig.events('budgets')).filter(({ body }) => body.type === 'stage-started');
   expect(started).toHaveLength(4);
-  await rig.assertNothingLeft();
 });
 
 const TOGETHER = `api_version: v1
@@ -116,7 +118,7 @@ pipeline:
 `;
 
 test('agents of a run share its budget: items, stages at once, and who comes too late', async () => {
-  await using rig = new Rig();
+  const rig = theRig();
   const run = await rig.cli('run', rig.spec('spec.yaml', TOGETHER), '--mock-agents', '--run-id', 'together', '--json');
   expect(run.code, run.stdout + run.stderr).toBe(0);
   const { stages } = JSON.parse(run.stdout) as { readonly stages: readonly Told[] };
@@ -153,7 +155,6 @@ test('agents of a run share its budget: items, stages at once, and who comes too
   );
   expect(started).toContain('report');
   expect(started).not.toContain('late');
-  await rig.assertNothingLeft();
 });
 
 const LOSSES = `api_version: v1
@@ -167,12 +168,13 @@ pipeline:
 `;
 
 test.each(['worker', 'VM'] as const)('the budget of a run outlives its %s', async (lost) => {
-  await using rig = new Rig();
-  await rig.launch(rig.spec('spec.yaml', LOSSES), 'losses', '--mock-agents');
-  await rig.eventOf('losses', 'agent-usage');
+  const rig = theRig();
+  const runId = `losses-of-${lost}`;
+  await rig.launch(rig.spec('spec.yaml', LOSSES), runId, '--mock-agents');
+  await rig.eventOf(runId, 'agent-usage');
   rig.kill(lost === 'worker' ? (await rig.liveStack()).workerPid : (await rig.keeperOf('work')).pid);
-  expect((await rig.finish('losses')).outcome.state).toBe('failed');
-  const events = await rig.events('losses');
+  expect((await rig.finish(runId)).outcome.state).toBe('failed');
+  const events = await rig.events(runId);
   const calls = new Map<string, number>();
   for (const { body } of events)
     if (body.type === 'agent-usage') calls.set(body.execKey, Math.max(calls.get(body.execKey) ?? 0, body.turns));
@@ -188,5 +190,4 @@ test.each(['worker', 'VM'] as const)('the budget of a run outlives its %s', asyn
       message: expect.stringContaining(`agents of the run have made ${made} calls of the model, of 3 in its budget`),
     },
   ]);
-  await rig.assertNothingLeft();
 });

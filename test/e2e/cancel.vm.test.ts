@@ -4,10 +4,13 @@ import { expect, test } from 'vitest';
 import { readEnvironment } from '../../setup/environment.ts';
 import { resolveHostPieces } from '../../setup/resolve.ts';
 import { interruptible, sleeping } from './specs.ts';
-import { Rig, temporal, until } from './rig.ts';
+import { temporal, until } from './rig.ts';
+import { useRig } from './shared-rig.ts';
+
+const theRig = useRig();
 
 test('cancel while running: the guest process is dead within 3 s', async () => {
-  await using rig = new Rig();
+  const rig = theRig();
   await rig.launch(rig.spec('spec.yaml', sleeping(600)), 'cancelled');
   await rig.waitOutput('cancelled', 'sleep', 'begun');
   const keeper = rig.keepers()[0]!;
@@ -23,21 +26,19 @@ test('cancel while running: the guest process is dead within 3 s', async () => {
   expect((await cancelled).code).toBe(0);
   expect((await rig.finish('cancelled', 20_000)).outcome.state).toBe('cancelled');
   expect(await rig.output('cancelled', 'sleep')).toBe('begun\n');
-  await rig.assertNothingLeft();
 });
 
 test('Ctrl-C on a followed run cancels it and exits with 130', async () => {
-  await using rig = new Rig();
+  const rig = theRig();
   const run = rig.start('run', rig.spec('spec.yaml', sleeping(600)), '--run-id', 'interrupted');
   await rig.waitOutput('interrupted', 'sleep', 'begun');
   run.child.kill('SIGINT');
   expect((await run.done).code).toBe(130);
   expect((await rig.finish('interrupted', 20_000)).outcome.state).toBe('cancelled');
-  await rig.assertNothingLeft();
 });
 
 test('cancel with the worker dead: it takes effect when a worker is back', async () => {
-  await using rig = new Rig();
+  const rig = theRig();
   await rig.launch(rig.spec('spec.yaml', sleeping(600)), 'no-worker');
   await rig.waitOutput('no-worker', 'sleep', 'begun');
   const stack = await rig.liveStack();
@@ -53,11 +54,10 @@ test('cancel with the worker dead: it takes effect when a worker is back', async
   ]);
   rig.wake(stack.supervisorPid);
   expect((await rig.finish('no-worker', 60_000)).outcome.state).toBe('cancelled');
-  await rig.assertNothingLeft();
 });
 
 test('terminate by an operator: status says so and the VM does not live on', async () => {
-  await using rig = new Rig();
+  const rig = theRig();
   await rig.launch(rig.spec('spec.yaml', sleeping(600)), 'terminated');
   await rig.waitOutput('terminated', 'sleep', 'begun');
   const { temporalCli } = await resolveHostPieces(readEnvironment(), { install: false });
@@ -65,16 +65,15 @@ test('terminate by an operator: status says so and the VM does not live on', asy
   const status = await rig.cli('status', 'terminated', '--json');
   expect((JSON.parse(status.stdout) as { state: string }).state).toBe('terminated');
   await until('the VM to end', 60_000, () => rig.keepers().length === 0, 200);
-  await rig.assertNothingLeft();
 });
 
 test('a command that exits with 0 when Voidbox ends it has not succeeded: for its run, finally, outputs and a retry', async () => {
-  await using rig = new Rig();
-  const run = rig.start('run', rig.spec('spec.yaml', interruptible(40)), '--run-id', 'interrupted');
-  await rig.waitOutput('interrupted', 'export', 'row 5');
-  expect((await rig.cli('cancel', 'interrupted')).code).toBe(0);
+  const rig = theRig();
+  const run = rig.start('run', rig.spec('spec.yaml', interruptible(40)), '--run-id', 'ended');
+  await rig.waitOutput('ended', 'export', 'row 5');
+  expect((await rig.cli('cancel', 'ended')).code).toBe(0);
   expect((await run.done).code).toBe(1);
-  const status = JSON.parse((await rig.cli('status', 'interrupted', '--json')).stdout) as RunJson;
+  const status = JSON.parse((await rig.cli('status', 'ended', '--json')).stdout) as RunJson;
   expect(status.state).toBe('cancelled');
   expect(Object.fromEntries(status.stages.map(({ id, state }) => [id, state]))).toEqual({
     late: 'failed',
@@ -85,16 +84,15 @@ test('a command that exits with 0 when Voidbox ends it has not succeeded: for it
   });
   const [late, code] = status.stages;
   expect(late?.failure?.code).toBe('stage/timeout');
-  expect(await rig.output('interrupted', 'late')).toBe('cleaned\n');
+  expect(await rig.output('ended', 'late')).toBe('cleaned\n');
   expect(code?.failure?.message).toBe('stage code ended with exit code 255');
-  expect(await rig.output('interrupted', 'clean')).toBe('cleaned\n');
-  const listed = JSON.parse((await rig.cli('artifacts', 'interrupted', '--json')).stdout) as ArtifactsJson;
+  expect(await rig.output('ended', 'clean')).toBe('cleaned\n');
+  const listed = JSON.parse((await rig.cli('artifacts', 'ended', '--json')).stdout) as ArtifactsJson;
   expect(listed.artifacts.filter(({ stage }) => stage === 'export')).toMatchObject([{ name: 'dist', partial: true }]);
 
-  const retried = await rig.cli('retry', 'interrupted', '--run-id', 'again');
+  const retried = await rig.cli('retry', 'ended', '--run-id', 'again');
   expect([retried.code, retried.stdout]).toEqual([0, '40\n']);
   expect(retried.stderr).not.toContain('export (taken over');
-  await rig.assertNothingLeft();
 });
 
 interface RunJson {

@@ -1,6 +1,8 @@
 /** What a user is told of stages that failed for a reason that only the guest knows. */
 import { expect, test } from 'vitest';
-import { Rig } from './rig.ts';
+import { useRig } from './shared-rig.ts';
+
+const theRig = useRig();
 
 const SPEC = `api_version: v1
 kind: pipeline
@@ -25,7 +27,7 @@ pipeline:
 `;
 
 test('a stage without memory names `memory_mb`, one without room `disk_mb`, one with a bad output the entry', async () => {
-  await using rig = new Rig();
+  const rig = theRig();
   const run = await rig.cli('run', rig.spec('spec.yaml', SPEC), '--run-id', 'failing');
   expect(run.code, run.stderr).toBe(1);
   expect(run.stderr).toMatch(
@@ -61,7 +63,7 @@ pipeline:
 `;
 
 test('an agent without memory names `memory_mb` too; one that lost but a child of its own goes on', async () => {
-  await using rig = new Rig();
+  const rig = theRig();
   const spec = rig.spec('spec.yaml', AGENTS);
   // The agent itself holds more memory than its VM has, so the kernel kills the agent.
   const run = await rig.cli('run', spec, '--mock-agents', '--run-id', 'agents', '--json');

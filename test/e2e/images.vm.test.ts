@@ -6,7 +6,9 @@ import { expect, test } from 'vitest';
 import { packageRoot } from '../../setup/package-root.ts';
 import type { TarItem } from '../../tar/write.ts';
 import { busyboxRoot, writeLayout } from '../rig/oci-layout.ts';
-import { Rig } from './rig.ts';
+import { useRig } from './shared-rig.ts';
+
+const theRig = useRig();
 
 const LIMIT_MS = 240_000;
 const text = (path: string, body: string): TarItem => ({ kind: 'file', path, mode: 0o644, body: Buffer.from(body) });
@@ -15,7 +17,7 @@ test(
   'a spec of Void-Box runs in the image that it names, brought as an OCI layout',
   { timeout: LIMIT_MS },
   async () => {
-    await using rig = new Rig();
+    const rig = theRig();
     // No disk of the cache has this list, and no mirror has the package: a run that asked for the dev image would fail.
     const config = join(rig.specDir, 'config');
     mkdirSync(join(config, 'voidbox'), { recursive: true });
@@ -59,7 +61,7 @@ test(
   'a guest has the layers and variables of its image, and keeps all that it promises',
   { timeout: LIMIT_MS },
   async () => {
-    await using rig = new Rig();
+    const rig = theRig();
     const spec = rig.spec('own.yaml', SPEC);
     const layout = join(dirname(spec), 'image');
     const root = await busyboxRoot(['sh', 'cat', 'echo', 'ls', 'id', 'unshare', 'true', 'pwd']);

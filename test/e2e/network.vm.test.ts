@@ -6,7 +6,10 @@ import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { RunEventBody } from '../../domain/run/event.ts';
-import { Rig, until } from './rig.ts';
+import { type Rig, until } from './rig.ts';
+import { useRig } from './shared-rig.ts';
+
+const theRig = useRig();
 
 type NetworkBody = Extract<RunEventBody, { type: 'network' }>;
 
@@ -85,7 +88,7 @@ async function told(rig: Rig, runId: string): Promise<NetworkBody[]> {
 }
 
 test('refusals and connections are events, once each, with the worker killed in the middle', async () => {
-  await using rig = new Rig();
+  const rig = theRig();
   const run = rig.start('run', rig.spec('network.yaml', spec()), '--run-id', 'net');
   await rig.waitOutput('net', 'ask', 'asked 6\n');
   await until('an event of the door', 20_000, async () => (await told(rig, 'net')).length > 0);
@@ -117,7 +120,6 @@ test('refusals and connections are events, once each, with the worker killed in 
   expect(json).toHaveLength(bodies.length);
   const status = JSON.parse((await rig.cli('status', 'net', '--json')).stdout) as { readonly network: object };
   expect(status.network).toMatchObject({ connections: REQUESTS + 1, refused: REQUESTS, isIncomplete: false });
-  await rig.assertNothingLeft();
 });
 
 const transferSpec = (): string => `
@@ -145,7 +147,7 @@ test(
   'the keeper dies in the middle of a transfer: the server sees its end, and the next VM gets the file whole',
   { timeout: TRANSFER_LIMIT_MS },
   async () => {
-    await using rig = new Rig();
+    const rig = theRig();
     await rig.launch(rig.spec('transfer.yaml', transferSpec()), 'transfer');
     await until('events of the door', 200_000, async () => (await told(rig, 'transfer').catch(() => [])).length > 1);
     const [first] = await until('a part of the file', 100_000, () =>
@@ -176,6 +178,5 @@ test(
     ]);
     expect(bodies.at(-1)).toMatchObject({ host: 'web', end: 'clean' });
     expect(bodies.at(-1)).toHaveProperty('receivedBytes', expect.closeTo(FILE.length, -4));
-    await rig.assertNothingLeft();
   },
 );

@@ -1,10 +1,13 @@
 /** A VM and its keeper die: that scope alone is tried again. */
 import { expect, test } from 'vitest';
 import { counting, sideBySide } from './specs.ts';
-import { Rig, until } from './rig.ts';
+import { until } from './rig.ts';
+import { useRig } from './shared-rig.ts';
+
+const theRig = useRig();
 
 test('the keeper dies with its VM: that scope starts again, its sibling goes on', async () => {
-  await using rig = new Rig();
+  const rig = theRig();
   await rig.launch(rig.spec('spec.yaml', sideBySide(12)), 'one-lost');
   await until(
     'both boxes to run',
@@ -34,14 +37,13 @@ test('the keeper dies with its VM: that scope starts again, its sibling goes on'
     ['left', 'left'],
     ['right', 'right'],
   ]);
-  await rig.assertNothingLeft();
 });
 
 /** As a client may make one: what is a folder's name and a VM key of it is escaped, and the folder's name a hash. */
 const ODD_ID = `qemu lost: ${'é/'.repeat(300)}`;
 
 test('QEMU alone dies: the keeper says so, the stage is tried again in a new VM', async () => {
-  await using rig = new Rig();
+  const rig = theRig();
   await rig.launch(rig.spec('spec.yaml', counting(60, 0.1)), ODD_ID);
   await rig.waitOutput(ODD_ID, 'count', 'line 10\n');
   const keeper = rig.keepers()[0]!;
@@ -58,5 +60,4 @@ test('QEMU alone dies: the keeper says so, the stage is tried again in a new VM'
   const events = await rig.events(ODD_ID);
   expect(events.filter(({ body }) => body.type === 'vm-lost')).toHaveLength(1);
   expect(events.flatMap(({ body }) => (body.type === 'stage-started' ? [body.attempt] : []))).toHaveLength(2);
-  await rig.assertNothingLeft();
 });
