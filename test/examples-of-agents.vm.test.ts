@@ -5,7 +5,6 @@ import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Rig, until } from './e2e/rig.ts';
@@ -23,7 +22,8 @@ const waiting = async (): Promise<readonly unknown[]> =>
 
 /** Once it is asked. */
 async function approve(runId: string): Promise<void> {
-  await until(`a question of ${runId}`, 180_000, async () => (await waiting()).length > 0, 500);
+  await rig.eventOf(runId, 'stage-asking', 180_000);
+  expect(await waiting()).toHaveLength(1);
   expect((await rig.cli('approve', runId)).code).toBe(0);
   expect((await rig.cli('logs', '-f', runId)).code).toBe(0);
 }
@@ -129,7 +129,8 @@ test('approval.yaml', async () => {
   const started = await rig.cli('run', join(EXAMPLES, 'approval.yaml'), '--param', 'version=1.3', '--detach', '--json');
   expect(started.code, started.stderr).toBe(0);
   const { runId } = JSON.parse(started.stdout) as { readonly runId: string };
-  while ((await waiting()).length === 0) await sleep(500);
+  await rig.eventOf(runId, 'stage-asking');
+  expect(await waiting()).toHaveLength(1);
   const refused = await rig.cli('approve', runId, '--field', 'window=never');
   expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining('must be one of: tonight, tomorrow') });
   const approved = await rig.cli('approve', runId, '--field', 'window=tonight', '--by', 'ada');
@@ -145,9 +146,12 @@ test('approve-each.yaml', async () => {
   const started = await rig.cli('run', join(EXAMPLES, 'approve-each.yaml'), '--detach', '--json');
   expect(started.code, started.stderr).toBe(0);
   const { runId } = JSON.parse(started.stdout) as { readonly runId: string };
-  const statusOf = async (): Promise<string> => (await rig.cli('status', runId)).stdout;
-  while (!(await statusOf()).includes(`voidbox approve ${runId} 'regions[1].ok'`)) await sleep(500);
-  expect(await statusOf()).toContain('regions[0].ok: Deploy there? (item "eu"; until');
+  const asked = async (): Promise<number> =>
+    (await rig.events(runId)).filter(({ body }) => body.type === 'stage-asking').length;
+  await until('both questions', 120_000, async () => (await asked()) === 2);
+  const status = (await rig.cli('status', runId)).stdout;
+  expect(status).toContain(`voidbox approve ${runId} 'regions[1].ok'`);
+  expect(status).toContain('regions[0].ok: Deploy there? (item "eu"; until');
   expect(await rig.cli('approve', runId)).toMatchObject({
     code: 2,
     stderr: expect.stringContaining('2 stages of run'),
