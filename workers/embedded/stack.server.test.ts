@@ -17,7 +17,7 @@ import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { readEnvironment, type Environment } from '../../setup/environment.ts';
 import type { StackPieces } from '../../setup/host-pieces.ts';
 import { resolveStackPieces } from '../../setup/resolve.ts';
@@ -277,58 +277,93 @@ describe('a stack whose folder', () => {
   );
 });
 
-test(
-  'a stack has the ports of the one before; one that is taken is replaced, and told',
-  { timeout: 180_000 },
-  async () => {
-    const first = await start();
-    const [grpc, ui] = [first.address, first.uiUrl];
-    await stopStack(env);
-    expect(await start()).toMatchObject({ address: grpc, uiUrl: ui });
-    await stopStack(env);
-    const strangers = [grpc, new URL(ui).host].map((at) =>
+describe('four stacks, one after the other in one folder,', () => {
+  /** What was there to be seen of each. */
+  interface Life {
+    readonly info: StackInfo;
+    readonly said: string;
+    /** Days that the server keeps histories: at first, and after somebody has said so. */
+    readonly days: readonly number[];
+    /** Files that others than their user may look into. */
+    readonly open: readonly string[];
+    readonly files: readonly string[];
+  }
+  let own: Environment;
+  const lives: Life[] = [];
+
+  async function live(saysDays?: number): Promise<void> {
+    const said: string[] = [];
+    const info = await ensureStack(own, { pieces, onProgress: (line) => said.push(line) });
+    const { connection, close } = await connectRuns(embeddedAddress(info.address));
+    const { workflowService } = connection;
+    const { namespace } = info;
+    const ttlOf = async () =>
+      (await workflowService.describeNamespace({ namespace })).config?.workflowExecutionRetentionTtl;
+    const daysOf = async (): Promise<number> => Number((await ttlOf())?.seconds) / 86_400;
+    const days = [await daysOf()];
+    if (saysDays !== undefined) {
+      const ttl = { seconds: saysDays * 86_400 } as unknown as Awaited<ReturnType<typeof ttlOf>>;
+      await workflowService.updateNamespace({ namespace, config: { workflowExecutionRetentionTtl: ttl! } });
+      days.push(await daysOf());
+    }
+    await close();
+    const files = readdirSync(own.stateDir);
+    const open = files.filter((name) => (statSync(join(own.stateDir, name)).mode & 0o077) !== 0);
+    lives.push({ info, said: said.join('\n'), days, open, files });
+    await stopStack(own);
+  }
+
+  beforeAll(async () => {
+    const real = readEnvironment();
+    pieces = await resolveStackPieces(real, { install: true });
+    own = readEnvironment({ ...real.variables, VOIDBOX_STATE_DIR: mkdtempSync(join(tmpdir(), 'voidbox-stack-')) });
+    chmodSync(own.stateDir, 0o755);
+    writeFileSync(join(own.stateDir, 'skills.json'), '{"paths":[]}', { mode: 0o644 });
+    await live(1);
+    // As builds before this one left it.
+    for (const name of ['temporal.db', 'host-id']) chmodSync(join(own.stateDir, name), 0o644);
+    await live(90);
+    const { address, uiUrl } = lives[1]!.info;
+    const strangers = [address, new URL(uiUrl).host].map((at) =>
       createServer().listen(Number(at.split(':')[1]), '127.0.0.1'),
     );
-    onTestFinished(() => void strangers.map((stranger) => stranger.close()));
-    const said: string[] = [];
-    const moved = await ensureStack(env, { pieces, onProgress: (line) => said.push(line) });
+    try {
+      await live();
+    } finally {
+      for (const stranger of strangers) stranger.close();
+    }
+    await live();
+  }, 240_000);
+
+  afterAll(async () => {
+    await stopStack(own);
+    rmSync(own.stateDir, { recursive: true, force: true });
+  });
+
+  test('have the ports of the one before; one that is taken is replaced, and told', () => {
+    const [first, second, moved, last] = lives.map(({ info }) => info) as [StackInfo, StackInfo, StackInfo, StackInfo];
+    const [grpc, ui] = [first.address, first.uiUrl];
+    expect(second).toMatchObject({ address: grpc, uiUrl: ui });
     expect(moved.address).not.toBe(grpc);
     expect(moved.uiUrl).not.toBe(ui);
-    expect(said.join('\n')).toContain(
+    expect(lives[2]!.said).toContain(
       `gRPC port ${grpc.split(':')[1]} is taken by another program, now ${moved.address}; UI port ${new URL(ui).port} is taken by another program, now ${moved.uiUrl}`,
     );
-    await stopStack(env);
-    // From now on these are the ones that are known.
-    expect(await start()).toMatchObject({ address: moved.address, uiUrl: moved.uiUrl });
-  },
-);
+    // From then on these are the ones that are known.
+    expect(last).toMatchObject({ address: moved.address, uiUrl: moved.uiUrl });
+  });
 
-test(
-  'histories are kept for 30 days, in an older database too, and longer where somebody says so',
-  { timeout: 180_000 },
-  async () => {
-    const days = async (change?: number): Promise<number> => {
-      const { address, namespace } = await start();
-      const { connection, close } = await connectRuns(embeddedAddress(address));
-      const { workflowService } = connection;
-      if (change !== undefined) {
-        const ttl = { seconds: change * 86_400 } as unknown as NonNullable<typeof ttlOf>;
-        await workflowService.updateNamespace({ namespace, config: { workflowExecutionRetentionTtl: ttl } });
-      }
-      const { config } = await workflowService.describeNamespace({ namespace });
-      const ttlOf = config?.workflowExecutionRetentionTtl;
-      await close();
-      return Number(ttlOf?.seconds) / 86_400;
-    };
-    expect(await days()).toBe(30);
-    expect(await days(1)).toBe(1);
-    await stopStack(env);
-    expect(await days()).toBe(30);
-    expect(await days(90)).toBe(90);
-    await stopStack(env);
-    expect(await days()).toBe(90);
-  },
-);
+  test('keep histories for 30 days, in an older database too, and longer where somebody says so', () => {
+    expect(lives.map(({ days }) => days)).toEqual([[30, 1], [30, 90], [90], [90]]);
+  });
+
+  test('keep their files for their user alone in a folder that others may look into, and older ones become so', () => {
+    for (const { open } of lives.slice(1)) expect(open).toEqual([]);
+    expect(lives[1]!.files).toEqual(
+      expect.arrayContaining(['temporal.db', 'temporal.db-wal', 'temporal.db-shm', 'stack.json', 'logs']),
+    );
+  });
+});
 
 test('a supervisor that is stopped is seen, and ends when it shall', { timeout: 120_000 }, async () => {
   const first = await start();
@@ -339,25 +374,6 @@ test('a supervisor that is stopped is seen, and ends when it shall', { timeout: 
   expect(await stopStack(env)).toBe(true);
   await until('the processes to end', () => ![first.supervisorPid, first.serverPid, first.workerPid].some(isAlive));
 });
-
-test(
-  "its files are their user's alone in a folder that others may look into, and older ones become so",
-  { timeout: 120_000 },
-  async () => {
-    chmodSync(env.stateDir, 0o755);
-    writeFileSync(join(env.stateDir, 'skills.json'), '{"paths":[]}', { mode: 0o644 });
-    await start();
-    await stopStack(env);
-    // As builds before this one left it.
-    for (const name of ['temporal.db', 'host-id']) chmodSync(join(env.stateDir, name), 0o644);
-    await start();
-    const open = readdirSync(env.stateDir).filter((name) => (statSync(join(env.stateDir, name)).mode & 0o077) !== 0);
-    expect(open).toEqual([]);
-    expect(readdirSync(env.stateDir)).toEqual(
-      expect.arrayContaining(['temporal.db', 'temporal.db-wal', 'temporal.db-shm', 'stack.json', 'logs']),
-    );
-  },
-);
 
 test('starts in a folder whose name means something in a URI', { timeout: 120_000 }, async () => {
   const stateDir = join(env.stateDir, 'a #b?c%41&mode=memory');
