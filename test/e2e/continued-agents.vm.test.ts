@@ -25,7 +25,7 @@ pipeline:
     - name: work
       prompt: Work.
       llm: { provider: codex }
-      timeout_secs: 8
+      timeout_secs: 15
       env:
         MOCK_AGENT_SCRIPT: ${scripted([
           { run: 'echo first >> log.txt' },
@@ -94,7 +94,7 @@ parts:
         - name: work
           prompt: Work.
           llm: { provider: codex }
-          timeout_secs: 8
+          timeout_secs: 15
           env:
             MOCK_AGENT_SCRIPT: ${scripted([
               { run: 'cat /workspace/input.json >> log.txt' },
@@ -108,7 +108,7 @@ pipeline:
     - name: machine
       sandbox: { memory_mb: 512 }
       skill: { use: ./skills/ask }
-      timeout_secs: 8
+      timeout_secs: 15
       env: { MOCK_AGENT_SCRIPT: ${scripted([{ sleep_ms: 60_000 }])} }
   stages:
     - { type: fan_out, boxes: [each, machine] }

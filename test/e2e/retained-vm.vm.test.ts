@@ -108,7 +108,7 @@ test('it is entered by `exec`, shown by `ps` and ended by `release`, after its r
 
 test('it outlives the worker and clean-ups of its successor, and ends at its time', async () => {
   await using rig = new Rig({ VOIDBOX_TEST_TOKEN: 'x', VOIDBOX_ORPHAN_TIMEOUT_MS: '10000' });
-  await rig.launch(rig.spec('spec.yaml', spec(60)), 'look');
+  await rig.launch(rig.spec('spec.yaml', spec(75)), 'look');
   await rig.finish('look');
   const [vm] = await shown(rig);
   const untilMs = vm?.retention?.untilMs ?? 0;
