@@ -1,4 +1,4 @@
-/** The figures in which two builds are compared: a stage in a row and side by side, an item, a boot, the command line. */
+/** The figures in which two builds are compared: stages in a row and side by side, an item, a boot, output, the command line. */
 import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,8 +15,10 @@ import { type Compared, compareMeasure } from './judge.ts';
 
 /** Fewer than in the figure of the page, because both builds run them in each round. */
 const ITEMS = 2_000;
-const BOOT_SPEC =
-  "api_version: v1\nkind: workflow\nname: boot\nworkflow:\n  steps:\n    - { name: only, run: { program: 'true' } }\n";
+const BOOT_SPEC = vmSpec('boot', 'true');
+/** Each line is a write of its own: that costs the guest, the keeper and the worker most for its bytes. */
+const LINES = 30_000;
+const LINES_SPEC = vmSpec('lines', `i=0; while [ $i -lt ${LINES} ]; do echo line $i; i=$((i+1)); done`);
 
 export interface Comparison {
   readonly env: Environment;
@@ -80,7 +82,8 @@ export async function compareBuilds(
     ...(await compareStages(comparison, pair, 'a stage in a row', IN_A_ROW, noopSpec)),
     ...(await compareStages(comparison, pair, 'a stage side by side', WIDE, wideSpec)),
     ...(await compareItems(comparison, pair)),
-    ...(await compareBoots(comparison, pair)),
+    ...(await compareVmRuns(comparison, pair, 'a run of one stage in a VM', BOOT_SPEC)),
+    ...(await compareVmRuns(comparison, pair, `a run that prints ${LINES} lines in a VM`, LINES_SPEC)),
     ...(await compareStarts(comparison, pair)),
   ];
 }
@@ -143,15 +146,23 @@ async function compareItems(comparison: Comparison, pair: Pair<Running>): Promis
   ];
 }
 
-async function compareBoots(comparison: Comparison, pair: Pair<Running>): Promise<readonly Compared[]> {
-  const figure = 'a run of one stage in a VM';
+function vmSpec(name: string, script: string): string {
+  return `api_version: v1\nkind: workflow\nname: ${name}\nworkflow:\n  steps:\n    - name: only\n      run: { program: sh, args: [-c, "${script}"] }\n`;
+}
+
+async function compareVmRuns(
+  comparison: Comparison,
+  pair: Pair<Running>,
+  figure: string,
+  spec: string,
+): Promise<readonly Compared[]> {
   const results = await measure(comparison, figure, pair, async ({ build, server }) => {
     const client = new Client({ connection: await Connection.connect({ address: server.address }) });
     return {
       name: build.name,
       async round() {
         const began = performance.now();
-        const options = { taskQueue: 'voidbox', workflowId: `boot-${randomUUID()}`, args: [{ spec: BOOT_SPEC }] };
+        const options = { taskQueue: 'voidbox', workflowId: `vm-${randomUUID()}`, args: [{ spec }] };
         requireSuccess(await client.workflow.execute('voidboxRun', options));
         return { ms: performance.now() - began };
       },
