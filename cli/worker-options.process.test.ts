@@ -1,4 +1,4 @@
-/** What `voidbox worker` refuses on its command line, before it asks a server for anything. */
+/** Options that `voidbox worker` refuses before it asks a server for anything. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -10,7 +10,7 @@ import { typeCommand } from './rig/typed-command.ts';
 vi.setConfig({ testTimeout: 180_000 });
 
 const ROOT = packageRoot();
-/** Every command has them, `exec` without `--json`; the page says so once. */
+/** Every command has them, `exec` without `--json`; the page has them once. */
 const COMMON = new Set(['--json', '--help']);
 
 /** `NAME --option` of each that no row of the table of commands for NAME has; `NAME` where it has no row. */

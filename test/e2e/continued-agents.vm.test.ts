@@ -33,7 +33,7 @@ pipeline:
           {
             run: 'test -e tried || { touch tried; sleep 60; }; test "$(cat log.txt)" = first && echo second >> log.txt',
           },
-          // The test lets it go on once the next worker has attached.
+          // The test makes this file once the next worker has attached.
           {
             run: 'while ! test -e attached; do sleep 0.1; done; grep -c second log.txt | grep -qx 1 && test "$(wc -l < log.txt)" = 2',
           },

@@ -278,11 +278,11 @@ describe('a stack whose folder', () => {
 });
 
 describe('four stacks, one after the other in one folder,', () => {
-  /** What was there to be seen of each. */
+  /** The findings about one stack. */
   interface Life {
     readonly info: StackInfo;
     readonly said: string;
-    /** Days that the server keeps histories: at first, and after somebody has said so. */
+    /** Days that the server keeps histories: at the start, and after an operator has changed them. */
     readonly days: readonly number[];
     /** Files that others than their user may look into. */
     readonly open: readonly string[];
@@ -353,7 +353,7 @@ describe('four stacks, one after the other in one folder,', () => {
     expect(last).toMatchObject({ address: moved.address, uiUrl: moved.uiUrl });
   });
 
-  test('keep histories for 30 days, in an older database too, and longer where somebody says so', () => {
+  test('keep histories for 30 days, in an older database too, and longer if an operator says so', () => {
     expect(lives.map(({ days }) => days)).toEqual([[30, 1], [30, 90], [90], [90]]);
   });
 

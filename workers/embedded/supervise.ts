@@ -92,13 +92,13 @@ class Supervisor {
   }
 
   async run(): Promise<boolean> {
-    // Before the start: whatever has been started by then ends with a signal.
+    // Before the start: a signal ends all that has started by then.
     for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => void this.#stop(signal));
     await this.#start();
     return await this.#ended;
   }
 
-  /** What opens while the stack stops is closed here: `#stop` does not know it. */
+  /** Closes each door that opens while the stack stops: `#stop` does not know it. */
   async #start(): Promise<void> {
     const { stateDir } = this.#options;
     const ui = await openUiDoor({

@@ -340,7 +340,7 @@ class RunLoop {
     const state = this.#state!;
     const { origin } = this.#admission;
     setCurrentDetails(lazyText(() => runBoard(this.#runId, this.#plan, state, origin, this.#items)));
-    // What is to happen whatever the run comes to has a time of its own.
+    // Stages with `finally` have a time of their own.
     if (onlyWaits(state) || state.finallyBegun) this.#clock?.stop();
     else this.#clock?.run();
     if (state.finallyBegun) this.#deadline?.stop();
