@@ -1,13 +1,14 @@
-/** A worker process of its own for the bare loop, so that its CPU time is its own. Arguments: address, workflow file. */
+/** A worker process of its own for the bare loop, so that its CPU time is its own. Arguments: address, workflow file, task queue (`bare` by default). */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { NativeConnection, Worker } from '@temporalio/worker';
 
-const [address, workflowsPath] = process.argv.slice(2);
-if (address === undefined || workflowsPath === undefined) throw new Error('usage: bare-worker ADDRESS WORKFLOWS');
+const [address, workflowsPath, taskQueue = 'bare'] = process.argv.slice(2);
+if (address === undefined || workflowsPath === undefined)
+  throw new Error('usage: bare-worker ADDRESS WORKFLOWS [TASK-QUEUE]');
 const connection = await NativeConnection.connect({ address, grpcCompression: { codec: 'none' } });
 const worker = await Worker.create({
   connection,
-  taskQueue: 'bare',
+  taskQueue,
   workflowsPath,
   activities: {
     noop: async () => undefined,

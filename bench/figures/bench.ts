@@ -18,9 +18,14 @@ export interface Bench {
   readonly say: (line: string) => void;
 }
 
-export function startBareWorker({ root, env }: Bench, address: string): Promise<BenchProcess> {
+export function startBareWorker({ root, env }: Bench, address: string, taskQueue = 'bare'): Promise<BenchProcess> {
   return startNode(
-    [join(root, 'dist', 'bench', 'bare-worker.js'), address, join(root, 'dist', 'bench', 'bare-workflow.js')],
+    [
+      join(root, 'dist', 'bench', 'bare-worker.js'),
+      address,
+      join(root, 'dist', 'bench', 'bare-workflow.js'),
+      taskQueue,
+    ],
     env.variables,
     /ready/,
   );

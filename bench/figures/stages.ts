@@ -6,11 +6,15 @@ import { startServer, TUNED_FLAGS } from '../servers.ts';
 import { IN_A_ROW, noopSpec, stageArm, type StageMeasure, WARM_UP_STAGES, wideSpec, WIDE, WIDTH } from '../stages.ts';
 import { type Bench, startBareWorker, startOurWorker } from './bench.ts';
 
+const DISPATCHED_QUEUE = 'bare-dispatched';
+
 export async function stageFigure(bench: Bench): Promise<Figure> {
   const { pieces, workDir } = bench;
   await using tuned = await startServer(pieces.temporalCli, join(workDir, 'tuned.db'), TUNED_FLAGS);
   await using stock = await startServer(pieces.temporalCli, join(workDir, 'stock.db'), []);
+  // A worker for each arm: one that served two arms would be twice as warm as the others.
   await using bareTuned = await startBareWorker(bench, tuned.address);
+  await using bareDispatched = await startBareWorker(bench, tuned.address, DISPATCHED_QUEUE);
   await using bareStock = await startBareWorker(bench, stock.address);
   await using ours = await startOurWorker(bench, tuned.address, 'stages-state');
   const bare = {
@@ -34,7 +38,8 @@ export async function stageFigure(bench: Bench): Promise<Figure> {
       ...bare,
       name: 'bare loop without eager start, tuned server',
       address: tuned.address,
-      workerPid: bareTuned.pid,
+      workerPid: bareDispatched.pid,
+      taskQueue: DISPATCHED_QUEUE,
       workflowType: 'bareLoopDispatched',
     }),
     await stageArm({ name: 'bare loop, stock server', address: stock.address, workerPid: bareStock.pid, ...bare }),
@@ -47,7 +52,7 @@ export async function stageFigure(bench: Bench): Promise<Figure> {
   const cpu = pairedRatio(path, bareLoop, 'workerCpuMsPerStage').median;
   return {
     title: '(a) Overhead of a stage',
-    method: `A stage that does nothing (mock sandbox) takes the whole path; the bare loop runs no-op activities. The figure is the slope between a run of ${IN_A_ROW.short} stages and one of ${IN_A_ROW.long}. Both servers use a SQLite file. On the embedded server, and in the bare loop, the answer to the workflow task carries the activity (eager start). With several hosts each host has its own queue, so one arm measures without eager start. Each arm first runs ${WARM_UP_STAGES} stages that are not counted, to warm up the worker.`,
+    method: `A stage that does nothing (mock sandbox) takes the whole path; the bare loop runs no-op activities. The figure is the slope between a run of ${IN_A_ROW.short} stages and one of ${IN_A_ROW.long}. Both servers use a SQLite file. On the embedded server, and in the bare loop, the answer to the workflow task carries the activity (eager start). With several hosts each host has its own queue, so one arm measures without eager start. Each arm has a worker of its own, which first runs ${WARM_UP_STAGES} stages that are not counted, to warm up.`,
     rows: results.flatMap(stageRows),
     goals: [
       {
