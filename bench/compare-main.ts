@@ -1,5 +1,5 @@
 /**
- * `npm run bench:compare -- BASE [--rounds N]`: measures this checkout against another build, pair by pair, and fails if it is
+ * `npm run bench:compare -- BASE [--rounds N] [--only FIGURE]`: measures this checkout against another build, pair by pair, and fails if it is
  * slower by a tenth. BASE is a revision or a folder with a checkout.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -9,20 +9,22 @@ import { parseArgs } from 'node:util';
 import { readEnvironment } from '../setup/environment.ts';
 import { packageRoot } from '../setup/package-root.ts';
 import { prepareCheckout, resolvePieces } from './compare/build.ts';
-import { compareBuilds } from './compare/figures.ts';
+import { compareBuilds, FIGURE_NAMES } from './compare/figures.ts';
 import { isLoss, MOST_RATIO, renderComparison } from './compare/judge.ts';
 import { loadLine } from './measure.ts';
 
-const USAGE = 'usage: npm run bench:compare -- REVISION|FOLDER [--rounds N]';
+const USAGE = `usage: npm run bench:compare -- REVISION|FOLDER [--rounds N] [--only ${FIGURE_NAMES.join('|')}]`;
 
 async function main(): Promise<number> {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
-    options: { rounds: { type: 'string', default: '7' } },
+    options: { rounds: { type: 'string', default: '7' }, only: { type: 'string', multiple: true, default: [] } },
   });
+  const names = FIGURE_NAMES.filter((name) => values.only.length === 0 || values.only.includes(name));
+  const unknown = values.only.filter((name) => !FIGURE_NAMES.some((known) => known === name));
   const rounds = Number(values.rounds);
   const [wanted, ...rest] = positionals;
-  if (wanted === undefined || rest.length > 0 || !Number.isInteger(rounds) || rounds < 1) {
+  if (wanted === undefined || rest.length > 0 || unknown.length > 0 || !Number.isInteger(rounds) || rounds < 1) {
     process.stderr.write(`${USAGE}\n`);
     return 2;
   }
@@ -36,7 +38,7 @@ async function main(): Promise<number> {
       { name: 'this build', root, pieces: resolvePieces(root) },
     ] as const;
     say(`at the start: ${loadLine()}`);
-    const compared = await compareBuilds({ env: readEnvironment(), workDir, rounds, say }, builds);
+    const compared = await compareBuilds({ env: readEnvironment(), workDir, rounds, say }, builds, names);
     say(`at the end: ${loadLine()}`);
     for (const line of renderComparison(compared)) process.stdout.write(`${line}\n`);
     const losses = compared.filter(isLoss);

@@ -70,22 +70,31 @@ async function workerArgsOf({ root }: Build): Promise<readonly string[]> {
   return workerArgs();
 }
 
-/** All figures of both builds. */
+/** Each figure by the name that `--only` accepts, in the order in which they are taken. */
+const FIGURES = {
+  row: (comparison, pair) => compareStages(comparison, pair, 'a stage in a row', IN_A_ROW, noopSpec),
+  wide: (comparison, pair) => compareStages(comparison, pair, 'a stage side by side', WIDE, wideSpec),
+  items: compareItems,
+  boot: (comparison, pair) => compareVmRuns(comparison, pair, 'a run of one stage in a VM', BOOT_SPEC),
+  lines: (comparison, pair) => compareVmRuns(comparison, pair, `a run that prints ${LINES} lines in a VM`, LINES_SPEC),
+  starts: compareStarts,
+} satisfies Readonly<Record<string, TakeFigure>>;
+
+type TakeFigure = (comparison: Comparison, pair: Pair<Running>) => Promise<readonly Compared[]>;
+export type FigureName = keyof typeof FIGURES;
+export const FIGURE_NAMES = Object.keys(FIGURES) as readonly FigureName[];
+
+/** Takes the named figures of both builds. */
 export async function compareBuilds(
   comparison: Comparison,
   [base, current]: Pair<Build>,
+  names: readonly FigureName[],
 ): Promise<readonly Compared[]> {
   await using first = await startBuild(comparison, base);
   await using second = await startBuild(comparison, current);
-  const pair = [first, second] as const;
-  return [
-    ...(await compareStages(comparison, pair, 'a stage in a row', IN_A_ROW, noopSpec)),
-    ...(await compareStages(comparison, pair, 'a stage side by side', WIDE, wideSpec)),
-    ...(await compareItems(comparison, pair)),
-    ...(await compareVmRuns(comparison, pair, 'a run of one stage in a VM', BOOT_SPEC)),
-    ...(await compareVmRuns(comparison, pair, `a run that prints ${LINES} lines in a VM`, LINES_SPEC)),
-    ...(await compareStarts(comparison, pair)),
-  ];
+  const compared: Compared[] = [];
+  for (const name of names) compared.push(...(await FIGURES[name](comparison, [first, second])));
+  return compared;
 }
 
 async function measure<T extends string>(
