@@ -3,7 +3,7 @@ import { ApplicationFailure, CancelledFailure } from '@temporalio/activity';
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import { type AnyErrorCode, retryOf } from '../domain/errors/error-code.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
-import { cutText } from '../domain/run/event-limits.ts';
+import { cutText } from '../domain/units/cut-text.ts';
 import { cutFolders } from '../domain/security/cut-folders.ts';
 
 /** Thrown by an attempt that let go of its work so that another attempt can take it up. */

@@ -5,7 +5,7 @@ import { callStatus, isUnavailable, serverMessageOf } from '../client/unavailabl
 import { CliError } from './cli-error.ts';
 import { type CliContext, ReaderGone } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
-import { cutText } from '../domain/run/event-limits.ts';
+import { cutText } from '../domain/units/cut-text.ts';
 import { sanitize } from '../domain/security/sanitize.ts';
 
 interface Printable {

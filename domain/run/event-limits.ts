@@ -14,6 +14,7 @@
  * - Others: a few names and texts. A text takes 6 bytes for a character at worst (`\u0000`), so 98,310.
  * What is larger by nature (outputs, inputs, plans) is an artifact, and its event carries the ref.
  */
+import { cutText, TEXT_CHARACTERS } from '../units/cut-text.ts';
 import { utf8Length } from '../units/utf8.ts';
 import type { NewRunEvent, RunEventBody } from './event.ts';
 import { storedEventShape } from './event-shape.ts';
@@ -23,7 +24,7 @@ export const EVENT_LIMITS = {
   /** JSON of an event other than output, which comes in pieces. */
   bytes: 1024 * 1024,
   /** Of each text that says something in words. */
-  textCharacters: 16 * 1024,
+  textCharacters: TEXT_CHARACTERS,
 } as const;
 
 /**
@@ -141,12 +142,4 @@ function shortened(failure: StageFailure): StageFailure {
     message: cutText(failure.message),
     stderrTail: stderrTail.slice(-EVENT_LIMITS.textCharacters),
   };
-}
-
-/** A text of a message as an event takes it: a note counts what is left out. */
-export function cutText(text: string): string {
-  const most = EVENT_LIMITS.textCharacters;
-  if (text.length <= most) return text;
-  const note = `… (${text.length - most} characters more)`;
-  return `${text.slice(0, most - note.length)}${note}`;
 }
