@@ -215,6 +215,14 @@ export const ERROR_CODES = {
       'The host lacks something that runs need: a piece of set-up or what it is made with, free space, a folder that can be written, or open files.',
     remedy: 'Follow the message. `voidbox doctor` shows all that is missing, with the commands that fix it.',
   },
+  'host/state-format': {
+    kind: 'world',
+    retry: 'never',
+    summary:
+      'The state folder has the format of another version of Voidbox, has contents of Voidbox but no format number, or its number cannot be read. Voidbox deletes nothing in it.',
+    remedy:
+      'End its stack: `voidbox down`. Then move the folder away, or use another one: `export VOIDBOX_STATE_DIR=FOLDER`.',
+  },
   'host/isolation': {
     kind: 'world',
     retry: 'never',
