@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { makeStateFolder } from '../test/rig/state-folder.ts';
 
 const BIN = fileURLToPath(new URL('../bin/voidbox.js', import.meta.url));
 
@@ -192,8 +193,7 @@ test('`run` refuses before anything is started, and allows nothing by that', asy
 
 test('a file of permissions that is damaged is an error that names it, not a permission', async () => {
   const stateDir = join(dir, 'damaged-state');
-  mkdirSync(stateDir);
-  writeFileSync(join(stateDir, 'mounts.json'), '{"folders":[');
+  writeFileSync(join(makeStateFolder(stateDir), 'mounts.json'), '{"folders":[');
   for (const command of ['validate', 'run']) {
     const { code, stderr } = await type([command, 'one.yaml'], { VOIDBOX_STATE_DIR: stateDir });
     expect([code, stderr]).toEqual([3, expect.stringContaining(`${stateDir}/mounts.json`)]);

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { typeCommand } from '../test/rig/typed-command.ts';
+import { makeStateFolder } from '../test/rig/state-folder.ts';
 
 // The first command that is typed loads the command line.
 vi.setConfig({ testTimeout: 30_000 });
@@ -47,6 +48,7 @@ test('a part may lie in the repository that holds the spec', async () => {
 
 test('a part may lie in a folder that the user allows, which no link there leads out of', async () => {
   writeFileSync(join(dir, 'part.yaml'), PART);
+  makeStateFolder(join(dir, 'state'));
   writeFileSync(join(dir, 'state/mounts.json'), JSON.stringify({ folders: [join(dir, 'other')] }));
   symlinkSync(join(dir, 'part.yaml'), join(dir, 'other/part.yaml'));
   expect((await validate('../other/part.yaml')).code).toBe(2);

@@ -93,6 +93,7 @@ async function runCommand(
     const separator = module.hasSeparator === true ? typed.indexOf('--') : -1;
     if (separator >= 0) typed.splice(separator, 0, '--');
     command.action(async () => {
+      if (module.takesAnyStateFormat !== true) await requireOurState(context);
       exitCode = await module.execute(command.args, command.opts(), context);
     });
   }
@@ -105,6 +106,12 @@ async function runCommand(
     await context.stdout.write(help);
   }
   return exitCode;
+}
+
+/** Loaded here and not above: help reads no folder. @throws CodedError `host/state-format` */
+async function requireOurState({ env }: CliContext): Promise<void> {
+  const { requireStateFormat } = await import('../store/state-format.ts');
+  requireStateFormat(env.stateDir);
 }
 
 function sentence(entry: CommandEntry): string {

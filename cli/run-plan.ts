@@ -9,7 +9,6 @@ import { skillOf } from '../domain/plan/work.ts';
 import type { Reuse } from '../domain/pipeline/reuse.ts';
 import { describeOrigin, type RunOrigin } from '../domain/run/origin.ts';
 import { formatBytes } from '../domain/units/bytes.ts';
-import { makeOwnFolder } from '../setup/own-folder.ts';
 import type { KnownImage } from '../setup/images/images.ts';
 import { resolveHostPieces, resolveOptionalPieces } from '../setup/resolve.ts';
 import { entryNamed } from '../skill-kit/bundle/find-entry.ts';
@@ -42,6 +41,7 @@ import { shownRunId, typedCommand } from './run-id.ts';
 import { createRunDisplay, type RunDisplay } from './run-display.ts';
 import { once, readRunInput } from './run-input.ts';
 import { hasEndedAsService } from './service-end.ts';
+import { openStateFolder } from '../client/state-folder.ts';
 import { readHostId } from '../client/this-host.ts';
 import { rememberSkillPaths } from '../client/embedded/skill-paths.ts';
 import { openServerLink, type ServerLink } from '../client/server-link.ts';
@@ -136,7 +136,7 @@ async function start(
 ): Promise<ServerLink> {
   const { env } = context;
   const onProgress = (line: string): void => display.note(line);
-  makeOwnFolder({ path: env.stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' });
+  openStateFolder(env.stateDir);
   const stores = await context.stores();
   try {
     // What was typed wrong is told before anything is fetched or started.

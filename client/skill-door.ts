@@ -6,6 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { realpathSync } from 'node:fs';
 import type { Client } from '@temporalio/client';
 import type { SessionRequest, SessionView } from '../activities/contract-session.ts';
+import { isCodedError } from '../domain/errors/coded-error.ts';
 import { remedyOf } from '../domain/errors/error-code.ts';
 import { separateId } from '../domain/run/run-id.ts';
 import { isSessionName, SESSION_NAME_RULE } from '../domain/step-machine/session-id.ts';
@@ -31,6 +32,7 @@ import {
   viewSession,
 } from './sessions.ts';
 import type { BundledSkill } from '../skill-kit/bundle/bundle-skill.ts';
+import { requireStateFormat } from '../store/state-format.ts';
 import { isUnavailable, serverMessageOf } from './unavailable.ts';
 import { isKnownEntry, knownEntries, rememberSkillPaths } from './embedded/skill-paths.ts';
 import { newRunId } from './new-id.ts';
@@ -221,6 +223,7 @@ class StackSessions implements DurableSessions {
 
   async #refusable<T>(work: () => Promise<T>): Promise<T | Refused> {
     try {
+      requireStateFormat(this.#env.stateDir);
       return await work();
     } catch (error) {
       const refused = this.#refusalOf(error);
@@ -248,6 +251,8 @@ class StackSessions implements DurableSessions {
         : `Load it: voidbox up --skills ${entry}`;
       return refusal('unavailable', error.message, error.code === 'skill/unknown' ? load : (known ?? load));
     }
+    if (isCodedError(error) && error.code === 'host/state-format')
+      return refusal('unavailable', `${error.message}.`, remedyOf(error.code) ?? '');
     if (error instanceof NoServerError) return refusal('unavailable', error.message, error.remedy);
     if (error instanceof Error && error.name === 'SetupError') {
       return refusal(

@@ -1,8 +1,9 @@
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, statSync, symlinkSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ownVmsFolder } from './state-folder.ts';
+import { makeStateFolder } from '../test/rig/state-folder.ts';
 
 let folder: string;
 beforeEach(() => {
@@ -20,7 +21,7 @@ test.each([
   ['the state folder', ''],
   ['the folder of VMs', 'vms'],
 ])('%s that others may write to holds no VM', async (_, name) => {
-  mkdirSync(join(folder, 'vms'));
+  mkdirSync(join(makeStateFolder(folder), 'vms'));
   chmodSync(join(folder, name), 0o777);
   await expect(ownVmsFolder(folder)).rejects.toMatchObject({
     code: 'host/not-ready',
@@ -31,7 +32,7 @@ test.each([
 test('a link in the place of the folder of VMs is not followed', async () => {
   const elsewhere = join(folder, 'elsewhere');
   mkdirSync(elsewhere);
-  symlinkSync(elsewhere, join(folder, 'vms'));
+  symlinkSync(elsewhere, join(makeStateFolder(folder), 'vms'));
   await expect(ownVmsFolder(folder)).rejects.toMatchObject({
     code: 'host/not-ready',
     message: expect.stringContaining('vms cannot hold VMs: it is not a folder of this user'),
@@ -41,4 +42,15 @@ test('a link in the place of the folder of VMs is not followed', async () => {
 test('a state folder that may be looked into is taken', async () => {
   chmodSync(folder, 0o755);
   expect(await ownVmsFolder(folder)).toBe(join(folder, 'vms'));
+});
+
+test('a state folder of another format holds no VM, and the message has the remedy', async () => {
+  writeFileSync(join(folder, 'state-format'), '2\n');
+  await expect(ownVmsFolder(folder)).rejects.toMatchObject({
+    code: 'host/state-format',
+    message: expect.stringMatching(
+      /has format 2; this build of Voidbox reads format 1\. End its stack: `voidbox down`/,
+    ),
+  });
+  expect(readdirSync(folder)).toEqual(['state-format']);
 });

@@ -3,17 +3,19 @@ import { existsSync, lstatSync } from 'node:fs';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { makeOwnFolder } from '../setup/own-folder.ts';
 import { makePrivateDir, vmsDir } from '../store/file/layout.ts';
+import { keepStateFormatWithAdvice } from '../store/state-format.ts';
 
 /** Group and others may write. */
 const WRITABLE_BY_OTHERS = 0o022;
 
 /**
  * The folder of VMs below a state folder, made if absent. A user who could write there could put a socket in a keeper's place.
- * @throws CodedError `host/not-ready`, SetupError
+ * @throws CodedError `host/not-ready`, `host/state-format`; SetupError
  */
 export async function ownVmsFolder(stateDir: string): Promise<string> {
   if (existsSync(stateDir)) refuseForeign(stateDir);
   makeOwnFolder({ path: stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' });
+  keepStateFormatWithAdvice(stateDir);
   const folder = vmsDir(stateDir);
   await makePrivateDir(folder);
   for (const path of [stateDir, folder]) refuseForeign(path);

@@ -13,6 +13,7 @@ import { createFileHostVariables } from './file/host-variables.ts';
 import { createFileRunIndex } from './file/run-index.ts';
 import { createFileRunReader } from './file/run-reader.ts';
 import { createFileHostMarks, createFileRunRecords } from './file/run-records.ts';
+import { requireStateFormat } from './state-format.ts';
 
 export interface Stores {
   readonly events: EventLog;
@@ -33,9 +34,11 @@ export interface StorePlace {
   readonly durability?: Durability | null;
 }
 
-export function openStores({ stateDir, durability }: StorePlace): Promise<Stores> {
+/** @throws CodedError `host/state-format` */
+export async function openStores({ stateDir, durability }: StorePlace): Promise<Stores> {
+  requireStateFormat(stateDir);
   const events = createFileEventLog(stateDir, durability ?? 'power');
-  return Promise.resolve({
+  return {
     events,
     reader: createFileRunReader(stateDir),
     index: createFileRunIndex(stateDir),
@@ -44,5 +47,5 @@ export function openStores({ stateDir, durability }: StorePlace): Promise<Stores
     marks: createFileHostMarks(stateDir),
     hostVariables: createFileHostVariables(stateDir),
     close: () => events.close(),
-  });
+  };
 }

@@ -2,6 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { NO_LENT_VARIABLES } from '../activities/ports/lent-variables.ts';
+import { isCodedError } from '../domain/errors/coded-error.ts';
+import { remedyOf } from '../domain/errors/error-code.ts';
 import { durabilityOf, type Environment, readEnvironment } from '../setup/environment.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
 import { resolveStackPieces } from '../setup/resolve.ts';
@@ -93,6 +95,10 @@ export async function serveWorker(): Promise<void> {
     if (stop.aborted && error === stop.reason) process.exit(0);
     if (error instanceof NoServerError || error instanceof SetupError) {
       process.stderr.write(`error: ${error.message}\n${indented(error.remedy ?? '')}`);
+      process.exit(EXIT_ENVIRONMENT);
+    }
+    if (isCodedError(error) && error.code === 'host/state-format') {
+      process.stderr.write(`error: ${error.message} (${error.code})\n${indented(remedyOf(error.code) ?? '')}`);
       process.exit(EXIT_ENVIRONMENT);
     }
     log('error', error instanceof Error && error.stack !== undefined ? error.stack : textOf(error));

@@ -1,7 +1,8 @@
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { NativeConnection } from '@temporalio/worker';
-import { expect, test } from 'vitest';
+import { NativeConnection, type Worker } from '@temporalio/worker';
+import { expect, onTestFinished, test } from 'vitest';
 import { packageRoot } from '../setup/package-root.ts';
 import { createVoidboxPlugin, type VoidboxPluginOptions } from './temporal-plugin.ts';
 
@@ -93,4 +94,22 @@ test('docs/temporal-plugin.md has a row for each option', () => {
   const cells = [...docs.matchAll(/^\| (`[^|]*`) \|/gm)].map(([, cell]) => cell!).join(' ');
   expect(names).toContain('server');
   expect(names.filter((name) => !new RegExp(`\`${name}[\`:]`).test(cells))).toEqual([]);
+});
+
+test('a state folder of another format is refused before the worker polls, with the remedy in the message', async () => {
+  const stateDir = mkdtempSync(join(tmpdir(), 'voidbox-plugin-format-'));
+  onTestFinished(() => rmSync(stateDir, { recursive: true }));
+  writeFileSync(join(stateDir, 'state-format'), '2\n');
+  const worker = { options: { taskQueue: 'q' }, client: {}, connection } as unknown as Worker;
+  let polls = false;
+  const running = createVoidboxPlugin({ stateDir, sandbox: 'mock' }).runWorker!(worker, async () => {
+    polls = true;
+  });
+  await expect(running).rejects.toMatchObject({
+    code: 'host/state-format',
+    message: expect.stringMatching(
+      /has format 2; this build of Voidbox reads format 1\. End its stack: `voidbox down`/,
+    ),
+  });
+  expect([polls, readdirSync(stateDir)]).toEqual([false, ['state-format']]);
 });

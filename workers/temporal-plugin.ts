@@ -20,6 +20,7 @@ import type { LentVariables } from '../activities/ports/lent-variables.ts';
 import { createCommandActivities } from '../activities/run-command.ts';
 import { durabilityOf, type Environment, readEnvironment } from '../setup/environment.ts';
 import { resolveStackPieces } from '../setup/resolve.ts';
+import { keepStateFormatWithAdvice } from '../store/state-format.ts';
 import { SetupError } from '../setup/setup-error.ts';
 import { ACTIVITY_OPTIONS } from '../workflows/activity-options.ts';
 import { watchDisk } from './disk-watch.ts';
@@ -216,9 +217,10 @@ class VoidboxPlugin implements WorkerPlugin {
     next: (worker: Worker) => Promise<void>,
   ): Promise<void> {
     const env = readEnvironment();
-    const log = logOf(worker);
     const stateDir = resolve(this.#options.stateDir ?? env.stateDir);
-    // First: on a full disk it makes room for what follows.
+    keepStateFormatWithAdvice(stateDir);
+    const log = logOf(worker);
+    // Next: on a full disk it makes room for what follows.
     const disk = watchDisk(stateDir, env.diskFullLimitMs, log);
     try {
       const hostId = readHostId(stateDir);

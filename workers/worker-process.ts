@@ -17,6 +17,7 @@ import type { Log } from './log.ts';
 import { createHostSandboxes } from './sandboxes.ts';
 import { createOpenedFiles } from '../store/sessions/opened-files.ts';
 import { createRecordFiles } from '../store/sessions/record-files.ts';
+import { keepStateFormat } from '../store/state-format.ts';
 import { createSkillHost, type RunningSkillHost } from './skills/skill-host.ts';
 import { createStageSessions } from './skills/stage-sessions.ts';
 import { startVariableSweep } from './skills/variable-sweep.ts';
@@ -73,7 +74,7 @@ export interface WorkerProcessOptions {
 /** How what has been started ends. */
 type Ends = (() => unknown)[];
 
-/** Works until `stop` aborts. @throws when a Worker fails, and the reason of `stop` if it aborts before the Workers poll */
+/** Works until `stop` aborts. @throws when a Worker fails, CodedError `host/state-format`, and the reason of `stop` if it aborts before the Workers poll */
 export async function runWorkerProcess(options: WorkerProcessOptions): Promise<void> {
   const ends: Ends = [];
   try {
@@ -96,8 +97,9 @@ async function endAll(ends: Ends): Promise<void> {
 
 async function work(options: WorkerProcessOptions, ends: Ends): Promise<void> {
   const { target, stateDir, log, stop } = options;
+  keepStateFormat(stateDir);
   installRuntime(log);
-  // First: on a full disk it makes room for what follows.
+  // Next: on a full disk it makes room for what follows.
   const disk = watchDisk(stateDir, options.diskFullLimitMs, log);
   ends.push(() => disk.stop());
   const hostId = readHostId(stateDir);

@@ -1,7 +1,9 @@
 import { durabilityOf } from '../../setup/environment.ts';
 import { inspectHost } from '../../setup/resolve.ts';
-import { inspectFolder } from '../../setup/write-probe.ts';
+import { type FolderReport, inspectFolder } from '../../setup/write-probe.ts';
 import { readDiskRoom } from '../../store/file/disk-room.ts';
+import { remedyOf } from '../../domain/errors/error-code.ts';
+import { stateFormatProblem } from '../../store/state-format.ts';
 import { findDamagedRuns } from '../../store/inspect.ts';
 import { readStack } from '../../client/embedded/stack.ts';
 import { readVmMemory } from '../../client/vm-memory.ts';
@@ -13,15 +15,20 @@ import { RUN_TASK_QUEUE } from '../../workflows/messages.ts';
 import { renderDoctor, type TemporalReport } from '../render/doctor.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
+  takesAnyStateFormat: true,
   configure: () => undefined,
   async execute(_args, options, context) {
     const { cacheDir, stateDir } = context.env;
-    const [report, temporal, state] = await Promise.all([
+    const [report, temporal, folder] = await Promise.all([
       inspectHost(context.env),
       inspectTemporal(context),
       inspectFolder({ path: stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' }),
     ]);
-    const damaged = await findDamagedRuns(stateDir).catch((error: unknown) => {
+    const format = stateFormatProblem(stateDir);
+    const state = folder.problem === null && format !== null ? ofOtherFormat(folder, format) : folder;
+    // In another format other files are whole.
+    const runs = format === null ? findDamagedRuns(stateDir) : Promise.resolve([]);
+    const damaged = await runs.catch((error: unknown) => {
       // Where a file stands in the folder's place the doctor says that instead.
       if (state.problem === null) throw error;
       return [];
@@ -50,6 +57,10 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     return isReady && temporal.problem === null ? EXIT.success : EXIT.environment;
   },
 });
+
+function ofOtherFormat({ path }: FolderReport, problem: string): FolderReport {
+  return { path, problem, remedy: remedyOf('host/state-format') };
+}
 
 /** Which server runs would use, and whether your own one takes them; the embedded one is started on demand. */
 async function inspectTemporal({ env }: CliContext): Promise<TemporalReport> {

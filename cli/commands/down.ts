@@ -2,6 +2,8 @@ import { endRetainedVm, listRetainedVms } from '../../client/retained-vms.ts';
 import type { HoldingSchedules } from '../../client/embedded/schedules.ts';
 import { readStack, stopStack } from '../../client/embedded/stack.ts';
 import { markStopped } from '../../client/embedded/stop-mark.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { stateFormatProblem } from '../../store/state-format.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { listVms } from '../../client/vm-list.ts';
@@ -11,6 +13,7 @@ import { keeperOf } from '../retained-vms.ts';
 import { onlyRun } from '../run-id.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
+  takesAnyStateFormat: true,
   configure: () => undefined,
   async execute(_args, options, context) {
     const { env } = context;
@@ -27,9 +30,10 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     const running = (await listVms(env.stateDir, keeperOf(context))).filter((vm) => vm.state === 'running');
     const vms = running.filter(({ direct }) => direct === null);
     const sandboxes = running.length - vms.length;
+    const problem = stateFormatProblem(env.stateDir);
     const lines = [
       stopped
-        ? 'The embedded stack has stopped. Open runs continue at the next start.'
+        ? `The embedded stack has stopped.${problem === null ? ' Open runs continue at the next start.' : ''}`
         : 'The embedded stack was not running.',
     ];
     lines.push(...renderStoppedSchedules(schedules, context.now().getTime()));
@@ -37,7 +41,13 @@ export const command = defineCommand<{ readonly json?: boolean }>({
       lines.push(
         `${retained.length === 1 ? '1 VM that a failed stage' : `${retained.length} VMs that failed stages`} had left for a look ${retained.length === 1 ? 'has' : 'have'} ended.`,
       );
-    if (vms.length > 0) {
+    if (problem !== null) {
+      lines.push(`This build cannot continue its runs: ${sanitizeLine(problem)}.`);
+      if (vms.length > 0)
+        lines.push(
+          `${vms.length === 1 ? '1 VM of its runs keeps running and ends' : `${vms.length} VMs of its runs keep running and end`} after 15 minutes without a worker, unless VOIDBOX_ORPHAN_TIMEOUT_MS was set (voidbox ps).`,
+        );
+    } else if (vms.length > 0) {
       lines.push(
         `${vms.length === 1 ? '1 of their VMs keeps running' : `${vms.length} of their VMs keep running`} until then (voidbox ps). End a run and its VMs: voidbox cancel ${onlyRun(vms.map(({ runId }) => runId))}`,
       );

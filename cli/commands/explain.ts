@@ -23,6 +23,7 @@ function remedyFor(typed: string, codes: readonly string[]): string {
 }
 
 export const command = defineCommand<{ readonly json?: boolean }>({
+  takesAnyStateFormat: true,
   configure: (command) => {
     command.argument('<code>', 'an error code, such as stage/timeout');
   },

@@ -18,6 +18,7 @@ interface Options {
 }
 
 export const command = defineCommand<Options>({
+  takesAnyStateFormat: true,
   configure: (command) => {
     const names = readTemplates().map(({ name }) => name);
     command

@@ -4,8 +4,10 @@ import type { HoldingSchedules } from '../../client/embedded/schedules.ts';
 import { readStack, type StackInfo } from '../../client/embedded/stack.ts';
 import { readDiskState } from '../../client/disk-state.ts';
 import { type ListedVm, listVms } from '../../client/vm-list.ts';
+import { stateFormatProblem } from '../../store/state-format.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
+import { remedyOf } from '../../domain/errors/error-code.ts';
 import { stageOfRetained } from '../../domain/run/retained-vm.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { formatAge, formatDurationMs } from '../../domain/units/duration.ts';
@@ -21,6 +23,7 @@ interface Options {
 }
 
 export const command = defineCommand<Options>({
+  takesAnyStateFormat: true,
   configure: (command) => {
     command.option('-a, --all', 'include VMs that have ended and whose files still exist');
   },
@@ -30,10 +33,14 @@ export const command = defineCommand<Options>({
     const findKeeper = async (): Promise<string> => (await resolveStackPieces(env, { install: false })).keeper;
     const vms = (await listVms(env.stateDir, findKeeper)).filter((vm) => options.all || vm.state === 'running');
     const disk = await readDiskState(env.stateDir, null);
-    const allowed = allowedMounts(env.stateDir);
+    const problem = stateFormatProblem(env.stateDir);
+    // In another format the file may say something else.
+    const allowed = problem === null ? allowedMounts(env.stateDir) : [];
     const schedules = await schedulesOf(stack);
     if (options.json) {
-      await stdout.write(`${JSON.stringify({ stack, vms, disk, allowedMounts: allowed, schedules })}\n`);
+      await stdout.write(
+        `${JSON.stringify({ stack, vms, disk, allowedMounts: allowed, schedules, stateProblem: problem })}\n`,
+      );
       return EXIT.success;
     }
     const lines =
@@ -49,6 +56,13 @@ export const command = defineCommand<Options>({
             ...renderStack(stack, { nowMs: context.now().getTime(), stateDir: env.stateDir, allowedMounts: allowed }),
             ...renderSchedules(schedules, context.now().getTime()),
           ];
+    if (problem !== null)
+      lines.push(
+        '',
+        stdout.style.yellow(sanitizeLine(problem)),
+        `${stdout.style.cyan('help:')} ${context.advise(remedyOf('host/state-format') ?? '')}`,
+        '',
+      );
     if (vms.length === 0) lines.push('VMs         none');
     else
       lines.push(

@@ -4,6 +4,7 @@ import { EXIT } from '../exit-code.ts';
 
 /** It is JSON with `--json` and without. */
 export const command = defineCommand<{ readonly json?: boolean }>({
+  takesAnyStateFormat: true,
   configure: () => undefined,
   async execute(_args, _options, { stdout }) {
     await stdout.write(renderSpecSchema());

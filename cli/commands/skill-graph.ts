@@ -9,6 +9,7 @@ interface Options {
 }
 
 export const command = defineCommand<Options>({
+  takesAnyStateFormat: true,
   configure: (command) => {
     command
       .argument('<entry>', 'the file whose default export is the skill, or its folder')

@@ -12,6 +12,7 @@ interface Options {
 }
 
 export const command = defineCommand<Options>({
+  takesAnyStateFormat: true,
   configure: (command) => {
     command
       .argument('<entry...>', 'files whose default export is a skill, or their folders')

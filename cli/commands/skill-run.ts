@@ -3,6 +3,7 @@ import type { ExitCode } from '../exit-code.ts';
 import { orAuthorsError } from '../skill-error.ts';
 
 export const command = defineCommand({
+  takesAnyStateFormat: true,
   configure: (command) => {
     command.parent?.enablePositionalOptions();
     command

@@ -3,6 +3,7 @@ import { EXIT } from '../exit-code.ts';
 import { readVersion } from '../version.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
+  takesAnyStateFormat: true,
   configure: () => undefined,
   async execute(_args, options, context) {
     const version = readVersion();

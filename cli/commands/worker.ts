@@ -1,11 +1,11 @@
 import { spawn } from 'node:child_process';
 import { resolve } from 'node:path';
-import { makeOwnFolder } from '../../setup/own-folder.ts';
 import { requireOpenFiles } from '../../setup/require-open-files.ts';
 import { resolveHostPieces, resolveOptionalPieces } from '../../setup/resolve.ts';
 import { workerArgs } from '../../setup/worker-command.ts';
 import { hostTaskQueue, RUN_TASK_QUEUE, SESSION_TASK_QUEUE } from '../../workflows/messages.ts';
 import { NoServerError } from '../../client/no-server.ts';
+import { openStateFolder } from '../../client/state-folder.ts';
 import type { Environment } from '../../setup/environment.ts';
 import { readSecretsFile } from '../../store/file/secrets-file.ts';
 import { readAllowedService } from '../../domain/spec/egress-rules.ts';
@@ -86,7 +86,7 @@ export const command = defineCommand<Options>({
       );
     }
     requireOpenFiles('A worker');
-    makeOwnFolder({ path: env.stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' });
+    openStateFolder(env.stateDir);
     const extras = givenExtras(options.with);
     const services = givenServices(options.allowServices ?? []).flatMap((service) => ['--allow-services', service]);
     const note = (line: string): void => void context.stderr.write(`==> ${line}\n`);

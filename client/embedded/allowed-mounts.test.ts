@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { allowedMounts, keepAllowedMounts } from './allowed-mounts.ts';
 import { mountsMark } from './mounts-mark.ts';
+import { makeStateFolder } from '../../test/rig/state-folder.ts';
 
 let stateDir: string;
 beforeEach(() => {
@@ -32,7 +33,7 @@ test('another permission is another worker; the same in another order is not', (
 test.each(['', '{', '[]', '{"folders":"/"}', '{"folders":["data"]}', '{"folders":[null]}'])(
   'a file that holds %j allows nothing silently: it is an error with the way out',
   (text) => {
-    writeFileSync(join(stateDir, 'mounts.json'), text);
+    writeFileSync(join(makeStateFolder(stateDir), 'mounts.json'), text);
     expect(() => allowedMounts(stateDir)).toThrow(/mounts\.json, the host folders that runs may mount, cannot be used/);
     expect(() => mountsMark(stateDir)).toThrow(/cannot be used/);
     keepAllowedMounts(stateDir, ['/srv']);

@@ -3,10 +3,11 @@
  * state folder may mount. It lies beside what the stack keeps, so only its user can write it, and each worker of the stack is
  * started with it.
  */
-import { mkdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { contains } from '../../domain/spec/paths.ts';
 import { SetupError } from '../../setup/setup-error.ts';
+import { openStateFolder } from '../state-folder.ts';
 import { replaceFile } from './replace-file.ts';
 
 function fileOf(stateDir: string): string {
@@ -50,7 +51,7 @@ function unusable(file: string, why: string): SetupError {
 
 /** @param folders  absolute, links followed; they replace the earlier ones */
 export function keepAllowedMounts(stateDir: string, folders: readonly string[]): void {
-  mkdirSync(stateDir, { recursive: true, mode: 0o700 });
+  openStateFolder(stateDir);
   replaceFile(fileOf(stateDir), `${JSON.stringify({ folders: withoutNested(folders) }, null, 2)}\n`);
 }
 

@@ -1,8 +1,9 @@
 /** `skills.json`: the folders of skills that the embedded worker of a state folder loads. */
-import { mkdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { readFileSync, realpathSync, statSync } from 'node:fs';
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { entriesAt } from '../../skill-kit/bundle/find-entry.ts';
+import { openStateFolder } from '../state-folder.ts';
 import { replaceFile } from './replace-file.ts';
 
 function fileOf(stateDir: string): string {
@@ -43,7 +44,7 @@ export function rememberSkillPaths(stateDir: string, paths: readonly string[], h
   const before = skillPaths(stateDir);
   const after = [...new Set(how === 'add' ? [...before, ...paths.filter((path) => !isEntryOf(before, path))] : paths)];
   if (JSON.stringify(after) === JSON.stringify(before)) return;
-  mkdirSync(stateDir, { recursive: true, mode: 0o700 });
+  openStateFolder(stateDir);
   replaceFile(fileOf(stateDir), `${JSON.stringify({ paths: after }, null, 2)}\n`);
 }
 

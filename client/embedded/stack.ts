@@ -4,11 +4,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { formatBytes } from '../../domain/units/bytes.ts';
 import type { Environment } from '../../setup/environment.ts';
 import type { StackPieces } from '../../setup/host-pieces.ts';
-import { makeOwnFolder } from '../../setup/own-folder.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { requireOpenFiles } from '../../setup/require-open-files.ts';
 import { resolveStackPieces, SetupError } from '../../setup/resolve.ts';
 import { readDiskRoom } from '../../store/file/disk-room.ts';
+import { requireStateFormat } from '../../store/state-format.ts';
+import { openStateFolder } from '../state-folder.ts';
 import { mountsMark } from './mounts-mark.ts';
 import { buildId } from './build-id.ts';
 import { askStack } from './control-client.ts';
@@ -44,15 +45,17 @@ export interface EnsureOptions {
 /**
  * The running stack of the state folder, started if there is none, restarted if it runs other code. No other build takes it
  * away during the next seconds.
- * @throws SetupError when a piece is missing or the stack does not come up
+ * @throws SetupError when a piece is missing or the stack does not come up; CodedError `host/state-format`
  */
 export async function ensureStack(env: Environment, options: EnsureOptions = {}): Promise<StackInfo> {
   const progress = options.onProgress ?? (() => undefined);
+  // First: in a folder of another format no stack is used, and no file is read.
+  requireStateFormat(env.stateDir);
   const build = `${buildId(packageRoot())}${skillsMark(env.stateDir)}${mountsMark(env.stateDir)}`;
   const running = await useStack(env, build);
   if (running !== null) return running;
   requireOpenFiles('The embedded stack');
-  makeOwnFolder({ path: env.stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' });
+  openStateFolder(env.stateDir);
   const pieces = options.pieces ?? (await resolveStackPieces(env, { install: true, onProgress: progress }));
   return await startStack({ env, pieces, build, progress });
 }

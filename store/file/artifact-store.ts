@@ -52,7 +52,7 @@ async function put(
   mediaType: string,
 ): Promise<DataRef> {
   const hash = createHash('sha256');
-  const partial = new PartialFile(dir);
+  const partial = new PartialFile(dir, folders);
   try {
     let sizeBytes = 0;
     for await (const chunk of bytes) {
@@ -62,7 +62,7 @@ async function put(
     }
     const sha256 = hash.digest('hex');
     const path = artifactPath(dir, sha256);
-    if (!claimAt(path, sizeBytes)) await partial.publish(path, folders);
+    if (!claimAt(path, sizeBytes)) await partial.publish(path);
     return { sha256, sizeBytes, mediaType };
   } finally {
     await partial.discard();
@@ -95,6 +95,7 @@ function claimAt(path: string, sizeBytes: number): boolean {
 /** Bytes on their way to a name: in memory while they are few, then in a file beside the artifacts. */
 class PartialFile {
   readonly #dir: string;
+  readonly #folders: DurableFolders;
   /** Made up when a file is needed: most of what is stored again fits into memory. */
   #path = '';
   #memory: Uint8Array[] = [];
@@ -102,8 +103,9 @@ class PartialFile {
   #handle: FileHandle | null = null;
   #exists = false;
 
-  constructor(dir: string) {
+  constructor(dir: string, folders: DurableFolders) {
     this.#dir = partialDir(dir);
+    this.#folders = folders;
   }
 
   async write(chunk: Uint8Array): Promise<void> {
@@ -116,13 +118,13 @@ class PartialFile {
     await writeAll(await this.#opened(), chunk);
   }
 
-  async publish(path: string, folders: DurableFolders): Promise<void> {
+  async publish(path: string): Promise<void> {
     const handle = await this.#opened();
     await handle.chmod(0o400);
     await handle.sync();
     await this.#close();
     const folder = dirname(path);
-    await folders.make(folder);
+    await this.#folders.make(folder);
     await rename(this.#path, path);
     this.#exists = false;
     await syncDir(folder);
@@ -136,6 +138,7 @@ class PartialFile {
 
   async #opened(): Promise<FileHandle> {
     if (this.#handle !== null) return this.#handle;
+    this.#folders.keepFormat();
     await makePrivateDir(this.#dir);
     this.#path = join(this.#dir, randomBytes(12).toString('hex'));
     this.#handle = await open(this.#path, 'wx', 0o600);

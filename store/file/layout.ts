@@ -1,9 +1,10 @@
 /** Where things lie below the state folder, and the one shape of an I/O failure. What lies in a run's folder: `run-folder.ts`. */
-import { closeSync, fsync, mkdirSync, openSync } from 'node:fs';
+import { closeSync, existsSync, fsync, mkdirSync, openSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { CodedError } from '../../domain/errors/coded-error.ts';
+import { keepStateFormat } from '../state-format.ts';
 
 const sync = promisify(fsync);
 const MAX_KNOWN_FOLDERS = 10_000;
@@ -45,12 +46,21 @@ export async function syncDir(path: string): Promise<void> {
 export class DurableFolders {
   readonly #root: string;
   readonly #known = new Set<string>();
+  #hasNumber = false;
 
   constructor(stateDir: string) {
     this.#root = stateDir;
   }
 
+  /** Before anything is put into the state folder. @throws CodedError `host/state-format` */
+  keepFormat(): void {
+    if (!this.#hasNumber || !existsSync(this.#root)) keepStateFormat(this.#root);
+    this.#hasNumber = true;
+  }
+
+  /** @throws CodedError `host/state-format` */
   async make(dir: string): Promise<void> {
+    this.keepFormat();
     // Also where the folder is known: prune may have removed it.
     mkdirSync(dir, { recursive: true, mode: 0o700 });
     await this.#sync(dir);

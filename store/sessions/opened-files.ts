@@ -16,6 +16,7 @@ const KEPT_SINCE = '.kept-since';
 
 export function createOpenedFiles(stateDir: string, serverId: string): OpenSessionStore {
   const folders = new DurableFolders(stateDir);
+  folders.keepFormat();
   return {
     keptSinceMs: keptSince(join(stateDir, 'sessions')),
     read: (session) => Promise.resolve(readOpened(stateDir, session)),

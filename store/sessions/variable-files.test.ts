@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { answerRequests, valuesHandedOver, waitForVariables } from './variable-files.ts';
+import { makeStateFolder } from '../../test/rig/state-folder.ts';
 
 const NAMES = ['TOKEN'];
 
@@ -13,7 +14,7 @@ function stateDir(): string {
 }
 
 function leave(stateDir: string, session: string, name: string, value: object): string {
-  mkdirSync(join(stateDir, 'sessions', session), { recursive: true });
+  mkdirSync(join(makeStateFolder(stateDir), 'sessions', session), { recursive: true });
   const file = join(stateDir, 'sessions', session, name);
   writeFileSync(file, JSON.stringify(value));
   return file;

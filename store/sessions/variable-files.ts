@@ -16,6 +16,7 @@ import {
   type Variables,
   valuesOf,
 } from '../../domain/step-machine/skill-variables.ts';
+import { keepStateFormat } from '../state-format.ts';
 import { sessionRecordsDir } from './record-files.ts';
 import { folderUse } from './server-mark.ts';
 
@@ -189,6 +190,7 @@ function readJson(stateDir: string, session: string, name: string): Readonly<Rec
 
 function write(stateDir: string, session: string, name: string, value: object): void {
   const dir = sessionRecordsDir(stateDir, session);
+  keepStateFormat(stateDir);
   mkdirSync(dir, { recursive: true, mode: 0o700 });
   const file = join(dir, name);
   const next = `${file}.${process.pid}`;

@@ -5,6 +5,9 @@
  */
 import { parseArgs } from 'node:util';
 import type { StackPieces } from '../../setup/host-pieces.ts';
+import { isCodedError } from '../../domain/errors/coded-error.ts';
+import { remedyOf } from '../../domain/errors/error-code.ts';
+import { keepStateFormat } from '../../store/state-format.ts';
 import { exitWithoutOpenFiles } from '../../setup/require-open-files.ts';
 import { clearStopMark } from '../../client/embedded/stop-mark.ts';
 import { removeUnfinished } from '../../client/embedded/replace-file.ts';
@@ -25,6 +28,13 @@ const { values } = parseArgs({
   },
 });
 const stateDir = values['state-dir'] ?? '';
+try {
+  keepStateFormat(stateDir);
+} catch (error) {
+  if (!isCodedError(error)) throw error;
+  process.stderr.write(`${error.message} (${error.code})\n${remedyOf(error.code) ?? ''}\n`);
+  process.exit(EXIT_NOT_STARTED);
+}
 removeStackFile(stateDir);
 for (const file of [stackFile(stateDir), stackPortsFile(stateDir)]) removeUnfinished(file);
 clearStopMark(stateDir);

@@ -1,0 +1,183 @@
+/**
+ * `state-format`: the number of the format of a state folder, on one line. It counts changes of what lies in the folder, not
+ * builds: builds of one format use the folder by turns. It is written before anything else, so a folder with contents and
+ * without a number is of a build that wrote none.
+ */
+import { randomBytes } from 'node:crypto';
+import {
+  closeSync,
+  fsyncSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
+import { remedyOf } from '../domain/errors/error-code.ts';
+import { FileRefusal, readFileWithin } from '../files/open-file.ts';
+
+/** The format that this build reads and writes. */
+export const STATE_FORMAT = 1;
+
+const FILE = 'state-format';
+const MOST_BYTES = 32;
+/** Another process may remove what is being written, once it has written the number itself. */
+const MOST_TRIES = 5;
+
+/**
+ * What Voidbox puts into a state folder. Not the lock, the logs and the stop mark of a stack: they hold nothing of a format, and
+ * may be in a folder that has no number yet.
+ */
+const CONTENTS: ReadonlySet<string> = new Set([
+  'applies',
+  'artifacts',
+  'ballast',
+  'damaged',
+  'git',
+  'host-id',
+  'mounts.json',
+  'runs',
+  'sessions',
+  'skills',
+  'skills.json',
+  'stack-ports.json',
+  'stack.json',
+  'stack.sock',
+  'temporal.db',
+  'vms',
+]);
+
+/** Null: the folder is absent, or holds nothing of Voidbox. */
+type Finding = { readonly isOurs: true } | { readonly isOurs: false; readonly problem: string } | null;
+
+/** Why this build does not use the folder; null: it does. */
+export function stateFormatProblem(stateDir: string): string | null {
+  const found = look(stateDir);
+  return found === null || found.isOurs ? null : found.problem;
+}
+
+/** For who only reads the folder. An absent or empty folder stays as it is. @throws CodedError `host/state-format` */
+export function requireStateFormat(stateDir: string): void {
+  const problem = stateFormatProblem(stateDir);
+  if (problem !== null) throw new CodedError('host/state-format', problem);
+}
+
+/**
+ * For who writes to the folder: gives an absent or empty folder its number.
+ * @throws CodedError `host/state-format`, NodeJS.ErrnoException
+ */
+export function keepStateFormat(stateDir: string): void {
+  for (let tries = 0; tries < MOST_TRIES; tries += 1) {
+    const found = look(stateDir);
+    if (found !== null && !found.isOurs) throw new CodedError('host/state-format', found.problem);
+    if (found !== null) return;
+    writeNumber(stateDir);
+  }
+  throw new Error(`${join(stateDir, FILE)} is removed again and again while it is written`);
+}
+
+/** For programs of others, which print only the message: it includes the remedy. @throws CodedError `host/state-format` */
+export function keepStateFormatWithAdvice(stateDir: string): void {
+  try {
+    keepStateFormat(stateDir);
+  } catch (error) {
+    if (!isCodedError(error)) throw error;
+    throw new CodedError(error.code, `${error.message}. ${remedyOf(error.code) ?? ''}`, { cause: error });
+  }
+}
+
+function look(stateDir: string): Finding {
+  // Twice: between the two looks another process may have written the number, and then the contents.
+  const found = readNumber(stateDir) ?? readContents(stateDir);
+  return found === null || found.isOurs ? found : (readNumber(stateDir) ?? found);
+}
+
+function readNumber(stateDir: string): Finding {
+  const file = join(stateDir, FILE);
+  try {
+    const stats = lstatSync(file, { throwIfNoEntry: false });
+    if (stats === undefined) return null;
+    if (stats.isSymbolicLink()) return unreadable(stateDir, 'it is a link and no file');
+    return judge(stateDir, readFileWithin(file, { roots: [stateDir], mostBytes: MOST_BYTES }));
+  } catch (error) {
+    if (error instanceof FileRefusal && error.reason === 'missing') return null;
+    return unreadable(stateDir, (error as Error).message);
+  }
+}
+
+function judge(stateDir: string, bytes: Buffer): Finding {
+  const number = /^(0|[1-9][0-9]{0,8})\n?$/.exec(bytes.toString('latin1'))?.[1];
+  if (number === undefined) return unreadable(stateDir, `its ${bytes.length} bytes are not a number`);
+  if (Number(number) === STATE_FORMAT) return { isOurs: true };
+  return refused(`the state folder ${stateDir} has format ${number}`);
+}
+
+function readContents(stateDir: string): Finding {
+  try {
+    if (!namesIn(stateDir).some((name) => CONTENTS.has(name))) return null;
+  } catch (error) {
+    return refused(`the state folder ${stateDir} cannot be read: ${(error as Error).message}`);
+  }
+  return refused(`the state folder ${stateDir} has contents of Voidbox but no format number (${FILE})`);
+}
+
+function unreadable(stateDir: string, why: string): Finding {
+  return refused(`the format number of the state folder ${stateDir} cannot be read from ${FILE}: ${why}`);
+}
+
+function refused(what: string): Finding {
+  return { isOurs: false, problem: `${what}; this build of Voidbox reads format ${STATE_FORMAT}` };
+}
+
+function namesIn(stateDir: string): readonly string[] {
+  try {
+    return readdirSync(stateDir);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT' || code === 'ENOTDIR') return [];
+    throw error;
+  }
+}
+
+/** Of two processes at once the first one's number stays: a link fails if its name exists. */
+function writeNumber(stateDir: string): void {
+  mkdirSync(stateDir, { recursive: true, mode: 0o700 });
+  const partial = join(stateDir, `${FILE}.${randomBytes(6).toString('hex')}.partial`);
+  try {
+    const fd = openSync(partial, 'wx', 0o600);
+    try {
+      writeFileSync(fd, `${STATE_FORMAT}\n`);
+      fsyncSync(fd);
+    } finally {
+      closeSync(fd);
+    }
+    linkSync(partial, join(stateDir, FILE));
+    syncFolder(stateDir);
+    removePartials(stateDir);
+  } catch (error) {
+    // ENOENT: another process has linked its number, and removed this one.
+    if (!['EEXIST', 'ENOENT'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error;
+  } finally {
+    rmSync(partial, { force: true });
+  }
+}
+
+/** The number has to be on the disk before what is written after it. */
+function syncFolder(stateDir: string): void {
+  const fd = openSync(stateDir, 'r');
+  try {
+    fsyncSync(fd);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** Those of killed processes, and of others that write the number now: they find it written. */
+function removePartials(stateDir: string): void {
+  for (const name of namesIn(stateDir))
+    if (/^state-format\.[0-9a-f]{12}\.partial$/.test(name)) rmSync(join(stateDir, name), { force: true });
+}
