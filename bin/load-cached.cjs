@@ -1,5 +1,5 @@
-// Loads the bundle of the command line with V8's code cache beside each file, which the build makes: a light command spends a third
-// of its time on compiling. A cache of another Node, or one that is not there, means that V8 compiles.
+// Loads the bundle of the command line or of the worker with V8's code cache beside each file, which the build makes: a light command
+// spends a third of its time on compiling. A cache of another Node, or one that is not there, means that V8 compiles.
 const { readFileSync, writeFileSync } = require('node:fs');
 const { createRequire } = require('node:module');
 const { dirname, join } = require('node:path');
@@ -17,7 +17,7 @@ const HAS_IMPORT = /\bimport\s*\(/;
 
 /**
  * @param {string} main an absolute path; files that it requires by `./` are loaded the same way
- * @returns {{ saveCaches: () => void, rejected: readonly string[] }}
+ * @returns {{ exports: any, saveCaches: () => void, rejected: readonly string[] }}
  */
 function loadCached(main) {
   const outer = createRequire(main);
@@ -41,8 +41,8 @@ function loadCached(main) {
     script.runInThisContext().call(module.exports, module.exports, require, module, file, folder);
     return module.exports;
   };
-  load(main);
   return {
+    exports: load(main),
     rejected,
     // After a command has run, a cache holds the functions that it called.
     saveCaches: () =>

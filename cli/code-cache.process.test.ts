@@ -1,4 +1,4 @@
-/** The loader of the command line (bin/load-cached.cjs), with the caches that the build leaves, with damaged ones, and without. */
+/** The loader of the command line and the worker (bin/load-cached.cjs), with the caches that the build leaves, with damaged ones, and without. */
 import { execFile } from 'node:child_process';
 import { cpSync, existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { workerFlags } from '../setup/worker-command.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const LOADER = join(ROOT, 'bin', 'load-cached.cjs');
@@ -40,6 +41,20 @@ test('V8 takes every cache of the build', async () => {
   const { stdout, rejected } = await load(join(bundle, 'main.cjs'), 'validate', EXAMPLE);
   expect(stdout).toContain('valid: ');
   expect(rejected).toEqual([]);
+});
+
+test('V8 takes every cache of the worker’s bundle with the flags of a worker, which loads no bundler of skills', async () => {
+  const bundle = join(ROOT, 'dist', 'worker-bundle');
+  expect(existsSync(join(bundle, 'serve-worker.cjs.cache'))).toBe(true);
+  const script = `const { exports, rejected } = require(${JSON.stringify(LOADER)}).loadCached(${JSON.stringify(join(bundle, 'serve-worker.cjs'))});
+    console.log(JSON.stringify({ exports: Object.keys(exports), rejected, packages: Object.keys(require.cache) }));
+    process.exit();`;
+  const { stdout } = await promisify(execFile)(process.execPath, [...workerFlags(), '-e', script]);
+  const loaded = JSON.parse(stdout) as { readonly packages: readonly string[] };
+  expect(loaded).toMatchObject({ exports: ['serveWorker'], rejected: [] });
+  const packages = loaded.packages.map((path) => /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1]);
+  expect(packages).toContain('@temporalio/worker');
+  for (const unwanted of ['rolldown', 'yaml', 'zod']) expect(packages).not.toContain(unwanted);
 });
 
 test.each([

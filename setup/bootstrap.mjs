@@ -36,7 +36,10 @@ const PRODUCT = [
 ];
 /** What the workflow bundle is made of. */
 const BUNDLED = ['domain', 'activities', 'workflows', 'workers'];
-const CLI_BUNDLE = join(ROOT, 'dist', 'cli-bundle', 'main.cjs');
+const PROGRAM_BUNDLES = [
+  join(ROOT, 'dist', 'cli-bundle', 'main.cjs'),
+  join(ROOT, 'dist', 'worker-bundle', 'serve-worker.cjs'),
+];
 const GENERATED = new Set(['node_modules', 'dist', 'target', '.git']);
 const BUILD_RECORD = join(ROOT, 'dist', '.build.json');
 /** What fails soonest comes first. All but `static` and `rust` are run by vitest. */
@@ -185,7 +188,7 @@ function pending(everything) {
   const bundle = signatureOf(BUNDLED);
   return {
     install,
-    product: install || done.product !== product || !existsSync(CLI_BUNDLE) ? product : null,
+    product: install || done.product !== product || PROGRAM_BUNDLES.some((file) => !existsSync(file)) ? product : null,
     all: all !== null && (install || done.all !== all) ? all : null,
     bundle: install || done.bundle !== bundle ? bundle : null,
   };
@@ -211,8 +214,10 @@ async function compile(projects) {
   ]);
 }
 
-async function bundleCli() {
-  await runOrFail('bundling the command line', process.execPath, [join(ROOT, 'setup', 'bundle-cli.mjs')]);
+async function bundlePrograms() {
+  await runOrFail('bundling the command line and the worker', process.execPath, [
+    join(ROOT, 'setup', 'bundle-programs.mjs'),
+  ]);
 }
 
 async function bundle() {
@@ -240,7 +245,7 @@ export async function prepareCheckout(everything = false) {
       if (todo.install) await install();
       if (todo.product !== null) {
         await compile(PRODUCT);
-        await bundleCli();
+        await bundlePrograms();
         record('product', todo.product);
       }
       if (todo.bundle !== null) {

@@ -53,11 +53,13 @@ beforeEach(() => {
     "import { appendFileSync } from 'node:fs'; appendFileSync('calls', 'bundle\\n');",
   );
   put(
-    'setup/bundle-cli.mjs',
+    'setup/bundle-programs.mjs',
     `import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs';
     appendFileSync('calls', 'cli\\n');
     mkdirSync('dist/cli-bundle', { recursive: true });
-    writeFileSync('dist/cli-bundle/main.cjs', '');`,
+    writeFileSync('dist/cli-bundle/main.cjs', '');
+    mkdirSync('dist/worker-bundle', { recursive: true });
+    writeFileSync('dist/worker-bundle/serve-worker.cjs', '');`,
   );
   put('package.json', '{ "type": "module" }');
   put(
@@ -108,9 +110,9 @@ describe('bootstrap', () => {
     expect(calls().slice(8)).toEqual(['tsc', 'cli', 'bundle', 'tsc']);
   });
 
-  it('bundles the command line again where it is missing', async () => {
+  it.each(['cli-bundle', 'worker-bundle'])('bundles the programs again if %s is missing', async (bundle) => {
     await bootstrap('build');
-    rmSync(join(checkout, 'dist', 'cli-bundle'), { recursive: true });
+    rmSync(join(checkout, 'dist', bundle), { recursive: true });
     await bootstrap('build');
     expect(calls().slice(5)).toEqual(['tsc', 'cli']);
   });

@@ -1,4 +1,4 @@
-// Build step of bundle-cli.mjs: runs a command whose parts most commands share, and keeps what V8 has compiled beside each file.
+// Build step of bundle-programs.mjs: runs a command whose parts most commands share, and keeps what V8 has compiled beside each file.
 const { join } = require('node:path');
 const { loadCached } = require('../bin/load-cached.cjs');
 

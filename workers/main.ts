@@ -1,9 +1,17 @@
 /**
  * Entry of a worker process: `node dist/workers/main.js`, by the supervisor or on a host of a shared server. It imports little:
- * where too few files may be open, Node's loader would end it with a stack trace.
+ * where too few files may be open, Node's loader would end it with a stack trace. The rest comes from a bundle, which takes half
+ * the time of its modules (docs/adr/0037-the-command-line-is-bundled.md).
  */
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { packageRoot } from '../setup/package-root.ts';
 import { exitWithoutOpenFiles } from '../setup/require-open-files.ts';
+import type { serveWorker } from './serve-worker.ts';
 
 exitWithoutOpenFiles('A worker');
-const { serveWorker } = await import('./serve-worker.ts');
-await serveWorker();
+const root = packageRoot();
+const { loadCached } = createRequire(import.meta.url)(join(root, 'bin', 'load-cached.cjs')) as {
+  readonly loadCached: (main: string) => { readonly exports: { readonly serveWorker: typeof serveWorker } };
+};
+await loadCached(join(root, 'dist', 'worker-bundle', 'serve-worker.cjs')).exports.serveWorker();

@@ -18,7 +18,7 @@ import { createHostSandboxes } from './sandboxes.ts';
 import { createOpenedFiles } from '../store/sessions/opened-files.ts';
 import { createRecordFiles } from '../store/sessions/record-files.ts';
 import { keepStateFormat } from '../store/state-format.ts';
-import { createSkillHost, type RunningSkillHost } from './skills/skill-host.ts';
+import type { RunningSkillHost } from './skills/skill-host.ts';
 import { createStageSessions } from './skills/stage-sessions.ts';
 import { startVariableSweep } from './skills/variable-sweep.ts';
 import { serverIdOf, type TemporalAddress } from '../client/temporal-address.ts';
@@ -106,7 +106,7 @@ async function work(options: WorkerProcessOptions, ends: Ends): Promise<void> {
   const runs = await connectWhenUp(target, SERVER_LIMIT_MS, stop);
   ends.push(() => runs.close().catch(() => undefined));
   if (options.embedded) await unlessStopped(stop, ensureRetention(runs.connection, target.namespace, log));
-  const skills = skillHostOf(options);
+  const skills = await skillHostOf(options);
   ends.push(() => skills?.close());
   const opening = openHost({
     client: runs.client,
@@ -184,9 +184,11 @@ async function work(options: WorkerProcessOptions, ends: Ends): Promise<void> {
   await workers.ended;
 }
 
-function skillHostOf(options: WorkerProcessOptions): RunningSkillHost | null {
+async function skillHostOf(options: WorkerProcessOptions): Promise<RunningSkillHost | null> {
   const { skills, skillTurnLimitMs, stateDir, variables, log } = options;
   if (skills.length === 0) return null;
+  // With the bundler of skills, which most workers never need.
+  const { createSkillHost } = await import('./skills/skill-host.ts');
   return createSkillHost({
     paths: skills,
     stateDir,

@@ -17,6 +17,7 @@ const FOLDERS = [
   'client',
   'skill-kit',
   'workers',
+  'worker-bundle',
   'setup',
 ];
 
@@ -39,7 +40,7 @@ function scripts(folder: string): string[] {
   for (const entry of readdirSafely(folder)) {
     const path = join(folder, entry.name);
     if (entry.isDirectory()) found.push(...scripts(path));
-    else if (entry.name.endsWith('.js') && !entry.name.includes('.test.')) found.push(path);
+    else if (/\.c?js$/.test(entry.name) && !entry.name.includes('.test.')) found.push(path);
   }
   return found;
 }

@@ -3,8 +3,8 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { readEnvironment } from '../../setup/environment.ts';
-import { packageRoot } from '../../setup/package-root.ts';
 import { resolveHostPieces } from '../../setup/resolve.ts';
+import { workerArgs } from '../../setup/worker-command.ts';
 import { connectRuns, type RunsConnection } from '../../client/connect.ts';
 import { startRestarting, type RestartingProcess } from '../../workers/embedded/restarting-process.ts';
 import { embeddedAddress } from '../../client/temporal-address.ts';
@@ -46,7 +46,6 @@ export async function startSessionRig(temporalCli: string, serverArgs: readonly 
   let isReady: () => void = () => undefined;
   let ready = new Promise<void>((resolve) => (isReady = resolve));
   const { keeper } = await resolveHostPieces(readEnvironment(), { install: false });
-  const script = join(packageRoot(), 'dist/workers/main.js');
   const worker: RestartingProcess = startRestarting({
     env: { ...readEnvironment().variables, VOIDBOX_SKILL_TURN_LIMIT_MS: String(TURN_LIMIT_MS) },
     command: () =>
@@ -56,7 +55,7 @@ export async function startSessionRig(temporalCli: string, serverArgs: readonly 
           'tie',
           '--',
           process.execPath,
-          script,
+          ...workerArgs(),
           '--embedded',
           '--address',
           server.address,
