@@ -1,6 +1,6 @@
 /** The disk of the state folder is full: what runs waits for room, it is said, and all goes on by itself. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { SmallDisk } from '../rig/small-disk.ts';
 import { Rig, until } from './rig.ts';
 import { countedOnce, counting, sleeping, writing } from './specs.ts';
@@ -20,7 +20,7 @@ async function diskOf(rig: Rig, runId: string): Promise<StatusJson['disk']> {
   return (JSON.parse(stdout) as StatusJson).disk;
 }
 
-test('a stage on a full disk waits, says so, and prints every line once when there is room', async () => {
+test.concurrent('a stage on a full disk waits, says so, and prints every line once when there is room', async () => {
   await using rig = new Rig();
   using disk = new SmallDisk(rig.stateDir, DISK_MIB);
   await rig.launch(rig.spec('spec.yaml', writing(FILES)), 'full');
@@ -87,32 +87,35 @@ test('a stage on a full disk waits, says so, and prints every line once when the
   await rig.assertNothingLeft();
 });
 
-test('a disk that stays full ends the stage with a code of its own, and no other VM starts', async () => {
-  await using rig = new Rig({ VOIDBOX_DISK_FULL_LIMIT_MS: '4000' });
-  using disk = new SmallDisk(rig.stateDir, DISK_MIB);
-  await rig.launch(rig.spec('spec.yaml', writing(FILES)), 'given-up');
-  await rig.waitOutput('given-up', 'write', 'line 5\n');
-  disk.fill();
-  const { outcome } = await rig.finish('given-up');
-  expect(outcome).toMatchObject({ state: 'failed', failedStage: 'write', failure: { code: 'host/disk-full' } });
-  const types = (await rig.events('given-up')).map(({ body }) => body.type);
-  expect(types.filter((type) => type === 'vm-ready')).toHaveLength(1);
-  expect(types).not.toContain('vm-lost');
-  expect((await rig.cli('status', 'given-up')).stdout).toContain('had no free space for 4 s');
-  disk.makeRoom();
-  await rig.assertNothingLeft();
-});
+// Beside the first one, which mostly waits.
+describe.concurrent('beside that,', () => {
+  test.sequential('a disk that stays full ends the stage with a code of its own, and no other VM starts', async () => {
+    await using rig = new Rig({ VOIDBOX_DISK_FULL_LIMIT_MS: '4000' });
+    using disk = new SmallDisk(rig.stateDir, DISK_MIB);
+    await rig.launch(rig.spec('spec.yaml', writing(FILES)), 'given-up');
+    await rig.waitOutput('given-up', 'write', 'line 5\n');
+    disk.fill();
+    const { outcome } = await rig.finish('given-up');
+    expect(outcome).toMatchObject({ state: 'failed', failedStage: 'write', failure: { code: 'host/disk-full' } });
+    const types = (await rig.events('given-up')).map(({ body }) => body.type);
+    expect(types.filter((type) => type === 'vm-ready')).toHaveLength(1);
+    expect(types).not.toContain('vm-lost');
+    expect((await rig.cli('status', 'given-up')).stdout).toContain('had no free space for 4 s');
+    disk.makeRoom();
+    await rig.assertNothingLeft();
+  });
 
-test('a stack that finds no room to start says so, prune is there to make some, and with room it starts', async () => {
-  await using rig = new Rig();
-  using disk = new SmallDisk(rig.stateDir, DISK_MIB);
-  disk.fill();
-  const { code, stderr } = await rig.cli('run', rig.spec('spec.yaml', sleeping(0)));
-  expect(stderr).toContain('the embedded stack ended');
-  expect(stderr).toMatch(/Free space on the disk of .*, which has 0 B free/);
-  expect(code).toBe(3);
-  expect((await rig.cli('prune')).code).toBe(0);
-  disk.makeRoom();
-  expect(await rig.cli('up')).toMatchObject({ code: 0 });
-  await rig.assertNothingLeft();
+  test.sequential('a stack that finds no room to start says so, prune is there to make some, and with room it starts', async () => {
+    await using rig = new Rig();
+    using disk = new SmallDisk(rig.stateDir, DISK_MIB);
+    disk.fill();
+    const { code, stderr } = await rig.cli('run', rig.spec('spec.yaml', sleeping(0)));
+    expect(stderr).toContain('the embedded stack ended');
+    expect(stderr).toMatch(/Free space on the disk of .*, which has 0 B free/);
+    expect(code).toBe(3);
+    expect((await rig.cli('prune')).code).toBe(0);
+    disk.makeRoom();
+    expect(await rig.cli('up')).toMatchObject({ code: 0 });
+    await rig.assertNothingLeft();
+  });
 });
