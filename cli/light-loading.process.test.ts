@@ -4,6 +4,7 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { leaveFinishedRuns } from '../test/cli/finished-runs.ts';
 
@@ -93,4 +94,12 @@ describe('packages that commands load', () => {
     writeFileSync(join(dir, 'skill.ts'), "import 'voidbox/skill-kit';\nexport default 1;\n");
     expect([...(await packagesOf('skill', 'lint', 'skill.ts'))].some((name) => name.includes('rolldown'))).toBe(true);
   });
+});
+
+test('the supervisor of a stack loads no package before it starts the server', async () => {
+  const supervise = new URL('../dist/workers/embedded/supervise.js', import.meta.url).href;
+  const loaded = join(dir, 'loaded-by-supervisor.txt');
+  const args = ['--require', join(dir, 'recorder.cjs'), '--input-type=module', '-e', `await import('${supervise}')`];
+  await promisify(execFile)(process.execPath, args, { env: { ...process.env, LOADED_FILE: loaded }, timeout: 30_000 });
+  expect(readFileSync(loaded, 'utf8').match(/\/node_modules\/[^\n]*/)).toBeNull();
 });

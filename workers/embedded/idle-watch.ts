@@ -1,8 +1,5 @@
 /** Ends a stack that nothing needs. */
-import { Connection } from '@temporalio/client';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { readHoldingSchedules, type ScheduleServer } from '../../client/embedded/schedules.ts';
-import { RUN_WORKFLOW_TYPE, SESSION_WORKFLOW_TYPE } from '../../workflows/messages.ts';
 import { textOf, type Log } from '../log.ts';
 
 const IDLE_CHECK_MS = 15_000;
@@ -28,7 +25,10 @@ export function watchIdle({ idleLimitMs, namespace, address, lastUsedMs, log, st
   let isLooking = false;
   const isNeeded = async (): Promise<boolean> => {
     const at = address();
-    return at !== null && (await needsStack({ address: at, namespace }));
+    if (at === null) return false;
+    // Temporal's client, which is most of what a supervisor would load at its start.
+    const { needsStack } = await import('./stack-needs.ts');
+    return await needsStack({ address: at, namespace });
   };
   const isOver = (): boolean => Date.now() - Math.max(lastNeededMs, lastUsedMs()) >= idleLimitMs;
   const look = async (): Promise<void> => {
@@ -48,23 +48,4 @@ export function watchIdle({ idleLimitMs, namespace, address, lastUsedMs, log, st
     },
     Math.min(IDLE_CHECK_MS, idleLimitMs),
   );
-}
-
-async function needsStack(server: ScheduleServer): Promise<boolean> {
-  if ((await openRuns(server)) > 0) return true;
-  const { count, isComplete } = await readHoldingSchedules(server);
-  return count > 0 || !isComplete;
-}
-
-async function openRuns({ address, namespace }: ScheduleServer): Promise<number> {
-  const connection = await Connection.connect({ address, connectTimeout: 5_000 });
-  try {
-    const { count } = await connection.workflowService.countWorkflowExecutions({
-      namespace,
-      query: `WorkflowType IN ('${RUN_WORKFLOW_TYPE}', '${SESSION_WORKFLOW_TYPE}') AND ExecutionStatus = 'Running'`,
-    });
-    return Number(count);
-  } finally {
-    await connection.close();
-  }
 }
