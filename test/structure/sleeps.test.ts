@@ -40,7 +40,8 @@ const ALLOWED: Readonly<Record<string, readonly [count: number, reason: string]>
   'workers/run.server.test.ts': [1, ABSENCE],
   'workers/skills/session-actions.server.test.ts': [1, ABSENCE],
   'workers/skills/session-attacker.server.test.ts': [1, ABSENCE],
-  'workers/skills/session.server.test.ts': [6, CLOCK],
+  'workers/skills/session-death.server.test.ts': [1, CLOCK],
+  'workers/skills/session.server.test.ts': [5, CLOCK],
 };
 
 function countSleeps(source: string): number {

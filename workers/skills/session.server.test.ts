@@ -1,18 +1,18 @@
 /** Sessions on a real Temporal server, with a worker in a process of its own. */
-import { readdirSync, readFileSync, rmSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { SessionResult, PromptResult } from '../../domain/step-machine/result.ts';
+import type { PromptResult } from '../../domain/step-machine/result.ts';
 import { NoSuchSessionError, SessionExistsError } from '../../client/session-errors.ts';
 import { listSessions } from '../../client/session-list.ts';
-import { advanceSession, cancelSession, recordsOfSession, startSession, viewSession } from '../../client/sessions.ts';
+import { cancelSession, recordsOfSession } from '../../client/sessions.ts';
+import { sessionCalls } from '../../test/rig/session-calls.ts';
 import { startSessionRig, TURN_LIMIT_MS, type SessionRig } from '../../test/rig/session-rig.ts';
 import { recordHistoriesOf, recordingDir } from '../../test/rig/record-histories.ts';
 import {
   CALLER,
   COUNTER,
-  DEPLOYER,
   EVIL,
   GREETER,
   LONG,
@@ -22,7 +22,6 @@ import {
   waiter,
 } from '../../test/rig/session-skills.ts';
 import { temporalCliForTests } from '../../test/rig/temporal-cli.ts';
-import { readRecords, sessionRecordsDir } from '../../store/sessions/record-files.ts';
 
 let rig: SessionRig;
 
@@ -33,7 +32,6 @@ beforeAll(async () => {
     'limit.historyCount.suggestContinueAsNew=400',
   ]);
   rig.writeSkill('greeter', GREETER);
-  rig.writeSkill('deployer', DEPLOYER);
   rig.writeSkill('evil', EVIL);
   rig.writeSkill('counter', COUNTER);
   rig.writeSkill('caller', CALLER);
@@ -67,29 +65,13 @@ async function recordHistories(): Promise<void> {
     'calls',
     'parallel',
     'evil-loop',
-    'killed-middle',
     'migrated',
-    'observed',
     'unopened',
     'carried',
   ]);
 }
 
-function prompt(result: SessionResult): PromptResult {
-  if (result.kind !== 'prompt') throw new Error(`not a prompt: ${JSON.stringify(result)}\n${rig.log().slice(-2_000)}`);
-  return result;
-}
-
-const start = (session: string, skill: string, params?: unknown): Promise<SessionResult> =>
-  startSession(rig.runs.client, session, { skill, ...(params === undefined ? {} : { params }) });
-
-const answer = (
-  session: string,
-  { step, turn }: { step: string; turn?: number },
-  output: unknown,
-): Promise<SessionResult> => advanceSession(rig.runs.client, session, { step, turn: turn!, output });
-
-const view = (session: string): ReturnType<typeof viewSession> => viewSession(rig.runs.client, session);
+const { prompt, start, answer, view, until } = sessionCalls(() => rig);
 
 /** What the Temporal UI shows of it. */
 async function pageOf(session: string): Promise<string> {
@@ -106,13 +88,6 @@ async function summariesOf(session: string): Promise<readonly string[]> {
     const data = userMetadata?.summary?.data;
     return data ? [JSON.parse(Buffer.from(data).toString('utf8')) as string] : [];
   });
-}
-
-async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
-  for (const end = Date.now() + 30_000; !(await holds());) {
-    if (Date.now() > end) throw new Error(`not within 30 s: ${what}\n${rig.log()}`);
-    await sleep(50);
-  }
 }
 
 describe('a session', () => {
@@ -367,124 +342,6 @@ describe('code that harms', () => {
       kind: 'done',
       finalOutput: { how: 'well' },
     });
-  });
-});
-
-describe('a worker that is killed', () => {
-  test.each([
-    // [where, lines that the action wrote]
-    ['check', 1],
-    ['begin', 1],
-    ['middle', 2],
-    ['end', 2],
-  ])('at "%s" loses nothing, and does nothing twice without its key', { timeout: 90_000 }, async (point, begun) => {
-    const session = `killed-${point}`;
-    const starts = rig.starts();
-    const first = prompt(await start(session, 'deployer', { die: point }));
-    const second = prompt(await answer(session, first, { to: point }));
-    expect(rig.starts()).toBe(starts + 1);
-    expect(second).toMatchObject({
-      step: 'end',
-      completed: { step: 'ask', response: { to: point }, result: { at: point } },
-    });
-    const own = rig.lines().filter((line) => line.includes(`${session}/`));
-    // Every time under the same key, so that whoever is acted upon can tell.
-    expect(new Set(own.map((line) => / (\S+\/\d+\/ask)/.exec(line)?.[1])).size).toBe(1);
-    expect(own.filter((line) => line.startsWith('begun'))).toHaveLength(begun);
-    const { records } = await recordsOfSession(rig.runs.client, session);
-    expect(records.map(({ step, turn }) => `${step} ${turn}`)).toEqual(['ask 1']);
-    expect(await answer(session, second, { ok: true })).toMatchObject({ kind: 'done' });
-    await rig.runs.client.workflow.getHandle(session).result();
-  });
-
-  test('leaves no process behind, not even one that loops', { timeout: 60_000 }, async () => {
-    const first = prompt(await start('orphan', 'evil'));
-    const { codeHash } = await view('orphan');
-    const orphans = (): string[] => childrenOf(codeHash).filter((pid) => parentOf(pid) !== rig.workerPid());
-    const failing = answer('orphan', first, { said: 'loop' });
-    await sleep(1_000);
-    await expect.poll(() => childrenOf(codeHash).length).toBeGreaterThan(0);
-    process.kill(rig.workerPid()!, 'SIGKILL');
-    await expect.poll(() => orphans().length).toBeGreaterThan(0);
-    expect(await failing).toMatchObject({ error: 'action', message: expect.stringContaining('did not return') });
-    await until('all are gone', () => orphans().length === 0);
-  });
-
-  test('has its observers told of every event once', { timeout: 60_000 }, async () => {
-    const before = rig.lines().length;
-    const first = prompt(await start('observed', 'deployer', { die: 'end-of-nothing' }));
-    const second = prompt(await answer('observed', first, { to: 'x' }));
-    process.kill(rig.workerPid()!, 'SIGKILL');
-    await answer('observed', second, { ok: true });
-    const told = (): string[] =>
-      rig
-        .lines()
-        .slice(before)
-        .filter((line) => line.startsWith('observed'));
-    await until('all are told', () => told().length >= 4);
-    await rig.runs.client.workflow.getHandle('observed').result();
-    expect(told()).toEqual([
-      'observed complete ask',
-      'observed ask to end',
-      'observed complete end',
-      'observed end to __terminal__',
-    ]);
-  });
-});
-
-function childrenOf(codeHash: string): string[] {
-  return readdirSync('/proc').filter(
-    (pid) =>
-      /^\d+$/.test(pid) &&
-      readProc(pid, 'cmdline').includes(`workers/skills/child.js\0${join(rig.stateDir, 'skills', codeHash)}`),
-  );
-}
-
-function parentOf(pid: string): number {
-  return Number(/^PPid:\s+(\d+)$/m.exec(readProc(pid, 'status'))?.[1]);
-}
-
-/** Empty when the process has just ended. */
-function readProc(pid: string, file: string): string {
-  try {
-    return readFileSync(`/proc/${pid}/${file}`, 'utf8');
-  } catch {
-    return '';
-  }
-}
-
-describe('a long session', () => {
-  test('goes over several histories with its turns, visits and store', { timeout: 240_000 }, async () => {
-    const COUNT = 2_000;
-    let at = prompt(await start('long', 'counter'));
-    const { startedAtMs } = await view('long');
-    const firstRun = (await rig.runs.client.workflow.getHandle('long').describe()).runId;
-    for (let n = 1; n <= COUNT; n += 1) {
-      const next = prompt(await answer('long', at, { n: 1 }));
-      expect(next.turn).toBe(at.turn! + 1);
-      // Sent again, across histories or not, it is the same answer.
-      const again = n % 50 === 0 ? await answer('long', at, { n: 1 }) : next;
-      expect(again).toEqual(next);
-      at = next;
-    }
-    expect(at.prompt).toContain(`visit ${COUNT}, total ${COUNT}, history ${COUNT}`);
-    expect((await rig.runs.client.workflow.getHandle('long').describe()).runId).not.toBe(firstRun);
-    await until('the list knows when it began', async () => {
-      const [listed] = (await listSessions(rig.runs.client, { limit: 500 })).filter(
-        ({ session }) => session === 'long',
-      );
-      return listed?.startedAtMs === startedAtMs;
-    });
-    const { flushed, flushedRef, records } = await recordsOfSession(rig.runs.client, 'long');
-    expect(flushed + records.length).toBe(COUNT);
-    expect(readRecords(sessionRecordsDir(rig.stateDir, 'long'), flushedRef!)).toHaveLength(flushed);
-    expect(await answer('long', at, { n: -1 })).toMatchObject({
-      kind: 'done',
-      finalOutput: { total: COUNT - 1, visits: COUNT + 1 },
-    });
-    const runs: string[] = [];
-    for await (const { runId } of rig.runs.client.workflow.list({ query: "WorkflowId = 'long'" })) runs.push(runId);
-    expect(runs.length).toBeGreaterThanOrEqual(4);
   });
 });
 
