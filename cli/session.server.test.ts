@@ -30,7 +30,10 @@ interface Typed {
 
 let typedBehindNpx = false;
 
-function voidbox(...args: string[]): Promise<Typed> {
+const voidbox = (...args: string[]): Promise<Typed> => voidboxOf('state', ...args);
+
+/** By the name of its state folder. */
+function voidboxOf(state: string, ...args: string[]): Promise<Typed> {
   return new Promise((resolve, reject) => {
     const child = spawn(process.execPath, [BIN, ...args], {
       cwd: dir,
@@ -38,7 +41,7 @@ function voidbox(...args: string[]): Promise<Typed> {
       env: {
         ...process.env,
         npm_command: typedBehindNpx ? 'exec' : '',
-        VOIDBOX_STATE_DIR: join(dir, 'state'),
+        VOIDBOX_STATE_DIR: join(dir, state),
         NO_COLOR: '1',
       },
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -254,13 +257,16 @@ export default skill({ name: 'approval', entry: 'notes' })
   for (const id of ['waits', 'agent']) await voidbox('session', 'cancel', id);
 });
 
-test('a client whose server goes says so, and the answer can be given again', { timeout: 240_000 }, async () => {
-  mkdirSync(join(dir, 'skills', 'slow'));
-  // The action goes on when it may, and not after a time: how long the commands take is the machine's affair.
-  const go = join(dir, 'go');
-  writeFileSync(
-    join(dir, 'skills', 'slow', 'skill.ts'),
-    `import { existsSync } from 'node:fs';
+test.concurrent(
+  'a client whose server goes says so, and the answer can be given again',
+  { timeout: 240_000 },
+  async () => {
+    mkdirSync(join(dir, 'skills', 'slow'));
+    // The action goes on when it may, and not after a time: how long the commands take is the machine's affair.
+    const go = join(dir, 'go');
+    writeFileSync(
+      join(dir, 'skills', 'slow', 'skill.ts'),
+      `import { existsSync } from 'node:fs';
 import { skill, terminal, z } from 'voidbox/skill-kit';
 const action = async () => {
   for (const end = Date.now() + 180_000; Date.now() < end && !existsSync(${JSON.stringify(go)});) await new Promise((resolve) => setTimeout(resolve, 50));
@@ -269,33 +275,51 @@ export default skill({ name: 'slow', entry: 'ask' })
   .step('ask', { prompt: 'Go?', response: z.object({}), action, next: terminal })
   .build();
 `,
-  );
-  expect((await voidbox('session', 'start', 'slow', '--id', 'slow')).code).toBe(0);
-  const waiting = voidbox('session', 'advance', 'slow', '--step', 'ask', '--turn', '1', '--output', '{}');
-  for (const end = Date.now() + 30_000; !(await voidbox('session', 'status', 'slow')).stdout.includes('acting');) {
-    if (Date.now() > end) throw new Error('the answer did not come');
-  }
-  expect((await voidbox('down')).code).toBe(0);
-  expect(await waiting).toMatchObject({
-    code: 3,
-    stderr: expect.stringMatching(/the connection to the Temporal server was lost.*--turn/s),
-  });
-  writeFileSync(go, '');
-  const again = await voidbox('session', 'advance', 'slow', '--step', 'ask', '--turn', '1', '--output', '{}', '--json');
-  expect(json(again)).toMatchObject({ result: { kind: 'done' } });
-});
+    );
+    expect((await voidbox('session', 'start', 'slow', '--id', 'slow')).code).toBe(0);
+    const waiting = voidbox('session', 'advance', 'slow', '--step', 'ask', '--turn', '1', '--output', '{}');
+    for (const end = Date.now() + 30_000; !(await voidbox('session', 'status', 'slow')).stdout.includes('acting');) {
+      if (Date.now() > end) throw new Error('the answer did not come');
+    }
+    expect((await voidbox('down')).code).toBe(0);
+    expect(await waiting).toMatchObject({
+      code: 3,
+      stderr: expect.stringMatching(/the connection to the Temporal server was lost.*--turn/s),
+    });
+    writeFileSync(go, '');
+    const again = await voidbox(
+      'session',
+      'advance',
+      'slow',
+      '--step',
+      'ask',
+      '--turn',
+      '1',
+      '--output',
+      '{}',
+      '--json',
+    );
+    expect(json(again)).toMatchObject({ result: { kind: 'done' } });
+  },
+);
 
-test('an embedded server that does not answer is said to be that, and what to do', { timeout: 120_000 }, async () => {
-  expect((await voidbox('up', '--skills', 'skills')).code).toBe(0);
-  const { serverPid } = JSON.parse(readFileSync(join(dir, 'state', 'stack.json'), 'utf8')) as { serverPid: number };
-  process.kill(serverPid, 'SIGSTOP');
-  try {
-    const typed = await voidbox('session', 'list');
-    expect(typed.code).toBe(3);
-    expect(typed.stderr).toContain('does not answer');
-    expect(typed.stderr).toContain('voidbox ps');
-    expect(typed.stderr).not.toContain('TEMPORAL_ADDRESS');
-  } finally {
-    process.kill(serverPid, 'SIGCONT');
-  }
-});
+// Beside the test before it, with a stack of its own: both mostly wait.
+test.concurrent(
+  'an embedded server that does not answer is said to be that, and what to do',
+  { timeout: 120_000 },
+  async () => {
+    expect((await voidboxOf('silent', 'up', '--skills', 'skills')).code).toBe(0);
+    const { serverPid } = JSON.parse(readFileSync(join(dir, 'silent', 'stack.json'), 'utf8')) as { serverPid: number };
+    process.kill(serverPid, 'SIGSTOP');
+    try {
+      const typed = await voidboxOf('silent', 'session', 'list');
+      expect(typed.code).toBe(3);
+      expect(typed.stderr).toContain('does not answer');
+      expect(typed.stderr).toContain('voidbox ps');
+      expect(typed.stderr).not.toContain('TEMPORAL_ADDRESS');
+    } finally {
+      process.kill(serverPid, 'SIGCONT');
+      await voidboxOf('silent', 'down');
+    }
+  },
+);

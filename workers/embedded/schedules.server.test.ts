@@ -85,10 +85,11 @@ async function endOf(rig: Rig, supervisor: ChildProcess): Promise<void> {
   );
 }
 
-test(
+// Side by side: both mostly wait.
+test.concurrent(
   'a schedule keeps an idle stack up, and `up`, `ps` and `down` name it; paused and exhausted ones do not',
   { timeout: 300_000 },
-  async () => {
+  async ({ expect }) => {
     await using held = new Rig();
     await using other = new Rig();
     await withClient(await up(held), async (client) => {
@@ -132,13 +133,13 @@ const SHORT_WINDOW_MS = 10_000;
 const BETWEEN_MS = 3_000;
 const COUNT = 3;
 
-test(
+test.concurrent(
   'a stack that starts again runs the missed actions of the catch-up window, and with `Skip` one of those that come together',
   { timeout: 300_000 },
-  async () => {
+  async ({ expect }) => {
     await using rig = new Rig();
     const stack = await up(rig);
-    const firstMs = Math.ceil((Date.now() + 15_000) / BETWEEN_MS) * BETWEEN_MS;
+    const firstMs = Math.ceil((Date.now() + 20_000) / BETWEEN_MS) * BETWEEN_MS;
     const times = Array.from({ length: COUNT }, (_, n) => new Date(firstMs + n * BETWEEN_MS));
     const spec = {
       intervals: [{ every: BETWEEN_MS }],
