@@ -1,7 +1,12 @@
-//! The guest's disks, by the serial numbers that the keeper gives them.
+//! The guest's disks: their devices, by the serial numbers that the keeper gives them, and the scratch disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// Where the scratch disk is mounted, for root alone.
+pub struct Storage {
+    pub scratch: PathBuf,
+}
 
 /// The device of the disk with this serial number.
 pub fn by_serial(serial: &str) -> Option<PathBuf> {

@@ -4,24 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::boot::Storage;
-use crate::door::Tunnels;
-use crate::exec::CgroupParent;
+use crate::cgroup::CgroupParent;
+use crate::disks::Storage;
+use crate::owner::{Owner, SANDBOX};
 use crate::precedence::Precedences;
 use crate::reaper::Reaper;
-
-/// A user and its group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Owner {
-    pub uid: u32,
-    pub gid: u32,
-}
-
-/// The user that commands run as and that files are made as.
-pub const SANDBOX: Owner = Owner {
-    uid: 1000,
-    gid: 1000,
-};
+use crate::tunnel::Tunnels;
 
 /// The process that the agent is.
 pub enum Role {

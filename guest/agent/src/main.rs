@@ -4,6 +4,7 @@
 
 mod block_cache;
 mod boot;
+mod cgroup;
 mod chunk;
 mod clock;
 mod configure;
@@ -17,6 +18,7 @@ mod lock;
 mod log;
 mod mailbox;
 mod outbox;
+mod owner;
 mod precedence;
 mod procfs;
 mod reaper;
@@ -24,6 +26,7 @@ mod request;
 mod serve;
 mod session;
 mod stats;
+mod tunnel;
 
 use std::error::Error;
 use std::fs::File;

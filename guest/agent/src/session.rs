@@ -20,7 +20,6 @@ use voidbox_protocol::mailbox::MailError;
 use voidbox_protocol::message::{Message, MessageError, Stream};
 use voidbox_protocol::{FIRST_TUNNEL_ID, MAX_OPEN_REQUESTS, PROTOCOL_VERSION};
 
-use crate::door::Tunnels;
 use crate::failure::Failure;
 use crate::guest::Guest;
 use crate::lock::lock;
@@ -29,6 +28,7 @@ use crate::mailbox::Mailbox;
 use crate::outbox::Outbox;
 use crate::request::Request;
 use crate::serve;
+use crate::tunnel::Tunnels;
 
 /// Stack of a request's thread.
 const REQUEST_STACK_BYTES: usize = 512 << 10;

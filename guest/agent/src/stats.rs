@@ -2,7 +2,7 @@
 
 use voidbox_protocol::body::StatsResponse;
 
-use crate::exec::CgroupParent;
+use crate::cgroup::CgroupParent;
 use crate::guest::Guest;
 use crate::procfs::Meminfo;
 

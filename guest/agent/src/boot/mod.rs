@@ -1,8 +1,9 @@
 //! What PID 1 does before the first byte of the protocol, in order.
 
-mod cgroup;
+mod boot_error;
 mod command_line;
 mod devices;
+mod limits;
 mod modules;
 mod mounts;
 mod port;
@@ -11,14 +12,14 @@ mod root;
 mod timer;
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use thiserror::Error;
-
-use crate::exec::CgroupParent;
+use crate::cgroup::CgroupParent;
+use crate::disks::Storage;
 use crate::log;
 use crate::mailbox::Mailbox;
 use crate::procfs;
+use boot_error::BootError;
 use command_line::CommandLine;
 
 pub use devices::{credit_entropy, set_clock};
@@ -26,28 +27,6 @@ pub use mounts::{
     CREDENTIALS, USER_FOLDERS, bind_read_only, bind_scratch_folder, mount_shared_tree,
 };
 pub use power::restart;
-
-/// A step of the boot that failed. The guest can't do its work without any of them.
-#[derive(Debug, Error)]
-#[error("{step}: {source}")]
-pub struct BootError {
-    step: String,
-    source: std::io::Error,
-}
-
-impl BootError {
-    fn at(step: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
-        Self {
-            step: step.into(),
-            source: source.into(),
-        }
-    }
-}
-
-/// Where the scratch disk is mounted, for root alone.
-pub struct Storage {
-    pub scratch: PathBuf,
-}
 
 /// A guest that is ready for its session.
 pub struct Booted {
@@ -66,7 +45,7 @@ pub fn boot() -> Result<Booted, BootError> {
     modules::load_all(Path::new("/lib/modules/voidbox.order"));
     protect_agent();
     devices::raise_loopback();
-    let cgroup = cgroup::set_up()?;
+    let cgroup = limits::set_up()?;
     let scratch = mounts::mount_scratch(&command_line.scratch_device())?;
     if let Some(serial) = command_line.root_disk() {
         root::switch_to(serial, &scratch)?;

@@ -12,8 +12,9 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount, mount_bind, mount_remount};
 
-use super::{BootError, Storage};
-use crate::guest::SANDBOX;
+use super::boot_error::BootError;
+use crate::disks::Storage;
+use crate::owner::SANDBOX;
 
 /// Folders of the scratch disk that user code has from the start.
 pub const USER_FOLDERS: &[&str] = &["/workspace", "/tmp", "/var/tmp", "/home/sandbox"];

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::BootError;
+use super::boot_error::BootError;
 
 /// The name that the keeper gives the port.
 const PORT_NAME: &str = "voidbox.agent";

@@ -5,7 +5,7 @@ use std::path::Path;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::system::{RebootCommand, reboot};
 
-use super::Storage;
+use crate::disks::Storage;
 use crate::log;
 use crate::procfs;
 

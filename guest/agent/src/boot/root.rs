@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustix::fs::Mode;
 use rustix::mount::{MountFlags, mount, mount_move};
 
-use super::BootError;
+use super::boot_error::BootError;
 use super::mounts::{DEVICE_WAIT, SAFE, make_private};
 use crate::disks;
 

@@ -8,7 +8,7 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::BootError;
+use super::boot_error::BootError;
 
 const NAP: Duration = Duration::from_millis(1);
 /// How long it may take, of the time in which this CPU runs.

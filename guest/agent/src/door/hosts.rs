@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use voidbox_protocol::body::DoorService;
 
-use super::service_address;
+use super::addresses::service_address;
 
 /// What the file has of the guest itself.
 const HOSTS: &str = "127.0.0.1 localhost voidbox\n::1 localhost\n";
@@ -56,6 +56,7 @@ fn direct_hosts(services: &[DoorService]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::door::addresses::PROXY;
 
     fn services() -> Vec<DoorService> {
         let service = |name: &str, port| DoorService {
@@ -76,7 +77,7 @@ mod tests {
     #[test]
     fn both_cases_of_each_variable_are_there() {
         let variables: std::collections::BTreeMap<_, _> =
-            variables(Some(super::super::PROXY.into()), &services())
+            variables(Some(PROXY.into()), &services())
                 .into_iter()
                 .collect();
         for name in ["http_proxy", "https_proxy", "all_proxy"] {

@@ -10,10 +10,10 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use voidbox_protocol::frame::MAX_CHUNK_BYTES;
 
-use super::helper::reset;
 use super::rest::Rest;
-use super::tunnel::{Gone, Inbound, Tunnel};
+use super::socket::reset;
 use crate::chunk::Chunk;
+use crate::tunnel::{Gone, Inbound, Tunnel};
 
 /// How a connection came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,9 +5,8 @@ use std::os::unix::net::UnixStream;
 
 use rustix::net::{AddressFamily, sockopt};
 
-use super::connection::check_connection;
 use super::handoff::{receive_rest, send_end};
-use super::helper::reset;
+use super::socket::{check_connection, reset};
 
 /// Where the keeper's bytes of a connection go.
 enum Route {

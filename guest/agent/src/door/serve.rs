@@ -13,14 +13,16 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::Signal;
 use voidbox_protocol::body::Door;
 
+use super::addresses::{MAX_SERVICES, PROXY, service_address};
 use super::connection::{STACK_BYTES, serve_helper};
-use super::tunnel::Tunnels;
-use super::{MAX_SERVICES, PROXY, hosts, service_address};
+use super::hosts;
 use crate::exec::{CLOSE_ON_EXEC_FROM, drop_bounding_set};
 use crate::failure::Failure;
-use crate::guest::{Guest, Owner, Role};
+use crate::guest::{Guest, Role};
 use crate::log;
+use crate::owner::Owner;
 use crate::reaper::{Leader, Reaper};
+use crate::tunnel::Tunnels;
 
 /// The user of the helper, which owns nothing and is nobody else's.
 const HELPER_USER: Owner = Owner { uid: 990, gid: 990 };

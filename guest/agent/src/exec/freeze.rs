@@ -7,7 +7,7 @@ use std::{fs, thread};
 use voidbox_protocol::body::{Empty, ErrorCode, ExecFreeze};
 use voidbox_protocol::message::Message;
 
-use super::cgroup::{Children, is_frozen};
+use crate::cgroup::{Children, is_frozen};
 use crate::failure::Failure;
 use crate::guest::Guest;
 use crate::lock::lock;

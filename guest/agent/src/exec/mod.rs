@@ -1,6 +1,5 @@
 //! One exec: start, stream, end.
 
-mod cgroup;
 mod freeze;
 mod missing;
 mod pace;
@@ -25,7 +24,6 @@ use pump::{Output, Pump, Stdin};
 use spawn::{CannotStart, Started};
 use tree::Tree;
 
-pub use cgroup::CgroupParent;
 pub use freeze::freeze;
 pub use spawn::{CLOSE_ON_EXEC_FROM, drop_bounding_set};
 

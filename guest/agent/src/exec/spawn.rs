@@ -13,7 +13,8 @@ use voidbox_protocol::body::ExecRequest;
 
 use super::missing;
 use super::tree::Tree;
-use crate::guest::{Guest, Owner};
+use crate::guest::Guest;
+use crate::owner::Owner;
 use crate::procfs;
 use crate::request::Request;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::cgroup::ExecCgroup;
+use crate::cgroup::ExecCgroup;
 use crate::reaper::{Exit, Leader, Reaper};
 
 /// All processes of one exec.

@@ -9,7 +9,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat2};
 use rustix::io::Errno;
 
 use crate::failure::Failure;
-use crate::guest::Owner;
+use crate::owner::Owner;
 
 /// Bytes of the longest path that the kernel takes, with its end.
 const MAX_PATH_BYTES: usize = 4096;

@@ -10,8 +10,9 @@ use voidbox_protocol::system_folders::is_system_folder;
 use super::access;
 use crate::boot::{CREDENTIALS, USER_FOLDERS, bind_scratch_folder};
 use crate::failure::Failure;
-use crate::guest::{Guest, Role, SANDBOX};
+use crate::guest::{Guest, Role};
 use crate::lock::lock;
+use crate::owner::SANDBOX;
 
 /// Makes sure that the sandbox user can have a folder at `path` (its parents are made by the
 /// request itself): the first part of the path that does not exist becomes a folder of the scratch

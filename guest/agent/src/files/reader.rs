@@ -9,7 +9,7 @@ use rustix::fs::{FileType, Mode, OFlags, StatVfsMountFlags, fstat, fstatfs, fsta
 use rustix::io::Errno;
 
 use super::access;
-use crate::guest::Owner;
+use crate::owner::Owner;
 
 /// `PROC_SUPER_MAGIC`: the owner of an entry of /proc cannot change its rights.
 const PROC_MAGIC: i64 = 0x9fa0;

@@ -1,23 +1,20 @@
 //! Takes the helper's requests, and moves the bytes of each connection on a thread.
 
-use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{AddressFamily, SocketType, getpeername, sockopt};
 use voidbox_protocol::body::{Connect, ErrorBody, ErrorCode};
 
 use super::handoff::{
     Refusal, receive_connection, receive_early, receive_wanted, send_answer, send_end,
 };
-use super::helper::reset;
 use super::pump::{End, Pump, wait_readable};
-use super::tunnel::{Gone, Tunnel, Tunnels};
+use super::socket::{check_connection, reset};
 use crate::log;
+use crate::tunnel::{Gone, Tunnel, Tunnels};
 
 /// Stack of the thread of a connection: a buffer is on the heap.
 pub const STACK_BYTES: usize = 128 << 10;
@@ -135,28 +132,6 @@ fn send_early(tunnel: &Tunnel, line: &UnixStream, bytes: usize) -> Result<(), Go
         left -= count;
     }
     Ok(())
-}
-
-/// A connected stream: a program's, which is on this machine, or the helper's end of a pair, when it
-/// passes on a request with a whole URL.
-pub fn check_connection(socket: &OwnedFd) -> io::Result<()> {
-    let is_stream = sockopt::socket_type(socket)? == SocketType::STREAM;
-    let peer = getpeername(socket)?;
-    let is_known = match sockopt::socket_domain(socket)? {
-        AddressFamily::UNIX => true,
-        AddressFamily::INET | AddressFamily::INET6 => peer
-            .and_then(|peer| SocketAddr::try_from(peer).ok())
-            .is_some_and(|peer| is_loopback(peer.ip())),
-        _ => false,
-    };
-    match is_stream && is_known {
-        true => Ok(()),
-        false => Err(io::ErrorKind::InvalidData.into()),
-    }
-}
-
-fn is_loopback(address: IpAddr) -> bool {
-    address.to_canonical().is_loopback()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `host:port` as a request names it.
 
-use super::head::Problem;
+use super::problem::Problem;
 
 /// Bytes of a host.
 const MAX_HOST_BYTES: usize = 255;

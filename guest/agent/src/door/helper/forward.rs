@@ -8,11 +8,13 @@ use std::thread;
 
 use voidbox_protocol::body::Connect;
 
+use super::asker::Asker;
 use super::body::{Body, Framing, pass};
-use super::head::{Forward, Problem, Response, parse_response};
-use super::proxy::{Client, problem_of};
-use super::{Asker, reset};
+use super::client::Client;
+use super::head::{Forward, Response, parse_response};
+use super::problem::Problem;
 use crate::door::handoff::{receive_end, send_connection, send_rest};
+use crate::door::socket::reset;
 
 const READ_BYTES: usize = 16 << 10;
 /// Of an answer with more left than this, PID 1 moves the rest: for less it is not worth the words.
@@ -26,7 +28,7 @@ pub fn serve(asker: &Asker, client: &mut Client, request: &Forward) -> Result<bo
         port: request.port,
     };
     let failed = |error: io::Error| Problem::new(502, format!("the connection broke: {error}"));
-    let mut line = asker.ask(&wanted).map_err(problem_of)?;
+    let mut line = asker.ask(&wanted).map_err(Problem::from_refusal)?;
     let (mut server, end) = UnixStream::pair().map_err(failed)?;
     send_connection(&mut line, end.as_fd(), &[]).map_err(failed)?;
     drop(end);

@@ -4,6 +4,7 @@ use httparse::{EMPTY_HEADER, Header, Status};
 
 use super::authority;
 use super::body::Framing;
+use super::problem::Problem;
 
 /// Bytes of a head, and headers in one.
 pub const MAX_HEAD_BYTES: usize = 64 << 10;
@@ -20,40 +21,6 @@ const HOP_HEADERS: &[&str] = &[
     "te",
     "upgrade",
 ];
-
-/// Why a request is answered here.
-#[derive(Debug)]
-pub struct Problem {
-    status: u16,
-    text: String,
-}
-
-impl Problem {
-    pub fn new(status: u16, text: impl Into<String>) -> Self {
-        Self {
-            status,
-            text: text.into(),
-        }
-    }
-
-    /// The whole response; the connection ends behind it.
-    pub fn response(&self) -> Vec<u8> {
-        let reason = match self.status {
-            400 => "Bad Request",
-            403 => "Forbidden",
-            431 => "Request Header Fields Too Large",
-            503 => "Service Unavailable",
-            _ => "Bad Gateway",
-        };
-        let text = format!("voidbox: {}\n", self.text);
-        format!(
-            "HTTP/1.1 {} {reason}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{text}",
-            self.status,
-            text.len()
-        )
-        .into_bytes()
-    }
-}
 
 /// What a program asks the proxy for.
 #[derive(Debug, PartialEq, Eq)]

@@ -3,16 +3,18 @@
 //! It belongs to a user of its own and has no rights. It asks PID 1 for each connection, and PID 1 asks
 //! the keeper; whatever a program makes of this process, it can do no more than ask.
 
+mod asker;
 mod authority;
 mod body;
+mod client;
 mod forward;
 mod head;
+mod problem;
 mod proxy;
 
 use std::io::{self, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,8 +24,10 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use voidbox_protocol::body::Connect;
 
-use super::handoff::{Refusal, receive_answer, receive_end, send_connection, send_wanted};
+use super::socket::reset;
 use crate::log;
+use asker::{Asker, hand_over};
+use problem::Problem;
 
 /// Connections of programs at once; more are closed at once.
 const MAX_CONNECTIONS: usize = 128;
@@ -33,40 +37,6 @@ struct Listener {
     /// `None` is the proxy.
     service: Option<String>,
     socket: TcpListener,
-}
-
-/// Where connections are asked for.
-pub struct Asker {
-    control: OwnedFd,
-    open: AtomicUsize,
-}
-
-impl Asker {
-    /// The line of a connection that PID 1 has, or why there is none.
-    pub fn ask(&self, wanted: &Connect) -> Result<UnixStream, (Refusal, String)> {
-        let failed = |error: io::Error| (Refusal::Failed, error.to_string());
-        let (mut line, end) = UnixStream::pair().map_err(failed)?;
-        send_wanted(self.control.as_fd(), wanted, end.as_fd()).map_err(failed)?;
-        drop(end);
-        receive_answer(&mut line).map_err(failed)??;
-        Ok(line)
-    }
-}
-
-/// Gives a program's connection to PID 1, which moves its bytes from here on; returns at its end.
-pub fn hand_over(mut line: UnixStream, client: TcpStream, early: &[u8]) -> io::Result<()> {
-    if let Err(error) = send_connection(&mut line, client.as_fd(), early) {
-        reset(&client);
-        return Err(error);
-    }
-    drop(client);
-    receive_end(&mut line);
-    Ok(())
-}
-
-/// Ends a connection so that the program sees that something went wrong.
-pub fn reset(client: impl AsFd) {
-    let _ = rustix::net::sockopt::set_socket_linger(client, Some(Duration::ZERO));
 }
 
 /// Runs until PID 1 has gone. `listeners` are descriptors with names: `5=db`, and `-` for the proxy.
@@ -170,7 +140,7 @@ fn turn_away(mut client: TcpStream, listener: &Listener) {
     if listener.service.is_some() {
         return reset(&client);
     }
-    let problem = head::Problem::new(
+    let problem = Problem::new(
         503,
         format!("{MAX_CONNECTIONS} connections are open, the most that a guest may have"),
     );

@@ -6,19 +6,15 @@ use std::time::{Duration, Instant};
 
 use voidbox_protocol::body::Connect;
 
-use super::head::{Problem, Request, parse_request};
-use super::{Asker, forward, hand_over};
-use crate::door::handoff::Refusal;
+use super::asker::{Asker, hand_over};
+use super::client::Client;
+use super::forward;
+use super::head::{Request, parse_request};
+use super::problem::Problem;
 
 /// How long a program may take for a head, and a kept connection be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 const READ_BYTES: usize = 16 << 10;
-
-/// A program's connection and what was read of it beyond the last message.
-pub struct Client {
-    pub stream: TcpStream,
-    pub ahead: Vec<u8>,
-}
 
 /// Serves requests until the connection ends.
 pub fn serve(asker: &Asker, stream: TcpStream) {
@@ -73,20 +69,10 @@ fn next_request(client: &mut Client, limit: Duration) -> Result<Option<Request>,
     }
 }
 
-/// The answer for a connection that there is not.
-pub fn problem_of((refusal, reason): (Refusal, String)) -> Problem {
-    let status = match refusal {
-        Refusal::NotAllowed => 403,
-        Refusal::Limit => 503,
-        Refusal::Failed => 502,
-    };
-    Problem::new(status, reason)
-}
-
 fn tunnel(asker: &Asker, mut client: Client, wanted: Connect) {
     let line = match asker.ask(&wanted) {
         Ok(line) => line,
-        Err(refused) => return refuse(client, &problem_of(refused)),
+        Err(refused) => return refuse(client, &Problem::from_refusal(refused)),
     };
     let answered = client
         .stream

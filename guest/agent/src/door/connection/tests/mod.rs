@@ -1,7 +1,7 @@
 //! The helper's side is the test's: what it may say, and what it may not.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixDatagram;
@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use rustix::cmsg_space;
 use rustix::net::{
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, sendmsg, socketpair,
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    sendmsg, socketpair, sockopt,
 };
 use voidbox_protocol::body::{Empty, StreamEnd};
 use voidbox_protocol::decode::{Phase, read_frame};

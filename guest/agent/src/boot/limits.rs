@@ -5,8 +5,8 @@ use std::path::Path;
 
 use rustix::mount::{MountFlags, mount};
 
-use super::BootError;
-use crate::exec::CgroupParent;
+use super::boot_error::BootError;
+use crate::cgroup::CgroupParent;
 use crate::procfs::{self, Meminfo};
 
 const ROOT: &str = "/sys/fs/cgroup";

@@ -1,0 +1,14 @@
+//! The addresses of the guest that programs connect to.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// Where the HTTP proxy listens.
+pub const PROXY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 3128);
+/// Services that a guest may have.
+pub const MAX_SERVICES: usize = 32;
+
+/// The address of a service by its place in the list, from 127.0.1.1.
+pub fn service_address(index: usize) -> Ipv4Addr {
+    let last = u8::try_from(index + 1).unwrap_or(u8::MAX);
+    Ipv4Addr::new(127, 0, 1, last)
+}
