@@ -7,7 +7,7 @@ use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use keeper::{Keeper, user};
+use keeper::{Keeper, pattern, user};
 use voidbox_protocol::body::{
     Empty, ErrorCode, FileKind, PathRequest, ReadFileResponse, StreamEnd, TarGetResponse, WriteFile,
 };
@@ -17,10 +17,6 @@ use voidbox_protocol::message::{Message, Stream};
 
 fn path_request(path: &str) -> PathRequest {
     PathRequest { path: path.into() }
-}
-
-fn pattern(size: usize) -> Vec<u8> {
-    (0..=252u8).cycle().take(size).collect()
 }
 
 fn write(keeper: &mut Keeper, path: &str, bytes: &[u8], announced: usize) -> Message {

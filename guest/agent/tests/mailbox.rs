@@ -1,19 +1,15 @@
-//! Data through the mailbox: a file that both sides have open stands in for the disk.
+//! Data through the mailbox: a file that both sides have open replaces the disk.
 
 mod keeper;
 
 use std::fs;
 
-use keeper::Keeper;
+use keeper::{Keeper, pattern};
 use voidbox_protocol::body::{
     Empty, ErrorCode, PathRequest, ReadFileResponse, StreamEnd, WriteFile,
 };
 use voidbox_protocol::mailbox::{Mail, SLOT_BYTES, SLOTS_PER_SIDE};
 use voidbox_protocol::message::Message;
-
-fn pattern(size: usize) -> Vec<u8> {
-    (0..=252u8).cycle().take(size).collect()
-}
 
 fn write_request(keeper: &mut Keeper, name: &str, size: usize) -> u32 {
     let path = keeper.text_path(name);

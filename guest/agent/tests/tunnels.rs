@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use keeper::Keeper;
+use keeper::{Keeper, pattern};
 use voidbox_protocol::body::{Connect, Door, DoorService, Empty, StreamEnd};
 use voidbox_protocol::credit::{SendWindow, TUNNEL_MAIL_GRANT_BYTES, TUNNEL_MAIL_WINDOW_BYTES};
 use voidbox_protocol::handshake::FLAG_DOOR_MAIL;
@@ -14,16 +14,12 @@ use voidbox_protocol::mailbox::{SLOTS_PER_SIDE, Slots};
 use voidbox_protocol::message::{Message, Stream, encode_data};
 
 const PIECE_BYTES: usize = 64 << 10;
-/// Nothing comes for so long once no side can go on.
+/// The silence after which no side can send more.
 const QUIET: Duration = Duration::from_millis(700);
-
-fn pattern(size: usize) -> Vec<u8> {
-    (0..=252u8).cycle().take(size).collect()
-}
 
 /// An agent with one service, a program's connection to it, and the tunnel's id.
 fn open_tunnel(flags: u8) -> (Keeper, TcpStream, u32) {
-    // Of the first service. Nobody else listens there.
+    // The address of the first service, on which only it listens.
     let address = TcpListener::bind("127.0.1.1:0")
         .unwrap()
         .local_addr()

@@ -364,7 +364,7 @@ impl Keeper {
                     let offset = slot_offset(Side::Agent, mail.slot());
                     mailbox.file.read_exact_at(&mut piece, offset).unwrap();
                     self.mail_seen += 1;
-                    // Scribbled over, to show that nobody reads a slot that was given back.
+                    // Scribbled over, to show that the agent does not read a slot that was given back.
                     mailbox
                         .file
                         .write_all_at(&vec![0xee; piece.len()], offset)
@@ -402,6 +402,11 @@ pub fn group() -> u32 {
         0 => 1000,
         _ => rustix::process::getegid().as_raw(),
     }
+}
+
+/// Bytes whose period is no divisor of a page or slot, so that a piece in a wrong place shows.
+pub fn pattern(size: usize) -> Vec<u8> {
+    (0..=252u8).cycle().take(size).collect()
 }
 
 /// All that an exec gave.
