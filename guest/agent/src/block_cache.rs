@@ -27,7 +27,7 @@ struct Kept {
     count: usize,
 }
 
-// SAFETY: a kept block belongs to nobody, so any thread may take it.
+// SAFETY: a kept block has no owner, so any thread may take it.
 unsafe impl Send for Kept {}
 
 pub struct BlockCache {

@@ -1,4 +1,4 @@
-//! Clock: the guest's time of day. The keeper alone moves it: its port is open to PID 1 and to nobody else.
+//! Clock: the guest's time of day. Only the keeper moves it, because its port is open only to PID 1.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the scratch disk is mounted, for root alone.
+/// The mount point of the scratch disk, which only root may enter.
 pub struct Storage {
     pub scratch: PathBuf,
 }

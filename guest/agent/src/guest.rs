@@ -1,4 +1,4 @@
-//! What every request of this process shares: who user code is, and what the guest has.
+//! The state that all requests of this process share: the user of commands, and the parts of the guest.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,7 @@ pub struct Guest {
     pub made_folders: Mutex<Vec<PathBuf>>,
     /// There once the keeper keeps a door for this guest.
     pub tunnels: OnceLock<Arc<Tunnels>>,
-    /// What commands find in their environment, unless they bring their own.
+    /// The environment variables of commands, which their own override.
     variables: OnceLock<Vec<(String, String)>>,
 }
 
@@ -68,7 +68,7 @@ impl Guest {
         self.configured.store(true, Ordering::Release);
     }
 
-    /// Sets the variables of all later commands. The first ones stand.
+    /// Sets the variables of all later commands. Only the first call sets them.
     pub fn set_variables(&self, variables: Vec<(String, String)>) {
         let _ = self.variables.set(variables);
     }

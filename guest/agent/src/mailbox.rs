@@ -12,7 +12,7 @@ use crate::lock::lock;
 
 /// The serial number that the keeper gives the disk.
 const SERIAL: &str = "voidbox-mailbox";
-/// What a disk asks of memory and lengths when it is read past the page cache.
+/// Alignment of memory and lengths that a disk needs to be read past the page cache.
 pub const PAGE_BYTES: usize = 4096;
 
 #[repr(C, align(4096))]
@@ -69,7 +69,7 @@ impl Mailbox {
             .unwrap_or_else(|| Block::new(bytes))
     }
 
-    /// Takes a block that nobody reads any more, for the next one who needs one.
+    /// Takes a block that has no reader, for the next request that needs one.
     pub fn give_block(&self, block: Block) {
         let mut spare = lock(&self.spare);
         if spare.len() < SPARE_BLOCKS {
@@ -78,7 +78,7 @@ impl Mailbox {
     }
 
     /// The guest's mailbox disk, past the page cache: the keeper writes behind the kernel's back.
-    /// `None` when the machine has none.
+    /// `None` if the machine has no mailbox.
     pub fn find() -> io::Result<Option<Self>> {
         let Some(path) = disks::by_serial(SERIAL) else {
             return Ok(None);

@@ -1,6 +1,6 @@
 //! The guest agent. As PID 1 it boots the guest and serves its keeper over virtio-serial; with
-//! `--socket PATH` it serves whoever listens there, with `--fd N` whoever has the other end of that
-//! socket: both as a plain process, for tests. Either may come with a file that is its mailbox.
+//! `--socket PATH` it serves the process that listens there, with `--fd N` the one at the other end of
+//! that socket: both as a plain process, for tests. Either may come with a file that is its mailbox.
 
 mod block_cache;
 mod boot;
@@ -139,7 +139,7 @@ fn open_mailbox(path: &str) -> io::Result<File> {
     File::options().read(true).write(true).open(path)
 }
 
-/// What this process was started with under that number.
+/// Takes the descriptor with that number, which this process inherited.
 fn inherited(number: &str) -> io::Result<OwnedFd> {
     let invalid = || io::Error::new(io::ErrorKind::InvalidInput, format!("--fd {number}"));
     let fd: i32 = number.parse().map_err(|_| invalid())?;

@@ -1,4 +1,4 @@
-//! What waits to be written to the connection: control frames ahead of data frames.
+//! The frames that wait for the connection: control frames ahead of data frames.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};

@@ -22,7 +22,7 @@ enum Precedence {
 type Set = Box<dyn Fn(Pid, Precedence) + Send + Sync>;
 
 /// The precedences of a guest's threads. A reader shares locks with the writer of the connection and with the thread that
-/// reads it. These two run before a reader as long as a reader has precedence. A flood of outputs has none, so the writer
+/// reads it. These two run before a reader as long as a reader has precedence. A flood of outputs has no precedence, so the writer
 /// then writes as a program among the programs: it would interrupt the flood once for each line.
 pub struct Precedences {
     set: Set,

@@ -1,4 +1,4 @@
-//! What the kernel says in `/proc`, and what it is told there.
+//! Reads the kernel's figures in `/proc`, and writes its settings there.
 
 use std::fs;
 use std::io;

@@ -23,7 +23,7 @@ pub enum Exit {
     Signal(i32),
 }
 
-/// Where the reaper leaves the end of one leader.
+/// The place in which the reaper leaves the end of one leader.
 pub struct Leader {
     pub pid: Pid,
     exit: OnceLock<Exit>,

@@ -28,7 +28,7 @@ struct State {
     inbound: ReceiveWindow,
     end: Option<StreamEnd>,
     cancelled: bool,
-    /// Nobody takes inbound data any more.
+    /// Inbound data has no reader any longer.
     over: bool,
     signals: VecDeque<i32>,
     data: SendWindow,
@@ -53,7 +53,7 @@ enum Waiting {
     Mail(Mail),
 }
 
-/// What an inbound stream has for its reader now.
+/// The next piece of an inbound stream, as its reader finds it now.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Inbound {
     Chunk(Vec<u8>),
@@ -155,7 +155,7 @@ impl Request {
         Ok(())
     }
 
-    /// Ends the inbound side: slots that nobody has read are the keeper's again.
+    /// Ends the inbound side: slots that were not read are the keeper's again.
     pub fn end_inbound(&self) {
         let waiting = self.change(|state| {
             state.over = true;

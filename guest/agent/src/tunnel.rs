@@ -39,7 +39,7 @@ enum Waiting {
     Block(Block, usize),
 }
 
-/// What the keeper's side has now.
+/// The keeper's side as its reader finds it now.
 pub enum Inbound {
     /// In the reader's [`Chunk`].
     Chunk,
@@ -148,7 +148,7 @@ impl Tunnel {
         Ok(())
     }
 
-    /// Slots that nobody reads are the keeper's again.
+    /// Gives slots without a reader back to the keeper.
     fn give_back(&self, waiting: impl IntoIterator<Item = Waiting>) {
         for each in waiting {
             if let Waiting::Mail(mail) = each {
@@ -305,7 +305,7 @@ impl Tunnel {
 }
 
 impl State {
-    /// Bytes that still come are nobody's.
+    /// True if further bytes have no reader.
     fn said_last_for_good(&self) -> bool {
         self.cancelled
     }

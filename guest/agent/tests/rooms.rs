@@ -7,7 +7,7 @@ use std::path::Path;
 
 use modules::Modules;
 
-/// From the room that knows none of the others to the room that knows all of them.
+/// From the room that uses no other to the room that uses all of them.
 const ROOMS: &[&str] = &[
     "lock",
     "log",

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use serde_json::Value;
 
-/// Of a prompt on standard input.
+/// Most bytes of a prompt on standard input.
 const PROMPT_BYTES: u64 = 4 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Call {
     pub dialect: Dialect,
     pub prompt: String,
     pub model: Option<String>,
-    /// The session that goes on.
+    /// The session to resume.
     pub resume: Option<String>,
     pub max_turns: Option<u64>,
     pub max_budget_usd: Option<f64>,
@@ -134,7 +134,7 @@ fn option(
     Ok(())
 }
 
-/// Where a file is named, it has to be there.
+/// Reads the servers' names from a file, which must exist.
 fn servers_of(path: &str) -> Result<Vec<String>, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     let config: Value = serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"))?;

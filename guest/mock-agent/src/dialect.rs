@@ -12,7 +12,7 @@ use crate::workspace::Found;
 /// The same for each session: a stream says nothing of the moment at which it was made.
 pub const SESSION: &str = "00000000-0000-4000-8000-6d6f636b0001";
 
-/// What the session has come to so far.
+/// The counts of the session so far.
 #[derive(Default)]
 pub struct Tally {
     pub turns: u64,
@@ -28,7 +28,7 @@ impl Tally {
         }
     }
 
-    /// Of the model: each message and each call of a tool is one. Codex counts those of the whole session.
+    /// Calls of the model: each message and each call of a tool is one. Codex counts the whole session.
     pub fn calls(&self) -> u64 {
         self.calls
     }
@@ -107,7 +107,7 @@ impl<'a, W: Write> Player<'a, W> {
         }
     }
 
-    /// What the file of the session says of a call that has ended: the number of calls with it.
+    /// The line for an ended call in the session's file: the number of calls with it.
     pub fn call_in_session(&self, calls: u64) -> Value {
         match self.call.dialect {
             Dialect::Claude => json!({"type": "assistant",
@@ -117,7 +117,7 @@ impl<'a, W: Write> Player<'a, W> {
         }
     }
 
-    /// What it says of the result of a tool, before the stream does.
+    /// The line for a tool's result in the session's file, which comes before the stream's.
     pub fn result_in_session(&self, tally: &Tally) -> Value {
         let item = tally.items + 1;
         match self.call.dialect {

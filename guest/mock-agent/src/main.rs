@@ -18,7 +18,7 @@ use script::{Plan, Step};
 use session::Session;
 use workspace::Found;
 
-/// What a killed process says; the stream of a `cut` ends as if this one had been.
+/// The exit code of a killed process: the stream of a `cut` ends as if this process was killed.
 const CUT_EXIT_CODE: u8 = 137;
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! What is played: the steps of `MOCK_AGENT_SCRIPT`, else the scenario of `MOCK_CLAUDE_SCENARIO`.
+//! The plan to play: the steps of `MOCK_AGENT_SCRIPT`, else the scenario of `MOCK_CLAUDE_SCENARIO`.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::instance::instance_of;
 use crate::workspace::Found;
 
 const MOST_STEPS: usize = 10_000;
-/// Characters of the prompt that stand in an answer.
+/// Characters of the prompt that an answer contains.
 const ECHOED: usize = 120;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -32,23 +32,23 @@ pub enum Step {
     Cut,
     /// The call of the model's interface failed.
     Fail(String),
-    /// What the agent ends with.
+    /// The result with which the agent ends.
     Result(String),
 }
 
 #[derive(Debug, PartialEq)]
 pub struct Plan {
     pub steps: Vec<Step>,
-    /// Where no step says another.
+    /// The result if no step sets another.
     pub text: String,
-    /// Lines that are printed as they are, in place of the steps.
+    /// Lines that are printed as they are, instead of the steps.
     pub custom: Option<String>,
     pub delay: Duration,
     pub model: Option<String>,
-    /// Of each turn.
+    /// Tokens of each turn.
     pub input_tokens: u64,
     pub output_tokens: u64,
-    /// Of the whole session.
+    /// Cost of the whole session.
     pub cost_usd: f64,
 }
 
@@ -156,7 +156,7 @@ fn answer(call: &Call, found: &Found) -> Result<String, String> {
     }
 }
 
-/// Of a session that has ended and is asked again, those of `resumed` in place of `steps`.
+/// Reads `steps`, or `resumed` if a session that has ended is asked again.
 fn steps(script: &str, asked_again: bool) -> Result<Vec<Step>, String> {
     let script: Value =
         serde_json::from_str(script).map_err(|error| format!("MOCK_AGENT_SCRIPT: {error}"))?;
@@ -258,7 +258,7 @@ mod tests {
         assert!(plan.steps.is_empty());
     }
 
-    /// What a plan is with these variables and no others, beside what it is without any.
+    /// Variables, and the change that they alone make to the plan without any.
     type Row = (&'static [(&'static str, &'static str)], fn(&mut Plan));
 
     fn runs(programs: &[&str]) -> Vec<Step> {
@@ -323,7 +323,7 @@ mod tests {
             (&[("MOCK_CLAUDE_OUTPUT_TOKENS", "8")], |plan| {
                 plan.output_tokens = 8
             }),
-            // A script is played in place of a scenario.
+            // A script is played instead of a scenario.
             (
                 &[
                     ERROR,

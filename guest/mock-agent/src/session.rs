@@ -1,4 +1,4 @@
-//! What is kept of a session, where the real command lines keep theirs: how far it came, so that another call can go on with it.
+//! The file of a session, in the place of the real command lines: its progress, so that another call can resume it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 
 use crate::arguments::{Call, Dialect};
 
-/// Of a session's file.
+/// Most bytes of a session's file.
 const FILE_BYTES: u64 = 16 << 20;
 
 pub struct Session {
     file: File,
-    /// Steps that an earlier call has played of a session that it did not end; none of one that is new, or has ended.
+    /// Steps that an earlier call has played of a session that it did not end; `None` if the session is new or has ended.
     pub done: Option<usize>,
     /// Calls of the model that Codex's session has of earlier calls of the program: its totals have them.
     pub calls: u64,
 }
 
 impl Session {
-    /// The session of the call, which goes on or begins.
+    /// Resumes or begins the session of the call.
     pub fn open(call: &Call, id: &str, home: &Path, cwd: &Path) -> io::Result<Self> {
         let path = path_of(call.dialect, id, home, cwd);
         let place =
@@ -66,7 +66,7 @@ fn path_of(dialect: Dialect, id: &str, home: &Path, cwd: &Path) -> PathBuf {
     // An id is a name and no path.
     let id = plain(id, "_");
     match dialect {
-        // Of another folder it finds none.
+        // Claude finds only sessions of the same folder.
         Dialect::Claude => home.join(format!(
             ".claude/projects/{}/{id}.jsonl",
             plain(&cwd.to_string_lossy(), "-")

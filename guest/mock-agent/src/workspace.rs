@@ -1,4 +1,4 @@
-//! What the agent finds in its workspace, and does to it.
+//! Reads and changes the workspace of the agent.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use rustix::pipe::PipeFlags;
 
 use crate::arguments::{Call, Dialect};
 
-/// Of what a command printed.
+/// Most bytes of a command's output.
 const OUTPUT_BYTES: usize = 16 << 10;
 /// Pieces that are read before the shell is looked at again: more than a pipe holds.
 const DRAINED_PIECES: usize = 16;

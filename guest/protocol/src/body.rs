@@ -17,7 +17,7 @@ pub struct ExecRequest {
     pub uid: u32,
     pub gid: u32,
     pub stdin: bool,
-    /// Milliseconds until the agent kills the exec's whole tree; none by default.
+    /// Milliseconds until the agent kills the exec's whole tree; unlimited by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
 }
@@ -66,8 +66,8 @@ pub struct ExecSignal {
     pub signal: i32,
 }
 
-/// Freeze the tree of an exec until this request is cancelled, or for `limitMs`. `ExecFrozen` says that it
-/// stands still; an Error afterwards, that it goes on because the limit is over.
+/// Freeze the tree of an exec until this request is cancelled, or for `limitMs`. `ExecFrozen` says that
+/// the tree is frozen. An Error after it says that the tree runs again because the limit is over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecFreeze {
@@ -97,14 +97,14 @@ pub struct WriteFile {
     pub size_bytes: u64,
 }
 
-/// The head of a file that `Data` frames and `StreamEnd` follow, or that there is none.
+/// The head of a file that `Data` frames and `StreamEnd` follow, or that the path is no file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadFileResponse {
     Present { size_bytes: u64, mode: u32 },
     Absent,
 }
 
-/// What a path is.
+/// The kind of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileKind {
@@ -131,7 +131,7 @@ pub struct TarPutResponse {
     pub bytes: u64,
 }
 
-/// What the tar that follows has: a folder's contents, or one file; or that the path is absent.
+/// The contents of the tar that follows: those of a folder, or one file; or that the path is absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TarGetResponse {
     Dir,
@@ -139,7 +139,7 @@ pub enum TarGetResponse {
     Absent,
 }
 
-/// What went wrong with a request.
+/// The failure of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorBody {
@@ -159,7 +159,7 @@ pub enum ErrorCode {
     /// The path is not one that the request may touch.
     #[serde(rename = "not-allowed")]
     NotAllowed,
-    /// What lies there may not leave a guest: a device, a pipe, a socket.
+    /// The path leads to something that may not leave a guest: a device, a pipe, a socket.
     #[serde(rename = "bad-output")]
     BadOutput,
     /// The disk is full.
@@ -199,7 +199,7 @@ pub struct StatsResponse {
     pub oom_kills: u64,
 }
 
-/// What the guest has to know before the first exec. Sent once, right after `Pong`.
+/// The settings that the guest needs before the first exec. Sent once, right after `Pong`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Configure {
@@ -209,7 +209,7 @@ pub struct Configure {
     /// Hex of up to 512 bytes of the host's randomness.
     pub entropy: String,
     pub mounts: Vec<GuestMount>,
-    /// What of the door the guest has to offer to its programs; none without `FLAG_DOOR`.
+    /// The parts of the door that the guest offers to its programs; absent without `FLAG_DOOR`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub door: Option<Door>,
 }

@@ -1,4 +1,4 @@
-//! What each stream may still send, counted on both of its sides.
+//! The bytes that each stream may still send, counted on both of its sides.
 
 use thiserror::Error;
 

@@ -30,7 +30,7 @@ pub enum FrameError {
 
 macro_rules! frame_types {
     ($($(#[$doc:meta])* $name:ident = $number:literal,)+) => {
-        /// What a frame is. Numbers below 32 are those of Void-Box.
+        /// The type of a frame. Void-Box defines the numbers below 32.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum FrameType { $($(#[$doc])* $name = $number,)+ }

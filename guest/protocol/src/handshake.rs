@@ -84,7 +84,7 @@ impl fmt::Debug for SessionKey {
     }
 }
 
-/// What the agent says when its port is open, before any user process exists.
+/// The agent's first message when its port is open, before any user process exists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hello {
@@ -95,7 +95,7 @@ pub struct Hello {
     pub boot_ms: u64,
 }
 
-/// What the keeper answers to `Hello`.
+/// The keeper's answer to `Hello`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ping {
     pub key: SessionKey,
@@ -103,7 +103,7 @@ pub struct Ping {
     pub flags: u8,
 }
 
-/// What the agent answers to `Ping`.
+/// The agent's answer to `Ping`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pong {
     pub version: u32,
@@ -198,8 +198,8 @@ pub struct SessionGate {
 }
 
 impl SessionGate {
-    /// Checks a `Ping` against this side's version and the key taken first, which it becomes when
-    /// there is none yet.
+    /// Checks a `Ping` against this side's version and the key of the first `Ping`, which sets
+    /// the key.
     pub fn admit(&mut self, ping: &Ping, version: u32) -> Result<(), HandshakeError> {
         if ping.version != version {
             return Err(HandshakeError::Version {

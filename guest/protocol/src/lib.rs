@@ -3,7 +3,7 @@
 //! `frame` has the byte layout and its caps, `decode` turns bytes into frames (blocking, or
 //! incremental for an event loop), `message` types every frame after the handshake, `handshake`
 //! types the three frames before it, `credit` counts what each stream may still send, `mailbox` has
-//! the slots that data may stand in instead of a frame, `system_folders` what mounts stay out of.
+//! the slots that hold data instead of frames, `system_folders` the folders that reject mounts.
 //! `docs/protocol.md` is the prose; `vectors/` pins the bytes.
 #![forbid(unsafe_code)]
 

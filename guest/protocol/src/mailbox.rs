@@ -8,7 +8,7 @@ use thiserror::Error;
 /// Bytes of one slot. A disk request of this size costs an emulated CPU little more than one of a
 /// tenth of it.
 pub const SLOT_BYTES: usize = 256 << 10;
-/// Slots that each side has. Who finds none free sends `Data` instead.
+/// Slots that each side has. A sender without a free slot sends `Data` instead.
 pub const SLOTS_PER_SIDE: u8 = 4;
 /// Size of the whole mailbox: the keeper's slots, then the agent's.
 pub const MAILBOX_BYTES: usize = 2 * SLOTS_PER_SIDE as usize * SLOT_BYTES;
@@ -20,14 +20,14 @@ const _: () = assert!(
     "a sender that waits for a slot's worth of credit must get it"
 );
 
-/// Who writes a slot.
+/// The side that writes a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     Keeper,
     Agent,
 }
 
-/// Bytes that stand at the start of a slot of the sender's. Always within the slot.
+/// Bytes at the start of a slot of the sender. Always within the slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mail {
     slot: u8,
@@ -82,7 +82,7 @@ pub fn checked_slot(slot: u8) -> Result<u8, MailError> {
     Err(MailError::NoSlot(slot))
 }
 
-/// Where a slot of a side begins in the mailbox, in bytes.
+/// Returns the offset of a side's slot in the mailbox, in bytes.
 pub fn slot_offset(side: Side, slot: u8) -> u64 {
     let first = match side {
         Side::Keeper => 0,

@@ -70,7 +70,7 @@ macro_rules! messages {
             Data(Vec<u8>),
             /// Bytes more that the other side may send on a stream.
             Credit(Stream, u32),
-            /// Bytes of the request's data that stand in a slot of the sender's.
+            /// Bytes of the request's data that are in a slot of the sender.
             Mail(Mail),
             /// The receiver has taken the mail out of this slot.
             MailTaken(u8),

@@ -1,4 +1,4 @@
-//! What PID 1 does before the first byte of the protocol, in order.
+//! The steps of PID 1 before the first byte of the protocol, in order.
 
 mod boot_error;
 mod command_line;

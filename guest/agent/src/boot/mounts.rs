@@ -84,8 +84,8 @@ const VIEWS: &[View] = &[
     },
 ];
 
-/// Mounts the kernel's views. All of them are bounded, and none is writable by users but for
-/// `/dev/shm` and `/run/credentials`, whose memory counts as theirs.
+/// Mounts the kernel's views. All of them are bounded. Users can write only to `/dev/shm` and
+/// `/run/credentials`, whose memory counts as theirs.
 pub fn mount_kernel_views() -> Result<(), BootError> {
     // The kernel makes an initramfs's own root writable for everybody, and it is all memory.
     rustix::fs::chmod("/", Mode::from_raw_mode(0o755))
@@ -133,7 +133,7 @@ pub fn mount_scratch(device: &Path) -> Result<PathBuf, BootError> {
         c"",
     )
     .map_err(|error| failed(error.into()))?;
-    // What was just mounted has rights of its own.
+    // The file system that was just mounted has rights of its own.
     make_private(&scratch).map_err(failed)?;
     Ok(scratch)
 }

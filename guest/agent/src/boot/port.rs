@@ -54,8 +54,8 @@ fn find(class: &Path) -> Option<PathBuf> {
     })
 }
 
-/// While nobody is connected a poll returns at once with a hang-up, half a million times a second:
-/// so each of them is followed by a sleep.
+/// Sleeps after each poll: while no keeper is connected, a poll returns at once with a hang-up, half a
+/// million times a second.
 fn wait_for_peer(port: &File) -> io::Result<()> {
     let since = Instant::now();
     while since.elapsed() < PEER_WAIT {

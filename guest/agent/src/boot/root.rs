@@ -16,7 +16,7 @@ use crate::disks;
 const PRIVATE: &str = "/run/root-disk";
 /// The disk alone.
 const DISK: &str = "/run/root-disk/lower";
-/// Where the new root is made. It may not lie below what moves into it.
+/// The folder in which the new root is made. It may not be below the mounts that move into it.
 const NEW_ROOT: &str = "/mnt";
 /// Programs of the initramfs that are in every guest, whatever its root.
 const OWN: &str = "/usr/lib/voidbox";

@@ -1,8 +1,8 @@
 //! Whether time passes for those who sleep.
 //!
-//! Linux measures the CPU's timer against its TSC for 100 ms, once. On an emulated CPU that stands still
+//! Linux measures the CPU's timer against its TSC for 100 ms, once. On an emulated CPU that stops
 //! for as long at the wrong moment the figure is nonsense, and the kernel then does without a timer.
-//! Nothing of a boot sleeps, so it comes to its end; then the first that waits for time waits for ever.
+//! Nothing of a boot sleeps, so the boot ends; then the first thread that waits for time waits for ever.
 
 use std::io;
 use std::thread;
@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(3);
 const STEP: Duration = Duration::from_millis(10);
 const STACK_BYTES: usize = 64 << 10;
 
-/// Fails in a guest in which nobody who sleeps wakes up; its keeper boots another.
+/// Fails in a guest whose sleeping threads do not wake up; its keeper boots another.
 pub fn check() -> Result<(), BootError> {
     let ends = ends_within(LIMIT, || thread::sleep(NAP))
         .map_err(|error| BootError::at("trying the timer", error))?;

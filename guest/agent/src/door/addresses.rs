@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// Where the HTTP proxy listens.
+/// The address on which the HTTP proxy listens.
 pub const PROXY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 3128);
 /// Services that a guest may have.
 pub const MAX_SERVICES: usize = 32;

@@ -1,4 +1,4 @@
-//! What the helper and PID 1 say to each other.
+//! The messages between the helper and PID 1.
 //!
 //! For each connection the helper sends one [`Wanted`] over the control socket, with the end of a
 //! socket pair that is this connection's line. PID 1 writes its answer into the line. When that is
@@ -10,8 +10,8 @@
 //! that went.
 //!
 //! The helper is not trusted. PID 1 neither waits in a call for it nor leaves that to a flag of the
-//! descriptor, which the helper shares: it polls, and calls with `DONTWAIT`. A line stands for one
-//! tunnel and takes one connection, so that no message names a tunnel and none is handed over twice.
+//! descriptor, which the helper shares: it polls, and calls with `DONTWAIT`. A line belongs to
+//! one tunnel and takes one connection. So no message names a tunnel, and no tunnel is handed over twice.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -164,7 +164,7 @@ pub fn receive_early(line: &UnixStream, into: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// What is left of an answer goes to a program without the helper: so many bytes, into this connection.
+/// Sends the program's connection, into which PID 1 moves the rest of an answer, and the bytes of the rest.
 pub fn send_rest(line: &UnixStream, program: BorrowedFd<'_>, left: u64) -> io::Result<()> {
     send_with(line.as_fd(), &left.to_le_bytes(), program)
 }
@@ -224,7 +224,7 @@ fn send_now(line: &UnixStream, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// A message and the descriptor that came with it; none when several came, which are closed.
+/// Receives a message and the descriptor that came with it; `None` if several came, which are closed.
 fn receive_with(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],

@@ -8,7 +8,7 @@ use voidbox_protocol::body::DoorService;
 
 use super::addresses::service_address;
 
-/// What the file has of the guest itself.
+/// The names of the guest itself in the file.
 const HOSTS: &str = "127.0.0.1 localhost voidbox\n::1 localhost\n";
 
 /// Gives each service its name.
@@ -24,7 +24,7 @@ fn hosts_file(services: &[DoorService]) -> String {
     HOSTS.to_owned() + &lines.collect::<String>()
 }
 
-/// What every command of the guest finds in its environment, unless it has its own.
+/// Returns the environment variables of every command of the guest, which its own override.
 pub fn variables(proxy: Option<SocketAddr>, services: &[DoorService]) -> Vec<(String, String)> {
     let Some(address) = proxy else {
         return Vec::new();

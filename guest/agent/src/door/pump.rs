@@ -15,7 +15,7 @@ use super::socket::reset;
 use crate::chunk::Chunk;
 use crate::tunnel::{Gone, Inbound, Tunnel};
 
-/// How a connection came to its end.
+/// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// Both sides ended their bytes.
@@ -43,19 +43,19 @@ pub struct Pump<'a> {
     tunnel: &'a Tunnel,
     socket: OwnedFd,
     rest: Rest<'a>,
-    /// Of the keeper, on their way into the socket.
+    /// The keeper's bytes on their way into the socket.
     chunk: Chunk,
     written: usize,
     /// The keeper's bytes are all in the socket, and it was told so.
     in_done: bool,
     /// The program's bytes are all with the keeper.
     out_done: bool,
-    /// The program has closed its end, so that nobody reads what still comes.
+    /// The program has closed its end, so that further bytes have no reader.
     peer_gone: bool,
     buffer: Vec<u8>,
 }
 
-/// What can be read.
+/// The descriptors that can be read.
 struct Ready {
     socket: bool,
     line: bool,
@@ -82,7 +82,7 @@ impl<'a> Pump<'a> {
             Ok(End::Clean) => End::Clean,
             Ok(End::Reset) | Err(Gone) => {
                 let _ = self.tunnel.cancel();
-                // What a program has of a connection that broke must not look whole.
+                // A part of the bytes of a connection that broke must not look whole.
                 reset(&self.socket);
                 self.rest.reset();
                 End::Reset

@@ -1,4 +1,4 @@
-//! What is left of an answer, which goes to its program past the helper that passed on its beginning.
+//! The rest of an answer, which goes to its program past the helper that passed on its beginning.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -8,7 +8,7 @@ use rustix::net::{AddressFamily, sockopt};
 use super::handoff::{receive_rest, send_end};
 use super::socket::{check_connection, reset};
 
-/// Where the keeper's bytes of a connection go.
+/// The place to which the keeper's bytes of a connection go.
 enum Route {
     /// Into the connection that was handed over.
     Connection,
@@ -40,7 +40,7 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// What to poll, as long as the helper may say something.
+    /// Returns the line to poll, as long as the helper may send something.
     pub fn line(&self) -> Option<BorrowedFd<'a>> {
         self.is_open.then(|| self.line.as_fd())
     }
@@ -49,7 +49,7 @@ impl<'a> Rest<'a> {
     pub fn take(&mut self) -> Result<(), Broken> {
         self.is_open = false;
         match receive_rest(self.line) {
-            // It has gone, as it may: what it handed over goes on.
+            // The helper has gone, as it may: the connection that it handed over stays open.
             Ok(None) if !self.is_awaited() => Ok(()),
             Ok(Some((program, left))) if left > 0 && check_connection(&program).is_ok() => {
                 self.route = Route::Rest { program, left };
@@ -92,7 +92,7 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// What a program has of an answer that broke must not look whole.
+    /// Resets the program's connection, so that a part of an answer does not look whole.
     pub fn reset(&self) {
         if let Some((program, _)) = self.program() {
             reset(program);

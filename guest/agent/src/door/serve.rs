@@ -1,4 +1,4 @@
-//! What programs connect to, and the helper that accepts them.
+//! The listeners for programs, and the helper that accepts their connections.
 
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4, TcpListener};
@@ -24,13 +24,13 @@ use crate::owner::Owner;
 use crate::reaper::{Leader, Reaper};
 use crate::tunnel::Tunnels;
 
-/// The user of the helper, which owns nothing and is nobody else's.
+/// The helper's own user, which owns nothing.
 const HELPER_USER: Owner = Owner { uid: 990, gid: 990 };
 /// How often a helper that ended is replaced, and the pause before.
 const MAX_HELPERS: u32 = 100;
 const HELPER_PAUSE: Duration = Duration::from_millis(200);
 
-/// Makes what programs of the guest connect to. What it starts lives as long as this process.
+/// Opens the door to programs of the guest. The threads that it starts live as long as this process.
 pub fn open(guest: &Guest, tunnels: &Arc<Tunnels>, door: &Door) -> Result<(), Failure> {
     let is_init = matches!(guest.role, Role::Init(_));
     if door.services.len() > MAX_SERVICES {
@@ -55,7 +55,7 @@ pub fn open(guest: &Guest, tunnels: &Arc<Tunnels>, door: &Door) -> Result<(), Fa
             let spawn = || spawn_helper(&reaper, is_init, &listeners);
             keep_helpers(first, HELPER_PAUSE, spawn, |helper| {
                 serve_helper(&tunnels, &helper.control);
-                // One that has said what it may not would go on to accept connections.
+                // A helper that broke the form would otherwise still accept connections.
                 reaper.signal_group(&helper.leader, Signal::KILL);
             });
         })
@@ -63,7 +63,7 @@ pub fn open(guest: &Guest, tunnels: &Arc<Tunnels>, door: &Door) -> Result<(), Fa
     Ok(())
 }
 
-/// Serves helpers one after the other until there have been too many, or none can be started so often.
+/// Serves helpers one after the other until there have been too many, or too many failed to start.
 fn keep_helpers<Helper>(
     first: Helper,
     pause: Duration,

@@ -1,4 +1,4 @@
-//! Freezing an exec for as long as somebody copies what it works on.
+//! Freezes an exec while the keeper copies the files that it works on.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,13 +14,13 @@ use crate::lock::lock;
 use crate::log;
 use crate::request::Request;
 
-/// No exec stands still for longer, whatever is asked for: a keeper that is gone asks for nothing more.
+/// The longest time for which an exec is frozen, because a keeper that is gone cannot end it earlier.
 const MOST: Duration = Duration::from_secs(30);
-/// How long its processes may take to come to a stop: one in the kernel's hands does so when it leaves them.
+/// How long its processes may take to stop: a process in a system call stops when the call ends.
 const SETTLE: Duration = Duration::from_secs(2);
 const SETTLE_PAUSE: Duration = Duration::from_millis(2);
 
-/// An exec that stands still; it goes on when this is dropped.
+/// A frozen exec; dropping this lets it run again.
 struct Frozen {
     exec: u32,
     path: PathBuf,
@@ -33,7 +33,7 @@ impl Frozen {
         let child = open
             .get_mut(&exec)
             .ok_or_else(|| Failure::new(ErrorCode::NotFound, "the command has ended"))?;
-        // The first one to let go would let it go on under the other.
+        // Of two that freeze it, the first to end would let it run under the other.
         if std::mem::replace(&mut child.is_frozen, true) {
             return Err(Failure::new(
                 ErrorCode::Limit,
@@ -86,8 +86,8 @@ fn write(cgroup: &Path, value: &str) -> std::io::Result<()> {
     fs::write(cgroup.join("cgroup.freeze"), value)
 }
 
-/// Holds the exec until the request is cancelled. Beyond its limit it lets go by itself, which is a failure: what was copied
-/// meanwhile may not be of one moment.
+/// Holds the exec until the request is cancelled. The limit ends the hold too, as a failure: the files that were copied may
+/// not be of one moment then.
 pub fn freeze(guest: &Guest, request: &Request, wanted: &ExecFreeze) -> Result<(), Failure> {
     let Some(cgroup) = &guest.cgroup else {
         return Err(Failure::bad_request(

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// The kernel reads no more of a first line.
 const FIRST_LINE_BYTES: usize = 256;
 
-/// Describes what the program lacks; none if the program itself is not there.
+/// Describes what the program lacks; `None` if the program itself is not there.
 ///
 /// `path` is the variable of the command that lists folders, each beneath `cwd` if it is relative.
 pub fn describe(program: &str, path: &str, cwd: &str) -> Option<String> {
@@ -26,7 +26,7 @@ pub fn describe(program: &str, path: &str, cwd: &str) -> Option<String> {
     })
 }
 
-/// Describes the end of the script's first line if it is CR LF; none for any other program.
+/// Describes the end of the script's first line if it is CR LF; `None` for any other program.
 pub fn describe_line_end(program: &str, path: &str, cwd: &str) -> Option<String> {
     let begin = read_begin(&find(program, path, cwd)?)?;
     let line = first_line(begin.strip_prefix(b"#!")?);

@@ -120,7 +120,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Signals, cancellation and the deadline; none of them matter once the leader has ended.
+    /// Acts on signals, cancellation and the deadline, unless the leader has ended.
     fn act_on_request(&mut self) {
         while let Some(signal) = self.request.next_signal() {
             if self.tree.exit().is_some() {
@@ -150,7 +150,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Of a script such as `#!/usr/bin/env node`, `env` looks for the interpreter, and fails with 127.
+    /// Describes a line end that breaks a script such as `#!/usr/bin/env node`: `env` does not find the
+    /// interpreter and fails with 127.
     fn describe_line_end(&self, exit_code: i32) -> Option<String> {
         let ExecRequest { program, cwd, .. } = self.exec;
         let path = spawn::path_of(self.guest, self.exec);

@@ -13,8 +13,8 @@ use super::pace::Pace;
 use crate::failure::Failure;
 use crate::request::{Inbound, Request};
 
-/// How long a pipe may be empty after the tree was killed before it counts as ended: somebody
-/// outside of the tree holds its other end.
+/// How long a pipe may be empty after the tree was killed before it counts as ended: a
+/// process outside of the tree holds its other end.
 const DRAIN_IDLE: Duration = Duration::from_secs(1);
 /// Bytes that are read after the tree was killed: more than a pipe of any size can still have.
 const DRAIN_BYTES: u64 = 8 << 20;
@@ -220,7 +220,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Reads no more: what is left in the outputs is nobody's.
+    /// Stops reading and drops the bytes that are left in the outputs.
     pub fn abandon(&mut self) {
         for output in &mut self.outputs {
             output.pipe = None;

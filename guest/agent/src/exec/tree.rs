@@ -1,5 +1,4 @@
-//! The processes of one exec: a process group, and in a guest a cgroup that none of them can
-//! leave.
+//! The processes of one exec: a process group, and in a guest a cgroup that they cannot leave.
 
 use std::sync::Arc;
 

@@ -28,7 +28,7 @@ pub fn become_file_user(owner: Option<Owner>) -> Result<(), Failure> {
         let groups = libc::syscall(libc::SYS_setgroups, 0usize, std::ptr::null::<libc::gid_t>());
         libc::syscall(libc::SYS_setfsgid, gid);
         libc::syscall(libc::SYS_setfsuid, uid);
-        // An id that is none changes nothing and returns the one that holds.
+        // An invalid id changes nothing and returns the current one.
         (
             groups,
             libc::syscall(libc::SYS_setfsuid, u32::MAX),

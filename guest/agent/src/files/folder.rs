@@ -39,8 +39,9 @@ pub fn make_for_user(guest: &Guest, path: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// False for a folder that the scratch disk can have. Of the system's folders the user has the one
-/// for credentials, and nothing below it: what is put there replaces a link instead of following it.
+/// False for a folder that the scratch disk can have. The only folder of the system that
+/// the user has is the one for credentials, without the folders below it: a file that is put there
+/// replaces a link instead of following it.
 fn is_users_from_the_start(path: &Path) -> Result<bool, Failure> {
     let is_users = USER_FOLDERS.iter().any(|folder| path.starts_with(folder));
     if is_users || path == Path::new(CREDENTIALS) {

@@ -34,9 +34,9 @@ pub fn send_end(request: &Request, sent: Result<(), Failure>) -> Result<(), Fail
     request.send_last(&Message::StreamEnd(StreamEnd { error }))
 }
 
-/// A regular file with its size and permission bits; `None` when none is there.
+/// Opens a regular file and returns its size and permission bits; `None` if the path is no such file.
 fn open_regular(path: &Path, reader: Reader) -> Result<Option<(File, u64, u32)>, Failure> {
-    // Without NONBLOCK a FIFO would hold the request until somebody writes to it.
+    // Without NONBLOCK a FIFO would hold the request until a process writes to it.
     let file: File = match reader.open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY) {
         Ok(fd) => fd.into(),
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),

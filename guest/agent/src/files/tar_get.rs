@@ -192,7 +192,7 @@ fn list(
     Ok(Level { path, names })
 }
 
-/// Adds one entry; the answer is the folder to go on with, when it is one.
+/// Adds one entry, and returns it if it is a folder whose entries follow.
 fn add_entry(
     tar: &mut Tar<'_>,
     top: BorrowedFd<'_>,

@@ -56,7 +56,7 @@ impl Read for Incoming<'_> {
 }
 
 /// Unpacks regular files, folders and links that stay inside; anything else ends the request,
-/// with the entries before it in place. What an entry replaces is removed first, a link too.
+/// with the entries before it in place. A file that an entry replaces is removed first, a link too.
 pub fn tar_put(request: &Request, path: &str) -> Result<TarPutResponse, Failure> {
     let top = access::open_or_make_folder(access::checked_path(path)?)?;
     let mut archive = Archive::new(Incoming {
@@ -71,7 +71,7 @@ pub fn tar_put(request: &Request, path: &str) -> Result<TarPutResponse, Failure>
         return Err(failure);
     }
     let response = unpacked?;
-    // What follows the tar's end marker is padding; the response comes after the stream's end.
+    // Bytes after the tar's end marker are padding; the response comes after the stream's end.
     io::copy(&mut incoming, &mut io::sink()).map_err(|error| {
         incoming
             .failure

@@ -18,8 +18,8 @@ pub fn mkdir_p(path: &str) -> Result<(), Failure> {
     access::open_or_make_folder(access::checked_path(path)?).map(drop)
 }
 
-/// Takes a file's bytes and puts it in place in one step; parents are made. What was there is
-/// replaced, a link too.
+/// Takes a file's bytes and puts it in place in one step; parents are made. It replaces
+/// a file that is there, a link too.
 pub fn write_file(request: &Request, target: &WriteFile) -> Result<(), Failure> {
     let path = access::checked_path(&target.path)?;
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {

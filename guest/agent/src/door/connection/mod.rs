@@ -26,7 +26,7 @@ const LATE_CONNECTION: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// Takes requests until the helper ends or does not keep to their form. What it has handed over goes on.
+/// Takes requests until the helper ends or does not keep to their form. Connections that it handed over stay open.
 pub fn serve_helper(tunnels: &Arc<Tunnels>, control: &OwnedFd) {
     while let Some((wanted, line)) = receive_wanted(control.as_fd()) {
         let line = UnixStream::from(line);

@@ -1,4 +1,4 @@
-//! Where a body ends, found in its bytes while they pass.
+//! Finds the end of a body in its bytes while they pass.
 
 use std::io::{self, Read, Write};
 
@@ -147,8 +147,8 @@ fn broken(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// Passes a body on as it comes, never more than one read behind. What was read beyond it stays in
-/// `ahead`. False when the connection ended before the body.
+/// Passes a body on as it comes, never more than one read behind. Bytes that were read beyond it
+/// stay in `ahead`. False when the connection ended before the body.
 pub fn pass(
     body: &mut Body,
     ahead: &mut Vec<u8>,

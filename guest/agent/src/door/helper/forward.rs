@@ -17,11 +17,11 @@ use crate::door::handoff::{receive_end, send_connection, send_rest};
 use crate::door::socket::reset;
 
 const READ_BYTES: usize = 16 << 10;
-/// Of an answer with more left than this, PID 1 moves the rest: for less it is not worth the words.
+/// If more than this is left of an answer, PID 1 moves the rest: for less it is not worth the messages.
 const LEAST_REST_BYTES: u64 = 256 << 10;
 
 /// Serves one request. True when the program's connection can have another one. Each request has a
-/// connection to the server of its own, so that each is decided by itself.
+/// connection to the server of its own, so that the policy decides on each.
 pub fn serve(asker: &Asker, client: &mut Client, request: &Forward) -> Result<bool, Problem> {
     let wanted = Connect::Host {
         host: request.host.clone(),
@@ -53,7 +53,7 @@ pub fn serve(asker: &Asker, client: &mut Client, request: &Forward) -> Result<bo
         });
         let answered = pass_response(&mut line, &mut server, &mut program, request);
         if !upload.is_finished() {
-            // The server has said all that it will: what the program still sends is nobody's.
+            // The server has said all that it will: the program's further bytes have no reader.
             let _ = program.shutdown(Shutdown::Read);
             let _ = server.shutdown(Shutdown::Both);
         }
@@ -64,14 +64,14 @@ pub fn serve(asker: &Asker, client: &mut Client, request: &Forward) -> Result<bo
     Ok(answered? && is_uploaded)
 }
 
-/// The length of a body of which all has come, mostly because there is none.
+/// The length of a body of which all has come, mostly because the request has no body.
 fn length_of_whole(framing: Framing, ahead: &[u8]) -> Option<usize> {
     let mut body = Body::new(framing);
     let length = body.take(ahead).ok()?;
     body.is_over().then_some(length)
 }
 
-/// True when the program can tell where the response ended, so that its connection can go on.
+/// True when the program can tell where the response ended, so that its connection can stay open.
 fn pass_response(
     line: &mut UnixStream,
     server: &mut UnixStream,
@@ -98,7 +98,7 @@ fn pass_response(
         _ => pass(&mut body, &mut ahead, server, program),
     };
     let is_whole = match (passed, response.body) {
-        // Where the connection's end is the body's, only PID 1 knows whether it was one.
+        // If the connection's end is the body's, only PID 1 knows whether it was a clean end.
         (Ok(true), Framing::UntilClose) => receive_end_of(line, server),
         (Ok(whole), _) => whole,
         (Err(_), _) => false,
@@ -118,7 +118,7 @@ fn pass_rest(
     server: &mut UnixStream,
     program: &mut (impl Write + AsFd),
 ) -> io::Result<bool> {
-    // What PID 1 has put in is still read, and it puts in no more: so both know where the rest begins.
+    // The bytes that PID 1 has put in are still read, and it puts in no more: so both know where the rest begins.
     server.shutdown(Shutdown::Read)?;
     if pass(body, ahead, server, program)? {
         return Ok(true);

@@ -22,7 +22,7 @@ const HOP_HEADERS: &[&str] = &[
     "upgrade",
 ];
 
-/// What a program asks the proxy for.
+/// A request of a program to the proxy.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Request {
     /// A connection for bytes of any kind.
@@ -145,7 +145,7 @@ fn is_kept_alive(version: u8, headers: &[Header<'_>]) -> bool {
     }
 }
 
-/// The one length that the headers give; two that differ are an attack on somebody.
+/// The one length that the headers give; two that differ are an attack on a reader.
 fn length(headers: &[Header<'_>]) -> Result<Option<u64>, Problem> {
     let mut lengths = values(headers, "content-length").map(|text| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -225,7 +225,7 @@ pub fn parse_response(
         .flat_map(|value| value.split(','))
         .last()
         .map(|coding| coding.trim().eq_ignore_ascii_case("chunked"));
-    // Of the two only the first counts, and nobody is to read the other one.
+    // Only the first of the two counts, and the program must not read the other one.
     let without: &[&str] = match is_chunked {
         Some(_) => &["content-length"],
         None => &[],

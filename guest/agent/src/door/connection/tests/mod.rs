@@ -128,7 +128,7 @@ impl Door {
         bytes
     }
 
-    /// The tunnel is given up, its line says nothing, and others go on.
+    /// The tunnel is given up, its line gets no message, and other tunnels stay open.
     fn expect_refused(&mut self, mut line: UnixStream, id: u32, what: &str) {
         assert_eq!(self.receive(), (id, Message::Cancel(Empty {})), "{what}");
         let said = line.read(&mut [0]);
@@ -176,7 +176,7 @@ fn send_fds(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
     sendmsg(socket, bytes, &mut ancillary, SendFlags::NOSIGNAL).unwrap();
 }
 
-/// True once nobody has the other end of `reader` any more.
+/// True once no process has the other end of `reader`.
 fn is_closed(mut reader: impl Read) -> bool {
     matches!(reader.read(&mut [0]), Ok(0))
 }

@@ -64,7 +64,7 @@ fn the_rest_begins_where_the_helper_stopped_and_ends_where_it_said() {
     program.read_exact(&mut rest).unwrap();
     assert!([begun, rest].concat() == answer);
 
-    // The request's own body goes on meanwhile, and the program's connection is the helper's again.
+    // The request's own body still passes, and the program's connection is the helper's again.
     request.server.write_all(b"up").unwrap();
     assert_eq!(door.receive_bytes(request.id, 2), b"up".to_vec());
     (&socket).write_all(b"next answer").unwrap();

@@ -58,7 +58,7 @@ fn a_helper_has_read_64_kib_at_most_and_they_may_come_in_pieces() {
 #[test]
 fn a_program_that_does_not_read_holds_up_no_thread_once_the_keeper_gives_up() {
     let mut door = Door::new();
-    // Of a socket that waits: the helper shares it, and may set that at any time.
+    // The socket blocks: the helper shares it, and may set that at any time.
     let (mut line, id) = door.line();
     let (unread, socket) = UnixStream::pair().unwrap();
     sockopt::set_socket_send_buffer_size(&socket, 4096).unwrap();
