@@ -9,13 +9,13 @@ import type { FetchedSkill } from './remote-skills.ts';
 export interface AdmissionRecord extends Omit<Admission, 'searchAttributes' | 'machine'> {
   readonly plan: PlanWire;
   readonly serverId: string;
-  /** Of the execution that was admitted, also after a reset; absent in records of earlier builds. */
-  readonly executionId?: string;
+  /** Of the execution that was admitted, also after a reset. */
+  readonly executionId: string;
   /** The start of its workflow; absent: no workflow told it. */
   readonly startedAtMs?: number;
-  /** By the plan's host paths, where each led at admission; absent in records of earlier builds. */
-  readonly mounts?: Readonly<Record<string, string>>;
-  /** Skills whose texts the plan contains; absent: no such skill, or a record of an earlier build. */
+  /** By the plan's host paths, where each led at admission. */
+  readonly mounts: Readonly<Record<string, string>>;
+  /** Skills whose texts the plan contains; absent: no such skill. */
   readonly fetchedSkills?: readonly FetchedSkill[];
   /** The saves that agents of a retry with `continue` resume, by series of attempts (`seriesOf`). Absent: no save. */
   readonly continued?: Readonly<Record<string, ContinuedAgent>>;

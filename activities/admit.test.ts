@@ -9,17 +9,18 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { machineFromWire, machinePlanOf } from '../domain/pipeline/machine-plan.ts';
 import { type DataRef, type Plan, PLAN_LIMITS } from '../domain/plan/plan.ts';
-import { APPROVAL_DEFAULTS, SANDBOX_DEFAULTS } from '../domain/plan/defaults.ts';
+import { SANDBOX_DEFAULTS } from '../domain/plan/defaults.ts';
 import { type PlanWire, toWire } from '../domain/plan/wire.ts';
 import type { RunEventBody } from '../domain/run/event.ts';
 import { BEHAVIOUR } from '../domain/run/behaviour.ts';
+import { requestOf } from '../test/rig/admissions.ts';
 import { checkPlan } from '../domain/spec/check-plan.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import { openStores } from '../store/open-stores.ts';
 import { planOf } from '../test/machine/plan-of.ts';
 import { mockWorkerDeps } from '../test/rig/mock-worker.ts';
 import { admit } from './admit.ts';
-import type { Admission, AdmitRequest } from './contract.ts';
+import type { Admission, AdmitRequest, RunRequest } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import { SkillUnavailable } from './ports/remote-skills.ts';
 import type { StageSessions } from './ports/stage-sessions.ts';
@@ -40,13 +41,10 @@ beforeEach(async () => {
 
 afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
 
-function admitted(request: Omit<AdmitRequest, 'runId'>, runId = RUN): Promise<Admission> {
+function admitted(request: RunRequest & Partial<AdmitRequest>, runId = RUN): Promise<Admission> {
   const info = { workflowExecution: { workflowId: runId, runId: 'execution-1' } };
   const environment = new MockActivityEnvironment(info, { logger: new DefaultLogger('ERROR', () => undefined) });
-  return environment.run<[ActivityDeps, AdmitRequest], Admission, typeof admit>(admit, deps, {
-    ...request,
-    runId,
-  });
+  return environment.run<[ActivityDeps, AdmitRequest], Admission, typeof admit>(admit, deps, requestOf(runId, request));
 }
 
 async function stored(text: string): Promise<DataRef> {
@@ -72,7 +70,7 @@ describe('variables of the host', () => {
   };
 
   test('that a stage demands are there before anything starts', async () => {
-    await expect(admitted({ plan: toWire(reading({})), behaviour: 2 })).rejects.toMatchObject({
+    await expect(admitted({ plan: toWire(reading({})) })).rejects.toMatchObject({
       type: 'host/variable-missing',
       nonRetryable: true,
       message: expect.stringContaining('stage a reads the variable TOKEN') as string,
@@ -83,14 +81,14 @@ describe('variables of the host', () => {
     const lending = { ...deps, lentVariables: { read: () => Promise.resolve({ TOKEN: 'lent' }) } };
     const handed = deps;
     deps = lending;
-    await expect(admitted({ plan: toWire(reading({})), behaviour: 2 })).resolves.toBeTruthy();
+    await expect(admitted({ plan: toWire(reading({})) })).resolves.toBeTruthy();
     deps = handed;
     await deps.hostVariables.put('run-2', { TOKEN: 'handed over' });
-    await expect(admitted({ plan: toWire(reading({})), behaviour: 2 }, 'run-2')).resolves.toBeTruthy();
+    await expect(admitted({ plan: toWire(reading({})) }, 'run-2')).resolves.toBeTruthy();
   });
 
   test('that may be unset are not demanded', async () => {
-    await expect(admitted({ plan: toWire(reading({ ifUnset: 'empty' })), behaviour: 2 })).resolves.toBeTruthy();
+    await expect(admitted({ plan: toWire(reading({ ifUnset: 'empty' })) })).resolves.toBeTruthy();
   });
 });
 
@@ -112,11 +110,11 @@ describe('a skill `remote:`', () => {
   test('is fetched once, stands in the record as text, and is told in the log; a second admission fetches nothing', async () => {
     let times = 0;
     deps = { ...deps, fetchSkill: () => ((times += 1), Promise.resolve(Buffer.from('Think first.'))) };
-    const first = await admitted({ plan: asking, behaviour: 2 });
+    const first = await admitted({ plan: asking });
     const record = JSON.stringify(await deps.records.get(RUN, 'admission'));
     expect(record).toContain('{"kind":"inline","name":"think","content":"Think first."}');
     expect(record).not.toContain('"kind":"remote"');
-    expect(await admitted({ plan: asking, behaviour: 2 })).toEqual(first);
+    expect(await admitted({ plan: asking })).toEqual(first);
     expect(times).toBe(1);
     const told = await deps.events.find(RUN, 'run/skill-fetched/remote:a/b/think');
     expect(told?.body).toMatchObject({ type: 'notice', message: expect.stringContaining('sha256') as string });
@@ -124,7 +122,7 @@ describe('a skill `remote:`', () => {
 
   test('that is not to be had refuses the run for good', async () => {
     deps = { ...deps, fetchSkill: () => Promise.reject(new SkillUnavailable('https://x: status 404')) };
-    await expect(admitted({ plan: asking, behaviour: 2 })).rejects.toMatchObject({
+    await expect(admitted({ plan: asking })).rejects.toMatchObject({
       type: 'admit/skill-unavailable',
       nonRetryable: true,
       message: expect.stringContaining(
@@ -151,7 +149,7 @@ describe('the code of a step machine', () => {
   test('is what the worker has at the path, whatever the plan says of it', async () => {
     deps = { ...deps, stageSessions: sessions };
     const plan = machine({ code: { ...CODE, codeHash: 'b'.repeat(64) } });
-    await admitted({ plan, mockAgents: true, behaviour: 5 });
+    await admitted({ plan, mockAgents: true });
     const kept = (await deps.records.get(RUN, 'plan')) as ReturnType<typeof toWire>;
     expect(kept.stages.map(({ work }) => (work as { readonly code?: unknown }).code)).toEqual(
       kept.stages.map(() => CODE),
@@ -161,13 +159,13 @@ describe('the code of a step machine', () => {
   test('is none where the worker has no skills, or another skill', async () => {
     const failure = { type: 'skill/unknown', nonRetryable: true };
     const plan = machine();
-    await expect(admitted({ plan, mockAgents: true, behaviour: 5 })).rejects.toMatchObject({
+    await expect(admitted({ plan, mockAgents: true })).rejects.toMatchObject({
       ...failure,
       message: 'stage a runs the skill /home/ada/skill, and this worker has no skills',
     });
     deps = { ...deps, stageSessions: sessions };
     const other = machine({ source: { kind: 'host', path: '/etc/other' } });
-    await expect(admitted({ plan: other, mockAgents: true, behaviour: 5 }, 'run-2')).rejects.toMatchObject({
+    await expect(admitted({ plan: other, mockAgents: true }, 'run-2')).rejects.toMatchObject({
       ...failure,
       message: 'stage a: the skill /etc/other is not among those of this worker',
     });
@@ -204,7 +202,7 @@ describe('what this build cannot carry out', () => {
       'stage a has the image "x", which only `voidbox run` reads: it puts the hash of a disk into the plan; stage a needs the `snapshot` "y"',
     ],
   ])('%s of a plan that any client sends is refused before anything starts', async (_what, change, message) => {
-    await expect(admitted({ plan: changed(change) as ReturnType<typeof toWire>, behaviour: 5 })).rejects.toMatchObject({
+    await expect(admitted({ plan: changed(change) as ReturnType<typeof toWire> })).rejects.toMatchObject({
       type: 'admit/unsupported-work',
       nonRetryable: true,
       message: expect.stringContaining(message) as string,
@@ -216,54 +214,60 @@ describe('what this build cannot carry out', () => {
     const plan = changed(({ scopes }) => {
       scopes[0]!['sandbox'] = { mode: 'mock', isolation: 'none', needs: { image: 'x', network: true } };
     });
-    await expect(admitted({ plan: plan as ReturnType<typeof toWire>, behaviour: 5 })).resolves.toBeTruthy();
+    await expect(admitted({ plan: plan as ReturnType<typeof toWire> })).resolves.toBeTruthy();
   });
 });
 
 describe('what the workflow is given', () => {
-  test('is what its machine needs, from behaviour 2 on; the plan stays in the records', async () => {
-    const { plan, machine, behaviour } = await admitted({ plan: toWire(PLAN), behaviour: 2 });
-    expect({ plan, behaviour }).toEqual({ plan: undefined, behaviour: 2 });
-    expect(machineFromWire(machine!)).toEqual(machinePlanOf(PLAN));
+  test('is the part of the plan that its machine needs; the plan stays in the records', async () => {
+    const admission = await admitted({ plan: toWire(PLAN) });
+    expect(admission).toMatchObject({ behaviour: BEHAVIOUR });
+    expect(Object.keys(admission)).not.toContain('plan');
+    expect(machineFromWire(admission.machine)).toEqual(machinePlanOf(PLAN));
     expect(await deps.records.get(RUN, 'admission')).toMatchObject({
       plan: JSON.parse(JSON.stringify(toWire(PLAN))) as object,
     });
   });
 
-  test.each([[undefined], [1]])(
-    'is the plan for a workflow of an earlier build, of behaviour %s',
-    async (behaviour) => {
-      const { plan, machine } = await admitted({
-        plan: toWire(PLAN),
-        ...(behaviour === undefined ? {} : { behaviour }),
-      });
-      expect({ plan, machine }).toEqual({ plan: toWire(PLAN), machine: undefined });
-    },
-  );
+  test('names the older of the behaviours of workflow and worker', async () => {
+    expect(await admitted({ plan: toWire(PLAN), behaviour: BEHAVIOUR + 1 })).toMatchObject({ behaviour: BEHAVIOUR });
+  });
+
+  test.each([[undefined], [0], [1.5], ['1']])('is refused to a workflow of behaviour %j', async (behaviour) => {
+    await expect(admitted({ plan: toWire(PLAN), behaviour: behaviour as number })).rejects.toMatchObject({
+      type: 'admit/invalid',
+      message: expect.stringContaining('as its behaviour') as string,
+    });
+  });
+
+  test.each([true, false])('fixes for the run whether its boots are recorded: %j', async (recordsBoots) => {
+    expect(await admitted({ plan: toWire(PLAN), recordsBoots })).toMatchObject({ recordsBoots });
+    expect(await admitted({ plan: toWire(PLAN), recordsBoots: !recordsBoots })).toMatchObject({ recordsBoots });
+  });
 
   test('is the same when admission is asked again', async () => {
-    const first = await admitted({ plan: toWire(PLAN), behaviour: 2 });
-    expect(await admitted({ plan: toWire(PLAN), behaviour: 2 })).toEqual(first);
+    const first = await admitted({ plan: toWire(PLAN) });
+    expect(await admitted({ plan: toWire(PLAN) })).toEqual(first);
   });
 
   test('says where the run is worked on', async () => {
     const placement = { hostId: 'a', hostQueue: 'qa', storeQueue: 'stores', leaseQueue: 'leases' };
     deps = { ...deps, placement };
-    expect(await admitted({ plan: toWire(PLAN), behaviour: 2 })).toMatchObject(placement);
+    expect(await admitted({ plan: toWire(PLAN) })).toMatchObject(placement);
   });
 
   test('says so on another host too, which is asked because the first one died behind its record', async () => {
     const placement = { hostId: 'a', hostQueue: 'qa', leaseQueue: 'leases' };
     const { events } = deps;
     deps = { ...deps, placement, events: { ...events, append: () => Promise.reject(new Error('killed')) } };
-    await expect(admitted({ plan: toWire(PLAN), behaviour: 2 })).rejects.toThrow('killed');
+    await expect(admitted({ plan: toWire(PLAN) })).rejects.toThrow('killed');
     deps = { ...deps, placement: { hostId: 'b', hostQueue: 'qb' }, events };
-    expect(await admitted({ plan: toWire(PLAN), behaviour: 2 })).toMatchObject(placement);
+    expect(await admitted({ plan: toWire(PLAN) })).toMatchObject(placement);
     expect((await deps.events.find(RUN, 'run/admitted'))?.body).toMatchObject({ hostId: 'a' });
   });
 
   test('says of queues what the worker does, and nothing else', async () => {
-    const admission = await admitted({ plan: toWire(PLAN), behaviour: 2 });
+    const admission = await admitted({ plan: toWire(PLAN) });
     expect(admission).toMatchObject({ hostId: 'h', hostQueue: 'voidbox-host:h' });
     expect(Object.keys(admission)).not.toContain('storeQueue');
   });
@@ -272,22 +276,17 @@ describe('what the workflow is given', () => {
 describe('a plan in the artifact store', () => {
   test('is admitted by its hash, however large it is', async () => {
     const planRef = await stored(JSON.stringify(toWire(large(4 * 1024 * 1024))));
-    expect(JSON.stringify(await admitted({ planRef, behaviour: 2 })).length).toBeLessThan(4_096);
-  });
-
-  test('is too large for a workflow of an earlier build, which holds it whole', async () => {
-    const planRef = await stored(JSON.stringify(toWire(large(1024 * 1024))));
-    await expect(admitted({ planRef, behaviour: 1 })).rejects.toMatchObject({ type: 'run/too-large' });
+    expect(JSON.stringify(await admitted({ planRef })).length).toBeLessThan(4_096);
   });
 
   test('is not read beyond what a plan may have', async () => {
     const planRef = await stored(' '.repeat(PLAN_LIMITS.planBytes + 1));
-    await expect(admitted({ planRef, behaviour: 2 })).rejects.toMatchObject({ type: 'run/too-large' });
+    await expect(admitted({ planRef })).rejects.toMatchObject({ type: 'run/too-large' });
   });
 
   test('that is something else is refused without a word of what it is', async () => {
     const planRef = await stored('secret words');
-    await expect(admitted({ planRef, behaviour: 2 })).rejects.toMatchObject({
+    await expect(admitted({ planRef })).rejects.toMatchObject({
       type: 'admit/invalid',
       message: `the plan ${planRef.sha256} is not JSON`,
     });
@@ -301,7 +300,7 @@ describe('a plan in the artifact store', () => {
     ['that is a path', { planRef: { sha256: '../plan', sizeBytes: 1, mediaType: 'application/json' } }],
     ['that is a text', { planRef: 'plan' }],
   ])('%s is refused', async (_what, request) => {
-    await expect(admitted({ ...request, behaviour: 2 })).rejects.toMatchObject({ type: 'admit/invalid' });
+    await expect(admitted({ ...request })).rejects.toMatchObject({ type: 'admit/invalid' });
   });
 });
 
@@ -311,73 +310,17 @@ test('a plan with more edges than a workflow holds is refused, though it is smal
     names.map((name, index) => (index === 0 ? name : `${name}>${names.slice(0, index).join(',')}`)).join(' '),
   );
   deps = { ...deps, checkPlan: () => ({ plan }) };
-  await expect(admitted({ plan: toWire(PLAN), behaviour: 2 })).rejects.toThrow(/names and edges of the plan's stages/);
+  await expect(admitted({ plan: toWire(PLAN) })).rejects.toThrow(/names and edges of the plan's stages/);
 });
 
 test('a refusal that another build recorded is told again with its own code, and is final', async () => {
-  const refused = admitted({ planRef: await stored('not JSON'), behaviour: 2 });
+  const refused = admitted({ planRef: await stored('not JSON') });
   await expect(refused).rejects.toMatchObject({ type: 'admit/invalid' });
   await deps.records.put(RUN, 'refusal', { executionId: 'execution-1', code: 'admit/retired', message: 'no more' });
-  await expect(admitted({ behaviour: 2 })).rejects.toMatchObject({
+  await expect(admitted({})).rejects.toMatchObject({
     type: 'admit/retired',
     message: 'no more',
     nonRetryable: true,
-  });
-});
-
-const GROWING: Plan = {
-  ...PLAN,
-  stages: PLAN.stages.map((stage) => ({ ...stage, retry: { ...stage.retry, factor: 2 } })),
-};
-
-test('a plan with growing pauses is refused to a workflow that would keep them short', async () => {
-  await expect(admitted({ plan: toWire(GROWING), behaviour: 5 })).rejects.toMatchObject({
-    type: 'admit/invalid',
-    message: expect.stringContaining('growing pauses'),
-  });
-});
-
-test('a plan with growing pauses is admitted to a workflow that knows them', async () => {
-  expect(await admitted({ plan: toWire(GROWING), behaviour: 6 })).toMatchObject({ behaviour: 6 });
-});
-
-test('a plan that tolerates failures is refused to a workflow that would fail with them', async () => {
-  const plan: Plan = { ...PLAN, stages: PLAN.stages.map((stage) => ({ ...stage, continueOnError: true })) };
-  await expect(admitted({ plan: toWire(plan), behaviour: 6 })).rejects.toMatchObject({
-    type: 'admit/invalid',
-    message: expect.stringContaining('`continue_on_error`'),
-  });
-});
-
-test('a plan with conditions is refused to a workflow that would run what is to be passed', async () => {
-  const conditional: Plan = {
-    ...PLAN,
-    stages: PLAN.stages.map((stage, index) =>
-      index === 0 ? { ...stage, when: { source: 'false', stages: [], params: {} } } : stage,
-    ),
-  };
-  await expect(admitted({ plan: toWire(conditional), behaviour: 11 })).rejects.toMatchObject({
-    type: 'admit/invalid',
-    message: expect.stringContaining('has a condition'),
-  });
-});
-
-test('a plan that asks people is refused to a workflow that cannot wait for them', async () => {
-  const [asking] = PLAN.stages;
-  const asks: Plan = {
-    ...PLAN,
-    stages: PLAN.stages.map((stage) =>
-      stage === asking
-        ? { ...stage, scope: null, work: { ...APPROVAL_DEFAULTS, kind: 'approval', message: 'Go?' } }
-        : stage,
-    ),
-    scopes: PLAN.scopes
-      .map((scope) => ({ ...scope, stages: scope.stages.filter((id) => id !== asking!.id) }))
-      .filter(({ stages }) => stages.length > 0),
-  };
-  await expect(admitted({ plan: toWire(asks), behaviour: 4 })).rejects.toMatchObject({
-    type: 'admit/invalid',
-    message: expect.stringContaining('update every worker of the queue'),
   });
 });
 
@@ -395,47 +338,17 @@ describe('a plan that waits', () => {
   };
   const DAYS = 24 * 3_600_000;
 
-  test('is refused to a workflow that would not wake', async () => {
-    await expect(admitted({ plan: toWire(waiting(0)), behaviour: 8 })).rejects.toMatchObject({
-      type: 'admit/invalid',
-      message: expect.stringContaining('stage pause waits, which'),
-    });
-  });
-
   test('may wait for 400 days', async () => {
-    expect(await admitted({ plan: toWire(waiting(deps.now() + 400 * DAYS)), behaviour: 9 })).toMatchObject({
+    expect(await admitted({ plan: toWire(waiting(deps.now() + 400 * DAYS)) })).toMatchObject({
       hostId: 'h',
     });
   });
 
   test('is refused where it would wait longer', async () => {
-    await expect(admitted({ plan: toWire(waiting(deps.now() + 401 * DAYS)), behaviour: 9 })).rejects.toMatchObject({
+    await expect(admitted({ plan: toWire(waiting(deps.now() + 401 * DAYS)) })).rejects.toMatchObject({
       type: 'admit/invalid',
       message: expect.stringContaining('more than 400 days from now'),
     });
-  });
-});
-
-test('a plan whose time is limited is refused to a workflow that would not look at the clock', async () => {
-  await expect(admitted({ plan: toWire({ ...PLAN, timeoutMs: 1_000 }), behaviour: 9 })).rejects.toMatchObject({
-    type: 'admit/invalid',
-    message: expect.stringContaining('the spec limits the time of its run'),
-  });
-});
-
-test('a plan that starts a stage after one of several failures is refused to a workflow that would wait for all', async () => {
-  const plan: Plan = { ...PLAN, stages: PLAN.stages.map((stage) => ({ ...stage, anyFailure: true })) };
-  await expect(admitted({ plan: toWire(plan), behaviour: 10 })).rejects.toMatchObject({
-    type: 'admit/invalid',
-    message: expect.stringContaining('names several stages in `on_failure`'),
-  });
-});
-
-test('a plan with a stage that is to run whatever happens is refused to a workflow that would start it at once', async () => {
-  const plan = planOf('a clean', { finally: 'clean', graceMs: 1_000 });
-  await expect(admitted({ plan: toWire(plan), behaviour: 13 })).rejects.toMatchObject({
-    type: 'admit/invalid',
-    message: expect.stringContaining('stage clean has `finally`, which'),
   });
 });
 
@@ -466,7 +379,7 @@ describe('agents', () => {
     const origin = { runId: RUN, kind: 'retry', from: null } as const;
     const limited = { ...((await deps.records.get(RUN, 'plan')) as Plan), timeoutMs: 7_000 };
     for (const [runId, request] of [
-      ['again', { origin, behaviour: BEHAVIOUR }],
+      ['again', { origin }],
       ['limited', { origin, behaviour: BEHAVIOUR, plan: limited }],
     ] as const) {
       await admitted(request, runId);

@@ -10,28 +10,19 @@ import { type Plan, PLAN_LIMITS } from '../domain/plan/plan.ts';
 import { fromWire, planBytes, type PlanWire, toWire } from '../domain/plan/wire.ts';
 import { hostVariablesOf, waitOf } from '../domain/plan/work.ts';
 import { describeUnsupported, unsupportedParts } from '../domain/plan/unsupported.ts';
-import { BEHAVIOUR } from '../domain/run/behaviour.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import type { RunOrigin } from '../domain/run/origin.ts';
 import type { AdmissionRecord } from './admission-record.ts';
 import { assertCalledByRun, endOf } from './admitted-run.ts';
-import {
-  claimGiven,
-  type EarlierRecords,
-  GIVEN_BEHAVIOUR,
-  givenEvents,
-  originIn,
-  readEarlier,
-  reuseFrom,
-} from './earlier-run.ts';
+import { claimGiven, type EarlierRecords, givenEvents, originIn, readEarlier, reuseFrom } from './earlier-run.ts';
 import { continueAgents } from './continued-agents.ts';
 import type { Admission, AdmitRequest, HistoryLimit, InlineOrRef, Placement } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import { toActivityFailure } from './failure.ts';
 import { demandVariables } from './host-variables.ts';
 import { refuseBadSchemas } from './output-check.ts';
-import { refuseNewer } from './plan-behaviour.ts';
+import { behaviourFor, refuseNewer } from './plan-behaviour.ts';
 import { allowedRootsOf, resolveMounts, specFolder } from './mount-policy.ts';
 import { fetchedEvents, withRemoteSkills } from './remote-skills.ts';
 import { withSkillCodes } from './skill-policy.ts';
@@ -53,7 +44,7 @@ import {
  * The server ends a workflow at 51,200 events or 50 MiB. What a run still does after it gave up, a thousand stages that are
  * cancelled and as many VMs that are released, takes some 10,000 events and 10 MiB.
  */
-const HISTORY_LIMIT: HistoryLimit = { events: 36_000, bytes: 36 * 1024 * 1024 };
+export const HISTORY_LIMIT: HistoryLimit = { events: 36_000, bytes: 36 * 1024 * 1024 };
 
 /** Record `refusal`: why an execution was not admitted, for when its `admit` is called again. */
 interface RefusalRecord {
@@ -67,7 +58,6 @@ export async function admit(deps: ActivityDeps, request: AdmitRequest): Promise<
     const { runId, originalExecutionRunId } = request;
     const caller = assertCalledByRun(runId);
     assertRunId(runId);
-    // A workflow that passes none has not been reset: then it would have been admitted before.
     const executionId = typeof originalExecutionRunId === 'string' ? originalExecutionRunId : caller.executionId;
     return (await readAdmission(deps, runId, executionId)) ?? (await admitNew(deps, request, executionId));
   } catch (error) {
@@ -84,20 +74,17 @@ async function readAdmission(deps: ActivityDeps, runId: string, executionId: str
     const refusal = (await deps.records.get(runId, 'refusal')) as RefusalRecord | null | undefined;
     throw refusal?.executionId === executionId ? new CodedError(refusal.code, refusal.message) : idTaken(runId);
   }
-  // An earlier build did not record the execution: while its run goes on, the server has no second one.
-  if (earlier.executionId === undefined ? hasEnded : earlier.executionId !== executionId) throw idTaken(runId);
-  const { plan, input, behaviour, historyLimit } = earlier;
+  if (earlier.executionId !== executionId) throw idTaken(runId);
+  const { plan, input, behaviour, recordsBoots, historyLimit } = earlier;
   if (!hasEnded) await deps.events.append(runId, admissionEvents(deps, earlier));
-  const since1 = {
-    ...(behaviour === undefined ? {} : { behaviour }),
-    ...(historyLimit === undefined ? {} : { historyLimit }),
-  };
   return {
-    ...whatTheWorkflowHolds(plan, behaviour),
+    machine: machineOf(plan),
     ...placementOf(earlier),
     input,
     searchAttributes: deps.searchAttributes,
-    ...since1,
+    behaviour,
+    recordsBoots,
+    historyLimit,
     ...givenIn(earlier),
   };
 }
@@ -115,8 +102,8 @@ function placementOf({ hostId, hostQueue, storeQueue, leaseQueue }: Placement): 
   };
 }
 
-function whatTheWorkflowHolds(plan: PlanWire, behaviour = 0): Pick<Admission, 'plan' | 'machine'> {
-  return behaviour < 2 ? { plan } : { machine: machineToWire(machinePlanOf(fromWire(plan))) };
+function machineOf(plan: PlanWire): Admission['machine'] {
+  return machineToWire(machinePlanOf(fromWire(plan)));
 }
 
 function idTaken(runId: string): CodedError {
@@ -137,9 +124,8 @@ async function admitNew(deps: ActivityDeps, request: AdmitRequest, executionId: 
 
 async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: string): Promise<Admission> {
   const { runId } = request;
-  const behaviour = Math.min(request.behaviour ?? 0, BEHAVIOUR);
+  const behaviour = behaviourFor(request.behaviour);
   const origin = originIn(request.origin);
-  refuseOrigin(origin, behaviour);
   const earlier = origin === null ? null : await readEarlier(deps, origin, runId);
   const baseDir = deps.mountPolicy.specFolder ? await specFolder(deps.marks, runId) : null;
   const isRepeated = saysNothing(request) && origin?.kind === 'retry';
@@ -152,7 +138,7 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   const asked = withDeclaredKeys(
     playedAs(mockedAs(said, mockIn(request.mock) ?? kept), isPlayed, isGiven(request.mockAgents)),
   );
-  refuseTooLarge(asked, behaviour);
+  refuseTooLarge(asked);
   refuseNewer(asked, behaviour);
   refuseLongWaits(asked, deps.now());
   refuseUnsupported(asked);
@@ -164,7 +150,7 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
     origin === null || earlier === null || reuse === null
       ? { plan: written, continued: {} }
       : await continueAgents(deps, origin, written, { reuse, earlier });
-  refuseTooLarge(plan, behaviour);
+  refuseTooLarge(plan);
   await refuseBadSchemas(deps, plan);
   refuseServices(plan.scopes, deps.servicePolicy);
   refuseRetention(plan.scopes, deps.allowsRetention);
@@ -177,9 +163,14 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   await demandVariables(deps, runId, { hostVariables: plan.hostVariables, stages: left });
   const taken = origin === null ? {} : { origin, given: await claimGiven(deps, origin, given) };
   const wire = toWire(plan);
-  // A workflow of an earlier build goes on as it does.
-  const since1 = request.behaviour === undefined ? {} : { behaviour, historyLimit: deps.historyLimit ?? HISTORY_LIMIT };
-  const admission = { ...placementOf(deps.placement), input, ...since1, ...taken };
+  const admission = {
+    ...placementOf(deps.placement),
+    input,
+    behaviour,
+    recordsBoots: request.recordsBoots === true,
+    historyLimit: deps.historyLimit ?? HISTORY_LIMIT,
+    ...taken,
+  };
   await deps.records.put(runId, 'plan', wire);
   const record = {
     plan: wire,
@@ -193,7 +184,7 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   } satisfies AdmissionRecord;
   await deps.records.put(runId, 'admission', record);
   await deps.events.append(runId, admissionEvents(deps, record));
-  return { ...whatTheWorkflowHolds(wire, behaviour), ...admission, searchAttributes: deps.searchAttributes };
+  return { machine: machineOf(wire), ...admission, searchAttributes: deps.searchAttributes };
 }
 
 /** Any workflow may have sent the request, so a time that cannot be its start is left out. */
@@ -213,18 +204,9 @@ function reusedBy(
   return reuseFrom(origin, run, { ...earlier, plan: fromWire(earlier.wire) });
 }
 
-function refuseOrigin(origin: RunOrigin | null, behaviour: number): void {
-  if (origin === null || behaviour >= GIVEN_BEHAVIOUR) return;
-  throw new CodedError(
-    'admit/invalid',
-    `a ${origin.kind} needs a newer build of Voidbox than the workflow's: update every worker of the queue`,
-  );
-}
-
-function refuseTooLarge(plan: Plan, behaviour: number): void {
+function refuseTooLarge(plan: Plan): void {
   const bytes = planBytes(plan);
-  // A workflow of an earlier build gets the whole plan into its history.
-  const limit = behaviour < 2 ? PLAN_LIMITS.inlinePlanBytes : PLAN_LIMITS.planBytes;
+  const limit = PLAN_LIMITS.planBytes;
   if (bytes > limit)
     throw new CodedError('run/too-large', `the plan has ${bytes} bytes; a run carries at most ${limit}: split it`);
   const held = machineBytes(machinePlanOf(plan));

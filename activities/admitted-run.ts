@@ -29,9 +29,6 @@ export interface AdmittedRun {
   /** In the plan's order. */
   readonly scopes: readonly AdmittedScope[];
   readonly input: InlineOrRef | null;
-  readonly behaviour: number;
-  /** False for runs of a build that did not record where mounts lead. */
-  readonly mountsAreResolved: boolean;
   /** The saves that agents of a retry resume, by series of attempts; empty: every agent starts from its beginning. */
   readonly continued: Readonly<Record<string, ContinuedAgent>>;
   /** The activity that drives a run of one command; null for other runs. */
@@ -87,10 +84,8 @@ async function readAdmitted(records: RunRecords, runId: string): Promise<Admitte
       hostId: record.hostId,
       plan,
       machine,
-      scopes: plan.scopes.map((scope) => admittedScope(scope, plan.stages, record.mounts ?? {})),
+      scopes: plan.scopes.map((scope) => admittedScope(scope, plan.stages, record.mounts)),
       input: record.input,
-      behaviour: record.behaviour ?? 0,
-      mountsAreResolved: record.mounts !== undefined,
       continued: record.continued ?? {},
       command: record.command ?? null,
     };

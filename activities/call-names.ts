@@ -9,7 +9,7 @@ import type { StagePlan } from '../domain/plan/plan.ts';
 import { attemptText } from '../domain/run/attempt.ts';
 import { type InstancePath, readInstance } from '../domain/run/instance.ts';
 import { type AdmittedRun } from './admitted-run.ts';
-import { type Fields, fieldsOf, refused } from './call-values.ts';
+import { type Fields, refused } from './call-values.ts';
 import type { AdmittedScope } from './requests.ts';
 import { quote } from '../domain/units/quote.ts';
 
@@ -35,15 +35,8 @@ export function scopeOf(run: AdmittedRun, id: string): AdmittedScope {
   return scope;
 }
 
-/** True for a call that carries whole stages and scopes, as workflows of behaviour 0 send them. */
-export function isWhole(run: AdmittedRun, call: Fields, what: 'stage' | 'scope'): boolean {
-  const whole = typeof call[what] === 'object' && call[what] !== null;
-  if (whole && run.behaviour > 0) throw refused(run, `its workflow names a ${what} by id, this call carries one`);
-  return whole;
-}
-
 export function idIn(run: AdmittedRun, call: Fields, what: 'stage' | 'scope'): string {
-  const id = isWhole(run, call, what) ? fieldsOf(call[what], `a ${what}`)['id'] : call[what];
+  const id = call[what];
   if (typeof id === 'string') return id;
   throw refused(run, `the call names no ${what}`);
 }
@@ -67,10 +60,9 @@ export function optionalPathIn(run: AdmittedRun, stage: StagePlan, call: Fields)
 }
 
 /** Where the stage stands that a call names, also one with items. */
-export function pathIn(run: AdmittedRun, { id }: StagePlan, { item, instance }: Fields): InstancePath {
-  if (item !== undefined && item !== 0) throw refused(run, `stage ${id} has no item ${quote(item)}`);
-  if (item === undefined && instance === undefined) throw refused(run, `the call for stage ${id} names no instance`);
-  const path = instance === undefined ? [] : readInstance(instance);
+export function pathIn(run: AdmittedRun, { id }: StagePlan, { instance }: Fields): InstancePath {
+  if (instance === undefined) throw refused(run, `the call for stage ${id} names no instance`);
+  const path = readInstance(instance);
   if (path !== null && stageAt(run.machine, id, path) !== null) return path;
   throw refused(run, `stage ${id} has no instance ${quote(instance)}`);
 }

@@ -20,11 +20,9 @@ import type { ApprovalRequest, AskRequest, RejectionRequest } from './approvals.
 import { checkedEvents } from './call-events.ts';
 import {
   attemptIn,
-  idIn,
   instanceIn,
   isAttempt,
   isOfItem,
-  isWhole,
   keyOf,
   optionalPathIn,
   pathIn,
@@ -79,15 +77,7 @@ export function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
   if (work === null || stage.scope === null) throw refused(run, `stage ${stage.id} does not run in a VM`);
   const scope = scopeOf(run, stage.scope);
   const { attempt, generation } = call;
-  if (
-    isWhole(run, call, 'stage') &&
-    (idIn(run, call, 'scope') !== stage.scope || call['execKey'] !== keyOf(stage.id, [], Number(attempt)))
-  )
-    throw refused(
-      run,
-      `stage ${stage.id} is in scope ${stage.scope}, and its command is not ${quote(call['execKey'])}`,
-    );
-  const instance = isWhole(run, call, 'stage') ? [] : instanceIn(run, stage, call);
+  const instance = instanceIn(run, stage, call);
   const isShared = isSharedScope(scope);
   if (
     typeof attempt !== 'number' ||
@@ -108,7 +98,6 @@ export function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
     ...(continued === undefined ? {} : { continued }),
     scope,
     generation,
-    mountsAreResolved: run.mountsAreResolved,
     lease: leaseOf(run, call['lease'], { runId: run.runId, scope: scope.id, instance, generation }, isShared),
     instance,
     item: null,
@@ -307,7 +296,7 @@ export function scopeRequest(run: AdmittedRun, call: Fields): ScopeRequest {
   const instance = isOfItems ? instanceIn(run, first, call) : [];
   if (typeof generation !== 'number' || !Number.isSafeInteger(generation) || generation < 0 || generation > last)
     throw refused(run, `scope ${scope.id} has no VM of generation ${quote(generation)}: the last is ${last}`);
-  return { runId: run.runId, scope, generation, instance, mountsAreResolved: run.mountsAreResolved };
+  return { runId: run.runId, scope, generation, instance };
 }
 
 function leaseOf(run: AdmittedRun, value: unknown, identity: VmIdentity, isShared: boolean): VmLease | null {

@@ -26,7 +26,7 @@ import { admit } from './admit.ts';
 import type { AdmissionRecord } from './admission-record.ts';
 import { continueIn } from './continued-agents.ts';
 import type { ActivityDeps } from './deps.ts';
-import { GIVEN_BEHAVIOUR } from './earlier-run.ts';
+import { requestOf } from '../test/rig/admissions.ts';
 import type { StageRequest } from './requests.ts';
 import { runStage } from './run-stage.ts';
 
@@ -122,7 +122,7 @@ class Host implements AsyncDisposable {
   admitted(runId: string, request: object): Promise<unknown> {
     const info = { workflowExecution: { workflowId: runId, runId: `execution-of-${runId}` } };
     const environment = new MockActivityEnvironment(info, { logger: new DefaultLogger('ERROR', () => undefined) });
-    return environment.run(() => admit(this.deps(), { ...request, runId, behaviour: GIVEN_BEHAVIOUR }));
+    return environment.run(() => admit(this.deps(), requestOf(runId, request)));
   }
 
   retry(runId: string, from: string, request: ContinueRequest | true = {}): Promise<unknown> {

@@ -5,7 +5,7 @@
 import type { MachinePlanWire } from '../domain/pipeline/machine-plan.ts';
 import type { EndedStage } from '../domain/pipeline/command.ts';
 import type { GivenStage, NamedOutput } from '../domain/pipeline/state.ts';
-import type { DataRef, ScopePlan, StagePlan } from '../domain/plan/plan.ts';
+import type { DataRef } from '../domain/plan/plan.ts';
 import type { MockRequest } from '../domain/plan/mocks.ts';
 import type { PlanWire } from '../domain/plan/wire.ts';
 import type { FieldValues } from '../domain/run/approval-answer.ts';
@@ -50,12 +50,14 @@ export type InlineOrRef =
 /** What the workflow adds to what its client sent. */
 export interface AdmitRequest extends RunRequest {
   readonly runId: string;
-  /** Names this execution among those with the same workflow id; a reset keeps it. Workflows before behaviour 1 pass none. */
-  readonly originalExecutionRunId?: string;
-  /** The newest behaviour that the workflow knows; absent is 0. */
-  readonly behaviour?: number;
-  /** The start of the workflow, which may have waited for a worker. Absent: the workflow is of an earlier build. */
-  readonly startedAtMs?: number;
+  /** Names this execution among those with the same workflow id; a reset keeps it. */
+  readonly originalExecutionRunId: string;
+  /** The newest behaviour that the workflow knows. */
+  readonly behaviour: number;
+  /** True if the workflow's own worker has the local activity that records boots of VMs. */
+  readonly recordsBoots: boolean;
+  /** The start of the workflow, which may have waited for a worker. */
+  readonly startedAtMs: number;
 }
 
 /** Where a run is worked on: answered by `admit`, and fixed for the run's life. */
@@ -71,21 +73,21 @@ export interface Placement {
 }
 
 export interface Admission extends Placement {
-  /** Before behaviour 2. */
-  readonly plan?: PlanWire;
-  /** From behaviour 2: what the run machine needs of the plan, which stays in the run's records. */
-  readonly machine?: MachinePlanWire;
+  /** The part of the plan that the run machine needs; the plan stays in the run's records. */
+  readonly machine: MachinePlanWire;
   readonly input: InlineOrRef | null;
   /** Voidbox's search attributes that are registered on the server. */
   readonly searchAttributes: readonly string[];
-  /** What the workflow does, of `domain/run/behaviour.ts`; absent is 0. It never changes during a run. */
-  readonly behaviour?: number;
-  /** Of a run that has one. From behaviour 8. */
+  /** Which commands the workflow makes (`domain/run/behaviour.ts`). It never changes during a run. */
+  readonly behaviour: number;
+  /** True if boots of VMs are markers in the run's history. It never changes during a run. */
+  readonly recordsBoots: boolean;
+  /** Of a run that has one. */
   readonly origin?: RunOrigin;
   /** With `origin`: the stages that do not run, by id. */
   readonly given?: Readonly<Record<string, GivenOutputs>>;
-  /** Where the run gives up; absent: it never does. It stands here so that another limit changes no run that goes on. */
-  readonly historyLimit?: HistoryLimit;
+  /** Length of history at which the run gives up. It is part of the admission, so that a later limit does not change open runs. */
+  readonly historyLimit: HistoryLimit;
 }
 
 /** What a stage came to in an earlier run. */
@@ -113,33 +115,12 @@ export interface ScopeCall {
 export interface StageCall {
   readonly runId: string;
   readonly stage: string;
-  /** Absent, or with an `item` of 0, in calls of earlier builds: the run's own stages. */
-  readonly instance?: InstancePath;
+  /** Empty: a stage of the run itself. */
+  readonly instance: InstancePath;
   readonly attempt: number;
   readonly generation: number;
   readonly lease: VmLease | null;
   /** Of each stage that this one takes data of, what it takes. */
-  readonly upstream: Readonly<Record<string, UpstreamOutputs>>;
-  readonly events: readonly NewRunEvent[];
-}
-
-/** As workflows of behaviour 0 send a `ScopeCall`; only its ids are believed. */
-export interface WholeScopeCall {
-  readonly runId: string;
-  readonly scope: ScopePlan;
-  readonly generation: number;
-}
-
-/** As workflows of behaviour 0 send a `StageCall`; only its ids are believed, and what only the workflow knows. */
-export interface WholeStageCall {
-  readonly runId: string;
-  readonly stage: StagePlan;
-  readonly scope: ScopePlan;
-  readonly generation: number;
-  readonly lease: VmLease | null;
-  readonly execKey: string;
-  readonly attempt: number;
-  readonly input: InlineOrRef | null;
   readonly upstream: Readonly<Record<string, UpstreamOutputs>>;
   readonly events: readonly NewRunEvent[];
 }
@@ -266,13 +247,12 @@ export interface Activities {
   /** First command of each run: checks, stores the plan, picks the host. */
   admit(request: AdmitRequest): Promise<Admission>;
   /** Finds or creates the VM of a scope that several stages share. */
-  acquireVm(call: ScopeCall | WholeScopeCall): Promise<AcquiredVm>;
+  acquireVm(call: ScopeCall): Promise<AcquiredVm>;
   /**
-   * Runs one attempt of one stage and returns only what is durable. From behaviour 4 on a result whose outcome is `failed` is
-   * thrown: a failure with the outcome's code as type, and the result as its only detail.
+   * Runs one attempt of one stage and returns only what is durable. A result whose outcome is `failed` is thrown: a failure with the outcome's code as type, and the result as its only detail.
    */
-  runStage(call: StageCall | WholeStageCall): Promise<StageResult>;
-  releaseVm(call: ScopeCall | WholeScopeCall): Promise<void>;
+  runStage(call: StageCall): Promise<StageResult>;
+  releaseVm(call: ScopeCall): Promise<void>;
   /**
    * Decides whether a stage runs.
    * @throws ApplicationFailure `stage/condition` when its condition cannot be decided

@@ -1,4 +1,4 @@
-/** How an attempt that failed ends for Temporal: by the behaviour that its run was admitted with. VMs are mocks, stores are files. */
+/** How an attempt that failed ends for Temporal. VMs are mocks, stores are files. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -15,6 +15,7 @@ import { createMockBackend } from '../sandbox/mock/backend.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
 import { planOf } from '../test/machine/plan-of.ts';
 import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
+import { RECORD_DEFAULTS } from '../test/rig/admissions.ts';
 import type { AdmissionRecord } from './admission-record.ts';
 import type { StageCall } from './contract.ts';
 import { createActivities } from './create-activities.ts';
@@ -46,17 +47,12 @@ afterEach(async () => {
   rmSync(stateDir, { recursive: true, force: true });
 });
 
-async function admitted(behaviour: number, program: string): Promise<void> {
+async function admitted(program: string): Promise<void> {
   const [stage] = planOf('bad').stages;
   const plan: Plan = { ...planOf('bad'), stages: [{ ...stage!, work: plainStage('bad', 'bad', [program]).work }] };
   await stores.records.put('run', 'admission', {
+    ...RECORD_DEFAULTS,
     plan: toWire(plan),
-    hostQueue: 'voidbox-host:h',
-    hostId: 'h',
-    input: null,
-    serverId: 'embedded',
-    behaviour,
-    mounts: {},
   } satisfies AdmissionRecord);
   const body = {
     type: 'run-admitted',
@@ -109,7 +105,7 @@ const failureOf = (running: Running): Promise<ApplicationFailure> =>
   );
 
 test('is a failure with the result in its details, once that is durable', async () => {
-  await admitted(4, 'fail');
+  await admitted('fail');
   const failure = await failureOf(runStage());
   expect(failure).toMatchObject({
     type: 'stage/exit-nonzero',
@@ -125,7 +121,7 @@ test('is a failure with the result in its details, once that is durable', async 
 });
 
 test('and the same for who asks again, also after the end of the run', async () => {
-  await admitted(4, 'fail');
+  await admitted('fail');
   const first = await failureOf(runStage());
   expect((await failureOf(runStage())).details).toEqual(first.details);
   const outcome = { state: 'failed', failedStage: 'bad', failure: null, output: null } as const;
@@ -134,16 +130,8 @@ test('and the same for who asks again, also after the end of the run', async () 
   expect(started).toBe(1);
 });
 
-test.each([1, 2, 3])(
-  'is a value for a workflow of behaviour %s, which takes failures for a broken world',
-  async (behaviour) => {
-    await admitted(behaviour, 'fail');
-    expect(await runStage().result).toMatchObject({ outcome: 'failed', failure: { code: 'stage/exit-nonzero' } });
-  },
-);
-
 test('a cancelled one is a value', async () => {
-  await admitted(4, 'wait');
+  await admitted('wait');
   const running = runStage();
   while (started === 0) await sleep(10);
   running.cancel();

@@ -35,11 +35,7 @@ export function createActivities(given: ActivityDeps): Activities {
         const work = await calls.stage(call);
         if ('mocked' in work) return unlessFailed(await mockStage(deps, work.mocked));
         if ('part' in work) return unlessFailed(await endPart(deps, work.part));
-        const { behaviour, ...request } = work.inVm;
-        const result = await runStage(deps, request);
-        // It is durable by now. To the workflow of an earlier build a failure would be a broken world, which no author's retry is for.
-        if (result.outcome === 'failed' && behaviour >= 4) throw stageFailure(result);
-        return result;
+        return unlessFailed(await runStage(deps, work.inVm));
       }),
     releaseVm: (call) => coded(async () => releaseVm(deps, await calls.release(call))),
     evaluateCondition: (call) => coded(async () => evaluateCondition(deps, await calls.evaluate(call))),

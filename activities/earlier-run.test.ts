@@ -18,7 +18,7 @@ import { mockWorkerDeps } from '../test/rig/mock-worker.ts';
 import { admit } from './admit.ts';
 import type { Admission, RunRequest } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
-import { GIVEN_BEHAVIOUR } from './earlier-run.ts';
+import { requestOf } from '../test/rig/admissions.ts';
 
 const PLAN = planOf('a b>a c>b');
 
@@ -33,10 +33,10 @@ beforeEach(async () => {
 
 afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
 
-function admitted(runId: string, request: RunRequest, behaviour = GIVEN_BEHAVIOUR): Promise<Admission> {
+function admitted(runId: string, request: RunRequest): Promise<Admission> {
   const info = { workflowExecution: { workflowId: runId, runId: `execution-of-${runId}` } };
   const environment = new MockActivityEnvironment(info, { logger: new DefaultLogger('ERROR', () => undefined) });
-  return environment.run(() => admit(deps, { ...request, runId, behaviour }));
+  return environment.run(() => admit(deps, requestOf(runId, request)));
 }
 
 async function stored(text: string): Promise<DataRef> {
@@ -247,13 +247,6 @@ describe('a retry', () => {
   ])('is refused with %s: %s', async (type, message, prepare) => {
     await expect(admitted('second', await prepare())).rejects.toEqual(refusedWith(type, message));
     expect((await bodiesOf('second')).map((body) => body.type)).toEqual(['run-finished']);
-  });
-
-  test('of a workflow that would run everything again is refused', async () => {
-    await first();
-    await expect(admitted('second', retry(), GIVEN_BEHAVIOUR - 1)).rejects.toEqual(
-      refusedWith('admit/invalid', 'update every worker of the queue'),
-    );
   });
 });
 

@@ -22,9 +22,6 @@ import type { ActivityDeps } from './deps.ts';
 import { createMapping } from '../domain/units/mapping.ts';
 import { quote } from '../domain/units/quote.ts';
 
-/** The workflow of an earlier build would run everything again. */
-export const GIVEN_BEHAVIOUR = 8;
-
 export interface EarlierRecords {
   readonly wire: PlanWire;
   readonly input: InlineOrRef | null;

@@ -16,10 +16,10 @@ import { createMockBackend } from '../sandbox/mock/backend.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
 import { planOf } from '../test/machine/plan-of.ts';
 import { mockWorkerDeps } from '../test/rig/mock-worker.ts';
+import { RECORD_DEFAULTS } from '../test/rig/admissions.ts';
 import type { AdmissionRecord } from './admission-record.ts';
 import type { StageCall } from './contract.ts';
 import { createActivities } from './create-activities.ts';
-import { refuseNewer } from './plan-behaviour.ts';
 
 let stateDir: string;
 let stores: Stores;
@@ -52,13 +52,8 @@ async function admitted(output: PartOutput, more: Partial<StagePlan> = {}): Prom
   const plan = planWith(output, more);
   expect(checkPlan(toWire(plan))).toEqual({ plan });
   await stores.records.put('run', 'admission', {
+    ...RECORD_DEFAULTS,
     plan: toWire(plan),
-    hostQueue: 'voidbox-host:h',
-    hostId: 'h',
-    input: null,
-    serverId: 'embedded',
-    behaviour: 13,
-    mounts: {},
   } satisfies AdmissionRecord);
   const stages = plan.stages.map(({ id, after }) => ({ id, dependsOn: after.map(({ stage }) => stage) }));
   const body = { type: 'run-admitted', name: 'x', kind: 'workflow', hostId: 'h', stages, outputStage: null } as const;
@@ -155,15 +150,4 @@ test('after the end of the run it answers with what stands, and ends nothing new
   await stores.events.append('run', [{ id: EVENT_ID.runFinished, atMs: 1, body: { type: 'run-finished', outcome } }]);
   expect(await endPart(upstream)).toEqual(first);
   await expect(endPart(upstream, { attempt: 2 })).rejects.toMatchObject({ type: 'run/ended' });
-});
-
-test('a workflow of an earlier build is not given such a plan', () => {
-  const plan = planWith({ kind: 'stage', stage: 'review.b' });
-  expect(() => refuseNewer(plan, 12)).toThrow('stage review ends a part');
-  expect(() => refuseNewer(plan, 13)).not.toThrow();
-  const each = { list: { kind: 'inline', items: [1] }, maxParallel: 1, failFast: false, allowFailures: 0 } as const;
-  const [first, ...others] = plan.stages;
-  const nested = { ...plan, stages: [{ ...first!, of: 'review', each }, ...others] };
-  expect(() => refuseNewer(nested, 18)).toThrow('has `for_each` within an item');
-  expect(() => refuseNewer(nested, 19)).not.toThrow();
 });

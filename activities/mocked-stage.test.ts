@@ -15,8 +15,9 @@ import { openStores, type Stores } from '../store/open-stores.ts';
 import { emptyView } from '../store/run-view.ts';
 import { project } from '../store/projection.ts';
 import { planOf } from '../test/machine/plan-of.ts';
+import { requestOf } from '../test/rig/admissions.ts';
 import { mockWorkerDeps } from '../test/rig/mock-worker.ts';
-import type { Admission, RunRequest, StageCall } from './contract.ts';
+import type { Admission, StageCall } from './contract.ts';
 import { createActivities } from './create-activities.ts';
 import type { ActivityDeps } from './deps.ts';
 
@@ -56,8 +57,8 @@ function as<T>(runId: string, work: () => Promise<T>): Promise<T> {
   return new MockActivityEnvironment(info, { logger: new DefaultLogger('ERROR', () => undefined) }).run(work);
 }
 
-const admitted = (request: object, runId = 'run', behaviour = 13): Promise<Admission> =>
-  as(runId, () => createActivities(deps).admit({ ...(request as RunRequest), runId, behaviour }));
+const admitted = (request: object, runId = 'run'): Promise<Admission> =>
+  as(runId, () => createActivities(deps).admit(requestOf(runId, request)));
 
 const stage = (change: Partial<StageCall>, runId = 'run'): Promise<StageResult> => {
   const call = { runId, stage: 'a', instance: [], attempt: 1, generation: 0, lease: null, upstream: {}, events: [] };
@@ -99,12 +100,6 @@ describe('admission', () => {
       type: 'admit/invalid',
       nonRetryable: true,
       message: expect.stringContaining(message) as string,
-    });
-  });
-
-  test('refuses a workflow that would look for the VM', async () => {
-    await expect(admitted({ plan: toWire(PLAN), mock: 'all' }, 'run', 12)).rejects.toMatchObject({
-      message: expect.stringContaining('stage a is mocked, which the workflow') as string,
     });
   });
 

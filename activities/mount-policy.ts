@@ -65,14 +65,13 @@ export async function confirmMounts(
   deps: Pick<ActivityDeps, 'marks' | 'mountPolicy'>,
   runId: string,
   scope: AdmittedScope,
-  isResolved: boolean,
 ): Promise<void> {
   if (scope.sandbox.mounts.length === 0) return;
   const allowedRoots = await allowedRootsOf(deps, runId);
   const roots = await resolvedRoots(allowedRoots);
   for (const { hostPath } of scope.sandbox.mounts) {
     const real = await allowed(scope.id, hostPath, allowedRoots, roots);
-    if (isResolved && real !== hostPath)
+    if (real !== hostPath)
       throw new CodedError(
         'admit/mount-refused',
         `the mount ${hostPath} of scope ${scope.id} leads to ${real} since the run was admitted: start the run again`,

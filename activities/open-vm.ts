@@ -36,7 +36,7 @@ export async function openVm(
     body,
   });
 
-  await confirmMounts(deps, request.runId, request.scope, request.mountsAreResolved === true);
+  await confirmMounts(deps, request.runId, request.scope);
   refuseServices([request.scope], deps.servicePolicy);
   const lease = await whereThereIsRoom(deps, key, () => leaseOf(deps, key, request, backend));
   if (lease.host !== deps.placement.hostId) return { lease, vm: null };

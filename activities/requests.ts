@@ -19,8 +19,6 @@ export interface ScopeRequest {
   readonly generation: number;
   /** Of the item whose VM it is; empty: of the run itself. */
   readonly instance: InstancePath;
-  /** True when the scope's mounts name the paths that admission resolved. */
-  readonly mountsAreResolved?: boolean;
 }
 
 /** A stage that runs a command, its own or those of an agent. */

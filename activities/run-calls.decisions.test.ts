@@ -31,7 +31,7 @@ describe('a stage that asks', () => {
     const plan = planOf('own ok>own');
     const stages = plan.stages.map((stage) => (stage.id === 'ok' ? { ...stage, scope: null, work } : stage));
     const scopes = plan.scopes.filter(({ id }) => id !== 'ok');
-    await rig.admit('asks', { behaviour: 5, mounts: {} }, { ...plan, stages, scopes });
+    await rig.admit('asks', {}, { ...plan, stages, scopes });
   });
 
   test('is asked and answered with what was admitted', async () => {
@@ -59,7 +59,7 @@ describe('a stage that asks', () => {
     const plan = planOf('own ok>own');
     const stages = plan.stages.map((stage) => (stage.id === 'ok' ? { ...stage, scope: null, work, texts } : stage));
     const scopes = plan.scopes.filter(({ id }) => id !== 'ok');
-    await rig.admit('makes', { behaviour: 16, mounts: {} }, { ...plan, stages, scopes, hostVariables: ['TOKEN'] });
+    await rig.admit('makes', {}, { ...plan, stages, scopes, hostVariables: ['TOKEN'] });
     const output = { sha256: 'a'.repeat(64), sizeBytes: 1, mediaType: 'text/plain' };
     const upstream = { own: { output, outputs: {} } };
     const asked = (given: unknown): Promise<unknown> =>
@@ -135,7 +135,7 @@ describe('a wait until a time that outputs say', () => {
         : { ...bare, work: { ...wait, forMs: 1 } };
     });
     const scopes = plan.scopes.filter(({ id }) => id === 'own');
-    await rig.admit('waits', { behaviour: 25, mounts: {} }, { ...plan, stages, scopes });
+    await rig.admit('waits', {}, { ...plan, stages, scopes });
   });
 
   test('is found by what was admitted, and by no text of the call', async () => {
@@ -184,7 +184,7 @@ describe('a stage with a condition', () => {
   beforeEach(async () => {
     const plan = planOf('own gate>own last>gate', { carry: true, merge: 'own gate' });
     const stages = plan.stages.map((stage) => (stage.id === 'gate' ? { ...stage, when } : stage));
-    await rig.admit('decides', { behaviour: 12, mounts: {} }, { ...plan, stages });
+    await rig.admit('decides', {}, { ...plan, stages });
   });
 
   test('is decided by what was admitted, and by no text of the call', async () => {

@@ -21,7 +21,7 @@ describe('a stage with items', () => {
   beforeEach(async () => {
     const plan = planOf('own:2 next>own');
     const stages = plan.stages.map((stage) => (stage.id === 'own' ? { ...stage, each } : stage));
-    await rig.admit('many', { behaviour: 7, mounts: {} }, { ...plan, stages });
+    await rig.admit('many', {}, { ...plan, stages });
     await rig.putItems('many', 'items-own', each.list.items);
   });
 
@@ -114,7 +114,7 @@ describe('a stage with items in a loop', () => {
   beforeEach(async () => {
     const plan = planOf('own next>own');
     const stages = plan.stages.map((stage) => (stage.id === 'own' ? { ...stage, each, visits: 2 } : stage));
-    await rig.admit('again', { behaviour: 20, mounts: {} }, { ...plan, stages });
+    await rig.admit('again', {}, { ...plan, stages });
     await rig.putItems('again', 'items-own~2', each.list.items);
   });
 

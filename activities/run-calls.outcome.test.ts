@@ -44,7 +44,7 @@ describe('an outcome', () => {
   });
 
   test('names failures that its plan tolerates, each once', async () => {
-    await rig.admit('tolerates', { behaviour: 7 }, planOf('a b c', { tolerate: 'a b' }));
+    await rig.admit('tolerates', {}, planOf('a b c', { tolerate: 'a b' }));
     const finishing = (tolerated: unknown) =>
       as('tolerates', () => rig.calls.finish({ ...finish, runId: 'tolerates', outcome: { ...outcome, tolerated } }));
     expect((await finishing(['a', 'b'])).outcome).toEqual({ ...outcome, tolerated: ['a', 'b'] });
@@ -53,7 +53,7 @@ describe('an outcome', () => {
   });
 
   test('of a merge may lack the parts of failures that its plan tolerates, and no others', async () => {
-    await rig.admit('lacks', { behaviour: 7 }, planOf('a b c', { merge: 'a b c', tolerate: 'a c' }));
+    await rig.admit('lacks', {}, planOf('a b c', { merge: 'a b c', tolerate: 'a c' }));
     const parts = ['a', 'b', 'c'].map((name) => ({ name, output: REF }));
     const request = { ...finish, runId: 'lacks', outcome: { ...outcome, output: null } };
     const [a, b, c] = parts;
@@ -66,7 +66,7 @@ describe('an outcome', () => {
   });
 
   test('of a stage that takes data may lack an output only where its failure is tolerated', async () => {
-    await rig.admit('absent', { behaviour: 7 }, planOf('a b c>a,b', { tolerate: 'a', carry: true }));
+    await rig.admit('absent', {}, planOf('a b c>a,b', { tolerate: 'a', carry: true }));
     const call = { runId: 'absent', stage: 'c', instance: [], attempt: 1, generation: 0, lease: null, events: [] };
     const none = { output: null, outputs: {} };
     const running = (upstream: object) => as('absent', () => inVm(rig.calls, { ...call, upstream }));
@@ -81,7 +81,7 @@ describe('an outcome', () => {
     const none = { output: null, outputs: {} };
     await rig.admit(
       'behind-first',
-      { behaviour: 7, input: { kind: 'inline', text: '{}' } },
+      { input: { kind: 'inline', text: '{}' } },
       {
         ...planOf('a b>a', { mixed: true }),
         stages: [first, planOf('a b>a', { mixed: true }).stages[1]!],
@@ -96,7 +96,7 @@ describe('an outcome', () => {
       stage: { input: { kind: 'carry', stage: 'a' } },
       input: null,
     });
-    await rig.admit('behind-merge', { behaviour: 7 }, plan);
+    await rig.admit('behind-merge', {}, plan);
     const e = { ...call, runId: 'behind-merge', stage: 'e' };
     const request = (upstream: object) => as('behind-merge', () => inVm(rig.calls, { ...e, upstream }));
     expect(await request({ d: none, a: OUTPUT, b: none })).toMatchObject({
@@ -109,7 +109,7 @@ describe('an outcome', () => {
   });
 
   test('of a plan that ends in a merge brings its parts in order', async () => {
-    await rig.admit('merges', { behaviour: 1 }, planOf('a b', { merge: 'b a' }));
+    await rig.admit('merges', {}, planOf('a b', { merge: 'b a' }));
     const merge = [
       { name: 'b', output: REF },
       { name: 'a', output: REF },

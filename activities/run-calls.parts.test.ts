@@ -41,7 +41,7 @@ describe('a part of each item', () => {
       return { ...stage, scope: null, each, work };
     });
     const scopes = plan.scopes.filter(({ id }) => id !== 'end');
-    await rig.admit('many', { behaviour: 17, mounts: {} }, { ...plan, stages, scopes });
+    await rig.admit('many', {}, { ...plan, stages, scopes });
     await rig.putItems('many', 'items-end', each.list.items);
   });
 
@@ -176,7 +176,7 @@ workflow:
 
   beforeEach(async () => {
     const { plan } = compileText(TEXT, 'x', { baseDir: '/', checkExpression: checkExpressions });
-    await rig.admit('many', { behaviour: 19, mounts: {} }, plan!);
+    await rig.admit('many', {}, plan!);
     await rig.putItems('many', 'items-outer', ['a', 'b']);
     await rig.putItems('many', 'items-outer.inner/outer~1', [7, 8, 9]);
   });

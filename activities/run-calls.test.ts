@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { LOST_VM_ATTEMPTS } from '../domain/plan/plan.ts';
 import { planOf } from '../test/machine/plan-of.ts';
+import { requestOf } from '../test/rig/admissions.ts';
 import { as, eventOf, inVm, OUTPUT, own, PLAN, REF, useRunCalls } from '../test/rig/run-calls.ts';
 import type { StageCall } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
@@ -11,20 +12,10 @@ const rig = useRunCalls();
 const shared: StageCall = { ...own, stage: 'one', lease: { vmKey: 'run/_shared/0' } };
 const last: StageCall = { ...own, stage: 'last', upstream: { own: OUTPUT } };
 
-const whole = (stage: string, change: object = {}): object => ({
-  ...own,
-  runId: 'old',
-  stage: PLAN.stages.find(({ id }) => id === stage),
-  scope: PLAN.scopes.find(({ stages }) => stages.includes(stage)),
-  execKey: `${stage}/0/1`,
-  input: null,
-  ...change,
-});
-
 describe('the run of a command', () => {
   test('takes no call of a workflow that took its id', async () => {
     const command = { workflowId: 'order', runId: 'r', activityId: '7' };
-    await rig.admit('order.own.0123', { behaviour: 1, mounts: {}, command });
+    await rig.admit('order.own.0123', { command });
     const call = { ...own, runId: 'order.own.0123' };
     const why = { code: 'call/refused', message: expect.stringContaining('an activity of another workflow drives') };
     for (const answer of [
@@ -82,22 +73,6 @@ describe('a call of a stage', () => {
     });
   });
 
-  test('of a run of an earlier build is believed its ids alone', async () => {
-    const mounts = [{ hostPath: '/etc', guestPath: '/data', mode: 'rw' }];
-    const forged = whole('own', {
-      scope: { id: 'own', stages: ['own'], sandbox: { ...PLAN.scopes[0]!.sandbox, mounts, memoryMib: 99_999 } },
-    });
-    const request = await as('old', () => inVm(rig.calls, forged));
-    expect(request.scope.sandbox).toEqual({ ...PLAN.scopes[0]!.sandbox, mounts: [] });
-    expect(
-      await as('old', () =>
-        inVm(rig.calls, whole('own', { stage: { ...PLAN.stages[0], work: { kind: 'command', program: 'evil' } } })),
-      ),
-    ).toMatchObject({
-      stage: { work: { program: 'true' } },
-    });
-  });
-
   test.each<[string, unknown, string | null, RegExp]>([
     ['without a workflow', own, null, /a client, without a workflow, asked for work of run "run"/],
     ['by another workflow', own, 'other', /the workflow "other" asked for work of run "run"/],
@@ -105,21 +80,8 @@ describe('a call of a stage', () => {
     ['of a run that is not in the records', { ...own, runId: 'unknown' }, 'unknown', /no run "unknown" was admitted/],
     ['that is no object', 'run', 'run', /must be an object/],
     ['of an unknown stage', { ...own, stage: 'evil' }, 'run', /no stage "evil"/],
-    ['of a stage that is no id', { ...own, stage: ['own'] }, 'run', /names a stage by id/],
-    [
-      'of a whole stage, where ids are sent',
-      whole('own', { runId: 'run' }),
-      'run',
-      /names a stage by id, this call carries one/,
-    ],
-    ['of a scope that is not the stage’s', whole('own', { scope: PLAN.scopes[1] }), 'old', /stage own is in scope own/],
-    [
-      'of a command that is not the attempt’s',
-      whole('own', { execKey: 'last/0/1' }),
-      'old',
-      /its command is not "last\/0\/1"/,
-    ],
-    ['of another item', { ...own, item: 1 }, 'run', /no item 1/],
+    ['of a stage that is no id', { ...own, stage: ['own'] }, 'run', /the call names no stage/],
+    ['of a whole stage', { ...own, stage: PLAN.stages[0] }, 'run', /the call names no stage/],
     [
       'of an instance that no part of the plan makes',
       { ...own, instance: [{ part: 'own', item: 0 }] },
@@ -215,13 +177,6 @@ describe('a call for a VM', () => {
       scope: PLAN.scopes[1],
       generation: 3,
     });
-    const forged = {
-      ...PLAN.scopes[1]!,
-      sandbox: { ...PLAN.scopes[1]!.sandbox, mounts: [{ hostPath: '/', guestPath: '/data', mode: 'rw' }] },
-    };
-    expect(await as('old', () => rig.calls.acquire({ runId: 'old', scope: forged, generation: 0 }))).toMatchObject({
-      scope: PLAN.scopes[1],
-    });
     expect(
       await as('run', () => rig.calls.release({ runId: 'run', scope: 'own', generation: 1 + LOST_VM_ATTEMPTS })),
     ).toMatchObject({ scope: PLAN.scopes[0] });
@@ -281,8 +236,8 @@ test('of another run with an id that was in use, what was admitted last counts',
       events: [eventOf(`stage/${stage}/skipped`, { type: 'stage-skipped', stage, reason: 'x' })],
     });
   await as('run', () => skip('own'));
-  await rig.admit('run', { behaviour: 1, mounts: {} }, planOf('other'));
-  await as('run', () => activities.admit({ runId: 'run', behaviour: 1 }));
+  await rig.admit('run', {}, planOf('other'));
+  await as('run', () => activities.admit(requestOf('run', { originalExecutionRunId: 'execution-1' })));
   await as('run', () => skip('other'));
   await expect(as('run', () => skip('own'))).rejects.toMatchObject({ type: 'call/refused' });
 });

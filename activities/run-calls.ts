@@ -38,8 +38,7 @@ import { quote } from '../domain/units/quote.ts';
 export type StageWork =
   | { readonly mocked: MockedRequest }
   | { readonly part: EndPartRequest }
-  /** `behaviour`: that of the run. */
-  | { readonly inVm: StageRequest & { readonly behaviour: number } };
+  | { readonly inVm: StageRequest };
 
 /** Each makes what an activity works with of what it was called with. @throws CodedError `call/refused`, `run/ended` */
 export interface RunCalls {
@@ -164,7 +163,7 @@ function createStageCall(runs: RunAccess, lists: ItemLists, hostId: string): Run
     const checked = stageRequest(run, call);
     const request = forItem(checked, await lists.itemOf(run.runId, checked.instance));
     refuseElsewhere(run, request, hostId);
-    return { inVm: { ...(await withoutRewriting(runs, run, request)), behaviour: run.behaviour } };
+    return { inVm: await withoutRewriting(runs, run, request) };
   };
 }
 

@@ -19,7 +19,7 @@ import type { StageFailure, StageResult } from '../domain/run/stage-result.ts';
 import { runIdProblem } from '../domain/run/run-id.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
 import type { AdmissionRecord, CommandCaller } from './admission-record.ts';
-import { admittedEvent } from './admit.ts';
+import { admittedEvent, HISTORY_LIMIT } from './admit.ts';
 import { type AdmittedRun, createAdmittedRuns, endOf } from './admitted-run.ts';
 import { dataRefOf, type Fields, fieldsOf } from './call-values.ts';
 import { type CommandPlan, commandPlan } from './command-plan.ts';
@@ -132,6 +132,8 @@ async function admitCommand(deps: ActivityDeps, caller: CommandCaller, request: 
       hostQueue: deps.placement.hostQueue,
       input: await inputOf(deps.artifacts, wanted),
       behaviour: BEHAVIOUR,
+      recordsBoots: false,
+      historyLimit: deps.historyLimit ?? HISTORY_LIMIT,
       serverId: deps.serverId,
       executionId: caller.runId,
       mounts,
@@ -226,7 +228,6 @@ function requestOf(run: AdmittedRun, generation: number): StageRequest {
     stage: { ...stage, work: input === null ? work : { ...work, stdin: { kind: 'stage-output', stage: STDIN } } },
     scope: run.scopes[0]!,
     generation,
-    mountsAreResolved: true,
     lease: null,
     instance: [],
     item: null,

@@ -121,6 +121,5 @@ function keyOf(request: StageRequest, { hostPath, guestPath, git }: HostMount): 
     scope: request.scope.id,
     hostPath,
     guestPath,
-    isResolved: request.mountsAreResolved === true,
   };
 }

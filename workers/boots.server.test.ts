@@ -19,13 +19,8 @@ const programs: Record<string, MockProgram> = {
 const BOOT_MS = 30;
 const backend = { ...createMockBackend({ programs, bootMs: BOOT_MS }), name: 'qemu' as const };
 const runs = useTestRuns(backend, {
-  recorded: [
-    'behaviour-28-boots',
-    'behaviour-28-boots-retried',
-    'behaviour-28-boots-items',
-    'behaviour-28-boots-parts',
-  ],
-  windows: () => Promise.all(['behaviour-28-boots-items', 'behaviour-28-boots-parts'].map(windowOf)),
+  recorded: ['boots', 'boots-retried', 'boots-items', 'boots-parts'],
+  windows: () => Promise.all(['boots-items', 'boots-parts'].map(windowOf)),
 });
 
 async function windowOf(runId: string): Promise<string> {
@@ -84,7 +79,7 @@ const BOOTED = `booted in ${BOOT_MS} ms`;
 describe('the history of a run', () => {
   test('has a marker for the boot of each stage, whose summary names the stage and its time, in the workflow task of its result', async () => {
     started.set('boots', 1);
-    const seen = await run('behaviour-28-boots', chain('boots'));
+    const seen = await run('boots', chain('boots'));
     expect(seen.markers).toEqual([`VM of compile ${BOOTED}`, `VM of check ${BOOTED}`]);
     expect(seen.types).toEqual(['core_local_activity', 'core_local_activity']);
     expect(seen.taskOnlyForMarkers).toBe(0);
@@ -92,7 +87,7 @@ describe('the history of a run', () => {
 
   test('has one for each attempt, because each has a VM of its own', async () => {
     const retry = ', retry: { max_attempts: 2, backoff_secs: 1 }';
-    const { markers } = await run('behaviour-28-boots-retried', chain('retried', retry));
+    const { markers } = await run('boots-retried', chain('retried', retry));
     expect(markers).toEqual([`VM of compile ${BOOTED}`, `VM of check ${BOOTED}`, `VM of check (attempt 2) ${BOOTED}`]);
   });
 
@@ -106,20 +101,20 @@ workflow:
     - { name: two, run: { program: 'true' }, depends_on: [one] }
     - { name: three, run: { program: 'true' }, depends_on: [two] }
 `;
-    expect((await run('behaviour-28-boots-shared', spec)).markers).toEqual([`VM of one and 2 more ${BOOTED}`]);
+    expect((await run('boots-shared', spec)).markers).toEqual([`VM of one and 2 more ${BOOTED}`]);
   });
 
-  test('has none in a run that a worker of an earlier build admitted, whose histories have one event less for each boot', async () => {
-    started.set('earlier', 1);
-    started.set('later', 1);
-    const later = await run('boots-later', chain('later'));
+  test('has none in a run that was admitted without markers, and one event less for each boot', async () => {
+    started.set('without', 1);
+    started.set('with', 1);
+    const recorded = await run('boots-with', chain('with'));
     await runs.stopWorker();
-    await runs.startWorker(({ admit }) => ({ admit: (request) => admit({ ...request, behaviour: 27 }) }));
-    const earlier = await run('boots-earlier', chain('earlier'));
+    await runs.startWorker(({ admit }) => ({ admit: (request) => admit({ ...request, recordsBoots: false }) }));
+    const plain = await run('boots-without', chain('without'));
     await runs.stopWorker();
     await runs.startWorker();
-    expect(earlier.markers).toEqual([]);
-    expect(later.events - earlier.events).toBe(2);
+    expect(plain.markers).toEqual([]);
+    expect(recorded.events - plain.events).toBe(2);
   });
 });
 
@@ -138,10 +133,10 @@ ${parts}`;
   };
 
   test('has a marker for the boot of each item, also of the last', async () => {
-    const seen = await run('behaviour-28-boots-items', items('items', `run: { program: 'true' }`));
+    const seen = await run('boots-items', items('items', `run: { program: 'true' }`));
     expect(seen.markers).toEqual([]);
     const each = [0, 1, 2].map((item) => `VM of each[${item}] ${BOOTED}`);
-    expect(await sorted('behaviour-28-boots-items')).toEqual(each);
+    expect(await sorted('boots-items')).toEqual(each);
   });
 
   test('has one for the VM that stages of an item share', async () => {
@@ -156,8 +151,8 @@ parts:
         - { name: one, run: { program: 'true' } }
         - { name: two, run: { program: 'true' }, depends_on: [one] }
 `;
-    await run('behaviour-28-boots-parts', items('parts', 'uses: both', part));
+    await run('boots-parts', items('parts', 'uses: both', part));
     const each = [0, 1, 2].map((item) => `VM of each[${item}] ${BOOTED}`);
-    expect(await sorted('behaviour-28-boots-parts')).toEqual(each);
+    expect(await sorted('boots-parts')).toEqual(each);
   });
 });

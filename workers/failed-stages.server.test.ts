@@ -3,9 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { ApplicationFailure } from '@temporalio/client';
 import type { RunOutcome } from '../domain/run/event.ts';
-import type { StageResult } from '../domain/run/stage-result.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import { packageRoot } from '../setup/package-root.ts';
 import { awaitOutcome, startRun } from '../client/runs.ts';
@@ -43,7 +41,7 @@ afterEach(async () => {
 });
 
 afterAll(async () => {
-  await recordHistoriesOf(stack.runs.client, ['behaviour-4-fails', 'behaviour-4-retries', 'behaviour-4-reset']);
+  await recordHistoriesOf(stack.runs.client, ['failed-activity', 'failed-activity-retried', 'failed-activity-reset']);
   await stack?.stop();
 });
 
@@ -91,8 +89,8 @@ const FAILED: Partial<RunOutcome> = {
 
 test('a failed stage is a failed activity, by its own code', async () => {
   worker = await stack.startWorker();
-  expect(await run('behaviour-4-fails', spec('fails', 9))).toMatchObject(FAILED);
-  const [failed, ...others] = failuresIn(await historyOf('behaviour-4-fails'));
+  expect(await run('failed-activity', spec('fails', 9))).toMatchObject(FAILED);
+  const [failed, ...others] = failuresIn(await historyOf('failed-activity'));
   expect(others).toEqual([]);
   const { message, stackTrace, applicationFailureInfo } = failed!.failure!;
   const [detail] = applicationFailureInfo?.details?.payloads ?? [];
@@ -144,8 +142,8 @@ test('the filters of docs/temporal.md find what they say', async () => {
 
 test('the author’s retries are the run’s', async () => {
   worker = await stack.startWorker();
-  expect((await run('behaviour-4-retries', spec('retries', 1, RETRY))).state).toBe('succeeded');
-  const events = await historyOf('behaviour-4-retries');
+  expect((await run('failed-activity-retried', spec('retries', 1, RETRY))).state).toBe('succeeded');
+  const events = await historyOf('failed-activity-retried');
   expect(failuresIn(events)).toHaveLength(1);
   expect(events.map(({ activityTaskStartedEventAttributes: begun }) => begun?.attempt ?? 1)).toEqual(
     events.map(() => 1),
@@ -158,21 +156,23 @@ test('a run that has failed is told the same when it is reset', async () => {
   // Boxes have VMs for themselves, for which nothing is asked but with their calls.
   const boxes = `    - { name: bad, run: { program: fail, args: [reset, "1"] } }\n    - { name: after, run: { program: 'true' } }\n`;
   const outcome = await run(
-    'behaviour-4-reset',
+    'failed-activity-reset',
     `kind: pipeline\nname: fails\nsandbox: { mode: mock, isolation: none }\npipeline:\n  boxes:\n${boxes}`,
   );
   expect(outcome).toMatchObject(FAILED);
   const { namespace } = stack.runs.client.options;
-  const completed = (await historyOf('behaviour-4-reset')).find(({ workflowTaskCompletedEventAttributes: end }) => end);
+  const completed = (await historyOf('failed-activity-reset')).find(
+    ({ workflowTaskCompletedEventAttributes: end }) => end,
+  );
   await stack.runs.client.workflowService.resetWorkflowExecution({
     namespace,
-    workflowExecution: { workflowId: 'behaviour-4-reset' },
+    workflowExecution: { workflowId: 'failed-activity-reset' },
     reason: 'test',
     workflowTaskFinishEventId: completed!.eventId!,
     requestId: `reset-${Date.now()}`,
   });
-  expect(await awaitOutcome(stack.runs.client, 'behaviour-4-reset')).toEqual(outcome);
-  const types = failuresIn(await historyOf('behaviour-4-reset')).map(
+  expect(await awaitOutcome(stack.runs.client, 'failed-activity-reset')).toEqual(outcome);
+  const types = failuresIn(await historyOf('failed-activity-reset')).map(
     ({ failure }) => failure?.applicationFailureInfo?.type,
   );
   expect(types).toEqual(['stage/exit-nonzero']);
@@ -225,30 +225,4 @@ test('no payload and no failure of a failed, a refused and a cancelled run says 
     expect(text).toContain('kind: ');
     expect(text.split(packageRoot()).length - 1, `${runId} has paths of the installation`).toBe(0);
   }
-});
-
-test('a workflow that was admitted by an earlier build gets values, and tries again', async () => {
-  // Of a worker that knows behaviour 3 at most.
-  worker = await stack.startWorker(({ admit }) => ({ admit: (request) => admit({ ...request, behaviour: 3 }) }));
-  expect((await run('admitted-before', spec('admitted-before', 1, RETRY))).state).toBe('succeeded');
-  expect(await run('admitted-before-fails', spec('admitted-before-fails', 9))).toMatchObject(FAILED);
-  for (const runId of ['admitted-before', 'admitted-before-fails'])
-    expect(failuresIn(await historyOf(runId))).toEqual([]);
-});
-
-test('a worker of an earlier build on the same queue answers with values, which the workflow takes', async () => {
-  worker = await stack.startWorker(({ runStage }) => ({
-    runStage: async (call) => {
-      try {
-        return await runStage(call);
-      } catch (error) {
-        if (error instanceof ApplicationFailure && error.details?.length === 1) return error.details[0] as StageResult;
-        throw error;
-      }
-    },
-  }));
-  expect((await run('worker-before', spec('worker-before', 1, RETRY))).state).toBe('succeeded');
-  expect(await run('worker-before-fails', spec('worker-before-fails', 9))).toMatchObject(FAILED);
-  expect(failuresIn(await historyOf('worker-before-fails'))).toEqual([]);
-  expect(started.get('worker-before')).toBe(2);
 });

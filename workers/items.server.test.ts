@@ -343,6 +343,8 @@ test("a stranger's window is refused, and its run hears nothing of it", async ()
         stage,
         from: 0,
         to: 1,
+        behaviour: 1,
+        recordsBoots: false,
         slots: 1,
         mostFailures: null,
         upstream: {},

@@ -191,23 +191,6 @@ test('a retry that is reset after its end is told what stands, and runs nothing 
   expect(starts.get('first-deploy')).toBe(before);
 });
 
-test('a worker of an earlier build that runs everything again is told of', async () => {
-  await stopWorker();
-  await runs.startWorker((activities) => ({
-    admit: async (request) => {
-      const { origin: _, given: __, ...admission } = await activities.admit(request);
-      return admission;
-    },
-  }));
-  const outcome = await run('old-admit', retryOf('first'));
-  expect(outcome.failure).toMatchObject({
-    code: 'admit/invalid',
-    message: expect.stringContaining('retry') as unknown,
-  });
-  await stopWorker();
-  await runs.startWorker();
-});
-
 test('a run of which this host knows nothing can not be retried', async () => {
   const outcome = await run('origin-unknown', retryOf('nobody'));
   expect(outcome.failure).toMatchObject({ code: 'origin/unknown' });

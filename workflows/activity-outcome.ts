@@ -37,7 +37,7 @@ export function stageFailureEvent(
   return { type: isLostVm(reason.code) ? 'stage-lost' : 'stage-broken', stageId, execKey, ...reason };
 }
 
-/** From behaviour 4 on a failed stage is a failed activity, which carries its result. */
+/** A failed stage is a failed activity, which carries its result. */
 function failedResultIn(error: unknown, stageId: string, execKey: string): StageResult | null {
   const cause = error instanceof ActivityFailure ? error.cause : null;
   if (!(cause instanceof ApplicationFailure)) return null;

@@ -1,11 +1,9 @@
 import { ActivityFailure } from '@temporalio/common';
-import { afterEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { MachineEvent } from '../domain/pipeline/event.ts';
-import { BEHAVIOUR } from '../domain/run/behaviour.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import { utf8Length } from '../domain/units/utf8.ts';
-import { behaviourToAsk, Boots } from './boots.ts';
-import { interceptors } from './interceptors.ts';
+import { Boots } from './boots.ts';
 
 const RESULT: StageResult = {
   stage: 'build',
@@ -23,9 +21,9 @@ const RESULT: StageResult = {
   command: { exitCode: 0, stdoutBytes: 0, stderrBytes: 0 },
 };
 
-function bootsOf(behaviour: number): { readonly boots: Boots; readonly summaries: string[] } {
+function bootsOf(areRecorded: boolean): { readonly boots: Boots; readonly summaries: string[] } {
   const summaries: string[] = [];
-  const boots = new Boots(behaviour, async (summary) => void summaries.push(summary));
+  const boots = new Boots(areRecorded, async (summary) => void summaries.push(summary));
   return { boots, summaries };
 }
 
@@ -36,7 +34,7 @@ const ended = (change: Partial<StageResult> = {}): MachineEvent => ({
 
 describe('a boot', () => {
   test('that a result tells is recorded with the stage and its time, and the run hears the same event', () => {
-    const { boots, summaries } = bootsOf(28);
+    const { boots, summaries } = bootsOf(true);
     const event = ended();
     expect(boots.ofStage('build', event)).toBe(event);
     boots.ofStage('build (attempt 2)', ended({ outcome: 'failed', bootMs: 999 }));
@@ -44,15 +42,15 @@ describe('a boot', () => {
   });
 
   test('is not recorded for a result without one, nor for a stage without a result', () => {
-    const { boots, summaries } = bootsOf(28);
+    const { boots, summaries } = bootsOf(true);
     const { bootMs: _, ...without } = RESULT;
     boots.ofStage('build', { type: 'stage-finished', result: without });
     boots.ofStage('build', { type: 'stage-cancelled', stageId: 'build', execKey: 'build/0/1' });
     expect(summaries).toEqual([]);
   });
 
-  test('of a run of an earlier behaviour is not recorded: its history has no marker', () => {
-    const { boots, summaries } = bootsOf(27);
+  test('of a run that its admission fixed without markers is not recorded', () => {
+    const { boots, summaries } = bootsOf(false);
     boots.ofStage('build', ended());
     boots.record('build and 2 more', 5);
     expect(summaries).toEqual([]);
@@ -61,14 +59,14 @@ describe('a boot', () => {
   test.each([Number.NaN, Number.POSITIVE_INFINITY, -1, '5', null, undefined, {}])(
     'of a time that no worker of Voidbox answers is not recorded: %o',
     (bootMs) => {
-      const { boots, summaries } = bootsOf(28);
+      const { boots, summaries } = bootsOf(true);
       boots.record('build', bootMs);
       expect(summaries).toEqual([]);
     },
   );
 
   test('keeps its time in the summary of a stage with a long name, which the server takes', () => {
-    const { boots, summaries } = bootsOf(28);
+    const { boots, summaries } = bootsOf(true);
     boots.record('ü'.repeat(400), 65_000);
     expect(summaries[0]).toMatch(/^VM of ü+… booted in 1m 05s$/);
     expect(utf8Length(summaries[0]!)).toBeLessThanOrEqual(200);
@@ -78,7 +76,7 @@ describe('a boot', () => {
 describe('the end of a window', () => {
   test('waits until all its boots are recorded', async () => {
     const open: (() => void)[] = [];
-    const boots = new Boots(28, () => new Promise((resolve) => open.push(resolve)));
+    const boots = new Boots(true, () => new Promise((resolve) => open.push(resolve)));
     boots.record('a', 1);
     boots.record('b', 1);
     let isSettled = false;
@@ -92,29 +90,15 @@ describe('the end of a window', () => {
 
   test('is not kept from it by a boot whose marker holds a failure', async () => {
     const failure = new ActivityFailure('timed out', 'recordBoot', '1', 'TIMEOUT', undefined);
-    const boots = new Boots(28, () => Promise.reject(failure));
+    const boots = new Boots(true, () => Promise.reject(failure));
     boots.record('a', 1);
     await expect(boots.settled()).resolves.toBeUndefined();
   });
 
   test('fails its workflow task on a worker that lacks the activity: a replay would expect the marker', async () => {
     const error = new ReferenceError("Local activity of type 'recordBoot' not registered on worker");
-    const boots = new Boots(28, () => Promise.reject(error));
+    const boots = new Boots(true, () => Promise.reject(error));
     boots.record('a', 1);
     await expect(boots.settled()).rejects.toBe(error);
-  });
-});
-
-describe('a run asks its admission', () => {
-  const installed = Symbol.for('voidbox.renames-reserved-names');
-  afterEach(() => void Reflect.deleteProperty(globalThis, installed));
-
-  test('for no markers in a bundle of another project, whose worker may lack the activity', () => {
-    expect(behaviourToAsk()).toBe(27);
-  });
-
-  test('for the newest behaviour in a bundle of a worker with Voidbox', () => {
-    interceptors();
-    expect(behaviourToAsk()).toBe(BEHAVIOUR);
   });
 });

@@ -5,24 +5,13 @@
 import { proxyLocalActivities, TemporalFailure } from '@temporalio/workflow';
 import type { LocalActivities } from '../activities/contract.ts';
 import type { MachineEvent } from '../domain/pipeline/event.ts';
-import { BEHAVIOUR } from '../domain/run/behaviour.ts';
 import { formatDurationMs } from '../domain/units/duration.ts';
-import { hasLocalActivities } from './interceptors.ts';
 import { summaryOf } from './summary.ts';
 
-const FIRST_BEHAVIOUR = 28;
 /** The activity does nothing: only a worker that is stopped takes this long, and then the marker contains a failure. */
 const OPTIONS = { startToCloseTimeout: 10_000, retry: { maximumAttempts: 1 } } as const;
 
 const { recordBoot } = proxyLocalActivities<LocalActivities>(OPTIONS);
-
-/**
- * The behaviour that a run asks its admission for. Without the activity on the workflow's own worker the SDK makes no command for it, but expects
- * its marker in each replay: such a run records no boots for its whole life.
- */
-export function behaviourToAsk(): number {
-  return hasLocalActivities() ? BEHAVIOUR : FIRST_BEHAVIOUR - 1;
-}
 
 /** A marker whose summary is this. */
 type Mark = (summary: string) => Promise<void>;
@@ -34,9 +23,12 @@ export class Boots {
   readonly #mark: Mark;
   #settled: Promise<void> | null = null;
 
-  /** @param behaviour  of the run */
-  constructor(behaviour: number, mark: Mark = markInHistory) {
-    this.#areRecorded = behaviour >= FIRST_BEHAVIOUR;
+  /**
+   * @param areRecorded  as the run's admission fixed it: without the activity on the workflow's own worker the SDK makes no command
+   * for a marker, but expects it in each replay
+   */
+  constructor(areRecorded: boolean, mark: Mark = markInHistory) {
+    this.#areRecorded = areRecorded;
     this.#mark = mark;
   }
 

@@ -12,38 +12,7 @@ export interface Call<T> {
   readonly onFailure: (error: unknown, isCancelled: boolean) => MachineEvent;
 }
 
-export interface WorkUnderWay {
-  /** `key`: an exec key, or the name of a VM. */
-  start<T>(key: string, call: Call<T>): void;
-  /** Of these keys; everything that is under way has one of them. */
-  cancel(keys: readonly string[]): void;
-}
-
 type Receive = (event: MachineEvent) => void;
-
-/** Behaviours 0 and 1: a scope for each call. When a run hears of an end depends on how many promises are in between, so they stay. */
-export class ScopeForEachCall implements WorkUnderWay {
-  readonly #receive: Receive;
-  readonly #scopes = new Map<string, CancellationScope>();
-
-  constructor(receive: Receive) {
-    this.#receive = receive;
-  }
-
-  start<T>(key: string, { run, onResult, onFailure }: Call<T>): void {
-    const scope = new CancellationScope();
-    this.#scopes.set(key, scope);
-    const end = scope.run(run).then(onResult, (error: unknown) => onFailure(error, scope.consideredCancelled));
-    void end.then((event) => {
-      this.#scopes.delete(key);
-      this.#receive(event);
-    });
-  }
-
-  cancel(keys: readonly string[]): void {
-    for (const key of keys) this.#scopes.get(key)?.cancel();
-  }
-}
 
 /** What is cancelled at once: a scope costs as much as the other promises of a stage together. */
 export class SharedScope {
@@ -60,8 +29,8 @@ export class SharedScope {
   }
 }
 
-/** From behaviour 2 on: one scope for all, because the run machine cancels all that is under way, or nothing. */
-export class OneScope implements WorkUnderWay {
+/** One scope for all calls, because the run machine cancels everything that is under way, or nothing. */
+export class WorkUnderWay {
   readonly #receive: Receive;
   readonly #scope: SharedScope;
 
@@ -71,7 +40,7 @@ export class OneScope implements WorkUnderWay {
     this.#scope = scope;
   }
 
-  start<T>(_key: string, { run, onResult, onFailure }: Call<T>): void {
+  start<T>({ run, onResult, onFailure }: Call<T>): void {
     const scope = this.#scope.current;
     void scope.run(run).then(
       (result) => this.#receive(onResult(result)),

@@ -5,10 +5,9 @@ import type { ErrorCode } from '../../domain/errors/codes.ts';
 export interface MountKey {
   readonly runId: string;
   readonly scope: string;
+  /** As admission resolved it, without links: a folder that is reached through a link is another. */
   readonly hostPath: string;
   readonly guestPath: string;
-  /** True when the host path was admitted without links in it: a folder that is reached through one is another. */
-  readonly isResolved: boolean;
   /** Whether a copy back writes repositories of git; absent: it leaves them as they are. */
   readonly git?: 'writable' | undefined;
 }

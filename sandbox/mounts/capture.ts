@@ -28,7 +28,7 @@ export interface CaptureLimits {
  * @throws CodedError `mount/unusable` for a folder that cannot be read or is too large, `store/io`
  */
 export async function captureFolder(
-  { hostPath, isResolved }: Pick<MountKey, 'hostPath' | 'isResolved'>,
+  { hostPath }: Pick<MountKey, 'hostPath'>,
   into: string,
   limits: CaptureLimits,
   signal: AbortSignal,
@@ -39,7 +39,7 @@ export async function captureFolder(
       await makeFolders(dirname(into));
       await mkdir(partial, { mode: 0o700 });
     });
-    for (let tries = 1; !(await new Capture(hostPath, limits, signal).run(partial, isResolved)); tries += 1) {
+    for (let tries = 1; !(await new Capture(hostPath, limits, signal).run(partial)); tries += 1) {
       if (tries === TRIES)
         throw unusable(hostPath, 'a file in it changed each time that it was read; mount a folder at rest');
     }
@@ -85,8 +85,8 @@ class Capture {
   }
 
   /** False when a file changed while it was read. */
-  async run(into: string, isResolved: boolean): Promise<boolean> {
-    const root = await this.#reading('', () => Folder.open(this.#hostPath, isResolved));
+  async run(into: string): Promise<boolean> {
+    const root = await this.#reading('', () => Folder.open(this.#hostPath));
     const tar = new TarFile(await asStore('cannot write a capture', () => open(join(into, CAPTURE_TAR), 'w', 0o600)));
     try {
       await this.#folder(root, '', tar);

@@ -36,12 +36,12 @@ export class Folder {
   }
 
   /**
-   * By a path, whose links are followed.
-   * @throws an error ELOOP when the path may have no links and leads elsewhere
+   * Opens the folder at a path that had no links when the run was admitted.
+   * @throws an error ELOOP if the path leads elsewhere
    */
-  static async open(path: string, isResolved: boolean): Promise<Folder> {
+  static async open(path: string): Promise<Folder> {
     const folder = new Folder(await open(path, FOLDER_FLAGS));
-    if (!isResolved || (await readlink(`/proc/self/fd/${folder.#handle.fd}`)) === path) return folder;
+    if ((await readlink(`/proc/self/fd/${folder.#handle.fd}`)) === path) return folder;
     await folder.close();
     throw Object.assign(new Error(`${path} leads through a link that was not there when its run was admitted`), {
       code: 'ELOOP',

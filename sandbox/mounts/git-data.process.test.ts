@@ -35,7 +35,7 @@ beforeEach(() => {
 afterEach(() => rmSync(base, { recursive: true, force: true }));
 
 function keyOf(options: Partial<MountKey> = {}): MountKey {
-  return { runId: 'run', scope: 'scope', guestPath: '/data', isResolved: true, hostPath: host, ...options };
+  return { runId: 'run', scope: 'scope', guestPath: '/data', hostPath: host, ...options };
 }
 
 async function boot(key = keyOf()): Promise<void> {

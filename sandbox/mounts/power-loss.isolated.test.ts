@@ -132,7 +132,7 @@ async function observeHandles(): Promise<void> {
   });
 }
 
-const key = { runId: 'run', scope: 'scope', guestPath: '/data', isResolved: true };
+const key = { runId: 'run', scope: 'scope', guestPath: '/data' };
 
 async function boot(): Promise<void> {
   const parts: Uint8Array[] = [];

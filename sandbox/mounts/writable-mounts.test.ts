@@ -27,7 +27,7 @@ import { MAX_DEPTH } from '../../tar/inside.ts';
 import { MAX_ENTRIES } from './manifest.ts';
 import { createWritableMounts } from './writable-mounts.ts';
 
-const KEY = { runId: 'run', scope: 'scope', guestPath: '/data', isResolved: true };
+const KEY = { runId: 'run', scope: 'scope', guestPath: '/data' };
 const LIMITS = { maxBytes: 64 * 1024 * 1024 };
 const { signal } = new AbortController();
 

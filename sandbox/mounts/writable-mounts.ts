@@ -106,7 +106,7 @@ class Copy {
   async run(tar: AsyncIterable<Uint8Array>): Promise<CopiedBack> {
     let root: Folder;
     try {
-      root = await Folder.open(this.#key.hostPath, this.#key.isResolved);
+      root = await Folder.open(this.#key.hostPath);
     } catch (error) {
       return this.#refused({
         code: 'stage/mount-conflict',

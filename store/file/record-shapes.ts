@@ -273,10 +273,11 @@ const SHAPES: Readonly<Record<string, Check>> = {
     hostId: aText,
     input: orNull(input),
     serverId: aText,
-    // Absent in records of earlier builds.
-    behaviour: optional(aCount),
-    executionId: optional(aText),
-    mounts: optional(valuesOf(aText)),
+    behaviour: aCount,
+    recordsBoots: aFlag,
+    historyLimit: objectOf({ events: aCount, bytes: aCount }),
+    executionId: aText,
+    mounts: valuesOf(aText),
     // Of a run that takes outputs of an earlier one.
     origin: optional(originShape),
     given: optional(valuesOf(given)),

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { RunRecords } from '../../activities/ports/run-records.ts';
+import { RECORD_DEFAULTS } from '../../test/rig/admissions.ts';
 import { createFileHostMarks, createFileRunRecords } from './run-records.ts';
 
 let dir: string;
@@ -88,7 +89,7 @@ const PLAN = {
   maxParallel: 1,
   hostVariables: [],
 };
-const ADMISSION = { plan: PLAN, hostQueue: 'q', hostId: 'h', input: null, serverId: 's' };
+const ADMISSION = { ...RECORD_DEFAULTS, plan: PLAN };
 
 test.each([
   ['admission', ADMISSION],

@@ -19,6 +19,7 @@ import { stagesBefore } from '../../domain/plan/work.ts';
 import type { NewRunEvent, RunEventBody, RunOutcome } from '../../domain/run/event.ts';
 import { openStores, type Stores } from '../../store/open-stores.ts';
 import { planOf } from '../machine/plan-of.ts';
+import { RECORD_DEFAULTS } from './admissions.ts';
 
 export const REF = { sha256: 'a'.repeat(64), sizeBytes: 3, mediaType: 'text/plain' };
 export const OUTPUT = { output: REF, outputs: {} };
@@ -70,13 +71,10 @@ export function useRunCalls(): RunCallsRig {
       return calls;
     },
     callsOn: (hostId) => createRunCalls({ ...stores, parentOf: findParent, placement: { hostId, hostQueue: 'q' } }),
-    async admit(runId, more = { behaviour: 1, mounts: {} }, plan = PLAN) {
+    async admit(runId, more = {}, plan = PLAN) {
       await stores.records.put(runId, 'admission', {
+        ...RECORD_DEFAULTS,
         plan: toWire(plan),
-        hostQueue: 'q',
-        hostId: 'h',
-        input: null,
-        serverId: 's',
         ...more,
       } satisfies AdmissionRecord);
       const stages = plan.stages.map((stage) => ({ id: stage.id, dependsOn: stagesBefore(stage) }));
@@ -101,7 +99,6 @@ export function useRunCalls(): RunCallsRig {
     stores = await openStores({ stateDir });
     calls = rig.callsOn('h');
     await rig.admit('run');
-    await rig.admit('old', {});
   });
   afterEach(async () => {
     await stores.close();

@@ -56,7 +56,7 @@ import { hasReached } from '../run/history-limit.ts';
 import { releaseQueue, type RunQueues, stageQueue } from '../run/queues.ts';
 import { sentLease, takenBy } from '../run/stage-call.ts';
 import { eventsSummary, summaryOf } from '../summary.ts';
-import { OneScope, SharedScope } from '../work-under-way.ts';
+import { WorkUnderWay, SharedScope } from '../work-under-way.ts';
 import { ITEMS_MESSAGES } from '../messages.ts';
 import { type AnswerReceipt, answerProblem, type AnswerRequest } from '../run/answer-request.ts';
 import { ItemQuestions, type QuestionsOfItem } from './item-questions.ts';
@@ -117,7 +117,8 @@ function isRequest(value: unknown): value is ItemsRequest {
     instance = [],
     attempt = 1,
     executionId = '',
-    behaviour = 0,
+    behaviour,
+    recordsBoots,
     hostQueue,
     storeQueue,
     leaseQueue = hostQueue,
@@ -137,6 +138,7 @@ function isRequest(value: unknown): value is ItemsRequest {
     attempt <= INSTANCE_LIMITS.attempts &&
     typeof executionId === 'string' &&
     typeof behaviour === 'number' &&
+    typeof recordsBoots === 'boolean' &&
     typeof lastStart?.events === 'number' &&
     typeof lastStart?.bytes === 'number'
   );
@@ -153,7 +155,7 @@ function windowOf(request: ItemsRequest): ItemWindow {
 
 interface OpenItem {
   readonly instance: InstancePath;
-  readonly underWay: OneScope;
+  readonly underWay: WorkUnderWay;
   /** Null until a timer starts: a scope costs what a tenth of the item's other work in the workflow does, and few items wait. */
   timers: CancellationScope | null;
   /** Null until one is to be decided. */
@@ -213,7 +215,7 @@ class ItemWindow {
     planIndex(this.#plan);
     this.#stages = new Map(this.#plan.stages.map((of) => [of.id, of]));
     this.#id = stage.id;
-    this.#boots = new Boots(request.behaviour ?? 0);
+    this.#boots = new Boots(request.recordsBoots);
     this.#gate = part === undefined ? null : new CallGate();
     this.#next = request.from;
   }
@@ -254,7 +256,7 @@ class ItemWindow {
       const step = start(this.#plan);
       const open: OpenItem = {
         instance: [...(this.#request.instance ?? []), stepOf(this.#id, item, this.#request.attempt ?? 1)],
-        underWay: new OneScope((event) => this.#receive(item, event), this.#scopeOfItem()),
+        underWay: new WorkUnderWay((event) => this.#receive(item, event), this.#scopeOfItem()),
         timers: null,
         conditions: null,
         questions: null,
@@ -389,7 +391,7 @@ class ItemWindow {
       upstream,
       events,
     };
-    underWay.start(key, {
+    underWay.start({
       run: () =>
         this.#gated(() =>
           runStage.executeWithOptions(
@@ -427,10 +429,11 @@ class ItemWindow {
       attempt,
       upstream: takenBy(stage, upstream),
       events: this.#takeUnwritten(),
-      behaviour: this.#request.behaviour ?? 0,
+      behaviour: this.#request.behaviour,
+      recordsBoots: this.#request.recordsBoots,
       onProgress: () => undefined,
     };
-    underWay.start(key, {
+    underWay.start({
       run: () => runItems(items),
       onResult: (result) => withKey(stageResultEvent(result, stage.id, key), inner),
       onFailure: (error, isCancelled) => withKey(stageFailureEvent(error, stage.id, key, isCancelled), inner),
@@ -439,7 +442,7 @@ class ItemWindow {
 
   #acquireVm({ instance, underWay }: OpenItem, { scope, generation }: CommandOf<'acquire-vm'>): void {
     const call = { runId: this.#request.runId, scope, instance, generation };
-    underWay.start(`${scope}/${generation}`, {
+    underWay.start({
       run: () =>
         this.#gated(() =>
           acquireVm.executeWithOptions(

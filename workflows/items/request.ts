@@ -20,8 +20,10 @@ export interface ItemsRequest {
   readonly from: number;
   /** Behind the last item. */
   readonly to: number;
-  /** The behaviour of the run. Absent: it is below 28, and the window records no boots. */
-  readonly behaviour?: number | undefined;
+  /** The behaviour of the run. */
+  readonly behaviour: number;
+  /** As the run's admission fixed it. */
+  readonly recordsBoots: boolean;
   /** Items at the same time. */
   readonly slots: number;
   /** Where the window's history is as long as this no other item starts. Absent: every item is started. */

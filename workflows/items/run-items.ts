@@ -24,25 +24,12 @@ import type { RunQueues } from '../run/queues.ts';
 import { summaryOf } from '../summary.ts';
 import type { CallGate } from './call-gate.ts';
 import type { ItemsEnd, ItemsRequest } from './request.ts';
-import {
-  type Split,
-  splitItems,
-  splitItemsByAttempts,
-  splitItemsEarlier,
-  splitItemsWithin,
-  type Window,
-} from './windows.ts';
+import { type Split, splitItems, splitItemsWithin, type Window } from './windows.ts';
 
 const { beginItems, endItems } = proxyActivities<Activities>(ACTIVITY_OPTIONS.beginItems);
 
 /** One that somebody terminated is started again under its id: what has ended answers from the log. */
 const STARTS_OF_WINDOW = 3;
-/** From it on windows have items in proportion to their slots. */
-const SPLIT_BY_SLOTS_BEHAVIOUR = 14;
-/** From it on windows of a run's own lists end early, and are few. */
-const WINDOWS_END_EARLY_BEHAVIOUR = 26;
-/** From it on windows hear the behaviour of their run. */
-const WINDOWS_KNOW_BEHAVIOUR = 28;
 /** After a reset the window of the execution before may still be open. */
 const TAKEN_ID_WAIT_MS = 5_000;
 
@@ -61,7 +48,9 @@ export interface ItemsOfStage {
   readonly events: readonly NewRunEvent[];
   /** Of the run. */
   readonly behaviour: number;
-  /** Of the run: its windows have the same. Absent: no window ends early. */
+  /** Of the run. */
+  readonly recordsBoots: boolean;
+  /** Of the run: its windows have the same. Absent, for a list within an item: no window ends early. */
   readonly historyLimit?: HistoryLimit | undefined;
   onProgress(progress: ItemsProgress): void;
 }
@@ -136,18 +125,16 @@ async function doWindows(items: ItemsOfStage, count: number): Promise<{ readonly
   return broken;
 }
 
-function splitOf({ stage, instance, behaviour }: ItemsOfStage, count: number): Split {
+function splitOf({ stage, instance }: ItemsOfStage, count: number): Split {
   const { maxParallel } = stage.each as MachineEach;
   const attempts = attemptsOfItem(stage);
   if (instance.length > 0) return splitItemsWithin(count, attempts, maxParallel);
-  if (behaviour < SPLIT_BY_SLOTS_BEHAVIOUR) return splitItemsEarlier(count, attempts, maxParallel);
-  if (behaviour < WINDOWS_END_EARLY_BEHAVIOUR) return splitItemsByAttempts(count, attempts, maxParallel);
   return splitItems(count, stagesOfItem(stage), maxParallel, itemsInWindow(attempts));
 }
 
 /** Slots of a window that may end early, and where; items that one of its history has no room for never run at the same time. */
-function endsEarly({ stage, instance, behaviour, historyLimit }: ItemsOfStage, share: number): Partial<ItemsRequest> {
-  if (instance.length > 0 || behaviour < WINDOWS_END_EARLY_BEHAVIOUR || historyLimit === undefined) return {};
+function endsEarly({ stage, instance, historyLimit }: ItemsOfStage, share: number): Partial<ItemsRequest> {
+  if (instance.length > 0 || historyLimit === undefined) return {};
   const attempts = attemptsOfItem(stage);
   const slots = Math.min(share, itemsInWindow(attempts));
   return { slots, lastStart: lastStartOf(historyLimit, slots, attempts) };
@@ -159,7 +146,7 @@ async function doWindow(
   slots: number,
   mostFailures: number | null,
 ): Promise<ItemsEnd> {
-  const { runId, queues, stage, instance, attempt, executionId, gates, upstream, behaviour } = items;
+  const { runId, queues, stage, instance, attempt, executionId, gates, upstream, behaviour, recordsBoots } = items;
   const { part, ...each } = stage.each as MachineEach;
   const request: ItemsRequest = {
     runId,
@@ -171,7 +158,8 @@ async function doWindow(
     ...(part === undefined || listsOf(part).length === 0 ? {} : { executionId }),
     from,
     to,
-    ...(behaviour < WINDOWS_KNOW_BEHAVIOUR ? {} : { behaviour }),
+    behaviour,
+    recordsBoots,
     slots,
     ...endsEarly(items, slots),
     mostFailures,

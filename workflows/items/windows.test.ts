@@ -2,13 +2,11 @@ import { describe, expect, test } from 'vitest';
 import { randomOf } from '../../test/machine/random.ts';
 import { mostItems } from '../../domain/pipeline/item-plan.ts';
 import { PLAN_LIMITS } from '../../domain/plan/plan.ts';
-import { type Split, splitItems, splitItemsByAttempts, splitItemsEarlier, splitItemsWithin } from './windows.ts';
+import { type Split, splitItems, splitItemsWithin } from './windows.ts';
 
 const SPLITS = {
   splitItems: (items: number, stages: number, maxParallel: number): Split =>
     splitItems(items, stages, maxParallel, maxParallel),
-  splitItemsByAttempts,
-  splitItemsEarlier,
   splitItemsWithin,
 };
 
@@ -64,22 +62,6 @@ test.each([
   },
 );
 
-test.each([
-  // [items, attempts, maxParallel, windows, shares]
-  [750, 4, 50, 1, [50]],
-  [751, 4, 50, 2, [25, 25]],
-  [5_000, 4, 50, 8, [7, 7, 6, 6, 6, 6, 6, 6]],
-  [5_000, 4, 2, 8, [1, 1]],
-  [10_000, 4, 50, 17, [...Array.from({ length: 16 }, () => 3), 2]],
-])(
-  'in a run of before, %i items of up to %i attempts, %i at a time are in %i windows with the slots %j',
-  (items, attempts, most, windows, shares) => {
-    const split = splitItemsByAttempts(items, attempts, most);
-    expect(split.windows).toHaveLength(windows);
-    expect(split.shares).toEqual(shares);
-  },
-);
-
 test('while windows wait for slow items, few slots are idle', () => {
   const random = randomOf(13);
   for (const [items, maxParallel] of [
@@ -89,11 +71,22 @@ test('while windows wait for slow items, few slots are idle', () => {
   ] as const) {
     const durations = Array.from({ length: items }, () => (random(100) === 0 ? 60 : 0.5 + random(100) / 100));
     const busy = durations.reduce((sum, duration) => sum + duration, 0) / maxParallel;
-    const now = endOf(splitItems(items, 1, maxParallel, maxParallel), durations);
-    expect(now).toBeLessThan(1.6 * Math.max(busy, 60));
-    expect(now).toBeLessThan(0.9 * endOf(splitItemsEarlier(items, 4, maxParallel), durations));
+    const end = endOf(splitItems(items, 1, maxParallel, maxParallel), durations);
+    expect(end).toBeLessThan(1.6 * Math.max(busy, 60));
+    expect(end).toBeLessThan(0.9 * endOf(equalWindows(items, maxParallel), durations));
   }
 });
+
+/** Windows of 250 items, of which four are open at the same time: what the split is measured against. */
+function equalWindows(items: number, maxParallel: number): Split {
+  const windows = Array.from({ length: Math.ceil(items / 250) }, (_, number) => ({
+    number,
+    from: number * 250,
+    to: Math.min(items, (number + 1) * 250),
+  }));
+  const shares = [0, 1, 2, 3].map((lane) => Math.floor((maxParallel + lane) / 4));
+  return { windows, shares };
+}
 
 /** When the last item ends, where nothing but the items takes time. */
 function endOf({ windows, shares }: Split, durations: readonly number[]): number {

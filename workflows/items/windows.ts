@@ -1,9 +1,6 @@
 /** How the items of a stage are split among child workflows. */
 import { itemsInWindow } from '../../domain/pipeline/item-plan.ts';
-import { PLAN_LIMITS } from '../../domain/plan/plan.ts';
 
-/** Windows that never end early: their history is short enough whatever becomes of their items, each attempt takes up to 11 events. */
-const ATTEMPTS_IN_WINDOW = PLAN_LIMITS.itemAttempts;
 /**
  * Stages that items of a window run where none is tried again. Twice as many make a page of history that is larger than a
  * worker takes (4 MiB of gRPC).
@@ -34,14 +31,6 @@ export interface Split {
  */
 export function splitItems(items: number, stages: number, maxParallel: number, mostSlots: number): Split {
   return splitBySlots(items, Math.max(1, Math.floor(STAGES_IN_WINDOW / stages)), maxParallel, mostSlots);
-}
-
-/**
- * As runs of behaviour 14 to 25 do it: no window ends early.
- * @param attempts  most that one item may take
- */
-export function splitItemsByAttempts(items: number, attempts: number, maxParallel: number): Split {
-  return splitBySlots(items, Math.max(1, Math.floor(ATTEMPTS_IN_WINDOW / attempts)), maxParallel, maxParallel);
 }
 
 function splitBySlots(items: number, size: number, maxParallel: number, mostSlots: number): Split {
@@ -86,18 +75,4 @@ export function splitItemsWithin(items: number, attempts: number, maxParallel: n
     to: start(number + 1),
   }));
   return { windows, shares: sharesOf(maxParallel, Math.min(MOST_OPEN, maxParallel, count)) };
-}
-
-const EARLIER_MOST_ITEMS = 250;
-const EARLIER_MOST_OPEN = 4;
-
-/** As runs of behaviour 13 do it, whose histories have these windows: of equal sizes, and at most four open. */
-export function splitItemsEarlier(items: number, attempts: number, maxParallel: number): Split {
-  const size = Math.max(1, Math.min(EARLIER_MOST_ITEMS, Math.floor(ATTEMPTS_IN_WINDOW / attempts)));
-  const windows = Array.from({ length: Math.ceil(items / size) }, (_, number) => ({
-    number,
-    from: number * size,
-    to: Math.min(items, (number + 1) * size),
-  }));
-  return { windows, shares: sharesOf(maxParallel, Math.min(EARLIER_MOST_OPEN, maxParallel, windows.length)) };
 }

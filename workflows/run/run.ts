@@ -25,24 +25,17 @@ import type {
   RejectionCall,
   RunRequest,
   ScopeCall,
-  WholeScopeCall,
 } from '../../activities/contract.ts';
 import type { Command } from '../../domain/pipeline/command.ts';
 import { FINALLY_TIMER } from '../../domain/pipeline/draft.ts';
 import type { MachineEvent } from '../../domain/pipeline/event.ts';
 import { start, transition, type Transition } from '../../domain/pipeline/machine.ts';
-import {
-  machineFromWire,
-  type MachinePlan,
-  machinePlanOf,
-  type MachineStage,
-  type MachineStageWire,
-} from '../../domain/pipeline/machine-plan.ts';
+import { machineFromWire, type MachinePlan, type MachineStage } from '../../domain/pipeline/machine-plan.ts';
 import { planIndex } from '../../domain/pipeline/plan-index.ts';
 import { onlyWaits, type RunState } from '../../domain/pipeline/state.ts';
 import { formatDurationMs } from '../../domain/units/duration.ts';
-import type { DataRef, Plan } from '../../domain/plan/plan.ts';
-import { fromWire } from '../../domain/plan/wire.ts';
+import type { DataRef } from '../../domain/plan/plan.ts';
+import { BEHAVIOUR } from '../../domain/run/behaviour.ts';
 import type { FieldValues } from '../../domain/run/approval-answer.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent, RunOutcome, RunReply } from '../../domain/run/event.ts';
@@ -50,7 +43,7 @@ import type { StageFailure } from '../../domain/run/stage-result.ts';
 import { vmLeaseOf } from '../../domain/run/vm-lease.ts';
 import { ACTIVITY_OPTIONS, stageScheduleToCloseMs } from '../activity-options.ts';
 import { reasonOf, stageFailureEvent, stageResultEvent } from '../activity-outcome.ts';
-import { behaviourToAsk, Boots } from '../boots.ts';
+import { Boots } from '../boots.ts';
 import { runFailure, workflowCancelled, workflowFailure } from '../failure.ts';
 import { answerProblem, type AnswerReceipt, type AnswerRequest } from './answer-request.ts';
 import { Conditions } from './conditions.ts';
@@ -73,8 +66,9 @@ import { setAttributes } from '../search-attributes.ts';
 import { eventsSummary, summaryOf } from '../summary.ts';
 import { type ItemsProgress, runItems } from '../items/run-items.ts';
 import { Strays } from './strays.ts';
-import { stageCall, takenBy, wholeStageCall } from './stage-call.ts';
-import { OneScope, ScopeForEachCall, type WorkUnderWay } from '../work-under-way.ts';
+import { stageCall, takenBy } from './stage-call.ts';
+import { hasLocalActivities } from '../interceptors.ts';
+import { WorkUnderWay } from '../work-under-way.ts';
 
 const answerUpdate = defineUpdate<AnswerReceipt, [AnswerRequest]>(RUN_MESSAGES.answer);
 const cancelFinallySignal = defineSignal(RUN_MESSAGES.cancelFinally);
@@ -118,7 +112,7 @@ export async function voidboxRun(request: RunRequest): Promise<RunReply> {
       const admission = await callAdmit(request);
       const loop = new RunLoop(admission, workflowInfo().workflowId);
       run = loop;
-      if ((admission.behaviour ?? 0) >= 27) strays.deliver((event) => loop.note(event));
+      strays.deliver((event) => loop.note(event));
       outer.cancelRequested.catch(() => loop.receive({ type: 'cancel-requested' }));
       const outcome = await loop.toEnd();
       // Who answers while the run ends is told so, and not that the workflow has gone.
@@ -153,50 +147,18 @@ async function callAdmit(request: unknown): Promise<Admission> {
     typeof request === 'object' && request !== null && !Array.isArray(request) ? (request as RunRequest) : {};
   try {
     const { workflowId, originalExecutionRunId, startTime } = workflowInfo();
-    const admission = await admit({
+    return await admit({
       ...fields,
       runId: workflowId,
       originalExecutionRunId,
-      behaviour: behaviourToAsk(),
+      behaviour: BEHAVIOUR,
+      recordsBoots: hasLocalActivities(),
       startedAtMs: startTime.getTime(),
     });
-    refuseForgottenOrigin(fields, admission);
-    refuseForgottenMock(fields, admission);
-    return admission;
   } catch (error) {
     const { code, message } = reasonOf(error);
     throw workflowFailure(code, message);
   }
-}
-
-/** A worker of an earlier build admits a retry as a run of its own, which would do again what has been done. */
-function refuseForgottenOrigin({ origin }: RunRequest, admission: Admission): void {
-  if (origin === undefined || origin === null) return;
-  const asked = origin.continue as unknown;
-  const isForgotten = asked !== undefined && asked !== null && asked !== false;
-  if (admission.origin !== undefined && isForgotten && admission.origin.continue === undefined)
-    throw workflowFailure(
-      'admit/invalid',
-      'the worker that admitted the run is of a build of Voidbox whose agents cannot continue: update every worker of the queue',
-    );
-  if (admission.origin !== undefined) return;
-  throw workflowFailure(
-    'admit/invalid',
-    'the worker that admitted the run is of a build of Voidbox without retry and fork: update every worker of the queue',
-  );
-}
-
-/** One of an earlier build would do the work of stages that are to be mocked. */
-function refuseForgottenMock({ mock }: RunRequest, { machine }: Admission): void {
-  if (mock === undefined || mock === null || machine?.stages.some(isMocked) === true) return;
-  throw workflowFailure(
-    'admit/invalid',
-    'the worker that admitted the run is of a build of Voidbox without mocks: update every worker of the queue',
-  );
-}
-
-function isMocked({ mocked, each }: MachineStageWire): boolean {
-  return mocked === true || each?.part?.stages.some(isMocked) === true;
 }
 
 function isUnreadable(value: unknown): value is UnreadablePayload {
@@ -222,10 +184,7 @@ class RunLoop {
   readonly #admission: Admission;
   readonly #queues: RunQueues;
   readonly #plan: MachinePlan;
-  /** Null from behaviour 2: it stays in the run's records. */
-  readonly #wholePlan: Plan | null;
   readonly #runId: string;
-  readonly #behaviour: number;
   /** By stage. */
   readonly #items = new Map<string, ItemsProgress>();
   readonly #stages: ReadonlyMap<string, MachineStage>;
@@ -259,14 +218,12 @@ class RunLoop {
     this.#admission = admission;
     this.#queues = queuesOf(admission);
     this.#runId = runId;
-    this.#behaviour = admission.behaviour ?? 0;
-    this.#wholePlan = admission.plan === undefined ? null : fromWire(admission.plan);
-    this.#plan = planIn(admission, this.#wholePlan);
-    this.#boots = new Boots(this.#behaviour);
+    this.#plan = machineFromWire(admission.machine);
+    this.#boots = new Boots(admission.recordsBoots);
     const receive = (event: MachineEvent): void => this.receive(event);
     this.#clock = clockOf(this.#plan, receive);
     this.#deadline = deadlineOf(this.#plan, receive);
-    this.#underWay = this.#behaviour < 2 ? new ScopeForEachCall(receive) : new OneScope(receive);
+    this.#underWay = new WorkUnderWay(receive);
     this.questions = new Questions({
       ask: (call) => this.#ask(call),
       record: (call) => this.#record(call),
@@ -361,9 +318,7 @@ class RunLoop {
   #execute(step: Transition): CommandOf<'finish'> | null {
     this.#state = step.state;
     const atMs = Date.now();
-    // An event more may be a call more, which histories of earlier behaviours do not have.
-    const events = this.#behaviour < 3 ? step.events.filter(({ body }) => body.type !== 'stage-failed') : step.events;
-    this.#unwritten.push(...events.map((event) => ({ ...event, atMs })));
+    this.#unwritten.push(...step.events.map((event) => ({ ...event, atMs })));
     for (const command of step.commands) {
       switch (command.type) {
         case 'run-stage':
@@ -392,10 +347,7 @@ class RunLoop {
           this.#startTimer(command);
           break;
         case 'cancel-stages':
-          this.#underWay.cancel([
-            ...command.execKeys,
-            ...command.acquiring.map(({ scope, generation }) => vmName(scope, generation)),
-          ]);
+          this.#underWay.cancel();
           break;
         case 'finish':
           return command;
@@ -408,7 +360,6 @@ class RunLoop {
   /** Before what was received, so that nothing starts because of it. */
   #giveUpInTime(): void {
     const limit = this.#admission.historyLimit;
-    if (this.#behaviour === 0 || limit === undefined) return;
     const haveBegun = this.#state?.finallyBegun === true;
     const next = haveBegun ? 'finally' : 'yes';
     if (this.#gaveUp === next) return;
@@ -424,7 +375,7 @@ class RunLoop {
     const events = this.#takeUnwritten();
     if (stage.each !== undefined) return this.#runItems(stage, command, events);
     const summary = stageSummary(stage, attempt);
-    this.#underWay.start(execKey, {
+    this.#underWay.start({
       run: () =>
         runStage.executeWithOptions(
           {
@@ -433,11 +384,7 @@ class RunLoop {
             scheduleToCloseTimeout: stageScheduleToCloseMs(stage.timeoutMs),
             summary,
           },
-          [
-            this.#behaviour === 0 && this.#wholePlan !== null
-              ? wholeStageCall(this.#runId, this.#admission.input, this.#wholePlan, command, events)
-              : stageCall(this.#runId, stage, command, events),
-          ],
+          [stageCall(this.#runId, stage, command, events)],
         ),
       onResult: (result) => this.#boots.ofStage(summary, stageResultEvent(result, stageId, execKey)),
       onFailure: (error, isCancelled) =>
@@ -479,11 +426,12 @@ class RunLoop {
       attempt,
       upstream: takenBy(stage, upstream),
       events,
-      behaviour: this.#behaviour,
+      behaviour: this.#admission.behaviour,
+      recordsBoots: this.#admission.recordsBoots,
       historyLimit: this.#admission.historyLimit,
       onProgress: (progress: ItemsProgress) => void this.#items.set(id, progress),
     };
-    this.#underWay.start(execKey, {
+    this.#underWay.start({
       run: () => runItems(items),
       onResult: (result) => stageResultEvent(result, id, execKey),
       onFailure: (error, isCancelled) => stageFailureEvent(error, id, execKey, isCancelled),
@@ -535,7 +483,7 @@ class RunLoop {
   }
 
   #acquireVm({ scope, generation }: CommandOf<'acquire-vm'>): void {
-    this.#underWay.start(vmName(scope, generation), {
+    this.#underWay.start({
       run: () =>
         acquireVm.executeWithOptions(
           {
@@ -665,18 +613,9 @@ class RunLoop {
     return index.isShared(index.scopeById(scope)!);
   }
 
-  #scopeCall(scope: string, generation: number): ScopeCall | WholeScopeCall {
-    const whole = this.#behaviour === 0 ? this.#wholePlan?.scopes.find(({ id }) => id === scope) : undefined;
-    return whole === undefined
-      ? { runId: this.#runId, scope, generation }
-      : { runId: this.#runId, scope: whole, generation };
+  #scopeCall(scope: string, generation: number): ScopeCall {
+    return { runId: this.#runId, scope, generation };
   }
-}
-
-function planIn({ machine }: Admission, whole: Plan | null): MachinePlan {
-  if (machine !== undefined) return machineFromWire(machine);
-  if (whole !== null) return machinePlanOf(whole);
-  throw workflowFailure('internal/bug', 'the admission holds no plan');
 }
 
 function clockOf({ timeoutMs }: MachinePlan, receive: (event: MachineEvent) => void): RunClock | null {
@@ -700,8 +639,4 @@ function stageSummary({ id, mocked, played }: MachineStage, attempt: number): st
     ...(attempt === 1 ? [] : [`attempt ${attempt}`]),
   ];
   return notes.length === 0 ? id : `${id} (${notes.join(', ')})`;
-}
-
-function vmName(scope: string, generation: number): string {
-  return `${scope}/${generation}`;
 }

@@ -1,7 +1,6 @@
 /** What `runStage` is called with. It stands in history once for each attempt, so it carries as little as it can. */
-import type { InlineOrRef, StageCall, UpstreamOutputs, WholeStageCall } from '../../activities/contract.ts';
+import type { StageCall, UpstreamOutputs } from '../../activities/contract.ts';
 import type { Command } from '../../domain/pipeline/command.ts';
-import type { Plan } from '../../domain/plan/plan.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
 import type { MachineStage } from '../../domain/pipeline/machine-plan.ts';
 import type { VmLease } from '../../domain/run/vm-lease.ts';
@@ -24,30 +23,6 @@ export function stageCall(
     generation,
     lease: sentLease(command.lease),
     upstream: takenBy(stage, command.upstream),
-    events,
-  };
-}
-
-/** Of behaviour 0. A host's worker of an earlier build knows no other. */
-export function wholeStageCall(
-  runId: string,
-  input: InlineOrRef | null,
-  plan: Plan,
-  { stageId, generation, execKey, attempt, upstream, ...command }: RunStage,
-  events: readonly NewRunEvent[],
-): WholeStageCall {
-  const stage = plan.stages.find(({ id }) => id === stageId)!;
-  const scope = plan.scopes.find(({ id }) => id === command.scope)!;
-  return {
-    runId,
-    stage,
-    scope,
-    generation,
-    lease: sentLease(command.lease),
-    execKey,
-    attempt,
-    input: stage.input.kind === 'run-input' ? input : null,
-    upstream,
     events,
   };
 }
