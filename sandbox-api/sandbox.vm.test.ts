@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { createQemuBackend } from '../sandbox/micro-vm/backend.ts';
 import { VM_OVERHEAD_MIB } from '../sandbox/micro-vm/vm-overhead.ts';
 import { sweepVms } from '../sandbox/sweep.ts';
@@ -20,6 +20,7 @@ import { resolveHostPieces } from '../setup/resolve.ts';
 import { readTar } from '../tar/read.ts';
 import { writeTar } from '../tar/write.ts';
 import { type ExecResult, type NetworkEvent, Sandbox } from './index.ts';
+import { makeStateFolder } from '../test/rig/state-folder.ts';
 import { checkLaunchOptions } from './launch-options.ts';
 import { createRealVms } from './real-vms.ts';
 
@@ -30,7 +31,7 @@ const SMALL = { memoryMib: 192, diskMib: 64 };
 let stateDir: string;
 beforeAll(() => {
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-direct-'));
-  mkdirSync(join(stateDir, 'vms'), { mode: 0o700 });
+  mkdirSync(join(makeStateFolder(stateDir), 'vms'), { mode: 0o700 });
 });
 afterAll(async () => {
   for (const { id } of await Sandbox.list({ stateDir })) await (await Sandbox.connect(id, { stateDir })).stop();
@@ -239,7 +240,7 @@ test('a VM with the dev image reaches its service and nothing else, and its prog
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
   try {
-    await using vm = await Sandbox.launch({
+    const vm = await Sandbox.launch({
       image: 'dev',
       memoryMib: 512,
       diskMib: 64,
@@ -248,6 +249,7 @@ test('a VM with the dev image reaches its service and nothing else, and its prog
       install: true,
       stateDir,
     });
+    onTestFinished(() => vm.close());
     const events: NetworkEvent[] = [];
     const listening = (async () => {
       for await (const event of vm.network()) events.push(event);

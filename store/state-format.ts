@@ -32,7 +32,7 @@ const MOST_TRIES = 5;
  * What Voidbox puts into a state folder. Not the lock, the logs and the stop mark of a stack: they hold nothing of a format, and
  * may be in a folder that has no number yet.
  */
-const CONTENTS: ReadonlySet<string> = new Set([
+export const STATE_CONTENTS: ReadonlySet<string> = new Set([
   'applies',
   'artifacts',
   'ballast',
@@ -118,7 +118,7 @@ function judge(stateDir: string, bytes: Buffer): Finding {
 
 function readContents(stateDir: string): Finding {
   try {
-    if (!namesIn(stateDir).some((name) => CONTENTS.has(name))) return null;
+    if (!namesIn(stateDir).some((name) => STATE_CONTENTS.has(name))) return null;
   } catch (error) {
     return refused(`the state folder ${stateDir} cannot be read: ${(error as Error).message}`);
   }

@@ -23,6 +23,7 @@ import type { StackPieces } from '../../setup/host-pieces.ts';
 import { resolveStackPieces } from '../../setup/resolve.ts';
 import { openStores } from '../../store/open-stores.ts';
 import { napSpec } from '../../test/rig/nap-spec.ts';
+import { makeStateFolder } from '../../test/rig/state-folder.ts';
 import { connectRuns } from '../../client/connect.ts';
 import { awaitOutcome, startRun } from '../../client/runs.ts';
 import { embeddedAddress } from '../../client/temporal-address.ts';
@@ -182,6 +183,7 @@ describe('what stack.json says is not believed', () => {
       await stopStack(here);
       rmSync(here.stateDir, { recursive: true, force: true });
     });
+    makeStateFolder(here.stateDir);
     copyFileSync(stackFile(env.stateDir), stackFile(here.stateDir));
     linkSync(socketFile(env.stateDir), socketFile(here.stateDir));
     expect(await readStack(here)).toBeNull();
@@ -318,6 +320,7 @@ describe('four stacks, one after the other in one folder,', () => {
     pieces = await resolveStackPieces(real, { install: true });
     own = readEnvironment({ ...real.variables, VOIDBOX_STATE_DIR: mkdtempSync(join(tmpdir(), 'voidbox-stack-')) });
     chmodSync(own.stateDir, 0o755);
+    makeStateFolder(own.stateDir);
     writeFileSync(join(own.stateDir, 'skills.json'), '{"paths":[]}', { mode: 0o644 });
     await live(1);
     // As builds before this one left it.
