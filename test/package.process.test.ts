@@ -160,7 +160,11 @@ describe('a checkout, used from an empty folder that is not its own', () => {
   afterAll(() => rm(folder, { recursive: true, force: true }));
 
   const type = async (program: string, args: readonly string[], path = ''): Promise<string> => {
-    const env: NodeJS.ProcessEnv = { ...process.env, PATH: `${path}:${process.env['PATH'] ?? ''}` };
+    const env: NodeJS.ProcessEnv = {
+      ...process.env,
+      VOIDBOX_STATE_DIR: join(folder, '.state'),
+      PATH: `${path}:${process.env['PATH'] ?? ''}`,
+    };
     delete env['npm_command'];
     return (await promisify(execFile)(program, args, { cwd: folder, env, timeout: 60_000 })).stdout;
   };

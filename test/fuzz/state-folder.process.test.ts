@@ -10,6 +10,7 @@ import { announceResumed } from '../../workers/janitor.ts';
 import { createOpenRuns } from '../../workers/open-runs.ts';
 import { regularFilesBelow } from '../../setup/files-below.ts';
 import { leaveFinishedRuns } from '../cli/finished-runs.ts';
+import { RECORD_DEFAULTS } from '../rig/admissions.ts';
 import { typeCommand, type Typed } from '../rig/typed-command.ts';
 import { DAMAGES, readBytes, seededRandom, type Random } from './damage.ts';
 
@@ -184,10 +185,10 @@ async function leaveRecords(stateDir: string, runId: string): Promise<void> {
   await marks.put(runId, 'client', { baseDir: '/somewhere' });
   await records.put(runId, 'plan', PLAN);
   await records.put(runId, 'admission', {
+    ...RECORD_DEFAULTS,
     plan: PLAN,
     hostQueue: 'voidbox',
     hostId: HOST,
-    input: null,
     serverId: SERVER,
   });
   await marks.put(runId, 'prepared-a/0/1', { generation: 0 });

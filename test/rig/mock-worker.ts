@@ -14,6 +14,7 @@ import { createWritableMounts } from '../../sandbox/mounts/writable-mounts.ts';
 import { isDiskFull } from '../../store/file/disk-room.ts';
 import { mountsDir } from '../../store/file/run-folder.ts';
 import type { Stores } from '../../store/open-stores.ts';
+import { keepStateFormat } from '../../store/state-format.ts';
 import { createGitRepositories } from '../../workers/git-repositories.ts';
 import { createHostLeases } from '../../workers/host-leases.ts';
 
@@ -35,6 +36,8 @@ export function mockWorkerDeps(
   { stateDir, stores, backend }: WorkerOnFiles,
   change: Partial<ActivityDeps> = {},
 ): ActivityDeps {
+  // As the process of a worker does before it writes anything.
+  keepStateFormat(stateDir);
   const placement = { hostId: 'h', hostQueue: 'voidbox-host:h' };
   return {
     ...stores,

@@ -29,10 +29,12 @@ export async function installPackage(): Promise<InstalledPackage> {
   if (tarball === undefined) throw new Error('npm pack left no tarball');
   writeFileSync(join(folder, 'package.json'), '{ "private": true }\n');
   await mustRun('npm', ['install', '--no-audit', '--no-fund', '--prefer-offline', `./${tarball}`], folder);
+  // The folder of this account may be of another build.
+  const own = { VOIDBOX_STATE_DIR: join(folder, '.state') };
   return {
     folder,
     voidbox: (args, variables = {}) =>
-      run('npx', ['--no-install', 'voidbox', ...args], folder, variables, COMMAND_TIMEOUT_MS),
+      run('npx', ['--no-install', 'voidbox', ...args], folder, { ...own, ...variables }, COMMAND_TIMEOUT_MS),
     remove: () => rm(folder, { recursive: true, force: true }),
   };
 }
