@@ -246,7 +246,7 @@ pipeline:
       readdirSync(stack.stateDir)
         .filter((name) => name !== 'request.json')
         .toSorted(),
-    ).toEqual(['artifacts', 'runs']);
+    ).toEqual(['artifacts', 'runs', 'state-format']);
     expect(backend.alive()).toEqual([]);
   });
 
