@@ -9,7 +9,7 @@ import type { FetchedSkill } from './remote-skills.ts';
 export interface AdmissionRecord extends Omit<Admission, 'searchAttributes' | 'machine'> {
   readonly plan: PlanWire;
   readonly serverId: string;
-  /** Of the execution that was admitted, also after a reset. */
+  /** The execution that was admitted, also after a reset. */
   readonly executionId: string;
   /** The start of its workflow; absent: no workflow told it. */
   readonly startedAtMs?: number;

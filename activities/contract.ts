@@ -82,7 +82,7 @@ export interface Admission extends Placement {
   readonly behaviour: number;
   /** True if boots of VMs are markers in the run's history. It never changes during a run. */
   readonly recordsBoots: boolean;
-  /** Of a run that has one. */
+  /** The run that this one retries or forks; absent: it starts from nothing. */
   readonly origin?: RunOrigin;
   /** With `origin`: the stages that do not run, by id. */
   readonly given?: Readonly<Record<string, GivenOutputs>>;

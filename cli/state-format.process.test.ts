@@ -1,4 +1,4 @@
-/** What commands and processes of Voidbox do with a state folder of another format, and that they delete nothing in it. */
+/** Commands and processes of Voidbox with a state folder of another format. They delete nothing in it. */
 import { execFile, execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -22,7 +22,7 @@ beforeAll(async () => {
 
 afterAll(async () => void (await replays?.return?.(undefined)));
 
-test('each path has a history or the reason why it has none, and each history has one path', () => {
+test('each path has a history or the reason why it lacks one, and each history has one path', () => {
   const named = Object.values(PATHS).flatMap((path) => path.histories ?? []);
   expect(named.toSorted()).toEqual(HISTORIES.toSorted());
   expect(new Set(named).size).toBe(named.length);
