@@ -34,8 +34,8 @@ export const command = defineCommand<Options>({
       .addHelpText(
         'after',
         `
-Each option protects runs: with both, a run is deleted only if it is older and not among the last ones. (Up to
-version 0.1.0 either one sufficed.) Runs that have not ended and damaged runs are never deleted.
+Each option protects runs: with both, a run is deleted only if it is older and not among the last ones. Runs that
+have not ended and damaged runs are never deleted.
 Artifacts are kept while a run references them. Unreferenced ones are kept for a day, since a run may be about to
 reference them; with --artifacts-now, only those stored since the oldest open run began are kept.`,
       );
