@@ -95,7 +95,10 @@ test.each(STATES)(
     const before = filesOf(state);
     const ps = await type(state, 'ps');
     expect(ps).toMatchObject({ code: 0, stderr: '' });
+    // Not `voidbox up`, which refuses the folder.
+    expect(ps.stdout).toMatch(/^The embedded stack is not running\.\n/);
     expect(ps.stdout).toContain(`${problemOf(state)}\nhelp: ${REMEDY}\n`);
+    expect(ps.stdout).not.toContain('voidbox up');
     expect(JSON.parse((await type(state, 'ps --json')).stdout)).toMatchObject({
       stack: null,
       vms: [],

@@ -36,7 +36,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
         ? `The embedded stack has stopped.${problem === null ? ' Open runs continue at the next start.' : ''}`
         : 'The embedded stack was not running.',
     ];
-    lines.push(...renderStoppedSchedules(schedules, context.now().getTime()));
+    lines.push(...renderStoppedSchedules(schedules, { nowMs: context.now().getTime(), canStart: problem === null }));
     if (retained.length > 0)
       lines.push(
         `${retained.length === 1 ? '1 VM that a failed stage' : `${retained.length} VMs that failed stages`} had left for a look ${retained.length === 1 ? 'has' : 'have'} ended.`,

@@ -11,7 +11,7 @@ import { remedyOf } from '../../domain/errors/error-code.ts';
 import { stageOfRetained } from '../../domain/run/retained-vm.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { formatAge, formatDurationMs } from '../../domain/units/duration.ts';
-import { describeDisk, MAKE_ROOM } from '../render/disk.ts';
+import { describeDisk, FREE_SPACE, MAKE_ROOM } from '../render/disk.ts';
 import { renderSchedules } from '../render/schedules.ts';
 import { renderStack } from '../render/stack.ts';
 import { renderTable } from '../render/table.ts';
@@ -45,13 +45,7 @@ export const command = defineCommand<Options>({
     }
     const lines =
       stack === null
-        ? [
-            context.advise(
-              env.temporalConfigured
-                ? 'TEMPORAL_* names your own server; the embedded stack is not running. See: voidbox doctor'
-                : 'The embedded stack is not running. Start it: voidbox up',
-            ),
-          ]
+        ? [context.advise(describeNoStack(env.temporalConfigured, problem !== null))]
         : [
             ...renderStack(stack, { nowMs: context.now().getTime(), stateDir: env.stateDir, allowedMounts: allowed }),
             ...renderSchedules(schedules, context.now().getTime()),
@@ -77,19 +71,29 @@ export const command = defineCommand<Options>({
     if (retaining.length > 0)
       lines.push(
         '',
-        context.advise(`Failed stages left VMs. End those of a run: voidbox release ${onlyRun(retaining)}`),
+        context.advise(
+          problem === null
+            ? `Failed stages left VMs. End those of a run: voidbox release ${onlyRun(retaining)}`
+            : 'Failed stages left VMs. End them: voidbox down',
+        ),
       );
     const held = describeDisk(disk, env.stateDir);
     if (held.length > 0)
       lines.push(
         '',
         ...held.map((line) => stdout.style.yellow(line)),
-        `${stdout.style.cyan('help:')} ${context.advise(MAKE_ROOM)}`,
+        `${stdout.style.cyan('help:')} ${context.advise(problem === null ? MAKE_ROOM : FREE_SPACE)}`,
       );
     await stdout.write(`${lines.join('\n')}\n`);
     return EXIT.success;
   },
 });
+
+/** `voidbox up` is no remedy if the folder is refused: the command refuses it too. */
+function describeNoStack(isOwnServer: boolean, isRefused: boolean): string {
+  if (isOwnServer) return 'TEMPORAL_* names your own server; the embedded stack is not running. See: voidbox doctor';
+  return `The embedded stack is not running.${isRefused ? '' : ' Start it: voidbox up'}`;
+}
 
 /** Null: no stack runs, or its server did not answer. */
 async function schedulesOf(stack: StackInfo | null): Promise<HoldingSchedules | null> {

@@ -20,4 +20,6 @@ export function describeRoom(
   return `${formatBytes(availableBytes)} of ${formatBytes(sizeBytes)} are free on the disk of ${sanitizeLine(stateDir)}: no VM is started with less than ${formatBytes(floorBytes)}, and writers wait`;
 }
 
-export const MAKE_ROOM = 'free space on that disk; `voidbox prune` deletes old runs';
+/** The remedy for a folder of another format, which `prune` refuses. */
+export const FREE_SPACE = 'free space on that disk';
+export const MAKE_ROOM = `${FREE_SPACE}; \`voidbox prune\` deletes old runs`;

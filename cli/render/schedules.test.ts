@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { renderSchedules, renderStoppedSchedules } from './schedules.ts';
 
 const NOW_MS = Date.parse('2026-11-28T08:00:00Z');
+const STOPPED = { nowMs: NOW_MS, canStart: true };
 const nightly = { id: 'nightly', nextAtMs: NOW_MS + 22 * 3_600_000 };
 
 test('a schedule is named with its next time, in UTC and from now', () => {
@@ -9,7 +10,7 @@ test('a schedule is named with its next time, in UTC and from now', () => {
   expect(renderSchedules(one, NOW_MS)).toEqual([
     'schedules   1 Temporal Schedule keeps the stack up: nightly (next 2026-11-29T06:00:00Z, in 22h 00m)',
   ]);
-  expect(renderStoppedSchedules(one, NOW_MS)).toEqual([
+  expect(renderStoppedSchedules(one, STOPPED)).toEqual([
     'warning: 1 Temporal Schedule will not run while the stack is down: nightly (next 2026-11-29T06:00:00Z, in 22h 00m)',
     'Start the stack, so that schedules run: voidbox up',
   ]);
@@ -29,13 +30,20 @@ test('the line of an incomplete list names that it is incomplete', () => {
   expect(line).toContain('at least 1 Temporal Schedule keeps the stack up');
   const none = { count: 0, isComplete: false, next: [] };
   expect(renderSchedules(none, NOW_MS)[0]).toContain('more than 1,000');
-  expect(renderStoppedSchedules(none, NOW_MS)[0]).toContain('more than 1,000');
+  expect(renderStoppedSchedules(none, STOPPED)[0]).toContain('more than 1,000');
 });
 
 test('without schedules there is no line, and a server that did not answer is named', () => {
   const none = { count: 0, isComplete: true, next: [] };
   expect(renderSchedules(none, NOW_MS)).toEqual([]);
-  expect(renderStoppedSchedules(none, NOW_MS)).toEqual([]);
+  expect(renderStoppedSchedules(none, STOPPED)).toEqual([]);
   expect(renderSchedules(null, NOW_MS)[0]).toContain('the server did not answer');
-  expect(renderStoppedSchedules(null, NOW_MS)).toEqual([]);
+  expect(renderStoppedSchedules(null, STOPPED)).toEqual([]);
+});
+
+test('the warning does not name `voidbox up` if this build refuses the state folder', () => {
+  const one = { count: 1, isComplete: true, next: [nightly] };
+  expect(renderStoppedSchedules(one, { nowMs: NOW_MS, canStart: false })).toEqual([
+    'warning: 1 Temporal Schedule will not run while the stack is down: nightly (next 2026-11-29T06:00:00Z, in 22h 00m)',
+  ]);
 });

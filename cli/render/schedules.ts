@@ -18,17 +18,17 @@ export function renderSchedules(schedules: HoldingSchedules | null, nowMs: numbe
   return [`schedules   ${countSchedules(schedules)} ${verb} the stack up: ${nameSchedules(schedules, nowMs)}`];
 }
 
-/** The warning of `down`; none if no schedule waits. */
-export function renderStoppedSchedules(schedules: HoldingSchedules | null, nowMs: number): readonly string[] {
+/** The warning of `down`; none if no schedule waits. `canStart` is false if this build refuses the state folder. */
+export function renderStoppedSchedules(
+  schedules: HoldingSchedules | null,
+  { nowMs, canStart }: { readonly nowMs: number; readonly canStart: boolean },
+): readonly string[] {
   if (schedules === null || (schedules.count === 0 && schedules.isComplete)) return [];
-  if (schedules.count === 0)
-    return [
-      'warning: there are more than 1,000 Temporal Schedules, and none runs while the stack is down. Start it: voidbox up',
-    ];
-  return [
-    `warning: ${countSchedules(schedules)} will not run while the stack is down: ${nameSchedules(schedules, nowMs)}`,
-    'Start the stack, so that schedules run: voidbox up',
-  ];
+  const warning =
+    schedules.count === 0
+      ? 'warning: there are more than 1,000 Temporal Schedules, and none runs while the stack is down'
+      : `warning: ${countSchedules(schedules)} will not run while the stack is down: ${nameSchedules(schedules, nowMs)}`;
+  return [warning, ...(canStart ? ['Start the stack, so that schedules run: voidbox up'] : [])];
 }
 
 function countSchedules({ count, isComplete }: HoldingSchedules): string {
