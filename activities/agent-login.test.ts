@@ -95,7 +95,7 @@ function codexLogin(claims: object): string {
   return JSON.stringify({ tokens: { access_token: token, account_id: 'account-1' } });
 }
 
-describe('of Claude, taken from the file of a person', () => {
+describe('the end of a Claude login from the file of a person', () => {
   test.each([
     ['that has ended', NOW_MS - 1, 'ended at 2026-11-24T11:59:59.999Z'],
     ['that ends while the VM boots', NOW_MS + 59_999, 'ends at 2026-11-24T12:00:59.999Z'],
@@ -171,7 +171,7 @@ describe('of Claude, taken from the file of a person', () => {
   });
 });
 
-describe('of Codex, whose token says it', () => {
+describe('the end of a Codex login, which its token contains', () => {
   const lending = (text: string): Partial<ActivityDeps> => ({
     lentVariables: { read: () => Promise.resolve({ CODEX_AUTH_JSON: text }) },
   });

@@ -436,7 +436,7 @@ test('the next attempt goes on from the newest save of those that were lost, and
   expect(await before('work/0/4'), 'it failed by itself').toBeNull();
 });
 
-test('of so many attempts in a row whose VMs were lost a save is looked for, and no further', async () => {
+test('the search for a save covers a limited number of attempts whose VMs were lost', async () => {
   const world = new World();
   await world.progressOf(requestOf('work/0/1'))();
   const before = (attempt: number): ReturnType<typeof savedBefore> =>

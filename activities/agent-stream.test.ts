@@ -156,7 +156,7 @@ describe('what an agent says becomes events', () => {
     expect(outcome).toMatchObject({ hasEnded: true, text: 'Done.' });
   });
 
-  test('of one command so many events are told, and its answer counts', async () => {
+  test('one command has a limited number of events, and its answer counts', async () => {
     const stream = says(text('again')).repeat(STREAM_LIMITS.events + 50) + result('Done.');
     const { outcome, bodies } = await follow(stream);
     expect(bodies()).toHaveLength(STREAM_LIMITS.events);

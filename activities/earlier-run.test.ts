@@ -153,7 +153,7 @@ describe('a retry', () => {
     );
   });
 
-  test('of a retry names the run in which a stage ran', async () => {
+  test('a retry of a retry names the run in which a stage ran', async () => {
     const ref = await first();
     await admitted('second', retry());
     await append('second', ENDED);

@@ -76,7 +76,7 @@ test('items that succeeded are known, by list, until they are taken', async () =
   expect(itemsOf('in/out~2/1')).toEqual([4]);
 });
 
-describe('nothing is known', () => {
+describe('ends in the memory of the worker', () => {
   test.each<[string, readonly NewRunEvent[]]>([
     ['of a list that another worker began', [finished(0)]],
     [
@@ -85,17 +85,17 @@ describe('nothing is known', () => {
     ],
     ['of a list of the run itself', [begun('in/0/1'), finished(0)]],
     ['of a stage without a list', [begun(LIST, null), finished(0)]],
-  ])('%s', async (_what, events) => {
+  ])('the worker knows no ends %s', async (_what, events) => {
     await hear(...events);
     expect(itemsOf()).toEqual([]);
   });
 
-  test('of another run', async () => {
+  test('the worker knows no ends of another run', async () => {
     await hear(begun(), finished(0));
     expect(itemsOf(LIST, 'other')).toEqual([]);
   });
 
-  test('of events that were not new, or of which it is not known which were', async () => {
+  test('the worker knows no ends of events that were stored before, or of a batch that has such an event', async () => {
     const old = finished(0);
     lists = createEndsOfLists(logWith([old.id]));
     await hear(begun(), old);

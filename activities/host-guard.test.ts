@@ -52,7 +52,7 @@ test('admits a run that nobody admitted yet', async () => {
   expect(await own.admit({ runId: 'new' } as never)).toBe('admit');
 });
 
-test('of two hosts that read the same records, only the one that admitted a run works on it', async () => {
+test('only the host that admitted a run works on it, if two hosts read the same records', async () => {
   const called = (records: RunRecords, hostId: string): Promise<unknown> =>
     new MockActivityEnvironment({ workflowExecution: { workflowId: 'r', runId: 'x' } }).run(() =>
       guardByHost(activities, records, hostId).finishRun({ runId: 'r' } as never),

@@ -52,7 +52,7 @@ describe('an outcome', () => {
       await expect(finishing(wrong)).rejects.toMatchObject({ code: 'call/refused' });
   });
 
-  test('of a merge may lack the parts of failures that its plan tolerates, and no others', async () => {
+  test('the outcome of a merge may lack the parts of failures that its plan tolerates, and no others', async () => {
     await rig.admit('lacks', {}, planOf('a b c', { merge: 'a b c', tolerate: 'a c' }));
     const parts = ['a', 'b', 'c'].map((name) => ({ name, output: REF }));
     const request = { ...finish, runId: 'lacks', outcome: { ...outcome, output: null } };
@@ -65,7 +65,7 @@ describe('an outcome', () => {
       });
   });
 
-  test('of a stage that takes data may lack an output only where its failure is tolerated', async () => {
+  test('the outcome of a stage that takes data may lack an output only if its failure is tolerated', async () => {
     await rig.admit('absent', {}, planOf('a b c>a,b', { tolerate: 'a', carry: true }));
     const call = { runId: 'absent', stage: 'c', instance: [], attempt: 1, generation: 0, lease: null, events: [] };
     const none = { output: null, outputs: {} };
@@ -108,7 +108,7 @@ describe('an outcome', () => {
     await expect(request({ d: none, c: none })).rejects.toMatchObject({ code: 'call/refused' });
   });
 
-  test('of a plan that ends in a merge brings its parts in order', async () => {
+  test('the outcome of a plan that ends in a merge has its parts in order', async () => {
     await rig.admit('merges', {}, planOf('a b', { merge: 'b a' }));
     const merge = [
       { name: 'b', output: REF },

@@ -218,7 +218,7 @@ test('plans of other runs make room, and are read again', async () => {
   expect(reads).toEqual(['a', 'b', 'c', 'b']);
 });
 
-test('of another run with an id that was in use, what was admitted last counts', async () => {
+test('the last admission counts if a second run uses the id of an earlier one', async () => {
   const placement = { hostQueue: 'q', hostId: 'h' };
   const admitting = {
     events: rig.events,

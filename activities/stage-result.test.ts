@@ -39,7 +39,7 @@ test.each<[string, Partial<ExecExit>, string, ErrorCode]>([
     'stage/out-of-memory',
   ],
   [
-    'of which a shell was left when its memory was full',
+    'whose memory was full and whose shell survived',
     {
       exitCode: 2,
       signal: null,
@@ -64,12 +64,12 @@ test.each<[string, Partial<ExecExit>, string, ErrorCode]>([
   ['that exits with 130', { exitCode: 130, signal: null }, 'stage sort ended with exit code 130', 'stage/exit-nonzero'],
   ['that was killed', {}, 'stage sort was ended by signal 9 (exit code 137)', 'stage/exit-nonzero'],
   [
-    'of which the guest says something else',
+    'with a message of the guest that Voidbox does not know',
     { message: 'odd\u001b[2J words' },
     'stage sort was ended by signal 9 (exit code 137): odd words',
     'stage/exit-nonzero',
   ],
-])('a command %s says so', async (_, change, message, code) => {
+])('the failure of a command %s names the cause', async (_, change, message, code) => {
   const signal = new AbortController().signal;
   const exit = { ...EXIT, ...change };
   const result = await describeExit(BACKEND, VM, EXEC, exit, REQUEST, createRedactor([]), signal);

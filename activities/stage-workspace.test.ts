@@ -29,7 +29,7 @@ test('the last lines are told, and no part of a secret stands at their cut', asy
   expect(await toldOf(`fatal: ${SECRET}\n`)).toBe('fatal: [redacted]');
 });
 
-test('of one line that is too long its end code is told', async () => {
+test('the failure for a line that is too long has its exit code', async () => {
   expect(await toldOf('x'.repeat(1_025))).toBe('git in the VM ended with exit code 128');
   expect(await toldOf('x'.repeat(1_024))).toBe('x'.repeat(1_024));
 });

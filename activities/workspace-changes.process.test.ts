@@ -228,7 +228,7 @@ describe('changes of a git workspace', () => {
     expect(git(join(again, 'repository'), 'symbolic-ref', 'HEAD')).toBe('refs/heads/topic\n');
   });
 
-  test('of a workspace that an earlier stage handed on, they are what differs from what that one left', async () => {
+  test('changes of a workspace from an earlier stage are the differences from what that stage left', async () => {
     const repo = join(root, 'first/repository');
     writeFileSync(join(repo, 'of-earlier.txt'), 'by the earlier stage\n');
     git(repo, 'add', '.');
@@ -359,7 +359,7 @@ test('a tar whose first entry is no list of removed files, or a list beyond 8 Mi
   await expect(checked('other', 1)).rejects.toThrow('does not say which files were removed');
 });
 
-test('of what git ignores the smallest are saved, at most 1,000', () => {
+test('a save has the smallest ignored files, at most 1,000', () => {
   const told = (sizes: readonly number[]): string => sizes.map((kib, index) => `${kib}\tname\n${index}/\0`).join('');
   expect(chooseIgnored(told([16 * 1024, 4, 0]))).toEqual({ taken: ['name\n2/', 'name\n1/'], leftOut: ['name\n0/'] });
   expect(chooseIgnored(told([16 * 1024]))).toEqual({ taken: ['name\n0/'], leftOut: [] });

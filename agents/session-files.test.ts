@@ -36,7 +36,7 @@ const message = (id: string, output: number, more: object = {}): object => ({
 });
 
 describe('the session file', () => {
-  it('of codex has each call once, also where its total is repeated', () => {
+  it('the file of codex counts each call once, also if its total is repeated', () => {
     expect(read('codex', [call(1_000), call(1_000), call(2_000, { output_tokens: 7 })])).toEqual([
       [1_000, 20, 400, 1],
       null,
@@ -44,7 +44,7 @@ describe('the session file', () => {
     ]);
   });
 
-  it('of claude has each message once: its last line stands', () => {
+  it('the file of claude counts each message once, by its last line', () => {
     expect(read('claude', [message('a', 1), message('a', 20), message('b', 5)])).toEqual([
       [150, 1, 50, 1],
       [150, 20, 50, 1],
@@ -60,7 +60,7 @@ describe('the session file', () => {
     ]);
   });
 
-  it('of claude with forged lines: one of less takes nothing back, and sums stay numbers that a log takes', () => {
+  it('forged lines in the file of claude lower no sum, and sums stay numbers that a log accepts', () => {
     const most = Number.MAX_SAFE_INTEGER;
     expect(read('claude', [message('a', 20), message('a', 0), message('a', -7), message('b', 5)])).toEqual([
       [150, 20, 50, 1],

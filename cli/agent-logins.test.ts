@@ -96,7 +96,7 @@ function codexLogin(text: string): void {
   writeFileSync(join(home, '.codex', 'auth.json'), text, { mode: 0o600 });
 }
 
-describe('of Codex', () => {
+describe('the login of Codex', () => {
   const LONG = token({ exp: NOW_MS / 1000 + 1_200 });
 
   test('the login stands for the variable, without its refresh token', () => {

@@ -313,7 +313,7 @@ describe('voidbox apply that cannot end', () => {
 });
 
 describe('voidbox apply with others', () => {
-  test('of several at once, one applies it, and the others see it there', async () => {
+  test('one of several commands applies the changes, and the others find them applied', async () => {
     await leaveChange();
     const typed = await Promise.all([1, 2, 3].map(() => left.terminal.type('apply', 'r1', '--json')));
     expect(typed.map(({ code }) => code)).toEqual([0, 0, 0]);

@@ -305,7 +305,7 @@ describe('the list', () => {
     });
   });
 
-  test('of a run without outputs says so', async () => {
+  test('the list of a run without outputs names that there are none', async () => {
     await stores.events.append('bare', [
       event({ type: 'run-admitted', name: 'n', kind: 'workflow', hostId: 'h', stages: [], outputStage: null }),
       event({ type: 'run-finished', outcome: { state: 'cancelled', failedStage: null, failure: null, output: null } }),
@@ -457,7 +457,7 @@ describe('a name', () => {
     expect(stderr).toContain(said);
   });
 
-  test('of a stage that goes on is told, and what has ended can be fetched', async () => {
+  test('an output of a running stage is refused with the reason, and outputs of ended stages are fetched', async () => {
     await leaveTables(true);
     const { code, stderr } = await terminal.type('artifacts', 't1', 'get', 'check.log');
     expect([code, stderr]).toEqual([

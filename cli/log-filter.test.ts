@@ -26,7 +26,7 @@ test('--tail takes lines up to its limit, --grep any text', () => {
   expect(() => parseGrep('')).toThrow('has to contain');
 });
 
-test.each([0, 1, 3, 10])('of five lines the last %d are printed, and then everything', (most) => {
+test.each([0, 1, 3, 10])('the last %d of five lines are printed, and then all later lines', (most) => {
   const tail = new Tail(most);
   const lines = ['1', '2', '3', '4', '5'];
   expect([tail.push(lines.slice(0, 1)), tail.push(lines.slice(1, 4)), tail.push(lines.slice(4))]).toEqual([[], [], []]);

@@ -236,7 +236,7 @@ describe('a run by the command line', () => {
     expect(stderr).toContain('starting the embedded stack');
   });
 
-  test('a run terminated behind our back gets its end from whoever looks', async () => {
+  test('a run that a client terminated gets its last event from the next command that reads it', async () => {
     const started = await voidbox('run', '-d', 'long.yaml', '--run-id', 'long-4');
     expect(started.code, started.stderr).toBe(0);
     const { connectRuns } = await import('../client/connect.ts');

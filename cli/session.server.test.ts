@@ -258,7 +258,7 @@ export default skill({ name: 'approval', entry: 'notes' })
 });
 
 test.concurrent(
-  'a client whose server goes says so, and the answer can be given again',
+  'a client whose server ends reports it, and the answer can be given again',
   { timeout: 240_000 },
   async () => {
     mkdirSync(join(dir, 'skills', 'slow'));

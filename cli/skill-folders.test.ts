@@ -35,7 +35,7 @@ test('a file, a folder of a skill and a folder of such folders are skills', () =
   ]);
 });
 
-test('of a folder with code files alone, the message names these files', () => {
+test('the message about a folder that has only code files names these files', () => {
   expect(refusalOf('files')).toEqual([
     '--skills: `files` holds no folder of a skill; the code files in it are not taken as skills, since they may be anything',
     "Name those that are skills: --skills files/b.ts 'files/it'\\''s.mjs'\nOr give each skill a folder with a skill.ts.",

@@ -145,7 +145,7 @@ describe('skill lint', () => {
     expect(code).toBe(0);
   });
 
-  test('no such skill is a mistake of whoever typed it', async () => {
+  test('the name of an absent skill is a usage error', async () => {
     const { code, stderr } = await typed('lint', 'gone.ts');
     expect(code).toBe(2);
     expect(stderr).toContain('gone.ts');

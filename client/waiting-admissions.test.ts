@@ -130,7 +130,7 @@ test('a failure is one bounded line, and a further page is told', async () => {
   expect(runs[0]?.failure?.code?.length).toBe(400);
 });
 
-test('of a failure that the server has wrapped, because it is too large, its own message and code are listed', async () => {
+test('a failure that the server wrapped because of its size is listed with its own message and code', async () => {
   const lastFailure = {
     message: 'Failure exceeds size limit.',
     serverFailureInfo: { nonRetryable: false },
@@ -140,7 +140,7 @@ test('of a failure that the server has wrapped, because it is too large, its own
   expect(runs[0]?.failure).toEqual({ code: 'host/disk-full', message: 'no room' });
 });
 
-test('of a wrapped failure without a message that of the server is listed', async () => {
+test('a wrapped failure without a message is listed with the message of the server', async () => {
   const cause = { message: '', applicationFailureInfo: { type: 'y' } };
   const lastFailure = { message: 'Failure exceeds size limit.', serverFailureInfo: {}, cause };
   const { runs } = await listOn({ described: { one: admission({ state: 2, lastFailure }) } });

@@ -6,7 +6,7 @@ import { basename, join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { openScratch, withPrivateRepository } from './private-repository.ts';
 
-test('of processes that were killed nothing stays, and of those that live all does, however old', async () => {
+test('repositories of killed processes are removed, and repositories of living processes stay, however old', async () => {
   const scratch = join(mkdtempSync(join(tmpdir(), 'voidbox-scratch-')), 'git');
   onTestFinished(() => rmSync(join(scratch, '..'), { recursive: true, force: true }));
   openScratch(scratch);

@@ -94,7 +94,7 @@ describe('memory of a host', () => {
     }
   });
 
-  it('of a worker is told with the cgroup that limits it, and of none where none does', () => {
+  it('the memory of a worker has the cgroup that limits it, or no cgroup', () => {
     const files = {
       '/proc/self/cgroup': '0::/\n',
       '/proc/self/mountinfo': V2_MOUNT,
@@ -127,7 +127,7 @@ describe('memory of a host', () => {
     expect(vmBudgetMib(65_536)).toBe(63_488);
   });
 
-  it('of this machine is read', () => {
+  it('the memory of this machine is read', () => {
     const { totalMib, availableMib } = readHostMemory();
     expect(totalMib).toBeGreaterThan(100);
     expect(availableMib).toBeLessThanOrEqual(totalMib);

@@ -68,7 +68,7 @@ const PLANTED: readonly (readonly [string, () => string, string])[] = [
   ...(process.getuid?.() === 0
     ? ([
         [
-          'of a stranger',
+          'that belongs to a stranger',
           () => {
             chownSync(made(), STRANGER, STRANGER);
             return join(dir, 'planted');

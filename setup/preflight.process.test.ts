@@ -74,7 +74,7 @@ describe('set-up', () => {
   it.each([
     ['all pieces', resolveHostPieces],
     ['the pieces of the stack', resolveStackPieces],
-  ])('of %s says all that is missing at once, and no download has begun', async (_what, resolvePieces) => {
+  ])('set-up of %s names all that is missing at once, before the first download', async (_what, resolvePieces) => {
     for (const name of ['cargo', 'flock']) rmSync(join(folder, 'bin', name));
     writeFileSync(join(folder, 'cache'), 'a file');
     const { message, remedy } = await failure(resolvePieces(environment(), { install: true }));

@@ -117,7 +117,7 @@ test('an agent without a budget counts once it has used something, behind those 
   ]);
 });
 
-test('of 1,000 items a view has those that are nearest to their limits, and counts the others', () => {
+test('a view of 1,000 items has the items nearest to their limits, and counts the others', () => {
   const agents = Array.from({ length: 1_000 }, (_, item) => [
     started(`each~${item}`),
     used(`each~${item}`, (item * 7) % 1_000),

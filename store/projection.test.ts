@@ -367,7 +367,7 @@ describe('projection', () => {
     expect(stage(ended, 'a').failure).toEqual(failure);
   });
 
-  test('a run that has ended has no VM, whoever ended it and whatever is heard of one later', () => {
+  test('a run that has ended has no VM, also if later events name one', () => {
     const ready: RunEventBody = {
       type: 'vm-ready',
       ...VM,

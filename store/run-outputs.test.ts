@@ -41,7 +41,7 @@ async function shaOf(bodies: readonly RunEventBody[]): Promise<readonly string[]
   return (await outputsOf(bodies)).map((output) => `${output.stage}.${output.name} ${output.ref.sha256}`);
 }
 
-test('of a stage that ran again its last outputs count, and none of one whose VM was lost', async () => {
+test('the last outputs of a stage that ran again count, and a stage whose VM was lost has none', async () => {
   const first = [finished('a', 1, { x: ref('1') }), finished('b', 1, { y: ref('2') })];
   expect(await shaOf(first)).toEqual(['a.x 1', 'b.y 2']);
   const lost: RunEventBody = { type: 'scope-restarted', scope: 's', reason: 'killed', stages: ['a'] };

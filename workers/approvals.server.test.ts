@@ -158,7 +158,7 @@ test('the same answer again gets the same receipt, another one is told which sta
   expect((await outcomeOf('twice')).state).toBe('succeeded');
 });
 
-test('of two answers at once one wins, and the other hears of it', async () => {
+test('one of two simultaneous answers wins, and the other gets an error that names it', async () => {
   await start('race', '{ message: "Release?" }');
   await untilAsked('race');
   const both = await Promise.allSettled([answer('race', {}), answer('race', { decision: 'reject', by: 'bob' })]);

@@ -198,7 +198,7 @@ describe('failures', () => {
     expect(starts.get('inner "flaky-1"')).toBe(2);
   });
 
-  test('of a list that is none are of the item', async () => {
+  test('a failure for an output that is not a list belongs to the item', async () => {
     const outcome = await run('nested-no-list', [outer('[{ of: 7 }]')]);
     expect(outcome.failure).toMatchObject({
       code: 'stage/items-failed',
@@ -208,7 +208,7 @@ describe('failures', () => {
     });
   });
 
-  test('of a list that is too long say how long it may be', async () => {
+  test('a failure for a list that is too long names the limit', async () => {
     // One item may take 100 attempts and three lost VMs: 29 items in each of 14 windows.
     const many = inner('max_parallel: 4, retry: { max_attempts: 100 }');
     const outcome = await run('nested-too-long', [outer(`[{ of: [${'0, '.repeat(406)}0] }]`)], { p: [LIST, many] });

@@ -46,7 +46,7 @@ function sharedStore(admitted: Readonly<Record<string, string>>) {
   return { events, index, records, logs };
 }
 
-test('of two hosts that share their records each ends its own runs, and its own VMs whose run they are', async () => {
+test('each of two hosts with shared records ends its own runs, and its own VMs of any run', async () => {
   const { events, index, records, logs } = sharedStore({ 'of-a': 'a', 'of-b': 'b' });
   const released: string[] = [];
   const dropped: string[] = [];

@@ -209,7 +209,7 @@ test('a pruned run is forgotten, and one of the same id is a new one', async () 
   expect(await openRuns.list()).toEqual(['again']);
 });
 
-test('of two hosts with one set of records each has its own runs', async () => {
+test('each of two hosts with one set of records has its own runs', async () => {
   const { events, index, records, elsewhere } = store();
   const admittedOn = (hostId: string): NewRunEvent['body'] => ({ ...ADMITTED, hostId });
   await elsewhere('of-a', { serverId: 'here', hostId: 'a' }, admittedOn('a'));

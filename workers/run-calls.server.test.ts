@@ -112,7 +112,7 @@ describe('a client that schedules activities by itself', () => {
     },
   });
   test.each(['voidbox-host:test-host', 'voidbox'])(
-    'of a run that goes on is refused by queue %s, whatever it asks for',
+    'queue %s refuses each call of a client for an open run',
     async (taskQueue) => {
       const runId = `victim-${taskQueue.length}`;
       await start(runId, pipeline([`hold ${runId}`]));
@@ -300,7 +300,7 @@ describe('a reset', () => {
     });
   }
 
-  test('of a run that goes on finds what is done and goes on with the rest', async () => {
+  test('a reset of an open run finds the finished work and continues with the rest', async () => {
     await start('reset', pipeline(['note before', 'hold reset', 'note after']));
     await untilStarted('reset');
     await reset('reset');
@@ -309,7 +309,7 @@ describe('a reset', () => {
     expect(started.filter((key) => ['before', 'reset', 'after'].includes(key))).toEqual(['before', 'reset', 'after']);
   });
 
-  test('of a run that has ended gives its outcome again and does nothing', async () => {
+  test('a reset of an ended run returns its outcome again and does nothing', async () => {
     await start('reset-late', pipeline(['note late', 'note later']));
     const outcome = await awaitOutcome(stack.runs.client, 'reset-late');
     const before = await stack.eventsOf('reset-late');

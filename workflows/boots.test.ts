@@ -49,7 +49,7 @@ describe('a boot', () => {
     expect(summaries).toEqual([]);
   });
 
-  test('of a run that its admission fixed without markers is not recorded', () => {
+  test('a boot is not recorded in a run that its admission fixed without markers', () => {
     const { boots, summaries } = bootsOf(false);
     boots.ofStage('build', ended());
     boots.record('build and 2 more', 5);
@@ -57,7 +57,7 @@ describe('a boot', () => {
   });
 
   test.each([Number.NaN, Number.POSITIVE_INFINITY, -1, '5', null, undefined, {}])(
-    'of a time that no worker of Voidbox answers is not recorded: %o',
+    'a boot with a time that no worker of Voidbox returns is not recorded: %o',
     (bootMs) => {
       const { boots, summaries } = bootsOf(true);
       boots.record('build', bootMs);

@@ -7,7 +7,7 @@ const event = (body: RunEventBody): NewRunEvent => ({ id: 'x', atMs: 1, body });
 const SKIPPED = event({ type: 'stage-skipped', stage: 'a', reason: 'x' });
 const NOTICE = event({ type: 'notice', level: 'info', message: 'x' });
 
-test('of events: how many, and each kind once', () => {
+test('a summary of events has their number, and each kind once', () => {
   expect(eventsSummary([SKIPPED])).toBe('1 event: stage-skipped');
   expect(eventsSummary([SKIPPED, NOTICE, SKIPPED])).toBe('3 events: stage-skipped, notice');
 });

@@ -69,7 +69,7 @@ describe('renderStages', () => {
     }
   });
 
-  test('of many stages those that run or failed are shown, in the order of the spec', () => {
+  test('a long list shows the stages that run or failed, in the order of the spec', () => {
     const view = run(
       Array.from({ length: 30 }, (_, index) =>
         stage(`s${index}`, {

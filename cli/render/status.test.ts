@@ -251,7 +251,7 @@ test('a failure that is tolerated stands beside the state, in the list of runs, 
   expect(toRunJson(view).tolerated).toEqual(['lint']);
 });
 
-test('of many failures that are tolerated the first are named', () => {
+test('the status names the first of many tolerated failures', () => {
   const tolerated = Array.from({ length: 10 }, (_, index) => `s${index}`);
   const outcome = { state: 'succeeded', failedStage: null, failure: null, output: null, tolerated } as const;
   expect(renderStatus(run([], { state: 'succeeded', outcome }), OPTIONS).join('\n')).toContain(
@@ -292,7 +292,7 @@ test('items are counted behind their stage, and those that failed are named', ()
   });
 });
 
-test('of a run whose stages are mocked each view says so', () => {
+test('each view of a run with mocked stages names the mocks', () => {
   const view = { ...SUCCEEDED, mocked: ['a'] };
   expect(renderStatus(view, OPTIONS)).toEqual(
     expect.arrayContaining(['mocked   1 of 1 stage: a', expect.stringMatching(/^✓ a .*mocked/)]),

@@ -6,7 +6,7 @@ test('each fact stands by its name, unknown ones as a dash', () => {
   expect(describeVmFacts(facts)).toBe('microvm, accelerator tcg, kernel 6.12, jail -');
 });
 
-test('of mock it is said that there is no VM', () => {
+test('the facts of the backend mock name that there is no VM', () => {
   const facts = { isolation: 'none', accelerator: 'mock', kernel: 'none (mock)', jail: 'none' };
   expect(describeVmFacts(facts)).toBe('simulated, no VM');
 });

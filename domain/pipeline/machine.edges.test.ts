@@ -218,7 +218,7 @@ describe('given outputs', () => {
     expect(world.outcome?.state).toBe('succeeded');
   });
 
-  test('of a lost shared VM stay: they were never in it', () => {
+  test('given outputs stay if a shared VM is lost, because they were never in it', () => {
     const world = new World(machineOf('a b', { shared: 'a b' }), { given });
     world.answer('vm').answer('b', 'lost').answer('release').answer('vm').answer('b').answer('release');
     expect(world.log.filter((line) => line.startsWith('run'))).toEqual([
@@ -228,27 +228,27 @@ describe('given outputs', () => {
     expect(world.outcome?.state).toBe('succeeded');
   });
 
-  test('of an approval behind another given stage: it is not asked again', () => {
+  test('a given approval after another given stage is not asked again', () => {
     const world = new World(machineOf('a ok>a b>ok', { ask: 'ok', carry: true }), { given: { ...given, ok: given.a } });
     expect(world.log).toEqual(['run b/0/1 in b#0']);
     world.answer('b');
     expect(world.outcome?.state).toBe('succeeded');
   });
 
-  test('of a stage that was passed over let those go on that wait for it', () => {
+  test('a given stage that was passed starts the stages that wait for it', () => {
     const none = { output: null, outputs: {}, passed: true } as const;
     const world = new World(machineOf('a b>a c>a!'), { given: { a: none } });
     expect(world.log).toEqual(['run b/0/1 in b#0']);
     expect(world.phases).toMatchObject({ a: 'passed', c: 'skipped' });
   });
 
-  test('of all stages end the run at once', () => {
+  test('given outputs for all stages end the run at once', () => {
     const world = new World(machineOf('a b', { shared: 'a b' }), { given: { a: given.a, b: given.a } });
     expect(world.log).toEqual(['finish succeeded']);
     expect(world.outcome).toMatchObject({ state: 'succeeded', output: given.a.output });
   });
 
-  test('of a stage that the plan does not have are a bug', () => {
+  test('a given output for a stage that the plan does not have is a bug', () => {
     expect(() => start(machineOf('a'), { given: { z: given.a } })).toThrow(/no stage "z"/);
   });
 });

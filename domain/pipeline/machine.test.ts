@@ -202,13 +202,13 @@ describe('a failure without a result', () => {
       body.type === 'stage-failed' ? [[id, body.execKey, body.failure.code, body.failure.message]] : [],
     );
 
-  test('of a broken world has an event; one that wrote its result has none', () => {
+  test('a failure of the infrastructure has an event, and a failure with a stored result has none', () => {
     const world = new World(machineOf('a b c>a'));
     world.answer('a', 'broken').answer('b', 'fail').answer('release');
     expect(failures(world)).toEqual([['stage/a/0/1/failed', 'a/0/1', 'host/not-ready', 'no kernel']]);
   });
 
-  test('of the last lost VM has one, for the attempt that it ended', () => {
+  test('the last lost VM has an event, for the attempt that it ended', () => {
     const message = `the VM was lost ${LOST_VM_ATTEMPTS + 1} times; the last time: the keeper died`;
     const own = new World(machineOf('a'));
     for (let lost = 0; lost <= LOST_VM_ATTEMPTS; lost += 1) own.answer('a', 'lost').answer('release');
@@ -229,7 +229,7 @@ describe('a failure without a result', () => {
     );
   });
 
-  test('of a VM that did not come has one, for the attempt that could not begin', () => {
+  test('a VM that did not start has an event, for the attempt that could not begin', () => {
     const world = new World(machineOf('a b>a', { shared: 'a b' }));
     world
       .answer('vm')
@@ -383,7 +383,7 @@ describe('cancel', () => {
     expect(world.phases).toEqual({ a: 'cancelled', b: 'skipped' });
   });
 
-  test('of a service leaves what it had put out, which no other cancelled stage has', () => {
+  test('a cancelled service keeps its output, and no other cancelled stage does', () => {
     const serve = new World(machineOf('serve'));
     const output = { sha256: 'f'.repeat(64), sizeBytes: 3, mediaType: 'application/json' };
     serve.send({ type: 'cancel-requested' });

@@ -86,7 +86,7 @@ describe('named outputs', () => {
     return { ...PLAN, stages: PLAN.stages.map((stage) => (stage.id === 'c' ? { ...stage, inputs } : stage)) };
   };
 
-  test('of a mocked stage are missed by one that needs them', () => {
+  test('a stage that needs named outputs of a mocked stage reports them as missing', () => {
     expect(withMocks(taking(false), ['b'])).toEqual({
       problems: ['stage c takes the output tables of b, and a mocked stage leaves none: mock c too'],
     });

@@ -73,7 +73,7 @@ describe('notices of a door', () => {
     expect(tellCounts(end.read).told).toEqual([]);
   });
 
-  test('of another build or of no keeper say nothing, and do not stop what follows', () => {
+  test('a line that no keeper of this build writes makes no notice, and later lines count', () => {
     const { told } = readAll(linesOf('no JSON', '[]', 'null', { kind: 'later' }, { kind: 4 }, '', REFUSED));
     expect(told).toHaveLength(1);
   });

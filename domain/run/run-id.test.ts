@@ -65,7 +65,7 @@ describe('a run id', () => {
 });
 
 describe('a VM key', () => {
-  test.each(IDS)('of the run %j comes back from its text', (runId) => {
+  test.each(IDS)('the text of a VM key of the run %j parses to the same key', (runId) => {
     for (const key of [
       { runId, scope: '_shared', instance: [], generation: 0 },
       { runId, scope: 'a.b-c', instance: [], generation: 12 },
@@ -86,7 +86,7 @@ describe('a VM key', () => {
     }
   });
 
-  test('of an id of letters, digits, dots and dashes is the id, the scope and the generation', () => {
+  test('a VM key for an id of letters, digits, dots and dashes is the id, the scope and the generation', () => {
     expect(vmKeyText({ runId: 'sales-1', scope: 'build', instance: [], generation: 2 })).toBe('sales-1/build/2');
   });
 

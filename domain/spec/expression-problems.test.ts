@@ -46,7 +46,7 @@ describe('a condition', () => {
     expect(withWhen(change)).toContain(problem);
   });
 
-  test('of a stage keeps others from taking its data', () => {
+  test('a stage with a condition cannot hand its data to others', () => {
     const problems = problemsOf((plan) => {
       plan.stages[0].when = { source: 'true' };
       return plan;
@@ -104,7 +104,7 @@ describe('texts with outputs', () => {
     expect(withTexts(change).join('\n')).toMatch(problem);
   });
 
-  test('of a stage with items read the item, and need no stage', () => {
+  test('texts of a stage with items read the item, and need no other stage', () => {
     const each = { list: { kind: 'inline', items: ['a'] }, maxParallel: 1, failFast: false, allowFailures: 0 };
     const ofItem = { sources: ['item + string(item_index)'], stages: [], params: {} };
     expect(withTexts(ofItem).join()).toMatch(/unknown variable: item/);

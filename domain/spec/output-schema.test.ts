@@ -58,7 +58,7 @@ test.each<[string, JsonValue, string, string]>([
   expect(judgeOutput(engine, schema, text)).toEqual({ problem });
 });
 
-test('of a large output the first place is told', () => {
+test('the failure of a large output names the first place', () => {
   const many = JSON.stringify(Array.from({ length: 40_000 }, () => 1));
   expect(judgeOutput(engine, { items: { type: 'string' } }, many)).toEqual({ problem: '/0 must be string' });
 });

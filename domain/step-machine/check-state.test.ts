@@ -54,7 +54,7 @@ describe('a state', () => {
     expect(problemOfAction(facts, state, command)).toBeNull();
   });
 
-  test('of another shape has one', async () => {
+  test('a state of another shape has a problem', async () => {
     const { state } = await acting();
     const [cursor] = state.cursors;
     for (const [wrong, problem] of [

@@ -263,7 +263,7 @@ test('a bare repository of the user stays as it is', async () => {
 });
 
 test.each(['.git', '.git/hooks', '.git/modules/sub', '.git/worktrees/tree'])(
-  'of a mounted %s nothing goes back',
+  'a copy back changes nothing in a mounted %s',
   async (folder) => {
     makeRepository(host);
     write(host, { [`${folder}/x`]: 'x' });

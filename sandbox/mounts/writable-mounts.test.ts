@@ -307,7 +307,7 @@ describe('a copy back', () => {
     expect(tree(host)).toEqual(tree(guest));
   });
 
-  test('of a worker that wakes behind its successor changes nothing', async () => {
+  test('a worker that wakes after its successor began changes nothing', async () => {
     begin(KINDS['file']!);
     await boot();
     writeFileSync(join(guest, 'big'), Buffer.alloc(3_000_000, 'old'));
@@ -339,7 +339,7 @@ describe('a copy back', () => {
     expect(tree(host)).toEqual(tree(guest));
   });
 
-  test('of a worker that wakes behind its successor and has only folders to make changes nothing either', async () => {
+  test('a worker that wakes after its successor began and has only folders to make changes nothing', async () => {
     begin(KINDS['file']!);
     await boot();
     mkdirSync(join(guest, 'made'));
@@ -560,7 +560,7 @@ describe('a capture', () => {
     expect(readdirSync(host).sort()).toEqual(['folder', 'kept', 'out', 'pipe']);
   });
 
-  test('of more than the disk of its VM, of a file and of nothing are refused with the reason', async () => {
+  test('captures of a folder above the disk of its VM, of a file and of an absent path are refused with the reason', async () => {
     writeFileSync(join(host, 'large'), Buffer.alloc(100_000));
     await expect(mounts.capture(key(), { maxBytes: 99_999 }, signal)).rejects.toMatchObject({
       code: 'mount/unusable',
@@ -574,7 +574,7 @@ describe('a capture', () => {
     expect(readdirSync(join(base, 'state', 'run', readdirSync(join(base, 'state', 'run'))[0]!))).toEqual([]);
   });
 
-  test('of what is too deep to come back is refused before a VM gets it', async () => {
+  test('a folder that is too deep to come back is refused before a VM gets it', async () => {
     const deep = Array.from({ length: MAX_DEPTH }, () => 'd').join('/');
     mkdirSync(join(host, deep), { recursive: true });
     await boot();

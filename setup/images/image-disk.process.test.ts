@@ -222,7 +222,7 @@ describe('a tar', () => {
     await expect(make(await tar(items))).rejects.toThrow(message);
   });
 
-  test('of `docker save` is refused with the way to use it', async () => {
+  test('a tar of `docker save` is refused with the way to use it', async () => {
     await expect(make(await tar([text('manifest.json', '[]'), text('oci-layout', '{}')]))).rejects.toMatchObject({
       remedy: expect.stringContaining('unpack it with tar') as string,
     });

@@ -389,7 +389,7 @@ describe('a skill with references and a package of its own', () => {
     });
   });
 
-  it('says so to whoever stands in the folder that is exchanged', async () => {
+  it('warns a shell whose working folder is exchanged', async () => {
     mkdirSync(out(), { recursive: true });
     const { code, stderr } = await build(source(), '.', [], { cwd: out() });
     expect({ code, stderr }).toEqual({

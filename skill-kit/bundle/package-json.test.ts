@@ -10,7 +10,7 @@ const built = (more: object): Buildable =>
 const written = (more: object, existing: object = {}): unknown =>
   JSON.parse(packageJson(built(more), '1.2.3', existing as Readonly<Record<string, unknown>>));
 
-test('it has the JSON Schema of params, as whoever starts the skill gives them', () => {
+test('it has the JSON Schema of params, in the form in which a start gives them', () => {
   const params = z.object({ place: z.string(), count: z.number().default(1) });
   expect(written({ params, package: { author: 'Ada', voidbox: { own: 1 } } }, { voidbox: { older: 2 } })).toMatchObject(
     {

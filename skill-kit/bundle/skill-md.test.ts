@@ -192,7 +192,7 @@ describe('the body of SKILL.md', () => {
     );
   });
 
-  it('of a reference lists its topics and how to read one', () => {
+  it('the body for a reference lists its topics and how to read one', () => {
     const definition = reference({ name: 'style', description: 'How we write' })
       .topic('names', { label: 'Names', content: () => 'n' })
       .build();

@@ -174,7 +174,7 @@ it('killed in flag mode, the same call again gets the answer, and writes no seco
   expect(linesOf(session.file).map(({ type }) => type)).toEqual(['header', 'prompt', 'output', 'prompt']);
 });
 
-it('whoever waits for a process that is killed goes on in its place', async () => {
+it('a process that waits for a killed one continues instead of it', async () => {
   const session = await start();
   closeGate();
   write(session.file, 1);

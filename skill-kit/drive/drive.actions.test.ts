@@ -126,7 +126,7 @@ describe('actions', () => {
     });
   });
 
-  test('cancelling fires the signal and answers whoever waits', async () => {
+  test('a cancel fires the signal and answers the callers that wait', async () => {
     let isAborted = false;
     const action: StepConfig['action'] = ({ signal }) =>
       new Promise(() => (signal as AbortSignal).addEventListener('abort', () => (isAborted = true)));
@@ -161,7 +161,7 @@ describe('actions', () => {
     expect(keys).toEqual(['s1/1/a', 's1/1/a']);
   });
 
-  test('of a step without a prompt, that fails, can be repeated by naming the step', async () => {
+  test('a failed action of a step without a prompt can be repeated by naming the step', async () => {
     let calls = 0;
     const action = (): string => {
       if (++calls === 1) throw new Error('down');
@@ -189,7 +189,7 @@ describe('actions', () => {
   });
 });
 
-test('whoever waits hears of it when what an action gave cannot be kept', async () => {
+test('callers that wait get an error when the result of an action cannot be kept', async () => {
   const onCommand = (command: Command): void => {
     if (command.type === 'run-action' && command.step === 'second') throw new Error('the disk is full');
   };

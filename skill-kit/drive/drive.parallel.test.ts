@@ -79,7 +79,7 @@ describe('parallel steps', () => {
     expect(acted).toBe(0);
   });
 
-  test('of sub-skills are named by their addresses where their names are the same', async () => {
+  test('parallel steps of sub-skills with the same names are named by their addresses', async () => {
     const sub = { definition: skillOf({ look: { prompt: 'look', next: TERMINAL } }) };
     const skill = skillOf(
       {

@@ -143,7 +143,7 @@ describe('results and store', () => {
     },
   );
 
-  test('defect: a result of null is null for whoever reads it', async () => {
+  test('defect: each reader of a result of null gets null', async () => {
     const skill = skillOf({
       a: { prompt: 'a', response: z.object({ v: z.number() }), save: () => ({ step: null }), next: 'b' },
       b: {

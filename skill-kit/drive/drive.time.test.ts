@@ -30,7 +30,7 @@ describe('time', () => {
     expect(pathOf(session)).toEqual(['a', 'rest']);
   });
 
-  test('whoever names a wait that is over is answered with what follows', async () => {
+  test('a call that names a wait that is over gets the next step', async () => {
     const { now, pass } = clock();
     const session = await started(
       skillOf({ rest: { wait: { durationMs: 10 }, next: 'b' }, b: { prompt: 'b', next: TERMINAL } }),

@@ -213,7 +213,7 @@ describe('a skill’s command line', { timeout: 180_000 }, () => {
     });
   });
 
-  test('of two that answer one turn one wins, and the other is told', async () => {
+  test('one of two calls that answer one turn wins, and the other gets an error', async () => {
     const { session } = await cli('start', '--durable', '--session', 'raced-1');
     const both = await Promise.all([
       cli(...advance(session, 'a', { v: 1 }), '--turn', '1'),
@@ -308,7 +308,7 @@ describe('a skill’s MCP server', { timeout: 180_000 }, () => {
     });
   });
 
-  test('of two servers that answer one turn one wins', async () => {
+  test('one of two servers that answer one turn wins', async () => {
     const [one, two] = await Promise.all([stdioServer(), httpServer()]);
     const { session } = await structured(one, 'start');
     const answer = (rig: Rig, v: number): Promise<Reply> =>

@@ -167,7 +167,7 @@ describe('names', () => {
       `import { skill as make, terminal as t } from 'voidbox/skill-kit';\nexport default make({ name: 's', entry: 'a' }).step('a', ${DIRTY}).build();\n`,
     ],
     [
-      'of a namespace',
+      'through a namespace',
       `import * as kit from 'voidbox/skill-kit';\nconst t = kit.terminal;\nexport default kit.skill({ name: 's', entry: 'a' }).step('a', ${DIRTY}).build();\n`,
     ],
     [
@@ -178,22 +178,22 @@ describe('names', () => {
       },
     ],
     [
-      'of a variable',
+      'through a variable',
       `import { skill, terminal as t } from 'voidbox/skill-kit';\nconst built = skill({ name: 's', entry: 'a' });\nbuilt.step('a', ${DIRTY});\nexport default built.build();\n`,
     ],
     [
-      'of a shared step',
+      'through a shared step',
       `import { skill, step, terminal as t } from 'voidbox/skill-kit';\nconst shared = step(${DIRTY});\nexport default skill({ name: 's', entry: 'a' }).extend('a', shared, { maxVisits: 2 }).build();\n`,
     ],
     [
-      'of a module',
+      'through a module',
       {
         'parts.ts': `import { module, terminal as t } from 'voidbox/skill-kit';\nexport const parts = module({ name: 'm', entry: 'a' }).step('a', ${DIRTY}).build();\n`,
         'skill.ts':
           "import { skill } from 'voidbox/skill-kit';\nimport { parts } from './parts.ts';\nexport default skill({ name: 's', entry: 'a' }).register(parts, { next: 'a' }).build();\n",
       },
     ],
-  ] satisfies readonly (readonly [string, SkillFiles])[])('%s are followed', async (_how, files) => {
+  ] satisfies readonly (readonly [string, SkillFiles])[])('lint follows names %s', async (_how, files) => {
     expect(await rules(files)).toEqual(['no-host-tool-names']);
   });
 

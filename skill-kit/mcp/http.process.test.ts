@@ -183,7 +183,7 @@ describe('a skill over streamable HTTP', () => {
     expect((await send(url, {})).status).toBe(200);
   });
 
-  it('keeps as many sessions as it was told, whoever starts them', async () => {
+  it('keeps at most the configured number of sessions, for all clients together', async () => {
     const { url } = await serve(['--max-sessions', '2']);
     const rigs = await Promise.all([connect(url), connect(url), connect(url)]);
     const answers = await Promise.all(rigs.map(({ call }) => call('start')));

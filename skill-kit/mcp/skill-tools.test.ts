@@ -282,7 +282,7 @@ describe('what an author gets wrong', () => {
     expect((await rig.call('start')).isError).toBe(false);
   });
 
-  it('of a value that JSON cannot say, too', async () => {
+  it('a value that JSON cannot represent is reported', async () => {
     const built = skill({ name: 's', entry: 'a' })
       .step('a', { prompt: 'A', save: () => ({ step: { big: 1n } }), next: terminal })
       .build();

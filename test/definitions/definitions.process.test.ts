@@ -73,7 +73,7 @@ test('files of the folder are listed, of a definition and of a spec', async () =
 });
 
 describe('a mistake in what the code says stands at the call that said it', () => {
-  test('of a step, of one that another file made, and of the whole', async () => {
+  test('a mistake in a step, in a step from another file, or in the whole definition has the place of its call', async () => {
     terminal.file(
       'late.ts',
       "import { step } from 'voidbox';\nexport const late = (name: string) =>\n  step(name, ['true'], { cwd: 'here' });\n",
@@ -97,7 +97,7 @@ export default defineWorkflow({
     expect(done.stderr).toMatchSnapshot();
   });
 
-  test('of a part at its place in the definition, of what the part says in its own file', async () => {
+  test('a mistake in the use of a part has its place in the definition, and a mistake in the part has its place in its file', async () => {
     terminal.file(
       'p.yaml',
       'kind: workflow\nname: p\nworkflow:\n  steps:\n    - { name: s, run: { program: a, cwd: here } }\n',
@@ -117,7 +117,7 @@ export default defineWorkflow({
     expect(done.stderr).toMatch(/bad\.ts:5:\d+: error\[spec\/bad-part\]: .*there is no such file/);
   });
 
-  test('of a definition that is a part, at the call that made its step', async () => {
+  test('a mistake in a definition that is a part has the place of the call that made its step', async () => {
     const done = await validate(
       'bad.ts',
       `${USES.replace('box,', 'box, part,')}
@@ -140,7 +140,7 @@ export default defineWorkflow({
     expect(done.stderr).toMatch(/bad\.ts:12:5: error\[spec\/bad-path\]: .*"there"/);
   });
 
-  test('of a box, and of the stages that list it', async () => {
+  test('a mistake in a box, or in the stages that list it, has the place of its call', async () => {
     const done = await validate(
       'bad.mjs',
       `${USES}

@@ -89,7 +89,7 @@ pipeline:
         ])}
 `;
 
-test('of a repository that is larger than what may be saved its changes are, and go over a fresh checkout', async () => {
+test('the changes of a repository that is too large for a save are saved, and applied to a fresh checkout', async () => {
   const rig = theRig();
   const app = join(rig.specDir, 'app');
   mkdirSync(app);

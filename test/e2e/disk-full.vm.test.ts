@@ -20,7 +20,7 @@ async function diskOf(rig: Rig, runId: string): Promise<StatusJson['disk']> {
   return (JSON.parse(stdout) as StatusJson).disk;
 }
 
-test.concurrent('a stage on a full disk waits, says so, and prints every line once when there is room', async () => {
+test.concurrent('a stage on a full disk waits, reports it, and prints every line once when there is room', async () => {
   await using rig = new Rig();
   using disk = new SmallDisk(rig.stateDir, DISK_MIB);
   await rig.launch(rig.spec('spec.yaml', writing(FILES)), 'full');
@@ -88,7 +88,7 @@ test.concurrent('a stage on a full disk waits, says so, and prints every line on
 });
 
 // Beside the first one, which mostly waits.
-describe.concurrent('beside that,', () => {
+describe.concurrent('on a full disk,', () => {
   test.sequential('a disk that stays full ends the stage with a code of its own, and no other VM starts', async () => {
     await using rig = new Rig({ VOIDBOX_DISK_FULL_LIMIT_MS: '4000' });
     using disk = new SmallDisk(rig.stateDir, DISK_MIB);
@@ -105,7 +105,7 @@ describe.concurrent('beside that,', () => {
     await rig.assertNothingLeft();
   });
 
-  test.sequential('a stack that finds no room to start says so, prune is there to make some, and with room it starts', async () => {
+  test.sequential('a stack without room to start reports it, prune makes room, and the stack then starts', async () => {
     await using rig = new Rig();
     using disk = new SmallDisk(rig.stateDir, DISK_MIB);
     disk.fill();

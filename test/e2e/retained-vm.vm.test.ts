@@ -45,7 +45,9 @@ async function shown(rig: Rig, ...more: readonly string[]): Promise<Shown['vms']
   return (JSON.parse((await rig.cli('ps', '--json', ...more)).stdout) as Shown).vms;
 }
 
-test.concurrent('it outlives the worker and clean-ups of its successor, and ends at its time', async ({ expect }) => {
+test.concurrent('a retained VM outlives the worker and clean-ups of its successor, and ends at its time', async ({
+  expect,
+}) => {
   await using rig = new Rig({ VOIDBOX_TEST_TOKEN: 'x', VOIDBOX_ORPHAN_TIMEOUT_MS: '10000' });
   await rig.launch(rig.spec('spec.yaml', spec(60)), 'look');
   await rig.finish('look');
@@ -67,7 +69,7 @@ test.concurrent('it outlives the worker and clean-ups of its successor, and ends
 describe.concurrent('on a stack that they share,', () => {
   const theRig = useRig({ VOIDBOX_TEST_TOKEN: 'a-token-of-the-stage' });
 
-  test.sequential('it is entered by `exec`, shown by `ps` and ended by `release`, after its run has ended', async ({
+  test.sequential('`exec` enters a retained VM, `ps` shows it and `release` ends it, after its run has ended', async ({
     expect,
   }) => {
     const rig = theRig();
@@ -195,7 +197,7 @@ workflow:
       run: { program: sh, args: [-c, "echo half > /workspace/made; echo ready; sleep 3600"] }
 `;
 
-  test.sequential('the VM of a stage that runs is entered as its user, with a notice, if its worker allows it', async ({
+  test.sequential('`exec` enters the VM of a running stage as its user, with a notice, if the worker allows it', async ({
     expect,
   }) => {
     const rig = theRig();
@@ -228,7 +230,7 @@ workflow:
   });
 
   // The last one: it stops the stack that the others share.
-  test.sequential('a command ends with it, and `down` ends it at once', async ({ expect }) => {
+  test.sequential('`down` ends a retained VM at once, and its commands end with it', async ({ expect }) => {
     const rig = theRig();
     await rig.launch(rig.spec('spec.yaml', spec(3_600)), 'at-down');
     await rig.finish('at-down');

@@ -205,7 +205,7 @@ describe('a session', () => {
     expect(rig.lines()).toEqual([]);
   });
 
-  test("that somebody else's workflow goes on as does not move", async () => {
+  test("that another client's workflow continues as does not move", async () => {
     await rig.runs.client.workflow.start(SESSION_WORKFLOW_TYPE, {
       workflowId: 'sent-on',
       taskQueue: EVIL_QUEUE,
@@ -261,7 +261,7 @@ describe('a session', () => {
     });
   });
 
-  test('goes on for whoever answers it, with all that it calls', async () => {
+  test('continues for each client that answers it, with all that it calls', async () => {
     const at = await advanceSession(rig.runs.client, 'victim', { step: 'approve', turn: 1, output: { amount: 7 } });
     expect(at).toMatchObject({ kind: 'prompt', step: 'end' });
     expect(rig.lines()).toEqual(expect.arrayContaining(['paid 7']));
@@ -272,7 +272,7 @@ describe('a session', () => {
     expect(rig.lines()).toContain('inner 1');
   });
 
-  test('whose record on this host was damaged says so, and is not taken for another one', async () => {
+  test('whose record on this host was damaged is reported as damaged, and not taken for another one', async () => {
     await startSession(rig.runs.client, 'damaged', { skill: 'payer', params: { most: 5 } });
     const file = join(rig.stateDir, 'sessions/damaged/opened.json');
     expect(JSON.parse(readFileSync(file, 'utf8'))).toMatchObject({

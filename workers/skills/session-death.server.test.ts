@@ -74,7 +74,7 @@ describe.concurrent('a worker that is killed', () => {
   );
 });
 
-describe.concurrent('a worker that is killed beside that', () => {
+describe.concurrent('a killed worker', () => {
   const lane = useLane({ deployer: DEPLOYER, evil: EVIL }, ['observed']);
   const { prompt, start, answer, view, until } = lane;
 

@@ -77,52 +77,56 @@ test('large answers go from history to history, with an action and its observers
   }
 });
 
-test('what is too large is refused by its name and size, and the session goes on', { timeout: 60_000 }, async () => {
-  const pad = 'x'.repeat(TOO_MUCH);
-  await expect(start('params', { pad })).rejects.toMatchObject({
-    code: 'skill/params',
-    message: expect.stringContaining('the params have 3145738 bytes; at most 262144 are allowed'),
-  });
-  let at = prompt(await start('refused'));
-  expect(await answer('refused', at, { how: 'again', pad })).toMatchObject({
-    error: 'validation',
-    retry: true,
-    message: expect.stringContaining('the answer has'),
-  });
-  // Those who ask the workflow itself are told the same.
-  const raw = rig.runs.client.workflow
-    .getHandle('refused')
-    .executeUpdate('advance', { args: [{ turn: at.turn, step: 'ask', output: { how: ALMOST + ALMOST } }] });
-  await expect(raw).rejects.toMatchObject({
-    cause: { type: 'session/refused', message: expect.stringContaining('the answer has') },
-  });
-  // JSON of less than the limit, that neither this process nor the workflow could write.
-  const deep: unknown = JSON.parse('['.repeat(20_000) + ']'.repeat(20_000));
-  const tooDeep = {
-    error: 'validation',
-    retry: true,
-    message: expect.stringContaining('the answer has more than 500 levels'),
-  };
-  expect(await answer('refused', at, { how: deep })).toMatchObject(tooDeep);
-  await expect(start('deep', { deep })).rejects.toMatchObject({
-    message: expect.stringContaining('the params have more than 500 levels'),
-  });
-  at = prompt(await answer('refused', at, { how: 'act', bytes: TOO_MUCH }));
-  expect(await answer('refused', at, {})).toMatchObject({
-    error: 'action',
-    retry: true,
-    message: expect.stringContaining('what the action gave has'),
-  });
-  // It would give the same again.
-  expect(rig.lines().filter((line) => line.startsWith('acted refused/'))).toHaveLength(1);
-  at = prompt(await start('prompts'));
-  expect(await answer('prompts', at, { how: 'tell', bytes: TOO_MUCH })).toMatchObject({
-    error: 'action',
-    message: expect.stringContaining('this turn adds'),
-  });
-  const now = await viewSession(rig.runs.client, 'prompts');
-  expect(prompt(await answer('prompts', prompt(now.current!), { how: 'tell', bytes: 10 })).step).toBe('tell');
-});
+test(
+  'a value that is too large is refused by its name and size, and the session continues',
+  { timeout: 60_000 },
+  async () => {
+    const pad = 'x'.repeat(TOO_MUCH);
+    await expect(start('params', { pad })).rejects.toMatchObject({
+      code: 'skill/params',
+      message: expect.stringContaining('the params have 3145738 bytes; at most 262144 are allowed'),
+    });
+    let at = prompt(await start('refused'));
+    expect(await answer('refused', at, { how: 'again', pad })).toMatchObject({
+      error: 'validation',
+      retry: true,
+      message: expect.stringContaining('the answer has'),
+    });
+    // Those who ask the workflow itself are told the same.
+    const raw = rig.runs.client.workflow
+      .getHandle('refused')
+      .executeUpdate('advance', { args: [{ turn: at.turn, step: 'ask', output: { how: ALMOST + ALMOST } }] });
+    await expect(raw).rejects.toMatchObject({
+      cause: { type: 'session/refused', message: expect.stringContaining('the answer has') },
+    });
+    // JSON of less than the limit, that neither this process nor the workflow could write.
+    const deep: unknown = JSON.parse('['.repeat(20_000) + ']'.repeat(20_000));
+    const tooDeep = {
+      error: 'validation',
+      retry: true,
+      message: expect.stringContaining('the answer has more than 500 levels'),
+    };
+    expect(await answer('refused', at, { how: deep })).toMatchObject(tooDeep);
+    await expect(start('deep', { deep })).rejects.toMatchObject({
+      message: expect.stringContaining('the params have more than 500 levels'),
+    });
+    at = prompt(await answer('refused', at, { how: 'act', bytes: TOO_MUCH }));
+    expect(await answer('refused', at, {})).toMatchObject({
+      error: 'action',
+      retry: true,
+      message: expect.stringContaining('what the action gave has'),
+    });
+    // It would give the same again.
+    expect(rig.lines().filter((line) => line.startsWith('acted refused/'))).toHaveLength(1);
+    at = prompt(await start('prompts'));
+    expect(await answer('prompts', at, { how: 'tell', bytes: TOO_MUCH })).toMatchObject({
+      error: 'action',
+      message: expect.stringContaining('this turn adds'),
+    });
+    const now = await viewSession(rig.runs.client, 'prompts');
+    expect(prompt(await answer('prompts', prompt(now.current!), { how: 'tell', bytes: 10 })).step).toBe('tell');
+  },
+);
 
 test(
   'a history that cannot begin anew beside an action takes no answers before the server ends it, and begins anew after',

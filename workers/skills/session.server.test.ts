@@ -283,7 +283,7 @@ describe('a session', () => {
     expect(await answer('calls', end, { fine: true })).toMatchObject({ kind: 'done' });
   });
 
-  test('does parallel steps at once, and goes on when a person lets a deadline pass', async () => {
+  test('does parallel steps at once, and continues when a person lets a deadline pass', async () => {
     const first = prompt(await start('parallel', 'review'));
     const [other] = first.open!;
     // Neither action ends before both have begun.
@@ -365,7 +365,7 @@ describe('code that is replaced under a live session', () => {
   const begin = async (session: string): Promise<PromptResult> =>
     prompt(await answer(session, prompt(await start(session, 'versioned')), { a: 'first' }));
 
-  test('goes on with the code that it began with, as long as that is kept', async () => {
+  test('continues with the code that it began with, as long as that code is kept', async () => {
     rig.writeSkill('versioned', versioned('old', '1.0.0'));
     const second = await begin('kept');
     rig.writeSkill('versioned', versioned('new', '1.1.0'));
@@ -388,7 +388,7 @@ describe('code that is replaced under a live session', () => {
   });
 
   test(
-    'does not go on by itself without any, says so to who answers, and can be cancelled',
+    'does not continue without any, reports it to the client that answers, and can be cancelled',
     { timeout: 60_000 },
     async () => {
       const old = waiter('1.0.0');
@@ -414,7 +414,7 @@ describe('code that is replaced under a live session', () => {
     },
   );
 
-  test('is refused, and left as it was, when the code that it began with is gone; and goes on when that is back', async () => {
+  test('is refused and unchanged while the code that it began with is missing, and continues when the code is back', async () => {
     const old = versioned('old', '3.0.0');
     rig.writeSkill('versioned', old);
     const second = await begin('refused');
