@@ -1,7 +1,7 @@
 /**
  * What ArkType does when it is loaded and a program that runs for one call can do without: it is left until it is asked for.
  * Nothing is done or said otherwise than by the ArkType that its authors wrote, but for the numbers that it gives to what has no name.
- * docs/adr/0026-arktype-sets-itself-up-late.md says what that saves, and which change of ArkType makes this file needless.
+ * docs/adr/0010-built-skills-are-commonjs-in-parts.md says what that saves, and which change of ArkType makes this file needless.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
