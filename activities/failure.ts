@@ -51,8 +51,8 @@ export function toActivityFailure(error: unknown): Error {
 }
 
 /**
- * What an attempt that failed answers with from behaviour 4 on: its result, as a failure, so that Temporal's own tools show a
- * failed stage as one. Standard error stands in the details alone, which a codec covers and a message it does not.
+ * Returns the result of a failed attempt as a failure, so that Temporal's own tools show a failed stage as one. Only the details
+ * have the standard error, because a payload codec covers details and does not cover messages.
  */
 export function stageFailure(result: StageResult): ApplicationFailure {
   const { stage, failure } = result;
