@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { ConditionPlan, DataRef } from '../domain/plan/plan.ts';
-import { toStageResult } from '../domain/run/stage-result.ts';
 import { evaluateCondition as evaluate } from '../domain/spec/expression/evaluate.ts';
 import { EXPRESSION_LIMITS } from '../domain/spec/expression/limits.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
+import { stageResult } from '../test/rig/stage-results.ts';
 import { type EvaluateRequest, evaluateCondition } from './conditions.ts';
 import type { ConditionResult } from './contract.ts';
 import { writeResult } from './stage-record.ts';
@@ -64,21 +64,7 @@ const decide = (change: Partial<EvaluateRequest>): Promise<ConditionResult> =>
 test('an output is read as text or as JSON, and how its stage ended', async () => {
   const output = await put('{"n":9007199254740993}');
   const upstream = { a: { state: 'succeeded', attempt: 1, output } } as const;
-  const result = toStageResult({
-    stage: 'a',
-    execKey: 'a/0/1',
-    outcome: 'succeeded',
-    failure: null,
-    exitCode: 0,
-    durationMs: 1,
-    stdoutBytes: 1,
-    stderrBytes: 0,
-    output,
-    outputs: {},
-    isolation: 'none',
-    accelerator: 'mock',
-  });
-  await writeResult(stores.events, 'r', result, null, 0);
+  await writeResult(stores.events, 'r', stageResult('a/0/1', { output }), null, 0);
   const source =
     'stages.a.json.n == 9007199254740993 && stages.a.output != "" && stages.a.state == "succeeded" && stages.a.exit_code == 0';
   expect(await decide({ when: when(source, ['a']), upstream })).toEqual({ holds: true, output: null });

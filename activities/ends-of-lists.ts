@@ -5,7 +5,7 @@
 import type { DataRef } from '../domain/plan/plan.ts';
 import { attemptText, parseExecKey } from '../domain/run/attempt.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
-import { toStageResult, type VmFacts } from '../domain/run/stage-result.ts';
+import type { VmFacts } from '../domain/run/stage-result.ts';
 import type { EventLog } from './ports/event-log.ts';
 
 /** Items of all lists; the list that began first is forgotten for another. */
@@ -93,7 +93,7 @@ function endIn(body: RunEventBody): (SucceededItem & { readonly list: string; re
   const instance = parseExecKey(body.execKey)?.instance ?? [];
   const step = instance.at(-1);
   if (step === undefined || instance.length < 2 || step.part !== body.stage) return null;
-  const { outcome, output, vm } = toStageResult(body.result);
+  const { outcome, output, vm } = body.result;
   const list = attemptText({ stage: body.stage, instance: instance.slice(0, -1), attempt: step.attempt ?? 1 });
   return outcome === 'succeeded' ? { list, item: step.item, output, vm } : null;
 }

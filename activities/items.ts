@@ -6,7 +6,7 @@ import { parseExecKey } from '../domain/run/attempt.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import { type InstancePath, type InstanceStep, instanceText, shownStage } from '../domain/run/instance.ts';
-import { type StageFailure, type StageResult, toStageResult, type VmFacts } from '../domain/run/stage-result.ts';
+import type { StageFailure, StageResult, VmFacts } from '../domain/run/stage-result.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { type ExactJson, readExactJson, writeExactJson } from '../domain/units/exact-json.ts';
 import { describeNotJson } from '../domain/units/not-json.ts';
@@ -351,7 +351,7 @@ async function endsOf(deps: ActivityDeps, request: EndItemsRequest): Promise<End
     if (end === null) continue;
     const known = ends.get(end.item);
     if (known === undefined || known.attempt <= end.attempt) ends.set(end.item, end);
-    if (body.type === 'stage-finished') vm = weaker(vm, toStageResult(body.result).vm);
+    if (body.type === 'stage-finished') vm = weaker(vm, body.result.vm);
   }
   return { ends, startedAtMs, vm };
 }
@@ -375,7 +375,7 @@ function endIn(
   if ((step.attempt ?? 1) !== attempt || around.some((each, at) => !isSameStep(each, name.instance[at]!))) return null;
   const at = { item: step.item, attempt: name.attempt };
   if (body.type === 'stage-failed') return { ...at, failure: body.failure };
-  const { outcome, output, failure } = toStageResult(body.result);
+  const { outcome, output, failure } = body.result;
   if (outcome === 'succeeded') return { ...at, output };
   return outcome === 'failed' && failure !== null ? { ...at, failure } : null;
 }

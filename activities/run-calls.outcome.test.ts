@@ -1,9 +1,10 @@
 /** Calls that end a run: which outcomes they may say, and what is left to ask for once it has ended. */
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { RunOutcome } from '../domain/run/event.ts';
-import { type StageFailure, toStageResult } from '../domain/run/stage-result.ts';
+import type { StageFailure } from '../domain/run/stage-result.ts';
 import { planOf } from '../test/machine/plan-of.ts';
 import { as, eventOf, finish, inVm, outcome, OUTPUT, own, REF, useRunCalls } from '../test/rig/run-calls.ts';
+import { stageResult } from '../test/rig/stage-results.ts';
 import { writeResult } from './stage-record.ts';
 
 const rig = useRunCalls();
@@ -151,21 +152,7 @@ describe('a run that has ended', () => {
   });
 
   test('hands out what stands, and ends as it has ended', async () => {
-    const result = toStageResult({
-      stage: 'own',
-      execKey: 'own/0/1',
-      outcome: 'succeeded',
-      failure: null,
-      exitCode: 0,
-      durationMs: 1,
-      stdoutBytes: 0,
-      stderrBytes: 0,
-      output: null,
-      outputs: {},
-      isolation: 'none',
-      accelerator: 'mock',
-    });
-    await writeResult(rig.events, 'run', result, null, 1);
+    await writeResult(rig.events, 'run', stageResult('own/0/1'), null, 1);
     const skipped = eventOf('stage/last/skipped', { type: 'stage-skipped', stage: 'last', reason: 'x' });
     expect(await as('run', () => inVm(rig.calls, { ...own, events: [skipped] }))).toMatchObject({
       execKey: 'own/0/1',

@@ -5,14 +5,14 @@
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import { instanceText } from '../domain/run/instance.ts';
-import { type StageResult, toStageResult } from '../domain/run/stage-result.ts';
+import type { StageResult } from '../domain/run/stage-result.ts';
 import type { EventLog } from './ports/event-log.ts';
 import type { HostMarks } from './ports/host-marks.ts';
 import type { Sandbox, SandboxFacts, VmKey } from './ports/sandbox.ts';
 
 export async function readResult(events: EventLog, runId: string, execKey: string): Promise<StageResult | null> {
   const event = await events.find(runId, EVENT_ID.attempt(execKey, 'finished'));
-  return event?.body.type === 'stage-finished' ? toStageResult(event.body.result) : null;
+  return event?.body.type === 'stage-finished' ? event.body.result : null;
 }
 
 /**

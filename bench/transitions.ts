@@ -3,7 +3,7 @@ import type { MachinePlan, MachineStage } from '../domain/pipeline/machine-plan.
 import type { Command } from '../domain/pipeline/command.ts';
 import type { MachineEvent } from '../domain/pipeline/event.ts';
 import { start, transition } from '../domain/pipeline/machine.ts';
-import { toStageResult } from '../domain/run/stage-result.ts';
+import type { StageResult } from '../domain/run/stage-result.ts';
 import type { Arm } from './measure.ts';
 
 export const SHAPES = ['chain', 'side by side', 'in one VM'] as const;
@@ -78,19 +78,19 @@ function answerTo(command: Command): MachineEvent {
   }
 }
 
-function succeeded(stage: string, execKey: string): ReturnType<typeof toStageResult> {
-  return toStageResult({
+function succeeded(stage: string, execKey: string): StageResult {
+  return {
     stage,
+    instance: [],
+    attempt: 1,
     execKey,
     outcome: 'succeeded',
     failure: null,
-    exitCode: 0,
     durationMs: 1,
-    stdoutBytes: 0,
-    stderrBytes: 0,
     output: null,
     outputs: {},
-    isolation: 'none',
-    accelerator: 'mock',
-  });
+    vm: { backend: 'mock', isolation: 'none', accelerator: 'mock' },
+    usage: {},
+    command: { exitCode: 0, stdoutBytes: 0, stderrBytes: 0 },
+  };
 }

@@ -7,12 +7,12 @@ import type { DataRef } from '../domain/plan/plan.ts';
 import { toWire } from '../domain/plan/wire.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import type { StageFailure, StageResult } from '../domain/run/stage-result.ts';
-import { toStageResult } from '../domain/run/stage-result.ts';
 import { compileText } from '../domain/spec/load.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
 import { endMarker, writeHeader } from '../tar/entry.ts';
 import { type TarItem, writeTar } from '../tar/write.ts';
 import { Terminal } from '../test/cli/transcript.ts';
+import { stageResult } from '../test/rig/stage-results.ts';
 
 const SPEC = `kind: workflow
 name: tables
@@ -71,20 +71,7 @@ function ended(
   output: DataRef | null,
   failure: StageFailure | null = null,
 ): NewRunEvent {
-  const result = toStageResult({
-    stage,
-    execKey: `${stage}/0/1`,
-    outcome: failure === null ? 'succeeded' : 'failed',
-    failure,
-    exitCode: failure === null ? 0 : 3,
-    durationMs: 1,
-    stdoutBytes: 0,
-    stderrBytes: 0,
-    output,
-    outputs,
-    isolation: 'none',
-    accelerator: 'mock',
-  });
+  const result = stageResult(`${stage}/0/1`, { failure, output, outputs });
   return {
     ...event({ type: 'stage-finished', stage, execKey: `${stage}/0/1`, result }),
     id: `stage/${stage}/0/1/finished`,
@@ -159,7 +146,7 @@ async function leaveItems(runId = 'i1', count = 2): Promise<void> {
     const { result } = body as Extract<RunEventBody, { type: 'stage-finished' }>;
     const more = { execKey, agent, ...(item === 1 ? { partial: { 'partial.patch': patch } } : {}) };
     return {
-      ...event({ type: 'stage-finished', stage: 'fixes.work', execKey, result: { ...result, ...more } as StageResult }),
+      ...event({ type: 'stage-finished', stage: 'fixes.work', execKey, result: { ...result, ...more } }),
     };
   };
   const whole = ended('fixes', {}, printed);
@@ -248,14 +235,14 @@ describe('the list', () => {
   test('marks partial outputs of an interrupted stage, which can be fetched', async () => {
     const built = ended('build', {}, null, { ...FAILURE, code: 'stage/cancelled' });
     if (built.body.type !== 'stage-finished') throw new Error('another event');
-    const result = {
-      ...(built.body.result as StageResult),
+    const result: StageResult = {
+      ...built.body.result,
       outcome: 'cancelled',
       partial: { tables: await put(TABLES) },
     };
     await stores.events.append('t2-cut', [
       event({ type: 'run-admitted', name: 'tables', kind: 'pipeline', hostId: 'h', stages: [], outputStage: 'ship' }),
-      { ...built, body: { ...built.body, result: result as StageResult } },
+      { ...built, body: { ...built.body, result } },
     ]);
     const { stdout } = await terminal.type('artifacts', 't2-cut');
     expect(stdout.replaceAll(/[0-9a-f]{64}/g, 'HASH')).toBe(

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { RunEventBody } from '../domain/run/event.ts';
-import { type StageResult, toStageResult } from '../domain/run/stage-result.ts';
+import { stageResult } from '../test/rig/stage-results.ts';
 import { usedOf } from './budget-view.ts';
 import { emptyView, type RunView } from './run-view.ts';
 import { project } from './projection.ts';
@@ -25,20 +25,8 @@ function started(stage: string, execKey: string, attempt: number): RunEventBody 
 }
 
 function finished(stage: string, execKey: string): RunEventBody {
-  const result: StageResult = toStageResult({
-    stage,
-    execKey,
-    outcome: 'failed',
-    failure: { code: 'stage/exit-nonzero', message: 'no', stderrTail: '' },
-    exitCode: 1,
-    durationMs: 1,
-    stdoutBytes: 0,
-    stderrBytes: 0,
-    output: null,
-    outputs: {},
-    isolation: 'microvm',
-    accelerator: 'tcg',
-  });
+  const failure = { code: 'stage/exit-nonzero', message: 'no', stderrTail: '' } as const;
+  const result = stageResult(execKey, { failure });
   return { type: 'stage-finished', stage, execKey, result };
 }
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { BudgetPlan } from '../domain/plan/plan.ts';
 import type { RunEventBody } from '../domain/run/event.ts';
-import { toStageResult } from '../domain/run/stage-result.ts';
+import { stageResult } from '../test/rig/stage-results.ts';
 import { shownAgents } from './item-agents.ts';
 import { project } from './projection.ts';
 import { emptyView, type ItemsView, SHOWN_AGENTS } from './run-view.ts';
@@ -28,19 +28,9 @@ function used(path: string, tokens: number, attempt = 1): RunEventBody {
 
 function ended(path: string, outcome: 'succeeded' | 'failed', attempt = 1, stage?: string): RunEventBody {
   const name = key(path, attempt, stage);
-  const result = toStageResult({
-    ...name,
-    outcome,
-    failure: outcome === 'failed' ? { code: 'agent/budget-tokens', message: 'over', stderrTail: '' } : null,
-    exitCode: 0,
-    durationMs: 1,
-    stdoutBytes: 0,
-    stderrBytes: 0,
-    output: null,
-    outputs: {},
-    isolation: 'microvm',
-    accelerator: 'tcg',
-  });
+  const failure =
+    outcome === 'failed' ? ({ code: 'agent/budget-tokens', message: 'over', stderrTail: '' } as const) : null;
+  const result = stageResult(name.execKey, { failure });
   return { type: 'stage-finished', ...name, result };
 }
 

@@ -4,7 +4,7 @@ import type { BudgetPlan } from '../domain/plan/plan.ts';
 import { parseExecKey } from '../domain/run/attempt.ts';
 import { type InstancePath, instanceText, shownStage } from '../domain/run/instance.ts';
 import type { RunEventBody } from '../domain/run/event.ts';
-import { type StageResult, toStageResult } from '../domain/run/stage-result.ts';
+import type { StageResult } from '../domain/run/stage-result.ts';
 import { type ItemAgent, type ItemAgentsView, SHOWN_AGENTS } from './run-view.ts';
 import { valueAt } from '../domain/units/mapping.ts';
 
@@ -25,7 +25,7 @@ export function withItemAgent(
     const used = { inputTokens, outputTokens, cachedInputTokens, turns, costUsd };
     return withWorking(view, instance, body, { used });
   }
-  if (body.type === 'stage-finished') return withEnd(view, instance, body, toStageResult(body.result).outcome);
+  if (body.type === 'stage-finished') return withEnd(view, instance, body, body.result.outcome);
   return body.type === 'stage-failed' ? withEnd(view, instance, body, 'failed') : view;
 }
 

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { RunEventBody } from '../domain/run/event.ts';
-import { EXIT_FAILURE, resultOf, viewAfter } from '../test/rig/run-events.ts';
+import { EXIT_FAILURE, viewAfter } from '../test/rig/run-events.ts';
+import { stageResult } from '../test/rig/stage-results.ts';
 import type { ItemsView } from './run-view.ts';
 
 function itemsAfter(bodies: readonly RunEventBody[]): ItemsView | null | undefined {
@@ -108,7 +109,7 @@ test('an item of a part has ended with the stage that ends the part, and what it
   const ended = (stage: string, item: number): RunEventBody => ({
     type: 'stage-finished',
     ...at(stage, item),
-    result: { ...resultOf(stage), ...at(stage, item), instance: [{ part: 'each', item }], attempt: 1 },
+    result: stageResult(at(stage, item).execKey),
   });
   const failed = (stage: string, item: number): RunEventBody => ({
     type: 'stage-failed',
@@ -146,12 +147,10 @@ test('lists within items are counted over all items around them, and nothing of 
   const ended = (path: string, outcome: 'succeeded' | 'failed' | 'cancelled', attempt = 1): RunEventBody => ({
     type: 'stage-finished',
     ...key(path, attempt),
-    result: {
-      ...resultOf('each.in'),
-      ...key(path, attempt),
+    result: stageResult(key(path, attempt).execKey, {
       outcome,
       failure: outcome === 'failed' ? EXIT_FAILURE : null,
-    },
+    }),
   });
   const bodies: readonly RunEventBody[] = [
     { type: 'stage-started', stage: 'each', execKey: 'each/0/1', attempt: 1, items: 2 },
@@ -181,7 +180,7 @@ test('lists within items are counted over all items around them, and nothing of 
         type: 'stage-finished',
         stage: 'each',
         execKey: 'each/0/1',
-        result: { ...resultOf('each'), execKey: 'each/0/1', outcome: 'cancelled' },
+        result: stageResult('each/0/1', { outcome: 'cancelled' }),
       },
     ]),
   ).toMatchObject({ running: 0, within: { 'each.in': { total: 5, running: 0, succeeded: 1, failed: 1 } } });

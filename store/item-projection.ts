@@ -3,7 +3,6 @@ import { parseExecKey } from '../domain/run/attempt.ts';
 import { type InstancePath, instanceText, shownStage } from '../domain/run/instance.ts';
 import type { RunEventBody } from '../domain/run/event.ts';
 import { parseVmKey } from '../domain/run/vm-key.ts';
-import { toStageResult } from '../domain/run/stage-result.ts';
 import { endedAgents, withItemAgent } from './item-agents.ts';
 import { type ItemCounts, type ItemFailure, type ItemsView, SHOWN_FAILURES, type StageView } from './run-view.ts';
 import { createMapping, valueAt } from '../domain/units/mapping.ts';
@@ -46,7 +45,7 @@ export function agentUsageOf(usage: StageView['usage']): StageView['usage'] {
 /** What agents of items took, each of their attempts included, is what the stage with the list took. */
 function withAgents(stage: StageView, body: RunEventBody): StageView {
   if (body.type !== 'stage-finished') return stage;
-  const took = Object.entries(agentUsageOf(toStageResult(body.result).usage));
+  const took = Object.entries(agentUsageOf(body.result.usage));
   if (took.length === 0) return stage;
   const sums = took.map(([name, value]) => [name, (stage.usage[name] ?? 0) + value] as const);
   return { ...stage, usage: { ...stage.usage, ...createMapping(sums) } };
@@ -75,7 +74,7 @@ function withItem(stage: StageView, item: number, body: RunEventBody): StageView
   if (body.type === 'stage-failed')
     return withItems(stage, item, 'failed', { item, execKey: body.execKey, failure: body.failure });
   if (body.type !== 'stage-finished') return stage;
-  const { outcome, failure } = toStageResult(body.result);
+  const { outcome, failure } = body.result;
   if (outcome === 'failed' && failure !== null)
     return withItems(stage, item, 'failed', { item, execKey: body.execKey, failure });
   return withItems(stage, item, outcome === 'succeeded' ? 'succeeded' : null, null);
@@ -121,7 +120,7 @@ function stateOfItem(body: RunEventBody, list: string): 'running' | 'failed' | '
   if (!('stage' in body) || body.stage !== list) return undefined;
   if (body.type === 'stage-failed') return 'failed';
   if (body.type !== 'stage-finished') return undefined;
-  const { outcome } = toStageResult(body.result);
+  const { outcome } = body.result;
   return outcome === 'failed' || outcome === 'succeeded' ? outcome : null;
 }
 

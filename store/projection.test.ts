@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import type { RunEventBody } from '../domain/run/event.ts';
 import type { StageFailure, StageResult } from '../domain/run/stage-result.ts';
-import { events, EXIT_FAILURE, resultOf, viewAfter } from '../test/rig/run-events.ts';
+import { events, EXIT_FAILURE, viewAfter } from '../test/rig/run-events.ts';
+import { stageResult } from '../test/rig/stage-results.ts';
 import { emptyView, type RunView } from './run-view.ts';
 import { project } from './projection.ts';
 
@@ -24,6 +25,12 @@ function stage(of: RunView, id: string): RunView['stages'][number] {
   if (found === undefined) throw new Error(`no stage ${id}`);
   return found;
 }
+
+const IN_VM = {
+  durationMs: 40,
+  vm: { backend: 'qemu', isolation: 'microvm', accelerator: 'tcg' },
+  command: { exitCode: 0, stdoutBytes: 10, stderrBytes: 2 },
+} as const;
 
 const FAILED_RUN: readonly RunEventBody[] = [
   ADMITTED,
@@ -48,13 +55,18 @@ const FAILED_RUN: readonly RunEventBody[] = [
     encoding: 'utf8',
     data: 'ten bytes\n',
   },
-  { type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: { ...resultOf('a'), usage: { vmCpuMs: 900 } } },
+  {
+    type: 'stage-finished',
+    stage: 'a',
+    execKey: 'a/0/1',
+    result: stageResult('a/0/1', { ...IN_VM, usage: { vmCpuMs: 900 } }),
+  },
   { type: 'stage-started', stage: 'b', execKey: 'b/0/1', attempt: 1 },
   {
     type: 'stage-finished',
     stage: 'b',
     execKey: 'b/0/1',
-    result: resultOf('b', { outcome: 'failed', failure: EXIT_FAILURE, exitCode: 3 }),
+    result: stageResult('b/0/1', { ...IN_VM, command: { ...IN_VM.command, exitCode: 3 }, failure: EXIT_FAILURE }),
   },
   { type: 'stage-skipped', stage: 'c', reason: 'b failed' },
   { type: 'vm-stopped', ...VM },
@@ -218,7 +230,7 @@ describe('projection', () => {
         type: 'stage-finished',
         stage: 'a',
         execKey: 'a/0/1',
-        result: resultOf('a', { outcome: 'failed', failure: EXIT_FAILURE, exitCode: 3 }),
+        result: stageResult('a/0/1', { failure: EXIT_FAILURE }),
       },
       { type: 'stage-retrying', stage: 'a', execKey: 'a/0/1', reason: 'exit code 3', delayMs: 2_000 },
     ];
@@ -236,7 +248,12 @@ describe('projection', () => {
       seq: 99,
       id: 'late',
       atMs: 0,
-      body: { type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: resultOf('a', { outcome: 'cancelled' }) },
+      body: {
+        type: 'stage-finished',
+        stage: 'a',
+        execKey: 'a/0/1',
+        result: stageResult('a/0/1', { outcome: 'cancelled' }),
+      },
     });
     expect(stage(late, 'a')).toMatchObject({ state: 'running', attempt: 2 });
   });
@@ -245,7 +262,7 @@ describe('projection', () => {
     const ref = { sha256: 'ab', sizeBytes: 1, mediaType: 'text/x-patch' };
     const end = (attempt: number, change: Partial<StageResult>): RunEventBody => {
       const execKey = `a/0/${attempt}`;
-      const result: StageResult = { ...resultOf('a', { execKey }), ...change };
+      const result = stageResult(execKey, change);
       return { type: 'stage-finished', stage: 'a', execKey, result };
     };
     const start = (attempt: number): RunEventBody => ({
@@ -268,7 +285,7 @@ describe('projection', () => {
   test('does not take an end back when the start comes after it', () => {
     const swapped = viewAfter([
       ADMITTED,
-      { type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: resultOf('a') },
+      { type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: stageResult('a/0/1', { durationMs: 40 }) },
       { type: 'stage-started', stage: 'a', execKey: 'a/0/1', attempt: 1 },
     ]);
     expect(stage(swapped, 'a')).toMatchObject({ state: 'succeeded', attempt: 1, startedAtMs: 1_020, durationMs: 40 });
@@ -313,7 +330,7 @@ describe('projection', () => {
       ADMITTED,
       { type: 'vm-starting', ...VM },
       { type: 'stage-started', stage: 'a', execKey: 'a/0/1', attempt: 1 },
-      { type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: resultOf('a') },
+      { type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: stageResult('a/0/1') },
       { type: 'stage-started', stage: 'b', execKey: 'b/0/1', attempt: 1 },
       { type: 'stage-skipped', stage: 'c', reason: 'stage "a" did not fail' },
       { type: 'vm-lost', ...VM, reason: 'killed' },
@@ -339,7 +356,7 @@ describe('projection', () => {
     const begun: readonly RunEventBody[] = [
       ADMITTED,
       { type: 'stage-started', stage: 'a', execKey: 'a/0/2', attempt: 2 },
-      { type: 'stage-finished', stage: 'a', execKey: 'a/0/2', result: resultOf('a', { execKey: 'a/0/2' }) },
+      { type: 'stage-finished', stage: 'a', execKey: 'a/0/2', result: stageResult('a/0/2') },
     ];
     expect(stage(viewAfter([...begun, failed('a/0/2')]), 'a')).toMatchObject({ state: 'failed', failure, attempt: 2 });
     expect(stage(viewAfter([...begun, failed('a/0/1')]), 'a')).toMatchObject({ state: 'succeeded', failure: null });

@@ -2,27 +2,14 @@ import { expect, test } from 'vitest';
 import type { RunReader } from '../activities/ports/run-reader.ts';
 import type { DataRef } from '../domain/plan/plan.ts';
 import type { RunEvent, RunEventBody } from '../domain/run/event.ts';
-import { type StageResult, toStageResult } from '../domain/run/stage-result.ts';
+import { stageResult } from '../test/rig/stage-results.ts';
 import { readOutputs, type StageOutput } from './run-outputs.ts';
 
 const ref = (sha256: string): DataRef => ({ sha256, sizeBytes: 1, mediaType: 'application/x-tar' });
 
 function finished(stage: string, attempt: number, outputs: Readonly<Record<string, DataRef>>): RunEventBody {
   const execKey = `${stage}/0/${attempt}`;
-  const result: StageResult = toStageResult({
-    stage,
-    execKey,
-    outcome: 'succeeded',
-    failure: null,
-    exitCode: 0,
-    durationMs: 1,
-    stdoutBytes: 0,
-    stderrBytes: 0,
-    output: null,
-    outputs,
-    isolation: 'none',
-    accelerator: 'mock',
-  });
+  const result = stageResult(execKey, { outputs });
   return { type: 'stage-finished', stage, execKey, result };
 }
 
@@ -55,7 +42,7 @@ test('the last outputs of a stage that ran again count, and a stage whose VM was
 function failed(attempt: number, partial: Readonly<Record<string, DataRef>>): RunEventBody {
   const body = finished('a', attempt, {}) as Extract<RunEventBody, { type: 'stage-finished' }>;
   const failure = { code: 'stage/timeout', message: 'late', stderrTail: '' } as const;
-  return { ...body, result: { ...(body.result as StageResult), outcome: 'failed', failure, partial } };
+  return { ...body, result: { ...body.result, outcome: 'failed', failure, partial } };
 }
 
 test('the partial outputs of an attempt that did not succeed are marked, and those of a later attempt replace them', async () => {

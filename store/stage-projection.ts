@@ -1,6 +1,6 @@
 /** What an event of a stage changes in its view. What comes late never takes a later fact back. */
 import type { RunEventBody, RunOutcome } from '../domain/run/event.ts';
-import { type StageFailure, toStageResult } from '../domain/run/stage-result.ts';
+import type { StageFailure } from '../domain/run/stage-result.ts';
 import { type AnswerView, newStage, type StageView } from './run-view.ts';
 import { agentUsageOf, endedItems, withTotal } from './item-projection.ts';
 
@@ -82,8 +82,7 @@ function projectAttempt(stage: StageView, body: AttemptEventBody, atMs: number):
   }
 }
 
-function finished(stage: StageView, { execKey, result: written }: BodyOf<'stage-finished'>): StageView {
-  const result = toStageResult(written);
+function finished(stage: StageView, { execKey, result }: BodyOf<'stage-finished'>): StageView {
   const isDone = result.outcome === 'succeeded' || result.outcome === 'passed';
   const { partial: earlier, ...before } = stage;
   const partial = isDone ? undefined : (result.partial ?? earlier);

@@ -3,7 +3,7 @@ import { readFile, rm, truncate } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
-import { type StageResult, toStageResult } from '../domain/run/stage-result.ts';
+import type { StageResult } from '../domain/run/stage-result.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import { artifactPath } from '../store/file/artifact-store.ts';
 import { artifactsDir } from '../store/file/layout.ts';
@@ -62,7 +62,7 @@ async function interrupted(runId: string, last: string, first = 'program: echo, 
   );
   await stopWorker();
   const finished = (await stack.eventsOf(runId)).find(({ id }) => id === 'stage/first/0/1/finished')!;
-  return toStageResult((finished.body as { readonly result: StageResult }).result);
+  return (finished.body as { readonly result: StageResult }).result;
 }
 
 /** The log ends before the first line with this text, as after a power cut. */

@@ -88,9 +88,17 @@ test('a value is taken as it is, when it is a result of the attempt', () => {
     });
 });
 
-test.each([null, undefined, 5, [], {}, { ...RESULT, stage: 'b' }, { ...RESULT, outcome: 'well' }])(
-  'another value breaks the stage, and not the workflow: %j',
-  (value) => {
-    expect(stageResultEvent(value, 'a', 'a/0/1')).toMatchObject({ type: 'stage-broken', code: 'internal/bug' });
-  },
-);
+test.each([
+  null,
+  undefined,
+  5,
+  [],
+  {},
+  { ...RESULT, stage: 'b' },
+  { ...RESULT, outcome: 'well' },
+  { ...RESULT, vm: undefined },
+  { ...RESULT, usage: { turns: 'many' } },
+  { ...RESULT, command: {} },
+])('another value breaks the stage, and not the workflow: %j', (value) => {
+  expect(stageResultEvent(value, 'a', 'a/0/1')).toMatchObject({ type: 'stage-broken', code: 'internal/bug' });
+});

@@ -1,23 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import type { RunEvent, RunEventBody } from '../../domain/run/event.ts';
-import { type EarlierStageResult, toStageResult } from '../../domain/run/stage-result.ts';
+import { stageResult } from '../../test/rig/stage-results.ts';
 import { createEventPrinter } from './event-lines.ts';
 import { createStyle, PLAIN } from './style.ts';
 
-const RESULT: EarlierStageResult = {
-  stage: 'build',
-  execKey: 'build/0/1',
-  outcome: 'succeeded',
-  failure: null,
-  exitCode: 0,
+const RESULT = stageResult('build/0/1', {
   durationMs: 1_250,
-  stdoutBytes: 6,
-  stderrBytes: 0,
   output: { sha256: '0'.repeat(64), sizeBytes: 6, mediaType: 'text/plain' },
-  outputs: {},
-  isolation: 'microvm',
-  accelerator: 'tcg',
-};
+});
 
 let seq = 0;
 const event = (body: RunEventBody, atMs = 0): RunEvent => ({ id: `e/${(seq += 1)}`, seq, atMs, body });
@@ -326,22 +316,21 @@ describe('states', () => {
   });
 
   test('a failed stage says why', () => {
-    const result: EarlierStageResult = {
-      ...RESULT,
-      outcome: 'failed',
-      exitCode: 3,
-      output: null,
-      failure: { code: 'stage/exit-nonzero', message: 'the command ended with exit code 3', stderrTail: '' },
-    };
-    expect(
-      lines([event({ type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: toStageResult(result) })]),
-    ).toEqual(['==> a failed in 1.3 s: the command ended with exit code 3 (stage/exit-nonzero)']);
+    const failure = {
+      code: 'stage/exit-nonzero',
+      message: 'the command ended with exit code 3',
+      stderrTail: '',
+    } as const;
+    const result = stageResult('a/0/1', { durationMs: 1_250, failure });
+    expect(lines([event({ type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result })])).toEqual([
+      '==> a failed in 1.3 s: the command ended with exit code 3 (stage/exit-nonzero)',
+    ]);
   });
 });
 
 test('what an item does stands behind its name, and its VM is not told of', () => {
   const name = { stage: 'each', execKey: 'each/each~3/1' };
-  const result = { ...toStageResult(RESULT), ...name, instance: [{ part: 'each', item: 3 }] };
+  const result = { ...RESULT, ...name, instance: [{ part: 'each', item: 3 }] };
   const vm = { vmKey: 'r/each/each~3/0', scope: 'each', generation: 0 };
   expect(
     lines([

@@ -3,7 +3,7 @@ import { shownStage } from '../../domain/run/instance.ts';
 import { targetText } from '../../domain/run/door-notice.ts';
 import { parseVmKey } from '../../domain/run/vm-key.ts';
 import type { RunEvent, RunEventBody, RunOutcome } from '../../domain/run/event.ts';
-import { type StageResult, toStageResult } from '../../domain/run/stage-result.ts';
+import type { StageResult } from '../../domain/run/stage-result.ts';
 import { formatBytes } from '../../domain/units/bytes.ts';
 import { utf8Tail } from '../../domain/units/utf8.ts';
 import { formatDurationMs } from '../../domain/units/duration.ts';
@@ -310,7 +310,7 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
     case 'stage-published':
       return style.dim(`${sanitizeLine(nameOf(body))} published ${formatBytes(body.output.sizeBytes)} of output`);
     case 'stage-finished':
-      return `${style.bold(sanitizeLine(nameOf(body)))} ${renderStageEnd(toStageResult(body.result), style)}`;
+      return `${style.bold(sanitizeLine(nameOf(body)))} ${renderStageEnd(body.result, style)}`;
     case 'stage-retrying':
       return style.yellow(
         `${sanitizeLine(nameOf(body))} is tried again${body.delayMs === 0 ? '' : ` in ${formatDurationMs(body.delayMs)}`}: ${sanitizeLine(body.reason)}`,

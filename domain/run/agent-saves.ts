@@ -2,7 +2,7 @@
 import { parseExecKey } from './attempt.ts';
 import type { RunEvent, RunEventBody, SavedFolder } from './event.ts';
 import { sumOfCounts } from '../agent/budget.ts';
-import { type StageFailure, toStageResult } from './stage-result.ts';
+import type { StageFailure } from './stage-result.ts';
 
 /** A save of an agent: its session and its files at one moment. */
 export interface SavedAgent {
@@ -70,7 +70,7 @@ class SeriesFold {
       this.#before.set(body.execKey, sumOfCounts(here, body.turns ?? 0));
     } else if (body.type === 'stage-progress') this.#save(body, atMs);
     else if (body.type === 'stage-finished') {
-      const { outcome, failure } = toStageResult(body.result);
+      const { outcome, failure } = body.result;
       this.#end(body.execKey, outcome, failure);
     } else if (body.type === 'stage-failed') this.#end(body.execKey, 'failed', body.failure);
   }

@@ -60,7 +60,7 @@ const failure = objectOf({ code: aText, message: aText, stderrTail: aText });
 const budget = objectOf({ maxCostUsd: optional(aNumber), maxTokens: optional(aCount), maxTurns: optional(aCount) });
 const vm = { vmKey: aText, scope: aText, generation: aCount };
 
-const commonOfResult = {
+export const stageResultShape: Check = objectOf({
   stage: aText,
   execKey: aText,
   outcome: oneOf('succeeded', 'failed', 'cancelled', 'passed'),
@@ -68,17 +68,12 @@ const commonOfResult = {
   durationMs: aNumber,
   output: orNull(dataRefShape),
   outputs: valuesOf(dataRefShape),
-};
-const command = { exitCode: orNull(aNumber), stdoutBytes: aCount, stderrBytes: aCount };
-const earlierResult = objectOf({ ...commonOfResult, ...command, isolation: aText, accelerator: aText });
-const presentResult = objectOf({
-  ...commonOfResult,
   instance: listOf(objectOf({ part: aText, item: aCount })),
   attempt: aCount,
   vm: orNull(objectOf({ backend: aText, isolation: aText, accelerator: aText })),
   bootMs: optional(aNumber),
   usage: valuesOf(aNumber),
-  command: orNull(objectOf(command)),
+  command: orNull(objectOf({ exitCode: orNull(aNumber), stdoutBytes: aCount, stderrBytes: aCount })),
   partial: optional(valuesOf(dataRefShape)),
   agent: optional(
     objectOf({
@@ -90,7 +85,6 @@ const presentResult = objectOf({
     }),
   ),
 });
-const result: Check = (value, at) => (Object.hasOwn(Object(value), 'vm') ? presentResult : earlierResult)(value, at);
 
 const aFieldValue = either(aText, either(aNumber, aFlag));
 
@@ -241,7 +235,7 @@ const body = kindOf<RunEventBody['type']>(
       turns: aCount,
       costUsd: orNull(aNumber),
     }),
-    'stage-finished': objectOf({ stage: aText, execKey: aText, result }),
+    'stage-finished': objectOf({ stage: aText, execKey: aText, result: stageResultShape }),
     'stage-retrying': objectOf({ stage: aText, execKey: aText, reason: aText, delayMs: aNumber }),
     'stage-asking': objectOf({ stage: aText, execKey: aText, attempt: aCount, question: optional(question) }),
     'stage-answered': objectOf({

@@ -7,7 +7,7 @@ import type { ApprovalField, BudgetPlan, DataRef, IsolationLevel, TimeoutAnswer 
 import type { FieldValues } from './approval-answer.ts';
 import type { DoorNotice } from './door-notice.ts';
 import type { RunOrigin } from './origin.ts';
-import type { StageFailure, StoredStageResult } from './stage-result.ts';
+import type { StageFailure, StageResult } from './stage-result.ts';
 
 /** A folder of a guest, as a tar. */
 export interface SavedFolder {
@@ -314,7 +314,7 @@ export type RunEventBody =
       readonly type: 'stage-finished';
       readonly stage: string;
       readonly execKey: string;
-      readonly result: StoredStageResult;
+      readonly result: StageResult;
     }
   /**
    * The run machine tries the stage again when `delayMs` are over; `execKey` is the key of the attempt that failed. For the workflow.

@@ -3,7 +3,6 @@ import type { DataRef } from '../plan/plan.ts';
 import { parseExecKey } from './attempt.ts';
 import { lastNumber } from './event-id.ts';
 import type { RunEvent, RunEventBody } from './event.ts';
-import { toStageResult } from './stage-result.ts';
 
 export interface StageEnd {
   readonly state: 'succeeded' | 'passed' | 'failed' | 'cancelled' | 'skipped';
@@ -41,7 +40,7 @@ class StageEndFold {
         if (this.#isLatest(body)) this.ends.delete(body.stage);
         break;
       case 'stage-finished': {
-        const { outcome, output, outputs } = toStageResult(body.result);
+        const { outcome, output, outputs } = body.result;
         if (this.#isLatest(body)) this.#end(body.stage, outcome, { output, outputs });
         break;
       }

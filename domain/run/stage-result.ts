@@ -1,4 +1,4 @@
-/** How an attempt of a stage ended, and what earlier builds wrote of it. */
+/** How an attempt of a stage ended. */
 import type { AnyErrorCode } from '../errors/error-code.ts';
 import type { DataRef, IsolationLevel, LlmProvider } from '../plan/plan.ts';
 import type { InstancePath } from './instance.ts';
@@ -26,7 +26,7 @@ export interface StageResult {
   readonly partial?: Readonly<Record<string, DataRef>> | undefined;
   /** Null for work that needed none. */
   readonly vm: VmFacts | null;
-  /** How long the VM took to boot that this attempt had for itself. Absent: it had none, or a mock, or an earlier build ran it. */
+  /** How long the attempt's own VM took to boot. Absent: the attempt had no VM of its own, or a mock. */
   readonly bootMs?: number | undefined;
   /**
    * What it took, by names with their units; a reader shows those that it knows. Those that begin with `vm` are of
@@ -58,7 +58,6 @@ export interface StageFailure {
 }
 
 export interface VmFacts {
-  /** Of which backend. Unknown (`''`) in results of the first builds. */
   readonly backend: string;
   readonly isolation: IsolationLevel;
   /** `''` when the attempt ended before its VM was there. */
@@ -70,51 +69,4 @@ export interface CommandResult {
   readonly exitCode: number | null;
   readonly stdoutBytes: number;
   readonly stderrBytes: number;
-}
-
-/** As the first builds wrote it into logs and histories. */
-export interface EarlierStageResult extends CommandResult, Omit<VmFacts, 'backend'> {
-  readonly stage: string;
-  readonly execKey: string;
-  readonly outcome: 'succeeded' | 'failed' | 'cancelled';
-  readonly failure: StageFailure | null;
-  readonly durationMs: number;
-  readonly output: DataRef | null;
-  readonly outputs: Readonly<Record<string, DataRef>>;
-}
-
-export type StoredStageResult = StageResult | EarlierStageResult;
-
-/** What was read from a log or a history, as this build says it. */
-export function toStageResult(stored: StoredStageResult): StageResult {
-  if ('vm' in stored) return stored;
-  const {
-    stage,
-    execKey,
-    outcome,
-    failure,
-    durationMs,
-    output,
-    outputs,
-    isolation,
-    accelerator,
-    exitCode,
-    stdoutBytes,
-    stderrBytes,
-  } = stored;
-  return {
-    stage,
-    // Their keys end in the attempt, and none was of an item.
-    instance: [],
-    attempt: Number(execKey.slice(execKey.lastIndexOf('/') + 1)),
-    execKey,
-    outcome,
-    failure,
-    durationMs,
-    output,
-    outputs,
-    vm: { backend: '', isolation, accelerator },
-    usage: {},
-    command: { exitCode, stdoutBytes, stderrBytes },
-  };
 }

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { NewRunEvent } from '../../domain/run/event.ts';
-import { toStageResult } from '../../domain/run/stage-result.ts';
 import { finishedEvent, noticeEvent, outputEvent } from '../../test/conformance/store.ts';
+import { stageResult } from '../../test/rig/stage-results.ts';
 import { createFileEventLog } from './event-log.ts';
 
 const disk = vi.hoisted(() => ({ synced: [] as string[], hold: null as RegExp | null, held: [] as (() => void)[] }));
@@ -37,20 +37,7 @@ afterEach(() => rm(dir, { recursive: true, force: true }));
 
 function stageFinished(stage: string): NewRunEvent {
   const execKey = `${stage}/0/1`;
-  const result = toStageResult({
-    stage,
-    execKey,
-    outcome: 'succeeded',
-    failure: null,
-    exitCode: 0,
-    durationMs: 1,
-    stdoutBytes: 0,
-    stderrBytes: 0,
-    output: null,
-    outputs: {},
-    isolation: 'none',
-    accelerator: 'mock',
-  });
+  const result = stageResult(execKey);
   return { id: `stage/${execKey}/finished`, atMs: 1, body: { type: 'stage-finished', stage, execKey, result } };
 }
 

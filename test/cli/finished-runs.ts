@@ -1,8 +1,9 @@
 /** Two runs that have ended, as workers leave them: one succeeded, one failed at its second stage. */
 import type { NewRunEvent } from '../../domain/run/event.ts';
-import { type StageFailure, toStageResult } from '../../domain/run/stage-result.ts';
+import type { StageFailure } from '../../domain/run/stage-result.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
 import { openStores } from '../../store/open-stores.ts';
+import { stageResult } from '../rig/stage-results.ts';
 
 /** So long ago that what is said of it does not change while a test runs. */
 const STARTED_MS = Date.now() - 10.5 * 86_400_000;
@@ -59,19 +60,12 @@ function stage(
   const atMs = STARTED_MS + afterMs;
   const stream = printed === '' ? 'stderr' : 'stdout';
   const data = printed + complained;
-  const result = toStageResult({
-    stage: name,
-    execKey,
-    outcome: failure === null ? 'succeeded' : 'failed',
+  const result = stageResult(execKey, {
     failure,
-    exitCode: failure === null ? 0 : 3,
     durationMs: 400,
-    stdoutBytes: printed.length,
-    stderrBytes: complained.length,
     output,
-    outputs: {},
-    isolation: 'microvm',
-    accelerator: 'tcg',
+    vm: { backend: 'qemu', isolation: 'microvm', accelerator: 'tcg' },
+    command: { exitCode: failure === null ? 0 : 3, stdoutBytes: printed.length, stderrBytes: complained.length },
   });
   return [
     { id: `stage/${execKey}/started`, atMs, body: { type: 'stage-started', stage: name, execKey, attempt: 1 } },

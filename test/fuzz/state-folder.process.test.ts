@@ -11,6 +11,7 @@ import { createOpenRuns } from '../../workers/open-runs.ts';
 import { regularFilesBelow } from '../../setup/files-below.ts';
 import { leaveFinishedRuns } from '../cli/finished-runs.ts';
 import { RECORD_DEFAULTS } from '../rig/admissions.ts';
+import { stageResult } from '../rig/stage-results.ts';
 import { typeCommand, type Typed } from '../rig/typed-command.ts';
 import { DAMAGES, readBytes, seededRandom, type Random } from './damage.ts';
 
@@ -201,20 +202,11 @@ async function leaveRun(stateDir: string, runId: string, isFinished: boolean): P
   const atMs = Date.now() - 3_600_000;
   const vm = { vmKey: 'v/a/0', scope: 'a', generation: 0 };
   const output = { sha256: 'ab'.repeat(32), sizeBytes: 3, mediaType: 'text/plain' };
-  const result = {
-    stage: 'a',
-    execKey: 'a/0/1',
-    outcome: 'succeeded',
-    failure: null,
-    exitCode: 0,
+  const result = stageResult('a/0/1', {
     durationMs: 5,
-    stdoutBytes: 9_000,
-    stderrBytes: 0,
     output,
-    outputs: {},
-    isolation: 'none',
-    accelerator: 'mock',
-  } as const;
+    command: { exitCode: 0, stdoutBytes: 9_000, stderrBytes: 0 },
+  });
   const write = async (...bodies: NewRunEvent['body'][]): Promise<void> => {
     for (const body of bodies) await events.append(runId, [{ id: `${body.type}/${Math.random()}`, atMs, body }]);
   };

@@ -2,7 +2,7 @@ import { isSharedScope } from '../../domain/plan/scope.ts';
 import { LOST_VM_ATTEMPTS } from '../../domain/plan/plan.ts';
 import type { DataRef, EdgePlan } from '../../domain/plan/plan.ts';
 import type { RunOutcome } from '../../domain/run/event.ts';
-import { type StageFailure, type StageResult, toStageResult } from '../../domain/run/stage-result.ts';
+import type { StageFailure, StageResult } from '../../domain/run/stage-result.ts';
 import type { Command } from '../../domain/pipeline/command.ts';
 import type { MachineEvent } from '../../domain/pipeline/event.ts';
 import type { VmLease } from '../../domain/run/vm-lease.ts';
@@ -19,6 +19,7 @@ import {
 import { FINALLY_TIMER } from '../../domain/pipeline/draft.ts';
 import { flatRows } from '../../domain/pipeline/rows.ts';
 import { isEnd, type RunState, type StagePhase } from '../../domain/pipeline/state.ts';
+import { stageResult } from '../rig/stage-results.ts';
 
 export type Ending =
   | 'ok'
@@ -376,22 +377,13 @@ function eventFor(command: Command, ending: Ending): MachineEvent {
 const FAILURE: StageFailure = { code: 'stage/exit-nonzero', message: 'exit code 1', stderrTail: 'oh' };
 
 export function resultOf(stage: string, execKey: string, outcome: StageResult['outcome']): StageResult {
-  const output = refOf(execKey);
-  const earlier = {
+  return stageResult(execKey, {
     stage,
-    execKey,
-    outcome: 'succeeded',
+    outcome,
     failure: outcome === 'failed' ? FAILURE : null,
-    exitCode: outcome === 'failed' ? 1 : 0,
-    durationMs: 1,
-    stdoutBytes: 1,
-    stderrBytes: 0,
-    output: outcome === 'succeeded' ? output : null,
-    outputs: {},
-    isolation: 'microvm',
-    accelerator: 'tcg',
-  } as const;
-  return { ...toStageResult(earlier), outcome };
+    output: outcome === 'succeeded' ? refOf(execKey) : null,
+    command: { exitCode: outcome === 'failed' ? 1 : 0, stdoutBytes: 1, stderrBytes: 0 },
+  });
 }
 
 function refOf(name: string): DataRef {

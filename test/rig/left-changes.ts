@@ -5,13 +5,13 @@ import { join } from 'node:path';
 import type { DataRef } from '../../domain/plan/plan.ts';
 import { toWire } from '../../domain/plan/wire.ts';
 import type { NewRunEvent, RunEventBody } from '../../domain/run/event.ts';
-import { toStageResult } from '../../domain/run/stage-result.ts';
 import { compileText } from '../../domain/spec/load.ts';
 import { importChanges } from '../../git/import-changes.ts';
 import { packRepository } from '../../git/pack-repository.ts';
 import { openStores } from '../../store/open-stores.ts';
 import { Terminal } from '../cli/transcript.ts';
 import { GIT_PATH } from './git-path.ts';
+import { stageResult } from './stage-results.ts';
 
 const SPEC = `kind: pipeline
 name: fix
@@ -87,23 +87,13 @@ export async function openLeftRun(): Promise<LeftRun> {
   const ended = (key: string, left: Left | LeftPartial): NewRunEvent => {
     const execKey = key.includes('/') ? key : `${key}/0/1`;
     const stage = execKey.slice(0, execKey.indexOf('/'));
-    const partial = isPartial(left) ? left.partial : null;
-    const result = toStageResult({
-      stage,
-      execKey,
-      outcome: partial === null ? 'succeeded' : 'failed',
-      failure: partial === null ? null : { code: 'stage/timeout', message: 'it was late', stderrTail: '' },
-      exitCode: 0,
-      durationMs: 1,
-      stdoutBytes: 0,
-      stderrBytes: 0,
-      output: null,
-      outputs: isPartial(left) ? {} : left,
-      isolation: 'none',
-      accelerator: 'mock',
-    });
-    const body = { type: 'stage-finished', stage, execKey } as const;
-    return event({ ...body, result: partial === null ? result : { ...result, partial } }, `stage/${execKey}/finished`);
+    const result = isPartial(left)
+      ? stageResult(execKey, {
+          failure: { code: 'stage/timeout', message: 'it was late', stderrTail: '' },
+          partial: left.partial,
+        })
+      : stageResult(execKey, { outputs: left });
+    return event({ type: 'stage-finished', stage, execKey, result }, `stage/${execKey}/finished`);
   };
 
   mkdirSync(app);

@@ -1,30 +1,7 @@
 import type { RunEvent, RunEventBody } from '../../domain/run/event.ts';
-import {
-  type EarlierStageResult,
-  type StageFailure,
-  type StageResult,
-  toStageResult,
-} from '../../domain/run/stage-result.ts';
+import type { StageFailure } from '../../domain/run/stage-result.ts';
 import { project } from '../../store/projection.ts';
 import { emptyView, type RunView } from '../../store/run-view.ts';
-
-export function resultOf(stage: string, change: Partial<EarlierStageResult> = {}): StageResult {
-  return toStageResult({
-    stage,
-    execKey: `${stage}/0/1`,
-    outcome: 'succeeded',
-    failure: null,
-    exitCode: 0,
-    durationMs: 40,
-    stdoutBytes: 10,
-    stderrBytes: 2,
-    output: null,
-    outputs: {},
-    isolation: 'microvm',
-    accelerator: 'tcg',
-    ...change,
-  });
-}
 
 export const EXIT_FAILURE: StageFailure = {
   code: 'stage/exit-nonzero',

@@ -3,7 +3,8 @@ import { Buffer } from 'node:buffer';
 import { expect, test } from 'vitest';
 import type { ErrorCode } from '../../domain/errors/codes.ts';
 import type { RunEvent, RunEventBody } from '../../domain/run/event.ts';
-import { type StageResult, toStageResult } from '../../domain/run/stage-result.ts';
+import type { StageResult } from '../../domain/run/stage-result.ts';
+import { stageResult } from '../rig/stage-results.ts';
 import { findingsOf, isExplainedFailure } from './findings.ts';
 import { boxes, cancelled, lines, shared, type Story } from './story.ts';
 
@@ -15,22 +16,13 @@ function result(
   outcome: StageResult['outcome'] = 'succeeded',
   code: ErrorCode | null = null,
 ): StageResult {
-  const exitCode = outcome === 'succeeded' ? 0 : 3;
-  const result = {
+  return stageResult(execKey, {
     stage,
-    execKey,
-    outcome: 'succeeded',
-    exitCode,
-    durationMs: 1,
-    stdoutBytes: 0,
-    stderrBytes: 0,
-    outputs: {},
-    isolation: 'microvm',
-    accelerator: 'tcg',
+    outcome,
     failure: code === null ? null : { code, message: 'a message', stderrTail: '' },
     output: outcome === 'succeeded' ? REF : null,
-  } as const;
-  return { ...toStageResult(result), outcome };
+    command: { exitCode: outcome === 'succeeded' ? 0 : 3, stdoutBytes: 0, stderrBytes: 0 },
+  });
 }
 
 function output(stage: string, execKey: string, stream: 'stdout' | 'stderr', text: string): readonly RunEventBody[] {

@@ -6,7 +6,7 @@ import { Buffer } from 'node:buffer';
 import { isLostVm, toErrorCode } from '../../domain/errors/error-code.ts';
 import { LOST_VM_ATTEMPTS } from '../../domain/plan/plan.ts';
 import type { RunEvent, RunEventBody } from '../../domain/run/event.ts';
-import { type StageResult, toStageResult } from '../../domain/run/stage-result.ts';
+import type { StageResult } from '../../domain/run/stage-result.ts';
 import { REDACTED } from '../../domain/security/redactor.ts';
 import type { StageStory, Story } from './story.ts';
 
@@ -132,9 +132,7 @@ function attemptsOf(
     return {
       execKey,
       starts: bodies(events, 'stage-started').filter((body) => body.execKey === execKey).length,
-      results: bodies(events, 'stage-finished').flatMap((body) =>
-        body.execKey === execKey ? [toStageResult(body.result)] : [],
-      ),
+      results: bodies(events, 'stage-finished').flatMap((body) => (body.execKey === execKey ? [body.result] : [])),
       stdout: stream('stdout'),
       stderr: stream('stderr'),
     };
