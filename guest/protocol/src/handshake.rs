@@ -16,15 +16,12 @@ pub const FLAG_MAILBOX: u8 = 2;
 /// Flag bit 2: in `Ping` the keeper keeps a door for this guest, in `Pong` the agent can use one. Without
 /// it in both the guest opens no streams.
 pub const FLAG_DOOR: u8 = 4;
-/// Flag bit 3: in `Ping` the keeper may freeze commands, in `Pong` the agent can. Without it in both
-/// there is no `ExecFreeze`.
-pub const FLAG_FREEZE: u8 = 8;
-/// Flag bit 4: in `Ping` the keeper sends bytes of tunnels through the mailbox, in `Pong` the agent takes
+/// Flag bit 3: in `Ping` the keeper sends bytes of tunnels through the mailbox, in `Pong` the agent takes
 /// them there. Both only with a mailbox and a door.
-pub const FLAG_DOOR_MAIL: u8 = 16;
-/// Flag bit 5: in `Ping` the keeper may set the guest's clock, in `Pong` the agent can. Without it in both
+pub const FLAG_DOOR_MAIL: u8 = 8;
+/// Flag bit 4: in `Ping` the keeper may set the guest's clock, in `Pong` the agent can. Without it in both
 /// there is no `Clock`.
-pub const FLAG_CLOCK: u8 = 32;
+pub const FLAG_CLOCK: u8 = 16;
 
 /// Why a handshake frame is refused. Each of them ends the connection.
 #[derive(Debug, Error)]
@@ -45,6 +42,8 @@ pub enum HandshakeError {
     Version { keeper: u32, guest: u32 },
     #[error("the peer does not multiplex requests")]
     NoMultiplex,
+    #[error("the guest does not use the door that its keeper keeps for it")]
+    NoDoor,
     #[error("the session key is not the one that this guest was given first")]
     WrongKey,
     #[error(transparent)]

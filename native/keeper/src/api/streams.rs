@@ -276,10 +276,6 @@ async fn exec_freeze(
 ) -> Result<(), Interrupted> {
     let exec = keeper.exec(&exec_key)?;
     let link = keeper.guest().await?;
-    if !link.can_freeze {
-        let failure = "the guest agent is of an earlier build, which freezes no command";
-        return Err(Failure::new(Code::GuestError, failure).into());
-    }
     // Its number may be another request's by now.
     if !exec.is_running() {
         return Err(Failure::new(Code::GuestError, "the command has ended").into());

@@ -335,7 +335,6 @@ mod tests {
             },
             mailbox: None,
             has_door_mail: false,
-            can_freeze: false,
             can_set_clock,
         }
     }

@@ -11,8 +11,8 @@ use voidbox_protocol::body::{Configure, Door, DoorService, ErrorCode, GuestMount
 use voidbox_protocol::decode::{Decoder, Phase};
 use voidbox_protocol::frame::{Frame, FrameError};
 use voidbox_protocol::handshake::{
-    FLAG_CLOCK, FLAG_DOOR, FLAG_DOOR_MAIL, FLAG_FREEZE, FLAG_MAILBOX, FLAG_MULTIPLEX,
-    HandshakeError, Hello, KEY_BYTES, Ping, Pong, SessionKey,
+    FLAG_CLOCK, FLAG_DOOR, FLAG_DOOR_MAIL, FLAG_MAILBOX, FLAG_MULTIPLEX, HandshakeError, Hello,
+    KEY_BYTES, Ping, Pong, SessionKey,
 };
 use voidbox_protocol::message::{Message, MessageError};
 
@@ -65,8 +65,6 @@ pub struct Session {
     pub mailbox: Option<File>,
     /// Bytes of tunnels may go through it.
     pub has_door_mail: bool,
-    /// The guest can freeze commands.
-    pub can_freeze: bool,
     /// The guest moves its clock when it is told to.
     pub can_set_clock: bool,
 }
@@ -123,7 +121,6 @@ pub async fn open_session(
         version: PROTOCOL_VERSION,
         flags: FLAG_MULTIPLEX
             | FLAG_MAILBOX
-            | FLAG_FREEZE
             | FLAG_CLOCK
             | match egress {
                 Some(_) => FLAG_DOOR | FLAG_DOOR_MAIL,
@@ -143,10 +140,7 @@ pub async fn open_session(
         return Err(HandshakeError::NoMultiplex.into());
     }
     if egress.is_some() && pong.flags & FLAG_DOOR == 0 {
-        return Err(SessionError::Refused(format!(
-            "`egress` needs a guest agent with a door, and version {} has none: build the initramfs anew",
-            hello.agent
-        )));
+        return Err(HandshakeError::NoDoor.into());
     }
     frames.decoder.open_session();
     let configure =
@@ -160,7 +154,6 @@ pub async fn open_session(
             hello,
             mailbox: (pong.flags & FLAG_MAILBOX != 0).then_some(mailbox),
             has_door_mail: pong.flags & FLAG_DOOR_MAIL != 0,
-            can_freeze: pong.flags & FLAG_FREEZE != 0,
             can_set_clock: pong.flags & FLAG_CLOCK != 0,
         }),
         (CONFIGURE_ID, Message::Error(error)) => Err(match error.code {

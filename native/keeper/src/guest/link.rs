@@ -75,8 +75,6 @@ pub struct Link {
     outbox: Outbox,
     mailbox: Option<Rc<Mailbox>>,
     has_door_mail: bool,
-    /// The guest can freeze commands.
-    pub can_freeze: bool,
     /// The guest moves its clock when it is told to.
     pub can_set_clock: bool,
     requests: RefCell<HashMap<u32, Rc<dyn Inbound>>>,
@@ -100,7 +98,6 @@ impl Link {
             outbox: Outbox::default(),
             has_door_mail: session.has_door_mail && session.mailbox.is_some(),
             mailbox: session.mailbox.map(Mailbox::new),
-            can_freeze: session.can_freeze,
             can_set_clock: session.can_set_clock,
             requests: RefCell::default(),
             next_id: Cell::new(1),
