@@ -81,7 +81,7 @@ async function pumpBoth(
 ): Promise<readonly string[]> {
   const stored: NewRunEvent[] = [];
   const exec: Pick<Exec, 'outputs'> = {
-    outputs: async (offsets) => {
+    outputs: (offsets) => {
       expect(offsets).toEqual(from);
       return (async function* () {
         for (const [stream, text] of pieces) yield { stream, bytes: Buffer.from(text, 'latin1') };

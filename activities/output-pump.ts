@@ -59,8 +59,8 @@ export async function pumpOutput(options: PumpOptions, stop: AbortController): P
     for (const piece of streams[stream].flush()) await writer.add({ ...piece, stream });
   };
   try {
-    const ordered = (await exec.outputs?.(from, signal)) ?? null;
-    if (ordered !== null) {
+    const ordered = exec.outputs?.(from, signal);
+    if (ordered !== undefined) {
       for await (const { stream, bytes } of ordered) await take(stream, bytes);
       for (const stream of STREAM_NAMES) await finish(stream);
     } else {

@@ -177,7 +177,7 @@ async function retain(
     return await refuse(
       `${RETENTION.vmsOfRun} VMs of the run are left already: end one with \`voidbox release ${typedRunId(runId)} STAGE\``,
     );
-  if (leftMs === null) return await refuse('its sandbox cannot leave one: it is simulated, or of an earlier build');
+  if (leftMs === null) return await refuse('its sandbox is simulated');
   return deps.now() + leftMs;
 }
 

@@ -27,7 +27,7 @@ const rig = useStageAttempts({
 
 describe('what a stage took', () => {
   /** VMs of which the host tells this. */
-  const telling = (usage: VmUsage | null): Partial<ActivityDeps> => ({
+  const telling = (usage: VmUsage): Partial<ActivityDeps> => ({
     backendFor: () => ({
       ...rig.backend,
       launch: async (...args) => ({ ...(await rig.backend.launch(...args)), usage: async () => usage }),
@@ -49,10 +49,6 @@ describe('what a stage took', () => {
     expect((await begin(rig.processDeps(telling(unknown)), request('colours')).result).usage).toEqual({
       vmDiskBytes: 0,
     });
-  });
-
-  test('is absent from it where the keeper is of a build that cannot tell', async () => {
-    expect((await begin(rig.processDeps(telling(null)), request('colours')).result).usage).toEqual({});
   });
 });
 

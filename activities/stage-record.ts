@@ -40,27 +40,7 @@ export async function writeResult(
 
 interface Mark {
   readonly v: 1;
-  readonly vmLife?: string | null;
-}
-
-/**
- * A mark is of one VM, not of its key: a key can be launched anew once the host has forgotten that its VM ended, when a
- * run is reset for example.
- */
-function isOfVm(name: string, { vmLife }: Mark, facts: SandboxFacts): boolean {
-  // By an earlier build, or of a backend that does not know it: a VM that was found is taken for the one of the mark.
-  if (typeof vmLife !== 'string' || facts.vmLife === null)
-    return facts.attached || madeHere.get(facts)?.has(name) === true;
-  return vmLife === facts.vmLife;
-}
-
-/** Marks that this process made, by what it knows of their VM. */
-const madeHere = new WeakMap<SandboxFacts, Set<string>>();
-
-async function mark(marks: HostMarks, runId: string, name: string, value: Mark, facts: SandboxFacts): Promise<void> {
-  await marks.putOfVm(runId, name, { ...value, vmLife: facts.vmLife } satisfies Mark);
-  const made = madeHere.get(facts) ?? new Set();
-  madeHere.set(facts, made.add(name));
+  readonly vmLife: string;
 }
 
 /** Attempts whose files this process has put into a VM, by what it knows of that. */
@@ -86,11 +66,12 @@ function vmPreparedName({ scope, instance, generation }: VmKey): string {
 
 /** True when the writable mounts are in this VM: commands may have changed them since. */
 export async function isVmPrepared(marks: HostMarks, key: VmKey, facts: SandboxFacts): Promise<boolean> {
-  const name = vmPreparedName(key);
-  const found = (await marks.getOfVm(key.runId, name)) as Mark | null | undefined;
-  return found !== null && found !== undefined && isOfVm(name, found, facts);
+  const found = (await marks.getOfVm(key.runId, vmPreparedName(key))) as Mark | null | undefined;
+  // A mark is of one VM, not of its key: a key can be launched again once the host has forgotten that its VM ended, for example
+  // when a run is reset.
+  return found?.vmLife === facts.vmLife;
 }
 
 export function markVmPrepared(marks: HostMarks, key: VmKey, facts: SandboxFacts): Promise<void> {
-  return mark(marks, key.runId, vmPreparedName(key), { v: 1 }, facts);
+  return marks.putOfVm(key.runId, vmPreparedName(key), { v: 1, vmLife: facts.vmLife } satisfies Mark);
 }

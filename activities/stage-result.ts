@@ -87,11 +87,11 @@ export async function describeExit(
 }
 
 /** The VM's figures as a result has them: what is not known is absent. They are of the VM, whose stages may be several. */
-export function usageOfVm(usage: VmUsage | null): StageResult['usage'] {
+export function usageOfVm(usage: VmUsage): StageResult['usage'] {
   const named = {
-    vmCpuMs: usage?.cpuMs ?? null,
-    vmMemoryPeakMib: usage?.memoryPeakMib ?? null,
-    vmDiskBytes: usage?.diskBytes ?? null,
+    vmCpuMs: usage.cpuMs,
+    vmMemoryPeakMib: usage.memoryPeakMib,
+    vmDiskBytes: usage.diskBytes,
   };
   return Object.fromEntries(Object.entries(named).filter((figure): figure is [string, number] => figure[1] !== null));
 }

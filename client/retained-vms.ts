@@ -85,11 +85,6 @@ export async function execInVm(
   });
   const hasEnded = new AbortController();
   try {
-    if (ends.input !== null && !(await vm.takesOpenStdin()))
-      throw new CodedError(
-        'vm/refused',
-        `VM ${vmKey} was started by an earlier version, which takes no standard input of unknown length: copy it into a file of the VM, or run without -i`,
-      );
     const stdinBytes = ends.input === null ? null : OPEN_STDIN_BYTES;
     const start = { ...USER, stdinBytes, timeoutMs, maxOutputBytes: MAX_OUTPUT_BYTES };
     await vm.execStart({ execKey: key, program, args, cwd, env, ...start }, signal);

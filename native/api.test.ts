@@ -6,23 +6,40 @@ const STATUS = {
   vmKey: 'r/s/0',
   fence: 1,
   bootMs: 5,
+  startedAtMs: 1_700_000_000_000,
   boots: 1,
   accelerator: 'tcg',
   kernel: 'debian',
   jail: 'bwrap',
   memoryMib: 256,
   leaseLeftMs: 1,
-  execs: [],
+  execs: [{ execKey: 'a/0/1', state: 'running' }],
+  diskFull: null,
+  features: ['made.up'],
 };
 
-test('a keeper of a build that does not look at its disk says nothing of it', () => {
-  expect(readVmStatus(STATUS).diskFull).toBeNull();
-  expect(readVmStatus({ ...STATUS, diskFull: null }).diskFull).toBeNull();
+test('a status is read as it is, and fields that this build does not know are ignored', () => {
+  expect(readVmStatus({ ...STATUS, vmmPid: 7, ofALaterBuild: {} })).toEqual(STATUS);
+  expect(readVmStatus({ ...STATUS, state: 'booting', bootMs: null })).toMatchObject({ state: 'booting', bootMs: 0 });
 });
 
-test('a keeper of a build that does not say when it began is read', () => {
-  expect(readVmStatus(STATUS).startedAtMs).toBeNull();
-  expect(readVmStatus({ ...STATUS, startedAtMs: 1_700_000_000_000 }).startedAtMs).toBe(1_700_000_000_000);
+test.each(Object.keys(STATUS))('a status without %s is of a broken keeper', (field) => {
+  const { [field]: _, ...rest } = STATUS as Record<string, unknown>;
+  expect(() => readVmStatus(rest)).toThrow(
+    expect.objectContaining({ code: 'vm/protocol', message: expect.stringContaining(`${field} = nothing`) as string }),
+  );
+});
+
+test.each([
+  { startedAtMs: 'long ago' },
+  { bootMs: 0.5 },
+  { execs: {} },
+  { execs: ['a/0/1'] },
+  { features: 'made.up' },
+  { features: ['made.up', 7] },
+  { diskFull: true },
+])('a status with %j is of a broken keeper', (field) => {
+  expect(() => readVmStatus({ ...STATUS, ...field })).toThrow(expect.objectContaining({ code: 'vm/protocol' }));
 });
 
 test('a full disk is read, and one that makes no sense is a broken keeper', () => {
@@ -39,14 +56,35 @@ test('a VM that was given up for want of room is gone, and not lost', () => {
   expect(isVmGone(error)).toBe(true);
 });
 
-test('the end of a command names its signal and its cause, and a keeper of an earlier build has neither', () => {
-  const end = { reason: 'exited', exitCode: 143, message: '', startedAtMs: 1, endedAtMs: 2 };
-  const counts = { stdoutBytes: 0, stderrBytes: 0, droppedBytes: 0 };
-  expect(readExecEnd({ ...end, ...counts })).toMatchObject({ signal: null, cause: null });
-  const cause = { kind: 'cancel' };
-  expect(readExecEnd({ ...end, ...counts, signal: 15, cause })).toMatchObject({ signal: 15, cause });
-  expect(readExecEnd({ ...end, ...counts, signal: null, cause: null })).toMatchObject({ signal: null, cause: null });
-  expect(() => readExecEnd({ ...end, ...counts, signal: 'TERM' })).toThrow(
-    expect.objectContaining({ code: 'vm/protocol' }),
+const END = {
+  reason: 'exited',
+  exitCode: 143,
+  signal: 15,
+  cause: { kind: 'cancel' },
+  message: 'because',
+  startedAtMs: 1,
+  endedAtMs: 2,
+  stdoutBytes: 0,
+  stderrBytes: 0,
+  droppedBytes: 0,
+};
+
+test('the end of a command is read as it is, and a signal, a cause and a message may be null', () => {
+  expect(readExecEnd(END)).toEqual(END);
+  const plain = { ...END, signal: null, cause: null, message: null };
+  expect(readExecEnd(plain)).toEqual({ ...plain, message: '' });
+});
+
+test.each(Object.keys(END))('an end of a command without %s is of a broken keeper', (field) => {
+  const { [field]: _, ...rest } = END as Record<string, unknown>;
+  expect(() => readExecEnd(rest)).toThrow(
+    expect.objectContaining({ code: 'vm/protocol', message: expect.stringContaining(`${field} = nothing`) as string }),
   );
 });
+
+test.each([{ signal: 'TERM' }, { cause: 'cancel' }, { cause: [] }, { message: 7 }])(
+  'an end of a command with %j is of a broken keeper',
+  (field) => {
+    expect(() => readExecEnd({ ...END, ...field })).toThrow(expect.objectContaining({ code: 'vm/protocol' }));
+  },
+);

@@ -83,20 +83,10 @@ export interface FullDisk {
 }
 
 /**
- * Ops beyond the first version of the API. A keeper lives as long as its VM, so it may be of an earlier build
- * than its client, and is asked for one of them only when its `status` names it.
+ * The ops that came after the first release, as the keeper's own list has them. A keeper lives as long as its VM, so it may be of
+ * an earlier build than its client: such an op is only sent to a keeper whose `status` lists it.
  */
-export type Feature =
-  | 'exec.end'
-  | 'exec.freeze'
-  | 'exec.outputs'
-  | 'exec.stdin.end'
-  | 'keepalive'
-  | 'notices'
-  | 'retain'
-  | 'tar.cut'
-  | 'tie'
-  | 'usage';
+export const FEATURES: readonly string[] = [];
 
 /** What the keeper says of its VM. */
 export interface VmStatus {
@@ -104,8 +94,8 @@ export interface VmStatus {
   readonly vmKey: string;
   readonly fence: number;
   readonly bootMs: number;
-  /** When the keeper began; null from one of an earlier build. */
-  readonly startedAtMs: number | null;
+  /** When the keeper began. */
+  readonly startedAtMs: number;
   /** VMs that were started until one answered. */
   readonly boots: number;
   readonly accelerator: string;
@@ -114,14 +104,10 @@ export interface VmStatus {
   readonly memoryMib: number;
   readonly leaseLeftMs: number;
   readonly execs: readonly { readonly execKey: string; readonly state: string }[];
-  /** Null where there is room, and from keepers of builds that did not look. */
+  /** Null where there is room. */
   readonly diskFull: FullDisk | null;
-  /** What the keeper can beyond the first version of its API; a keeper of an earlier build names none. */
+  /** The ops of the keeper that came after the first release; a later build may list ops that this one does not know. */
   readonly features: readonly string[];
-}
-
-export function hasFeature(features: VmStatus['features'], feature: Feature): boolean {
-  return features.includes(feature);
 }
 
 /** What a VM has taken of its host so far, by the host's accounts; null where the host does not tell. */
@@ -148,7 +134,7 @@ export interface ExecStart {
 export interface ExecEnd {
   readonly reason: ExitReason;
   readonly exitCode: number;
-  /** The signal that ended the command itself; null: none did, or the keeper is of a build that does not send it. */
+  /** The signal that ended the command itself; null: none did. */
   readonly signal: number | null;
   /** The object of the `exec.end` that came before the command's end; null: none did. */
   readonly cause: Answer | null;
@@ -199,6 +185,12 @@ function readCountOrNull(answer: Answer, field: string, op: string): number | nu
   return answer[field] === null ? null : readCount(answer, field, op);
 }
 
+function readList<T>(answer: Answer, field: string, op: string, isItem: (item: unknown) => item is T): readonly T[] {
+  const list: unknown = answer[field];
+  if (!Array.isArray(list) || !list.every(isItem)) throw badAnswer(op, field, list);
+  return list;
+}
+
 export function readText(answer: Answer, field: string, op: string): string {
   const value = answer[field];
   if (typeof value !== 'string') throw badAnswer(op, field, value);
@@ -217,15 +209,15 @@ const VM_STATUS_STATES: ReadonlySet<string> = new Set(['booting', 'ready', 'stop
 export function readVmStatus(answer: Answer): VmStatus {
   const state = readText(answer, 'state', 'status');
   if (!VM_STATUS_STATES.has(state)) throw badAnswer('status', 'state', state);
-  const execs = Array.isArray(answer['execs']) ? answer['execs'].filter(isRecord) : [];
-  const features: unknown[] = Array.isArray(answer['features']) ? answer['features'] : [];
+  const execs = readList(answer, 'execs', 'status', isRecord);
+  const features = readList(answer, 'features', 'status', (name) => typeof name === 'string');
   return {
     state: state as VmStatus['state'],
     vmKey: readText(answer, 'vmKey', 'status'),
     fence: readCount(answer, 'fence', 'status'),
     // Null until the guest has answered.
-    bootMs: typeof answer['bootMs'] === 'number' ? Math.round(answer['bootMs']) : 0,
-    startedAtMs: typeof answer['startedAtMs'] === 'number' ? answer['startedAtMs'] : null,
+    bootMs: readCountOrNull(answer, 'bootMs', 'status') ?? 0,
+    startedAtMs: readCount(answer, 'startedAtMs', 'status'),
     boots: readCount(answer, 'boots', 'status'),
     accelerator: readText(answer, 'accelerator', 'status'),
     kernel: readText(answer, 'kernel', 'status'),
@@ -236,14 +228,15 @@ export function readVmStatus(answer: Answer): VmStatus {
       execKey: readText(exec, 'execKey', 'status'),
       state: readText(exec, 'state', 'status'),
     })),
-    features: features.filter((name) => typeof name === 'string'),
+    features,
     diskFull: readFullDisk(answer),
   };
 }
 
 export function readFullDisk(status: Answer): FullDisk | null {
   const full = status['diskFull'];
-  if (!isRecord(full)) return null;
+  if (full === null) return null;
+  if (!isRecord(full)) throw badAnswer('status', 'diskFull', full);
   return {
     forMs: readCount(full, 'forMs', 'status'),
     limitMs: readCount(full, 'limitMs', 'status'),
@@ -272,12 +265,14 @@ export function readExecEnd(answer: Answer): ExecEnd {
   const op = 'exec.wait';
   const reason = readText(answer, 'reason', op);
   if (!EXIT_REASONS.has(reason)) throw badAnswer(op, 'reason', reason);
+  const cause = answer['cause'];
+  if (cause !== null && !isRecord(cause)) throw badAnswer(op, 'cause', cause);
   return {
     reason: reason as ExitReason,
     exitCode: readCount(answer, 'exitCode', op),
-    signal: answer['signal'] === undefined ? null : readCountOrNull(answer, 'signal', op),
-    cause: isRecord(answer['cause']) ? answer['cause'] : null,
-    message: typeof answer['message'] === 'string' ? cutText(answer['message']) : '',
+    signal: readCountOrNull(answer, 'signal', op),
+    cause,
+    message: answer['message'] === null ? '' : readText(answer, 'message', op),
     startedAtMs: readCount(answer, 'startedAtMs', op),
     endedAtMs: readCount(answer, 'endedAtMs', op),
     stdoutBytes: readCount(answer, 'stdoutBytes', op),

@@ -1,16 +1,8 @@
 import { Buffer } from 'node:buffer';
-import { describe, expect, it } from 'vitest';
-import {
-  answer,
-  fakeKeeper,
-  type FakeKeeper,
-  type Handler,
-  launchFake,
-  soon,
-  STATUS,
-  useFakeKeepers,
-} from '../test/rig/fake-keeper.ts';
-import { keepVmAlive, MicroVm } from './index.ts';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { answer, fakeKeeper, type Handler, launchFake, soon, STATUS, useFakeKeepers } from '../test/rig/fake-keeper.ts';
+import { keepVmAlive } from './index.ts';
+import { KeeperLink } from './keeper-link.ts';
 
 useFakeKeepers();
 
@@ -163,55 +155,90 @@ describe('requests', () => {
   );
 });
 
-describe('a newer op', () => {
+describe('usage and the reason of a tar', () => {
   const USAGE = { cpuMs: 1_500, memoryPeakMib: 300, diskBytes: null };
-  const ANSWERS: Readonly<Record<string, object>> = { 'tar.cut': { message: 'a socket' }, usage: USAGE };
+  const say =
+    (ok: object): Handler =>
+    (request, socket) =>
+      answer(socket, request, ok);
 
-  /** A keeper of a build that has these features, and the ops that it is asked for. */
-  async function keeperOf(
-    features: readonly string[] | undefined,
-    answers = ANSWERS,
-  ): Promise<{ readonly vm: MicroVm; readonly ops: string[] }> {
-    const ops: string[] = [];
-    const handlers: Record<string, Handler> = {};
-    for (const op of ['status', 'ready'])
-      handlers[op] = (request, socket) => {
-        ops.push(op);
-        answer(socket, request, { ...STATUS, features });
-      };
-    for (const [op, ok] of Object.entries(answers))
-      handlers[op] = (request, socket) => {
-        ops.push(op);
-        if (features?.includes(op) === true) return answer(socket, request, ok);
-        const error = { code: 'api/bad-request', message: `op "${op}" is unknown` };
-        socket.write(`${JSON.stringify({ id: request['id'], error })}\n`);
-      };
-    return { vm: await launchFake(await fakeKeeper(handlers)), ops };
-  }
-
-  it('is not asked of a keeper of an earlier build', async () => {
-    const { vm, ops } = await keeperOf(undefined);
-    expect(await vm.tarCut('/a')).toBeNull();
-    expect(await vm.usage()).toBeNull();
-    expect(ops).toEqual(['status']);
-  });
-
-  it('is asked of a keeper that names it, which is asked once what it can', async () => {
-    const { vm, ops } = await keeperOf(['tar.cut', 'usage', 'of-a-later-build']);
-    await vm.ready(1_000, soon());
-    expect(await vm.tarCut('/a')).toBe('a socket');
-    expect(await vm.tarCut('/b')).toBe('a socket');
+  it('are read, and a keeper may know no reason', async () => {
+    const vm = await launchFake(
+      await fakeKeeper({
+        usage: say(USAGE),
+        'tar.cut': (request, socket) =>
+          answer(socket, request, request['path'] === '/a' ? { code: 'stage/bad-output', message: 'a socket' } : {}),
+      }),
+    );
     expect(await vm.usage()).toEqual(USAGE);
-    expect(ops).toEqual(['ready', 'tar.cut', 'tar.cut', 'usage']);
+    expect(await vm.tarCut('/a')).toBe('a socket');
+    expect(await vm.tarCut('/b')).toBeNull();
   });
 
   it.each([
     { ...USAGE, cpuMs: -1 },
     { ...USAGE, memoryPeakMib: 'much' },
     { cpuMs: 1, memoryPeakMib: 1 },
-  ])('that answers usage with %j is a broken keeper', async (usage) => {
-    const { vm } = await keeperOf(['usage'], { usage });
+  ])('fail with vm/protocol for the usage %j', async (usage) => {
+    const vm = await launchFake(await fakeKeeper({ usage: say(usage) }));
     await expect(vm.usage()).rejects.toMatchObject({ code: 'vm/protocol' });
+  });
+
+  it('fail with vm/protocol for a reason that is no text', async () => {
+    const vm = await launchFake(await fakeKeeper({ 'tar.cut': say({ message: 7 }) }));
+    await expect(vm.tarCut('/a')).rejects.toMatchObject({ code: 'vm/protocol' });
+  });
+});
+
+describe('an op that came after the first release', () => {
+  const OP = 'made.up';
+
+  /** A client of a build with the op, and the ops that its keeper is asked for. */
+  async function linkTo(
+    keeperFeatures: readonly string[],
+  ): Promise<{ readonly link: KeeperLink; readonly ops: readonly string[] }> {
+    const ops: string[] = [];
+    const say =
+      (ok: object): Handler =>
+      (request, socket) => {
+        ops.push(request['op'] as string);
+        answer(socket, request, ok);
+      };
+    const keeper = await fakeKeeper({
+      status: say({ ...STATUS, features: keeperFeatures }),
+      renew: say({ leaseLeftMs: 5 }),
+      [OP]: say({ isDone: true }),
+    });
+    const link = new KeeperLink({ keeper: keeper.binary, dir: keeper.dir, vmKey: 'run/scope/0' }, [OP]);
+    onTestFinished(() => link.close(new Error('the test is over')));
+    return { link, ops };
+  }
+
+  it('is not sent to a keeper that lacks it, and fails clearly', async () => {
+    const { link, ops } = await linkTo(['of-another-build']);
+    const failure = {
+      code: 'vm/lost',
+      message: 'VM run/scope/0: its keeper is of an earlier build and lacks an op: made.up',
+    };
+    await expect(link.request(OP, {})).rejects.toMatchObject(failure);
+    await expect(link.open(OP, {}, soon())).rejects.toMatchObject(failure);
+    expect(await link.offers(OP)).toBe(false);
+    expect(ops).toEqual(['status']);
+  });
+
+  it('is sent to a keeper that lists it, which is asked once for its features', async () => {
+    const { link, ops } = await linkTo(['of-another-build', OP]);
+    expect(await link.request(OP, {})).toEqual({ isDone: true });
+    const { stream, answer: head } = await link.open(OP, {}, soon());
+    stream.close();
+    expect(head).toEqual({ isDone: true });
+    expect(ops).toEqual(['status', OP, OP]);
+  });
+
+  it('costs other ops nothing', async () => {
+    const { link, ops } = await linkTo([]);
+    expect(await link.request('renew', {})).toEqual({ leaseLeftMs: 5 });
+    expect(ops).toEqual(['renew']);
   });
 });
 
@@ -381,8 +408,7 @@ describe('streams', () => {
 });
 
 describe('keeping a VM from outside', () => {
-  /** The ops that a keeper was asked for, with its answers. */
-  async function asked(status: object): Promise<{ readonly keeper: FakeKeeper; readonly ops: string[] }> {
+  it('renews its lease and takes it from nobody', async () => {
     const ops: string[] = [];
     const say =
       (ok: object): Handler =>
@@ -390,41 +416,18 @@ describe('keeping a VM from outside', () => {
         ops.push(request['op'] as string);
         answer(socket, request, ok);
       };
-    return {
-      keeper: await fakeKeeper({
-        status: say(status),
-        keepalive: say({ leaseLeftMs: 900_000 }),
-        attach: say({ fence: 4 }),
-      }),
-      ops,
-    };
-  }
-
-  it('renews its lease and takes it from nobody', async () => {
-    const { keeper, ops } = await asked({ ...STATUS, features: ['keepalive', 'of-a-later-build'] });
+    const keeper = await fakeKeeper({ keepalive: say({ leaseLeftMs: 900_000 }), attach: say({ fence: 4 }) });
     expect(await keepVmAlive(keeper.dir, soon())).toBe(900_000);
-    expect(ops).toEqual(['status', 'keepalive']);
+    expect(ops).toEqual(['keepalive']);
   });
 
-  it('leaves a keeper of an earlier build alone', async () => {
-    const { keeper, ops } = await asked(STATUS);
-    expect(await keepVmAlive(keeper.dir, soon())).toBeNull();
-    expect(ops).toEqual(['status']);
-  });
-
-  it('is not tied by a keeper of an earlier build, and says so', async () => {
-    const { keeper, ops } = await asked(STATUS);
-    const vm = (await MicroVm.attach({ keeper: keeper.binary, dir: keeper.dir, vmKey: 'direct/x' }, soon()))!;
-    await expect(vm.tie(false)).rejects.toMatchObject({
-      code: 'vm/lost',
-      message: 'VM direct/x: its keeper is of an earlier build and cannot be tied to a process',
-    });
-    expect(ops).toEqual(['attach', 'status']);
-    vm.close();
+  it('fails with vm/protocol if the keeper does not answer the length of the lease', async () => {
+    const keeper = await fakeKeeper({ keepalive: (request, socket) => answer(socket, request, {}) });
+    await expect(keepVmAlive(keeper.dir, soon())).rejects.toMatchObject({ code: 'vm/protocol' });
   });
 
   it('gives up on a keeper that says nothing, and on one that is gone', async () => {
-    const silent = await fakeKeeper({ status: () => undefined });
+    const silent = await fakeKeeper({ keepalive: () => undefined });
     await expect(keepVmAlive(silent.dir, AbortSignal.timeout(200))).rejects.toMatchObject({ name: 'TimeoutError' });
     silent.kill();
     await expect(keepVmAlive(silent.dir, soon())).rejects.toMatchObject({ code: 'store/io' });

@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { join } from 'node:path';
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
-import { cutText, type Answer } from './api.ts';
+import { cutText, FEATURES, readVmStatus, type Answer } from './api.ts';
 import { ConnectionError, ControlConnection, connectKeeper } from './connection.ts';
 import { isAlive, readRunDir } from './keeper-command.ts';
 import { errorCodeOfEnd } from './keeper-code.ts';
@@ -38,12 +38,17 @@ export class KeeperLink {
   readonly vmKey: string;
   readonly dir: string;
   readonly #keeper: string;
+  readonly #features: readonly string[];
+  /** A keeper is of one build for its life, so it is asked once for its features. */
+  #listed: readonly string[] | null = null;
   #control: ControlConnection | null = null;
   #connecting: Promise<ControlConnection> | null = null;
   readonly #closed = new AbortController();
 
-  constructor({ keeper, dir, vmKey }: KeeperPlace) {
+  /** @param features  the ops that a keeper of an earlier build lacks */
+  constructor({ keeper, dir, vmKey }: KeeperPlace, features = FEATURES) {
     this.#keeper = keeper;
+    this.#features = features;
     this.dir = dir;
     this.vmKey = vmKey;
   }
@@ -63,8 +68,19 @@ export class KeeperLink {
     return isAlive(await readRunDir(this.#keeper, this.dir));
   }
 
-  /** Every request may be sent again: the API is idempotent by fence, exec key and path. */
+  /** Whether the VM's keeper has the op, for callers that can do without it. */
+  async offers(op: string): Promise<boolean> {
+    if (!this.#features.includes(op)) return true;
+    this.#listed ??= readVmStatus(await this.request('status', {})).features;
+    return this.#listed.includes(op);
+  }
+
+  /**
+   * Every request may be sent again: the API is idempotent by fence, exec key and path.
+   * @throws CodedError `vm/lost` if the keeper lacks the op, also in `open`: another VM has a keeper of this build
+   */
   async request(op: string, fields: Readonly<Record<string, unknown>>, options: RequestOptions = {}): Promise<Answer> {
+    await this.#requireOp(op);
     const limitMs = options.limitMs === undefined ? REQUEST_LIMIT_MS : options.limitMs;
     const limit = new AbortController();
     const stopLimit =
@@ -94,6 +110,7 @@ export class KeeperLink {
     fields: Readonly<Record<string, unknown>>,
     signal: AbortSignal,
   ): Promise<{ readonly stream: StreamConnection; readonly answer: Answer }> {
+    await this.#requireOp(op);
     const bounded = AbortSignal.any([signal, this.#closed.signal]);
     try {
       return await this.#alive(bounded, () => StreamConnection.open(this.dir, op, fields, bounded));
@@ -129,6 +146,14 @@ export class KeeperLink {
       code,
       `VM ${this.vmKey}: ${why}; its console: ${this.consolePath}`,
       isCodedError(cause) || cause === undefined ? {} : { cause },
+    );
+  }
+
+  async #requireOp(op: string): Promise<void> {
+    if (await this.offers(op)) return;
+    throw new CodedError(
+      'vm/lost',
+      `VM ${this.vmKey}: its keeper is of an earlier build and lacks an op: ${opWords(op)}`,
     );
   }
 

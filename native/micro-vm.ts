@@ -4,18 +4,16 @@
  */
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import {
-  cutText,
-  hasFeature,
   isVmGone,
   OPEN_STDIN_BYTES,
   readCount,
   readExecEnd,
+  readText,
   readVmStatus,
   readVmUsage,
   type Answer,
   type ExecEnd,
   type ExecStart,
-  type Feature,
   type LaunchConfig,
   type OutputPiece,
   type OutputStream,
@@ -53,8 +51,6 @@ export class MicroVm {
   readonly attached: boolean;
   readonly #link: KeeperLink;
   #fence = 0;
-  /** A keeper is of one build for its life, so what it can is asked once. */
-  #features: VmStatus['features'] | null = null;
   #isStopped = false;
 
   /**
@@ -123,14 +119,14 @@ export class MicroVm {
   }
 
   async status(): Promise<VmStatus> {
-    return this.#noted(readVmStatus(await this.#link.request('status', {})));
+    return readVmStatus(await this.#link.request('status', {}));
   }
 
   /** Waits for the guest's first answer. @throws CodedError `vm/boot-timeout`, `vm/lost` */
   async ready(timeoutMs: number, signal: AbortSignal): Promise<VmStatus> {
     try {
       const options = { signal, limitMs: timeoutMs + READY_GRACE_MS };
-      return this.#noted(readVmStatus(await this.#link.request('ready', { timeoutMs }, options)));
+      return readVmStatus(await this.#link.request('ready', { timeoutMs }, options));
     } catch (error) {
       if (!isCodedError(error) || !isVmGone(error) || error.message.includes(this.consolePath)) throw error;
       throw new CodedError(error.code, `VM ${this.vmKey}: ${error.message}; its console: ${this.consolePath}`, {
@@ -158,12 +154,9 @@ export class MicroVm {
   /**
    * Ends a command that runs: SIGTERM, and SIGKILL after `graceMs`. The keeper answers `cause` as that of the command's end, to
    * every client, unless the command ended before.
-   * @returns false: the keeper is of a build that does not do it, and nothing was sent
    */
-  async execEnd(execKey: string, cause: object, graceMs: number): Promise<boolean> {
-    if (!(await this.#can('exec.end'))) return false;
+  async execEnd(execKey: string, cause: object, graceMs: number): Promise<void> {
     await this.#fenced('exec.end', { execKey, graceMs, cause });
-    return true;
   }
 
   async execSignal(execKey: string, signal: SignalName): Promise<void> {
@@ -171,8 +164,8 @@ export class MicroVm {
   }
 
   /**
-   * Runs `copy` while every process of the command stands still. False where nothing was frozen: the command has ended, or the
-   * VM is of a build that freezes none; or where the command went on before `copy` had settled.
+   * Runs `copy` while every process of the command stands still. False if nothing was frozen, because the command has ended, and
+   * if the command continued before `copy` had settled.
    * @throws what `copy` throws
    */
   async whileFrozen(
@@ -181,7 +174,6 @@ export class MicroVm {
     copy: () => Promise<void>,
     signal: AbortSignal,
   ): Promise<boolean> {
-    if (!(await this.#can('exec.freeze'))) return false;
     const unlessGuestRefuses = async <T>(work: () => Promise<T>): Promise<T | null> => {
       try {
         return await work();
@@ -225,11 +217,6 @@ export class MicroVm {
       throw new CodedError('vm/protocol', `exec.output of ${execKey} starts at ${start}, asked for ${offset}`);
     }
     yield* opened.stream.bytes(null);
-  }
-
-  /** Whether its keeper gives both outputs in the order in which they came. */
-  ordersOutputs(): Promise<boolean> {
-    return this.#can('exec.outputs');
   }
 
   /**
@@ -349,20 +336,17 @@ export class MicroVm {
     return this.#guarded(stream.bytes(TRANSFER_IDLE_LIMIT_MS));
   }
 
-  /** Why the newest tar of a path broke off; null when the keeper knows no reason, or is of a build that keeps none. */
+  /** Why the newest tar of a path broke off; null when the keeper knows no reason. */
   async tarCut(path: string): Promise<string | null> {
-    if (!(await this.#can('tar.cut'))) return null;
-    const { message } = await this.#fenced('tar.cut', { path });
-    return typeof message === 'string' ? cutText(message) : null;
+    const answer = await this.#fenced('tar.cut', { path });
+    return answer['message'] === undefined ? null : readText(answer, 'message', 'tar.cut');
   }
 
   /**
-   * What the VM's door tells from `offset` on, as it comes, until the VM has ended; nothing of a keeper of a build that tells
-   * nothing. It may break off before.
+   * What the VM's door tells from `offset` on, as it comes, until the VM has ended. It may break off before.
    * @throws ConnectionError when it was interrupted and the VM lives
    */
   async *notices(offset: number, signal: AbortSignal): AsyncGenerator<Uint8Array, void, void> {
-    if (!(await this.#can('notices'))) return;
     const { stream } = await this.#link.open('notices', { offset, fence: this.#fence }, signal);
     yield* stream.bytes(null);
   }
@@ -372,33 +356,26 @@ export class MicroVm {
     return this.#link.request('stats', {});
   }
 
-  /** What the VM has taken of its host so far; null when its keeper is of a build that does not tell. */
-  async usage(): Promise<VmUsage | null> {
-    return (await this.#can('usage')) ? readVmUsage(await this.#link.request('usage', {})) : null;
+  /** What the VM has taken of its host so far. */
+  async usage(): Promise<VmUsage> {
+    return readVmUsage(await this.#link.request('usage', {}));
   }
 
   /**
    * From here on the VM lives as long as this client: it ends when this process does, however it does. With `keep` it
    * stays then, until its lease runs out. The connection keeps no process alive.
-   * @throws CodedError `vm/lost` for a keeper of an earlier build, which cannot do it
    */
   async tie(keep: boolean): Promise<void> {
-    if (!(await this.#can('tie')))
-      throw new CodedError(
-        'vm/lost',
-        `VM ${this.vmKey}: its keeper is of an earlier build and cannot be tied to a process`,
-      );
     const { stream } = await this.#link.open('tie', { keep, fence: this.#fence }, this.#link.closed);
     stream.unref();
   }
 
   /**
    * From here on the VM ends by itself after this time, at most an hour, and no renewal moves that; said again, nothing changes.
-   * The milliseconds that it has left; null when its keeper is of a build that retains none.
+   * The milliseconds that it has left.
    * @param note  is there for clients as long as the VM lives
    */
-  async retain(forMs: number, note: object): Promise<number | null> {
-    if (!(await this.#can('retain'))) return null;
+  async retain(forMs: number, note: object): Promise<number> {
     return readCount(await this.#fenced('retain', { forMs, note }), 'leftMs', 'retain');
   }
 
@@ -421,21 +398,6 @@ export class MicroVm {
 
   async #takeOver(signal: AbortSignal): Promise<void> {
     this.#fence = readCount(await this.#link.request('attach', {}, { signal }), 'fence', 'attach');
-  }
-
-  /** Whether its keeper takes standard input of which only the end tells the length. */
-  takesOpenStdin(): Promise<boolean> {
-    return this.#can('exec.stdin.end');
-  }
-
-  /** Whether the VM's keeper has an op that the first version of the API does not. */
-  async #can(feature: Feature): Promise<boolean> {
-    return hasFeature(this.#features ?? (await this.status()).features, feature);
-  }
-
-  #noted(status: VmStatus): VmStatus {
-    this.#features = status.features;
-    return status;
   }
 
   #fenced(op: string, fields: Readonly<Record<string, unknown>>, options: RequestOptions = {}): Promise<Answer> {

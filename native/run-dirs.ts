@@ -62,7 +62,7 @@ export async function writeEntry(dir: string, entry: VmEntry): Promise<void> {
   await rename(written, path);
 }
 
-/** Null: its worker does not allow it, or it is a VM of an earlier build. */
+/** Null: its worker does not allow it, or the file is damaged. */
 export async function readEntry(dir: string): Promise<VmEntry | null> {
   try {
     const entry: unknown = JSON.parse(await readFile(join(dir, ENTRY_FILE), 'utf8'));

@@ -190,8 +190,8 @@ export class Sandbox implements AsyncDisposable {
     return this.#vm.getTar(checkGuestPath('path', path), NEVER);
   }
 
-  /** What the VM has taken of this machine so far; null where it is not known. */
-  usage(): Promise<VmUsage | null> {
+  /** The resources of this machine that the VM has used so far. */
+  usage(): Promise<VmUsage> {
     return this.#vm.usage();
   }
 

@@ -10,6 +10,6 @@ export function createMockSandboxes(): HostSandboxes {
     release: (key) => backend.release(key),
     // Mocks live in this process alone and are counted nowhere.
     sweep: () => Promise.resolve([]),
-    keepAlive: () => Promise.resolve(null),
+    keepAlive: () => Promise.resolve(),
   };
 }

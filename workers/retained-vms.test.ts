@@ -126,7 +126,6 @@ test('its lease is renewed by nobody', async () => {
     leases: { renew: async () => undefined },
     keepAlive: async ({ runId }) => {
       renewed.push(runId);
-      return 1;
     },
     log: () => undefined,
   });

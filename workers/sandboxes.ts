@@ -18,8 +18,8 @@ export interface HostSandboxes {
   readonly release: (key: VmKey) => Promise<void>;
   /** Removes what dead VMs left and lists the rest. Who asks while it is at work gets the same answer. */
   readonly sweep: () => Promise<readonly SweptHostVm[]>;
-  /** Renews the lease of a living VM; the time that it has then, or null where its keeper is of an earlier build. */
-  readonly keepAlive: (key: VmKey) => Promise<number | null>;
+  /** Renews the lease of a living VM. */
+  readonly keepAlive: (key: VmKey) => Promise<void>;
 }
 
 export interface HostSandboxOptions {
@@ -76,6 +76,8 @@ export function createHostSandboxes({
     backendFor: (plan) => selectBackend(backends, plan),
     release: (key) => backends.qemu.release(key),
     sweep: () => (sweeping ??= sweepVms(keeper, vms).finally(() => (sweeping = null))),
-    keepAlive: (key) => keepVmAlive(vmRunDir(vms, key), AbortSignal.timeout(KEEP_ALIVE_LIMIT_MS)),
+    async keepAlive(key) {
+      await keepVmAlive(vmRunDir(vms, key), AbortSignal.timeout(KEEP_ALIVE_LIMIT_MS));
+    },
   };
 }

@@ -27,8 +27,8 @@ export interface VmLeasesOptions {
   readonly serverId: string;
   readonly listVms: () => Promise<readonly HostVm[]>;
   readonly leases: Pick<Leases, 'renew'>;
-  /** Null where the VM's keeper cannot be asked: one of an earlier build. */
-  readonly keepAlive: (key: VmKey) => Promise<number | null>;
+  /** Renews the lease of a living VM. */
+  readonly keepAlive: (key: VmKey) => Promise<void>;
   readonly log: Log;
 }
 

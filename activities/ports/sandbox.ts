@@ -57,8 +57,8 @@ export interface SandboxFacts {
   readonly bootMs: number;
   /** True when launch found the VM alive. */
   readonly attached: boolean;
-  /** Tells this VM from an earlier one of its key, whose end is forgotten; null where the backend does not know it. */
-  readonly vmLife: string | null;
+  /** Distinguishes this VM from an earlier one of its key, whose end is forgotten. */
+  readonly vmLife: string;
   /** True when commands had been started in the VM before this handle was made. */
   readonly hadCommands: boolean;
   readonly fence: number;
@@ -108,11 +108,11 @@ export interface Sandbox {
   getTar(guestPath: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array> | null>;
   /** As `getTar`, of a folder only: null when something else or nothing is there. */
   getFolder(guestPath: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array> | null>;
-  /** What the VM has taken of its host so far; null when its backend cannot tell, as a keeper of an earlier build. */
-  usage(): Promise<VmUsage | null>;
+  /** The resources of the host that the VM has used so far. */
+  usage(): Promise<VmUsage>;
   /**
    * From now on the VM ends by itself after this time; no renewal extends it. A second call changes nothing.
-   * @returns the milliseconds that it has; null where its backend leaves none, or its keeper is of an earlier build
+   * @returns the milliseconds that it has; null if its backend retains no VMs
    */
   retain(forMs: number, note: Omit<RetentionNote, 'env'>): Promise<number | null>;
   /** Keeps the VM alive; called from the activity's heartbeat timer. */
@@ -160,10 +160,10 @@ export interface Exec {
   /** Bytes of the stream from an offset to its end; ends only when the stream has ended. */
   output(stream: 'stdout' | 'stderr', offset: number, signal: AbortSignal): AsyncIterable<Uint8Array>;
   /**
-   * Bytes of both streams from these offsets to their ends, in the order in which they came. Null from a backend, or a keeper
-   * of an earlier build, that does not know the order.
+   * Bytes of both streams from these offsets to their ends, in the order in which they came. Absent from a backend that does not
+   * know the order.
    */
-  outputs?(from: OutputOffsets, signal: AbortSignal): Promise<AsyncIterable<OutputPiece> | null>;
+  outputs?(from: OutputOffsets, signal: AbortSignal): AsyncIterable<OutputPiece>;
   /** Settles when the command has ended and its last byte is readable. */
   wait(signal: AbortSignal): Promise<ExecExit>;
   /** Sends a signal, which says nothing of why the command ends. */

@@ -9,7 +9,7 @@ import type {
 } from '../../activities/ports/sandbox.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { ConnectionError, type MicroVm } from '../../native/index.ts';
-import { endBySignals, readStopCause, writeStopCause } from './stop-cause.ts';
+import { readStopCause, writeStopCause } from './stop-cause.ts';
 
 /** Interruptions in a row, without a byte between them, that a living keeper is forgiven. */
 const STALLS_ALLOWED = 5;
@@ -19,8 +19,6 @@ const STDIN_GRACE_MS = 5_000;
 
 export function createQemuExec(vm: MicroVm, key: string, stdin: ExecRequest['stdin'], attached: boolean): Exec {
   let ended: ExecExit | null = null;
-  /** The cause of the end, if the VM's keeper does not record causes. */
-  let ownCause: StopCause | null = null;
   const input = stdin === null ? null : new InputPump(vm, key, stdin);
 
   const wait = async (signal: AbortSignal): Promise<ExecExit> => {
@@ -29,20 +27,13 @@ export function createQemuExec(vm: MicroVm, key: string, stdin: ExecRequest['std
     const settled = input === null ? exit : Promise.race([exit, input.failure]);
     exit.catch(() => undefined);
     const end = await settled;
-    // Another reader of the same end was first: a cause that came between the two was too late.
-    ended ??= { ...end, cause: readStopCause(end.cause) ?? ownCause };
+    ended = { ...end, cause: readStopCause(end.cause) };
     input?.stop();
     return ended;
   };
 
   const end = async (cause: StopCause, graceMs: number): Promise<void> => {
-    if (ended !== null || (await vm.execEnd(key, writeStopCause(cause), graceMs))) return;
-    ownCause ??= cause;
-    await endBySignals(
-      (name) => vm.execSignal(key, name),
-      graceMs,
-      () => ended !== null,
-    );
+    if (ended === null) await vm.execEnd(key, writeStopCause(cause), graceMs);
   };
 
   return {
@@ -71,9 +62,7 @@ export function createQemuExec(vm: MicroVm, key: string, stdin: ExecRequest['std
       throw new CodedError('vm/lost', `${stream} of ${key} broke off at byte ${at} ${STALLS_ALLOWED} times in a row`);
     },
 
-    async outputs(from, signal) {
-      return (await vm.ordersOutputs()) ? followOutputs(vm, key, from, signal) : null;
-    },
+    outputs: (from, signal) => followOutputs(vm, key, from, signal),
 
     signal: (name) => vm.execSignal(key, name),
     end,

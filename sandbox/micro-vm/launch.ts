@@ -248,7 +248,7 @@ export function factsOf(vm: MicroVm, status: VmStatus): SandboxFacts {
     jail: status.jail,
     bootMs: status.bootMs,
     attached: vm.attached,
-    vmLife: status.startedAtMs === null ? null : String(status.startedAtMs),
+    vmLife: String(status.startedAtMs),
     hadCommands: status.execs.length > 0,
     fence: vm.fence,
   };

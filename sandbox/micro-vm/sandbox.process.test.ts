@@ -30,7 +30,7 @@ test('`execs` lists a command whose start was aborted before the keeper answered
       }),
     status: (request, socket) => {
       const execs = hasStarted ? [{ execKey: 'one/0/1', state: 'running' }] : [];
-      answer(socket, request, { ...STATUS, execs, features: ['exec.end'] });
+      answer(socket, request, { ...STATUS, execs });
     },
   });
   const sandbox = createQemuSandbox(await launchFake(keeper), FACTS, {}, () => undefined);

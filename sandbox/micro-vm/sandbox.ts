@@ -114,7 +114,7 @@ async function whyTarWasCut(vm: MicroVm, guestPath: string): Promise<Error> {
   return new CodedError(
     'stage/bad-output',
     reason === null
-      ? `${guestPath} holds what may not leave a VM: leave regular files, folders and links that stay inside, at most 1,000,000 of them; which entry it is, this VM's keeper is of a build too old to say`
+      ? `${guestPath} holds what may not leave a VM: leave regular files, folders and links that stay inside, at most 1,000,000 of them`
       : `${guestPath} may not leave its VM: ${reason}`,
   );
 }

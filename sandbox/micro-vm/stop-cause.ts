@@ -18,15 +18,3 @@ export function readStopCause(cause: Readonly<Record<string, unknown>> | null): 
   if (kind !== 'failure' || typeof code !== 'string' || typeof words !== 'string') return { kind: 'cancel' };
   return { kind, code: toErrorCode(code), words: sanitizeLine(words) };
 }
-
-/** For a keeper that knows no `exec.end`. Settles when SIGTERM is sent. */
-export async function endBySignals(
-  send: (name: 'SIGTERM' | 'SIGKILL') => Promise<void>,
-  graceMs: number,
-  hasEnded: () => boolean,
-): Promise<void> {
-  await send('SIGTERM');
-  setTimeout(() => {
-    if (!hasEnded()) send('SIGKILL').catch(() => undefined);
-  }, graceMs).unref();
-}

@@ -90,12 +90,13 @@ export function answer(socket: Socket, request: Record<string, unknown>, ok: obj
   socket.write(`${JSON.stringify({ id: request['id'], ok })}\n`);
 }
 
-/** The status of a keeper whose build knows no features. */
+/** The status of a keeper of this build. */
 export const STATUS = {
   state: 'ready',
   vmKey: 'run/scope/0',
   fence: 3,
   bootMs: 1,
+  startedAtMs: 1_700_000_000_000,
   boots: 1,
   accelerator: 'tcg',
   kernel: 'debian',
@@ -103,6 +104,8 @@ export const STATUS = {
   memoryMib: 128,
   leaseLeftMs: 5,
   execs: [],
+  diskFull: null,
+  features: [],
 };
 
 export function launchFake(keeper: FakeKeeper): Promise<MicroVm> {

@@ -32,18 +32,6 @@ pub async fn raised(keeper: &Keeper, fence: u64) {
     let _ = granted.wait_for(|granted| *granted > fence).await;
 }
 
-/// Does `work`, and breaks it off when a fence above `fence` is granted.
-pub async fn hold<T>(
-    keeper: &Keeper,
-    fence: u64,
-    work: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    tokio::select! {
-        done = work => done,
-        () = raised(keeper, fence) => Err(stale(fence, *keeper.fence.borrow())),
-    }
-}
-
 fn stale(fence: u64, granted: u64) -> Failure {
     Failure::new(
         Code::FenceStale,

@@ -1,7 +1,5 @@
 //! One request line, checked: which op it asks for, and with what.
 
-use std::path::PathBuf;
-
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -83,10 +81,6 @@ pub enum FencedCall {
     ExecStdinEnd(Args<StdinEnd>),
     #[serde(rename = "tar.cut")]
     TarCut(Args<PathRequest>),
-    #[serde(rename = "tree.in")]
-    TreeIn(Args<Tree>),
-    #[serde(rename = "tree.out")]
-    TreeOut(Args<Tree>),
     #[serde(rename = "retain")]
     Retain(Args<Retain>),
     #[serde(rename = "stop")]
@@ -201,13 +195,6 @@ pub struct Outputs {
 #[serde(rename_all = "camelCase")]
 pub struct Offset {
     pub offset: u64,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Tree {
-    pub host_path: PathBuf,
-    pub guest_path: String,
 }
 
 /// An op's own fields, or what is wrong with them: that is said once the op is known and its fence

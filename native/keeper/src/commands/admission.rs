@@ -54,8 +54,8 @@ fn wait_for_turn(vms: &Path, deadline: Instant) -> Result<File, CommandError> {
     }
 }
 
-/// How many other VMs live in the folder, and the memory that they were admitted with. One whose intent has no
-/// overhead was launched by an earlier build and is counted with that of this launch.
+/// How many other VMs live in the folder, and the memory that they were admitted with. One that was launched
+/// without a budget is counted with the overhead of this launch.
 fn living(vms: &Path, own: &RunDir, budget: Budget) -> io::Result<(usize, u64)> {
     let mut found = (0, 0);
     for entry in fs::read_dir(vms)? {

@@ -120,21 +120,6 @@ pub async fn pump_from_guest(
     }
 }
 
-/// Moves a pipe to the guest, with its end; false when the pipe's writer broke off.
-pub async fn pump_to_guest(
-    mut pipe: mpsc::Receiver<Chunk>,
-    transfer: &Transfer,
-) -> Result<bool, Failure> {
-    while let Some(chunk) = pipe.recv().await {
-        if chunk.is_empty() {
-            transfer.send_end().await?;
-            return Ok(true);
-        }
-        transfer.send(&chunk).await?;
-    }
-    Ok(false)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

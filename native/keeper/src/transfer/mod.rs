@@ -1,8 +1,5 @@
-//! Trees between host and guest. What comes from the guest is hostile until it is checked.
+//! Tars between clients and the guest. A tar of the guest is hostile until it is checked.
 
-pub mod bridge;
-pub mod tar_check;
+mod bridge;
+mod tar_check;
 pub mod tar_stream;
-pub mod tree;
-mod tree_read;
-mod tree_write;

@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 
 use tar::{Archive, EntryType};
 
-pub const MAX_ENTRIES: u64 = 1_000_000;
+const MAX_ENTRIES: u64 = 1_000_000;
 const MAX_PATH_BYTES: usize = 4096;
 const MAX_NAME_BYTES: usize = 255;
 /// Cap of a PAX or GNU header that carries a long name.
@@ -30,12 +30,6 @@ pub enum TarError {
     BehindLink(PathBuf),
     #[error("more than {0}")]
     Limit(String),
-    #[error("{what} {path:?}: {source}")]
-    Write {
-        what: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,13 +49,6 @@ pub struct Entry {
     pub modified_s: u64,
 }
 
-/// What was read or written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counted {
-    pub entries: u64,
-    pub bytes: u64,
-}
-
 /// Long names that stand in entries of their own before the one they belong to.
 #[derive(Default)]
 struct Extension {
@@ -75,9 +62,9 @@ pub fn read_checked(
     reader: impl Read,
     max_bytes: u64,
     mut visit: impl FnMut(&Entry, &mut dyn Read) -> Result<(), TarError>,
-) -> Result<Counted, TarError> {
+) -> Result<(), TarError> {
     let mut archive = Archive::new(reader);
-    let mut counted = Counted::default();
+    let (mut entries, mut bytes) = (0u64, 0u64);
     let mut extension = Extension::default();
     let mut links = Links::default();
     for raw in archive.entries()?.raw(true) {
@@ -96,20 +83,20 @@ pub fn read_checked(
         let Some(entry) = check_entry(raw.header(), taken)? else {
             continue;
         };
-        counted.entries += 1;
-        if counted.entries > MAX_ENTRIES {
+        entries += 1;
+        if entries > MAX_ENTRIES {
             return Err(TarError::Limit(format!("{MAX_ENTRIES} entries")));
         }
         if let Kind::File { size } = entry.kind {
-            counted.bytes = counted.bytes.saturating_add(size);
-            if counted.bytes > max_bytes {
+            bytes = bytes.saturating_add(size);
+            if bytes > max_bytes {
                 return Err(TarError::Limit(format!("{max_bytes} bytes")));
             }
         }
         links.check(&entry)?;
         visit(&entry, &mut raw)?;
     }
-    Ok(counted)
+    Ok(())
 }
 
 /// Takes an entry that only carries names of the next one; false when it is not one.
@@ -229,7 +216,7 @@ fn clean_path(named: &Path) -> Result<Option<PathBuf>, TarError> {
 
 /// True for a relative target whose `..` all stand at its front and do not outnumber the folders
 /// above the link. A `..` behind a name could climb out of what another link leads to.
-pub fn link_stays_inside(path: &Path, target: &Path) -> bool {
+fn link_stays_inside(path: &Path, target: &Path) -> bool {
     let bytes = target.as_os_str().as_bytes();
     if bytes.is_empty() || bytes.len() > MAX_PATH_BYTES || bytes.contains(&0) {
         return false;

@@ -119,7 +119,7 @@ fn rewrite(reader: PipeReader, writer: PipeWriter, max_bytes: u64) -> Result<(),
 }
 
 /// Writes one entry with nothing of the guest's header but what was checked.
-pub fn append<W: io::Write>(
+fn append<W: io::Write>(
     builder: &mut tar::Builder<W>,
     entry: &Entry,
     contents: &mut dyn io::Read,
