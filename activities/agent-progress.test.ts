@@ -477,7 +477,7 @@ test('an agent that goes on is told what was not saved of its files', () => {
   const whole = { folders: [{ guestPath: '/workspace', ref }] };
   expect(needsCheckout(whole)).toBe(false);
   expect(resumePromptOf(whole)).not.toContain('not saved');
-  const changes = { leftOut: ['node_modules/', 'out'], leftOutCount: 7 };
+  const changes = { leftOut: ['node_modules/', 'out'], leftOutCount: 7, fileCount: 0, removedCount: 0 };
   const part = { folders: [{ guestPath: '/workspace', ref, changes }] };
   expect(needsCheckout(part)).toBe(true);
   expect(resumePromptOf(part)).toContain('(node_modules/, out and 5 more) were not saved: make them again');

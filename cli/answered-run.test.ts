@@ -36,8 +36,9 @@ afterEach(() => rm(dir, { recursive: true, force: true }));
 
 function answered(stage: string, answer: object): object[] {
   const execKey = `${stage}/0/1`;
+  const question = { message: 'Go?', by: [], fields: [], deadlineAtMs: null, onTimeout: 'fail' };
   return [
-    { type: 'stage-asking', stage, execKey, attempt: 1 },
+    { type: 'stage-asking', stage, execKey, attempt: 1, question },
     { type: 'stage-answered', stage, execKey, ...answer },
   ];
 }

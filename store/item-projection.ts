@@ -104,7 +104,7 @@ function withQuestions(stage: StageView, instance: InstancePath, body: RunEventB
   const { execKey } = body;
   const items = stage.items ?? NO_ITEMS;
   const others = (items.questions ?? []).filter((each) => each.execKey !== execKey);
-  if (body.type === 'stage-asking' && body.question !== undefined) {
+  if (body.type === 'stage-asking') {
     const asked = { name: shownStage(body.stage, instance), execKey, question: body.question };
     return { ...stage, items: { ...items, questions: [...others, asked] } };
   }

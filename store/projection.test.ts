@@ -38,6 +38,7 @@ const FAILED_RUN: readonly RunEventBody[] = [
   {
     type: 'vm-ready',
     ...VM,
+    backend: 'qemu',
     isolation: 'microvm',
     accelerator: 'tcg',
     kernel: '6.12',
@@ -388,6 +389,7 @@ describe('projection', () => {
     const ready: RunEventBody = {
       type: 'vm-ready',
       ...VM,
+      backend: 'qemu',
       isolation: 'microvm',
       accelerator: 'kvm',
       kernel: '6.12',
@@ -430,7 +432,8 @@ describe('projection', () => {
   });
 
   test('shows who waits for an answer, and for how long the answer took', () => {
-    const asked = [ADMITTED, { type: 'stage-asking', stage: 'a', execKey: 'a/0/1', attempt: 1 }] as const;
+    const question = { message: 'Go?', by: [], fields: [], deadlineAtMs: null, onTimeout: 'fail' } as const;
+    const asked = [ADMITTED, { type: 'stage-asking', stage: 'a', execKey: 'a/0/1', attempt: 1, question }] as const;
     expect(stage(viewAfter(asked), 'a')).toMatchObject({
       state: 'asking',
       attempt: 1,
@@ -452,11 +455,9 @@ describe('projection', () => {
     expect(stage(late, 'a')).toMatchObject({ state: 'asking', attempt: 2 });
     const over = viewAfter([...asked, FAILED_RUN.at(-1)!]);
     expect(stage(over, 'a').state).toBe('failed');
-    const question = { message: 'Go?', by: [], fields: [], deadlineAtMs: null, onTimeout: 'fail' } as const;
-    const worded = [ADMITTED, { ...asked[1], question }] as const;
-    expect(stage(viewAfter(worded), 'a').question).toEqual(question);
+    expect(stage(viewAfter(asked), 'a').question).toEqual(question);
     const yes = { ...answer, outcome: 'succeeded', failure: null, by: 'ada', comment: 'go' } as const;
-    expect(stage(viewAfter([...worded, yes]), 'a')).toMatchObject({
+    expect(stage(viewAfter([...asked, yes]), 'a')).toMatchObject({
       state: 'succeeded',
       question: null,
       reason: 'approved by ada: go',
@@ -469,11 +470,11 @@ describe('projection', () => {
       fields: { n: 3 },
     } as const;
     const rejected = { decision: 'reject', by: 'ada', comment: null, fields: { n: 3 } };
-    expect(stage(viewAfter([...worded, no]), 'a').answer).toMatchObject(rejected);
+    expect(stage(viewAfter([...asked, no]), 'a').answer).toMatchObject(rejected);
     // Nobody said so, or it is asked again.
     expect(stage(declined, 'a').answer).toBeNull();
     expect(stage(viewAfter([...asked, no, { ...asked[1], execKey: 'a/0/2', attempt: 2 }]), 'a').answer).toBeNull();
-    expect(stage(viewAfter([...worded, FAILED_RUN.at(-1)!]), 'a').question).toBeNull();
+    expect(stage(viewAfter([...asked, FAILED_RUN.at(-1)!]), 'a').question).toBeNull();
   });
 
   test('passes over a type that it does not know', () => {

@@ -23,7 +23,7 @@ export interface RunView {
   readonly mockAgents: readonly string[];
   /** The work of an agent was saved at least once; absent: it was not. */
   readonly hasSaves?: true;
-  /** Of all its agents, and what they have used of it; absent: none, or an earlier build admitted it. */
+  /** The budget of all its agents, and what they have used of it. Absent: no budget. */
   readonly budget?: BudgetView;
   /** Events never lead to `damaged`: a reader that finds damage marks the view with `withDamage`. */
   readonly state: 'running' | RunOutcome['state'] | 'damaged';

@@ -162,9 +162,7 @@ function elapsedMs(stage: StageView, atMs: number): number | null {
 }
 
 function asAsking(stage: StageView, { execKey, question }: BodyOf<'stage-asking'>): StageView {
-  return stage.execKey === execKey && stage.state === 'running'
-    ? { ...stage, state: 'asking', question: question ?? null }
-    : stage;
+  return stage.execKey === execKey && stage.state === 'running' ? { ...stage, state: 'asking', question } : stage;
 }
 
 function asSleeping(stage: StageView, { execKey, untilMs }: BodyOf<'stage-sleeping'>): StageView {

@@ -69,10 +69,9 @@ interface SavedFiles {
 
 function filesOf({ folders }: ContinuedAgent): SavedFiles {
   const changes = folders.flatMap((folder) => (folder.changes === undefined ? [] : [folder.changes]));
-  const isCounted = changes.length > 0 && changes.every(({ fileCount }) => fileCount !== undefined);
   return {
-    changedFiles: isCounted ? sumOfCounts(...changes.map(({ fileCount }) => fileCount ?? 0)) : null,
-    deletedFiles: sumOfCounts(...changes.map(({ removedCount }) => removedCount ?? 0)),
+    changedFiles: changes.length === 0 ? null : sumOfCounts(...changes.map(({ fileCount }) => fileCount)),
+    deletedFiles: sumOfCounts(...changes.map(({ removedCount }) => removedCount)),
     leftOutCount: sumOfCounts(...changes.map(({ leftOutCount }) => leftOutCount)),
     sizeBytes: sumOfCounts(...folders.map(({ ref }) => ref.sizeBytes)),
   };

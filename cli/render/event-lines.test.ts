@@ -181,6 +181,7 @@ describe('states', () => {
         vmKey: 'r/shared/0',
         scope: 'shared',
         generation: 0,
+        backend: 'qemu',
         isolation: 'microvm',
         accelerator: 'tcg',
         kernel: '6.12',
@@ -194,7 +195,6 @@ describe('states', () => {
       'vm shared lost: killed',
     ],
     [{ type: 'stage-started', stage: 'a', execKey: 'a/0/2', attempt: 2 }, 'a started (attempt 2)'],
-    [{ type: 'stage-reattached', stage: 'a', execKey: 'a/0/1', fence: 2 }, 'a continues: a worker has attached again'],
     [
       { type: 'stage-reattached', stage: 'a', execKey: 'a/0/1', fence: 3, reason: 'store/io: no\u001b[2J space' },
       'a continues: a worker has attached again (store/io: no space)',
@@ -203,8 +203,16 @@ describe('states', () => {
       { type: 'stage-retrying', stage: 'a', execKey: 'a/0/1', reason: 'exit code 1', delayMs: 2_000 },
       'a is tried again in 2.0 s: exit code 1',
     ],
-    [{ type: 'stage-asking', stage: 'a', execKey: 'a/0/1', attempt: 1 }, 'a waits for an answer'],
-    [{ type: 'stage-asking', stage: 'a', execKey: 'a/0/2', attempt: 2 }, 'a waits for an answer (attempt 2)'],
+    [
+      {
+        type: 'stage-asking',
+        stage: 'a',
+        execKey: 'a/0/2',
+        attempt: 2,
+        question: { message: 'Go?', by: [], fields: [], deadlineAtMs: null, onTimeout: 'fail' },
+      },
+      'a waits for an answer (attempt 2): Go?',
+    ],
     [
       { type: 'stage-sleeping', stage: 'a', execKey: 'a/0/1', attempt: 1, untilMs: 0 },
       'a waits until 1970-01-01T00:00:00.000Z',

@@ -301,7 +301,7 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
       return `${style.bold(sanitizeLine(nameOf(body)))} started${body.items === undefined ? '' : `, ${itemCount(body.items)}`}${body.attempt > 1 ? ` (attempt ${body.attempt})` : ''}`;
     case 'stage-reattached':
       return style.yellow(
-        `${sanitizeLine(nameOf(body))} continues: a worker has attached again${body.reason === undefined ? '' : ` (${sanitizeLine(body.reason)})`}`,
+        `${sanitizeLine(nameOf(body))} continues: a worker has attached again (${sanitizeLine(body.reason)})`,
       );
     case 'stage-resumed':
       return style.yellow(
@@ -317,7 +317,7 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
       );
     case 'stage-asking':
       return style.yellow(
-        `${sanitizeLine(nameOf(body))} waits for an answer${body.attempt > 1 ? ` (attempt ${body.attempt})` : ''}${body.question === undefined ? '' : `: ${renderQuestion(body.question)}`}`,
+        `${sanitizeLine(nameOf(body))} waits for an answer${body.attempt > 1 ? ` (attempt ${body.attempt})` : ''}: ${renderQuestion(body.question)}`,
       );
     case 'stage-answered':
       return `${style.bold(sanitizeLine(nameOf(body)))} ${renderAnswer(body, style)}`;

@@ -30,7 +30,7 @@ export function renderQuestions(
 ): string[] {
   const { runId } = view;
   return openQuestionsOf(view).flatMap(({ name: written, question }, index) => {
-    if (question === null || index > SHOWN_QUESTIONS) return [];
+    if (index > SHOWN_QUESTIONS) return [];
     const name = sanitizeLine(written);
     if (index === SHOWN_QUESTIONS) return ['', style.dim(`and more that wait for answers, beginning with ${name}`)];
     const typed = typedStage(written);

@@ -54,8 +54,7 @@ function standingOf(view: RunView): string {
   const { outcome, damage, stages } = view;
   if (damage !== null) return sanitizeLine(damage);
   const [asking] = openQuestionsOf(view);
-  if (asking !== undefined)
-    return `${sanitizeLine(asking.name)} asks${asking.question === null ? '' : `: ${renderQuestion(asking.question)}`}`;
+  if (asking !== undefined) return `${sanitizeLine(asking.name)} asks: ${renderQuestion(asking.question)}`;
   const sleeping = outcome === null ? onlyWait(stages) : undefined;
   if (sleeping?.sleepsUntilMs !== undefined && sleeping.sleepsUntilMs !== null)
     return `${sanitizeLine(sleeping.id)} waits until ${timeText(sleeping.sleepsUntilMs)}`;

@@ -230,12 +230,6 @@ test('what a run asks stands with its fields, the time that is left, and how it 
   });
 });
 
-test('a question that was asked by an earlier build has no words', () => {
-  const bare = run([stage('release', { state: 'asking', attempt: 1, startedAtMs: START_MS })]);
-  expect(renderStatus(bare, OPTIONS).join('\n')).not.toContain('answer:');
-  expect(renderRuns([bare], OPTIONS)[1]).toContain('release asks');
-});
-
 test('a failure that is tolerated stands beside the state, in the list of runs, and in --json', () => {
   const failure = {
     code: 'stage/exit-nonzero',

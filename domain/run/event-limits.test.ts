@@ -108,6 +108,7 @@ test('every text is cut where it says something in words, and nothing else is', 
     {
       type: 'vm-ready',
       ...vm,
+      backend: 'mock',
       isolation: 'none',
       accelerator: WORST_TEXT,
       kernel: WORST_TEXT,
@@ -128,7 +129,7 @@ test('every text is cut where it says something in words, and nothing else is', 
   expect(bytesOf({ ...answered, failure: WORST_FAILURE })).toBeLessThan(2 * 6 * EVENT_LIMITS.textCharacters + 200);
   const failed = { type: 'stage-failed', stage: 's', execKey: 's/0/1' } as const;
   expect(bytesOf({ ...failed, failure: WORST_FAILURE })).toBeLessThan(2 * 6 * EVENT_LIMITS.textCharacters + 200);
-  const short = eventOf({ type: 'stage-reattached', stage: 's', execKey: 's/0/1', fence: 1 });
+  const short = eventOf({ type: 'stage-reattached', stage: 's', execKey: 's/0/1', fence: 1, reason: 'ended' });
   expect(storableEvent(short)).toEqual(short);
 });
 

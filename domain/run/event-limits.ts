@@ -73,9 +73,8 @@ function withTextsCut(body: RunEventBody): RunEventBody {
     case 'scope-restarted':
     case 'stage-retrying':
     case 'stage-skipped':
-      return { ...body, reason: cutText(body.reason) };
     case 'stage-reattached':
-      return body.reason === undefined ? body : { ...body, reason: cutText(body.reason) };
+      return { ...body, reason: cutText(body.reason) };
     case 'agent-text':
       return { ...body, text: cutText(body.text) };
     case 'agent-tool':

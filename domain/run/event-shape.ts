@@ -50,8 +50,8 @@ export const savedFolderShape: Check = objectOf({
       removed: optional(dataRefShape),
       leftOut: listOf(aText),
       leftOutCount: aCount,
-      fileCount: optional(aCount),
-      removedCount: optional(aCount),
+      fileCount: aCount,
+      removedCount: aCount,
     }),
   ),
 });
@@ -173,7 +173,7 @@ const body = kindOf<RunEventBody['type']>(
     'vm-starting': objectOf(vm),
     'vm-ready': objectOf({
       ...vm,
-      backend: optional(aText),
+      backend: aText,
       isolation: aText,
       accelerator: aText,
       kernel: aText,
@@ -209,7 +209,7 @@ const body = kindOf<RunEventBody['type']>(
       runId: optional(aText),
       turns: optional(aCount),
     }),
-    'stage-reattached': objectOf({ stage: aText, execKey: aText, fence: aCount }),
+    'stage-reattached': objectOf({ stage: aText, execKey: aText, fence: aCount, reason: aText }),
     output: (value, at) => (Object.hasOwn(value as object, 'place') ? placedOutput : inlineOutput)(value, at),
     network: networkShape,
     'agent-text': objectOf({ stage: aText, execKey: aText, text: aText }),
@@ -237,7 +237,7 @@ const body = kindOf<RunEventBody['type']>(
     }),
     'stage-finished': objectOf({ stage: aText, execKey: aText, result: stageResultShape }),
     'stage-retrying': objectOf({ stage: aText, execKey: aText, reason: aText, delayMs: aNumber }),
-    'stage-asking': objectOf({ stage: aText, execKey: aText, attempt: aCount, question: optional(question) }),
+    'stage-asking': objectOf({ stage: aText, execKey: aText, attempt: aCount, question }),
     'stage-answered': objectOf({
       stage: aText,
       execKey: aText,

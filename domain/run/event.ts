@@ -23,10 +23,10 @@ export interface SavedChanges {
   /** Files and folders that were not saved, the first of them. */
   readonly leftOut: readonly string[];
   readonly leftOutCount: number;
-  /** Changed and new files in the save, as the guest named them; absent in events of earlier builds. */
-  readonly fileCount?: number;
-  /** Files of the checkout that are gone; absent in events of earlier builds. */
-  readonly removedCount?: number;
+  /** Number of changed and new files in the save, as the guest named them. */
+  readonly fileCount: number;
+  /** Number of files of the checkout that were deleted. */
+  readonly removedCount: number;
 }
 
 /** An event that a writer passes to the store. */
@@ -71,7 +71,7 @@ export type RunEventBody =
       readonly agents?: readonly string[];
       /** Agents that the mock agent plays. Absent: it plays no agent. */
       readonly mockAgents?: readonly string[];
-      /** The budget of all its agents together. Absent: no budget, or an event of an earlier build. */
+      /** The budget of all its agents together. Absent: no budget. */
       readonly budget?: BudgetPlan;
     }
   /**
@@ -107,8 +107,7 @@ export type RunEventBody =
       readonly vmKey: string;
       readonly scope: string;
       readonly generation: number;
-      /** Absent in events of the first builds. */
-      readonly backend?: string;
+      readonly backend: string;
       readonly isolation: IsolationLevel;
       readonly accelerator: string;
       readonly kernel: string;
@@ -153,9 +152,9 @@ export type RunEventBody =
       readonly attempt: number;
       /** It is done for each of so many items, whose events follow under keys of their own; absent: it is done once. */
       readonly items?: number;
-      /** In which VM, where that has a door; absent also in events of earlier builds. */
+      /** The VM of the attempt. Absent: the VM has no door, the stage needs no VM, or the event was restored. */
       readonly vmKey?: string;
-      /** The budget of its agent. Absent: no budget, or an event of an earlier build. */
+      /** The budget of its agent. Absent: no budget, the work is not an agent, or the event was restored. */
       readonly budget?: BudgetPlan;
     }
   /**
@@ -167,8 +166,8 @@ export type RunEventBody =
       readonly stage: string;
       readonly execKey: string;
       readonly fence: number;
-      /** How the try before this one ended; absent in events of earlier builds. */
-      readonly reason?: string;
+      /** How the try before this one ended. */
+      readonly reason: string;
     }
   /**
    * A piece of a stream, after redaction: by the stage's activity while the command runs, without gaps within the
@@ -336,8 +335,7 @@ export type RunEventBody =
       readonly stage: string;
       readonly execKey: string;
       readonly attempt: number;
-      /** Absent in events of earlier builds. */
-      readonly question?: Question;
+      readonly question: Question;
     }
   /**
    * The answer came, or the question was withdrawn (`cancelled`). For the workflow. If this failed the stage, it may ask again after
@@ -350,7 +348,7 @@ export type RunEventBody =
       readonly outcome: 'succeeded' | 'failed' | 'cancelled';
       /** With `failed`. */
       readonly failure: StageFailure | null;
-      /** The person who answered; absent after a deadline, and in events of earlier builds. */
+      /** The person who answered. Absent: the answer names no person, the deadline passed, or the question was withdrawn. */
       readonly by?: string;
       /** The comment of the answer. */
       readonly comment?: string;

@@ -79,11 +79,12 @@ test('the word of the run machine stands above a result that did not reach it', 
 });
 
 test('what was given keeps the run in which it ran; an answer and the end of a wait count as ends', async () => {
+  const question = { message: 'Go?', by: [], fields: [], deadlineAtMs: null, onTimeout: 'fail' } as const;
   expect(
     await endsOf(
       { type: 'stage-given', stage: 'a', runId: 'first', outcome: 'succeeded', output: REF, outputs: {} },
       { type: 'stage-given', stage: 'p', runId: 'here', outcome: 'passed', output: null, outputs: {} },
-      { type: 'stage-asking', stage: 'b', execKey: 'b/0/1', attempt: 1 },
+      { type: 'stage-asking', stage: 'b', execKey: 'b/0/1', attempt: 1, question },
       { type: 'stage-answered', stage: 'b', execKey: 'b/0/1', outcome: 'succeeded', failure: null, output: REF },
       { type: 'stage-skipped', stage: 'c', reason: 'no' },
       { type: 'stage-sleeping', stage: 'w', execKey: 'w/0/1', attempt: 1, untilMs: 1 },

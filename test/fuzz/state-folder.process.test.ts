@@ -226,7 +226,16 @@ async function leaveRun(stateDir: string, runId: string, isFinished: boolean): P
   ]);
   await write(
     { type: 'vm-starting', ...vm },
-    { type: 'vm-ready', ...vm, isolation: 'none', accelerator: 'mock', kernel: 'k', jail: 'j', bootMs: 3 },
+    {
+      type: 'vm-ready',
+      ...vm,
+      backend: 'mock',
+      isolation: 'none',
+      accelerator: 'mock',
+      kernel: 'k',
+      jail: 'j',
+      bootMs: 3,
+    },
     { type: 'stage-started', stage: 'a', execKey: 'a/0/1', attempt: 1 },
     { type: 'output', stage: 'a', execKey: 'a/0/1', stream: 'stdout', from: 0, to: 2, encoding: 'utf8', data: 'hi' },
     {
