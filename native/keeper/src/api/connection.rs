@@ -11,8 +11,8 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinSet;
 
+use super::count::{Busy, Open};
 use super::request::{Head, Op, Request};
-use super::{Busy, Open};
 use super::{calls, streams};
 use crate::client::answer_line;
 use crate::error::Failure;

@@ -2,6 +2,7 @@
 
 mod calls;
 mod connection;
+mod count;
 mod fence;
 mod request;
 mod streams;
@@ -11,6 +12,7 @@ use std::rc::Rc;
 use tokio::net::UnixListener;
 
 use crate::keeper::Keeper;
+use count::Open;
 
 /// Connections that may be open at once; more are closed at once.
 const MAX_CONNECTIONS: usize = 64;
@@ -30,38 +32,5 @@ pub async fn serve(keeper: Rc<Keeper>, listener: UnixListener) {
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             }
         }
-    }
-}
-
-/// Counts a connection while it is open.
-pub(crate) struct Open(Rc<Keeper>);
-
-impl Open {
-    fn new(keeper: &Rc<Keeper>) -> Self {
-        keeper.connections.set(keeper.connections.get() + 1);
-        Self(keeper.clone())
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.connections.set(self.0.connections.get() - 1);
-    }
-}
-
-/// Counts a request or a stream while it is at work, so that the keeper's end waits for it.
-pub(crate) struct Busy(Rc<Keeper>);
-
-impl Busy {
-    fn new(keeper: &Rc<Keeper>) -> Self {
-        keeper.busy.set(keeper.busy.get() + 1);
-        Self(keeper.clone())
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.busy.set(self.0.busy.get() - 1);
-        self.0.idle.notify_one();
     }
 }

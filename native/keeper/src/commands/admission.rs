@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::CommandError;
+use super::command_error::CommandError;
 use crate::config::{Budget, LaunchConfig};
 use crate::error::{Code, Failure};
 use crate::run_dir::{EXIT, INTENT, RunDir, try_lock_file};

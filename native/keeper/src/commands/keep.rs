@@ -11,7 +11,8 @@ use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::time::timeout;
 
-use super::{CommandError, sweep};
+use super::command_error::CommandError;
+use super::{arguments, sweep};
 use crate::api;
 use crate::config::LaunchConfig;
 use crate::error::Failure;
@@ -22,8 +23,8 @@ use crate::run_dir::{INTENT, RunDir, SOCKET};
 const DRAIN: Duration = Duration::from_secs(10);
 
 pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
-    let mut values = super::options(args, &["--dir", "--lock-fd"])?;
-    let lock_fd = super::required(values.remove(1), "--lock-fd")?;
+    let mut values = arguments::options(args, &["--dir", "--lock-fd"])?;
+    let lock_fd = arguments::required(values.remove(1), "--lock-fd")?;
     let lock_fd: i32 = lock_fd
         .to_str()
         .and_then(|text| text.parse().ok())
@@ -39,7 +40,10 @@ pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
     };
     super::descriptors::close_inherited(Some(lock_fd))
         .map_err(CommandError::io("closing what the launch had open"))?;
-    let dir = RunDir::at(PathBuf::from(super::required(values.remove(0), "--dir")?));
+    let dir = RunDir::at(PathBuf::from(arguments::required(
+        values.remove(0),
+        "--dir",
+    )?));
     let intent = fs::read(dir.file(INTENT)).map_err(CommandError::io("reading intent.json"))?;
     let config = LaunchConfig::parse(&intent)?;
     std::env::set_current_dir(dir.path())

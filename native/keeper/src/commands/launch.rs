@@ -9,7 +9,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{CommandError, admission};
+use super::command_error::CommandError;
+use super::{admission, answer, arguments};
 use crate::config::LaunchConfig;
 use crate::error::{Code, Failure};
 use crate::run_dir::{INTENT, LOG, RunDir, SOCKET, VmState};
@@ -19,7 +20,7 @@ const API_TIMEOUT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(5);
 
 pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
-    let mut values = super::options(args, &["--dir", "--config"])?;
+    let mut values = arguments::options(args, &["--dir", "--config"])?;
     let text = match values.remove(1) {
         Some(file) => fs::read(&file).map_err(CommandError::io(format!("reading {file:?}")))?,
         None => {
@@ -30,13 +31,13 @@ pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
         }
     };
     let config = LaunchConfig::parse(&text)?;
-    let dir = super::required(values.remove(0), "--dir")?;
+    let dir = arguments::required(values.remove(0), "--dir")?;
     let path = std::path::absolute(&dir).map_err(CommandError::io(format!("{dir:?}")))?;
     let dir = RunDir::at(path);
     dir.create()
         .map_err(CommandError::io(format!("making {}", dir.path().display())))?;
     let state = find_or_create(&dir, &config)?;
-    super::print_json(&serde_json::json!({
+    answer::print_json(&serde_json::json!({
         "state": state,
         "socket": dir.file(SOCKET),
         "pid": dir.keeper().map(|keeper| keeper.pid),

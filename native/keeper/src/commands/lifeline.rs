@@ -8,14 +8,15 @@ use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 
-use super::CommandError;
+use super::arguments;
+use super::command_error::CommandError;
 
 /// What a process that SIGKILL ended is told by, to shells and to the jail.
 const KILLED: i32 = 128 + libc::SIGKILL;
 
 pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
-    let (own, command) = super::run_as::split(args)?;
-    super::options(own, &[])?;
+    let (own, command) = arguments::split(args)?;
+    arguments::options(own, &[])?;
     // SAFETY: a plain call. The VMM may be of the same user, and must not attach to what ends it.
     if unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) } == -1 {
         return Err(CommandError::io("guarding the lifeline")(

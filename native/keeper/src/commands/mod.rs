@@ -4,6 +4,9 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 mod admission;
+mod answer;
+mod arguments;
+mod command_error;
 mod descriptors;
 mod keep;
 mod launch;
@@ -12,6 +15,8 @@ mod run_as;
 mod seal;
 mod status;
 mod sweep;
+
+use command_error::CommandError;
 
 /// Exit code of wrong usage.
 const USAGE: u8 = 2;
@@ -30,27 +35,6 @@ const HELP: &str = "voidbox-vm: the keeper of one VM (docs/keeper.md)
   host                                 TSC, KVM and memory of this host
   --version
 ";
-
-/// Why a command could not do its work.
-#[derive(Debug, thiserror::Error)]
-pub enum CommandError {
-    #[error("{0}")]
-    Usage(String),
-    #[error(transparent)]
-    Failure(#[from] crate::error::Failure),
-    #[error("{what}: {source}")]
-    Io {
-        what: String,
-        source: std::io::Error,
-    },
-}
-
-impl CommandError {
-    fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
-        let what = what.into();
-        move |source| Self::Io { what, source }
-    }
-}
 
 /// Runs the command of an argument list without the program's name.
 pub fn run(args: Vec<OsString>) -> ExitCode {
@@ -116,39 +100,9 @@ fn report(error: &CommandError) -> ExitCode {
 }
 
 fn host(rest: &[OsString]) -> Result<ExitCode, CommandError> {
-    options(rest, &[])?;
+    arguments::options(rest, &[])?;
     let report =
         crate::host::HostReport::read().map_err(CommandError::io("looking at the host"))?;
-    print_json(&report);
+    answer::print_json(&report);
     Ok(ExitCode::SUCCESS)
-}
-
-fn print_json(value: &impl serde::Serialize) {
-    println!(
-        "{}",
-        serde_json::to_string(value).expect("plain data serialises")
-    );
-}
-
-/// The values of `names` (each `--name VALUE`, at most once), in their order.
-fn options(args: &[OsString], names: &[&str]) -> Result<Vec<Option<OsString>>, CommandError> {
-    let mut values = vec![None; names.len()];
-    let mut rest = args.iter();
-    while let Some(name) = rest.next() {
-        let Some(index) = names.iter().position(|known| name == known) else {
-            return Err(CommandError::Usage(format!("unknown option {name:?}")));
-        };
-        let value = rest
-            .next()
-            .ok_or_else(|| CommandError::Usage(format!("{name:?} needs a value")))?;
-        if values[index].replace(value.clone()).is_some() {
-            return Err(CommandError::Usage(format!("{name:?} is given twice")));
-        }
-    }
-    Ok(values)
-}
-
-/// The value of an option that must be there.
-fn required(value: Option<OsString>, name: &str) -> Result<OsString, CommandError> {
-    value.ok_or_else(|| CommandError::Usage(format!("{name} is missing")))
 }

@@ -8,17 +8,18 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use super::CommandError;
+use super::arguments;
+use super::command_error::CommandError;
 
 /// `EX_TEMPFAIL`: somebody else holds the lock.
 const HELD: u8 = 75;
 
 pub fn lock(args: &[OsString]) -> Result<ExitCode, CommandError> {
-    let (own, command) = split(args)?;
+    let (own, command) = arguments::split(args)?;
     let tied = own.iter().any(|arg| arg == "--tie");
     let rest: Vec<OsString> = own.iter().filter(|arg| *arg != "--tie").cloned().collect();
-    let file = super::options(&rest, &["--file"])?.remove(0);
-    let path = super::required(file, "--file")?;
+    let file = arguments::options(&rest, &["--file"])?.remove(0);
+    let path = arguments::required(file, "--file")?;
     let file = OpenOptions::new()
         .create(true)
         .truncate(false)
@@ -46,21 +47,10 @@ pub fn lock(args: &[OsString]) -> Result<ExitCode, CommandError> {
 }
 
 pub fn tie(args: &[OsString]) -> Result<ExitCode, CommandError> {
-    let (own, command) = split(args)?;
-    super::options(own, &[])?;
+    let (own, command) = arguments::split(args)?;
+    arguments::options(own, &[])?;
     tie_to_parent()?;
     become_command(command)
-}
-
-/// The words of this program, and the command behind `--`.
-pub(super) fn split(args: &[OsString]) -> Result<(&[OsString], &[OsString]), CommandError> {
-    let at = args.iter().position(|arg| arg == "--");
-    match at.map(|at| (&args[..at], &args[at + 1..])) {
-        Some((own, command)) if !command.is_empty() => Ok((own, command)),
-        _ => Err(CommandError::Usage(
-            "the command to run stands behind --".into(),
-        )),
-    }
 }
 
 /// Asks for SIGKILL at the parent's death, and dies now if that has happened already.

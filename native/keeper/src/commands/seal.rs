@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use super::CommandError;
+use super::command_error::CommandError;
+use super::{answer, arguments};
 use crate::error::Code;
 use crate::exec::now_ms;
 use crate::keeper::EndReason;
@@ -12,9 +13,9 @@ use crate::run_dir::{EXIT, RunDir, VmState};
 /// Writes the end of a VM that never began. A launch that is under way holds the lock, and a later
 /// one reads the end: there is no moment in which both could miss each other.
 pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
-    let mut values = super::options(args, &["--dir", "--key"])?;
-    let key = super::required(values.remove(1), "--key")?;
-    let dir = RunDir::at(super::required(values.remove(0), "--dir")?);
+    let mut values = arguments::options(args, &["--dir", "--key"])?;
+    let key = arguments::required(values.remove(1), "--key")?;
+    let dir = RunDir::at(arguments::required(values.remove(0), "--dir")?);
     dir.create()
         .map_err(CommandError::io(format!("making {}", dir.path().display())))?;
     let locked = dir
@@ -49,6 +50,6 @@ pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
         VmState::New => VmState::Stopped,
         other => other,
     };
-    super::print_json(&serde_json::json!({ "state": sealed }));
+    answer::print_json(&serde_json::json!({ "state": sealed }));
     Ok(ExitCode::SUCCESS)
 }

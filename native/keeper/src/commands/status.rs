@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use super::CommandError;
+use super::command_error::CommandError;
+use super::{answer, arguments};
 use crate::run_dir::{EXIT, RunDir, SOCKET};
 
 pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
-    let dir = super::options(args, &["--dir"])?.remove(0);
-    let dir = RunDir::at(super::required(dir, "--dir")?);
+    let dir = arguments::options(args, &["--dir"])?.remove(0);
+    let dir = RunDir::at(arguments::required(dir, "--dir")?);
     let state = dir
         .state()
         .map_err(CommandError::io("reading the run directory"))?;
@@ -16,7 +17,7 @@ pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
     let exit: Option<serde_json::Value> = std::fs::read(dir.file(EXIT))
         .ok()
         .and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    super::print_json(&serde_json::json!({
+    answer::print_json(&serde_json::json!({
         "state": state,
         "socket": dir.file(SOCKET),
         "pid": keeper.as_ref().map(|keeper| keeper.pid),

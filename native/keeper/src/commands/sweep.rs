@@ -11,7 +11,8 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use super::CommandError;
+use super::command_error::CommandError;
+use super::{answer, arguments};
 use crate::run_dir::{EXIT, INTENT, LOCK, RunDir, SCRATCH, SOCKET, STARTED, VmState};
 
 /// Prefix of a directory that is being removed.
@@ -52,7 +53,7 @@ struct SweepReport {
 }
 
 pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
-    let mut values = super::options(args, &["--vms", "--max-bytes"])?;
+    let mut values = arguments::options(args, &["--vms", "--max-bytes"])?;
     let max_bytes = match values.remove(1) {
         Some(text) => Some(
             text.to_str()
@@ -65,10 +66,10 @@ pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
         ),
         None => None,
     };
-    let vms = super::required(values.remove(0), "--vms")?;
+    let vms = arguments::required(values.remove(0), "--vms")?;
     let report = sweep(Path::new(&vms), max_bytes, STOPPED_KNOWN)
         .map_err(CommandError::io(format!("sweeping {vms:?}")))?;
-    super::print_json(&report);
+    answer::print_json(&report);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use voidbox_protocol::body::{Connect, ErrorCode};
 
-use super::NoConnection;
+use super::no_connection::NoConnection;
 use crate::egress::{ByName, Cause, Denied, Egress, Guarded, Host, Refused, Service, Surroundings};
 use crate::host::routes::{Nearness, read_nearness};
 
@@ -59,7 +59,7 @@ fn failed(reason: String) -> NoConnection {
 
 impl Dialer {
     pub fn new(egress: Egress) -> Self {
-        let denied = Denied::new(&egress);
+        let denied = Denied::new(&egress.allow, &egress.deny);
         let is_denied_known = watch::Sender::new(denied.names().is_empty());
         Self {
             egress,

@@ -2,6 +2,7 @@
 
 mod dial;
 mod limits;
+mod no_connection;
 mod pump;
 mod tunnel;
 
@@ -19,6 +20,7 @@ use crate::guest::link::{Acceptor, Inbound, Link, Violation};
 use crate::notices::{Kind, Notices};
 use dial::Dialer;
 use limits::Usage;
+use no_connection::NoConnection;
 use pump::{Ended, How};
 use tunnel::Tunnel;
 
@@ -29,14 +31,6 @@ fn now_ms() -> u64 {
 
 /// Bytes of a host that stand in a notice.
 const MAX_LABEL_BYTES: usize = 255;
-
-/// Why there is no connection: what the guest is told, and the code that it acts on.
-struct NoConnection {
-    code: ErrorCode,
-    /// The same for readers of notices: `rules`, `closed`, `limit` or `failed`.
-    cause: &'static str,
-    reason: String,
-}
 
 pub struct Door {
     dialer: Rc<Dialer>,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Allow, Egress, Rule};
+use super::rules::{Allow, Rule};
 
 /// Addresses of one name that are kept. The oldest ones make room.
 const MAX_ADDRESSES: usize = 256;
@@ -15,15 +15,14 @@ pub struct Denied {
 
 impl Denied {
     /// Empty if no rule of `allow` lets an address decide: then a name is all that opens anything.
-    pub fn new(egress: &Egress) -> Self {
-        let reaches_numbers = match &egress.allow {
+    pub fn new(allow: &Allow, deny: &[Rule]) -> Self {
+        let reaches_numbers = match allow {
             Allow::Any => true,
             Allow::Rules(rules) => rules
                 .iter()
                 .any(|rule| matches!(rule, Rule::Network { .. })),
         };
-        let rules = egress
-            .deny
+        let rules = deny
             .iter()
             .filter(|rule| reaches_numbers && matches!(rule, Rule::Host { .. }))
             .map(|rule| (rule.clone(), Vec::new()));

@@ -6,8 +6,7 @@ use std::time::Duration;
 use voidbox_protocol::body::{ExecReason, ExecResponse, ExecSignal};
 use voidbox_protocol::message::Message;
 
-use super::record::{Cause, Outcome, Phase, Reason};
-use super::settle::Ending;
+use super::outcome::{Cause, Ending, Interruption, Outcome, Phase, Reason};
 use super::{Exec, now_ms};
 use crate::error::{Code, Failure};
 use crate::guest::link::{Link, Violation};
@@ -16,15 +15,6 @@ use crate::guest::link::{Link, Violation};
 const KILL_GRACE: Duration = Duration::from_secs(10);
 /// How long a command has between SIGTERM and SIGKILL at its deadline.
 const DEADLINE_GRACE: Duration = Duration::from_secs(2);
-
-/// The one that ends a command before its own end.
-#[derive(Debug, Clone)]
-pub(super) enum Interruption {
-    /// The keeper, which names the reason.
-    Keeper(Reason),
-    /// A client, which names the cause.
-    Client(Cause),
-}
 
 impl Exec {
     /// Ends a VM whose guest does not say that the command has started, nor that it cannot: what comes

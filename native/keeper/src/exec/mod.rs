@@ -14,9 +14,12 @@ use voidbox_protocol::message::{Message, Stream};
 use crate::disk::Disk;
 use crate::error::Failure;
 use crate::guest::link::{After, Inbound, Link, Violation};
+use outcome::{Ending, Interruption};
 
 mod end;
+mod folder;
 mod order;
+mod outcome;
 mod output;
 mod record;
 mod request;
@@ -24,8 +27,9 @@ mod settle;
 mod spool;
 mod stdin;
 
+pub use folder::folder;
 pub use order::Place;
-pub use record::{Cause, Outcome, Phase, Reason, folder};
+pub use outcome::{Cause, Outcome, Phase, Reason};
 pub use request::StartExec;
 pub use spool::{Spool, SpoolBudget};
 
@@ -36,11 +40,11 @@ struct State {
     order: order::Order,
     stdin: SendWindow,
     /// The first that ended it before its own end.
-    interrupted_by: Option<end::Interruption>,
+    interrupted_by: Option<Interruption>,
     /// SIGKILL is on its way to the guest.
     is_killed: bool,
     /// How it has ended, while there is no room to write that down.
-    ending: Option<settle::Ending>,
+    ending: Option<Ending>,
     outcome: Option<Outcome>,
     failure: Option<Failure>,
 }

@@ -6,7 +6,7 @@ use voidbox_protocol::message::Stream;
 
 use super::Exec;
 use super::order::Place;
-use super::record::{Phase, Reason};
+use super::outcome::{Phase, Reason};
 use crate::disk::is_full;
 use crate::error::{Code, Failure};
 use crate::guest::link::{Link, Violation};

@@ -5,21 +5,11 @@ use std::rc::Rc;
 
 use voidbox_protocol::message::Stream;
 
-use super::end::Interruption;
-use super::record::{Outcome, Phase, Reason};
+use super::outcome::{Interruption, Outcome, Phase, Reason};
 use super::{Exec, State};
 use crate::disk::is_full;
 use crate::error::{Code, Failure};
 use crate::guest::link::Link;
-
-/// The guest's word on the end, before it is written down.
-pub(super) struct Ending {
-    pub reason: Reason,
-    pub exit_code: i32,
-    pub signal: Option<i32>,
-    pub message: Option<String>,
-    pub ended_at_ms: u64,
-}
 
 impl Exec {
     /// Writes what waits for room as soon as there is some, for as long as the exec lives. Meanwhile

@@ -1,22 +1,8 @@
-//! Why a VM ended, and how that is written down.
-
-use std::process::ExitStatus;
-use std::time::Duration;
+//! Why a VM ended.
 
 use serde::Serialize;
-use tokio::time::Instant;
 
-use super::Keeper;
-use crate::disk;
 use crate::error::{Code, Failure};
-use crate::exec::now_ms;
-use crate::run_dir::{CONSOLE, EXIT};
-use crate::vmm::console;
-
-/// How long the VM's end waits for room to be written down.
-const EXIT_LIMIT: Duration = Duration::from_secs(20);
-const EXIT_PAUSE: Duration = Duration::from_millis(250);
-const CONSOLE_TAIL_BYTES: u64 = 8 << 10;
 
 /// Why a VM ended, as `exit.json` says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -55,51 +41,6 @@ impl End {
         Self {
             reason,
             failure: Failure::new(code, message),
-        }
-    }
-}
-
-/// `exit.json`.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ExitFile<'a> {
-    v: u32,
-    vm_key: &'a str,
-    reason: EndReason,
-    code: &'a str,
-    message: &'a str,
-    vmm_exit: Option<String>,
-    boots: u32,
-    started_at_ms: u64,
-    ended_at_ms: u64,
-    console_tail: String,
-}
-
-impl Keeper {
-    pub(super) async fn write_exit(&self, end: &End, status: Option<ExitStatus>) {
-        let exit = ExitFile {
-            v: 1,
-            vm_key: &self.config.vm_key,
-            reason: end.reason,
-            code: end.failure.code.as_str(),
-            message: &end.failure.message,
-            vmm_exit: status.map(|status| status.to_string()),
-            boots: self.boots.get(),
-            started_at_ms: self.started_at_ms,
-            ended_at_ms: now_ms(),
-            console_tail: console::tail(&self.dir.file(CONSOLE), CONSOLE_TAIL_BYTES),
-        };
-        let text = serde_json::to_vec_pretty(&exit).expect("plain data serialises");
-        let deadline = Instant::now() + EXIT_LIMIT;
-        loop {
-            match self.dir.write_durable(EXIT, &text) {
-                // The scratch disk is gone, so there is room, unless others take it first.
-                Err(error) if disk::is_full(&error) && Instant::now() < deadline => {
-                    tokio::time::sleep(EXIT_PAUSE).await;
-                }
-                Err(error) => return eprintln!("writing {EXIT}: {error}"),
-                Ok(()) => return,
-            }
         }
     }
 }

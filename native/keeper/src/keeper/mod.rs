@@ -2,6 +2,7 @@
 
 mod boot;
 mod end;
+mod exit_file;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};

@@ -24,7 +24,9 @@ use crate::host::HostTsc;
 use crate::run_dir::{CONSOLE, RunDir, SCRATCH};
 use crate::vmm::command::Descriptors;
 use crate::vmm::console::{self, Ring};
-use crate::vmm::{jail, qmp, scratch};
+use crate::vmm::jail;
+use crate::vmm::qmp;
+use crate::vmm::scratch;
 
 const SOCKET_BUFFER_BYTES: usize = 1 << 20;
 /// How long a VMM may take to go with its lifeline before its process is killed.
