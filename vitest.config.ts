@@ -31,21 +31,21 @@ const LONG_FILES = [
   '/e2e/stack-death.vm.test.ts',
   '/e2e/disk-full.vm.test.ts',
   '/embedded/stack.server.test.ts',
-  '/cli/run.server.test.ts',
+  '/test/cli/run.server.test.ts',
   '/skills/session-death.server.test.ts',
   '/durable/durable.server.test.ts',
   '/embedded/two-builds.server.test.ts',
-  '/cli/session.server.test.ts',
+  '/test/cli/session.server.test.ts',
   '/test/temporal-plugin.server.test.ts',
   '/skills/session.server.test.ts',
   '/git/limits.process.test.ts',
   '/bundle/build-skill.process.test.ts',
   '/fuzz/state-folder.process.test.ts',
-  '/cli/apply.process.test.ts',
+  '/test/cli/apply.process.test.ts',
   '/fuzz/specs.test.ts',
   '/mounts/writable-mounts.test.ts',
   '/lint/text-defects.test.ts',
-  '/activities/agent-hang.test.ts',
+  '/activities/agent/hang.test.ts',
 ];
 
 /** Under load a condition takes seconds to hold; vitest would poll for one. */
@@ -115,7 +115,7 @@ export default defineConfig({
           maxWorkers: 3,
           // Groups with limits of their own take turns, so that files of any groups can be named in one call.
           sequence: { groupOrder: 1 },
-          globalSetup: ['test/rig/host-pieces.setup.ts', 'test/rig/workflow-bundle.setup.ts'],
+          globalSetup: ['test/rig/servers/host-pieces.setup.ts', 'test/rig/servers/workflow-bundle.setup.ts'],
           testTimeout: 120_000,
           hookTimeout: 120_000,
         },
@@ -129,7 +129,7 @@ export default defineConfig({
           // Each keeps half a CPU busy. With four files, a cancel needs more than its 3 s at times.
           maxWorkers: 3,
           sequence: { groupOrder: 2 },
-          globalSetup: ['test/rig/host-pieces.setup.ts'],
+          globalSetup: ['test/rig/servers/host-pieces.setup.ts'],
           testTimeout: 300_000,
           hookTimeout: 300_000,
         },
@@ -142,7 +142,7 @@ export default defineConfig({
           exclude: NOT_TESTS,
           maxWorkers: 1,
           sequence: { groupOrder: 3 },
-          globalSetup: ['test/rig/host-pieces.setup.ts', 'test/rig/agent-clis.setup.ts'],
+          globalSetup: ['test/rig/servers/host-pieces.setup.ts', 'test/rig/vms/agent-clis.setup.ts'],
           // A command line takes half a minute to start on an emulated CPU, and a test has up to four of them; alone it takes up to 90 s.
           testTimeout: 480_000,
           hookTimeout: 480_000,

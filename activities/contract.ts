@@ -6,7 +6,7 @@ import type { MachinePlanWire } from '../domain/pipeline/machine-plan.ts';
 import type { EndedStage } from '../domain/pipeline/command.ts';
 import type { GivenStage, NamedOutput } from '../domain/pipeline/state.ts';
 import type { DataRef } from '../domain/plan/plan.ts';
-import type { MockRequest } from '../domain/plan/mocks.ts';
+import type { MockRequest } from '../domain/plan-rules/mocks.ts';
 import type { PlanWire } from '../domain/plan/wire.ts';
 import type { FieldValues } from '../domain/run/approval-answer.ts';
 import type { InstancePath } from '../domain/run/instance.ts';

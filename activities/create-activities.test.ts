@@ -14,12 +14,12 @@ import type { StageResult } from '../domain/run/stage-result.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
 import { planOf } from '../test/machine/plan-of.ts';
-import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
-import { RECORD_DEFAULTS } from '../test/rig/admissions.ts';
-import type { AdmissionRecord } from './admission-record.ts';
+import { mockWorkerDeps, plainStage } from '../test/rig/runs/mock-worker.ts';
+import { RECORD_DEFAULTS } from '../test/rig/runs/admissions.ts';
+import type { AdmissionRecord } from './admission/admission-record.ts';
 import type { StageCall } from './contract.ts';
 import { createActivities } from './create-activities.ts';
-import { readResult } from './stage-record.ts';
+import { readResult } from './attempt/record.ts';
 
 const CALL: StageCall = {
   runId: 'run',

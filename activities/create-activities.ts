@@ -1,21 +1,21 @@
 /** The activities of a worker, made of its dependencies. Each call is checked against the run's records first. */
 import type { StageResult } from '../domain/run/stage-result.ts';
-import { findTime } from './find-time.ts';
-import { askApproval, checkRejection, recordApproval } from './approvals.ts';
-import { admit } from './admit.ts';
-import { evaluateCondition } from './conditions.ts';
+import { findTime } from './decisions/find-time.ts';
+import { askApproval, checkRejection, recordApproval } from './decisions/approvals.ts';
+import { admit } from './admission/admit.ts';
+import { evaluateCondition } from './decisions/conditions.ts';
 import type { Activities } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
-import { createEndsOfLists } from './ends-of-lists.ts';
-import { endPart } from './end-part.ts';
+import { createEndsOfLists } from './items/ends-of-lists.ts';
+import { endPart } from './items/end-part.ts';
 import { stageFailure, toActivityFailure } from './failure.ts';
 import { finishAgain, finishRun } from './finish-run.ts';
 import { addOutputText } from './run-reply.ts';
-import { mockStage } from './mocked-stage.ts';
-import { createRunCalls } from './run-calls.ts';
-import { beginItems, endItems } from './items.ts';
-import { runStage } from './run-stage.ts';
-import { acquireVm, releaseVm } from './shared-vm.ts';
+import { mockStage } from './attempt/mocked-stage.ts';
+import { createRunCalls } from './calls/run-calls.ts';
+import { beginItems, endItems } from './items/items.ts';
+import { runStage } from './attempt/run-stage.ts';
+import { acquireVm, releaseVm } from './vm/shared-vm.ts';
 
 export function createActivities(given: ActivityDeps): Activities {
   const lists = createEndsOfLists(given.events);

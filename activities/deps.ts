@@ -1,6 +1,6 @@
 /** What activities are made of; a worker's composition root fills it in. */
 import type { HistoryLimit, Placement } from './contract.ts';
-import type { AttemptRegistry } from './attempt-registry.ts';
+import type { AttemptRegistry } from './attempt/registry.ts';
 import type { PumpDisk } from './ports/pump-disk.ts';
 import type { IsPortClosed } from './ports/model-servers.ts';
 import type { Leases } from './ports/leases.ts';
@@ -20,8 +20,8 @@ import type { RunRecords } from './ports/run-records.ts';
 import type { SandboxBackend } from './ports/sandbox.ts';
 import type { StageSessions } from './ports/stage-sessions.ts';
 import type { Plan, SandboxPlan } from '../domain/plan/plan.ts';
-import type { VmPool } from './vm-pool.ts';
-import type { ServicePolicy } from './service-policy.ts';
+import type { VmPool } from './vm/pool.ts';
+import type { ServicePolicy } from './admission/service-policy.ts';
 
 export interface ActivityDeps {
   readonly events: EventLog;

@@ -7,7 +7,7 @@ import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { RunOutcome } from '../domain/run/event.ts';
 import type { FinishRequest, InlineOrRef } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
-import { mergeOutputs } from './merge-outputs.ts';
+import { mergeOutputs } from './items/merge-outputs.ts';
 
 /** Record `manifest`: garbage collection keeps what a manifest names. */
 export interface RunManifest {

@@ -5,7 +5,7 @@ import { agentPartsOf, cliOf, llmInGuest } from '../domain/agent/agent-cli.ts';
 import { credentialFileOf, credentialsOf, GUEST_CREDENTIALS } from '../domain/agent/credentials.ts';
 import { AGENT_DEFAULTS, SANDBOX_DEFAULTS, STAGE_DEFAULTS } from '../domain/plan/defaults.ts';
 import { type AgentWork, LLM_PROVIDERS, type LlmPlan, type LlmProvider, type StagePlan } from '../domain/plan/plan.ts';
-import { unsupportedParts } from '../domain/plan/unsupported.ts';
+import { unsupportedParts } from '../domain/plan-rules/unsupported.ts';
 import { demandedVariablesOf } from '../domain/plan/work.ts';
 import { providerOf } from './registry.ts';
 

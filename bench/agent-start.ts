@@ -3,7 +3,7 @@ import { Buffer } from 'node:buffer';
 import { randomUUID } from 'node:crypto';
 import { AGENT_WORKSPACE } from '../agents/provider.ts';
 import { providerOf } from '../agents/registry.ts';
-import { putAgentFiles } from '../activities/agent-command.ts';
+import { putAgentFiles } from '../activities/agent/command.ts';
 import { type AgentLayer, agentProgram } from '../activities/ports/agent-layers.ts';
 import type { LlmPlan } from '../domain/plan/plan.ts';
 import type { Sandbox } from '../activities/ports/sandbox.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { RunEvent } from '../domain/run/event.ts';
-import { compileText } from '../domain/spec/load.ts';
+import { compileText } from '../domain/language/load.ts';
 import { agentSpec, pairsOf } from './agents.ts';
 
 test('the spec of the figure of agents has nothing unknown, and all of its stages are in one VM', () => {

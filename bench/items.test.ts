@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { compileText } from '../domain/spec/load.ts';
+import { compileText } from '../domain/language/load.ts';
 import { itemsSpec, ITEMS_WIDTH } from './items.ts';
 
 test('the spec of the figure of items has nothing unknown, and as many items as are asked for', () => {

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { PLAN_LIMITS } from '../domain/plan/plan.ts';
 import { readEnvironment } from '../setup/environment.ts';
-import type { HostPieces } from '../setup/host-pieces.ts';
+import type { HostPieces } from '../setup/pieces/host-pieces.ts';
 import { packageRoot } from '../setup/package-root.ts';
 import { resolveHostPieces, SetupError } from '../setup/resolve.ts';
 import type { Bench } from './figures/bench.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { compileText } from '../domain/spec/load.ts';
+import { compileText } from '../domain/language/load.ts';
 import { noopSpec, wideSpec, WIDTH } from './stages.ts';
 
 test('specs of the figures say what is meant: nothing in them is unknown, and they are as wide as their names', () => {

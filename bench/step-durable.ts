@@ -8,7 +8,7 @@ import { Client, Connection, type WorkflowHandle } from '@temporalio/client';
 import type { SessionCarried } from '../activities/contract-session.ts';
 import { factsOf } from '../domain/step-machine/facts.ts';
 import { flush } from '../domain/step-machine/records.ts';
-import { advanceSession, startSession, viewSession } from '../client/sessions.ts';
+import { advanceSession, startSession, viewSession } from '../client/sessions/sessions.ts';
 import { createRecordFiles } from '../store/sessions/record-files.ts';
 import { SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../workflows/messages.ts';
 import { LOOP_STEP, loopAnswer, loopSkill } from './loop-skill.ts';

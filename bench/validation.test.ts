@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { compileText } from '../domain/spec/load.ts';
+import { compileText } from '../domain/language/load.ts';
 import { pipelineSpec, workflowSpec } from './validation.ts';
 
 test('generated specs are valid, and nothing in them is unknown', () => {

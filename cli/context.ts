@@ -4,7 +4,7 @@ import type { Environment } from '../setup/environment.ts';
 import type { Stores } from '../store/open-stores.ts';
 import { writeOwnCommand } from './own-command.ts';
 import { usageError } from './cli-error.ts';
-import { createStyle, type Style } from './render/style.ts';
+import { createStyle, type Style } from './render/text/style.ts';
 import { asTyped, type TypedName } from './typed-name.ts';
 import { isFolderDescriptor } from '../files/folder-descriptor.ts';
 

@@ -1,6 +1,6 @@
 import { COMMAND_GROUPS, type CommandFamily } from './command-table.ts';
-import { padEnd } from './render/width.ts';
-import type { Style } from './render/style.ts';
+import { padEnd } from './render/text/width.ts';
+import type { Style } from './render/text/style.ts';
 
 /** The text of `voidbox --help`, made from the table alone so that it loads nothing else. */
 export function renderHelp(style: Style): string {

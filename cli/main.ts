@@ -1,7 +1,7 @@
 /** The process behind `voidbox`: makes the context, runs one command, leaves with its exit code. */
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { type Environment, readEnvironment, undecodableArguments } from '../setup/environment.ts';
-import { refuseBelowFile, refuseOtherThanFolder } from '../setup/own-folder.ts';
+import { refuseBelowFile, refuseOtherThanFolder } from '../setup/cache/own-folder.ts';
 import { usageError } from './cli-error.ts';
 import { COMMAND_NAMES } from './command-table.ts';
 import { type CliContext, createContext } from './context.ts';

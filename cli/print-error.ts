@@ -1,7 +1,7 @@
 import { type AnyErrorCode, remedyOf } from '../domain/errors/error-code.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
-import { NoServerError } from '../client/no-server.ts';
-import { callStatus, isUnavailable, serverMessageOf } from '../client/unavailable.ts';
+import { NoServerError } from '../client/temporal/no-server.ts';
+import { callStatus, isUnavailable, serverMessageOf } from '../client/temporal/unavailable.ts';
 import { CliError } from './cli-error.ts';
 import { type CliContext, ReaderGone } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
@@ -45,8 +45,8 @@ export async function printError(
 /** Your own Temporal server, having let a client in, may refuse one of its calls. */
 async function ownServerRefusal(error: unknown, { env }: CliContext): Promise<Error | null> {
   if (!env.temporalConfigured || callStatus(error) === null) return null;
-  const { refusalOf } = await import('../client/server-problem.ts');
-  const { configuredAddress } = await import('../client/temporal-address.ts');
+  const { refusalOf } = await import('../client/temporal/server-problem.ts');
+  const { configuredAddress } = await import('../client/temporal/temporal-address.ts');
   const target = configuredAddress(env);
   return target === null ? null : refusalOf(error, target, env);
 }

@@ -20,8 +20,8 @@ import type {
 } from '../domain/step-machine/durable-port.ts';
 import type { SessionResult } from '../domain/step-machine/result.ts';
 import { readEnvironment, type Environment } from '../setup/environment.ts';
-import { NoSessionWorkerError, NoSuchSessionError, SessionExistsError, SessionFailedError } from './session-errors.ts';
-import { listSessions } from './session-list.ts';
+import { NoSessionWorkerError, NoSuchSessionError, SessionExistsError, SessionFailedError } from './sessions/errors.ts';
+import { listSessions } from './sessions/list.ts';
 import {
   advanceSession,
   cancelSession,
@@ -30,15 +30,15 @@ import {
   settleSession,
   startSession,
   viewSession,
-} from './sessions.ts';
+} from './sessions/sessions.ts';
 import type { BundledSkill } from '../skill-kit/bundle/bundle-skill.ts';
 import { requireStateFormat } from '../store/state-format.ts';
-import { isUnavailable, serverMessageOf } from './unavailable.ts';
+import { isUnavailable, serverMessageOf } from './temporal/unavailable.ts';
 import { isKnownEntry, knownEntries, rememberSkillPaths } from './embedded/skill-paths.ts';
-import { newRunId } from './new-id.ts';
-import { NoServerError } from './no-server.ts';
-import { handOverDuring } from './session-variables.ts';
-import { openServerLink, type ServerLink } from './server-link.ts';
+import { newRunId } from './runs/new-id.ts';
+import { NoServerError } from './temporal/no-server.ts';
+import { handOverDuring } from './sessions/variables.ts';
+import { openServerLink, type ServerLink } from './temporal/server-link.ts';
 import { quote } from '../domain/units/quote.ts';
 
 export { DURABLE_DOOR } from '../domain/step-machine/durable-port.ts';

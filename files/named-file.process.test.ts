@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { makeBlockingPipe, PIPE_ENDS_MS } from '../test/rig/blocking-pipe.ts';
+import { makeBlockingPipe, PIPE_ENDS_MS } from '../test/rig/vms/blocking-pipe.ts';
 import { isOwnDescriptor, readNamedFile } from './named-file.ts';
 
 let dir: string;

@@ -5,8 +5,8 @@ import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { type GitServer, type GitServerOptions, serveGit } from '../test/rig/git-server.ts';
-import { LOCALHOST_CERTIFICATE } from '../test/rig/localhost-certificate.ts';
+import { type GitServer, type GitServerOptions, serveGit } from '../test/rig/git/git-server.ts';
+import { LOCALHOST_CERTIFICATE } from '../test/rig/servers/localhost-certificate.ts';
 import { fetchRepository } from './fetch-repository.ts';
 import type { GitHost } from './run-git.ts';
 

@@ -17,8 +17,8 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { GIT_PATH } from '../test/rig/git-path.ts';
-import { plantPrograms } from '../test/rig/hostile-repository.ts';
+import { GIT_PATH } from '../test/rig/git/git-path.ts';
+import { plantPrograms } from '../test/rig/git/hostile-repository.ts';
 import { COPY_LIMITS, copyRepository } from './copy-repository.ts';
 import { openRepository } from './open-repository.ts';
 import { packRepository, type RepositoryRequest } from './pack-repository.ts';

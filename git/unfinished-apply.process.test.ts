@@ -3,7 +3,7 @@ import { lstatSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { makeBlockingPipe, PIPE_ENDS_MS } from '../test/rig/blocking-pipe.ts';
+import { makeBlockingPipe, PIPE_ENDS_MS } from '../test/rig/vms/blocking-pipe.ts';
 import { rememberFiles } from './files-before.ts';
 import { recoverUnfinished } from './unfinished-apply.ts';
 

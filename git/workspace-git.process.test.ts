@@ -14,7 +14,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { GIT_PATH } from '../test/rig/git-path.ts';
+import { GIT_PATH } from '../test/rig/git/git-path.ts';
 import { indexBase } from './base-bundle.ts';
 import { fetchRepository } from './fetch-repository.ts';
 import { type Changes, importChanges, withChanges } from './import-changes.ts';

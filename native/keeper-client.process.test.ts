@@ -1,6 +1,14 @@
 import { Buffer } from 'node:buffer';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { answer, fakeKeeper, type Handler, launchFake, soon, STATUS, useFakeKeepers } from '../test/rig/fake-keeper.ts';
+import {
+  answer,
+  fakeKeeper,
+  type Handler,
+  launchFake,
+  soon,
+  STATUS,
+  useFakeKeepers,
+} from '../test/rig/vms/fake-keeper.ts';
 import { keepVmAlive } from './index.ts';
 import { KeeperLink } from './keeper-link.ts';
 

@@ -1,6 +1,6 @@
 /** Options of callers: mistakes name the option, its value and what it may be. */
-import { VARIABLE } from '../domain/spec/grammar/values.ts';
-import { didYouMean, nearest } from '../domain/spec/suggest.ts';
+import { VARIABLE } from '../domain/language/grammar/values.ts';
+import { didYouMean, nearest } from '../domain/language/text/suggest.ts';
 
 const VALUE_CHARACTERS = 100;
 

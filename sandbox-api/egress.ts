@@ -13,8 +13,8 @@ import {
   parseService,
   PROVIDER_PRESET,
   presetRules,
-} from '../domain/spec/egress-rules.ts';
-import { HOST_LABEL, RESERVED_LABELS } from '../domain/spec/grammar/values.ts';
+} from '../domain/language/read/egress-rules.ts';
+import { HOST_LABEL, RESERVED_LABELS } from '../domain/language/grammar/values.ts';
 import { checkKnown, refuse } from './check.ts';
 
 /** Hosts (`example.com`, `*.example.com`) and networks, each with `:port` or for 80 and 443, and presets: `npm`, `pypi`, `debian`, `github`. */

@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import type { LaunchSpec } from '../activities/ports/sandbox.ts';
 import { SANDBOX_DEFAULTS } from '../domain/plan/defaults.ts';
 import type { IsolationLevel } from '../domain/plan/plan.ts';
-import { type NumberRange, RANGES } from '../domain/spec/grammar/values.ts';
+import { type NumberRange, RANGES } from '../domain/language/grammar/values.ts';
 import { checkKnown, checkVariables, refuse } from './check.ts';
 import { checkEgress, type SandboxEgress, type SandboxServices } from './egress.ts';
 

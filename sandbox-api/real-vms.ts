@@ -11,8 +11,8 @@ import { createLauncher, factsOf, type FindVmExtra, type LaunchVm } from '../san
 import { createQemuSandbox } from '../sandbox/micro-vm/sandbox.ts';
 import { RUN_DIRS_BUDGET_BYTES } from '../sandbox/sweep.ts';
 import type { Environment } from '../setup/environment.ts';
-import { readHostMemory, vmBudgetMib } from '../setup/host-memory.ts';
-import type { VmPieces } from '../setup/host-pieces.ts';
+import { readHostMemory, vmBudgetMib } from '../setup/machine/host-memory.ts';
+import type { VmPieces } from '../setup/pieces/host-pieces.ts';
 import { readDiskRoom } from '../store/file/disk-room.ts';
 import type { LaunchChoice } from './launch-options.ts';
 import { ownVmsFolder } from './state-folder.ts';

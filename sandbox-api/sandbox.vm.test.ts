@@ -20,7 +20,7 @@ import { resolveHostPieces } from '../setup/resolve.ts';
 import { readTar } from '../tar/read.ts';
 import { writeTar } from '../tar/write.ts';
 import { type ExecResult, type NetworkEvent, Sandbox } from './index.ts';
-import { makeStateFolder } from '../test/rig/state-folder.ts';
+import { makeStateFolder } from '../test/rig/runs/state-folder.ts';
 import { checkLaunchOptions } from './launch-options.ts';
 import { createRealVms } from './real-vms.ts';
 

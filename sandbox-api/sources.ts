@@ -2,7 +2,7 @@
 import { resolve } from 'node:path';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { readEnvironment } from '../setup/environment.ts';
-import type { VmPieces } from '../setup/host-pieces.ts';
+import type { VmPieces } from '../setup/pieces/host-pieces.ts';
 import { resolveOptionalPieces, resolveVmPieces, SetupError } from '../setup/resolve.ts';
 import { createMockVms } from './mock-vms.ts';
 import { createRealVms } from './real-vms.ts';

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ownVmsFolder } from './state-folder.ts';
-import { makeStateFolder } from '../test/rig/state-folder.ts';
+import { makeStateFolder } from '../test/rig/runs/state-folder.ts';
 
 let folder: string;
 beforeEach(() => {

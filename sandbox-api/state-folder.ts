@@ -1,7 +1,7 @@
 /** The folder of run directories, safe from other users of this machine before anything of a VM is put in it. */
 import { existsSync, lstatSync } from 'node:fs';
 import { CodedError } from '../domain/errors/coded-error.ts';
-import { makeOwnFolder } from '../setup/own-folder.ts';
+import { makeOwnFolder } from '../setup/cache/own-folder.ts';
 import { makePrivateDir, vmsDir } from '../store/file/layout.ts';
 import { keepStateFormatWithAdvice } from '../store/state-format.ts';
 

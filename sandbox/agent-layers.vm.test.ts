@@ -4,11 +4,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { agentProgram } from '../activities/ports/agent-layers.ts';
-import { CODEX } from '../setup/agent-clis.ts';
+import { CODEX } from '../setup/pieces/agent-clis.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
 import { limit, request, script, textOf } from '../test/conformance/sandbox/behaviour.ts';
-import { AGENTS_LIMIT_MS, needAgents } from '../test/rig/need-agents.ts';
+import { AGENTS_LIMIT_MS, needAgents } from '../test/rig/vms/need-agents.ts';
 import { createRealHost, type RealHost, SMALL_VM } from '../test/conformance/sandbox/real-host.ts';
 
 let host: RealHost;

@@ -10,7 +10,7 @@ import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
 import { follow, limit, run, script, textOf } from '../test/conformance/sandbox/behaviour.ts';
 import { createRealHost, SMALL_VM, type RealHost } from '../test/conformance/sandbox/real-host.ts';
-import { SmallDisk } from '../test/rig/small-disk.ts';
+import { SmallDisk } from '../test/rig/vms/small-disk.ts';
 
 const DISK_MIB = 200;
 /** The keeper looks at its disk once a second, and twice a second while it is full. */

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Sandbox } from '../activities/ports/sandbox.ts';
 import { writeCpio } from '../guest/image/cpio.ts';
-import type { HostPieces } from '../setup/host-pieces.ts';
+import type { HostPieces } from '../setup/pieces/host-pieces.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
 import { createRealHost, SMALL_VM } from '../test/conformance/sandbox/real-host.ts';

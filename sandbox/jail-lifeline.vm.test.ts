@@ -17,7 +17,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { readEnvironment } from '../setup/environment.ts';
-import type { HostPieces } from '../setup/host-pieces.ts';
+import type { HostPieces } from '../setup/pieces/host-pieces.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
 
 /** Enough to hit each step of bubblewrap, which makes a jail in about 5 ms. */

@@ -2,7 +2,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces, SetupError } from '../setup/resolve.ts';
-import type { HostPieces } from '../setup/host-pieces.ts';
+import type { HostPieces } from '../setup/pieces/host-pieces.ts';
 import { BEHAVIOURS, SMOKE, type Behaviour } from '../test/conformance/sandbox.ts';
 import { createRealHost, type RealHost } from '../test/conformance/sandbox/real-host.ts';
 import { createConformanceRig, type ConformanceRig } from '../test/conformance/sandbox/rig.ts';

@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { checkExpressions } from '../domain/spec/expression/check.ts';
-import { compileText } from '../domain/spec/load.ts';
+import { checkExpressions } from '../domain/language/expression/check.ts';
+import { compileText } from '../domain/language/load.ts';
 import { createReadSpec } from './read-spec.ts';
 import {
   agentStep,

@@ -1,8 +1,8 @@
 import { type } from 'arktype';
 import { expect, test } from 'vitest';
 import * as z from 'zod';
-import { checkExpressions } from '../domain/spec/expression/check.ts';
-import { compileText } from '../domain/spec/load.ts';
+import { checkExpressions } from '../domain/language/expression/check.ts';
+import { compileText } from '../domain/language/load.ts';
 import {
   approval,
   box,

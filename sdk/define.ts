@@ -1,9 +1,9 @@
 import { createRequire } from 'node:module';
 import type { Diagnostic } from '../domain/errors/diagnostic.ts';
 import type { Plan, PlanKind } from '../domain/plan/plan.ts';
-import { checkExpressions } from '../domain/spec/expression/check.ts';
-import { type CheckSchema, type SchemaEngine, schemaProblem } from '../domain/spec/output-schema.ts';
-import { compileText } from '../domain/spec/load.ts';
+import { checkExpressions } from '../domain/language/expression/check.ts';
+import { type CheckSchema, type SchemaEngine, schemaProblem } from '../domain/language/schema/output-schema.ts';
+import { compileText } from '../domain/language/load.ts';
 import {
   type Approval,
   type Box,

@@ -9,8 +9,8 @@ import type {
   SandboxMode,
   TimeoutAnswer,
 } from '../domain/plan/plan.ts';
-import type { SKILL_TYPES } from '../domain/spec/grammar/agent-table.ts';
-import type { PARAM_TYPES } from '../domain/spec/grammar/values.ts';
+import type { SKILL_TYPES } from '../domain/language/grammar/agent-table.ts';
+import type { PARAM_TYPES } from '../domain/language/grammar/values.ts';
 import {
   AGENT_BOX_OPTIONS,
   AGENT_STEP_OPTIONS,

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import * as z from 'zod';
-import { SPEC } from '../domain/spec/grammar/spec-table.ts';
-import type { Key, MappingTable, ValueType } from '../domain/spec/grammar/table.ts';
+import { SPEC } from '../domain/language/grammar/spec-table.ts';
+import type { Key, MappingTable, ValueType } from '../domain/language/grammar/table.ts';
 import type { PlanKind } from '../domain/plan/plan.ts';
 import {
   agentBox,

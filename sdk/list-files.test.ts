@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { PLAN_LIMITS } from '../domain/plan/plan.ts';
-import { type FilePattern, type ListedFiles, PATTERN_LIMITS, patternOf } from '../domain/spec/file-pattern.ts';
-import { compileText } from '../domain/spec/load.ts';
+import { type FilePattern, type ListedFiles, PATTERN_LIMITS, patternOf } from '../domain/language/read/file-pattern.ts';
+import { compileText } from '../domain/language/load.ts';
 import { defineWorkflow, files, step } from './index.ts';
 import { listFiles } from './list-files.ts';
 

@@ -10,7 +10,7 @@ import {
   PATTERN_LIMITS,
   startOf,
   type PatternState,
-} from '../domain/spec/file-pattern.ts';
+} from '../domain/language/read/file-pattern.ts';
 
 interface OpenFolder {
   readonly path: string;

@@ -1,7 +1,7 @@
 /** What types exclude and JavaScript writes all the same. */
 import { expect, test } from 'vitest';
-import { STAGE } from '../domain/spec/grammar/stage-table.ts';
-import { goesWith, type Key } from '../domain/spec/grammar/table.ts';
+import { STAGE } from '../domain/language/grammar/stage-table.ts';
+import { goesWith, type Key } from '../domain/language/grammar/table.ts';
 import {
   agentBox,
   agentStep,

@@ -2,7 +2,7 @@
  * Mistakes that types exclude, but JavaScript and unchecked TypeScript contain: an option that does not exist, a stage's name instead
  * of the stage. The function that gets such a value throws, because ignoring it would start another run than the author meant.
  */
-import { didYouMean, nearest } from '../domain/spec/suggest.ts';
+import { didYouMean, nearest } from '../domain/language/text/suggest.ts';
 import { isRounded } from '../domain/units/rounded.ts';
 
 /**

@@ -1,7 +1,7 @@
 /** The chain, and the builders around a stage: each makes the plan that the spec makes. */
 import { expect, expectTypeOf, test } from 'vitest';
 import * as z from 'zod';
-import { loadText } from '../domain/spec/load.ts';
+import { loadText } from '../domain/language/load.ts';
 import type { ApprovalAnswer } from '../domain/run/approval-answer.ts';
 import {
   agentBox,

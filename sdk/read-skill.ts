@@ -1,7 +1,7 @@
 /** Reads a skill that a stage runs from this machine. Its code does not run here: only the manifest of a built skill lists its params. */
 import { basename, dirname, join } from 'node:path';
 import { CodedError } from '../domain/errors/coded-error.ts';
-import type { ReadSkill } from '../domain/spec/skill-params.ts';
+import type { ReadSkill } from '../domain/language/problems/skill-params.ts';
 import { FileRefusal, readFileWithin } from '../files/open-file.ts';
 import { entryNamed } from '../skill-kit/bundle/find-entry.ts';
 

@@ -1,8 +1,8 @@
 /** The specs that a spec uses, from this machine's files. */
 import { findUtf16 } from '../domain/units/utf8.ts';
 import { FileRefusal, readFileWithin } from '../files/open-file.ts';
-import type { ReadSpec } from '../domain/spec/part-files.ts';
-import { SOURCE_LIMITS } from '../domain/spec/source.ts';
+import type { ReadSpec } from '../domain/language/read/part-files.ts';
+import { SOURCE_LIMITS } from '../domain/language/text/source.ts';
 
 /**
  * @param roots  folders that may contain parts; other files are not read, because diagnostics show their lines

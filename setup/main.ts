@@ -7,11 +7,11 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { readEnvironment } from './environment.ts';
-import { makeContext } from './context.ts';
+import { makeContext } from './pieces/context.ts';
 import { lockDevPackages } from './dev-disk/dev-disk.ts';
 import { resolveHostPieces } from './resolve.ts';
 import { SetupError } from './setup-error.ts';
-import { buildVoidboxKernel } from './voidbox-kernel.ts';
+import { buildVoidboxKernel } from './pieces/voidbox-kernel.ts';
 
 const [startedAt, verbName, ...verbArgs] = process.argv.slice(2);
 const startedAtMs = Number(startedAt);

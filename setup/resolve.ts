@@ -2,22 +2,22 @@
 import { readFileSync, statSync } from 'node:fs';
 import { readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { hashInputs, OBSOLETE_AFTER_MS } from './cache.ts';
-import { uncompressedBeside } from './debian-kernel.ts';
-import { installPackages, missingPackages } from './distribution-packages.ts';
+import { hashInputs, OBSOLETE_AFTER_MS } from './cache/cache.ts';
+import { uncompressedBeside } from './pieces/debian-kernel.ts';
+import { installPackages, missingPackages } from './pieces/distribution-packages.ts';
 import type { Environment } from './environment.ts';
-import type { HostPieces, KernelPiece, StackPieces, VmPieces } from './host-pieces.ts';
-import { makeContext, pieceSource } from './context.ts';
-import { makeOwnFolder, type OwnFolder, refuseForeignFolder } from './own-folder.ts';
+import type { HostPieces, KernelPiece, StackPieces, VmPieces } from './pieces/host-pieces.ts';
+import { makeContext, pieceSource } from './pieces/context.ts';
+import { makeOwnFolder, type OwnFolder, refuseForeignFolder } from './cache/own-folder.ts';
 import { packageRoot } from './package-root.ts';
-import type { FoundPiece, KernelKind, OptionalPieceName, PieceName, SetupContext } from './piece.ts';
-import { pieceByName, RUN_PIECES, STACK_PIECES, VM_PIECES } from './pieces.ts';
-import { checkBeforeGetting } from './preflight.ts';
-import { rustSources } from './rust-binaries.ts';
-import { VOIDBOX_KERNEL_PIECE } from './voidbox-kernel.ts';
+import type { FoundPiece, KernelKind, OptionalPieceName, PieceName, SetupContext } from './pieces/piece.ts';
+import { pieceByName, RUN_PIECES, STACK_PIECES, VM_PIECES } from './pieces/pieces.ts';
+import { checkBeforeGetting } from './machine/preflight.ts';
+import { rustSources } from './pieces/rust-binaries.ts';
+import { VOIDBOX_KERNEL_PIECE } from './pieces/voidbox-kernel.ts';
 
-export { inspectHost } from './inspect.ts';
-export type { CacheReport, HostReport, PieceReport, RustReport } from './inspect.ts';
+export { inspectHost } from './machine/inspect.ts';
+export type { CacheReport, HostReport, PieceReport, RustReport } from './machine/inspect.ts';
 export { SetupError } from './setup-error.ts';
 
 export interface ResolveOptions {

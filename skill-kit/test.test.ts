@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { skillOf, TERMINAL } from '../test/rig/erased-skill.ts';
+import { skillOf, TERMINAL } from '../test/rig/skills/erased-skill.ts';
 import { action, skill, terminal, type } from './index.ts';
 import { mockModel, noAnswer, runComposite, runSkill } from './test.ts';
 

@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
 import type { SkillDefinition, StepResult } from '../domain/step-machine/definition.ts';
 import type { SessionResult } from '../domain/step-machine/result.ts';
-import { endingSkill, generator } from '../test/rig/random-skill.ts';
-import { linesOf, runCommand, TemporaryFolder } from '../test/rig/skill-command.ts';
+import { endingSkill, generator } from '../test/rig/skills/random-skill.ts';
+import { linesOf, runCommand, TemporaryFolder } from '../test/rig/skills/skill-command.ts';
 import { advanceSession, createSession, startSession } from './drive/drive.ts';
 import { MemorySessions } from './mcp/memory-sessions.ts';
 

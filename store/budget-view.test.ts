@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { RunEventBody } from '../domain/run/event.ts';
-import { stageResult } from '../test/rig/stage-results.ts';
+import { stageResult } from '../test/rig/runs/stage-results.ts';
 import { usedOf } from './budget-view.ts';
 import { emptyView, type RunView } from './run-view.ts';
 import { project } from './projection.ts';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { BudgetPlan } from '../domain/plan/plan.ts';
 import type { RunEventBody } from '../domain/run/event.ts';
-import { stageResult } from '../test/rig/stage-results.ts';
+import { stageResult } from '../test/rig/runs/stage-results.ts';
 import { shownAgents } from './item-agents.ts';
 import { project } from './projection.ts';
 import { emptyView, type ItemsView, SHOWN_AGENTS } from './run-view.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { RunEventBody } from '../domain/run/event.ts';
-import { EXIT_FAILURE, viewAfter } from '../test/rig/run-events.ts';
-import { stageResult } from '../test/rig/stage-results.ts';
+import { EXIT_FAILURE, viewAfter } from '../test/rig/runs/run-events.ts';
+import { stageResult } from '../test/rig/runs/stage-results.ts';
 import type { ItemsView } from './run-view.ts';
 
 function itemsAfter(bodies: readonly RunEventBody[]): ItemsView | null | undefined {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import type { RunEventBody } from '../domain/run/event.ts';
 import type { StageFailure, StageResult } from '../domain/run/stage-result.ts';
-import { events, EXIT_FAILURE, viewAfter } from '../test/rig/run-events.ts';
-import { stageResult } from '../test/rig/stage-results.ts';
+import { events, EXIT_FAILURE, viewAfter } from '../test/rig/runs/run-events.ts';
+import { stageResult } from '../test/rig/runs/stage-results.ts';
 import { emptyView, type RunView } from './run-view.ts';
 import { project } from './projection.ts';
 

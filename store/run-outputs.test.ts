@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { RunReader } from '../activities/ports/run-reader.ts';
 import type { DataRef } from '../domain/plan/plan.ts';
 import type { RunEvent, RunEventBody } from '../domain/run/event.ts';
-import { stageResult } from '../test/rig/stage-results.ts';
+import { stageResult } from '../test/rig/runs/stage-results.ts';
 import { readOutputs, type StageOutput } from './run-outputs.ts';
 
 const ref = (sha256: string): DataRef => ({ sha256, sizeBytes: 1, mediaType: 'application/x-tar' });

@@ -4,14 +4,14 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
-import { withRemoteSkills } from '../activities/remote-skills.ts';
+import { withRemoteSkills } from '../activities/admission/remote-skills.ts';
 import { providerOf } from '../agents/registry.ts';
 import { readEnvironment } from '../setup/environment.ts';
-import { withSkillFiles } from '../cli/skill-files.ts';
+import { withSkillFiles } from '../cli/start/skill-files.ts';
 import type { LlmProvider, Plan } from '../domain/plan/plan.ts';
 import { skillsOf } from '../domain/plan/work.ts';
-import { compileText } from '../domain/spec/load.ts';
-import { checkPlan } from '../domain/spec/check-plan.ts';
+import { compileText } from '../domain/language/load.ts';
+import { checkPlan } from '../domain/language/check-plan.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'voidbox-skills-'));
 afterAll(() => rmSync(folder, { recursive: true }));

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { COMMANDS } from '../cli/command-table.ts';
 import { packageRoot } from '../setup/package-root.ts';
-import { typeCommand } from './rig/typed-command.ts';
+import { typeCommand } from './rig/runs/typed-command.ts';
 
 // The help of every command loads every command.
 vi.setConfig({ testTimeout: 180_000 });

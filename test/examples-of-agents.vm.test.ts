@@ -8,8 +8,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Rig, until } from './e2e/rig.ts';
-import { Calculator } from './rig/calculator.ts';
-import { EXAMPLES, endRig, observations, runExample, type RunJson } from './rig/examples.ts';
+import { Calculator } from './rig/git/calculator.ts';
+import { EXAMPLES, endRig, observations, runExample, type RunJson } from './rig/runs/examples.ts';
 
 let rig: Rig;
 beforeAll(() => {

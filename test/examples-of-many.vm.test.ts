@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Rig } from './e2e/rig.ts';
-import { EXAMPLES, endRig, observations, runExample, sum, type RunJson } from './rig/examples.ts';
+import { EXAMPLES, endRig, observations, runExample, sum, type RunJson } from './rig/runs/examples.ts';
 
 let rig: Rig;
 beforeAll(() => {

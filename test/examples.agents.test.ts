@@ -8,7 +8,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 import { Rig, until } from './e2e/rig.ts';
-import { Calculator } from './rig/calculator.ts';
+import { Calculator } from './rig/git/calculator.ts';
 import { type ModelScript, startFakeModel } from '../bench/fake-model/fake-model.ts';
 
 const EXAMPLES = join(dirname(fileURLToPath(import.meta.url)), '..', 'examples');

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Rig, until } from './e2e/rig.ts';
-import { EXAMPLES, endRig, first, observations, runExample, sum, type RunJson } from './rig/examples.ts';
+import { EXAMPLES, endRig, first, observations, runExample, sum, type RunJson } from './rig/runs/examples.ts';
 
 const HERE = dirname(fileURLToPath(import.meta.url));
 

@@ -3,8 +3,8 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync } from 'node:
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { resolveMounts } from '../activities/mount-policy.ts';
-import { refusedMounts } from '../client/refused-mounts.ts';
+import { resolveMounts } from '../activities/admission/mount-policy.ts';
+import { refusedMounts } from '../client/runs/refused-mounts.ts';
 import type { Plan } from '../domain/plan/plan.ts';
 import { planOf } from './machine/plan-of.ts';
 

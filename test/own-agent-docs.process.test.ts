@@ -9,9 +9,9 @@ import type { AgentProvider } from '../agents/provider.ts';
 import type * as Registry from '../agents/registry.ts';
 import type * as Credentials from '../domain/agent/credentials.ts';
 import type { LlmPlan, LlmProvider } from '../domain/plan/plan.ts';
-import { compileText } from '../domain/spec/load.ts';
+import { compileText } from '../domain/language/load.ts';
 import { packageRoot } from '../setup/package-root.ts';
-import { TemporaryFolder } from './rig/skill-command.ts';
+import { TemporaryFolder } from './rig/skills/skill-command.ts';
 
 const ROOT = packageRoot();
 const SECTION = readFileSync(join(ROOT, 'docs/agents.md'), 'utf8')

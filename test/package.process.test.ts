@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { packageRoot } from '../setup/package-root.ts';
-import { type InstalledPackage, installPackage } from './rig/packed.ts';
+import { type InstalledPackage, installPackage } from './rig/runs/packed.ts';
 
 describe('the package, installed from its tarball into an empty folder', () => {
   let installed: InstalledPackage;

@@ -3,7 +3,7 @@ import { rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type InstalledPackage, installPackage } from './rig/packed.ts';
+import { type InstalledPackage, installPackage } from './rig/runs/packed.ts';
 
 let installed: InstalledPackage;
 let variables: Record<string, string>;

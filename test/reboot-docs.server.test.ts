@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { readEnvironment } from '../setup/environment.ts';
 import { packageRoot } from '../setup/package-root.ts';
-import { napSpec } from './rig/nap-spec.ts';
+import { napSpec } from './rig/runs/sleeping-run.ts';
 import { isAlive, Rig } from './e2e/rig.ts';
 
 const DOCS = readFileSync(join(packageRoot(), 'docs/temporal.md'), 'utf8');

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, it } from 'vitest';
 import { packageRoot } from '../setup/package-root.ts';
-import { TemporaryFolder } from './rig/skill-command.ts';
+import { TemporaryFolder } from './rig/skills/skill-command.ts';
 
 const ROOT = packageRoot();
 const run = promisify(execFile);

@@ -5,15 +5,15 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { WorkflowFailedError, WorkflowHandle } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { embeddedAddress } from '../client/temporal-address.ts';
-import { connectRuns, type RunsConnection } from '../client/connect.ts';
+import { embeddedAddress } from '../client/temporal/temporal-address.ts';
+import { connectRuns, type RunsConnection } from '../client/temporal/connect.ts';
 import type { CommandOutcome } from '../activities/contract-command.ts';
 import { box, definePipeline } from '../sdk/index.ts';
 import { packageRoot } from '../setup/package-root.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
-import { type PluginProject, pluginProject, type WorkerChild } from './rig/plugin-project.ts';
-import { temporalCliForTests } from './rig/temporal-cli.ts';
-import { startTestServer, type TestServer } from './rig/test-server.ts';
+import { type PluginProject, pluginProject, type WorkerChild } from './rig/servers/plugin-project.ts';
+import { temporalCliForTests } from './rig/servers/temporal-cli.ts';
+import { startTestServer, type TestServer } from './rig/servers/test-server.ts';
 
 const WORKFLOWS = `
 import { executePipeline, pipelineFailure, runCommand, type CommandRequest, type Plan, type PipelineSource } from 'voidbox/temporal/workflows';

@@ -2,12 +2,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { CommandOutcome } from '../activities/contract-command.ts';
-import { connectRuns, type RunsConnection } from '../client/connect.ts';
-import { embeddedAddress } from '../client/temporal-address.ts';
+import { connectRuns, type RunsConnection } from '../client/temporal/connect.ts';
+import { embeddedAddress } from '../client/temporal/temporal-address.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
-import { type PluginProject, pluginProject, type WorkerChild } from './rig/plugin-project.ts';
-import { temporalCliForTests } from './rig/temporal-cli.ts';
-import { startTestServer, type TestServer } from './rig/test-server.ts';
+import { type PluginProject, pluginProject, type WorkerChild } from './rig/servers/plugin-project.ts';
+import { temporalCliForTests } from './rig/servers/temporal-cli.ts';
+import { startTestServer, type TestServer } from './rig/servers/test-server.ts';
 
 const WORKFLOWS = `
 import { type CommandRequest, runCommand } from 'voidbox/temporal/workflows';

@@ -6,7 +6,7 @@
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { packageRoot } from '../setup/package-root.ts';
-import { exitWithoutOpenFiles } from '../setup/require-open-files.ts';
+import { exitWithoutOpenFiles } from '../setup/machine/require-open-files.ts';
 import type { serveWorker } from './serve-worker.ts';
 
 exitWithoutOpenFiles('A worker');

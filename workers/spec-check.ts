@@ -1,9 +1,9 @@
 /** What admission checks with: the spec compiler and the plan's schema, as readable lines. */
 import type { CheckPlan, CompileSpec } from '../activities/deps.ts';
 import type { Diagnostic } from '../domain/errors/diagnostic.ts';
-import { checkExpressions } from '../domain/spec/expression/check.ts';
-import { compileText } from '../domain/spec/load.ts';
-import { checkPlan as checkPlanShape } from '../domain/spec/check-plan.ts';
+import { checkExpressions } from '../domain/language/expression/check.ts';
+import { compileText } from '../domain/language/load.ts';
+import { checkPlan as checkPlanShape } from '../domain/language/check-plan.ts';
 
 /** A client sends a text without a name. */
 const FILE = 'spec.yaml';

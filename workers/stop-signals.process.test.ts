@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { socketFile } from '../client/embedded/control.ts';
-import { hostIdFile } from '../client/this-host.ts';
+import { hostIdFile } from '../client/vms/this-host.ts';
 import { packageRoot } from '../setup/package-root.ts';
 
 interface Started {

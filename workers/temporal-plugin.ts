@@ -15,25 +15,25 @@ import {
 } from '@temporalio/worker';
 import type { CommandActivities } from '../activities/contract-command.ts';
 import type { Activities } from '../activities/contract.ts';
-import { LOCAL_ACTIVITIES } from '../activities/local-activities.ts';
+import { LOCAL_ACTIVITIES } from '../activities/calls/local-activities.ts';
 import type { LentVariables } from '../activities/ports/lent-variables.ts';
-import { createCommandActivities } from '../activities/run-command.ts';
+import { createCommandActivities } from '../activities/attempt/run-command.ts';
 import { durabilityOf, type Environment, readEnvironment } from '../setup/environment.ts';
 import { resolveStackPieces } from '../setup/resolve.ts';
 import { keepStateFormatWithAdvice } from '../store/state-format.ts';
 import { SetupError } from '../setup/setup-error.ts';
 import { ACTIVITY_OPTIONS } from '../workflows/activity-options.ts';
-import { watchDisk } from './disk-watch.ts';
-import { hostId as readHostId } from './host-id.ts';
-import { type Host, openHost } from './host.ts';
-import { imageDisks, lazyExtras, lazyPieces } from './lazy-pieces.ts';
+import { watchDisk } from './host/disk-watch.ts';
+import { hostId as readHostId } from './host/host-id.ts';
+import { type Host, openHost } from './host/host.ts';
+import { imageDisks, lazyExtras, lazyPieces } from './host/lazy-pieces.ts';
 import { createLentVariables } from './lent-variables.ts';
 import type { Log } from './log.ts';
-import { createMockSandboxes } from './mock-sandboxes.ts';
+import { createMockSandboxes } from './host/mock-sandboxes.ts';
 import { readAllowedPlace } from '../domain/plan/git-place.ts';
-import { createHostSandboxes, type HostSandboxes } from './sandboxes.ts';
+import { createHostSandboxes, type HostSandboxes } from './host/sandboxes.ts';
 import { HOST_WORKER_OPTIONS } from './workers.ts';
-import { readAllowedService } from '../domain/spec/egress-rules.ts';
+import { readAllowedService } from '../domain/language/read/egress-rules.ts';
 
 export interface VoidboxPluginOptions {
   /** The state folder, with runs, outputs and VMs of this host. Only one worker process can use it. Default: the folder that `voidbox` uses. */

@@ -4,12 +4,12 @@
  */
 import { NativeConnection, Runtime, Worker, DefaultLogger, type WorkerOptions } from '@temporalio/worker';
 import type { Activities } from '../activities/contract.ts';
-import { LOCAL_ACTIVITIES } from '../activities/local-activities.ts';
+import { LOCAL_ACTIVITIES } from '../activities/calls/local-activities.ts';
 import type { SessionActivities } from '../activities/contract-session.ts';
 import { RUN_TASK_QUEUE, SESSION_TASK_QUEUE, hostTaskQueue } from '../workflows/messages.ts';
 import type { WorkflowBundle } from './bundle.ts';
 import type { Log } from './log.ts';
-import { connectionOptions, isLoopback, type TemporalAddress } from '../client/temporal-address.ts';
+import { connectionOptions, isLoopback, type TemporalAddress } from '../client/temporal/temporal-address.ts';
 
 /** A fixed upper bound; what really runs is decided by memory. */
 const HOST_ACTIVITY_SLOTS = 200;

@@ -1,5 +1,5 @@
 /** Deciding conditions. What an author wrote is evaluated over what guests printed, so it happens where it can be ended. */
-import type { ConditionAnswer, ConditionValues, TextsAnswer } from '../../domain/spec/expression/evaluate.ts';
+import type { ConditionAnswer, ConditionValues, TextsAnswer } from '../../domain/language/expression/evaluate.ts';
 
 /**
  * A problem is the author's: a limit that was reached, for example. It comes back the same however often it is asked.

@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import type { HostPieces } from '../../setup/host-pieces.ts';
+import type { HostPieces } from '../../setup/pieces/host-pieces.ts';
 
 export interface Build {
   /** Such as "base". */

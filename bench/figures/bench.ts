@@ -1,7 +1,7 @@
 /** What figures are taken with. */
 import { join } from 'node:path';
 import type { Environment } from '../../setup/environment.ts';
-import type { HostPieces } from '../../setup/host-pieces.ts';
+import type { HostPieces } from '../../setup/pieces/host-pieces.ts';
 import { workerArgs } from '../../setup/worker-command.ts';
 import { type BenchProcess, startNode } from '../servers.ts';
 

@@ -4,7 +4,7 @@ import { createServer as createHttpServer } from 'node:http';
 import { type AddressInfo, createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { createQemuBackend } from '../../sandbox/micro-vm/backend.ts';
-import { readHostMemory } from '../../setup/host-memory.ts';
+import { readHostMemory } from '../../setup/machine/host-memory.ts';
 import { resolveOptionalPieces } from '../../setup/resolve.ts';
 import { connectArm, downloadArm } from '../door.ts';
 import { type Arm, interleave, pairedRatio, spread } from '../measure.ts';

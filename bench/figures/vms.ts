@@ -2,8 +2,8 @@
 import { join } from 'node:path';
 import type { SandboxBackend } from '../../activities/ports/sandbox.ts';
 import { createQemuBackend } from '../../sandbox/micro-vm/backend.ts';
-import { readHostMemory } from '../../setup/host-memory.ts';
-import type { HostPieces } from '../../setup/host-pieces.ts';
+import { readHostMemory } from '../../setup/machine/host-memory.ts';
+import type { HostPieces } from '../../setup/pieces/host-pieces.ts';
 import { interleave, spread } from '../measure.ts';
 import type { Figure } from '../report.ts';
 import { coldBootArm, execArm, fileArm, warmVm } from '../vm.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { allowedMounts, keepAllowedMounts } from './allowed-mounts.ts';
 import { mountsMark } from './mounts-mark.ts';
-import { makeStateFolder } from '../../test/rig/state-folder.ts';
+import { makeStateFolder } from '../../test/rig/runs/state-folder.ts';
 
 let stateDir: string;
 beforeEach(() => {

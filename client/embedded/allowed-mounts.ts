@@ -5,9 +5,9 @@
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { contains } from '../../domain/spec/paths.ts';
+import { contains } from '../../domain/language/text/paths.ts';
 import { SetupError } from '../../setup/setup-error.ts';
-import { openStateFolder } from '../state-folder.ts';
+import { openStateFolder } from '../vms/state-folder.ts';
 import { replaceFile } from './replace-file.ts';
 
 function fileOf(stateDir: string): string {

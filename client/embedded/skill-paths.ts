@@ -3,7 +3,7 @@ import { readFileSync, realpathSync, statSync } from 'node:fs';
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { entriesAt } from '../../skill-kit/bundle/find-entry.ts';
-import { openStateFolder } from '../state-folder.ts';
+import { openStateFolder } from '../vms/state-folder.ts';
 import { replaceFile } from './replace-file.ts';
 
 function fileOf(stateDir: string): string {

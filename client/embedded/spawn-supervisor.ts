@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { closeSync, fstatSync, ftruncateSync, mkdirSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Environment } from '../../setup/environment.ts';
-import type { StackPieces } from '../../setup/host-pieces.ts';
+import type { StackPieces } from '../../setup/pieces/host-pieces.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { logsDir, stackLockFile } from './stack-info.ts';
 import { createMapping } from '../../domain/units/mapping.ts';

@@ -1,6 +1,6 @@
 /** Which agents of a retry continue from a save of the earlier run. Pure: the command line prints it, and admission decides by it. */
 import { ownersOf, ownStageOf } from '../plan/item-parts.ts';
-import { costProblem } from '../plan/agent-limits.ts';
+import { costProblem } from '../plan-rules/agent-limits.ts';
 import type { Plan, StagePlan } from '../plan/plan.ts';
 import { isSharedScope } from '../plan/scope.ts';
 import { answeringOf, isService, partOf } from '../plan/work.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { PLAN_LIMITS, type Plan } from '../plan/plan.ts';
-import { checkExpressions } from '../spec/expression/check.ts';
-import { compileText } from '../spec/load.ts';
+import { checkExpressions } from '../language/expression/check.ts';
+import { compileText } from '../language/load.ts';
 import { attemptsOfItem, itemPlanOf, mostItems, planAt, stageAt, listsOf } from './item-plan.ts';
 import { type MachineStage, machinePlanOf } from './machine-plan.ts';
 

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { machineOf } from '../../test/machine/plan-of.ts';
 import { World } from '../../test/machine/world.ts';
-import { checkExpressions } from '../spec/expression/check.ts';
-import { compileText } from '../spec/load.ts';
+import { checkExpressions } from '../language/expression/check.ts';
+import { compileText } from '../language/load.ts';
 import { machineFromWire, machinePlanOf, machineToWire, type MachinePlan } from './machine-plan.ts';
 
 /** `a`, then a wait until a time that it says, then `c`. */

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { compileText } from '../spec/load.ts';
+import { compileText } from '../language/load.ts';
 import { endedAsService } from './service-end.ts';
 
 const SPEC = `kind: workflow

@@ -1,6 +1,6 @@
 /**
  * A Plan is what a run carries out: every name resolved, every default filled, JSON-safe, and free of
- * values that belong to one host. It is made by `compilePlan` in `domain/spec` and never edited.
+ * values that belong to one host. It is made by `compilePlan` in `domain/language` and never edited.
  * Arrays stand in the order of the spec; everything that depends on order uses that order.
  */
 import type { EgressPlan } from './egress.ts';

@@ -1,8 +1,8 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { advanceSession, createSession, startSession } from '../../skill-kit/drive/drive.ts';
-import { onJson } from '../../test/rig/driven-session.ts';
-import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
+import { onJson } from '../../test/rig/skills/session-in-process.ts';
+import { skillOf, TERMINAL } from '../../test/rig/skills/erased-skill.ts';
 import { problemOfAction, problemOfState } from './check-state.ts';
 import type { Command } from './command.ts';
 import type { SkillFacts } from './facts.ts';

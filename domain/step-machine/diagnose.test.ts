@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
+import { skillOf, TERMINAL } from '../../test/rig/skills/erased-skill.ts';
 import type { SkillDefinition } from './definition.ts';
 import { diagnose } from './diagnose.ts';
 import { factsOf } from './facts.ts';

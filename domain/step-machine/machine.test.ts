@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { sealed } from '../../test/rig/sealed-state.ts';
+import { sealed } from '../../test/rig/skills/sealed-state.ts';
 import type { Command } from './command.ts';
 import type { SessionEventBody } from './event.ts';
 import type { SkillFacts, StepFacts } from './facts.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
+import { skillOf, TERMINAL } from '../../test/rig/skills/erased-skill.ts';
 import {
   declaredVariables,
   envProblems,

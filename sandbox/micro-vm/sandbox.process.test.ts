@@ -1,7 +1,7 @@
 /** Commands of a VM whose keeper is a script of the test. */
 import { expect, test } from 'vitest';
 import type { SandboxFacts } from '../../activities/ports/sandbox.ts';
-import { answer, fakeKeeper, launchFake, soon, STATUS, useFakeKeepers } from '../../test/rig/fake-keeper.ts';
+import { answer, fakeKeeper, launchFake, soon, STATUS, useFakeKeepers } from '../../test/rig/vms/fake-keeper.ts';
 import { createQemuSandbox } from './sandbox.ts';
 
 useFakeKeepers();

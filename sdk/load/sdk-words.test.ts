@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { SPEC } from '../../domain/spec/grammar/spec-table.ts';
-import type { Key, MappingTable, ValueType } from '../../domain/spec/grammar/table.ts';
+import { SPEC } from '../../domain/language/grammar/spec-table.ts';
+import type { Key, MappingTable, ValueType } from '../../domain/language/grammar/table.ts';
 import { inSdkWords, SDK_NAMES } from './sdk-words.ts';
 
 const translated = (message: string, remedy = ''): readonly string[] => {

@@ -3,7 +3,7 @@
  * author of a definition has written other keys, some in other units, and has no lines of a spec.
  */
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
-import { DURATIONS } from '../../domain/spec/grammar/values.ts';
+import { DURATIONS } from '../../domain/language/grammar/values.ts';
 
 type Words = Pick<Diagnostic, 'message' | 'remedy'>;
 

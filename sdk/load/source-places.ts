@@ -1,6 +1,6 @@
-import { Problems } from '../../domain/spec/problems.ts';
-import { readSource } from '../../domain/spec/source.ts';
-import type { Position, TreeNode } from '../../domain/spec/tree.ts';
+import { Problems } from '../../domain/language/text/diagnostics.ts';
+import { readSource } from '../../domain/language/text/source.ts';
+import type { Position, TreeNode } from '../../domain/language/text/tree.ts';
 import type { Place } from './reply.ts';
 
 /**

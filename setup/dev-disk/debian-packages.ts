@@ -4,10 +4,10 @@ import { createReadStream, existsSync } from 'node:fs';
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { hasNoSpace, reasonOfFullDisk } from '../free-space.ts';
+import { hasNoSpace, reasonOfFullDisk } from '../cache/free-space.ts';
 import { reportGrowth } from '../long-work.ts';
-import type { SetupContext } from '../piece.ts';
-import { lastLines, type ProgramResult, runProgram } from '../run-program.ts';
+import type { SetupContext } from '../pieces/piece.ts';
+import { lastLines, type ProgramResult, runProgram } from '../pieces/run-program.ts';
 import { SetupError } from '../setup-error.ts';
 
 /** The newest first; an older mirror may have the other alone. */

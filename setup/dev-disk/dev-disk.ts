@@ -2,11 +2,11 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { hasApt } from '../apt.ts';
-import { type CacheFolder, ensureCacheFolder, findCacheFolder, hashInputs } from '../cache.ts';
-import { findOnPath } from '../find-program.ts';
+import { hasApt } from '../pieces/apt.ts';
+import { type CacheFolder, ensureCacheFolder, findCacheFolder, hashInputs } from '../cache/cache.ts';
+import { findOnPath } from '../pieces/find-program.ts';
 import { reportWhile } from '../long-work.ts';
-import type { FoundPiece, Piece, SetupContext } from '../piece.ts';
+import type { FoundPiece, Piece, SetupContext } from '../pieces/piece.ts';
 import { SetupError } from '../setup-error.ts';
 import {
   checkAgainstLock,

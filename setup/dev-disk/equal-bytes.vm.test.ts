@@ -15,12 +15,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { isRoot } from '../apt.ts';
-import { makeContext, pieceSource } from '../context.ts';
+import { isRoot } from '../pieces/apt.ts';
+import { makeContext, pieceSource } from '../pieces/context.ts';
 import { readEnvironment } from '../environment.ts';
-import { SmallDisk } from '../../test/rig/small-disk.ts';
+import { SmallDisk } from '../../test/rig/vms/small-disk.ts';
 import { packageRoot } from '../package-root.ts';
-import type { SetupContext } from '../piece.ts';
+import type { SetupContext } from '../pieces/piece.ts';
 import { lockDevPackages, makeDevDisk } from './dev-disk.ts';
 import type { PackageLock } from './debian-packages.ts';
 

@@ -2,10 +2,10 @@
 import { chmod, lstat, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { writeFile } from 'node:fs/promises';
-import { isRoot } from '../apt.ts';
-import { findOnPath } from '../find-program.ts';
-import type { SetupContext } from '../piece.ts';
-import { lastLines, type ProgramResult, runProgram } from '../run-program.ts';
+import { isRoot } from '../pieces/apt.ts';
+import { findOnPath } from '../pieces/find-program.ts';
+import type { SetupContext } from '../pieces/piece.ts';
+import { lastLines, type ProgramResult, runProgram } from '../pieces/run-program.ts';
 import { SetupError } from '../setup-error.ts';
 import { FILE_TIME_SECONDS } from './root-tree.ts';
 

@@ -16,15 +16,15 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
-import { extrasOf } from '../../cli/plan-extras.ts';
+import { extrasOf } from '../../cli/start/plan-extras.ts';
 import { SANDBOX_DEFAULTS } from '../../domain/plan/defaults.ts';
-import { busyboxRoot } from '../../test/rig/oci-layout.ts';
-import { makeContext, pieceSource } from '../context.ts';
+import { busyboxRoot } from '../../test/rig/vms/oci-layout.ts';
+import { makeContext, pieceSource } from '../pieces/context.ts';
 import { readEnvironment } from '../environment.ts';
-import type { FoundPiece, SetupContext } from '../piece.ts';
+import type { FoundPiece, SetupContext } from '../pieces/piece.ts';
 import { resolveOptionalPieces } from '../resolve.ts';
 import { SetupError } from '../setup-error.ts';
-import { busybox as busyboxPiece } from '../programs.ts';
+import { busybox as busyboxPiece } from '../pieces/programs.ts';
 import { devDisk } from './dev-disk.ts';
 
 /** Packages of the mirror as apt would find them in its index: name, version, and the file that stands for both. */

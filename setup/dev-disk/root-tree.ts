@@ -2,9 +2,9 @@
 import { existsSync } from 'node:fs';
 import { chmod, lstat, lutimes, mkdir, open, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isRoot } from '../apt.ts';
-import type { SetupContext } from '../piece.ts';
-import { lastLines, runProgram } from '../run-program.ts';
+import { isRoot } from '../pieces/apt.ts';
+import type { SetupContext } from '../pieces/piece.ts';
+import { lastLines, runProgram } from '../pieces/run-program.ts';
 import { SetupError } from '../setup-error.ts';
 
 const UNPACK_TIMEOUT_MS = 600_000;

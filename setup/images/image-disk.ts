@@ -2,11 +2,11 @@
 import { createHash } from 'node:crypto';
 import { mkdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { cacheDamage, type CacheFolder, ensureCacheFolder, findCacheFolder } from '../cache.ts';
+import { cacheDamage, type CacheFolder, ensureCacheFolder, findCacheFolder } from '../cache/cache.ts';
 import { makeExt4 } from '../dev-disk/ext4.ts';
 import type { Environment } from '../environment.ts';
 import { reportWhile } from '../long-work.ts';
-import type { SetupContext } from '../piece.ts';
+import type { SetupContext } from '../pieces/piece.ts';
 import { Blobs, fillFromTar } from './fill-tree.ts';
 import { fitRoot } from './fit-root.ts';
 import { ImageError } from './image-error.ts';

@@ -1,9 +1,9 @@
 /** The door to images that users name: what they are, and their disks on this machine. */
-import { makeContext, pieceSource } from '../context.ts';
+import { makeContext, pieceSource } from '../pieces/context.ts';
 import { EXT4_PROGRAMS } from '../dev-disk/ext4.ts';
 import type { Environment } from '../environment.ts';
-import { findOnPath } from '../find-program.ts';
-import { checkBeforeGetting } from '../preflight.ts';
+import { findOnPath } from '../pieces/find-program.ts';
+import { checkBeforeGetting } from '../machine/preflight.ts';
 import { SetupError } from '../setup-error.ts';
 import { ensureImageDisk, findImageDisk, imageDiskDamage, type KnownImage, sayIgnored } from './image-disk.ts';
 

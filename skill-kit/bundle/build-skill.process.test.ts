@@ -19,8 +19,8 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { regularFilesBelow } from '../../setup/files-below.ts';
-import { TemporaryFolder, type Ran } from '../../test/rig/skill-command.ts';
+import { regularFilesBelow } from '../../setup/cache/files-below.ts';
+import { TemporaryFolder, type Ran } from '../../test/rig/skills/skill-command.ts';
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '../..');
 const BIN = join(ROOT, 'bin/voidbox.js');

@@ -3,7 +3,7 @@ import { chmodSync, existsSync, mkdirSync, readFileSync, realpathSync, rmSync, s
 import { basename, join, resolve, sep } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { Buildable } from '../../domain/step-machine/definition.ts';
-import { filesBelow } from '../../setup/files-below.ts';
+import { filesBelow } from '../../setup/cache/files-below.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { bundle, bundleProgram, type BundleOptions, type Program } from './bundle.ts';
 import { BUN_TARGETS, type BunTarget, type Compilation, compileAll } from './bun.ts';

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { builtinModules } from 'node:module';
 import { expect, test } from 'vitest';
 import { parseAst } from 'rolldown/parseAst';
-import { TemporaryFolder } from '../../test/rig/skill-command.ts';
+import { TemporaryFolder } from '../../test/rig/skills/skill-command.ts';
 import { bundleSkill } from './bundle-skill.ts';
 
 const SKILL = `

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { makeBlockingPipe, PIPE_ENDS_MS } from '../../test/rig/blocking-pipe.ts';
+import { makeBlockingPipe, PIPE_ENDS_MS } from '../../test/rig/vms/blocking-pipe.ts';
 import { contentOf } from '../lint/sources.ts';
 import { copyTree } from './copy-tree.ts';
 import { checkTarget } from './output-folder.ts';

@@ -5,7 +5,7 @@ import { promisify } from 'node:util';
 import type { Plugin } from 'rolldown';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { packageRoot } from '../../setup/package-root.ts';
-import { TemporaryFolder } from '../../test/rig/skill-command.ts';
+import { TemporaryFolder } from '../../test/rig/skills/skill-command.ts';
 import { bundle } from './bundle.ts';
 import { lazyArktype } from './lazy-arktype.ts';
 

@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { TemporaryFolder } from '../../test/rig/skill-command.ts';
+import { TemporaryFolder } from '../../test/rig/skills/skill-command.ts';
 import { copyTree } from './copy-tree.ts';
 import { BUILT_WITH, checkTarget, orOutputError, replaceFolder } from './output-folder.ts';
 

@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { chmodSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { TemporaryFolder, type Ran } from '../../test/rig/skill-command.ts';
+import { TemporaryFolder, type Ran } from '../../test/rig/skills/skill-command.ts';
 
 const BIN = fileURLToPath(new URL('../../bin/voidbox.js', import.meta.url));
 const SKILL = `

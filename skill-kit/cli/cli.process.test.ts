@@ -20,8 +20,8 @@ import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { makeBlockingPipe, PIPE_ENDS_MS } from '../../test/rig/blocking-pipe.ts';
-import { linesOf, TemporaryFolder, type Ran } from '../../test/rig/skill-command.ts';
+import { makeBlockingPipe, PIPE_ENDS_MS } from '../../test/rig/vms/blocking-pipe.ts';
+import { linesOf, TemporaryFolder, type Ran } from '../../test/rig/skills/skill-command.ts';
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '../..');
 /** `a` writes its key to a file, then waits until a gate is opened, unless there is none. */

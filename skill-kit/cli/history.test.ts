@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import type { SkillDefinition, StepResult } from '../../domain/step-machine/definition.ts';
-import { runCommand, TemporaryFolder } from '../../test/rig/skill-command.ts';
+import { runCommand, TemporaryFolder } from '../../test/rig/skills/skill-command.ts';
 import { skill, terminal, z } from '../index.bundled.ts';
 
 type Entry = StepResult & { readonly checkpoint?: { readonly entries: number; readonly chars: number } };

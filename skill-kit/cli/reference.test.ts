@@ -1,6 +1,6 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
-import { TemporaryFolder } from '../../test/rig/skill-command.ts';
+import { TemporaryFolder } from '../../test/rig/skills/skill-command.ts';
 import { reference } from '../index.bundled.ts';
 import { runReferenceCommand } from './commands.ts';
 

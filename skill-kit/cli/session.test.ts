@@ -15,7 +15,13 @@ import {
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { MigrationConfig, SkillDefinition } from '../../domain/step-machine/definition.ts';
-import { linesOf, type Ran, runCommand, type Surroundings, TemporaryFolder } from '../../test/rig/skill-command.ts';
+import {
+  linesOf,
+  type Ran,
+  runCommand,
+  type Surroundings,
+  TemporaryFolder,
+} from '../../test/rig/skills/skill-command.ts';
 import { skill, terminal, z } from '../index.bundled.ts';
 
 let folder: TemporaryFolder;

@@ -1,6 +1,6 @@
 import { writeFileSync, mkdirSync } from 'node:fs';
 import { expect, it } from 'vitest';
-import { runCommand, TemporaryFolder, type Surroundings } from '../../test/rig/skill-command.ts';
+import { runCommand, TemporaryFolder, type Surroundings } from '../../test/rig/skills/skill-command.ts';
 import type { SkillDefinition, StepResult } from '../../domain/step-machine/definition.ts';
 import { act, skill, terminal, z } from '../index.bundled.ts';
 

@@ -1,6 +1,6 @@
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
-import { TemporaryFolder } from '../../test/rig/skill-command.ts';
+import { TemporaryFolder } from '../../test/rig/skills/skill-command.ts';
 import { writeFully } from './write-fully.ts';
 
 it('writes at a place, and says how many bytes that took', () => {

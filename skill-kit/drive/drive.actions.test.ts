@@ -4,8 +4,8 @@ import { z } from 'zod';
 import type { Command } from '../../domain/step-machine/command.ts';
 import type { StepConfig } from '../../domain/step-machine/definition.ts';
 import { recordsOf } from '../../domain/step-machine/records.ts';
-import { answer, onJson, pathOf, started } from '../../test/rig/driven-session.ts';
-import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
+import { answer, onJson, pathOf, started } from '../../test/rig/skills/session-in-process.ts';
+import { skillOf, TERMINAL } from '../../test/rig/skills/erased-skill.ts';
 import { cancelSession, resumeSession } from './drive.ts';
 
 describe('actions', () => {

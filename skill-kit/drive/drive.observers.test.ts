@@ -1,7 +1,7 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
-import { answer, open, pathOf, started, warningsOf } from '../../test/rig/driven-session.ts';
-import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
+import { answer, open, pathOf, started, warningsOf } from '../../test/rig/skills/session-in-process.ts';
+import { skillOf, TERMINAL } from '../../test/rig/skills/erased-skill.ts';
 import { startSession } from './drive.ts';
 import { OBSERVER_LIMIT_MS } from './observers.ts';
 

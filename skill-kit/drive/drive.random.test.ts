@@ -4,9 +4,9 @@ import { recordsOf } from '../../domain/step-machine/records.ts';
 import type { SessionEvent } from '../../domain/step-machine/event.ts';
 import { Fold, transition } from '../../domain/step-machine/machine.ts';
 import type { SessionState } from '../../domain/step-machine/state.ts';
-import { define, TERMINAL } from '../../test/rig/erased-skill.ts';
-import { generator } from '../../test/rig/random-skill.ts';
-import { sealed } from '../../test/rig/sealed-state.ts';
+import { define, TERMINAL } from '../../test/rig/skills/erased-skill.ts';
+import { generator } from '../../test/rig/skills/random-skill.ts';
+import { sealed } from '../../test/rig/skills/sealed-state.ts';
 import { advanceSession, createSession, resumeSession, startSession, tickSession, type Session } from './drive.ts';
 
 /** Any graph of any kinds of steps; most of them are wrong in some way that only running them shows. */

@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { recordsOf } from '../../domain/step-machine/records.ts';
-import { answer, open, warningsOf } from '../../test/rig/driven-session.ts';
-import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
+import { answer, open, warningsOf } from '../../test/rig/skills/session-in-process.ts';
+import { skillOf, TERMINAL } from '../../test/rig/skills/erased-skill.ts';
 import { CycleGuardError, placeSession, replayHistory, type Session, startSession } from './drive.ts';
 
 function replaySession(session: Session, history: readonly unknown[], place: string): void {

@@ -5,8 +5,8 @@ import type { SessionEvent, SessionEventBody } from '../../domain/step-machine/e
 import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { factsOf } from '../../domain/step-machine/facts.ts';
 import { transition } from '../../domain/step-machine/machine.ts';
-import { answer, onJson, open, started } from '../../test/rig/driven-session.ts';
-import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
+import { answer, onJson, open, started } from '../../test/rig/skills/session-in-process.ts';
+import { skillOf, TERMINAL } from '../../test/rig/skills/erased-skill.ts';
 import { resumeSession, startSession } from './drive.ts';
 import { runTurn, type Turn } from './turn.ts';
 

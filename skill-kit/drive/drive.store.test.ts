@@ -3,8 +3,8 @@ import { z } from 'zod';
 import type { SkillDefinition, StepConfig } from '../../domain/step-machine/definition.ts';
 import { frameOf } from '../../domain/step-machine/state.ts';
 import { storeView } from '../../domain/step-machine/store-view.ts';
-import { answer, open, started, warningsOf } from '../../test/rig/driven-session.ts';
-import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
+import { answer, open, started, warningsOf } from '../../test/rig/skills/session-in-process.ts';
+import { skillOf, TERMINAL } from '../../test/rig/skills/erased-skill.ts';
 import { createSession, startSession } from './drive.ts';
 
 const nested = (levels: number): unknown => JSON.parse(`${'{"v":'.repeat(levels)}1${'}'.repeat(levels)}`);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { answer, open, started } from '../../test/rig/driven-session.ts';
-import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
+import { answer, open, started } from '../../test/rig/skills/session-in-process.ts';
+import { skillOf, TERMINAL } from '../../test/rig/skills/erased-skill.ts';
 import { startSession } from './drive.ts';
 
 describe('sub-skills', () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { answer, open, pathOf, started } from '../../test/rig/driven-session.ts';
-import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
+import { answer, open, pathOf, started } from '../../test/rig/skills/session-in-process.ts';
+import { skillOf, TERMINAL } from '../../test/rig/skills/erased-skill.ts';
 import { startSession, tickSession } from './drive.ts';
 
 describe('time', () => {

@@ -9,7 +9,7 @@ import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { packageRoot } from '../../setup/package-root.ts';
-import { type Rig, rigOf } from '../../test/rig/mcp-client.ts';
+import { type Rig, rigOf } from '../../test/rig/servers/mcp-client.ts';
 
 /** `a` writes its key to a file, then waits until a gate is opened, unless there is none. */
 const DEFINITION = (name: string): string => `skill({ name: '${name}', version: '2.0.0', entry: 'a' })

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { renderSkillGraph } from '../../cli/render/skill-graph.ts';
-import { createStyle, PLAIN } from '../../cli/render/style.ts';
-import { withSkill } from '../../test/rig/linted.ts';
+import { renderSkillGraph } from '../../cli/render/skills/skill-graph.ts';
+import { createStyle, PLAIN } from '../../cli/render/text/style.ts';
+import { withSkill } from '../../test/rig/skills/linted.ts';
 import { toMermaid } from './mermaid.ts';
 import { readGraph } from './read-graph.ts';
 import type { SkillGraph } from './skill-graph.ts';

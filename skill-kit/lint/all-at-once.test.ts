@@ -1,6 +1,6 @@
 /** One run of lint shows every mistake, whichever part of the skill kit finds it. */
 import { expect, it } from 'vitest';
-import { linted, withSkill } from '../../test/rig/linted.ts';
+import { linted, withSkill } from '../../test/rig/skills/linted.ts';
 import { checkSource } from './check-source.ts';
 
 const IMPORTS = "import { act, action, module, reference, skill, step, terminal, z } from 'voidbox/skill-kit';\n";

@@ -2,7 +2,7 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import { regularFilesBelow } from '../../setup/files-below.ts';
+import { regularFilesBelow } from '../../setup/cache/files-below.ts';
 import { contentOf, type Sources } from './sources.ts';
 import { unwrap, below, is, isFunction, memberName, type Node } from './syntax.ts';
 

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { linted, placeAndRule, type SkillFiles } from '../../test/rig/linted.ts';
+import { linted, placeAndRule, type SkillFiles } from '../../test/rig/skills/linted.ts';
 import { RULES, type RuleName } from './rules.ts';
 
 const IMPORTS = "import { act, skill, terminal, z } from 'voidbox/skill-kit';\n";

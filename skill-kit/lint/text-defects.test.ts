@@ -2,7 +2,7 @@
 import { symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { linted, placeAndRule, type SkillFiles, withSkill } from '../../test/rig/linted.ts';
+import { linted, placeAndRule, type SkillFiles, withSkill } from '../../test/rig/skills/linted.ts';
 import { lintSkill } from './lint-skill.ts';
 
 const IMPORTS =

@@ -7,8 +7,8 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { type Rig, rigOf } from '../../test/rig/mcp-client.ts';
-import { skillScript } from '../../test/rig/skill-script.ts';
+import { type Rig, rigOf } from '../../test/rig/servers/mcp-client.ts';
+import { skillScript } from '../../test/rig/skills/skill-script.ts';
 
 const SKILL = `await mcpMain(skill({ name: 'two', entry: 'a', version: '3.0.0' })
   .step('a', { prompt: ({ refs }) => refs.load('a.md'), response: z.string(), next: 'b' })

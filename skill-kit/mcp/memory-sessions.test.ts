@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { skill, terminal, z } from '../index.ts';
-import { serve } from '../../test/rig/mcp-client.ts';
+import { serve } from '../../test/rig/servers/mcp-client.ts';
 import { MemorySessions } from './memory-sessions.ts';
 
 const HOUR_MS = 60 * 60_000;

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { makeBlockingPipe, PIPE_ENDS_MS } from '../../test/rig/blocking-pipe.ts';
+import { makeBlockingPipe, PIPE_ENDS_MS } from '../../test/rig/vms/blocking-pipe.ts';
 import { parseMcpOptions } from './options.ts';
 
 const parse = (...argv: string[]) => parseMcpOptions(argv);

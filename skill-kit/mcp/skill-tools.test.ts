@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { reference, skill, terminal, z } from '../index.ts';
-import { connect, type Rig, serve } from '../../test/rig/mcp-client.ts';
+import { connect, type Rig, serve } from '../../test/rig/servers/mcp-client.ts';
 import { referenceTools } from './reference-tools.ts';
 
 const twoSteps = () =>

@@ -8,8 +8,8 @@ import { text } from 'node:stream/consumers';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { type Rig, rigOf } from '../../test/rig/mcp-client.ts';
-import { skillScript } from '../../test/rig/skill-script.ts';
+import { type Rig, rigOf } from '../../test/rig/servers/mcp-client.ts';
+import { skillScript } from '../../test/rig/skills/skill-script.ts';
 
 const LOOP = `await mcpMain(skill({ name: 'loop', entry: 'a', version: '3.0.0' })
   .step('a', { prompt: ({ refs, attempts }) => refs.load('a.md') + attempts, response: z.object({ i: z.number() }), maxVisits: 100000, next: 'self' })

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { NewRunEvent } from '../../domain/run/event.ts';
 import { finishedEvent, noticeEvent, outputEvent } from '../../test/conformance/store.ts';
-import { stageResult } from '../../test/rig/stage-results.ts';
+import { stageResult } from '../../test/rig/runs/stage-results.ts';
 import { createFileEventLog } from './event-log.ts';
 
 const disk = vi.hoisted(() => ({ synced: [] as string[], hold: null as RegExp | null, held: [] as (() => void)[] }));

@@ -1,4 +1,4 @@
-/** What the records of a run have to look like when they are read back; see `activities/admit.ts` and its neighbours for who writes them. */
+/** What the records of a run have to look like when they are read back; see `activities/admission/admit.ts` and its neighbours for who writes them. */
 import {
   AGENT_MODES,
   type AgentSkill,

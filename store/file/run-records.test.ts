@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { RunRecords } from '../../activities/ports/run-records.ts';
-import { RECORD_DEFAULTS } from '../../test/rig/admissions.ts';
+import { RECORD_DEFAULTS } from '../../test/rig/runs/admissions.ts';
 import { createFileHostMarks, createFileRunRecords } from './run-records.ts';
 
 let dir: string;

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { answerRequests, valuesHandedOver, waitForVariables } from './variable-files.ts';
-import { makeStateFolder } from '../../test/rig/state-folder.ts';
+import { makeStateFolder } from '../../test/rig/runs/state-folder.ts';
 
 const NAMES = ['TOKEN'];
 

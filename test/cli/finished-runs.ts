@@ -3,7 +3,7 @@ import type { NewRunEvent } from '../../domain/run/event.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
 import { openStores } from '../../store/open-stores.ts';
-import { stageResult } from '../rig/stage-results.ts';
+import { stageResult } from '../rig/runs/stage-results.ts';
 
 /** So long ago that what is said of it does not change while a test runs. */
 const STARTED_MS = Date.now() - 10.5 * 86_400_000;

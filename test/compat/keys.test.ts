@@ -1,6 +1,6 @@
 /** Each key of Void-Box's grammar: it is read, and what it says comes into the plan, is refused, or is said to have no effect. */
 import { expect, test } from 'vitest';
-import { compileText } from '../../domain/spec/load.ts';
+import { compileText } from '../../domain/language/load.ts';
 
 type Json = Record<string, unknown>;
 

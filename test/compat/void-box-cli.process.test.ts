@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { packageRoot } from '../../setup/package-root.ts';
-import { type Typed, typeCommand } from '../rig/typed-command.ts';
+import { type Typed, typeCommand } from '../rig/runs/typed-command.ts';
 
 interface Row {
   readonly file: string;

@@ -2,16 +2,16 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { expect, test } from 'vitest';
-import { withMockAgents } from '../../domain/plan/mock-agents.ts';
+import { withMockAgents } from '../../domain/plan-rules/mock-agents.ts';
 import { toWire } from '../../domain/plan/wire.ts';
-import { unsupportedParts } from '../../domain/plan/unsupported.ts';
-import { compileText } from '../../domain/spec/load.ts';
-import { checkPlan } from '../../domain/spec/check-plan.ts';
-import { Problems } from '../../domain/spec/problems.ts';
-import { readSource } from '../../domain/spec/source.ts';
-import type { TreeNode } from '../../domain/spec/tree.ts';
-import { specSchema } from '../../domain/spec/grammar/json-schema.ts';
-import { compileEditorSchema } from '../rig/editor-schema.ts';
+import { unsupportedParts } from '../../domain/plan-rules/unsupported.ts';
+import { compileText } from '../../domain/language/load.ts';
+import { checkPlan } from '../../domain/language/check-plan.ts';
+import { Problems } from '../../domain/language/text/diagnostics.ts';
+import { readSource } from '../../domain/language/text/source.ts';
+import type { TreeNode } from '../../domain/language/text/tree.ts';
+import { specSchema } from '../../domain/language/grammar/json-schema.ts';
+import { compileEditorSchema } from '../rig/skills/editor-schema.ts';
 
 const ROOT = join(import.meta.dirname, 'void-box');
 const FILES = readdirSync(ROOT, { recursive: true, withFileTypes: true })

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Rig } from '../e2e/rig.ts';
-import { busyboxRoot, writeLayout } from '../rig/oci-layout.ts';
+import { busyboxRoot, writeLayout } from '../rig/vms/oci-layout.ts';
 
 const SPECS = join(dirname(fileURLToPath(import.meta.url)), 'void-box', 'specs');
 

@@ -1,7 +1,7 @@
 /** The boot of a real VM in the event history of its run, where the Temporal UI finds it. */
 import { expect, test } from 'vitest';
-import { connectRuns } from '../../client/connect.ts';
-import { embeddedAddress } from '../../client/temporal-address.ts';
+import { connectRuns } from '../../client/temporal/connect.ts';
+import { embeddedAddress } from '../../client/temporal/temporal-address.ts';
 import { formatDurationMs } from '../../domain/units/duration.ts';
 import { Rig } from './rig.ts';
 

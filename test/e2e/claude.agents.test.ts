@@ -5,7 +5,7 @@
 import { expect, test } from 'vitest';
 import { type FakeModel, type ModelScript, startFakeModel } from '../../bench/fake-model/fake-model.ts';
 import { filesWith } from '../rig/files-with.ts';
-import { CHANGES_IN_TWO_VMS, loseInRepository } from '../rig/lost-in-repository.ts';
+import { CHANGES_IN_TWO_VMS, loseInRepository } from '../rig/git/repository-losses.ts';
 import { Rig } from './rig.ts';
 
 const KEY = 'sk-ant-canary-77b0e1c4';

@@ -1,7 +1,7 @@
 /** The unmodified command line of Codex in real VMs, and what survives it: dead workers, dead VMs, dead streams. */
 import { expect, test } from 'vitest';
 import { type ModelScript, startFakeModel } from '../../bench/fake-model/fake-model.ts';
-import { CHANGES_IN_TWO_VMS, loseInRepository } from '../rig/lost-in-repository.ts';
+import { CHANGES_IN_TWO_VMS, loseInRepository } from '../rig/git/repository-losses.ts';
 import { Rig, until } from './rig.ts';
 
 const KEY = { OPENAI_API_KEY: 'sk-of-the-lane' };

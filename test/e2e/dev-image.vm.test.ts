@@ -2,7 +2,7 @@
 import { mkdirSync, readdirSync, symlinkSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
-import { makeContext } from '../../setup/context.ts';
+import { makeContext } from '../../setup/pieces/context.ts';
 import { devDisk } from '../../setup/dev-disk/dev-disk.ts';
 import { readEnvironment } from '../../setup/environment.ts';
 import { withFileLock } from '../../setup/file-lock.mjs';

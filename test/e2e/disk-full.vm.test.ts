@@ -1,7 +1,7 @@
 /** The disk of the state folder is full: what runs waits for room, it is said, and all goes on by itself. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
-import { SmallDisk } from '../rig/small-disk.ts';
+import { SmallDisk } from '../rig/vms/small-disk.ts';
 import { Rig, until } from './rig.ts';
 import { countedOnce, counting, sleeping, writing } from './specs.ts';
 

@@ -7,8 +7,8 @@ import { expect, test } from 'vitest';
 import { readEnvironment } from '../../setup/environment.ts';
 import { resolveHostPieces } from '../../setup/resolve.ts';
 import { filesWith } from '../rig/files-with.ts';
-import { serveGit } from '../rig/git-server.ts';
-import { LOCALHOST_CERTIFICATE } from '../rig/localhost-certificate.ts';
+import { serveGit } from '../rig/git/git-server.ts';
+import { LOCALHOST_CERTIFICATE } from '../rig/servers/localhost-certificate.ts';
 import { Rig, temporal } from './rig.ts';
 
 const TOKEN = `token${randomBytes(16).toString('hex')}`;

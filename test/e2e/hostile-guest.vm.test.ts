@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
 import { writeCpio } from '../../guest/image/cpio.ts';
-import { makeContext, pieceSource } from '../../setup/context.ts';
+import { makeContext, pieceSource } from '../../setup/pieces/context.ts';
 import { readEnvironment } from '../../setup/environment.ts';
 import { sleeping } from './specs.ts';
 import { Rig, until } from './rig.ts';

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
 import { packageRoot } from '../../setup/package-root.ts';
 import type { TarItem } from '../../tar/write.ts';
-import { busyboxRoot, writeLayout } from '../rig/oci-layout.ts';
+import { busyboxRoot, writeLayout } from '../rig/vms/oci-layout.ts';
 import { useRig } from './shared-rig.ts';
 
 const theRig = useRig();

@@ -9,7 +9,7 @@ import { expect, test } from 'vitest';
 import { type FakeModel, startFakeModel } from '../../bench/fake-model/fake-model.ts';
 import type { RunEventBody } from '../../domain/run/event.ts';
 import { filesWith } from '../rig/files-with.ts';
-import { SCALES_SERVER, WEIGH } from '../rig/scales-server.ts';
+import { SCALES_SERVER, WEIGH } from '../rig/servers/mcp-scales-server.ts';
 import { Rig } from './rig.ts';
 
 const TOKEN = 'scales-canary-4d1f9b07';

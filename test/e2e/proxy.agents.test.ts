@@ -6,7 +6,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { startFakeModel } from '../../bench/fake-model/fake-model.ts';
-import { LLM_AUTHORITY, LLM_CERTIFICATE, LLM_KEY } from '../rig/llm-certificate.ts';
+import { LLM_AUTHORITY, LLM_CERTIFICATE, LLM_KEY } from '../rig/servers/llm-certificate.ts';
 import { Rig } from './rig.ts';
 
 const KEYS = { OPENAI_API_KEY: 'sk-behind-the-proxy', ANTHROPIC_API_KEY: 'sk-ant-behind-the-proxy' };

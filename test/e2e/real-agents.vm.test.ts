@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
 import { type ModelScript, startFakeModel } from '../../bench/fake-model/fake-model.ts';
 import { entriesBelow } from '../storm/leftovers.ts';
-import { AGENTS_LIMIT_MS, needAgents } from '../rig/need-agents.ts';
+import { AGENTS_LIMIT_MS, needAgents } from '../rig/vms/need-agents.ts';
 import { Rig } from './rig.ts';
 
 beforeAll(async () => await needAgents('the tests of Codex in VMs', ['codex']), AGENTS_LIMIT_MS);

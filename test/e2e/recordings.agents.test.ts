@@ -8,9 +8,9 @@ import { claude } from '../../agents/claude.ts';
 import { codex } from '../../agents/codex.ts';
 import type { AgentProvider } from '../../agents/provider.ts';
 import type { JsonValue, LlmPlan } from '../../domain/plan/plan.ts';
-import { runAgentOnHost } from '../rig/agent-on-host.ts';
+import { runAgentOnHost } from '../rig/vms/agent-on-host.ts';
 import { type ModelScript, startFakeModel } from '../../bench/fake-model/fake-model.ts';
-import { settled } from '../rig/settled-stream.ts';
+import { settled } from '../rig/runs/normalized-stream.ts';
 
 const TOOLS: ModelScript = ({ turn }) => {
   if (turn === 0) return { saying: 'I write the file.', run: 'echo grüße > hello.txt' };

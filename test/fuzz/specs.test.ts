@@ -14,13 +14,13 @@ import {
   type MachinePlanWire,
   machineToWire,
 } from '../../domain/pipeline/machine-plan.ts';
-import { withMocks } from '../../domain/plan/mocks.ts';
+import { withMocks } from '../../domain/plan-rules/mocks.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { toWire } from '../../domain/plan/wire.ts';
-import { checkExpressions } from '../../domain/spec/expression/check.ts';
-import { type CompiledText, compileText } from '../../domain/spec/load.ts';
-import { checkPlan } from '../../domain/spec/check-plan.ts';
-import { loadCheckSchema } from '../../domain/spec/schema-engine.ts';
+import { checkExpressions } from '../../domain/language/expression/check.ts';
+import { type CompiledText, compileText } from '../../domain/language/load.ts';
+import { checkPlan } from '../../domain/language/check-plan.ts';
+import { loadCheckSchema } from '../../domain/language/schema/schema-engine.ts';
 import { type Ending, transitionBound, World } from '../machine/world.ts';
 import { randomOf } from '../machine/random.ts';
 

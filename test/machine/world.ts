@@ -19,7 +19,7 @@ import {
 import { FINALLY_TIMER } from '../../domain/pipeline/draft.ts';
 import { flatRows } from '../../domain/pipeline/rows.ts';
 import { isEnd, type RunState, type StagePhase } from '../../domain/pipeline/state.ts';
-import { stageResult } from '../rig/stage-results.ts';
+import { stageResult } from '../rig/runs/stage-results.ts';
 
 export type Ending =
   | 'ok'

@@ -10,7 +10,7 @@ import type { AgentOutcome, AgentSaying } from '../../agents/stream.ts';
 import { readEnvironment } from '../../setup/environment.ts';
 import { resolveOptionalPieces } from '../../setup/resolve.ts';
 import { type ModelScript, startFakeModel } from '../../bench/fake-model/fake-model.ts';
-import { SCALES_SERVER, WEIGH } from './scales-server.ts';
+import { SCALES_SERVER, WEIGH } from './servers/mcp-scales-server.ts';
 
 /** Of a download of 170 MB too. */
 const SETUP_LIMIT_MS = 1_200_000;

@@ -3,8 +3,8 @@ import { execFileSync } from 'node:child_process';
 import { chmodSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { GIT_PATH } from '../rig/git-path.ts';
-import { type LeftRun, openLeftRun } from '../rig/left-changes.ts';
+import { GIT_PATH } from '../rig/git/git-path.ts';
+import { type LeftRun, openLeftRun } from '../rig/git/run-with-changes.ts';
 
 let left: LeftRun;
 let app: string;

@@ -83,7 +83,7 @@ test('the rows about a guest are not about the git folder of a cloned project', 
   const rows = rowsBelow('A guest');
   const files = rows.flatMap(({ tests }) => tests.map(({ file }) => file));
   expect(files).not.toContain('git/hostile-repository.process.test.ts');
-  expect(files).not.toContain('cli/apply-hostile.process.test.ts');
+  expect(files).not.toContain('test/cli/apply-hostile.process.test.ts');
 });
 
 test('a row without a test, with one that is gone or with another title is found', () => {

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { mockModel, runSkill } from 'voidbox/skill-kit/test';
 import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { loadSkill } from '../../skill-kit/bundle/load-skill.ts';
-import { regularFilesBelow } from '../../setup/files-below.ts';
+import { regularFilesBelow } from '../../setup/cache/files-below.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import {
   CANARY,
@@ -16,8 +16,15 @@ import {
   TOKEN,
   UNDECLARED,
   UNDECLARED_VALUE,
-} from '../rig/curious-skill.ts';
-import { type Driver, mcpHttp, mcpStdio, sessionCli, type Shown, type Surroundings } from '../rig/skill-drivers.ts';
+} from '../rig/skills/environment-skill.ts';
+import {
+  type Driver,
+  mcpHttp,
+  mcpStdio,
+  sessionCli,
+  type Shown,
+  type Surroundings,
+} from '../rig/skills/skill-drivers.ts';
 
 const BIN = join(packageRoot(), 'bin/voidbox.js');
 const DIGEST = createHash('sha256').update(CANARY).digest('hex');

@@ -10,9 +10,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { packageRoot } from '../../setup/package-root.ts';
-import { connectRuns, type RunsConnection } from '../../client/connect.ts';
-import { recordHistoriesOf } from '../rig/record-histories.ts';
-import { embeddedAddress } from '../../client/temporal-address.ts';
+import { connectRuns, type RunsConnection } from '../../client/temporal/connect.ts';
+import { recordHistoriesOf } from '../rig/runs/record-histories.ts';
+import { embeddedAddress } from '../../client/temporal/temporal-address.ts';
 import {
   CANARY,
   type CuriousScript,
@@ -20,7 +20,7 @@ import {
   TOKEN,
   UNDECLARED,
   UNDECLARED_VALUE,
-} from '../rig/curious-skill.ts';
+} from '../rig/skills/environment-skill.ts';
 import {
   type Driver,
   durableCli,
@@ -30,7 +30,7 @@ import {
   type Shown,
   type Surroundings,
   voidboxSession,
-} from '../rig/skill-drivers.ts';
+} from '../rig/skills/skill-drivers.ts';
 
 const BIN = join(packageRoot(), 'bin/voidbox.js');
 const DIGEST = createHash('sha256').update(CANARY).digest('hex');

@@ -11,8 +11,15 @@ import {
   type ExampleRun,
   exampleScripts,
   type ExampleScripts,
-} from '../rig/example-skills.ts';
-import { type Driver, mcpHttp, mcpStdio, sessionCli, statelessCli, type Surroundings } from '../rig/skill-drivers.ts';
+} from '../rig/skills/example-skills.ts';
+import {
+  type Driver,
+  mcpHttp,
+  mcpStdio,
+  sessionCli,
+  statelessCli,
+  type Surroundings,
+} from '../rig/skills/skill-drivers.ts';
 
 let scripts: ExampleScripts;
 beforeAll(async () => {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { packageRoot } from '../../setup/package-root.ts';
-import { driveExample, EXAMPLE_RUNS, exampleScripts, type ExampleScripts } from '../rig/example-skills.ts';
+import { driveExample, EXAMPLE_RUNS, exampleScripts, type ExampleScripts } from '../rig/skills/example-skills.ts';
 import {
   type Driver,
   durableCli,
@@ -14,7 +14,7 @@ import {
   type Shown,
   type Surroundings,
   voidboxSession,
-} from '../rig/skill-drivers.ts';
+} from '../rig/skills/skill-drivers.ts';
 
 const BIN = join(packageRoot(), 'bin/voidbox.js');
 /** Long enough to be asked before it is over, on a loaded machine. */

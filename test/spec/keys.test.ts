@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { PLAN_KINDS, type PlanKind } from '../../domain/plan/plan.ts';
-import { SPEC } from '../../domain/spec/grammar/spec-table.ts';
-import type { Key, MappingTable, ValueType } from '../../domain/spec/grammar/table.ts';
+import { SPEC } from '../../domain/language/grammar/spec-table.ts';
+import type { Key, MappingTable, ValueType } from '../../domain/language/grammar/table.ts';
 
 const isMapping = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);

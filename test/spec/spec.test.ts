@@ -9,9 +9,9 @@ import { describe, expect, test } from 'vitest';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
 import { SPEC_CODES } from '../../domain/errors/spec-codes.ts';
 import { toWire } from '../../domain/plan/wire.ts';
-import { checkExpressions } from '../../domain/spec/expression/check.ts';
-import { compileText } from '../../domain/spec/load.ts';
-import { checkPlan } from '../../domain/spec/check-plan.ts';
+import { checkExpressions } from '../../domain/language/expression/check.ts';
+import { compileText } from '../../domain/language/load.ts';
+import { checkPlan } from '../../domain/language/check-plan.ts';
 import { readSkill } from '../../sdk/read-skill.ts';
 
 const FOLDER = import.meta.dirname;
@@ -53,7 +53,7 @@ describe('golden specs', () => {
   });
 
   test('there is a case for every code', () => {
-    // Sizes beyond files that people read are tried in domain/spec/limits.test.ts.
+    // Sizes beyond files that people read are tried in domain/language/limits.test.ts.
     // Definitions in TypeScript are tried in test/definitions/.
     expect(Object.keys(SPEC_CODES).filter((code) => !REFUSED_CODES.has(code))).toEqual(['spec/definition']);
   });

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import type { ErrorCode } from '../../domain/errors/codes.ts';
 import type { RunEvent, RunEventBody } from '../../domain/run/event.ts';
 import type { StageResult } from '../../domain/run/stage-result.ts';
-import { stageResult } from '../rig/stage-results.ts';
+import { stageResult } from '../rig/runs/stage-results.ts';
 import { findingsOf, isExplainedFailure } from './findings.ts';
 import { boxes, cancelled, lines, shared, type Story } from './story.ts';
 

@@ -3,7 +3,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type CliResult, type Rig, type RunningCli, until } from '../e2e/rig.ts';
-import type { SmallDisk } from '../rig/small-disk.ts';
+import type { SmallDisk } from '../rig/vms/small-disk.ts';
 import { findingsOf, isExplainedFailure } from './findings.ts';
 import { brokenArtifacts, fileLeftovers, folderFindings, unfinishedFolderFindings } from './leftovers.ts';
 import type { Phases } from './phases.ts';

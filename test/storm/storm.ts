@@ -3,7 +3,7 @@ import { cpSync, mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Rig } from '../e2e/rig.ts';
-import { SmallDisk } from '../rig/small-disk.ts';
+import { SmallDisk } from '../rig/vms/small-disk.ts';
 import { type Phase, Phases } from './phases.ts';
 import { randomOf, roundSeed } from './random.ts';
 import { playRound } from './round.ts';

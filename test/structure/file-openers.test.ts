@@ -25,13 +25,13 @@ const OPENERS = new Set([
 
 /** Why the path is not one that others may write, or how the file guards against it. A folder counts for all files below it. */
 const REASONS: Readonly<Record<string, string>> = {
-  'cli/agent-logins.ts': 'logins in the home folder of the user',
-  'cli/print-result.ts': 'writes to the file that the user names',
-  'cli/templates.ts': 'templates of the package',
-  'cli/unpack.ts': 'makes new files (O_EXCL)',
+  'cli/start/agent-logins.ts': 'logins in the home folder of the user',
+  'cli/runs/print-result.ts': 'writes to the file that the user names',
+  'cli/init/templates.ts': 'templates of the package',
+  'cli/runs/unpack.ts': 'makes new files (O_EXCL)',
   'cli/version.ts': 'package.json of the package',
   'client/embedded/': 'the state folder of the user, and files of the package',
-  'client/this-host.ts': 'the state folder of the user',
+  'client/vms/this-host.ts': 'the state folder of the user',
   'files/named-file.ts': 'descriptors of the process; other paths by open-file.ts',
   'files/open-file.ts': 'it is the one that opens',
   'git/base-bundle.ts': 'a private folder of the worker',
@@ -54,8 +54,8 @@ const REASONS: Readonly<Record<string, string>> = {
   'store/': 'the state folder of the user',
   'workers/conditions/threads.ts': '/proc',
   'workers/embedded/control-server.ts': 'the state folder of the user',
-  'workers/host-id.ts': 'the state folder of the user',
-  'workers/plan-checkout.ts': 'a private folder of the worker',
+  'workers/host/host-id.ts': 'the state folder of the user',
+  'workers/checkout/plan-checkout.ts': 'a private folder of the worker',
   'workers/skills/child.ts': 'references of a skill whose code runs in the same process',
   'workers/skills/identity-file.ts': 'the state folder of the user',
 };

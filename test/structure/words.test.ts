@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
 import { COMMANDS } from '../../cli/command-table.ts';
 import { packageRoot } from '../../setup/package-root.ts';
-import { typeCommand } from '../rig/typed-command.ts';
+import { typeCommand } from '../rig/runs/typed-command.ts';
 import { pathsOf } from './imports.ts';
 import { phrasesIn, textsIn } from './words.ts';
 

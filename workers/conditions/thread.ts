@@ -7,8 +7,8 @@ import {
   type ConditionValues,
   evaluateCondition,
   evaluateTexts,
-} from '../../domain/spec/expression/evaluate.ts';
-import type { OutputAnswer } from '../../domain/spec/output-schema.ts';
+} from '../../domain/language/expression/evaluate.ts';
+import type { OutputAnswer } from '../../domain/language/schema/output-schema.ts';
 
 export type Question = ConditionQuestion | TextsQuestion | OutputQuestion;
 
@@ -37,8 +37,8 @@ port.on('message', (question: Question) => {
 
 async function judge({ schema, text }: OutputQuestion): Promise<ConditionAnswer | OutputAnswer> {
   const [{ judgeOutput, schemaProblem }, { loadSchemaEngine }] = await Promise.all([
-    import('../../domain/spec/output-schema.ts'),
-    import('../../domain/spec/schema-engine.ts'),
+    import('../../domain/language/schema/output-schema.ts'),
+    import('../../domain/language/schema/schema-engine.ts'),
   ]);
   const engine = await loadSchemaEngine();
   if (text !== null) return judgeOutput(engine, schema, text);

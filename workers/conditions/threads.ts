@@ -8,9 +8,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import type { CheckOutput } from '../../activities/ports/output-check.ts';
 import type { EvaluateCondition, EvaluateTexts } from '../../activities/ports/conditions.ts';
-import type { ConditionAnswer, TextsAnswer } from '../../domain/spec/expression/evaluate.ts';
-import { EXPRESSION_LIMITS } from '../../domain/spec/expression/limits.ts';
-import { OUTPUT_SCHEMA_LIMITS, type OutputAnswer } from '../../domain/spec/output-schema.ts';
+import type { ConditionAnswer, TextsAnswer } from '../../domain/language/expression/evaluate.ts';
+import { EXPRESSION_LIMITS } from '../../domain/language/expression/limits.ts';
+import { OUTPUT_SCHEMA_LIMITS, type OutputAnswer } from '../../domain/language/schema/output-schema.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import type { Question } from './thread.ts';
 

@@ -2,7 +2,7 @@
 import { closeSync, constants, lstatSync, openSync, rmSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { basename } from 'node:path';
-import { mostOpenFiles } from '../../setup/require-open-files.ts';
+import { mostOpenFiles } from '../../setup/machine/require-open-files.ts';
 import {
   folderId,
   MOST_COMMANDS,

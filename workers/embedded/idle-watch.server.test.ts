@@ -2,11 +2,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ScheduleOptions, ScheduleSpec } from '@temporalio/client';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
-import { connectRuns, type RunsConnection } from '../../client/connect.ts';
+import { connectRuns, type RunsConnection } from '../../client/temporal/connect.ts';
 import { findHoldingSchedules, readHoldingSchedules } from '../../client/embedded/schedules.ts';
-import { embeddedAddress } from '../../client/temporal-address.ts';
-import { startTestServer, type TestServer } from '../../test/rig/test-server.ts';
-import { temporalCliForTests } from '../../test/rig/temporal-cli.ts';
+import { embeddedAddress } from '../../client/temporal/temporal-address.ts';
+import { startTestServer, type TestServer } from '../../test/rig/servers/test-server.ts';
+import { temporalCliForTests } from '../../test/rig/servers/temporal-cli.ts';
 import { watchIdle } from './idle-watch.ts';
 
 const IDLE_LIMIT_MS = 1_000;

@@ -8,13 +8,13 @@ import { expect, test } from 'vitest';
 import { buildId } from '../../client/embedded/build-id.ts';
 import type { HoldingSchedules } from '../../client/embedded/schedules.ts';
 import { stackLockFile, type StackInfo } from '../../client/embedded/stack-info.ts';
-import { connectRuns } from '../../client/connect.ts';
-import { embeddedAddress } from '../../client/temporal-address.ts';
+import { connectRuns } from '../../client/temporal/connect.ts';
+import { embeddedAddress } from '../../client/temporal/temporal-address.ts';
 import { readEnvironment } from '../../setup/environment.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { resolveStackPieces } from '../../setup/resolve.ts';
 import { Rig, until } from '../../test/e2e/rig.ts';
-import { napSpec } from '../../test/rig/nap-spec.ts';
+import { napSpec } from '../../test/rig/runs/sleeping-run.ts';
 
 const IDLE_LIMIT_MS = 1_000;
 /** No worker polls it, and the workflow ends after a second. */

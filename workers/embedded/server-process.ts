@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import type { Durability } from '../../setup/environment.ts';
-import type { StackPieces } from '../../setup/host-pieces.ts';
+import type { StackPieces } from '../../setup/pieces/host-pieces.ts';
 import { DATABASE } from '../../client/embedded/database.ts';
 import type { ChildCommand } from './restarting-process.ts';
 

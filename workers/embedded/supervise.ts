@@ -5,9 +5,9 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { durabilityOf, readEnvironment } from '../../setup/environment.ts';
-import type { StackPieces } from '../../setup/host-pieces.ts';
+import type { StackPieces } from '../../setup/pieces/host-pieces.ts';
 import { workerArgs } from '../../setup/worker-command.ts';
-import { hostId } from '../host-id.ts';
+import { hostId } from '../host/host-id.ts';
 import { createLog, textOf, type Log } from '../log.ts';
 import { openCappedLog } from './capped-log.ts';
 import { childLog } from './child-log.ts';

@@ -4,11 +4,11 @@
  * would end it with a stack trace.
  */
 import { parseArgs } from 'node:util';
-import type { StackPieces } from '../../setup/host-pieces.ts';
+import type { StackPieces } from '../../setup/pieces/host-pieces.ts';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import { remedyOf } from '../../domain/errors/error-code.ts';
 import { keepStateFormat } from '../../store/state-format.ts';
-import { exitWithoutOpenFiles } from '../../setup/require-open-files.ts';
+import { exitWithoutOpenFiles } from '../../setup/machine/require-open-files.ts';
 import { clearStopMark } from '../../client/embedded/stop-mark.ts';
 import { removeUnfinished } from '../../client/embedded/replace-file.ts';
 import { removeStackFile, stackFile } from '../../client/embedded/stack-info.ts';

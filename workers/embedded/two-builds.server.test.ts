@@ -7,7 +7,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readEnvironment } from '../../setup/environment.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { resolveStackPieces } from '../../setup/resolve.ts';
-import { napSpec } from '../../test/rig/nap-spec.ts';
+import { napSpec } from '../../test/rig/runs/sleeping-run.ts';
 
 const COMMAND_LIMIT_MS = 200_000;
 let dir: string;

@@ -4,7 +4,7 @@
  * holds no data, lives in memory, and runs while somebody looks at the UI.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { StackPieces } from '../../setup/host-pieces.ts';
+import type { StackPieces } from '../../setup/pieces/host-pieces.ts';
 import { startRestarting, type RestartingProcess } from './restarting-process.ts';
 import { freePorts, isFree } from './ports.ts';
 import { pagesCommand } from './server-process.ts';

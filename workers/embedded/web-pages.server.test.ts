@@ -6,10 +6,10 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readEnvironment, type Environment } from '../../setup/environment.ts';
-import { napSpec } from '../../test/rig/nap-spec.ts';
-import { connectRuns, type RunsConnection } from '../../client/connect.ts';
-import { describeRun, startRun } from '../../client/runs.ts';
-import { embeddedAddress } from '../../client/temporal-address.ts';
+import { napSpec } from '../../test/rig/runs/sleeping-run.ts';
+import { connectRuns, type RunsConnection } from '../../client/temporal/connect.ts';
+import { describeRun, startRun } from '../../client/runs/runs.ts';
+import { embeddedAddress } from '../../client/temporal/temporal-address.ts';
 import { ensureStack, stopStack, type StackInfo } from '../../client/embedded/stack.ts';
 
 const ANSWER_LIMIT_MS = 2_000;

@@ -1,6 +1,6 @@
 import { readdirSync, writeFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
-import { TemporaryFolder } from '../../test/rig/skill-command.ts';
+import { TemporaryFolder } from '../../test/rig/skills/skill-command.ts';
 import { keepIdentity, readIdentity } from './identity-file.ts';
 
 it('what a bundle says of itself is kept, and asked again where that is damaged', () => {

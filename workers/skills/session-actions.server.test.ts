@@ -2,10 +2,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { SessionResult } from '../../domain/step-machine/result.ts';
-import { advanceSession, cancelSession, recordsOfSession, startSession, viewSession } from '../../client/sessions.ts';
-import { recordHistoriesOf } from '../../test/rig/record-histories.ts';
-import { startSessionRig, type SessionRig } from '../../test/rig/session-rig.ts';
-import { temporalCliForTests } from '../../test/rig/temporal-cli.ts';
+import {
+  advanceSession,
+  cancelSession,
+  recordsOfSession,
+  startSession,
+  viewSession,
+} from '../../client/sessions/sessions.ts';
+import { recordHistoriesOf } from '../../test/rig/runs/record-histories.ts';
+import { startSessionRig, type SessionRig } from '../../test/rig/skills/session-rig.ts';
+import { temporalCliForTests } from '../../test/rig/servers/temporal-cli.ts';
 
 /** Longer than a child process may take to load a skill, after which another one is started. */
 const LIMIT_MS = 150_000;

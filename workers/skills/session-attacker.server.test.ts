@@ -19,12 +19,12 @@ import {
   createSession,
   startSession as startSessionHere,
 } from '../../skill-kit/drive/drive.ts';
-import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
-import { advanceSession, endOfSession, startSession, viewSession } from '../../client/sessions.ts';
-import type { Attack } from '../../test/rig/attacker-workflow.ts';
-import { startSessionRig, type SessionRig } from '../../test/rig/session-rig.ts';
+import { skillOf, TERMINAL } from '../../test/rig/skills/erased-skill.ts';
+import { advanceSession, endOfSession, startSession, viewSession } from '../../client/sessions/sessions.ts';
+import type { Attack } from '../../test/rig/runs/attacker-workflow.ts';
+import { startSessionRig, type SessionRig } from '../../test/rig/skills/session-rig.ts';
 import { entriesBelow } from '../../test/storm/leftovers.ts';
-import { temporalCliForTests } from '../../test/rig/temporal-cli.ts';
+import { temporalCliForTests } from '../../test/rig/servers/temporal-cli.ts';
 
 const EVIL_QUEUE = 'evil';
 /** Pays what was approved, and no more than 10. */
@@ -60,7 +60,7 @@ beforeAll(async () => {
   evil = await Worker.create({
     connection,
     taskQueue: EVIL_QUEUE,
-    workflowsPath: fileURLToPath(new URL('../../test/rig/attacker-workflow.ts', import.meta.url)),
+    workflowsPath: fileURLToPath(new URL('../../test/rig/runs/attacker-workflow.ts', import.meta.url)),
   });
   evilEnds = evil.run().then(() => connection.close());
   await startSession(rig.runs.client, 'victim', { skill: 'payer', params: { most: 5 } });

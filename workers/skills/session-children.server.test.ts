@@ -2,10 +2,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { SessionResult, PromptResult } from '../../domain/step-machine/result.ts';
-import { advanceSession, startSession, viewSession } from '../../client/sessions.ts';
-import { recordHistoriesOf } from '../../test/rig/record-histories.ts';
-import { startSessionRig, type SessionRig } from '../../test/rig/session-rig.ts';
-import { temporalCliForTests } from '../../test/rig/temporal-cli.ts';
+import { advanceSession, startSession, viewSession } from '../../client/sessions/sessions.ts';
+import { recordHistoriesOf } from '../../test/rig/runs/record-histories.ts';
+import { startSessionRig, type SessionRig } from '../../test/rig/skills/session-rig.ts';
+import { temporalCliForTests } from '../../test/rig/servers/temporal-cli.ts';
 
 /** Three branches at once: two call a sub-skill, one asks by itself. */
 const CALLERS = `

@@ -5,11 +5,11 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { SessionResult } from '../../domain/step-machine/result.ts';
-import { callRetry } from '../../client/call-retry.ts';
-import { advanceSession, recordsOfSession, startSession, viewSession } from '../../client/sessions.ts';
-import { recordHistoriesOf } from '../../test/rig/record-histories.ts';
-import { startSessionRig, type SessionRig } from '../../test/rig/session-rig.ts';
-import { temporalCliForTests } from '../../test/rig/temporal-cli.ts';
+import { callRetry } from '../../client/temporal/call-retry.ts';
+import { advanceSession, recordsOfSession, startSession, viewSession } from '../../client/sessions/sessions.ts';
+import { recordHistoriesOf } from '../../test/rig/runs/record-histories.ts';
+import { startSessionRig, type SessionRig } from '../../test/rig/skills/session-rig.ts';
+import { temporalCliForTests } from '../../test/rig/servers/temporal-cli.ts';
 
 const BRANCHES = ['a', 'b', 'c', 'd'];
 /** As many answers are given to each branch: some meet the end of a history. */

@@ -6,14 +6,14 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { listSessions } from '../../client/session-list.ts';
-import { recordsOfSession } from '../../client/sessions.ts';
+import { listSessions } from '../../client/sessions/list.ts';
+import { recordsOfSession } from '../../client/sessions/sessions.ts';
 import { readRecords, sessionRecordsDir } from '../../store/sessions/record-files.ts';
-import { recordHistoriesOf } from '../../test/rig/record-histories.ts';
-import { sessionCalls, type SessionCalls } from '../../test/rig/session-calls.ts';
-import { startSessionRig, type SessionRig } from '../../test/rig/session-rig.ts';
-import { COUNTER, DEPLOYER, EVIL } from '../../test/rig/session-skills.ts';
-import { temporalCliForTests } from '../../test/rig/temporal-cli.ts';
+import { recordHistoriesOf } from '../../test/rig/runs/record-histories.ts';
+import { sessionCalls, type SessionCalls } from '../../test/rig/skills/session-calls.ts';
+import { startSessionRig, type SessionRig } from '../../test/rig/skills/session-rig.ts';
+import { COUNTER, DEPLOYER, EVIL } from '../../test/rig/skills/session-skills.ts';
+import { temporalCliForTests } from '../../test/rig/servers/temporal-cli.ts';
 
 interface Lane extends SessionCalls {
   readonly rig: () => SessionRig;

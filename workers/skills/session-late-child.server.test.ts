@@ -1,9 +1,9 @@
 /** Sub-skills on a server that takes its time to begin their sessions, as one with much to do does. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { SessionResult } from '../../domain/step-machine/result.ts';
-import { advanceSession, startSession } from '../../client/sessions.ts';
-import { startSessionRig, type SessionRig } from '../../test/rig/session-rig.ts';
-import { temporalCliForTests } from '../../test/rig/temporal-cli.ts';
+import { advanceSession, startSession } from '../../client/sessions/sessions.ts';
+import { startSessionRig, type SessionRig } from '../../test/rig/skills/session-rig.ts';
+import { temporalCliForTests } from '../../test/rig/servers/temporal-cli.ts';
 
 const NESTED = `
 const deep = skill({ name: 'deep', entry: 'ask' })

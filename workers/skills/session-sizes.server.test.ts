@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { SessionResult, PromptResult } from '../../domain/step-machine/result.ts';
 import { MOST_TURN_BYTES } from '../../domain/step-machine/size-limits.ts';
-import { advanceSession, recordsOfSession, startSession, viewSession } from '../../client/sessions.ts';
-import { startSessionRig, type SessionRig } from '../../test/rig/session-rig.ts';
-import { temporalCliForTests } from '../../test/rig/temporal-cli.ts';
+import { advanceSession, recordsOfSession, startSession, viewSession } from '../../client/sessions/sessions.ts';
+import { startSessionRig, type SessionRig } from '../../test/rig/skills/session-rig.ts';
+import { temporalCliForTests } from '../../test/rig/servers/temporal-cli.ts';
 
 const LARGE = `export default skill({
   name: 'large', entry: 'ask', params: z.object({ pad: z.string().default('') }),

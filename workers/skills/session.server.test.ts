@@ -4,12 +4,12 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { PromptResult } from '../../domain/step-machine/result.ts';
-import { NoSuchSessionError, SessionExistsError } from '../../client/session-errors.ts';
-import { listSessions } from '../../client/session-list.ts';
-import { cancelSession, recordsOfSession } from '../../client/sessions.ts';
-import { sessionCalls } from '../../test/rig/session-calls.ts';
-import { startSessionRig, TURN_LIMIT_MS, type SessionRig } from '../../test/rig/session-rig.ts';
-import { recordHistoriesOf, recordingDir } from '../../test/rig/record-histories.ts';
+import { NoSuchSessionError, SessionExistsError } from '../../client/sessions/errors.ts';
+import { listSessions } from '../../client/sessions/list.ts';
+import { cancelSession, recordsOfSession } from '../../client/sessions/sessions.ts';
+import { sessionCalls } from '../../test/rig/skills/session-calls.ts';
+import { startSessionRig, TURN_LIMIT_MS, type SessionRig } from '../../test/rig/skills/session-rig.ts';
+import { recordHistoriesOf, recordingDir } from '../../test/rig/runs/record-histories.ts';
 import {
   CALLER,
   COUNTER,
@@ -20,8 +20,8 @@ import {
   REVIEW,
   versioned,
   waiter,
-} from '../../test/rig/session-skills.ts';
-import { temporalCliForTests } from '../../test/rig/temporal-cli.ts';
+} from '../../test/rig/skills/session-skills.ts';
+import { temporalCliForTests } from '../../test/rig/servers/temporal-cli.ts';
 
 let rig: SessionRig;
 

@@ -2,10 +2,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
 import type { SessionEnded, SessionStanding, StageSessions } from '../../activities/ports/stage-sessions.ts';
-import { handOverDuring } from '../../client/session-variables.ts';
-import { NoSuchSessionError, SessionExistsError, SessionFailedError } from '../../client/session-errors.ts';
-import { advanceSession, cancelSession, settleSession, startSession, viewSession } from '../../client/sessions.ts';
-import { isUnavailable } from '../../client/unavailable.ts';
+import { handOverDuring } from '../../client/sessions/variables.ts';
+import { NoSuchSessionError, SessionExistsError, SessionFailedError } from '../../client/sessions/errors.ts';
+import {
+  advanceSession,
+  cancelSession,
+  settleSession,
+  startSession,
+  viewSession,
+} from '../../client/sessions/sessions.ts';
+import { isUnavailable } from '../../client/temporal/unavailable.ts';
 import type { Log } from '../log.ts';
 import type { RunningSkillHost } from './skill-host.ts';
 

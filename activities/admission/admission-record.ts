@@ -1,0 +1,34 @@
+/** What a host keeps of a run that it admitted. */
+import type { PlanWire } from '../../domain/plan/wire.ts';
+import type { ChangedLimits } from '../../domain/plan-rules/agent-limits.ts';
+import type { ContinuedAgent } from '../../domain/run/agent-saves.ts';
+import type { Admission } from '../contract.ts';
+import type { FetchedSkill } from './remote-skills.ts';
+
+/** Record `admission`: a second admission of the same execution answers with it. */
+export interface AdmissionRecord extends Omit<Admission, 'searchAttributes' | 'machine'> {
+  readonly plan: PlanWire;
+  readonly serverId: string;
+  /** The execution that was admitted, also after a reset. */
+  readonly executionId: string;
+  /** The start of its workflow; absent: no workflow told it. */
+  readonly startedAtMs?: number;
+  /** By the plan's host paths, where each led at admission. */
+  readonly mounts: Readonly<Record<string, string>>;
+  /** Skills whose texts the plan contains; absent: no such skill. */
+  readonly fetchedSkills?: readonly FetchedSkill[];
+  /** The saves that agents of a retry with `continue` resume, by series of attempts (`seriesOf`). Absent: no save. */
+  readonly continued?: Readonly<Record<string, ContinuedAgent>>;
+  /** Limits that a retry with `continue` changed, in this run or an earlier run of its chain. Absent: no changes. */
+  readonly limits?: ChangedLimits;
+  /** Of a run of one command: the activity that drives it. No workflow has the run's id. */
+  readonly command?: CommandCaller;
+}
+
+/** A call of `runCommand`. */
+export interface CommandCaller {
+  readonly workflowId: string;
+  /** Of the workflow's execution. */
+  readonly runId: string;
+  readonly activityId: string;
+}

@@ -1,0 +1,336 @@
+/** The first activity of each run: nothing runs that was not checked here, whatever client started it. */
+import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
+import { type AnyErrorCode, retryOf } from '../../domain/errors/error-code.ts';
+import { machineBytes, machinePlanOf, machineToWire } from '../../domain/pipeline/machine-plan.ts';
+import type { Reuse } from '../../domain/pipeline/reuse.ts';
+import { mockedStages, type MockRequest, sameMocks, withMocks } from '../../domain/plan-rules/mocks.ts';
+import { agentStages, playedStages, withMockAgents } from '../../domain/plan-rules/mock-agents.ts';
+import { ownStageOf, ownStages } from '../../domain/plan/item-parts.ts';
+import { type Plan, PLAN_LIMITS } from '../../domain/plan/plan.ts';
+import { fromWire, planBytes, type PlanWire, toWire } from '../../domain/plan/wire.ts';
+import { hostVariablesOf, waitOf } from '../../domain/plan/work.ts';
+import { describeUnsupported, unsupportedParts } from '../../domain/plan-rules/unsupported.ts';
+import { EVENT_ID } from '../../domain/run/event-id.ts';
+import type { NewRunEvent } from '../../domain/run/event.ts';
+import type { RunOrigin } from '../../domain/run/origin.ts';
+import type { AdmissionRecord } from './admission-record.ts';
+import { assertCalledByRun, endOf } from './admitted-run.ts';
+import { claimGiven, type EarlierRecords, givenEvents, originIn, readEarlier, reuseFrom } from './earlier-run.ts';
+import { continueAgents } from './continued-agents.ts';
+import type { Admission, AdmitRequest, HistoryLimit, InlineOrRef, Placement } from '../contract.ts';
+import type { ActivityDeps } from '../deps.ts';
+import { toActivityFailure } from '../failure.ts';
+import { demandVariables } from '../attempt/host-variables.ts';
+import { refuseBadSchemas } from '../attempt/output-check.ts';
+import { behaviourFor, refuseNewer } from './plan-behaviour.ts';
+import { allowedRootsOf, resolveMounts, specFolder } from './mount-policy.ts';
+import { fetchedEvents, withRemoteSkills } from './remote-skills.ts';
+import { withSkillCodes } from './skill-policy.ts';
+import { refuseRetention } from '../vm/retain-vm.ts';
+import { refuseServices } from './service-policy.ts';
+import { refuseRepositories } from './workspace-policy.ts';
+import {
+  assertRunId,
+  inputOf,
+  isGiven,
+  mockAgentsIn,
+  mockIn,
+  planOf,
+  saysNoMocks,
+  saysNothing,
+} from './run-request.ts';
+
+/**
+ * The server ends a workflow at 51,200 events or 50 MiB. What a run still does after it gave up, a thousand stages that are
+ * cancelled and as many VMs that are released, takes some 10,000 events and 10 MiB.
+ */
+export const HISTORY_LIMIT: HistoryLimit = { events: 36_000, bytes: 36 * 1024 * 1024 };
+
+/** Record `refusal`: why an execution was not admitted, for when its `admit` is called again. */
+interface RefusalRecord {
+  readonly executionId: string;
+  readonly code: AnyErrorCode;
+  readonly message: string;
+}
+
+export async function admit(deps: ActivityDeps, request: AdmitRequest): Promise<Admission> {
+  try {
+    const { runId, originalExecutionRunId } = request;
+    const caller = assertCalledByRun(runId);
+    assertRunId(runId);
+    const executionId = typeof originalExecutionRunId === 'string' ? originalExecutionRunId : caller.executionId;
+    return (await readAdmission(deps, runId, executionId)) ?? (await admitNew(deps, request, executionId));
+  } catch (error) {
+    throw toActivityFailure(error);
+  }
+}
+
+/** The records of a run belong to one execution of its workflow: another one with its id gets neither its results nor its folder. */
+async function readAdmission(deps: ActivityDeps, runId: string, executionId: string): Promise<Admission | null> {
+  const earlier = (await deps.records.get(runId, 'admission')) as AdmissionRecord | null | undefined;
+  const hasEnded = (await endOf(deps.events, runId)) !== null;
+  if (earlier === null || earlier === undefined) {
+    if (!hasEnded) return null;
+    const refusal = (await deps.records.get(runId, 'refusal')) as RefusalRecord | null | undefined;
+    throw refusal?.executionId === executionId ? new CodedError(refusal.code, refusal.message) : idTaken(runId);
+  }
+  if (earlier.executionId !== executionId) throw idTaken(runId);
+  const { plan, input, behaviour, recordsBoots, historyLimit } = earlier;
+  if (!hasEnded) await deps.events.append(runId, admissionEvents(deps, earlier));
+  return {
+    machine: machineOf(plan),
+    ...placementOf(earlier),
+    input,
+    searchAttributes: deps.searchAttributes,
+    behaviour,
+    recordsBoots,
+    historyLimit,
+    ...givenIn(earlier),
+  };
+}
+
+function givenIn({ origin, given }: Pick<Admission, 'origin' | 'given'>): Pick<Admission, 'origin' | 'given'> {
+  return { ...(origin === undefined ? {} : { origin }), ...(given === undefined ? {} : { given }) };
+}
+
+function placementOf({ hostId, hostQueue, storeQueue, leaseQueue }: Placement): Placement {
+  return {
+    hostId,
+    hostQueue,
+    ...(storeQueue === undefined ? {} : { storeQueue }),
+    ...(leaseQueue === undefined ? {} : { leaseQueue }),
+  };
+}
+
+function machineOf(plan: PlanWire): Admission['machine'] {
+  return machineToWire(machinePlanOf(fromWire(plan)));
+}
+
+function idTaken(runId: string): CodedError {
+  return new CodedError(
+    'run/id-taken',
+    `run ${runId} already exists: an earlier workflow had this id, and its records are kept`,
+  );
+}
+
+async function admitNew(deps: ActivityDeps, request: AdmitRequest, executionId: string): Promise<Admission> {
+  try {
+    return await admitRun(deps, request, executionId);
+  } catch (error) {
+    await recordRefusal(deps, request.runId, executionId, error);
+    throw error;
+  }
+}
+
+async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: string): Promise<Admission> {
+  const { runId } = request;
+  const behaviour = behaviourFor(request.behaviour);
+  const origin = originIn(request.origin);
+  const earlier = origin === null ? null : await readEarlier(deps, origin, runId);
+  const baseDir = deps.mountPolicy.specFolder ? await specFolder(deps.marks, runId) : null;
+  const isRepeated = saysNothing(request) && origin?.kind === 'retry';
+  const said = await planOf(deps, isRepeated ? { plan: earlier?.wire } : request, baseDir);
+  const before = earlier === null ? null : fromWire(earlier.wire);
+  if (!isRepeated) refuseSaidMocks(said, origin?.kind === 'retry' && saysNoMocks(request) ? before : null);
+  const kept = before === null ? null : sameMocks(before, said);
+  const hasPlayed = before !== null && playedStages(before).length > 0;
+  const isPlayed = mockAgentsIn(request.mockAgents) ?? hasPlayed;
+  const asked = withDeclaredKeys(
+    playedAs(mockedAs(said, mockIn(request.mock) ?? kept), isPlayed, isGiven(request.mockAgents)),
+  );
+  refuseTooLarge(asked);
+  refuseNewer(asked, behaviour);
+  refuseLongWaits(asked, deps.now());
+  refuseUnsupported(asked);
+  const { plan: fetched, skills: fetchedSkills } = await withRemoteSkills(deps.fetchSkill, asked);
+  const written = await withSkillCodes(deps, fetched);
+  const input = isGiven(request.input) ? await inputOf(deps, request.input) : (earlier?.input ?? null);
+  const reuse = origin === null || earlier === null ? null : reusedBy(origin, { plan: written, input }, earlier);
+  const { plan, continued } =
+    origin === null || earlier === null || reuse === null
+      ? { plan: written, continued: {} }
+      : await continueAgents(deps, origin, written, { reuse, earlier });
+  refuseTooLarge(plan);
+  await refuseBadSchemas(deps, plan);
+  refuseServices(plan.scopes, deps.servicePolicy);
+  refuseRetention(plan.scopes, deps.allowsRetention);
+  await refuseRepositories(deps, runId, plan);
+  const mounts = await resolveMounts(plan, await allowedRootsOf(deps, runId), baseDir);
+  const given = reuse?.given ?? NOTHING_GIVEN;
+  // What is taken over reads no variable again.
+  const ownOf = ownStageOf(plan);
+  const left = plan.stages.filter(({ id }) => !given.has(ownOf(id)));
+  await demandVariables(deps, runId, { hostVariables: plan.hostVariables, stages: left });
+  const taken = origin === null ? {} : { origin, given: await claimGiven(deps, origin, given) };
+  const wire = toWire(plan);
+  const admission = {
+    ...placementOf(deps.placement),
+    input,
+    behaviour,
+    recordsBoots: request.recordsBoots === true,
+    historyLimit: deps.historyLimit ?? HISTORY_LIMIT,
+    ...taken,
+  };
+  await deps.records.put(runId, 'plan', wire);
+  const record = {
+    plan: wire,
+    ...admission,
+    serverId: deps.serverId,
+    executionId,
+    ...startIn(request, deps.now()),
+    mounts,
+    ...continued,
+    ...(fetchedSkills.length === 0 ? {} : { fetchedSkills }),
+  } satisfies AdmissionRecord;
+  await deps.records.put(runId, 'admission', record);
+  await deps.events.append(runId, admissionEvents(deps, record));
+  return { machine: machineOf(wire), ...admission, searchAttributes: deps.searchAttributes };
+}
+
+/** Any workflow may have sent the request, so a time that cannot be its start is left out. */
+function startIn({ startedAtMs }: AdmitRequest, nowMs: number): Pick<AdmissionRecord, 'startedAtMs'> {
+  const isStart = startedAtMs !== undefined && Number.isSafeInteger(startedAtMs) && startedAtMs > 0;
+  return isStart && startedAtMs <= nowMs ? { startedAtMs } : {};
+}
+
+const NOTHING_GIVEN: Reuse['given'] = new Map();
+
+/** What the new run takes of the one that it comes from. */
+function reusedBy(
+  origin: RunOrigin,
+  run: { readonly plan: Plan; readonly input: InlineOrRef | null },
+  earlier: EarlierRecords,
+): Reuse {
+  return reuseFrom(origin, run, { ...earlier, plan: fromWire(earlier.wire) });
+}
+
+function refuseTooLarge(plan: Plan): void {
+  const bytes = planBytes(plan);
+  const limit = PLAN_LIMITS.planBytes;
+  if (bytes > limit)
+    throw new CodedError('run/too-large', `the plan has ${bytes} bytes; a run carries at most ${limit}: split it`);
+  const held = machineBytes(machinePlanOf(plan));
+  if (held > PLAN_LIMITS.machineBytes)
+    throw new CodedError(
+      'run/too-large',
+      `the names and edges of the plan's stages have ${held} bytes; a workflow holds at most ${PLAN_LIMITS.machineBytes}: split it, or use fewer dependencies`,
+    );
+}
+
+/**
+ * A reader of a plan takes its work for what is done, so only the request mocks a run.
+ * @param before  the plan of the run that is retried: a client may send it with other limits. Its mocks remain those of the retry.
+ */
+function refuseSaidMocks(plan: Plan, before: Plan | null): void {
+  const mocked = new Set(before === null ? [] : mockedStages(before));
+  const [played] = before !== null && playedStages(before).length > 0 ? [] : playedStages(plan);
+  if (played !== undefined)
+    throw new CodedError(
+      'admit/invalid',
+      `the plan itself declares that the mock agent plays stage ${played}: say \`mockAgents: true\` in the request`,
+    );
+  const stage = mockedStages(plan).find((id) => !mocked.has(id));
+  if (stage !== undefined)
+    throw new CodedError(
+      'admit/invalid',
+      `the plan itself declares that stage ${stage} is mocked: give the stage its work and a \`mock\`, and name it in \`mock\` of the request`,
+    );
+}
+
+/** @param isDemanded  by the request itself: then there has to be an agent */
+function playedAs(plan: Plan, isPlayed: boolean, isDemanded: boolean): Plan {
+  if (!isPlayed) return plan;
+  const made = withMockAgents(plan);
+  if ('plan' in made) return made.plan;
+  if (!isDemanded) return plan;
+  throw new CodedError('admit/invalid', `\`mockAgents\` has nothing to do: ${made.problem}`);
+}
+
+/** Of agents whose plan names no key: what prints one is redacted in every stage. */
+function withDeclaredKeys(plan: Plan): Plan {
+  const hostVariables = [...new Set([...plan.hostVariables, ...hostVariablesOf(plan.stages)])];
+  return { ...plan, hostVariables };
+}
+
+function mockedAs(plan: Plan, request: MockRequest | null): Plan {
+  const made = withMocks(plan, request);
+  if ('plan' in made) return made.plan;
+  throw new CodedError('admit/invalid', made.problems.join('\n'));
+}
+
+/** Whatever client sent it: nothing of a plan starts that this build cannot bring to its end. */
+function refuseUnsupported(plan: Plan): void {
+  const parts = unsupportedParts(plan);
+  if (parts.length > 0) throw new CodedError('admit/unsupported-work', describeUnsupported(parts));
+}
+
+function admissionEvents(deps: ActivityDeps, admission: AdmissionRecord): readonly NewRunEvent[] {
+  const atMs = deps.now();
+  return [
+    admittedEvent(admission, atMs),
+    ...fetchedEvents(admission.fetchedSkills ?? [], atMs),
+    ...givenEvents(admission, atMs),
+  ];
+}
+
+/** A spec has no clock. */
+function refuseLongWaits({ stages }: Plan, nowMs: number): void {
+  for (const { id, work } of stages) {
+    const untilMs = waitOf(work)?.untilMs ?? null;
+    if (untilMs !== null && untilMs - nowMs > PLAN_LIMITS.waitMs)
+      throw new CodedError(
+        'admit/invalid',
+        `stage ${id} waits until ${new Date(untilMs).toISOString()}, more than ${PLAN_LIMITS.waitMs / 86_400_000} days from now: write an earlier time`,
+      );
+  }
+}
+
+export function admittedEvent({ plan: wire, hostId, origin, startedAtMs }: AdmissionRecord, atMs: number): NewRunEvent {
+  const plan = fromWire(wire);
+  const mocked = mockedStages(plan);
+  const agents = agentStages(plan);
+  const mockAgents = playedStages(plan);
+  return {
+    id: EVENT_ID.runAdmitted,
+    atMs,
+    body: {
+      type: 'run-admitted',
+      name: plan.name,
+      kind: plan.kind,
+      hostId,
+      stages: ownStages(plan).map(({ id, after }) => ({ id, dependsOn: after.map(({ stage }) => stage) })),
+      outputStage: plan.output.kind === 'stage' ? plan.output.stage : null,
+      ...(startedAtMs === undefined ? {} : { startedAtMs }),
+      ...(origin === undefined ? {} : { origin }),
+      ...(mocked.length === 0 ? {} : { mocked }),
+      ...(agents.length === 0 ? {} : { agents }),
+      ...(mockAgents.length === 0 ? {} : { mockAgents }),
+      ...(plan.budget === undefined ? {} : { budget: plan.budget }),
+    },
+  };
+}
+
+/** Readers wait for a terminal event; a run that is refused must have one too. */
+async function recordRefusal(deps: ActivityDeps, runId: string, executionId: string, error: unknown): Promise<void> {
+  if (!isCodedError(error) || retryOf(error.code) !== 'never') return;
+  const outcome = {
+    state: 'failed',
+    failedStage: null,
+    failure: { code: error.code, message: error.message, stderrTail: '' },
+    output: null,
+  } as const;
+  try {
+    await deps.records.put(runId, 'refusal', {
+      executionId,
+      code: error.code,
+      message: error.message,
+    } satisfies RefusalRecord);
+    await deps.hostVariables.drop(runId);
+    await deps.events.append(runId, [
+      { id: EVENT_ID.runFinished, atMs: deps.now(), body: { type: 'run-finished', outcome } },
+    ]);
+  } catch (failure) {
+    // Readers of a damaged run are told of the damage instead.
+    if (!isCodedError(failure) || failure.code !== 'store/damaged') throw failure;
+  }
+}

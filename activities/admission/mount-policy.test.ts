@@ -1,0 +1,82 @@
+import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { MountPlan, MountSource, Plan } from '../../domain/plan/plan.ts';
+import { planOf } from '../../test/machine/plan-of.ts';
+import { allowedRootsOf, resolveMounts } from './mount-policy.ts';
+
+let base: string;
+
+beforeEach(() => {
+  base = realpathSync(mkdtempSync(join(tmpdir(), 'voidbox-mounts-')));
+  for (const name of ['spec/in', 'spec/out', 'other']) mkdirSync(join(base, name), { recursive: true });
+  symlinkSync(join(base, 'spec', 'out'), join(base, 'spec', 'link'));
+});
+
+afterEach(() => rmSync(base, { recursive: true, force: true }));
+
+function withMounts(...sources: readonly (readonly [MountSource, MountPlan['mode']])[]): Plan {
+  const plan = planOf('a');
+  const mounts = sources.map(([source, mode], index): MountPlan => ({ source, guestPath: `/mount-${index}`, mode }));
+  return { ...plan, scopes: plan.scopes.map((scope) => ({ ...scope, sandbox: { ...scope.sandbox, mounts } })) };
+}
+
+const beside = (path: string): MountSource => ({ kind: 'spec-folder', path });
+const host = (path: string): MountSource => ({ kind: 'host', path });
+
+test("a path from the spec's folder leads there, and a host path where it says", async () => {
+  const plan = withMounts([beside('in'), 'rw'], [host(join(base, 'other')), 'ro'], [beside('.'), 'ro']);
+  const readable = withMounts([beside('.'), 'ro'], [host(join(base, 'other')), 'ro']);
+  expect(await resolveMounts(readable, [base], join(base, 'spec'))).toEqual({
+    '.': join(base, 'spec'),
+    [join(base, 'other')]: join(base, 'other'),
+  });
+  await expect(resolveMounts(plan, [base], join(base, 'spec'))).rejects.toThrow(/shares files with another: \. and in/);
+});
+
+test("a path from the spec's folder is refused where none was handed over", async () => {
+  await expect(resolveMounts(withMounts([beside('in'), 'ro']), [base], null)).rejects.toMatchObject({
+    code: 'admit/mount-refused',
+  });
+});
+
+test('two names of one folder share files, which only the host can tell', async () => {
+  const plan = withMounts([beside('link'), 'rw'], [host(join(base, 'spec', 'out')), 'ro']);
+  await expect(resolveMounts(plan, [base], join(base, 'spec'))).rejects.toThrow(
+    /writable mount that shares files with another/,
+  );
+  const readOnly = withMounts([beside('link'), 'ro'], [host(join(base, 'spec', 'out')), 'ro']);
+  expect(await resolveMounts(readOnly, [base], join(base, 'spec'))).toMatchObject({ link: join(base, 'spec', 'out') });
+});
+
+test('a link out of the allowed folders leads nowhere', async () => {
+  symlinkSync(join(base, 'other'), join(base, 'spec', 'away'));
+  await expect(
+    resolveMounts(withMounts([beside('away'), 'ro']), [join(base, 'spec')], join(base, 'spec')),
+  ).rejects.toThrow(/is refused/);
+});
+
+test('with the embedded server the folders that are allowed are for runs with a mark of this user alone', async () => {
+  const marks = new Map<string, unknown>([
+    ['marked', { baseDir: join(base, 'spec') }],
+    ['forged', { baseDir: 7 }],
+  ]);
+  const rootsOf = (runId: string, specFolder: boolean): Promise<readonly string[]> =>
+    allowedRootsOf(
+      {
+        marks: {
+          put: () => Promise.resolve(),
+          get: (run) => Promise.resolve(marks.get(run) ?? null),
+          putOfVm: () => Promise.resolve(),
+          getOfVm: () => Promise.resolve(null),
+        },
+        mountPolicy: { allowedRoots: [join(base, 'other')], specFolder },
+      },
+      runId,
+    );
+  expect(await rootsOf('marked', true)).toEqual([join(base, 'other'), join(base, 'spec')]);
+  for (const run of ['forged', 'by-a-temporal-client']) expect(await rootsOf(run, true)).toEqual([]);
+  for (const run of ['marked', 'by-a-temporal-client'])
+    expect(await rootsOf(run, false)).toEqual([join(base, 'other')]);
+});

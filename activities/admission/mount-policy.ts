@@ -1,0 +1,146 @@
+/** Which host folders a run may see: decided at admission, and again each time that a VM of the run is launched. */
+import { realpath } from 'node:fs/promises';
+import { join, sep } from 'node:path';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import type { MountSource, Plan, ScopePlan } from '../../domain/plan/plan.ts';
+import type { ActivityDeps } from '../deps.ts';
+import type { AdmittedScope } from '../calls/requests.ts';
+import { createMapping } from '../../domain/units/mapping.ts';
+
+/**
+ * Both sides are resolved: a link inside an allowed folder does not lead out of it.
+ * @param baseDir  the spec's folder on this host; null where none was handed over
+ * @returns by the paths of the plan's sources, where each leads; relative ones are those in the spec's folder
+ * @throws CodedError `admit/mount-refused`
+ */
+export async function resolveMounts(
+  plan: Plan,
+  allowedRoots: readonly string[],
+  baseDir: string | null,
+): Promise<Readonly<Record<string, string>>> {
+  const resolved: Record<string, string> = createMapping();
+  const roots = await resolvedRoots(allowedRoots);
+  for (const scope of plan.scopes)
+    for (const { source } of scope.sandbox.mounts)
+      resolved[source.path] = await allowed(scope.id, hostPathOf(scope.id, source, baseDir), allowedRoots, roots);
+  for (const scope of plan.scopes) refuseSharedFiles(scope, resolved);
+  return resolved;
+}
+
+function hostPathOf(scope: string, source: MountSource, baseDir: string | null): string {
+  switch (source.kind) {
+    case 'host':
+      return source.path;
+    case 'spec-folder':
+      if (baseDir !== null) return join(baseDir, source.path);
+      throw new CodedError(
+        'admit/mount-refused',
+        `scope ${scope} mounts ${source.path} from the spec's folder, but this host was given none`,
+      );
+  }
+}
+
+/** Two names of one folder are seen here alone: a link, or the spec's folder and its path. */
+function refuseSharedFiles({ id, sandbox: { mounts } }: ScopePlan, resolved: Readonly<Record<string, string>>): void {
+  mounts.forEach((mount, position) => {
+    const path = resolved[mount.source.path]!;
+    for (const other of mounts.slice(0, position)) {
+      const otherPath = resolved[other.source.path]!;
+      if ((mount.mode === 'ro' && other.mode === 'ro') || !(isInside(path, otherPath) || isInside(otherPath, path)))
+        continue;
+      throw new CodedError(
+        'admit/mount-refused',
+        `scope ${id} has a writable mount that shares files with another: ${mount.source.path} and ${other.source.path} lead to ${path} and ${otherPath}`,
+      );
+    }
+  });
+}
+
+/**
+ * Before a VM is launched. The worker may have been started with another policy since admission, and a folder on the way to
+ * what was admitted may have become a link.
+ * @throws CodedError `admit/mount-refused`
+ */
+export async function confirmMounts(
+  deps: Pick<ActivityDeps, 'marks' | 'mountPolicy'>,
+  runId: string,
+  scope: AdmittedScope,
+): Promise<void> {
+  if (scope.sandbox.mounts.length === 0) return;
+  const allowedRoots = await allowedRootsOf(deps, runId);
+  const roots = await resolvedRoots(allowedRoots);
+  for (const { hostPath } of scope.sandbox.mounts) {
+    const real = await allowed(scope.id, hostPath, allowedRoots, roots);
+    if (real !== hostPath)
+      throw new CodedError(
+        'admit/mount-refused',
+        `the mount ${hostPath} of scope ${scope.id} leads to ${real} since the run was admitted: start the run again`,
+      );
+  }
+}
+
+/**
+ * The worker's own folders, and that of the spec where the client is on this machine and left its name for the run. Every account
+ * of a machine may start runs on its embedded server, so there a run without that mark has none of them.
+ */
+export async function allowedRootsOf(
+  { marks, mountPolicy }: Pick<ActivityDeps, 'marks' | 'mountPolicy'>,
+  runId: string,
+): Promise<readonly string[]> {
+  if (!mountPolicy.specFolder) return mountPolicy.allowedRoots;
+  const mark = await readClientMark(marks, runId);
+  return mark === null ? [] : [...mountPolicy.allowedRoots, mark.baseDir, ...mark.allow];
+}
+
+/** What the client that started the run left for the worker of its own machine. */
+export async function specFolder(marks: ActivityDeps['marks'], runId: string): Promise<string | null> {
+  return (await readClientMark(marks, runId))?.baseDir ?? null;
+}
+
+/** Null: the run was started by another client. */
+export async function readClientMark(
+  marks: ActivityDeps['marks'],
+  runId: string,
+): Promise<{
+  readonly baseDir: string;
+  readonly allow: readonly string[];
+  readonly allowGit: readonly string[];
+} | null> {
+  const mark = (await marks.get(runId, 'client')) as
+    | { readonly baseDir?: unknown; readonly allow?: unknown; readonly allowGit?: unknown }
+    | null
+    | undefined;
+  if (typeof mark?.baseDir !== 'string') return null;
+  return { baseDir: mark.baseDir, allow: textsIn(mark.allow), allowGit: textsIn(mark.allowGit) };
+}
+
+function textsIn(value: unknown): readonly string[] {
+  return Array.isArray(value) ? value.filter((each) => typeof each === 'string') : [];
+}
+
+export async function resolvedRoots(allowedRoots: readonly string[]): Promise<readonly string[]> {
+  const roots = await Promise.all(allowedRoots.map((root) => realpath(root).catch(() => null)));
+  return roots.filter((root) => root !== null);
+}
+
+async function allowed(
+  scope: string,
+  hostPath: string,
+  allowedRoots: readonly string[],
+  roots: readonly string[],
+): Promise<string> {
+  const real = await realpath(hostPath).catch(() => null);
+  if (real === null)
+    throw new CodedError(
+      'admit/mount-refused',
+      `the mount ${hostPath} of scope ${scope} is not on the host that runs it`,
+    );
+  if (roots.some((root) => isInside(real, root))) return real;
+  const policy =
+    allowedRoots.length === 0 ? 'this worker allows no host folders' : `this worker allows ${allowedRoots.join(', ')}`;
+  throw new CodedError('admit/mount-refused', `the mount ${hostPath} of scope ${scope} is refused: ${policy}`);
+}
+
+export function isInside(path: string, root: string): boolean {
+  return path === root || path.startsWith(root.endsWith(sep) ? root : root + sep);
+}

@@ -1,0 +1,17 @@
+import { expect, test } from 'vitest';
+import { planOf } from '../../test/machine/plan-of.ts';
+import { type Need, refuseNewer } from './plan-behaviour.ts';
+
+/** Invented: no stage of today's plans needs more than the first behaviour. */
+const NEEDS: readonly Need[] = [{ behaviour: 7, what: 'flies', isNeeded: ({ id }) => id === 'bird' }];
+
+test('a stage that needs a later behaviour is refused', () => {
+  expect(() => refuseNewer(planOf('nest bird>nest'), 6, NEEDS)).toThrow(
+    "stage bird flies, which the workflow's build of Voidbox does not have: update every worker of the queue",
+  );
+});
+
+test('the behaviour that a stage needs is enough, and a stage without a need runs under every behaviour', () => {
+  expect(() => refuseNewer(planOf('nest bird>nest'), 7, NEEDS)).not.toThrow();
+  expect(() => refuseNewer(planOf('nest egg>nest'), 1, NEEDS)).not.toThrow();
+});

@@ -1,0 +1,125 @@
+/**
+ * Skills `remote:` of agents, fetched once where a run is admitted. The admitted plan holds their text, so that a document which
+ * changes meanwhile changes no run, a retry has the same one, and a fork runs the stages anew whose document is another one.
+ */
+import { Buffer } from 'node:buffer';
+import { createHash } from 'node:crypto';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import { type AgentSkill, PLAN_LIMITS, type Plan, type StagePlan } from '../../domain/plan/plan.ts';
+import { answeringOf } from '../../domain/plan/work.ts';
+import { EVENT_ID } from '../../domain/run/event-id.ts';
+import type { NewRunEvent } from '../../domain/run/event.ts';
+import {
+  describeRemote,
+  type FetchSkill,
+  REMOTE_SKILL_LIMITS,
+  type RemoteSource,
+  SkillUnavailable,
+} from '../ports/remote-skills.ts';
+
+export interface FetchedSkill {
+  /** `remote:OWNER/NAME/SKILL`. */
+  readonly source: string;
+  readonly sha256: string;
+  readonly sizeBytes: number;
+}
+
+interface Fetched {
+  readonly plan: Plan;
+  /** In the plan's order, each once. */
+  readonly skills: readonly FetchedSkill[];
+}
+
+/**
+ * An agent that is played reads no document, and needs no network.
+ * @param fetch  undefined: this worker fetches none
+ * @throws CodedError `admit/skill-unavailable`, `run/too-large`
+ */
+export async function withRemoteSkills(fetch: FetchSkill | undefined, plan: Plan): Promise<Fetched> {
+  const sources = sourcesOf(plan);
+  if (sources.size === 0) return { plan, skills: [] };
+  if (sources.size > REMOTE_SKILL_LIMITS.count)
+    throw new CodedError(
+      'run/too-large',
+      `the plan has ${sources.size} different skills \`remote:\`; a run fetches at most ${REMOTE_SKILL_LIMITS.count}: use skills \`file:\``,
+    );
+  const signal = AbortSignal.timeout(REMOTE_SKILL_LIMITS.timeoutMs);
+  const texts = new Map<string, string>();
+  const skills = await Promise.all(
+    [...sources].map(async ([source, { from, stage }]): Promise<FetchedSkill> => {
+      if (fetch === undefined) throw unavailable(source, stage, 'this worker fetches none');
+      const bytes = await fetch(from, signal).catch((error: unknown) => {
+        throw error instanceof SkillUnavailable ? unavailable(source, stage, error.message) : error;
+      });
+      texts.set(source, documentIn(bytes, source, stage));
+      return { source, sha256: createHash('sha256').update(bytes).digest('hex'), sizeBytes: bytes.byteLength };
+    }),
+  );
+  const stages = plan.stages.map((stage) => withTexts(stage, texts));
+  return { plan: { ...plan, stages }, skills };
+}
+
+/** What they are at this moment stands in the log of the run. */
+export function fetchedEvents(skills: readonly FetchedSkill[], atMs: number): readonly NewRunEvent[] {
+  return skills.map(({ source, sha256, sizeBytes }) => ({
+    id: EVENT_ID.skillFetched(source),
+    atMs,
+    body: {
+      type: 'notice',
+      level: 'info',
+      message: `the skill ${source} is the one of sha256 ${sha256}, ${sizeBytes} bytes`,
+    },
+  }));
+}
+
+function sourcesOf({ stages }: Plan): ReadonlyMap<string, { readonly from: RemoteSource; readonly stage: string }> {
+  const sources = new Map<string, { readonly from: RemoteSource; readonly stage: string }>();
+  for (const { id, work } of stages)
+    for (const skill of remoteOf(work)) {
+      const source = describeRemote(skill);
+      const name = nameOf(skill);
+      if (name.length > PLAN_LIMITS.nameLength)
+        throw unavailable(source, id, `its name has ${name.length} characters, more than ${PLAN_LIMITS.nameLength}`);
+      if (!sources.has(source)) sources.set(source, { from: skill, stage: id });
+    }
+  return sources;
+}
+
+function remoteOf(work: StagePlan['work']): readonly RemoteSource[] {
+  const agent = answeringOf(work);
+  if (agent === null || agent.played === true) return [];
+  return agent.skills.flatMap((skill) => (skill.kind === 'remote' ? [skill] : []));
+}
+
+function withTexts(stage: StagePlan, texts: ReadonlyMap<string, string>): StagePlan {
+  const agent = answeringOf(stage.work);
+  if (agent === null || remoteOf(agent).length === 0) return stage;
+  const skills = agent.skills.map((skill): AgentSkill => {
+    if (skill.kind !== 'remote') return skill;
+    return { kind: 'inline', name: nameOf(skill), content: texts.get(describeRemote(skill))! };
+  });
+  return { ...stage, work: { ...agent, skills } };
+}
+
+/** Of its file in the guest. */
+function nameOf({ repository, skill }: RemoteSource): string {
+  return skill ?? repository.split('/')[1]!;
+}
+
+/** @throws CodedError `admit/skill-unavailable` for what is no text: a plan holds none */
+function documentIn(bytes: Uint8Array, source: string, stage: string): string {
+  try {
+    const text = new TextDecoder('utf-8', { fatal: true }).decode(Buffer.from(bytes));
+    if (text.trim() !== '' && !text.includes('\0')) return text;
+  } catch {
+    // Said below.
+  }
+  throw unavailable(source, stage, 'the document is empty, or no UTF-8 text');
+}
+
+function unavailable(source: string, stage: string, reason: string): CodedError {
+  return new CodedError(
+    'admit/skill-unavailable',
+    `the skill ${source} of stage ${stage} cannot be fetched: ${reason}`,
+  );
+}

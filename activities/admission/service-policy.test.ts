@@ -1,0 +1,37 @@
+import { expect, test } from 'vitest';
+import { readAllowedService } from '../../domain/language/read/egress-rules.ts';
+import { refuseServices } from './service-policy.ts';
+
+const scopes = (...services: readonly (readonly [string, number])[]) => [
+  {
+    id: 'a',
+    sandbox: { egress: { allow: [], deny: [], services: services.map(([host, port]) => ({ name: 's', host, port })) } },
+  },
+];
+
+test('a worker allows the services that it was started with, and by itself none', () => {
+  expect(() => refuseServices(scopes(['127.0.0.1', 7233]))).toThrow(
+    'the service s (127.0.0.1:7233) of scope a is refused: this worker allows no services',
+  );
+  const policy = ['127.0.0.1:5432', '[::1]:5432'];
+  expect(() => refuseServices(scopes(['127.0.0.1', 5432], ['::1', 5432]), policy)).not.toThrow();
+  for (const other of [
+    ['127.0.0.1', 5433],
+    ['localhost', 5432],
+    ['127.0.0.1', 543],
+  ] as const)
+    expect(() => refuseServices(scopes(other), policy)).toThrow(/this worker allows 127\.0\.0\.1:5432, \[::1\]:5432$/);
+});
+
+test.each([
+  ['LocalHost:5432', 'localhost'],
+  ['db.internal.:5432', 'db.internal'],
+  ['[::1]:5432', '::1'],
+])('an operator may write %s as a spec may', (text, host) => {
+  expect(() => refuseServices(scopes([host, 5432]), [readAllowedService(text)!])).not.toThrow();
+});
+
+test('the embedded stack allows what a spec names, and a VM without egress asks for nothing', () => {
+  expect(() => refuseServices(scopes(['127.0.0.1', 1]), 'any')).not.toThrow();
+  expect(() => refuseServices([{ id: 'a', sandbox: {} }])).not.toThrow();
+});

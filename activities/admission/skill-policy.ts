@@ -1,0 +1,40 @@
+/** Which code the step machines of a plan are: decided where a run is admitted, so that no stage runs any other. */
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import type { Plan, SkillCodePlan, StagePlan } from '../../domain/plan/plan.ts';
+import { skillOf } from '../../domain/plan/work.ts';
+import type { ActivityDeps } from '../deps.ts';
+
+type Deps = Pick<ActivityDeps, 'stageSessions'>;
+
+/**
+ * Whatever a plan says of code itself does not count.
+ * @throws CodedError `skill/unknown`, `skill/unusable`
+ */
+export async function withSkillCodes(deps: Deps, plan: Plan): Promise<Plan> {
+  if (!plan.stages.some(({ work }) => skillOf(work) !== null)) return plan;
+  const codes = new Map<string, SkillCodePlan>();
+  const stages: StagePlan[] = [];
+  for (const stage of plan.stages) {
+    const skill = skillOf(stage.work);
+    if (skill === null) {
+      stages.push(stage);
+      continue;
+    }
+    const { path } = skill.source;
+    const code = codes.get(path) ?? (await codeOf(deps, stage.id, path));
+    codes.set(path, code);
+    stages.push({ ...stage, work: { ...skill, code } });
+  }
+  return { ...plan, stages };
+}
+
+async function codeOf({ stageSessions }: Deps, stage: string, path: string): Promise<SkillCodePlan> {
+  if (stageSessions === undefined)
+    throw new CodedError('skill/unknown', `stage ${stage} runs the skill ${path}, and this worker has no skills`);
+  try {
+    return await stageSessions.identify(path);
+  } catch (error) {
+    if (error instanceof CodedError) throw new CodedError(error.code, `stage ${stage}: ${error.message}`);
+    throw error;
+  }
+}

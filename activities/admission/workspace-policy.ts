@@ -1,0 +1,79 @@
+/** Which repositories a run may work in: decided at admission, and again when one is packed. */
+import { realpath } from 'node:fs/promises';
+import { join } from 'node:path';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import type { Plan, WorkspaceSource } from '../../domain/plan/plan.ts';
+import { allowsGitPlace, toGitPlace } from '../../domain/plan/git-place.ts';
+import { findRepositoryAround } from '../../files/find-repository.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import type { ActivityDeps } from '../deps.ts';
+import { allowedRootsOf, isInside, readClientMark, resolvedRoots } from './mount-policy.ts';
+import type { RepositoryToPack } from '../ports/repositories.ts';
+
+type PolicyDeps = Pick<ActivityDeps, 'marks' | 'mountPolicy'>;
+
+/**
+ * The same folders that runs may mount, and the repository that holds the spec. Addresses are fetched with the credentials of the
+ * worker's user: those that the user let this run fetch, by its mark in the state folder, and those that the worker allows.
+ * @param source  null: the workspace of an earlier stage
+ * @throws CodedError `admit/mount-refused`
+ */
+export async function repositoryOf(
+  deps: PolicyDeps,
+  runId: string,
+  stage: string,
+  source: Exclude<WorkspaceSource, { readonly kind: 'stage' }>,
+): Promise<RepositoryToPack> {
+  const mark = deps.mountPolicy.specFolder ? await readClientMark(deps.marks, runId) : null;
+  const { ref } = source;
+  if (source.kind === 'url') {
+    refuseAddress(source.url, stage, [...(deps.mountPolicy.allowedGit ?? []), ...(mark?.allowGit ?? [])]);
+    return { kind: 'url', url: source.url, ref };
+  }
+  const baseDir = mark?.baseDir ?? null;
+  const path = source.source.kind === 'host' ? source.source.path : null;
+  if (path === null && baseDir === null)
+    throw refused(stage, source.source.path, "it lies in the spec's folder, and this host was given none");
+  const written = path ?? join(baseDir!, source.source.path);
+  const folder = await realpath(written).catch(() => null);
+  if (folder === null) throw refused(stage, written, 'it is not on the host that runs it');
+  const allowedRoots = await allowedRootsOf(deps, runId);
+  const repository = baseDir === null ? null : findRepositoryAround(baseDir);
+  const roots = await resolvedRoots(repository === null ? allowedRoots : [...allowedRoots, repository]);
+  const mayRead = (found: string): boolean => roots.some((root) => isInside(found, root));
+  if (!mayRead(folder))
+    throw refused(
+      stage,
+      written,
+      allowedRoots.length === 0
+        ? 'this worker allows no host folders'
+        : `this worker allows ${allowedRoots.join(', ')}; allow it with --allow-mounts`,
+    );
+  return { kind: 'folder', folder, ref, includeDirty: source.includeDirty, mayRead };
+}
+
+/** They are fetched with the credentials of the worker's user. */
+function refuseAddress(url: string, stage: string, allowed: readonly string[]): void {
+  const place = toGitPlace(url);
+  if (place !== null && allowsGitPlace(allowed, place)) return;
+  throw refused(
+    stage,
+    url,
+    place === null
+      ? 'it has `..`, an encoded dot or slash, or a query, so it could mean another repository than it says'
+      : `git would fetch it with the login of the worker's user; allow it with \`voidbox run FILE --allow-git ${place}\`, or on your own server with \`voidbox worker --allow-git ${place}\`; or clone it, and name the folder`,
+  );
+}
+
+/** @throws CodedError `admit/mount-refused` */
+export async function refuseRepositories(deps: PolicyDeps, runId: string, { stages }: Plan): Promise<void> {
+  for (const { id, workspace } of stages)
+    if (workspace !== undefined && workspace.from.kind !== 'stage') await repositoryOf(deps, runId, id, workspace.from);
+}
+
+function refused(stage: string, what: string, why: string): CodedError {
+  return new CodedError(
+    'admit/mount-refused',
+    `the workspace ${sanitizeLine(what)} of stage ${stage} is refused: ${why}`,
+  );
+}

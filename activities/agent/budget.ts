@@ -1,0 +1,221 @@
+/**
+ * The budget of an agent while a command of it works: what it has used is followed in its session file, and it is ended once it
+ * has used more than it may.
+ */
+import { createLineReader } from '../../agents/lines.ts';
+import { AGENT_HOME } from '../../agents/provider.ts';
+import { createSessionReader, sessionFollower, sessionPrinter } from '../../agents/session-files.ts';
+import { type AgentUsage, NO_USAGE, STREAM_LIMITS } from '../../agents/stream.ts';
+import type { AgentCli } from '../../domain/agent/agent-cli.ts';
+import { budgetLeft, largestUse, type ModelUse, sumOfUse, withPrice } from '../../domain/agent/budget.ts';
+import type { AgentWork, BudgetPlan } from '../../domain/plan/plan.ts';
+import type { Exec, ExecRequest, Sandbox } from '../ports/sandbox.ts';
+import { type OverBudget, overRunBudget } from './run-budget.ts';
+import { createMapping } from '../../domain/units/mapping.ts';
+
+/** Time that an agent has between SIGTERM and SIGKILL. */
+export const TERM_GRACE_MS = 2_000;
+const READY = 'ready';
+
+/** What the run's budget says of a command. */
+export interface ShareOfRun {
+  readonly budget: BudgetPlan;
+  /** By all agents of the run, without the command, as far as it is known. */
+  readonly usedBeside: () => ModelUse;
+}
+
+/** The use of one command, by its stream and its session file: each may know less than the other, and none knows too much. */
+export class AgentMeter {
+  #streamed = NO_USAGE;
+  #followed = NO_USAGE;
+  #over: OverBudget | null = null;
+  #hasAnswered = false;
+  readonly #work: Pick<AgentWork, 'llm'>;
+  readonly #left: BudgetPlan;
+  readonly #onOver: (over: OverBudget, hasAnswered: boolean) => void;
+  readonly #run: ShareOfRun | null;
+
+  /** @param left  what this command may use; empty: its stage has no budget */
+  constructor(
+    work: Pick<AgentWork, 'llm'>,
+    left: BudgetPlan,
+    onOver: (over: OverBudget, hasAnswered: boolean) => void,
+    run: ShareOfRun | null = null,
+  ) {
+    this.#work = work;
+    this.#left = left;
+    this.#onOver = onOver;
+    this.#run = run;
+  }
+
+  get over(): OverBudget | null {
+    return this.#over;
+  }
+
+  get used(): AgentUsage {
+    return withPrice(largestUse(this.#streamed, this.#followed), this.#work.llm);
+  }
+
+  /** The stream has said more than the file has so far. */
+  get isFileBehind(): boolean {
+    const { inputTokens, outputTokens } = this.#streamed;
+    return inputTokens + outputTokens > this.#followed.inputTokens + this.#followed.outputTokens;
+  }
+
+  /** @param hasAnswered  the stream has come to its end with it: no call follows */
+  streamed(usage: AgentUsage, hasAnswered = false): AgentUsage {
+    this.#hasAnswered = hasAnswered;
+    // An agent can write what it likes: what was said once stands.
+    this.#streamed = largestUse(this.#streamed, usage);
+    return this.check();
+  }
+
+  followed(usage: AgentUsage): AgentUsage {
+    this.#followed = largestUse(this.#followed, usage);
+    return this.check();
+  }
+
+  /** Also once more is known of the other agents of the run. */
+  check(): AgentUsage {
+    const { used } = this;
+    const over =
+      overBudget(this.#left, used) ??
+      (this.#run === null ? null : overRunBudget(this.#run.budget, sumOfUse(this.#run.usedBeside(), used)));
+    if (over !== null) this.stop(over);
+    return used;
+  }
+
+  stop(over: OverBudget): void {
+    if (this.#over !== null) return;
+    this.#over = over;
+    this.#onOver(over, this.#hasAnswered);
+  }
+}
+
+/** Null: it is within its limits. */
+export function overBudget(budget: BudgetPlan, used: AgentUsage): OverBudget | null {
+  const left = budgetLeft(budget, used);
+  const tokens = used.inputTokens + used.outputTokens;
+  if ((left.maxTurns ?? 0) < 0)
+    return {
+      code: 'agent/budget-turns',
+      words: `made ${used.turns} calls of the model; ${budget.maxTurns} were left to it`,
+    };
+  if ((left.maxTokens ?? 0) < 0)
+    return { code: 'agent/budget-tokens', words: `used ${tokens} tokens; ${budget.maxTokens} were left to it` };
+  if ((left.maxCostUsd ?? 0) < 0)
+    return {
+      code: 'agent/budget-cost',
+      words: `cost $${(used.costUsd ?? 0).toFixed(4)}; $${budget.maxCostUsd!.toFixed(4)} were left to it`,
+    };
+  return null;
+}
+
+/**
+ * Ends a command for what it used; a command that has ended keeps its end.
+ * @returns what makes it end by itself after all
+ */
+export function endExec(exec: Exec, { code, words }: OverBudget): () => void {
+  const timer = setTimeout(
+    () => void exec.end({ kind: 'failure', code, words }, TERM_GRACE_MS).catch(() => undefined),
+    0,
+  );
+  return () => clearTimeout(timer);
+}
+
+interface SessionFile {
+  readonly sandbox: Sandbox;
+  /** The exec key of the command that reads the file. */
+  readonly key: string;
+  readonly cli: AgentCli;
+  readonly sessionId: string;
+  /** Of the agent's own command. */
+  readonly of: Pick<ExecRequest, 'env' | 'timeoutMs' | 'maxOutputBytes'>;
+}
+
+export interface FollowerOptions extends SessionFile {
+  readonly from: 'start' | 'end';
+}
+
+const FOLLOWED_VARIABLES = ['HOME', 'CODEX_HOME', 'CLAUDE_CONFIG_DIR'];
+/** It ends after its agent. */
+const AFTER_AGENT_MS = 120_000;
+
+/** Null: what the agent calls its session is no id of one. */
+export async function startFollower(options: FollowerOptions, signal: AbortSignal): Promise<Exec | null> {
+  const { cli, sessionId, from, of } = options;
+  const args = sessionFollower(cli, sessionId, from);
+  return args === null ? null : await startReader(options, args, of.timeoutMs + AFTER_AGENT_MS, signal);
+}
+
+function startReader(
+  { sandbox, key, of }: SessionFile,
+  args: readonly string[],
+  timeoutMs: number,
+  signal: AbortSignal,
+): Promise<Exec> {
+  const env = createMapping(Object.entries(of.env).filter(([name]) => FOLLOWED_VARIABLES.includes(name)));
+  return sandbox.exec(
+    {
+      key,
+      program: '/bin/sh',
+      args,
+      env: { HOME: AGENT_HOME, ...env },
+      cwd: '/',
+      stdin: null,
+      timeoutMs,
+      maxOutputBytes: of.maxOutputBytes,
+    },
+    signal,
+  );
+}
+
+/** Time to read the session file of an agent that has ended. */
+const READ_LIMIT_MS = 5_000;
+
+/**
+ * Returns the usage in the session file, which it reads once after the agent has ended. Null: the agent's name of its session is not
+ * the id of a session. A missing file counts nothing.
+ */
+export async function readSessionUse(
+  file: SessionFile,
+  signal: AbortSignal,
+): Promise<{ readonly use: AgentUsage; readonly reader: Exec } | null> {
+  const args = sessionPrinter(file.cli, file.sessionId);
+  if (args === null) return null;
+  const reader = await startReader(file, args, READ_LIMIT_MS, signal);
+  let use = NO_USAGE;
+  await readFollower(reader, file.cli, async (usage) => void (use = usage), signal);
+  await reader.wait(signal);
+  return { use, reader };
+}
+
+/** Settles once the follower stands at the end of the file, or has ended. */
+export async function untilReady(follower: Exec, signal: AbortSignal): Promise<void> {
+  for await (const _ of follower.output('stdout', 0, signal)) return;
+}
+
+/** Beyond as many as are told of a stream, one line of so many is told: who writes the file can make as many as it likes. */
+const TOLD_OF_MORE = 1_000;
+
+/**
+ * Settles at the end of its output.
+ * @param tell  called for each line that says more of what was used, with the line's offset; `hasEvent`: the log has it too
+ */
+export async function readFollower(
+  follower: Exec,
+  cli: AgentCli,
+  tell: (usage: AgentUsage, offset: number, hasEvent: boolean) => Promise<void>,
+  signal: AbortSignal,
+): Promise<void> {
+  const lines = createLineReader(STREAM_LIMITS.lineBytes);
+  const reader = createSessionReader(cli);
+  let said = 0;
+  for await (const chunk of follower.output('stdout', 0, signal))
+    for (const { text, offset } of lines.push(chunk)) {
+      const usage = text === null || text === READY ? null : reader.line(text);
+      if (usage === null) continue;
+      said += 1;
+      await tell(usage, offset, said <= STREAM_LIMITS.events || said % TOLD_OF_MORE === 0);
+    }
+}

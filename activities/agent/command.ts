@@ -1,0 +1,162 @@
+/** The command that an agent of a stage is, and what lies in the guest for it. */
+import { Buffer } from 'node:buffer';
+import { posix } from 'node:path';
+import { type AgentCommand, type AgentProvider, AGENT_WORKSPACE, type OwnLimits } from '../../agents/provider.ts';
+import { composePrompt, INPUT_IN_PROMPT_BYTES } from '../../agents/prompt.ts';
+import { providerOf } from '../../agents/registry.ts';
+import { AGENT_STAGE_DEFAULTS } from '../../domain/plan/defaults.ts';
+import { llmInGuest } from '../../domain/agent/agent-cli.ts';
+import type { AgentWork, JsonValue } from '../../domain/plan/plan.ts';
+import { findWorkingFolder } from '../../domain/plan/workspace.ts';
+import { answeringOf } from '../../domain/plan/work.ts';
+import { execKeyText, parseExecKey } from '../../domain/run/attempt.ts';
+import { agentProgram } from '../ports/agent-layers.ts';
+import type { ArtifactStore } from '../ports/artifacts.ts';
+import type { CredentialText } from '../attempt/host-variables.ts';
+import { type ExecRequest, OWNERS_FILE_MODE, type Sandbox } from '../ports/sandbox.ts';
+import type { StageRequest } from '../calls/requests.ts';
+import { inputFile } from '../attempt/inputs.ts';
+import { quote } from '../../domain/units/quote.ts';
+
+/** In the image of the guest, by the names of the command lines that it plays. */
+const MOCK_AGENTS = '/usr/lib/voidbox/mock-agents';
+
+export interface AgentOfStage {
+  readonly provider: AgentProvider;
+  readonly work: Pick<AgentWork, 'llm' | 'skills' | 'played' | 'budget'>;
+  readonly program: string;
+}
+
+/** Null: the stage runs a command of its own. */
+export function agentOfStage({ stage }: Pick<StageRequest, 'stage'>): AgentOfStage | null {
+  const work = answeringOf(stage.work);
+  if (work === null) return null;
+  const provider = providerOf(work.llm);
+  return {
+    provider,
+    work,
+    program: work.played === true ? `${MOCK_AGENTS}/${provider.cli}` : agentProgram(provider.cli),
+  };
+}
+
+/** Whether the output is a file that the agent is told to write. */
+export function writesFile({ stage }: Pick<StageRequest, 'stage'>): boolean {
+  // The schema is of its last message, which its command line checks too.
+  return stage.outputFile !== null && !(stage.outputSchema !== undefined && isDefaultFile(stage.outputFile));
+}
+
+/** The one of Void-Box, which nobody has to write. */
+export function isDefaultFile(guestPath: string): boolean {
+  return guestPath === AGENT_STAGE_DEFAULTS.outputFile;
+}
+
+/** @param prompt  its author's */
+export async function promptOf(artifacts: ArtifactStore, request: StageRequest, prompt: string): Promise<string> {
+  const input = await inputFile(artifacts, request);
+  return composePrompt({
+    prompt,
+    input: input === null ? null : await firstBytes(input.bytes, INPUT_IN_PROMPT_BYTES),
+    outputFile: writesFile(request) ? request.stage.outputFile : null,
+  });
+}
+
+export interface AgentAsked {
+  readonly prompt: string;
+  /** Which its command line checks; undefined: none. */
+  readonly outputSchema: JsonValue | undefined;
+  /** The session that goes on; null: a new one. */
+  readonly resume: string | null;
+  /** What its command line keeps itself. */
+  readonly limits: OwnLimits;
+}
+
+export function commandOfAgent({ provider, work }: AgentOfStage, asked: AgentAsked): AgentCommand {
+  return provider.command({ ...asked, llm: llmInGuest(work), skills: work.skills });
+}
+
+/** One of its last message; that of a file is not its command line's to check. */
+export function schemaOf(request: StageRequest): StageRequest['stage']['outputSchema'] {
+  return writesFile(request) ? undefined : request.stage.outputSchema;
+}
+
+interface CommandLimits {
+  readonly prompt: string;
+  /** From 1: which of the attempt's commands it is. */
+  readonly command: number;
+  readonly timeoutMs: number;
+  /** Absent: all that the stage may print. */
+  readonly maxOutputBytes?: number;
+}
+
+export function agentExec(
+  request: StageRequest,
+  agent: AgentOfStage,
+  called: AgentCommand,
+  stageEnv: Readonly<Record<string, string>>,
+  { prompt, command, timeoutMs, maxOutputBytes }: CommandLimits,
+): ExecRequest {
+  const bytes = Buffer.from(prompt);
+  return {
+    key: commandKey(request.execKey, command),
+    ...programOf(agent, called),
+    env: { ...called.env, ...stageEnv },
+    cwd: findWorkingFolder(request.stage) ?? AGENT_WORKSPACE,
+    stdin: { sizeBytes: bytes.byteLength, open: (offset) => once(bytes.subarray(offset)) },
+    timeoutMs,
+    maxOutputBytes: maxOutputBytes ?? request.stage.maxOutputBytes,
+  };
+}
+
+/** A tar puts no link into a guest that leads out of its folder, so a shell makes them. One that is played reads no files. */
+function programOf(
+  { program, work }: AgentOfStage,
+  { args, links = [] }: AgentCommand,
+): Pick<ExecRequest, 'program' | 'args'> {
+  if (links.length === 0 || work.played === true) return { program, args };
+  const made = links.map(
+    ({ guestPath, target }) => `mkdir -p '${posix.dirname(guestPath)}' && ln -sf '${target}' '${guestPath}' && `,
+  );
+  return { program: '/bin/sh', args: ['-c', `${made.join('')}exec "$0" "$@"`, program, ...args] };
+}
+
+export function commandKey(execKey: string, command: number): string {
+  const name = parseExecKey(execKey);
+  if (name === null) throw new Error(`${quote(execKey)} is no exec key`);
+  return execKeyText({ ...name, command });
+}
+
+/** Not to be repeated once the agent runs. */
+export async function putAgentFiles(sandbox: Sandbox, { files }: AgentCommand, signal: AbortSignal): Promise<void> {
+  for (const { guestPath, text } of files) {
+    const bytes = Buffer.from(text);
+    await sandbox.writeFile(guestPath, bytes.byteLength, once(bytes), signal);
+  }
+}
+
+/** For the user of the commands alone, in the guest's memory. */
+export async function putCredentials(
+  sandbox: Sandbox,
+  credentials: readonly CredentialText[],
+  signal: AbortSignal,
+): Promise<void> {
+  for (const { guestPath, text } of credentials) {
+    const bytes = Buffer.from(text);
+    await sandbox.writeFile(guestPath, bytes.byteLength, once(bytes), signal, OWNERS_FILE_MODE);
+  }
+}
+
+/** Reads at most `most` bytes of a source. */
+export async function firstBytes(source: AsyncIterable<Uint8Array>, most: number): Promise<Buffer> {
+  const parts: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const part of source) {
+    parts.push(part);
+    bytes += part.byteLength;
+    if (bytes >= most) break;
+  }
+  return Buffer.concat(parts).subarray(0, most);
+}
+
+async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+  yield bytes;
+}

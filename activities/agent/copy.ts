@@ -1,0 +1,224 @@
+/** Copies the session and the files of an agent out of its VM: frozen while it works, or once its commands have ended. */
+import { Buffer } from 'node:buffer';
+import type { AgentCli } from '../../domain/agent/agent-cli.ts';
+import type { DataRef } from '../../domain/plan/plan.ts';
+import type { SavedFolder } from '../../domain/run/event.ts';
+import type { Redactor } from '../../domain/security/redactor.ts';
+import { readTar } from '../../tar/read.ts';
+import { type TarItem, writeTar } from '../../tar/write.ts';
+import type { ActivityDeps } from '../deps.ts';
+import type { Exec, Sandbox } from '../ports/sandbox.ts';
+import type { StageRequest } from '../calls/requests.ts';
+import { countTurns } from './saved-session.ts';
+import { type ChangesContext, copyChanges, placeOf, storeChanges } from '../workspace/changes.ts';
+
+const MIB = 1024 * 1024;
+
+export const PROGRESS_LIMITS = {
+  /** From one save to the next. */
+  intervalMs: 30_000,
+  /** A command stands still no longer. */
+  frozenMs: 10_000,
+  /** Limit of the save at the end of a failed attempt, and of an attempt that was cancelled: a person waits for that. */
+  endMs: 60_000,
+  cancelledMs: 20_000,
+  /** Limit of one saved folder, as a tar. In a git workspace only changes count. */
+  folderBytes: 64 * MIB,
+  /** Limit of all saves of an attempt together, because each save is kept as long as the run. */
+  attemptBytes: 512 * MIB,
+  /** After so many failures in a row no further save is tried. */
+  failures: 3,
+  /** Number and duration of the polls of the session for the end of a call, and the pause between two. */
+  looks: 10,
+  lookingMs: 2_000,
+  lookMs: 200,
+} as const;
+
+export interface ProgressContext {
+  readonly deps: Pick<ActivityDeps, 'events' | 'artifacts' | 'now' | 'disk'>;
+  readonly request: StageRequest;
+  readonly sandbox: Sandbox;
+  readonly redactor: Redactor;
+  readonly cli: AgentCli;
+  /** The folder in which the command line keeps its sessions. Saves of it are redacted, as the transcript is. */
+  readonly sessionFolder: string;
+  /** The commit that the git workspace starts from; null: the stage has no git workspace. */
+  readonly base: string | null;
+}
+
+/** Its working folder, and its repository where that lies elsewhere. */
+export function workFolders({ workspace }: StageRequest['stage']): readonly string[] {
+  const own = '/workspace';
+  return workspace === undefined || isInside(workspace.guestPath, own) ? [own] : [own, workspace.guestPath];
+}
+
+export function isInside(path: string, folder: string): boolean {
+  return path === folder || path.startsWith(`${folder}/`) || folder.startsWith(`${path}/`);
+}
+
+export type Put = (bytes: AsyncIterable<Uint8Array>) => Promise<DataRef>;
+
+export interface Copying {
+  readonly put: Put;
+  /** Returns how many of the attempt's bytes are left. */
+  readonly leftBytes: () => number;
+  readonly changes: ChangesContext | null;
+}
+
+export interface Saved {
+  readonly folders: readonly SavedFolder[];
+  readonly frozenMs: number;
+  /** Calls of the model that the session has; absent: they were not counted. */
+  readonly turns?: number;
+}
+
+/** Returns null if the command has ended. @throws Error with the reason if it cannot be saved */
+export async function copyOut(
+  context: ProgressContext,
+  exec: Exec,
+  copying: Copying,
+  signal: AbortSignal,
+): Promise<Saved | null> {
+  const copied: Copied = { files: [], session: null, changes: null, frozenMs: null };
+  try {
+    const isWhole = await exec.whileFrozen(
+      PROGRESS_LIMITS.frozenMs,
+      () => copyFrozen(context, copying, copied, signal),
+      signal,
+    );
+    if (copied.frozenMs === null) return null;
+    return await stored(context, copying, copied, isWhole, signal);
+  } finally {
+    // Its VM forgets the command then, and what that put out, whatever came of it.
+    await copied.changes?.acknowledge().catch(() => undefined);
+  }
+}
+
+/** Saves an agent whose commands have ended, so no process of it changes its files. @throws Error with the reason if it cannot be saved */
+export async function copyEnded(
+  context: ProgressContext,
+  sessionId: string,
+  copying: Copying,
+  signal: AbortSignal,
+): Promise<Saved> {
+  const copied: Copied = { files: [], session: null, changes: null, frozenMs: null };
+  try {
+    await copyFrozen(context, copying, copied, signal);
+    const saved = await stored(context, copying, copied, true, signal);
+    const turns = copied.session === null ? null : await countTurns(once(copied.session), sessionId, context.cli);
+    return { ...saved, frozenMs: 0, ...(turns === null ? {} : { turns }) };
+  } finally {
+    await copied.changes?.acknowledge().catch(() => undefined);
+  }
+}
+
+async function stored(
+  context: ProgressContext,
+  copying: Copying,
+  copied: Copied,
+  isWhole: boolean,
+  signal: AbortSignal,
+): Promise<Saved> {
+  const folders: SavedFolder[] = [];
+  for (const { guestPath, ref } of copied.files) folders.push({ guestPath, ref: await ref });
+  if (!isWhole || copied.session === null)
+    throw new Error(`its files could not be read within ${PROGRESS_LIMITS.frozenMs / 1_000} s`);
+  const { changes } = copying;
+  if (changes !== null && copied.changes !== null)
+    folders.push(await storeChanges(changes, copied.changes, copying.put, signal));
+  folders.push({
+    guestPath: context.sessionFolder,
+    ref: await copying.put(redactedTar(copied.session, context.redactor)),
+  });
+  return { folders, frozenMs: copied.frozenMs ?? 0 };
+}
+
+/** A save that is being made. */
+interface Copied {
+  readonly files: { readonly guestPath: string; readonly ref: Promise<DataRef> }[];
+  session: Buffer | null;
+  /** The command whose output the changes are. */
+  changes: Exec | null;
+  /** Null until the freeze begins. */
+  frozenMs: number | null;
+}
+
+async function copyFrozen(
+  { request, sandbox, sessionFolder }: ProgressContext,
+  { put, leftBytes, changes }: Copying,
+  copied: Copied,
+  signal: AbortSignal,
+): Promise<void> {
+  copied.frozenMs = 0;
+  const begunAt = performance.now();
+  copied.session = await gathered(folderOf(sandbox, sessionFolder, leftBytes(), signal));
+  const left = (): number => leftBytes() - copied.session!.length;
+  const changed = changes === null ? null : placeOf(request.stage.workspace!.guestPath).top;
+  for (const guestPath of workFolders(request.stage).filter((folder) => folder !== changed)) {
+    const read = untilRead(folderOf(sandbox, guestPath, left(), signal));
+    const ref = put(read.bytes);
+    ref.catch(() => undefined);
+    copied.files.push({ guestPath, ref });
+    // Storing it may take longer than reading it.
+    await Promise.race([read.ended, ref]);
+  }
+  if (changes !== null)
+    copied.changes = await copyChanges({ ...changes, mostBytes: Math.min(changes.mostBytes, left()) }, signal);
+  copied.frozenMs = Math.round(performance.now() - begunAt);
+}
+
+/** @throws Error if the folder does not exist or is too large */
+export async function* folderOf(
+  sandbox: Sandbox,
+  guestPath: string,
+  attemptBytes: number,
+  signal: AbortSignal,
+): AsyncGenerator<Uint8Array, void, void> {
+  const tar = await sandbox.getFolder(guestPath, signal);
+  if (tar === null) throw new Error(`there is no folder ${guestPath}`);
+  const most = Math.min(PROGRESS_LIMITS.folderBytes, attemptBytes);
+  let left = most;
+  for await (const chunk of tar) {
+    left -= chunk.length;
+    if (left < 0) throw new Error(`${guestPath} has more than the ${Math.floor(most / MIB)} MiB that may be saved`);
+    yield chunk;
+  }
+}
+
+export async function gathered(bytes: AsyncIterable<Uint8Array>): Promise<Buffer> {
+  const parts: Uint8Array[] = [];
+  for await (const chunk of bytes) parts.push(chunk);
+  return Buffer.concat(parts);
+}
+
+function untilRead(source: AsyncIterable<Uint8Array>): {
+  readonly bytes: AsyncIterable<Uint8Array>;
+  readonly ended: Promise<void>;
+} {
+  let settle: () => void = () => undefined;
+  const ended = new Promise<void>((resolve) => (settle = resolve));
+  async function* bytes(): AsyncGenerator<Uint8Array, void, void> {
+    yield* source;
+    settle();
+  }
+  return { bytes: bytes(), ended };
+}
+
+/** Its files without secrets; what is neither file nor folder is no part of a session. */
+async function* redactedTar(tar: Buffer, redactor: Redactor): AsyncGenerator<Uint8Array, void, void> {
+  const items: TarItem[] = [];
+  for await (const { kind, path, mode, body } of readTar(once(tar), tar.length)) {
+    if (kind === 'dir') items.push({ kind, path: path.replace(/\/$/, ''), mode });
+    if (kind === 'file') items.push({ kind, path, mode, body: redacted(body, redactor) });
+  }
+  yield* writeTar(items);
+}
+
+function redacted(body: Uint8Array, redactor: Redactor): Uint8Array {
+  const stream = redactor.stream();
+  return Buffer.concat([...stream.push(body), ...stream.flush()].map(({ bytes }) => bytes));
+}
+
+async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+  yield bytes;
+}

@@ -1,0 +1,51 @@
+/** The server of an agent's model: one that refuses connections fails the stage at once, not after all tries of the command line. */
+import { modelTarget, providerServices, writtenServer } from '../../domain/agent/provider-hosts.ts';
+import type { ErrorCode } from '../../domain/errors/codes.ts';
+import type { LlmPlan } from '../../domain/plan/plan.ts';
+import { answeringOf } from '../../domain/plan/work.ts';
+import type { ToldNotice } from '../../domain/run/door-notice.ts';
+import { EVENT_ID } from '../../domain/run/event-id.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import type { OverBudget } from './run-budget.ts';
+import type { Attempt } from '../attempt/stage-attempt.ts';
+
+/** Before the VM: the command line of the agent never started. */
+export class ModelServerFailure extends Error {
+  readonly code: ErrorCode = 'agent/api-error';
+
+  constructor(stage: string, words: string) {
+    super(sanitizeLine(`the agent of stage ${stage} cannot start: ${words}`));
+    this.name = 'ModelServerFailure';
+  }
+}
+
+/**
+ * Probes a server on the worker's own host, which the VM reaches as a service, before the VM boots. Servers elsewhere are not probed:
+ * the rules of a VM's door do not apply to a worker, and only the agent itself may send a key. An attempt that has begun continues.
+ * @throws ModelServerFailure if nothing listens there
+ */
+export async function demandModelServer({ deps, request, life, backend }: Attempt): Promise<void> {
+  const { stage, scope, runId, execKey } = request;
+  const agent = answeringOf(stage.work);
+  if (agent === null || agent.played === true || backend.name === 'mock' || scope.sandbox.egress === undefined) return;
+  const service = providerServices(agent.llm).at(0);
+  if (service === undefined || deps.isPortClosed === undefined) return;
+  if ((await deps.events.find(runId, EVENT_ID.attempt(execKey, 'started'))) !== null) return;
+  if (await deps.isPortClosed(service.port, life.ended)) throw new ModelServerFailure(stage.id, refusedBy(agent.llm));
+}
+
+function refusedBy(llm: LlmPlan | null): string {
+  const server = writtenServer(llm) ?? '';
+  const remedy = llm?.baseUrl ? 'or correct `base_url`' : 'or set `base_url` in `llm`';
+  return `the model's server ${server} refused the connection: start it, ${remedy}`;
+}
+
+/** Returns the failure if the notice reports, after `sinceMs`, that the model's server refused a connection; null for other notices. */
+export function modelRefusal(llm: LlmPlan | null, sinceMs: number, { notice, atMs }: ToldNotice): OverBudget | null {
+  const target = modelTarget(llm);
+  if (target === null || notice.kind !== 'refused' || notice.cause !== 'failed') return null;
+  if (atMs === null || atMs < sinceMs || !/connection refused/i.test(notice.reason)) return null;
+  const isMeant = 'service' in target ? notice.service === target.service : notice.host?.toLowerCase() === target.host;
+  if (!isMeant || (notice.port !== undefined && notice.port !== target.port)) return null;
+  return { code: 'agent/api-error', words: `was stopped: ${refusedBy(llm)}` };
+}

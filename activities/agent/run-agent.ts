@@ -1,0 +1,202 @@
+/**
+ * An attempt of a stage whose work is an agent: its command line as a command of the VM, its stream read while it works. Where its
+ * answer does not fit the schema of the stage it is asked again, in the same VM and the same session, by a further command.
+ */
+import { Buffer } from 'node:buffer';
+import { isService } from '../../domain/plan/work.ts';
+import type { DataRef } from '../../domain/plan/plan.ts';
+import { EVENT_ID } from '../../domain/run/event-id.ts';
+import type { StageResult } from '../../domain/run/stage-result.ts';
+import type { Redactor } from '../../domain/security/redactor.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { BEGINNING_BYTES, beginningOf } from './answer-beginning.ts';
+import {
+  commandKey,
+  commandOfAgent,
+  firstBytes,
+  isDefaultFile,
+  promptOf,
+  putAgentFiles,
+  schemaOf,
+  writesFile,
+} from './command.ts';
+import type { AgentContext } from './context.ts';
+import { withoutHang } from './hang.ts';
+import { needsCheckout, restore, resumePromptOf, savedBefore, sayResumed, usedBeforeSave } from './resume.ts';
+import { runTurn, usedUpBefore } from './turn.ts';
+import { agentResultOf, type AgentTurn, execsOf, turnFailure, usageOf } from './turns.ts';
+import { outputMismatch } from '../attempt/output-check.ts';
+import type { Exec } from '../ports/sandbox.ts';
+import { leftAtCancel } from '../attempt/service-output.ts';
+import { collectOutputs, type OutcomeFailure } from '../attempt/outputs.ts';
+import { describeExit } from '../attempt/result.ts';
+
+/** How often an agent is asked, the first time within it, for an answer that fits. */
+const MOST_ASKED = 3;
+
+interface Answer {
+  readonly result: StageResult;
+  /** What the schema of the stage has against it; null: nothing, or it is no answer. */
+  readonly mismatch: OutcomeFailure | null;
+  /** How a refused answer begins, without secrets. Absent: it is no refused answer. */
+  readonly beginning?: string;
+}
+
+/** A try that takes the attempt over comes to the same turns: each is a command by its key, whose stream is read again. */
+export async function runAgent(
+  context: AgentContext,
+  prompt: string,
+): Promise<{ readonly result: StageResult; readonly execs: readonly Exec[] }> {
+  const { life } = context;
+  const turns: AgentTurn[] = [await firstTurn(context, prompt)];
+  life.phase('collecting outputs');
+  let answer = await answerOf(context, turns);
+  let noMore = '';
+  while (answer.mismatch !== null && turns.length < MOST_ASKED) {
+    const next = await anotherTurn(context, turns, answer.mismatch);
+    if ('noMore' in next) {
+      noMore = next.noMore;
+      break;
+    }
+    turns.push(next);
+    life.phase('collecting outputs');
+    answer = await answerOf(context, turns);
+  }
+  if (answer.mismatch !== null) answer = namingTries(answer, turns.length, noMore, context.redactor);
+  return { result: await concluded(context, turns, answer), execs: execsOf(turns) };
+}
+
+/**
+ * A try that takes over finds the command, whatever it makes of how that began.
+ * @param written  the author's prompt
+ */
+async function firstTurn(context: AgentContext, written: string): Promise<AgentTurn> {
+  const { deps, request, agent, life, sandbox } = context;
+  const saved = await savedBefore(deps, request, agent.provider.sessionFolder);
+  const prompt = saved === null ? await promptOf(deps.artifacts, request, written) : resumePromptOf(saved);
+  const asked = { prompt, outputSchema: schemaOf(request), resume: saved?.sessionId ?? null };
+  const files = commandOfAgent(agent, { ...asked, limits: {} });
+  const prepare = async (): Promise<void> => {
+    await putAgentFiles(sandbox, files, life.ended);
+    if (saved !== null) await restore(deps, sandbox, request, saved, life.ended);
+  };
+  await context.begin({ prepare, unpacksWorkspace: saved === null || needsCheckout(saved) });
+  if (saved !== null) await sayResumed(deps, request, saved);
+  return await runTurn(context, [], {
+    ...asked,
+    ...(saved === null ? {} : { sessionUse: await usedBeforeSave(deps, agent.provider, saved) }),
+    timeoutMs: request.stage.timeoutMs,
+    phase: isService(request.stage.work) ? 'serving' : 'running',
+  });
+}
+
+/** `noMore`: why it is not asked again, for the failure of the stage; empty: that ends by a cancel. */
+async function anotherTurn(
+  context: AgentContext,
+  turns: readonly AgentTurn[],
+  { message }: OutcomeFailure,
+): Promise<AgentTurn | { readonly noMore: string }> {
+  const { request, life, sandbox } = context;
+  const sessionId = turns.at(-1)?.outcome.sessionId ?? null;
+  const usedMs = turns.reduce((sum, { exit }) => sum + Math.max(0, exit.endedAtMs - exit.startedAtMs), 0);
+  const timeoutMs = request.stage.timeoutMs - usedMs;
+  if (sessionId === null) return { noMore: 'its stream names no session to continue' };
+  if (timeoutMs <= 0) return { noMore: 'no time of its stage is left' };
+  // What a worker before this one asked for is answered, or ended as any command.
+  const key = commandKey(request.execKey, turns.length + 1);
+  const isAsked = (await sandbox.execs()).some((exec) => exec.key === key);
+  if (!isAsked && life.cancelRequested.aborted) return { noMore: '' };
+  const usedUp = isAsked ? null : usedUpBefore(context, turns);
+  if (usedUp !== null) return { noMore: `it ${usedUp.words}` };
+  await sayAsked(context, key, turns.length + 1, message);
+  const prompt = `${message}. Correct it and give the whole answer again.\n`;
+  const phase = `asking again, ${turns.length + 1} of ${MOST_ASKED}`;
+  return await runTurn(context, turns, {
+    prompt,
+    outputSchema: schemaOf(request),
+    resume: sessionId,
+    timeoutMs,
+    phase,
+  });
+}
+
+/** What the last turn comes to. Nothing is written back yet. */
+async function answerOf(context: AgentContext, turns: readonly AgentTurn[]): Promise<Answer> {
+  const { deps, request, backend, life, sandbox, redactor } = context;
+  const turn = turns.at(-1)!;
+  const { exec, exit, outcome } = turn;
+  const ended = await describeExit(backend, sandbox, exec, exit, request, redactor, life.detached);
+  const base = withoutHang(ended, turn);
+  const failure = turnFailure(request, turn, base);
+  if (failure !== null) return { result: { ...base, outcome: 'failed', failure }, mismatch: null };
+  if (base.outcome === 'cancelled' && isService(request.stage.work))
+    return {
+      result: { ...base, ...(await leftAtCancel(context, exec, context.copyBack, life.detached)) },
+      mismatch: null,
+    };
+  if (base.outcome !== 'succeeded') return { result: base, mismatch: null };
+  const said = outcome.text === null ? null : Buffer.from(outcome.text);
+  const collected = await collectOutputs(deps.artifacts, sandbox, exec, request.stage, redactor, life.detached, {
+    said,
+    fileIsExpected: writesFile(request) && !isDefaultFile(request.stage.outputFile!),
+    ...(outcome.textRedacted === undefined ? {} : { redacted: outcome.textRedacted }),
+  });
+  if (collected.failure !== null) return failedWith(base, redactor, collected.failure);
+  const mismatch = await outputMismatch(deps, request.stage, collected.output);
+  const result = { ...base, output: collected.output, outputs: collected.outputs };
+  if (mismatch === null) return { result, mismatch };
+  const beginning = await readBeginning(deps, collected.output);
+  return { ...failedWith(base, redactor, mismatch), mismatch, beginning };
+}
+
+/** Its id is the command's that asks, so that a worker that takes over writes it once. */
+async function sayAsked(
+  { deps, request, sandbox, redactor }: AgentContext,
+  key: string,
+  time: number,
+  message: string,
+): Promise<void> {
+  const { runId, execKey, stage } = request;
+  const reason = redactor.text(sanitizeLine(message));
+  const body = { type: 'agent-asked', stage: stage.id, execKey, time, mostTimes: MOST_ASKED, reason } as const;
+  const event = { id: EVENT_ID.asked(key), atMs: deps.now(), body };
+  await deps.events.append(runId, [event], { execKey, fence: sandbox.facts.fence });
+}
+
+/** Reads the beginning of an answer. A stored answer contains no secrets. */
+async function readBeginning({ artifacts }: Pick<AgentContext['deps'], 'artifacts'>, output: DataRef): Promise<string> {
+  return beginningOf((await firstBytes(artifacts.open(output), BEGINNING_BYTES)).toString('utf8'));
+}
+
+/** How often the agent was asked, why not more often, and what it answered last. */
+function namingTries(answer: Answer, tries: number, noMore: string, redactor: Redactor): Answer {
+  const { mismatch, beginning, result } = answer;
+  const times = tries === 1 ? 'once' : `${tries} times`;
+  const why = noMore === '' ? '' : `, and not again because ${noMore}`;
+  const message = `${mismatch!.message}. The agent was asked ${times}${why}; its last answer begins: ${JSON.stringify(beginning ?? '')}`;
+  return { ...failedWith(result, redactor, { code: mismatch!.code, message }), mismatch };
+}
+
+function failedWith(base: StageResult, redactor: Redactor, { code, message }: OutcomeFailure): Answer {
+  const failure = { code, message: redactor.text(message), stderrTail: '' };
+  return { result: { ...base, outcome: 'failed', failure }, mismatch: null };
+}
+
+async function concluded(context: AgentContext, turns: readonly AgentTurn[], { result }: Answer): Promise<StageResult> {
+  const first = turns[0]!.exit.startedAtMs;
+  const told: StageResult = {
+    ...result,
+    durationMs: Math.max(0, turns.at(-1)!.exit.endedAtMs - first),
+    usage: { ...result.usage, ...usageOf(turns) },
+    agent: await agentResultOf(context, turns),
+  };
+  if (told.outcome !== 'succeeded') return told;
+  const left = await context.takeWorkspace();
+  const refused = left.failure ?? (await context.copyBack());
+  if (refused === null) return { ...told, outputs: { ...told.outputs, ...left.outputs } };
+  return { ...told, output: null, outputs: {}, ...failedOnly(failedWith(told, context.redactor, refused)) };
+}
+
+function failedOnly({ result: { outcome, failure } }: Answer): Pick<StageResult, 'outcome' | 'failure'> {
+  return { outcome, failure };
+}

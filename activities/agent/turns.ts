@@ -1,0 +1,101 @@
+/** What the turns of an agent come to, each of which is a command of the attempt (`turn.ts`). */
+import type { AgentUsage } from '../../agents/stream.ts';
+import { NO_USE, sumOfUse } from '../../domain/agent/budget.ts';
+import type { DataRef } from '../../domain/plan/plan.ts';
+import type { FollowedOutcome } from './stream.ts';
+import type { AgentResult, StageFailure, StageResult } from '../../domain/run/stage-result.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import type { AgentContext } from './context.ts';
+import type { Exec, ExecExit } from '../ports/sandbox.ts';
+import type { StageRequest } from '../calls/requests.ts';
+import type { OverBudget } from './run-budget.ts';
+
+/** One command of the agent, which has ended. */
+export interface AgentTurn {
+  readonly exec: Exec;
+  readonly exit: ExecExit;
+  readonly outcome: FollowedOutcome;
+  /** What its session had used at its end, as its stream told: nothing where that tells of the command alone. */
+  readonly sessionUse: AgentUsage;
+  /** What ended it: its budget, or that nobody answers it. Null: nothing did. */
+  readonly over: OverBudget | null;
+  /** Its process did not end after its final result, so Voidbox ended it. */
+  readonly hasHung: boolean;
+  /** The command that followed or read its session file; null: there was no such command. */
+  readonly follower: Exec | null;
+}
+
+/** Null: the agent ended its turn, or what the command itself came to says it all. A stream that stops early is no success. */
+export function turnFailure(
+  { stage: { id } }: StageRequest,
+  { exit, outcome, over }: AgentTurn,
+  { outcome: state, failure: ofCommand }: StageResult,
+): StageFailure | null {
+  if (state === 'cancelled') return null;
+  if (exit.reason === 'timeout' || exit.reason === 'output-limit') return null;
+  const stderrTail = ofCommand?.stderrTail ?? '';
+  const failed = (code: StageFailure['code'], words: string): StageFailure => ({
+    code,
+    message: sanitizeLine(`the agent of stage ${id} ${words}`),
+    stderrTail,
+  });
+  // An answer that came with the last call is an answer: it is paid for.
+  const hasAnswered = outcome.hasEnded && outcome.failure === null && state === 'succeeded';
+  if (over !== null && !hasAnswered) return failed(over.code, over.words);
+  if (exit.reason === 'cannot-start') return failed('agent/not-found', `cannot start: ${ofCommand?.message ?? ''}`);
+  // Whatever it said before, or whether it said anything: more memory is what it lacked.
+  if (!outcome.hasEnded && ofCommand?.code === 'stage/out-of-memory') return ofCommand;
+  if (!outcome.hasEnded && ofCommand?.code === 'stage/disk-full') return ofCommand;
+  if (outcome.failure !== null) return failed(outcome.failure.code, `failed: ${outcome.failure.message}`);
+  const ended = `its command line ended with exit code ${exit.exitCode}`;
+  if (!outcome.hasEnded && exit.stdoutBytes === 0 && exit.reason === 'exited')
+    return failed('agent/failed', `said nothing: ${ended}`);
+  if (!outcome.hasEnded) return failed('agent/truncated', `was cut off before the end of its stream: ${ended}`);
+  return state === 'succeeded' ? null : failed('agent/failed', `failed after its turn: ${ended}`);
+}
+
+/** Of all its turns, of which there is one at least. */
+export async function agentResultOf(context: AgentContext, turns: readonly AgentTurn[]): Promise<AgentResult> {
+  const { agent } = context;
+  const { outcome } = turns.at(-1)!;
+  return {
+    provider: agent.provider.name,
+    model: outcome.model ?? agent.work.llm?.model ?? null,
+    sessionId: outcome.sessionId,
+    played: agent.work.played === true,
+    transcript: await keepTranscript(context, turns),
+  };
+}
+
+/** Of all its commands. */
+async function keepTranscript({ deps, redactor, life }: AgentContext, turns: readonly AgentTurn[]): Promise<DataRef> {
+  async function* streams(): AsyncIterable<Uint8Array> {
+    for (const { exec } of turns) {
+      const stream = redactor.stream();
+      for await (const chunk of exec.output('stdout', 0, life.detached))
+        for (const piece of stream.push(chunk)) yield piece.bytes;
+      for (const piece of stream.flush()) yield piece.bytes;
+    }
+  }
+  return await deps.artifacts.put(streams(), 'application/jsonl');
+}
+
+export function usageOf(turns: readonly AgentTurn[]): StageResult['usage'] {
+  const { costUsd, ...used } = usedBy(turns);
+  const partlyCounted = turns.filter(({ outcome, exit }) => !outcome.isUsageFinal && exit.stdoutBytes > 0).length;
+  return {
+    ...used,
+    ...(costUsd === null ? {} : { costUsd }),
+    ...(partlyCounted === 0 ? {} : { partlyCounted }),
+  };
+}
+
+/** By all of them. */
+export function usedBy(turns: readonly Pick<AgentTurn, 'outcome'>[]): AgentUsage {
+  return turns.reduce((sum, { outcome }) => sumOfUse(sum, outcome.usage), NO_USE);
+}
+
+/** Commands of the VM: those of the agent, and what followed them. */
+export function execsOf(turns: readonly AgentTurn[]): readonly Exec[] {
+  return turns.flatMap(({ exec, follower }) => (follower === null ? [exec] : [exec, follower]));
+}

@@ -1,0 +1,72 @@
+import { expect, test } from 'vitest';
+import { AGENT_DEFAULTS } from '../../domain/plan/defaults.ts';
+import type { AgentWork } from '../../domain/plan/plan.ts';
+import { hostVariablesOf } from '../../domain/plan/work.ts';
+import { createRedactor } from '../../domain/security/redactor.ts';
+import { plainStage } from '../../test/rig/runs/mock-worker.ts';
+import { readSecrets, resolveEnvironment, type StageEnvironment } from './host-variables.ts';
+import type { VmStage } from '../calls/requests.ts';
+
+const TOKENS = { id_token: 'a.id.c', access_token: 'an.access.token', refresh_token: 'rt-refresh-token' };
+const LOGIN = JSON.stringify({ tokens: { ...TOKENS, account_id: 'account-1' } }, null, 2);
+
+function agentStage(said: Partial<AgentWork> = {}, apiKeyEnv: string | null = null): VmStage {
+  const llm = { provider: 'codex-personal', model: null, baseUrl: null, apiKeyEnv, credentialProxy: false } as const;
+  return plainStage('think', 'think', ['-'], { work: { ...AGENT_DEFAULTS, kind: 'agent', prompt: 'x', llm, ...said } });
+}
+
+function resolve(stage: VmStage, variables: Readonly<Record<string, string>>): Promise<StageEnvironment> {
+  return resolveEnvironment(
+    {
+      hostVariables: { put: never, drop: never, get: async () => ({}) },
+      lentVariables: { read: async () => variables },
+    },
+    { runId: 'run', stage, hostVariables: hostVariablesOf([stage]) },
+  );
+}
+
+const never = (): Promise<never> => Promise.reject(new Error('not asked for'));
+const secret = (name: string): AgentWork['env'] => [{ name, value: { kind: 'from-host', fromHost: name } }];
+
+test.each([
+  ['by the name of its provider', agentStage(), 'CODEX_AUTH_JSON'],
+  ['by a name of its own', agentStage({}, 'TEAM_LOGIN'), 'TEAM_LOGIN'],
+  ['as a secret of the stage', agentStage({ env: secret('CODEX_AUTH_JSON') }), 'CODEX_AUTH_JSON'],
+  ['of an agent that is played', agentStage({ env: secret('CODEX_AUTH_JSON'), played: true }), 'CODEX_AUTH_JSON'],
+])('a login that a worker lends, %s, is a file without its refresh token, and no variable', async (_, stage, name) => {
+  const { env, credentials } = await resolve(stage, { [name]: LOGIN });
+  expect(env).toEqual({});
+  expect(credentials.map(({ guestPath }) => guestPath)).toEqual(['/run/credentials/codex-auth.json']);
+  expect(credentials[0]!.text).toContain(TOKENS.access_token);
+  expect(credentials[0]!.text).not.toContain(TOKENS.refresh_token);
+});
+
+test('each token of a login is redacted by itself, also the one that no guest has', async () => {
+  const { secrets } = await resolve(agentStage(), { CODEX_AUTH_JSON: LOGIN });
+  const { text } = createRedactor(secrets);
+  for (const token of Object.values(TOKENS)) {
+    expect(text(`Bearer ${token}!`)).toBe('Bearer [redacted]!');
+    expect(text(JSON.stringify(JSON.stringify({ token })))).toContain('[redacted]');
+    expect(text(Buffer.from(`user:${token}:x`).toString('base64'))).toContain('[redacted]');
+  }
+  const sources = {
+    hostVariables: { put: never, drop: never, get: async () => ({ X: LOGIN }) },
+    lentVariables: { read: never },
+  };
+  expect((await readSecrets(sources, 'run', ['X'])).map(({ value }) => value)).toEqual([
+    LOGIN,
+    ...Object.values(TOKENS),
+  ]);
+});
+
+test('what is no login is refused by its name, and its value is not said', async () => {
+  await expect(resolve(agentStage(), { CODEX_AUTH_JSON: 'sk-some-key' })).rejects.toMatchObject({
+    code: 'host/login-invalid',
+    message: expect.stringMatching(/^stage think works by the login in CODEX_AUTH_JSON, (?!.*sk-some-key)/) as string,
+  });
+});
+
+test('other agents have their key as a variable', async () => {
+  const { env, credentials } = await resolve(agentStage({ llm: null }), { ANTHROPIC_API_KEY: 'sk-key' });
+  expect({ env, credentials }).toEqual({ env: { ANTHROPIC_API_KEY: 'sk-key' }, credentials: [] });
+});

@@ -1,0 +1,66 @@
+/** Whether what a stage left is what its `output_schema` says. */
+import { Buffer } from 'node:buffer';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import type { DataRef, Plan, StagePlan } from '../../domain/plan/plan.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { OUTPUT_SCHEMA_LIMITS } from '../../domain/language/schema/output-schema.ts';
+import { describeRedacted } from '../../domain/security/not-json.ts';
+import { canonicalJson } from '../../domain/units/canonical-json.ts';
+import type { ActivityDeps } from '../deps.ts';
+import type { OutcomeFailure } from './outputs.ts';
+
+type Deps = Pick<ActivityDeps, 'artifacts' | 'checkOutput'>;
+
+type Checked = Pick<StagePlan, 'id' | 'outputSchema'>;
+
+/** Null: it fits, or the stage has no schema. What it says has words of the output in it. */
+export async function outputMismatch(deps: Deps, stage: Checked, output: DataRef): Promise<OutcomeFailure | null> {
+  if (stage.outputSchema === undefined) return null;
+  const { outputBytes } = OUTPUT_SCHEMA_LIMITS;
+  if (output.sizeBytes > outputBytes)
+    return mismatch(stage, `it has ${output.sizeBytes} bytes, and with a schema at most ${outputBytes} are allowed`);
+  const parts: Uint8Array[] = [];
+  for await (const part of deps.artifacts.open(output)) parts.push(part);
+  const found = await bytesMismatch(deps, stage, Buffer.concat(parts));
+  const variables = output.redacted?.variables ?? [];
+  if (found === null || variables.length === 0) return found;
+  return { ...found, message: `${found.message}; ${describeRedacted(variables)}` };
+}
+
+/** As `outputMismatch`, of what is not stored yet and no larger than an output may be. */
+export async function bytesMismatch(
+  { checkOutput }: Pick<Deps, 'checkOutput'>,
+  stage: Checked,
+  bytes: Buffer,
+): Promise<OutcomeFailure | null> {
+  if (stage.outputSchema === undefined) return null;
+  const answer = await checkOutput(stage.outputSchema, bytes.toString('utf8'));
+  return 'problem' in answer ? mismatch(stage, answer.problem) : null;
+}
+
+function mismatch({ id }: Checked, problem: string): OutcomeFailure {
+  return {
+    code: 'stage/output-schema',
+    message: `stage ${id} left an output that does not fit its \`output_schema\`: ${sanitizeLine(problem)}`,
+  };
+}
+
+/**
+ * Of a plan that any client may have sent: a schema that is none would fail its stage after its work.
+ * @throws CodedError `admit/invalid`
+ */
+export async function refuseBadSchemas({ checkOutput }: Pick<Deps, 'checkOutput'>, { stages }: Plan): Promise<void> {
+  const seen = new Set<string>();
+  for (const { id, outputSchema } of stages) {
+    if (outputSchema === undefined) continue;
+    const key = canonicalJson(outputSchema);
+    if (seen.has(key)) continue;
+    seen.add(key);
+    const answer = await checkOutput(outputSchema, null);
+    if ('problem' in answer)
+      throw new CodedError(
+        'admit/invalid',
+        `the \`output_schema\` of stage ${id} is not valid: ${sanitizeLine(answer.problem)}`,
+      );
+  }
+}

@@ -1,0 +1,143 @@
+/** What a successful command leaves: its output and its named outputs. */
+import { Buffer, isUtf8 } from 'node:buffer';
+import { unfenceJson } from '../../agents/fenced-json.ts';
+import { isCodedError } from '../../domain/errors/coded-error.ts';
+import type { ErrorCode } from '../../domain/errors/codes.ts';
+import type { DataRef, RedactedData, StagePlan } from '../../domain/plan/plan.ts';
+import { OUTPUT_SCHEMA_LIMITS } from '../../domain/language/schema/output-schema.ts';
+import type { Redactor } from '../../domain/security/redactor.ts';
+import type { ArtifactStore } from '../ports/artifacts.ts';
+import type { Exec, Sandbox } from '../ports/sandbox.ts';
+import { redactSource, withChanges } from './redacted-data.ts';
+import { createMapping } from '../../domain/units/mapping.ts';
+
+export interface OutcomeFailure {
+  readonly code: ErrorCode;
+  readonly message: string;
+}
+
+export type CollectedOutputs =
+  | { readonly failure: OutcomeFailure }
+  | { readonly failure: null; readonly output: DataRef; readonly outputs: Readonly<Record<string, DataRef>> };
+
+/** Of an agent: where its output is, if not in a file. */
+export interface Said {
+  /** Its last message; null: it had none. */
+  readonly said: Uint8Array | null;
+  /** Without the file there is no output. */
+  readonly fileIsExpected: boolean;
+  /** It is JSON whatever the stage says. */
+  readonly isJson?: boolean;
+  /** The changes that redaction made in the message before; absent: no change. */
+  readonly redacted?: RedactedData;
+}
+
+/**
+ * Everything is durable in the artifact store when this settles.
+ * @param exec  null: nothing ran; then there is an agent
+ * @param agent  absent: the work is a command, whose standard output stands for a file that the plan does not name
+ */
+export async function collectOutputs(
+  artifacts: ArtifactStore,
+  sandbox: Sandbox,
+  exec: Exec | null,
+  stage: StagePlan,
+  redactor: Redactor,
+  signal: AbortSignal,
+  agent?: Said,
+): Promise<CollectedOutputs> {
+  const outputs: Record<string, DataRef> = createMapping();
+  for (const { name, guestPath } of stage.outputs) {
+    const named = `an output ${name}`;
+    const tar = await hostileChecked(stage, named, () => sandbox.getTar(guestPath, signal));
+    if ('failure' in tar) return tar;
+    if (tar.value === null) return missing(stage, `the output ${name}`, guestPath);
+    const stream = tar.value;
+    const ref = await hostileChecked(stage, named, () => artifacts.put(stream, 'application/x-tar'));
+    if ('failure' in ref) return ref;
+    outputs[name] = ref.value;
+  }
+  const found = await hostileChecked(stage, 'its output file', async () =>
+    stage.outputFile === null ? null : await sandbox.readFile(stage.outputFile, signal),
+  );
+  if ('failure' in found) return found;
+  const file = found.value?.bytes ?? null;
+  if (file === null && agent !== undefined) return await asSaid(artifacts, stage, redactor, agent, outputs);
+  if (file === null && stage.outputFile !== null) return missing(stage, 'its output file', stage.outputFile);
+  if (file === null && exec === null) throw new Error(`stage ${stage.id} ran no command`);
+  const source = redactSource(file ?? exec!.output('stdout', 0, signal), redactor);
+  const answer = agent !== undefined && stage.outputSchema !== undefined ? withoutFence(source.bytes) : source.bytes;
+  const output = withChanges(await artifacts.put(answer, mediaTypeOf(stage.outputFile)), source.changes());
+  return { failure: null, output, outputs };
+}
+
+export function mediaTypeOf(outputFile: string | null): string {
+  return outputFile?.endsWith('.json') === true ? 'application/json' : 'application/octet-stream';
+}
+
+async function asSaid(
+  artifacts: ArtifactStore,
+  stage: StagePlan,
+  redactor: Redactor,
+  { said, fileIsExpected, isJson = stage.outputSchema !== undefined, redacted }: Said,
+  outputs: Readonly<Record<string, DataRef>>,
+): Promise<CollectedOutputs> {
+  if (fileIsExpected) return missing(stage, 'its output file', stage.outputFile ?? '');
+  if (said === null)
+    return {
+      failure: { code: 'agent/no-output', message: `the agent of stage ${stage.id} ended without an answer` },
+    };
+  async function* whole(): AsyncIterable<Uint8Array> {
+    yield said!;
+  }
+  const mediaType = isJson ? 'application/json' : 'application/octet-stream';
+  const answer = redactSource(whole(), redactor);
+  const stored = await artifacts.put(isJson ? withoutFence(answer.bytes) : answer.bytes, mediaType);
+  const output = withChanges(stored, redacted, answer.changes());
+  return { failure: null, output, outputs };
+}
+
+/** An answer that is one fenced block around JSON is that JSON. One that is too large for a schema stays as it is. */
+async function* withoutFence(source: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
+  const { outputBytes } = OUTPUT_SCHEMA_LIMITS;
+  const held: Uint8Array[] = [];
+  let heldBytes = 0;
+  for await (const chunk of source) {
+    heldBytes += chunk.byteLength;
+    held.push(chunk);
+    if (heldBytes > outputBytes) yield* held.splice(0);
+  }
+  if (heldBytes > outputBytes) return;
+  const whole = Buffer.concat(held);
+  const json = isUtf8(whole) ? unfenceJson(whole.toString('utf8')) : null;
+  yield json === null ? whole : Buffer.from(json);
+}
+
+function missing(stage: StagePlan, what: string, guestPath: string): CollectedOutputs {
+  return {
+    failure: {
+      code: 'stage/output-missing',
+      message: `stage ${stage.id} did not leave ${what} at ${guestPath}, though its command succeeded`,
+    },
+  };
+}
+
+/** What a guest leaves is its own doing: a refused entry is the stage's outcome, not a broken world. */
+async function hostileChecked<T>(
+  stage: StagePlan,
+  what: string,
+  work: () => Promise<T>,
+): Promise<{ readonly value: T } | { readonly failure: OutcomeFailure }> {
+  try {
+    return { value: await work() };
+  } catch (error) {
+    if (isCodedError(error) && error.code === 'stage/bad-output')
+      return {
+        failure: {
+          code: 'stage/bad-output',
+          message: `stage ${stage.id} left ${what} that is refused: ${error.message}`,
+        },
+      };
+    throw error;
+  }
+}

@@ -1,0 +1,57 @@
+/** Named outputs of an attempt that Voidbox ended: kept for people, under a name that no part of Voidbox reads as an output. */
+import type { DataRef } from '../../domain/plan/plan.ts';
+import { createMapping } from '../../domain/units/mapping.ts';
+import { isService } from '../../domain/plan/work.ts';
+import { EVENT_ID } from '../../domain/run/event-id.ts';
+import type { StageResult } from '../../domain/run/stage-result.ts';
+import type { Redactor } from '../../domain/security/redactor.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import type { Exec, Sandbox } from '../ports/sandbox.ts';
+import { type Attempt, attemptEvent } from './stage-attempt.ts';
+import { isInterrupted } from './result.ts';
+
+/** For all of them: a cancel does not wait longer. */
+export const PARTIAL_LIMIT_MS = 10_000;
+
+/**
+ * The result, with `partial` if Voidbox ended one of the commands. An output that cannot be kept is a notice.
+ * @param execs  the commands of the attempt, which have ended
+ */
+export async function keepPartialOutputs(
+  context: Attempt,
+  sandbox: Sandbox,
+  redactor: Redactor,
+  { result, execs }: { readonly result: StageResult; readonly execs: readonly Exec[] },
+): Promise<StageResult> {
+  const { request, life } = context;
+  const { stage } = request;
+  // A service has no named outputs but of an end of its own.
+  if (result.outcome === 'succeeded' || stage.outputs.length === 0 || isService(stage.work)) return result;
+  const exits = await Promise.all(execs.map((exec) => exec.wait(life.detached)));
+  if (!exits.some(isInterrupted)) return result;
+  const limit = AbortSignal.timeout(PARTIAL_LIMIT_MS);
+  const signal = AbortSignal.any([life.detached, limit]);
+  const partial: Record<string, DataRef> = createMapping();
+  for (const { name, guestPath } of stage.outputs)
+    try {
+      const tar = await sandbox.getTar(guestPath, signal);
+      if (tar !== null) partial[name] = await context.deps.artifacts.put(tar, 'application/x-tar');
+    } catch (error) {
+      life.detached.throwIfAborted();
+      const why = limit.aborted
+        ? `it takes longer than ${PARTIAL_LIMIT_MS / 1000} s to copy`
+        : error instanceof Error
+          ? error.message
+          : String(error);
+      await sayNotKept(context, redactor.text(`the partial output ${name} of stage ${stage.id} is not kept: ${why}`));
+      if (limit.aborted) break;
+    }
+  return Object.keys(partial).length === 0 ? result : { ...result, partial: { ...result.partial, ...partial } };
+}
+
+/** Once for an attempt: the first says enough. */
+async function sayNotKept(context: Attempt, text: string): Promise<void> {
+  const { deps, request } = context;
+  const body = { type: 'notice', level: 'warning', message: sanitizeLine(text) } as const;
+  await deps.events.append(request.runId, [attemptEvent(context, EVENT_ID.attempt(request.execKey, 'not-kept'), body)]);
+}

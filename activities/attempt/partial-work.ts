@@ -1,0 +1,75 @@
+/**
+ * Keeps what an agent did in its workspace before its attempt failed or was interrupted. No stage reads it; a person may take it
+ * with `voidbox apply RUN --partial`.
+ */
+import { PARTIAL_OUTPUTS } from '../../domain/plan/workspace.ts';
+import { EVENT_ID } from '../../domain/run/event-id.ts';
+import { shownStage } from '../../domain/run/instance.ts';
+import { describePartial } from '../../domain/run/partial-work.ts';
+import type { StageResult } from '../../domain/run/stage-result.ts';
+import type { Redactor } from '../../domain/security/redactor.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import type { Sandbox } from '../ports/sandbox.ts';
+import type { Worked } from './stage-attempt.ts';
+import { collectChanges, WORKSPACE_LIMITS } from '../workspace/stage-workspace.ts';
+
+/** The time limit of git in the guest after a cancel: a person waits for the end of the run. */
+const CANCELLED_LIMIT_MS = 30_000;
+
+/**
+ * The same result, with what was kept and a failure that names it.
+ * @param result  of an agent's attempt, whose VM still lives
+ * @throws CodedError if the VM is lost: nothing of the attempt is durable yet
+ */
+export async function keepPartialWork(
+  context: Worked,
+  sandbox: Sandbox,
+  result: StageResult,
+  redactor: Redactor,
+): Promise<StageResult> {
+  const { deps, request, workspace, life } = context;
+  const { failure, outcome } = result;
+  if (
+    workspace === null ||
+    workspace.plan.changes === 'none' ||
+    failure === null ||
+    (outcome !== 'failed' && outcome !== 'cancelled')
+  )
+    return result;
+  // The guest's git has refused once, and the failure says why.
+  if (failure.code === 'workspace/refused') return result;
+  const isCancelled = outcome === 'cancelled';
+  if (isCancelled && !deps.disk.hasRoomForOutput()) {
+    await sayNotKept(context, 'the disk of the state folder is full');
+    return result;
+  }
+  const timeoutMs = isCancelled ? CANCELLED_LIMIT_MS : WORKSPACE_LIMITS.guestTimeoutMs;
+  const taken = await collectChanges({ deps, sandbox, request, workspace, life, timeoutMs });
+  if ('problem' in taken) {
+    await sayNotKept(context, redactor.text(taken.problem));
+    return result;
+  }
+  if (!taken.isNew) return result;
+  const stage = shownStage(request.stage.id, request.instance);
+  const message = `${failure.message}; ${describePartial(request.runId, stage, taken.files)}`;
+  return {
+    ...result,
+    failure: { ...failure, message },
+    partial: {
+      ...result.partial,
+      [PARTIAL_OUTPUTS.base]: workspace.base,
+      [PARTIAL_OUTPUTS.patch]: taken.patch,
+      [PARTIAL_OUTPUTS.bundle]: taken.bundle,
+    },
+  };
+}
+
+/** Once for the attempt. */
+async function sayNotKept({ deps, request }: Worked, why: string): Promise<void> {
+  const { runId, execKey, stage, instance } = request;
+  const message = sanitizeLine(
+    `stage ${shownStage(stage.id, instance)}: the changes of its agent are not kept: ${why}`,
+  );
+  const body = { type: 'notice', level: 'warning', message } as const;
+  await deps.events.append(runId, [{ id: EVENT_ID.attempt(execKey, 'not-kept'), atMs: deps.now(), body }]);
+}

@@ -1,0 +1,280 @@
+/**
+ * One attempt of one stage. It may die at any line and be run again: it begins by looking for the durable
+ * result of its exec key, finds its VM and its command by key, goes on writing output from where the store
+ * stands, and stops the VM only after everything that counts is durable.
+ */
+import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
+import { isLostVm } from '../../domain/errors/error-code.ts';
+import { EVENT_ID } from '../../domain/run/event-id.ts';
+import type { StageFailure, StageResult } from '../../domain/run/stage-result.ts';
+import { isService } from '../../domain/plan/work.ts';
+import { createRedactor, type Redactor } from '../../domain/security/redactor.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import type { ActivityDeps } from '../deps.ts';
+import { type AttemptLife, withHeartbeat } from '../heartbeat.ts';
+import { resolveEnvironment, type StageEnvironment } from './host-variables.ts';
+import { createProgress, saveAtEnd } from '../agent/progress.ts';
+import type { AgentContext } from '../agent/context.ts';
+import { runAgent } from '../agent/run-agent.ts';
+import { demandModelServer, ModelServerFailure } from '../agent/model-server.ts';
+import { demandLogin, sayLoginEnds } from '../agent/login.ts';
+import { type FollowedLedger, openLedger, RunBudgetFailure } from '../agent/run-budget.ts';
+import { runSkill, sessionOfStage } from '../agent/run-skill.ts';
+import { agentOfStage } from '../agent/command.ts';
+import { withBoot } from '../vm/boot-time.ts';
+import type { Exec, Sandbox } from '../ports/sandbox.ts';
+import type { StageRequest } from '../calls/requests.ts';
+import { itemVariables } from '../items/items.ts';
+import { createServiceOutput, outputPublished } from './service-output.ts';
+import { copyMountsBack } from '../vm/mounts.ts';
+import { readResult, writeResult } from './record.ts';
+import { cancelledResult, describeFullDisk, usageOfVm } from './result.ts';
+import { followNetwork } from '../vm/network-log.ts';
+import { openVm } from '../vm/open-vm.ts';
+import { keepPartialOutputs } from './partial-outputs.ts';
+import { keepPartialWork } from './partial-work.ts';
+import { retainAfter } from '../vm/retain-vm.ts';
+import { takeWorkspace, WorkspaceFailure, workspaceOf } from '../workspace/stage-workspace.ts';
+import { withTexts } from './texts.ts';
+import { type Attempt, attemptName, type Worked } from './stage-attempt.ts';
+import { letGoOfVm, recordLoss, releaseOwned } from '../vm/leave-vm.ts';
+import { endLeftCommands } from './end-left-commands.ts';
+import { brokenStdin, namingRedactedInputs, sayOutputRedacted } from './redacted-data.ts';
+import { beginAttempt, sayNotRedacted, sayUnset } from './begin.ts';
+import { runStageCommand } from './command.ts';
+
+export function runStage(deps: ActivityDeps, request: StageRequest): Promise<StageResult> {
+  return withHeartbeat((life) => driveStage(deps, request, life));
+}
+
+/** As `runStage`, in an activity that has begun. @throws CodedError also where the VM is lost, and what made the attempt let go */
+export function driveStage(deps: ActivityDeps, request: StageRequest, life: AttemptLife): Promise<StageResult> {
+  return deps.attempts.drive(attemptName(request), life, () => attempt(deps, request, life));
+}
+
+async function attempt(deps: ActivityDeps, request: StageRequest, life: AttemptLife): Promise<StageResult> {
+  try {
+    const result = await attemptWith(deps, request, life);
+    if (result.outcome !== 'succeeded') await endSession(deps, request, life);
+    return result;
+  } catch (error) {
+    // Another attempt, in another VM, has a session of its own.
+    if (isCodedError(error) && isLostVm(error.code)) await endSession(deps, request, life);
+    throw error;
+  }
+}
+
+/** Of a step machine that did not come to its end: nobody answers it any more. */
+async function endSession(deps: ActivityDeps, request: StageRequest, life: AttemptLife): Promise<void> {
+  if (request.stage.work.kind !== 'skill') return;
+  await deps.stageSessions?.cancel(sessionOfStage(request), life.detached);
+}
+
+async function attemptWith(deps: ActivityDeps, written: StageRequest, life: AttemptLife): Promise<StageResult> {
+  const { runId, execKey } = written;
+  if (written.events.length > 0) await deps.events.append(runId, written.events);
+  const earlier = await readResult(deps.events, runId, execKey);
+  const stage = earlier === null ? await withTexts(deps, written) : written.stage;
+  const request = 'problem' in stage ? written : { ...written, stage };
+  const context: Attempt = {
+    deps,
+    request,
+    life,
+    vmKey: { runId, scope: request.scope.id, instance: request.instance, generation: request.generation },
+    backend: deps.backendFor(request.scope.sandbox),
+    ownsVm: request.lease === null,
+  };
+  if (earlier !== null) return concludeWithoutVm(context, earlier);
+  if ('problem' in stage) return withoutTexts(context, stage.problem);
+  const broken = brokenStdin(request);
+  if (broken !== null) return await withoutCommand(context, broken);
+  try {
+    return await inVm(context);
+  } catch (error) {
+    life.detached.throwIfAborted();
+    if (life.cancelRequested.aborted && !(isCodedError(error) && error.code === 'fence/stale')) {
+      await endLeftCommands(context);
+      const cancelled = await withBoot(context, cancelledResult(context.backend, request));
+      const last = isService(stage.work) ? await outputPublished(deps, request) : {};
+      return concludeWithoutVm(
+        context,
+        await writeResult(deps.events, runId, { ...cancelled, ...last }, null, deps.now()),
+      );
+    }
+    if (error instanceof WorkspaceFailure || error instanceof RunBudgetFailure || error instanceof ModelServerFailure)
+      return await withoutCommand(context, error);
+    if (isCodedError(error) && error.code === 'stage/disk-full') {
+      const place = `stage ${stage.id}: ${sanitizeLine(error.message)}`;
+      const message = `${place}: ${describeFullDisk(request.scope.sandbox.diskMib)}`;
+      return await withoutCommand(context, { code: error.code, message });
+    }
+    if (isCodedError(error) && isLostVm(error.code)) await recordLoss(context, error);
+    // Its VM is gone as well, and no other one is asked for.
+    if (isCodedError(error) && error.code === 'host/disk-full') deps.vms.drop(context.vmKey);
+    throw error;
+  }
+}
+
+/** The command never started, so nothing of it is to be waited for. */
+async function withoutTexts(context: Attempt, problem: string): Promise<StageResult> {
+  const { deps, request, backend } = context;
+  const { runId, execKey, stage } = request;
+  // It could be made when the attempt began: a limit that is reached now says something of this host at this moment.
+  if ((await deps.events.find(runId, EVENT_ID.attempt(execKey, 'started'))) !== null)
+    throw new Error(`stage ${stage.id} continues, and its texts cannot be made again: ${problem}`);
+  const message = sanitizeLine(`stage ${stage.id} cannot start: ${problem}`);
+  const result: StageResult = {
+    ...cancelledResult(backend, request),
+    outcome: 'failed',
+    failure: { code: 'stage/expression', message, stderrTail: '' },
+  };
+  return concludeWithoutVm(context, await writeResult(deps.events, runId, result, null, deps.now()));
+}
+
+/** Another VM would not find it otherwise, and the stage's own command never started. */
+async function withoutCommand(
+  context: Attempt,
+  { code, message }: Pick<StageFailure, 'code' | 'message'>,
+): Promise<StageResult> {
+  const { deps, request, backend } = context;
+  const result = await withBoot(context, {
+    ...cancelledResult(backend, request),
+    outcome: 'failed',
+    failure: { code, message, stderrTail: '' },
+  });
+  return concludeWithoutVm(context, await writeResult(deps.events, request.runId, result, null, deps.now()));
+}
+
+async function inVm(context: Attempt): Promise<StageResult> {
+  const { deps, request } = context;
+  const environment = await resolveEnvironment(deps, request);
+  const redactor = createRedactor(environment.secrets);
+  try {
+    return await carryOut(context, environment, redactor);
+  } catch (error) {
+    throw withoutSecrets(error, redactor);
+  }
+}
+
+/** The same error: what it says of files and commands goes into events, history and the worker's log. */
+function withoutSecrets(error: unknown, redactor: Redactor): unknown {
+  if (!(error instanceof Error)) return error;
+  const message = redactor.text(error.message);
+  if (message === error.message) return error;
+  error.message = message;
+  if (error.stack !== undefined) error.stack = redactor.text(error.stack);
+  return error;
+}
+
+async function carryOut(
+  context: Attempt,
+  { env: written, credentials, named, unset, login }: StageEnvironment,
+  redactor: Redactor,
+): Promise<StageResult> {
+  const { deps, request, life } = context;
+  const env = { ...itemVariables(request.item), ...written };
+  const ledger = await openLedger(deps, request);
+  await demandLogin(deps, request, login);
+  await demandModelServer(context);
+  const workspace = await workspaceOf(deps, request, life);
+  life.phase('waiting for a VM');
+  const { vm, lease } = await openVm(deps, request, context.backend, life);
+  if (vm === null)
+    throw new CodedError('host/elsewhere', `the VM ${lease.vmKey} is on host ${lease.host}, where its stages run`);
+  const network = followNetwork(context, redactor);
+  let followed: FollowedLedger | null = null;
+  try {
+    const { sandbox } = vm;
+    let renewalFailure: unknown = null;
+    if (unset.length > 0) await sayUnset(context, unset);
+    const tooShort = redactor.tooShort.filter((name) => named.has(name));
+    if (tooShort.length > 0) await sayNotRedacted(context, tooShort);
+    life.everyBeat(
+      () => sandbox.renew(),
+      (error) => (renewalFailure ??= error),
+    );
+    // Others went on while it waited for its VM, and so did the clock.
+    await ledger?.refuseUsedUp();
+    await demandLogin(deps, request, login);
+    await sayLoginEnds(deps, request, login);
+    followed = ledger?.follow(life.detached) ?? null;
+    const worked = await work({ ...context, workspace, credentials, ledger, network }, sandbox, env, redactor);
+    const { execs } = worked;
+    const kept = await keepPartialOutputs(context, sandbox, redactor, worked);
+    const result = namingRedactedInputs(request, kept);
+    await sayOutputRedacted(context, result.output);
+    life.detached.throwIfAborted();
+    if (renewalFailure !== null && isCodedError(renewalFailure) && renewalFailure.code === 'fence/stale')
+      throw renewalFailure;
+    // A fenced call before the result: an attempt that was overtaken by one the store has not heard of yet learns it here.
+    await sandbox.renew();
+    await network.catchUp();
+    const usage = { ...result.usage, ...usageOfVm(await sandbox.usage()) };
+    const withUsage = await withBoot(context, { ...result, usage });
+    const left = life.cancelRequested.aborted
+      ? { result: withUsage, isRetained: false }
+      : await retainAfter(context, sandbox, withUsage, life.detached);
+    const durable = await writeResult(deps.events, request.runId, left.result, sandbox.facts.fence, deps.now());
+    await letGoOfVm(context, sandbox, execs, left.isRetained);
+    return durable;
+  } finally {
+    await followed?.stop();
+    await network.stop();
+    vm.leave();
+  }
+}
+
+/** What is done in the VM, and the commands that did it. */
+async function work(
+  context: Worked,
+  sandbox: Sandbox,
+  env: Readonly<Record<string, string>>,
+  redactor: Redactor,
+): Promise<{ readonly result: StageResult; readonly execs: readonly Exec[] }> {
+  const { deps, request, life } = context;
+  const agent = agentOfStage(request);
+  if (agent !== null) {
+    const { work: done } = request.stage;
+    const driven: AgentContext = {
+      ...context,
+      agent,
+      sandbox,
+      env,
+      redactor,
+      begin: (preparation) => beginAttempt(context, sandbox, redactor, preparation),
+      published: createServiceOutput({ deps, request, sandbox, redactor }),
+      progress:
+        done.kind === 'skill' || isService(done)
+          ? null
+          : createProgress({
+              deps,
+              request,
+              sandbox,
+              redactor,
+              cli: agent.provider.cli,
+              sessionFolder: agent.provider.sessionFolder,
+              base: context.workspace?.indexed.base ?? null,
+            }),
+      takeWorkspace: () => takeWorkspace(deps, sandbox, request, context.workspace, life),
+      copyBack: () => copyMountsBack(deps, sandbox, request, context.vmKey, life.detached),
+    };
+    const ended =
+      done.kind === 'skill'
+        ? await runSkill({ ...driven, skill: done })
+        : done.kind === 'agent'
+          ? await runAgent(driven, done.prompt)
+          : null;
+    if (ended !== null) {
+      // Before git of the guest packs the changes: what that leaves is no part of a save.
+      await saveAtEnd(driven, ended.result);
+      return { ...ended, result: await keepPartialWork(context, sandbox, ended.result, redactor) };
+    }
+  }
+  return await runStageCommand(context, sandbox, env, redactor);
+}
+
+/** The result stands already: only what follows it is done again. */
+async function concludeWithoutVm(context: Attempt, result: StageResult): Promise<StageResult> {
+  if (context.ownsVm) await releaseOwned(context);
+  return result;
+}

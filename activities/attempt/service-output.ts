@@ -1,0 +1,240 @@
+/**
+ * Publishes what a service has put into its output file, while it serves: looked at every few seconds, and told as an event where it
+ * has changed. The longer a service serves, the further apart its publications may be, so that events do not grow with time.
+ */
+import { Buffer } from 'node:buffer';
+import { createHash } from 'node:crypto';
+import { isCodedError } from '../../domain/errors/coded-error.ts';
+import { endsVm } from '../../domain/errors/error-code.ts';
+import type { DataRef, RedactedData } from '../../domain/plan/plan.ts';
+import { EVENT_ID } from '../../domain/run/event-id.ts';
+import type { RunEvent } from '../../domain/run/event.ts';
+import type { StageResult } from '../../domain/run/stage-result.ts';
+import type { Redactor } from '../../domain/security/redactor.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { isService } from '../../domain/plan/work.ts';
+import type { ActivityDeps } from '../deps.ts';
+import type { Listen } from './follow-command.ts';
+import { lastNumbered } from '../agent/last-numbered.ts';
+import { bytesMismatch, outputMismatch } from './output-check.ts';
+import type { Exec, Sandbox } from '../ports/sandbox.ts';
+import { redactSource, sayOutputRedacted, withChanges } from './redacted-data.ts';
+import type { StageRequest } from '../calls/requests.ts';
+import { collectOutputs, mediaTypeOf, type OutcomeFailure } from './outputs.ts';
+
+export const SERVICE_LIMITS = {
+  /** From one look at the output file to the next. */
+  intervalMs: 2_000,
+  /** Of a publication; a larger file is the output at the service's end alone. */
+  publishedBytes: 1024 * 1024,
+  /** Of the time that the service has served, the part that lies between two publications at least: one in so many. */
+  partOfAge: 100,
+} as const;
+
+export interface ServiceContext {
+  readonly deps: Pick<ActivityDeps, 'events' | 'artifacts' | 'checkOutput' | 'now' | 'disk'>;
+  readonly request: StageRequest;
+  readonly sandbox: Sandbox;
+  readonly redactor: Redactor;
+}
+
+export interface ServiceOutput {
+  /** Looks at the output file if it is time for it; never throws but the signal's reason. */
+  look(signal: AbortSignal): Promise<void>;
+}
+
+/** Null: the stage is no service, or its output is what it prints, which is told as it comes. */
+export function createServiceOutput(context: ServiceContext): ServiceOutput | null {
+  const { deps, request } = context;
+  const { stage, runId, execKey } = request;
+  const { outputFile } = stage;
+  if (outputFile === null || !isService(stage.work)) return null;
+  let state: Published | null = null;
+  let lookedAt = '';
+  let isSaid = false;
+
+  const sayNot = async (reason: string): Promise<void> => {
+    if (isSaid) return;
+    isSaid = true;
+    await sayNotPublished(context, reason);
+  };
+  const publish = async (signal: AbortSignal): Promise<void> => {
+    state ??= await publishedBefore(deps, request);
+    if (deps.now() < dueAtMs(state)) return;
+    const found = await readOutput(context.sandbox, outputFile, signal);
+    if (found === null) return;
+    if (found === 'too-large') return await sayNot(`${outputFile} has more than 1 MiB`);
+    // What does not change costs neither a check nor a write.
+    const hash = createHash('sha256').update(found).digest('hex');
+    if (hash === lookedAt) return;
+    const { bytes, changes } = await redactBytes(found, context.redactor);
+    const mismatch = await bytesMismatch(deps, stage, bytes);
+    if (mismatch !== null) {
+      lookedAt = hash;
+      return await sayNot(context.redactor.text(mismatch.message));
+    }
+    const output = withChanges(await deps.artifacts.put(once(bytes), mediaTypeOf(outputFile)), changes);
+    await sayOutputRedacted(context, output);
+    if (output.sha256 === state.output?.sha256) return void (lookedAt = hash);
+    const number = state.number + 1;
+    const atMs = deps.now();
+    await deps.events.append(
+      runId,
+      [
+        {
+          id: EVENT_ID.published(execKey, number),
+          atMs,
+          body: { type: 'stage-published', stage: stage.id, execKey, output },
+        },
+      ],
+      { execKey, fence: context.sandbox.facts.fence },
+    );
+    state = { ...state, number, atMs, output };
+    lookedAt = hash;
+  };
+  return {
+    async look(signal) {
+      // It does not wait for room, and takes none from what does.
+      if (!deps.disk.hasRoomForOutput()) return;
+      try {
+        await publish(signal);
+      } catch (error) {
+        signal.throwIfAborted();
+        // Who reads the output learns it too.
+        if (isCodedError(error) && (endsVm(error.code) || error.code === 'fence/stale')) return;
+        await sayNot(context.redactor.text(error instanceof Error ? error.message : String(error)));
+      }
+    },
+  };
+}
+
+/** As a reader of the service's command, which it follows to its end. */
+export function publishing(output: ServiceOutput, exec: Exec): Listen {
+  return async ({ signal }) => {
+    const ended = exec.wait(signal).then(() => true as const);
+    ended.catch(() => undefined);
+    for (;;) {
+      await output.look(signal);
+      if (await within(ended, SERVICE_LIMITS.intervalMs)) return;
+    }
+  };
+}
+
+async function within(ended: Promise<true>, ms: number): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined;
+  const pause = new Promise<false>((resolve) => (timer = setTimeout(() => resolve(false), ms)));
+  try {
+    return await Promise.race([ended, pause]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/**
+ * What a service leaves that was cancelled, since no other end is its own: its writable mounts, and as its output what its file holds
+ * at its end, else what it published last.
+ */
+export async function leftAtCancel(
+  context: ServiceContext,
+  exec: Exec,
+  copyBack: () => Promise<OutcomeFailure | null>,
+  signal: AbortSignal,
+): Promise<Pick<StageResult, 'output'>> {
+  const { deps, request, sandbox, redactor } = context;
+  const refused = await copyBack();
+  if (refused !== null) await sayNotCopied(context, redactor.text(refused.message));
+  // Named outputs are for stages that wait for its success.
+  const stage = { ...request.stage, outputs: [] };
+  const left = await collectOutputs(deps.artifacts, sandbox, exec, stage, redactor, signal);
+  if (left.failure === null && (await outputMismatch(deps, stage, left.output)) === null)
+    return { output: left.output };
+  return await outputPublished(deps, request);
+}
+
+/** Where its VM tells nothing any more. */
+export async function outputPublished(
+  deps: Pick<ActivityDeps, 'events'>,
+  request: StageRequest,
+): Promise<Pick<StageResult, 'output'>> {
+  return { output: (await publishedBefore(deps, request)).output };
+}
+
+interface Published {
+  /** How many times; publications are numbered from 1, without gaps. */
+  readonly number: number;
+  /** Of the last one; with none, long ago. */
+  readonly atMs: number;
+  readonly startedAtMs: number;
+  readonly output: DataRef | null;
+}
+
+function dueAtMs({ atMs, startedAtMs }: Published): number {
+  return atMs + Math.max(0, (atMs - startedAtMs) / SERVICE_LIMITS.partOfAge);
+}
+
+/** Also by a worker before this one. */
+async function publishedBefore(
+  { events }: Pick<ActivityDeps, 'events'>,
+  { runId, execKey }: StageRequest,
+): Promise<Published> {
+  const find = (id: string): Promise<RunEvent | null> => events.find(runId, id);
+  const startedAtMs = (await find(EVENT_ID.attempt(execKey, 'started')))?.atMs ?? 0;
+  const number = await lastNumbered(async (candidate) => (await find(EVENT_ID.published(execKey, candidate))) !== null);
+  const last = number === 0 ? null : await find(EVENT_ID.published(execKey, number));
+  return {
+    number,
+    atMs: last?.atMs ?? startedAtMs,
+    startedAtMs,
+    output: last?.body.type === 'stage-published' ? last.body.output : null,
+  };
+}
+
+/** Null: nothing is there yet. */
+async function readOutput(
+  sandbox: Sandbox,
+  guestPath: string,
+  signal: AbortSignal,
+): Promise<Uint8Array | 'too-large' | null> {
+  const file = await sandbox.readFile(guestPath, signal);
+  if (file === null) return null;
+  const parts: Uint8Array[] = [];
+  for await (const part of file.bytes) {
+    // Leaving the loop closes what is read.
+    if (file.sizeBytes > SERVICE_LIMITS.publishedBytes) return 'too-large';
+    parts.push(part);
+  }
+  return Buffer.concat(parts);
+}
+
+async function redactBytes(
+  found: Uint8Array,
+  redactor: Redactor,
+): Promise<{ readonly bytes: Buffer; readonly changes: RedactedData | null }> {
+  const source = redactSource(once(found), redactor);
+  const parts: Buffer[] = [];
+  // A copy: a piece may be a view of memory that the redactor uses again.
+  for await (const part of source.bytes) parts.push(Buffer.from(part));
+  return { bytes: Buffer.concat(parts), changes: source.changes() };
+}
+
+async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+  yield bytes;
+}
+
+/** Once for an attempt. */
+async function sayNotPublished({ deps, request }: ServiceContext, reason: string): Promise<void> {
+  const { runId, execKey, stage } = request;
+  const message = sanitizeLine(`the output of stage ${stage.id} was not published as it stood: ${reason}`);
+  const body = { type: 'notice', level: 'info', message } as const;
+  await deps.events
+    .append(runId, [{ id: EVENT_ID.attempt(execKey, 'not-published'), atMs: deps.now(), body }])
+    .catch(() => undefined);
+}
+
+/** Its output is there nevertheless. */
+async function sayNotCopied({ deps, request }: ServiceContext, reason: string): Promise<void> {
+  const { runId, execKey, stage } = request;
+  const message = sanitizeLine(`the writable mounts of stage ${stage.id} are not copied back: ${reason}`);
+  const body = { type: 'notice', level: 'warning', message } as const;
+  await deps.events.append(runId, [{ id: EVENT_ID.attempt(execKey, 'not-copied'), atMs: deps.now(), body }]);
+}

@@ -1,0 +1,61 @@
+/**
+ * Activities on the queue that all workers of a server share: only runs that this host admitted are worked on. A task of another
+ * host's run goes back, and the host that has its files and VMs takes it the next time.
+ */
+import { Context } from '@temporalio/activity';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import type { AdmissionRecord } from '../admission/admission-record.ts';
+import { ITEMS_ID_PREFIX } from '../admission/admitted-run.ts';
+import type { Activities } from '../contract.ts';
+import { toActivityFailure } from '../failure.ts';
+import type { RunRecords } from '../ports/run-records.ts';
+
+const MOST_KNOWN_RUNS = 1_000;
+/** Long enough for the other worker to ask for work before this one does again. */
+const RETRY_DELAY_MS = 100;
+
+export function guardByHost(activities: Activities, records: Pick<RunRecords, 'get'>, hostId: string): Activities {
+  const known = new Set<string>();
+  const check = async (runId: string): Promise<void> => {
+    if (known.has(runId)) return;
+    const admission = (await records.get(runId, 'admission').catch((error: unknown) => {
+      throw toActivityFailure(error);
+    })) as Pick<AdmissionRecord, 'hostId'> | null | undefined;
+    if (admission?.hostId !== hostId) {
+      throw toActivityFailure(
+        new CodedError('host/elsewhere', `run ${runId} was admitted by another host, which has its files and VMs`, {
+          nextRetryDelayMs: RETRY_DELAY_MS,
+        }),
+      );
+    }
+    if (known.size >= MOST_KNOWN_RUNS) known.clear();
+    known.add(runId);
+  };
+  const guarded =
+    <Request extends { readonly runId: string }, Result>(activity: (request: Request) => Promise<Result>) =>
+    async (request: Request): Promise<Result> => {
+      // What no run's workflow asks for is given back to nobody: it is refused.
+      if (isCallOfRun(request)) await check(request.runId);
+      return await activity(request);
+    };
+  return {
+    admit: activities.admit,
+    acquireVm: guarded(activities.acquireVm),
+    runStage: guarded(activities.runStage),
+    releaseVm: guarded(activities.releaseVm),
+    evaluateCondition: guarded(activities.evaluateCondition),
+    findTime: guarded(activities.findTime),
+    askApproval: guarded(activities.askApproval),
+    recordApproval: guarded(activities.recordApproval),
+    checkRejection: guarded(activities.checkRejection),
+    beginItems: guarded(activities.beginItems),
+    endItems: guarded(activities.endItems),
+    appendEvents: guarded(activities.appendEvents),
+    finishRun: guarded(activities.finishRun),
+  };
+}
+
+function isCallOfRun({ runId }: { readonly runId: string }): boolean {
+  const caller = Context.current().info.workflowExecution?.workflowId;
+  return caller === runId || caller?.startsWith(ITEMS_ID_PREFIX) === true;
+}

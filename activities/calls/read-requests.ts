@@ -1,0 +1,321 @@
+/**
+ * What a call asks for: a request of what it names in the run's records, with nothing of the call that is not checked. What the
+ * run's workflow cannot have sent is refused; all throw CodedError `call/refused`.
+ */
+import { attemptsOfItem, listsOfStage, listsWithin, mostItems, stageAt } from '../../domain/pipeline/item-plan.ts';
+import { isReachable, lastAttempt, lastGeneration } from '../../domain/pipeline/reach.ts';
+import type { StagePlan } from '../../domain/plan/plan.ts';
+import { handsOnInput, readToDecide } from '../../domain/plan/condition.ts';
+import { isSharedScope } from '../../domain/plan/scope.ts';
+import { answeringOf, approvalOf, commandOf, mockOf, partOf, waitOf } from '../../domain/plan/work.ts';
+import { ANSWER_LIMITS } from '../../domain/run/approval-answer.ts';
+import { seriesOf } from '../../domain/run/agent-saves.ts';
+import { isHostId } from '../../domain/run/host.ts';
+import type { InstancePath } from '../../domain/run/instance.ts';
+import { type VmIdentity, vmKeyText } from '../../domain/run/vm-key.ts';
+import type { VmLease } from '../../domain/run/vm-lease.ts';
+import { isDateMs } from '../../domain/units/time.ts';
+import { type AdmittedRun } from '../admission/admitted-run.ts';
+import type { ApprovalRequest, AskRequest, RejectionRequest } from '../decisions/approvals.ts';
+import { checkedEvents } from './events.ts';
+import {
+  attemptIn,
+  instanceIn,
+  isAttempt,
+  isOfItem,
+  keyOf,
+  optionalPathIn,
+  pathIn,
+  scopeIn,
+  scopeOf,
+  stageIn,
+  stageOf,
+} from './names.ts';
+import {
+  checkedEnds,
+  checkedMerge,
+  checkOutcome,
+  checkedUpstream,
+  type Fields,
+  fieldsOf,
+  inputOf,
+  refused,
+} from './values.ts';
+import type { EvaluateRequest } from '../decisions/conditions.ts';
+import type { FinishRequest, UpstreamOutputs } from '../contract.ts';
+import type { EndPartRequest } from '../items/end-part.ts';
+import type { FindTimeRequest } from '../decisions/find-time.ts';
+import type { BeginItemsRequest, EndItemsRequest } from '../items/items.ts';
+import type { MockedRequest } from '../attempt/mocked-stage.ts';
+import type { ScopeRequest, StageItem, StageRequest } from './requests.ts';
+import { quote } from '../../domain/units/quote.ts';
+
+/** Null for a stage whose work is done. */
+export function mockedRequest(run: AdmittedRun, call: Fields): MockedRequest | null {
+  const stage = stageIn(run, call);
+  const mock = mockOf(stage.work);
+  if (mock === null) return null;
+  const { attempt, generation, lease } = call;
+  const instance = instanceIn(run, stage, call);
+  if (!isAttempt(attempt, lastAttempt(stage)) || generation !== 0 || lease !== null)
+    throw refused(run, `stage ${stage.id} is mocked, without a VM, and has no attempt ${quote(attempt)}`);
+  return {
+    runId: run.runId,
+    stage: stage.id,
+    instance,
+    outputSchema: stage.outputSchema,
+    mock,
+    attempt,
+    execKey: keyOf(stage.id, instance, attempt),
+    events: checkedEvents(run, call['events']),
+  };
+}
+
+export function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
+  const stage = stageIn(run, call);
+  const work = commandOf(stage.work) ?? answeringOf(stage.work);
+  if (work === null || stage.scope === null) throw refused(run, `stage ${stage.id} does not run in a VM`);
+  const scope = scopeOf(run, stage.scope);
+  const { attempt, generation } = call;
+  const instance = instanceIn(run, stage, call);
+  const isShared = isSharedScope(scope);
+  if (
+    typeof attempt !== 'number' ||
+    typeof generation !== 'number' ||
+    !isReachable(stage, isShared, attempt, generation)
+  )
+    throw refused(run, `stage ${stage.id} has no attempt ${quote(attempt)} in a VM of generation ${quote(generation)}`);
+  const upstream = takenIn(run, stage, instance, call['upstream']);
+  // An item is what the run's input is to a first stage.
+  const input = stage.each === undefined ? inputOf(run, stage.input, upstream) : ({ kind: 'run-input' } as const);
+  const execKey = keyOf(stage.id, instance, attempt);
+  const series = seriesOf(execKey);
+  const continued = series !== null && Object.hasOwn(run.continued, series) ? run.continued[series] : undefined;
+  return {
+    runId: run.runId,
+    stage: { ...stage, work, input },
+    ...(run.plan.budget === undefined ? {} : { runBudget: run.plan.budget }),
+    ...(continued === undefined ? {} : { continued }),
+    scope,
+    generation,
+    lease: leaseOf(run, call['lease'], { runId: run.runId, scope: scope.id, instance, generation }, isShared),
+    instance,
+    item: null,
+    execKey,
+    attempt,
+    input: stage.each === undefined && input.kind === 'run-input' ? run.input : null,
+    upstream,
+    hostVariables: run.plan.hostVariables,
+    events: checkedEvents(run, call['events']),
+  };
+}
+
+/** The item is what a command of its own finds as its input, and the first stages of a part. */
+export function forItem(request: StageRequest, item: StageItem | null): StageRequest {
+  const { each, input } = request.stage;
+  if (item === null || (each === undefined && input.kind !== 'run-input')) return { ...request, item };
+  return { ...request, item, input: { kind: 'inline', text: item.text } };
+}
+
+/** Null for a stage that ends no part. */
+export function partRequest(run: AdmittedRun, call: Fields): EndPartRequest | null {
+  const stage = stageIn(run, call);
+  const part = partOf(stage.work);
+  if (part === null) return null;
+  const { lease, generation } = call;
+  const instance = instanceIn(run, stage, call);
+  const attempt = attemptIn(run, stage, call);
+  if (lease !== null || generation !== 0) throw refused(run, `stage ${stage.id} ends a part once and has no VM`);
+  return {
+    runId: run.runId,
+    stage: stage.id,
+    instance,
+    attempt,
+    execKey: keyOf(stage.id, instance, attempt),
+    part,
+    outputSchema: stage.outputSchema,
+    upstream: takenIn(run, stage, instance, call['upstream']),
+    events: checkedEvents(run, call['events']),
+  };
+}
+
+export function evaluateRequest(run: AdmittedRun, call: Fields): EvaluateRequest {
+  const stage = stageIn(run, call);
+  const { id, when: own, input, loop } = stage;
+  // Of a stage with items, whether they are done at all.
+  const instance = optionalPathIn(run, stage, call);
+  if (instance.at(-1)?.part === id) throw refused(run, `the items of stage ${id} have no condition`);
+  const when = loop?.until ?? own;
+  if (when === null) throw refused(run, `stage ${id} has no condition`);
+  const carried = loop === undefined && handsOnInput(run.plan)(id) ? input : null;
+  const upstream = checkedEnds(run, id, readToDecide({ input }, when, carried !== null), carried, call['upstream']);
+  const handsOn = carried === null ? null : inputOf(run, carried, upstream);
+  return {
+    runId: run.runId,
+    stage: id,
+    instance,
+    when,
+    handsOn,
+    runInput: handsOn?.kind === 'run-input' ? run.input : null,
+    upstream,
+    events: checkedEvents(run, call['events']),
+  };
+}
+
+/** What a skipped box hands on in an item is the item, where in the run it is the run's input. */
+export function decidedForItem(request: EvaluateRequest, item: StageItem | null): EvaluateRequest {
+  if (item === null || request.handsOn?.kind !== 'run-input') return request;
+  return { ...request, runInput: { kind: 'inline', text: item.text } };
+}
+
+export function findTimeRequest(run: AdmittedRun, call: Fields): FindTimeRequest {
+  const stage = stageIn(run, call);
+  const { id, work, texts } = stage;
+  if (waitOf(work)?.until === undefined || texts === undefined)
+    throw refused(run, `stage ${id} does not wait until a time that outputs say`);
+  attemptIn(run, stage, call);
+  const instance = optionalPathIn(run, stage, call);
+  return {
+    runId: run.runId,
+    stage: id,
+    instance,
+    texts,
+    item: null,
+    upstream: takenIn(run, stage, instance, call['upstream']),
+    hostVariables: run.plan.hostVariables,
+    events: checkedEvents(run, call['events']),
+  };
+}
+
+export function askRequest(run: AdmittedRun, call: Fields): AskRequest {
+  const { deadlineAtMs } = call;
+  if (deadlineAtMs !== null && !(Number.isSafeInteger(deadlineAtMs) && isDateMs(deadlineAtMs)))
+    throw refused(run, `a deadline is a time or null, the call names ${quote(deadlineAtMs)}`);
+  const stage = stageIn(run, call);
+  const { texts } = stage;
+  const question = questionIn(run, call);
+  return {
+    ...question,
+    item: null,
+    deadlineAtMs,
+    // A message that reads only its item uses no outputs, so its call has no `upstream`.
+    made:
+      texts === undefined ? null : { texts, upstream: takenIn(run, stage, question.instance, call['upstream'] ?? {}) },
+    hostVariables: run.plan.hostVariables,
+    events: checkedEvents(run, call['events']),
+  };
+}
+
+export function approvalRequest(run: AdmittedRun, call: Fields): ApprovalRequest {
+  const { by, comment, timedOut, atMs, fields } = call;
+  if (!isNote(by, ANSWER_LIMITS.byCharacters) || !isNote(comment, ANSWER_LIMITS.commentCharacters))
+    throw refused(run, '`by` and `comment` of an answer are short texts or null');
+  if (typeof timedOut !== 'boolean' || !isDateMs(atMs))
+    throw refused(run, 'an answer says when it came, and whether a deadline stands for it');
+  const { runId, approval } = questionIn(run, call);
+  return { runId, approval, by, comment, timedOut, fields, atMs };
+}
+
+export function rejectionRequest(run: AdmittedRun, call: Fields): RejectionRequest {
+  const { runId, approval } = questionIn(run, call);
+  return { runId, approval, fields: call['fields'] };
+}
+
+/** Of the stage and the attempt that a call names. */
+function questionIn(
+  run: AdmittedRun,
+  call: Fields,
+): Omit<AskRequest, 'deadlineAtMs' | 'made' | 'item' | 'hostVariables' | 'events'> {
+  const stage = stageIn(run, call);
+  const { id, work } = stage;
+  const approval = approvalOf(work);
+  if (approval === null) throw refused(run, `stage ${id} asks nothing`);
+  const attempt = attemptIn(run, stage, call);
+  const instance = stage.of === undefined && !isOfItem(call) ? [] : instanceIn(run, stage, call);
+  return { runId: run.runId, stage: id, instance, execKey: keyOf(id, instance, attempt), attempt, approval };
+}
+
+function isNote(value: unknown, mostCharacters: number): value is string | null {
+  return value === null || (typeof value === 'string' && value.length <= mostCharacters);
+}
+
+/** What a stage takes where it stands: what ends a part takes other data within an item than before the first. */
+function takenIn(
+  run: AdmittedRun,
+  stage: StagePlan,
+  instance: InstancePath,
+  value: unknown,
+): Readonly<Record<string, UpstreamOutputs>> {
+  const isCommandOfItem = stage.each !== undefined && partOf(stage.work) === null;
+  // Each command of an item has what the stage takes before the first.
+  const direct = isCommandOfItem ? undefined : stageAt(run.machine, stage.id, instance)?.takes;
+  return checkedUpstream(run, stage, value, direct);
+}
+
+export function beginItemsRequest(run: AdmittedRun, call: Fields): BeginItemsRequest {
+  const list = listIn(run, call);
+  return {
+    ...list,
+    cancelled: false,
+    upstream: takenIn(run, stageOf(run, list.stage), list.instance, call['upstream']),
+    events: checkedEvents(run, call['events']),
+  };
+}
+
+export function endItemsRequest(run: AdmittedRun, call: Fields): EndItemsRequest {
+  return { ...listIn(run, call), cancelled: call['cancelled'] === true };
+}
+
+/** Refused unless the stage has items, and the attempt is a list of them. */
+function listIn(run: AdmittedRun, call: Fields): Omit<EndItemsRequest, 'cancelled'> {
+  const planned = stageIn(run, call);
+  const { id, each } = planned;
+  const instance = isOfItem(call) ? pathIn(run, planned, call) : [];
+  const stage = stageAt(run.machine, id, instance);
+  if (each === undefined || stage?.each === undefined) throw refused(run, `stage ${id} is not done for items`);
+  const attempt = attemptIn(run, planned, call, listsOfStage(stage));
+  return {
+    runId: run.runId,
+    stage: id,
+    instance,
+    attempt,
+    execKey: keyOf(id, instance, attempt),
+    each,
+    mostItems: mostItems(attemptsOfItem(stage), instance.length > 0, listsOfStage(stage)),
+    lists: listsWithin(run.machine, id, instance),
+  };
+}
+
+export function scopeRequest(run: AdmittedRun, call: Fields): ScopeRequest {
+  const scope = scopeIn(run, call);
+  const { generation } = call;
+  const last = lastGeneration(scope, (id) => stageOf(run, id));
+  const first = stageOf(run, scope.stages[0]!);
+  const isOfItems = first.each !== undefined || first.of !== undefined;
+  if (!isOfItems && isOfItem(call)) throw refused(run, `scope ${scope.id} is of no item`);
+  const instance = isOfItems ? instanceIn(run, first, call) : [];
+  if (typeof generation !== 'number' || !Number.isSafeInteger(generation) || generation < 0 || generation > last)
+    throw refused(run, `scope ${scope.id} has no VM of generation ${quote(generation)}: the last is ${last}`);
+  return { runId: run.runId, scope, generation, instance };
+}
+
+function leaseOf(run: AdmittedRun, value: unknown, identity: VmIdentity, isShared: boolean): VmLease | null {
+  const { scope } = identity;
+  const vmKey = vmKeyText(identity);
+  const { vmKey: given, host } = value === null ? { vmKey: null } : fieldsOf(value, 'a lease');
+  if (host !== undefined && !isHostId(host)) throw refused(run, `the lease of ${vmKey} names no host: ${quote(host)}`);
+  if (given === (isShared ? vmKey : null)) return isShared ? { vmKey, ...(host === undefined ? {} : { host }) } : null;
+  throw refused(
+    run,
+    `scope ${scope} ${isShared ? `works in the VM ${vmKey}` : 'has the VM of its only stage'}, the call names ${given === null ? 'none' : quote(given)}`,
+  );
+}
+
+export function finishRequest(run: AdmittedRun, call: Fields): FinishRequest {
+  return {
+    runId: run.runId,
+    outcome: checkOutcome(run, call['outcome']),
+    merge: checkedMerge(run, call['merge']),
+    events: checkedEvents(run, call['events']),
+  };
+}

@@ -1,0 +1,289 @@
+/** Who may call, and when: the workflow of a run that was admitted and has not ended, and workflows that do items of it. */
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import type { NewRunEvent, RunOutcome } from '../../domain/run/event.ts';
+import { isSharedScope } from '../../domain/plan/scope.ts';
+import {
+  type AdmittedRun,
+  assertCalledByRun,
+  createAdmittedRuns,
+  createCallers,
+  endOf,
+} from '../admission/admitted-run.ts';
+import type { ApprovalRequest, AskRequest, RejectionRequest } from '../decisions/approvals.ts';
+import { checkedEvents } from './events.ts';
+import { isOfItem } from './names.ts';
+import {
+  approvalRequest,
+  askRequest,
+  beginItemsRequest,
+  decidedForItem,
+  endItemsRequest,
+  evaluateRequest,
+  findTimeRequest,
+  finishRequest,
+  forItem,
+  mockedRequest,
+  partRequest,
+  rejectionRequest,
+  scopeRequest,
+  stageRequest,
+} from './read-requests.ts';
+import { type Fields, fieldsOf, refused } from './values.ts';
+import type { EvaluateRequest } from '../decisions/conditions.ts';
+import type { FinishRequest } from '../contract.ts';
+import type { ActivityDeps } from '../deps.ts';
+import type { EndPartRequest } from '../items/end-part.ts';
+import type { FindTimeRequest } from '../decisions/find-time.ts';
+import { type BeginItemsRequest, createItemLists, type EndItemsRequest } from '../items/items.ts';
+import type { MockedRequest } from '../attempt/mocked-stage.ts';
+import type { ScopeRequest, StageRequest } from './requests.ts';
+import { readResult } from '../attempt/record.ts';
+import { quote } from '../../domain/units/quote.ts';
+
+/** What a call of a stage asks for: to give what the stage is mocked with, to end a part, or to work in a VM. */
+export type StageWork =
+  | { readonly mocked: MockedRequest }
+  | { readonly part: EndPartRequest }
+  | { readonly inVm: StageRequest };
+
+/** Each makes what an activity works with of what it was called with. @throws CodedError `call/refused`, `run/ended` */
+export interface RunCalls {
+  stage(call: unknown): Promise<StageWork>;
+  evaluate(call: unknown): Promise<EvaluateRequest>;
+  findTime(call: unknown): Promise<FindTimeRequest>;
+  ask(call: unknown): Promise<AskRequest>;
+  approval(call: unknown): Promise<ApprovalRequest>;
+  rejection(call: unknown): Promise<RejectionRequest>;
+  beginItems(call: unknown): Promise<BeginItemsRequest>;
+  endItems(call: unknown): Promise<EndItemsRequest>;
+  acquire(call: unknown): Promise<ScopeRequest>;
+  release(call: unknown): Promise<ScopeRequest>;
+  append(call: unknown): Promise<{ readonly runId: string; readonly events: readonly NewRunEvent[] }>;
+  /** `mayShowText`: the run's output cannot contain a value of a host variable. `ended`: the stored outcome, after which all writes of the run are refused. */
+  finish(call: unknown): Promise<FinishRequest & { readonly ended: RunOutcome | null; readonly mayShowText: boolean }>;
+  /** The run has ended. */
+  forget(runId: string): void;
+}
+
+type CallDeps = Pick<ActivityDeps, 'artifacts' | 'events' | 'records' | 'parentOf' | 'placement'>;
+type ItemLists = ReturnType<typeof createItemLists>;
+
+export function createRunCalls(deps: CallDeps): RunCalls {
+  const runs = createAccess(deps);
+  const lists = createItemLists(deps);
+  return {
+    forget(runId) {
+      runs.forget(runId);
+      lists.forget(runId);
+    },
+    stage: createStageCall(runs, lists, deps.placement.hostId),
+    ...decisionCalls(runs, lists),
+    ...approvalCalls(runs, lists),
+    ...itemCalls(runs, lists),
+    ...vmCalls(runs, lists),
+    ...logCalls(runs),
+  };
+}
+
+/** The run that a call is about. @throws CodedError `call/refused` for a caller that may not ask, `run/ended` */
+interface RunAccess {
+  /** To its own workflow. */
+  ofRun(call: Fields): Promise<AdmittedRun>;
+  /** To its own workflow and to those that do items of it. */
+  ofRunOrItems(call: Fields): Promise<AdmittedRun>;
+  /** To its own workflow; of what is done for an item, also to those that do items of it. */
+  ofNamed(call: Fields): Promise<AdmittedRun>;
+  /** As `ofNamed`, while the run has not ended. */
+  open(call: Fields): Promise<AdmittedRun>;
+  /** The outcome that it has ended with; null while it has none. */
+  endOf(run: AdmittedRun): Promise<RunOutcome | null>;
+  /** True for one that has ended and has this result. @throws CodedError `run/ended` for one that has ended without it */
+  isResultFinal(run: AdmittedRun, execKey: string): Promise<boolean>;
+  forget(runId: string): void;
+}
+
+function createAccess({ events, records, parentOf }: CallDeps): RunAccess {
+  const runs = createAdmittedRuns(records);
+  const callers = createCallers(parentOf);
+  const admitted = async (runId: string): Promise<AdmittedRun> => {
+    const run = await runs.get(runId);
+    // No workflow has its id, so that anybody's may take it.
+    if (run.command !== null) throw refused(run, 'it is of a command, which an activity of another workflow drives');
+    return run;
+  };
+  const access: RunAccess = {
+    async ofRun(call) {
+      assertCalledByRun(call['runId']);
+      return admitted(call['runId'] as string);
+    },
+    async ofRunOrItems(call) {
+      await callers.check(call['runId']);
+      return admitted(call['runId'] as string);
+    },
+    ofNamed: (call) => (isOfItem(call) ? access.ofRunOrItems(call) : access.ofRun(call)),
+    async open(call) {
+      return refuseEnded(access, await access.ofNamed(call));
+    },
+    endOf: ({ runId }) => endOf(events, runId),
+    async isResultFinal(run, execKey) {
+      const end = await access.endOf(run);
+      if (end === null) return false;
+      if ((await readResult(events, run.runId, execKey)) === null) throw ended(run, end);
+      return true;
+    },
+    forget: runs.forget,
+  };
+  return access;
+}
+
+async function refuseEnded(runs: RunAccess, run: AdmittedRun): Promise<AdmittedRun> {
+  const end = await runs.endOf(run);
+  if (end !== null) throw ended(run, end);
+  return run;
+}
+
+/** A reset of a run that has ended is told what stands; nothing runs and nothing more is written. */
+async function withoutRewriting<T extends StageRequest | MockedRequest | EndPartRequest>(
+  runs: RunAccess,
+  run: AdmittedRun,
+  request: T,
+): Promise<T> {
+  return (await runs.isResultFinal(run, request.execKey)) ? { ...request, events: [] } : request;
+}
+
+function createStageCall(runs: RunAccess, lists: ItemLists, hostId: string): RunCalls['stage'] {
+  return async (value) => {
+    const call = fieldsOf(value, 'a call of a stage');
+    const run = await runs.ofRunOrItems(call);
+    const mocked = mockedRequest(run, call);
+    if (mocked !== null) {
+      await lists.itemOf(run.runId, mocked.instance);
+      return { mocked: await withoutRewriting(runs, run, mocked) };
+    }
+    const part = partRequest(run, call);
+    if (part !== null) {
+      if (part.instance.length === 0) assertCalledByRun(run.runId);
+      await lists.itemOf(run.runId, part.instance);
+      return { part: await withoutRewriting(runs, run, part) };
+    }
+    const checked = stageRequest(run, call);
+    const request = forItem(checked, await lists.itemOf(run.runId, checked.instance));
+    refuseElsewhere(run, request, hostId);
+    return { inVm: await withoutRewriting(runs, run, request) };
+  };
+}
+
+function decisionCalls(runs: RunAccess, lists: ItemLists): Pick<RunCalls, 'evaluate' | 'findTime'> {
+  return {
+    async evaluate(value) {
+      const call = fieldsOf(value, 'a call to decide a stage');
+      const run = await runs.open(call);
+      const request = evaluateRequest(run, call);
+      return decidedForItem(request, await lists.itemOf(run.runId, request.instance));
+    },
+    async findTime(value) {
+      const call = fieldsOf(value, 'a call to find the time of a wait');
+      const run = await runs.open(call);
+      const request = findTimeRequest(run, call);
+      return { ...request, item: await lists.itemOf(run.runId, request.instance) };
+    },
+  };
+}
+
+function approvalCalls(runs: RunAccess, lists: ItemLists): Pick<RunCalls, 'ask' | 'approval' | 'rejection'> {
+  return {
+    async ask(value) {
+      const call = fieldsOf(value, 'a call to ask');
+      const run = await runs.open(call);
+      const request = askRequest(run, call);
+      return { ...request, item: await lists.itemOf(run.runId, request.instance) };
+    },
+    async approval(value) {
+      const call = fieldsOf(value, 'a call to keep an answer');
+      return approvalRequest(await runs.open(call), call);
+    },
+    async rejection(value) {
+      const call = fieldsOf(value, 'a call to check an answer');
+      return rejectionRequest(await runs.open(call), call);
+    },
+  };
+}
+
+function itemCalls(runs: RunAccess, lists: ItemLists): Pick<RunCalls, 'beginItems' | 'endItems'> {
+  return {
+    async beginItems(value) {
+      const call = fieldsOf(value, 'a call to begin items');
+      const run = await runs.open(call);
+      const request = beginItemsRequest(run, call);
+      await lists.itemOf(run.runId, request.instance);
+      return request;
+    },
+    async endItems(value) {
+      const call = fieldsOf(value, 'a call to end items');
+      const run = await runs.ofNamed(call);
+      const request = endItemsRequest(run, call);
+      await runs.isResultFinal(run, request.execKey);
+      return request;
+    },
+  };
+}
+
+function vmCalls(runs: RunAccess, lists: ItemLists): Pick<RunCalls, 'acquire' | 'release'> {
+  return {
+    async acquire(value) {
+      const call = fieldsOf(value, 'a call for a VM');
+      const run = await runs.open(call);
+      const request = scopeRequest(run, call);
+      await lists.itemOf(run.runId, request.instance);
+      if (!isSharedScope(request.scope))
+        throw refused(run, `the VM of scope ${quote(request.scope.id)} belongs to its only stage`);
+      return request;
+    },
+    // Ending a VM is right whatever has become of the run.
+    async release(value) {
+      const call = fieldsOf(value, 'a call to end a VM');
+      return scopeRequest(await runs.ofRunOrItems(call), call);
+    },
+  };
+}
+
+function logCalls(runs: RunAccess): Pick<RunCalls, 'append' | 'finish'> {
+  return {
+    async append(value) {
+      const call = fieldsOf(value, 'a call to append events');
+      const run = await refuseEnded(runs, await runs.ofRunOrItems(call));
+      return { runId: run.runId, events: checkedEvents(run, call['events']) };
+    },
+    async finish(value) {
+      const call = fieldsOf(value, 'a call to finish a run');
+      const run = await runs.ofRun(call);
+      return { ...finishRequest(run, call), ended: await runs.endOf(run), mayShowText: mayShowText(run) };
+    },
+  };
+}
+
+/**
+ * A VM is found or made by its key alone: on a host that does not have it, a second one with the key would come to life.
+ * @throws CodedError `host/elsewhere`
+ */
+function refuseElsewhere(run: AdmittedRun, { lease, execKey }: StageRequest, hostId: string): void {
+  const host = lease?.host ?? run.hostId;
+  if (host === hostId) return;
+  throw new CodedError(
+    'host/elsewhere',
+    `run ${run.runId}: the VM of ${execKey} is on host ${quote(host)}, but the call reached host ${hostId}`,
+  );
+}
+
+/** Returns false if the output can contain secrets: Voidbox redacts printed output, and does not redact files. */
+function mayShowText({ plan: { hostVariables, output, stages } }: AdmittedRun): boolean {
+  if (hostVariables.length === 0) return true;
+  const givers = new Set(output.kind === 'stage' ? [output.stage] : output.stages);
+  return stages.every(
+    ({ id, outputFile, work }) => !givers.has(id) || (outputFile === null && work.kind === 'command'),
+  );
+}
+
+function ended({ runId }: AdmittedRun, { state }: RunOutcome): CodedError {
+  return new CodedError('run/ended', `run ${runId} has already ended (${state}); a reset runs nothing again`);
+}

@@ -1,0 +1,146 @@
+/** What is done for a stage that asks people: tell readers the question, keep the answer. */
+import { Buffer } from 'node:buffer';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import { type ApprovalWork, type DataRef, PLAN_LIMITS, type TextsPlan } from '../../domain/plan/plan.ts';
+import {
+  type ApprovalAnswer,
+  checkFields,
+  checkGivenFields,
+  type FieldValues,
+} from '../../domain/run/approval-answer.ts';
+import { EVENT_ID } from '../../domain/run/event-id.ts';
+import type { NewRunEvent } from '../../domain/run/event.ts';
+import { type InstancePath, shownStage } from '../../domain/run/instance.ts';
+import { createRedactor, type Redactor } from '../../domain/security/redactor.ts';
+import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
+import type { ActivityDeps } from '../deps.ts';
+import { readSecrets } from '../attempt/host-variables.ts';
+import type { StageItem, StageRequest } from '../calls/requests.ts';
+import { makeTexts, type TextDeps } from '../attempt/texts.ts';
+
+export interface AskRequest {
+  readonly runId: string;
+  readonly stage: string;
+  /** Of the item that it is done for; empty: of the run itself. */
+  readonly instance: InstancePath;
+  /** Null: the question is of the run itself. */
+  readonly item: StageItem | null;
+  readonly execKey: string;
+  readonly attempt: number;
+  readonly approval: ApprovalWork;
+  readonly deadlineAtMs: number | null;
+  /** Values in the message, and what they are made of; null: the message stands in `approval`. */
+  readonly made: MadeMessage | null;
+  /** Of the run. */
+  readonly hostVariables: readonly string[];
+  readonly events: readonly NewRunEvent[];
+}
+
+export interface MadeMessage {
+  readonly texts: TextsPlan;
+  readonly upstream: StageRequest['upstream'];
+}
+
+export interface ApprovalRequest {
+  readonly runId: string;
+  readonly approval: ApprovalWork;
+  readonly by: string | null;
+  readonly comment: string | null;
+  readonly timedOut: boolean;
+  readonly fields: unknown;
+  readonly atMs: number;
+}
+
+export type RejectionRequest = Pick<ApprovalRequest, 'runId' | 'approval' | 'fields'>;
+
+type AskDeps = Pick<ActivityDeps, 'events' | 'now' | 'hostVariables' | 'lentVariables'> & TextDeps;
+
+/** @throws CodedError `stage/expression` where a value of the message cannot be made */
+export async function askApproval(deps: AskDeps, request: AskRequest): Promise<void> {
+  const { runId, execKey, events, approval, made, item } = request;
+  if (made === null && item === null) {
+    await deps.events.append(runId, [...events, askingEvent(request, deps.now())]);
+    return;
+  }
+  if (events.length > 0) await deps.events.append(runId, events);
+  // What people were asked stands.
+  if ((await deps.events.find(runId, EVENT_ID.attempt(execKey, 'asking'))) !== null) return;
+  const redactor = createRedactor(await readSecrets(deps, runId, request.hostVariables));
+  const message = made === null ? approval.message : await messageOf(deps, request, made, redactor);
+  const shown = item === null ? null : shortened(redactor.text(sanitizeLine(item.text)));
+  await deps.events.append(runId, [askingEvent({ ...request, approval: { ...approval, message } }, deps.now(), shown)]);
+}
+
+/** Guests printed what stands in it. Without its control characters a text may be a secret that it was not before. */
+async function messageOf(
+  deps: AskDeps,
+  { stage, instance, approval, item }: AskRequest,
+  { texts, upstream }: MadeMessage,
+  redactor: Redactor,
+): Promise<string> {
+  const cannotAsk = (why: string): CodedError =>
+    new CodedError(
+      'stage/expression',
+      `stage ${shownStage(stage, instance)} cannot ask: ${redactor.text(sanitizeLine(why))}`,
+    );
+  const made = await makeTexts(deps, texts, upstream, item);
+  if ('problem' in made) throw cannotAsk(made.problem);
+  const written = made.find(({ place }) => place.kind === 'message')?.value ?? approval.message;
+  const message = redactor.text(sanitize(written));
+  if (message.length > PLAN_LIMITS.messageCharacters)
+    throw cannotAsk(
+      `its message has ${message.length} characters; at most ${PLAN_LIMITS.messageCharacters} are allowed: let an earlier stage print a short text for it`,
+    );
+  return message;
+}
+
+/** Of an item's JSON in a question. */
+const SHOWN_CHARACTERS = 200;
+
+function shortened(text: string): string {
+  return text.length <= SHOWN_CHARACTERS ? text : `${text.slice(0, SHOWN_CHARACTERS - 1)}…`;
+}
+
+/** @param item  whose question it is, for people; null: it is of the run itself */
+export function askingEvent(
+  { stage, execKey, attempt, approval, deadlineAtMs }: AskRequest,
+  atMs: number,
+  item: string | null = null,
+): NewRunEvent {
+  const { message, by, fields, onTimeout } = approval;
+  const question = { message, by, fields, deadlineAtMs, onTimeout, ...(item === null ? {} : { item }) };
+  return {
+    id: EVENT_ID.attempt(execKey, 'asking'),
+    atMs,
+    body: { type: 'stage-asking', stage, execKey, attempt, question },
+  };
+}
+
+/** The same answer gives the same artifact, however often it is kept. @throws CodedError `call/refused` */
+export async function recordApproval(
+  { artifacts }: Pick<ActivityDeps, 'artifacts'>,
+  { runId, approval, by, comment, timedOut, fields, atMs }: ApprovalRequest,
+): Promise<DataRef> {
+  const checked = (timedOut ? checkGivenFields : checkFields)(approval.fields, fields);
+  if ('problem' in checked) throw new CodedError('call/refused', `run ${runId}: ${checked.problem}`);
+  const answer: ApprovalAnswer = {
+    approved: true,
+    by,
+    comment,
+    fields: checked.values,
+    at: new Date(atMs).toISOString(),
+    timedOut,
+  };
+  return artifacts.put(once(Buffer.from(`${JSON.stringify(answer)}\n`)), 'application/json');
+}
+
+/** Who says no need not say the rest. @throws CodedError `call/refused` */
+export function checkRejection({ runId, approval, fields }: RejectionRequest): { readonly fields: FieldValues } {
+  const checked = checkGivenFields(approval.fields, fields);
+  if ('problem' in checked) throw new CodedError('call/refused', `run ${runId}: ${checked.problem}`);
+  return { fields: checked.values };
+}
+
+async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+  yield bytes;
+}

@@ -1,0 +1,56 @@
+/** Until when a stage waits whose time earlier outputs say. */
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import { PLAN_LIMITS, type TextsPlan } from '../../domain/plan/plan.ts';
+import type { InstancePath } from '../../domain/run/instance.ts';
+import type { NewRunEvent } from '../../domain/run/event.ts';
+import { createRedactor } from '../../domain/security/redactor.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { writeDurationMs } from '../../domain/units/duration.ts';
+import { parseTimeMs } from '../../domain/units/time.ts';
+import type { FoundTime } from '../contract.ts';
+import type { ActivityDeps } from '../deps.ts';
+import { readSecrets } from '../attempt/host-variables.ts';
+import type { StageItem, StageRequest } from '../calls/requests.ts';
+import { makeTexts, type TextDeps } from '../attempt/texts.ts';
+import { shorten } from '../../domain/units/quote.ts';
+
+export interface FindTimeRequest {
+  readonly runId: string;
+  readonly stage: string;
+  readonly instance: InstancePath;
+  readonly texts: TextsPlan;
+  readonly upstream: StageRequest['upstream'];
+  /** That the stage waits for; null: it is the run's own. */
+  readonly item: StageItem | null;
+  /** Of the run. */
+  readonly hostVariables: readonly string[];
+  readonly events: readonly NewRunEvent[];
+}
+
+/** A time with its zone and nine digits of a second needs 35. */
+const VALUE_SHOWN = 100;
+
+type Deps = Pick<ActivityDeps, 'events' | 'now' | 'hostVariables' | 'lentVariables'> & TextDeps;
+
+/** @throws CodedError `stage/expression`, `stage/wait-time` */
+export async function findTime(deps: Deps, request: FindTimeRequest): Promise<FoundTime> {
+  const { runId, stage, texts, upstream, item, hostVariables, events } = request;
+  if (events.length > 0) await deps.events.append(runId, events);
+  // Guests printed what stands in a message.
+  const redactor = createRedactor(await readSecrets(deps, runId, hostVariables));
+  const told = (text: string): string => redactor.text(sanitizeLine(text));
+  const made = await makeTexts(deps, texts, upstream, item);
+  if ('problem' in made)
+    throw new CodedError('stage/expression', `stage ${stage} cannot tell until when it waits: ${told(made.problem)}`);
+  const value = (made.find(({ place }) => place.kind === 'until')?.value ?? '').trim();
+  const untilMs = parseTimeMs(value);
+  const refused = (why: string): CodedError =>
+    new CodedError(
+      'stage/wait-time',
+      `stage ${stage} waits until ${told(JSON.stringify(shorten(value, VALUE_SHOWN)))}, ${why}`,
+    );
+  if (untilMs === null) throw refused('which is not a time with its offset from UTC, such as 2026-12-01T09:00:00Z');
+  if (untilMs > deps.now() + PLAN_LIMITS.waitMs)
+    throw refused(`which is more than ${writeDurationMs(PLAN_LIMITS.waitMs)} away`);
+  return { untilMs };
+}

@@ -1,0 +1,285 @@
+/**
+ * Who may ask for the work of a session. Whoever reaches the Temporal server can schedule any activity with any arguments, so
+ * these count for nothing by themselves: what opens and moves a session is asked for by workflow code of this very worker (local
+ * activities), what acts for it by a run of its workflow, and both are held against what was written down when it was opened.
+ */
+import { activityInfo } from '@temporalio/activity';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import type { Handshake } from '../../domain/step-machine/definition.ts';
+import { isCallOf, isSessionId, outermostSession, SESSION_ID_RULE } from '../../domain/step-machine/session-id.ts';
+import type { OfWorkflow, OpenedSession, OpenRequest, SkillCode, SkillPlace } from '../contract-session.ts';
+import type { OpenSession, OpenSessionStore, WorkflowRunLookup } from '../ports/sessions.ts';
+import { quote } from '../../domain/units/quote.ts';
+
+/** A history begins anew, and what an older run left is under way no more. */
+const MOST_RUNS = 8;
+const MOST_CODES = 32;
+
+export interface SessionGuardDeps {
+  /** What sessions are as workflows. */
+  readonly workflow: { readonly type: string; readonly taskQueue: string };
+  readonly opened: OpenSessionStore;
+  readonly runOf: WorkflowRunLookup;
+}
+
+/** The workflow that asks. */
+interface Asker {
+  readonly session: string;
+  readonly run: string;
+}
+
+export class SessionGuard {
+  readonly #workflow: SessionGuardDeps['workflow'];
+  readonly #opened: OpenSessionStore;
+  readonly #runOf: WorkflowRunLookup;
+
+  constructor({ workflow, opened, runOf }: SessionGuardDeps) {
+    this.#workflow = workflow;
+    this.#opened = opened;
+    this.#runOf = runOf;
+  }
+
+  /** Before a session is opened. @returns the outermost session that has called it. @throws CodedError `session/foreign`, `skill/params` */
+  async mayOpen({
+    session,
+    request,
+    parent,
+    firstRun,
+  }: OpenRequest): Promise<{ readonly root: string; readonly firstRun: string }> {
+    const asker = this.#askedByWorkflowCode();
+    if (!isSessionId(asker.session)) throw new CodedError('skill/params', notAnId(asker.session));
+    sameSession(session, asker);
+    const own = { root: session, firstRun: firstRun ?? asker.run };
+    if (request.calledWith === undefined) return own;
+    // Its params are taken as they are, and so is its code: these are its caller's to give.
+    const caller =
+      parent === undefined
+        ? null
+        : ((await this.#recordOf(parent.session)) ?? (await this.#earlierCaller(parent, request)));
+    if (
+      caller === null ||
+      parent === undefined ||
+      !caller.runs.includes(parent.run) ||
+      !isCallOf(caller.session, session)
+    )
+      throw foreign(`session "${session}" says that another one has called it, and none did`);
+    agree(caller, {
+      session: caller.session,
+      code: request.calledWith.code,
+      path: caller.path,
+      handshake: request.handshake ?? {},
+    });
+    const { path = [] } = request;
+    if (path.length <= caller.path.length || caller.path.some((name, depth) => path[depth] !== name))
+      throw foreign(`session "${session}" names a sub-skill that its caller "${caller.session}" does not have`);
+    return { ...own, root: caller.root };
+  }
+
+  /** After it was opened. The same workflow may open it twice, when its worker dies in between. */
+  async isOpen(
+    { session, request }: OpenRequest,
+    { code }: Pick<OpenedSession, 'code'>,
+    { root, firstRun }: Awaited<ReturnType<SessionGuard['mayOpen']>>,
+  ): Promise<void> {
+    const { path = [], handshake = {} } = request;
+    await this.#opened.write({
+      session,
+      firstRun,
+      runs: [this.#askedByWorkflowCode().run],
+      codes: [code],
+      path,
+      handshake,
+      root,
+    });
+  }
+
+  /** For what moves a session. @throws CodedError `session/foreign` */
+  async mayTurn(place: SkillPlace & OfWorkflow): Promise<OpenSession> {
+    const asker = this.#askedByWorkflowCode();
+    sameSession(place.session, asker);
+    const record = (await this.#recordOf(asker.session)) ?? (await this.#adopted(place, asker));
+    if (place.firstRun !== undefined && place.firstRun !== record.firstRun)
+      throw foreign(`session "${record.session}" was opened by another workflow of that id`);
+    agree(record, place);
+    if (record.runs.includes(asker.run)) return record;
+    const known = { ...record, runs: [...record.runs, asker.run].slice(-MOST_RUNS) };
+    await this.#opened.write(known);
+    return known;
+  }
+
+  /** The session has gone over to other code. */
+  async hasMigrated(record: OpenSession, code: SkillCode): Promise<void> {
+    if (record.codes.some(({ codeHash }) => codeHash === code.codeHash)) return;
+    await this.#opened.write({ ...record, codes: [...record.codes, code].slice(-MOST_CODES) });
+  }
+
+  /** At the end of a session that none has called. @throws CodedError `session/foreign` */
+  async mayClose(request: OfWorkflow & { readonly session: string }): Promise<void> {
+    await this.mayFlush(request);
+  }
+
+  /** For writing records. @throws CodedError `session/foreign` */
+  async mayFlush({ session, firstRun }: OfWorkflow & { readonly session: string }): Promise<void> {
+    const asker = this.#askedByWorkflowCode();
+    sameSession(session, asker);
+    const record = await this.#recordOf(asker.session);
+    // A turn comes before it, which adopts the session of an earlier build.
+    if (record === null || (firstRun !== undefined && firstRun !== record.firstRun)) throw notOpened(session);
+  }
+
+  /** For actions and observers, which any client of the server can schedule. @throws CodedError `session/foreign` */
+  async mayAct(place: SkillPlace): Promise<OpenSession> {
+    const asker = this.#askedByWorkflow();
+    sameSession(place.session, asker);
+    const record = (await this.#recordOf(asker.session)) ?? (await this.#underWay(place, asker));
+    if (!record.runs.includes(asker.run)) {
+      // A history that has begun anew may tell observers before its first turn.
+      const run = await this.#runOf(asker.session, asker.run);
+      if (run?.taskQueue !== this.#workflow.taskQueue || run.firstRun !== record.firstRun)
+        throw foreign(`the run ${asker.run} of workflow "${asker.session}" is not a run of the session`);
+    }
+    agree(record, place);
+    return record;
+  }
+
+  /** Local activities are run for workflow code of this process; no server and no client can ask for one. */
+  #askedByWorkflowCode(): Asker {
+    if (!activityInfo().isLocal)
+      throw foreign('activities of a session run only as local activities of its own workflow');
+    return this.#askedByWorkflow();
+  }
+
+  #askedByWorkflow(): Asker {
+    const { workflowExecution, workflowType } = activityInfo();
+    if (workflowExecution === undefined)
+      throw foreign('a client of the server scheduled an activity of sessions directly');
+    if (workflowType !== this.#workflow.type)
+      throw foreign(`an activity of sessions was scheduled by a workflow of type ${quote(workflowType)}`);
+    return { session: workflowExecution.workflowId, run: workflowExecution.runId };
+  }
+
+  async #recordOf(session: string): Promise<OpenSession | null> {
+    return await this.#opened.read(checkedId(session));
+  }
+
+  /** One that a build opened which kept no records, and that has not been moved since. */
+  async #earlierCaller(
+    { session, run }: NonNullable<OfWorkflow['parent']>,
+    { calledWith, handshake = {} }: OpenRequest['request'],
+  ): Promise<OpenSession | null> {
+    const found = await this.#runOf(session, run);
+    if (
+      found?.type !== this.#workflow.type ||
+      found.taskQueue !== this.#workflow.taskQueue ||
+      found.startedAtMs >= this.#opened.keptSinceMs
+    )
+      return null;
+    return {
+      session,
+      firstRun: '',
+      runs: [run],
+      codes: [calledWith!.code],
+      path: [],
+      handshake,
+      root: outermostSession(session),
+    };
+  }
+
+  /** One that a build opened which kept no records: the server says when it began, and on which queue. */
+  async #adopted(
+    { session, code, path, handshake, firstRun }: SkillPlace & OfWorkflow,
+    asker: Asker,
+  ): Promise<OpenSession> {
+    const run = firstRun === undefined ? null : await this.#runOf(session, firstRun);
+    if (
+      run === null ||
+      firstRun === undefined ||
+      run.taskQueue !== this.#workflow.taskQueue ||
+      run.startedAtMs >= this.#opened.keptSinceMs
+    )
+      throw notOpened(session);
+    const record: OpenSession = {
+      session,
+      firstRun,
+      runs: [asker.run],
+      codes: [code],
+      path,
+      handshake,
+      root: outermostSession(session),
+    };
+    await this.#opened.write(record, true);
+    return record;
+  }
+
+  /** One of such a build whose action or observer was under way when this build came: no turn of it has come before. */
+  async #underWay({ session, code, path, handshake }: SkillPlace, asker: Asker): Promise<OpenSession> {
+    const run = await this.#runOf(session, asker.run);
+    if (
+      run?.taskQueue !== this.#workflow.taskQueue ||
+      run.firstRun === null ||
+      run.startedAtMs >= this.#opened.keptSinceMs
+    )
+      throw notOpened(session);
+    const record: OpenSession = {
+      session,
+      firstRun: run.firstRun,
+      runs: [asker.run],
+      codes: [code],
+      path,
+      handshake,
+      root: outermostSession(session),
+    };
+    await this.#opened.write(record, true);
+    return record;
+  }
+}
+
+function sameSession(session: unknown, asker: Asker): void {
+  if (session !== asker.session)
+    throw foreign(`workflow "${asker.session}" asked for the work of session ${quote(session)}`);
+}
+
+/** @throws CodedError `session/foreign` when the activity was told something else than the session was opened with */
+function agree(record: OpenSession, { code, path, handshake }: SkillPlace): void {
+  const isKnown = record.codes.some(
+    ({ codeHash, skill, version }) => code?.codeHash === codeHash && code.skill === skill && code.version === version,
+  );
+  if (!isKnown)
+    throw foreign(
+      `session "${record.session}" was opened with code ${record.codes.at(-1)?.codeHash.slice(0, 12)}, not ${quote(code?.codeHash)}`,
+    );
+  if (!sameList(record.path, path))
+    throw foreign(`session "${record.session}" runs the sub-skill ${quote(record.path.join('/'))}, not ${quote(path)}`);
+  if (!sameHandshake(record.handshake, handshake))
+    throw foreign(`session "${record.session}" was opened with another handshake`);
+}
+
+function sameHandshake(one: Partial<Handshake>, other: Partial<Handshake> | undefined): boolean {
+  if (typeof other !== 'object' || other === null) return false;
+  return (
+    one.host === other.host &&
+    one.isSubagent === other.isSubagent &&
+    sameList(one.toolsAvailable ?? [], other.toolsAvailable ?? [])
+  );
+}
+
+function sameList(one: readonly string[], other: unknown): boolean {
+  return Array.isArray(other) && one.length === other.length && one.every((item, index) => item === other[index]);
+}
+
+function checkedId(session: string): string {
+  if (isSessionId(session)) return session;
+  throw foreign(notAnId(session));
+}
+
+function notAnId(session: string): string {
+  return `the workflow id ${quote(session)} is not a session id: ${SESSION_ID_RULE}`;
+}
+
+function notOpened(session: string): CodedError {
+  return foreign(`session "${session}" was not opened on this host`);
+}
+
+function foreign(message: string): CodedError {
+  return new CodedError('session/foreign', message);
+}

@@ -1,0 +1,89 @@
+/** Activities of sessions: thin, for what they do is done in a skill's own process, and who may ask for it is the guard's. */
+import { parseSessionRequest } from '../../domain/step-machine/session-request.ts';
+import { problemOfState } from '../../domain/step-machine/check-state.ts';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import type { SessionActivities, SkillPlace } from '../contract-session.ts';
+import { toActivityFailure } from '../failure.ts';
+import { withHeartbeat } from '../heartbeat.ts';
+import { SessionGuard, type SessionGuardDeps } from './guard.ts';
+import type { SessionRecordStore, SkillHost } from '../ports/sessions.ts';
+
+export interface SessionDeps extends SessionGuardDeps {
+  readonly skills: SkillHost;
+  readonly records: SessionRecordStore;
+  /** Search attributes of ours that the server knows. */
+  readonly searchAttributes: readonly string[];
+}
+
+export function createSessionActivities({
+  skills,
+  records,
+  searchAttributes,
+  ...guarded
+}: SessionDeps): SessionActivities {
+  const guard = new SessionGuard(guarded);
+  return {
+    openSession: (given) =>
+      coded(async () => {
+        const request = { ...given, request: parseSessionRequest(given.request) };
+        const allowed = await guard.mayOpen(request);
+        try {
+          const opened = { ...(await skills.open(request, allowed)), searchAttributes };
+          await guard.isOpen(request, opened, allowed);
+          return opened;
+        } catch (error) {
+          // One that is not opened has no end at which that would be done.
+          if (allowed.root === request.session) skills.forget(request.session);
+          throw error;
+        }
+      }),
+    sessionTurn: (request) =>
+      coded(async () => {
+        const record = await guard.mayTurn(request);
+        checkState(request, request.state);
+        const outcome = await skills.turn(request, record);
+        // Before anybody hears of it: the next turn names that code.
+        if (outcome.kind === 'done' && outcome.migrated !== undefined)
+          await guard.hasMigrated(record, outcome.migrated.opened.code);
+        return outcome;
+      }),
+    flushRecords: (request) =>
+      coded(async () => {
+        await guard.mayFlush(request);
+        return await records.write(request);
+      }),
+    sessionAction: (request) =>
+      withHeartbeat(async (life) => {
+        const record = await guard.mayAct(request);
+        checkState(request, request.state);
+        return await skills.act(request, record, life.ended);
+      }),
+    observe: (request) =>
+      withHeartbeat(async (life) => {
+        const record = await guard.mayAct(request);
+        return await skills.observe(request, record, life.ended);
+      }),
+    closeSession: (request) =>
+      coded(async () => {
+        await guard.mayClose(request);
+        skills.forget(request.session);
+      }),
+  };
+}
+
+function checkState({ session }: SkillPlace, state: unknown): void {
+  const problem = problemOfState(state, session);
+  if (problem !== null)
+    throw new CodedError(
+      'session/foreign',
+      `the state of session "${session}" is not one that it can have: ${problem}`,
+    );
+}
+
+async function coded<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw toActivityFailure(error);
+  }
+}

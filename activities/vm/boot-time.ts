@@ -1,0 +1,27 @@
+/** How long a VM took to boot, as the run's log has it: another worker that takes over an attempt tells the same. */
+import { EVENT_ID } from '../../domain/run/event-id.ts';
+import type { StageResult } from '../../domain/run/stage-result.ts';
+import { vmKeyText } from '../../domain/run/vm-key.ts';
+import type { EventLog } from '../ports/event-log.ts';
+import type { SandboxBackend, VmKey } from '../ports/sandbox.ts';
+import type { Attempt } from '../attempt/stage-attempt.ts';
+
+/** Null before the VM is ready, and of a mock: nothing boots there. */
+export async function bootMsOf(
+  events: Pick<EventLog, 'find'>,
+  backend: Pick<SandboxBackend, 'name'>,
+  key: VmKey,
+): Promise<number | null> {
+  if (backend.name === 'mock') return null;
+  const ready = await events.find(key.runId, EVENT_ID.vm(vmKeyText(key), 'ready'));
+  return ready?.body.type === 'vm-ready' ? ready.body.bootMs : null;
+}
+
+/** A VM of several stages boots before them, in `acquireVm`. */
+export async function withBoot(
+  { deps, vmKey, backend, ownsVm }: Pick<Attempt, 'deps' | 'vmKey' | 'backend' | 'ownsVm'>,
+  result: StageResult,
+): Promise<StageResult> {
+  const bootMs = ownsVm ? await bootMsOf(deps.events, backend, vmKey) : null;
+  return bootMs === null ? result : { ...result, bootMs };
+}

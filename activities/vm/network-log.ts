@@ -1,0 +1,134 @@
+/**
+ * Brings what a VM's door tells into the event log: from where this worker stands in the VM's notices, which another worker
+ * reads from their beginning. The same notices make events of the same ids, so nothing is told twice; they lie beside the
+ * keeper and outlive it, so nothing is lost with a worker or a VM.
+ */
+import { type DoorNotice, readNotices, tellCounts, type ToldNotice } from '../../domain/run/door-notice.ts';
+import { EVENT_ID } from '../../domain/run/event-id.ts';
+import type { NewRunEvent } from '../../domain/run/event.ts';
+import { vmKeyText } from '../../domain/run/vm-key.ts';
+import { REDACTED, type Redactor } from '../../domain/security/redactor.ts';
+import type { ActivityDeps } from '../deps.ts';
+import type { DoorListener, NoticeCursor } from './notice-cursor.ts';
+import type { SandboxBackend, VmKey } from '../ports/sandbox.ts';
+import type { ScopeRequest } from '../calls/requests.ts';
+
+/** How often the notices of a running stage are looked at. */
+const LOOK_INTERVAL_MS = 500;
+
+interface NetworkContext {
+  readonly deps: Pick<ActivityDeps, 'events' | 'now' | 'vms'>;
+  readonly request: Pick<ScopeRequest, 'runId' | 'scope'>;
+  readonly backend: SandboxBackend;
+  readonly vmKey: VmKey;
+}
+
+export interface NetworkFollower {
+  /** @returns what ends the listening */
+  listen(listener: DoorListener): () => void;
+  /** All that is told by now is stored when it settles. */
+  catchUp(): Promise<void>;
+  /** What is being stored is stored when it settles; what comes later is another one's. */
+  stop(): Promise<void>;
+}
+
+/** Follows the door of the VM while a stage runs in it. */
+export function followNetwork(context: NetworkContext, redactor: Redactor): NetworkFollower {
+  if (!hasDoor(context)) {
+    const nothing = async (): Promise<void> => undefined;
+    return { catchUp: nothing, stop: nothing, listen: () => () => undefined };
+  }
+  const cursor = context.deps.vms.notices(context.vmKey);
+  cursor.redactors.add(redactor);
+  let isStopped = false;
+  let looking: Promise<void> = Promise.resolve();
+  let timer: NodeJS.Timeout | undefined;
+  const lookSoon = (): void => {
+    timer = setTimeout(() => {
+      // What a look could not store, the next one does; the one at the stage's end says why it cannot.
+      looking = advance(context, cursor, false)
+        .catch(() => undefined)
+        .then(() => (isStopped ? undefined : lookSoon()));
+    }, LOOK_INTERVAL_MS);
+  };
+  lookSoon();
+  return {
+    listen(listener) {
+      cursor.listeners.add(listener);
+      return () => void cursor.listeners.delete(listener);
+    },
+    catchUp: () => advance(context, cursor, true),
+    async stop() {
+      isStopped = true;
+      clearTimeout(timer);
+      await looking;
+    },
+  };
+}
+
+/** All that the door of a VM has told, which has ended or is about to. */
+export async function recordNetwork(context: NetworkContext): Promise<void> {
+  if (hasDoor(context)) await advance(context, context.deps.vms.notices(context.vmKey), true);
+}
+
+const decode = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
+
+function hasDoor({ request }: NetworkContext): boolean {
+  return request.scope.sandbox.egress !== undefined;
+}
+
+function advance(context: NetworkContext, cursor: NoticeCursor, isAll: boolean): Promise<void> {
+  const { backend, vmKey } = context;
+  return cursor.exclusively(async () => {
+    for (;;) {
+      const bytes = await backend.notices(vmKey, cursor.read.offset);
+      const { read, told } = readNotices(cursor.read, bytes, decode);
+      if (read.offset === cursor.read.offset) break;
+      await append(context, cursor, told);
+      cursor.read = read;
+    }
+    if (!isAll) return;
+    const { read, told } = tellCounts(cursor.read);
+    await append(context, cursor, told);
+    cursor.read = read;
+  });
+}
+
+async function append(context: NetworkContext, cursor: NoticeCursor, told: readonly ToldNotice[]): Promise<void> {
+  if (told.length === 0) return;
+  for (const notice of told) for (const listener of cursor.listeners) listener(notice);
+  const { deps, request, vmKey } = context;
+  const name = vmKeyText(vmKey);
+  const events = told.map(({ offset, atMs, notice }): NewRunEvent => ({
+    id: EVENT_ID.network(name, notice.kind === 'more' ? 'more' : 'notice', offset),
+    atMs: atMs ?? deps.now(),
+    body: {
+      type: 'network',
+      vmKey: name,
+      scope: vmKey.scope,
+      generation: vmKey.generation,
+      offset,
+      ...redacted(notice, cursor.redactors),
+    },
+  }));
+  await deps.events.append(request.runId, events);
+}
+
+/**
+ * A guest may ask for a name that has a secret in it. Where no stage of this worker has been in the VM, nothing tells which
+ * values are secret, and no name is shown.
+ */
+function redacted(notice: DoorNotice, redactors: ReadonlySet<Redactor>): DoorNotice {
+  if (notice.kind !== 'refused' && notice.kind !== 'closed') return notice;
+  const clean = (text: string): string =>
+    redactors.size === 0 ? REDACTED : [...redactors].reduce((rest, redactor) => redactor.text(rest), text);
+  const { host, service } = notice;
+  const target = {
+    ...(host === undefined ? {} : { host: clean(host) }),
+    ...(service === undefined ? {} : { service: clean(service) }),
+  };
+  const isSame = target.host === host && target.service === service;
+  if (notice.kind === 'closed') return { ...notice, ...target };
+  // The reason says the name as the keeper read it, in small letters.
+  return { ...notice, ...target, reason: isSame ? clean(notice.reason) : REDACTED };
+}

@@ -1,0 +1,87 @@
+/** Finds or creates the VM of a scope: room on the host, launch or attach, and what the run's readers see of it. */
+import { isCodedError } from '../../domain/errors/coded-error.ts';
+import { EVENT_ID } from '../../domain/run/event-id.ts';
+import type { NewRunEvent, RunEventBody } from '../../domain/run/event.ts';
+import { vmKeyText } from '../../domain/run/vm-key.ts';
+import type { VmLease } from '../../domain/run/vm-lease.ts';
+import type { ActivityDeps } from '../deps.ts';
+import type { AttemptLife } from '../heartbeat.ts';
+import { confirmMounts } from '../admission/mount-policy.ts';
+import { refuseServices } from '../admission/service-policy.ts';
+import type { SandboxBackend, VmKey } from '../ports/sandbox.ts';
+import type { ScopeRequest } from '../calls/requests.ts';
+import { endOldestRetained } from './retain-vm.ts';
+import type { PooledVm } from './pool.ts';
+
+export interface OpenedVm {
+  readonly lease: VmLease;
+  /** Null: the lease is of another host, and nothing is launched on this one. */
+  readonly vm: PooledVm | null;
+}
+
+/** @throws CodedError `vm/no-capacity`, `vm/too-large`, `admit/mount-refused` and what `SandboxBackend.launch` throws */
+export async function openVm(
+  deps: ActivityDeps,
+  request: ScopeRequest,
+  backend: SandboxBackend,
+  life: AttemptLife,
+): Promise<OpenedVm> {
+  const { runId, scope, instance, generation } = request;
+  const key: VmKey = { runId, scope: scope.id, instance, generation };
+  const name = vmKeyText(key);
+  const identity = { vmKey: name, scope: key.scope, generation: key.generation };
+  const event = (transition: 'starting' | 'ready', body: RunEventBody): NewRunEvent => ({
+    id: EVENT_ID.vm(name, transition),
+    atMs: deps.now(),
+    body,
+  });
+
+  await confirmMounts(deps, request.runId, request.scope);
+  refuseServices([request.scope], deps.servicePolicy);
+  const lease = await whereThereIsRoom(deps, key, () => leaseOf(deps, key, request, backend));
+  if (lease.host !== deps.placement.hostId) return { lease, vm: null };
+  life.phase('starting the VM');
+  await deps.events.append(request.runId, [event('starting', { type: 'vm-starting', ...identity })]);
+  const vm = await whereThereIsRoom(deps, key, () =>
+    deps.vms.use(key, () => backend.launch(key, request.scope.sandbox, life.ended)),
+  );
+  const { facts } = vm.sandbox;
+  await deps.events.append(request.runId, [
+    event('ready', {
+      type: 'vm-ready',
+      ...identity,
+      backend: backend.name,
+      isolation: facts.isolation,
+      accelerator: facts.accelerator,
+      kernel: facts.kernel,
+      jail: facts.jail,
+      bootMs: facts.bootMs,
+    }),
+  ]);
+  return { lease, vm };
+}
+
+/** VMs that failed stages have left for a look end before this one waits, one by one and the oldest first. */
+async function whereThereIsRoom<T>(deps: ActivityDeps, key: VmKey, work: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      const isFull = isCodedError(error) && error.code === 'vm/no-capacity';
+      // A VM that cannot be ended now leaves this one waiting, as any other does.
+      if (!isFull || !(await endOldestRetained(deps, key).catch(() => false))) throw error;
+    }
+  }
+}
+
+async function leaseOf(
+  { leases, placement: { hostId: host, hostQueue: queue } }: ActivityDeps,
+  key: VmKey,
+  { scope: { sandbox } }: ScopeRequest,
+  backend: SandboxBackend,
+): Promise<VmLease> {
+  // A mock lives in this process and takes nothing that is counted.
+  if (backend.name === 'mock') return { vmKey: vmKeyText(key), queue, host };
+  const { memoryMib, vcpus, diskMib } = sandbox;
+  return await leases.grant(key, { memoryMib, vcpus, diskMib });
+}

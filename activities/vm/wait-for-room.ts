@@ -1,0 +1,38 @@
+/** Work that needs space on the host's disk waits for it, as output does: a full disk ends by itself or by somebody's hand. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import type { PumpDisk } from '../ports/pump-disk.ts';
+
+/** How often a full disk is looked at. */
+const ROOM_INTERVAL_MS = 500;
+
+/**
+ * @param work  done again after each failure that more room would have prevented
+ * @throws CodedError `host/disk-full` where none came in time, the signal's reason, and what `work` throws
+ */
+export async function withRoom<T>(
+  disk: PumpDisk,
+  what: string,
+  signal: AbortSignal,
+  work: () => Promise<T>,
+): Promise<T> {
+  const givenUpAtMs = performance.now() + disk.limitMs;
+  for (;;) {
+    signal.throwIfAborted();
+    if (disk.hasRoomForOutput()) {
+      try {
+        return await work();
+      } catch (error) {
+        if (!disk.isFull(error)) throw error;
+      }
+    }
+    if (performance.now() > givenUpAtMs) throw diskStaysFull(what, disk.limitMs);
+    await sleep(ROOM_INTERVAL_MS, undefined, { signal }).catch(() => undefined);
+  }
+}
+
+/** The keeper gives up with the same words: which of the two does first depends on what the stage writes. */
+export function diskStaysFull(what: string, limitMs: number): CodedError {
+  const message = `the disk of the state folder had no free space for ${limitMs / 1000} s, for ${what}: free space and run again`;
+  return new CodedError('host/disk-full', message);
+}

@@ -1,0 +1,321 @@
+/**
+ * The git repository that a stage works in: packed by git of the host, unpacked by git of the guest, and back as objects that
+ * git of the host has checked. A run packs a repository once: all stages, items and attempts that name it start from one commit.
+ */
+import { createHash } from 'node:crypto';
+import { isCodedError } from '../../domain/errors/coded-error.ts';
+import type { ErrorCode } from '../../domain/errors/codes.ts';
+import type { DataRef, WorkspacePlan, WorkspaceSource } from '../../domain/plan/plan.ts';
+import { WORKSPACE_OUTPUTS } from '../../domain/plan/workspace.ts';
+import { attemptCommand } from '../../domain/run/attempt.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { canonicalJson } from '../../domain/units/canonical-json.ts';
+import type { ActivityDeps } from '../deps.ts';
+import type { AttemptLife } from '../heartbeat.ts';
+import { KeyedLock } from '../keyed-lock.ts';
+import type { IndexedBase, Refusal, TakenChanges } from '../ports/repositories.ts';
+import type { Exec, ExecExit, ExecRequest, Sandbox } from '../ports/sandbox.ts';
+import type { StageRequest } from '../calls/requests.ts';
+import type { OutcomeFailure } from '../attempt/outputs.ts';
+import { withRoom } from '../vm/wait-for-room.ts';
+import { repositoryOf } from '../admission/workspace-policy.ts';
+import {
+  CHECKED_OUT_SCRIPT,
+  COLLECT_SCRIPT,
+  COMMIT_LINE_BYTES,
+  gitFilesAt,
+  UNPACK_SCRIPT,
+  UNPACKED_FILES,
+} from './scripts.ts';
+import { valueAt } from '../../domain/units/mapping.ts';
+
+/** What the guest unpacks. */
+export interface StageWorkspace {
+  readonly plan: WorkspacePlan;
+  readonly base: DataRef;
+  readonly indexed: IndexedBase;
+  /** What the stage left that it goes on with; null: it starts from the base. Empty: that one changed nothing. */
+  readonly earlier: DataRef | null;
+}
+
+export const WORKSPACE_LIMITS = {
+  /** Of one command of git in the guest, which may be emulated. */
+  guestTimeoutMs: 15 * 60_000,
+  /** Of the guest's pack, as git of the host takes it; the first line with it. */
+  packBytes: 256 * 1024 * 1024 + COMMIT_LINE_BYTES,
+} as const;
+
+/** The stage's outcome: nobody but its author can do something about it. */
+export class WorkspaceFailure extends Error {
+  readonly code: ErrorCode;
+  constructor({ code, message }: OutcomeFailure) {
+    super(message);
+    this.name = 'WorkspaceFailure';
+    this.code = code;
+  }
+}
+
+const packing = new KeyedLock();
+
+/**
+ * Before the stage has a VM. Null: it has no workspace.
+ * @throws WorkspaceFailure, CodedError `admit/mount-refused`, `host/not-ready`, `host/disk-full`
+ */
+export async function workspaceOf(
+  deps: ActivityDeps,
+  request: StageRequest,
+  life: AttemptLife,
+): Promise<StageWorkspace | null> {
+  const { workspace: plan } = request.stage;
+  if (plan === undefined) return null;
+  const { from } = plan;
+  if (from.kind !== 'stage') {
+    const packed = await packedOnce(deps, request, from, life);
+    return { plan, base: packed, indexed: await indexedOnce(deps, request, packed, life), earlier: null };
+  }
+  const outputs = valueAt(request.upstream, from.stage)?.outputs;
+  const base = outputs?.[WORKSPACE_OUTPUTS.base];
+  const earlier = outputs?.[WORKSPACE_OUTPUTS.bundle];
+  if (base === undefined || earlier === undefined)
+    throw new Error(`stage ${request.stage.id} continues the workspace of ${from.stage}, which left no workspace`);
+  return { plan, base, indexed: await indexedOnce(deps, request, base, life), earlier };
+}
+
+async function packedOnce(
+  deps: ActivityDeps,
+  { runId, stage }: StageRequest,
+  source: Exclude<WorkspaceSource, { readonly kind: 'stage' }>,
+  life: AttemptLife,
+): Promise<DataRef> {
+  const name = `workspace-${createHash('sha256').update(canonicalJson(source)).digest('hex').slice(0, 32)}`;
+  return await packing.run(`${runId}/${name}`, life.ended, async () => {
+    const known = (await deps.marks.get(runId, name)) as { readonly bundle: DataRef } | null | undefined;
+    if (known !== null && known !== undefined) return known.bundle;
+    life.phase('packing the repository');
+    const repository = await repositoryOf(deps, runId, stage.id, source);
+    const packed = usable(
+      stage.id,
+      await withRoom(deps.disk, `the repository of stage ${stage.id}`, life.ended, () =>
+        deps.repositories.pack(repository, life.ended),
+      ),
+    );
+    await deps.marks.put(runId, name, { bundle: packed.bundle });
+    return packed.bundle;
+  });
+}
+
+/** As `packedOnce`; of a workspace that is handed on, the base comes from wherever the earlier stage ran. */
+async function indexedOnce(
+  deps: ActivityDeps,
+  { runId, stage }: StageRequest,
+  bundle: DataRef,
+  life: AttemptLife,
+): Promise<IndexedBase> {
+  const name = `workspace-index-${bundle.sha256.slice(0, 32)}`;
+  return await packing.run(`${runId}/${name}`, life.ended, async () => {
+    const known = (await deps.marks.get(runId, name)) as IndexedBase | null | undefined;
+    if (known !== null && known !== undefined) return known;
+    life.phase('indexing the repository');
+    const indexed = usable(
+      stage.id,
+      await withRoom(deps.disk, `the repository of stage ${stage.id}`, life.ended, () =>
+        deps.repositories.index(bundle, life.ended),
+      ),
+    );
+    await deps.marks.put(runId, name, { ...indexed });
+    return indexed;
+  });
+}
+
+/** @throws WorkspaceFailure */
+function usable<T extends object>(stage: string, answer: T | Refusal): T {
+  if (!('problem' in answer)) return answer;
+  const message = sanitizeLine(`the workspace of stage ${stage} cannot be packed: ${answer.problem}`);
+  throw new WorkspaceFailure({ code: 'workspace/unusable', message });
+}
+
+/**
+ * Into the VM, before the stage's own command; again by a try that takes over, for which the command of its key stands.
+ * @throws WorkspaceFailure
+ */
+export async function unpackWorkspace(
+  deps: Pick<ActivityDeps, 'artifacts' | 'repositories' | 'disk' | 'now'>,
+  sandbox: Sandbox,
+  request: StageRequest,
+  workspace: StageWorkspace,
+  signal: AbortSignal,
+): Promise<void> {
+  const key = attemptCommand(request.execKey, 'unpack');
+  const { guestPath } = workspace.plan;
+  const { base } = workspace.indexed;
+  let args = ['-c', UNPACK_SCRIPT, 'sh', guestPath, base];
+  // Once it runs, the files are its own, and what it was started with stands.
+  if (!(await sandbox.execs()).some((exec) => exec.key === key)) {
+    if (await putCheckedOut(deps, sandbox, request, workspace, signal)) args = ['-c', CHECKED_OUT_SCRIPT];
+    else await putObjects(deps, sandbox, workspace, signal);
+  }
+  const exec = await inGuest(sandbox, signal, { key, args, maxOutputBytes: 1024 * 1024 });
+  const exit = await exec.wait(signal);
+  if (exit.reason === 'exited' && exit.exitCode === 0) return;
+  throw new WorkspaceFailure({
+    code: 'workspace/unusable',
+    message: `the workspace of stage ${request.stage.id} cannot be unpacked in its VM: ${await whyOf(exec, exit, signal)}`,
+  });
+}
+
+/** @returns false where git of the guest has to check out: what the guest did not take of the tar, it says itself then */
+async function putCheckedOut(
+  { repositories, disk, now }: Pick<ActivityDeps, 'repositories' | 'disk' | 'now'>,
+  sandbox: Sandbox,
+  { stage }: StageRequest,
+  { plan: { guestPath }, base, indexed, earlier }: StageWorkspace,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const { checkout } = indexed;
+  if (checkout === null || checkout === undefined || (earlier !== null && earlier.sizeBytes > 0)) return false;
+  const gitFiles = gitFilesAt(indexed.base);
+  try {
+    await withRoom(disk, `the repository of stage ${stage.id}`, signal, async () => {
+      const tar = repositories.checkOut({ base, indexed: { ...indexed, checkout }, gitFiles, nowMs: now() }, signal);
+      await sandbox.putTar(guestPath, tar, signal);
+    });
+    return true;
+  } catch (error) {
+    if (isCodedError(error) && error.code === 'vm/guest-error') return false;
+    throw error;
+  }
+}
+
+async function putObjects(
+  { artifacts }: Pick<ActivityDeps, 'artifacts'>,
+  sandbox: Sandbox,
+  { plan: { guestPath }, base, indexed, earlier }: StageWorkspace,
+  signal: AbortSignal,
+): Promise<void> {
+  const put = (name: string, ref: DataRef, from = 0): Promise<void> =>
+    sandbox.writeFile(`${guestPath}/${name}`, ref.sizeBytes - from, artifacts.open(ref, from), signal);
+  await put(UNPACKED_FILES.pack, base, indexed.headerBytes);
+  await put(UNPACKED_FILES.index, indexed.index);
+  if (earlier !== null && earlier.sizeBytes > 0) await put(UNPACKED_FILES.earlier, earlier);
+}
+
+export type LeftWorkspace =
+  | { readonly failure: OutcomeFailure; readonly outputs: Readonly<Record<never, DataRef>> }
+  | { readonly failure: null; readonly outputs: Readonly<Record<string, DataRef>> };
+
+/** What the stage made of it, once its work has succeeded. Everything is durable in the artifact store when this settles. */
+export async function takeWorkspace(
+  deps: ActivityDeps,
+  sandbox: Sandbox,
+  request: StageRequest,
+  workspace: StageWorkspace | null,
+  life: AttemptLife,
+): Promise<LeftWorkspace> {
+  if (workspace === null || workspace.plan.changes === 'none') return { failure: null, outputs: {} };
+  const taken = await collectChanges({ deps, sandbox, request, workspace, life });
+  if ('problem' in taken) {
+    const message = `what stage ${request.stage.id} left in its workspace is not taken: ${taken.problem}`;
+    return { failure: { code: 'workspace/refused', message: sanitizeLine(message) }, outputs: {} };
+  }
+  return {
+    failure: null,
+    outputs: {
+      [WORKSPACE_OUTPUTS.base]: workspace.base,
+      [WORKSPACE_OUTPUTS.patch]: taken.patch,
+      [WORKSPACE_OUTPUTS.bundle]: taken.bundle,
+    },
+  };
+}
+
+export interface Collecting {
+  readonly deps: Pick<ActivityDeps, 'disk' | 'repositories'>;
+  readonly sandbox: Sandbox;
+  readonly request: StageRequest;
+  readonly workspace: StageWorkspace;
+  readonly life: AttemptLife;
+  /** The time limit of git in the guest; absent: the default limit. */
+  readonly timeoutMs?: number;
+}
+
+/**
+ * Returns the changes that git of the guest finds and git of the host checks. The guest packs them once for an attempt: a later call
+ * reads the same pack again. Everything is durable in the artifact store when this settles.
+ */
+export async function collectChanges({
+  deps,
+  sandbox,
+  request,
+  workspace,
+  life,
+  timeoutMs = WORKSPACE_LIMITS.guestTimeoutMs,
+}: Collecting): Promise<TakenChanges | Refusal> {
+  const { stage, runId } = request;
+  const { plan, base, earlier } = workspace;
+  const signal = life.detached;
+  life.phase('collecting the workspace');
+  const message = `Not committed by stage ${stage.id} of run ${runId}`;
+  const args = ['-c', COLLECT_SCRIPT, 'sh', plan.guestPath, message];
+  const key = attemptCommand(request.execKey, 'collect');
+  const exec = await inGuest(sandbox, signal, { key, args, maxOutputBytes: WORKSPACE_LIMITS.packBytes, timeoutMs });
+  const exit = await exec.wait(signal);
+  if (exit.reason === 'output-limit')
+    return { problem: `its changes have more than ${WORKSPACE_LIMITS.packBytes - COMMIT_LINE_BYTES} bytes packed` };
+  if (exit.reason !== 'exited' || exit.exitCode !== 0) return { problem: await whyOf(exec, exit, signal, timeoutMs) };
+  const commit = await commitOf(exec, signal);
+  return await withRoom(deps.disk, `the workspace of stage ${stage.id}`, signal, () =>
+    deps.repositories.takeChanges(
+      { base, earlier, commit, pack: exec.output('stdout', COMMIT_LINE_BYTES, signal) },
+      signal,
+    ),
+  );
+}
+
+/** By the guest's own PATH and configuration, without the variables of the stage. */
+export function inGuest(
+  sandbox: Sandbox,
+  signal: AbortSignal,
+  command: Pick<ExecRequest, 'key' | 'args' | 'maxOutputBytes'> & Partial<Pick<ExecRequest, 'stdin' | 'timeoutMs'>>,
+): Promise<Exec> {
+  return sandbox.exec(
+    {
+      program: '/bin/sh',
+      env: { LC_ALL: 'C', GIT_TERMINAL_PROMPT: '0' },
+      cwd: '/workspace',
+      stdin: null,
+      timeoutMs: WORKSPACE_LIMITS.guestTimeoutMs,
+      ...command,
+    },
+    signal,
+  );
+}
+
+async function commitOf(exec: Exec, signal: AbortSignal): Promise<string> {
+  let line = Buffer.alloc(0);
+  for await (const chunk of exec.output('stdout', 0, signal)) {
+    line = Buffer.concat([line, chunk.subarray(0, COMMIT_LINE_BYTES)]);
+    if (line.length >= COMMIT_LINE_BYTES) break;
+  }
+  return line.subarray(0, COMMIT_LINE_BYTES - 1).toString('latin1');
+}
+
+const TAIL_BYTES = 1024;
+
+/** In git's own words, the last of them. */
+export async function whyOf(
+  exec: Exec,
+  exit: ExecExit,
+  signal: AbortSignal,
+  timeoutMs: number = WORKSPACE_LIMITS.guestTimeoutMs,
+): Promise<string> {
+  if (exit.reason === 'timeout') return `git in the VM took longer than ${timeoutMs / 1_000} s`;
+  let tail = Buffer.alloc(0);
+  for await (const chunk of exec.output('stderr', Math.max(0, exit.stderrBytes - TAIL_BYTES), signal))
+    tail = Buffer.concat([tail, chunk]).subarray(-TAIL_BYTES);
+  const text = tail.toString('utf8');
+  // Of a line that is cut nothing: it may begin within a secret, of which the rest would not be found.
+  const said = (exit.stderrBytes > TAIL_BYTES ? text.slice(text.indexOf('\n') + 1 || text.length) : text).trim();
+  const hint = /No space left on device/.test(said) ? '; raise `disk_mb` of the sandbox' : '';
+  return sanitizeLine(
+    `${said === '' ? exit.message || `git in the VM ended with exit code ${exit.exitCode}` : said}${hint}`,
+  );
+}

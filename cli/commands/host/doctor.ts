@@ -1,0 +1,102 @@
+import { durabilityOf } from '../../../setup/environment.ts';
+import { inspectHost } from '../../../setup/resolve.ts';
+import { type FolderReport, inspectFolder } from '../../../setup/cache/write-probe.ts';
+import { readDiskRoom } from '../../../store/file/disk-room.ts';
+import { remedyOf } from '../../../domain/errors/error-code.ts';
+import { stateFormatProblem } from '../../../store/state-format.ts';
+import { findDamagedRuns } from '../../../store/inspect.ts';
+import { readStack } from '../../../client/embedded/stack.ts';
+import { readVmMemory } from '../../../client/vms/vm-memory.ts';
+import { defineCommand } from '../../command.ts';
+import type { CliContext } from '../../context.ts';
+import { EXIT } from '../../exit-code.ts';
+import { renderDamagedRuns } from '../../render/runs/damaged-runs.ts';
+import { RUN_TASK_QUEUE } from '../../../workflows/messages.ts';
+import { renderDoctor, type TemporalReport } from '../../render/host/doctor.ts';
+
+export const command = defineCommand<{ readonly json?: boolean }>({
+  takesAnyStateFormat: true,
+  configure: () => undefined,
+  async execute(_args, options, context) {
+    const { cacheDir, stateDir } = context.env;
+    const [report, temporal, folder] = await Promise.all([
+      inspectHost(context.env),
+      inspectTemporal(context),
+      inspectFolder({ path: stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' }),
+    ]);
+    const format = stateFormatProblem(stateDir);
+    const state = folder.problem === null && format !== null ? ofOtherFormat(folder, format) : folder;
+    // In another format other files are whole.
+    const runs = format === null ? findDamagedRuns(stateDir) : Promise.resolve([]);
+    const damaged = await runs.catch((error: unknown) => {
+      // Where a file stands in the folder's place the doctor says that instead.
+      if (state.problem === null) throw error;
+      return [];
+    });
+    const disk = readDiskRoom(stateDir);
+    const stack = context.env.temporalConfigured ? null : await readStack(context.env);
+    const vmMemory = readVmMemory(stack?.workerPid ?? null);
+    const durability = durabilityOf(context.env, temporal.kind);
+    const isReady = report.isReady && !disk.isLow && state.problem === null;
+    if (options.json) {
+      const damagedRuns = damaged.map(({ runId, folder, problem }) => ({
+        runId,
+        folder: folder.path,
+        problem: problem.message,
+      }));
+      await context.stdout.write(
+        `${JSON.stringify({ ...report, isReady, state, disk, vmMemory, temporal, durability, cacheDir, stateDir, damagedRuns })}\n`,
+      );
+    } else {
+      const lines = [
+        ...renderDoctor({ ...report, isReady }, temporal, { state, disk, vmMemory, durability }, context.stdout.style),
+        ...renderDamagedRuns(damaged, context),
+      ];
+      await context.stdout.write(`${lines.join('\n')}\n`);
+    }
+    return isReady && temporal.problem === null ? EXIT.success : EXIT.environment;
+  },
+});
+
+function ofOtherFormat({ path }: FolderReport, problem: string): FolderReport {
+  return { path, problem, remedy: remedyOf('host/state-format') };
+}
+
+/** Which server runs would use, and whether your own one takes them; the embedded one is started on demand. */
+async function inspectTemporal({ env }: CliContext): Promise<TemporalReport> {
+  if (env.temporalConfigured) return await inspectOwnServer(env);
+  const stack = await readStack(env);
+  return {
+    kind: 'embedded',
+    address: stack?.address ?? null,
+    namespace: stack?.namespace ?? 'default',
+    uiUrl: stack?.uiUrl ?? null,
+    problem: null,
+    remedy: null,
+    hasWorker: null,
+  };
+}
+
+/** By the way that `run` takes. Loaded only here: without your own Temporal server the doctor needs no Temporal SDK. */
+async function inspectOwnServer(env: CliContext['env']): Promise<TemporalReport> {
+  const { configuredAddress } = await import('../../../client/temporal/temporal-address.ts');
+  const { connectOwnServer, refusalOf } = await import('../../../client/temporal/server-problem.ts');
+  const { lastPollMs } = await import('../../../client/temporal/pollers.ts');
+  const none = { kind: 'own', address: null, namespace: 'default', uiUrl: null, hasWorker: null } as const;
+  let own: Omit<TemporalReport, 'problem' | 'remedy'> = none;
+  try {
+    const target = configuredAddress(env);
+    if (target === null) throw new Error('the environment names no server');
+    own = { ...none, address: target.address, namespace: target.namespace };
+    const { client } = await connectOwnServer(target, env);
+    try {
+      const hasWorker = (await lastPollMs(client, RUN_TASK_QUEUE)) !== null;
+      return { ...own, problem: null, remedy: null, hasWorker };
+    } catch (error) {
+      throw refusalOf(error, target, env) ?? error;
+    }
+  } catch (error) {
+    const { message, remedy } = error as Error & { readonly remedy?: string | null };
+    return { ...own, problem: message, remedy: remedy ?? null };
+  }
+}

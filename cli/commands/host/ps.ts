@@ -1,0 +1,125 @@
+import { resolveStackPieces } from '../../../setup/resolve.ts';
+import { allowedMounts } from '../../../client/embedded/allowed-mounts.ts';
+import type { HoldingSchedules } from '../../../client/embedded/schedules.ts';
+import { readStack, type StackInfo } from '../../../client/embedded/stack.ts';
+import { readDiskState } from '../../../client/vms/disk-state.ts';
+import { type ListedVm, listVms } from '../../../client/vms/vm-list.ts';
+import { stateFormatProblem } from '../../../store/state-format.ts';
+import { defineCommand } from '../../command.ts';
+import { EXIT } from '../../exit-code.ts';
+import { remedyOf } from '../../../domain/errors/error-code.ts';
+import { stageOfRetained } from '../../../domain/run/retained-vm.ts';
+import { sanitizeLine } from '../../../domain/security/sanitize.ts';
+import { formatAge, formatDurationMs } from '../../../domain/units/duration.ts';
+import { describeDisk, FREE_SPACE, MAKE_ROOM } from '../../render/host/disk.ts';
+import { renderSchedules } from '../../render/runs/schedules.ts';
+import { renderStack } from '../../render/host/stack.ts';
+import { renderTable } from '../../render/text/table.ts';
+import { onlyRun } from '../../runs/run-id.ts';
+
+interface Options {
+  readonly all?: boolean;
+  readonly json?: boolean;
+}
+
+export const command = defineCommand<Options>({
+  takesAnyStateFormat: true,
+  configure: (command) => {
+    command.option('-a, --all', 'include VMs that have ended and whose files still exist');
+  },
+  async execute(_args, options, context) {
+    const { env, stdout } = context;
+    const stack = await readStack(env);
+    const findKeeper = async (): Promise<string> => (await resolveStackPieces(env, { install: false })).keeper;
+    const vms = (await listVms(env.stateDir, findKeeper)).filter((vm) => options.all || vm.state === 'running');
+    const disk = await readDiskState(env.stateDir, null);
+    const problem = stateFormatProblem(env.stateDir);
+    // In another format the file may say something else.
+    const allowed = problem === null ? allowedMounts(env.stateDir) : [];
+    const schedules = await schedulesOf(stack);
+    if (options.json) {
+      await stdout.write(
+        `${JSON.stringify({ stack, vms, disk, allowedMounts: allowed, schedules, stateProblem: problem })}\n`,
+      );
+      return EXIT.success;
+    }
+    const lines =
+      stack === null
+        ? [context.advise(describeNoStack(env.temporalConfigured, problem !== null))]
+        : [
+            ...renderStack(stack, { nowMs: context.now().getTime(), stateDir: env.stateDir, allowedMounts: allowed }),
+            ...renderSchedules(schedules, context.now().getTime()),
+          ];
+    if (problem !== null)
+      lines.push(
+        '',
+        stdout.style.yellow(sanitizeLine(problem)),
+        `${stdout.style.cyan('help:')} ${context.advise(remedyOf('host/state-format') ?? '')}`,
+        '',
+      );
+    if (vms.length === 0) lines.push('VMs         none');
+    else
+      lines.push(
+        '',
+        ...renderTable(
+          ['VM', 'STATE', 'MEMORY', 'STARTED', 'DIRECTORY'],
+          vms.map((vm) => cellsOf(vm, context.now().getTime())),
+          { style: stdout.style, width: stdout.width() },
+        ),
+      );
+    const retaining = vms.flatMap(({ runId, retention }) => (retention === null ? [] : [runId]));
+    if (retaining.length > 0)
+      lines.push(
+        '',
+        context.advise(
+          problem === null
+            ? `Failed stages left VMs. End those of a run: voidbox release ${onlyRun(retaining)}`
+            : 'Failed stages left VMs. End them: voidbox down',
+        ),
+      );
+    const held = describeDisk(disk, env.stateDir);
+    if (held.length > 0)
+      lines.push(
+        '',
+        ...held.map((line) => stdout.style.yellow(line)),
+        `${stdout.style.cyan('help:')} ${context.advise(problem === null ? MAKE_ROOM : FREE_SPACE)}`,
+      );
+    await stdout.write(`${lines.join('\n')}\n`);
+    return EXIT.success;
+  },
+});
+
+/** `voidbox up` is no remedy if the folder is refused: the command refuses it too. */
+function describeNoStack(isOwnServer: boolean, isRefused: boolean): string {
+  if (isOwnServer) return 'TEMPORAL_* names your own server; the embedded stack is not running. See: voidbox doctor';
+  return `The embedded stack is not running.${isRefused ? '' : ' Start it: voidbox up'}`;
+}
+
+/** Null: no stack runs, or its server did not answer. */
+async function schedulesOf(stack: StackInfo | null): Promise<HoldingSchedules | null> {
+  if (stack === null) return null;
+  const { findHoldingSchedules } = await import('../../../client/embedded/schedules.ts');
+  return await findHoldingSchedules(stack);
+}
+
+function cellsOf(vm: ListedVm, nowMs: number): readonly string[] {
+  const { state, activity, memoryMib, startedAtMs, dir, retention } = vm;
+  const does = activity ?? (state === 'running' ? 'no answer' : state);
+  return [
+    describeVm(vm),
+    retention === null
+      ? does
+      : `${does}, left by ${sanitizeLine(stageOfRetained(retention))} for ${formatDurationMs(Math.max(0, retention.untilMs - nowMs))}`,
+    memoryMib === null ? '-' : `${memoryMib} MiB`,
+    startedAtMs === null ? '-' : formatAge(nowMs - startedAtMs),
+    dir,
+  ];
+}
+
+/** A VM of a run by its key; one of another process with the name that it has there. */
+function describeVm({ vmKey, direct }: ListedVm): string {
+  if (direct === null) return sanitizeLine(vmKey ?? '-');
+  const { id, name, keepTtlMs, launchedByPid } = direct;
+  const named = name === null ? '' : `${sanitizeLine(name)}, `;
+  return `sandbox ${id} (${named}${keepTtlMs === null ? `of process ${launchedByPid}` : 'kept'})`;
+}

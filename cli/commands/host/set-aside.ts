@@ -1,0 +1,88 @@
+import { findDamagedRuns, type DamagedRun } from '../../../store/inspect.ts';
+import { setAside } from '../../../store/set-aside.ts';
+import { sanitizeLine } from '../../../domain/security/sanitize.ts';
+import { leaveBeginning } from '../../runs/beginning-runs.ts';
+import { usageError } from '../../cli-error.ts';
+import { defineCommand } from '../../command.ts';
+import { EXIT } from '../../exit-code.ts';
+import { typedRunId } from '../../../domain/run/run-id.ts';
+import { shownRunId } from '../../runs/run-id.ts';
+
+interface Options {
+  readonly all?: boolean;
+  readonly dryRun?: boolean;
+  readonly json?: boolean;
+}
+
+export const command = defineCommand<Options>({
+  configure: (command) => {
+    command
+      .argument('[run...]', 'ids of damaged runs, or unique prefixes')
+      .option('--all', 'every damaged run, except one without events that may still be running')
+      .option('-n, --dry-run', 'show what would be set aside, and change nothing');
+  },
+  async execute(names, options, context) {
+    const { stateDir } = context.env;
+    if ((names.length === 0) === (options.all !== true)) {
+      throw usageError('name damaged runs, or pass --all', 'List them: voidbox doctor');
+    }
+    const damaged = await findDamagedRuns(stateDir);
+    const known = await (await context.stores()).index.idsFrom('');
+    // What somebody names is theirs to judge.
+    const { ended: chosen, left } =
+      options.all === true
+        ? await leaveBeginning(damaged, context)
+        : { ended: [...new Set(names.map((name) => choose(name, damaged, known)))], left: [] };
+    const dryRun = options.dryRun ?? false;
+    const report: { runId: string; problem: string; folder: string }[] = [];
+    for (const run of chosen) {
+      report.push({
+        runId: nameOf(run),
+        problem: run.problem.message,
+        folder: dryRun ? run.folder.path : await setAside(stateDir, run),
+      });
+    }
+    if (options.json) {
+      const leftRuns = left.map(({ run, reason }) => ({ runId: nameOf(run), reason }));
+      await context.stdout.write(`${JSON.stringify({ dryRun, runs: report, left: leftRuns })}\n`);
+    } else if (report.length + left.length === 0) await context.stdout.write('No run is damaged.\n');
+    else {
+      const lines = report.map(({ runId, problem, folder }) =>
+        dryRun
+          ? `would set ${shownRunId(runId)} aside: ${sanitizeLine(problem)}`
+          : `set ${shownRunId(runId)} aside, to ${folder}`,
+      );
+      for (const { run, reason } of left) {
+        lines.push(`left ${shownRunId(nameOf(run))} where it is: ${reason}`);
+        lines.push(`  ${context.advise(`to set it aside anyway: voidbox set-aside ${typedRunId(nameOf(run))}`)}`);
+      }
+      await context.stdout.write(`${lines.join('\n')}\n`);
+    }
+    return EXIT.success;
+  },
+});
+
+/** The id, or the folder's name where the id cannot be read. */
+function nameOf(run: DamagedRun): string {
+  return run.runId ?? run.folder.name;
+}
+
+/** @throws CliError for a name of no run, of several, or of one that is well */
+function choose(name: string, damaged: readonly DamagedRun[], known: readonly string[]): DamagedRun {
+  const exact = damaged.find((run) => nameOf(run) === name);
+  if (exact !== undefined) return exact;
+  if (known.includes(name))
+    throw usageError(`run ${name} is not damaged`, `See it: voidbox status ${typedRunId(name)}`);
+  const matches = name === '' ? [] : damaged.filter((run) => nameOf(run).startsWith(name));
+  if (matches.length === 1 && matches[0] !== undefined) return matches[0];
+  const listed = (matches.length > 0 ? matches : damaged).slice(0, 5).map((run) => `  ${shownRunId(nameOf(run))}`);
+  if (matches.length > 1)
+    throw usageError(
+      `\`${name}\` matches ${matches.length} damaged runs`,
+      ['Use more of one of these ids:', ...listed].join('\n'),
+    );
+  throw usageError(
+    `there is no damaged run \`${name}\``,
+    listed.length === 0 ? 'No run is damaged.' : ['Damaged runs:', ...listed].join('\n'),
+  );
+}

@@ -1,0 +1,78 @@
+import { resolveHostPieces, resolveOptionalPieces } from '../../../setup/resolve.ts';
+import { allowedMounts, keepAllowedMounts } from '../../../client/embedded/allowed-mounts.ts';
+import { ensureStack } from '../../../client/embedded/stack.ts';
+import { usageError } from '../../cli-error.ts';
+import { rememberSkillPaths } from '../../../client/embedded/skill-paths.ts';
+import { defineCommand } from '../../command.ts';
+import { EXIT } from '../../exit-code.ts';
+import { IMAGES_HELP, makeGivenImages } from '../../start/plan-images.ts';
+import { givenFolders } from '../../start/plan-mounts.ts';
+import { givenExtras, WITH_HELP } from '../../start/given-extras.ts';
+import { givenSkills } from '../../skills/skill-folders.ts';
+import { renderSchedules } from '../../render/runs/schedules.ts';
+import { renderStack } from '../../render/host/stack.ts';
+
+interface Options {
+  readonly json?: boolean;
+  readonly with?: readonly string[];
+  readonly images?: readonly string[];
+  readonly skills?: readonly string[];
+  /** False: none any more. */
+  readonly allowMounts?: readonly string[] | false;
+}
+
+export const command = defineCommand<Options>({
+  configure: (command) => {
+    command
+      .option(
+        '--skills <folder...>',
+        'skill folders for sessions; they replace the earlier ones and are kept for later starts',
+      )
+      .option(
+        '--allow-mounts <folder...>',
+        'host folders that runs may mount, besides that of the spec; they replace the earlier ones and are kept for later starts',
+      )
+      .option('--no-allow-mounts', 'runs may mount from the folder of their spec only')
+      .option('--images <path...>', IMAGES_HELP)
+      .option('--with <piece...>', WITH_HELP);
+  },
+  async execute(_args, options, context) {
+    if (context.env.temporalConfigured) {
+      throw usageError(
+        'TEMPORAL_* names your own Temporal server, so the embedded stack is not started',
+        `Start a worker for that server here: voidbox worker\nOr unset ${context.env.temporalVariables.join(', ')}.`,
+      );
+    }
+    const { allowMounts } = options;
+    const extras = givenExtras(options.with);
+    const folders =
+      allowMounts === undefined ? null : allowMounts === false ? [] : givenFolders(allowMounts, context.cwd);
+    if (options.skills !== undefined)
+      rememberSkillPaths(context.env.stateDir, givenSkills(options.skills, context.cwd), 'replace');
+    if (context.env.skills.length > 0) rememberSkillPaths(context.env.stateDir, context.env.skills, 'add');
+    if (folders !== null) keepAllowedMounts(context.env.stateDir, folders);
+    const onProgress = (line: string): void => void context.stderr.write(`==> ${line}\n`);
+    // The stack starts without them; whoever starts it by hand wants a machine on which every run can start.
+    await resolveHostPieces(context.env, { install: true, onProgress });
+    await resolveOptionalPieces(context.env, extras, { install: true, onProgress });
+    await makeGivenImages(options.images ?? [], context, onProgress);
+    const stack = await ensureStack(context.env, { onProgress });
+    const allowed = allowedMounts(context.env.stateDir);
+    const { findHoldingSchedules } = await import('../../../client/embedded/schedules.ts');
+    const schedules = await findHoldingSchedules(stack);
+    if (options.json) {
+      await context.stdout.write(`${JSON.stringify({ stack, allowedMounts: allowed, schedules })}\n`);
+      return EXIT.success;
+    }
+    const nowMs = context.now().getTime();
+    const lines = [
+      ...renderStack(stack, { nowMs, stateDir: context.env.stateDir, allowedMounts: allowed }),
+      ...renderSchedules(schedules, nowMs),
+      context.advise(
+        'It stops automatically after 10 minutes without open runs, sessions and Temporal Schedules that have a next time. Stop it now: voidbox down',
+      ),
+    ];
+    await context.stdout.write(`${lines.join('\n')}\n`);
+    return EXIT.success;
+  },
+});

@@ -1,0 +1,199 @@
+import { spawn } from 'node:child_process';
+import { resolve } from 'node:path';
+import { requireOpenFiles } from '../../../setup/machine/require-open-files.ts';
+import { resolveHostPieces, resolveOptionalPieces } from '../../../setup/resolve.ts';
+import { workerArgs } from '../../../setup/worker-command.ts';
+import { hostTaskQueue, RUN_TASK_QUEUE, SESSION_TASK_QUEUE } from '../../../workflows/messages.ts';
+import { NoServerError } from '../../../client/temporal/no-server.ts';
+import { openStateFolder } from '../../../client/vms/state-folder.ts';
+import type { Environment } from '../../../setup/environment.ts';
+import { readSecretsFile } from '../../../store/file/secrets-file.ts';
+import { readAllowedService } from '../../../domain/language/read/egress-rules.ts';
+import { sanitizeLine } from '../../../domain/security/sanitize.ts';
+import { shorten } from '../../../domain/units/quote.ts';
+import { environmentError, usageError } from '../../cli-error.ts';
+import { defineCommand } from '../../command.ts';
+import type { CliContext } from '../../context.ts';
+import { refuseUndecodable } from '../../start/run-options.ts';
+import { EXIT, type ExitCode } from '../../exit-code.ts';
+import { givenPlaces } from '../../start/plan-addresses.ts';
+import { IMAGES_HELP, makeGivenImages } from '../../start/plan-images.ts';
+import { givenExtras, WITH_HELP } from '../../start/given-extras.ts';
+import { givenSkills } from '../../skills/skill-folders.ts';
+
+/** What an operator of Temporal asks of a worker. */
+const HELP = `
+Server      TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS…, or a profile of temporal.toml
+            (TEMPORAL_PROFILE, TEMPORAL_CONFIG_FILE). At least one must be set, and the namespace must exist. Set the
+            same ones for \`voidbox run\`. The worker waits 60 s for a server that does not answer yet.
+Task queues ${RUN_TASK_QUEUE} (workflows, admission of runs) and ${hostTaskQueue('HOST-ID')} (stages of runs that this host
+            admitted); with skills also ${SESSION_TASK_QUEUE}.
+Secrets     Runs get the variables of --secrets-file (or VOIDBOX_SECRETS_FILE: lines NAME=value, a file of mode 0600, read
+            again for each stage) and those of --allow-env, and no other variable of this worker. Every client that may
+            start runs can use them.
+Host        VOIDBOX_STATE_DIR: runs, logs and the host's id. Keep it between starts. VOIDBOX_DURABILITY: process or
+            power (default).
+Start       The first start gets what VMs need, as \`voidbox up\` does. \`voidbox doctor\` checks the machine and the server.
+Output      One line on standard output when the worker polls (one JSON object with --json). Progress and log lines go
+            to standard error.
+Stop        SIGTERM or Ctrl-C: the worker stops polling and releases its stages, within 15 s. VMs keep running, and the
+            next worker of the same state folder continues their stages. Without one, idle VMs end after 15 minutes
+            (VOIDBOX_ORPHAN_TIMEOUT_MS).
+Exit codes  0 stopped by SIGTERM, 130 stopped by Ctrl-C, 3 environment: machine, server or variables, or the worker failed.`;
+
+interface Options {
+  readonly json?: boolean;
+  readonly allowMounts?: readonly string[];
+  readonly allowGit?: readonly string[];
+  readonly allowServices?: readonly string[];
+  readonly allowKeep?: boolean;
+  readonly allowExec?: boolean;
+  readonly secretsFile?: string;
+  readonly allowEnv?: readonly string[];
+  readonly images?: readonly string[];
+  readonly skills?: readonly string[];
+  readonly with?: readonly string[];
+}
+
+export const command = defineCommand<Options>({
+  configure: (command) => {
+    command
+      .option('--allow-mounts <folder...>', 'host folders that runs may mount; none by default')
+      .option(
+        '--allow-git <host/path...>',
+        "repositories of the network that runs may fetch with this user's login, and what lies below them; none by default",
+      )
+      .option(
+        '--allow-services <host:port...>',
+        'services of this host and its network that VMs may reach; none by default',
+      )
+      .option('--allow-exec', 'let `voidbox exec` run commands in the VMs of stages that run')
+      .option('--allow-keep', 'let runs leave the VMs of failed stages for a look, for an hour at most')
+      .option('--secrets-file <file>', 'a file of mode 0600 with lines NAME=value, which runs may name as secrets')
+      .option('--allow-env <name...>', "variables of this worker's environment that runs may name; none by default")
+      .option('--skills <folder...>', 'skill folders, besides those of VOIDBOX_SKILLS; this worker runs their sessions')
+      .option('--images <path...>', IMAGES_HELP)
+      .option('--with <piece...>', WITH_HELP)
+      .addHelpText('after', HELP);
+  },
+  async execute(_args, options, context) {
+    const { env } = context;
+    if (!env.temporalConfigured) {
+      throw environmentError(
+        'cli/no-server',
+        'no Temporal server is named; the embedded server already has a worker',
+        'Name yours: TEMPORAL_ADDRESS=host:7233 voidbox worker, or set TEMPORAL_PROFILE',
+      );
+    }
+    requireOpenFiles('A worker');
+    openStateFolder(env.stateDir);
+    const extras = givenExtras(options.with);
+    const services = givenServices(options.allowServices ?? []).flatMap((service) => ['--allow-services', service]);
+    const note = (line: string): void => void context.stderr.write(`==> ${line}\n`);
+    const lent = lentOptions(options, context);
+    await lookAtServer(env, note);
+    const skills = givenSkills(options.skills ?? [], context.cwd).flatMap((folder) => ['--skills', folder]);
+    const pieces = await resolveHostPieces(env, {
+      install: true,
+      onProgress: note,
+    });
+    await resolveOptionalPieces(env, extras, { install: true, onProgress: note });
+    await makeGivenImages(options.images ?? [], context, note);
+    const mounts = (options.allowMounts ?? []).flatMap((folder) => ['--allow-mounts', folder]);
+    const git = givenPlaces(options.allowGit ?? []).flatMap((place) => ['--allow-git', place]);
+    const retention = options.allowKeep ? ['--allow-keep'] : [];
+    const entry = options.allowExec ? ['--allow-exec'] : [];
+    const form = options.json ? ['--json'] : [];
+    // A process of its own: the command line never loads the worker, and a signal to the group reaches both.
+    const child = spawn(
+      process.execPath,
+      [
+        ...workerArgs(),
+        '--pieces',
+        JSON.stringify(pieces),
+        ...mounts,
+        ...git,
+        ...services,
+        ...retention,
+        ...entry,
+        ...lent,
+        ...skills,
+        ...form,
+      ],
+      {
+        stdio: 'inherit',
+      },
+    );
+    let isInterrupted = false;
+    // A terminal sends it to both, `kill` to this process alone.
+    const listening = context.onInterrupt(() => {
+      isInterrupted = true;
+      child.kill('SIGINT');
+    });
+    let isStopped = false;
+    const forward = (): void => {
+      isStopped = true;
+      child.kill('SIGTERM');
+    };
+    process.on('SIGTERM', forward);
+    try {
+      return await new Promise<ExitCode>((resolve, reject) => {
+        child.once('error', reject);
+        child.once('exit', (code, signal) =>
+          resolve(
+            isInterrupted && (code === 0 || signal === 'SIGINT')
+              ? EXIT.interrupted
+              : // A child that a signal kills has not begun its work.
+                code === 0 || (isStopped && signal === 'SIGTERM')
+                ? EXIT.success
+                : EXIT.environment,
+          ),
+        );
+      });
+    } finally {
+      process.off('SIGTERM', forward);
+      listening.dispose();
+    }
+  },
+});
+
+/** @throws CliError */
+function givenServices(texts: readonly string[]): readonly string[] {
+  return texts.map((text) => {
+    const service = readAllowedService(text);
+    if (service !== null) return service;
+    throw usageError(
+      `--allow-services: \`${shorten(sanitizeLine(text))}\` is not HOST:PORT${text.includes('*') ? ': no `*` is a pattern' : ''}`,
+      'Name each service that VMs may reach, as specs name it: --allow-services 127.0.0.1:5432',
+    );
+  });
+}
+
+/** Names alone stand on a command line. @throws CodedError `host/secrets-file` */
+function lentOptions({ secretsFile, allowEnv = [] }: Options, { env, cwd }: CliContext): readonly string[] {
+  const unset = allowEnv.filter((name) => env.variables[name] === undefined);
+  if (unset.length > 0)
+    throw environmentError(
+      'host/variable-missing',
+      `\`--allow-env\` names ${unset.join(', ')}, which ${unset.length === 1 ? 'is' : 'are'} not set here`,
+      `Set ${unset.length === 1 ? 'it' : 'them'}: export ${unset.map((name) => `${name}=…`).join(' ')}`,
+    );
+  refuseUndecodable(allowEnv, env);
+  const file = secretsFile === undefined ? env.secretsFile : resolve(cwd, secretsFile);
+  if (file !== null) readSecretsFile(file);
+  return [...allowEnv.flatMap((name) => ['--allow-env', name]), ...(file === null ? [] : ['--secrets-file', file])];
+}
+
+/** What has to be changed is told before anything is fetched; a server that only starts as well is waited for by the worker. */
+async function lookAtServer(env: Environment, note: (line: string) => void): Promise<void> {
+  const { configuredAddress } = await import('../../../client/temporal/temporal-address.ts');
+  const { connectOwnServer } = await import('../../../client/temporal/server-problem.ts');
+  const target = configuredAddress(env);
+  if (target === null) return;
+  try {
+    await (await connectOwnServer(target, env)).close();
+  } catch (error) {
+    if (!(error instanceof NoServerError) || error.kind === 'refused') throw error;
+    note(`${error.message}: the worker waits a minute for it`);
+  }
+}

@@ -1,0 +1,263 @@
+import { resolve } from 'node:path';
+import type { ArtifactStore } from '../../../activities/ports/artifacts.ts';
+import { CodedError, isCodedError } from '../../../domain/errors/coded-error.ts';
+import { fromWire, type PlanWire } from '../../../domain/plan/wire.ts';
+import type { Plan } from '../../../domain/plan/plan.ts';
+import { outputNamesOf } from '../../../domain/plan/workspace.ts';
+import { formatBytes } from '../../../domain/units/bytes.ts';
+import { sanitizeLine } from '../../../domain/security/sanitize.ts';
+import { readOutputs, type StageOutput } from '../../../store/run-outputs.ts';
+import type { Stores } from '../../../store/open-stores.ts';
+import type { RunView } from '../../../store/run-view.ts';
+import { streamTar } from '../../../tar/stream.ts';
+import { usageError } from '../../cli-error.ts';
+import { defineCommand } from '../../command.ts';
+import type { CliContext } from '../../context.ts';
+import { EXIT, type ExitCode } from '../../exit-code.ts';
+import { findOutput, shownOutput } from '../../runs/output-name.ts';
+import { printBytes } from '../../runs/print-result.ts';
+import { renderTable } from '../../render/text/table.ts';
+import { readRepairedViews } from '../../runs/repair-runs.ts';
+import { findRunHere } from '../../runs/run-elsewhere.ts';
+import { typedRunId } from '../../../domain/run/run-id.ts';
+import { shownRunId, typedCommand } from '../../runs/run-id.ts';
+import { fileNameOf, saveFile, type Unpacked, unpackTar } from '../../runs/unpack.ts';
+
+interface Options {
+  readonly output?: string;
+  readonly force?: boolean;
+  readonly json?: boolean;
+}
+
+/** What is known of a run's outputs, and of those that its plan declares. */
+interface Found {
+  readonly view: RunView;
+  readonly outputs: readonly StageOutput[];
+  /** Null where the plan cannot be read. */
+  readonly plan: Plan | null;
+  readonly artifacts: ArtifactStore;
+}
+
+export const command = defineCommand<Options>({
+  configure: (command) => {
+    command
+      .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
+      .argument('[get]', 'the word `get`, to fetch one')
+      .argument(
+        '[name]',
+        'an output as the list names it: `tables`, `build.tables`, or a stage for what it printed; of an item `fixes[1].work`',
+      )
+      .option(
+        '-o, --output <folder>',
+        "where to write it; by default a file goes into the current folder, and a folder becomes a new folder of its name. `-` prints a file's bytes",
+      )
+      .option('--force', 'replace files and folders of the same name');
+  },
+  async execute([text = '', verb, name], options, context) {
+    checkUsage(text, verb, name, options);
+    const runId = await findRunHere('artifacts', text, context);
+    const found = await lookUp(runId, await context.stores(), context);
+    if (name === undefined) return await list(found, options, context);
+    return await get(name, found, options, context).catch((error: unknown) => {
+      throw isDamage(error) && !isCodedError(error)
+        ? new CodedError('store/damaged', `the artifact of ${sanitizeLine(name)} is no whole tar: ${error.message}`)
+        : error;
+    });
+  },
+});
+
+function checkUsage(run: string, verb: string | undefined, name: string | undefined, options: Options): void {
+  if (verb === undefined) {
+    if (options.output !== undefined || options.force)
+      throw usageError(
+        '-o and --force belong to `get`',
+        `Fetch one: voidbox artifacts -o FOLDER ${typedRunId(run)} get NAME`,
+      );
+    return;
+  }
+  if (verb !== 'get')
+    throw usageError(
+      `\`${sanitizeLine(verb)}\` is not \`get\``,
+      `Fetch one: voidbox artifacts ${typedRunId(run)} get NAME`,
+    );
+  if (name === undefined)
+    throw usageError('the name of the output is missing', `Fetch one: voidbox artifacts ${typedRunId(run)} get NAME`);
+  if (options.output === '-' && options.json)
+    throw usageError('-o - prints the bytes, and --json excludes them: name a folder');
+}
+
+async function lookUp(runId: string, { reader, records, artifacts }: Stores, context: CliContext): Promise<Found> {
+  const [view] = await readRepairedViews([runId], context);
+  if (view === undefined) throw usageError(`there is no run \`${shownRunId(runId)}\``);
+  if (view.damage !== null) throw new CodedError('store/damaged', view.damage);
+  const wire = await records.get(runId, 'plan').catch(() => null);
+  return {
+    view,
+    outputs: await readOutputs(reader, runId),
+    plan: wire === null ? null : fromWire(wire as PlanWire),
+    artifacts,
+  };
+}
+
+async function list(
+  { view, outputs, plan, artifacts }: Found,
+  options: Options,
+  context: CliContext,
+): Promise<ExitCode> {
+  const rows: { readonly output: StageOutput; readonly kind: Kind }[] = [];
+  const listedOutputs = outputs.filter((output) => !standsInList(output));
+  const shown = options.json ? listedOutputs : listedOutputs.slice(0, MOST_ROWS);
+  for (const output of shown) rows.push({ output, kind: await kindOf(output, plan, artifacts) });
+  if (options.json) {
+    const listed = rows.map(({ output: { label, name, ref, isPartial = false }, kind }) => ({
+      stage: label,
+      name,
+      kind,
+      partial: isPartial,
+      sizeBytes: ref.sizeBytes,
+      sha256: ref.sha256,
+      mediaType: ref.mediaType,
+    }));
+    await context.stdout.write(`${JSON.stringify({ runId: view.runId, state: view.state, artifacts: listed })}\n`);
+    return EXIT.success;
+  }
+  if (rows.length === 0) {
+    const open = view.outcome === null ? ' yet' : '';
+    await context.stderr.write(`run ${shownRunId(view.runId)} (${view.state}) has no outputs${open}\n`);
+    return EXIT.success;
+  }
+  const cells = rows.map(({ output: { label, name, ref, isPartial }, kind }) => [
+    shownOutput({ label, name }),
+    `${name === null && kind === 'file' ? 'output' : kind}${isPartial === true ? ', partial' : ''}`,
+    formatBytes(ref.sizeBytes),
+    ref.sha256,
+  ]);
+  const { style } = context.stdout;
+  const lines = renderTable(['NAME', 'KIND', 'SIZE', 'SHA256'], cells, { style, width: context.stdout.width() });
+  await context.stdout.write(`${lines.join('\n')}\n`);
+  if (listedOutputs.length > rows.length)
+    await context.stderr.write(
+      `${listedOutputs.length - rows.length} more, of items: ${typedCommand('artifacts', view.runId, { options: '--json' })}\n`,
+    );
+  await context.stderr.write(
+    `${style.dim(context.advise(`Fetch one: voidbox artifacts ${typedRunId(view.runId)} get NAME`))}\n`,
+  );
+  return EXIT.success;
+}
+
+/** The row limit of a table on a terminal. */
+const MOST_ROWS = 500;
+
+/** The result of an item: the output of its list has it. */
+function standsInList({ stage, name, instance }: StageOutput): boolean {
+  return name === null && instance.at(-1)?.part === stage;
+}
+
+async function get(name: string, found: Found, options: Options, context: CliContext): Promise<ExitCode> {
+  const { view, outputs, plan, artifacts } = found;
+  const declared = (plan?.stages ?? []).map((stage) => ({
+    stage: stage.id,
+    names: outputNamesOf(stage),
+    of: stage.of,
+  }));
+  const output = findOutput(name, outputs, declared, view);
+  const kind = await kindOf(output, plan, artifacts);
+  if (options.output === '-') return await print(output, kind, artifacts, context);
+  const fallback = kind === 'file' ? '.' : sanitizeLine(output.name ?? output.label);
+  const folder = resolve(context.cwd, options.output ?? fallback);
+  const abort = new AbortController();
+  const listening = context.onInterrupt(() => abort.abort());
+  try {
+    const target = { folder, force: options.force ?? false, signal: abort.signal };
+    const bytes = artifacts.open(output.ref);
+    const unpacked =
+      output.name === null || output.isFile
+        ? await saveFile(bytes, output.isFile ? `${output.label}.${output.name}` : output.label, target)
+        : await unpackTar(bytes, target);
+    await say(output, kind, folder, unpacked, options, context);
+    return EXIT.success;
+  } catch (error) {
+    if (abort.signal.aborted) return EXIT.interrupted;
+    throw error;
+  } finally {
+    listening.dispose();
+  }
+}
+
+async function say(
+  output: StageOutput,
+  kind: Kind,
+  folder: string,
+  { entries, bytes, gitData }: Unpacked,
+  options: Options,
+  context: CliContext,
+): Promise<void> {
+  const { label, name, isPartial = false } = output;
+  if (options.json)
+    return await context.stdout.write(
+      `${JSON.stringify({ stage: label, name, kind, partial: isPartial, folder, entries, bytes, gitData })}\n`,
+    );
+  const what = kind === 'file' ? 'file' : `${entries} ${entries === 1 ? 'entry' : 'entries'}`;
+  const note = isPartial ? ' (partial: the stage did not succeed)' : '';
+  await context.stderr.write(`${shownOutput(output)}: ${what}, ${formatBytes(bytes)}, to ${folder}${note}\n`);
+  if (gitData.length > 0)
+    await context.stderr.write(
+      `${context.stderr.style.yellow('warning')}: it holds a repository of git (${gitData.join(', ')}): git can run programs that its files name, also for \`git status\`\n`,
+    );
+}
+
+async function print(
+  output: StageOutput,
+  kind: Kind,
+  artifacts: ArtifactStore,
+  context: CliContext,
+): Promise<ExitCode> {
+  if (kind === 'folder')
+    throw usageError(`\`${shownOutput(output)}\` is a folder: -o - prints a file`, 'Name a folder for it: -o FOLDER');
+  const hint = '-o FOLDER';
+  const bytes = artifacts.open(output.ref);
+  if (output.name === null || output.isFile) await printBytes(bytes, output.ref.sizeBytes, context, hint);
+  else
+    for await (const { body, sizeBytes } of streamTar(bytes, 'latin1'))
+      await printBytes(body, sizeBytes, context, hint);
+  return EXIT.success;
+}
+
+/** `damaged`: its bytes are gone or are no tar. Those that are not the ones of its hash are found when it is fetched. */
+type Kind = 'file' | 'folder' | 'damaged';
+
+async function kindOf(output: StageOutput, plan: Plan | null, artifacts: ArtifactStore): Promise<Kind> {
+  try {
+    return await readKind(output, plan, artifacts);
+  } catch (error) {
+    if (isDamage(error)) return 'damaged';
+    throw error;
+  }
+}
+
+function isDamage(error: unknown): error is Error {
+  return isCodedError(error)
+    ? error.code === 'store/damaged'
+    : error instanceof Error && error.message.startsWith('tar: ');
+}
+
+/** A tar says nothing of it: one file by the name that the plan says is that file, all else what lies in a folder. */
+async function readKind(
+  { stage, name, isFile, ref }: StageOutput,
+  plan: Plan | null,
+  artifacts: ArtifactStore,
+): Promise<Kind> {
+  if (name === null || isFile) {
+    for await (const _ of artifacts.open(ref)) break;
+    return 'file';
+  }
+  const declared = plan?.stages.find(({ id }) => id === stage)?.outputs.find((output) => output.name === name);
+  for await (const entry of streamTar(artifacts.open(ref), 'latin1')) {
+    const isNamed =
+      declared === undefined || Buffer.from(entry.path, 'latin1').equals(Buffer.from(fileNameOf(declared.guestPath)));
+    return entry.kind === 'file' && isNamed && ref.sizeBytes - entry.nextOffset <= END_MARKER_BYTES ? 'file' : 'folder';
+  }
+  return 'folder';
+}
+
+const END_MARKER_BYTES = 1_024;

@@ -1,0 +1,47 @@
+import { ERROR_CODES } from '../../../domain/errors/codes.ts';
+import { withoutLinks } from '../../../domain/errors/error-code.ts';
+import type { ErrorCodeInfo } from '../../../domain/errors/code-info.ts';
+import { describeRetry } from '../../../domain/errors/render-docs.ts';
+import { sanitizeLine } from '../../../domain/security/sanitize.ts';
+import { didYouMean, nearest } from '../../../domain/language/text/suggest.ts';
+import { usageError } from '../../cli-error.ts';
+import { defineCommand } from '../../command.ts';
+import { EXIT } from '../../exit-code.ts';
+
+/** More of them are not read. */
+const CODES_SHOWN = 12;
+
+/** Codes that a part of a name may mean: those of a group by its name, those with the word anywhere in theirs. */
+function remedyFor(typed: string, codes: readonly string[]): string {
+  const word = typed.trim().toLowerCase().replace(/\/$/, '');
+  const near = word === '' ? [] : codes.filter((code) => code.includes(word));
+  // Those of the group come first.
+  const sorted = [...near].sort((a, b) => Number(b.startsWith(`${word}/`)) - Number(a.startsWith(`${word}/`)));
+  if (sorted.length === 0) return 'docs/errors.md lists all codes.';
+  const more = sorted.length > CODES_SHOWN ? `, and ${sorted.length - CODES_SHOWN} more` : '';
+  return `Codes with \`${sanitizeLine(word)}\` in them: ${sorted.slice(0, CODES_SHOWN).join(', ')}${more}. docs/errors.md lists all codes.`;
+}
+
+export const command = defineCommand<{ readonly json?: boolean }>({
+  takesAnyStateFormat: true,
+  configure: (command) => {
+    command.argument('<code>', 'an error code, such as stage/timeout');
+  },
+  async execute([code = ''], options, { stdout }) {
+    const codes: Readonly<Record<string, ErrorCodeInfo>> = ERROR_CODES;
+    const info = Object.hasOwn(codes, code) ? codes[code]! : null;
+    if (info === null)
+      throw usageError(
+        `there is no error code \`${sanitizeLine(code)}\`${didYouMean(nearest(code, Object.keys(codes)))}`,
+        remedyFor(code, Object.keys(codes)),
+      );
+    const { kind, retry, summary, remedy } = info;
+    if (options.json) await stdout.write(`${JSON.stringify({ code, kind, retry, summary, remedy })}\n`);
+    else {
+      const again = describeRetry(info);
+      const lines = [summary, ...(again === null ? [] : [again]), '', `${stdout.style.cyan('help:')} ${remedy}`];
+      await stdout.write(`${stdout.style.bold(code)}\n${lines.map(withoutLinks).join('\n')}\n`);
+    }
+    return EXIT.success;
+  },
+});

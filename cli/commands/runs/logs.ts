@@ -1,0 +1,249 @@
+import { Option } from 'commander';
+import type { AdmissionRecord } from '../../../activities/admission/admission-record.ts';
+import type { RunEvent } from '../../../domain/run/event.ts';
+import { usageError } from '../../cli-error.ts';
+import { defineCommand } from '../../command.ts';
+import { hasStage, isOfStage } from '../../runs/log-stage.ts';
+import type { CliContext } from '../../context.ts';
+import { EXIT, type ExitCode } from '../../exit-code.ts';
+import { readRepairedViews } from '../../runs/repair-runs.ts';
+import { MAX_TAIL_LINES, parseGrep, parseSince, parseTail, type Since, Tail } from '../../runs/log-filter.ts';
+import { createEventPrinter, itemCount, outputBytes, type ToolLines } from '../../render/runs/event-lines.ts';
+import { STATES_EVERY_MS } from '../../start/run-display.ts';
+import type { RunView } from '../../../store/run-view.ts';
+import { findRunHere } from '../../runs/run-elsewhere.ts';
+import { shorten } from '../../../domain/units/quote.ts';
+
+interface Options {
+  readonly follow?: boolean;
+  readonly stage?: string;
+  readonly stream: 'stdout' | 'stderr' | 'both';
+  readonly since?: Since;
+  readonly tail?: number;
+  readonly grep?: string;
+  readonly timestamps?: boolean;
+  readonly tools?: ToolLines;
+  readonly network?: boolean;
+  readonly raw?: boolean;
+  readonly json?: boolean;
+}
+
+export const command = defineCommand<Options>({
+  configure: (command) => {
+    command
+      .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
+      .option('-f, --follow', 'follow until the run ends')
+      .option(
+        '-s, --stage <stage>',
+        'only this stage, without the stage name before each line; of a stage with items all of them, or one: "STAGE[3]", "STAGE[3].WITHIN"',
+      )
+      .addOption(
+        new Option('--stream <stream>', 'only this stream').choices(['stdout', 'stderr', 'both']).default('both'),
+      )
+      .option(
+        '--since <when>',
+        'only events since: an age (10m, 2h), a time (ISO 8601, in UTC without a zone) or the `seq` of an event',
+        parseSince,
+      )
+      .option('--tail <lines>', `start with this many last lines, at most ${MAX_TAIL_LINES}`, parseTail)
+      .option('--grep <text>', 'only lines that contain this text; for patterns, pipe into grep', parseGrep)
+      .option('-t, --timestamps', 'the time (UTC) before each line')
+      .addOption(
+        new Option(
+          '--tools <output>',
+          "output of an agent's tools: none, the last lines of each call (2 KiB), or its last 16 KiB (default: short)",
+        ).choices(['none', 'short', 'full']),
+      )
+      .option('--network', 'only what VMs were refused and how their connections ended, with bytes and time')
+      .option(
+        '--raw',
+        "the bytes as the stage wrote them, escape sequences included; of an agent its command line's own stream",
+      );
+  },
+  async execute([text = ''], options, context) {
+    checkUsage(options);
+    const runId = await findRunHere('logs', text, context);
+    const [view] = await readRepairedViews([runId], context);
+    if (options.stage !== undefined && view !== undefined && view.stages.length > 0)
+      await checkStage(options.stage, view, context);
+    const detach = new AbortController();
+    const listening = context.onInterrupt(() => detach.abort());
+    const stages = view?.stages.map(({ id }) => id) ?? [];
+    const goesOn = options.follow === true && view?.outcome === null && view.damage === null;
+    const itemsOf = new Set(view?.stages.flatMap(({ id, items }) => (items === null ? [] : [id])));
+    const agents = view?.agents ?? [];
+    const place = { stages, agents, itemsOf, presentSeq: goesOn ? view.seq : null };
+    const writer = createLogWriter(options, place, context);
+    try {
+      if (goesOn) await follow(runId, detach.signal, writer, context);
+      else {
+        const { reader } = await context.stores();
+        for await (const event of reader.read(runId, seqOf(options.since))) {
+          if (detach.signal.aborted) break;
+          await writer.write(event);
+        }
+      }
+    } finally {
+      // Of a run that is damaged, what was read before that is printed to its end.
+      await writer.end();
+      listening.dispose();
+    }
+    return detach.signal.aborted ? EXIT.interrupted : EXIT.success;
+  },
+});
+
+async function checkStage(name: string, { runId, stages: own }: RunView, context: CliContext): Promise<void> {
+  const { records } = await context.stores();
+  const admission = (await records.get(runId, 'admission')) as AdmissionRecord | null | undefined;
+  const inItems = (admission?.plan.stages ?? []).filter(({ of }) => of !== undefined);
+  const ofItems = inItems.map(({ id }) => id);
+  const lists = inItems.flatMap(({ id, each }) => (each === undefined ? [] : [id]));
+  if (hasStage(name, { own, ofItems, lists })) return;
+  const shown = own.map(({ id, items }) =>
+    items === null ? id : `${id} (${itemCount(items.total)}, such as \`${id}[0]\`)`,
+  );
+  throw usageError(
+    `run ${runId} has no stage \`${shorten(name)}\``,
+    `Its stages: ${[...shown, ...ofItems].join(', ')}`,
+  );
+}
+
+/** Following keeps the embedded stack alive, as `run` does: a run does not stand still while somebody looks at it. */
+async function follow(runId: string, signal: AbortSignal, writer: LogWriter, context: CliContext): Promise<ExitCode> {
+  const { openServerLink } = await import('../../../client/temporal/server-link.ts');
+  const { followRun } = await import('../../start/follow.ts');
+  const note = (line: string): void => void context.stderr.write(`==> ${line}\n`);
+  const link = await openServerLink(context, { start: true, onProgress: note });
+  if (link === null) throw new Error('the embedded stack was not started');
+  await followRun({
+    runId,
+    stores: await context.stores(),
+    link,
+    isHere: true,
+    stateDir: context.env.stateDir,
+    signal,
+    onEvent: (event) => writer.write(event),
+    onTrouble: (message) => note(`retrying: ${message}`),
+  });
+  return EXIT.success;
+}
+
+interface LogWriter {
+  write(event: RunEvent): Promise<void>;
+  end(): Promise<void>;
+}
+
+interface LogPlace {
+  /** In the order of the spec. */
+  readonly stages: readonly string[];
+  /** Stages whose work is an agent. */
+  readonly agents: readonly string[];
+  /** Stages that are done for each item of a list, by what is known so far. */
+  readonly itemsOf: ReadonlySet<string>;
+  /** Cursor of the last event that had happened when following began; null where nothing is followed. */
+  readonly presentSeq: number | null;
+}
+
+function createLogWriter(
+  options: Options,
+  { stages, agents, itemsOf, presentSeq }: LogPlace,
+  { stdout, stderr, now }: CliContext,
+): LogWriter {
+  const afterSeq = seqOf(options.since);
+  const fromMs = momentOf(options.since, now().getTime());
+  const isWanted = ({ body, seq }: RunEvent): boolean => {
+    if (seq <= afterSeq) return false;
+    if (options.network) return body.type === 'network';
+    if (options.stage !== undefined && !isOfStage(body, options.stage)) return false;
+    return body.type !== 'output' || options.stream === 'both' || options.stream === body.stream;
+  };
+  if (options.json || options.raw) {
+    const dataOf = ({ body }: RunEvent): Uint8Array | null => (body.type === 'output' ? outputBytes(body) : null);
+    return {
+      async write(event) {
+        if (!isWanted(event) || event.atMs < fromMs) return;
+        const data = options.json ? `${JSON.stringify(event)}\n` : dataOf(event);
+        if (data !== null) await stdout.write(data);
+      },
+      end: () => Promise.resolve(),
+    };
+  }
+  const printer = createEventPrinter({
+    style: stdout.style,
+    // Of a stage with items each line says of which.
+    prefix:
+      options.stage === undefined ||
+      [...itemsOf].some((id) => id === options.stage || options.stage!.startsWith(`${id}.`)),
+    states: () => options.stage === undefined,
+    everyRefusal: options.network ?? false,
+    stream: options.stream,
+    timestamps: options.timestamps ?? false,
+    tools: options.tools ?? 'short',
+    isWanted: ({ text, atMs }) => atMs >= fromMs && (options.grep === undefined || text.includes(options.grep)),
+    stages,
+    agents,
+  });
+  const tail = options.tail === undefined ? null : new Tail(options.tail);
+  let isEmpty = true;
+  const isFiltered = options.since !== undefined || options.grep !== undefined || tail !== null;
+  const print = async (lines: readonly string[]): Promise<void> => {
+    if (lines.length > 0) isEmpty = false;
+    if (lines.length > 0) await stdout.write(lines.map((line) => `${line}\n`).join(''));
+  };
+  // Earlier events are printed first, and with `--tail` only their last lines.
+  let isPresent = false;
+  const timer = setInterval(() => {
+    if (isPresent) void print(printer.takeStates(performance.now()));
+  }, STATES_EVERY_MS);
+  timer.unref();
+  return {
+    async write(event) {
+      const lines = isWanted(event) ? printer.push(event) : [];
+      await print(tail === null ? lines : tail.push(lines));
+      if (presentSeq === null || event.seq < presentSeq) return;
+      isPresent = true;
+      await print(tail?.release() ?? []);
+    },
+    async end() {
+      clearInterval(timer);
+      const lines = printer.flush();
+      await print(tail === null ? lines : tail.push(lines));
+      await print(tail?.release() ?? []);
+      // Nothing at all could be a mistake as well.
+      if (options.network && isEmpty && !isFiltered)
+        await stderr.write('==> no VM was refused a connection, and none has ended one\n');
+    },
+  };
+}
+
+/** Lines are what these are about, and neither JSON nor raw bytes are lines. */
+function checkUsage(options: Options): void {
+  if (options.network) {
+    const other = options.raw ? '--raw' : options.stage !== undefined ? '--stage' : null;
+    if (other !== null)
+      throw usageError(
+        `--network and ${other} exclude each other`,
+        other === '--stage'
+          ? 'A door belongs to a VM, which stages may share: each line names the VM'
+          : 'Leave one of them out.',
+      );
+  }
+  if (options.raw && options.json) throw usageError('--raw and --json exclude each other');
+  const form = options.json ? '--json' : options.raw ? '--raw' : null;
+  if (form === null) return;
+  const ofLines = (['tail', 'grep', 'timestamps', 'tools'] as const).find((name) => options[name] !== undefined);
+  if (ofLines === undefined) return;
+  throw usageError(
+    `--${ofLines} and ${form} exclude each other`,
+    options.json ? 'Each event is one line and has its time (`atMs`): pipe into tail, grep or jq' : null,
+  );
+}
+
+function seqOf(since: Since | undefined): number {
+  return since !== undefined && 'seq' in since ? since.seq : 0;
+}
+
+function momentOf(since: Since | undefined, nowMs: number): number {
+  if (since === undefined || 'seq' in since) return Number.NEGATIVE_INFINITY;
+  return 'atMs' in since ? since.atMs : nowMs - since.agoMs;
+}

@@ -1,0 +1,27 @@
+import { sanitizeLine } from '../../../domain/security/sanitize.ts';
+import { defineCommand } from '../../command.ts';
+import { EXIT } from '../../exit-code.ts';
+import { findRetained, keeperOf, nameOf } from '../../runs/retained-vms.ts';
+import { shownRunId } from '../../runs/run-id.ts';
+
+export const command = defineCommand<{ readonly json?: boolean }>({
+  configure: (command) => {
+    command
+      .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
+      .argument('[stage]', 'only the VM of this stage');
+  },
+  async execute([run = '', stage], options, context) {
+    const { runId, vms } = await findRetained('release', run, stage, context);
+    const { endRetainedVm } = await import('../../../client/vms/retained-vms.ts');
+    for (const vm of vms) await endRetainedVm(vm, keeperOf(context));
+    const released = vms.map((vm) => ({ stage: nameOf(vm), vmKey: vm.vmKey }));
+    await context.stdout.write(
+      options.json
+        ? `${JSON.stringify({ runId, released })}\n`
+        : released
+            .map((vm) => `The VM of ${shownRunId(runId)}, stage ${sanitizeLine(vm.stage)}, has ended.\n`)
+            .join(''),
+    );
+    return EXIT.success;
+  },
+});

@@ -1,0 +1,182 @@
+import { Option } from 'commander';
+import type { IndexedRun, RunPosition } from '../../../activities/ports/run-index.ts';
+import { readDiskRoom } from '../../../store/file/disk-room.ts';
+import { openQuestionsOf } from '../../../store/open-questions.ts';
+import { emptyView, type RunView, withDamage } from '../../../store/run-view.ts';
+import type { WaitingAdmissions } from '../../../client/runs/waiting-admissions.ts';
+import { parseSinceTime } from '../../runs/log-filter.ts';
+import { countOf } from '../../typed-count.ts';
+import { defineCommand } from '../../command.ts';
+import type { CliContext } from '../../context.ts';
+import { EXIT } from '../../exit-code.ts';
+import { whyAdmissionsAreUnknown, whyRunsStandStill } from '../../runs/open-runs.ts';
+import { repairRuns, readRepairedViews } from '../../runs/repair-runs.ts';
+import { toRunJson } from '../../render/runs/run-json.ts';
+import { describeRoom, MAKE_ROOM } from '../../render/host/disk.ts';
+import { renderRuns } from '../../render/runs/runs-table.ts';
+import { renderWaitingAdmissions, toAdmittingJson } from '../../render/runs/waiting-admissions.ts';
+import { readWaitingAdmissions } from '../../runs/waiting-admissions.ts';
+
+interface Options {
+  readonly json?: boolean;
+  readonly state?: RunView['state'];
+  readonly waiting?: boolean;
+  readonly name?: string;
+  readonly since?: ReturnType<typeof parseSinceTime>;
+  readonly limit: number;
+  readonly all?: boolean;
+}
+
+/** Runs that are read from the index at once. */
+const MOST_PER_PAGE = 200;
+
+const STATES: readonly RunView['state'][] = ['running', 'succeeded', 'failed', 'cancelled', 'terminated', 'damaged'];
+
+export const command = defineCommand<Options>({
+  configure: (command) => {
+    command
+      .addOption(new Option('--state <state>', 'only runs in this state').choices(STATES))
+      .option('--name <name>', 'only runs of the spec with this name')
+      .option(
+        '--since <when>',
+        'only runs that started at most this long ago (90s, 10m, 2h, 1d), or at or after this time',
+        parseSinceTime,
+      )
+      .addOption(new Option('-w, --waiting', 'only runs that wait for an answer').conflicts('state'))
+      .option('-n, --limit <number>', 'list at most this many runs', countOf(6), 20)
+      .addOption(new Option('-a, --all', 'list every run').conflicts('limit'));
+  },
+  async execute(_args, options, context) {
+    const { views, hasMore } = await select(options, context);
+    const admissions = asksForAdmissions(options) ? await readWaitingAdmissions(context) : null;
+    const waiting = admissions === null ? null : startedSince(admissions, sinceMsOf(options.since, context));
+    if (options.json) {
+      const admitting = waiting === null ? null : toAdmittingJson(waiting);
+      await context.stdout.write(`${JSON.stringify({ runs: views.map(toRunJson), hasMore, admitting })}\n`);
+      return EXIT.success;
+    }
+    const { style } = context.stdout;
+    const display = { style, width: context.stdout.width(), nowMs: context.now().getTime() };
+    const { advise } = context;
+    const isOwnServer = context.env.temporalConfigured;
+    const waitingLines = waiting === null ? [] : renderWaitingAdmissions(waiting, { ...display, isOwnServer, advise });
+    const listed = renderRuns(views, display);
+    if (hasMore)
+      listed.push(
+        style.dim(
+          advise(`The latest ${views.length} are shown. More: voidbox runs --limit N; all: voidbox runs --all`),
+        ),
+      );
+    const blocks = [
+      views.length > 0 ? listed : waitingLines.length > 0 ? [] : [await whyEmpty(options, context)],
+      waitingLines,
+      await standingLines(views, { options, isKnown: waiting !== null, context }),
+    ];
+    const lines = blocks
+      .filter((block) => block.length > 0)
+      .flatMap((block, at) => (at === 0 ? block : ['', ...block]));
+    await context.stdout.write(`${lines.join('\n')}\n`);
+    return EXIT.success;
+  },
+});
+
+async function whyEmpty({ waiting, state, name, since }: Options, context: CliContext): Promise<string> {
+  if (waiting === true) return 'No run waits for an answer.';
+  const { index } = await context.stores();
+  if ((await index.list({ limit: 1 })).runs.length === 0)
+    return context.advise('No runs yet. Start one: voidbox run FILE');
+  return name === undefined && since === undefined ? `No run is ${state ?? 'here'}.` : 'No run is like that.';
+}
+
+interface Standing {
+  readonly options: Options;
+  /** The server told which runs wait for admission. */
+  readonly isKnown: boolean;
+  readonly context: CliContext;
+}
+
+/** Returns lines about each cause that delays open runs or hides them. */
+async function standingLines(
+  views: readonly RunView[],
+  { options, isKnown, context }: Standing,
+): Promise<readonly string[]> {
+  const { style } = context.stdout;
+  const { stateDir } = context.env;
+  const isRunning = views.some(({ state }) => state === 'running');
+  const standstill = isRunning ? await whyRunsStandStill(context) : null;
+  const unknown = isKnown || !asksForAdmissions(options) ? null : await whyAdmissionsAreUnknown(context);
+  const disk = readDiskRoom(stateDir);
+  const blocks = [
+    standstill === null ? [] : [style.yellow(standstill)],
+    // The stack is named once.
+    unknown === null || standstill !== null ? [] : [style.dim(unknown)],
+    disk.isLow && isRunning
+      ? [style.yellow(describeRoom(disk, stateDir)), `${style.cyan('help:')} ${context.advise(MAKE_ROOM)}`]
+      : [],
+  ];
+  return blocks.filter((block) => block.length > 0).flatMap((block, at) => (at === 0 ? block : ['', ...block]));
+}
+
+/** Runs that wait for admission have no name that is known here, and none of them asks a question. */
+function asksForAdmissions({ state, waiting, name }: Options): boolean {
+  return (state === undefined || state === 'running') && waiting !== true && name === undefined;
+}
+
+function startedSince(admissions: WaitingAdmissions, sinceMs: number | undefined): WaitingAdmissions {
+  if (sinceMs === undefined) return admissions;
+  return { ...admissions, runs: admissions.runs.filter(({ startedAtMs }) => startedAtMs >= sinceMs) };
+}
+
+function sinceMsOf(since: Options['since'], context: CliContext): number | undefined {
+  if (since === undefined) return undefined;
+  return 'atMs' in since ? since.atMs : context.now().getTime() - since.agoMs;
+}
+
+/**
+ * Page after page until enough runs are in the wanted state, so that a long past costs nothing. The index knows of the
+ * events alone: a run whose records are damaged may stand in it under any state.
+ */
+async function select(
+  { state: asked, waiting, name, since, limit, all }: Options,
+  context: CliContext,
+): Promise<{ readonly views: readonly RunView[]; readonly hasMore: boolean }> {
+  const { index } = await context.stores();
+  const state = waiting ? 'running' : asked;
+  const isWanted = (view: RunView): boolean =>
+    (state === undefined || view.state === state) && (!waiting || openQuestionsOf(view).length > 0);
+  const sinceMs = sinceMsOf(since, context);
+  const wanted = {
+    ...(state === undefined || state === 'damaged' ? {} : { state }),
+    ...(name === undefined ? {} : { name }),
+    ...(sinceMs === undefined ? {} : { sinceMs }),
+  };
+  // What somebody ended from outside stands in the index as running until it is looked up.
+  if (state !== undefined && state !== 'damaged') await repairRuns(await index.openRuns(), context);
+  // One more than is shown tells whether there are more.
+  const enough = all === true ? Number.POSITIVE_INFINITY : limit + 1;
+  const chosen: RunView[] = [];
+  let before: RunPosition | null = null;
+  do {
+    const page = await index.list({
+      ...wanted,
+      ...(before === null ? {} : { before }),
+      limit: Math.min(enough, MOST_PER_PAGE),
+    });
+    const views = await viewsOf(page.runs, context);
+    chosen.push(...views.filter(isWanted));
+    before = page.next;
+  } while (before !== null && chosen.length < enough);
+  return { views: chosen.slice(0, enough - 1), hasMore: chosen.length >= enough };
+}
+
+async function viewsOf(runs: readonly IndexedRun[], context: CliContext): Promise<readonly RunView[]> {
+  const views = await readRepairedViews(
+    runs.flatMap(({ runId }) => (runId === null ? [] : [runId])),
+    context,
+  );
+  const next = views.values();
+  return runs.map(({ runId, label, problem }) => {
+    const view = runId === null ? undefined : next.next().value;
+    return view ?? withDamage(emptyView(label), problem ?? '');
+  });
+}

@@ -1,0 +1,81 @@
+import { sanitizeLine } from '../../../domain/security/sanitize.ts';
+import { runDir } from '../../../store/file/run-folder.ts';
+import { CliError } from '../../cli-error.ts';
+import { defineCommand } from '../../command.ts';
+import type { CliContext } from '../../context.ts';
+import { EXIT } from '../../exit-code.ts';
+import { whyRunsStandStill } from '../../runs/open-runs.ts';
+import { readRepairedViews } from '../../runs/repair-runs.ts';
+import { toRunJson, withStageFacts } from '../../render/runs/run-json.ts';
+import { describeDisk, MAKE_ROOM } from '../../render/host/disk.ts';
+import { renderStatus } from '../../render/runs/status.ts';
+import { shownRunId } from '../../runs/run-id.ts';
+import { readStageFacts } from '../../runs/stage-facts.ts';
+import { findRunOrElsewhere, isElsewhere, type RunElsewhere } from '../../runs/run-elsewhere.ts';
+import { shorten } from '../../../domain/units/quote.ts';
+
+export const command = defineCommand<{ readonly json?: boolean }>({
+  configure: (command) => {
+    command.argument('<run>', 'a run id, a unique prefix of one, or `latest`');
+  },
+  async execute([text = ''], options, context) {
+    const found = await findRunOrElsewhere(text, context);
+    if (isElsewhere(found)) return await printElsewhere(found, options, context);
+    const [view] = await readRepairedViews([found], context);
+    if (view === undefined) throw new CliError(EXIT.usage, 'cli/usage', `there is no run \`${shorten(text)}\``);
+    const { stateDir } = context.env;
+    // A run that has ended waits for nothing.
+    const disk =
+      view.outcome === null
+        ? await (await import('../../../client/vms/disk-state.ts')).readDiskState(stateDir, view.runId)
+        : null;
+    const facts = await readStageFacts(view.runId, context);
+    if (options.json)
+      await context.stdout.write(`${JSON.stringify({ ...withStageFacts(toRunJson(view), facts), disk })}\n`);
+    else {
+      const { style } = context.stdout;
+      const lines = renderStatus(view, {
+        style,
+        width: context.stdout.width(),
+        nowMs: context.now().getTime(),
+        advise: context.advise,
+        folder: runDir(stateDir, view.runId),
+        facts,
+      });
+      const standstill = view.state === 'running' ? await whyRunsStandStill(context) : null;
+      if (standstill !== null) lines.push('', style.yellow(standstill));
+      const held = disk === null ? [] : describeDisk(disk, stateDir);
+      if (held.length > 0)
+        lines.push(
+          '',
+          ...held.map((line) => style.yellow(line)),
+          `${style.cyan('help:')} ${context.advise(MAKE_ROOM)}`,
+        );
+      await context.stdout.write(`${lines.join('\n')}\n`);
+    }
+    return EXIT.success;
+  },
+});
+
+async function printElsewhere(
+  found: RunElsewhere,
+  options: { readonly json?: boolean },
+  context: CliContext,
+): Promise<typeof EXIT.success> {
+  const { runId, state, host, isPruned } = found;
+  await context.stdout.write(
+    options.json
+      ? `${JSON.stringify({ runId, state, host, pruned: isPruned, stages: null })}\n`
+      : `${shownRunId(runId)} is ${state}; ${context.advise(whereItIs(found))}\n`,
+  );
+  return EXIT.success;
+}
+
+function whereItIs({ host, isPruned, url, missingWorker }: RunElsewhere): string {
+  if (isPruned) {
+    const history = url === null ? '' : `. Its history: ${url}`;
+    return `it was pruned from this host: its stages, logs and outputs are deleted${history}`;
+  }
+  if (host !== null) return `its stages and output are on host ${sanitizeLine(host)}`;
+  return `no worker has taken it yet, or its host is unknown${missingWorker === null ? '' : `\n${missingWorker}`}`;
+}

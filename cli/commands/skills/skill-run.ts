@@ -1,0 +1,22 @@
+import { defineCommand } from '../../command.ts';
+import type { ExitCode } from '../../exit-code.ts';
+import { orAuthorsError } from '../../skills/skill-error.ts';
+
+export const command = defineCommand({
+  takesAnyStateFormat: true,
+  configure: (command) => {
+    command.parent?.enablePositionalOptions();
+    command
+      .argument('<entry>', 'the file whose default export is the skill, or its folder')
+      .argument(
+        '[args...]',
+        'as the built skill takes them: start, advance, cleanup, topics, topic, mcp, with their flags; --help lists them',
+      )
+      .passThroughOptions();
+  },
+  async execute([entry = '', ...args], _options, context) {
+    const { runFromSource } = await import('../../../skill-kit/bundle/run-skill.ts');
+    // The skill's own exit code: 0 for every answer, 1 for errors, 2 for a wrong command line, or what its code leaves with.
+    return (await orAuthorsError(runFromSource(entry, args, context.cwd))) as ExitCode;
+  },
+});

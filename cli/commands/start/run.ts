@@ -1,0 +1,75 @@
+import { Option } from 'commander';
+import type { MockRequest } from '../../../domain/plan-rules/mocks.ts';
+import { addBaseDirOption, type BaseDirOption, takeBaseDir } from '../../start/base-dir.ts';
+import { usageError } from '../../cli-error.ts';
+import { defineCommand } from '../../command.ts';
+import { compileRun } from '../../start/compile-run.ts';
+import { settingsFor } from '../../start/host-settings.ts';
+import { limitPlan } from '../../start/run-limits.ts';
+import { addRunOptions, type RunOptions, takeImagePlaces, takeRunOptions } from '../../start/run-options.ts';
+
+interface Options extends RunOptions, BaseDirOption {
+  readonly mode?: 'mock';
+  readonly mock?: MockRequest;
+  readonly mockAgents?: boolean;
+  readonly events?: boolean;
+}
+
+export const command = defineCommand<Options>({
+  withEquals: ['--mock'],
+  configure: (command) => {
+    command.argument('<file>', 'the spec, or its definition in TypeScript or JavaScript; - is standard input');
+    addRunOptions(command);
+    addBaseDirOption(command);
+    command.addOption(
+      new Option(
+        '--mode <mode>',
+        "try a spec's shape without VMs: nothing runs, and a few programs (echo, cat, tr, …) are simulated",
+      ).choices(['mock']),
+    );
+    command.addOption(
+      new Option(
+        '--mock [=stage]',
+        'use the `mock` of stages instead of running them: of all stages that have one, or of the named ones; repeatable',
+      ).argParser(parseMock),
+    );
+    command.option(
+      '--mock-agents',
+      'the mock agent plays every agent, in its VM and without a model; `MOCK_AGENT_SCRIPT` in `env` says what it does',
+    );
+    command.option('--events', 'with --json: each event as a line of JSON on standard output, before the result');
+  },
+  async execute([file = ''], options, context) {
+    if (file === '-' && options.input === '-') throw usageError('standard input cannot be both the spec and the input');
+    const { param: params = {}, mode = null, mock = null, mockAgents = false, json = false } = options;
+    const baseDir = takeBaseDir(options, context.cwd);
+    const read = await compileRun(
+      file,
+      {
+        params,
+        settings: settingsFor(context),
+        ...(baseDir === undefined ? {} : { baseDir }),
+        mode,
+        mock: () => mock,
+        mockAgents,
+        images: takeImagePlaces(options, context),
+        json,
+      },
+      context,
+    );
+    const { events = false } = options;
+    if (events && !json) throw usageError('--events is for --json', 'Add --json, or leave --events out.');
+    const compiled = { ...read, plan: limitPlan(read.plan, options), written: limitPlan(read.written, options) };
+    const taken = takeRunOptions(compiled.plan, options, context);
+    // Loaded only now: what is wrong with a spec is told without the Temporal SDK.
+    const { runPlan } = await import('../../start/run-plan.ts');
+    return await runPlan({ ...compiled, ...taken, events, from: null }, context);
+  },
+});
+
+/** Nothing behind `=`, or no `=`: all that have one. */
+function parseMock(text: string, before?: MockRequest): MockRequest {
+  const names = text.split(',').filter((name) => name !== '');
+  if (names.length === 0 || before === 'all') return 'all';
+  return [...new Set([...(before ?? []), ...names])];
+}

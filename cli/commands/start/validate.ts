@@ -1,0 +1,234 @@
+import type { Plan } from '../../../domain/plan/plan.ts';
+import { demandedVariablesOf } from '../../../domain/plan/work.ts';
+import { type UnsupportedPart, unsupportedParts } from '../../../domain/plan-rules/unsupported.ts';
+import { sanitizeLine } from '../../../domain/security/sanitize.ts';
+import { findWritableRepositories } from '../../../client/runs/writable-repositories.ts';
+import { hasLogin, loginsFor } from '../../start/agent-logins.ts';
+import { addBaseDirOption, type BaseDirOption, takeBaseDir } from '../../start/base-dir.ts';
+import { CliError } from '../../cli-error.ts';
+import { defineCommand } from '../../command.ts';
+import type { CliContext } from '../../context.ts';
+import { EXIT } from '../../exit-code.ts';
+import { sayAppliedSettings, settingsFor, toSettingsJson } from '../../start/host-settings.ts';
+import { type LoadedSpec, loadSpec, type MountPlace, parseParam } from '../../start/load-spec.ts';
+import { codeOfMissing, describeMissingSkill, missingSkillRemedy, missingSkills } from '../../start/skill-files.ts';
+import { describeUnknownAddress, findUnknownAddresses } from '../../start/plan-addresses.ts';
+import { refusedImages } from '../../start/plan-images.ts';
+import {
+  codeOfRefusal,
+  describeRefusal,
+  describeWritableRepository,
+  mountsRefusedHere,
+  refusalRemedy,
+} from '../../start/plan-mounts.ts';
+import { type Finding, renderDiagnostics } from '../../render/spec/diagnostics.ts';
+import { REQUIRE_PARAMS_HELP, renderMissingParams } from '../../render/spec/missing-params.ts';
+import { renderPlanSummary } from '../../render/spec/plan.ts';
+
+interface Options extends BaseDirOption {
+  readonly json?: boolean;
+  readonly param?: Record<string, string>;
+  readonly requireParams?: boolean;
+}
+
+export const command = defineCommand<Options>({
+  configure: (command) => {
+    command
+      .argument('<file>', 'the spec, or its definition in TypeScript or JavaScript; - is standard input')
+      .option('--param <name=value>', 'the value of a spec parameter; repeatable', parseParam)
+      .option('--require-params', REQUIRE_PARAMS_HELP);
+    addBaseDirOption(command);
+  },
+  async execute([file = ''], options, context) {
+    const settings = settingsFor(context);
+    const baseDir = takeBaseDir(options, context.cwd);
+    const values = {
+      params: options.param ?? {},
+      settings,
+      allowsMissingParams: options.requireParams !== true,
+      ...(baseDir === undefined ? {} : { baseDir }),
+    };
+    const loaded = await loadSpec(file, values, context);
+    const { plan, diagnostics, appliedSettings, missingParams } = loaded;
+    const here = plan === null ? null : await sayHere(plan, loaded, context);
+    const unsupported = plan === null ? [] : unsupportedParts(plan, 'read', await documentsOf(plan, loaded, context));
+    if (options.json) {
+      await context.stdout.write(
+        `${JSON.stringify({ file: loaded.file, valid: plan !== null, name: plan?.name ?? null, kind: plan?.kind ?? null, stages: plan?.stages.map((stage) => stage.id) ?? [], missingParams, diagnostics, unsupported, settings: toSettingsJson(settings, appliedSettings), onThisHost: here })}\n`,
+      );
+      return plan === null ? EXIT.usage : EXIT.success;
+    }
+    if (diagnostics.length > 0)
+      await context.stderr.write(
+        renderDiagnostics(diagnostics, loaded.sources, { style: context.stderr.style, width: context.stderr.width() }),
+      );
+    if (plan === null) return EXIT.usage;
+    await sayAppliedSettings(settings, appliedSettings, context.stderr);
+    await context.stdout.write(renderPlanSummary(loaded.file, plan, { style: context.stdout.style }));
+    await context.stdout.write(renderMissingParams(missingParams));
+    if (unsupported.length > 0) await context.stderr.write(renderUnsupported(unsupported, context.stderr));
+    await printHere(here, loaded, context);
+    return EXIT.success;
+  },
+});
+
+/** What is missing here is said apart, unless the worker of your own server decides: it reads none. */
+async function documentsOf(plan: Plan, { baseDir }: LoadedSpec, context: CliContext): Promise<'read' | 'unread'> {
+  if (!context.env.temporalConfigured) return 'read';
+  return (await missingSkills(plan, { baseDir, allow: [] }, context)).length === 0 ? 'read' : 'unread';
+}
+
+const SHOWN_PARTS = 20;
+
+function renderUnsupported(parts: readonly UnsupportedPart[], { style }: CliContext['stderr']): string {
+  const lines = parts.slice(0, SHOWN_PARTS).map(({ stage, reason }) => `  stage ${sanitizeLine(`${stage} ${reason}`)}`);
+  const more = parts.length > SHOWN_PARTS ? [`  … ${parts.length - SHOWN_PARTS} more`] : [];
+  return `\n${style.bold('not in this build:')} the spec is valid, and \`run\` refuses it because\n${[...lines, ...more].join('\n')}\n`;
+}
+
+interface OnThisHost {
+  /** On your own server the host of the worker decides. */
+  readonly server: 'embedded' | 'own';
+  /** What `run` would refuse here; null when this host does not decide. */
+  readonly refusedMounts: readonly Finding[] | null;
+  /** Addresses that `run` asks for, or refuses without a terminal; null when this host does not decide. */
+  readonly refusedAddresses: readonly Finding[] | null;
+  /** Writable mounts that hold a repository; null when this host does not decide. */
+  readonly writableRepositories: readonly Finding[] | null;
+  /** Of skills; null when this host does not decide. */
+  readonly missingFiles: readonly Finding[] | null;
+  /** Also with your own server: who starts a run reads them. */
+  readonly refusedImages: readonly Finding[];
+  /** Also with your own server, for the same reason: one that ends too early, or is none. */
+  readonly refusedLogins: readonly Finding[];
+  /** Those that the plan reads; null when the worker may have values of its own. */
+  readonly variables: readonly HostVariable[] | null;
+}
+
+interface HostVariable {
+  readonly name: string;
+  /** Null: stages that read it get an empty value where it is not set. */
+  readonly demandedBy: string | null;
+  readonly isSet: boolean;
+}
+
+async function sayHere(plan: Plan, loaded: LoadedSpec, context: CliContext): Promise<OnThisHost> {
+  const { env, cwd } = context;
+  const refusedImages = await findImages(plan, loaded, context);
+  const refusedLogins = findLogins(plan, loaded, context);
+  if (env.temporalConfigured)
+    return {
+      server: 'own',
+      refusedMounts: null,
+      refusedAddresses: null,
+      writableRepositories: null,
+      missingFiles: null,
+      refusedImages,
+      refusedLogins,
+      variables: null,
+    };
+  const missing = await missingSkills(plan, { baseDir: loaded.baseDir, allow: [] }, context);
+  const refused = await mountsRefusedHere(plan, loaded.baseDir, env);
+  const demanded = new Map(demandedVariablesOf(plan.stages).map(({ name, stage }) => [name, stage]));
+  return {
+    server: 'embedded',
+    refusedImages,
+    refusedLogins,
+    variables: plan.hostVariables.map((name) => ({
+      name,
+      demandedBy: demanded.get(name) ?? null,
+      isSet: env.variables[name] !== undefined || hasLogin(name, env),
+    })),
+    refusedMounts: refused.map((mount): Finding => ({
+      code: codeOfRefusal(mount),
+      severity: 'warning',
+      message: describeRefusal(mount, loaded.baseDir, cwd),
+      remedy: refusalRemedy(mount, loaded.baseDir, env, cwd),
+      ...placeOf(mount.hostPath, loaded),
+    })),
+    refusedAddresses: (await findUnknownAddresses(plan, loaded.baseDir, [], env)).map((unknown): Finding => ({
+      code: 'cli/git-refused',
+      severity: 'warning',
+      ...describeUnknownAddress(unknown),
+      ...placeOf(unknown.url, loaded),
+    })),
+    writableRepositories: (await findWritableRepositories(plan)).map((found): Finding => ({
+      code: 'cli/mount-git',
+      severity: 'warning',
+      ...describeWritableRepository(found),
+      ...placeOf(found.hostPath, loaded),
+    })),
+    missingFiles: missing.map((skill): Finding => ({
+      code: codeOfMissing(skill),
+      severity: 'warning',
+      message: describeMissingSkill(skill),
+      remedy: missingSkillRemedy(skill, loaded.baseDir, cwd),
+      ...placeOf(skill.path, loaded),
+    })),
+  };
+}
+
+async function findImages(plan: Plan, loaded: LoadedSpec, context: CliContext): Promise<readonly Finding[]> {
+  const places = { baseDir: loaded.baseDir, given: {}, allow: [], named: loaded.mountPlaces };
+  return (await refusedImages(plan, places, context)).map(({ image, ...finding }): Finding => ({
+    ...finding,
+    severity: 'warning',
+    ...placeOf(image, loaded),
+  }));
+}
+
+const LOGIN_CODES = ['host/login-expires', 'host/login-invalid'] as const;
+
+/** The first one that `run` would refuse. */
+function findLogins(plan: Plan, { file }: LoadedSpec, context: CliContext): readonly Finding[] {
+  try {
+    loginsFor(plan.stages, context);
+    return [];
+  } catch (error) {
+    if (!(error instanceof CliError)) throw error;
+    const { message, remedy } = error;
+    const code = LOGIN_CODES.find((known) => known === error.code);
+    if (code === undefined) throw error;
+    return [{ code, severity: 'warning', message, remedy: remedy ?? '', file, line: 1, column: 1 }];
+  }
+}
+
+function placeOf(path: string, { file, mountPlaces }: LoadedSpec): MountPlace {
+  return mountPlaces.get(path) ?? { file, line: 1, column: 1 };
+}
+
+/** The spec is valid: what this host refuses is a warning, and the exit code stays 0. */
+async function printHere(
+  here: OnThisHost | null,
+  { plan, sources }: LoadedSpec,
+  { stderr, advise }: CliContext,
+): Promise<void> {
+  const mounts = plan?.scopes.flatMap(({ sandbox }) => sandbox.mounts).length ?? 0;
+  if (here?.server === 'own' && mounts > 0)
+    await stderr.write(
+      advise(
+        '\nmounts: TEMPORAL_* names your own Temporal server, so the host of the worker decides: voidbox worker --allow-mounts FOLDER\n',
+      ),
+    );
+  const warning = stderr.style.yellow('warning');
+  for (const { name, demandedBy } of (here?.variables ?? []).filter(({ isSet }) => !isSet))
+    await stderr.write(
+      demandedBy === null
+        ? `${warning}: the variable ${name} is not set here: stages that read it get an empty value\n`
+        : `${warning}[host/variable-missing]: the variable ${name} is not set here, and \`run\` refuses: stage ${demandedBy} demands it. Set it: export ${name}=…\n`,
+    );
+  const repositories = here?.writableRepositories ?? [];
+  if (repositories.length > 0)
+    await stderr.write(`\n${renderDiagnostics(repositories, sources, { style: stderr.style, width: stderr.width() })}`);
+  const refused = [
+    ...(here?.refusedMounts ?? []),
+    ...(here?.refusedAddresses ?? []),
+    ...(here?.missingFiles ?? []),
+    ...(here?.refusedImages ?? []),
+    ...(here?.refusedLogins ?? []),
+  ];
+  if (refused.length === 0) return;
+  const findings = refused.map((finding) => ({ ...finding, remedy: advise(finding.remedy) }));
+  const shown = renderDiagnostics(findings, sources, { style: stderr.style, width: stderr.width() });
+  await stderr.write(`\n${stderr.style.bold('on this host')} \`run\` would refuse:\n${shown}`);
+}

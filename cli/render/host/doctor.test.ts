@@ -1,0 +1,108 @@
+import { expect, test } from 'vitest';
+import type { HostReport } from '../../../setup/resolve.ts';
+import type { DiskRoom } from '../../../store/file/disk-room.ts';
+import type { FolderReport } from '../../../setup/cache/write-probe.ts';
+import { renderDoctor } from './doctor.ts';
+import { PLAIN } from '../text/style.ts';
+
+const REPORT: HostReport = {
+  system: { name: 'Debian 12', kernel: '6.1', cpus: 4, memoryTotalMib: 16_384, memoryFreeMib: 900 },
+  kernelKind: 'voidbox',
+  pieces: [],
+  kvm: { kind: 'none', explanation: '/dev/kvm does not exist', remedy: null },
+  isolation: { level: 'microvm', accelerator: 'tcg', explanation: 'emulated', remedy: null },
+  rust: { isNeeded: false, minimumVersion: '1.85', path: null, version: null, problem: null, remedy: null },
+  cache: { path: '/c', availableBytes: 2e9, sizeBytes: 4e9, neededBytes: 0, problem: null, remedy: null },
+  isReady: true,
+};
+const TEMPORAL = {
+  kind: 'embedded',
+  address: null,
+  namespace: 'default',
+  uiUrl: null,
+  problem: null,
+  remedy: null,
+  hasWorker: null,
+} as const;
+const STATE = { path: '/s', problem: null, remedy: null };
+const DISK = { availableBytes: 2e9, sizeBytes: 4e9, floorBytes: 1e9, isLow: false };
+
+function memoryLine(limitedBy: string | null): string | undefined {
+  const vmMemory = { budgetMib: 3_276, totalMib: 4_096, availableMib: 3_000, limitedBy };
+  const lines = renderDoctor(REPORT, TEMPORAL, { state: STATE, disk: DISK, vmMemory, durability: 'process' }, PLAIN);
+  return lines.find((line) => line.includes('VMs together'))?.trim();
+}
+
+test('what VMs may take is told with what limits it', () => {
+  expect(memoryLine('/sys/fs/cgroup/a.service')).toBe(
+    'memory     VMs together may take 3276 MiB (4096 MiB, the limit of the cgroup /sys/fs/cgroup/a.service, less a share for the host); 3000 MiB are available',
+  );
+  expect(memoryLine(null)).toContain("(4096 MiB, the machine's memory, less a share for the host)");
+  expect(memoryLine('/sys/fs/cgroup/\u001b[31m')).not.toContain('\u001b');
+});
+
+function linesOf(report: Partial<HostReport>, state: FolderReport = STATE, disk: DiskRoom = DISK): string {
+  const vmMemory = { budgetMib: 1, totalMib: 1, availableMib: 1, limitedBy: null };
+  const folders = { state, disk, vmMemory, durability: 'process' } as const;
+  return renderDoctor({ ...REPORT, ...report }, TEMPORAL, folders, PLAIN).join('\n');
+}
+
+test('folders are told with their free space and how much of it is asked for', () => {
+  expect(linesOf({})).toContain('  ✓ cache  /c (1.9 GiB of 3.7 GiB free; all pieces are there)\n');
+  expect(linesOf({})).toContain('  ✓ state  /s (1.9 GiB of 3.7 GiB free; VMs start with 954 MiB or more)\n');
+  const cache = { ...REPORT.cache, neededBytes: 2 ** 30 };
+  expect(linesOf({ cache })).toContain('free; the missing pieces take up to 1.0 GiB)\n');
+  expect(linesOf({ cache: { ...cache, problem: 'the disk is full', remedy: 'free it' } })).toContain(
+    '  ✗ cache  the disk is full\n    fix: free it\n',
+  );
+});
+
+test('a state folder that cannot be written is told before its disk', () => {
+  const low = { ...DISK, availableBytes: 1e8, isLow: true };
+  expect(linesOf({}, STATE, low)).toContain(
+    '  ✗ state  95 MiB of 3.7 GiB are free on the disk of /s: no VM is started',
+  );
+  const state = { path: '/s', problem: 'the state folder /s cannot be written: EROFS', remedy: 'fix it' };
+  expect(linesOf({}, state, low)).toContain(
+    '  ✗ state  the state folder /s cannot be written: EROFS\n    fix: fix it\n',
+  );
+});
+
+test('Rust is quiet where it is not needed', () => {
+  expect(linesOf({})).toMatch(/^ {2}- rust +not needed: the keeper and the agent are built$/m);
+  const rust = { ...REPORT.rust, isNeeded: true };
+  expect(linesOf({ rust: { ...rust, path: '/bin/cargo', version: '1.90.0' } })).toMatch(
+    /^ {2}✓ rust +1\.90\.0 +\/bin\/cargo \(compiles the keeper and the agent; 1\.85 or newer\)$/m,
+  );
+  expect(linesOf({ rust: { ...rust, problem: 'there is none', remedy: 'get it' } })).toMatch(
+    /^ {2}✗ rust +there is none\n {4}fix: get it$/m,
+  );
+});
+
+test('a fix stands below what it fixes, and the same one stands there once', () => {
+  const heads = (kvm: string, isolation: string): readonly string[] =>
+    linesOf({ kvm: { ...REPORT.kvm, remedy: kvm }, isolation: { ...REPORT.isolation, remedy: isolation } })
+      .split('\n')
+      .filter((line) => /^ {2}(?:KVM|runs get|kernel|memory)|fix:/.test(line))
+      .map((line) => line.trim().split(/ {2,}/)[0]!);
+  expect(heads('log in again', 'install bwrap')).toEqual([
+    'KVM',
+    'fix: log in again',
+    'runs get',
+    'fix: install bwrap',
+    'kernel',
+    'memory',
+  ]);
+  expect(heads('log in again', 'log in again').filter((line) => line.startsWith('fix:'))).toHaveLength(1);
+});
+
+test('an optional piece that is not here is no problem', () => {
+  const piece = { name: 'codex', purpose: 'the codex command line', variable: null, path: null } as const;
+  const missing = { ...piece, version: null, from: null, problem: 'none', remedy: 'npx voidbox up --with codex' };
+  const lines = linesOf({ pieces: [{ ...missing, isOptional: true }] });
+  expect(lines).toContain(
+    '  - codex  not here (the codex command line): only runs that need it fetch it; now: npx voidbox up --with codex\n',
+  );
+  expect(lines).not.toContain('✗');
+  expect(linesOf({ pieces: [{ ...missing, isOptional: false }] })).toContain('  ✗ codex  none');
+});

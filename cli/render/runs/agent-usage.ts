@@ -1,0 +1,59 @@
+/** What agents took: tokens and money, of a stage and of a run. */
+import { sanitizeLine } from '../../../domain/security/sanitize.ts';
+import type { RunView, StageView } from '../../../store/run-view.ts';
+
+export interface AgentTotals {
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+  /** Null: no stream says so. */
+  readonly costUsd: number | null;
+  /** An agent was cut off before its stream told all that it used: the figures are the least. */
+  readonly isIncomplete: boolean;
+}
+
+const MOST_NAMES = 8;
+
+/** Null: no stage is an agent that has said anything. */
+export function agentTotals({ stages }: Pick<RunView, 'stages'>): AgentTotals | null {
+  const used = stages.map(({ usage }) => usage).filter(({ turns }) => turns !== undefined);
+  if (used.length === 0) return null;
+  const sum = (name: string): number => used.reduce((total, usage) => total + (usage[name] ?? 0), 0);
+  const isPriced = used.some(({ costUsd }) => costUsd !== undefined);
+  return {
+    inputTokens: sum('inputTokens'),
+    outputTokens: sum('outputTokens'),
+    costUsd: isPriced ? sum('costUsd') : null,
+    isIncomplete: sum('partlyCounted') > 0,
+  };
+}
+
+/** `12,345 in, 678 out · $0.0123`; `at least …` or `unknown` for an agent that was cut off. */
+export function renderTotals({
+  inputTokens,
+  outputTokens,
+  costUsd,
+  isIncomplete = false,
+}: Omit<AgentTotals, 'isIncomplete'> & Partial<AgentTotals>): string {
+  if (isIncomplete && inputTokens + outputTokens === 0) return 'unknown';
+  const least = isIncomplete ? 'at least ' : '';
+  const tokens = `${least}${inputTokens.toLocaleString('en-US')} in, ${outputTokens.toLocaleString('en-US')} out`;
+  return costUsd === null ? tokens : `${tokens} · ${renderCost(costUsd)}`;
+}
+
+export function renderCost(costUsd: number): string {
+  return `$${costUsd.toFixed(costUsd >= 1 ? 2 : 4)}`;
+}
+
+/** For the line of a stage. */
+export function agentNotes(stage: StageView, { mockAgents }: Pick<RunView, 'mockAgents'>): readonly string[] {
+  const totals = agentTotals({ stages: [stage] });
+  return [
+    ...(mockAgents.includes(stage.id) ? ['mock agent'] : []),
+    ...(totals === null ? [] : [`tokens ${renderTotals(totals)}`]),
+  ];
+}
+
+export function mockAgentsText({ mockAgents }: Pick<RunView, 'mockAgents'>): string {
+  const shown = mockAgents.slice(0, MOST_NAMES).map(sanitizeLine).join(', ');
+  return mockAgents.length > MOST_NAMES ? `${shown} and ${mockAgents.length - MOST_NAMES} more` : shown;
+}

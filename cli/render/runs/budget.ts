@@ -1,0 +1,68 @@
+/** What agents may take, and what they have taken of it. */
+import type { ModelUse } from '../../../domain/agent/budget.ts';
+import type { BudgetPlan } from '../../../domain/plan/plan.ts';
+import type { ItemAgent, RunView, StageView } from '../../../store/run-view.ts';
+import { usedOf } from '../../../store/budget-view.ts';
+import type { StageFacts } from '../../runs/stage-facts.ts';
+
+export interface BudgetJson {
+  readonly limits: BudgetPlan;
+  /** Null: the budget is that of each item. */
+  readonly used: { readonly tokens: number; readonly turns: number; readonly costUsd: number | null } | null;
+}
+
+type Used = NonNullable<BudgetJson['used']>;
+
+/** Null: it has none. */
+export function budgetOfRun({ budget }: Pick<RunView, 'budget'>): BudgetJson | null {
+  return budget === undefined ? null : { limits: budget.limits, used: usedIn(usedOf(budget)) };
+}
+
+/** Of the latest attempt. @param facts  of a stage that has not begun. Null: it has none */
+export function budgetOfStage(
+  { budget, usage, items }: Pick<StageView, 'budget' | 'usage' | 'items'>,
+  facts?: StageFacts,
+): BudgetJson | null {
+  const limits = budget ?? facts?.budget;
+  if (limits === undefined) return null;
+  if (items !== null || facts?.hasItems === true) return { limits, used: null };
+  const { inputTokens = 0, outputTokens = 0, turns = 0, costUsd = null } = usage;
+  return { limits, used: { tokens: inputTokens + outputTokens, turns, costUsd } };
+}
+
+/** Null: it has none. */
+export function budgetOfItem({ budget, used }: Pick<ItemAgent, 'budget' | 'used'>): BudgetJson | null {
+  return budget === undefined ? null : { limits: budget, used: usedIn(used) };
+}
+
+function usedIn({ inputTokens, outputTokens, turns, costUsd }: ModelUse): Used {
+  return { tokens: inputTokens + outputTokens, turns, costUsd };
+}
+
+/** `41,200 of 100,000 tokens, 3 of 40 turns, $0.31 of $2.00`; of each item, and of a plan, the limits alone. */
+export function renderBudget({ limits, used }: BudgetJson): string {
+  const { maxTokens, maxTurns, maxCostUsd } = limits;
+  const part = (most: string, taken: string): string => (used === null ? most : `${taken} of ${most}`);
+  const parts = [
+    ...(maxTokens === undefined ? [] : [`${part(count(maxTokens), count(used?.tokens ?? 0))} tokens`]),
+    ...(maxTurns === undefined ? [] : [`${part(count(maxTurns), count(used?.turns ?? 0))} turns`]),
+    ...(maxCostUsd === undefined ? [] : [part(dollars(maxCostUsd), costIn(used))]),
+  ];
+  return parts.join(', ');
+}
+
+/** Claude Code tells its cost at the end of its turn, and of models that it has no price for never. */
+function costIn(used: BudgetJson['used']): string {
+  const { costUsd = null, turns = 0 } = used ?? {};
+  return costUsd === null && turns > 0 ? '$?' : dollars(costUsd ?? 0);
+}
+
+function count(value: number): string {
+  return value.toLocaleString('en-US');
+}
+
+/** In cents, and in hundredths of them where it would be read as less than it is. */
+function dollars(usd: number): string {
+  const isWholeCents = Math.abs(usd * 100 - Math.round(usd * 100)) < 1e-6;
+  return `$${usd.toFixed(usd >= 1 || isWholeCents ? 2 : 4)}`;
+}

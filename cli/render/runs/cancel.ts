@@ -1,0 +1,32 @@
+/** What a cancel has come to. */
+import { sanitizeLine } from '../../../domain/security/sanitize.ts';
+import { typedRunId } from '../../../domain/run/run-id.ts';
+import { shownRunId } from '../../runs/run-id.ts';
+
+export interface CancelFact {
+  readonly runId: string;
+  /** `cancelling`: it has not ended yet. */
+  readonly state: string;
+  readonly wasRunning: boolean;
+}
+
+/** @param last  its stages with `finally`, which a first cancel lets run */
+export function renderCancel(
+  { runId, state, wasRunning }: CancelFact,
+  last: readonly string[],
+  advise: (text: string) => string,
+): string {
+  if (!wasRunning) return `${shownRunId(runId)} had already ended: ${state}\n`;
+  if (state !== 'cancelling') return `${shownRunId(runId)} ${state}\n`;
+  const run = typedRunId(runId);
+  return [
+    advise(`${shownRunId(runId)} is asked to stop. See: voidbox status ${run}\n`),
+    ...(last.length === 0
+      ? []
+      : [
+          advise(
+            `Stages with \`finally\` run before it ends: ${last.map(sanitizeLine).join(', ')}. To stop them too: voidbox cancel ${run}\n`,
+          ),
+        ]),
+  ].join('');
+}

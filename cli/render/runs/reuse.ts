@@ -1,0 +1,79 @@
+/** What a run takes of an earlier one, and why the rest runs: before it starts. */
+import type { AgainBecause, Reuse } from '../../../domain/pipeline/reuse.ts';
+import { describeOrigin, type RunOrigin } from '../../../domain/run/origin.ts';
+import { sanitizeLine } from '../../../domain/security/sanitize.ts';
+import type { Style } from '../text/style.ts';
+
+/** Stages of one line; more are counted. */
+const MOST_NAMED = 20;
+
+export function renderReuse(origin: RunOrigin, { given, again }: Reuse, style: Style): readonly string[] {
+  const named = [...given.keys()].map(sanitizeLine);
+  const own = [...again].filter(([, because]) => because.kind !== 'after');
+  const behind = [...again].filter(([, because]) => because.kind === 'after').map(([stage]) => sanitizeLine(stage));
+  return [
+    `${sanitizeLine(describeOrigin(origin))}:`,
+    `  taken over: ${named.length === 0 ? 'nothing' : listed(named)}`,
+    ...own
+      .slice(0, MOST_NAMED)
+      .map(
+        ([stage, because]) => `  runs again: ${style.bold(sanitizeLine(stage))}, ${sanitizeLine(becauseOf(because))}`,
+      ),
+    ...(own.length > MOST_NAMED ? [`  runs again: ${own.length - MOST_NAMED} more`] : []),
+    ...(behind.length === 0 ? [] : [`  and behind them: ${listed(behind)}`]),
+  ];
+}
+
+function listed(names: readonly string[]): string {
+  const shown = names.slice(0, MOST_NAMED).join(', ');
+  return names.length > MOST_NAMED ? `${shown} and ${names.length - MOST_NAMED} more` : shown;
+}
+
+function becauseOf(because: AgainBecause): string {
+  switch (because.kind) {
+    case 'from':
+      return 'which you named';
+    case 'new':
+      return 'which the earlier run does not have';
+    case 'differs':
+      return `which differs in ${because.keys.join(', ')}`;
+    case 'ended':
+      return because.state === null || because.state === 'skipped'
+        ? 'which did not run'
+        : `which ${WORDS[because.state]}`;
+    case 'after':
+      return `which waits for ${because.stage}`;
+    case 'finally':
+      return 'which has `finally`';
+    case 'shares-vm':
+      return `which shares its VM with ${because.stage}: what it needs in the VM must be made again`;
+    case 'same-loop':
+      return `which is in a loop with ${because.stage}: a loop runs as a whole`;
+  }
+}
+
+const WORDS = {
+  failed: 'failed',
+  cancelled: 'was cancelled',
+  succeeded: 'succeeded',
+  passed: 'was passed over',
+} as const;
+
+/** Fields of `--json` of a run that comes from another. */
+export function toOriginJson({ origin, reuse }: { readonly origin: RunOrigin; readonly reuse: Reuse }): {
+  readonly origin: RunOrigin;
+  readonly given: readonly string[];
+  readonly again: readonly ({ readonly stage: string } & Readonly<Record<string, unknown>>)[];
+} {
+  const again = [...reuse.again].map(([stage, { kind, ...why }]) => {
+    const {
+      stage: of = null,
+      keys = [],
+      state = null,
+    } = why as Partial<Record<'stage' | 'state', string>> & {
+      readonly keys?: readonly string[];
+    };
+    return { stage, because: kind, of, keys, state };
+  });
+  return { origin, given: [...reuse.given.keys()], again };
+}

@@ -1,0 +1,138 @@
+import { formatBytes } from '../../../domain/units/bytes.ts';
+import { describeOrigin } from '../../../domain/run/origin.ts';
+import { formatAge, formatDurationMs } from '../../../domain/units/duration.ts';
+import type { RunView } from '../../../store/run-view.ts';
+import { paintOutcome, toleratedNote } from './event-lines.ts';
+import { type Advise, renderFailures, renderNextSteps } from './run-end.ts';
+import { sanitizeLine } from '../../../domain/security/sanitize.ts';
+import { typedRunId } from '../../../domain/run/run-id.ts';
+import { typedCommand } from '../../runs/run-id.ts';
+import type { StageFacts } from '../../runs/stage-facts.ts';
+import { networkOfRun, renderNetwork } from './network.ts';
+import { renderPartial } from './partial-outputs.ts';
+import { renderQuestions } from './questions.ts';
+import { agentTotals, mockAgentsText, renderTotals } from './agent-usage.ts';
+import { budgetOfRun, renderBudget } from './budget.ts';
+import { renderItemAgents } from './item-agents.ts';
+import { mockedText, renderStages } from './stages.ts';
+import { describeVmFacts } from './vm-facts.ts';
+import type { Style } from '../text/style.ts';
+import { padEnd } from '../text/width.ts';
+
+/** `voidbox status`: facts about the run, its stages, its VMs, what is to be known, and how it failed. */
+export function renderStatus(
+  view: RunView,
+  options: {
+    readonly style: Style;
+    readonly width: number;
+    readonly nowMs: number;
+    readonly advise: Advise;
+    readonly folder: string;
+    readonly facts?: ReadonlyMap<string, StageFacts>;
+  },
+): string[] {
+  const { style, nowMs, advise, folder } = options;
+  const facts: [string, string][] = [
+    ['run', sanitizeLine(view.runId)],
+    // A run that admission refused has neither a spec nor a host.
+    ...(view.name === ''
+      ? []
+      : [['spec', `${sanitizeLine(view.name)} (${sanitizeLine(view.kind)})`] as [string, string]]),
+    ...(view.origin === null ? [] : [['from', sanitizeLine(describeOrigin(view.origin))] as [string, string]]),
+    ...(view.mocked.length === 0 ? [] : [['mocked', style.yellow(mockedText(view))] as [string, string]]),
+    ...(view.mockAgents.length === 0
+      ? []
+      : [['agents', style.yellow(`played by the mock agent: ${mockAgentsText(view)}`)] as [string, string]]),
+    ['state', `${paintOutcome(view.state, style)}${toleratedNote(view.outcome)}`],
+    ...(view.hostId === '' ? [] : [['host', sanitizeLine(view.hostId)] as [string, string]]),
+  ];
+  if (view.startedAtMs !== null)
+    facts.push(['started', `${new Date(view.startedAtMs).toISOString()} (${formatAge(nowMs - view.startedAtMs)})`]);
+  const until = view.finishedAtMs ?? (view.damage === null ? nowMs : null);
+  if (view.startedAtMs !== null && until !== null) facts.push(['took', formatDurationMs(until - view.startedAtMs)]);
+  const totals = agentTotals(view);
+  if (totals !== null) facts.push(['tokens', renderTotals(totals)]);
+  const budget = budgetOfRun(view);
+  if (budget !== null) facts.push(['budget', renderBudget(budget)]);
+  const network = networkOfRun(view);
+  if (network !== null) {
+    const where =
+      network.refused === 0
+        ? ''
+        : ` ${style.dim(advise(`(${typedCommand('logs', view.runId, { options: '--network' })})`))}`;
+    facts.push(['network', `${renderNetwork(network)}${where}`]);
+  }
+  const output = view.outcome?.output ?? null;
+  if (output !== null)
+    facts.push([
+      'result',
+      `${formatBytes(output.sizeBytes)} ${style.dim(advise(`(voidbox result ${typedRunId(view.runId)})`))}`,
+    ]);
+  const damage = view.damage === null ? [] : renderDamage(view, view.damage, style, advise);
+  const lines = [
+    ...damage,
+    ...facts.map(([name, value]) => `${style.dim(padEnd(name, 8))} ${value}`),
+    '',
+    ...renderStages(view, options),
+    ...renderItemAgents(view, options),
+    ...renderFailedItems(view, style),
+    ...renderPartial(view, { style, advise }),
+  ];
+  lines.push(...renderQuestions(view, options), ...renderVms(view, style));
+  for (const notice of view.notices)
+    lines.push(
+      notice.level === 'warning'
+        ? style.yellow(`warning: ${sanitizeLine(notice.message)}`)
+        : style.dim(sanitizeLine(notice.message)),
+    );
+  if (view.state === 'succeeded') return [...lines, ...renderFailures(view, { style, advise })];
+  return view.state === 'failed' || view.state === 'terminated'
+    ? [
+        ...lines,
+        ...renderFailures(view, { style, advise }),
+        ...renderNextSteps(view, { style, advise, folder }, ['logs', 'retry']),
+      ]
+    : lines;
+}
+
+/** First of all: what follows is only what could be read. */
+function renderDamage(view: RunView, damage: string, style: Style, advise: Advise): string[] {
+  return [
+    style.red(sanitizeLine(damage)),
+    `${style.cyan('help:')} ${advise(`restore that file from a copy, or put the run out of the way: voidbox set-aside ${typedRunId(view.runId)}`)}`,
+    'What could be read of it:',
+    '',
+  ];
+}
+
+/** Which items failed, and how, of those that are kept in a view. */
+function renderFailedItems(view: RunView, style: Style): string[] {
+  return view.stages.flatMap(({ id, items }) => {
+    if (items === null || items.failures.length === 0) return [];
+    const lines = items.failures.map(
+      ({ item, failure }) =>
+        `${style.red('✗')} ${sanitizeLine(id)}[${item}]: ${sanitizeLine(failure.message)} ${style.dim(`(${sanitizeLine(failure.code)})`)}`,
+    );
+    const more = items.failed - items.failures.length;
+    return [
+      '',
+      ...lines,
+      ...(more > 0
+        ? [style.dim(`  … and ${more} more failed ${more === 1 ? 'item' : 'items'} of ${sanitizeLine(id)}`)]
+        : []),
+    ];
+  });
+}
+
+function renderVms(view: RunView, style: Style): string[] {
+  const seen = view.vms.filter((vm) => vm.isolation !== null);
+  if (seen.length === 0) return [];
+  const lines = seen.map((vm) => {
+    const generation = vm.generation > 0 ? ` (generation ${vm.generation})` : '';
+    const boot = vm.bootMs === null ? '' : `, booted in ${formatDurationMs(vm.bootMs)}`;
+    return style.dim(
+      `vm ${sanitizeLine(vm.scope)}${generation}: ${vm.state}, ${describeVmFacts(vm)}${boot}${vm.reason === null ? '' : `: ${sanitizeLine(vm.reason)}`}`,
+    );
+  });
+  return ['', ...lines];
+}

@@ -1,0 +1,14 @@
+import { usageError } from '../cli-error.ts';
+import { quote, shorten } from '../../domain/units/quote.ts';
+
+/** `--field NAME=VALUE` of `approve` and `reject`, beside those before it. @throws CliError */
+export function takeField(
+  text: string,
+  fields: Readonly<Record<string, string>> = {},
+): Readonly<Record<string, string>> {
+  const at = text.indexOf('=');
+  if (at < 1) throw usageError(`--field takes NAME=VALUE, got ${quote(text)}`, 'Write --field NAME=VALUE.');
+  const name = text.slice(0, at);
+  if (Object.hasOwn(fields, name)) throw usageError(`--field ${shorten(name)} is given twice`, 'Give each field once.');
+  return { ...fields, [name]: text.slice(at + 1) };
+}

@@ -1,0 +1,22 @@
+import type { CliContext } from '../context.ts';
+
+/** What is said beside runs that have not ended, while nothing here carries them on; null: something does, or your own server is named. */
+export async function whyRunsStandStill(context: CliContext): Promise<string | null> {
+  if (context.env.temporalConfigured) return null;
+  const { readStack } = await import('../../client/embedded/stack.ts');
+  if ((await readStack(context.env)) !== null) return null;
+  return context.advise(
+    'The embedded stack is not running: runs on it continue when it is started. Start it: voidbox up',
+  );
+}
+
+/** Returns a line for the list of runs if it cannot ask for runs that wait for admission; null if it can, or if no run can wait. */
+export async function whyAdmissionsAreUnknown(context: CliContext): Promise<string | null> {
+  // A warning names your own server that does not answer.
+  if (context.env.temporalConfigured) return null;
+  const { hasDatabase } = await import('../../client/embedded/database.ts');
+  if (!hasDatabase(context.env.stateDir)) return null;
+  return context.advise(
+    'The embedded stack is not running: runs that wait for admission are not listed. Start it: voidbox up',
+  );
+}

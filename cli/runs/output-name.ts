@@ -1,0 +1,142 @@
+import { nearest } from '../../domain/language/text/suggest.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import type { StageOutput } from '../../store/run-outputs.ts';
+import type { RunView, StageState } from '../../store/run-view.ts';
+import { type CliError, usageError } from '../cli-error.ts';
+import { typedRunId } from '../../domain/run/run-id.ts';
+import { shownRunId, typedCommand, typedStage } from './run-id.ts';
+
+/** Stages of a plan with the outputs that they declare. */
+export interface DeclaredOutputs {
+  readonly stage: string;
+  readonly names: readonly string[];
+  /** The part that is done for each item, to which the stage belongs; absent: it is done once. */
+  readonly of?: string | undefined;
+}
+
+/** Names in a message. */
+const MOST_NAMES = 10;
+
+/** As it can be typed: `tables` where only one stage has it, else `build.tables`; a stage's own output is named after it. */
+export function shownOutput({ label, name }: Pick<StageOutput, 'label' | 'name'>): string {
+  return sanitizeLine(name === null ? label : `${label}.${name}`);
+}
+
+/**
+ * The output that `text` names: `stage.output`, an output's name that only one stage has, or a stage. A stage of an item is named
+ * with its item: `fixes[1].work`.
+ * @throws CliError that says why there is none
+ */
+export function findOutput(
+  text: string,
+  outputs: readonly StageOutput[],
+  declared: readonly DeclaredOutputs[],
+  view: RunView,
+): StageOutput {
+  const exact = outputs.find(({ label, name }) => name !== null && `${label}.${name}` === text);
+  if (exact !== undefined) return exact;
+  const named = outputs.filter(({ name }) => name === text);
+  // A stage that has not ended may have it too: a name that means one today means the same tomorrow.
+  const owners = new Set([
+    ...named.map(({ label }) => label),
+    ...declared.filter(({ names, of }) => of === undefined && names.includes(text)).map(({ stage }) => stage),
+  ]);
+  if (named[0] !== undefined && owners.size === 1) return named[0];
+  if (owners.size > 1)
+    throw usageError(
+      `${owners.size} stages of run ${shownRunId(view.runId)} have an output \`${sanitizeLine(text)}\``,
+      `Name one: ${listNames([...owners].map((label) => shownOutput({ label, name: text })))}`,
+    );
+  const own = outputs.find(({ label, name }) => name === null && label === text);
+  if (own !== undefined) return own;
+  const awaited = declared.find(
+    ({ stage, names }) => stage === text || names.some((name) => name === text || `${stage}.${name}` === text),
+  );
+  if (awaited?.of !== undefined) throw withoutItem(text, awaited.stage, awaited.of, outputs, view);
+  if (awaited !== undefined) throw notThere(text, awaited.stage, view);
+  throw text.includes('[') ? unknownItem(text, outputs, view) : unknown(text, outputs, declared, view);
+}
+
+function listNames(names: readonly string[]): string {
+  const more = names.length - MOST_NAMES;
+  return `${names.slice(0, MOST_NAMES).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+}
+
+const WHY: Readonly<Record<Exclude<StageState, 'succeeded'>, string>> = {
+  waiting: 'never started',
+  running: 'was cut off',
+  asking: 'was cut off',
+  sleeping: 'was cut off',
+  retrying: 'was cut off',
+  failed: 'failed',
+  cancelled: 'was cancelled',
+  skipped: 'was skipped',
+  passed: 'was passed over',
+};
+
+function notThere(text: string, stage: string, view: RunView): CliError {
+  const state = view.stages.find(({ id }) => id === stage)?.state ?? 'waiting';
+  const shown = `\`${sanitizeLine(text)}\``;
+  const of = `stage ${sanitizeLine(stage)}`;
+  if (['waiting', 'running', 'asking', 'sleeping', 'retrying'].includes(state) && view.outcome === null)
+    return usageError(
+      `${shown} is not there yet: ${of} has not ended (${state})`,
+      `Wait for it: ${typedCommand('logs -f', view.runId, { options: `--stage ${typedStage(stage)}` })}`,
+    );
+  return usageError(
+    state === 'succeeded'
+      ? `${shown} does not exist: ${of} succeeded and left none`
+      : `${shown} does not exist: ${of} ${WHY[state]}, and only a stage that succeeds leaves outputs`,
+    `See why: voidbox status ${typedRunId(view.runId)}`,
+  );
+}
+
+function withoutItem(
+  text: string,
+  stage: string,
+  of: string,
+  outputs: readonly StageOutput[],
+  view: RunView,
+): CliError {
+  const labels = [...new Set(outputs.filter((output) => output.stage === stage).map(({ label }) => label))];
+  return usageError(
+    `\`${sanitizeLine(text)}\` is of no item: stage ${sanitizeLine(stage)} is done for each item of ${sanitizeLine(of)}`,
+    labels.length === 0
+      ? `No item of it has left an output: voidbox status ${typedRunId(view.runId)}`
+      : `Name one: ${listNames(labels.map(typedStage))}`,
+  );
+}
+
+function unknownItem(text: string, outputs: readonly StageOutput[], view: RunView): CliError {
+  const labels = [...new Set(outputs.filter(({ instance }) => instance.length > 0).map(({ label }) => label))];
+  const given = view.stages.find(({ id, givenBy }) => givenBy !== null && text.startsWith(`${id}[`));
+  if (given !== undefined)
+    return usageError(
+      `the items of ${sanitizeLine(given.id)} ran in run ${shownRunId(given.givenBy!)}`,
+      `Its outputs: voidbox artifacts ${typedRunId(given.givenBy!)}`,
+    );
+  return usageError(
+    `run ${shownRunId(view.runId)} has no output \`${sanitizeLine(text)}\`: there is no such item, or its stage has not ended or left none`,
+    labels.length === 0
+      ? `Its outputs: voidbox artifacts ${typedRunId(view.runId)}`
+      : `Stages of items that left outputs: ${listNames(labels.map(typedStage))}`,
+  );
+}
+
+function unknown(
+  text: string,
+  outputs: readonly StageOutput[],
+  declared: readonly DeclaredOutputs[],
+  view: RunView,
+): CliError {
+  const names = new Set([
+    ...outputs.map(shownOutput),
+    ...declared.flatMap(({ stage, names: of }) => of.map((name) => shownOutput({ label: stage, name }))),
+  ]);
+  const bare = declared.flatMap(({ names: of }) => of);
+  const meant = nearest(text, [...bare, ...names]);
+  return usageError(
+    `run ${shownRunId(view.runId)} has no output \`${sanitizeLine(text)}\``,
+    `${meant === null ? '' : `Did you mean ${sanitizeLine(meant)}?\n`}Its outputs: voidbox artifacts ${typedRunId(view.runId)}`,
+  );
+}

@@ -1,0 +1,85 @@
+import { open } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
+import type { DataRef } from '../../domain/plan/plan.ts';
+import { formatBytes } from '../../domain/units/bytes.ts';
+import { usageError } from '../cli-error.ts';
+import type { CliContext } from '../context.ts';
+import { sanitize } from '../../domain/security/sanitize.ts';
+
+/** More than this is not for reading on a terminal. */
+const TERMINAL_BYTES = 64 * 1024;
+/** A result that is text and no larger than this stands in `--json` as text. */
+export const JSON_TEXT_BYTES = 1024 * 1024;
+
+/**
+ * Writes a result to standard output: as it is into a pipe or a file, made safe and cut on a terminal.
+ * @param hint what to type for all of it
+ */
+export async function printResult(
+  ref: DataRef,
+  artifacts: ArtifactStore,
+  context: CliContext,
+  hint: string,
+): Promise<void> {
+  await printBytes(artifacts.open(ref), ref.sizeBytes, context, hint);
+}
+
+/** As `printResult`, of bytes that are part of an artifact. */
+export async function printBytes(
+  bytes: AsyncIterable<Uint8Array>,
+  sizeBytes: number,
+  context: CliContext,
+  hint: string,
+): Promise<void> {
+  if (!context.stdout.isTerminal) {
+    for await (const chunk of bytes) await context.stdout.write(chunk);
+    return;
+  }
+  const text = sanitize(new TextDecoder().decode(await readUpTo(bytes, TERMINAL_BYTES)));
+  await context.stdout.write(text.endsWith('\n') || text === '' ? text : `${text}\n`);
+  if (sizeBytes > TERMINAL_BYTES)
+    await context.stderr.write(`… ${formatBytes(sizeBytes - TERMINAL_BYTES)} more. All of it: ${hint}\n`);
+}
+
+/** The result as text, for `--json`; null when it is larger than 1 MiB or is not UTF-8. */
+export async function resultText(ref: DataRef, artifacts: ArtifactStore): Promise<string | null> {
+  if (ref.sizeBytes > JSON_TEXT_BYTES) return null;
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(
+      await readUpTo(artifacts.open(ref), JSON_TEXT_BYTES),
+    );
+  } catch (error) {
+    if (error instanceof TypeError) return null;
+    throw error;
+  }
+}
+
+/** @throws CliError when the file cannot be written */
+export async function saveResult(
+  ref: DataRef,
+  artifacts: ArtifactStore,
+  file: string,
+  context: CliContext,
+): Promise<void> {
+  const path = resolve(context.cwd, file);
+  const handle = await open(path, 'w').catch((error: unknown) => {
+    throw usageError(`cannot write \`${file}\`: ${(error as Error).message}`);
+  });
+  try {
+    for await (const chunk of artifacts.open(ref)) await handle.writeFile(chunk);
+  } finally {
+    await handle.close();
+  }
+}
+
+async function readUpTo(bytes: AsyncIterable<Uint8Array>, maxBytes: number): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of bytes) {
+    chunks.push(chunk.subarray(0, maxBytes - size));
+    size += chunk.byteLength;
+    if (size >= maxBytes) break;
+  }
+  return Buffer.concat(chunks);
+}

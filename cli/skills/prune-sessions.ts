@@ -1,0 +1,48 @@
+import {
+  hasSkillFiles,
+  pruneSkills,
+  type SkillPruneOptions,
+  type SkillPruneReport,
+} from '../../store/sessions/prune-skills.ts';
+import type { CliContext } from '../context.ts';
+
+export interface SessionPruneReport extends SkillPruneReport {
+  /** Why something was not looked at, with what helps; null when all was. */
+  readonly kept: string | null;
+}
+
+const NOTHING = { sessions: [], skills: [] } as const;
+
+/** Files of sessions that are over, and code that none runs. Only their server knows which those are: without it they stay. */
+export async function pruneSessionFiles(
+  context: CliContext,
+  options: Omit<SkillPruneOptions, 'nowMs'>,
+): Promise<SessionPruneReport> {
+  const { stateDir } = context.env;
+  if (!hasSkillFiles(stateDir)) return { ...NOTHING, kept: null };
+  // Loaded here and not above: without sessions, runs are pruned without the Temporal SDK.
+  const { openServerLink } = await import('../../client/temporal/server-link.ts');
+  const { sessionUses } = await import('../../client/sessions/uses.ts');
+  const { configuredAddress, serverIdOf } = await import('../../client/temporal/temporal-address.ts');
+  const link = await openServerLink(context, { start: false }).catch(() => null);
+  if (link === null)
+    return {
+      ...NOTHING,
+      kept: 'session files are kept: only their server knows which sessions have ended. Start it and prune again: voidbox up',
+    };
+  let uses;
+  try {
+    uses = await sessionUses(link.client(), serverIdOf(link.isEmbedded ? null : configuredAddress(context.env)));
+  } catch (error) {
+    return {
+      ...NOTHING,
+      kept: `session files are kept: their server at ${link.address()} does not say which sessions have ended: ${(error as Error).message}`,
+    };
+  }
+  const report = pruneSkills(stateDir, uses, { ...options, nowMs: context.now().getTime() });
+  const kept =
+    uses.codeHashes === null
+      ? 'skill code is kept: an open session did not answer which code it runs (voidbox session list --state open)'
+      : null;
+  return { ...report, kept };
+}

@@ -1,0 +1,38 @@
+/** What `--skills` names, as it is kept. */
+import { existsSync, readdirSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { entriesAt } from '../../skill-kit/bundle/find-entry.ts';
+import { usageError } from '../cli-error.ts';
+import { typedArgument } from '../../domain/security/typed-argument.ts';
+
+/** Of the files that a message names. */
+const MOST_NAMED = 8;
+const WHAT_SKILLS_ARE =
+  "Name a skill's file, a folder with a skill.ts (.mts, .js, .mjs), a folder that `voidbox skill build` made for Node, or a folder of such folders.";
+
+/**
+ * @returns absolute paths
+ * @throws CliError for one that holds no skill: whoever mistypes a folder shall not lose those that are loaded
+ */
+export function givenSkills(paths: readonly string[], cwd: string): string[] {
+  return paths.map((path) => {
+    const full = resolve(cwd, path);
+    if (entriesAt(full).length > 0) return full;
+    if (!existsSync(full)) throw usageError(`--skills: \`${path}\` does not exist`, WHAT_SKILLS_ARE);
+    const files = codeFilesIn(full);
+    if (files.length === 0) throw usageError(`--skills: there is no skill at \`${path}\``, WHAT_SKILLS_ARE);
+    const named = files.map((file) => typedArgument(join(path, file)));
+    throw usageError(
+      `--skills: \`${path}\` holds no folder of a skill; the code files in it are not taken as skills, since they may be anything`,
+      `Name those that are skills: --skills ${named.slice(0, MOST_NAMED).join(' ')}${named.length > MOST_NAMED ? ' …' : ''}\nOr give each skill a folder with a skill.ts.`,
+    );
+  });
+}
+
+function codeFilesIn(folder: string): readonly string[] {
+  return readdirSync(folder, { withFileTypes: true })
+    .filter(({ name }) => /\.[mc]?[jt]s$/.test(name) && !/\.(?:test|spec|d)\.[mc]?[jt]s$/.test(name))
+    .filter((entry) => !entry.isDirectory())
+    .map(({ name }) => name)
+    .sort();
+}

@@ -1,0 +1,161 @@
+import { Buffer } from 'node:buffer';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { AGENT_DEFAULTS, STAGE_DEFAULTS } from '../../domain/plan/defaults.ts';
+import type { AgentWork, LlmProvider, StagePlan } from '../../domain/plan/plan.ts';
+import { readEnvironment } from '../../setup/environment.ts';
+import { hasLogin, loginsFor } from './agent-logins.ts';
+
+const NOW_MS = Date.UTC(2026, 10, 24, 12);
+const TOKENS = { accessToken: 'sk-ant-oat01-access', refreshToken: 'sk-ant-ort01-refresh' };
+
+const NO_SERVER = { model: null, baseUrl: null, apiKeyEnv: null, credentialProxy: false };
+
+let home: string;
+beforeEach(() => {
+  home = mkdtempSync(join(tmpdir(), 'voidbox-login-'));
+  mkdirSync(join(home, '.claude'));
+});
+afterEach(() => rmSync(home, { recursive: true, force: true }));
+
+function login(file: unknown): void {
+  const text = typeof file === 'string' ? file : JSON.stringify(file);
+  writeFileSync(join(home, '.claude', '.credentials.json'), text, { mode: 0o600 });
+}
+
+function stage(provider: LlmProvider, said: Partial<AgentWork> = {}): StagePlan {
+  const llm = { provider, ...NO_SERVER };
+  const work = { ...AGENT_DEFAULTS, kind: 'agent', prompt: 'x', llm, ...said } as const;
+  return { ...STAGE_DEFAULTS, id: 'think', scope: 'think', work, timeoutMs: 1_200_000 };
+}
+
+function logins(stages: readonly StagePlan[], variables: Readonly<Record<string, string>> = {}): object {
+  const env = readEnvironment({ HOME: home, ...variables });
+  return loginsFor(stages, { env, now: () => new Date(NOW_MS) });
+}
+
+test('the access token stands for the variable, and the refresh token stays where it is', () => {
+  login({ claudeAiOauth: { ...TOKENS, expiresAt: NOW_MS + 1_200_000 } });
+  const found = logins([stage('claude-personal')]);
+  expect(found).toEqual({
+    CLAUDE_CODE_OAUTH_TOKEN: TOKENS.accessToken,
+    // For the worker, which looks at it again.
+    'login-end:CLAUDE_CODE_OAUTH_TOKEN': '2026-11-24T12:20:00.000Z',
+  });
+  expect(JSON.stringify(found)).not.toContain(TOKENS.refreshToken);
+});
+
+test('one that ends before the agent must is refused, and no token is in the message', () => {
+  login({ claudeAiOauth: { ...TOKENS, expiresAt: NOW_MS + 1_199_999 } });
+  expect(() => logins([stage('claude-personal')])).toThrow(
+    expect.objectContaining({
+      code: 'host/login-expires',
+      message:
+        'the login of Claude on this machine ends at 2026-11-24T12:19:59.999Z, and stage think may take 1200 s from now',
+    }),
+  );
+});
+
+test('nobody else reads it: other providers, agents that are played, a variable that is set', () => {
+  login({ claudeAiOauth: { ...TOKENS, expiresAt: 0 } });
+  const env = [{ name: 'ANTHROPIC_API_KEY', value: { kind: 'literal', text: 'x' } }] as const;
+  expect(logins([stage('claude'), stage('codex'), stage('custom')])).toEqual({});
+  expect(logins([stage('claude-personal', { played: true }), stage('claude-personal', { env })])).toEqual({});
+  expect(logins([stage('claude-personal')], { CLAUDE_CODE_OAUTH_TOKEN: 'mine' })).toEqual({});
+});
+
+test.each([
+  ['no file', null],
+  ['no JSON', '{'],
+  ['null', 'null'],
+  ['no login', {}],
+  ['no token', { claudeAiOauth: { expiresAt: NOW_MS * 2 } }],
+  ['no time', { claudeAiOauth: { ...TOKENS, expiresAt: 'soon' } }],
+  ['a time that is none', { claudeAiOauth: { ...TOKENS, expiresAt: 1e300 } }],
+  ['more than a login has', ' '.repeat(1024 * 1024 + 1)],
+])('%s: the variable is demanded by its name', (_, file) => {
+  if (file !== null) login(file);
+  expect(logins([stage('claude-personal')])).toEqual({});
+});
+
+/** As OpenAI makes them: what counts is in the middle. */
+const token = (claims: object): string =>
+  ['{}', JSON.stringify(claims), 'sign'].map((part) => Buffer.from(part).toString('base64url')).join('.');
+
+const authFile = (access: string): string =>
+  JSON.stringify({
+    OPENAI_API_KEY: null,
+    tokens: { id_token: 'a.b.c', access_token: access, refresh_token: 'rt-refresh', account_id: 'acc-1' },
+    last_refresh: '2026-11-24T08:00:00Z',
+  });
+
+function codexLogin(text: string): void {
+  mkdirSync(join(home, '.codex'), { recursive: true });
+  writeFileSync(join(home, '.codex', 'auth.json'), text, { mode: 0o600 });
+}
+
+describe('the login of Codex', () => {
+  const LONG = token({ exp: NOW_MS / 1000 + 1_200 });
+
+  test('the login stands for the variable, without its refresh token', () => {
+    codexLogin(authFile(LONG));
+    const found = logins([stage('codex-personal')]);
+    expect(Object.keys(found)).toEqual(['CODEX_AUTH_JSON', 'login-end:CODEX_AUTH_JSON']);
+    expect(JSON.stringify(found)).toContain(LONG);
+    expect(JSON.stringify(found)).not.toContain('rt-refresh');
+    expect(logins([stage('codex'), stage('claude-personal')])).toEqual({});
+  });
+
+  test('a variable that has a whole login is handed over without its refresh token, by whatever name', () => {
+    const env = [{ name: 'CODEX_AUTH_JSON', value: { kind: 'from-host', fromHost: 'CODEX_AUTH_JSON' } }] as const;
+    const team = stage('codex-personal');
+    const named = {
+      ...team,
+      work: { ...team.work, llm: { ...NO_SERVER, provider: 'codex-personal', apiKeyEnv: 'TEAM_LOGIN' } },
+    } as StagePlan;
+    const whole = authFile(LONG);
+    const found = logins([stage('codex-personal', { env }), named], { CODEX_AUTH_JSON: whole, TEAM_LOGIN: whole });
+    expect(
+      Object.keys(found)
+        .filter((name) => !name.includes(':'))
+        .toSorted(),
+    ).toEqual(['CODEX_AUTH_JSON', 'TEAM_LOGIN']);
+    expect(JSON.stringify(found)).not.toContain('rt-refresh');
+  });
+
+  test('one that ends before the agent must is refused, from a file and from a variable', () => {
+    const short = authFile(token({ exp: NOW_MS / 1000 + 1_199 }));
+    codexLogin(short);
+    for (const variables of [{}, { CODEX_AUTH_JSON: short }] as const)
+      expect(() => logins([stage('codex-personal')], variables)).toThrow(
+        expect.objectContaining({
+          code: 'host/login-expires',
+          message: expect.stringContaining('the login of Codex on this machine ends at 2026-11-24T12:19:59.000Z'),
+        }),
+      );
+  });
+
+  test('a token that does not say when it ends is taken', () => {
+    expect(logins([stage('codex-personal')], { CODEX_AUTH_JSON: authFile('opaque') })).not.toEqual({});
+    codexLogin(authFile(token({})));
+    expect(logins([stage('codex-personal')])).not.toEqual({});
+  });
+
+  test('a variable that is no login is refused, and its value is not said', () => {
+    expect(() => logins([stage('codex-personal')], { CODEX_AUTH_JSON: 'sk-some-key' })).toThrow(
+      expect.objectContaining({ code: 'host/login-invalid', message: expect.not.stringContaining('sk-some-key') }),
+    );
+  });
+
+  test('a login by a key, and none at all: the variable is demanded by its name', () => {
+    expect(logins([stage('codex-personal')])).toEqual({});
+    codexLogin(JSON.stringify({ OPENAI_API_KEY: 'sk-key' }));
+    expect(logins([stage('codex-personal')])).toEqual({});
+    expect(hasLogin('CODEX_AUTH_JSON', readEnvironment({ HOME: home }))).toBe(false);
+    codexLogin(authFile('x'));
+    expect(hasLogin('CODEX_AUTH_JSON', readEnvironment({ HOME: home }))).toBe(true);
+    expect(hasLogin('OTHER', readEnvironment({ HOME: home }))).toBe(false);
+  });
+});

@@ -1,0 +1,44 @@
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import type { HostVariables } from '../../activities/ports/host-variables.ts';
+import { createFileHostVariables } from '../../store/file/host-variables.ts';
+import { RunExistsError } from '../../client/runs/runs.ts';
+import { handOver } from './hand-over.ts';
+
+let stateDir: string;
+let variables: HostVariables;
+beforeEach(() => {
+  stateDir = mkdtempSync(join(tmpdir(), 'voidbox-hand-over-'));
+  variables = createFileHostVariables(stateDir);
+});
+afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
+
+it('has the variables in place when the run starts', async () => {
+  let seen: unknown = null;
+  await handOver(variables, 'a-run', { TOKEN: 'x' }, async () => {
+    seen = await variables.get('a-run');
+  });
+  expect(seen).toEqual({ TOKEN: 'x' });
+  expect(await variables.get('a-run')).toEqual({ TOKEN: 'x' });
+});
+
+it('takes them back when the run was not started', async () => {
+  await expect(
+    handOver(variables, 'a-run', { TOKEN: 'x' }, () => Promise.reject(new Error('no server'))),
+  ).rejects.toThrow('no server');
+  expect(await variables.get('a-run')).toEqual({});
+});
+
+it('leaves those of the run that has the id', async () => {
+  await expect(
+    handOver(variables, 'a-run', { TOKEN: 'x' }, () => Promise.reject(new RunExistsError('a-run'))),
+  ).rejects.toThrow(RunExistsError);
+  expect(await variables.get('a-run')).toEqual({ TOKEN: 'x' });
+});
+
+it('writes nothing where there is nothing to hand over', async () => {
+  await handOver(variables, 'a-run', {}, () => Promise.resolve());
+  expect(existsSync(join(stateDir, 'runs'))).toBe(false);
+});

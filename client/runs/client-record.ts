@@ -1,0 +1,31 @@
+import type { HostSettings } from '../../domain/language/compile/host-settings.ts';
+
+/** What a client on the worker's own machine leaves for it as a mark of the run: it proves that it may write there. */
+export const CLIENT_MARK = 'client';
+
+export interface ClientMark {
+  /** Absolute folder of the spec; with the embedded stack the run may mount from it. */
+  readonly baseDir: string;
+  /** Folders that the user allowed for this run, absolute, links followed. Absent: none. */
+  readonly allow?: readonly string[];
+  /** Repositories of the network that the user let this run fetch, as HOST/PATH. Absent: none. */
+  readonly allowGit?: readonly string[];
+}
+
+/** Record of a run that this machine's embedded stack has: what it was compiled of. */
+export const SOURCE_RECORD = 'source';
+
+export interface SourceRecord {
+  /** Full path of the spec or definition; null: standard input. */
+  readonly path: string | null;
+  /** Null of a definition, and of a text of more than `SOURCE_BYTES`. */
+  readonly text: string | null;
+  readonly params: Readonly<Record<string, string>>;
+  /** As `--mode` said. */
+  readonly mode: 'mock' | null;
+  /** Of the environment, in place of what the spec says; absent: nothing. */
+  readonly settings?: HostSettings;
+}
+
+/** A text larger than what a run takes as a spec is none that a person wrote. */
+export const SOURCE_BYTES = 512 * 1024;

@@ -1,0 +1,21 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, onTestFinished, test } from 'vitest';
+import { handOverDuring } from './variables.ts';
+
+test('values that cannot be handed over are told, and end neither the command nor the start', async () => {
+  const stateDir = mkdtempSync(join(tmpdir(), 'voidbox-hand-over-'));
+  onTestFinished(() => rmSync(stateDir, { recursive: true }));
+  writeFileSync(join(stateDir, 'sessions'), 'no folder');
+  const told: string[] = [];
+  const started = handOverDuring(
+    { stateDir, variables: {}, undecodable: [] },
+    'first',
+    (line) => told.push(line),
+    () => sleep(200, 'started'),
+  );
+  expect(await started).toBe('started');
+  expect(told).toEqual([expect.stringMatching(/^no variables can be passed: ENOTDIR/)]);
+});

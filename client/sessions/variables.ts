@@ -1,0 +1,44 @@
+/** Values of this shell's variables for a session that is being opened: those that its skill declares, as its worker says. */
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import type { Environment } from '../../setup/environment.ts';
+import { answerRequests } from '../../store/sessions/variable-files.ts';
+
+/** @throws what `start` throws */
+export async function handOverDuring<T>(
+  env: Pick<Environment, 'stateDir' | 'variables' | 'undecodable'>,
+  session: string,
+  onProgress: (line: string) => void,
+  start: () => Promise<T>,
+): Promise<T> {
+  const opened = new AbortController();
+  const told = (names: readonly string[]): void =>
+    onProgress(names.length === 0 ? 'passes no variables' : `passes ${names.join(', ')}`);
+  // What it cannot hand over the worker misses, and says so.
+  const answering = answerRequests(env.stateDir, session, readableOf(env), opened.signal, told).catch(
+    (error: unknown) => {
+      const { message } = error as Error;
+      onProgress(error instanceof CodedError ? message : `no variables can be passed: ${message}`);
+    },
+  );
+  try {
+    return await start();
+  } finally {
+    opened.abort();
+    await answering;
+  }
+}
+
+/** Variables of which the ones that are not UTF-8 cannot be read. */
+function readableOf({
+  variables,
+  undecodable,
+}: Pick<Environment, 'variables' | 'undecodable'>): Environment['variables'] {
+  const readable = { ...variables };
+  for (const name of undecodable)
+    Object.defineProperty(readable, name, {
+      get(): never {
+        throw new CodedError('host/variable-not-text', `the value of ${name} is not UTF-8, and is not passed`);
+      },
+    });
+  return readable;
+}

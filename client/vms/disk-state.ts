@@ -1,0 +1,35 @@
+/** What the disk of a state folder and the keepers of its VMs say: events tell nothing of a full disk, since they cannot be written. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseVmKey, vmKeyText } from '../../domain/run/vm-key.ts';
+import { listRunDirs, readDiskOfVm, readVmKey, type FullDisk } from '../../native/index.ts';
+import { readDiskRoom, type DiskRoom } from '../../store/file/disk-room.ts';
+import { vmsDir } from '../../store/file/layout.ts';
+
+export interface WaitingVm extends FullDisk {
+  readonly vmKey: string;
+  readonly runId: string;
+}
+
+export interface DiskState extends DiskRoom {
+  /** VMs that stand still for want of room. */
+  readonly waiting: readonly WaitingVm[];
+}
+
+/** `runId`: only VMs of that run are asked. A keeper that does not answer says nothing. */
+export async function readDiskState(stateDir: string, runId: string | null): Promise<DiskState> {
+  const dirs = (await listRunDirs(vmsDir(stateDir)).catch(() => [])).filter((dir) => existsSync(join(dir, 'k.sock')));
+  const waiting = await Promise.all(dirs.map((dir) => askVm(dir, runId)));
+  return { ...readDiskRoom(stateDir), waiting: waiting.flat() };
+}
+
+async function askVm(dir: string, runId: string | null): Promise<readonly WaitingVm[]> {
+  try {
+    const key = parseVmKey((await readVmKey(dir)) ?? '');
+    if (key === null || (runId !== null && key.runId !== runId)) return [];
+    const full = await readDiskOfVm(dir);
+    return full === null ? [] : [{ vmKey: vmKeyText(key), runId: key.runId, ...full }];
+  } catch {
+    return [];
+  }
+}

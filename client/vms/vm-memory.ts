@@ -1,0 +1,18 @@
+/** The memory by which VMs are admitted here, for those who ask and run none. */
+import { inspectHostMemory, vmBudgetMib } from '../../setup/machine/host-memory.ts';
+
+export interface VmMemory {
+  /** What all VMs together may take, their overhead included. */
+  readonly budgetMib: number;
+  /** Of which that is a share. */
+  readonly totalMib: number;
+  readonly availableMib: number;
+  /** Folder of the cgroup whose limit `totalMib` is; null when it is the machine's memory. */
+  readonly limitedBy: string | null;
+}
+
+/** @param workerPid  the worker that admits them; null: one that would be started from here */
+export function readVmMemory(workerPid: number | null): VmMemory {
+  const memory = inspectHostMemory(workerPid ?? 'self');
+  return { budgetMib: vmBudgetMib(memory.totalMib), ...memory };
+}

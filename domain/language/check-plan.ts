@@ -1,0 +1,77 @@
+/** Whether a plan that comes from outside is one. */
+import { machineBytes, machinePlanOf } from '../pipeline/machine-plan.ts';
+import { type Plan, PLAN_LIMITS } from '../plan/plan.ts';
+import { fromWire, planBytes, type PlanWire } from '../plan/wire.ts';
+import { itemPartProblems, ownerProblems } from './problems/item-parts.ts';
+import { loopProblems } from './problems/loops.ts';
+import { toleratedPartProblems } from './problems/tolerated-parts.ts';
+import { servicePlanProblems, serviceProblems } from './problems/services.ts';
+import { workspaceProblems } from './problems/workspaces.ts';
+import { outputNameProblems } from './link/output-names.ts';
+import { duplicateProblems, referenceProblems, scopeProblems, variableProblems } from './problems/references.ts';
+import { conditionProblems, textProblems } from './problems/expressions.ts';
+import { finallyProblems } from './problems/finally.ts';
+import { itemProblems } from './problems/items.ts';
+import { partProblems } from './problems/parts.ts';
+import { mountProblems } from './problems/mounts.ts';
+import { jsonBytes, planSchema } from './plan-schema.ts';
+
+/** At most this many problems are named. */
+const PROBLEMS_LIMIT = 50;
+
+/** A plan that says its defaults as well is larger than it need be. */
+const RECEIVED_BYTES = 2 * PLAN_LIMITS.planBytes;
+
+/**
+ * Checks a plan that comes from outside, completely: shape, limits, references, cycles, mounts. It may leave
+ * out what equals a default. What passes can be run by the machine and the activities without a further look.
+ * @returns the plan, or what is wrong with it, at most `PROBLEMS_LIMIT` of it, each with its path
+ */
+export function checkPlan(value: unknown): { readonly plan: Plan } | { readonly problems: readonly string[] } {
+  const size = jsonBytes(value);
+  if (size === null) return { problems: ['the plan is not JSON'] };
+  if (size > RECEIVED_BYTES) return { problems: [tooLarge(size)] };
+  const parsed = planSchema.safeParse(value);
+  if (!parsed.success)
+    return {
+      problems: parsed.error.issues
+        .slice(0, PROBLEMS_LIMIT)
+        .map(({ path, message }) => `${path.join('.') || 'plan'}: ${message}`),
+    };
+  const received: PlanWire = parsed.data;
+  const checked = fromWire(received);
+  const bytes = planBytes(checked);
+  if (bytes > PLAN_LIMITS.planBytes) return { problems: [tooLarge(bytes)] };
+  const strays = [...duplicateProblems(checked), ...ownerProblems(checked)];
+  if (strays.length > 0) return { problems: strays.slice(0, PROBLEMS_LIMIT) };
+  const held = machineBytes(machinePlanOf(checked));
+  if (held > PLAN_LIMITS.machineBytes)
+    return {
+      problems: [
+        `the names and edges of the plan's stages have ${held} bytes; at most ${PLAN_LIMITS.machineBytes} are allowed`,
+      ],
+    };
+  const problems = [
+    ...outputNameProblems(checked).map(({ message }) => message),
+    ...scopeProblems(checked),
+    ...itemProblems(checked),
+    ...itemPartProblems(checked),
+    ...partProblems(checked),
+    ...loopProblems(checked),
+    ...toleratedPartProblems(checked),
+    ...referenceProblems(checked),
+    ...mountProblems(checked),
+    ...variableProblems(checked),
+    ...conditionProblems(checked),
+    ...textProblems(checked),
+    ...finallyProblems(checked),
+    ...workspaceProblems(checked),
+    ...servicePlanProblems(checked),
+    ...serviceProblems(checked).map(({ message }) => message),
+  ];
+  return problems.length > 0 ? { problems: problems.slice(0, PROBLEMS_LIMIT) } : { plan: checked };
+}
+
+function tooLarge(bytes: number): string {
+  return `the plan has ${bytes} bytes; at most ${PLAN_LIMITS.planBytes} are allowed`;
+}

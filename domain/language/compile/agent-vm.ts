@@ -1,0 +1,95 @@
+/** What a VM cannot be for the agents in it: told when the spec is read, since neither is seen in the plan. */
+import { CLI_NEEDS, cliOf } from '../../agent/agent-cli.ts';
+import { providerRules, providerServices } from '../../agent/provider-hosts.ts';
+import type { EgressRule } from '../../plan/egress.ts';
+import type { LlmPlan, SandboxPlan } from '../../plan/plan.ts';
+import type { Problems } from '../text/diagnostics.ts';
+import type { SandboxSpec } from '../read/spec.ts';
+import type { Located } from '../text/tree.ts';
+import { quote } from '../../units/quote.ts';
+
+interface AgentVm {
+  /** Of the spec. */
+  readonly base: SandboxSpec | null;
+  /** Of the stage. */
+  readonly own: SandboxSpec | null;
+  readonly sandbox: SandboxPlan;
+  /** The model of each agent in it. */
+  readonly agents: readonly (LlmPlan | null)[];
+  /** Variables that the spec gives to its stages. */
+  readonly variables: readonly string[];
+}
+
+/** @param stage  the first of the VM */
+export function checkAgentVm(stage: Located<string>, vm: AgentVm, problems: Problems): void {
+  if (vm.sandbox.mode === 'mock') return;
+  warnOfBaseImage(stage, vm, problems);
+  refuseTwoModelServers(stage, vm, problems);
+  warnOfModelOutOfReach(stage, vm, problems);
+}
+
+function warnOfBaseImage(stage: Located<string>, { base, own, agents }: AgentVm, problems: Problems): void {
+  const image = own?.image ?? base?.image ?? null;
+  const cli = agents.map(cliOf).find((each) => CLI_NEEDS[each].image !== null);
+  if (image?.value !== 'base' || cli === undefined) return;
+  problems.warning(
+    'spec/bad-value',
+    image.at,
+    `the VM of ${quote(stage.value)} has \`image: ${CLI_NEEDS[cli].image}\` and not \`base\`, in which the command line ${cli} does not start`,
+    `write \`image: ${CLI_NEEDS[cli].image}\`, or remove it`,
+  );
+}
+
+/** Each is called the same in the guest, where a name is one host and one port. */
+function refuseTwoModelServers(stage: Located<string>, { base, own, agents }: AgentVm, problems: Problems): void {
+  const said = new Set([...(own?.services ?? []), ...(base?.services ?? [])].map(({ name }) => name));
+  const servers = agents.flatMap(providerServices).filter(({ name }) => !said.has(name));
+  const other = servers.find(({ port }) => port !== servers[0]!.port);
+  if (other === undefined) return;
+  problems.error(
+    'spec/bad-value',
+    stage.at,
+    `agents of the VM of ${quote(stage.value)} use two model servers of the worker's host, at the ports ${servers[0]!.port} and ${other.port}, and a VM reaches one of them`,
+    'give one of the stages a VM of its own: write `sandbox: {}` in it',
+  );
+}
+
+/** What leads an agent to another server than that of its `llm`. */
+const LEADS_ELSEWHERE = /_(?:BASE_URL|PROXY)$/i;
+
+/** An agent asks again for minutes before it gives up. */
+function warnOfModelOutOfReach(stage: Located<string>, vm: AgentVm, problems: Problems): void {
+  const { base, own, sandbox, agents, variables } = vm;
+  const said = own?.egress ?? base?.egress ?? null;
+  // A service may be the way to the model.
+  const services = own?.services?.length || base?.services?.length;
+  if (said === null || services || variables.some((name) => LEADS_ELSEWHERE.test(name))) return;
+  const allow = sandbox.egress?.allow ?? [];
+  const deny = sandbox.egress?.deny ?? [];
+  // The first one is that of the model; the others may do without.
+  const model = agents.flatMap((llm) => providerRules(llm).slice(0, 1));
+  for (const rule of model) {
+    const isDenied = deny.some((other) => covers(other, rule));
+    // Which addresses a name has, nobody knows here.
+    if (!isDenied && (allow === 'any' || allow.some((other) => other.kind === 'network' || covers(other, rule))))
+      continue;
+    const host = rule.kind === 'network' ? rule.cidr : rule.name;
+    problems.warning(
+      'spec/bad-value',
+      said.at,
+      `\`egress\` of the VM of ${quote(stage.value)} ${isDenied ? 'denies' : 'does not allow'} ${host}, which an agent in it asks`,
+      isDenied
+        ? `remove what denies it from \`deny\``
+        : 'add `provider` to `allow`: `egress: { allow: [provider, …] }`',
+    );
+    return;
+  }
+}
+
+function covers(rule: EgressRule, host: EgressRule): boolean {
+  if (rule.kind === 'network' || host.kind === 'network') return false;
+  // An agent asks one port: by TLS where it may be one of several.
+  const port = host.ports === 'any' ? 443 : Math.max(...host.ports);
+  if (rule.ports !== 'any' && !rule.ports.includes(port)) return false;
+  return rule.kind === 'host' ? rule.name === host.name : host.name.endsWith(`.${rule.name}`);
+}

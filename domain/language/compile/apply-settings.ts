@@ -1,0 +1,104 @@
+/** What the settings of a person's environment come to in a spec, as if its author had written them. */
+import { hasAgent, ownLlmOf } from './skill.ts';
+import { type HostSettings, isAddress, SETTING_VARIABLES } from './host-settings.ts';
+import type { Problems } from '../text/diagnostics.ts';
+import type { EnvSpec, Spec } from '../read/spec.ts';
+import type { Located } from '../text/tree.ts';
+
+type LlmSpec = NonNullable<Spec['llm']>;
+
+const OLLAMA = SETTING_VARIABLES.ollamaBaseUrl;
+
+/** What settings came to in a spec and the parts that it uses. */
+export interface AppliedSettings {
+  /** Whether an agent is asked by them. */
+  llm: boolean;
+  /** Whether a stage with an agent has an `llm` of its own, which stays. */
+  hasOwnLlm: boolean;
+  /** Keys of an `llm` that are left out with the provider or model that they were said of. */
+  readonly leftOut: Set<string>;
+  /** Whether a variable of a spec has the host's value. */
+  ollama: boolean;
+}
+
+export function nothingApplied(): AppliedSettings {
+  return { llm: false, hasOwnLlm: false, leftOut: new Set(), ollama: false };
+}
+
+/** The spec as if its author had written what the settings say. @param applied  is told what came of them */
+export function withHostSettings(
+  spec: Spec,
+  settings: HostSettings,
+  applied: AppliedSettings,
+  problems: Problems,
+): Spec {
+  return withOllama(withLlm(spec, settings, applied), settings.ollamaBaseUrl, applied, problems);
+}
+
+function withLlm(spec: Spec, settings: HostSettings, applied: AppliedSettings): Spec {
+  const { provider, model, baseUrl, apiKeyEnv } = settings;
+  if ([provider, model, baseUrl, apiKeyEnv].every((value) => value === null)) return spec;
+  const agents = spec.stages.filter((stage) => hasAgent(stage) || stage.isShell);
+  const bySpec = agents.filter((stage) => ownLlmOf(stage) === null);
+  applied.hasOwnLlm ||= bySpec.length < agents.length;
+  if (bySpec.length === 0) return spec;
+  applied.llm = true;
+  return { ...spec, llm: llmBy(spec.llm, spec.name, settings, applied.leftOut) };
+}
+
+/** What is said of another provider's server, key or model is not this one's. */
+function llmBy(
+  written: LlmSpec | null,
+  { at }: Located<string>,
+  settings: HostSettings,
+  leftOut: Set<string>,
+): LlmSpec {
+  const located = <T>(value: T): Located<T> => ({ value, at: written?.at ?? at });
+  const provider = settings.provider === null ? (written?.provider ?? located('claude')) : located(settings.provider);
+  const isSameProvider = written === null || provider.value === written.provider.value;
+  const left = <T>(key: string, before: T | null, isStill: boolean): T | null => {
+    if (before !== null && !isStill) leftOut.add(key);
+    return isStill ? before : null;
+  };
+  const taken = (key: string, set: string | null, before: Located<string> | null): Located<string> | null =>
+    set === null ? left(key, before, isSameProvider) : located(set);
+  const model = taken('model', settings.model, written?.model ?? null);
+  const isSameModel = isSameProvider && model?.value === written?.model?.value;
+  return {
+    at: written?.at ?? at,
+    provider,
+    model,
+    baseUrl: taken('base_url', settings.baseUrl, written?.baseUrl ?? null),
+    apiKeyEnv: taken('api_key_env', settings.apiKeyEnv, written?.apiKeyEnv ?? null),
+    credentialProxy: written?.credentialProxy ?? null,
+    price: left('price', written?.price ?? null, isSameModel),
+  };
+}
+
+function withOllama(spec: Spec, address: string | null, applied: AppliedSettings, problems: Problems): Spec {
+  if (address === null) return spec;
+  const inEnv = (env: readonly EnvSpec[]): readonly EnvSpec[] =>
+    env.map((said) => {
+      // An empty one takes the host's by itself.
+      if (said.name !== OLLAMA || said.value.value === '') return said;
+      if (!isAddress(address)) {
+        problems.error(
+          'spec/bad-value',
+          said.at,
+          `the variable ${OLLAMA} of this host takes the place of this one, and is no address`,
+          `set it to one such as http://127.0.0.1:11434, without a user and a password, or unset it: unset ${OLLAMA}`,
+        );
+        return said;
+      }
+      applied.ollama = true;
+      return { ...said, value: { value: address, at: said.value.at } };
+    });
+  const inMapping = <T extends { readonly env: readonly EnvSpec[] }>(mapping: T | null): T | null =>
+    mapping === null ? null : { ...mapping, env: inEnv(mapping.env) };
+  return {
+    ...spec,
+    sandbox: inMapping(spec.sandbox),
+    defaults: inMapping(spec.defaults),
+    stages: spec.stages.map((stage) => ({ ...stage, env: inEnv(stage.env), sandbox: inMapping(stage.sandbox) })),
+  };
+}

@@ -1,0 +1,228 @@
+/** From a Spec to a Plan: the stages in the order of the spec, and what holds of them together. */
+import type { Diagnostic } from '../../errors/diagnostic.ts';
+import { type Plan, PLAN_VERSION } from '../../plan/plan.ts';
+import { hostVariablesOf } from '../../plan/work.ts';
+import { compileCondition, compileConditions, type Condition } from './condition.ts';
+import { reportSecrets, warnOfWrittenKeys } from './env.ts';
+import { compileLoops } from './loop.ts';
+import { compileMock } from './mock.ts';
+import { compileOutputSchema } from './output-schema.ts';
+import { compileTexts } from './texts.ts';
+import { compileRunBudget } from './budget.ts';
+import { eachOf } from './items.ts';
+import type { ListFiles } from '../read/file-pattern.ts';
+import { type AppliedSettings, nothingApplied, withHostSettings } from './apply-settings.ts';
+import type { HostSettings } from './host-settings.ts';
+import type { CheckSchema } from '../schema/output-schema.ts';
+import { compilePart, type PartContext } from './part.ts';
+import type { ReadSkill } from '../problems/skill-params.ts';
+import type { CheckExpressions } from '../expression/check.ts';
+import { DEFAULT_MAX_PARALLEL } from '../grammar/values.ts';
+import type { Links } from '../link/linked.ts';
+import { linkStages } from '../link/links.ts';
+import type { InlinedPart } from './inline-part.ts';
+import type { PartFiles } from '../read/part-files.ts';
+import { type MissingParams, type ParamValues, resolveParams } from '../read/params.ts';
+import { createFiller, type Filler } from '../grammar/placeholders.ts';
+import { Problems, sortByFile } from '../text/diagnostics.ts';
+import type { Spec, StageSpec } from '../read/spec.ts';
+import { compileScopes, keepVmOfRetries } from './scopes.ts';
+import { compileDefaults, compileStage } from './stage.ts';
+import { edgesOf, toleranceOf, whenOf } from './stage-edges.ts';
+import { refuseDoubles, reportCycles } from '../problems/names.ts';
+import { describeStage } from './describe-stage.ts';
+import { reportWhole } from './whole-plan.ts';
+import { withFailuresOfParts } from '../problems/part-failures.ts';
+import { warnOfUnused, warnOfUnusedParts } from '../problems/unused.ts';
+import { compileGrace } from './grace.ts';
+
+export interface CompileOptions {
+  /** Absolute folder that relative host paths of mounts start from; null when the spec comes without one. */
+  readonly baseDir: string | null;
+  /** Values for the spec's parameters. */
+  readonly params?: Readonly<Record<string, string>>;
+  /** Collects names of parameters that a run must give and that `params` lacks; absent: each is a mistake. */
+  readonly missingParams?: MissingParams;
+  /** The language of conditions, which takes its time to load; needed where a stage has one. */
+  readonly checkExpression?: CheckExpressions;
+  /** Lists files of `baseDir`; absent: whoever compiles sees no files of the author. */
+  readonly listFiles?: ListFiles;
+  /** Looks at a skill that a stage runs; absent: whoever compiles sees no files of the author. */
+  readonly readSkill?: ReadSkill;
+  /** What judges schemas of outputs, which takes its time to load; without it who compiles has them checked elsewhere. */
+  readonly checkSchema?: CheckSchema;
+  /** The specs that it uses, near and far; absent: it has none beside it. */
+  readonly files?: PartFiles;
+  /** In place of what the spec and its parts say; absent: they count as they are. */
+  readonly settings?: HostSettings;
+}
+
+interface CompiledSpec {
+  /** Null when there is an error; warnings alone leave it. */
+  readonly plan: Plan | null;
+  readonly diagnostics: readonly Diagnostic[];
+}
+
+/** Turns a Spec into a Plan: names resolved, defaults filled, everything checked that needs no host. */
+export function compilePlan(
+  spec: Spec,
+  options: CompileOptions,
+): CompiledSpec & { readonly appliedSettings: AppliedSettings } {
+  const parts = {
+    files: options.files ?? new Map(),
+    file: '',
+    chain: [],
+    ofItem: false,
+    maxParallel: spec.maxParallel ?? DEFAULT_MAX_PARALLEL,
+    total: { stages: spec.stages.length },
+    found: [],
+    appliedSettings: nothingApplied(),
+  };
+  const compiled = compileWithin(spec, options, parts);
+  const diagnostics = sortByFile([...compiled.diagnostics, ...parts.found]);
+  return { ...compiled, diagnostics, appliedSettings: parts.appliedSettings };
+}
+
+function compileWithin(written: Spec, options: CompileOptions, parts: PartContext): CompiledSpec {
+  const problems = new Problems(written.file, written.gaps);
+  const spec =
+    options.settings === undefined
+      ? written
+      : withHostSettings(written, options.settings, parts.appliedSettings, problems);
+  const plan = compile(spec, options, parts, problems);
+  const diagnostics = problems.list();
+  return { plan: diagnostics.some(({ severity }) => severity === 'error') ? null : plan, diagnostics };
+}
+
+function compile(spec: Spec, options: CompileOptions, parts: PartContext, problems: Problems): Plan | null {
+  const params = resolveParams(
+    spec.params,
+    options.params ?? {},
+    spec.name.at,
+    problems,
+    options.missingParams ?? null,
+  );
+  const { fill, split } = createFiller(params, problems);
+  const conditions = compileConditions(spec, params, options.checkExpression?.condition ?? null, problems);
+  const texts = compileTexts(spec, {
+    params,
+    check: options.checkExpression ?? null,
+    split,
+    ofItem: parts.ofItem,
+    problems,
+  });
+  const linked = linkStages(
+    spec,
+    {
+      conditions: conditions.map((condition) => condition?.reads ?? []),
+      texts: texts.map((each) => each?.reads ?? []),
+    },
+    problems,
+  );
+  reportCycles(spec, linked, problems);
+  reportSecrets(spec, problems);
+  warnOfWrittenKeys(spec, problems);
+  const defaults = compileDefaults(spec, problems);
+  const used = spec.stages.map((stage, index) => {
+    const links = linked.links[index]!;
+    return stage.uses === null || links === null
+      ? null
+      : compileUse(spec, stage, links, conditions[index]!, { params, options, fill, parts, problems });
+  });
+  const own = spec.stages.flatMap((stage, index) => {
+    const part = used[index];
+    if (part !== null && part !== undefined) return part.stages;
+    const compiled = compileStage(spec, stage, linked.links[index]!, {
+      params,
+      fill: (text) => texts[index]?.shown.get(text) ?? fill(text),
+      texts: texts[index]!,
+      defaults,
+      baseDir: options.baseDir,
+      listFiles: options.listFiles,
+      readSkill: options.readSkill ?? null,
+      checkSchema: options.checkSchema ?? null,
+      runMaxParallel: parts.maxParallel,
+      condition: conditions[index]!,
+      problems,
+    });
+    return compiled === null ? [] : [compiled];
+  });
+  const { stages: withLoops, output } = compileLoops(spec, own, linked.output, {
+    compile: (until, what) => compileCondition(until, what, params, options.checkExpression!.condition, problems),
+    problems,
+  });
+  const stages = withFailuresOfParts(withLoops);
+  const scopes = [
+    ...keepVmOfRetries(spec, compileScopes(spec, linked, options.baseDir, problems), own, problems),
+    ...used.flatMap((part) => part?.scopes ?? []),
+  ];
+  refuseDoubles(spec, stages, scopes, problems);
+  const grace = compileGrace(spec, stages, used, problems);
+  if (output === null) return null;
+  const plan: Plan = {
+    version: PLAN_VERSION,
+    kind: spec.kind,
+    name: spec.name.value,
+    stages,
+    scopes,
+    output,
+    maxParallel: spec.maxParallel ?? DEFAULT_MAX_PARALLEL,
+    ...(spec.timeoutMs === null ? {} : { timeoutMs: spec.timeoutMs }),
+    ...grace,
+    ...compileRunBudget(spec, stages, problems),
+    hostVariables: hostVariablesOf(stages),
+  };
+  warnOfUnused(spec, plan, problems);
+  if (parts.chain.length === 0) warnOfUnusedParts(spec, problems);
+  reportWhole(plan, spec, problems);
+  return plan;
+}
+
+interface UseContext {
+  readonly params: ParamValues;
+  readonly options: CompileOptions;
+  readonly fill: Filler;
+  readonly parts: PartContext;
+  readonly problems: Problems;
+}
+
+function compileUse(
+  spec: Spec,
+  stage: StageSpec,
+  links: Links,
+  condition: Condition | null,
+  context: UseContext,
+): InlinedPart | null {
+  const { params: values, options, fill, parts, problems } = context;
+  const { baseDir, listFiles } = options;
+  const what = describeStage(spec, stage);
+  const each = eachOf(spec, stage, links, {
+    params: values,
+    fill,
+    baseDir,
+    listFiles,
+    runMaxParallel: parts.maxParallel,
+    problems,
+  });
+  const place = {
+    id: stage.name.value,
+    ...edgesOf(links, (index) => spec.stages[index]!.name.value),
+    when: whenOf(condition),
+    input: links.input,
+    handsOn: spec.kind === 'pipeline',
+    ...(each === undefined ? {} : { each }),
+    ...toleranceOf(stage),
+    ...compileMock(stage, what, fill, problems),
+    ...compileOutputSchema(stage, what, options.checkSchema ?? null, problems),
+  };
+  return compilePart(stage, place, what, {
+    own: spec.parts,
+    baseDir,
+    fill,
+    check: options.checkExpression ?? null,
+    parts,
+    compile: ({ spec: used, baseDir: folder, params, parts: within }) =>
+      compileWithin(used, { ...options, baseDir: folder, params }, within),
+    problems,
+  });
+}

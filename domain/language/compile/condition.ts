@@ -1,0 +1,93 @@
+/** Conditions of stages: what is wrong with each, which stages it waits for, and the values of the parameters that it reads. */
+import type { ConditionPlan, ConditionValue } from '../../plan/plan.ts';
+import type { CheckExpressions } from '../expression/check.ts';
+import type { ParamValues } from '../read/params.ts';
+import type { Problems } from '../text/diagnostics.ts';
+import type { Spec, StageSpec } from '../read/spec.ts';
+import type { Located, Position } from '../text/tree.ts';
+import { quote } from '../../units/quote.ts';
+import { createMapping } from '../../units/mapping.ts';
+
+/** A condition that can be read. */
+export interface Condition extends ConditionPlan {
+  /** Where each of its stages is named first. */
+  readonly reads: readonly Located<string>[];
+}
+
+/**
+ * Of each stage, by index into `spec.stages`; null: it has none, or one that was reported.
+ * @param check  null: nobody loaded the language, because no stage has a condition
+ */
+export function compileConditions(
+  spec: Spec,
+  params: ParamValues,
+  check: CheckExpressions['condition'] | null,
+  problems: Problems,
+): readonly (Condition | null)[] {
+  return spec.stages.map(({ name, when }) => {
+    if (when === null) return null;
+    if (check === null) throw new Error('a spec with conditions is compiled without their language');
+    const noun = spec.kind === 'workflow' ? 'step' : 'box';
+    return compileCondition(when, `\`when\` of ${noun} ${quote(name.value)}`, params, check, problems);
+  });
+}
+
+/** @param when  in a spec under the key that `what` names */
+export function compileCondition(
+  when: NonNullable<StageSpec['when']>,
+  what: string,
+  params: ParamValues,
+  check: CheckExpressions['condition'],
+  problems: Problems,
+): Condition | null {
+  const source = when.value;
+  const placeholder = /\$\{\{\s*(.*?)\s*\}\}/s.exec(source);
+  if (placeholder !== null) {
+    const inner = placeholder[0] === source.trim() ? placeholder[1]! : 'params.name == "value"';
+    problems.error(
+      'spec/bad-placeholder',
+      when.at,
+      `${what} has a placeholder: ${quote(source)}`,
+      `the whole value is an expression: write \`when: ${inner}\``,
+    );
+    problems.gap('edges');
+    return null;
+  }
+  // Reported where it was read.
+  if (source === '') return null;
+  const checked = check(source, params);
+  if ('problems' in checked) {
+    for (const { message, remedy, start } of checked.problems) {
+      const { at, words } = placeIn(when, start);
+      const help = remedy ?? 'see "Conditions" in docs/spec.md';
+      problems.error('spec/bad-expression', at, `${what}: ${message}${words}`, help);
+    }
+    problems.gap('edges');
+    return null;
+  }
+  const reads = new Map<string, Located<string>>();
+  for (const { stage, start } of checked.stages)
+    if (!reads.has(stage)) reads.set(stage, { value: stage, at: placeIn(when, start).at });
+  const values: Record<string, ConditionValue> = createMapping();
+  for (const { name, start } of checked.params) {
+    const value = params.get(name);
+    if (value === undefined)
+      problems.error(
+        'spec/unknown-param',
+        placeIn(when, start).at,
+        `${what} reads the parameter ${quote(name)}, which is not declared${problems.suggest(name, params.keys())}`,
+        `declare it: \`params: {${name}: …}\``,
+      );
+    else values[name] = value?.value ?? '';
+  }
+  return { source, stages: [...reads.keys()], params: values, reads: [...reads.values()] };
+}
+
+/** Where a character of the text stands; only its beginning is known of one that is folded, escaped or on several lines. */
+export function placeIn(
+  { at, textAt }: Located<string>,
+  offset: number,
+): { readonly at: Position; readonly words: string } {
+  if (textAt !== undefined) return { at: { line: textAt.line, column: textAt.column + offset }, words: '' };
+  return { at, words: offset === 0 ? '' : ` (at character ${offset + 1} of the condition)` };
+}

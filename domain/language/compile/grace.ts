@@ -1,0 +1,34 @@
+import { GRACE_MS } from '../../plan/defaults.ts';
+import { type Plan, PLAN_LIMITS, type StagePlan } from '../../plan/plan.ts';
+import type { InlinedPart } from './inline-part.ts';
+import type { Problems } from '../text/diagnostics.ts';
+import type { Spec } from '../read/spec.ts';
+
+/** Time for the stages with `finally`; nothing where there is none. */
+export function compileGrace(
+  spec: Spec,
+  stages: readonly StagePlan[],
+  used: readonly (InlinedPart | null)[],
+  problems: Problems,
+): Pick<Plan, 'graceMs'> {
+  const last = stages.filter((stage) => stage.finally === true);
+  const own = spec.stages.filter((stage) => stage.finally === true);
+  if (last.length === 0 && own.length === 0) return {};
+  if (own.length === spec.stages.length)
+    problems.error(
+      'spec/bad-value',
+      own[0]!.name.at,
+      'every stage has `finally`, so there is none that they run after',
+      'remove `finally`, or add the stages that do the work',
+    );
+  if (last.length > PLAN_LIMITS.finallyStages)
+    problems.error(
+      'spec/too-large',
+      spec.sectionAt,
+      `${last.length} stages have \`finally\`${own.length === last.length ? '' : ', those of its parts included'}; at most ${PLAN_LIMITS.finallyStages} may`,
+      'do their work in fewer stages',
+    );
+  // Each part was given time of its own: the longest is enough for the stages that had it.
+  const longest = Math.max(own.length === 0 ? 0 : GRACE_MS, ...used.map((part) => part?.graceMs ?? 0));
+  return { graceMs: spec.graceMs ?? longest };
+}

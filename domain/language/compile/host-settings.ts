@@ -1,0 +1,104 @@
+/**
+ * Variables of the environment in which a person types a command that stand in place of what a spec says: of its `llm`, and
+ * Void-Box's `OLLAMA_BASE_URL`. The command reads them once; the plan has what they come to, so that nobody else needs them.
+ */
+import { LLM_PROVIDERS, type LlmProvider, PLAN_LIMITS } from '../../plan/plan.ts';
+import { LLM } from '../grammar/agent-table.ts';
+import { isVariable, VARIABLE_REMEDY } from '../grammar/values.ts';
+import { didYouMean, nearest } from '../text/suggest.ts';
+import { quote } from '../../units/quote.ts';
+import { createMapping } from '../../units/mapping.ts';
+
+/** JSON-safe. Null: not set. */
+export interface HostSettings {
+  readonly provider: LlmProvider | null;
+  readonly model: string | null;
+  readonly baseUrl: string | null;
+  readonly apiKeyEnv: string | null;
+  /** As it stands there: it counts only where a spec has that variable, and is judged there. */
+  readonly ollamaBaseUrl: string | null;
+}
+
+export const SETTING_VARIABLES = {
+  provider: 'VOIDBOX_LLM_PROVIDER',
+  model: 'VOIDBOX_LLM_MODEL',
+  baseUrl: 'VOIDBOX_LLM_BASE_URL',
+  apiKeyEnv: 'VOIDBOX_LLM_API_KEY_ENV',
+  ollamaBaseUrl: 'OLLAMA_BASE_URL',
+} as const satisfies Readonly<Record<keyof HostSettings, string>>;
+
+/** As a program in a guest is given it: neither credentials nor what stands for something else. */
+const ADDRESS = /^https?:\/\/(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?(?:[/?#][^\s{}"'`\\]*)?$/;
+
+interface SettingProblem {
+  readonly message: string;
+  readonly remedy: string;
+}
+
+/**
+ * @param variables  of the environment; one that is empty counts as not set
+ * @returns null settings: none is set; else one that cannot be what it stands for
+ */
+export function readHostSettings(
+  variables: Readonly<Record<string, string | undefined>>,
+): { readonly settings: HostSettings | null } | { readonly problem: SettingProblem } {
+  const texts = createMapping(
+    Object.entries(SETTING_VARIABLES).map(([key, name]) => [key, variables[name] || null]),
+  ) as Record<keyof HostSettings, string | null>;
+  if (Object.values(texts).every((text) => text === null)) return { settings: null };
+  const provider = texts.provider === null ? null : providerOf(texts.provider);
+  const problem =
+    (texts.provider !== null && provider === null ? unknownProvider(texts.provider) : null) ??
+    problemOfModel(texts.model) ??
+    problemOfBaseUrl(texts.baseUrl) ??
+    problemOfKeyName(texts.apiKeyEnv);
+  return problem === null ? { settings: { ...texts, provider } } : { problem };
+}
+
+/** Case does not count, as in a spec. */
+function providerOf(text: string): LlmProvider | null {
+  const { aliases } = LLM.keys.provider.type;
+  const word = text.toLowerCase();
+  const known = Object.hasOwn(aliases, word) ? aliases[word as keyof typeof aliases] : word;
+  return LLM_PROVIDERS.find((each) => each === known) ?? null;
+}
+
+function unknownProvider(text: string): SettingProblem {
+  return {
+    message: `${SETTING_VARIABLES.provider} is ${quote(text)}, which is no provider${didYouMean(nearest(text, LLM_PROVIDERS))}`,
+    remedy: `Set it to one of ${LLM_PROVIDERS.join(', ')}, or unset it.`,
+  };
+}
+
+function problemOfModel(text: string | null): SettingProblem | null {
+  if (text === null || (!/\p{Cc}/u.test(text) && text.length <= PLAN_LIMITS.referenceCharacters)) return null;
+  return {
+    message: `${SETTING_VARIABLES.model} is ${quote(text.slice(0, 80))}, which is not the name of a model`,
+    remedy: `Set it to a text of one line with at most ${PLAN_LIMITS.referenceCharacters} characters, or unset it.`,
+  };
+}
+
+function problemOfBaseUrl(text: string | null): SettingProblem | null {
+  if (text === null || isAddress(text)) return null;
+  // What may be a password is not printed.
+  const shown = text.includes('@') ? 'an address with a user or password' : quote(text.slice(0, 80));
+  return {
+    message: `${SETTING_VARIABLES.baseUrl} is ${shown}, which is not the address of a model server`,
+    remedy:
+      'Set it to an address such as http://127.0.0.1:8080, without a user and a password (a key has its variable: VOIDBOX_LLM_API_KEY_ENV), or unset it.',
+  };
+}
+
+function problemOfKeyName(text: string | null): SettingProblem | null {
+  if (text === null || isVariable(text)) return null;
+  // It may be the key itself, which must not get into a log.
+  return {
+    message: `${SETTING_VARIABLES.apiKeyEnv} has a value of ${text.length} characters, which is not the name of a variable`,
+    remedy: `Set it to the name of the variable that holds the key, never to the key itself: ${VARIABLE_REMEDY}. Or unset it.`,
+  };
+}
+
+export function isAddress(text: string): boolean {
+  const match = text.length <= PLAN_LIMITS.referenceCharacters ? ADDRESS.exec(text) : null;
+  return match !== null && Number(match[1] ?? 80) >= 1 && Number(match[1] ?? 80) <= 65_535;
+}

@@ -1,0 +1,319 @@
+/**
+ * The stages of a part in the plan of the spec that uses it: under its name and a dot, behind what it waits for, before the
+ * stage that ends it. Plan to plan; what is wrong with a part was found when it was compiled.
+ */
+import type {
+  ConditionPlan,
+  EachPlan,
+  EdgePlan,
+  InputPlan,
+  OutputPlan,
+  PartOutput,
+  Plan,
+  ScopePlan,
+  StagePlan,
+  TextsPlan,
+  WorkPlan,
+} from '../../plan/plan.ts';
+import { bothSources } from '../../plan/both-conditions.ts';
+import { STAGE_DEFAULTS } from '../../plan/defaults.ts';
+import { edgesOnSuccess, partOf } from '../../plan/work.ts';
+import { workspaceGiver } from '../../plan/workspace.ts';
+import type { CheckedExpression } from '../expression/check.ts';
+import { createMapping } from '../../units/mapping.ts';
+
+/** Where a part stands: what the stage that uses it has. */
+export interface PartPlace extends Pick<
+  StagePlan,
+  'after' | 'anyFailure' | 'when' | 'input' | 'continueOnError' | 'mock' | 'outputSchema'
+> {
+  readonly id: string;
+  readonly source: string;
+  /** What is carried goes through it when it is passed, or its failure is tolerated. */
+  readonly handsOn: boolean;
+  /** The part is done for each item; absent: once. */
+  readonly each?: EachPlan | undefined;
+}
+
+/** What expressions that were compiled read. */
+export interface ReadExpressions {
+  readonly condition: (source: string) => CheckedExpression;
+  readonly text: (source: string) => CheckedExpression;
+}
+
+export interface InlinedPart {
+  /** Those of the part, and last the one that ends it. */
+  readonly stages: readonly StagePlan[];
+  readonly scopes: readonly ScopePlan[];
+  /** Absent: no stage of it has `finally`. */
+  readonly graceMs: Plan['graceMs'];
+}
+
+export function inlinePart(part: Plan, { each, ...place }: PartPlace, read: ReadExpressions): InlinedPart {
+  const named = (name: string): string => `${place.id}.${name}`;
+  // What the place waits for and is decided by, it is before the first item; within an item the part stands for itself.
+  const within = each === undefined ? place : ofItem(place);
+  const stages = part.stages.map((stage) => inlineStage(stage, within, named, read));
+  const end = endOf(part, within, named);
+  return {
+    stages:
+      each === undefined
+        ? [...stages, end]
+        : [...stages.map((stage) => ({ of: place.id, ...stage })), aroundItems(end, place, each)],
+    scopes: part.scopes.map((scope) => ({ ...scope, id: named(scope.id), stages: scope.stages.map(named) })),
+    graceMs: part.graceMs,
+  };
+}
+
+/** What its first stages find is the item. */
+function ofItem({ continueOnError: _tolerated, ...place }: PartPlace): PartPlace {
+  return { ...place, after: [], anyFailure: undefined, when: null, input: { kind: 'run-input' }, handsOn: false };
+}
+
+function aroundItems(end: StagePlan, place: PartPlace, each: EachPlan): StagePlan {
+  return {
+    ...end,
+    after: [...withEdges(place.after, readBy(place)), ...end.after],
+    ...(place.anyFailure === true ? { anyFailure: true } : {}),
+    when: place.when,
+    ...(place.continueOnError === true ? { continueOnError: true } : {}),
+    each,
+  };
+}
+
+function inlineStage(
+  stage: StagePlan,
+  around: PartPlace,
+  named: (name: string) => string,
+  read: ReadExpressions,
+): StagePlan {
+  if (stage.finally === true) return inlineLast(stage, around, named, read);
+  const { anyFailure: own, again, loop, texts, of, ...rest } = stage;
+  // What the place waits for, the stage does whose items it belongs to.
+  const place = of === undefined ? around : ofItem(around);
+  const isWithin = (edge: EdgePlan): boolean =>
+    stage.each !== undefined && partOf(stage.work)?.stages.includes(edge.stage) === true;
+  const isFirst = stage.after.every(isWithin);
+  const anyFailure = isFirst ? place.anyFailure : own;
+  const kept = stage.after.filter((edge) => !isFirst || isWithin(edge));
+  const edges = [
+    ...(isFirst ? place.after : []),
+    ...kept.map((edge): EdgePlan => ({ ...edge, stage: named(edge.stage) })),
+  ];
+  const input = stage.input.kind === 'run-input' ? place.input : renamedInput(stage.input, named);
+  const data = stage.input.kind === 'run-input' ? edgesOnSuccess(sourcesOf(place.input)) : [];
+  const { each } = stage;
+  return {
+    ...rest,
+    id: named(stage.id),
+    ...(of === undefined ? {} : { of: named(of) }),
+    scope: stage.scope === null ? null : named(stage.scope),
+    after: withEdges(edges, [...data, ...readBy(place)]),
+    ...(anyFailure === true ? { anyFailure } : {}),
+    when: bothConditions(place.when, stage.when, named, read),
+    ...(each?.list.kind === 'stage-output'
+      ? { each: { ...each, list: { ...each.list, stage: named(each.list.stage) } } }
+      : {}),
+    ...(again === undefined ? {} : { again: again.map(named) }),
+    ...(loop === undefined ? {} : { loop: { ...loop, until: renamedCondition(loop.until, {}, named, read) } }),
+    work: renamedWork(stage.work, named),
+    ...(texts === undefined ? {} : { texts: renamedTexts(texts, named, read) }),
+    input,
+    inputs: stage.inputs.map((taken) => ({ ...taken, fromStage: named(taken.fromStage) })),
+    ...renamedWorkspace(stage, named),
+  };
+}
+
+function renamedWorkspace(stage: StagePlan, named: (name: string) => string): Pick<StagePlan, 'workspace'> {
+  const giver = workspaceGiver(stage);
+  if (stage.workspace === undefined || giver === null) return {};
+  return { workspace: { ...stage.workspace, from: { kind: 'stage', stage: named(giver) } } };
+}
+
+/** It runs after all stages of the run, those of the part among them: it has no edges, and its input is that of the run or none. */
+function inlineLast(
+  stage: StagePlan,
+  place: PartPlace,
+  named: (name: string) => string,
+  read: ReadExpressions,
+): StagePlan {
+  const isGiven = stage.input.kind === 'run-input' && place.input.kind === 'run-input';
+  return {
+    ...stage,
+    id: named(stage.id),
+    scope: stage.scope === null ? null : named(stage.scope),
+    when: bothConditions(place.when, stage.when, named, read),
+    input: isGiven ? stage.input : { kind: 'none' },
+    inputs: stage.inputs.map((taken) => ({ ...taken, fromStage: named(taken.fromStage) })),
+  };
+}
+
+/** It waits for all that the part needs to have succeeded, and for what it hands on. */
+function endOf(part: Plan, place: PartPlace, named: (name: string) => string): StagePlan {
+  const taken = part.output.kind === 'stage' ? [part.output.stage] : part.output.stages;
+  const isTolerated = place.continueOnError === true;
+  const carried = (place.when !== null || isTolerated) && place.handsOn ? place.input : STAGE_DEFAULTS.input;
+  const last = [...new Set([...lastStages(part.stages), ...taken])].map(named);
+  const atTheEnd = isTolerated ? endedStages(part.stages).map((id): EdgePlan => ({ stage: named(id), on: 'end' })) : [];
+  return {
+    ...STAGE_DEFAULTS,
+    id: place.id,
+    scope: null,
+    after: withEdges(edgesOnSuccess(last), [...atTheEnd, ...edgesOnSuccess(sourcesOf(carried)), ...readBy(place)]),
+    when: place.when,
+    work: {
+      kind: 'part',
+      source: place.source,
+      stages: part.stages.map(({ id }) => named(id)),
+      output: outputOf(part.output, named),
+    },
+    input: carried,
+    ...(isTolerated ? { continueOnError: true } : {}),
+    ...(place.mock === undefined ? {} : { mock: place.mock }),
+    ...(place.outputSchema === undefined ? {} : { outputSchema: place.outputSchema }),
+  };
+}
+
+function outputOf(output: OutputPlan, named: (name: string) => string): PartOutput {
+  return output.kind === 'stage'
+    ? { kind: 'stage', stage: named(output.stage) }
+    : { kind: 'merge', of: output.stages.map((name) => ({ name, stage: named(name) })) };
+}
+
+/** Those that nothing in the part waits for; what runs only after a failure, or after the run, does not count. */
+function lastStages(stages: readonly StagePlan[]): readonly string[] {
+  const exceptional = afterFailures(stages);
+  const usual = stages.filter(({ id, finally: isLast }) => isLast !== true && !exceptional.has(id));
+  const needed = new Set(usual.flatMap(({ after }) => after.map(({ stage }) => stage)));
+  return usual.flatMap(({ id }) => (needed.has(id) ? [] : [id]));
+}
+
+/** What runs only after a failure: a part has not ended before it. */
+function endedStages(stages: readonly StagePlan[]): readonly string[] {
+  const exceptional = afterFailures(stages);
+  const needed = new Set(stages.flatMap(({ after }) => after.map(({ stage }) => stage)));
+  return [...exceptional].filter((id) => !needed.has(id));
+}
+
+function afterFailures(stages: readonly StagePlan[]): ReadonlySet<string> {
+  const behind = new Map<string, string[]>(stages.map(({ id }) => [id, []]));
+  for (const { id, after } of stages) for (const { stage, on } of after) if (on !== 'end') behind.get(stage)?.push(id);
+  const found = new Set(stages.flatMap(({ id, after }) => (after.some(({ on }) => on === 'failure') ? [id] : [])));
+  // A set that grows while it is walked is walked to its end.
+  for (const id of found) for (const next of behind.get(id) ?? []) found.add(next);
+  return found;
+}
+
+/** What the condition of the place reads has to have ended, for each stage that it decides. */
+function readBy({ when }: PartPlace): readonly EdgePlan[] {
+  return (when?.stages ?? []).map((stage) => ({ stage, on: 'end' }));
+}
+
+function withEdges(edges: readonly EdgePlan[], more: readonly EdgePlan[]): readonly EdgePlan[] {
+  const all = new Map(edges.map((edge) => [edge.stage, edge]));
+  for (const edge of more) if (!all.has(edge.stage)) all.set(edge.stage, edge);
+  return [...all.values()];
+}
+
+function sourcesOf(input: InputPlan): readonly string[] {
+  return input.kind === 'carry' ? [input.stage] : input.kind === 'merge' ? input.stages : [];
+}
+
+function renamedInput(input: InputPlan, named: (name: string) => string): InputPlan {
+  switch (input.kind) {
+    case 'none':
+    case 'run-input':
+      return input;
+    case 'carry':
+      return { ...input, stage: named(input.stage) };
+    case 'merge':
+      return { ...input, stages: input.stages.map(named) };
+  }
+}
+
+function renamedWork(work: WorkPlan, named: (name: string) => string): WorkPlan {
+  const part = partOf(work);
+  if (part !== null) {
+    const { output } = part;
+    return {
+      ...part,
+      stages: part.stages.map(named),
+      output:
+        output.kind === 'stage'
+          ? { ...output, stage: named(output.stage) }
+          : { ...output, of: output.of.map(({ name, stage }) => ({ name, stage: named(stage) })) },
+    };
+  }
+  return work.kind === 'command' && work.stdin.kind === 'stage-output'
+    ? { ...work, stdin: { ...work.stdin, stage: named(work.stdin.stage) } }
+    : work;
+}
+
+/** A part that is passed is passed with all of its stages, so each has the condition of the part as well. */
+function bothConditions(
+  outer: ConditionPlan | null,
+  inner: ConditionPlan | null,
+  named: (name: string) => string,
+  read: ReadExpressions,
+): ConditionPlan | null {
+  const own = inner === null ? null : renamedCondition(inner, outer?.params ?? {}, named, read);
+  if (own === null || outer === null) return own ?? outer;
+  return {
+    source: bothSources(outer.source, own.source),
+    stages: [...new Set([...outer.stages, ...own.stages])],
+    params: { ...outer.params, ...own.params },
+  };
+}
+
+function renamedCondition(
+  { source, stages, params }: ConditionPlan,
+  taken: ConditionPlan['params'],
+  named: (name: string) => string,
+  read: ReadExpressions,
+): ConditionPlan {
+  const names = new Map<string, string>();
+  for (const name of Object.keys(params)) {
+    let other = named(name);
+    while (Object.hasOwn(taken, other)) other += '_';
+    names.set(name, other);
+  }
+  return {
+    source: renamedSource(source, read.condition(source), named, (name) => names.get(name)!),
+    stages: stages.map(named),
+    params: createMapping(Object.entries(params).map(([name, value]) => [names.get(name)!, value])),
+  };
+}
+
+/** Of no other stage, so the parameters keep their names. */
+function renamedTexts(texts: TextsPlan, named: (name: string) => string, read: ReadExpressions): TextsPlan {
+  const renamed = texts.sources.map((source) => renamedSource(source, read.text(source), named, (name) => name));
+  // `stages.a` and `stages["a"]` are the same now.
+  const sources = [...new Set(renamed)];
+  return {
+    ...texts,
+    sources,
+    stages: texts.stages.map(named),
+    texts: texts.texts.map(({ place, parts }) => ({
+      place,
+      parts: parts.map((part) => (typeof part === 'number' ? sources.indexOf(renamed[part]!) : part)),
+    })),
+  };
+}
+
+function renamedSource(
+  source: string,
+  { stages, params }: CheckedExpression,
+  stageNamed: (name: string) => string,
+  paramNamed: (name: string) => string,
+): string {
+  const places = [
+    ...stages.map(({ stage, start, nameEnd }) => ({ start, end: nameEnd, root: 'stages', name: stageNamed(stage) })),
+    ...params.map(({ name, start, end }) => ({ start, end, root: 'params', name: paramNamed(name) })),
+  ];
+  let text = source;
+  for (const { start, end, root, name } of places.sort((a, b) => b.start - a.start)) {
+    const isOptional = /^\w+\s*(?:\.\s*\?|\[\s*\?)/.test(text.slice(start, end));
+    text = `${text.slice(0, start)}${root}[${isOptional ? '?' : ''}${JSON.stringify(name)}]${text.slice(end)}`;
+  }
+  return text;
+}

@@ -1,0 +1,261 @@
+/** `for_each`: the list whose items a stage is done for. */
+import {
+  type EachPlan,
+  type JsonValue,
+  type Plan,
+  PLAN_LIMITS,
+  type ScopePlan,
+  type StagePlan,
+} from '../../plan/plan.ts';
+import { dataTakenBy } from '../../pipeline/machine-plan.ts';
+import { instanceProblem } from '../../run/instance.ts';
+import { utf8Length } from '../../units/utf8.ts';
+import { type ListFiles, patternOf } from '../read/file-pattern.ts';
+import { listProblems } from '../problems/list-limits.ts';
+import type { ParamValues } from '../read/params.ts';
+import type { Filler } from '../grammar/placeholders.ts';
+import type { Problems } from '../text/diagnostics.ts';
+import type { Spec, StageSpec } from '../read/spec.ts';
+import type { Located, Position } from '../text/tree.ts';
+import { quote } from '../../units/quote.ts';
+import { describeStage } from './describe-stage.ts';
+
+/** Of one member: `.name`, `["name"]` or `['name']`. */
+const MEMBER = /\s*(?:\.\s*([A-Za-z_][A-Za-z0-9_]*)|\[\s*(?:"([^"\\]*)"|'([^'\\]*)')\s*\])\s*/y;
+
+/** Files below the spec's folder. */
+const FILES = /^\s*files\(\s*(?:"([^"\\]*)"|'([^'\\]*)')\s*\)\s*$/;
+
+const REMEDY =
+  'write a list, `params.NAME`, `stages.NAME.json` or `files("data/*.csv")`; a name with other characters than letters, digits and `_` stands as `stages["NAME"].json`';
+
+/** Where the items come from. The expressions are those of CEL that name one value. */
+export type ItemSource =
+  | { readonly kind: 'inline'; readonly items: readonly JsonValue[] }
+  | { readonly kind: 'param'; readonly name: Located<string> }
+  | { readonly kind: 'files'; readonly pattern: Located<string> }
+  | { readonly kind: 'stage'; readonly name: Located<string>; readonly path: readonly string[] };
+
+/** Null: the stage is done once, or what it has is no list. */
+export function itemSourceOf({ forEach }: Pick<StageSpec, 'forEach'>): ItemSource | null {
+  if (forEach === null) return null;
+  const { value, at } = forEach;
+  if (Array.isArray(value)) return { kind: 'inline', items: value as readonly JsonValue[] };
+  const files = typeof value === 'string' ? FILES.exec(value) : null;
+  if (files !== null) return { kind: 'files', pattern: { value: files[1] ?? files[2] ?? '', at } };
+  const words = typeof value === 'string' ? membersOf(value) : null;
+  const [root, name, field, ...path] = words ?? [];
+  if (name === undefined) return null;
+  if (root === 'params' && field === undefined) return { kind: 'param', name: { value: name, at } };
+  return root === 'stages' && field === 'json' && path.length <= PLAN_LIMITS.listPath
+    ? { kind: 'stage', name: { value: name, at }, path }
+    : null;
+}
+
+function membersOf(text: string): readonly string[] | null {
+  const root = /^\s*(params|stages)\b/.exec(text);
+  if (root === null) return null;
+  const words = [root[1]!];
+  let at = root[0].length;
+  while (at < text.length) {
+    MEMBER.lastIndex = at;
+    const match = MEMBER.exec(text);
+    if (match === null) return null;
+    words.push(match[1] ?? match[2] ?? match[3] ?? '');
+    at = MEMBER.lastIndex;
+  }
+  return words;
+}
+
+interface EachContext {
+  /** The name of the stage that the list is of, once it is known to exist. */
+  readonly source: string | null;
+  readonly runMaxParallel: number;
+  readonly params: ParamValues;
+  readonly fill: Filler;
+  /** Of the spec; null when it comes without one. */
+  readonly baseDir: string | null;
+  /** Absent: whoever compiles sees no files of the author. */
+  readonly listFiles: ListFiles | undefined;
+  readonly what: string;
+  readonly problems: Problems;
+}
+
+/** @returns undefined for a stage that is done once, or whose list was reported */
+export function eachOf(
+  spec: Spec,
+  stage: StageSpec,
+  { items }: { readonly items: number | null },
+  context: Omit<EachContext, 'source' | 'what'>,
+): EachPlan | undefined {
+  const source = items === null ? null : spec.stages[items]!.name.value;
+  return compileEach(stage, { ...context, source, what: describeStage(spec, stage) });
+}
+
+function compileEach(stage: StageSpec, context: EachContext): EachPlan | undefined {
+  const { runMaxParallel, what, problems } = context;
+  const { forEach, name } = stage;
+  if (forEach === null) {
+    warnOfNoItems(stage, what, problems);
+    return undefined;
+  }
+  const tooLong = instanceProblem([{ part: name.value, item: PLAN_LIMITS.items - 1 }]);
+  if (tooLong !== null) problems.error('spec/bad-name', name.at, `${what}: ${tooLong}`, 'give it a shorter name');
+  const list = listOf(stage, context);
+  if (list === null) return undefined;
+  return {
+    list,
+    maxParallel: stage.itemsAtOnce ?? runMaxParallel,
+    failFast: stage.failFast ?? false,
+    allowFailures: stage.allowFailures ?? 0,
+  };
+}
+
+function listOf({ forEach }: StageSpec, context: EachContext): EachPlan['list'] | null {
+  const { source, params, what, problems } = context;
+  const { at, text } = forEach!;
+  const items = itemSourceOf({ forEach });
+  switch (items?.kind) {
+    case undefined:
+      problems.error('spec/bad-value', at, `\`for_each\` of ${what} is ${quote(text)}, which names no list`, REMEDY);
+      return null;
+    case 'stage':
+      return source === null ? null : { kind: 'stage-output', stage: source, path: items.path };
+    case 'inline':
+      return inlineList(items.items, at, what, problems);
+    case 'files': {
+      const files = filesOf(items.pattern, context);
+      return files === null ? null : inlineList(files, at, what, problems);
+    }
+    case 'param': {
+      const { value: name } = items.name;
+      const param = params.get(name);
+      if (param === undefined) {
+        problems.error(
+          'spec/unknown-param',
+          at,
+          `\`for_each\` of ${what} names the parameter ${quote(name)}, which is not declared${problems.suggest(name, params.keys())}`,
+          `declare it: \`params: { ${name}: { type: list } }\``,
+        );
+        return null;
+      }
+      // It was reported.
+      if (param === null) return null;
+      if (Array.isArray(param.value)) return inlineList(param.value as readonly JsonValue[], at, what, problems);
+      problems.error(
+        'spec/bad-value',
+        at,
+        `\`for_each\` of ${what} names the parameter ${quote(name)}, which is not a list`,
+        `declare it with \`type: list\``,
+      );
+      return null;
+    }
+  }
+}
+
+/** Null: reported. */
+function filesOf(
+  written: Located<string>,
+  { fill, baseDir, listFiles, what, problems }: EachContext,
+): readonly string[] | null {
+  const { at } = written;
+  const pattern = patternOf(fill(written));
+  if ('problem' in pattern) {
+    problems.error('spec/bad-path', at, `\`for_each\` of ${what}: ${pattern.problem}`, pattern.remedy);
+    return null;
+  }
+  if (baseDir === null || listFiles === undefined) {
+    problems.error(
+      'spec/bad-path',
+      at,
+      `\`for_each\` of ${what} lists files of the spec's folder, and the spec comes as a text without one`,
+      'run the spec from its file, or give the list as a parameter: `for_each: params.files`',
+    );
+    return null;
+  }
+  const listed = listFiles(baseDir, pattern);
+  if ('problem' in listed) {
+    problems.error(
+      'spec/bad-path',
+      at,
+      `\`for_each\` of ${what} lists ${quote(pattern.text)}: ${listed.problem}`,
+      'name a smaller folder, or correct the pattern',
+    );
+    return null;
+  }
+  if (listed.files.length === 0)
+    problems.warning(
+      'spec/bad-path',
+      at,
+      `\`for_each\` of ${what}: no file below ${baseDir} is like ${quote(pattern.text)}, so the stage has no items`,
+      'correct the pattern: it starts at the folder of the spec, `*` is part of one name, `**/` is any folders',
+    );
+  return listed.files;
+}
+
+function inlineList(items: readonly JsonValue[], at: Position, what: string, problems: Problems): EachPlan['list'] {
+  const bytes = items.length > PLAN_LIMITS.items ? 0 : utf8Length(JSON.stringify(items));
+  if (items.length > PLAN_LIMITS.items || bytes > PLAN_LIMITS.itemListBytes)
+    problems.error(
+      'spec/too-large',
+      at,
+      `\`for_each\` of ${what} has ${items.length} items${bytes === 0 ? '' : ` and ${bytes} bytes`}; at most ${PLAN_LIMITS.items} items and ${PLAN_LIMITS.itemListBytes} bytes are allowed`,
+      'let one item stand for several values',
+    );
+  return { kind: 'inline', items };
+}
+
+/** Keys that say how items are done, where there are none. */
+function warnOfNoItems(stage: StageSpec, what: string, problems: Problems): void {
+  const keys = { max_parallel: stage.itemsAtOnce, fail_fast: stage.failFast, allow_failures: stage.allowFailures };
+  for (const [key, value] of Object.entries(keys))
+    if (value !== null)
+      problems.warning(
+        'spec/bad-value',
+        stage.name.at,
+        `${what} has \`${key}\` and no \`for_each\`: it never applies`,
+        'add a `for_each`, or remove it',
+      );
+}
+
+/** Outputs of earlier stages that each item gets, the list among them. */
+export function takenCount(stage: StagePlan): number {
+  return dataTakenBy(stage).reduce((sum, { output, outputs }) => sum + (output ? 1 : 0) + outputs.length, 0);
+}
+
+/**
+ * What each item brings beside its command. What a host folder held before is kept once for a stage: of items side by side each
+ * would undo what others wrote.
+ */
+export function checkItems(plan: Plan, at: (stage: string) => Position, problems: Problems): void {
+  const { stages, scopes } = plan;
+  for (const stage of stages) {
+    const { id, each, of } = stage;
+    if (each === undefined && of === undefined) continue;
+    // What ends an item takes what the part hands on.
+    const taken = takenCount({ ...stage, each: undefined }) + (each?.list.kind === 'stage-output' ? 1 : 0);
+    const what = each === undefined ? `is done for each item of ${quote(of!)}` : 'has `for_each`';
+    if (taken > PLAN_LIMITS.itemInputs)
+      problems.error(
+        'spec/too-large',
+        at(of ?? id),
+        `the stage ${quote(id)} ${what} and takes ${taken} outputs of earlier stages; at most ${PLAN_LIMITS.itemInputs} are allowed`,
+        'collect them in one stage, and take its output',
+      );
+    const writable = each === undefined ? undefined : writableIn(scopes, stage.scope);
+    if (writable !== undefined)
+      problems.error(
+        'spec/unordered-writers',
+        at(id),
+        `the stage ${quote(id)} has \`for_each\` and the writable mount ${writable}: items would overwrite each other's files`,
+        'mount it with `mode: ro`, and print the result of an item or write it to `output_file`',
+      );
+  }
+  for (const { stage, message, remedy } of listProblems(plan))
+    problems.error('spec/too-large', at(stage), message, remedy);
+}
+
+export function writableIn(scopes: readonly ScopePlan[], scope: string | null): string | undefined {
+  const mounts = scopes.find(({ id }) => id === scope)?.sandbox.mounts ?? [];
+  return mounts.find(({ mode }) => mode === 'rw')?.guestPath;
+}

@@ -1,0 +1,27 @@
+import { MOCK_DEFAULTS } from '../../plan/defaults.ts';
+import { PLAN_LIMITS, type StagePlan } from '../../plan/plan.ts';
+import { utf8Length } from '../../units/utf8.ts';
+import type { Filler } from '../grammar/placeholders.ts';
+import type { Problems } from '../text/diagnostics.ts';
+import type { StageSpec } from '../read/spec.ts';
+
+export function compileMock(
+  { mock }: StageSpec,
+  what: string,
+  fill: Filler,
+  problems: Problems,
+): Pick<StagePlan, 'mock'> {
+  if (mock === null) return {};
+  const { output, exitCode } = mock;
+  // What is no text has no places for placeholders: JSON would have to stay JSON.
+  const text = typeof output?.value === 'string' ? fill({ at: output.at, value: output.value }) : output?.text;
+  const bytes = utf8Length(text ?? '');
+  if (output !== null && bytes > PLAN_LIMITS.mockBytes)
+    problems.error(
+      'spec/too-large',
+      output.at,
+      `the output in \`mock\` of ${what} has ${bytes} bytes; at most ${PLAN_LIMITS.mockBytes} are allowed`,
+      'write a shorter one',
+    );
+  return { mock: { output: text ?? MOCK_DEFAULTS.output, exitCode: exitCode ?? MOCK_DEFAULTS.exitCode } };
+}

@@ -1,0 +1,34 @@
+import type { StagePlan } from '../../plan/plan.ts';
+import { utf8Length } from '../../units/utf8.ts';
+import { type CheckSchema, OUTPUT_SCHEMA_LIMITS } from '../schema/output-schema.ts';
+import type { Problems } from '../text/diagnostics.ts';
+import { placeInSchema } from '../schema/schema-place.ts';
+import type { StageSpec } from '../read/spec.ts';
+
+/** @param check  null: who compiles has it checked before anything runs */
+export function compileOutputSchema(
+  { outputSchema }: StageSpec,
+  what: string,
+  check: CheckSchema | null,
+  problems: Problems,
+): Pick<StagePlan, 'outputSchema'> {
+  if (outputSchema === null) return {};
+  const { at, value, text, node } = outputSchema;
+  const bytes = utf8Length(text);
+  const problem = bytes > OUTPUT_SCHEMA_LIMITS.schemaBytes ? null : (check?.(value) ?? null);
+  if (bytes > OUTPUT_SCHEMA_LIMITS.schemaBytes)
+    problems.error(
+      'spec/too-large',
+      at,
+      `\`output_schema\` of ${what} has ${bytes} bytes as JSON; at most ${OUTPUT_SCHEMA_LIMITS.schemaBytes} are allowed`,
+      'write a shorter one; `$defs` say once what is needed twice',
+    );
+  else if (problem !== null)
+    problems.error(
+      'spec/bad-value',
+      placeInSchema(problem, node) ?? at,
+      `\`output_schema\` of ${what} is not valid: ${problem}`,
+      'correct it; it is a JSON Schema (2020-12), such as `{ type: object, required: [ok] }`',
+    );
+  return { outputSchema: value };
+}

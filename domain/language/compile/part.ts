@@ -1,0 +1,281 @@
+/** `uses`: another spec as a part of this one, whose stages stand in this one's plan. */
+import type { Diagnostic } from '../../errors/diagnostic.ts';
+import { mayLackOutput } from '../../pipeline/machine-plan.ts';
+import { type Plan, PLAN_LIMITS } from '../../plan/plan.ts';
+import { waitOf } from '../../plan/work.ts';
+import { writableIn } from './items.ts';
+import type { CheckedExpression, CheckExpressions } from '../expression/check.ts';
+import { type InlinedPart, inlinePart, type PartPlace } from './inline-part.ts';
+import { folderOf, type PartFilePath, type PartFiles, partPath } from '../read/part-files.ts';
+import type { AppliedSettings } from './apply-settings.ts';
+import type { Filler } from '../grammar/placeholders.ts';
+import type { Problems } from '../text/diagnostics.ts';
+import type { Spec, StageSpec } from '../read/spec.ts';
+import type { Position } from '../text/tree.ts';
+import { quote } from '../../units/quote.ts';
+import { createMapping } from '../../units/mapping.ts';
+
+/** What the compilation of a spec and of all its parts shares. */
+export interface PartContext {
+  readonly files: PartFiles;
+  /** Full path of the file that this one stands in; empty: the first. */
+  readonly file: string;
+  /** What uses each other, from the first to this one: a file by its full path, a part in it with its name behind a `#`. */
+  readonly chain: readonly string[];
+  /** The spec is a part that is done for each item, or is within such a part: its texts may read the item. */
+  readonly ofItem: boolean;
+  /** Of the run: what a part says of it has no effect. */
+  readonly maxParallel: number;
+  /** Of all specs so far. */
+  readonly total: { stages: number };
+  readonly found: Diagnostic[];
+  readonly appliedSettings: AppliedSettings;
+}
+
+export interface UsedSpec {
+  readonly spec: Spec;
+  readonly baseDir: string | null;
+  readonly params: Readonly<Record<string, string>>;
+  readonly parts: PartContext;
+}
+
+export interface PartOptions {
+  /** What it can use by name. */
+  readonly own: Spec['parts'];
+  readonly baseDir: string | null;
+  readonly fill: Filler;
+  readonly check: CheckExpressions | null;
+  readonly parts: PartContext;
+  readonly compile: (used: UsedSpec) => { readonly plan: Plan | null; readonly diagnostics: readonly Diagnostic[] };
+  readonly problems: Problems;
+}
+
+type Refuse = (message: string, remedy: string) => null;
+
+/** Null: there is no such part, or it has mistakes, which are told. */
+export function compilePart(
+  stage: StageSpec,
+  place: Omit<PartPlace, 'source'>,
+  what: string,
+  options: PartOptions,
+): InlinedPart | null {
+  const uses = stage.uses!;
+  const { problems, parts, check } = options;
+  const refuse = (message: string, remedy: string): null => {
+    problems.error('spec/bad-part', uses.at, `\`uses\` of ${what} is ${quote(uses.value)}, ${message}`, remedy);
+    return null;
+  };
+  const used = usedSpec(stage, what, options, refuse);
+  if (used === null) return null;
+  const compiled = options.compile(used);
+  const known = new Set(parts.found.map((each) => JSON.stringify(each)));
+  parts.found.push(...compiled.diagnostics.filter((each) => !known.has(JSON.stringify(each))));
+  const { plan } = compiled;
+  if (plan === null) return null;
+  const results = plan.output.kind === 'stage' ? [plan.output.stage] : plan.output.stages;
+  const sources = plan.stages.filter(({ id }) => results.includes(id));
+  const lacking = sources.find((each) => waitOf(each.work) !== null || (results.length === 1 && mayLackOutput(each)));
+  if (lacking !== undefined)
+    return refuse(
+      `whose result is the output of ${quote(lacking.id)}, which may have none`,
+      'let the part end with a stage that always has an output, or name another in `output_step` or `output_box`',
+    );
+  for (const { id } of [...plan.stages, ...plan.scopes])
+    if (`${place.id}.${id}`.length > PLAN_LIMITS.nameLength)
+      return refuse(
+        `whose ${quote(id)} would be ${quote(`${place.id}.${id}`)}, with more than ${PLAN_LIMITS.nameLength} characters`,
+        'give one of them a shorter name',
+      );
+  if (place.each !== undefined && refuseInItems(plan, refuse)) return null;
+  const looped =
+    place.when === null || place.each !== undefined ? undefined : plan.stages.find(({ loop }) => loop !== undefined);
+  if (looped !== undefined)
+    return refuse(
+      `whose loop ${quote(looped.id)} cannot be passed with \`when\``,
+      'write the condition in the part, at the boxes of the loop',
+    );
+  const inlined = inlinePart(
+    plan,
+    { ...place, source: uses.value },
+    {
+      condition: (source) => readable(check!.condition(source)),
+      text: (source) => readable(check!.text(source, undefined, true)),
+    },
+  );
+  const broken = inlined.stages.find(({ when }) => when !== null && 'problems' in check!.condition(when.source));
+  if (broken !== undefined)
+    return refuse(
+      `whose stage ${quote(broken.id)} has a condition that is too long together with that of ${what}`,
+      'shorten one of them',
+    );
+  const tooLong = inlined.stages.find(({ texts }) =>
+    texts?.sources.some((each) => 'problems' in check!.text(each, undefined, true)),
+  );
+  if (tooLong !== undefined)
+    return refuse(
+      `whose stage ${quote(tooLong.id)} has an expression in its texts that is too long with the names of stages that it has here`,
+      'shorten the expression, or the name of the stage that uses the part',
+    );
+  return inlined;
+}
+
+/** An expression of a plan was read when that was compiled. */
+function readable(read: ReturnType<CheckExpressions['text']>): CheckedExpression {
+  if ('problems' in read) throw new Error('an expression of a plan cannot be read');
+  return read;
+}
+
+/** What has no meaning in an item, or none yet. */
+function refuseInItems({ stages, scopes }: Plan, refuse: Refuse): boolean {
+  const last = stages.find((stage) => stage.finally === true);
+  const writing = stages.find(({ scope }) => writableIn(scopes, scope) !== undefined);
+  if (last !== undefined)
+    refuse(
+      `whose stage ${quote(last.id)} has \`finally\`, which a part with \`for_each\` cannot have`,
+      'write the stage with `finally` beside the one with `for_each`: it belongs to the run, not to an item',
+    );
+  else if (writing !== undefined)
+    refuse(
+      `whose stage ${quote(writing.id)} has the writable mount ${writableIn(scopes, writing.scope)!}, which a part with \`for_each\` cannot have`,
+      "mount it with `mode: ro`, and return the result of an item as an output: items would overwrite each other's files",
+    );
+  else return false;
+  return true;
+}
+
+function usedSpec(stage: StageSpec, what: string, options: PartOptions, refuse: Refuse): UsedSpec | null {
+  const { own, baseDir, fill, parts, problems } = options;
+  const uses = stage.uses!;
+  const beside = own.find(({ name }) => name.value === uses.value);
+  const named = beside === undefined ? partPath(baseDir ?? '/', uses.value) : null;
+  if (beside === undefined && named === null) {
+    const names = own.map(({ name }) => name.value);
+    return refuse(
+      `which names no spec${problems.suggest(uses.value, names)}`,
+      'write the path of a YAML or JSON file that begins with `./` or `../`, with `#PART` behind it for a part in that file, or the name of a part in `parts`',
+    );
+  }
+  const path = named?.path ?? null;
+  const key = keyOf(named ?? { path: parts.file, part: uses.value });
+  if (parts.chain.includes(key))
+    return refuse(
+      `which uses ${path === null ? 'itself' : 'this spec'}, near or far`,
+      'let neither use the other: a part is done before what uses it',
+    );
+  if (parts.chain.length >= PLAN_LIMITS.partDepth)
+    return refuse(
+      `which would be part ${parts.chain.length + 1} within parts; at most ${PLAN_LIMITS.partDepth} are allowed`,
+      'use it in a spec further up',
+    );
+  const spec = beside === undefined ? readSpecOf(named!, options, refuse) : beside.spec;
+  if (spec === null) return null;
+  if (spec.timeoutMs !== null)
+    return refuse(
+      'which limits the time of its run (`timeout_secs`)',
+      'limit the stages of the part, or the run of the spec that uses it',
+    );
+  if (spec.budget !== null)
+    return refuse(
+      'which limits what the agents of its run may take (`budget`)',
+      'give its stages a `budget` each, or the spec that uses it one for all of the run',
+    );
+  if (spec.maxParallel !== null)
+    problems.warning(
+      'spec/unsupported',
+      uses.at,
+      `\`max_parallel\` of ${quote(uses.value)} has no effect where it is used: that of the run counts`,
+      'remove it there, or set it here',
+    );
+  if (parts.total.stages + spec.stages.length > PLAN_LIMITS.stages)
+    return refuse(
+      `with which the run would have more than ${PLAN_LIMITS.stages} stages`,
+      'split the spec into several runs',
+    );
+  parts.total.stages += spec.stages.length;
+  const params = paramsOf(stage, spec, what, fill, problems);
+  if (params === null) return null;
+  const within = {
+    ...parts,
+    file: path ?? parts.file,
+    chain: [...parts.chain, key],
+    ofItem: parts.ofItem || stage.forEach !== null,
+  };
+  return { spec, baseDir: path === null ? baseDir : folderOf(path), params, parts: within };
+}
+
+/** Null: it has mistakes, which are told. */
+function readSpecOf(
+  { path, part }: PartFilePath,
+  { parts, problems }: Pick<PartOptions, 'parts' | 'problems'>,
+  refuse: Refuse,
+): Spec | null {
+  const file = parts.files.get(path);
+  const isFull = parts.files.size >= PLAN_LIMITS.partFiles;
+  if (file === undefined)
+    return refuse(
+      isFull
+        ? `and more than ${PLAN_LIMITS.partFiles} files are used`
+        : 'and a spec that is sent as text has no files beside it',
+      isFull
+        ? 'put several parts into one file, below `parts`'
+        : 'write the part into the same text, below `parts`, run it with `voidbox run FILE`, or send the compiled plan',
+    );
+  if ('problem' in file) return refuse(`which cannot be read: ${file.problem}`, 'correct the path, or add the file');
+  const known = new Set(parts.found.map((each) => JSON.stringify(each)));
+  parts.found.push(...file.diagnostics.filter((each) => !known.has(JSON.stringify(each))));
+  if (part === null || file.spec === null) return file.spec;
+  const names = file.spec.parts.map(({ name }) => name.value);
+  const found = file.spec.parts.find(({ name }) => name.value === part);
+  if (found !== undefined) return found.spec;
+  return refuse(
+    `and ${quote(file.file)} has no part ${quote(part)}${problems.suggest(part, names)}`,
+    names.length === 0
+      ? 'write the part below `parts` of that file, or name the file alone'
+      : `name one of its parts: ${names.slice(0, 8).join(', ')}${names.length > 8 ? ', …' : ''}`,
+  );
+}
+
+/** What names a part, or a whole file, among all that use each other. */
+function keyOf({ path, part }: Pick<PartFilePath, 'path' | 'part'>): string {
+  return part === null ? path : `${path}#${part}`;
+}
+
+/** As `--param` gives them; null: reported. */
+function paramsOf(
+  { uses, partParams }: StageSpec,
+  { params }: Spec,
+  what: string,
+  fill: Filler,
+  problems: Problems,
+): Readonly<Record<string, string>> | null {
+  const at = partParams?.at ?? uses!.at;
+  const given = Object.entries((partParams?.value ?? {}) as Readonly<Record<string, unknown>>);
+  const declared = new Map(params.map((param) => [param.name, param]));
+  let isWhole = true;
+  const error = (code: 'spec/undeclared-param' | 'spec/missing-param', message: string, remedy: string): void => {
+    isWhole = false;
+    problems.error(code, at, message, remedy);
+  };
+  for (const [name] of given)
+    if (!declared.has(name))
+      error(
+        'spec/undeclared-param',
+        `\`with\` of ${what} has ${quote(name)}, which ${quote(uses!.value)} does not declare${problems.suggest(name, declared.keys())}`,
+        `declare it there: \`params: {${name}: …}\`, or remove it`,
+      );
+  for (const { name, fallback, isOpen } of params)
+    if (fallback === null && !isOpen && !given.some(([each]) => each === name))
+      error(
+        'spec/missing-param',
+        `${what} uses ${quote(uses!.value)} without a value for its parameter ${quote(name)}, which has no default`,
+        `write \`with: { ${name}: … }\``,
+      );
+  if (!isWhole) return null;
+  return createMapping(given.map(([name, value]) => [name, textOf(value, at, fill)]));
+}
+
+/** Placeholders are filled in in texts, also in those of lists. */
+function textOf(value: unknown, at: Position, fill: Filler): string {
+  if (typeof value === 'string') return fill({ value, at });
+  return JSON.stringify(value, (_key, each: unknown) => (typeof each === 'string' ? fill({ value: each, at }) : each));
+}

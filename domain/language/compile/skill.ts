@@ -1,0 +1,169 @@
+/** `skill`: a step machine as a stage's work, and the agent that answers its prompts. */
+import { type JsonValue, PLAN_LIMITS, type SkillWork, type TextsPlan } from '../../plan/plan.ts';
+import { utf8Length } from '../../units/utf8.ts';
+import { type AgentContext, compileLlm, compileSkills, planOfLlm } from './agent.ts';
+import { compileBudget } from './budget.ts';
+import { compileHostPath } from './sandbox.ts';
+import { hasExpression } from '../grammar/placeholders.ts';
+import type { ParamValues } from '../read/params.ts';
+import { checkSkillParams, type ReadSkill } from '../problems/skill-params.ts';
+import type { Spec, StageSpec } from '../read/spec.ts';
+import type { Located, MapNode, TreeNode } from '../text/tree.ts';
+import { quote } from '../../units/quote.ts';
+import { createMapping } from '../../units/mapping.ts';
+
+type SkillSpec = NonNullable<StageSpec['skill']>;
+type LlmSpec = NonNullable<StageSpec['llm']>;
+
+/** A parameter of the spec and nothing else: its value keeps its type. */
+const ONLY_A_PARAM = /^\s*\$\{\{\s*params\.([A-Za-z0-9][A-Za-z0-9._-]*)\s*\}\}\s*$/;
+
+export interface SkillContext extends AgentContext {
+  readonly params: ParamValues;
+  /** What of the params is made in the run. */
+  readonly texts: TextsPlan | null;
+  /** Null: whoever compiles sees no files of the author. */
+  readonly readSkill: ReadSkill | null;
+}
+
+/** Who answers: of the stage, else of the spec. */
+export function llmOf(spec: Spec, stage: StageSpec): LlmSpec | null {
+  return ownLlmOf(stage) ?? spec.llm;
+}
+
+/** Null: the stage leaves it to the spec. */
+export function ownLlmOf({ skill, llm }: StageSpec): LlmSpec | null {
+  const agent = skill?.agent ?? null;
+  return agent === null ? llm : agent.variant === 'mapping' ? agent.llm : providerAlone(agent);
+}
+
+function providerAlone({
+  word,
+  at,
+}: {
+  readonly word: LlmSpec['provider']['value'];
+  readonly at: LlmSpec['at'];
+}): LlmSpec {
+  return {
+    at,
+    provider: { value: word, at },
+    model: null,
+    baseUrl: null,
+    apiKeyEnv: null,
+    credentialProxy: null,
+    price: null,
+  };
+}
+
+/** Skills of the stage's agent. */
+export function agentSkillsOf({ skill, skills }: StageSpec): StageSpec['skills'] {
+  const agent = skill?.agent ?? null;
+  return agent?.variant === 'mapping' ? agent.skills : skills;
+}
+
+function budgetOf({ agent }: SkillSpec): StageSpec['budget'] {
+  return agent?.variant === 'mapping' ? agent.budget : null;
+}
+
+/** Whether an agent works in the stage's VM. */
+export function hasAgent({ prompt, skill }: StageSpec): boolean {
+  return prompt !== null || skill !== null;
+}
+
+/** Texts among its params in which outputs of earlier stages stand. Those within lists and mappings are filled in as they are. */
+export function paramTexts({
+  params,
+}: SkillSpec): readonly { readonly name: string; readonly text: Located<string> }[] {
+  return [...(params === null ? [] : (params.node as MapNode).entries)].flatMap(([name, { value: node }]) =>
+    node.kind === 'scalar' && typeof node.value === 'string' && hasExpression(node.value)
+      ? [{ name, text: textAt(node, node.value) }]
+      : [],
+  );
+}
+
+function textAt({ at, ...node }: TreeNode, value: string): Located<string> {
+  return { value, at, ...('textAt' in node && node.textAt !== undefined ? { textAt: node.textAt } : {}) };
+}
+
+/** Null: it names no file, which is reported. */
+export function compileSkillWork(stage: StageSpec, skill: SkillSpec, context: SkillContext): SkillWork | null {
+  const { what, llm, env, baseDir, problems } = context;
+  // An empty one was reported where it was read.
+  const path =
+    skill.use.value === '' ? null : compileHostPath(skill.use, `\`use\` in \`skill\` of ${what}`, baseDir, problems);
+  const { params, unreadable } = compileParams(skill, context);
+  const skills = compileSkills(agentSkillsOf(stage), context);
+  if (path === null) return null;
+  const found = context.readSkill?.(path) ?? {};
+  if ('problem' in found)
+    problems.error(
+      'spec/bad-path',
+      skill.use.at,
+      `\`use\` in \`skill\` of ${what} is ${quote(skill.use.value)}, which is not a skill: ${found.problem}`,
+      'name the entry of a skill, such as ./skills/release.ts, or the folder that holds its `skill.ts`',
+    );
+  else checkSkillParams({ written: skill, values: params, unreadable }, found.params, what, problems);
+  return {
+    kind: 'skill',
+    source: { kind: 'host', path },
+    params,
+    llm: llm === null ? null : compileLlm(llm, what, problems),
+    skills,
+    env,
+    ...compileBudget(budgetOf(skill), llm === null ? null : planOfLlm(llm), what, problems),
+  };
+}
+
+interface CompiledParams {
+  readonly params: Readonly<Record<string, JsonValue>>;
+  /** Those with a placeholder that cannot be filled in. */
+  readonly unreadable: ReadonlySet<string>;
+}
+
+function compileParams(
+  { params: written }: SkillSpec,
+  { what, params, texts, fill, problems }: SkillContext,
+): CompiledParams {
+  if (written === null) return { params: {}, unreadable: new Set() };
+  const filledIn = (node: TreeNode): JsonValue => {
+    switch (node.kind) {
+      case 'list':
+        return node.items.map(filledIn);
+      case 'map':
+        return createMapping([...node.entries].map(([name, { value }]) => [name, filledIn(value)]));
+      case 'scalar': {
+        if (typeof node.value !== 'string') return node.value;
+        const text = fill(textAt(node, node.value));
+        const alone = ONLY_A_PARAM.exec(node.value)?.[1];
+        return (alone === undefined ? undefined : params.get(alone)?.value) ?? text;
+      }
+    }
+  };
+  const later = new Map(
+    (texts?.texts ?? []).flatMap(({ place, parts }) =>
+      place.kind === 'param' ? [[place.name, parts.map((part) => shown(part, texts!)).join('')] as const] : [],
+    ),
+  );
+  const unreadable = new Set<string>();
+  const values = createMapping(
+    [...(written.node as MapNode).entries].map(([name, { value }]) => {
+      const errorsBefore = problems.errorCount();
+      const made = later.get(name) ?? filledIn(value);
+      if (problems.errorCount() > errorsBefore) unreadable.add(name);
+      return [name, made];
+    }),
+  );
+  const bytes = utf8Length(JSON.stringify(values));
+  if (bytes > PLAN_LIMITS.skillParamsBytes)
+    problems.error(
+      'spec/too-large',
+      written.at,
+      `\`params\` in \`skill\` of ${what} have ${bytes} bytes as JSON; at most ${PLAN_LIMITS.skillParamsBytes} are allowed`,
+      'keep large data in a file, and give its name',
+    );
+  return { params: values, unreadable };
+}
+
+function shown(part: string | number, { sources }: TextsPlan): string {
+  return typeof part === 'string' ? part : `\${{ ${sources[part]!} }}`;
+}

@@ -1,0 +1,188 @@
+/** One stage of a spec that is no part: what it does, when, with what, and what it leaves. */
+import { AGENT_STAGE_DEFAULTS, INPUT_DEFAULTS, SERVICE_TIMEOUT_MS, STAGE_DEFAULTS } from '../../plan/defaults.ts';
+import type { StageInputPlan, StagePlan, WorkPlan } from '../../plan/plan.ts';
+import { isService } from '../../plan/work.ts';
+import { compileApproval } from './approval.ts';
+import type { Condition } from './condition.ts';
+import { compileEnv, compileSecrets } from './env.ts';
+import { compileMock } from './mock.ts';
+import { compileOutputSchema } from './output-schema.ts';
+import { compileRetry } from './retry.ts';
+import { hasAgent } from './skill.ts';
+import type { StageTexts } from './texts.ts';
+import { compileWait } from './wait.ts';
+import type { ListFiles } from '../read/file-pattern.ts';
+import { compileWorkspace } from './workspace.ts';
+import { compileGuestPath } from './sandbox.ts';
+import type { CheckSchema } from '../schema/output-schema.ts';
+import type { ReadSkill } from '../problems/skill-params.ts';
+import { GUEST_PATH_DEFAULTS } from '../grammar/stage-table.ts';
+import { RANGES, SCALES } from '../grammar/values.ts';
+import type { Links } from '../link/linked.ts';
+import { overlaps } from '../text/paths.ts';
+import type { ParamValues } from '../read/params.ts';
+import type { Filler } from '../grammar/placeholders.ts';
+import type { Problems } from '../text/diagnostics.ts';
+import type { Spec, StageSpec } from '../read/spec.ts';
+import type { Located } from '../text/tree.ts';
+import { scopeOf } from './scopes.ts';
+import { edgesOf, toleranceOf, whenOf } from './stage-edges.ts';
+import { describeStage } from './describe-stage.ts';
+import { compileWork } from './work.ts';
+import { eachOf } from './items.ts';
+
+export interface StageContext {
+  readonly checkSchema: CheckSchema | null;
+  readonly readSkill: ReadSkill | null;
+  /** Of the run; what a list says nothing of is done so. */
+  readonly runMaxParallel: number;
+  readonly condition: Condition | null;
+  readonly texts: StageTexts | null;
+  readonly params: ParamValues;
+  readonly fill: Filler;
+  readonly defaults: StageDefaults;
+  readonly baseDir: string | null;
+  readonly listFiles: ListFiles | undefined;
+  readonly problems: Problems;
+}
+
+/** Null: the stage is no part of the plan, or could not be read. */
+export function compileStage(
+  spec: Spec,
+  stage: StageSpec,
+  links: Links | null,
+  context: StageContext,
+): StagePlan | null {
+  const { fill, defaults, condition, problems } = context;
+  const what = describeStage(spec, stage);
+  const secrets = compileSecrets(stage, what, problems);
+  const env = compileEnv(
+    [spec.sandbox?.env ?? [], spec.defaults?.env ?? [], stage.sandbox?.env ?? [], stage.env],
+    secrets,
+    fill,
+  );
+  const outputFile = compileOutputFile(spec, stage, what, problems);
+  const inputPaths = compileInputPaths(stage, what, problems);
+  const outputs = stage.outputs.map(({ name, guestPath }) => ({
+    name: name.value,
+    guestPath: guestPathOr(GUEST_PATH_DEFAULTS.output, guestPath, `an output of ${what}`, problems),
+  }));
+  const texts = context.texts === null ? {} : { texts: context.texts.plan };
+  const outside = links === null ? null : compileWorkWithoutVm(stage, what, context);
+  if (outside !== null && links !== null)
+    return { ...stageWithoutVm(spec, stage, links, condition), ...toleranceOf(stage), work: outside, ...texts };
+  const each = eachOf(spec, stage, links ?? { items: null }, context);
+  const idOf = (index: number): string => spec.stages[index]!.name.value;
+  const work = compileWork(spec, stage, links, { ...context, what, env });
+  if (work === null || links === null || (stage.run === null && !hasAgent(stage) && !stage.isShell)) return null;
+  return {
+    id: stage.name.value,
+    scope: scopeOf(spec, stage),
+    ...edgesOf(links, idOf),
+    when: whenOf(condition),
+    ...(each === undefined ? {} : { each }),
+    work,
+    ...texts,
+    input: stage.forEach === null ? links.input : { kind: 'none' },
+    inputs: links.inputs.map(({ source, output, index }): StageInputPlan => ({
+      fromStage: idOf(source),
+      output,
+      guestPath: inputPaths[index]!,
+      optional: stage.inputs[index]!.optional ?? INPUT_DEFAULTS.optional,
+    })),
+    outputs,
+    outputFile,
+    timeoutMs: timeoutOf(work, stage, spec, defaults),
+    retry: stage.retry === null ? defaults.retry : compileRetry(stage.retry, what, problems),
+    ...toleranceOf(stage),
+    ...compileMock(stage, what, fill, problems),
+    ...compileOutputSchema(stage, what, context.checkSchema, problems),
+    ...(stage.finally === true ? { finally: true } : {}),
+    ...compileWorkspace(stage, inputPaths, {
+      what,
+      giver: links.workspace === null ? null : idOf(links.workspace),
+      baseDir: context.baseDir,
+      fill,
+      problems,
+    }),
+    maxOutputBytes: stage.maxOutputBytes ?? defaults.maxOutputBytes,
+  };
+}
+
+type StageDefaults = Pick<StagePlan, 'timeoutMs' | 'retry' | 'maxOutputBytes'>;
+
+/** Once for the spec, so that a mistake in it is told once. */
+export function compileDefaults({ defaults }: Spec, problems: Problems): StageDefaults {
+  return {
+    timeoutMs: defaults?.timeoutMs ?? STAGE_DEFAULTS.timeoutMs,
+    retry: compileRetry(defaults?.retry ?? null, '`defaults`', problems),
+    maxOutputBytes: defaults?.maxOutputBytes ?? STAGE_DEFAULTS.maxOutputBytes,
+  };
+}
+
+/** Of an agent 0 is the longest that there is. */
+function timeoutOf(work: WorkPlan, { timeoutMs, prompt }: StageSpec, spec: Spec, defaults: StageDefaults): number {
+  if (isService(work)) return SERVICE_TIMEOUT_MS;
+  if (timeoutMs === 0) return RANGES.timeoutSecs.max * SCALES.msPerSecond;
+  if (prompt === null) return timeoutMs ?? defaults.timeoutMs;
+  return timeoutMs ?? spec.defaults?.timeoutMs ?? AGENT_STAGE_DEFAULTS.timeoutMs;
+}
+
+/** Null: the stage has a VM. */
+function compileWorkWithoutVm(
+  { approval, wait }: StageSpec,
+  what: string,
+  { texts, fill, problems }: StageContext,
+): WorkPlan | null {
+  if (approval !== null) return compileApproval(approval, what, fill, problems);
+  return wait === null ? null : compileWait(wait, what, texts?.plan ?? null, fill, problems);
+}
+
+/** What work without a VM has: an order, and nothing that a guest would find or leave. */
+function stageWithoutVm(
+  spec: Spec,
+  { name, approval }: StageSpec,
+  links: Links,
+  condition: Condition | null,
+): Omit<StagePlan, 'work'> {
+  return {
+    ...STAGE_DEFAULTS,
+    id: name.value,
+    scope: null,
+    ...edgesOf(links, (index) => spec.stages[index]!.name.value),
+    when: whenOf(condition),
+    // A box that is passed hands it on.
+    ...(condition !== null && approval !== null && spec.kind === 'pipeline' ? { input: links.input } : {}),
+  };
+}
+
+function compileOutputFile(
+  spec: Spec,
+  { outputFile, prompt }: StageSpec,
+  what: string,
+  problems: Problems,
+): string | null {
+  if (outputFile !== null) return compileGuestPath(outputFile, `\`output_file\` of ${what}`, problems);
+  // In a VM that stages share, the file may be another agent's: there the last message is the output.
+  return prompt !== null && spec.kind !== 'workflow' ? AGENT_STAGE_DEFAULTS.outputFile : null;
+}
+
+function compileInputPaths(stage: StageSpec, what: string, problems: Problems): readonly string[] {
+  const paths = stage.inputs.map(({ guestPath }) =>
+    guestPathOr(GUEST_PATH_DEFAULTS.input, guestPath, `an input of ${what}`, problems),
+  );
+  for (const [first, second] of overlaps(paths)) {
+    problems.error(
+      'spec/path-conflict',
+      stage.inputs[second]!.from.at,
+      `two inputs of ${what} overlap: ${paths[first]!} and ${paths[second]!}`,
+      'give each its own `guest` path',
+    );
+  }
+  return paths;
+}
+
+/** A path that cannot be used is reported, and stays in its place for what else is checked. */
+function guestPathOr(fallback: string, path: Located<string> | null, what: string, problems: Problems): string {
+  return path === null ? fallback : (compileGuestPath(path, what, problems) ?? path.value);
+}

@@ -1,0 +1,62 @@
+/** What is reported of a compiled plan as a whole: its size, and what its stages do to each other. */
+import { machineBytes, machinePlanOf } from '../../pipeline/machine-plan.ts';
+import { type Plan, PLAN_LIMITS } from '../../plan/plan.ts';
+import { planBytes } from '../../plan/wire.ts';
+import { checkItems } from './items.ts';
+import { outputNameProblems } from '../link/output-names.ts';
+import type { Problems } from '../text/diagnostics.ts';
+import { serviceProblems } from '../problems/services.ts';
+import type { Spec } from '../read/spec.ts';
+import type { Position } from '../text/tree.ts';
+import { warnOfUnorderedWriters } from '../problems/unordered-writers.ts';
+
+export function reportWhole(plan: Plan, spec: Spec, problems: Problems): void {
+  checkSize(plan, spec.sectionAt, problems);
+  const places = new Map(spec.stages.map((stage) => [stage.name.value, stage.name.at]));
+  // A stage of a part stands where the part is used.
+  const placeOf = (stage: string): Position =>
+    places.get(stage) ?? places.get(stage.split('.', 1)[0]!) ?? spec.sectionAt;
+  checkItems(plan, placeOf, problems);
+  const outputs = new Map(
+    spec.stages.flatMap((stage) =>
+      stage.outputs.map(({ name }) => [JSON.stringify([stage.name.value, name.value]), name.at] as const),
+    ),
+  );
+  for (const { stage, output, message } of outputNameProblems(plan))
+    problems.error(
+      'spec/duplicate-name',
+      outputs.get(JSON.stringify([stage, output])) ?? placeOf(stage),
+      message,
+      'rename one of them: inputs and commands name an output by its stage, a dot and its name',
+    );
+  for (const { stage, message, remedy } of serviceProblems(plan))
+    problems.error('spec/bad-value', placeOf(stage), message, remedy);
+  warnOfUnorderedWriters(plan, (stage) => places.get(stage) ?? spec.sectionAt, problems);
+}
+
+function checkSize(plan: Plan, at: Position, problems: Problems): void {
+  const outputs = plan.stages.reduce((sum, stage) => sum + stage.outputs.length, 0);
+  if (outputs > PLAN_LIMITS.outputs)
+    problems.error(
+      'spec/too-large',
+      at,
+      `the spec has ${outputs} named outputs; a run carries at most ${PLAN_LIMITS.outputs}`,
+      'name folders instead of single files',
+    );
+  const held = machineBytes(machinePlanOf(plan));
+  if (held > PLAN_LIMITS.machineBytes)
+    problems.error(
+      'spec/too-large',
+      at,
+      `the names and edges of the stages have ${held} bytes; a workflow holds at most ${PLAN_LIMITS.machineBytes}`,
+      'shorten names, or put a stage between many that wait for many',
+    );
+  const bytes = planBytes(plan);
+  if (bytes > PLAN_LIMITS.planBytes)
+    problems.error(
+      'spec/too-large',
+      at,
+      `the plan has ${bytes} bytes; a run carries at most ${PLAN_LIMITS.planBytes}`,
+      'keep long texts and data in files that are mounted',
+    );
+}

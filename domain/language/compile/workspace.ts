@@ -1,0 +1,214 @@
+/** The git repository that a stage works in. */
+import { WORKSPACE_DEFAULTS } from '../../plan/defaults.ts';
+import { PLAN_LIMITS, type SandboxPlan, type StagePlan, type WorkspaceSource } from '../../plan/plan.ts';
+import { addressProblem, isRefName, isWorkspaceOutput } from '../../plan/workspace.ts';
+import { compileGuestPath, compileHostPath } from './sandbox.ts';
+import { contains, ownFolderIn, relativePath } from '../text/paths.ts';
+import type { Filler } from '../grammar/placeholders.ts';
+import type { Problems } from '../text/diagnostics.ts';
+import type { StageSpec } from '../read/spec.ts';
+import type { Located } from '../text/tree.ts';
+import { quote } from '../../units/quote.ts';
+
+type WorkspaceSpec = NonNullable<StageSpec['workspace']>;
+
+interface WorkspaceContext {
+  readonly what: string;
+  /** The stage that it goes on with; null: it names none, or none that exists, which is told. */
+  readonly giver: string | null;
+  readonly baseDir: string | null;
+  readonly fill: Filler;
+  readonly problems: Problems;
+}
+
+/** Of a stage without one nothing. */
+export function compileWorkspace(
+  stage: StageSpec,
+  inputPaths: readonly string[],
+  context: WorkspaceContext,
+): Pick<StagePlan, 'workspace'> {
+  const { workspace } = stage;
+  if (workspace === null) return {};
+  const { what, problems } = context;
+  const guestPath =
+    workspace.guestPath === null
+      ? WORKSPACE_DEFAULTS.guestPath
+      : compileGuestPath(workspace.guestPath, `the workspace of ${what}`, problems);
+  refuseReserved(stage, what, problems);
+  const from = compileSource(workspace, context);
+  if (from === null || guestPath === null) return {};
+  refuseOwnFolder(workspace, guestPath, what, problems);
+  refuseOverlap(stage, guestPath, inputPaths, what, problems);
+  const leaves = workspace.changes?.value === 'none' ? ({ changes: 'none' } as const) : {};
+  const subfolder = compileSubfolder(workspace, context);
+  return { workspace: { from, guestPath, ...(subfolder === null ? {} : { subfolder }), ...leaves } };
+}
+
+/** Null: the top folder; also if it could not be read, which was reported. */
+function compileSubfolder({ subfolder }: WorkspaceSpec, { what, fill, problems }: WorkspaceContext): string | null {
+  if (subfolder === null) return null;
+  const written = fill(subfolder);
+  const path = relativePath(written);
+  if (path !== null && path.length <= PLAN_LIMITS.referenceCharacters) return path === '.' ? null : path;
+  problems.error(
+    'spec/bad-path',
+    subfolder.at,
+    `\`subfolder\` of the workspace of ${what} is ${quote(written)}, which is not a path within the repository with at most ${PLAN_LIMITS.referenceCharacters} characters`,
+    'write it from the top folder of the repository, such as packages/a',
+  );
+  return null;
+}
+
+function refuseReserved({ outputs }: StageSpec, what: string, problems: Problems): void {
+  for (const { name } of outputs)
+    if (isWorkspaceOutput(name.value))
+      problems.error(
+        'spec/duplicate-name',
+        name.at,
+        `an output of ${what} is called ${quote(name.value)}, as is one of its workspace`,
+        'rename it',
+      );
+}
+
+function refuseOwnFolder(workspace: WorkspaceSpec, guestPath: string, what: string, problems: Problems): void {
+  const own = ownFolderIn(guestPath);
+  if (own === null || workspace.guestPath === null) return;
+  problems.error(
+    'spec/path-conflict',
+    workspace.guestPath.at,
+    `the workspace of ${what} lies at ${guestPath}, and files of the stage itself in ${own}: they would be changes of the repository`,
+    `leave \`guest\` out, or name a folder of its own, such as ${WORKSPACE_DEFAULTS.guestPath}`,
+  );
+}
+
+function refuseOverlap(
+  { inputs }: StageSpec,
+  guestPath: string,
+  inputPaths: readonly string[],
+  what: string,
+  problems: Problems,
+): void {
+  inputPaths.forEach((path, index) => {
+    if (!contains(path, guestPath) && !contains(guestPath, path)) return;
+    problems.error(
+      'spec/path-conflict',
+      inputs[index]!.from.at,
+      `an input of ${what} lies at ${path}, and its workspace at ${guestPath}: the input would be a change of the repository`,
+      'give the input a path beside the workspace, such as /workspace/input',
+    );
+  });
+}
+
+function compileSource(workspace: WorkspaceSpec, context: WorkspaceContext): WorkspaceSource | null {
+  const { git, from } = workspace;
+  if (from !== null) return context.giver === null ? null : { kind: 'stage', stage: context.giver };
+  if (git === null) return null;
+  const written = { at: git.at, value: context.fill(git) };
+  const ref = compileRef(workspace, context);
+  // Also `git@host:path`, which is the short form of an address.
+  return /^[A-Za-z][A-Za-z0-9+.-]*:\/\/|^[^/]+@[^/]+:/.test(written.value)
+    ? compileAddress(written, ref, workspace, context)
+    : compileFolder(written, ref, workspace, context);
+}
+
+function compileFolder(
+  path: Located<string>,
+  ref: string | null,
+  { includeDirty }: WorkspaceSpec,
+  { what, baseDir, problems }: WorkspaceContext,
+): WorkspaceSource | null {
+  const found = compileHostPath(path, `the workspace of ${what}`, baseDir, problems);
+  if (found === null) return null;
+  return { kind: 'folder', source: { kind: 'host', path: found }, ref, includeDirty: includeDirty ?? false };
+}
+
+function compileAddress(
+  { at, value }: Located<string>,
+  ref: string | null,
+  { includeDirty }: WorkspaceSpec,
+  { what, problems }: WorkspaceContext,
+): WorkspaceSource | null {
+  const problem = addressProblem(value);
+  const errorsBefore = problems.errorCount();
+  if (problem !== null)
+    problems.error(
+      'spec/bad-value',
+      at,
+      `\`git\` of the workspace of ${what} is an address that ${problem}`,
+      "write it as https://HOST/PATH; the host's git logs in with its own credentials",
+    );
+  if (value.length > PLAN_LIMITS.referenceCharacters)
+    problems.error(
+      'spec/too-large',
+      at,
+      `\`git\` of the workspace of ${what} has ${value.length} characters; at most ${PLAN_LIMITS.referenceCharacters} are allowed`,
+      'write a shorter one',
+    );
+  if (includeDirty === true)
+    problems.error(
+      'spec/bad-value',
+      at,
+      `the workspace of ${what} has \`include_dirty\` and an address, where nothing can be uncommitted`,
+      'remove `include_dirty`, or name a folder',
+    );
+  return problems.errorCount() > errorsBefore ? null : { kind: 'url', url: value, ref };
+}
+
+function compileRef({ ref }: WorkspaceSpec, { what, fill, problems }: WorkspaceContext): string | null {
+  if (ref === null) return null;
+  const name = fill(ref);
+  if (!isRefName(name) || name.length > PLAN_LIMITS.referenceCharacters)
+    problems.error(
+      'spec/bad-value',
+      ref.at,
+      `\`ref\` of the workspace of ${what} is ${quote(name)}, which names no branch, tag or commit`,
+      'write a name such as main, v1.2 or a hash',
+    );
+  return name;
+}
+
+/** The top folder of the repository in the guest. */
+function topFolder({ guestPath }: WorkspaceSpec): string {
+  return guestPath?.value ?? WORKSPACE_DEFAULTS.guestPath;
+}
+
+/** Returns the working folder of a command that sets no other. */
+export function workspaceFolder(workspace: WorkspaceSpec, fill: Filler): string {
+  const inner = workspace.subfolder === null ? '.' : relativePath(fill(workspace.subfolder));
+  return inner === null || inner === '.' ? topFolder(workspace) : `${topFolder(workspace)}/${inner}`;
+}
+
+/** What its VM must have. The scope of a stage with a workspace is its own. */
+export function checkWorkspaceVm(
+  { workspace }: StageSpec,
+  what: string,
+  { mode, image, needs, mounts }: SandboxPlan,
+  problems: Problems,
+): void {
+  if (workspace === null) return;
+  // Neither could be read, which was reported: the workspace itself says where.
+  const { at } = workspace.git ?? workspace.from ?? workspace;
+  if (mode === 'mock')
+    problems.error(
+      'spec/bad-value',
+      at,
+      `${what} has a workspace and \`mode: mock\`, which has no git`,
+      'remove `mode: mock`; `mock` at the stage is its result without its VM',
+    );
+  else if (image === undefined && needs?.image === undefined)
+    problems.error(
+      'spec/bad-value',
+      at,
+      `${what} has a workspace, and its image \`base\` has no git`,
+      'write `image: dev`, or remove `image` from `sandbox`',
+    );
+  const guestPath = topFolder(workspace);
+  for (const mount of mounts)
+    if (contains(mount.guestPath, guestPath) || contains(guestPath, mount.guestPath))
+      problems.error(
+        'spec/path-conflict',
+        at,
+        `the workspace of ${what} lies at ${guestPath}, and a mount at ${mount.guestPath}`,
+        'give each its own folder in the guest',
+      );
+}

@@ -1,0 +1,212 @@
+/** What can be said of an expression before anything runs: its type, the stages and parameters that it reads, and its mistakes. */
+import type { ASTNode } from '@marcbachmann/cel-js';
+import { type ExpressionProblem, isProblem, languageOf, nodesOf, parseExpression } from './language.ts';
+import { didYouMean, nearest } from '../text/suggest.ts';
+import { type JudgeType, type TypedValues, typeMistake } from './value-types.ts';
+import { quote } from '../../units/quote.ts';
+
+/** What an expression may read of a stage. */
+export const STAGE_FIELDS = ['output', 'json', 'state', 'exit_code'] as const;
+export type StageField = (typeof STAGE_FIELDS)[number];
+
+export interface StageReference {
+  readonly stage: string;
+  readonly field: StageField;
+  readonly start: number;
+  /** Behind the name, before the field. */
+  readonly nameEnd: number;
+  readonly end: number;
+}
+
+export interface ParamReference {
+  readonly name: string;
+  readonly start: number;
+  readonly end: number;
+}
+
+/** Each place that reads something, in the order of the tree. Whether there is such a stage or parameter is the caller's to say. */
+export interface CheckedExpression {
+  readonly stages: readonly StageReference[];
+  readonly params: readonly ParamReference[];
+}
+
+/** What compiling a spec needs of the language. */
+export interface CheckExpressions {
+  readonly condition: typeof checkCondition;
+  readonly text: typeof checkText;
+}
+
+/**
+ * An expression whose value decides something.
+ * @param values  of the parameters: what their types, and those of stages, exclude is a mistake too
+ */
+export function checkCondition(
+  source: string,
+  values?: TypedValues,
+): CheckedExpression | { readonly problems: readonly ExpressionProblem[] } {
+  const judge: JudgeType = (type) =>
+    type === 'bool' || type === 'dyn' ? null : `its value is of the type ${type}; a condition is true or false`;
+  return checkTyped(source, judge, values);
+}
+
+function checkTyped(
+  source: string,
+  judge: JudgeType,
+  values: TypedValues | undefined,
+  ofItem = false,
+): CheckedExpression | { readonly problems: readonly ExpressionProblem[] } {
+  const checked = checkExpression(source, ofItem);
+  if ('problems' in checked) return checked;
+  const message = judge(checked.type);
+  if (message !== null) return { problems: [{ message, start: 0, end: source.length }] };
+  if (values === undefined) return checked;
+  const names = checked.params.map(({ name }) => name);
+  const mistake = typeMistake(source, names, values, judge, ofItem);
+  const problems = mistake === null ? impossibleValues(source, values) : [mistake];
+  return problems.length > 0 ? { problems } : checked;
+}
+
+export const checkExpressions: CheckExpressions = { condition: checkCondition, text: checkText };
+
+/** Types of values that have one text which everybody expects. */
+const TEXT_TYPES = /^(?:dyn|string|int|double|bool|list|map)\b/;
+
+/**
+ * An expression whose value stands in a text.
+ * @param values  as for a condition
+ * @param ofItem  the text is of a stage with items, and may read the item
+ */
+export function checkText(
+  source: string,
+  values?: TypedValues,
+  ofItem = false,
+): CheckedExpression | { readonly problems: readonly ExpressionProblem[] } {
+  const judge: JudgeType = (type) =>
+    TEXT_TYPES.test(type)
+      ? null
+      : `its value is of the type ${type}, which is not a text: convert it with \`string(…)\``;
+  const checked = checkTyped(source, judge, values, ofItem);
+  if ('problems' in checked) return checked;
+  const problems = checked.stages.flatMap(({ field, start, end }): readonly ExpressionProblem[] =>
+    field === 'output' || field === 'json'
+      ? []
+      : [{ message: `a text reads \`.output\` or \`.json\` of a stage; \`.${field}\` is for \`when\``, start, end }],
+  );
+  return problems.length > 0 ? { problems } : checked;
+}
+
+/** What `stages.NAME.state` may be where an expression reads it. */
+const STATES = ['succeeded', 'passed', 'failed', 'skipped', 'cancelled'];
+
+/** A comparison with a state that no stage ever has, or with a text that is none of a parameter's choices. */
+function impossibleValues(source: string, values: TypedValues): readonly ExpressionProblem[] {
+  const parsed = parseExpression(source);
+  if (isProblem(parsed)) return [];
+  return [...nodesOf(parsed.ast)].flatMap((node): readonly ExpressionProblem[] => {
+    if (node.op !== '==' && node.op !== '!=' && node.op !== 'in') return [];
+    const [left, right] = node.args;
+    const known = possibleValues(left, values);
+    if (node.op === 'in')
+      return known === null || right.op !== 'list' ? [] : right.args.flatMap((item) => unless(item, known));
+    const other = known === null ? possibleValues(right, values) : null;
+    return known !== null ? unless(right, known) : other !== null ? unless(left, other) : [];
+  });
+}
+
+interface PossibleValues {
+  readonly whose: string;
+  readonly words: readonly string[];
+}
+
+/** Null: it may be anything. */
+function possibleValues(node: ASTNode, values: TypedValues): PossibleValues | null {
+  if (isState(node)) return { whose: "a stage's state", words: STATES };
+  const param = selectionOf(node);
+  const words = param !== null && isVariable(param.of, 'params') ? values.get(param.name)?.choices : undefined;
+  return words === undefined ? null : { whose: `the parameter ${quote(param!.name)}`, words };
+}
+
+function unless(node: ASTNode, { whose, words }: PossibleValues): readonly ExpressionProblem[] {
+  if (node.op !== 'value' || typeof node.args !== 'string' || words.includes(node.args)) return [];
+  return [
+    {
+      message: `${whose} is never ${quote(node.args)}${didYouMean(nearest(node.args, words))}`,
+      remedy: `write one of: ${words.join(', ')}`,
+      ...node.range,
+    },
+  ];
+}
+
+function isState(node: ASTNode): boolean {
+  const field = selectionOf(node);
+  const stage = field?.name === 'state' ? selectionOf(field.of) : null;
+  return stage !== null && isVariable(stage.of, 'stages');
+}
+
+export function checkExpression(
+  source: string,
+  ofItem = false,
+): (CheckedExpression & { readonly type: string }) | { readonly problems: readonly ExpressionProblem[] } {
+  const parsed = parseExpression(source, languageOf(ofItem));
+  if (isProblem(parsed)) return { problems: [parsed] };
+  const problems: ExpressionProblem[] = [];
+  const stages: StageReference[] = [];
+  const params: ParamReference[] = [];
+  const seen = new Set<ASTNode>();
+  for (const node of nodesOf(parsed.ast)) {
+    const field = selectionOf(node);
+    if (field === null) continue;
+    const inner = selectionOf(field.of);
+    if (inner !== null && isVariable(inner.of, 'stages')) {
+      seen.add(inner.of);
+      seen.add(field.of);
+      const { start, end } = node.range;
+      if (!isStageField(field.name))
+        problems.push({
+          message: `a stage has no ${quote(field.name)}; it has ${STAGE_FIELDS.join(', ')}`,
+          start,
+          end,
+        });
+      else stages.push({ stage: inner.name, field: field.name, start, nameEnd: field.of.range.end, end });
+    } else if (isVariable(field.of, 'params')) {
+      seen.add(field.of);
+      params.push({ name: field.name, ...node.range });
+    }
+  }
+  // Bytes lie outside of the memory that an evaluation may take.
+  for (const node of nodesOf(parsed.ast))
+    if ((node.op === 'call' && node.args[0] === 'bytes') || (node.op === 'value' && node.args instanceof Uint8Array))
+      problems.push({ message: 'bytes are not supported: compare strings', ...node.range });
+  // What is read by a computed name, or all at once, cannot be said beforehand, and the run machine has to know it.
+  for (const node of nodesOf(parsed.ast)) {
+    const whole = selectionOf(node);
+    if (whole !== null && isVariable(whole.of, 'stages') && !seen.has(node)) {
+      seen.add(whole.of);
+      const fields = STAGE_FIELDS.map((name) => `\`.${name}\``).join(', ');
+      problems.push({ message: `say what of the stage ${quote(whole.name)}: ${fields}`, ...node.range });
+    } else if ((isVariable(node, 'stages') || isVariable(node, 'params')) && !seen.has(node))
+      problems.push({
+        message: `write \`${node.args as string}.NAME\`: the name must stand in the expression`,
+        ...node.range,
+      });
+  }
+  if (problems.length > 0) return { problems };
+  const typed = parsed.type();
+  return 'message' in typed ? { problems: [typed] } : { ...typed, stages, params };
+}
+
+/** `of.name`, `of.?name`, `of["name"]`, `of[?"name"]`. */
+function selectionOf(node: ASTNode): { readonly of: ASTNode; readonly name: string } | null {
+  if (node.op === '.' || node.op === '.?') return { of: node.args[0], name: node.args[1] };
+  if (node.op !== '[]' && node.op !== '[?]') return null;
+  const [of, key] = node.args;
+  return key.op === 'value' && typeof key.args === 'string' ? { of, name: key.args } : null;
+}
+
+function isVariable(node: ASTNode, name: 'stages' | 'params'): boolean {
+  return node.op === 'id' && node.args === name;
+}
+
+function isStageField(name: string): name is StageField {
+  return (STAGE_FIELDS as readonly string[]).includes(name);
+}

@@ -1,0 +1,150 @@
+import { PLAN_LIMITS } from '../../plan/plan.ts';
+import type { Problems } from '../text/diagnostics.ts';
+import type { ParamValues } from '../read/params.ts';
+import type { Located, Position } from '../text/tree.ts';
+import { quote } from '../../units/quote.ts';
+
+/** `$${{` is a literal `${{`; anything else that begins so must be a placeholder. */
+const PLACEHOLDER = /\$\$\{\{|\$\{\{((?:[^{}"']|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')*)\}\}|\$\{\{([^{}]*)\}\}|\$\{\{/gs;
+/** What is evaluated in the run names what it reads. */
+const READS_OF_RUN = /\b(?:stages|item|item_index)\b/;
+/** A parameter as shells and templates write one. */
+const NEARLY =
+  /(?<![${])\{\{\s*params\.([A-Za-z0-9][A-Za-z0-9._-]*)\s*\}\}|\$\{\s*params\.([A-Za-z0-9][A-Za-z0-9._-]*)\s*\}/g;
+const PARAM = /^\s*params\.([A-Za-z0-9][A-Za-z0-9._-]*)\s*$/;
+
+/** Fills `${{ params.x }}` in; values are not looked at for placeholders again. */
+export type Filler = (text: Located<string>) => string;
+
+/** As a `Filler`, of a text in which expressions may stand. */
+export type Splitter = (text: Located<string>) => readonly (string | PlacedExpression)[];
+
+export interface PlacedExpression {
+  readonly source: string;
+  /** UTF-16 code units before it in the text. */
+  readonly offset: number;
+}
+
+/** True if the expression in a placeholder has a value only in the run. */
+export function isExpression(inner: string | undefined): inner is string {
+  return inner !== undefined && READS_OF_RUN.test(inner) && !PARAM.test(inner);
+}
+
+/** The parameter that a placeholder names; null: it names none. */
+export function paramName(inner: string): string | null {
+  return PARAM.exec(inner)?.[1] ?? null;
+}
+
+/** Closed placeholders of a text, in UTF-16 offsets; a literal `$${{` is no placeholder. */
+export function findPlaceholders(text: string): readonly { readonly start: number; readonly end: number }[] {
+  if (!text.includes('${{')) return [];
+  return [...text.matchAll(PLACEHOLDER)].flatMap(({ 0: found, 1: quoted, 2: plain, index }) =>
+    (quoted ?? plain) === undefined ? [] : [{ start: index, end: index + found.length }],
+  );
+}
+
+/** Whether a value in it is known only in the run. */
+export function hasExpression(text: string): boolean {
+  if (!text.includes('${{')) return false;
+  for (const [, quoted, plain] of text.matchAll(PLACEHOLDER)) if (isExpression(quoted ?? plain)) return true;
+  return false;
+}
+
+/** Characters that placeholders may add in all: a small text with many of them must not make a huge one. */
+const FILLED_LIMIT = 2 * PLAN_LIMITS.planBytes;
+
+export function createFiller(
+  values: ParamValues,
+  problems: Problems,
+): { readonly fill: Filler; readonly split: Splitter } {
+  const fillOne = createParamFiller(values, problems);
+  const fill: Filler = ({ value, at }) => {
+    if (value.includes('params.')) warnOfNearly(value, at, values, problems);
+    return value.includes('${{')
+      ? value.replace(PLACEHOLDER, (found: string, quoted: string | undefined, plain: string | undefined) =>
+          fillOne(found, quoted ?? plain, at),
+        )
+      : value;
+  };
+  const split: Splitter = ({ value, at }) => {
+    const parts: (string | PlacedExpression)[] = [];
+    let literal = '';
+    let done = 0;
+    for (const match of value.matchAll(PLACEHOLDER)) {
+      const [found, quoted, plain] = match;
+      const inner = quoted ?? plain;
+      literal += value.slice(done, match.index);
+      done = match.index + found.length;
+      if (!isExpression(inner)) literal += fillOne(found, inner, at);
+      else {
+        if (literal !== '') parts.push(literal);
+        literal = '';
+        const source = inner.trim();
+        parts.push({ source, offset: match.index + found.indexOf(source, 3) });
+      }
+    }
+    literal += value.slice(done);
+    return literal === '' ? parts : [...parts, literal];
+  };
+  return { fill, split };
+}
+
+/** What stands in place of a placeholder that names a parameter; mistakes are reported. */
+function createParamFiller(
+  values: ParamValues,
+  problems: Problems,
+): (found: string, inner: string | undefined, at: Position) => string {
+  let filled = 0;
+  return (found, inner, at) => {
+    if (found === '$${{') return '${{';
+    const name = inner === undefined ? undefined : PARAM.exec(inner)?.[1];
+    if (name === undefined) {
+      refusePlaceholder(found, inner, at, problems);
+      return found;
+    }
+    const param = values.get(name);
+    if (param === undefined)
+      problems.error(
+        'spec/unknown-param',
+        at,
+        `the placeholder ${quote(found)} names a parameter that is not declared${problems.suggest(name, values.keys())}`,
+        `declare it: \`params: {${name}: …}\``,
+      );
+    const text = param?.text ?? '';
+    filled += text.length;
+    if (filled <= FILLED_LIMIT) return text;
+    problems.error(
+      'spec/too-large',
+      at,
+      `placeholders add more than ${FILLED_LIMIT} characters to the plan`,
+      'pass large values with `--input` or as a file',
+    );
+    return '';
+  };
+}
+
+function refusePlaceholder(found: string, inner: string | undefined, at: Position, problems: Problems): void {
+  problems.error(
+    'spec/bad-placeholder',
+    at,
+    inner === undefined
+      ? 'a placeholder is not closed: `${{` without `}}`'
+      : `the placeholder ${quote(found)} cannot be filled in`,
+    isExpression(inner)
+      ? 'outputs of stages and items may stand in `run` as a text, `args`, `env`, `prompt`, texts of `params` in `skill`, `until` of a wait and the `message` of an approval, in a step or box'
+      : 'write `${{ params.name }}`, or `$${{` for the literal text',
+  );
+}
+
+function warnOfNearly(text: string, at: Position, values: ParamValues, problems: Problems): void {
+  for (const [found, inTemplate, inShell] of text.matchAll(NEARLY)) {
+    const name = inTemplate ?? inShell!;
+    if (values.has(name))
+      problems.warning(
+        'spec/bad-placeholder',
+        at,
+        `${quote(found)} is not a placeholder: the text stays as it is`,
+        `write \`\${{ params.${name} }}\` for the parameter's value`,
+      );
+  }
+}

@@ -1,0 +1,310 @@
+/** Walks the tables: whatever key is added there is read, documented, known to editors, and means its default where it is left out. */
+import { readFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+import { compileEditorSchema } from '../../../test/rig/skills/editor-schema.ts';
+import { checkExpressions } from '../expression/check.ts';
+import { compileText, type LoadOptions } from '../load.ts';
+import { parseSpec } from '../read/parse.ts';
+import { checkPlan } from '../check-plan.ts';
+import { specSchema } from './json-schema.ts';
+import { LLM } from './agent-table.ts';
+import { MOCK } from './mock-table.ts';
+import { WORKSPACE } from './workspace-table.ts';
+import { APPROVAL } from './approval-table.ts';
+import { WAIT } from './wait-table.ts';
+import { SANDBOX } from './sandbox-table.ts';
+import { SKILL } from './skill-table.ts';
+import { SPEC } from './spec-table.ts';
+import type { Json, JsonType } from './json.ts';
+import { goesWith, type Key, type MappingTable, type ValueType } from './table.ts';
+import { type PlanKind, PLAN_KINDS } from '../../plan/plan.ts';
+
+type Mapping = Record<string, unknown>;
+
+/** One key, and how to come to the mapping that holds it in a spec of a kind. */
+interface Spot {
+  readonly kind: PlanKind;
+  readonly name: string;
+  readonly key: Key;
+  readonly table: MappingTable;
+  /** As docs/spec.md writes it: a mapping with a place of its own begins anew. */
+  readonly path: string;
+  readonly title: string;
+  readonly mapping: (spec: Mapping) => Mapping;
+}
+
+const STAGE_INDEX = 3;
+
+/** A spec in which every name stands that examples refer to. */
+function baseSpec(kind: PlanKind): Mapping {
+  if (kind === 'sandbox') return { kind, name: 'base' };
+  if (kind === 'agent') return { kind, name: 'base', agent: { prompt: 'x' } };
+  const stage = (name: string): Mapping => ({ name, run: { program: 'true' } });
+  const agent = { name: 'right', prompt: 'x' };
+  const stages = [{ ...stage('fetch'), outputs: [{ name: 'tables' }] }, stage('left'), agent, stage('report')];
+  return {
+    kind,
+    name: 'base',
+    [kind]: kind === 'workflow' ? { steps: stages, output_step: 'report' } : { boxes: stages },
+  };
+}
+
+/** Of a mapping: in the docs, where some begin anew, and from the top of a spec. */
+interface Prefix {
+  readonly docs: string;
+  readonly full: string;
+}
+
+function spotsOf(
+  table: MappingTable,
+  kind: PlanKind,
+  { docs, full }: Prefix,
+  mapping: Spot['mapping'],
+): readonly Spot[] {
+  return Object.entries<Key>(table.keys).flatMap(([name, key]) => {
+    if (key.kinds !== undefined && !key.kinds.includes(kind)) return [];
+    // Where the key is not there, its example gives what lies below it a place.
+    const value = (spec: Mapping): unknown => {
+      const holder = mapping(spec);
+      makeRoom(holder, table, name);
+      return (holder[name] ??= structuredClone(key.example));
+    };
+    const here = { docs: `${docs}${name}`, full: `${full}${name}` };
+    return [
+      { kind, name, key, table, path: here.docs, title: `${kind}: ${here.full}`, mapping },
+      ...spotsBelow(key.type, kind, here, value),
+    ];
+  });
+}
+
+/** No key stands beside one that excludes it. */
+function removeExcluded(holder: Mapping, { keys }: MappingTable, name: string): void {
+  const { excludes = [] } = keys[name]!;
+  for (const [other, key] of Object.entries<Key>(keys))
+    if (excludes.includes(other) || key.excludes?.includes(name) === true) delete holder[other];
+}
+
+/** Of a group one key stands in a mapping, beside what goes with it. */
+function makeRoom(holder: Mapping, table: MappingTable, name: string): void {
+  const { group, goesWith: others } = table.keys[name]!;
+  if (group !== undefined) return removeOthers(holder, table, name);
+  const beside = others?.[0];
+  if (others === undefined || beside === undefined || !(beside in table.keys)) return;
+  if (others.some((other) => other in holder)) return;
+  removeOthers(holder, table, beside);
+  holder[beside] ??= structuredClone(table.keys[beside]!.example);
+}
+
+function removeOthers(holder: Mapping, { keys }: MappingTable, name: string): void {
+  const { group } = keys[name]!;
+  for (const [other, key] of Object.entries<Key>(keys))
+    if (other !== name && (key.group === group || !goesWith(key, name))) delete holder[other];
+}
+
+function spotsBelow(
+  type: ValueType,
+  kind: PlanKind,
+  { docs, full }: Prefix,
+  value: (spec: Mapping) => unknown,
+): readonly Spot[] {
+  const within = (spec: Mapping): Mapping => value(spec) as Mapping;
+  const item = (index: number) => (spec: Mapping) => (value(spec) as Mapping[])[index]!;
+  const inline = { docs: `${docs}.`, full: `${full}.` };
+  const apart = { docs: '', full: `${full}.` };
+  if (type.is === 'mapping')
+    return spotsOf(
+      type.table,
+      kind,
+      ([SANDBOX, APPROVAL, WAIT, WORKSPACE, MOCK, LLM, SKILL] as readonly MappingTable[]).includes(type.table)
+        ? apart
+        : inline,
+      within,
+    );
+  if (type.is === 'command') {
+    const mapping = (spec: Mapping): Mapping => {
+      const found = within(spec) as unknown;
+      // The stages of `baseSpec` have mappings.
+      if (typeof found !== 'object') throw new Error(`${full} has no mapping`);
+      return found as Mapping;
+    };
+    return spotsOf(type.table, kind, inline, mapping);
+  }
+  // Sections of a part have the tables of sections.
+  if (type.is === 'section' && full.startsWith('parts.')) return [];
+  if (type.is === 'section') return spotsOf(type.table, kind, apart, within);
+  if (type.is === 'stages') return spotsOf(type.table, kind, apart, item(STAGE_INDEX));
+  if (type.is === 'parameters') {
+    const rows = (spec: Mapping): Mapping => within(spec)['rows'] as Mapping;
+    return spotsOf(type.table, kind, { docs: `${docs}.NAME.`, full: `${full}.NAME.` }, rows);
+  }
+  // Those of one kind stand for all: a part has its own.
+  if (type.is === 'parts' && kind !== 'workflow') return [];
+  if (type.is === 'parts') {
+    const checks = (spec: Mapping): Mapping => within(spec)['checks'] as Mapping;
+    return spotsOf(type.table, kind, { docs: '', full: `${full}.NAME.` }, checks);
+  }
+  if (type.is !== 'list') return [];
+  // The example has one item of each variant or form, in their order.
+  const tables =
+    type.of.is === 'variants' || type.of.is === 'forms'
+      ? Object.entries(type.of.tables)
+      : type.of.is === 'mapping'
+        ? [['', type.of.table] as const]
+        : [];
+  return tables.flatMap(([word, table], index) =>
+    spotsOf(table, kind, { docs: `${docs}[].`, full: `${full}[${word}].` }, item(index)),
+  );
+}
+
+const SPOTS = PLAN_KINDS.flatMap((kind) => spotsOf(SPEC, kind, { docs: '', full: '' }, (spec) => spec));
+
+test('each key is looked at in one place', () => {
+  expect(new Set(SPOTS.map(({ title }) => title)).size).toBe(SPOTS.length);
+});
+
+const validate = compileEditorSchema(specSchema());
+
+/** The spec with a key set, or with it taken out. */
+function specWith({ kind, name, key, table, mapping }: Spot, value: Json | undefined): Mapping {
+  const spec = baseSpec(kind);
+  const holder = mapping(spec);
+  removeExcluded(holder, table, name);
+  if (value !== undefined || key.group === undefined) makeRoom(holder, table, name);
+  if (value === undefined) delete holder[name];
+  else {
+    holder[name] = structuredClone(value);
+  }
+  const { needs } = table.keys[name]!;
+  if (needs !== undefined) {
+    removeExcluded(holder, table, needs);
+    holder[needs] = structuredClone(table.keys[needs]!.example);
+  }
+  return spec;
+}
+
+function messagesOf(spec: Mapping): readonly string[] {
+  return parseSpec(JSON.stringify(spec), 'x.json').diagnostics.map(({ message }) => message);
+}
+
+function takes({ shapes }: JsonType, shape: string): boolean {
+  return (shapes as readonly string[]).includes(shape);
+}
+
+function otherShape(type: ValueType): Json {
+  if (type.is === 'list' || type.is === 'stages') return 7;
+  return type.is === 'json' && !takes(type, 'object') ? { x: 'y' } : [['x']];
+}
+
+describe.each(SPOTS)('$title', (spot) => {
+  const { kind, key, name } = spot;
+
+  test('its example is read and known to editors', () => {
+    const spec = specWith(spot, key.example);
+    // A spec says `kind: workflow` in one place only.
+    if (name === 'kind' && kind !== key.example) return;
+    expect(messagesOf(spec)).toEqual([]);
+    expect(validate(spec), JSON.stringify(validate.errors)).toBe(true);
+  });
+
+  test('a value of another shape is refused by both', () => {
+    // Any JSON.
+    if (key.type.is === 'json' && takes(key.type, 'object') && takes(key.type, 'array')) return;
+    const spec = specWith(spot, otherShape(key.type));
+    expect(messagesOf(spec)).toContainEqual(expect.stringContaining(key.called ?? `\`${name}\``));
+    expect(validate(spec)).toBe(false);
+  });
+
+  test('it stands in docs/spec.md', () => {
+    expect(readFileSync(new URL('../../../docs/spec.md', import.meta.url), 'utf8')).toContain(`\n| \`${spot.path}\``);
+  });
+});
+
+test.each(SPOTS.filter(({ key }) => key.required === true))(
+  '$title: without it the spec is refused by both',
+  (spot) => {
+    const spec = specWith(spot, undefined);
+    expect(messagesOf(spec)).toContainEqual(expect.stringMatching(`has (?:no |none of .*)\`${spot.name}\``));
+    expect(validate(spec)).toBe(false);
+  },
+);
+
+/** Without what is concluded from the spec as a whole: no stage uses the part whose keys are looked at. */
+function compiled(text: string, options: LoadOptions): Pick<ReturnType<typeof compileText>, 'plan' | 'diagnostics'> {
+  const { plan, diagnostics } = compileText(text, 'x.json', options);
+  return { plan, diagnostics: diagnostics.filter(({ code }) => code !== 'spec/part-unused') };
+}
+
+/** What the example of `uses` names. */
+const PART = `{ kind: workflow, name: part, params: { branch: '' }, workflow: { steps: [{ name: a, run: { program: a } }] } }`;
+
+/** Each key by all that is taken for it: other systems' words, and its own in another spelling. */
+const MISTAKEN = SPOTS.flatMap((spot) => {
+  const camel = spot.name.replace(/_(.)/g, (_all, letter: string) => letter.toUpperCase());
+  const words = [...(spot.key.mistaken ?? []), ...(camel === spot.name ? [] : [camel, spot.name.replaceAll('_', '-')])];
+  return words.map((word) => ({ ...spot, word }));
+});
+
+test.each(MISTAKEN)('$title: written as `$word`, it is an error that names the key, and the only one', (spot) => {
+  const spec = specWith(spot, undefined);
+  spot.mapping(spec)[spot.word] = structuredClone(spot.key.example);
+  const { diagnostics } = compiled(JSON.stringify(spec), {
+    baseDir: '/',
+    checkExpression: checkExpressions,
+    readSpec: () => ({ text: PART }),
+  });
+  expect(diagnostics.map(({ severity, code }) => [severity, code])).toEqual([['error', 'spec/wrong-key']]);
+  expect(diagnostics[0]!.message).toMatch(
+    new RegExp(`^\`${spot.word}\` is not a key of .*; did you mean \`${spot.name}\`\\?$`),
+  );
+});
+
+test.each(SPOTS.filter(({ key }) => key.default !== undefined))(
+  '$title: written, its default changes nothing',
+  (spot) => {
+    const planOf = (spec: Mapping) =>
+      compiled(JSON.stringify(spec), { baseDir: '/', params: {}, checkExpression: checkExpressions });
+    const written = planOf(specWith(spot, spot.key.default));
+    expect(written.diagnostics).toEqual([]);
+    expect(written.plan).toEqual(planOf(specWith(spot, undefined)).plan);
+  },
+);
+
+describe.each(SPOTS.filter(({ key }) => key.type.is === 'number'))('$title', (spot) => {
+  const range = spot.key.type.is === 'number' ? spot.key.type.range : null!;
+
+  test.each([range.min, range.max])('%s is in its range: for the reader, for editors, in a plan', (value) => {
+    const spec = specWith(spot, value);
+    // The cost of a run needs prices; this one asks for nothing.
+    if (spot.path === 'budget.max_cost_usd') spec['llm'] = { provider: 'ollama' };
+    const { plan, diagnostics } = compiled(JSON.stringify(spec), {
+      baseDir: '/',
+      checkExpression: checkExpressions,
+    });
+    // The least memory is allowed, and little; a time for what nothing asks for is no mistake of the number.
+    const others = diagnostics.filter(
+      ({ code, message }) => code !== 'spec/little-memory' && !message.startsWith('`keep_secs` without'),
+    );
+    expect(others).toEqual([]);
+    expect(validate(spec), JSON.stringify(validate.errors)).toBe(true);
+    expect(checkPlan(JSON.parse(JSON.stringify(plan)))).toEqual({ plan });
+  });
+
+  test.each([
+    range.integer ? range.min - 1 : range.min - 0.0005,
+    range.max + 1,
+    ...(range.integer ? [range.min + 0.5] : []),
+  ])('%s is not', (value) => {
+    const spec = specWith(spot, value);
+    expect(messagesOf(spec)).toEqual([expect.stringContaining(`\`${spot.name}\``)]);
+    expect(validate(spec)).toBe(false);
+  });
+});
+
+test.each(SPOTS.filter(({ key }) => key.kinds !== undefined))('$title: a spec of the other kind has it not', (spot) => {
+  const other = PLAN_KINDS.find((each) => !spot.key.kinds!.includes(each))!;
+  const spec = baseSpec(other);
+  const stages = ((spec[other] as Mapping)[other === 'workflow' ? 'steps' : 'boxes'] as Mapping[])[STAGE_INDEX]!;
+  (spot.path in SPEC.keys ? spec : stages)[spot.name] = spot.key.example;
+  expect(messagesOf(spec)).toEqual([expect.stringContaining(spot.name)]);
+  expect(validate(spec)).toBe(false);
+});

@@ -1,0 +1,113 @@
+import type { Diagnostic } from '../errors/diagnostic.ts';
+import type { Plan } from '../plan/plan.ts';
+import { type CompileOptions, compilePlan } from './compile/compile.ts';
+import { isImagePath, isOwnImage } from './compile/sandbox.ts';
+import { agentSkillsOf } from './compile/skill.ts';
+import { type AppliedSettings, nothingApplied } from './compile/apply-settings.ts';
+import { textsWithExpressions } from './compile/texts.ts';
+import { parseSpec } from './read/parse.ts';
+import { type PartFile, type PartFiles, type ReadSpec, allOf, readPartFiles } from './read/part-files.ts';
+import { resolveFrom } from './text/paths.ts';
+import { resolveParams } from './read/params.ts';
+import { createFiller } from './grammar/placeholders.ts';
+import { Problems, sortByFile } from './text/diagnostics.ts';
+import type { Spec } from './read/spec.ts';
+import type { Position } from './text/tree.ts';
+
+export interface CompiledText {
+  /** Null when there is an error among the diagnostics. */
+  readonly plan: Plan | null;
+  readonly diagnostics: readonly Diagnostic[];
+  /** Where the text first names each host path that the plan mounts or has a skill or an image at, and each image by name, for what only a host can say of it. */
+  readonly mountPlaces: ReadonlyMap<string, Position>;
+  /** Texts of the specs that it uses, by how diagnostics name them. */
+  readonly parts: ReadonlyMap<string, string>;
+  /** What came of `settings`. */
+  readonly appliedSettings: AppliedSettings;
+}
+
+export interface LoadOptions extends Omit<CompileOptions, 'files'> {
+  /** Absent: the spec comes without files that it could use. */
+  readonly readSpec?: ReadSpec;
+}
+
+/** A spec's text to its plan, with every mistake of both steps. */
+export function compileText(text: string, file: string, options: LoadOptions): CompiledText {
+  const parsed = parseSpec(text, file);
+  return compileParsed(parsed, { ...options, files: filesOf(parsed, options) });
+}
+
+/** As `compileText`; the language of conditions and what judges schemas are loaded only for a spec that has one. */
+export async function loadText(
+  text: string,
+  file: string,
+  options: Omit<LoadOptions, 'checkExpression' | 'checkSchema'>,
+): Promise<CompiledText> {
+  const parsed = parseSpec(text, file);
+  const files = filesOf(parsed, options);
+  const specs = [parsed, ...files.values()].flatMap((each) =>
+    'spec' in each && each.spec !== null ? allOf(each.spec) : [],
+  );
+  const stages = specs.flatMap((spec) => spec.stages);
+  const hasLoop = specs.some(
+    ({ pipelineStages }) => pipelineStages?.some(({ variant }) => variant === 'loop') === true,
+  );
+  const expressions =
+    !hasLoop && stages.every((stage) => stage.when === null && textsWithExpressions(stage).length === 0)
+      ? {}
+      : { checkExpression: (await import('./expression/check.ts')).checkExpressions };
+  const schemas = stages.every(({ outputSchema }) => outputSchema === null)
+    ? {}
+    : { checkSchema: await (await import('./schema/schema-engine.ts')).loadCheckSchema() };
+  return compileParsed(parsed, { ...options, files, ...expressions, ...schemas });
+}
+
+function filesOf({ spec }: ReturnType<typeof parseSpec>, { baseDir, readSpec }: LoadOptions): PartFiles {
+  return spec === null ? new Map() : readPartFiles(spec, baseDir, readSpec);
+}
+
+function compileParsed(parsed: ReturnType<typeof parseSpec>, options: CompileOptions): CompiledText {
+  if (parsed.spec === null)
+    return {
+      plan: null,
+      diagnostics: parsed.diagnostics,
+      mountPlaces: new Map(),
+      parts: new Map(),
+      appliedSettings: nothingApplied(),
+    };
+  const compiled = compilePlan(parsed.spec, options);
+  const diagnostics = sortByFile([...parsed.diagnostics, ...compiled.diagnostics]);
+  const plan = diagnostics.some(({ severity }) => severity === 'error') ? null : compiled.plan;
+  const files = [...(options.files ?? new Map<string, PartFile>()).values()];
+  const parts = new Map(files.flatMap((each) => ('text' in each ? [[each.file, each.text] as const] : [])));
+  const { appliedSettings } = compiled;
+  return { plan, diagnostics, mountPlaces: mountPlacesOf(parsed.spec, options), parts, appliedSettings };
+}
+
+function mountPlacesOf(spec: Spec, { baseDir, params }: LoadOptions): ReadonlyMap<string, Position> {
+  const places = new Map<string, Position>();
+  const add = (written: string, at: Position): void => {
+    const path = /^https:\/\//i.test(written) ? written : resolveFrom(baseDir ?? '/', written);
+    if (path !== null && !places.has(path)) places.set(path, at);
+  };
+  const specs = allOf(spec);
+  for (const sandbox of specs.flatMap((each) => [each.sandbox, ...each.stages.map((stage) => stage.sandbox)])) {
+    for (const { hostPath } of sandbox?.mounts ?? []) add(hostPath.value, hostPath.at);
+    const image = sandbox?.image ?? null;
+    if (image === null || isOwnImage(image.value)) continue;
+    if (isImagePath(image.value)) add(image.value, image.at);
+    else if (!places.has(image.value)) places.set(image.value, image.at);
+  }
+  for (const each of specs) {
+    const repositories = each.stages.flatMap(({ workspace }) => workspace?.git ?? []);
+    if (repositories.length === 0) continue;
+    // What is wrong with them was reported where the plan was made. A part's values are known there alone.
+    const problems = new Problems(each.file);
+    const values = resolveParams(each.params, each === spec ? (params ?? {}) : {}, each.name.at, problems);
+    const { fill } = createFiller(values, problems);
+    for (const git of repositories) add(fill(git), git.at);
+  }
+  for (const skill of specs.flatMap(({ stages }) => stages.flatMap(agentSkillsOf)))
+    if (skill.variant === 'text' && skill.prefix === 'file') add(skill.text, skill.at);
+  return places;
+}

@@ -1,0 +1,105 @@
+// oxlint-disable typescript/no-explicit-any -- plans that break their type are the subject
+import { describe, expect, test } from 'vitest';
+import { compiled, problemsAfter, TWO_STEPS } from '../../../test/rig/runs/plan-with-every-link.ts';
+
+function problemsOf(change: (plan: any) => unknown): readonly string[] {
+  return problemsAfter(compiled(TWO_STEPS), change);
+}
+
+describe('a stage that runs whatever happens', () => {
+  const withLast = (change: (plan: any, last: any) => unknown = () => undefined): readonly string[] =>
+    problemsOf((plan) => {
+      const [first] = plan.stages;
+      const last = { ...first, id: 'last', scope: 'last', finally: true, outputs: [], input: { kind: 'none' } };
+      plan.stages.push(last);
+      plan.scopes.push({ ...plan.scopes[0], id: 'last', stages: ['last'] });
+      plan.graceMs = 60_000;
+      change(plan, last);
+    });
+
+  test('may come to a mock, as a retry of a run that mocked it has it', () => {
+    expect(
+      withLast((plan, last) => {
+        last.work = { kind: 'mock', output: '', exitCode: 0 };
+        last.scope = null;
+        plan.scopes.pop();
+      }),
+    ).toEqual([]);
+  });
+
+  test('is admitted, also with data that may be absent and a condition on any other', () => {
+    const taken = { fromStage: 'a', output: 'o', guestPath: '/workspace/in', optional: true };
+    expect(withLast()).toEqual([]);
+    expect(withLast((_plan, last) => (last.inputs = [taken]))).toEqual([]);
+    expect(
+      withLast((_plan, last) => (last.when = { source: 'stages.b.state == "failed"', stages: ['b'], params: {} })),
+    ).toEqual([]);
+  });
+
+  test.each<[string, (plan: any, last: any) => unknown, string]>([
+    ['after others', (_plan, last) => (last.after = ['a']), 'stage last has `finally` and depends on others'],
+    ['before others', (plan) => (plan.stages[1].after = ['a', 'last']), 'stage b depends on last, which has `finally`'],
+    ['no time', (plan) => delete plan.graceMs, 'graceMs is missing: stages have `finally`'],
+    [
+      'the result',
+      (plan) => (plan.output = { kind: 'stage', stage: 'last' }),
+      'the output is of the stage last, which has `finally`',
+    ],
+    [
+      'outputs',
+      (_plan, last) => (last.outputs = [{ name: 'x', guestPath: '/workspace/x' }]),
+      'stage last has `finally` and is no plain command without named outputs',
+    ],
+    [
+      'data that it demands',
+      (_plan, last) => (last.inputs = [{ fromStage: 'a', output: 'o', guestPath: '/workspace/in' }]),
+      'stage last takes data of a, which may fail or be passed and let it start without',
+    ],
+    [
+      'a carry',
+      (_plan, last) => (last.input = { kind: 'carry', stage: 'a' }),
+      'stage last has `finally` and the output of others as its input',
+    ],
+    [
+      'the VM of others',
+      (plan, last) => {
+        last.scope = '_shared';
+        plan.scopes.pop();
+        plan.scopes[0].stages.push('last');
+      },
+      'stage last has `finally` and shares its VM',
+    ],
+    [
+      'a VM that stays for its attempts',
+      (plan) => {
+        plan.scopes.at(-1).keepsVm = true;
+      },
+      'stage last has `finally` and shares its VM',
+    ],
+    [
+      'itself alone',
+      (plan) => {
+        for (const stage of plan.stages) Object.assign(stage, { finally: true });
+      },
+      'every stage has `finally`',
+    ],
+    [
+      'sixteen others',
+      (plan, last) => {
+        for (let more = 0; more < 16; more += 1) {
+          plan.stages.push({ ...last, id: `m${more}`, scope: `m${more}` });
+          plan.scopes.push({ ...plan.scopes.at(-1), id: `m${more}`, stages: [`m${more}`] });
+        }
+      },
+      '17 stages have `finally`; at most 16 may',
+    ],
+  ])('with %s is refused', (_what, change, problem) => {
+    expect(withLast(change)).toContain(problem);
+  });
+
+  test('is missed by a time for it', () => {
+    expect(problemsOf((plan) => (plan.graceMs = 60_000))).toEqual([
+      'graceMs is of stages with `finally`; there is none',
+    ]);
+  });
+});

@@ -1,0 +1,37 @@
+import { type Plan, PLAN_LIMITS } from '../../plan/plan.ts';
+import { isSharedScope } from '../../plan/scope.ts';
+import { commandOf, mockOf } from '../../plan/work.ts';
+
+/** Stages with `finally` stand behind all others, each for itself and in its own VM. */
+export function finallyProblems(checked: Plan): readonly string[] {
+  const last = new Set(checked.stages.flatMap((each) => (each.finally === true ? [each.id] : [])));
+  if (last.size === 0)
+    return checked.graceMs === undefined ? [] : ['graceMs is of stages with `finally`; there is none'];
+  const shared = new Set(checked.scopes.flatMap((each) => (isSharedScope(each) ? [each.id] : [])));
+  const results = checked.output.kind === 'stage' ? [checked.output.stage] : checked.output.stages;
+  return [
+    ...(checked.graceMs === undefined ? ['graceMs is missing: stages have `finally`'] : []),
+    ...(last.size === checked.stages.length ? ['every stage has `finally`'] : []),
+    ...(last.size > PLAN_LIMITS.finallyStages
+      ? [`${last.size} stages have \`finally\`; at most ${PLAN_LIMITS.finallyStages} may`]
+      : []),
+    ...results.filter((id) => last.has(id)).map((id) => `the output is of the stage ${id}, which has \`finally\``),
+    ...checked.stages.flatMap(({ id, after, work, scope, each: items, outputs, input, finally: isLast }) => [
+      ...after
+        .filter(({ stage: other }) => last.has(other))
+        .map((edge) => `stage ${id} depends on ${edge.stage}, which has \`finally\``),
+      ...(isLast !== true
+        ? []
+        : [
+            ...(after.length === 0 ? [] : [`stage ${id} has \`finally\` and depends on others`]),
+            ...((commandOf(work) ?? mockOf(work)) !== null && items === undefined && outputs.length === 0
+              ? []
+              : [`stage ${id} has \`finally\` and is no plain command without named outputs`]),
+            ...(scope !== null && shared.has(scope) ? [`stage ${id} has \`finally\` and shares its VM`] : []),
+            ...(input.kind === 'none' || input.kind === 'run-input'
+              ? []
+              : [`stage ${id} has \`finally\` and the output of others as its input`]),
+          ]),
+    ]),
+  ];
+}

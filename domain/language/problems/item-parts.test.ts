@@ -1,0 +1,84 @@
+// oxlint-disable typescript/no-explicit-any -- plans that break their type are the subject
+import { expect, test } from 'vitest';
+import { compiled, problemsAfter } from '../../../test/rig/runs/plan-with-every-link.ts';
+
+const TEXT = `kind: workflow
+name: x
+parts:
+  p:
+    workflow:
+      steps:
+        - { name: a, run: { program: "true" }, sandbox: { memory_mb: 256, mounts: [{ host: /d, guest: /d }] } }
+        - { name: b, run: { program: cat, stdin_from: a }, when: stages.a.exit_code == 0 }
+        - { name: c, run: { program: cat }, depends_on: [b] }
+workflow:
+  output_step: last
+  steps:
+    - { name: first, run: { program: "true" } }
+    - { name: each, uses: p, for_each: [1, 2], depends_on: [first], when: stages.first.exit_code == 0 }
+    - { name: last, depends_on: [each], run: { program: "true" } }
+`;
+
+function problemsOf(change: (stages: Record<string, any>, plan: any) => unknown): readonly string[] {
+  return problemsAfter(compiled(TEXT), (plan, stages) => change(stages, plan));
+}
+
+test('what the compiler makes of a part for each item is admitted', () => {
+  expect(problemsOf(() => undefined)).toEqual([]);
+});
+
+test.each<[string, (stages: Record<string, any>, plan: any) => unknown, RegExp]>([
+  ['an owner that does not exist', (s) => (s['each.a'].of = 'nobody'), /belongs to nobody, which ends no part/],
+  ['an owner without items', (s) => delete s['each'].each, /belongs to each, which ends no part/],
+  ['an owner that is a command', (s) => (s['each.a'].of = 'first'), /belongs to first, which ends no part/],
+  ['an owner that owns itself', (s) => (s['each'].of = 'each'), /of more than 4 lists within each other/],
+  ['a stage of the part that belongs to none', (s) => delete s['each.b'].of, /with other stages than those/],
+  ['a part that does not say its stage', (s) => s['each'].work.stages.pop(), /with other stages than those/],
+  ['an edge into items', (s) => s['last'].after.push({ stage: 'each.a', on: 'end' }), /last depends on each\.a/],
+  ['an edge out of items', (s) => s['each.c'].after.push({ stage: 'first', on: 'end' }), /each\.c depends on first/],
+  ['a condition on items', (s) => (s['last'].when = { ...s['each.b'].when }), /last is decided by each\.a/],
+  [
+    'an end that waits for nothing of what it hands on',
+    (s) => (s['each'].after = s['each'].after.slice(0, 1)),
+    /hands on the output of each\.c, for whose success/,
+  ],
+  ['an end that hands on another output', (s) => (s['each'].work.output.stage = 'first'), /the output of first, for/],
+  ['an end with an input', (s) => (s['each'].input = { kind: 'run-input' }), /is its input, and has another/],
+  [
+    'an end with a name that is too long',
+    (s, plan) => renamed(plan, s, 'x'.repeat(200)),
+    /64 characters|at most|Too big/,
+  ],
+  ['`finally` in an item', (s) => (s['each.c'].finally = true), /each item and has `finally`/],
+  ['items in an item that share its VM', (s) => (s['each.c'].each = s['each'].each), /each item and shares its VM/],
+  [
+    'a writable mount in an item',
+    (_s, plan) => (plan.scopes.find((scope: any) => scope.id === 'each.a').sandbox.mounts[0].mode = 'rw'),
+    /each item and has a writable mount/,
+  ],
+  [
+    'a scope with stages of an item and others',
+    (s, plan) => {
+      const scope = plan.scopes.find(({ id }: any) => id === 'each._shared');
+      scope.stages.push('first');
+      s['first'].scope = 'each._shared';
+    },
+    /holds stages of an item and others/,
+  ],
+  ['a result of items', (_s, plan) => (plan.output.stage = 'each.c'), /the output is of the stage each\.c/],
+  ['too many attempts', (s) => ['a', 'b'].map((id) => attempts(s, id, 100)), /one item of "each" may take/],
+])('%s is refused', (_what, change, problem) => {
+  expect(problemsOf(change)).toEqual(expect.arrayContaining([expect.stringMatching(problem)]));
+});
+
+/** Each visit of a loop counts. */
+function attempts(stages: Record<string, any>, id: string, most: number): void {
+  const stage = stages[`each.${id}`];
+  stage.retry = { ...stage.retry, maxAttempts: most };
+  stage.visits = 40;
+}
+
+function renamed(plan: any, stages: Record<string, any>, name: string): void {
+  for (const stage of Object.values(stages)) if (stage.of === 'each') stage.of = name;
+  plan.stages.find(({ id }: any) => id === 'each').id = name;
+}

@@ -1,0 +1,113 @@
+/** What a part that is done for each item has to keep to in a plan from outside, so that each item is a plan of its own. */
+import { dataTakenBy } from '../../pipeline/machine-plan.ts';
+import { PLAN_LIMITS, type Plan, type StagePlan } from '../../plan/plan.ts';
+import { outputsReadBy, partOf } from '../../plan/work.ts';
+import { INSTANCE_LIMITS, instanceProblem } from '../../run/instance.ts';
+import { writableIn } from '../compile/items.ts';
+import { listProblems } from './list-limits.ts';
+
+/** First: nothing else can be asked of a plan whose stages belong to no stage, or to themselves. */
+export function ownerProblems({ stages }: Plan): readonly string[] {
+  const byId = new Map(stages.map((stage) => [stage.id, stage]));
+  return stages.flatMap(({ id, of }) => {
+    if (of === undefined) return [];
+    const owner = byId.get(of);
+    if (owner?.each === undefined || partOf(owner.work) === null)
+      return [`stage ${id} belongs to ${of}, which ends no part that is done for each item`];
+    let depth = 1;
+    for (let above = owner.of; above !== undefined && depth <= INSTANCE_LIMITS.depth; depth += 1)
+      above = byId.get(above)?.of;
+    return depth <= INSTANCE_LIMITS.depth
+      ? []
+      : [`stage ${id} is done for each item of more than ${INSTANCE_LIMITS.depth} lists within each other`];
+  });
+}
+
+export function itemPartProblems(checked: Plan): readonly string[] {
+  const { stages, scopes, output } = checked;
+  const ofStage = new Map(stages.map(({ id, of }) => [id, of]));
+  const results = output.kind === 'stage' ? [output.stage] : output.stages;
+  return [
+    ...results
+      .filter((id) => ofStage.get(id) !== undefined)
+      .map((id) => `the output is of the stage ${id}, which is done for each item`),
+    ...scopes
+      .filter((scope) => new Set(scope.stages.map((id) => ofStage.get(id))).size > 1)
+      .map(({ id }) => `scope ${id} holds stages of an item and others`),
+    ...stages.flatMap((stage) => [
+      ...(stage.of === undefined ? [] : memberProblems(stage, checked)),
+      ...referenceProblems(stage, ofStage),
+      ...(stage.each !== undefined && partOf(stage.work) !== null ? endProblems(stage, checked) : []),
+    ]),
+    ...listProblems(checked).map(({ message }) => message),
+  ];
+}
+
+function memberProblems(stage: StagePlan, { scopes }: Plan): readonly string[] {
+  const { id, finally: isLast, scope } = stage;
+  const is = `stage ${id} is done for each item`;
+  return [
+    ...(isLast === true ? [`${is} and has \`finally\``] : []),
+    ...(writableIn(scopes, scope) === undefined ? [] : [`${is} and has a writable mount`]),
+    ...(taken(stage) <= PLAN_LIMITS.itemInputs
+      ? []
+      : [`${is} and takes ${taken(stage)} outputs, at most ${PLAN_LIMITS.itemInputs} are allowed`]),
+  ];
+}
+
+function taken(stage: StagePlan): number {
+  return dataTakenBy(stage).reduce((sum, { output, outputs }) => sum + (output ? 1 : 0) + outputs.length, 0);
+}
+
+/** A stage hears of those beside it alone; one whose items are parts also of these, within an item. */
+function referenceProblems(
+  { id, of, after, each, work, when, loop }: StagePlan,
+  ofStage: ReadonlyMap<string, string | undefined>,
+): readonly string[] {
+  const part = partOf(work);
+  const isEnd = each !== undefined && part !== null;
+  const isBeside = (other: string): boolean => !ofStage.has(other) || ofStage.get(other) === of;
+  return [
+    ...after
+      .filter((edge) => !isBeside(edge.stage) && !(isEnd && ofStage.get(edge.stage) === id))
+      .map((edge) => `stage ${id} depends on ${edge.stage}, which is done for each item of another stage`),
+    ...[...(when?.stages ?? []), ...(loop?.until.stages ?? [])]
+      .filter((other) => !isBeside(other))
+      .map((other) => `stage ${id} is decided by ${other}, which is not beside it`),
+    ...(part === null || isEnd ? [] : part.stages)
+      .filter((other) => !isBeside(other) && !isWithin(other, of, ofStage))
+      .map((other) => `stage ${id} ends a part with the stage ${other}, which is not beside it`),
+  ];
+}
+
+/** Whether a stage belongs to items of the stages of this owner, at any depth. */
+function isWithin(id: string, owner: string | undefined, ofStage: ReadonlyMap<string, string | undefined>): boolean {
+  let at = ofStage.get(id);
+  while (at !== undefined && at !== owner) at = ofStage.get(at);
+  return at === owner;
+}
+
+/** What ends an item waits for all whose output it hands on. */
+function endProblems(end: StagePlan, { stages }: Plan): readonly string[] {
+  const { id, after, work, input } = end;
+  const ofStage = new Map(stages.map((stage) => [stage.id, stage.of]));
+  const members = stages.flatMap((stage) => (stage.of === id ? [stage.id] : []));
+  const said = partOf(work)!.stages;
+  const belong = stages.filter((stage) => stage.of !== undefined && isWithin(stage.id, id, ofStage));
+  const waits = new Set(after.flatMap(({ stage, on }) => (on === 'success' ? [stage] : [])));
+  const reads = outputsReadBy(work);
+  const instance = instanceProblem([{ part: id, item: PLAN_LIMITS.items - 1 }]);
+  return [
+    ...(instance === null ? [] : [`stage ${id} is done for each item: ${instance}`]),
+    ...(belong.length === said.length && belong.every((each) => said.includes(each.id))
+      ? []
+      : [`stage ${id} ends a part with other stages than those that belong to it`]),
+    ...reads
+      .filter((other) => !members.includes(other) || !waits.has(other))
+      .map((other) => `stage ${id} hands on the output of ${other}, for whose success in an item it does not wait`),
+    ...(input.kind === 'none' ? [] : [`stage ${id} is done for each item, which is its input, and has another`]),
+    ...(reads.length <= PLAN_LIMITS.itemInputs
+      ? []
+      : [`stage ${id} hands on ${reads.length} outputs, at most ${PLAN_LIMITS.itemInputs} are allowed`]),
+  ];
+}

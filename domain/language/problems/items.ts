@@ -1,0 +1,31 @@
+import { type Plan, PLAN_LIMITS } from '../../plan/plan.ts';
+import { isSharedScope } from '../../plan/scope.ts';
+import { commandOf, partOf } from '../../plan/work.ts';
+import { instanceProblem } from '../../run/instance.ts';
+import { takenCount, writableIn } from '../compile/items.ts';
+
+/** Each item has a VM of its own, and is its command's input. */
+export function itemProblems(checked: Plan): readonly string[] {
+  const shared = new Set(checked.scopes.flatMap((each) => (isSharedScope(each) ? [each.id] : [])));
+  return checked.stages.flatMap((stage) => {
+    const { id, each: items, work, scope, input, outputs } = stage;
+    if (items === undefined || partOf(work) !== null) return [];
+    const taken = takenCount(stage);
+    const instance = instanceProblem([{ part: id, item: PLAN_LIMITS.items - 1 }]);
+    return [
+      ...(commandOf(work) !== null ? [] : [`stage ${id} is done for each item and runs no command`]),
+      ...(scope !== null && shared.has(scope) ? [`stage ${id} is done for each item and shares its VM`] : []),
+      ...(input.kind === 'none' ? [] : [`stage ${id} is done for each item, which is its input, and has another`]),
+      ...(outputs.length === 0 ? [] : [`stage ${id} is done for each item and has named outputs`]),
+      ...(writableIn(checked.scopes, scope) === undefined
+        ? []
+        : [`stage ${id} is done for each item and has a writable mount`]),
+      ...(taken <= PLAN_LIMITS.itemInputs
+        ? []
+        : [
+            `stage ${id} is done for each item and takes ${taken} outputs, at most ${PLAN_LIMITS.itemInputs} are allowed`,
+          ]),
+      ...(instance === null ? [] : [`stage ${id} is done for each item: ${instance}`]),
+    ];
+  });
+}

@@ -1,0 +1,80 @@
+/** What lists of items have to keep to, so that the histories of their windows, their keys and the run's log stay within limits. */
+import { attemptsOfItem, type ListOfPlan, listsOf, listsOfStage, mostItems } from '../../pipeline/item-plan.ts';
+import { machinePlanOf } from '../../pipeline/machine-plan.ts';
+import { type Plan, PLAN_LIMITS } from '../../plan/plan.ts';
+import { instanceProblem, stepOf } from '../../run/instance.ts';
+import { quote } from '../../units/quote.ts';
+
+export interface ListProblem {
+  /** What an author finds in the spec: the list of the run itself that the list is, or stands in. */
+  readonly stage: string;
+  readonly message: string;
+  readonly remedy: string;
+}
+
+/** Of a list whose length is known before it starts. Others are checked when they start. */
+type CountOf = (stage: string) => number | null;
+
+export function listProblems(plan: Plan): readonly ListProblem[] {
+  // A list of the run itself, made once and of commands alone, cannot be too much.
+  if (!plan.stages.some(({ of, each, visits }) => of !== undefined || (each !== undefined && visits !== undefined)))
+    return [];
+  const listed = new Map(plan.stages.map(({ id, each }) => [id, each?.list]));
+  const countOf: CountOf = (stage) => {
+    const list = listed.get(stage);
+    return list?.kind === 'inline' ? list.items.length : null;
+  };
+  return listsOf(machinePlanOf(plan)).flatMap((list) => {
+    const found = sizeProblem(list, countOf) ?? (list.around.length === 0 ? null : nestingProblem(list, countOf));
+    return found === null ? [] : [{ stage: (list.around[0] ?? list.stage).id, ...found }];
+  });
+}
+
+type Found = Pick<ListProblem, 'message' | 'remedy'>;
+
+/** Windows have to end within the history that a workflow may have, whatever is tried again. */
+function sizeProblem({ stage, around }: ListOfPlan, countOf: CountOf): Found | null {
+  const { id } = stage;
+  const attempts = attemptsOfItem(stage);
+  const lists = listsOfStage(stage);
+  const most = mostItems(attempts, around.length > 0, lists);
+  const count = countOf(id) ?? 0;
+  if (attempts > PLAN_LIMITS.itemAttempts)
+    return {
+      message: `one item of ${quote(id)} may take ${attempts} attempts of its stages, with retries, visits and lost VMs; at most ${PLAN_LIMITS.itemAttempts} are allowed`,
+      remedy: 'lower `max_attempts` or `max_visits`, or split the part',
+    };
+  if (most === 0)
+    return {
+      message: `\`for_each\` of ${quote(id)} may be done in ${lists} visits of loops; at most ${PLAN_LIMITS.itemWindows} are allowed`,
+      remedy: 'lower `max_visits`',
+    };
+  if (count <= most) return null;
+  return {
+    message: `\`for_each\` of ${quote(id)} has ${count} items; at most ${most} are allowed where one may take ${attempts} attempts of its stages${lists === 1 ? '' : ` and ${lists} visits have a list each`}`,
+    remedy: 'lower `max_attempts` or `max_visits`, or let one item stand for several values',
+  };
+}
+
+function nestingProblem({ stage, around }: ListOfPlan, countOf: CountOf): Found | null {
+  const path = [...around, stage];
+  const names = path.map(({ id }) => quote(id)).join(', ');
+  const unfit = instanceProblem(path.map((each) => stepOf(each.id, PLAN_LIMITS.items - 1, listsOfStage(each))));
+  if (unfit !== null)
+    return {
+      message: `the lists ${names} stand within each other: ${unfit}`,
+      remedy: 'give their stages shorter names, or nest them less',
+    };
+  const parallel = path.reduce((product, { each }) => product * each!.maxParallel, 1);
+  if (parallel > PLAN_LIMITS.nestedParallel)
+    return {
+      message: `the lists ${names} stand within each other, and ${parallel} items of ${quote(stage.id)} may be done at the same time (\`max_parallel\` ${path.map(({ each }) => each!.maxParallel).join(' × ')}); at most ${PLAN_LIMITS.nestedParallel} are allowed`,
+      remedy: 'lower one `max_parallel`',
+    };
+  const items = path.reduce((product, each) => product * (countOf(each.id) ?? 1) * listsOfStage(each), 1);
+  if (items <= PLAN_LIMITS.nestedItems) return null;
+  return {
+    message: `the lists ${names} stand within each other, and ${quote(stage.id)} has ${items} items in all; at most ${PLAN_LIMITS.nestedItems} are allowed`,
+    remedy: 'let one item stand for several values',
+  };
+}

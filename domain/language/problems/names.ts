@@ -1,0 +1,58 @@
+/** Names of a spec that are taken twice, and stages that wait for each other by them. */
+import type { ScopePlan, StagePlan } from '../../plan/plan.ts';
+import { cycles, describeCycle } from '../link/graph.ts';
+import type { Linked } from '../link/linked.ts';
+import type { Problems } from '../text/diagnostics.ts';
+import type { Spec } from '../read/spec.ts';
+import { quote } from '../../units/quote.ts';
+
+/** A stage of a part has the name of one that the spec has itself. */
+export function refuseDoubles(
+  spec: Spec,
+  stages: readonly StagePlan[],
+  scopes: readonly ScopePlan[],
+  problems: Problems,
+): void {
+  const own = new Map(spec.stages.map(({ name }) => [name.value, name.at]));
+  for (const list of [stages, scopes]) {
+    const seen = new Set<string>();
+    for (const { id } of list) {
+      const at = seen.has(id) ? own.get(id) : undefined;
+      seen.add(id);
+      if (at !== undefined && id.includes('.') && !doubleNames(spec).has(id))
+        problems.error(
+          'spec/duplicate-name',
+          at,
+          `${quote(id)} is the name of a stage of a part as well: they stand in the plan under the part's name and a dot`,
+          'rename one of them',
+        );
+    }
+  }
+}
+
+export function reportCycles(spec: Spec, linked: Linked, problems: Problems): void {
+  const dependencies = linked.links.map((links) => (links === null ? [] : [...links.dependsOn, ...links.onFailure]));
+  const name = (index: number): string => quote(spec.stages[index]!.name.value);
+  const doubles = doubleNames(spec);
+  const isBox = spec.kind === 'pipeline';
+  for (const group of cycles(dependencies)) {
+    // Of two steps with a name, the edges may lead to the other one.
+    if (group.some((index) => doubles.has(spec.stages[index]!.name.value))) continue;
+    const shown = describeCycle(group, dependencies, name);
+    const message =
+      group.length === 1
+        ? `${isBox ? 'box' : 'step'} ${name(group[0]!)} waits for itself`
+        : `${isBox ? 'boxes' : 'steps'} wait for each other: ${shown}`;
+    problems.error(
+      'spec/cycle',
+      spec.stages[group[0]!]!.name.at,
+      message,
+      `remove one of the dependencies (${isBox ? '' : '`depends_on`, '}\`on_failure\`, \`stdin_from\`, \`inputs\`, \`workspace\`, \`when\` and outputs in placeholders are dependencies)`,
+    );
+  }
+}
+
+function doubleNames(spec: Spec): ReadonlySet<string> {
+  const seen = new Set<string>();
+  return new Set(spec.stages.flatMap(({ name: { value } }) => (seen.has(value) ? [value] : (seen.add(value), []))));
+}

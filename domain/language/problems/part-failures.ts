@@ -1,0 +1,34 @@
+import type { EdgePlan, StagePlan } from '../../plan/plan.ts';
+import { coveredStages } from '../../pipeline/machine-plan.ts';
+import { partOf } from '../../plan/work.ts';
+
+/** What ends a part fails because of it only where that is tolerated; else the part has failed once one of its stages has. */
+export function withFailuresOfParts(stages: readonly StagePlan[]): readonly StagePlan[] {
+  const tolerated = new Set(stages.flatMap(({ id, continueOnError }) => (continueOnError === true ? [id] : [])));
+  const last = new Set(stages.flatMap(({ id, finally: isLast }) => (isLast === true ? [id] : [])));
+  // Of a part that is done for each item the stage itself fails, once too many items have.
+  const parts = new Map(
+    stages.map(({ id, work, each }) => [id, each === undefined && !tolerated.has(id) ? partOf(work) : null]),
+  );
+  const covered = new Set(stages.flatMap(coveredStages));
+  const inItems = new Map(stages.map(({ id, of }) => [id, of]));
+  return stages.map((stage) => {
+    const within = (id: string): readonly string[] =>
+      (parts.get(id)?.stages ?? []).filter(
+        (each) =>
+          !tolerated.has(each) &&
+          !covered.has(each) &&
+          !last.has(each) &&
+          parts.get(each) === null &&
+          inItems.get(each) === stage.of,
+      );
+    const failures = stage.after.filter(({ on }) => on === 'failure').map((edge) => edge.stage);
+    const more = [...new Set(failures.flatMap(within))].filter((id) => !failures.includes(id));
+    if (more.length === 0) return stage;
+    return {
+      ...stage,
+      after: [...stage.after, ...more.map((id): EdgePlan => ({ stage: id, on: 'failure' }))],
+      anyFailure: true,
+    };
+  });
+}

@@ -1,0 +1,29 @@
+import type { Plan } from '../../plan/plan.ts';
+import { partOf } from '../../plan/work.ts';
+import { repeated } from '../text/repeated.ts';
+
+/** What is done of a part without its stages would be done twice, or never. */
+export function partProblems({ stages }: Plan): readonly string[] {
+  const ids = new Set(stages.map(({ id }) => id));
+  return stages.flatMap(
+    ({ id, work: one, loop, continueOnError, inputs, outputs, outputFile, retry: { maxAttempts } }) => {
+      const ended = partOf(one);
+      if (ended === null) return [];
+      const merged = ended.output.kind === 'merge' ? ended.output.of : [];
+      return [
+        ...ended.stages
+          .filter((each) => !ids.has(each) || each === id)
+          .map((each) => `stage ${id} ends a part with the stage ${each}, which is not another of the plan`),
+        ...repeated(ended.stages).map((twice) => `stage ${id} ends a part that has the stage ${twice} twice`),
+        ...repeated(merged.map((each) => each.name)).map((twice) => `stage ${id} merges two outputs as ${twice}`),
+        ...repeated(merged.map(({ stage: source }) => source)).map((twice) => `stage ${id} merges ${twice} twice`),
+        ...((continueOnError === true && loop !== undefined) ||
+        maxAttempts > 1 ||
+        inputs.length + outputs.length > 0 ||
+        outputFile !== null
+          ? [`stage ${id} ends a part and has what only a command has`]
+          : []),
+      ];
+    },
+  );
+}

@@ -1,0 +1,198 @@
+/** What a plan refers to and does not have, or has twice: stages, outputs, scopes, variables of the host. */
+import { dataTakenBy, mayLackOutput } from '../../pipeline/machine-plan.ts';
+import { type Plan, PLAN_LIMITS, type StagePlan } from '../../plan/plan.ts';
+import { holdsOnlyWith } from '../../plan/both-conditions.ts';
+import {
+  approvalOf,
+  environmentOf,
+  environmentsOfServers,
+  hostVariablesOf,
+  needsVm,
+  partOf,
+  stagesBefore,
+  waitOf,
+} from '../../plan/work.ts';
+import { workspaceGiver } from '../../plan/workspace.ts';
+import { cycles } from '../link/graph.ts';
+import { overlaps } from '../text/paths.ts';
+import { repeated } from '../text/repeated.ts';
+
+export function duplicateProblems(checked: Plan): readonly string[] {
+  const problems = [
+    ...repeated(checked.stages.map(({ id }) => id)).map((id) => `two stages have the id ${id}`),
+    ...repeated(checked.scopes.map(({ id }) => id)).map((id) => `two scopes have the id ${id}`),
+  ];
+  for (const { id, outputs, work, ...each } of checked.stages) {
+    problems.push(
+      ...repeated(outputs.map((output) => output.name)).map(
+        (output) => `stage ${id} has two outputs with the name ${output}`,
+      ),
+    );
+    problems.push(...repeated(stagesBefore(each)).map((other) => `stage ${id} depends on ${other} twice`));
+    for (const variables of [environmentOf(work), ...environmentsOfServers(work)])
+      problems.push(
+        ...repeated(variables.map(({ name: variableName }) => variableName)).map(
+          (twice) => `stage ${id} sets the variable ${twice} twice`,
+        ),
+      );
+  }
+  for (const { id, work } of checked.stages)
+    problems.push(
+      ...repeated((approvalOf(work)?.fields ?? []).map((field) => field.name)).map(
+        (field) => `stage ${id} has two fields with the name ${field}`,
+      ),
+    );
+  const outputs = checked.stages.reduce((sum, each) => sum + each.outputs.length, 0);
+  if (outputs > PLAN_LIMITS.outputs)
+    problems.push(`the plan has ${outputs} named outputs; at most ${PLAN_LIMITS.outputs} are allowed`);
+  return problems;
+}
+
+/** Each stage is in exactly the scope that it names, and one that names none in none. */
+export function scopeProblems(checked: Plan): readonly string[] {
+  const scopeOf = new Map(checked.stages.map(({ id, scope }) => [id, scope]));
+  const problems = checked.scopes.flatMap((scope) =>
+    scope.stages
+      .filter((id) => scopeOf.get(id) !== scope.id)
+      .map((id) => `scope ${scope.id} holds the stage ${id}, which is in ${scopeOf.get(id) ?? 'no'} scope`),
+  );
+  for (const { id, stages, keepsVm } of checked.scopes)
+    if (keepsVm === true && stages.length !== 1)
+      problems.push(`scope ${id} has keepsVm, which is of a scope with one stage; it has ${stages.length}`);
+  const held = new Map<string, number>();
+  for (const id of checked.scopes.flatMap((scope) => scope.stages)) held.set(id, (held.get(id) ?? 0) + 1);
+  for (const { id, scope, work } of checked.stages) {
+    if (needsVm(work) && scope === null) problems.push(`stage ${id} needs a VM and has no scope`);
+    if (!needsVm(work) && scope !== null) problems.push(`stage ${id} needs no VM and has the scope ${scope}`);
+    if (scope !== null && held.get(id) !== 1) problems.push(`stage ${id} is held by ${held.get(id) ?? 0} scopes`);
+  }
+  return problems;
+}
+
+const NO_INPUT = { kind: 'none' } as const;
+
+interface KnownStages {
+  readonly plan: Plan;
+  /** Positions by id. */
+  readonly index: ReadonlyMap<string, number>;
+  readonly outputs: ReadonlyMap<string, ReadonlySet<string>>;
+  /** They have no data. */
+  readonly waits: ReadonlySet<string>;
+  readonly mayBeAbsent: ReadonlySet<string>;
+}
+
+/** Whatever a stage takes is of a stage that it depends on, and nothing waits for itself. */
+export function referenceProblems(checked: Plan): readonly string[] {
+  const { stages } = checked;
+  const index = new Map(stages.map(({ id }, position) => [id, position]));
+  const known: KnownStages = {
+    plan: checked,
+    index,
+    outputs: new Map(stages.map(({ id, outputs }) => [id, new Set(outputs.map((output) => output.name))])),
+    waits: new Set(stages.flatMap(({ id, work }) => (waitOf(work) === null ? [] : [id]))),
+    mayBeAbsent: new Set(stages.flatMap((stage) => (mayLackOutput(stage) ? [stage.id] : []))),
+  };
+  const problems = [
+    ...stages.flatMap((stage) => [...dataProblems(stage, known), ...inputProblems(stage, known)]),
+    ...resultProblems(known),
+  ];
+  if (problems.length > 0) return problems;
+  const groups = cycles(stages.map((stage) => stagesBefore(stage).map((other) => index.get(other)!)));
+  return groups.map(
+    (group) =>
+      `stages wait for each other: ${group
+        .slice(0, 20)
+        .map((position) => stages[position]!.id)
+        .join(', ')}`,
+  );
+}
+
+/** Of what a stage waits for, and of the data that it takes. */
+function dataProblems(stage: StagePlan, { plan, index, waits, mayBeAbsent }: KnownStages): readonly string[] {
+  const { id, after, inputs } = stage;
+  // One with `finally` starts after all others, and finds what there is of them.
+  const isLast = stage.finally === true;
+  const dependencies = isLast
+    ? new Set(plan.stages.flatMap((each) => (each.finally === true ? [] : [each.id])))
+    : new Set(after.flatMap((each) => (each.on === 'success' ? [each.stage] : [])));
+  const mayMiss = (taken: string): boolean =>
+    isLast || (mayBeAbsent.has(taken) && !mayTakeNothing(stage, plan.stages[index.get(taken)!]!));
+  const demanded = inputs.filter(({ optional }) => !optional);
+  return [
+    ...stagesBefore(stage)
+      .filter((other) => !index.has(other))
+      .map((other) => `stage ${id} depends on ${other}, which does not exist`),
+    ...dataTakenBy(stage)
+      .filter(({ stage: taken }) => !dependencies.has(taken))
+      .map(({ stage: taken }) => `stage ${id} takes data of ${taken} and does not depend on its success`),
+    ...dataTakenBy(stage)
+      .filter(({ stage: taken }) => waits.has(taken))
+      .map(({ stage: taken }) => `stage ${id} takes data of ${taken}, which waits and has none`),
+    ...dataTakenBy({ ...stage, inputs: demanded, input: NO_INPUT, texts: undefined })
+      .filter(({ stage: taken, output, outputs }) => (output || outputs.length > 0) && mayMiss(taken))
+      .map(
+        ({ stage: taken }) =>
+          `stage ${id} takes data of ${taken}, which may fail or be passed and let it start without`,
+      ),
+  ];
+}
+
+function inputProblems(stage: StagePlan, { plan, index, outputs }: KnownStages): readonly string[] {
+  const { id, input, inputs } = stage;
+  const giver = workspaceGiver(stage);
+  const given = giver !== null && index.has(giver) ? plan.stages[index.get(giver)!] : undefined;
+  const hasNoWorkspace = given !== undefined && given.workspace === undefined;
+  const leavesNone = given?.workspace?.changes === 'none';
+  return [
+    ...repeated(input.kind === 'merge' ? input.stages : []).map((source) => `stage ${id} merges ${source} twice`),
+    ...(hasNoWorkspace ? [`stage ${id} continues the workspace of ${giver}, which has no workspace`] : []),
+    ...(leavesNone ? [`stage ${id} continues the workspace of ${giver}, which leaves no workspace`] : []),
+    ...inputs
+      .filter(({ fromStage, output }) => index.has(fromStage) && !outputs.get(fromStage)!.has(output))
+      .map(({ fromStage, output }) => `stage ${id} takes the output ${output} of ${fromStage}, which does not have it`),
+    ...overlaps(inputs.map((each) => each.guestPath)).map(
+      ([a, b]) => `stage ${id} has two inputs on or in each other: ${inputs[a]!.guestPath}, ${inputs[b]!.guestPath}`,
+    ),
+  ];
+}
+
+/** Of what the run's own output is made of. */
+function resultProblems({ plan: { output }, index, waits }: KnownStages): readonly string[] {
+  const results = output.kind === 'stage' ? [output.stage] : output.stages;
+  return [
+    ...results
+      .filter((result) => !index.has(result))
+      .map((result) => `the output is of the stage ${result}, which does not exist`),
+    ...results
+      .filter((result) => output.kind === 'merge' && waits.has(result))
+      .map((result) => `the output merges ${result}, which waits and has none`),
+    ...repeated(results).map((result) => `the output merges ${result} twice`),
+  ];
+}
+
+/** It starts only where the other has run, or it ends a part with a merge, which leaves out what is absent. */
+function mayTakeNothing(taker: Plan['stages'][number], source: Plan['stages'][number]): boolean {
+  if (partOf(taker.work)?.output.kind === 'merge') return true;
+  if (taker.when === null || source.when === null || source.continueOnError === true) return false;
+  return holdsOnlyWith(taker.when, source.when);
+}
+
+export function variableProblems(checked: Plan): readonly string[] {
+  const declared = new Set(checked.hostVariables);
+  const read = new Set(hostVariablesOf(checked.stages));
+  // Keys of agents are known without being said: plans of builds that ran no agents name none.
+  const said = new Set(
+    hostVariablesOf(
+      checked.stages.map(({ work }) => ({
+        work: work.kind === 'agent' || work.kind === 'skill' ? { ...work, played: true } : work,
+      })),
+    ),
+  );
+  return [
+    ...[...said]
+      .filter((each) => !declared.has(each))
+      .map((each) => `hostVariables lacks ${each}, which a stage reads`),
+    ...[...declared].filter((each) => !read.has(each)).map((each) => `hostVariables has ${each}, which no stage reads`),
+    ...repeated(checked.hostVariables).map((each) => `hostVariables has ${each} twice`),
+  ];
+}

@@ -1,0 +1,124 @@
+/** What cannot be of services, which go on until their run is cancelled: what would wait for their end, and what would limit them. */
+import { SERVICE_TIMEOUT_MS } from '../../plan/defaults.ts';
+import type { Plan, StagePlan } from '../../plan/plan.ts';
+import { isService, mockOf, partOf, stagesBefore } from '../../plan/work.ts';
+import { quote } from '../../units/quote.ts';
+
+export interface ServiceProblem {
+  /** Where an author finds it in the spec. */
+  readonly stage: string;
+  readonly message: string;
+  readonly remedy: string;
+}
+
+/** Within a list or a loop, and stages that would wait for a service: each would never come to its turn. */
+export function serviceProblems({ stages, maxParallel }: Plan): readonly ServiceProblem[] {
+  const byId = new Map(stages.map((stage) => [stage.id, stage]));
+  if (!stages.some(({ work }) => isService(work))) return [];
+  const endless = endlessStages(stages, byId);
+  const problems = stages.flatMap((stage) => [...repeated(stage), ...waitingInVain(stage, endless)]);
+  return problems.length > 0 ? problems : crowdedOut(stages, byId, maxParallel);
+}
+
+/** Services hold their slots for as long as the run goes on: what has not ended before them may find none. */
+function crowdedOut(
+  stages: readonly StagePlan[],
+  byId: ReadonlyMap<string, StagePlan>,
+  maxParallel: number,
+): readonly ServiceProblem[] {
+  const services = stages.filter(({ work }) => isService(work));
+  if (services.length < maxParallel) return [];
+  const before = new Set<string>();
+  const reach = (stage: StagePlan): void => {
+    for (const id of stagesBefore(stage)) {
+      const earlier = byId.get(id);
+      if (earlier === undefined || before.has(id)) continue;
+      before.add(id);
+      reach(earlier);
+    }
+  };
+  services.forEach(reach);
+  const other = stages.find(
+    ({ id, scope, work, after, finally: isLast }) =>
+      scope !== null &&
+      isLast !== true &&
+      !isService(work) &&
+      !before.has(id) &&
+      after.every(({ on }) => on !== 'failure'),
+  );
+  const isTooMany = services.length > maxParallel;
+  const crowded = isTooMany ? services[maxParallel]! : other;
+  if (crowded === undefined) return [];
+  return [
+    {
+      stage: crowded.id,
+      message: `${services.length} services serve at the same time and \`max_parallel\` is ${maxParallel}: ${quote(crowded.id)} may never start`,
+      remedy: `write \`max_parallel: ${services.length + (other === undefined ? 0 : 1)}\` or more`,
+    },
+  ];
+}
+
+function repeated({ id, work, of, visits }: StagePlan): readonly ServiceProblem[] {
+  if (!isService(work)) return [];
+  const remedy = 'write the service as a step of the run itself';
+  const never = (where: string, what: string): readonly ServiceProblem[] => [
+    { stage: id, message: `${quote(id)} is a service within ${where}, so no ${what} would ever end`, remedy },
+  ];
+  if (of !== undefined) return never('`for_each`', 'item');
+  return visits === undefined ? [] : never('a loop', 'visit');
+}
+
+function waitingInVain(stage: StagePlan, endless: ReadonlyMap<string, string>): readonly ServiceProblem[] {
+  if (endless.has(stage.id)) return [];
+  const edge = stage.after.find(({ stage: before, on }) => on !== 'failure' && endless.has(before));
+  if (edge === undefined) return [];
+  const service = endless.get(edge.stage)!;
+  const through = edge.stage === service ? '' : `, a service of ${quote(edge.stage)}`;
+  return [
+    {
+      stage: stage.id,
+      message: `${quote(stage.id)} waits for the end of ${quote(service)}${through}, which serves until the run is cancelled: it would never start`,
+      remedy: `remove \`mode: service\` of ${service} if it ends on its own, or do not wait for it: stages that run at the same time find it in the same VM`,
+    },
+  ];
+}
+
+/** Services, and the ends of parts and loops that hold one, each with its service. */
+function endlessStages(
+  stages: readonly StagePlan[],
+  byId: ReadonlyMap<string, StagePlan>,
+): ReadonlyMap<string, string> {
+  const found = new Map<string, string>();
+  const seen = new Set<string>();
+  const serviceIn = (id: string): string | null => {
+    const known = found.get(id);
+    if (known !== undefined) return known;
+    const stage = byId.get(id);
+    if (stage === undefined || seen.has(id)) return null;
+    seen.add(id);
+    const part = partOf(stage.work);
+    const service = isService(stage.work)
+      ? id
+      : (part?.stages.map(serviceIn).find((held): held is string => held !== null) ?? null);
+    if (service !== null) found.set(id, service);
+    return service;
+  };
+  for (const { id } of stages) serviceIn(id);
+  return found;
+}
+
+/** What the keys of a spec exclude. The plan says the time of a service as of every stage, and only that of a service is as long. */
+export function servicePlanProblems({ stages }: Plan): readonly string[] {
+  return stages.flatMap(({ id, work, each, finally: isLast, timeoutMs }) => {
+    const isEndless = timeoutMs === SERVICE_TIMEOUT_MS;
+    if (!isService(work))
+      return isEndless && mockOf(work) === null ? [`stage ${id} has the time limit of a service and is none`] : [];
+    return [
+      ...(isEndless
+        ? []
+        : [`stage ${id} is a service and has the time limit ${timeoutMs}; a service has ${SERVICE_TIMEOUT_MS}`]),
+      ...(each === undefined ? [] : [`stage ${id} is a service and is done for each item`]),
+      ...(isLast === true ? [`stage ${id} is a service and runs after all others`] : []),
+    ];
+  });
+}

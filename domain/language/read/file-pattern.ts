@@ -1,0 +1,115 @@
+/** Which files of a folder `for_each` names: a pattern, read segment by segment, so that no walk goes where nothing can match. */
+import { PLAN_LIMITS } from '../../plan/plan.ts';
+import { quote } from '../../units/quote.ts';
+
+export interface FilePattern {
+  /** As the author wrote it. */
+  readonly text: string;
+  /** Between the slashes; `**` is any folders, and never the last. */
+  readonly segments: readonly string[];
+}
+
+/** The paths are relative to the folder, with `/`, in the order of their code units. */
+export type ListedFiles = { readonly files: readonly string[] } | { readonly problem: string };
+
+/** @param folder  absolute; nothing outside of it is looked at */
+export type ListFiles = (folder: string, pattern: FilePattern) => ListedFiles;
+
+/** Positions in the segments, each once, that the names so far have come to. */
+export type PatternState = readonly number[];
+
+export const PATTERN_LIMITS = {
+  characters: PLAN_LIMITS.referenceCharacters,
+  segments: 32,
+  /** Files and folders that a walk looks at. */
+  entries: 100_000,
+  /** Folders within folders. */
+  depth: 64,
+} as const;
+
+const REMEDY = 'write a path from the folder of the spec, such as `data/*.csv` or `data/**/*.csv`';
+
+export function patternOf(text: string): FilePattern | { readonly problem: string; readonly remedy: string } {
+  const written = text.split('/');
+  const segments = written.filter((segment, at) => segment !== '' && segment !== '.' && !isAgain(written, at));
+  const problem = problemOf(text, segments);
+  if (problem !== null) return { problem, remedy: REMEDY };
+  return { text, segments: segments.at(-1) === '**' ? [...segments, '*'] : segments };
+}
+
+/** Any folders below any folders are any folders. */
+function isAgain(written: readonly string[], at: number): boolean {
+  return written[at] === '**' && written[at - 1] === '**';
+}
+
+function problemOf(text: string, segments: readonly string[]): string | null {
+  if (text.length > PATTERN_LIMITS.characters)
+    return `the pattern has ${text.length} characters; at most ${PATTERN_LIMITS.characters} are allowed`;
+  const shown = quote(text);
+  if (segments.length === 0) return `the pattern ${shown} names no file`;
+  if (text.startsWith('/')) return `the pattern ${shown} is absolute`;
+  if (segments.includes('..')) return `the pattern ${shown} leaves the folder`;
+  if (segments.length > PATTERN_LIMITS.segments)
+    return `the pattern has ${segments.length} names between slashes; at most ${PATTERN_LIMITS.segments} are allowed`;
+  const [strange] = /[[\]{}\\\0]/.exec(text) ?? [];
+  if (strange !== undefined)
+    return `the pattern ${shown} has ${JSON.stringify(strange)}; only \`*\`, \`?\` and \`**/\` have a meaning`;
+  if (segments.some((segment) => segment.includes('**') && segment !== '**'))
+    return `the pattern ${shown} has \`**\` beside other characters: it stands alone between slashes`;
+  return null;
+}
+
+export function startOf(pattern: FilePattern): PatternState {
+  return withFolders(pattern, [0]);
+}
+
+/** Where the name of a file or folder leads. */
+export function after(pattern: FilePattern, state: PatternState, name: string): PatternState {
+  const next = state.flatMap((at) => {
+    const segment = pattern.segments[at];
+    if (segment === '**') return name.startsWith('.') ? [] : [at];
+    return segment !== undefined && isLike(segment, name) ? [at + 1] : [];
+  });
+  return withFolders(pattern, next);
+}
+
+/** A file there is one of the list. */
+export function isMatch({ segments }: FilePattern, state: PatternState): boolean {
+  return state.includes(segments.length);
+}
+
+/** In a folder there may be files of the list. */
+export function mayHoldMatch({ segments }: FilePattern, state: PatternState): boolean {
+  return state.some((at) => at < segments.length);
+}
+
+/** `**` may be no folder at all. */
+function withFolders({ segments }: FilePattern, state: PatternState): PatternState {
+  return [...new Set(state.flatMap((at) => (segments[at] === '**' ? [at, at + 1] : [at])))];
+}
+
+/** In time of the product of both lengths at most: no pattern makes it slow. A leading dot is only matched by a dot. */
+function isLike(segment: string, name: string): boolean {
+  if (name.startsWith('.') && !segment.startsWith('.')) return false;
+  const wanted = [...segment];
+  const given = [...name];
+  let at = 0;
+  let star = -1;
+  let from = 0;
+  for (let index = 0; index < given.length;) {
+    if (wanted[at] === '*') {
+      star = at;
+      from = index;
+      at += 1;
+    } else if (at < wanted.length && (wanted[at] === '?' || wanted[at] === given[index])) {
+      at += 1;
+      index += 1;
+    } else if (star >= 0) {
+      at = star + 1;
+      from += 1;
+      index = from;
+    } else return false;
+  }
+  while (wanted[at] === '*') at += 1;
+  return at === wanted.length;
+}

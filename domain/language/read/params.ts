@@ -1,0 +1,290 @@
+/** What a parameter may be, and the value that it has in one run. */
+import { PLAN_LIMITS } from '../../plan/plan.ts';
+import { type ExactJson, PrintedNumber, readExactJson } from '../../units/exact-json.ts';
+import { JSON_NUMBER, isRounded, losesValue } from '../../units/rounded.ts';
+import type { Json } from '../grammar/json.ts';
+import type { ParamSpec } from '../grammar/table.ts';
+import { RANGES } from '../grammar/values.ts';
+import type { Problems } from '../text/diagnostics.ts';
+import type { Position } from '../text/tree.ts';
+import { quote, shorten } from '../../units/quote.ts';
+
+/** `text` is what placeholders become; `value` is what expressions read. */
+export interface ParamValue {
+  readonly text: string;
+  readonly value: Json;
+  /** Of a choice: all that it may be. */
+  readonly choices?: readonly string[];
+}
+
+/** The values of a spec's parameters in one run. A null value was reported. */
+export type ParamValues = ReadonlyMap<string, ParamValue | null>;
+
+type ParamType = NonNullable<ParamSpec['type']>['value'];
+
+/** Nested lists and mappings in the value of a list. */
+const DEPTH_LIMIT = 16;
+
+/** Names of parameters that a run must give and that have no value yet, in the order of the spec. */
+export type MissingParams = string[];
+
+/** A value that a text has until a run gives one; a literal `$${{` can look the same, and only makes a check weaker. */
+const STAND_IN = /\$\{\{ params\.[A-Za-z0-9][A-Za-z0-9._-]* \}\}/;
+
+/** Whether a filled text has the place of a value that no run has given yet. */
+export function hasStandIn(text: string): boolean {
+  return STAND_IN.test(text);
+}
+
+/**
+ * Returns the defaults, overridden by the given values.
+ * @param missing  collects parameters without a value, each of which gets a placeholder of its type; null: each is a mistake
+ */
+export function resolveParams(
+  declared: readonly ParamSpec[],
+  given: Readonly<Record<string, string>>,
+  at: Position,
+  problems: Problems,
+  missing: MissingParams | null = null,
+): ParamValues {
+  const values = new Map<string, ParamValue | null>();
+  for (const param of declared) {
+    const text = Object.hasOwn(given, param.name) ? given[param.name]! : null;
+    const isWhole = checkDeclaration(param, problems);
+    const fallback = isWhole ? defaultOf(param, problems) : null;
+    // What does not fit a broken declaration is no second mistake.
+    const isOpen = text === null ? param.fallback === null && !param.isOpen : hasStandIn(text);
+    const value =
+      missing !== null && isWhole && isOpen
+        ? standIn(param, text)
+        : text === null || !isWhole
+          ? fallback
+          : valueGiven(param, text, problems);
+    const choices = param.choices.map((choice) => choice.value);
+    values.set(param.name, value === null || choices.length === 0 ? value : { ...value, choices });
+    if (text !== null || param.fallback !== null || param.isOpen) continue;
+    if (missing !== null) missing.push(param.name);
+    else
+      problems.error(
+        'spec/missing-param',
+        param.at,
+        `parameter ${quote(param.name)} has no default and was given no value`,
+        `give it with --param ${param.name}=…, or write a default`,
+      );
+  }
+  for (const name of Object.keys(given)) {
+    if (values.has(name)) continue;
+    problems.error(
+      'spec/undeclared-param',
+      at,
+      `a value was given for the parameter ${quote(name)}, which the spec does not declare${problems.suggest(name, values.keys())}`,
+      `declare it: \`params: {${shorten(name)}: …}\`, or leave the value out`,
+    );
+  }
+  return values;
+}
+
+/** @param text  given by a part's user, with a placeholder in it */
+function standIn(param: ParamSpec, text: string | null): ParamValue {
+  switch (typeOf(param)) {
+    case 'text': {
+      const own = text ?? `\${{ params.${param.name} }}`;
+      return { text: own, value: own };
+    }
+    case 'number': {
+      const value = param.min?.value ?? param.max?.value ?? 0;
+      return { text: String(value), value };
+    }
+    case 'boolean':
+      return { text: 'false', value: false };
+    case 'choice': {
+      const [first] = param.choices;
+      return { text: first!.value, value: first!.value };
+    }
+    case 'list':
+      return { text: '[]', value: [] };
+  }
+}
+
+/** Without `type`: what its other keys ask for, else the type of its default. A number that has no exact value is a text. */
+export function typeOf({ type, choices, min, max, fallback }: ParamSpec): ParamType {
+  if (type !== null) return type.value;
+  if (choices.length > 0) return 'choice';
+  if (min !== null || max !== null) return 'number';
+  if (Array.isArray(fallback?.value)) return 'list';
+  if (typeof fallback?.value === 'boolean') return 'boolean';
+  return typeof fallback?.value === 'number' && isExact(fallback.text, fallback.value) ? 'number' : 'text';
+}
+
+function isExact(text: string, value: number): boolean {
+  return Number.isFinite(value) && !isRounded(value) && !(JSON_NUMBER.test(text) && losesValue(text));
+}
+
+/** @returns whether a value can be judged by it */
+function checkDeclaration(param: ParamSpec, problems: Problems): boolean {
+  let isWhole = true;
+  const { name, choices, min, max } = param;
+  const type = typeOf(param);
+  const what = `parameter ${quote(name)}`;
+  const refuse = (at: Position, message: string, remedy: string): void => {
+    isWhole = false;
+    problems.error('spec/bad-value', at, `${what} ${message}`, remedy);
+  };
+  if ((type === 'choice') !== choices.length > 0)
+    refuse(
+      param.type?.at ?? param.at,
+      type === 'choice' ? 'is a choice without `choices`' : `has \`choices\` and the type \`${type}\``,
+      type === 'choice' ? 'list its `choices`' : 'write `type: choice`, or remove `choices`',
+    );
+  const over = choices[PLAN_LIMITS.choices];
+  if (over !== undefined)
+    problems.error(
+      'spec/too-large',
+      over.at,
+      `${what} has ${choices.length} choices; at most ${PLAN_LIMITS.choices} are allowed`,
+      'remove some, or write `type: text`',
+    );
+  const bound = min ?? max;
+  if (bound !== null && type !== 'number')
+    refuse(bound.at, `has a range and the type \`${type}\``, 'write `type: number`, or remove `min` and `max`');
+  else if (min !== null && max !== null && min.value > max.value)
+    refuse(min.at, `has the \`min\` ${min.text}, which is greater than its \`max\` ${max.text}`, 'swap them');
+  return isWhole;
+}
+
+function defaultOf(param: ParamSpec, problems: Problems): ParamValue | null {
+  const { name, fallback } = param;
+  if (fallback === null) return null;
+  const what = `the default of parameter ${quote(name)}`;
+  const read = fit(param, fallback.text, fallback.value);
+  if ('value' in read) return read;
+  problems.error('spec/bad-value', fallback.at, `${what} is ${shown(fallback.text)}; ${read.wanted}`, read.remedy);
+  return null;
+}
+
+function valueGiven(param: ParamSpec, text: string, problems: Problems): ParamValue | null {
+  const read = fit(param, text, text);
+  if ('value' in read) return read;
+  problems.error(
+    'spec/bad-value',
+    param.at,
+    `the value of parameter ${quote(param.name)} is ${shown(text)}; ${read.wanted}`,
+    read.remedy,
+  );
+  return null;
+}
+
+function shown(text: string): string {
+  return text.includes('\0') ? 'a text with a zero byte' : quote(text);
+}
+
+interface Misfit {
+  readonly wanted: string;
+  readonly remedy: string;
+}
+
+/** @param written  as the spec has it; a text where a run gave it */
+function fit(param: ParamSpec, text: string, written: Json): ParamValue | Misfit {
+  if (text.includes('\0'))
+    return { wanted: 'it contains a zero byte', remedy: 'remove the zero byte: no program can take one' };
+  const type = typeOf(param);
+  switch (type) {
+    case 'text':
+      return typeof written === 'object' && written !== null
+        ? { wanted: 'a text is needed', remedy: 'write `type: list`, or put the text in quotes' }
+        : { text, value: text };
+    case 'choice': {
+      const words = param.choices.map(({ value }) => value);
+      return words.includes(text)
+        ? { text, value: text }
+        : {
+            wanted: 'it is not among its `choices`',
+            remedy: `use one of: ${words.slice(0, 8).map(quote).join(', ')}${words.length > 8 ? ', …' : ''}`,
+          };
+    }
+    case 'boolean':
+      // YAML also writes `True` and `TRUE`.
+      return typeof written === 'boolean' || text === 'true' || text === 'false'
+        ? { text, value: typeof written === 'boolean' ? written : text === 'true' }
+        : { wanted: 'a boolean is needed', remedy: 'use `true` or `false`' };
+    case 'number':
+      return fitNumber(param, text, written);
+    case 'list':
+      return fitList(text, written);
+  }
+}
+
+function fitNumber({ min, max }: ParamSpec, text: string, written: Json): ParamValue | Misfit {
+  const value = typeof written === 'number' ? written : JSON_NUMBER.test(text) ? Number(text) : Number.NaN;
+  if (!Number.isFinite(value)) return { wanted: 'a number is needed', remedy: 'use a number such as `100` or `-1.5`' };
+  if (isRounded(value))
+    return {
+      wanted: 'a number that large has no exact value',
+      remedy: 'use one within ±9007199254740991, or write `type: text`',
+    };
+  if (JSON_NUMBER.test(text) && losesValue(text))
+    return {
+      wanted: `a number with so many digits has no exact value, and would become ${value}`,
+      remedy: `use ${value}, or write \`type: text\``,
+    };
+  const range = [...(min === null ? [] : [`at least ${min.text}`]), ...(max === null ? [] : [`at most ${max.text}`])];
+  if ((min !== null && value < min.value) || (max !== null && value > max.value))
+    return {
+      wanted: `a number of ${range.join(' and ')} is allowed`,
+      remedy: `use a number of ${range.join(' and ')}`,
+    };
+  return { text, value };
+}
+
+function fitList(text: string, written: Json): ParamValue | Misfit {
+  const value = Array.isArray(written) ? (written as readonly Json[]) : parseJson(text);
+  if (!Array.isArray(value)) return { wanted: 'a list is needed', remedy: 'give it as JSON, such as `["a", "b"]`' };
+  if (value.length > RANGES.listItems.max)
+    return {
+      wanted: `it has ${value.length} items; at most ${RANGES.listItems.max} are allowed`,
+      remedy: 'keep data in a file that is mounted',
+    };
+  if (depthOf(value, DEPTH_LIMIT + 1) > DEPTH_LIMIT)
+    return { wanted: `its values are nested more than ${DEPTH_LIMIT} deep`, remedy: 'write the values flatter' };
+  const changed = typeof written === 'string' ? changedIn(readExactJson(text)) : null;
+  if (changed !== null) return changed;
+  return { text, value: value as readonly Json[] };
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+/** A number in a list whose digits would change, if there is one. */
+function changedIn(read: ReturnType<typeof readExactJson>): Misfit | null {
+  const number = 'value' in read ? changedNumberIn(read.value) : null;
+  if (number === null) return null;
+  const [text, becomes] = [quote(number).slice(1, -1), Number(number)];
+  return losesValue(number)
+    ? {
+        wanted: `it has the number ${text}, which has no exact value`,
+        remedy: `use numbers within ±${Number.MAX_SAFE_INTEGER}, or strings`,
+      }
+    : { wanted: `it has the number ${text}, which would become ${becomes}`, remedy: `use ${becomes}, or a string` };
+}
+
+function changedNumberIn(value: ExactJson): string | null {
+  if (value instanceof PrintedNumber) return value.text;
+  if (typeof value === 'number') return isRounded(value) ? String(value) : null;
+  const inner = Array.isArray(value) ? value : value instanceof Map ? [...value.values()] : [];
+  for (const each of inner) {
+    const changed = changedNumberIn(each);
+    if (changed !== null) return changed;
+  }
+  return null;
+}
+
+/** @param most  it is not looked at deeper */
+function depthOf(value: unknown, most: number): number {
+  if (typeof value !== 'object' || value === null || most === 0) return 0;
+  return 1 + Object.values(value).reduce((deepest: number, each) => Math.max(deepest, depthOf(each, most - 1)), 0);
+}

@@ -1,0 +1,164 @@
+/**
+ * Schemas of outputs, judged by Ajv, which its caller loads: it costs time, and most specs have none. What an author wrote is
+ * compiled to code with patterns of any cost, so a worker judges in a thread that it can end.
+ */
+import type { Ajv, ErrorObject, Options, ValidateFunction } from 'ajv';
+import type { JsonValue } from '../../plan/plan.ts';
+import { describeNotJson } from '../../security/not-json.ts';
+import { type ExactJson, PrintedNumber, readExactJson } from '../../units/exact-json.ts';
+import { losesValue } from '../../units/rounded.ts';
+import { quote } from '../../units/quote.ts';
+
+export interface SchemaEngine {
+  /** Of draft 7. */
+  readonly Ajv: new (options: Options) => Ajv;
+  /** Of 2020-12. */
+  readonly Ajv2020: new (options: Options) => Ajv;
+}
+
+/** What is wrong with a schema; null: nothing. */
+export type CheckSchema = (schema: JsonValue) => string | null;
+
+/** A problem is the author's, or that of who made the output: it is the same however often it is asked. */
+export type OutputAnswer = { readonly fits: true } | { readonly problem: string };
+
+export const OUTPUT_SCHEMA_LIMITS = {
+  /** JSON of the schema. */
+  schemaBytes: 64 * 1024,
+  /** Of an output that has one. */
+  outputBytes: 1024 * 1024,
+  /** CPU time of one judgement, Ajv's own loading within it. */
+  evaluationMs: 2_000,
+} as const;
+
+/** Mistakes that a message names. */
+const PLACES = 5;
+/** Of one mistake in a message. */
+const PLACE_CHARACTERS = 200;
+/** Beyond it only the first mistake is looked for: each costs memory. */
+const ALL_MISTAKES_BYTES = 64 * 1024;
+
+export function schemaProblem(engine: SchemaEngine, schema: JsonValue): string | null {
+  const made = compiled(engine, schema, false);
+  return 'problem' in made ? made.problem : null;
+}
+
+export function judgeOutput(engine: SchemaEngine, schema: JsonValue, text: string): OutputAnswer {
+  const made = compiled(engine, schema, text.length <= ALL_MISTAKES_BYTES);
+  if ('problem' in made) return { problem: `\`output_schema\` is not valid: ${made.problem}` };
+  const read = readExactJson(text);
+  if ('problem' in read) return { problem: `the output ${describeNotJson(text, read, false)}` };
+  const rounded: string[] = [];
+  const problem = mistakesOf(
+    made.validate,
+    toPlain(read.value, (number) => roundNumber(number, rounded)),
+  );
+  const [number] = rounded;
+  if (number === undefined) return problem === null ? { fits: true } : { problem };
+  // Such a number lies between two doubles. If both fit, or none does, the number itself does not matter.
+  const other = mistakesOf(made.validate, toPlain(read.value, otherNeighbour));
+  if ((problem === null) !== (other === null))
+    return {
+      problem: `the output has the number ${number.slice(0, 80)}, which has no exact value here, and whether it fits depends on its last digits: print it as a string`,
+    };
+  return problem === null ? { fits: true } : { problem };
+}
+
+/** Null: there are no problems. */
+function mistakesOf(validate: ValidateFunction, value: unknown): string | null {
+  try {
+    if (validate(value)) return null;
+  } catch (error) {
+    if (error instanceof RangeError) return 'the output is nested too deep';
+    throw error;
+  }
+  const errors = validate.errors ?? [];
+  const more = errors.length > PLACES ? `; and ${errors.length - PLACES} more` : '';
+  return `${errors.slice(0, PLACES).map(describe).join('; ')}${more}`;
+}
+
+/** As the built-in parser makes it. */
+function toPlain(value: ExactJson, toNumber: (number: PrintedNumber) => number): unknown {
+  if (value instanceof PrintedNumber) return toNumber(value);
+  if (Array.isArray(value)) return value.map((each) => toPlain(each, toNumber));
+  if (value instanceof Map) return Object.fromEntries([...value].map(([key, each]) => [key, toPlain(each, toNumber)]));
+  return value;
+}
+
+function roundNumber({ text, isWhole }: PrintedNumber, rounded: string[]): number {
+  const value = Number(text);
+  if (isWhole ? losesValue(text) : !Number.isFinite(value)) rounded.push(text);
+  return value;
+}
+
+/** The double on the other side of the number. */
+function otherNeighbour({ text, isWhole }: PrintedNumber): number {
+  const value = Number(text);
+  if (!Number.isFinite(value)) return Math.sign(value) * Number.MAX_VALUE;
+  if (!isWhole || !losesValue(text)) return value;
+  const [exact, near] = [BigInt(text), BigInt(value)];
+  if (exact === near) return value;
+  const bits = new DataView(new ArrayBuffer(8));
+  bits.setFloat64(0, value);
+  const isLarger = exact > near === exact > 0n;
+  bits.setBigInt64(0, bits.getBigInt64(0) + (isLarger ? 1n : -1n));
+  return bits.getFloat64(0);
+}
+
+type Compiled = { readonly validate: ValidateFunction } | { readonly problem: string };
+
+function compiled({ Ajv: Draft7, Ajv2020 }: SchemaEngine, schema: JsonValue, allErrors: boolean): Compiled {
+  if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return { problem: 'it is not a mapping' };
+  const dialect = '$schema' in schema ? schema['$schema'] : undefined;
+  const Engine = dialectOf(dialect);
+  if (Engine === null)
+    return {
+      problem: `its \`$schema\` is ${quote(dialect)}; use draft 2020-12, which needs none, or draft 7`,
+    };
+  // A promise would pass for a yes.
+  if (hasProto(schema))
+    return { problem: 'it has the key `__proto__`, which the judge of schemas ignores: use another key' };
+  if ('$async' in schema) return { problem: '`$async` is no keyword of JSON Schema' };
+  const options: Options = {
+    allErrors,
+    logger: false,
+    // A keyword that is not one is a slip that would check nothing.
+    strict: true,
+    strictTypes: false,
+    strictTuples: false,
+    strictRequired: false,
+    allowUnionTypes: true,
+    // As 2020-12 has it: a format says what a text is for, and refuses nothing.
+    validateFormats: false,
+    // Otherwise each value has the keys `constructor` and `toString`.
+    ownProperties: true,
+  };
+  try {
+    return { validate: new (Engine === '7' ? Draft7 : Ajv2020)(options).compile(schema) };
+  } catch (error) {
+    return { problem: clip((error as Error).message) };
+  }
+}
+
+function hasProto(value: JsonValue): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  return Object.hasOwn(value, '__proto__') || Object.values(value).some(hasProto);
+}
+
+function dialectOf(dialect: unknown): '7' | '2020-12' | null {
+  if (dialect === undefined || dialect === 'https://json-schema.org/draft/2020-12/schema') return '2020-12';
+  return typeof dialect === 'string' && /^https?:\/\/json-schema\.org\/draft-07\/schema#?$/.test(dialect) ? '7' : null;
+}
+
+function describe({ instancePath, message = 'does not fit', params }: ErrorObject): string {
+  const { additionalProperty, unevaluatedProperty, allowedValues, allowedValue } = params as Record<string, unknown>;
+  const detail = [additionalProperty, unevaluatedProperty, allowedValues, allowedValue].find(
+    (each) => each !== undefined,
+  );
+  const said = detail === undefined ? message : `${message}: ${quote(detail)}`;
+  return clip(`${instancePath === '' ? 'the output' : instancePath} ${said}`);
+}
+
+function clip(text: string): string {
+  return text.length <= PLACE_CHARACTERS ? text : `${text.slice(0, PLACE_CHARACTERS - 1)}…`;
+}

@@ -1,0 +1,140 @@
+/** `run` as a text: the command that it stands for, and the variables that hold its values. */
+import { findPlaceholders } from '../grammar/placeholders.ts';
+import type { Problems } from '../text/diagnostics.ts';
+import type { EnvSpec } from '../grammar/table.ts';
+import { VARIABLE_LIMITS } from '../grammar/values.ts';
+import type { Located } from '../text/tree.ts';
+import { quote } from '../../units/quote.ts';
+import { readShell, type ShellContext, type ShellReading } from './shell-contexts.ts';
+
+/** A text that a shell reads. */
+export interface Script {
+  /** As it was written. */
+  readonly text: Located<string>;
+  /** Its values, each as often as the text contains it. */
+  readonly values: readonly ScriptValue[];
+  readonly reading: ShellReading;
+}
+
+export interface ScriptValue {
+  /** The placeholder, as it was written. */
+  readonly written: string;
+  readonly variable: string;
+  readonly context: ShellContext;
+}
+
+export interface ReadScript {
+  readonly program: Located<string>;
+  readonly args: readonly Located<string>[];
+  /** Variables that the text needs, in the order of the text. */
+  readonly env: readonly EnvSpec[];
+  readonly script: Script;
+}
+
+const VALUE_VARIABLE = 'VOIDBOX_VALUE_';
+
+/** Programs that the first line of a file names, and that are a POSIX shell. */
+const IS_SH = /^#![ \t]*(?:\/usr)?\/bin\/(?:env[ \t]+)?(?:sh|ash|dash)(?:\s|$)/;
+
+/**
+ * The command is `sh -e -c TEXT`. A placeholder becomes a variable, so that no value is ever read as shell.
+ * @param what  the text in the words of a message
+ * @param taken  names of variables that the stage has
+ */
+export function readScript(
+  text: Located<string>,
+  what: string,
+  taken: ReadonlySet<string>,
+  problems: Problems,
+): ReadScript {
+  refuseOtherInterpreter(text, what, problems);
+  if (/\r(?:\n|$)/.test(text.value))
+    problems.warning(
+      'spec/bad-value',
+      text.at,
+      `${what} has lines that end with CR LF, as on Windows: a shell takes the carriage return for a part of the last word`,
+      'end the lines with LF, or write the text as a block of YAML (`run: |`)',
+    );
+  const found = findPlaceholders(text.value);
+  const reading = readShell(text.value, found);
+  const variables = new Map<string, EnvSpec>();
+  let next = 1;
+  const values = found.map(({ start, end }, index): ScriptValue => {
+    const written = text.value.slice(start, end);
+    const key = written.replaceAll(/\s+/g, ' ');
+    let variable = variables.get(key)?.name;
+    if (variable === undefined) {
+      while (taken.has(`${VALUE_VARIABLE}${next}`)) next += 1;
+      variable = `${VALUE_VARIABLE}${next}`;
+      next += 1;
+      variables.set(key, { name: variable, at: text.at, value: placeValue(text, written, start) });
+    }
+    return { written, variable, context: reading.contexts[index]! };
+  });
+  if (variables.size > VARIABLE_LIMITS.count)
+    problems.error(
+      'spec/too-large',
+      text.at,
+      `${what} has ${variables.size} values; it can have at most ${VARIABLE_LIMITS.count}`,
+      'write the values into a file in an earlier stage, and read that',
+    );
+  let script = '';
+  let done = 0;
+  found.forEach(({ start, end }, index) => {
+    script += text.value.slice(done, start) + referTo(values[index]!);
+    done = end;
+  });
+  script += text.value.slice(done);
+  return {
+    program: { value: 'sh', at: text.at },
+    args: [
+      { value: '-e', at: text.at },
+      { value: '-c', at: text.at },
+      found.length === 0 ? text : { value: script, at: text.at },
+    ],
+    env: [...variables.values()].slice(0, VARIABLE_LIMITS.count),
+    script: { text, values, reading },
+  };
+}
+
+function placeValue({ at, textAt }: Located<string>, value: string, offset: number): Located<string> {
+  if (textAt === undefined) return { value, at };
+  return { value, at, textAt: { line: textAt.line, column: textAt.column + offset } };
+}
+
+/** One word, whatever the value is. */
+function referTo({ variable, context }: ScriptValue): string {
+  const reference = `\${${variable}}`;
+  switch (context) {
+    case 'word':
+      return `"${reference}"`;
+    case 'single-quotes':
+      return `'"${reference}"'`;
+    case 'dollar-quotes':
+      return `'"${reference}"$'`;
+    case 'double-quotes':
+    case 'here-document':
+    case 'arithmetic':
+    case 'backquotes':
+    case 'escaped':
+    case 'quoted-here-document':
+    case 'here-document-end':
+      return reference;
+  }
+}
+
+/** A shell takes the line for a comment, and the rest for its own words. */
+function refuseOtherInterpreter({ value, at }: Located<string>, what: string, problems: Problems): void {
+  if (!value.startsWith('#!') || IS_SH.test(value)) return;
+  const [line] = value.split('\n', 1);
+  const words = line!.slice(2).trim().split(/\s+/);
+  const [first = ''] = words.filter((word) => !/(?:^|\/)env$|^-/.test(word));
+  const program = first.slice(first.lastIndexOf('/') + 1);
+  const shown = /^[\w.+-]{1,40}$/.test(program) ? program : 'PROGRAM';
+  problems.error(
+    'spec/bad-value',
+    at,
+    `${what} begins with ${quote(line!)}, and a text is always a script of sh`,
+    `write \`run: { program: ${shown}, args: [${shown.endsWith('sh') ? '-e, -c' : '-c'}, …] }\``,
+  );
+}

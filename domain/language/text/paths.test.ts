@@ -1,0 +1,28 @@
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { guestPathRefusal, SYSTEM_FOLDERS } from './paths.ts';
+
+const ROOT = new URL('../../../', import.meta.url);
+
+function namesOfTheGuest(): string[] {
+  return readFileSync(new URL('guest/protocol/src/system-folders.txt', ROOT), 'utf8')
+    .split('\n')
+    .filter((name) => name !== '')
+    .map((name) => `/${name}`);
+}
+
+test('the compiler, the guest and the docs have one list of system folders', () => {
+  expect([...SYSTEM_FOLDERS].sort()).toEqual(namesOfTheGuest().sort());
+  expect(readFileSync(new URL('docs/spec.md', ROOT), 'utf8')).toContain(`\`${SYSTEM_FOLDERS.join(' ')}\``);
+  expect(readFileSync(new URL('docs/guest.md', ROOT), 'utf8')).toContain(
+    `\`${SYSTEM_FOLDERS.map((folder) => folder.slice(1)).join(' ')}\``,
+  );
+});
+
+test('nothing is mounted on a system folder or in it', () => {
+  for (const folder of namesOfTheGuest()) {
+    expect(guestPathRefusal(folder)).toContain(folder);
+    expect(guestPathRefusal(`${folder}/deep/er`)).toContain(folder);
+    expect(guestPathRefusal(`${folder}-of-the-user`)).toBeNull();
+  }
+});

@@ -1,0 +1,107 @@
+/**
+ * Stages that a run mocks: each comes to what its author wrote in place of its work, and takes no VM. Only who starts a run says
+ * which; a plan by itself mocks nothing.
+ */
+import { withoutMockedParts } from './mocked-parts.ts';
+import type { MockPlan, Plan, ScopePlan, StagePlan } from '../plan/plan.ts';
+import { hostVariablesOf, mockOf } from '../plan/work.ts';
+import { workspaceGiver } from '../plan/workspace.ts';
+
+/** The stages to mock; `all`: each that has a mock; of a part that is mocked as a whole, no stage within. */
+export type MockRequest = 'all' | readonly string[];
+
+/** @returns the plan as it runs, in which no other mock is left, or why it cannot run so; null mocks nothing */
+export function withMocks(
+  said: Plan,
+  request: MockRequest | null,
+): { readonly plan: Plan } | { readonly problems: readonly string[] } {
+  const mocks = new Map(said.stages.flatMap(({ id, mock }) => (mock === undefined ? [] : [[id, mock] as const])));
+  const isMocked = (id: string): boolean => mocks.has(id) && (request === 'all' || request?.includes(id) === true);
+  const unknown = requestProblems(said, request);
+  const without = withoutMockedParts(said, isMocked);
+  if ('problems' in without) return { problems: [...unknown, ...without.problems] };
+  const { plan } = without;
+  const problems = [...unknown, ...inputProblems(plan, isMocked)];
+  if (problems.length > 0) return { problems };
+  if (mocks.size === 0) return { plan };
+  const stages = plan.stages.map(({ mock, ...stage }) =>
+    withoutInputsOf(mock !== undefined && isMocked(stage.id) ? mocked(stage, mock) : stage, isMocked),
+  );
+  const scopes = plan.scopes.flatMap((scope): ScopePlan[] => {
+    const held = scope.stages.filter((id) => !isMocked(id));
+    return held.length === 0 ? [] : [{ ...scope, stages: held }];
+  });
+  return { plan: { ...plan, stages, scopes, hostVariables: hostVariablesOf(stages) } };
+}
+
+/** Of a plan that runs. */
+export function mockedStages({ stages }: Pick<Plan, 'stages'>): readonly string[] {
+  return stages.flatMap(({ id, work }) => (mockOf(work) === null ? [] : [id]));
+}
+
+/**
+ * What a run that takes results of an earlier one mocks: the same stages, so that a result of a mock is never taken for another.
+ * Both are plans, `earlier` as it ran.
+ */
+export function sameMocks(earlier: Pick<Plan, 'stages'>, { stages }: Pick<Plan, 'stages'>): MockRequest | null {
+  const ids = new Set(stages.map(({ id }) => id));
+  const kept = mockedStages(earlier).filter((id) => ids.has(id));
+  return kept.length === 0 ? null : kept;
+}
+
+function requestProblems({ stages }: Plan, request: MockRequest | null): readonly string[] {
+  if (request === null) return [];
+  const known = new Map(stages.map((stage) => [stage.id, stage]));
+  const isReady = ({ mock, work }: StagePlan): boolean => mock !== undefined || mockOf(work) !== null;
+  if (request === 'all')
+    return stages.some(isReady) ? [] : ['no stage has `mock`, so there is nothing to mock: write its result'];
+  return request.flatMap((id) => {
+    const stage = known.get(id);
+    if (stage === undefined) return [`there is no stage ${id} to mock`];
+    return isReady(stage) ? [] : [`stage ${id} has no \`mock\`: write its result, such as \`mock: { output: "…" }\``];
+  });
+}
+
+/** A mock has an output, and no named ones. */
+function inputProblems({ stages }: Plan, isMocked: (id: string) => boolean): readonly string[] {
+  return stages.flatMap((stage) => {
+    const { id, inputs } = stage;
+    if (isMocked(id)) return [];
+    const giver = workspaceGiver(stage);
+    return [
+      ...inputs
+        .filter(({ fromStage, optional }) => !optional && isMocked(fromStage))
+        .map(
+          ({ fromStage, output }) =>
+            `stage ${id} takes the output ${output} of ${fromStage}, and a mocked stage leaves none: mock ${id} too`,
+        ),
+      ...(giver !== null && isMocked(giver)
+        ? [`stage ${id} continues the workspace of ${giver}, and a mocked stage leaves no workspace: mock ${id} too`]
+        : []),
+    ];
+  });
+}
+
+function withoutInputsOf(stage: StagePlan, isMocked: (id: string) => boolean): StagePlan {
+  const inputs = stage.inputs.filter(({ fromStage }) => !isMocked(fromStage));
+  return inputs.length === stage.inputs.length ? stage : { ...stage, inputs };
+}
+
+/** Its place in the run stays, and what becomes of its failure. Its mock stands for all items of a list. */
+function mocked(
+  { each, outputSchema, texts: _texts, workspace: _workspace, ...stage }: StagePlan,
+  mock: MockPlan,
+): StagePlan {
+  return {
+    ...stage,
+    // That of a stage with items is of each item.
+    ...(outputSchema === undefined || each !== undefined ? {} : { outputSchema }),
+    scope: null,
+    work: { kind: 'mock', ...mock },
+    // One that is passed, or whose failure is tolerated, may hand its input on.
+    input: stage.when === null && stage.continueOnError !== true ? { kind: 'none' } : stage.input,
+    inputs: [],
+    outputs: [],
+    outputFile: null,
+  };
+}

@@ -1,0 +1,161 @@
+/**
+ * What a plan may say and this build cannot carry out: it is checked with everything else, and refused before anything
+ * starts, by the command line and by admission. Nothing else of a run has to know of it.
+ */
+import { CLI_NEEDS, cliOf } from '../agent/agent-cli.ts';
+import { isCostKnown, isCostKnownByCall } from '../agent/budget.ts';
+import type { AgentSkill, AgentWork, Plan, SandboxNeeds, SandboxPlan, SkillWork, WorkPlan } from '../plan/plan.ts';
+import { answeringOf, commandOf } from '../plan/work.ts';
+import { quote } from '../units/quote.ts';
+
+const IS_AGENT = 'is an agent';
+/** Which answers the prompts of its step machine. */
+const HAS_AGENT = 'has an agent';
+
+export interface UnsupportedPart {
+  /** A stage that has it or whose VM needs it. */
+  readonly stage: string;
+  /** What the stage is or needs: `is an agent`. */
+  readonly reason: string;
+}
+
+type Here = 'read' | 'unread';
+
+/**
+ * In the plan's order; empty for a plan that can run.
+ * @param images  `read` where whoever asks goes on to make disks of the images that the plan names
+ * @param documents  the same of skills that are files: `run` puts their texts into the plan
+ */
+export function unsupportedParts(
+  { stages, scopes, budget }: Plan,
+  images: Here = 'unread',
+  documents: Here = 'unread',
+): readonly UnsupportedPart[] {
+  const scopeById = new Map(scopes.map((scope) => [scope.id, scope]));
+  return stages.flatMap(({ id, scope, work }) => {
+    const held = scope === null ? undefined : scopeById.get(scope);
+    // Said once for a VM that several stages share.
+    const { network, image, ...needs } =
+      held?.stages[0] === id && held.sandbox.mode !== 'mock' ? (held.sandbox.needs ?? {}) : {};
+    // An agent and a terminal have it anyway: what they are says enough.
+    const asked = {
+      ...needs,
+      ...(commandOf(work) === null ? {} : { network }),
+      ...(images === 'read' ? {} : { image }),
+    };
+    return [...ofWork(work, held?.sandbox, documents), ...ofRunBudget(work, budget), ...needsOf(asked)].map(
+      (reason) => ({
+        stage: id,
+        reason,
+      }),
+    );
+  });
+}
+
+/** On one line, of any number of parts. */
+export function describeUnsupported(parts: readonly UnsupportedPart[]): string {
+  const shown = parts.slice(0, 8).map(({ stage, reason }) => `stage ${stage} ${reason}`);
+  return `this build of Voidbox cannot run it: ${shown.join('; ')}${parts.length > 8 ? `; and ${parts.length - 8} more` : ''}`;
+}
+
+function ofWork(work: WorkPlan, sandbox: SandboxPlan | undefined, documents: Here): readonly string[] {
+  switch (work.kind) {
+    case 'command':
+    case 'approval':
+    case 'wait':
+    case 'mock':
+    case 'part':
+      return [];
+    case 'agent':
+      return [...(work.played === true ? [] : ofRealAgent(work, sandbox, IS_AGENT)), ...ofAnyAgent(work, documents)];
+    case 'skill':
+      return [
+        ...(work.played === true ? [] : ofRealAgent(work, sandbox, HAS_AGENT)),
+        ...ofBudget(work, HAS_AGENT),
+        ...ofSkills(work, documents),
+      ];
+    case 'shell':
+      return ['is a VM for a terminal (`kind: sandbox`)'];
+  }
+}
+
+function ofBudget(
+  { llm, budget }: AgentWork | SkillWork,
+  words: typeof IS_AGENT | typeof HAS_AGENT,
+): readonly string[] {
+  if (budget?.maxCostUsd === undefined || isCostKnown(llm)) return [];
+  return [`${words} whose cost is not reported, and has a limit for it: give \`llm\` a \`price\``];
+}
+
+function ofRunBudget(work: WorkPlan, budget: Plan['budget']): readonly string[] {
+  const agent = answeringOf(work);
+  if (budget?.maxCostUsd === undefined || agent === null || isCostKnownByCall(agent.llm)) return [];
+  return [`${HAS_AGENT} whose calls have no reported cost, and its run has a limit for it: give \`llm\` a \`price\``];
+}
+
+/** That does not run as it is, though the mock agent could play it. */
+function ofRealAgent(
+  work: AgentWork | SkillWork,
+  sandbox: SandboxPlan | undefined,
+  words: typeof IS_AGENT | typeof HAS_AGENT,
+): readonly string[] {
+  const cli = cliOf(work.llm);
+  const { leastMemoryMib } = CLI_NEEDS[cli];
+  const memoryMib = sandbox?.memoryMib ?? leastMemoryMib;
+  return [
+    ...(sandbox?.mode === 'mock' ? [`${words} in a VM that is simulated (\`mode: mock\`)`] : []),
+    ...(memoryMib < leastMemoryMib
+      ? [
+          `${words} for whose command line ${memoryMib} MiB are too little: ${cli} needs \`memory_mb: ${leastMemoryMib}\``,
+        ]
+      : []),
+    ...(work.llm?.credentialProxy === true ? [`${words} whose key stays on the host (\`credential_proxy\`)`] : []),
+  ];
+}
+
+/** What the mock agent cannot do either. */
+function ofAnyAgent(work: AgentWork, documents: Here): readonly string[] {
+  const { mode, messaging } = work;
+  return [
+    ...(mode === 'interactive' ? ['is an agent with `mode: interactive`'] : []),
+    ...ofBudget(work, IS_AGENT),
+    ...(messaging ? ['talks with other agents (`messaging`)'] : []),
+    ...ofSkills(work, documents),
+  ];
+}
+
+function ofSkills({ skills }: AgentWork | SkillWork, documents: Here): readonly string[] {
+  const unread = documents === 'read' ? skills.filter(({ kind }) => kind !== 'file') : skills;
+  return [...new Set(unread.flatMap(ofSkill))];
+}
+
+function ofSkill(skill: AgentSkill): readonly string[] {
+  switch (skill.kind) {
+    case 'agent':
+    case 'inline':
+    case 'cli':
+    case 'mcp':
+    case 'server':
+    case 'remote':
+      return [];
+    case 'file':
+      return ['has a skill `file:`, which only `voidbox run` reads: put its text into the plan'];
+    case 'image':
+      return [`has a skill of the image ${quote(skill.image)}`];
+  }
+}
+
+function needsOf({ network, image, guestImage, kernel, initramfs, snapshot }: SandboxNeeds): readonly string[] {
+  return [
+    ...(network === true ? ['needs the network (`network: true`)'] : []),
+    ...(image === undefined
+      ? []
+      : [`has the image ${quote(image)}, which only \`voidbox run\` reads: it puts the hash of a disk into the plan`]),
+    ...[
+      ['guest_image', guestImage],
+      ['kernel', kernel],
+      ['initramfs', initramfs],
+      ['snapshot', snapshot],
+    ].flatMap(([key, value]) => (value === undefined ? [] : [`needs the \`${key}\` ${quote(value)}`])),
+  ];
+}

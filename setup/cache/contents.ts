@@ -1,0 +1,69 @@
+/** Whether a folder of the cache still holds what it was made with, told by names and sizes: contents are not read. */
+import { lstatSync, readFileSync, readlinkSync } from 'node:fs';
+import { chmod, lstat, readdir, readlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { filesBelow } from './files-below.ts';
+import { createMapping } from '../../domain/units/mapping.ts';
+
+/** Lies in the folder that it lists, so that a copy of the folder is as good. */
+const LIST = 'contents.json';
+
+/** By path: the size of a file in bytes, the target of a link. */
+type Contents = Readonly<Record<string, number | string>>;
+
+export async function writeContents(folder: string): Promise<void> {
+  const contents: Record<string, number | string> = createMapping();
+  await ownAlone(folder);
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true });
+  for (const entry of entries) if (entry.isDirectory()) await ownAlone(join(entry.parentPath, entry.name));
+  for (const { path, isRegular } of filesBelow(folder)) {
+    const at = join(folder, path);
+    if (isRegular) contents[path] = await ownAlone(at);
+    else contents[path] = await readlink(at);
+  }
+  const list = join(folder, LIST);
+  await writeFile(list, `${JSON.stringify(contents)}\n`);
+  await chmod(list, 0o644);
+}
+
+/** What is wrong with the folder, `its file x is missing`; null where nothing is. One of an earlier version has no list, and is believed. */
+export function contentsDamage(folder: string): string | null {
+  let text: string;
+  try {
+    text = readFileSync(join(folder, LIST), 'utf8');
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'ENOENT' ? null : `its ${LIST} cannot be read`;
+  }
+  const contents = parse(text);
+  if (contents === null) return `its ${LIST} cannot be read`;
+  for (const [path, expected] of Object.entries(contents)) {
+    const damage = entryDamage(folder, path, expected);
+    if (damage !== null) return damage;
+  }
+  return null;
+}
+
+/** What is run or booted is written by its user alone, whatever umask made it. Gives the size. */
+async function ownAlone(path: string): Promise<number> {
+  const { mode, size } = await lstat(path);
+  if ((mode & 0o022) !== 0) await chmod(path, mode & 0o7755);
+  return size;
+}
+
+function parse(text: string): Contents | null {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null ? (value as Contents) : null;
+  } catch {
+    return null;
+  }
+}
+
+function entryDamage(folder: string, path: string, expected: number | string): string | null {
+  const at = join(folder, path);
+  const found = lstatSync(at, { throwIfNoEntry: false });
+  if (typeof expected === 'string')
+    return found?.isSymbolicLink() === true && readlinkSync(at) === expected ? null : `its link ${path} is missing`;
+  if (found?.isFile() !== true) return `its file ${path} is missing`;
+  return found.size === expected ? null : `its file ${path} has ${found.size} bytes instead of ${expected}`;
+}

@@ -1,0 +1,78 @@
+/** What the host's /dev/kvm is, and which isolation runs get from it. */
+import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
+import { userInfo } from 'node:os';
+import type { SetupContext } from '../pieces/piece.ts';
+import { runProgram } from '../pieces/run-program.ts';
+
+export type KvmKind = 'hardware' | 'emulated' | 'none' | 'no-permission';
+
+export interface KvmReport {
+  readonly kind: KvmKind;
+  readonly explanation: string;
+  /** What gives better isolation or speed, or null. */
+  readonly remedy: string | null;
+}
+
+const KINDS: readonly string[] = ['hardware', 'emulated', 'none', 'no-permission'] satisfies KvmKind[];
+
+/** By the keeper's own measurement where there is one; by what the kernel says of itself otherwise. */
+export async function inspectKvm(context: SetupContext, keeper: string | null): Promise<KvmReport> {
+  return describeKvm((await measuredKind(context, keeper)) ?? declaredKind());
+}
+
+async function measuredKind(context: SetupContext, keeper: string | null): Promise<KvmKind | null> {
+  if (keeper === null) return null;
+  const result = await runProgram(context.env, keeper, ['host'], { timeoutMs: 10_000 });
+  try {
+    const kind = (JSON.parse(result.stdout) as { kvm?: unknown }).kvm;
+    return typeof kind === 'string' && KINDS.includes(kind) ? (kind as KvmKind) : null;
+  } catch {
+    return null;
+  }
+}
+
+function declaredKind(): KvmKind {
+  if (!existsSync('/dev/kvm')) return 'none';
+  try {
+    accessSync('/dev/kvm', constants.R_OK | constants.W_OK);
+  } catch {
+    return 'no-permission';
+  }
+  const flags = /^flags\s*:(.*)$/m.exec(readFileSync('/proc/cpuinfo', 'utf8'))?.[1]?.split(' ') ?? [];
+  return flags.includes('vmx') || flags.includes('svm') ? 'hardware' : 'emulated';
+}
+
+/** A uid without an entry in the list of users, as in containers, has no name. */
+function userName(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return `uid ${process.getuid?.()}`;
+  }
+}
+
+function describeKvm(kind: KvmKind): KvmReport {
+  switch (kind) {
+    case 'hardware':
+      return { kind, explanation: '/dev/kvm is backed by the CPU and may be used', remedy: null };
+    case 'no-permission':
+      return {
+        kind,
+        explanation: `/dev/kvm exists, but ${userName()} may not use it`,
+        remedy: 'sudo usermod -aG kvm $USER   (then log in again)',
+      };
+    case 'emulated':
+      return {
+        kind,
+        explanation: "/dev/kvm exists, but the CPU's virtualization is not behind it; it is not used",
+        remedy: 'Use a host, or a VM with nested virtualization, whose CPU shows vmx or svm.',
+      };
+    case 'none':
+      return {
+        kind,
+        explanation: '/dev/kvm does not exist',
+        remedy:
+          "Turn on virtualization in the firmware (or nested virtualization in this VM's host) and load kvm_intel or kvm_amd.",
+      };
+  }
+}

@@ -1,0 +1,185 @@
+/** What `voidbox doctor` shows: every piece, the hardware, the isolation that runs get. Nothing is fetched or changed. */
+import { availableParallelism, freemem, release, totalmem } from 'node:os';
+import type { Environment } from '../environment.ts';
+import { missingPackages } from '../pieces/distribution-packages.ts';
+import { inspectKvm, type KvmReport } from './hardware.ts';
+import type { FoundPiece, KernelKind, Piece, PieceName, SetupContext } from '../pieces/piece.ts';
+import { isOptionalPiece, PIECES } from '../pieces/pieces.ts';
+import { makeContext, pieceSource } from '../pieces/context.ts';
+import { freeSpaceAt, type FreeSpace } from '../cache/free-space.ts';
+import { roomForBytes, spaceProblem } from './preflight.ts';
+import { findCargo, MINIMUM_RUST, rustBlocker } from '../pieces/rust-toolchain.ts';
+import { SetupError } from '../setup-error.ts';
+import type { OwnFolder } from '../cache/own-folder.ts';
+import { inspectFolder, reportForeign, type FolderReport } from '../cache/write-probe.ts';
+
+export interface PieceReport {
+  readonly name: PieceName;
+  readonly purpose: string;
+  /** The variable that names it outright. */
+  readonly variable: string | null;
+  /** Null when it is missing. */
+  readonly path: string | null;
+  readonly version: string | null;
+  /** A variable's name, `PATH` or `cache`. */
+  readonly from: string | null;
+  readonly problem: string | null;
+  /** What to type; null when nothing is missing. */
+  readonly remedy: string | null;
+  /** Only some runs need it, and those get it: without it others can start. */
+  readonly isOptional: boolean;
+}
+
+export interface IsolationReport {
+  /** What runs get, or null while pieces are missing. */
+  readonly level: 'microvm' | null;
+  readonly accelerator: 'kvm' | 'tcg';
+  readonly explanation: string;
+  /** How to get better, or null. */
+  readonly remedy: string | null;
+}
+
+export interface HostReport {
+  readonly system: {
+    readonly name: string;
+    readonly kernel: string;
+    readonly cpus: number;
+    readonly memoryTotalMib: number;
+    readonly memoryFreeMib: number;
+  };
+  readonly kernelKind: KernelKind;
+  readonly pieces: readonly PieceReport[];
+  readonly kvm: KvmReport;
+  readonly isolation: IsolationReport;
+  readonly rust: RustReport;
+  readonly cache: CacheReport;
+  /** True when runs can start now. */
+  readonly isReady: boolean;
+}
+
+/** What compiles the keeper and the guest agent. */
+export interface RustReport {
+  /** False where they are built, or named: then nothing else here is looked at. */
+  readonly isNeeded: boolean;
+  readonly minimumVersion: string;
+  /** Of cargo. */
+  readonly path: string | null;
+  readonly version: string | null;
+  readonly problem: string | null;
+  readonly remedy: string | null;
+}
+
+/** The cache folder. Where nothing is missing it need not be writable. */
+export interface CacheReport extends FreeSpace, FolderReport {
+  /** What getting the missing pieces takes of its disk at most; 0 where none is missing. */
+  readonly neededBytes: number;
+}
+
+const MIB = 1_048_576;
+
+/** A SetupError only where Voidbox can't run at all; everything else is in the report. */
+export async function inspectHost(
+  env: Environment,
+  freeSpace: (path: string) => FreeSpace = freeSpaceAt,
+): Promise<HostReport> {
+  const context = await makeContext(env, undefined);
+  const need = pieceSource(context, false);
+  const pieces = await Promise.all(PIECES.map((piece) => inspectPiece(context, piece, need)));
+  const kvm = await inspectKvm(context, pieces.find((piece) => piece.name === 'keeper')?.path ?? null);
+  const isOwn = reportForeign(cacheOf(env)).problem === null;
+  const isReady = isOwn && pieces.every((piece) => piece.problem === null || mayBeMissing(piece, pieces));
+  // A piece that is named outright and wrong is not got in its place.
+  const missing = pieces
+    .filter((piece) => piece.problem !== null && !mayBeMissing(piece, pieces))
+    .map(({ name }) => name)
+    .filter((name) => env.piecePaths[name] === undefined);
+  return {
+    system: {
+      name: context.system.name,
+      kernel: release(),
+      cpus: availableParallelism(),
+      memoryTotalMib: Math.round(totalmem() / MIB),
+      memoryFreeMib: Math.round(freemem() / MIB),
+    },
+    kernelKind: context.kernelKind,
+    pieces,
+    kvm,
+    isolation: describeIsolation(kvm, isReady),
+    rust: await inspectRust(context, missing),
+    cache: await inspectCache(env, missing, freeSpace(env.cacheDir)),
+    isReady,
+  };
+}
+
+/** The agent and busybox are not missed where the image is there without them. */
+function mayBeMissing({ name, isOptional }: PieceReport, pieces: readonly PieceReport[]): boolean {
+  if (isOptional) return true;
+  return (
+    (name === 'agent' || name === 'busybox') &&
+    pieces.some((piece) => piece.name === 'initramfs' && piece.problem === null)
+  );
+}
+
+async function inspectPiece(
+  context: SetupContext,
+  piece: Piece,
+  need: (name: PieceName) => Promise<FoundPiece>,
+): Promise<PieceReport> {
+  const isOptional = isOptionalPiece(piece.name);
+  const report = { name: piece.name, purpose: piece.purpose, variable: piece.variable, isOptional };
+  try {
+    const found = await need(piece.name);
+    return { ...report, path: found.path, version: found.version, from: found.from, problem: null, remedy: null };
+  } catch (error) {
+    if (!(error instanceof SetupError)) throw error;
+    const missing = piece.packages === null ? error : missingPackages(context, [piece]);
+    return {
+      ...report,
+      path: null,
+      version: null,
+      from: null,
+      problem: error.message,
+      remedy: error.remedy ?? missing.remedy,
+    };
+  }
+}
+
+async function inspectRust(context: SetupContext, missing: readonly PieceName[]): Promise<RustReport> {
+  const isNeeded = missing.includes('keeper') || missing.includes('agent');
+  const none = { isNeeded, minimumVersion: MINIMUM_RUST, path: null, version: null, problem: null, remedy: null };
+  if (!isNeeded) return none;
+  const blocker = await rustBlocker(context);
+  if (blocker !== null) return { ...none, problem: blocker.message, remedy: blocker.remedy };
+  return { ...none, ...(await findCargo(context)) };
+}
+
+function cacheOf({ cacheDir }: Environment): OwnFolder {
+  return { path: cacheDir, what: 'cache folder', variable: 'VOIDBOX_CACHE_DIR' };
+}
+
+async function inspectCache(env: Environment, missing: readonly PieceName[], free: FreeSpace): Promise<CacheReport> {
+  const path = env.cacheDir;
+  const report = { ...free, neededBytes: roomForBytes(missing), path, problem: null, remedy: null };
+  const cache = cacheOf(env);
+  // Where nothing is missing it need not be writable, and must be nobody else's all the same.
+  if (missing.length === 0) return { ...report, ...reportForeign(cache) };
+  const folder = await inspectFolder(cache);
+  const space = folder.problem === null ? spaceProblem(path, missing, free.availableBytes) : null;
+  return { ...report, ...(space === null ? folder : { problem: space.message, remedy: space.remedy }) };
+}
+
+function describeIsolation(kvm: KvmReport, isReady: boolean): IsolationReport {
+  const accelerator = kvm.kind === 'hardware' ? 'kvm' : 'tcg';
+  const how =
+    accelerator === 'kvm'
+      ? "micro-VMs on the CPU's virtualization, QEMU jailed by bubblewrap"
+      : 'micro-VMs emulated by QEMU (TCG, slower; no hardware isolation), QEMU jailed by bubblewrap';
+  return {
+    level: isReady ? 'microvm' : null,
+    accelerator,
+    explanation: isReady
+      ? how
+      : 'no run can start until the missing pieces are installed; nothing weaker is used instead',
+    remedy: kvm.remedy,
+  };
+}

@@ -1,0 +1,141 @@
+/** Everything that can stop set-up, looked at before the first download: a user is told all of it in one message. */
+import { mayInstall, missingPackages, packagesOf } from '../pieces/distribution-packages.ts';
+import { findOnPath } from '../pieces/find-program.ts';
+import { freeSpaceAt } from '../cache/free-space.ts';
+import { openFilesLimit, STACK_OPEN_FILES, tooFewOpenFiles } from '../open-files.cjs';
+import type { PieceName, SetupContext } from '../pieces/piece.ts';
+import { pieceByName } from '../pieces/pieces.ts';
+import { SetupError } from '../setup-error.ts';
+import { inspectFolder } from '../cache/write-probe.ts';
+
+const MIB = 1_048_576;
+
+/** What is asked of the machine itself. */
+export interface Machine {
+  readonly availableBytes: (path: string) => number;
+  /** Null where the system does not say. */
+  readonly openFiles: () => number | null;
+}
+
+const THIS_MACHINE: Machine = {
+  availableBytes: (path) => freeSpaceAt(path).availableBytes,
+  openFiles: openFilesLimit,
+};
+
+/**
+ * Returns when nothing is known that would stop the pieces from being got; downloads, compiles and installs nothing.
+ * @throws SetupError that names every problem with its remedy
+ */
+export async function checkBeforeGetting(
+  context: SetupContext,
+  wanted: readonly PieceName[],
+  machine: Machine = THIS_MACHINE,
+): Promise<void> {
+  // What is passed over is told when it is passed over for good.
+  const quiet = { ...context, progress: () => undefined };
+  const { missing, problems } = await lookFor(quiet, wanted);
+  if (missing.length > 0) {
+    problems.push(...packageProblems(context, missing));
+    for (const name of missing) {
+      const blocker = (await pieceByName(name).blocker?.(quiet)) ?? null;
+      // The keeper and the agent lack the same Rust.
+      if (blocker !== null && !problems.some(({ message }) => message === blocker.message)) problems.push(blocker);
+    }
+    problems.push(...(await placeProblems(context, missing, machine)));
+  }
+  const [first] = problems;
+  if (first === undefined) return;
+  if (problems.length === 1) throw first;
+  throw new SetupError(
+    `Set-up found ${problems.length} problems and has downloaded nothing.\n${problems.map(describeProblem).join('\n')}`,
+    'Fix all of them and retry.',
+  );
+}
+
+function describeProblem({ message, remedy }: SetupError): string {
+  const fixes = (remedy ?? '').split('\n').filter((line) => line !== '');
+  return [`- ${message}`, ...fixes.map((line) => `  fix: ${line}`)].join('\n');
+}
+
+/** Which pieces are not here, those included that they are made of; a variable that names the wrong thing is a problem. */
+async function lookFor(
+  context: SetupContext,
+  wanted: readonly PieceName[],
+): Promise<{ readonly missing: PieceName[]; readonly problems: SetupError[] }> {
+  const missing: PieceName[] = [];
+  const problems: SetupError[] = [];
+  const queue = [...wanted];
+  const seen = new Set<PieceName>();
+  for (let name = queue.shift(); name !== undefined; name = queue.shift()) {
+    if (seen.has(name)) continue;
+    seen.add(name);
+    const piece = pieceByName(name);
+    try {
+      if ((await piece.find(context)) !== null) continue;
+    } catch (error) {
+      if (!(error instanceof SetupError)) throw error;
+      problems.push(error);
+      continue;
+    }
+    missing.push(name);
+    queue.push(...piece.needs);
+  }
+  return { missing: missing.filter((name) => !isMade(name, missing)), problems };
+}
+
+/** Of a local piece nothing is missing while what it is made of is here: at most a second's work. */
+function isMade(name: PieceName, missing: readonly PieceName[]): boolean {
+  const piece = pieceByName(name);
+  return piece.isLocal && !piece.needs.some((needed) => missing.includes(needed));
+}
+
+function packageProblems(context: SetupContext, missing: readonly PieceName[]): SetupError[] {
+  const packaged = missing.map(pieceByName).filter((piece) => piece.packages !== null && piece.get === null);
+  if (packaged.length === 0 || mayInstall(context, packagesOf(context, packaged))) return [];
+  return [missingPackages(context, packaged)];
+}
+
+async function placeProblems(
+  context: SetupContext,
+  missing: readonly PieceName[],
+  machine: Machine,
+): Promise<SetupError[]> {
+  const { env } = context;
+  const problems: SetupError[] = [];
+  const cache = { path: env.cacheDir, what: 'cache folder', variable: 'VOIDBOX_CACHE_DIR' };
+  const state = { path: env.stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' };
+  const [cacheReport, stateReport] = await Promise.all([inspectFolder(cache), inspectFolder(state)]);
+  for (const { problem, remedy } of [cacheReport, stateReport])
+    if (problem !== null) problems.push(new SetupError(`${problem.replace(/^t/, 'T')}.`, remedy));
+  const space =
+    cacheReport.problem === null ? spaceProblem(env.cacheDir, missing, machine.availableBytes(env.cacheDir)) : null;
+  if (space !== null) problems.push(space);
+  if (findOnPath(env, ['flock']).length === 0)
+    problems.push(
+      new SetupError('There is no flock on PATH, and set-up locks the cache with it.', 'Install util-linux.'),
+    );
+  const tooFew = tooFewOpenFiles('The embedded stack', STACK_OPEN_FILES, machine.openFiles());
+  if (tooFew !== null) problems.push(new SetupError(tooFew.message, tooFew.remedy));
+  return problems;
+}
+
+/** Free space that getting these takes in the cache, all at once. */
+export function roomForBytes(missing: readonly PieceName[]): number {
+  const isBuiltTwice = missing.includes('keeper') && missing.includes('agent');
+  const mib = missing.reduce((sum, name) => sum + pieceByName(name).roomMib, 0);
+  return (mib - (isBuiltTwice ? pieceByName('agent').roomMib : 0)) * MIB;
+}
+
+export function spaceProblem(
+  cacheDir: string,
+  missing: readonly PieceName[],
+  availableBytes: number,
+): SetupError | null {
+  const neededBytes = roomForBytes(missing);
+  if (availableBytes >= neededBytes) return null;
+  const names = missing.filter((name) => pieceByName(name).roomMib > 0).join(', ');
+  return new SetupError(
+    `Getting ${names} takes up to ${neededBytes / MIB} MiB, and the disk of the cache folder ${cacheDir} has ${Math.floor(availableBytes / MIB)} MiB free.`,
+    'Free space on that disk, or name a folder on another one: export VOIDBOX_CACHE_DIR=…',
+  );
+}

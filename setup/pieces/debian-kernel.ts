@@ -1,0 +1,138 @@
+/** Debian's prebuilt kernel and the modules that a guest needs, taken out of its package without installing it. */
+import { existsSync, readFileSync } from 'node:fs';
+import { copyFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { hasApt, searchPackages, unpackPackage } from './apt.ts';
+import { ensureCacheFolder, hashInputs, listCacheFolders } from '../cache/cache.ts';
+import { contentsDamage } from '../cache/contents.ts';
+import { compareVersions } from './find-program.ts';
+import { collectModules } from './kernel-modules.ts';
+import type { FoundPiece, SetupContext } from './piece.ts';
+import { SetupError } from '../setup-error.ts';
+import { uncompressedKernel } from './uncompressed-kernel.ts';
+
+const PIECE = 'kernel-debian';
+/** Part of the cache key: grows whenever the same package gives another folder. */
+const RECIPE = '2';
+
+/** Beside the kernel as Debian packs it. */
+const UNCOMPRESSED = 'vmlinux';
+
+/** In the order of loading, as far as modules' own dependencies don't say more. What a kernel has built in is passed over. */
+const WANTED_MODULES = [
+  'virtio_mmio',
+  'virtio_pci',
+  'virtio_blk',
+  'virtio_console',
+  'virtio_rng',
+  'crc32c_generic',
+  'ext4',
+  'netfs',
+  '9pnet',
+  '9pnet_virtio',
+  '9p',
+  'overlay',
+];
+
+/** Generic kernels, never the cloud flavour: that one has no 9p. Signed images first; 6.12 before 6.1. */
+const SERIES = [
+  /^linux-image-(6\.12\.\d+\+deb\d+)-amd64$/,
+  /^linux-image-(6\.12\.\d+\+deb\d+)-amd64-unsigned$/,
+  /^linux-image-(6\.1\.\d+-\d+)-amd64$/,
+];
+
+interface KernelRecord {
+  readonly recipe: string;
+  readonly package: string;
+  readonly version: string;
+}
+
+/** The newest Debian kernel in the cache. */
+export async function findDebianKernel(context: SetupContext): Promise<FoundPiece | null> {
+  const found: FoundPiece[] = [];
+  for (const folder of await listCacheFolders(context.env.cacheDir, PIECE)) {
+    if (contentsDamage(folder) !== null) continue;
+    const record = JSON.parse(readFileSync(join(folder, 'kernel.json'), 'utf8')) as KernelRecord;
+    if (record.recipe === RECIPE && existsSync(join(folder, 'vmlinuz')))
+      found.push({ path: join(folder, 'vmlinuz'), version: record.version, from: 'cache' });
+  }
+  return found.sort((a, b) => compareVersions(b.version, a.version))[0] ?? null;
+}
+
+export function debianKernelBlocker(context: SetupContext): SetupError | null {
+  if (hasApt(context)) return null;
+  return new SetupError(
+    `${context.system.name} has no apt, so Debian's guest kernel cannot be fetched.`,
+    'Unpack a Linux 6.12 source tree and build the guest kernel from it: npm run kernel -- /path/to/linux-6.12',
+  );
+}
+
+export async function getDebianKernel(context: SetupContext): Promise<FoundPiece> {
+  const blocker = debianKernelBlocker(context);
+  if (blocker !== null) throw blocker;
+  const chosen = await choosePackage(context);
+  const hash = hashInputs([RECIPE, chosen.package, ...WANTED_MODULES]);
+  const busybox = await context.need('busybox');
+  const make = async (into: string): Promise<void> => {
+    context.progress(`downloading the guest kernel ${chosen.package} (about 100 MB)`);
+    const tree = join(into, 'tree');
+    await unpackPackage(context, chosen.package, tree);
+    context.progress('taking the kernel and its modules out of the package');
+    await takeKernel(context, tree, into, busybox.path);
+    await rm(tree, { recursive: true, force: true });
+    const record: KernelRecord = { recipe: RECIPE, package: chosen.package, version: chosen.version };
+    await writeFile(join(into, 'kernel.json'), `${JSON.stringify(record)}\n`);
+  };
+  const folder = await ensureCacheFolder({ cacheDir: context.env.cacheDir, piece: PIECE, hash }, make, () =>
+    context.progress('waiting for another set-up to get the guest kernel'),
+  );
+  return { path: join(folder, 'vmlinuz'), version: chosen.version, from: 'cache' };
+}
+
+async function choosePackage(context: SetupContext): Promise<{ package: string; version: string }> {
+  const names = await searchPackages(context, '^linux-image-6\\.1.*-amd64');
+  for (const series of SERIES) {
+    const fit = names.flatMap((name) => {
+      const version = series.exec(name)?.[1];
+      return version === undefined ? [] : [{ package: name, version }];
+    });
+    const newest = fit.sort((a, b) => compareVersions(b.version, a.version))[0];
+    if (newest !== undefined) return newest;
+  }
+  throw new SetupError(
+    'The package index offers no generic Debian kernel of the series 6.12 or 6.1.',
+    'Use the package sources of Debian 12 or newer, or build the guest kernel from a source tree: npm run kernel -- /path/to/linux-6.12',
+  );
+}
+
+async function takeKernel(context: SetupContext, tree: string, into: string, busybox: string): Promise<void> {
+  const image = (await readdir(join(tree, 'boot'))).find((name) => name.startsWith('vmlinuz-'));
+  const modulesRoot = [join(tree, 'lib', 'modules'), join(tree, 'usr', 'lib', 'modules')].find((folder) =>
+    existsSync(folder),
+  );
+  if (image === undefined || modulesRoot === undefined)
+    throw new SetupError('The kernel package holds no kernel image or no modules.', null);
+  await copyFile(join(tree, 'boot', image), join(into, 'vmlinuz'));
+  const uncompressed = uncompressedKernel(await readFile(join(into, 'vmlinuz')));
+  if (uncompressed !== null) await writeFile(join(into, UNCOMPRESSED), uncompressed);
+  const modules = await collectModules(context.env, modulesRoot, WANTED_MODULES, busybox);
+  await mkdir(join(into, 'modules'));
+  for (const module of modules) await writeFile(join(into, 'modules', module.name), module.content);
+  await writeFile(join(into, 'modules.order'), modules.map((module) => `${module.name}\n`).join(''));
+}
+
+/** The same kernel as an ELF file; null where there is none, as of a series that is packed in another way. */
+export function uncompressedBeside(kernel: string): string | null {
+  const path = join(dirname(kernel), UNCOMPRESSED);
+  return existsSync(path) ? path : null;
+}
+
+/** The modules that lie beside a kernel of the cache, in their order of loading; none beside other kernels. */
+export function readKernelModules(kernelFolder: string): { name: string; content: Uint8Array }[] {
+  const order = join(kernelFolder, 'modules.order');
+  if (!existsSync(order)) return [];
+  const names = readFileSync(order, 'utf8')
+    .split('\n')
+    .filter((name) => name !== '');
+  return names.map((name) => ({ name: basename(name), content: readFileSync(join(kernelFolder, 'modules', name)) }));
+}

@@ -1,0 +1,123 @@
+/** Runs a program for set-up and keeps what it wrote. */
+import { type ChildProcessByStdio, spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import type { Readable } from 'node:stream';
+import type { Environment } from '../environment.ts';
+
+export interface ProgramResult {
+  /** Null when a signal or the time limit ended it. */
+  readonly exitCode: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface ProgramOptions {
+  readonly cwd?: string;
+  /** Added to the environment's own variables. */
+  readonly variables?: Readonly<Record<string, string>>;
+  readonly timeoutMs?: number;
+  /** Asked twice a second; a text ends the program, and says why. */
+  readonly reasonToEnd?: (pid: number) => Promise<string | null>;
+  /** Called for each line of standard error and output as it comes. */
+  readonly onLine?: (line: string) => void;
+}
+
+const DEFAULT_TIMEOUT_MS = 30_000;
+const GUARD_INTERVAL_MS = 500;
+/** For what a program that was ended has still written. */
+const LAST_OUTPUT_MS = 2_000;
+
+/** What the program wrote and how it ended, and in `stderr` why it was ended; a program that can't be started ends with 127. */
+export function runProgram(
+  env: Environment,
+  program: string,
+  args: readonly string[],
+  options: ProgramOptions = {},
+): Promise<ProgramResult> {
+  return new Promise((resolve) => {
+    const child = spawn(program, args, {
+      cwd: options.cwd,
+      env: { ...env.variables, LC_ALL: 'C.UTF-8', ...options.variables },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    const watch = watchProgram(child, program, options);
+    let stdout = '';
+    let stderr = '';
+    let partial = '';
+    const take = (text: string): void => {
+      if (options.onLine === undefined) return;
+      const lines = (partial + text).split('\n');
+      partial = lines.pop() ?? '';
+      for (const line of lines) options.onLine(line);
+    };
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      stdout += text;
+      take(text);
+    });
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      stderr += text;
+      take(text);
+    });
+    const done = (exitCode: number | null, last: string | null): void => {
+      watch.stop();
+      resolve({ exitCode, stdout, stderr: last === null ? stderr : `${stderr.trimEnd()}\n${last}` });
+    };
+    child.once('error', (error) => done(127, error.message));
+    child.once('close', (exitCode) => done(exitCode, watch.endedBecause()));
+  });
+}
+
+/** Ends the program, with those that it has started, at its time limit or for a reason that its caller sees. */
+function watchProgram(
+  child: ChildProcessByStdio<null, Readable, Readable>,
+  program: string,
+  { timeoutMs = DEFAULT_TIMEOUT_MS, reasonToEnd }: ProgramOptions,
+): { stop(): void; endedBecause(): string | null } {
+  let because: string | null = null;
+  const end = (why: string): void => {
+    if (because !== null || child.pid === undefined) return;
+    because = `${program} was ended: ${why}`;
+    killTree(child.pid);
+    // Whoever else holds its output open is not waited for.
+    setTimeout(() => [child.stdout, child.stderr].forEach((stream) => stream.destroy()), LAST_OUTPUT_MS).unref();
+  };
+  const limit = setTimeout(() => end(`it took longer than ${timeoutMs / 1000} s`), timeoutMs);
+  const guard = setInterval(() => {
+    if (child.pid !== undefined) void reasonToEnd?.(child.pid).then((why) => why !== null && end(why));
+  }, GUARD_INTERVAL_MS);
+  return {
+    stop: () => {
+      clearTimeout(limit);
+      clearInterval(guard);
+    },
+    endedBecause: () => because,
+  };
+}
+
+/** Children first: of a process that is gone they are no more known. */
+function killTree(pid: number): void {
+  for (const child of childrenOf(pid)) killTree(child);
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {
+    // It has ended meanwhile.
+  }
+}
+
+function childrenOf(pid: number): readonly number[] {
+  try {
+    const text = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8');
+    return text
+      .split(' ')
+      .filter((part) => part !== '')
+      .map(Number);
+  } catch {
+    return [];
+  }
+}
+
+/** The last lines of what a failed program wrote, for a message. */
+export function lastLines(result: ProgramResult, count = 15): string {
+  const text = `${result.stdout}\n${result.stderr}`.trimEnd();
+  return text.split('\n').slice(-count).join('\n').trim();
+}

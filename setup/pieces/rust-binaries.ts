@@ -1,0 +1,131 @@
+/** The keeper, the guest agent and the mock agent, compiled from the package's own sources as static binaries. */
+import { existsSync, readFileSync } from 'node:fs';
+import { copyFile, mkdir } from 'node:fs/promises';
+import { dirname, join, relative } from 'node:path';
+import { type CacheFolder, ensureCacheFolder, findCacheFolder, hashInputs } from '../cache/cache.ts';
+import { withFileLock } from '../file-lock.mjs';
+import { regularFilesBelow } from '../cache/files-below.ts';
+import { findOnPath, isExecutable } from './find-program.ts';
+import { reportWhile } from '../long-work.ts';
+import type { FoundPiece, SetupContext } from './piece.ts';
+import { lastLines, runProgram } from './run-program.ts';
+import { findCargo } from './rust-toolchain.ts';
+import { SetupError } from '../setup-error.ts';
+
+const PIECE = 'binaries';
+export const KEEPER_BINARY = 'voidbox-vm';
+export const AGENT_BINARY = 'voidbox-agent';
+/** Beside the agent's: one build makes all. */
+export const MOCK_AGENT_BINARY = 'voidbox-mock-agent';
+const BINARIES = [KEEPER_BINARY, AGENT_BINARY, MOCK_AGENT_BINARY];
+const SOURCE_FOLDERS = ['guest/protocol', 'guest/agent', 'guest/mock-agent', 'native/keeper'];
+const OWN_CRATES = ['voidbox-protocol', 'voidbox-agent', 'voidbox-mock-agent', 'voidbox-keeper'];
+const SOURCE_FILES = ['Cargo.toml', 'Cargo.lock'];
+const MUSL_TARGET = 'x86_64-unknown-linux-musl';
+const GNU_TARGET = 'x86_64-unknown-linux-gnu';
+const BUILD_TIMEOUT_MS = 1_200_000;
+
+/** Every file that the binaries are compiled from; tests and benches are not among them. */
+export function rustSources(packageRoot: string): string[] {
+  const files = SOURCE_FILES.map((name) => join(packageRoot, name)).filter((file) => existsSync(file));
+  for (const folder of SOURCE_FOLDERS) {
+    const root = join(packageRoot, folder);
+    if (!existsSync(root)) continue;
+    const paths = regularFilesBelow(root).filter(
+      (path) => /\.(?:rs|txt)$|Cargo\.toml$/.test(path) && !/^(?:tests|target|benches|examples)\//.test(path),
+    );
+    files.push(...paths.map((path) => join(root, path)));
+  }
+  return files.sort();
+}
+
+function sourcesHash(packageRoot: string): string {
+  return hashInputs(rustSources(packageRoot).flatMap((file) => [relative(packageRoot, file), readFileSync(file)]));
+}
+
+export function binariesFolder({ env, packageRoot }: SetupContext): CacheFolder {
+  return { cacheDir: env.cacheDir, piece: PIECE, hash: sourcesHash(packageRoot) };
+}
+
+export async function findBinary(context: SetupContext, binary: string): Promise<FoundPiece | null> {
+  const folder = findCacheFolder(binariesFolder(context));
+  if (folder === null) return null;
+  const path = join(folder, binary);
+  return isExecutable(path) ? { path, version: versionOf(context.packageRoot), from: 'cache' } : null;
+}
+
+export async function getBinary(context: SetupContext, binary: string): Promise<FoundPiece> {
+  const folder = await ensureCacheFolder(
+    binariesFolder(context),
+    (into) => build(context, into),
+    () => context.progress('waiting for another set-up to compile the keeper and the guest agent'),
+  );
+  return { path: join(folder, binary), version: versionOf(context.packageRoot), from: 'cache' };
+}
+
+function versionOf(packageRoot: string): string {
+  return /^version = "(.+)"$/m.exec(readFileSync(join(packageRoot, 'Cargo.toml'), 'utf8'))?.[1] ?? 'unknown';
+}
+
+async function build(context: SetupContext, into: string): Promise<void> {
+  const { path: cargo } = await findCargo(context);
+  // The compiler lies beside cargo, also where that folder is not on PATH.
+  const path = `${dirname(cargo)}:${context.env.path}`;
+  const target = await chooseTarget(context, path);
+  context.progress(`compiling the keeper and the guest agent (cargo build --release, ${target.name})`);
+  const targetDir = join(context.env.cacheDir, 'cargo-target');
+  // One target folder for all versions, so that dependencies are compiled once; the lock is on all that happens in it.
+  await withFileLock(
+    join(context.env.cacheDir, 'locks', 'cargo-target.lock'),
+    async () => {
+      const cargoIn = (args: readonly string[]): ReturnType<typeof runProgram> =>
+        runProgram(context.env, cargo, [...args, '--release', '--locked', '--target', target.name], {
+          cwd: context.packageRoot,
+          timeoutMs: BUILD_TIMEOUT_MS,
+          variables: { PATH: path, CARGO_TARGET_DIR: targetDir, RUSTFLAGS: target.flags, CARGO_TERM_COLOR: 'never' },
+        });
+      await mkdir(targetDir, { recursive: true, mode: 0o700 });
+      // Cargo judges by times of files. Those of another checkout may be newer, and a package's are all the same.
+      await cargoIn(['clean', ...OWN_CRATES.flatMap((name) => ['-p', name])]);
+      const compiling = cargoIn(['build', ...BINARIES.flatMap((name) => ['--bin', name])]);
+      const result = await reportWhile(context.progress, 'compiling the keeper and the guest agent', compiling);
+      if (result.exitCode !== 0)
+        throw new SetupError(
+          `The keeper and the guest agent don't compile:\n${lastLines(result, 40)}`,
+          'Fix the cargo errors above and retry.',
+        );
+      for (const binary of BINARIES)
+        await copyFile(join(targetDir, target.name, 'release', binary), join(into, binary));
+    },
+    () => context.progress('waiting for another set-up to compile the keeper and the guest agent'),
+  );
+}
+
+interface BuildTarget {
+  readonly name: string;
+  readonly flags: string;
+}
+
+/** musl where the toolchain has it or can fetch it, else the C library of the host linked in; both make static binaries. */
+async function chooseTarget(context: SetupContext, path: string): Promise<BuildTarget> {
+  const musl: BuildTarget = { name: MUSL_TARGET, flags: '' };
+  if (await hasTarget(context, path, MUSL_TARGET)) return musl;
+  if (findOnPath({ ...context.env, path }, ['rustup']).length > 0) {
+    context.progress(`adding the Rust target ${MUSL_TARGET}`);
+    await runProgram(context.env, 'rustup', ['target', 'add', MUSL_TARGET], {
+      timeoutMs: BUILD_TIMEOUT_MS,
+      cwd: context.packageRoot,
+      variables: { PATH: path },
+    });
+    if (await hasTarget(context, path, MUSL_TARGET)) return musl;
+  }
+  return { name: GNU_TARGET, flags: '-C target-feature=+crt-static -C relocation-model=static' };
+}
+
+async function hasTarget(context: SetupContext, path: string, target: string): Promise<boolean> {
+  const result = await runProgram(context.env, 'rustc', ['--print', 'target-libdir', '--target', target], {
+    cwd: context.packageRoot,
+    variables: { PATH: path },
+  });
+  return result.exitCode === 0 && existsSync(result.stdout.trim());
+}

@@ -1,0 +1,120 @@
+/** The way of a permission to mount: from the command line over the stack's settings to its worker's admission, and no other way. */
+import { spawn } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { connectRuns } from '../../client/temporal/connect.ts';
+import type { StackInfo } from '../../client/embedded/stack.ts';
+import { awaitOutcome } from '../../client/runs/runs.ts';
+import { embeddedAddress } from '../../client/temporal/temporal-address.ts';
+
+const BIN = fileURLToPath(new URL('../../bin/voidbox.js', import.meta.url));
+
+let dir: string;
+let spec: string;
+beforeAll(() => {
+  dir = realpathSync(mkdtempSync(join(tmpdir(), 'voidbox-mounts-server-')));
+  for (const name of ['spec', 'data/in', 'more']) mkdirSync(join(dir, name), { recursive: true });
+  spec = `kind: workflow\nname: m\nsandbox: { mode: mock, mounts: [{ host: ${dir}/data/in, guest: /data }] }\nworkflow:\n  steps:\n    - { name: a, run: { program: echo, args: [hi] } }\n`;
+  writeFileSync(join(dir, 'spec/m.yaml'), spec);
+});
+afterAll(async () => {
+  await type('down');
+  rmSync(dir, { recursive: true, force: true });
+});
+
+interface Typed {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+function type(...args: readonly string[]): Promise<Typed> {
+  const env: NodeJS.ProcessEnv = { ...process.env, VOIDBOX_STATE_DIR: join(dir, 'state') };
+  for (const name of ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE', 'npm_command']) delete env[name];
+  const child = spawn(process.execPath, [BIN, ...args], {
+    cwd: join(dir, 'spec'),
+    env,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: 110_000,
+  });
+  let [stdout, stderr] = ['', ''];
+  child.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text));
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
+  return new Promise((resolve) => child.once('close', (code) => resolve({ code, stdout, stderr })));
+}
+
+interface Ps {
+  readonly stack: StackInfo | null;
+  readonly allowedMounts: readonly string[];
+}
+
+async function ps(): Promise<Ps> {
+  return JSON.parse((await type('ps', '--json')).stdout) as Ps;
+}
+
+/** As any account of this machine that reaches the server can. */
+async function failureOfClient(
+  runId: string,
+  request: unknown,
+): Promise<{ code: string | undefined; message: string }> {
+  const { stack } = await ps();
+  const runs = await connectRuns(embeddedAddress(stack!.address));
+  try {
+    await runs.client.workflow.start('voidboxRun', { workflowId: runId, taskQueue: 'voidbox', args: [request] });
+    const { failure } = await awaitOutcome(runs.client, runId);
+    return { code: failure?.code, message: failure?.message ?? '' };
+  } finally {
+    await runs.close();
+  }
+}
+
+test(
+  'what `run` allows counts for its run on a running stack, and no client allows itself anything',
+  { timeout: 240_000 },
+  async () => {
+    expect(await type('run', 'm.yaml')).toMatchObject({ code: 3, stdout: '' });
+    const first = await type('run', 'm.yaml', '--allow-mounts', '../data');
+    expect(first).toMatchObject({ code: 0, stdout: 'hi\n' });
+    expect((await ps()).allowedMounts).toEqual([]);
+    // The permission belongs to the run: the next run on the same stack needs it again, and a retry keeps it.
+    expect(await type('run', 'm.yaml')).toMatchObject({ code: 3, stdout: '' });
+    expect(await type('run', 'm.yaml', '--allow-mounts', '../data')).toMatchObject({ code: 0, stdout: 'hi\n' });
+    writeFileSync(join(dir, 'spec/f.yaml'), spec.replace('program: echo', 'program: "false"'));
+    expect((await type('run', 'f.yaml', '--allow-mounts', '../data', '--run-id', 'fails')).code).toBe(1);
+    expect((await type('retry', 'fails')).code).toBe(1);
+
+    for (const [runId, request] of Object.entries({
+      'by-a-client': { spec },
+      'asks-for-it': {
+        spec,
+        allowMounts: [dir],
+        allowedRoots: [dir],
+        baseDir: dir,
+        mountPolicy: { specFolder: false },
+      },
+    }))
+      expect(await failureOfClient(runId, request)).toEqual({
+        code: expect.stringMatching(/^admit\//),
+        message: expect.stringMatching(/refused|takes one object/),
+      });
+  },
+);
+
+test('`up` allows other folders by another worker, and takes them back', { timeout: 240_000 }, async () => {
+  const up = await type('up', '--allow-mounts', '../more', '../data/in', '--json');
+  expect(JSON.parse(up.stdout)).toMatchObject({ allowedMounts: [join(dir, 'data/in'), join(dir, 'more')] });
+  expect(up.stderr).toContain('skills or allowed mounts have changed');
+  expect(await type('run', 'm.yaml')).toMatchObject({ code: 0, stdout: 'hi\n' });
+  expect((await type('up', '--allow-mounts', '../gone')).code).toBe(2);
+  const kept = await type('up');
+  expect(kept.stdout).toContain(`mounts      runs may mount from ${dir}/data/in, ${dir}/more\n`);
+  const none = await type('up', '--no-allow-mounts');
+  expect([none.code, none.stdout]).toEqual([0, expect.not.stringContaining('mounts  ')]);
+  expect(await type('run', 'm.yaml')).toMatchObject({ code: 3, stdout: '' });
+  // The worker itself refuses too: this client does not look before it starts the run.
+  expect((await failureOfClient('after', { spec })).code).toMatch(/^admit\//);
+  expect(JSON.parse(readFileSync(join(dir, 'state/mounts.json'), 'utf8'))).toEqual({ folders: [] });
+});

@@ -1,0 +1,30 @@
+/** Options that `voidbox worker` refuses before it asks a server for anything. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { typeCommand } from '../rig/runs/typed-command.ts';
+
+let dir: string;
+beforeAll(() => {
+  dir = mkdtempSync(join(tmpdir(), 'voidbox-worker-'));
+});
+afterAll(() => rmSync(dir, { recursive: true, force: true }));
+
+/** A place with `*` allows nothing, because services are compared as they are written. */
+test.each([
+  ['*', ': no `*` is a pattern'],
+  ['*:5432', ': no `*` is a pattern'],
+  ['127.0.0.1', ''],
+  ['127.0.0.1:0', ''],
+  ['10.0.0.0/8:80', ''],
+])('`worker --allow-services %s` is refused with its remedy', async (service, more) => {
+  const variables = { VOIDBOX_STATE_DIR: join(dir, 'state'), TEMPORAL_ADDRESS: '127.0.0.1:1' };
+  const line = ['worker', '--allow-services', '127.0.0.1:5432', service];
+  const { code, stderr } = await typeCommand(line, dir, variables);
+  expect([code, stderr]).toEqual([
+    2,
+    `error: --allow-services: \`${service}\` is not HOST:PORT${more}\n` +
+      '  Name each service that VMs may reach, as specs name it: --allow-services 127.0.0.1:5432\n',
+  ]);
+});

@@ -1,0 +1,48 @@
+/** Folders of repositories as workspaces: what `validate` says of them on this host. */
+import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { typeCommand } from '../rig/runs/typed-command.ts';
+
+// The first command that is typed loads the command line.
+vi.setConfig({ testTimeout: 30_000 });
+
+let dir: string;
+beforeEach(() => {
+  dir = realpathSync(mkdtempSync(join(tmpdir(), 'voidbox-here-')));
+  for (const name of ['base/.git', 'base/.voidbox', 'base/packages/a', 'state'])
+    mkdirSync(join(dir, name), { recursive: true });
+});
+afterEach(() => rmSync(dir, { recursive: true, force: true }));
+
+async function validate(folder: string, git: string): Promise<string> {
+  const spec = `kind: pipeline\nname: p\npipeline:\n  boxes: [{ name: fix, workspace: { git: ${git} }, run: { program: ls } }]\n`;
+  writeFileSync(join(dir, folder, 'p.yaml'), spec);
+  const variables = { HOME: dir, VOIDBOX_STATE_DIR: join(dir, 'state') };
+  const { code, stderr } = await typeCommand(['validate', 'p.yaml'], join(dir, folder), variables);
+  expect(code).toBe(0);
+  return stderr.replaceAll(dir, 'DIR');
+}
+
+test('a folder within a repository is named with the top folder and the key for it', async () => {
+  const told = await validate('base', './packages/a');
+  expect(told).toContain(
+    'warning[cli/workspace-subfolder]: the spec works in DIR/base/packages/a, which is a folder of the repository DIR/base\n',
+  );
+  expect(told).toContain('workspace: { git: ., subfolder: packages/a }');
+  // A spec in the folder that contains the repository.
+  expect(await validate('.', './base/packages/a')).toContain('workspace: { git: base, subfolder: packages/a }');
+});
+
+test('the repository that holds the spec needs no permission', async () => {
+  expect(await validate('base/.voidbox', '..')).toBe('');
+  expect(await validate('base/.voidbox', '../..')).toContain('warning[cli/mount-refused]');
+});
+
+test('an address is named that `run` would ask for', async () => {
+  expect(await validate('base', 'https://github.com/victim/private')).toContain('p.yaml:4:');
+  expect(await validate('base', 'https://github.com/victim/private')).toContain(
+    'warning[cli/git-refused]: stage fix fetches https://github.com/victim/private with your git login',
+  );
+});

@@ -1,0 +1,130 @@
+/** What a worker process gives its activities in tests without a server: stores in files, and VMs of the given backend. */
+import type { ActivityDeps } from '../../../activities/deps.ts';
+import type { StageRequest, VmStage } from '../../../activities/calls/requests.ts';
+import type { CheckOutput } from '../../../activities/ports/output-check.ts';
+import { NO_LENT_VARIABLES } from '../../../activities/ports/lent-variables.ts';
+import type { LaunchSpec, SandboxBackend } from '../../../activities/ports/sandbox.ts';
+import { createAttemptRegistry } from '../../../activities/attempt/registry.ts';
+import { createVmPool } from '../../../activities/vm/pool.ts';
+import { hostVariablesOf } from '../../../domain/plan/work.ts';
+import { evaluateCondition, evaluateTexts } from '../../../domain/language/expression/evaluate.ts';
+import { judgeOutput, schemaProblem } from '../../../domain/language/schema/output-schema.ts';
+import { loadSchemaEngine } from '../../../domain/language/schema/schema-engine.ts';
+import { createWritableMounts } from '../../../sandbox/mounts/writable-mounts.ts';
+import { isDiskFull } from '../../../store/file/disk-room.ts';
+import { mountsDir } from '../../../store/file/run-folder.ts';
+import type { Stores } from '../../../store/open-stores.ts';
+import { keepStateFormat } from '../../../store/state-format.ts';
+import { createGitRepositories } from '../../../workers/checkout/git-repositories.ts';
+import { createHostLeases } from '../../../workers/host/leases.ts';
+
+const judgeHere: CheckOutput = async (schema, text) => {
+  const engine = await loadSchemaEngine();
+  if (text !== null) return judgeOutput(engine, schema, text);
+  const problem = schemaProblem(engine, schema);
+  return problem === null ? { fits: true } : { problem };
+};
+
+interface WorkerOnFiles {
+  readonly stateDir: string;
+  readonly stores: Stores;
+  readonly backend: SandboxBackend;
+}
+
+/** The dependencies of one worker process; a second call is another process on the same host. */
+export function mockWorkerDeps(
+  { stateDir, stores, backend }: WorkerOnFiles,
+  change: Partial<ActivityDeps> = {},
+): ActivityDeps {
+  // As the process of a worker does before it writes anything.
+  keepStateFormat(stateDir);
+  const placement = { hostId: 'h', hostQueue: 'voidbox-host:h' };
+  return {
+    ...stores,
+    lentVariables: NO_LENT_VARIABLES,
+    mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
+    repositories: createGitRepositories({
+      artifacts: stores.artifacts,
+      stateDir,
+      path: '/usr/local/bin:/usr/bin:/bin',
+      home: null,
+    }),
+    backendFor: () => backend,
+    leases: createHostLeases({
+      placement,
+      overheadMib: 160,
+      budgetMib: 1024,
+      availableMib: () => 1024,
+      disk: () => ({ availableBytes: 1, floorBytes: 1 }),
+    }),
+    disk: { hasRoomForOutput: () => true, isFull: isDiskFull, limitMs: 60_000 },
+    attempts: createAttemptRegistry(),
+    vms: createVmPool(),
+    placement,
+    serverId: 'embedded',
+    searchAttributes: [],
+    mountPolicy: { allowedRoots: [], specFolder: false },
+    evaluateTexts: (sources, values) => Promise.resolve(evaluateTexts(sources, values)),
+    evaluate: (source, values) => Promise.resolve(evaluateCondition(source, values)),
+    checkOutput: judgeHere,
+    parentOf: () => Promise.resolve(null),
+    compileSpec: () => ({ problems: [] }),
+    checkPlan: () => ({ problems: [] }),
+    now: Date.now,
+    ...change,
+  };
+}
+
+/** A stage that takes nothing and gives nothing but what its command prints. */
+export function plainStage(
+  id: string,
+  scope: string,
+  [program, ...args]: readonly [string, ...string[]],
+  change: Partial<VmStage> = {},
+): VmStage {
+  return {
+    id,
+    scope,
+    after: [],
+    when: null,
+    work: { kind: 'command', program, args, cwd: '/workspace', env: [], stdin: { kind: 'none' } },
+    input: { kind: 'none' },
+    inputs: [],
+    outputs: [],
+    outputFile: null,
+    timeoutMs: 60_000,
+    retry: { maxAttempts: 1, backoffMs: 0 },
+    maxOutputBytes: 1024 * 1024,
+    ...change,
+  };
+}
+
+/** The least VM that a stage can have. */
+export const LEAST_SANDBOX: LaunchSpec = {
+  mode: 'mock',
+  isolation: 'none',
+  memoryMib: 64,
+  vcpus: 1,
+  diskMib: 64,
+  mounts: [],
+};
+
+/** The first attempt of a stage that is alone in its VM, in a run that has nothing else. */
+export function plainRequest(runId: string, stage: VmStage, change: Partial<StageRequest> = {}): StageRequest {
+  return {
+    runId,
+    stage,
+    scope: { id: stage.scope ?? stage.id, stages: [stage.id], sandbox: LEAST_SANDBOX },
+    generation: 0,
+    lease: null,
+    instance: [],
+    item: null,
+    execKey: `${stage.id}/0/1`,
+    attempt: 1,
+    input: null,
+    upstream: {},
+    hostVariables: hostVariablesOf([stage]),
+    events: [],
+    ...change,
+  };
+}

@@ -1,0 +1,76 @@
+/** A stack with one worker for all server tests of a file, and what they ask of their runs. */
+import { afterAll, beforeAll } from 'vitest';
+import type { Activities } from '../../../activities/contract.ts';
+import type { SandboxBackend } from '../../../activities/ports/sandbox.ts';
+import type { RunsConnection } from '../../../client/temporal/connect.ts';
+import { awaitOutcome } from '../../../client/runs/runs.ts';
+import type { RunOutcome } from '../../../domain/run/event.ts';
+import { emptyView, type RunView } from '../../../store/run-view.ts';
+import { project } from '../../../store/projection.ts';
+import type { RunningWorkers } from '../../../workers/workers.ts';
+import { recordHistoriesOf, recordingDir } from '../runs/record-histories.ts';
+import { temporalCliForTests } from './temporal-cli.ts';
+import { startTestStack, type TestStack } from './test-worker.ts';
+
+type ChangeActivities = (activities: Activities) => Partial<Activities>;
+
+export interface TestRuns {
+  /** From the first test on. */
+  readonly stack: TestStack;
+  readonly client: RunsConnection['client'];
+  /** In place of the one before, which `stopWorker` has stopped. */
+  startWorker(change?: ChangeActivities): Promise<void>;
+  stopWorker(): Promise<void>;
+  outcomeOf(runId: string): Promise<RunOutcome>;
+  /** The text of what a run came to. */
+  textOf(outcome: RunOutcome): Promise<string>;
+  viewOf(runId: string): Promise<RunView>;
+}
+
+export interface TestRunsOptions {
+  /** Runs whose histories are recorded, where they are. */
+  readonly recorded: readonly string[];
+  /** Their windows of items, which are recorded too. */
+  readonly windows?: () => Promise<readonly string[]>;
+  /** What activities do otherwise, unless `startWorker` says it. */
+  readonly activities?: ChangeActivities;
+}
+
+/** Starts both before the first test and stops them after the last. */
+export function useTestRuns(backend: SandboxBackend, { recorded, windows, activities }: TestRunsOptions): TestRuns {
+  let stack: TestStack | undefined;
+  let worker: RunningWorkers | undefined;
+  const runs: TestRuns = {
+    get stack() {
+      if (stack === undefined) throw new Error('the stack starts before the first test, and not with its file');
+      return stack;
+    },
+    get client() {
+      return runs.stack.runs.client;
+    },
+    async startWorker(change = activities) {
+      worker = await runs.stack.startWorker(change);
+    },
+    async stopWorker() {
+      worker?.shutdown();
+      await worker?.ended;
+      await worker?.close();
+    },
+    outcomeOf: (runId) => awaitOutcome(runs.client, runId),
+    textOf: ({ output }) => runs.stack.artifact(output!),
+    async viewOf(runId) {
+      return (await runs.stack.eventsOf(runId)).reduce(project, emptyView(runId));
+    },
+  };
+  beforeAll(async () => {
+    stack = await startTestStack(backend, await temporalCliForTests(), () => undefined);
+    await runs.startWorker();
+  }, 60_000);
+  afterAll(async () => {
+    if (stack !== undefined) await recordHistoriesOf(stack.runs.client, recorded);
+    if (recordingDir() !== null && windows !== undefined) await recordHistoriesOf(runs.client, await windows());
+    await runs.stopWorker();
+    await stack?.stop();
+  });
+  return runs;
+}

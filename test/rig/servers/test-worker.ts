@@ -1,0 +1,130 @@
+/** A dev server and a worker in this process, around a given sandbox backend: what server tests run on. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createAttemptRegistry } from '../../../activities/attempt/registry.ts';
+import { createActivities } from '../../../activities/create-activities.ts';
+import { guardByHost } from '../../../activities/calls/host-guard.ts';
+import type { Activities } from '../../../activities/contract.ts';
+import type { ActivityDeps } from '../../../activities/deps.ts';
+import { NO_LENT_VARIABLES } from '../../../activities/ports/lent-variables.ts';
+import type { SandboxBackend } from '../../../activities/ports/sandbox.ts';
+import { createVmPool } from '../../../activities/vm/pool.ts';
+import type { RunEvent } from '../../../domain/run/event.ts';
+import { isDiskFull } from '../../../store/file/disk-room.ts';
+import { mountsDir } from '../../../store/file/run-folder.ts';
+import { openStores, type Stores } from '../../../store/open-stores.ts';
+import { createWritableMounts } from '../../../sandbox/mounts/writable-mounts.ts';
+import { hostTaskQueue } from '../../../workflows/messages.ts';
+import type { WorkflowBundle } from '../../../workers/bundle.ts';
+import { parentOf } from '../../../client/temporal/workflow-run.ts';
+import { connectRuns, type RunsConnection } from '../../../client/temporal/connect.ts';
+import { createConditionThreads } from '../../../workers/conditions/threads.ts';
+import { createGitRepositories } from '../../../workers/checkout/git-repositories.ts';
+import { createHostLeases } from '../../../workers/host/leases.ts';
+import { createLog, type Log } from '../../../workers/log.ts';
+import { ensureSearchAttributes } from '../../../workers/search-attributes.ts';
+import { checkPlan, compileSpec } from '../../../workers/spec-check.ts';
+import { embeddedAddress, type TemporalAddress } from '../../../client/temporal/temporal-address.ts';
+import { startTestServer } from './test-server.ts';
+import { testBundle } from './workflow-bundle.ts';
+import { installRuntime, startWorkers, type RunningWorkers } from '../../../workers/workers.ts';
+
+export interface TestStack {
+  readonly stateDir: string;
+  readonly target: TemporalAddress;
+  readonly runs: RunsConnection;
+  readonly stores: Stores;
+  readonly deps: ActivityDeps;
+  readonly bundle: WorkflowBundle;
+  /** `change`: activities that do otherwise, as those of another build. */
+  startWorker(change?: (activities: Activities) => Partial<Activities>): Promise<RunningWorkers>;
+  eventsOf(runId: string): Promise<RunEvent[]>;
+  artifact(ref: { readonly sha256: string; readonly sizeBytes: number; readonly mediaType: string }): Promise<string>;
+  stop(): Promise<void>;
+}
+
+const HOST_ID = 'test-host';
+
+/** `temporalCli` is a path or a name on PATH, `serverFlags` are of `temporal server start-dev`. */
+export async function startTestStack(
+  backend: SandboxBackend,
+  temporalCli: string,
+  log: Log = createLog('test-worker'),
+  serverFlags: readonly string[] = [],
+): Promise<TestStack> {
+  installRuntime(log);
+  const server = await startTestServer(temporalCli, serverFlags);
+  const stateDir = mkdtempSync(join(tmpdir(), 'voidbox-state-'));
+  const target = embeddedAddress(server.address);
+  const runs = await connectRuns(target);
+  const bundle = await testBundle();
+  const placement = { hostId: HOST_ID, hostQueue: hostTaskQueue(HOST_ID) };
+  const stores = await openStores({ stateDir });
+  const conditions = createConditionThreads();
+  const deps: ActivityDeps = {
+    ...stores,
+    lentVariables: NO_LENT_VARIABLES,
+    mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
+    repositories: createGitRepositories({
+      artifacts: stores.artifacts,
+      stateDir,
+      path: '/usr/local/bin:/usr/bin:/bin',
+      home: null,
+    }),
+    backendFor: () => backend,
+    leases: createHostLeases({
+      placement,
+      overheadMib: 160,
+      budgetMib: 4096,
+      availableMib: () => 4096,
+      disk: () => ({ availableBytes: 1, floorBytes: 1 }),
+    }),
+    disk: { hasRoomForOutput: () => true, isFull: isDiskFull, limitMs: 60_000 },
+    attempts: createAttemptRegistry(),
+    vms: createVmPool(),
+    placement,
+    serverId: 'embedded',
+    searchAttributes: await ensureSearchAttributes(runs.connection, target.namespace, log),
+    mountPolicy: { allowedRoots: [], specFolder: true },
+    servicePolicy: 'any',
+    evaluate: conditions.evaluate,
+    evaluateTexts: conditions.evaluateTexts,
+    checkOutput: conditions.checkOutput,
+    parentOf: (workflowId, executionId) => parentOf(runs.client, workflowId, executionId),
+    compileSpec,
+    checkPlan,
+    now: Date.now,
+  };
+  const activities = createActivities(deps);
+  return {
+    stateDir,
+    target,
+    runs,
+    stores,
+    deps,
+    bundle,
+    startWorker(change = () => ({})) {
+      const changed = { ...activities, ...change(activities) };
+      const sharedActivities = guardByHost(changed, deps.records, HOST_ID);
+      return startWorkers({ target, hostId: HOST_ID, activities: changed, sharedActivities, sessions: null, bundle });
+    },
+    async eventsOf(runId) {
+      const events: RunEvent[] = [];
+      for await (const event of deps.reader.read(runId, 0)) events.push(event);
+      return events;
+    },
+    async artifact(ref) {
+      const chunks: Uint8Array[] = [];
+      for await (const chunk of deps.artifacts.open(ref)) chunks.push(chunk);
+      return Buffer.concat(chunks).toString('utf8');
+    },
+    async stop() {
+      await runs.close();
+      await conditions.close();
+      await server.stop();
+      await stores.close();
+      rmSync(stateDir, { recursive: true, force: true });
+    },
+  };
+}

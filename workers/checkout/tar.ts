@@ -1,0 +1,152 @@
+/**
+ * A repository as git of a guest would have checked it out, as one tar: its files, its objects, and an index that knows the files,
+ * so that nothing runs in the guest. Made of the pack as it is read; nothing but the pack is on the host's disk, and not for long.
+ */
+import { Buffer } from 'node:buffer';
+import { createWriteStream } from 'node:fs';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { endMarker, paddingBytes, writeHeader } from '../../tar/entry.ts';
+import { type IndexEntry, readIndex, setTime, sizeIn } from '../../git/checkout-index.ts';
+import { LINK_MODE } from './plan-checkout.ts';
+import { makePrivateRepository } from '../../git/private-repository.ts';
+import { readBlobs } from '../../git/read-blobs.ts';
+import type { GitHost } from '../../git/run-git.ts';
+
+export interface StoredFile {
+  readonly sizeBytes: number;
+  readonly open: () => AsyncIterable<Uint8Array>;
+}
+
+export interface Checkout {
+  readonly pack: StoredFile;
+  /** Of the pack. */
+  readonly packIndex: StoredFile;
+  /** As `planCheckout` made it. */
+  readonly index: Buffer;
+  /** Of the repository itself: its `.git` but for objects and the index. */
+  readonly gitFiles: Readonly<Record<string, string>>;
+  readonly nowS: number;
+}
+
+/** Entries are put together up to this. */
+const CHUNK_BYTES = 256 * 1024;
+/** The guest takes it as it writes it. */
+const TIMEOUT_MS = 15 * 60_000;
+/**
+ * Before the first change in the guest, whose clock may be behind by the second that a clock of whole seconds leaves out: a file
+ * that changes is then told by its time. No longer, because builds compare times.
+ */
+const BEFORE_S = 2;
+
+/** @throws GitError, and what the files throw */
+export async function* writeCheckout(host: GitHost, checkout: Checkout): AsyncGenerator<Uint8Array, void, void> {
+  yield* gathered(entriesOf(host, checkout));
+}
+
+async function* entriesOf(host: GitHost, checkout: Checkout): AsyncGenerator<Uint8Array, void, void> {
+  const modifiedS = checkout.nowS - BEFORE_S;
+  const index = Buffer.from(checkout.index);
+  const entries = readIndex(index);
+  setTime(index, entries, modifiedS);
+  const files = withRepository(host, checkout, (gitDir) => filesOf(host, gitDir, index, entries, modifiedS));
+  // Git of the host starts while the guest takes the objects.
+  const first = files.next();
+  first.catch(() => undefined);
+  try {
+    for (const [path, text] of Object.entries(checkout.gitFiles)) yield* smallFile(path, Buffer.from(text), modifiedS);
+    yield* storedFile('.git/objects/pack/pack-base.pack', checkout.pack, modifiedS);
+    yield* storedFile('.git/objects/pack/pack-base.idx', checkout.packIndex, modifiedS);
+    for (let next = await first; next.done !== true; next = await files.next()) yield next.value;
+  } finally {
+    await files.return();
+  }
+  // The last: what was cut short has none. A second later than the files, or git would read them all to be sure.
+  yield* smallFile('.git/index', index, modifiedS + 1);
+  yield endMarker();
+}
+
+async function* filesOf(
+  host: GitHost,
+  gitDir: string,
+  index: Buffer,
+  entries: readonly IndexEntry[],
+  modifiedS: number,
+): AsyncGenerator<Uint8Array, void, void> {
+  const wanted = entries.map((entry) => ({ id: entry.id, sizeBytes: sizeIn(index, entry) }));
+  let target = '';
+  let begun = -1;
+  for await (const { at, part, isLast } of readBlobs(host, wanted, { gitDir, timeoutMs: TIMEOUT_MS })) {
+    const { path, mode } = entries[at]!;
+    const { sizeBytes } = wanted[at]!;
+    if (mode === LINK_MODE) {
+      target += part.toString('latin1');
+      if (isLast)
+        yield writeHeader({
+          path,
+          typeFlag: '2',
+          mode: 0o777,
+          sizeBytes: 0,
+          linkTarget: target,
+          modifiedS,
+          names: 'latin1',
+        });
+      if (isLast) target = '';
+      continue;
+    }
+    if (begun !== at)
+      yield writeHeader({ path, typeFlag: '0', mode: mode & 0o777, sizeBytes, modifiedS, names: 'latin1' });
+    begun = at;
+    yield part;
+    if (isLast) yield Buffer.alloc(paddingBytes(sizeBytes));
+  }
+}
+
+/** The repository goes when the reader is done with it, or goes away. */
+async function* withRepository(
+  host: GitHost,
+  { pack, packIndex }: Checkout,
+  read: (gitDir: string) => AsyncIterable<Uint8Array>,
+): AsyncGenerator<Uint8Array, void, void> {
+  const { gitDir, remove } = await makePrivateRepository(host);
+  try {
+    const folder = join(gitDir, 'objects', 'pack');
+    await mkdir(folder, { recursive: true });
+    await pipeline(pack.open(), createWriteStream(join(folder, 'pack-base.pack')));
+    await pipeline(packIndex.open(), createWriteStream(join(folder, 'pack-base.idx')));
+    yield* read(gitDir);
+  } finally {
+    await remove();
+  }
+}
+
+function* smallFile(path: string, body: Buffer, modifiedS: number): Generator<Uint8Array, void, void> {
+  yield writeHeader({ path, typeFlag: '0', mode: 0o644, sizeBytes: body.length, modifiedS });
+  yield body;
+  yield Buffer.alloc(paddingBytes(body.length));
+}
+
+async function* storedFile(
+  path: string,
+  { sizeBytes, open }: StoredFile,
+  modifiedS: number,
+): AsyncGenerator<Uint8Array, void, void> {
+  yield writeHeader({ path, typeFlag: '0', mode: 0o644, sizeBytes, modifiedS });
+  yield* open();
+  yield Buffer.alloc(paddingBytes(sizeBytes));
+}
+
+async function* gathered(parts: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void, void> {
+  let held: Uint8Array[] = [];
+  let heldBytes = 0;
+  for await (const part of parts) {
+    held.push(part);
+    heldBytes += part.byteLength;
+    if (heldBytes < CHUNK_BYTES) continue;
+    yield Buffer.concat(held);
+    held = [];
+    heldBytes = 0;
+  }
+  if (heldBytes > 0) yield Buffer.concat(held);
+}

@@ -1,0 +1,86 @@
+/**
+ * The id of a VM host: made once, kept in the state folder, part of the host's queue name. The runs that were admitted
+ * here name it too, so that a file which is lost or damaged comes back as it was: runs that go on are this host's by that id.
+ */
+import { randomBytes } from 'node:crypto';
+import { linkSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { hostIdFile, readHostId } from '../../client/vms/this-host.ts';
+import { isHostId } from '../../domain/run/host.ts';
+import { runsDir } from '../../store/file/layout.ts';
+
+export function hostId(stateDir: string): string {
+  const file = hostIdFile(stateDir);
+  const known = readHostId(stateDir);
+  const ofRuns = idOfRuns(stateDir, known);
+  // One that no run was admitted under, where they name another, is a damaged one: a changed letter makes an id as good.
+  if (known !== null && (ofRuns === null || ofRuns === known)) return known;
+  mkdirSync(stateDir, { recursive: true, mode: 0o700 });
+  const mine = `${file}.${process.pid}`;
+  writeFileSync(mine, `${ofRuns ?? randomBytes(8).toString('hex')}\n`, { mode: 0o600 });
+  putAside(stateDir, known);
+  try {
+    // A link fails when the name exists: of two that start at once, the first one's id stands.
+    linkSync(mine, file);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  } finally {
+    rmSync(mine, { force: true });
+  }
+  const id = readHostId(stateDir);
+  if (id === null) throw new Error(`${file} does not hold a host id (letters, digits, "-"): remove it and start again`);
+  return id;
+}
+
+/** What stands there and is not the id makes room; another process may have done it, and put the id there. */
+function putAside(stateDir: string, judged: string | null): void {
+  if (readHostId(stateDir) !== judged) return;
+  const file = hostIdFile(stateDir);
+  try {
+    renameSync(file, `${file}.damaged`);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+  }
+}
+
+/** `known` where a run was admitted under it, else the id of the newest admission; null where none says one. */
+function idOfRuns(stateDir: string, known: string | null): string | null {
+  let newest: string | null = null;
+  for (const file of admissionsIn(runsDir(stateDir))) {
+    const id = idIn(file);
+    if (id !== null && (known === null || id === known)) return id;
+    newest ??= id;
+  }
+  return newest;
+}
+
+/** Files of admissions, newest first. */
+function admissionsIn(dir: string): readonly string[] {
+  return namesIn(dir)
+    .flatMap((name) => {
+      const file = join(dir, name, 'records', 'admission.json');
+      const stats = statSync(file, { throwIfNoEntry: false });
+      return stats === undefined ? [] : [{ file, atMs: stats.mtimeMs }];
+    })
+    .toSorted((one, other) => other.atMs - one.atMs)
+    .map(({ file }) => file);
+}
+
+function idIn(file: string): string | null {
+  try {
+    const { hostId: id } = JSON.parse(readFileSync(file, 'utf8')) as { readonly hostId?: unknown };
+    return isHostId(id) ? id : null;
+  } catch {
+    // Damaged, or just pruned: another run says it.
+    return null;
+  }
+}
+
+function namesIn(dir: string): readonly string[] {
+  try {
+    return readdirSync(dir);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    throw error;
+  }
+}

@@ -1,0 +1,194 @@
+/**
+ * What a worker does on its host, whatever process it is in: stores, sandboxes and activities around a client of its server,
+ * and the care for runs and VMs while it lives. A worker process of Voidbox opens one, and so does the plugin for others.
+ */
+import type { Client, ConnectionLike } from '@temporalio/client';
+import { createAttemptRegistry } from '../../activities/attempt/registry.ts';
+import type { Activities } from '../../activities/contract.ts';
+import { createActivities } from '../../activities/create-activities.ts';
+import type { ActivityDeps, MountPolicy } from '../../activities/deps.ts';
+import type { ServicePolicy } from '../../activities/admission/service-policy.ts';
+import { guardByHost } from '../../activities/calls/host-guard.ts';
+import type { PumpDisk } from '../../activities/ports/pump-disk.ts';
+import type { RunReader } from '../../activities/ports/run-reader.ts';
+import type { StageSessions } from '../../activities/ports/stage-sessions.ts';
+import type { LentVariables } from '../../activities/ports/lent-variables.ts';
+import { createVmPool } from '../../activities/vm/pool.ts';
+import { createWritableMounts } from '../../sandbox/mounts/writable-mounts.ts';
+import { parentOf } from '../../client/temporal/workflow-run.ts';
+import type { Durability } from '../../setup/environment.ts';
+import { readDiskRoom } from '../../store/file/disk-room.ts';
+import { mountsDir } from '../../store/file/run-folder.ts';
+import { openStores } from '../../store/open-stores.ts';
+import { announceResumed, cleanUp, type JanitorOptions } from './janitor.ts';
+import { leasesAtStart } from './leases-at-start.ts';
+import { textOf, type Log } from '../log.ts';
+import { createOpenRuns, type OpenRuns } from './open-runs.ts';
+import { createConditionThreads } from '../conditions/threads.ts';
+import { isPortClosed } from './port-probe.ts';
+import { createSkillFetcher } from '../skills/fetch-skill.ts';
+import { createGitRepositories, type GitRepositoriesOptions } from '../checkout/git-repositories.ts';
+import { createRetainedVms, createRetentionWatch } from './retained-vms.ts';
+import { endSessionsOf } from '../skills/run-sessions.ts';
+import { restoreLogs } from './restore-log.ts';
+import type { HostSandboxes } from './sandboxes.ts';
+import { ensureSearchAttributes, type SearchAttributeServices } from '../search-attributes.ts';
+import { checkPlan, compileSpec } from '../spec-check.ts';
+import { keepLeases, renewalIntervalMs } from './vm-leases.ts';
+
+const CLEAN_UP_INTERVAL_MS = 20_000;
+
+export interface HostOptions {
+  readonly client: Client;
+  readonly connection: ConnectionLike & SearchAttributeServices;
+  readonly stateDir: string;
+  readonly hostId: string;
+  /** Takes what touches this host. */
+  readonly hostQueue: string;
+  /** Names the server in what is kept of its runs. */
+  readonly serverId: string;
+  readonly sandboxes: HostSandboxes;
+  readonly mountPolicy: MountPolicy;
+  readonly servicePolicy: ServicePolicy;
+  /** Whether runs may leave VMs of failed stages for a look. */
+  readonly allowsRetention: boolean;
+  readonly durability: Durability;
+  readonly lentVariables: LentVariables;
+  /** Where git is, and whose ignore rules and credentials it has. */
+  readonly git: Pick<GitRepositoriesOptions, 'path' | 'home' | 'configHome'>;
+  readonly disk: PumpDisk;
+  /** How long a VM lives whose lease nobody renews; null is the keeper's own limit. */
+  readonly orphanTimeoutMs: number | null;
+  /** Absent: this worker has no skills. */
+  readonly stageSessions?: StageSessions;
+  readonly log: Log;
+}
+
+export interface Host {
+  readonly deps: ActivityDeps;
+  readonly activities: Activities;
+  /** For the queue that hosts share; see `guardByHost`. */
+  readonly sharedActivities: Activities;
+  /** Says what is taken up again, then keeps the VMs of open runs and cleans up now and then. Returns how to stop it. */
+  care(): Promise<() => void>;
+  /** Behind the last activity. */
+  close(): Promise<void>;
+}
+
+export async function openHost(options: HostOptions): Promise<Host> {
+  const { client, connection, stateDir, hostId, serverId, log } = options;
+  const searchAttributes = await ensureSearchAttributes(connection, client.options.namespace, log);
+  const stores = await openStores(options);
+  const mounts = createWritableMounts((runId) => mountsDir(stateDir, runId));
+  const { events, index, records } = stores;
+  const openRuns = createOpenRuns({
+    events,
+    index,
+    records,
+    serverId,
+    hostId,
+    log,
+    onEnded: (runId) => mounts.dropRun(runId),
+  });
+  const placement = { hostId, hostQueue: options.hostQueue };
+  const { sandboxes } = options;
+  const threads = createConditionThreads();
+  const deps: ActivityDeps = {
+    ...stores,
+    events: openRuns.events,
+    mounts,
+    repositories: createGitRepositories({ artifacts: stores.artifacts, stateDir, ...options.git }),
+    backendFor: sandboxes.backendFor,
+    leases: await leasesAtStart({
+      placement,
+      overheadMib: await sandboxes.vmOverheadMib(),
+      living: await sandboxes.sweep(),
+      disk: () => readDiskRoom(stateDir),
+    }),
+    lentVariables: options.lentVariables,
+    disk: options.disk,
+    attempts: createAttemptRegistry(),
+    vms: createVmPool(),
+    placement,
+    serverId,
+    searchAttributes,
+    mountPolicy: options.mountPolicy,
+    servicePolicy: options.servicePolicy,
+    allowsRetention: options.allowsRetention,
+    retainedVms: createRetainedVms(sandboxes.sweep, sandboxes.release),
+    fetchSkill: createSkillFetcher(),
+    isPortClosed,
+    ...(options.stageSessions === undefined ? {} : { stageSessions: options.stageSessions }),
+    evaluate: threads.evaluate,
+    evaluateTexts: threads.evaluateTexts,
+    checkOutput: threads.checkOutput,
+    parentOf: (workflowId, executionId) => parentOf(client, workflowId, executionId),
+    compileSpec,
+    checkPlan,
+    now: Date.now,
+  };
+  // Before anything is done for those runs: what follows stands behind it.
+  await restoreLogs({ client, events: openRuns.events, reader: stores.reader, records, log }, await openRuns.list());
+  const activities = createActivities(deps);
+  return {
+    deps,
+    activities,
+    sharedActivities: guardByHost(activities, records, hostId),
+    care: () => startCare(options, deps, openRuns, stores.reader),
+    close: () => stores.close(),
+  };
+}
+
+async function startCare(
+  { client, hostId, serverId, sandboxes, orphanTimeoutMs, log }: HostOptions,
+  deps: ActivityDeps,
+  openRuns: OpenRuns,
+  reader: RunReader,
+): Promise<() => void> {
+  const common = {
+    client,
+    records: deps.records,
+    hostVariables: deps.hostVariables,
+    serverId,
+    hostId,
+    listVms: sandboxes.sweep,
+    log,
+  };
+  // First: leases have run on while no worker was here.
+  const stopKeeping = keepLeases(
+    { ...common, leases: deps.leases, keepAlive: sandboxes.keepAlive },
+    renewalIntervalMs(orphanTimeoutMs),
+  );
+  const janitor: JanitorOptions = {
+    ...common,
+    openRuns,
+    dropMounts: (runId) => deps.mounts.dropRun(runId),
+    endSessions: (runId) => endSessionsOf({ client, reader }, runId),
+    release: async (key) => {
+      await sandboxes.release(key);
+      deps.vms.drop(key);
+      await deps.leases.release(key);
+    },
+  };
+  const open = await openRuns.list();
+  if (open.length > 0) {
+    log('info', `resumes ${open.length} unfinished runs: ${open.join(', ')}`);
+    await announceResumed(deps.events, open, `worker-${process.pid}-${Date.now()}`);
+  }
+  const giveBackRoom = createRetentionWatch(deps.retainedVms ?? { list: async () => [] }, deps.leases);
+  let busy = false;
+  const round = (): void => {
+    if (busy) return;
+    busy = true;
+    cleanUp(janitor)
+      .then(giveBackRoom)
+      .catch((error: unknown) => log('warning', `clean-up: ${textOf(error)}`))
+      .finally(() => (busy = false));
+  };
+  round();
+  const timer = setInterval(round, CLEAN_UP_INTERVAL_MS);
+  return () => {
+    clearInterval(timer);
+    stopKeeping();
+  };
+}

@@ -1,0 +1,28 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { readEnvironment } from '../../setup/environment.ts';
+import { imageDisks } from './lazy-pieces.ts';
+
+test('a worker has the images of its cache alone, and says how one comes there', async () => {
+  const cacheDir = mkdtempSync(join(tmpdir(), 'voidbox-no-images-'));
+  try {
+    await expect(imageDisks({ ...readEnvironment(), cacheDir })('a'.repeat(64))).rejects.toMatchObject({
+      code: 'host/not-ready',
+      message: expect.stringContaining('`voidbox worker --images PATH`') as string,
+    });
+    // One that lost its disk.
+    const damaged = join(cacheDir, `image-${'b'.repeat(64)}`);
+    mkdirSync(damaged);
+    writeFileSync(join(damaged, 'contents.json'), '{"root.ext4":4096}');
+    await expect(imageDisks({ ...readEnvironment(), cacheDir })('b'.repeat(64))).rejects.toMatchObject({
+      code: 'host/not-ready',
+      message: expect.stringMatching(
+        /is damaged, its file root\.ext4 is missing, in the cache of this host, .*voidbox run/,
+      ) as string,
+    });
+  } finally {
+    rmSync(cacheDir, { recursive: true });
+  }
+});

@@ -1,0 +1,145 @@
+/**
+ * Ends what no workflow will end any more: VMs of runs whose workflow was terminated or whose server is
+ * gone, the sessions that their stages drove, and the terminal events that such runs lack. A VM of a run that goes on is never
+ * touched, and none that is left for a look: its keeper ends it.
+ */
+import type { Client } from '@temporalio/client';
+import type { CommandCaller } from '../../activities/admission/admission-record.ts';
+import type { EventLog } from '../../activities/ports/event-log.ts';
+import type { HostVariables } from '../../activities/ports/host-variables.ts';
+import type { RunRecords } from '../../activities/ports/run-records.ts';
+import type { VmNeed } from '../../activities/ports/leases.ts';
+import type { VmKey } from '../../activities/ports/sandbox.ts';
+import { isCodedError } from '../../domain/errors/coded-error.ts';
+import { EVENT_ID } from '../../domain/run/event-id.ts';
+import type { NewRunEvent } from '../../domain/run/event.ts';
+import type { Retention } from '../../domain/run/retained-vm.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { stateOfCommandCall } from '../../client/runs/command-call.ts';
+import { describeRun, repairRun } from '../../client/runs/runs.ts';
+import { textOf, type Log } from '../log.ts';
+import { unlessDamaged, type OpenRuns } from './open-runs.ts';
+import { ownerOf, owns } from './run-owner.ts';
+
+export interface HostVm {
+  readonly key: VmKey;
+  readonly alive: boolean;
+  readonly need: VmNeed;
+  /** It is left for a look, and ends at its time by itself; absent or null: not. */
+  readonly retention?: Retention | null;
+}
+
+export interface JanitorOptions {
+  readonly client: Client;
+  readonly openRuns: OpenRuns;
+  readonly records: RunRecords;
+  readonly hostVariables: HostVariables;
+  /** Runs of another server are left alone, those of another host to that host, but for what this one has of them. */
+  readonly serverId: string;
+  readonly hostId: string;
+  /** Run directories on this host; those that nobody needs are removed with it. */
+  readonly listVms: () => Promise<readonly HostVm[]>;
+  readonly release: (key: VmKey) => Promise<void>;
+  /** Removes what was kept of a run's writable mounts. */
+  readonly dropMounts: (runId: string) => Promise<void>;
+  /** Asks the sessions to end that stages of a run drove. @returns those that were open */
+  readonly endSessions: (runId: string) => Promise<readonly string[]>;
+  readonly log: Log;
+}
+
+/** One round. Failures about one run are logged and do not keep others from being looked at. */
+export async function cleanUp(options: JanitorOptions): Promise<void> {
+  const { log } = options;
+  const live = (await options.listVms()).filter((vm) => vm.alive && (vm.retention ?? null) === null);
+  const runIds = new Set([...live.map(({ key }) => key.runId), ...(await options.openRuns.list())]);
+  for (const runId of runIds) {
+    try {
+      await cleanUpRun(
+        options,
+        runId,
+        live.filter(({ key }) => key.runId === runId),
+      );
+    } catch (error) {
+      log('warning', `could not maintain run ${runId}: ${textOf(error)}`);
+    }
+  }
+}
+
+async function cleanUpRun(options: JanitorOptions, runId: string, vms: readonly HostVm[]): Promise<void> {
+  const { client, openRuns, records, hostVariables, serverId, release, dropMounts, log } = options;
+  // Of a run whose admission cannot be read any server may be the one: this server's word ends its VMs when it says that the run has ended.
+  const owner = await unlessDamaged(() => ownerOf(records, runId), 'damaged' as const);
+  if (owner !== 'damaged' && owner?.serverId !== serverId) return;
+  if (owner !== 'damaged' && owner.command !== undefined)
+    return await cleanUpCommand(options, runId, owner.command, vms);
+  const { state } = await describeRun(client, runId);
+  if (state === 'running' || (owner === 'damaged' && state === 'missing')) return;
+  // Before its VMs: as long as one is alive, a round that fails here is followed by another one.
+  if (owner !== 'damaged' && owns(options, owner))
+    for (const session of await unlessDamaged(() => options.endSessions(runId), []))
+      log('info', `run ${runId} is ${state}: ending its session ${session}`);
+  for (const { key } of vms) {
+    log('info', `run ${runId} is ${state}: ending its VM ${key.scope}/${key.generation}`);
+    await release(key);
+  }
+  if (owner === 'damaged') return;
+  if (!owns(options, owner)) {
+    await dropMounts(runId);
+    return await hostVariables.drop(runId);
+  }
+  const repaired = await repairRun(client, openRuns.events, runId, { missingIsGone: true }).catch((error: unknown) => {
+    // It has ended, and its log takes no last event any more: there is nothing left to look after.
+    if (isCodedError(error) && error.code === 'store/damaged') return null;
+    throw error;
+  });
+  // Behind its VMs: no stage copies anything back any more.
+  await dropMounts(runId);
+  await hostVariables.drop(runId);
+  if (repaired === null) return openRuns.ended(runId);
+  log('info', `run ${runId} ended without its last event (${state}); it is written now`);
+}
+
+/** No workflow writes the end of a command's run where its activity could not. */
+async function cleanUpCommand(
+  { client, openRuns, release, dropMounts, log }: JanitorOptions,
+  runId: string,
+  command: CommandCaller,
+  vms: readonly HostVm[],
+): Promise<void> {
+  const state = await stateOfCommandCall(client, command);
+  // Between its admission and its start it has no VM.
+  if (state === 'pending' || (state === 'absent' && vms.length === 0)) return;
+  const reason = `the workflow ${sanitizeLine(command.workflowId)} no longer waits for it`;
+  for (const { key } of vms) {
+    log('info', `command ${runId}: ${reason}: ending its VM ${key.scope}/${key.generation}`);
+    await release(key);
+  }
+  await openRuns.events.append(runId, [endOfCommand(reason)]).catch((error: unknown) => {
+    if (!(isCodedError(error) && error.code === 'store/damaged')) throw error;
+  });
+  await dropMounts(runId);
+  openRuns.ended(runId);
+}
+
+function endOfCommand(message: string): NewRunEvent {
+  const failure = { code: 'run/terminated', message, stderrTail: '' } as const;
+  return {
+    id: EVENT_ID.runFinished,
+    atMs: Date.now(),
+    body: { type: 'run-finished', outcome: { state: 'terminated', failedStage: null, failure, output: null } },
+  };
+}
+
+/** Tells the readers of each unfinished run that this worker has taken it up. */
+export async function announceResumed(
+  events: EventLog,
+  runIds: readonly string[],
+  by: string,
+  now: () => number = Date.now,
+): Promise<void> {
+  for (const runId of runIds)
+    await unlessDamaged(
+      () => events.append(runId, [{ id: EVENT_ID.runResumed(by), atMs: now(), body: { type: 'run-resumed', by } }]),
+      0,
+    );
+}

@@ -1,0 +1,48 @@
+/** The pieces that VMs need, for a worker that was started without them: runs without VMs never ask. */
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import type { Environment } from '../../setup/environment.ts';
+import type { FindRootDisk, FindVmExtra } from '../../sandbox/micro-vm/backend.ts';
+import type { HostPieces } from '../../setup/pieces/host-pieces.ts';
+import { findImageDisk, imageDiskDamage } from '../../setup/images/image-disk.ts';
+import { resolveHostPieces, resolveOptionalPieces, SetupError } from '../../setup/resolve.ts';
+
+/**
+ * Looks them up at the first call and keeps them; a failure is not kept. Nothing is installed: `voidbox run` has done that.
+ * The function's promise rejects with CodedError `host/not-ready` where one is missing.
+ */
+export function lazyPieces(env: Environment): () => Promise<HostPieces> {
+  let found: Promise<HostPieces> | null = null;
+  return () => {
+    found ??= resolveHostPieces(env, { install: false }).catch((error: unknown) => {
+      found = null;
+      return notReady(error);
+    });
+    return found;
+  };
+}
+
+/** As `lazyPieces`, of what only some VMs are made with. */
+export function lazyExtras(env: Environment): FindVmExtra {
+  return async (name) => (await resolveOptionalPieces(env, [name], { install: false }).catch(notReady)).get(name)!;
+}
+
+/** Those of this host's cache. A plan names a disk by its hash, and nothing that it says leads to another file. */
+export function imageDisks(env: Environment): FindRootDisk {
+  return async (sha256) => {
+    const found = await findImageDisk(env, sha256);
+    if (found !== null) return found;
+    const damage = imageDiskDamage(env, sha256);
+    const why =
+      damage === null ? 'is not in the cache of this host' : `is damaged, ${damage}, in the cache of this host`;
+    throw new CodedError(
+      'host/not-ready',
+      `the image ${sha256} of the plan ${why}, ${env.cacheDir}: \`voidbox run\` of the spec makes it there, and on a host of a worker \`voidbox worker --images PATH\``,
+    );
+  };
+}
+
+function notReady(error: unknown): never {
+  if (!(error instanceof SetupError)) throw error;
+  const message = error.remedy === null ? error.message : `${error.message} ${error.remedy}`;
+  throw new CodedError('host/not-ready', message, { cause: error });
+}

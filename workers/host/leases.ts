@@ -1,0 +1,124 @@
+/**
+ * Leases of one host, kept by its worker in memory. Only guest memory is bounded: what VMs were promised, and what each costs
+ * beside it. A disk is sparse, so what it may grow to is not set aside; but no VM is started on a disk that is nearly full.
+ * vCPUs are shared by time: more of them than the host has make VMs slower.
+ */
+import type { Placement } from '../../activities/contract.ts';
+import type { Leases, VmNeed } from '../../activities/ports/leases.ts';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import { vmKeyText } from '../../domain/run/vm-key.ts';
+import { formatBytes } from '../../domain/units/bytes.ts';
+
+/** How long a waiting VM keeps its place without asking again. */
+const TICKET_LIFETIME_MS = 15_000;
+const ASK_AGAIN_MS = 2_000;
+/** How late a renewal may come that was begun before its VM ended. */
+const RELEASE_REMEMBERED_MS = 15 * 60_000;
+/** The worker renews once a minute what it finds alive: what it has not found for so long has ended, and nothing said so. */
+export const LEASE_LIFETIME_MS = 15 * 60_000;
+
+export interface HostDiskRoom {
+  readonly availableBytes: number;
+  /** No VM is started with less than this. */
+  readonly floorBytes: number;
+}
+
+export interface HostLeasesOptions {
+  /** Where VMs that get a lease are. */
+  readonly placement: Pick<Placement, 'hostId' | 'hostQueue'>;
+  /** What a VM costs beside its guest's memory: the VMM, its keeper. */
+  readonly overheadMib: number;
+  /** Memory that all VMs together may take. */
+  readonly budgetMib: number;
+  /** Memory that the host could give now. */
+  readonly availableMib: () => number;
+  /** Room on the disk that VMs and runs are on. */
+  readonly disk: () => HostDiskRoom;
+  /** Milliseconds from any moment on. By default a clock that stands still while the host sleeps, as its VMs do. */
+  readonly now?: () => number;
+}
+
+interface Held {
+  readonly need: VmNeed;
+  readonly renewedAtMs: number;
+}
+
+export function createHostLeases(options: HostLeasesOptions): Leases {
+  const now = options.now ?? (() => performance.now());
+  const { overheadMib, budgetMib } = options;
+  const { hostId: host, hostQueue: queue } = options.placement;
+  const held = new Map<string, Held>();
+  /** Waiting keys in ticket order, with the time of their last asking. */
+  const waiting = new Map<string, number>();
+  /** Keys that were released, with the time, oldest first. */
+  const released = new Map<string, number>();
+
+  return {
+    async grant(key, need) {
+      const vmKey = vmKeyText(key);
+      const lease = { vmKey, queue, host };
+      const before = held.get(vmKey);
+      if (before !== undefined) {
+        held.set(vmKey, { ...before, renewedAtMs: now() });
+        return lease;
+      }
+      const needMib = need.memoryMib + overheadMib;
+      if (needMib > budgetMib) {
+        throw new CodedError(
+          'vm/too-large',
+          `scope ${key.scope} needs ${needMib} MiB (${need.memoryMib} MiB of guest memory and ${overheadMib} MiB for the VM itself), the host has ${budgetMib} MiB for VMs: ${remedy(budgetMib - overheadMib)}`,
+        );
+      }
+      for (const [other, { renewedAtMs }] of held) if (now() - renewedAtMs > LEASE_LIFETIME_MS) held.delete(other);
+      for (const [other, askedAt] of waiting) if (now() - askedAt > TICKET_LIFETIME_MS) waiting.delete(other);
+      if (!waiting.has(vmKey)) waiting.set(vmKey, now());
+      const first = waiting.keys().next().value === vmKey;
+      const usedMib = [...held.values()].reduce((sum, { need: { memoryMib } }) => sum + memoryMib + overheadMib, 0);
+      const fits = usedMib + needMib <= budgetMib && (held.size === 0 || needMib <= options.availableMib());
+      if (!first || !fits) {
+        waiting.set(vmKey, now());
+        throw new CodedError(
+          'vm/no-capacity',
+          `scope ${key.scope} waits for ${needMib} MiB: ${usedMib} of ${budgetMib} MiB are given to ${held.size} VMs`,
+          { nextRetryDelayMs: ASK_AGAIN_MS },
+        );
+      }
+      const room = options.disk();
+      if (room.availableBytes < room.floorBytes) {
+        waiting.set(vmKey, now());
+        throw new CodedError(
+          'vm/no-capacity',
+          `scope ${key.scope} waits for disk space: ${formatBytes(room.availableBytes)} are free where VMs and runs are stored, and no VM starts with less than ${formatBytes(room.floorBytes)}: free space (voidbox prune)`,
+          { nextRetryDelayMs: ASK_AGAIN_MS },
+        );
+      }
+      waiting.delete(vmKey);
+      released.delete(vmKey);
+      held.set(vmKey, { need, renewedAtMs: now() });
+      return lease;
+    },
+    async renew(key, need) {
+      const vmKey = vmKeyText(key);
+      waiting.delete(vmKey);
+      if (!released.has(vmKey)) held.set(vmKey, { need, renewedAtMs: now() });
+    },
+    async release(key) {
+      const vmKey = vmKeyText(key);
+      waiting.delete(vmKey);
+      held.delete(vmKey);
+      for (const [other, atMs] of released) {
+        if (now() - atMs <= RELEASE_REMEMBERED_MS) break;
+        released.delete(other);
+      }
+      released.delete(vmKey);
+      released.set(vmKey, now());
+    },
+  };
+}
+
+/** Below it no guest boots: the least that a spec may say. */
+const LEAST_GUEST_MIB = 128;
+
+function remedy(roomMib: number): string {
+  return roomMib < LEAST_GUEST_MIB ? 'run on a host with more memory' : `lower memory_mb to ${roomMib} or less`;
+}

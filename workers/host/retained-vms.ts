@@ -1,0 +1,62 @@
+/** VMs of this host that failed stages have left for a look, by their run directories: of whatever worker, and before this one began. */
+import type { Leases } from '../../activities/ports/leases.ts';
+import type { RetainedVm, RetainedVms } from '../../activities/ports/retained-vms.ts';
+import type { VmKey } from '../../activities/ports/sandbox.ts';
+import { vmKeyText } from '../../domain/run/vm-key.ts';
+import type { HostVm } from './janitor.ts';
+
+const RECENT_MS = 2_000;
+
+/** @param now  milliseconds from any moment on */
+export function createRetainedVms(
+  listVms: () => Promise<readonly HostVm[]>,
+  release: (key: VmKey) => Promise<void>,
+  now: () => number = () => performance.now(),
+): RetainedVms {
+  let listed: { readonly vms: Promise<readonly RetainedVm[]>; readonly atMs: number } | null = null;
+
+  async function list(): Promise<readonly RetainedVm[]> {
+    // A listing that was under way may have passed over what was left since: the one behind it has not.
+    await listVms();
+    const retained = (await listVms()).flatMap(({ key, alive, retention = null }): RetainedVm[] =>
+      alive && retention !== null ? [{ key, ...retention }] : [],
+    );
+    return retained.toSorted((a, b) => a.retainedAtMs - b.retainedAtMs);
+  }
+
+  return {
+    list,
+    async recent() {
+      if (listed === null || now() - listed.atMs > RECENT_MS) listed = { vms: list(), atMs: now() };
+      const { vms } = listed;
+      try {
+        return await vms;
+      } catch (error) {
+        listed = null;
+        throw error;
+      }
+    },
+    async end(key) {
+      listed = null;
+      await release(key);
+      listed = null;
+    },
+  };
+}
+
+/** Gives back the room of those that have ended by themselves or by somebody's hand. Call it now and then. */
+export function createRetentionWatch(
+  { list }: Pick<RetainedVms, 'list'>,
+  { release }: Pick<Leases, 'release'>,
+): () => Promise<void> {
+  const known = new Map<string, VmKey>();
+  return async () => {
+    const living = new Map((await list()).map(({ key }) => [vmKeyText(key), key]));
+    for (const [name, key] of known) {
+      if (living.has(name)) continue;
+      known.delete(name);
+      await release(key);
+    }
+    for (const [name, key] of living) known.set(name, key);
+  };
+}

@@ -1,0 +1,26 @@
+/**
+ * Whose a run is: the server whose workflow it is, and the host that admitted it. That its records can be read here says nothing
+ * of it, because several hosts may read the same ones.
+ */
+import type { CommandCaller } from '../../activities/admission/admission-record.ts';
+import type { RunRecords } from '../../activities/ports/run-records.ts';
+
+export interface RunOwner {
+  readonly serverId: string;
+  readonly hostId: string;
+  /** Of a run of one command: the activity that stands for its workflow. */
+  readonly command?: CommandCaller;
+}
+
+/** Null for a run that was not admitted, as far as these records say. */
+export async function ownerOf(records: Pick<RunRecords, 'get'>, runId: string): Promise<RunOwner | null> {
+  const admission = (await records.get(runId, 'admission')) as RunOwner | null | undefined;
+  if (admission === null || admission === undefined) return null;
+  const { serverId, hostId, command } = admission;
+  return { serverId, hostId, ...(command === undefined ? {} : { command }) };
+}
+
+/** Whether `host` looks after the run until its last event. */
+export function owns(host: Pick<RunOwner, 'serverId' | 'hostId'>, owner: RunOwner): boolean {
+  return owner.serverId === host.serverId && owner.hostId === host.hostId;
+}

@@ -1,0 +1,83 @@
+/** The sandboxes of a host as a worker uses them: chosen by plan, listed, released by key alone. */
+import type { SandboxBackend, VmKey } from '../../activities/ports/sandbox.ts';
+import type { SandboxPlan } from '../../domain/plan/plan.ts';
+import { keepVmAlive, readHostFacts, vmRunDir } from '../../native/index.ts';
+import { acceleratorOf, VM_OVERHEAD_MIB } from '../../sandbox/micro-vm/vm-overhead.ts';
+import type { FindRootDisk, FindVmExtra } from '../../sandbox/micro-vm/backend.ts';
+import { createSandboxBackends, selectBackend } from '../../sandbox/select.ts';
+import { sweepVms, type SweptHostVm } from '../../sandbox/sweep.ts';
+import { readHostMemory, vmBudgetMib } from '../../setup/machine/host-memory.ts';
+import type { HostPieces } from '../../setup/pieces/host-pieces.ts';
+import { vmsDir } from '../../store/file/layout.ts';
+
+export interface HostSandboxes {
+  /** What each VM takes of this host beside its guest's memory. */
+  readonly vmOverheadMib: () => Promise<number>;
+  readonly backendFor: (plan: Pick<SandboxPlan, 'mode' | 'isolation'>) => SandboxBackend;
+  /** Ends a VM whatever made it. */
+  readonly release: (key: VmKey) => Promise<void>;
+  /** Removes what dead VMs left and lists the rest. Who asks while it is at work gets the same answer. */
+  readonly sweep: () => Promise<readonly SweptHostVm[]>;
+  /** Renews the lease of a living VM. */
+  readonly keepAlive: (key: VmKey) => Promise<void>;
+}
+
+export interface HostSandboxOptions {
+  readonly keeper: string;
+  /** Asked for when the first VM is wanted. @throws CodedError `host/not-ready` */
+  readonly pieces: () => Promise<HostPieces>;
+  /** What only some VMs are made with. @throws CodedError `host/not-ready` */
+  readonly extra: FindVmExtra;
+  /** Disks of images that users named. @throws CodedError `host/not-ready` */
+  readonly disk: FindRootDisk;
+  readonly stateDir: string;
+  /** Null is the backend's own limit. */
+  readonly bootTimeoutMs: number | null;
+  /** Null is the keeper's own limit. */
+  readonly diskFullLimitMs: number | null;
+  /** How long a VM lives whose lease nobody renews; null is the keeper's own limit. */
+  readonly orphanTimeoutMs: number | null;
+  /** Whether `voidbox exec` may enter VMs of stages that run. */
+  readonly allowsExec: boolean;
+}
+
+/** A keeper answers at once; one that does not is stopped, or its host is. */
+const KEEP_ALIVE_LIMIT_MS = 10_000;
+
+export function createHostSandboxes({
+  keeper,
+  pieces,
+  extra,
+  disk,
+  stateDir,
+  bootTimeoutMs,
+  diskFullLimitMs,
+  orphanTimeoutMs,
+  allowsExec,
+}: HostSandboxOptions): HostSandboxes {
+  const vms = vmsDir(stateDir);
+  const backends = createSandboxBackends({
+    vmsDir: vms,
+    hostMemoryMib: () => readHostMemory().totalMib,
+    // Leases are this worker's order of asking. Every process of the folder that launches VMs is counted at the launch.
+    budgetMib: () => vmBudgetMib(readHostMemory().totalMib),
+    keeper,
+    pieces,
+    extra,
+    disk,
+    allowsExec,
+    ...(bootTimeoutMs === null ? {} : { bootTimeoutMs }),
+    ...(diskFullLimitMs === null ? {} : { diskFullLimitMs }),
+    ...(orphanTimeoutMs === null ? {} : { orphanTimeoutMs }),
+  });
+  let sweeping: Promise<readonly SweptHostVm[]> | null = null;
+  return {
+    vmOverheadMib: async () => VM_OVERHEAD_MIB[acceleratorOf(await readHostFacts(keeper))],
+    backendFor: (plan) => selectBackend(backends, plan),
+    release: (key) => backends.qemu.release(key),
+    sweep: () => (sweeping ??= sweepVms(keeper, vms).finally(() => (sweeping = null))),
+    async keepAlive(key) {
+      await keepVmAlive(vmRunDir(vms, key), AbortSignal.timeout(KEEP_ALIVE_LIMIT_MS));
+    },
+  };
+}

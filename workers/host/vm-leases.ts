@@ -1,0 +1,129 @@
+/**
+ * Keeps the VMs of runs that go on. A running stage renews the lease of its VM; between two stages of a shared VM, while
+ * a retry waits, and while no worker holds a stage, this does. A lease is renewed only by who has just seen the run go
+ * on: without its server, and without a worker on its host, a VM ends when the lease does.
+ */
+import type { Client } from '@temporalio/client';
+import type { RunRecords } from '../../activities/ports/run-records.ts';
+import type { Leases } from '../../activities/ports/leases.ts';
+import type { VmKey } from '../../activities/ports/sandbox.ts';
+import { stateOfCommandCall } from '../../client/runs/command-call.ts';
+import { describeRun } from '../../client/runs/runs.ts';
+import type { HostVm } from './janitor.ts';
+import { textOf, type Log } from '../log.ts';
+import { unlessDamaged } from './open-runs.ts';
+import { ownerOf } from './run-owner.ts';
+
+/** What a keeper gives where nothing else was said. */
+const DEFAULT_LEASE_MS = 15 * 60_000;
+/** Three renewals may fail before a VM ends. */
+const RENEWALS_IN_A_LEASE = 4;
+const LONGEST_INTERVAL_MS = 60_000;
+
+export interface VmLeasesOptions {
+  readonly client: Client;
+  readonly records: RunRecords;
+  /** VMs of another server's runs are left alone; of this one's they may be another host's runs. */
+  readonly serverId: string;
+  readonly listVms: () => Promise<readonly HostVm[]>;
+  readonly leases: Pick<Leases, 'renew'>;
+  /** Renews the lease of a living VM. */
+  readonly keepAlive: (key: VmKey) => Promise<void>;
+  readonly log: Log;
+}
+
+/** How often to renew, so that a failure or two cost no VM. */
+export function renewalIntervalMs(leaseMs: number | null): number {
+  return Math.max(
+    1_000,
+    Math.min(LONGEST_INTERVAL_MS, Math.floor((leaseMs ?? DEFAULT_LEASE_MS) / RENEWALS_IN_A_LEASE)),
+  );
+}
+
+/**
+ * One round: tells the authority of every VM that lives here. It takes room for as long as it does, whatever has become of its
+ * run, and also while the server cannot be asked about that.
+ */
+export async function countLiving({
+  leases,
+  listVms,
+  log,
+}: Pick<VmLeasesOptions, 'leases' | 'listVms' | 'log'>): Promise<void> {
+  const living = (await listVms()).filter(({ alive }) => alive);
+  const told = living.map(async ({ key, need }) => {
+    try {
+      await leases.renew(key, need);
+    } catch (error) {
+      log(
+        'warning',
+        `run ${key.runId}: the room of its VM ${key.scope}/${key.generation} was not renewed: ${textOf(error)}`,
+      );
+    }
+  });
+  await Promise.all(told);
+}
+
+/** One round. What fails about one VM or run is logged and keeps no other from being renewed. */
+export async function renewLeases(options: VmLeasesOptions): Promise<void> {
+  const byRun = new Map<string, VmKey[]>();
+  for (const { key, alive, retention = null } of await options.listVms()) {
+    if (alive && retention === null) byRun.set(key.runId, [...(byRun.get(key.runId) ?? []), key]);
+  }
+  await Promise.all(
+    [...byRun].map(async ([runId, keys]) => {
+      try {
+        if (await goesOn(options, runId)) await Promise.all(keys.map((key) => renew(options, key)));
+      } catch (error) {
+        options.log(
+          'warning',
+          `run ${runId}: its VMs are not kept, because it is not known to be running: ${textOf(error)}`,
+        );
+      }
+    }),
+  );
+}
+
+async function goesOn({ client, records, serverId }: VmLeasesOptions, runId: string): Promise<boolean> {
+  // Whose a run with a damaged admission is nobody knows: it goes on when this server says so.
+  const owner = await unlessDamaged(() => ownerOf(records, runId), 'damaged' as const);
+  if (owner !== 'damaged' && owner?.serverId !== serverId) return false;
+  if (owner !== 'damaged' && owner.command !== undefined)
+    return (await stateOfCommandCall(client, owner.command)) === 'pending';
+  return (await describeRun(client, runId)).state === 'running';
+}
+
+async function renew({ keepAlive, log }: VmLeasesOptions, key: VmKey): Promise<void> {
+  try {
+    await keepAlive(key);
+  } catch (error) {
+    // Most likely it has just been stopped; the next stage of a VM that is lost says so.
+    log(
+      'info',
+      `run ${key.runId}: the lease of its VM ${key.scope}/${key.generation} was not renewed: ${textOf(error)}`,
+    );
+  }
+}
+
+/** Renews from now on, every `intervalMs`. Returns how to stop it. */
+export function keepLeases(options: VmLeasesOptions, intervalMs: number): () => void {
+  const fail = (error: unknown): void => options.log('warning', `keeping VMs: ${textOf(error)}`);
+  // Apart: a server that does not answer holds up one of them.
+  const stops = [
+    every(intervalMs, () => renewLeases(options).catch(fail)),
+    every(intervalMs, () => countLiving(options).catch(fail)),
+  ];
+  return () => stops.forEach((stop) => stop());
+}
+
+/** From now on, one at a time. */
+function every(intervalMs: number, work: () => Promise<void>): () => void {
+  let busy = false;
+  const round = (): void => {
+    if (busy) return;
+    busy = true;
+    void work().finally(() => (busy = false));
+  };
+  round();
+  const timer = setInterval(round, intervalMs);
+  return () => clearInterval(timer);
+}
