@@ -6,7 +6,7 @@ import { credentialFileOf, credentialsOf, GUEST_CREDENTIALS } from '../domain/ag
 import { AGENT_DEFAULTS, SANDBOX_DEFAULTS, STAGE_DEFAULTS } from '../domain/plan/defaults.ts';
 import { type AgentWork, LLM_PROVIDERS, type LlmPlan, type LlmProvider, type StagePlan } from '../domain/plan/plan.ts';
 import { unsupportedParts } from '../domain/plan-rules/unsupported.ts';
-import { demandedVariablesOf } from '../domain/plan/work.ts';
+import { demandedVariablesOf } from '../domain/plan-rules/variables.ts';
 import { providerOf } from './registry.ts';
 
 function llm(provider: LlmProvider, said: Partial<LlmPlan> = {}): LlmPlan {

@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest';
 import { AGENT_DEFAULTS } from '../domain/plan/defaults.ts';
 import type { AgentSkill, AgentWork, LlmProvider } from '../domain/plan/plan.ts';
-import { environmentOf, hostVariablesOf } from '../domain/plan/work.ts';
+import { environmentOf, hostVariablesOf } from '../domain/plan-rules/variables.ts';
 import type { AgentCommand } from './provider.ts';
 import { providerOf } from './registry.ts';
 import { skillsBelow } from './skills.ts';

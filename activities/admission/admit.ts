@@ -8,7 +8,8 @@ import { agentStages, playedStages, withMockAgents } from '../../domain/plan-rul
 import { ownStageOf, ownStages } from '../../domain/plan/item-parts.ts';
 import { type Plan, PLAN_LIMITS } from '../../domain/plan/plan.ts';
 import { fromWire, planBytes, type PlanWire, toWire } from '../../domain/plan/wire.ts';
-import { hostVariablesOf, waitOf } from '../../domain/plan/work.ts';
+import { waitOf } from '../../domain/plan/work.ts';
+import { hostVariablesOf } from '../../domain/plan-rules/variables.ts';
 import { describeUnsupported, unsupportedParts } from '../../domain/plan-rules/unsupported.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { AGENT_DEFAULTS } from '../../domain/plan/defaults.ts';
 import type { AgentWork } from '../../domain/plan/plan.ts';
-import { hostVariablesOf } from '../../domain/plan/work.ts';
+import { hostVariablesOf } from '../../domain/plan-rules/variables.ts';
 import { createRedactor } from '../../domain/security/redactor.ts';
 import { plainStage } from '../../test/rig/runs/mock-worker.ts';
 import { readSecrets, resolveEnvironment, type StageEnvironment } from './host-variables.ts';

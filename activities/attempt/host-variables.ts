@@ -5,7 +5,8 @@ import { readCodexLogin, tokensOfLogin } from '../../domain/agent/codex-login.ts
 import { endOfToken, loginEndKey, readLoginEnd } from '../../domain/agent/login-end.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
-import { answeringOf, demandedVariablesOf, environmentOf, hostVariablesOf } from '../../domain/plan/work.ts';
+import { answeringOf } from '../../domain/plan/work.ts';
+import { demandedVariablesOf, environmentOf, hostVariablesOf } from '../../domain/plan-rules/variables.ts';
 import type { Secret } from '../../domain/security/redactor.ts';
 import type { AgentLogin } from '../agent/login.ts';
 import type { ActivityDeps } from '../deps.ts';

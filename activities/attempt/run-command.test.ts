@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { LOST_VM_ATTEMPTS } from '../../domain/plan/plan.ts';
+import { LOST_VM_ATTEMPTS } from '../../domain/errors/code-info.ts';
 import { checkPlan } from '../../domain/language/check-plan.ts';
 import { createMockBackend, type MockBackend } from '../../sandbox/mock/backend.ts';
 import { openStores, type Stores } from '../../store/open-stores.ts';

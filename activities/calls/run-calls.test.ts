@@ -1,6 +1,6 @@
 /** Calls for the work of a stage and for a VM as a hostile client may make them. Each is refused for one reason, beside calls that are taken. */
 import { describe, expect, test } from 'vitest';
-import { LOST_VM_ATTEMPTS } from '../../domain/plan/plan.ts';
+import { LOST_VM_ATTEMPTS } from '../../domain/errors/code-info.ts';
 import { planOf } from '../../test/machine/plan-of.ts';
 import { requestOf } from '../../test/rig/runs/admissions.ts';
 import { as, eventOf, inVm, OUTPUT, own, PLAN, REF, useRunCalls } from '../../test/rig/runs/run-calls.ts';

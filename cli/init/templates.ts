@@ -161,7 +161,7 @@ async function loadTemplate(text: string, folder: string): Promise<LoadedTemplat
 
 export async function needsOf({ text, folder }: Template): Promise<TemplateNeeds> {
   const { parse } = await import('yaml');
-  const { demandedVariablesOf } = await import('../../domain/plan/work.ts');
+  const { demandedVariablesOf } = await import('../../domain/plan-rules/variables.ts');
   const { agentStages } = await import('../../domain/plan-rules/mock-agents.ts');
   const spec = parse(text) as { readonly params?: Readonly<Record<string, unknown>> };
   const params = Object.entries(spec.params ?? {}).map(([name, declared]) => [name, defaultIn(declared)] as const);

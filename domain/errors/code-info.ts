@@ -22,3 +22,6 @@ export interface ErrorCodeInfo {
   readonly summary: string;
   readonly remedy: string;
 }
+
+/** Attempts that a stage gets after a lost VM, a lost host or a failed boot, counted apart from the author's. */
+export const LOST_VM_ATTEMPTS = 3;

@@ -1,4 +1,4 @@
-import { LOST_VM_ATTEMPTS } from '../plan/plan.ts';
+import { LOST_VM_ATTEMPTS } from './code-info.ts';
 import type { ErrorCodeInfo, Retry } from './code-info.ts';
 import { ERROR_CODES } from './codes.ts';
 

@@ -1,7 +1,8 @@
 import type { Diagnostic } from '../errors/diagnostic.ts';
 import type { Plan } from '../plan/plan.ts';
 import { type CompileOptions, compilePlan } from './compile/compile.ts';
-import { isImagePath, isOwnImage } from './compile/sandbox.ts';
+import { isImagePath } from './compile/sandbox.ts';
+import { isOwnImage } from './grammar/sandbox-table.ts';
 import { agentSkillsOf } from './compile/skill.ts';
 import { type AppliedSettings, nothingApplied } from './compile/apply-settings.ts';
 import { textsWithExpressions } from './compile/texts.ts';

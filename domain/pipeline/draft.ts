@@ -1,4 +1,5 @@
-import { type DataRef, LOST_VM_ATTEMPTS } from '../plan/plan.ts';
+import { type DataRef } from '../plan/plan.ts';
+import { LOST_VM_ATTEMPTS } from '../errors/code-info.ts';
 import { isWorthRetrying, retryPauseMs } from '../plan/retry.ts';
 import { attemptText } from '../run/attempt.ts';
 import { EVENT_ID } from '../run/event-id.ts';

@@ -1,5 +1,6 @@
 /** The machine of one item, and where in a run a stage of one stands. */
-import { LOST_VM_ATTEMPTS, PLAN_LIMITS } from '../plan/plan.ts';
+import { PLAN_LIMITS } from '../plan/plan.ts';
+import { LOST_VM_ATTEMPTS } from '../errors/code-info.ts';
 import { isSharedScope } from '../plan/scope.ts';
 import type { InstancePath } from '../run/instance.ts';
 import type { MachineEach, MachinePlan, MachineStage } from './machine-plan.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { LOST_VM_ATTEMPTS } from '../plan/plan.ts';
+import { LOST_VM_ATTEMPTS } from '../errors/code-info.ts';
 import type { StageFailure } from '../run/stage-result.ts';
 import { onlyWaits } from './state.ts';
 import { start, transition } from './machine.ts';

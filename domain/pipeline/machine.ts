@@ -26,7 +26,7 @@
  */
 import { edgesToHold } from './edges.ts';
 import { isLostVm } from '../errors/error-code.ts';
-import { LOST_VM_ATTEMPTS } from '../plan/plan.ts';
+import { LOST_VM_ATTEMPTS } from '../errors/code-info.ts';
 import type { StageFailure, StageResult } from '../run/stage-result.ts';
 import type { VmLease } from '../run/vm-lease.ts';
 import { Draft, execKeyOf, FINALLY_TIMER, timerId } from './draft.ts';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { machineOf, planOf } from '../../test/machine/plan-of.ts';
 import { World } from '../../test/machine/world.ts';
-import { LOST_VM_ATTEMPTS } from '../plan/plan.ts';
+import { LOST_VM_ATTEMPTS } from '../errors/code-info.ts';
 import { isReachable, lastAttempt, lastGeneration } from './reach.ts';
 
 /** That no run leaves these bounds is checked with random ones: `World` complains. */

@@ -1,6 +1,7 @@
 /** How far the run machine can get under a plan. What lies beyond was not asked for by it. */
 import { isSharedScope } from '../plan/scope.ts';
-import { LOST_VM_ATTEMPTS, type ScopePlan, type StagePlan } from '../plan/plan.ts';
+import { type ScopePlan, type StagePlan } from '../plan/plan.ts';
+import { LOST_VM_ATTEMPTS } from '../errors/code-info.ts';
 
 /**
  * The highest attempt of a stage. Each attempt before the last ended as a failure that the author's `retry` pays for, or with

@@ -3,7 +3,8 @@
  * by itself never does.
  */
 import type { Plan } from '../plan/plan.ts';
-import { answeringOf, hostVariablesOf } from '../plan/work.ts';
+import { answeringOf } from '../plan/work.ts';
+import { hostVariablesOf } from './variables.ts';
 
 /** Every agent of the plan is played, and reads no key. @returns why that cannot be, or the plan as it runs */
 export function withMockAgents(plan: Plan): { readonly plan: Plan } | { readonly problem: string } {

@@ -4,7 +4,8 @@
  */
 import { withoutMockedParts } from './mocked-parts.ts';
 import type { MockPlan, Plan, ScopePlan, StagePlan } from '../plan/plan.ts';
-import { hostVariablesOf, mockOf } from '../plan/work.ts';
+import { mockOf } from '../plan/work.ts';
+import { hostVariablesOf } from './variables.ts';
 import { workspaceGiver } from '../plan/workspace.ts';
 
 /** The stages to mock; `all`: each that has a mock; of a part that is mocked as a whole, no stage within. */

@@ -545,9 +545,6 @@ export interface RetryPlan {
   readonly nonRetryable?: readonly string[] | undefined;
 }
 
-/** Attempts that a stage gets after a lost VM, a lost host or a failed boot, counted apart from the author's. */
-export const LOST_VM_ATTEMPTS = 3;
-
 /** A VM that one or more stages happen in. */
 export interface ScopePlan {
   readonly id: string;

@@ -1,5 +1,5 @@
 /** The author's `retry`: whether a failure is tried again, and after which pause. */
-import type { StageFailure } from '../run/stage-result.ts';
+import type { AnyErrorCode } from '../errors/error-code.ts';
 import type { RetryPlan } from './plan.ts';
 
 /** A failed command by its exit code, as `nonRetryable` names it. */
@@ -21,7 +21,7 @@ const MOST_PAUSE_MS = 24 * 3_600_000;
 /** @param exitCode  of the command; null where there is none */
 export function isWorthRetrying(
   { nonRetryable = [] }: RetryPlan,
-  { code }: Pick<StageFailure, 'code'>,
+  { code }: { readonly code: AnyErrorCode },
   exitCode: number | null,
 ): boolean {
   // It would read the same outputs again.

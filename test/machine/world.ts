@@ -1,5 +1,5 @@
 import { isSharedScope } from '../../domain/plan/scope.ts';
-import { LOST_VM_ATTEMPTS } from '../../domain/plan/plan.ts';
+import { LOST_VM_ATTEMPTS } from '../../domain/errors/code-info.ts';
 import type { DataRef, EdgePlan } from '../../domain/plan/plan.ts';
 import type { RunOutcome } from '../../domain/run/event.ts';
 import type { StageFailure, StageResult } from '../../domain/run/stage-result.ts';

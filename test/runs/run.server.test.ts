@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { LOST_VM_ATTEMPTS } from '../../domain/plan/plan.ts';
+import { LOST_VM_ATTEMPTS } from '../../domain/errors/code-info.ts';
 import type { RunEvent, RunOutcome } from '../../domain/run/event.ts';
 import { createMockBackend } from '../../sandbox/mock/backend.ts';
 import type { MockProgram } from '../../sandbox/mock/programs.ts';

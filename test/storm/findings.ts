@@ -4,7 +4,7 @@
  */
 import { Buffer } from 'node:buffer';
 import { isLostVm, toErrorCode } from '../../domain/errors/error-code.ts';
-import { LOST_VM_ATTEMPTS } from '../../domain/plan/plan.ts';
+import { LOST_VM_ATTEMPTS } from '../../domain/errors/code-info.ts';
 import type { RunEvent, RunEventBody } from '../../domain/run/event.ts';
 import type { StageResult } from '../../domain/run/stage-result.ts';
 import { REDACTED } from '../../domain/security/redactor.ts';

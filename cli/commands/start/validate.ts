@@ -1,5 +1,5 @@
 import type { Plan } from '../../../domain/plan/plan.ts';
-import { demandedVariablesOf } from '../../../domain/plan/work.ts';
+import { demandedVariablesOf } from '../../../domain/plan-rules/variables.ts';
 import { type UnsupportedPart, unsupportedParts } from '../../../domain/plan-rules/unsupported.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { findWritableRepositories } from '../../../client/runs/writable-repositories.ts';

@@ -1,6 +1,7 @@
 /** What a stage of a plan has beside its work, in words that the summary of a spec and the graph of a plan share. */
 import type { EachPlan, StagePlan } from '../../../domain/plan/plan.ts';
-import { answeringOf, demandedVariablesOf } from '../../../domain/plan/work.ts';
+import { answeringOf } from '../../../domain/plan/work.ts';
+import { demandedVariablesOf } from '../../../domain/plan-rules/variables.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { renderBudget } from '../runs/budget.ts';
 

@@ -1,7 +1,8 @@
 import type { Plan, StagePlan } from '../../../domain/plan/plan.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { isSharedScope } from '../../../domain/plan/scope.ts';
-import { demandedVariablesOf, describeStageWork } from '../../../domain/plan/work.ts';
+import { describeStageWork } from '../../../domain/plan/work.ts';
+import { demandedVariablesOf } from '../../../domain/plan-rules/variables.ts';
 import { listOf } from './plan-facts.ts';
 import type { Style } from '../text/style.ts';
 import { padEnd } from '../text/width.ts';

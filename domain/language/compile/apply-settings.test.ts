@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { answeringOf, environmentOf } from '../../plan/work.ts';
+import { answeringOf } from '../../plan/work.ts';
+import { environmentOf } from '../../plan-rules/variables.ts';
 import type { AppliedSettings } from './apply-settings.ts';
 import type { HostSettings } from './host-settings.ts';
 import { type CompiledText, compileText } from '../load.ts';

@@ -1,5 +1,6 @@
 /** What the settings of a person's environment come to in a spec, as if its author had written them. */
-import { hasAgent, ownLlmOf } from './skill.ts';
+import { ownLlmOf } from './skill.ts';
+import { hasAgent } from '../read/stage-facts.ts';
 import { type HostSettings, isAddress, SETTING_VARIABLES } from './host-settings.ts';
 import type { Problems } from '../text/diagnostics.ts';
 import type { EnvSpec, Spec } from '../read/spec.ts';

@@ -1,7 +1,7 @@
 /** From a Spec to a Plan: the stages in the order of the spec, and what holds of them together. */
 import type { Diagnostic } from '../../errors/diagnostic.ts';
 import { type Plan, PLAN_VERSION } from '../../plan/plan.ts';
-import { hostVariablesOf } from '../../plan/work.ts';
+import { hostVariablesOf } from '../../plan-rules/variables.ts';
 import { compileCondition, compileConditions, type Condition } from './condition.ts';
 import { reportSecrets, warnOfWrittenKeys } from './env.ts';
 import { compileLoops } from './loop.ts';
@@ -22,7 +22,8 @@ import type { Links } from '../link/linked.ts';
 import { linkStages } from '../link/links.ts';
 import type { InlinedPart } from './inline-part.ts';
 import type { PartFiles } from '../read/part-files.ts';
-import { type MissingParams, type ParamValues, resolveParams } from '../read/params.ts';
+import { type MissingParams, resolveParams } from '../read/params.ts';
+import { type ParamValues } from '../grammar/param-values.ts';
 import { createFiller, type Filler } from '../grammar/placeholders.ts';
 import { Problems, sortByFile } from '../text/diagnostics.ts';
 import type { Spec, StageSpec } from '../read/spec.ts';

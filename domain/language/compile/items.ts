@@ -1,18 +1,11 @@
 /** `for_each`: the list whose items a stage is done for. */
-import {
-  type EachPlan,
-  type JsonValue,
-  type Plan,
-  PLAN_LIMITS,
-  type ScopePlan,
-  type StagePlan,
-} from '../../plan/plan.ts';
-import { dataTakenBy } from '../../pipeline/machine-plan.ts';
+import { type EachPlan, type JsonValue, type Plan, PLAN_LIMITS } from '../../plan/plan.ts';
 import { instanceProblem } from '../../run/instance.ts';
 import { utf8Length } from '../../units/utf8.ts';
+import { itemSourceOf } from '../read/item-source.ts';
 import { type ListFiles, patternOf } from '../read/file-pattern.ts';
-import { listProblems } from '../problems/list-limits.ts';
-import type { ParamValues } from '../read/params.ts';
+import { listProblems, takenCount, writableIn } from '../problems/list-limits.ts';
+import type { ParamValues } from '../grammar/param-values.ts';
 import type { Filler } from '../grammar/placeholders.ts';
 import type { Problems } from '../text/diagnostics.ts';
 import type { Spec, StageSpec } from '../read/spec.ts';
@@ -20,52 +13,8 @@ import type { Located, Position } from '../text/tree.ts';
 import { quote } from '../../units/quote.ts';
 import { describeStage } from './describe-stage.ts';
 
-/** Of one member: `.name`, `["name"]` or `['name']`. */
-const MEMBER = /\s*(?:\.\s*([A-Za-z_][A-Za-z0-9_]*)|\[\s*(?:"([^"\\]*)"|'([^'\\]*)')\s*\])\s*/y;
-
-/** Files below the spec's folder. */
-const FILES = /^\s*files\(\s*(?:"([^"\\]*)"|'([^'\\]*)')\s*\)\s*$/;
-
 const REMEDY =
   'write a list, `params.NAME`, `stages.NAME.json` or `files("data/*.csv")`; a name with other characters than letters, digits and `_` stands as `stages["NAME"].json`';
-
-/** Where the items come from. The expressions are those of CEL that name one value. */
-export type ItemSource =
-  | { readonly kind: 'inline'; readonly items: readonly JsonValue[] }
-  | { readonly kind: 'param'; readonly name: Located<string> }
-  | { readonly kind: 'files'; readonly pattern: Located<string> }
-  | { readonly kind: 'stage'; readonly name: Located<string>; readonly path: readonly string[] };
-
-/** Null: the stage is done once, or what it has is no list. */
-export function itemSourceOf({ forEach }: Pick<StageSpec, 'forEach'>): ItemSource | null {
-  if (forEach === null) return null;
-  const { value, at } = forEach;
-  if (Array.isArray(value)) return { kind: 'inline', items: value as readonly JsonValue[] };
-  const files = typeof value === 'string' ? FILES.exec(value) : null;
-  if (files !== null) return { kind: 'files', pattern: { value: files[1] ?? files[2] ?? '', at } };
-  const words = typeof value === 'string' ? membersOf(value) : null;
-  const [root, name, field, ...path] = words ?? [];
-  if (name === undefined) return null;
-  if (root === 'params' && field === undefined) return { kind: 'param', name: { value: name, at } };
-  return root === 'stages' && field === 'json' && path.length <= PLAN_LIMITS.listPath
-    ? { kind: 'stage', name: { value: name, at }, path }
-    : null;
-}
-
-function membersOf(text: string): readonly string[] | null {
-  const root = /^\s*(params|stages)\b/.exec(text);
-  if (root === null) return null;
-  const words = [root[1]!];
-  let at = root[0].length;
-  while (at < text.length) {
-    MEMBER.lastIndex = at;
-    const match = MEMBER.exec(text);
-    if (match === null) return null;
-    words.push(match[1] ?? match[2] ?? match[3] ?? '');
-    at = MEMBER.lastIndex;
-  }
-  return words;
-}
 
 interface EachContext {
   /** The name of the stage that the list is of, once it is known to exist. */
@@ -218,11 +167,6 @@ function warnOfNoItems(stage: StageSpec, what: string, problems: Problems): void
       );
 }
 
-/** Outputs of earlier stages that each item gets, the list among them. */
-export function takenCount(stage: StagePlan): number {
-  return dataTakenBy(stage).reduce((sum, { output, outputs }) => sum + (output ? 1 : 0) + outputs.length, 0);
-}
-
 /**
  * What each item brings beside its command. What a host folder held before is kept once for a stage: of items side by side each
  * would undo what others wrote.
@@ -253,9 +197,4 @@ export function checkItems(plan: Plan, at: (stage: string) => Position, problems
   }
   for (const { stage, message, remedy } of listProblems(plan))
     problems.error('spec/too-large', at(stage), message, remedy);
-}
-
-export function writableIn(scopes: readonly ScopePlan[], scope: string | null): string | undefined {
-  const mounts = scopes.find(({ id }) => id === scope)?.sandbox.mounts ?? [];
-  return mounts.find(({ mode }) => mode === 'rw')?.guestPath;
 }

@@ -3,7 +3,7 @@ import type { Diagnostic } from '../../errors/diagnostic.ts';
 import { mayLackOutput } from '../../pipeline/machine-plan.ts';
 import { type Plan, PLAN_LIMITS } from '../../plan/plan.ts';
 import { waitOf } from '../../plan/work.ts';
-import { writableIn } from './items.ts';
+import { writableIn } from '../problems/list-limits.ts';
 import type { CheckedExpression, CheckExpressions } from '../expression/check.ts';
 import { type InlinedPart, inlinePart, type PartPlace } from './inline-part.ts';
 import { folderOf, type PartFilePath, type PartFiles, partPath } from '../read/part-files.ts';

@@ -8,7 +8,7 @@ import {
   type SandboxPlan,
 } from '../../plan/plan.ts';
 import { compileEgress } from './egress.ts';
-import { MOUNT_MODE_DEFAULT } from '../grammar/sandbox-table.ts';
+import { isOwnImage, MOUNT_MODE_DEFAULT } from '../grammar/sandbox-table.ts';
 import { contains, guestPathRefusal, mustStayWritable, normalizeAbsolute, resolveFrom } from '../text/paths.ts';
 import { sharesSource } from '../problems/mount-source.ts';
 import type { Problems } from '../text/diagnostics.ts';
@@ -85,10 +85,6 @@ function compileKeep(
 function compileImage(said: SandboxSpec['image'], hasWorkspace: boolean): Pick<SandboxPlan, 'image'> {
   const image = said?.value ?? (hasWorkspace ? 'dev' : 'base');
   return image === 'dev' ? { image: { kind: 'dev' } } : {};
-}
-
-export function isOwnImage(name: string): boolean {
-  return name === 'base' || name === 'dev';
 }
 
 /** Anything else is a name, whatever lies in the spec's folder. */

@@ -5,7 +5,7 @@ import { type AgentContext, compileLlm, compileSkills, planOfLlm } from './agent
 import { compileBudget } from './budget.ts';
 import { compileHostPath } from './sandbox.ts';
 import { hasExpression } from '../grammar/placeholders.ts';
-import type { ParamValues } from '../read/params.ts';
+import type { ParamValues } from '../grammar/param-values.ts';
 import { checkSkillParams, type ReadSkill } from '../problems/skill-params.ts';
 import type { Spec, StageSpec } from '../read/spec.ts';
 import type { Located, MapNode, TreeNode } from '../text/tree.ts';
@@ -63,11 +63,6 @@ export function agentSkillsOf({ skill, skills }: StageSpec): StageSpec['skills']
 
 function budgetOf({ agent }: SkillSpec): StageSpec['budget'] {
   return agent?.variant === 'mapping' ? agent.budget : null;
-}
-
-/** Whether an agent works in the stage's VM. */
-export function hasAgent({ prompt, skill }: StageSpec): boolean {
-  return prompt !== null || skill !== null;
 }
 
 /** Texts among its params in which outputs of earlier stages stand. Those within lists and mappings are filled in as they are. */

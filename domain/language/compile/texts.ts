@@ -5,7 +5,7 @@ import { placeIn } from './condition.ts';
 import { paramTexts } from './skill.ts';
 import { untilText } from './wait.ts';
 import type { CheckExpressions } from '../expression/check.ts';
-import type { ParamValues } from '../read/params.ts';
+import type { ParamValues } from '../grammar/param-values.ts';
 import { hasExpression, type PlacedExpression, type Splitter } from '../grammar/placeholders.ts';
 import type { Problems } from '../text/diagnostics.ts';
 import type { Script } from '../script/read-script.ts';

@@ -1,6 +1,6 @@
 /** What a stage does in its VM. */
 import type { StageTexts } from './texts.ts';
-import type { ParamValues } from '../read/params.ts';
+import type { ParamValues } from '../grammar/param-values.ts';
 import type { Filler } from '../grammar/placeholders.ts';
 import type { ReadSkill } from '../problems/skill-params.ts';
 import type { Problems } from '../text/diagnostics.ts';

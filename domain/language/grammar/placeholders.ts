@@ -1,6 +1,6 @@
 import { PLAN_LIMITS } from '../../plan/plan.ts';
 import type { Problems } from '../text/diagnostics.ts';
-import type { ParamValues } from '../read/params.ts';
+import type { ParamValues } from './param-values.ts';
 import type { Located, Position } from '../text/tree.ts';
 import { quote } from '../../units/quote.ts';
 

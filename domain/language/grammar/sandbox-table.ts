@@ -230,3 +230,7 @@ export const SANDBOX = {
     },
   },
 } as const satisfies MappingTable;
+
+export function isOwnImage(name: string): boolean {
+  return name === 'base' || name === 'dev';
+}

@@ -1,5 +1,5 @@
 /** What a stage names: the stages whose success, failure or data it waits for, each as an index into `spec.stages`. */
-import { itemSourceOf } from '../compile/items.ts';
+import { itemSourceOf } from '../read/item-source.ts';
 import { type Links, type Reads, unique } from './linked.ts';
 import type { Gap, Problems } from '../text/diagnostics.ts';
 import type { LostNames, Spec, StageSpec } from '../read/spec.ts';

@@ -1,5 +1,5 @@
 /** Commands that start the command line of an agent, which only stages with an agent have in their VM. */
-import { isOwnImage } from '../compile/sandbox.ts';
+import { isOwnImage } from '../grammar/sandbox-table.ts';
 import type { Problems } from '../text/diagnostics.ts';
 import type { Spec, StageSpec } from '../read/spec.ts';
 import { quote } from '../../units/quote.ts';

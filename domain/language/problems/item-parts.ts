@@ -3,7 +3,7 @@ import { dataTakenBy } from '../../pipeline/machine-plan.ts';
 import { PLAN_LIMITS, type Plan, type StagePlan } from '../../plan/plan.ts';
 import { outputsReadBy, partOf } from '../../plan/work.ts';
 import { INSTANCE_LIMITS, instanceProblem } from '../../run/instance.ts';
-import { writableIn } from '../compile/items.ts';
+import { writableIn } from './list-limits.ts';
 import { listProblems } from './list-limits.ts';
 
 /** First: nothing else can be asked of a plan whose stages belong to no stage, or to themselves. */

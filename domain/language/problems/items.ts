@@ -2,7 +2,7 @@ import { type Plan, PLAN_LIMITS } from '../../plan/plan.ts';
 import { isSharedScope } from '../../plan/scope.ts';
 import { commandOf, partOf } from '../../plan/work.ts';
 import { instanceProblem } from '../../run/instance.ts';
-import { takenCount, writableIn } from '../compile/items.ts';
+import { takenCount, writableIn } from './list-limits.ts';
 
 /** Each item has a VM of its own, and is its command's input. */
 export function itemProblems(checked: Plan): readonly string[] {

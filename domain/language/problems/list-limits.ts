@@ -1,7 +1,7 @@
 /** What lists of items have to keep to, so that the histories of their windows, their keys and the run's log stay within limits. */
 import { attemptsOfItem, type ListOfPlan, listsOf, listsOfStage, mostItems } from '../../pipeline/item-plan.ts';
-import { machinePlanOf } from '../../pipeline/machine-plan.ts';
-import { type Plan, PLAN_LIMITS } from '../../plan/plan.ts';
+import { dataTakenBy, machinePlanOf } from '../../pipeline/machine-plan.ts';
+import { type Plan, PLAN_LIMITS, type ScopePlan, type StagePlan } from '../../plan/plan.ts';
 import { instanceProblem, stepOf } from '../../run/instance.ts';
 import { quote } from '../../units/quote.ts';
 
@@ -77,4 +77,14 @@ function nestingProblem({ stage, around }: ListOfPlan, countOf: CountOf): Found 
     message: `the lists ${names} stand within each other, and ${quote(stage.id)} has ${items} items in all; at most ${PLAN_LIMITS.nestedItems} are allowed`,
     remedy: 'let one item stand for several values',
   };
+}
+
+export function writableIn(scopes: readonly ScopePlan[], scope: string | null): string | undefined {
+  const mounts = scopes.find(({ id }) => id === scope)?.sandbox.mounts ?? [];
+  return mounts.find(({ mode }) => mode === 'rw')?.guestPath;
+}
+
+/** Outputs of earlier stages that each item gets, the list among them. */
+export function takenCount(stage: StagePlan): number {
+  return dataTakenBy(stage).reduce((sum, { output, outputs }) => sum + (output ? 1 : 0) + outputs.length, 0);
 }

@@ -2,16 +2,8 @@
 import { dataTakenBy, mayLackOutput } from '../../pipeline/machine-plan.ts';
 import { type Plan, PLAN_LIMITS, type StagePlan } from '../../plan/plan.ts';
 import { holdsOnlyWith } from '../../plan/both-conditions.ts';
-import {
-  approvalOf,
-  environmentOf,
-  environmentsOfServers,
-  hostVariablesOf,
-  needsVm,
-  partOf,
-  stagesBefore,
-  waitOf,
-} from '../../plan/work.ts';
+import { approvalOf, needsVm, partOf, stagesBefore, waitOf } from '../../plan/work.ts';
+import { environmentOf, environmentsOfServers, hostVariablesOf } from '../../plan-rules/variables.ts';
 import { workspaceGiver } from '../../plan/workspace.ts';
 import { cycles } from '../link/graph.ts';
 import { overlaps } from '../text/paths.ts';

@@ -1,7 +1,7 @@
 /** What a spec says and no stage asks for. */
 import { agentStages } from '../../plan-rules/mock-agents.ts';
 import type { Plan } from '../../plan/plan.ts';
-import { hasAgent } from '../compile/skill.ts';
+import { hasAgent } from '../read/stage-facts.ts';
 import type { Problems } from '../text/diagnostics.ts';
 import type { Spec, StageSpec } from '../read/spec.ts';
 import { quote } from '../../units/quote.ts';

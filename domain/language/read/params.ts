@@ -3,22 +3,12 @@ import { PLAN_LIMITS } from '../../plan/plan.ts';
 import { type ExactJson, PrintedNumber, readExactJson } from '../../units/exact-json.ts';
 import { JSON_NUMBER, isRounded, losesValue } from '../../units/rounded.ts';
 import type { Json } from '../grammar/json.ts';
+import type { ParamValue, ParamValues } from '../grammar/param-values.ts';
 import type { ParamSpec } from '../grammar/table.ts';
 import { RANGES } from '../grammar/values.ts';
 import type { Problems } from '../text/diagnostics.ts';
 import type { Position } from '../text/tree.ts';
 import { quote, shorten } from '../../units/quote.ts';
-
-/** `text` is what placeholders become; `value` is what expressions read. */
-export interface ParamValue {
-  readonly text: string;
-  readonly value: Json;
-  /** Of a choice: all that it may be. */
-  readonly choices?: readonly string[];
-}
-
-/** The values of a spec's parameters in one run. A null value was reported. */
-export type ParamValues = ReadonlyMap<string, ParamValue | null>;
 
 type ParamType = NonNullable<ParamSpec['type']>['value'];
 

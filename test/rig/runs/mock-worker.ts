@@ -6,7 +6,7 @@ import { NO_LENT_VARIABLES } from '../../../activities/ports/lent-variables.ts';
 import type { LaunchSpec, SandboxBackend } from '../../../activities/ports/sandbox.ts';
 import { createAttemptRegistry } from '../../../activities/attempt/registry.ts';
 import { createVmPool } from '../../../activities/vm/pool.ts';
-import { hostVariablesOf } from '../../../domain/plan/work.ts';
+import { hostVariablesOf } from '../../../domain/plan-rules/variables.ts';
 import { evaluateCondition, evaluateTexts } from '../../../domain/language/expression/evaluate.ts';
 import { judgeOutput, schemaProblem } from '../../../domain/language/schema/output-schema.ts';
 import { loadSchemaEngine } from '../../../domain/language/schema/schema-engine.ts';
