@@ -130,14 +130,14 @@ export const COMMANDS: readonly Behaviour[] = [
       // Short programs: one wrote all of both outputs before its first output was read.
       for (let round = 0; round < 20; round++) {
         exec = await sandbox.exec(request('sh', ['-c', loop]), limit());
-        const pieces = await exec.outputs?.({ stdout: 0, stderr: 0 }, limit());
+        const pieces = exec.outputs?.({ stdout: 0, stderr: 0 }, limit());
         assert.ok(pieces, 'the backend knows no order');
         let text = '';
         for await (const { bytes } of pieces) text += Buffer.from(bytes).toString();
         assert.equal(text, expected);
       }
       // From where both have seven lines.
-      const rest = await exec.outputs?.({ stdout: 35, stderr: 35 }, limit());
+      const rest = exec.outputs?.({ stdout: 35, stderr: 35 }, limit());
       let last = '';
       for await (const { stream, bytes } of rest!) last += `${stream} ${Buffer.from(bytes).toString()}`;
       assert.equal(last, 'stdout out8\nstderr err8\n');
