@@ -358,8 +358,8 @@ export type AgentSkill =
   | { readonly kind: 'inline'; readonly name: string; readonly content: string };
 
 /**
- * A step machine, whose prompts an agent in the stage's VM answers; its final output, as JSON, is the stage's. This build refuses
- * it: `unsupported.ts`.
+ * A step machine, whose prompts an agent in the stage's VM answers. The final output of the step machine, as JSON, is the output of
+ * the stage.
  */
 export interface SkillWork {
   readonly kind: 'skill';
@@ -582,7 +582,7 @@ export interface SandboxPlan {
   readonly image?: ImagePlan | undefined;
   /** What its guest reaches; absent: nothing. */
   readonly egress?: EgressPlan | undefined;
-  /** How long the VM is left where a stage in it fails, for a look; absent: it ends as always. */
+  /** How long the VM stays after a stage in it has failed. Absent: it ends with its last stage. */
   readonly keepOnFailureMs?: number | undefined;
   /** What no backend of this build gives, so that a plan with one is refused (`unsupported.ts`); absent: nothing. */
   readonly needs?: SandboxNeeds | undefined;
@@ -637,7 +637,7 @@ export interface DataRef {
   readonly sha256: string;
   readonly sizeBytes: number;
   readonly mediaType: string;
-  /** The difference between the bytes and the data that the stage left. Absent: there is no difference, or an earlier build wrote the ref. */
+  /** The difference between the bytes and the data that the stage left. Absent: there is no difference. */
   readonly redacted?: RedactedData;
 }
 
