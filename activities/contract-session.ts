@@ -126,8 +126,8 @@ export interface OpenRequest extends OfWorkflow {
 
 /** What only a workflow knows of itself: local activities are told, for they are asked by workflow code of this worker alone. */
 export interface OfWorkflow {
-  /** Id of the first of its runs. Absent: asked by workflow code of an earlier build. */
-  readonly firstRun?: string;
+  /** Id of the first of its runs. */
+  readonly firstRun: string;
   /** The workflow that started it as its child. */
   readonly parent?: { readonly session: string; readonly run: string };
 }

@@ -148,7 +148,7 @@ describe('runComposite', () => {
       },
     },
     {
-      subskills: { sub: { definition: sub, params: () => ({ who: 'ada' }) } },
+      subskills: { sub: { definition: sub, paramsMap: () => ({ who: 'ada' }) } },
       topics: { help: { label: 'Help', content: ({ refs }) => refs.load('help.md') } },
     },
   );
@@ -179,8 +179,8 @@ describe('runComposite', () => {
     expect([run.output, run.redirectedTo]).toEqual([{ n: 3 }, { kind: 'subskill', name: 'sub' }]);
   });
 
-  test('gives sub-skills the params of paramsMap, and of definitions of earlier builders', async () => {
-    const asked = async (maps: object): Promise<string | undefined> => {
+  test('gives sub-skills the params of paramsMap', async () => {
+    const asked = async (maps: { paramsMap?: () => object }): Promise<string | undefined> => {
       const prompts: string[] = [];
       const subskills = { sub: { definition: sub, ...maps } };
       const composite = skillOf({ route: { prompt: 'go', next: 'subskill:sub' } }, { subskills });
@@ -193,8 +193,6 @@ describe('runComposite', () => {
     };
     const map = (who: string) => () => ({ who });
     expect(await asked({ paramsMap: map('Ada') })).toBe('<prompt>\nfor Ada\n</prompt>');
-    expect(await asked({ params: map('Bob') })).toBe('<prompt>\nfor Bob\n</prompt>');
-    expect(await asked({ params: map('Bob'), paramsMap: map('Ada') })).toBe('<prompt>\nfor Ada\n</prompt>');
   });
 
   test('gives the content of a topic', async () => {

@@ -104,8 +104,7 @@ describe('an outcome', () => {
       stage: { input: { kind: 'merge', stages: ['a', 'b'] } },
       upstream: { a: OUTPUT, b: none },
     });
-    // Of a workflow of an earlier build.
-    expect(await request({ d: none })).toMatchObject({ stage: { input: { kind: 'carry' } } });
+    await expect(request({ d: none, a: OUTPUT })).rejects.toMatchObject({ code: 'call/refused' });
     await expect(request({ d: none, c: none })).rejects.toMatchObject({ code: 'call/refused' });
   });
 

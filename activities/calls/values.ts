@@ -92,10 +92,7 @@ function foundBehind(run: AdmittedRun, input: InputPlan): InputPlan {
   return inputBehind(input, (id) => stageOfPlan(run.plan, id)!);
 }
 
-/**
- * The input of a stage; where those that it carries on from have no output, what the first of them had found. A workflow of an
- * earlier build does not bring the parts of a merge: then there is none.
- */
+/** The input of a stage; if the stages that it carries from have no output, the input that the first of them had found. */
 export function inputOf(
   run: AdmittedRun,
   input: InputPlan,
@@ -103,7 +100,9 @@ export function inputOf(
 ): InputPlan {
   if (input.kind !== 'carry' || valueAt(upstream, input.stage)?.output !== null) return input;
   const found = foundBehind(run, input);
-  return found.kind !== 'merge' || found.stages.every((id) => Object.hasOwn(upstream, id)) ? found : input;
+  const missing = found.kind === 'merge' ? found.stages.find((id) => !Object.hasOwn(upstream, id)) : undefined;
+  if (missing === undefined) return found;
+  throw refused(run, `the input of ${input.stage} is merged of ${missing}, which the call lacks`);
 }
 
 function outputsOf(

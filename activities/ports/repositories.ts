@@ -29,8 +29,8 @@ export interface IndexedBase {
   readonly headerBytes: number;
   /** Of the pack. */
   readonly index: DataRef;
-  /** With which `checkOut` works; null, or not there as earlier versions noted it: git of the guest checks out. */
-  readonly checkout?: DataRef | null;
+  /** The index that `checkOut` uses; null: git of the guest checks out. */
+  readonly checkout: DataRef | null;
 }
 
 export interface CheckoutOfBase {

@@ -6,6 +6,7 @@ import type {
   ActionRequest,
   FlushRequest,
   ObserveRequest,
+  OfWorkflow,
   OpenedSession,
   OpenRequest,
   SkillCode,
@@ -41,7 +42,7 @@ export interface SkillHost {
 /** Records of sessions that their workflows carry no more. */
 export interface SessionRecordStore {
   /** Gives the name under which they and all before them are read. Idempotent: the same records have the same name. */
-  write(request: FlushRequest): Promise<string>;
+  write(request: Omit<FlushRequest, keyof OfWorkflow>): Promise<string>;
   /** Oldest first. @throws CodedError `store/io` when they are not here */
   read(session: string, ref: string): Promise<readonly StepRecord[]>;
 }
@@ -64,20 +65,13 @@ export interface OpenSession {
 export interface OpenSessionStore {
   /** Null: it was not opened here. @throws CodedError `store/io` when the record cannot be read or is no record */
   read(session: string): Promise<OpenSession | null>;
-  /**
-   * On disk when it is over.
-   * @param isAdopted  it was opened by a build that kept no records: of what its observers were told nothing is forgotten
-   */
-  write(record: OpenSession, isAdopted?: boolean): Promise<void>;
-  /** Sessions that began earlier have no record, for the build of that time kept none. */
-  readonly keptSinceMs: number;
+  /** On disk when it is over. */
+  write(record: OpenSession): Promise<void>;
 }
 
 export interface WorkflowRun {
-  readonly type: string;
   readonly taskQueue: string;
   readonly firstRun: string | null;
-  readonly startedAtMs: number;
 }
 
 /** What the Temporal server says of one run of a workflow; null when it has none. */

@@ -6,7 +6,7 @@
 import { activityInfo } from '@temporalio/activity';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { Handshake } from '../../domain/step-machine/definition.ts';
-import { isCallOf, isSessionId, outermostSession, SESSION_ID_RULE } from '../../domain/step-machine/session-id.ts';
+import { isCallOf, isSessionId, SESSION_ID_RULE } from '../../domain/step-machine/session-id.ts';
 import type { OfWorkflow, OpenedSession, OpenRequest, SkillCode, SkillPlace } from '../contract-session.ts';
 import type { OpenSession, OpenSessionStore, WorkflowRunLookup } from '../ports/sessions.ts';
 import { quote } from '../../domain/units/quote.ts';
@@ -49,13 +49,10 @@ export class SessionGuard {
     const asker = this.#askedByWorkflowCode();
     if (!isSessionId(asker.session)) throw new CodedError('skill/params', notAnId(asker.session));
     sameSession(session, asker);
-    const own = { root: session, firstRun: firstRun ?? asker.run };
+    const own = { root: session, firstRun };
     if (request.calledWith === undefined) return own;
     // Its params are taken as they are, and so is its code: these are its caller's to give.
-    const caller =
-      parent === undefined
-        ? null
-        : ((await this.#recordOf(parent.session)) ?? (await this.#earlierCaller(parent, request)));
+    const caller = parent === undefined ? null : await this.#recordOf(parent.session);
     if (
       caller === null ||
       parent === undefined ||
@@ -97,8 +94,9 @@ export class SessionGuard {
   async mayTurn(place: SkillPlace & OfWorkflow): Promise<OpenSession> {
     const asker = this.#askedByWorkflowCode();
     sameSession(place.session, asker);
-    const record = (await this.#recordOf(asker.session)) ?? (await this.#adopted(place, asker));
-    if (place.firstRun !== undefined && place.firstRun !== record.firstRun)
+    const record = await this.#recordOf(asker.session);
+    if (record === null) throw notOpened(asker.session);
+    if (place.firstRun !== record.firstRun)
       throw foreign(`session "${record.session}" was opened by another workflow of that id`);
     agree(record, place);
     if (record.runs.includes(asker.run)) return record;
@@ -123,15 +121,15 @@ export class SessionGuard {
     const asker = this.#askedByWorkflowCode();
     sameSession(session, asker);
     const record = await this.#recordOf(asker.session);
-    // A turn comes before it, which adopts the session of an earlier build.
-    if (record === null || (firstRun !== undefined && firstRun !== record.firstRun)) throw notOpened(session);
+    if (record === null || firstRun !== record.firstRun) throw notOpened(session);
   }
 
   /** For actions and observers, which any client of the server can schedule. @throws CodedError `session/foreign` */
   async mayAct(place: SkillPlace): Promise<OpenSession> {
     const asker = this.#askedByWorkflow();
     sameSession(place.session, asker);
-    const record = (await this.#recordOf(asker.session)) ?? (await this.#underWay(place, asker));
+    const record = await this.#recordOf(asker.session);
+    if (record === null) throw notOpened(asker.session);
     if (!record.runs.includes(asker.run)) {
       // A history that has begun anew may tell observers before its first turn.
       const run = await this.#runOf(asker.session, asker.run);
@@ -160,77 +158,6 @@ export class SessionGuard {
 
   async #recordOf(session: string): Promise<OpenSession | null> {
     return await this.#opened.read(checkedId(session));
-  }
-
-  /** One that a build opened which kept no records, and that has not been moved since. */
-  async #earlierCaller(
-    { session, run }: NonNullable<OfWorkflow['parent']>,
-    { calledWith, handshake = {} }: OpenRequest['request'],
-  ): Promise<OpenSession | null> {
-    const found = await this.#runOf(session, run);
-    if (
-      found?.type !== this.#workflow.type ||
-      found.taskQueue !== this.#workflow.taskQueue ||
-      found.startedAtMs >= this.#opened.keptSinceMs
-    )
-      return null;
-    return {
-      session,
-      firstRun: '',
-      runs: [run],
-      codes: [calledWith!.code],
-      path: [],
-      handshake,
-      root: outermostSession(session),
-    };
-  }
-
-  /** One that a build opened which kept no records: the server says when it began, and on which queue. */
-  async #adopted(
-    { session, code, path, handshake, firstRun }: SkillPlace & OfWorkflow,
-    asker: Asker,
-  ): Promise<OpenSession> {
-    const run = firstRun === undefined ? null : await this.#runOf(session, firstRun);
-    if (
-      run === null ||
-      firstRun === undefined ||
-      run.taskQueue !== this.#workflow.taskQueue ||
-      run.startedAtMs >= this.#opened.keptSinceMs
-    )
-      throw notOpened(session);
-    const record: OpenSession = {
-      session,
-      firstRun,
-      runs: [asker.run],
-      codes: [code],
-      path,
-      handshake,
-      root: outermostSession(session),
-    };
-    await this.#opened.write(record, true);
-    return record;
-  }
-
-  /** One of such a build whose action or observer was under way when this build came: no turn of it has come before. */
-  async #underWay({ session, code, path, handshake }: SkillPlace, asker: Asker): Promise<OpenSession> {
-    const run = await this.#runOf(session, asker.run);
-    if (
-      run?.taskQueue !== this.#workflow.taskQueue ||
-      run.firstRun === null ||
-      run.startedAtMs >= this.#opened.keptSinceMs
-    )
-      throw notOpened(session);
-    const record: OpenSession = {
-      session,
-      firstRun: run.firstRun,
-      runs: [asker.run],
-      codes: [code],
-      path,
-      handshake,
-      root: outermostSession(session),
-    };
-    await this.#opened.write(record, true);
-    return record;
   }
 }
 

@@ -23,7 +23,7 @@ export interface RecordedRun extends EarlierRun {
   readonly limits?: ChangedLimits;
   /** The spec's folder; null where that is not known. */
   readonly baseDir: string | null;
-  /** Null of a run of an earlier build, or of your own Temporal server. */
+  /** Null if the run was started by a client of Temporal, which records no source. */
   readonly source: SourceRecord | null;
 }
 

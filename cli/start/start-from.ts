@@ -136,7 +136,7 @@ async function compiledAsWritten(
     };
   if (source === null)
     throw usageError(
-      `the spec of run ${shownRunId(runId)} was not recorded, so \`--param\` can't change it: the run is of an earlier build, or of your own Temporal server`,
+      `the spec of run ${shownRunId(runId)} was not recorded, so \`--param\` can't change it: the run was started by another client of your Temporal server`,
       `Name the file of its spec: ${typedCommand('fork', runId, { names: 'FILE', options: paramsText(param) })}`,
     );
   const compileOptions = {

@@ -48,13 +48,7 @@ export async function workflowRun(
       execution: { workflowId, runId },
     });
     if (!info) return null;
-    const { seconds, nanos } = info.startTime ?? {};
-    return {
-      type: info.type?.name ?? '',
-      taskQueue: info.taskQueue ?? '',
-      firstRun: info.firstRunId || null,
-      startedAtMs: Number(seconds ?? 0) * 1_000 + Math.floor((nanos ?? 0) / 1_000_000),
-    };
+    return { taskQueue: info.taskQueue ?? '', firstRun: info.firstRunId || null };
   } catch (error) {
     if (isGrpcServiceError(error) && (error.code === NOT_FOUND || error.code === INVALID_ARGUMENT)) return null;
     throw error;

@@ -75,7 +75,7 @@ export function saveCommand(execKey: string, number: number): string {
   return execKeyText({ ...name, command: FIRST_SAVE + number - 1 });
 }
 
-/** For readers of events, also of those that earlier builds wrote. Null for a text that is no exec key. */
+/** Reads an exec key. Null for a text that is not an exec key. */
 export function parseExecKey(text: string): ExecName | null {
   const match = EXEC_KEY.exec(text);
   const instance = match === null ? null : parseInstance(match[2]!);

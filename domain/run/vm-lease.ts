@@ -4,7 +4,7 @@ import { isHostId, isQueueName } from './host.ts';
 /** The right to a VM, and where that VM is. */
 export interface VmLease {
   readonly vmKey: string;
-  /** Takes the activities of this VM. Absent: the queue of the run's host, as before leases said it. */
+  /** Takes the activities of this VM. Absent: the queue of the run's host. */
   readonly queue?: string;
   /** Id of the host that the VM is on. Absent: the host that admitted the run. */
   readonly host?: string;
@@ -12,7 +12,7 @@ export interface VmLease {
 
 /** The answer of `acquireVm`. */
 export interface AcquiredVm extends VmLease {
-  /** How long the VM took to boot. Absent: it is a mock, or an earlier build answered. */
+  /** How long the VM took to boot. Absent: the VM is a mock. */
   readonly bootMs?: number;
 }
 

@@ -317,10 +317,8 @@ export interface SubskillRegistration {
   readonly definition: SkillDefinition;
   /** The sub-skill's params, from the response of the step that leads to it; absent: `{}`. */
   paramsMap?(response: unknown, store: StoreAccessor): unknown;
-  /** The same function. Definitions that an earlier version of the builders made have only this one. */
-  params?(response: unknown, store: StoreAccessor): unknown;
 }
-/** Lets sessions that an earlier version began go on with this one. */
+/** Lets sessions that an earlier version of the skill began continue with this version. */
 export interface MigrationConfig {
   /** The version that began the session; the present one declares that its own earlier code is compatible. */
   readonly from: string;

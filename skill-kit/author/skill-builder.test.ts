@@ -42,7 +42,7 @@ describe('build', () => {
       .topic('t', { label: 'T', content })
       .build();
     expect(built).toMatchObject({ version: '1.2.3', system: 'Be kind.', license: 'MIT', params, stores });
-    expect(built.subskills).toEqual({ sub: { definition: sub, paramsMap: toParams, params: toParams } });
+    expect(built.subskills).toEqual({ sub: { definition: sub, paramsMap: toParams } });
     expectTypeOf(built.subskills!['sub']!.paramsMap).toEqualTypeOf<
       ((response: unknown, store: StoreAccessor) => unknown) | undefined
     >();

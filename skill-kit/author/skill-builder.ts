@@ -252,7 +252,7 @@ export class SkillBuilder<
       return this;
     }
     const paramsMap = params as ((response: never, store: never) => unknown) | undefined;
-    this.#subskills[name] = Object.freeze({ definition, ...(paramsMap && { paramsMap, params: paramsMap }) });
+    this.#subskills[name] = Object.freeze({ definition, ...(paramsMap && { paramsMap }) });
     return this;
   }
 

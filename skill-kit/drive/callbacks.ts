@@ -262,7 +262,7 @@ function checkFinal(
 }
 
 function childParams(at: Place, { subskill, response }: Extract<Command, { type: 'start-child' }>): unknown {
-  const { definition, params, paramsMap = params } = at.definition.subskills![subskill]!;
+  const { definition, paramsMap } = at.definition.subskills![subskill]!;
   return validParams(
     definition,
     paramsMap === undefined ? {} : requireSynchronous(paramsMap(response, at.store), `sub-skill "${subskill}": params`),

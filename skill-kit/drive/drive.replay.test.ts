@@ -128,7 +128,7 @@ describe('a history that the client carries', () => {
     );
     const main = skillOf(
       { route: { prompt: 'r', response: z.object({ who: z.string() }), next: 'subskill:sub' } },
-      { subskills: { sub: { definition: sub, params: (response) => response } } },
+      { subskills: { sub: { definition: sub, paramsMap: (response) => response } } },
     );
     const session = open(main);
     replaySession(session, [{ step: 'route', response: { who: 'ada' } }], 'sub/one');

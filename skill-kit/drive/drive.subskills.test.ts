@@ -31,7 +31,7 @@ describe('sub-skills', () => {
     },
     {
       subskills: {
-        sub: { definition: sub, params: (response) => ({ who: (response as { to?: string })?.to ?? 'nobody' }) },
+        sub: { definition: sub, paramsMap: (response) => ({ who: (response as { to?: string })?.to ?? 'nobody' }) },
       },
       topics: { help: { label: 'Help', content: ({ refs }) => refs.load('help.md') } },
     },

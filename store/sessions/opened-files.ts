@@ -1,5 +1,5 @@
 /** What this host remembers of the sessions that were opened on it, a file for each. */
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { open, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { OpenSession, OpenSessionStore } from '../../activities/ports/sessions.ts';
@@ -11,19 +11,16 @@ import { sessionRecordsDir } from './record-files.ts';
 import { markUse } from './server-mark.ts';
 
 const FILE = 'opened.json';
-/** A dot in front: no session is called that, and no prune takes it. */
-const KEPT_SINCE = '.kept-since';
 
 export function createOpenedFiles(stateDir: string, serverId: string): OpenSessionStore {
   const folders = new DurableFolders(stateDir);
   folders.keepFormat();
   return {
-    keptSinceMs: keptSince(join(stateDir, 'sessions')),
     read: (session) => Promise.resolve(readOpened(stateDir, session)),
-    async write(record, isAdopted = false) {
+    async write(record) {
       const dir = sessionRecordsDir(stateDir, record.session);
       // An ended session's id may be given to another one, whose observers have heard of nothing.
-      if (!isAdopted && lastObserved(dir) > 0 && readOpened(stateDir, record.session)?.firstRun !== record.firstRun)
+      if (lastObserved(dir) > 0 && readOpened(stateDir, record.session)?.firstRun !== record.firstRun)
         forgetObserved(dir);
       await folders.make(dir);
       const file = join(dir, FILE);
@@ -75,19 +72,4 @@ async function writeDurably(file: string, text: string): Promise<void> {
   } finally {
     await handle.close();
   }
-}
-
-/** When a worker first kept such records in this folder. */
-function keptSince(folder: string): number {
-  const file = join(folder, KEPT_SINCE);
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
-  try {
-    if (!existsSync(file)) writeFileSync(file, String(Date.now()), { flag: 'wx', mode: 0o600 });
-  } catch (error) {
-    // Another worker was first.
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-  }
-  const sinceMs = Number(readFileSync(file, 'utf8'));
-  // Half written by a power cut, it lets no session in that is without a record.
-  return Number.isSafeInteger(sinceMs) ? sinceMs : 0;
 }

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
@@ -57,16 +57,7 @@ test('the same workflow that is opened twice keeps its values', async () => {
   expect(valuesHandedOver(state, { session: 's', firstRun: 'run-1' }, 'curious')).toEqual({ TOKEN: 'first' });
 });
 
-test('a client answers a worker of an earlier build, and a session that such a pair has opened goes on', async () => {
-  const state = stateDir();
-  leave(state, 's', 'wanted-variables.json', { skill: 'curious', names: NAMES });
-  const file = join(state, 'sessions/s/variables.json');
-  await whileAnswering(state, 's', 'value', () => expect.poll(() => existsSync(file), { timeout: 10_000 }).toBe(true));
-  expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual({ skill: 'curious', values: { TOKEN: 'value' } });
-  expect(valuesHandedOver(state, { session: 's', firstRun: 'run-1' }, 'curious')).toEqual({ TOKEN: 'value' });
-});
-
-test.each([7, null, 'x'.repeat(201)])('a first run %s is none', async (firstRun) => {
+test.each([undefined, 7, null, 'x'.repeat(201)])('a first run %s is none', async (firstRun) => {
   const state = stateDir();
   leave(state, 's', 'variables.json', { skill: 'curious', values: { TOKEN: 'old' }, firstRun });
   expect(valuesHandedOver(state, { session: 's', firstRun: 'run-1' }, 'curious')).toEqual({});

@@ -38,15 +38,15 @@ type Values = Readonly<Record<string, string>>;
 interface HandedOver {
   readonly skill: string;
   readonly values: Values;
-  /** As it was wanted. Absent: a client of an earlier build wrote it. */
-  readonly firstRun?: string;
+  /** As it was wanted. */
+  readonly firstRun: string;
 }
 
 export interface Wanted {
   readonly skill: string;
   readonly names: readonly string[];
-  /** Id of the first run of the session's workflow: another workflow may have had the session's id before. Absent: a worker of an earlier build asks. */
-  readonly firstRun?: string;
+  /** Id of the first run of the session's workflow: another workflow may have had the session's id before. */
+  readonly firstRun: string;
 }
 
 /** The outermost session, and which workflow of that id it is; null where that is not known. */
@@ -59,7 +59,7 @@ export interface Receiver {
 export function valuesHandedOver(stateDir: string, { session, firstRun }: Receiver, skill: string): Values {
   const found = readHandedOver(stateDir, session);
   if (found?.skill !== skill) return {};
-  return firstRun === null || found.firstRun === undefined || found.firstRun === firstRun ? found.values : {};
+  return firstRun === null || found.firstRun === firstRun ? found.values : {};
 }
 
 /**
@@ -69,7 +69,7 @@ export function valuesHandedOver(stateDir: string, { session, firstRun }: Receiv
 export async function waitForVariables(
   stateDir: string,
   session: string,
-  wanted: Required<Wanted>,
+  wanted: Wanted,
   own: Variables,
 ): Promise<void> {
   const { skill, names, firstRun } = wanted;
@@ -113,11 +113,7 @@ export async function answerRequests(
         );
       }
       const { skill, firstRun } = wanted;
-      write(stateDir, session, VARIABLES, {
-        skill,
-        ...(firstRun === undefined ? {} : { firstRun }),
-        values,
-      } satisfies HandedOver);
+      write(stateDir, session, VARIABLES, { skill, firstRun, values } satisfies HandedOver);
       onHandOver(Object.keys(values));
     }
     await sleep(POLL_MS);
@@ -158,12 +154,12 @@ function readHandedOver(stateDir: string, session: string): HandedOver | null {
   const { skill, values, firstRun } = value;
   const areTexts = isPlain(values) && Object.values(values).every((one) => typeof one === 'string');
   return typeof skill === 'string' && areTexts && isRun(firstRun)
-    ? { skill, values: values as Values, ...(firstRun === undefined ? {} : { firstRun }) }
+    ? { skill, values: values as Values, firstRun }
     : null;
 }
 
-function isAnswer(found: HandedOver | null, { skill, firstRun }: Required<Wanted>): boolean {
-  return found?.skill === skill && (found.firstRun === undefined || found.firstRun === firstRun);
+function isAnswer(found: HandedOver | null, { skill, firstRun }: Wanted): boolean {
+  return found?.skill === skill && found.firstRun === firstRun;
 }
 
 function readWanted(stateDir: string, session: string): Wanted | null {
@@ -171,11 +167,11 @@ function readWanted(stateDir: string, session: string): Wanted | null {
   if (value === null) return null;
   const { skill, names, firstRun } = value;
   if (typeof skill !== 'string' || envProblems(names).length > 0 || !isRun(firstRun)) return null;
-  return { skill, names: names as readonly string[], ...(firstRun === undefined ? {} : { firstRun }) };
+  return { skill, names: names as readonly string[], firstRun };
 }
 
-function isRun(value: unknown): value is string | undefined {
-  return value === undefined || (typeof value === 'string' && value.length <= MOST_RUN_CHARACTERS);
+function isRun(value: unknown): value is string {
+  return typeof value === 'string' && value.length <= MOST_RUN_CHARACTERS;
 }
 
 function readJson(stateDir: string, session: string, name: string): Readonly<Record<string, unknown>> | null {

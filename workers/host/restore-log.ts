@@ -173,8 +173,8 @@ function eventsOf(
 
 /** @param isList  of a stage with items: where their list is, and not one of them */
 function instanceOf(run: AdmittedRun, stage: unknown, given: unknown, isList: boolean): InstancePath | null {
-  // Calls of earlier builds name none.
-  const path = Array.isArray(given) ? readInstance(given) : [];
+  // A call for the list of a stage of the run names no instance.
+  const path = given === undefined ? [] : readInstance(given);
   if (typeof stage !== 'string' || path === null || !path.every(({ item }) => item < PLAN_LIMITS.items)) return null;
   const found = stageAt(run.machine, stage, path);
   return found !== null && (found.each !== undefined) === isList ? path : null;

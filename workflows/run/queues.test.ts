@@ -2,22 +2,22 @@ import { describe, expect, test } from 'vitest';
 import type { Placement } from '../../activities/contract.ts';
 import { queuesOf, releaseQueue, stageQueue } from './queues.ts';
 
-const EARLIER: Placement = { hostId: 'a', hostQueue: 'voidbox-host:a' };
+const HOST_ONLY: Placement = { hostId: 'a', hostQueue: 'voidbox-host:a' };
 
-test('an admission of an earlier build sends everything to its host', () => {
-  expect(queuesOf(EARLIER)).toEqual({ host: 'voidbox-host:a', store: 'voidbox-host:a', lease: 'voidbox-host:a' });
+test('an admission that names only the queue of its host sends everything to it', () => {
+  expect(queuesOf(HOST_ONLY)).toEqual({ host: 'voidbox-host:a', store: 'voidbox-host:a', lease: 'voidbox-host:a' });
 });
 
 test.each(['hostQueue', 'storeQueue', 'leaseQueue'] as const)(
   'a run whose %s is not a queue name fails, and says so',
   (name) => {
     for (const queue of ['', 5, null, 'q'.repeat(1_001)])
-      expect(() => queuesOf({ ...EARLIER, [name]: queue })).toThrow(/the admission names .* as a task queue/);
+      expect(() => queuesOf({ ...HOST_ONLY, [name]: queue })).toThrow(/the admission names .* as a task queue/);
   },
 );
 
 describe('with queues of their own for leases and the store', () => {
-  const queues = queuesOf({ ...EARLIER, storeQueue: 'store', leaseQueue: 'leases' });
+  const queues = queuesOf({ ...HOST_ONLY, storeQueue: 'store', leaseQueue: 'leases' });
 
   test('a stage goes where its VM is', () => {
     expect(stageQueue(queues, { vmKey: 'r/s/0', queue: 'voidbox-host:b', host: 'b' })).toBe('voidbox-host:b');

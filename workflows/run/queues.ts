@@ -15,7 +15,7 @@ export interface RunQueues {
 }
 
 /**
- * Admissions of earlier builds name the host's queue alone, which is the default of the others.
+ * The host's queue is the default of the others.
  * @throws ApplicationFailure when a queue cannot be one: as an option of an activity it would fail the workflow's task for ever
  */
 export function queuesOf({ hostQueue, storeQueue = hostQueue, leaseQueue = hostQueue }: Placement): RunQueues {
