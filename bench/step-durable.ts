@@ -9,7 +9,7 @@ import type { SessionCarried } from '../activities/contract-session.ts';
 import { factsOf } from '../domain/step-machine/facts.ts';
 import { flush } from '../domain/step-machine/records.ts';
 import { advanceSession, startSession, viewSession } from '../client/sessions/sessions.ts';
-import { createRecordFiles } from '../store/sessions/record-files.ts';
+import { openSessionStores } from '../store/open-session-stores.ts';
 import { SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../workflows/messages.ts';
 import { LOOP_STEP, loopAnswer, loopSkill } from './loop-skill.ts';
 import { type Arm, processCpuMs } from './measure.ts';
@@ -126,7 +126,7 @@ function childrenOf(parent: number): number[] {
 async function seeded({ client, stateDir, codeHash }: DurableBench, steps: number): Promise<string> {
   const session = `seeded-${steps}-${randomUUID()}`;
   const { state, records } = await sessionAt(steps, { session, codeHash, showTurns: true });
-  const files = createRecordFiles(stateDir, 'embedded');
+  const { records: files } = openSessionStores({ stateDir }, 'embedded');
   let ref: string | null = null;
   for (let from = 0; from < records.length; from += RECORDS_A_FILE) {
     ref = await files.write({ session, previous: ref, records: records.slice(from, from + RECORDS_A_FILE) });

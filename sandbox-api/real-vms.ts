@@ -13,7 +13,7 @@ import { RUN_DIRS_BUDGET_BYTES } from '../sandbox/sweep.ts';
 import type { Environment } from '../setup/environment.ts';
 import { readHostMemory, vmBudgetMib } from '../setup/machine/host-memory.ts';
 import type { VmPieces } from '../setup/pieces/host-pieces.ts';
-import { readDiskRoom } from '../store/file/disk-room.ts';
+import { readDiskRoom } from '../store/disk-room.ts';
 import type { LaunchChoice } from './launch-options.ts';
 import { ownVmsFolder } from './state-folder.ts';
 import { newSandboxId, noteOf, type OpenedVm, type SandboxInfo, type VmSource } from './vm-source.ts';

@@ -2,7 +2,7 @@
 import { existsSync, lstatSync } from 'node:fs';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { makeOwnFolder } from '../setup/cache/own-folder.ts';
-import { makePrivateDir, vmsDir } from '../store/file/layout.ts';
+import { makePrivateDir, vmsDir } from '../store/state-folder.ts';
 import { keepStateFormatWithAdvice } from '../store/state-format.ts';
 
 /** Group and others may write. */

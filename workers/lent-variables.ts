@@ -1,7 +1,7 @@
 /** What a worker of your own Temporal server lends to runs: all of its secrets file, and what is allowed of its environment. */
 import type { LentVariables } from '../activities/ports/lent-variables.ts';
 import { SetupError } from '../setup/setup-error.ts';
-import { readSecretsFile } from '../store/file/secrets-file.ts';
+import { readSecretsFile } from '../store/secrets-file.ts';
 import { valueAt } from '../domain/units/mapping.ts';
 
 export interface LentFrom {

@@ -20,6 +20,7 @@ import type { LentVariables } from '../activities/ports/lent-variables.ts';
 import { createCommandActivities } from '../activities/attempt/run-command.ts';
 import { durabilityOf, type Environment, readEnvironment } from '../setup/environment.ts';
 import { resolveStackPieces } from '../setup/resolve.ts';
+import { openLocalStore } from '../store/open-stores.ts';
 import { keepStateFormatWithAdvice } from '../store/state-format.ts';
 import { SetupError } from '../setup/setup-error.ts';
 import { ACTIVITY_OPTIONS } from '../workflows/activity-options.ts';
@@ -221,7 +222,7 @@ class VoidboxPlugin implements WorkerPlugin {
     keepStateFormatWithAdvice(stateDir);
     const log = logOf(worker);
     // Next: on a full disk it makes room for what follows.
-    const disk = watchDisk(stateDir, env.diskFullLimitMs, log);
+    const disk = watchDisk(openLocalStore({ stateDir }), env.diskFullLimitMs, log);
     try {
       const hostId = readHostId(stateDir);
       const { taskQueue, namespace, dataConverter } = worker.options;

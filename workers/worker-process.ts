@@ -15,8 +15,8 @@ import { hostId as readHostId } from './host/host-id.ts';
 import { watchDisk } from './host/disk-watch.ts';
 import type { Log } from './log.ts';
 import { createHostSandboxes } from './host/sandboxes.ts';
-import { createOpenedFiles } from '../store/sessions/opened-files.ts';
-import { createRecordFiles } from '../store/sessions/record-files.ts';
+import { openSessionStores, openSessionVariables, type SessionStores } from '../store/open-session-stores.ts';
+import { openLocalStore } from '../store/open-stores.ts';
 import { keepStateFormat } from '../store/state-format.ts';
 import type { RunningSkillHost } from './skills/skill-host.ts';
 import { createStageSessions } from './skills/stage-sessions.ts';
@@ -100,13 +100,14 @@ async function work(options: WorkerProcessOptions, ends: Ends): Promise<void> {
   keepStateFormat(stateDir);
   installRuntime(log);
   // Next: on a full disk it makes room for what follows.
-  const disk = watchDisk(stateDir, options.diskFullLimitMs, log);
+  const disk = watchDisk(openLocalStore(options), options.diskFullLimitMs, log);
   ends.push(() => disk.stop());
   const hostId = readHostId(stateDir);
   const runs = await connectWhenUp(target, SERVER_LIMIT_MS, stop);
   ends.push(() => runs.close().catch(() => undefined));
   if (options.embedded) await unlessStopped(stop, ensureRetention(runs.connection, target.namespace, log));
-  const skills = await skillHostOf(options);
+  const kept = options.skills.length === 0 ? null : openSessionStores(options, serverId(options));
+  const skills = kept === null ? null : await skillHostOf(options, kept);
   ends.push(() => skills?.close());
   const opening = openHost({
     client: runs.client,
@@ -143,12 +144,12 @@ async function work(options: WorkerProcessOptions, ends: Ends): Promise<void> {
   const host = await unlessStopped(stop, opening);
   ends.push(() => host.close());
   const sessions =
-    skills === null
+    skills === null || kept === null
       ? null
       : createSessionActivities({
           skills,
-          records: createRecordFiles(stateDir, serverId(options)),
-          opened: createOpenedFiles(stateDir, serverId(options)),
+          records: kept.records,
+          opened: kept.opened,
           runOf: (workflowId, runId) => workflowRun(runs.client, workflowId, runId),
           workflow: { type: SESSION_WORKFLOW_TYPE, taskQueue: SESSION_TASK_QUEUE },
           searchAttributes: host.deps.searchAttributes,
@@ -174,7 +175,9 @@ async function work(options: WorkerProcessOptions, ends: Ends): Promise<void> {
   if (!stop.aborted) ends.push(await host.care());
   if (!stop.aborted) {
     const isOpen = (session: string): Promise<boolean> => isRunning(runs.client, session);
-    ends.push(startVariableSweep({ stateDir, serverId: serverId(options), isOpen, log }));
+    ends.push(
+      startVariableSweep({ variables: openSessionVariables(options), serverId: serverId(options), isOpen, log }),
+    );
     options.onReady(hostId, [
       RUN_TASK_QUEUE,
       hostTaskQueue(hostId),
@@ -184,14 +187,19 @@ async function work(options: WorkerProcessOptions, ends: Ends): Promise<void> {
   await workers.ended;
 }
 
-async function skillHostOf(options: WorkerProcessOptions): Promise<RunningSkillHost | null> {
+/** @throws Error if the sessions' data is not on a disk of this host, where processes of skills need it */
+async function skillHostOf(
+  options: WorkerProcessOptions,
+  { observed, variables: handedOver, local }: SessionStores,
+): Promise<RunningSkillHost> {
   const { skills, skillTurnLimitMs, stateDir, variables, log } = options;
-  if (skills.length === 0) return null;
+  if (local === null) throw new Error('skills run only on a store whose data is on a disk of this host');
   // With the bundler of skills, which most workers never need.
   const { createSkillHost } = await import('./skills/skill-host.ts');
   return createSkillHost({
     paths: skills,
     stateDir,
+    sessions: { observed, variables: handedOver, local },
     serverId: serverId(options),
     env: variables,
     ownVariables: !options.embedded,

@@ -19,7 +19,6 @@ import { checkPlan } from '../../domain/language/check-plan.ts';
 import { createMockBackend, type MockBackend } from '../../sandbox/mock/backend.ts';
 import type { MockIo } from '../../sandbox/mock/programs.ts';
 import { openStores, type Stores } from '../../store/open-stores.ts';
-import { prune } from '../../store/prune.ts';
 import { planOf } from '../../test/machine/plan-of.ts';
 import { mockWorkerDeps, plainRequest, plainStage } from '../../test/rig/runs/mock-worker.ts';
 import { admit } from './admit.ts';
@@ -299,7 +298,7 @@ test.concurrent('the saves stay while the new run has them, and a save that is g
   await using host = await Host.open();
   await first(host);
   await host.retry('second', 'first');
-  await prune(host.stateDir, { olderThanMs: 0, keepLast: null, dryRun: false, nowMs: Date.now() + 1_000 });
+  await host.stores.pruner.prune({ olderThanMs: 0, keepLast: null, dryRun: false, nowMs: Date.now() + 1_000 });
   expect(await host.stores.records.get('first', 'admission')).toBeNull();
   host.play = playEnding;
   expect((await host.attempt('second')).outcome).toBe('succeeded');

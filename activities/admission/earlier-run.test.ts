@@ -11,8 +11,7 @@ import { toWire } from '../../domain/plan/wire.ts';
 import type { RunEventBody } from '../../domain/run/event.ts';
 import { checkPlan } from '../../domain/language/check-plan.ts';
 import { createMockBackend } from '../../sandbox/mock/backend.ts';
-import { openStores } from '../../store/open-stores.ts';
-import { prune } from '../../store/prune.ts';
+import { openStores, type Stores } from '../../store/open-stores.ts';
 import { planOf } from '../../test/machine/plan-of.ts';
 import { mockWorkerDeps } from '../../test/rig/runs/mock-worker.ts';
 import { admit } from './admit.ts';
@@ -23,11 +22,13 @@ import { requestOf } from '../../test/rig/runs/admissions.ts';
 const PLAN = planOf('a b>a c>b');
 
 let stateDir: string;
+let pruner: Stores['pruner'];
 let deps: ActivityDeps;
 
 beforeEach(async () => {
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-earlier-'));
   const stores = await openStores({ stateDir });
+  pruner = stores.pruner;
   deps = mockWorkerDeps({ stateDir, stores, backend: createMockBackend() }, { checkPlan });
 });
 
@@ -132,7 +133,7 @@ describe('a retry', () => {
   test('is admitted the same when its admission is asked again, its earlier run pruned meanwhile', async () => {
     await first();
     const admission = await admitted('second', retry());
-    await prune(stateDir, { olderThanMs: 0, keepLast: null, dryRun: false, nowMs: Date.now() + 1_000 });
+    await pruner.prune({ olderThanMs: 0, keepLast: null, dryRun: false, nowMs: Date.now() + 1_000 });
     expect(await deps.records.get('first', 'admission')).toBeNull();
     expect(await admitted('second', retry())).toEqual(admission);
   });
@@ -166,11 +167,11 @@ describe('a retry', () => {
     const ref = await first();
     await admitted('second', retry());
     const day = 24 * 60 * 60 * 1_000;
-    await prune(stateDir, { olderThanMs: 0, keepLast: null, dryRun: false, nowMs: Date.now() + 2 * day });
+    await pruner.prune({ olderThanMs: 0, keepLast: null, dryRun: false, nowMs: Date.now() + 2 * day });
     expect(await deps.records.get('first', 'admission')).toBeNull();
     expect(await deps.artifacts.claim(ref)).toBe(true);
     await append('second', ENDED);
-    await prune(stateDir, { olderThanMs: 0, keepLast: null, dryRun: false, nowMs: Date.now() + 4 * day });
+    await pruner.prune({ olderThanMs: 0, keepLast: null, dryRun: false, nowMs: Date.now() + 4 * day });
     expect(await deps.artifacts.claim(ref)).toBe(false);
   });
 

@@ -36,15 +36,18 @@ export interface SkillHost {
   /** @throws CodedError `skill/away`, `skill/crashed` */
   observe(request: ObserveRequest, variables: VariablesOf, signal: AbortSignal): Promise<void>;
   /** The session is over, or was never opened: what it was handed is gone when this returns. */
-  forget(session: string): void;
+  forget(session: string): Promise<void>;
 }
 
 /** Records of sessions that their workflows carry no more. */
-export interface SessionRecordStore {
+export interface SessionRecordReader {
+  /** Oldest first. @throws CodedError `store/io` when they are not here, `session/foreign` for what names no records */
+  read(session: string, ref: string): Promise<readonly StepRecord[]>;
+}
+
+export interface SessionRecordStore extends SessionRecordReader {
   /** Gives the name under which they and all before them are read. Idempotent: the same records have the same name. */
   write(request: Omit<FlushRequest, keyof OfWorkflow>): Promise<string>;
-  /** Oldest first. @throws CodedError `store/io` when they are not here */
-  read(session: string, ref: string): Promise<readonly StepRecord[]>;
 }
 
 /** What a host remembers of a session that was opened on it: what its activities are told has to agree. */

@@ -33,7 +33,7 @@ export function createSessionActivities({
           return opened;
         } catch (error) {
           // One that is not opened has no end at which that would be done.
-          if (allowed.root === request.session) skills.forget(request.session);
+          if (allowed.root === request.session) await skills.forget(request.session);
           throw error;
         }
       }),
@@ -66,7 +66,7 @@ export function createSessionActivities({
     closeSession: (request) =>
       coded(async () => {
         await guard.mayClose(request);
-        skills.forget(request.session);
+        await skills.forget(request.session);
       }),
   };
 }

@@ -12,7 +12,7 @@ import { REMEMBERED_MS } from '../../sandbox/mock/ended-vms.ts';
 import { createMockBackend, type MockBackend } from '../../sandbox/mock/backend.ts';
 import type { MockIo } from '../../sandbox/mock/programs.ts';
 import { openStores, type Stores } from '../../store/open-stores.ts';
-import { mountsDir } from '../../store/file/run-folder.ts';
+import { mountsDir } from '../../store/state-folder.ts';
 import { mockWorkerDeps, plainRequest, plainStage } from '../../test/rig/runs/mock-worker.ts';
 import type { StageRequest } from '../calls/requests.ts';
 import type { ActivityDeps } from '../deps.ts';

@@ -27,7 +27,7 @@ interface Answered extends StageView {
 
 /** As its log says, which is asked before a server is. */
 export async function hasEnded(runId: string, context: CliContext): Promise<boolean> {
-  return (await readWhatIsThere((await context.stores()).reader, context.env.stateDir, runId)).outcome !== null;
+  return (await readWhatIsThere(await context.stores(), runId)).outcome !== null;
 }
 
 /**

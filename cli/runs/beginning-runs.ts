@@ -1,5 +1,5 @@
 /** Damaged runs that may be no more than about to begin: only the server knows which of them go on. */
-import { mayBeBeginning, type DamagedRun } from '../../store/inspect.ts';
+import type { DamagedRun } from '../../activities/ports/run-inspector.ts';
 import type { CliContext } from '../context.ts';
 
 /** A run that is left where it is, and why. */
@@ -16,7 +16,8 @@ export interface Sorted {
 /** Takes out what goes on by the server's word, or could: a server that does not know a run may not be the one that it lives on. */
 export async function leaveBeginning(damaged: readonly DamagedRun[], context: CliContext): Promise<Sorted> {
   const beginning: DamagedRun[] = [];
-  for (const run of damaged) if (await mayBeBeginning(context.env.stateDir, run)) beginning.push(run);
+  const { inspector } = await context.stores();
+  for (const run of damaged) if (await inspector.mayBeBeginning(run)) beginning.push(run);
   if (beginning.length === 0) return { ended: damaged, left: [] };
   const stateOf = await askServer(context);
   const left = new Map<DamagedRun, string>();

@@ -11,14 +11,13 @@ import { readWhatIsThere } from './run-lookup.ts';
  * the store's word stands: what is not running now goes on when the stack is started again.
  */
 export async function readRepairedViews(runIds: readonly string[], context: CliContext): Promise<readonly RunView[]> {
-  const { reader } = await context.stores();
-  const { stateDir } = context.env;
+  const stores = await context.stores();
   const views: RunView[] = [];
-  for (const runId of runIds) views.push(await readWhatIsThere(reader, stateDir, runId));
+  for (const runId of runIds) views.push(await readWhatIsThere(stores, runId));
   const open = views.filter((view) => view.outcome === null && view.damage === null).map((view) => view.runId);
   const repaired = await repairRuns(open, context);
   return await Promise.all(
-    views.map(async (view) => (repaired.has(view.runId) ? await readWhatIsThere(reader, stateDir, view.runId) : view)),
+    views.map(async (view) => (repaired.has(view.runId) ? await readWhatIsThere(stores, view.runId) : view)),
   );
 }
 

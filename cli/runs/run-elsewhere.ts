@@ -1,5 +1,4 @@
 import { readHostId } from '../../client/vms/this-host.ts';
-import { refuseSetAside, runFolderName } from '../../store/file/run-folder.ts';
 import { CliError } from '../cli-error.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
@@ -48,7 +47,7 @@ export async function findRunHere(
   const found = await findRunOrElsewhere(text, context);
   if (!isElsewhere(found)) return found;
   if (found.isPruned) {
-    refuseSetAside(context.env.stateDir, runFolderName(found.runId));
+    await (await context.stores()).inspector.refuseSetAside(found.runId);
     throw new CliError(
       EXIT.environment,
       'cli/run-pruned',

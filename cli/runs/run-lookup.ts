@@ -1,7 +1,7 @@
 import type { RunIndex } from '../../activities/ports/run-index.ts';
 import type { RunReader } from '../../activities/ports/run-reader.ts';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
-import { inspectMainRecords } from '../../store/inspect.ts';
+import type { Stores } from '../../store/open-stores.ts';
 import { emptyView, type RunView, withDamage } from '../../store/run-view.ts';
 import { project } from '../../store/projection.ts';
 import { matchRunId } from './run-id.ts';
@@ -22,11 +22,14 @@ export async function readView(reader: RunReader, runId: string): Promise<RunVie
 }
 
 /** As `readView`; of a run that is damaged or cannot be read it is what could be read, and says so. */
-export async function readWhatIsThere(reader: RunReader, stateDir: string, runId: string): Promise<RunView> {
+export async function readWhatIsThere(
+  { reader, inspector }: Pick<Stores, 'reader' | 'inspector'>,
+  runId: string,
+): Promise<RunView> {
   let view = emptyView(runId);
   try {
     for await (const event of reader.read(runId, 0, { output: false })) view = project(view, event);
-    inspectMainRecords(stateDir, runId, view.seq);
+    await inspector.checkMainRecords(runId, view.seq);
     return view;
   } catch (error) {
     if (!isCodedError(error)) throw error;

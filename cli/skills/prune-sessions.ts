@@ -1,9 +1,5 @@
-import {
-  hasSkillFiles,
-  pruneSkills,
-  type SkillPruneOptions,
-  type SkillPruneReport,
-} from '../../store/sessions/prune-skills.ts';
+import type { SkillPruneOptions, SkillPruneReport } from '../../activities/ports/session-stores.ts';
+import { openSessionPruner } from '../../store/open-session-stores.ts';
 import type { CliContext } from '../context.ts';
 
 export interface SessionPruneReport extends SkillPruneReport {
@@ -18,8 +14,8 @@ export async function pruneSessionFiles(
   context: CliContext,
   options: Omit<SkillPruneOptions, 'nowMs'>,
 ): Promise<SessionPruneReport> {
-  const { stateDir } = context.env;
-  if (!hasSkillFiles(stateDir)) return { ...NOTHING, kept: null };
+  const pruner = openSessionPruner(context.env);
+  if (!(await pruner.hasAny())) return { ...NOTHING, kept: null };
   // Loaded here and not above: without sessions, runs are pruned without the Temporal SDK.
   const { openServerLink } = await import('../../client/temporal/server-link.ts');
   const { sessionUses } = await import('../../client/sessions/uses.ts');
@@ -39,7 +35,7 @@ export async function pruneSessionFiles(
       kept: `session files are kept: their server at ${link.address()} does not say which sessions have ended: ${(error as Error).message}`,
     };
   }
-  const report = pruneSkills(stateDir, uses, { ...options, nowMs: context.now().getTime() });
+  const report = await pruner.prune(uses, { ...options, nowMs: context.now().getTime() });
   const kept =
     uses.codeHashes === null
       ? 'skill code is kept: an open session did not answer which code it runs (voidbox session list --state open)'

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import type { RunEvent } from '../../domain/run/event.ts';
-import { readDiskRoom } from '../../store/file/disk-room.ts';
+import { readDiskRoom } from '../../store/disk-room.ts';
 import type { Stores } from '../../store/open-stores.ts';
 import { emptyView, type RunView } from '../../store/run-view.ts';
 import { project } from '../../store/projection.ts';

@@ -3,15 +3,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { HostVariables } from '../../activities/ports/host-variables.ts';
-import { createFileHostVariables } from '../../store/file/host-variables.ts';
+import { openStores } from '../../store/open-stores.ts';
 import { RunExistsError } from '../../client/runs/runs.ts';
 import { handOver } from './hand-over.ts';
 
 let stateDir: string;
 let variables: HostVariables;
-beforeEach(() => {
+beforeEach(async () => {
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-hand-over-'));
-  variables = createFileHostVariables(stateDir);
+  ({ hostVariables: variables } = await openStores({ stateDir }));
 });
 afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
 

@@ -13,7 +13,6 @@ import type { KnownImage } from '../../setup/images/images.ts';
 import { resolveHostPieces, resolveOptionalPieces } from '../../setup/resolve.ts';
 import { entryNamed } from '../../skill-kit/bundle/find-entry.ts';
 import type { Stores } from '../../store/open-stores.ts';
-import { refuseSetAside, runDir, runFolderName } from '../../store/file/run-folder.ts';
 import type { RunView } from '../../store/run-view.ts';
 import { dirname } from 'node:path';
 import { CLIENT_MARK, type ClientMark, SOURCE_RECORD, type SourceRecord } from '../../client/runs/client-record.ts';
@@ -141,7 +140,7 @@ async function start(
   try {
     // What was typed wrong is told before anything is fetched or started.
     if (await stores.index.has(runId)) throw new RunExistsError(runId);
-    refuseSetAside(env.stateDir, runFolderName(runId));
+    await stores.inspector.refuseSetAside(runId);
     // Another spec, as a fork has, gets no permission of the earlier one.
     const earlier = from?.origin.kind === 'retry' ? await readEarlierMark(from.origin.runId, stores) : null;
     const allow = [...new Set([...allowMounts, ...(earlier?.allow ?? [])])];
@@ -368,7 +367,7 @@ async function conclude(view: RunView, interrupted: boolean, json: boolean, cont
       style: context.stderr.style,
       nowMs: Date.now(),
       advise: context.advise,
-      folder: runDir(context.env.stateDir, view.runId),
+      folder: stores.local?.folderOf(view.runId) ?? null,
     });
     await context.stderr.write(`\n${lines.join('\n')}\n`);
     if (view.state === 'succeeded' && output !== null && isElsewhere) {

@@ -7,7 +7,7 @@ import type { StackPieces } from '../../setup/pieces/host-pieces.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { requireOpenFiles } from '../../setup/machine/require-open-files.ts';
 import { resolveStackPieces, SetupError } from '../../setup/resolve.ts';
-import { readDiskRoom } from '../../store/file/disk-room.ts';
+import { readDiskRoom } from '../../store/disk-room.ts';
 import { requireStateFormat } from '../../store/state-format.ts';
 import { openStateFolder } from '../vms/state-folder.ts';
 import { mountsMark } from './mounts-mark.ts';

@@ -2,7 +2,7 @@
 import type { Client } from '@temporalio/client';
 import type { SessionView } from '../../activities/contract-session.ts';
 import { SESSION_MESSAGES, SESSION_WORKFLOW_TYPE } from '../../workflows/messages.ts';
-import type { SessionUses } from '../../store/sessions/prune-skills.ts';
+import type { SessionUses } from '../../activities/ports/session-stores.ts';
 
 /** A session whose worker is away does not answer. */
 const QUERY_LIMIT_MS = 5_000;

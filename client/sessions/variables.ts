@@ -1,7 +1,7 @@
 /** Values of this shell's variables for a session that is being opened: those that its skill declares, as its worker says. */
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { Environment } from '../../setup/environment.ts';
-import { answerRequests } from '../../store/sessions/variable-files.ts';
+import { openSessionVariables } from '../../store/open-session-stores.ts';
 
 /** @throws what `start` throws */
 export async function handOverDuring<T>(
@@ -14,12 +14,12 @@ export async function handOverDuring<T>(
   const told = (names: readonly string[]): void =>
     onProgress(names.length === 0 ? 'passes no variables' : `passes ${names.join(', ')}`);
   // What it cannot hand over the worker misses, and says so.
-  const answering = answerRequests(env.stateDir, session, readableOf(env), opened.signal, told).catch(
-    (error: unknown) => {
+  const answering = openSessionVariables(env)
+    .answer(session, readableOf(env), opened.signal, told)
+    .catch((error: unknown) => {
       const { message } = error as Error;
       onProgress(error instanceof CodedError ? message : `no variables can be passed: ${message}`);
-    },
-  );
+    });
   try {
     return await start();
   } finally {

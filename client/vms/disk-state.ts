@@ -3,8 +3,9 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseVmKey, vmKeyText } from '../../domain/run/vm-key.ts';
 import { listRunDirs, readDiskOfVm, readVmKey, type FullDisk } from '../../native/index.ts';
-import { readDiskRoom, type DiskRoom } from '../../store/file/disk-room.ts';
-import { vmsDir } from '../../store/file/layout.ts';
+import type { DiskRoom } from '../../activities/ports/local-store.ts';
+import { readDiskRoom } from '../../store/disk-room.ts';
+import { vmsDir } from '../../store/state-folder.ts';
 
 export interface WaitingVm extends FullDisk {
   readonly vmKey: string;

@@ -1,6 +1,6 @@
 /** The state folder for a command that writes to it. */
 import { makeOwnFolder } from '../../setup/cache/own-folder.ts';
-import { isDiskFull } from '../../store/file/disk-room.ts';
+import { isDiskFull } from '../../store/disk-room.ts';
 import { keepStateFormat } from '../../store/state-format.ts';
 
 /**

@@ -11,7 +11,7 @@ import {
   readRunDir,
   type RunDirStatus,
 } from '../../native/index.ts';
-import { vmsDir } from '../../store/file/layout.ts';
+import { vmsDir } from '../../store/state-folder.ts';
 
 /** A keeper answers at once. One that does not is stopped, and its VM is listed without what it would say. */
 const ANSWER_LIMIT_MS = 2_000;

@@ -8,7 +8,9 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
 import { isSha256 } from '../../domain/units/sha256.ts';
 import { damaged, runFileFailure } from './damage.ts';
-import { artifactsDir, DurableFolders, errnoOf, makePrivateDir, storeFailure, syncDir } from './layout.ts';
+import { artifactsDir, DurableFolders, storeFailure, syncDir } from './layout.ts';
+import { errnoOf } from '../errno.ts';
+import { makePrivateDir } from '../state-folder.ts';
 
 const READ_BYTES = 256 * 1024;
 /** Up to here bytes are hashed in memory first, and bytes that are stored already touch no disk. */

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { ballastPath, createBallast } from './ballast.ts';
-import { isDiskFull, readDiskRoom, type DiskRoom } from './disk-room.ts';
+import type { DiskRoom } from '../../activities/ports/local-store.ts';
+import { isDiskFull, readDiskRoom } from '../disk-room.ts';
 import { storeFailure } from './layout.ts';
 
 const MIB = 1024 * 1024;

@@ -5,8 +5,9 @@
 import { randomFillSync } from 'node:crypto';
 import { closeSync, openSync, renameSync, rmSync, statSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { readDiskRoom, type DiskRoom } from './disk-room.ts';
-import { errnoOf } from './layout.ts';
+import type { Ballast, DiskRoom } from '../../activities/ports/local-store.ts';
+import { readDiskRoom } from '../disk-room.ts';
+import { errnoOf } from '../errno.ts';
 
 const MIB = 1024 * 1024;
 const BALLAST_BYTES = 8 * MIB;
@@ -15,16 +16,6 @@ const BALLAST_SHARE = 100;
 
 /** Keepers look once a second and stop their VMs on a full disk: those that still run would eat what is given free. */
 const LOOKS = 3;
-
-export interface Ballast {
-  /**
-   * Looks at the disk: gives the ballast up or makes it. Says what was done.
-   * @param atOnce  a full disk is believed at the first look, not at the third
-   */
-  look(atOnce?: boolean): 'made' | 'released' | null;
-  /** False while what is left is for messages: output then waits for room. */
-  hasRoomForOutput(): boolean;
-}
 
 export function ballastPath(stateDir: string): string {
   return join(stateDir, 'ballast');

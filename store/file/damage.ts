@@ -1,6 +1,7 @@
 /** What is said of data that is not what was written. */
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import { errnoOf, storeFailure } from './layout.ts';
+import { errnoOf } from '../errno.ts';
+import { storeFailure } from './layout.ts';
 
 /** Errors of system calls that say that something else stands where a file or folder of a run should. */
 const WRONG_KIND = new Set(['EISDIR', 'ENOTDIR', 'EEXIST', 'ELOOP', 'ENXIO']);

@@ -4,7 +4,8 @@ import type { EventLog } from '../../activities/ports/event-log.ts';
 import type { Durability } from './durability.ts';
 import { DurableFolders } from './layout.ts';
 import { LogReader } from './log-reader.ts';
-import { hasLog, runFolderName } from './run-folder.ts';
+import { hasLog } from './run-folder.ts';
+import { runFolderName } from '../state-folder.ts';
 import { isRelied, RunLog } from './run-log.ts';
 
 /** Logs held open for appending; the one that was used longest ago is closed for another. */

@@ -5,7 +5,8 @@ import { aText, valuesOf } from '../../domain/run/shape.ts';
 import { damaged } from './damage.ts';
 import { readJson, removeFile, writeJson } from './json-file.ts';
 import { DurableFolders } from './layout.ts';
-import { makeRunFolder, runDir } from './run-folder.ts';
+import { makeRunFolder } from './run-folder.ts';
+import { runDir } from '../state-folder.ts';
 
 export function createFileHostVariables(stateDir: string): HostVariables {
   const folders = new DurableFolders(stateDir);

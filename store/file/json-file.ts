@@ -6,7 +6,8 @@ import { dirname } from 'node:path';
 import { promisify } from 'node:util';
 import type { Durability } from './durability.ts';
 import { damaged, runFileFailure } from './damage.ts';
-import { type DurableFolders, errnoOf, storeFailure, syncDir } from './layout.ts';
+import { type DurableFolders, storeFailure, syncDir } from './layout.ts';
+import { errnoOf } from '../errno.ts';
 
 const sync = promisify(fsync);
 

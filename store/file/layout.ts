@@ -1,6 +1,5 @@
-/** Where things lie below the state folder, and the one shape of an I/O failure. What lies in a run's folder: `run-folder.ts`. */
+/** Where files of stores lie below the state folder, and the one shape of an I/O failure. What lies in a run's folder: `run-folder.ts`. */
 import { closeSync, existsSync, fsync, mkdirSync, openSync } from 'node:fs';
-import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { CodedError } from '../../domain/errors/coded-error.ts';
@@ -9,27 +8,13 @@ import { keepStateFormat } from '../state-format.ts';
 const sync = promisify(fsync);
 const MAX_KNOWN_FOLDERS = 10_000;
 
-export function runsDir(stateDir: string): string {
-  return join(stateDir, 'runs');
-}
-
 /** Where `set-aside` puts damaged runs. */
 export function damagedDir(stateDir: string): string {
   return join(stateDir, 'damaged');
 }
 
-/** Run directories of VMs; what lies in one is their keeper's. */
-export function vmsDir(stateDir: string): string {
-  return join(stateDir, 'vms');
-}
-
 export function artifactsDir(stateDir: string): string {
   return join(stateDir, 'artifacts');
-}
-
-/** Only the owner may look: runs hold what commands printed. */
-export async function makePrivateDir(path: string): Promise<void> {
-  await mkdir(path, { recursive: true, mode: 0o700 });
 }
 
 /** A new name is durable only when its folder is. */
@@ -75,10 +60,6 @@ export class DurableFolders {
     if (this.#known.size >= MAX_KNOWN_FOLDERS) this.#known.clear();
     this.#known.add(dir);
   }
-}
-
-export function errnoOf(error: unknown): string | undefined {
-  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
 }
 
 /** What a failed system call becomes; coded errors pass through. */

@@ -9,7 +9,8 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import type { OutputPlace } from './commit-log.ts';
 import { damaged, runFileFailure } from './damage.ts';
-import { errnoOf, storeFailure, syncDir } from './layout.ts';
+import { errnoOf } from '../errno.ts';
+import { storeFailure, syncDir } from './layout.ts';
 import { SharedSync } from './shared-sync.ts';
 import { quote } from '../../domain/units/quote.ts';
 

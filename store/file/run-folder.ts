@@ -3,39 +3,25 @@
  * whose escaped form is too long for a file system is named by its hash, with the id in a file inside. A name that
  * none of these makes is no run's.
  */
-import { createHash, randomBytes } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import { accessSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
-import { escapeRunId, isRunId, runIdProblem, unescapeRunId } from '../../domain/run/run-id.ts';
+import { isRunId, unescapeRunId } from '../../domain/run/run-id.ts';
 import { damaged } from './damage.ts';
-import { damagedDir, errnoOf, runsDir, storeFailure, syncDir, type DurableFolders } from './layout.ts';
+import { damagedDir, storeFailure, syncDir, type DurableFolders } from './layout.ts';
+import { errnoOf } from '../errno.ts';
+import { FOLDER_NAME_BYTES, runDir, runFolderName, runsDir } from '../state-folder.ts';
 
-/** File systems take 255 bytes; what moves a folder aside adds to its name. */
-const NAME_BYTES = 200;
 /** No escaped id looks like this: `%lo` escapes nothing. */
 const HASHED = /^%long-[0-9a-f]{64}$/;
 const ID_FILE = 'run-id';
 
-/** @throws CodedError `store/io` for a text that is no run id */
-export function runFolderName(runId: string): string {
-  const problem = runIdProblem(runId);
-  if (problem !== null)
-    throw new CodedError('store/io', `${JSON.stringify(runId.slice(0, 160))} is not a run id: ${problem}`);
-  const escaped = escapeRunId(runId);
-  return escaped.length <= NAME_BYTES ? escaped : `%long-${createHash('sha256').update(runId).digest('hex')}`;
-}
-
-/** The folder of a run's files. @throws CodedError `store/io` for a text that is no run id */
-export function runDir(stateDir: string, runId: string): string {
-  return join(runsDir(stateDir), runFolderName(runId));
-}
-
 /** The id of the run whose folder has this name; null for a folder that is no run's. @throws CodedError `store/damaged`, `store/io` */
 export function runIdOfFolder(parent: string, name: string): string | null {
   if (HASHED.test(name)) return readHashedId(parent, name);
-  if (name.length > NAME_BYTES) return null;
+  if (name.length > FOLDER_NAME_BYTES) return null;
   return unescapeRunId(name);
 }
 
@@ -133,9 +119,4 @@ export function outputDir(stateDir: string, runId: string): string {
 
 export function recordsDir(stateDir: string, runId: string): string {
   return join(runDir(stateDir, runId), 'records');
-}
-
-/** What writable mounts of a run held, and what was copied back last. */
-export function mountsDir(stateDir: string, runId: string): string {
-  return join(runDir(stateDir, runId), 'mounts');
 }

@@ -7,7 +7,8 @@ import type { IndexedRun, RunIndex, RunPage, RunPosition, RunQuery } from '../..
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import type { RunEvent } from '../../domain/run/event.ts';
 import { isRunId } from '../../domain/run/run-id.ts';
-import { errnoOf, runsDir } from './layout.ts';
+import { errnoOf } from '../errno.ts';
+import { runsDir } from '../state-folder.ts';
 import { LogReader } from './log-reader.ts';
 import { eventLogPath, hasLog, listRunFolders } from './run-folder.ts';
 

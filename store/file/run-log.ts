@@ -19,7 +19,8 @@ import { damaged, runFileFailure } from './damage.ts';
 import type { Durability } from './durability.ts';
 import { syncDir, type DurableFolders } from './layout.ts';
 import { OutputFileWriter } from './output-file.ts';
-import { eventLogPath, makeRunFolder, outputDir, recordsDir, runDir } from './run-folder.ts';
+import { eventLogPath, makeRunFolder, outputDir, recordsDir } from './run-folder.ts';
+import { runDir } from '../state-folder.ts';
 import { SharedSync } from './shared-sync.ts';
 
 const sync = promisify(fdatasync);

@@ -8,7 +8,8 @@ import type { Durability } from './durability.ts';
 import { isEmptyFile, readJson, removeFile, writeJson } from './json-file.ts';
 import { DurableFolders } from './layout.ts';
 import { recordProblem } from './record-shapes.ts';
-import { makeRunFolder, recordsDir, refuseSetAside, runFolderName } from './run-folder.ts';
+import { makeRunFolder, recordsDir, refuseSetAside } from './run-folder.ts';
+import { runFolderName } from '../state-folder.ts';
 import { quote } from '../../domain/units/quote.ts';
 
 /** Room for the `.json` and for the suffix of a file on its way. */

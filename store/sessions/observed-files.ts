@@ -1,6 +1,21 @@
 /** How far a session's observers have been told, so that whoever tells them again after a crash leaves that out. */
 import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { ObservedEvents } from '../../activities/ports/session-stores.ts';
+import { markUse } from '../server-mark.ts';
+import { sessionRecordsDir } from './record-files.ts';
+
+export function createObservedFiles(stateDir: string, serverId: string): ObservedEvents {
+  const folderOf = (session: string): string => sessionRecordsDir(stateDir, session);
+  return {
+    last: async (session) => lastObserved(folderOf(session)),
+    note: async (session, number) => noteObserved(folderOf(session), number),
+    async begin(session) {
+      mkdirSync(folderOf(session), { recursive: true, mode: 0o700 });
+      markUse(folderOf(session), serverId);
+    },
+  };
+}
 
 /** The number of the last event that was told. `dir`: the session's folder. */
 export function lastObserved(dir: string): number {

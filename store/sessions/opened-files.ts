@@ -8,7 +8,7 @@ import { isPlain } from '../../domain/step-machine/deep-merge.ts';
 import { DurableFolders, syncDir } from '../file/layout.ts';
 import { lastObserved, forgetObserved } from './observed-files.ts';
 import { sessionRecordsDir } from './record-files.ts';
-import { markUse } from './server-mark.ts';
+import { markUse } from '../server-mark.ts';
 
 const FILE = 'opened.json';
 

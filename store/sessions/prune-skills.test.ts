@@ -2,8 +2,9 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync, wr
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { hasSkillFiles, pruneSkills, type SessionUses } from './prune-skills.ts';
-import { folderUse, markUse } from './server-mark.ts';
+import type { SessionUses } from '../../activities/ports/session-stores.ts';
+import { createFileSessionPruner, pruneSkills } from './prune-skills.ts';
+import { folderUse, markUse } from '../server-mark.ts';
 
 const HOUR_MS = 3_600_000;
 const nowMs = Date.now();
@@ -69,9 +70,9 @@ test('a dry run says the same and leaves everything', () => {
   expect(existsSync(join(dir, 'sessions', 'old'))).toBe(true);
 });
 
-test('what a killed prune left aside goes with the next one', () => {
+test('what a killed prune left aside goes with the next one', async () => {
   folder('sessions', '.removed-1-old', HOUR_MS);
-  expect(hasSkillFiles(dir)).toBe(false);
+  expect(await createFileSessionPruner(dir).hasAny()).toBe(false);
   pruneSkills(dir, uses(), OPTIONS);
   expect(readdirSync(join(dir, 'sessions'))).toEqual([]);
 });

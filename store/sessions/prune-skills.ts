@@ -4,38 +4,27 @@
  */
 import { readdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { folderUse } from './server-mark.ts';
-
-/** What one server knows about its sessions. */
-export interface SessionUses {
-  readonly serverId: string;
-  /** Ids of workflows that are open, sub-skills' among them. */
-  readonly open: ReadonlySet<string>;
-  /** Code that open sessions run; null when one of them could not be asked. */
-  readonly codeHashes: ReadonlySet<string> | null;
-}
-
-export interface SkillPruneOptions {
-  /** Takes away what was used last longer ago than this. */
-  readonly olderThanMs: number;
-  readonly dryRun: boolean;
-  /** Milliseconds since the epoch. */
-  readonly nowMs: number;
-}
-
-export interface SkillPruneReport {
-  /** Ids of sessions whose files went (or would go); a session's sub-skills have their own. */
-  readonly sessions: readonly string[];
-  /** Hashes of code that went (or would go). */
-  readonly skills: readonly string[];
-}
+import type {
+  SessionPruner,
+  SessionUses,
+  SkillPruneOptions,
+  SkillPruneReport,
+} from '../../activities/ports/session-stores.ts';
+import { folderUse } from '../server-mark.ts';
 
 const SESSIONS = 'sessions';
 const SKILLS = 'skills';
 const ASIDE = '.removed-';
 
+export function createFileSessionPruner(stateDir: string): SessionPruner {
+  return {
+    hasAny: async () => hasSkillFiles(stateDir),
+    prune: async (uses, options) => pruneSkills(stateDir, uses, options),
+  };
+}
+
 /** True when there is anything to look at: only then is the server asked. */
-export function hasSkillFiles(stateDir: string): boolean {
+function hasSkillFiles(stateDir: string): boolean {
   return [SESSIONS, SKILLS].some((folder) => names(join(stateDir, folder)).length > 0);
 }
 

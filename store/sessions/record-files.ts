@@ -9,7 +9,7 @@ import type { StepRecord } from '../../domain/step-machine/records.ts';
 import { isSessionId } from '../../domain/step-machine/session-id.ts';
 import { isSha256 } from '../../domain/units/sha256.ts';
 import { DurableFolders, syncDir } from '../file/layout.ts';
-import { markUse } from './server-mark.ts';
+import { markUse } from '../server-mark.ts';
 import { quote } from '../../domain/units/quote.ts';
 
 interface RecordFile {
@@ -42,7 +42,7 @@ export function createRecordFiles(stateDir: string, serverId: string): SessionRe
       markUse(dir, serverId);
       return ref;
     },
-    read: (session, ref) => Promise.resolve(readRecords(sessionRecordsDir(stateDir, session), ref)),
+    read: (session, ref) => Promise.resolve().then(() => readRecords(sessionRecordsDir(stateDir, session), ref)),
   };
 }
 

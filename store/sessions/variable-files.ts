@@ -6,6 +6,7 @@
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Receiver, SessionVariables, Wanted } from '../../activities/ports/session-stores.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { isPlain } from '../../domain/step-machine/deep-merge.ts';
 import {
@@ -18,7 +19,7 @@ import {
 } from '../../domain/step-machine/skill-variables.ts';
 import { keepStateFormat } from '../state-format.ts';
 import { sessionRecordsDir } from './record-files.ts';
-import { folderUse } from './server-mark.ts';
+import { folderUse } from '../server-mark.ts';
 
 /** A client answers within moments, when there is one. */
 const ANSWER_LIMIT_MS = 10_000;
@@ -42,17 +43,15 @@ interface HandedOver {
   readonly firstRun: string;
 }
 
-export interface Wanted {
-  readonly skill: string;
-  readonly names: readonly string[];
-  /** Id of the first run of the session's workflow: another workflow may have had the session's id before. */
-  readonly firstRun: string;
-}
-
-/** The outermost session, and which workflow of that id it is; null where that is not known. */
-export interface Receiver {
-  readonly session: string;
-  readonly firstRun: string | null;
+export function createVariableFiles(stateDir: string): SessionVariables {
+  return {
+    handedOver: async (receiver, skill) => valuesHandedOver(stateDir, receiver, skill),
+    waitFor: (session, wanted, own) => waitForVariables(stateDir, session, wanted, own),
+    answer: (session, variables, opening, onHandOver) =>
+      answerRequests(stateDir, session, variables, opening, onHandOver),
+    drop: async (session) => dropVariables(stateDir, session),
+    holders: async (serverId, nowMs) => sessionsWithVariables(stateDir, serverId, nowMs),
+  };
 }
 
 /** Nothing when it was handed nothing, or another skill or another workflow of that id was. */

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, test } from 'vitest';
 import { listRunDirs } from '../../native/index.ts';
-import { vmsDir } from '../../store/file/layout.ts';
+import { vmsDir } from '../../store/state-folder.ts';
 import { Rig } from './rig.ts';
 import { useRig } from './shared-rig.ts';
 

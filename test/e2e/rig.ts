@@ -19,8 +19,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { RunEvent } from '../../domain/run/event.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { openStores } from '../../store/open-stores.ts';
-import { runsDir, vmsDir } from '../../store/file/layout.ts';
-import { eventLogPath, runDir } from '../../store/file/run-folder.ts';
+import { runsDir, vmsDir, runDir } from '../../store/state-folder.ts';
 
 export const BIN = join(packageRoot(), 'bin', 'voidbox.js');
 
@@ -202,7 +201,7 @@ export class Rig implements AsyncDisposable {
 
   /** For waits, most of whose looks meet the log as the one before did. */
   async #eventsSoFar(runId: string): Promise<readonly RunEvent[]> {
-    const log = statSync(eventLogPath(this.stateDir, runId), { throwIfNoEntry: false, bigint: true });
+    const log = statSync(join(runDir(this.stateDir, runId), 'events.jsonl'), { throwIfNoEntry: false, bigint: true });
     const stamp = log === undefined ? null : `${log.ino} ${log.size} ${log.mtimeNs}`;
     const known = this.#read.get(runId);
     if (stamp !== null && known?.stamp === stamp) return known.events;

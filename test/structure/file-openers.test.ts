@@ -54,7 +54,6 @@ const REASONS: Readonly<Record<string, string>> = {
   'store/': 'the state folder of the user',
   'workers/conditions/threads.ts': '/proc',
   'workers/embedded/control-server.ts': 'the state folder of the user',
-  'workers/host/host-id.ts': 'the state folder of the user',
   'workers/checkout/plan-checkout.ts': 'a private folder of the worker',
   'workers/skills/child.ts': 'references of a skill whose code runs in the same process',
   'workers/skills/identity-file.ts': 'the state folder of the user',

@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { openLocalStore } from '../../store/open-stores.ts';
 import { watchDisk } from './disk-watch.ts';
 
 let parent: string;
@@ -19,7 +20,7 @@ afterEach(() => {
 test('the first start in a folder that does not exist yet logs nothing, and makes the ballast once the folder is there', () => {
   const stateDir = join(parent, 'state');
   const log = vi.fn();
-  const watch = watchDisk(stateDir, null, log);
+  const watch = watchDisk(openLocalStore({ stateDir }), null, log);
   vi.advanceTimersByTime(5_000);
   mkdirSync(stateDir);
   vi.advanceTimersByTime(1_000);

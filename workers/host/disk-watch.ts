@@ -1,8 +1,8 @@
-/** Watches the disk of the state folder for a worker: keeps the ballast, and says when the disk is full and when it is not. */
+/** Watches the disk of a store on this host for a worker: keeps the ballast, and logs when the disk is full and when it is not. */
+import type { LocalStore } from '../../activities/ports/local-store.ts';
 import type { PumpDisk } from '../../activities/ports/pump-disk.ts';
 import { formatBytes } from '../../domain/units/bytes.ts';
-import { createBallast } from '../../store/file/ballast.ts';
-import { isDiskFull, readDiskRoom } from '../../store/file/disk-room.ts';
+import { isDiskFull } from '../../store/disk-room.ts';
 import { textOf, type Log } from '../log.ts';
 
 /** A full disk is met by writers at once; until the ballast is given up their tries are repeated anyway. */
@@ -15,9 +15,15 @@ export interface DiskWatch {
   stop(): void;
 }
 
-/** @param waitLimitMs  null is the default */
-export function watchDisk(stateDir: string, waitLimitMs: number | null, log: Log): DiskWatch {
-  const ballast = createBallast(stateDir);
+/**
+ * @param local  null: the store has no disk here, so nothing waits for its room
+ * @param waitLimitMs  null is the default
+ */
+export function watchDisk(local: LocalStore | null, waitLimitMs: number | null, log: Log): DiskWatch {
+  const limitMs = waitLimitMs ?? WAIT_LIMIT_MS;
+  if (local === null)
+    return { pump: { hasRoomForOutput: () => true, isFull: isDiskFull, limitMs }, stop: () => undefined };
+  const { ballast, name } = local;
   let trouble = '';
   let wasFull = false;
   const look = (atOnce: boolean): void => {
@@ -26,17 +32,17 @@ export function watchDisk(stateDir: string, waitLimitMs: number | null, log: Log
       trouble = '';
       if (done === 'released') {
         wasFull = true;
-        const { availableBytes } = readDiskRoom(stateDir);
+        const { availableBytes } = local.readRoom();
         log(
           'warning',
-          `the disk of ${stateDir} is full: the ballast is released, ${formatBytes(availableBytes)} are left for messages; free space (voidbox prune)`,
+          `the disk of ${name} is full: the ballast is released, ${formatBytes(availableBytes)} are left for messages; free space (voidbox prune)`,
         );
       } else if (done === 'made' && wasFull) {
         wasFull = false;
-        log('info', `the disk of ${stateDir} has room again: the ballast is in place`);
+        log('info', `the disk of ${name} has room again: the ballast is in place`);
       }
     } catch (error) {
-      const text = `the disk of ${stateDir}: ${textOf(error)}`;
+      const text = `the disk of ${name}: ${textOf(error)}`;
       if (text !== trouble) log('warning', text);
       trouble = text;
     }
@@ -48,7 +54,7 @@ export function watchDisk(stateDir: string, waitLimitMs: number | null, log: Log
     pump: {
       hasRoomForOutput: () => ballast.hasRoomForOutput(),
       isFull: isDiskFull,
-      limitMs: waitLimitMs ?? WAIT_LIMIT_MS,
+      limitMs,
     },
     stop: () => clearInterval(timer),
   };

@@ -3,11 +3,9 @@
  * here name it too, so that a file which is lost or damaged comes back as it was: runs that go on are this host's by that id.
  */
 import { randomBytes } from 'node:crypto';
-import { linkSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { linkSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { hostIdFile, readHostId } from '../../client/vms/this-host.ts';
-import { isHostId } from '../../domain/run/host.ts';
-import { runsDir } from '../../store/file/layout.ts';
+import { openLocalStore } from '../../store/open-stores.ts';
 
 export function hostId(stateDir: string): string {
   const file = hostIdFile(stateDir);
@@ -46,41 +44,9 @@ function putAside(stateDir: string, judged: string | null): void {
 /** `known` where a run was admitted under it, else the id of the newest admission; null where none says one. */
 function idOfRuns(stateDir: string, known: string | null): string | null {
   let newest: string | null = null;
-  for (const file of admissionsIn(runsDir(stateDir))) {
-    const id = idIn(file);
-    if (id !== null && (known === null || id === known)) return id;
+  for (const id of openLocalStore({ stateDir })?.admittingHosts() ?? []) {
+    if (known === null || id === known) return id;
     newest ??= id;
   }
   return newest;
-}
-
-/** Files of admissions, newest first. */
-function admissionsIn(dir: string): readonly string[] {
-  return namesIn(dir)
-    .flatMap((name) => {
-      const file = join(dir, name, 'records', 'admission.json');
-      const stats = statSync(file, { throwIfNoEntry: false });
-      return stats === undefined ? [] : [{ file, atMs: stats.mtimeMs }];
-    })
-    .toSorted((one, other) => other.atMs - one.atMs)
-    .map(({ file }) => file);
-}
-
-function idIn(file: string): string | null {
-  try {
-    const { hostId: id } = JSON.parse(readFileSync(file, 'utf8')) as { readonly hostId?: unknown };
-    return isHostId(id) ? id : null;
-  } catch {
-    // Damaged, or just pruned: another run says it.
-    return null;
-  }
-}
-
-function namesIn(dir: string): readonly string[] {
-  try {
-    return readdirSync(dir);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
-    throw error;
-  }
 }

@@ -17,8 +17,8 @@ import { createVmPool } from '../../activities/vm/pool.ts';
 import { createWritableMounts } from '../../sandbox/mounts/writable-mounts.ts';
 import { parentOf } from '../../client/temporal/workflow-run.ts';
 import type { Durability } from '../../setup/environment.ts';
-import { readDiskRoom } from '../../store/file/disk-room.ts';
-import { mountsDir } from '../../store/file/run-folder.ts';
+import { readDiskRoom } from '../../store/disk-room.ts';
+import { mountsDir } from '../../store/state-folder.ts';
 import { openStores } from '../../store/open-stores.ts';
 import { announceResumed, cleanUp, type JanitorOptions } from './janitor.ts';
 import { leasesAtStart } from './leases-at-start.ts';
@@ -128,7 +128,8 @@ export async function openHost(options: HostOptions): Promise<Host> {
     now: Date.now,
   };
   // Before anything is done for those runs: what follows stands behind it.
-  await restoreLogs({ client, events: openRuns.events, reader: stores.reader, records, log }, await openRuns.list());
+  if (stores.local?.canLoseEvents === true)
+    await restoreLogs({ client, events: openRuns.events, reader: stores.reader, records, log }, await openRuns.list());
   const activities = createActivities(deps);
   return {
     deps,

@@ -5,8 +5,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import type { StageResult } from '../../domain/run/stage-result.ts';
 import { createMockBackend } from '../../sandbox/mock/backend.ts';
-import { artifactPath } from '../../store/file/artifact-store.ts';
-import { artifactsDir } from '../../store/file/layout.ts';
 import { answerStage } from '../../client/runs/answers.ts';
 import { awaitOutcome, startRun } from '../../client/runs/runs.ts';
 import { restoreLogs } from './restore-log.ts';
@@ -153,7 +151,8 @@ test('a log that has all that the server remembers stays as it is', { timeout: 6
 
 test('an artifact that is gone is named by the stage that needs it', { timeout: 60_000 }, async () => {
   const { output } = await interrupted('cut-artifact', LAST);
-  await rm(artifactPath(artifactsDir(stack.stateDir), output!.sha256));
+  const { sha256 } = output!;
+  await rm(join(stack.stateDir, 'artifacts', sha256.slice(0, 2), sha256));
   await goOn('cut-artifact');
   expect(await awaitOutcome(stack.runs.client, 'cut-artifact')).toMatchObject({
     state: 'failed',

@@ -8,7 +8,7 @@ import { createSandboxBackends, selectBackend } from '../../sandbox/select.ts';
 import { sweepVms, type SweptHostVm } from '../../sandbox/sweep.ts';
 import { readHostMemory, vmBudgetMib } from '../../setup/machine/host-memory.ts';
 import type { HostPieces } from '../../setup/pieces/host-pieces.ts';
-import { vmsDir } from '../../store/file/layout.ts';
+import { vmsDir } from '../../store/state-folder.ts';
 
 export interface HostSandboxes {
   /** What each VM takes of this host beside its guest's memory. */

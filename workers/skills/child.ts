@@ -37,8 +37,7 @@ import {
   type OpenAnswer,
   type TurnAnswer,
 } from './protocol.ts';
-import { lastObserved, noteObserved } from '../../store/sessions/observed-files.ts';
-import { readRecords } from '../../store/sessions/record-files.ts';
+import { openSessionFolder, type SessionFolder } from '../../store/open-session-stores.ts';
 
 /** Less than the heartbeat timeout after which another worker tells what was not noted. */
 const OBSERVER_GRACE_MS = 5_000;
@@ -95,7 +94,7 @@ let redaction: Redaction = redactionOf({});
 function optionsOf(handshake: Partial<Handshake>, state?: SessionState, recordsDir?: string): RuntimeOptions {
   const ref = state?.records.flushedRef ?? null;
   const olderRecords = (): readonly StepRecord[] =>
-    ref === null || recordsDir === undefined ? [] : readRecords(recordsDir, ref);
+    ref === null || recordsDir === undefined ? [] : openSessionFolder(recordsDir).readRecords(ref);
   return { codeHash, handshake, refs: references, olderRecords, redaction };
 }
 
@@ -250,21 +249,22 @@ async function act(
  * What was told is noted by the process that tells it: the worker may die in between without anything being told twice.
  */
 async function observe(root: SkillDefinition, { path, event, recordsDir }: Of<'observe'>): Promise<void> {
-  if (event.number <= lastObserved(recordsDir)) return;
+  const folder = openSessionFolder(recordsDir);
+  if (event.number <= folder.lastObserved()) return;
   const { observers } = definitionAt(root, [...path, ...event.skill]);
   const isThere = observers !== undefined && Object.hasOwn(observers, event.observer);
   const handler = (isThere ? observers[event.observer] : undefined) as ((payload: unknown) => unknown) | undefined;
   // What an observer throws is its author's to read, and nobody else's.
   try {
-    await handler?.call(observers, payloadOf(event, recordsDir));
+    await handler?.call(observers, payloadOf(event, folder));
   } catch (error) {
     process.stderr.write(redaction.text(`observer ${event.observer}: ${errorFacts(error).message}\n`));
   }
-  noteObserved(recordsDir, event.number);
+  folder.noteObserved(event.number);
 }
 
-function payloadOf({ payload, older }: Observation, recordsDir: string): Observation['payload'] {
-  return older === undefined ? payload : withOlderPath(payload, older.frame, readRecords(recordsDir, older.ref));
+function payloadOf({ payload, older }: Observation, folder: SessionFolder): Observation['payload'] {
+  return older === undefined ? payload : withOlderPath(payload, older.frame, folder.readRecords(older.ref));
 }
 
 /** The code sees the variables of this request while it works for it, and no longer: the next one may be another session's. */

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { listSessions } from '../../client/sessions/list.ts';
 import { recordsOfSession } from '../../client/sessions/sessions.ts';
-import { readRecords, sessionRecordsDir } from '../../store/sessions/record-files.ts';
+import { openSessionRecords } from '../../store/open-session-stores.ts';
 import { recordHistoriesOf } from '../../test/rig/runs/record-histories.ts';
 import { sessionCalls, type SessionCalls } from '../../test/rig/skills/session-calls.ts';
 import { startSessionRig, type SessionRig } from '../../test/rig/skills/session-rig.ts';
@@ -170,7 +170,7 @@ describe.concurrent('a long session', () => {
     });
     const { flushed, flushedRef, records } = await recordsOfSession(rig.runs.client, 'long');
     expect(flushed + records.length).toBe(COUNT);
-    expect(readRecords(sessionRecordsDir(rig.stateDir, 'long'), flushedRef!)).toHaveLength(flushed);
+    expect(await openSessionRecords(rig).read('long', flushedRef!)).toHaveLength(flushed);
     expect(await answer('long', at, { n: -1 })).toMatchObject({
       kind: 'done',
       finalOutput: { total: COUNT - 1, visits: COUNT + 1 },

@@ -8,6 +8,12 @@ import type {
   TurnOutcome,
   TurnRequest,
 } from '../../activities/contract-session.ts';
+import type {
+  LocalSessions,
+  ObservedEvents,
+  Receiver,
+  SessionVariables,
+} from '../../activities/ports/session-stores.ts';
 import type { SkillHost, VariablesOf } from '../../activities/ports/sessions.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { SessionEventBody } from '../../domain/step-machine/event.ts';
@@ -19,22 +25,13 @@ import {
   valuesOf,
 } from '../../domain/step-machine/skill-variables.ts';
 import { packageRoot } from '../../setup/package-root.ts';
-import { mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Log } from '../log.ts';
 import { SkillCatalog } from './catalog.ts';
 import { keepIdentity, readIdentity, type Identity } from './identity-file.ts';
-import { lastObserved, noteObserved } from '../../store/sessions/observed-files.ts';
 import type { OpenAnswer, TurnAnswer } from './protocol.ts';
-import { sessionRecordsDir } from '../../store/sessions/record-files.ts';
-import { markUse } from '../../store/sessions/server-mark.ts';
+import { markUse } from '../../store/server-mark.ts';
 import { SkillPool } from './skill-pool.ts';
-import {
-  dropVariables,
-  valuesHandedOver,
-  type Receiver,
-  waitForVariables,
-} from '../../store/sessions/variable-files.ts';
 import { SkillProcess, SkillProcessGone, type SkillProcessOptions, SkillRequestFailed } from './skill-process.ts';
 
 /** Callbacks decide; what takes longer is an action. */
@@ -46,6 +43,8 @@ const TIMEOUT_GRACE_MS = 2_000;
 export interface SkillHostOptions {
   readonly paths: readonly string[];
   readonly stateDir: string;
+  /** What is kept of the sessions. Processes of skills use its folders. */
+  readonly sessions: SkillHostSessions;
   /** Whose sessions these are. */
   readonly serverId: string;
   readonly env: Variables;
@@ -53,6 +52,12 @@ export interface SkillHostOptions {
   readonly ownVariables: boolean;
   readonly turnLimitMs?: number;
   readonly log: Log;
+}
+
+export interface SkillHostSessions {
+  readonly observed: ObservedEvents;
+  readonly variables: SessionVariables;
+  readonly local: LocalSessions;
 }
 
 export interface RunningSkillHost extends SkillHost {
@@ -117,13 +122,12 @@ class ProcessSkillHost implements RunningSkillHost {
       if (names.length === 0) return { code, ...opened };
       // What a session calls runs with what it was handed itself.
       if (of.root === session)
-        await waitForVariables(
-          this.#options.stateDir,
+        await this.#options.sessions.variables.waitFor(
           session,
           { skill: code.skill, names, firstRun: of.firstRun },
           this.#own(),
         );
-      else this.#variables({ session: of.root, firstRun: null }, code.skill, names);
+      else await this.#variables({ session: of.root, firstRun: null }, code.skill, names);
       return { code, ...opened, variables: true };
     } catch (error) {
       throw codedFailure(error, `skill "${skill}"`);
@@ -157,7 +161,7 @@ class ProcessSkillHost implements RunningSkillHost {
     const { command, path, state, handshake, session } = request;
     const code = await this.#codeFor(request.code);
     const variables = await this.#variablesFor(code, request.code, receiver(session, of));
-    const recordsDir = sessionRecordsDir(this.#options.stateDir, session);
+    const recordsDir = this.#options.sessions.local.folderOf(session);
     const limitMs = command.timeoutMs === null ? null : command.timeoutMs + TIMEOUT_GRACE_MS;
     try {
       const event = (await this.#pool.run(
@@ -195,13 +199,13 @@ class ProcessSkillHost implements RunningSkillHost {
   async observe({ session, code, path, events }: ObserveRequest, of: VariablesOf, signal: AbortSignal): Promise<void> {
     const runnable = await this.#codeFor(code);
     const variables = await this.#variablesFor(runnable, code, receiver(session, of));
-    const recordsDir = sessionRecordsDir(this.#options.stateDir, session);
-    mkdirSync(recordsDir, { recursive: true, mode: 0o700 });
-    markUse(recordsDir, this.#options.serverId);
+    const recordsDir = this.#options.sessions.local.folderOf(session);
+    const { observed } = this.#options.sessions;
+    await observed.begin(session);
     for (const event of events) {
       if (!Number.isSafeInteger(event.number))
         throw new CodedError('session/foreign', `an event of session "${session}" has no number`);
-      if (event.number <= lastObserved(recordsDir)) continue;
+      if (event.number <= (await observed.last(session))) continue;
       try {
         await this.#pool.run(
           'turn',
@@ -214,7 +218,7 @@ class ProcessSkillHost implements RunningSkillHost {
         if (!(error instanceof SkillProcessGone) || signal.aborted) throw error;
         // It harms nobody but itself, and would do so again; the next event finds a new process.
         this.#options.log('warning', `observer ${event.observer} of session ${session}: ${error.message}`);
-        noteObserved(recordsDir, event.number);
+        await observed.note(session, event.number);
       }
     }
   }
@@ -225,7 +229,7 @@ class ProcessSkillHost implements RunningSkillHost {
     code: SkillCode,
     of: VariablesOf,
   ): Promise<TurnOutcome> {
-    const recordsDir = sessionRecordsDir(this.#options.stateDir, session);
+    const recordsDir = this.#options.sessions.local.folderOf(session);
     try {
       const variables = await this.#variablesFor(runnable, code, receiver(session, of));
       const request = { op: 'turn' as const, path, state, event, handshake, recordsDir, variables };
@@ -259,8 +263,8 @@ class ProcessSkillHost implements RunningSkillHost {
     }
   }
 
-  forget(session: string): void {
-    dropVariables(this.#options.stateDir, session);
+  async forget(session: string): Promise<void> {
+    await this.#options.sessions.variables.drop(session);
   }
 
   /** What the code declares. @throws CodedError `skill/variable-missing` */
@@ -273,8 +277,9 @@ class ProcessSkillHost implements RunningSkillHost {
     return names.length === 0 ? {} : this.#variables(of, skill, names);
   }
 
-  #variables(of: Receiver, skill: string, names: readonly string[]): Readonly<Record<string, string>> {
-    const values = valuesOf(names, { ...this.#own(), ...valuesHandedOver(this.#options.stateDir, of, skill) });
+  async #variables(of: Receiver, skill: string, names: readonly string[]): Promise<Readonly<Record<string, string>>> {
+    const handedOver = await this.#options.sessions.variables.handedOver(of, skill);
+    const values = valuesOf(names, { ...this.#own(), ...handedOver });
     const missing = missingOf(names, values);
     if (missing.length > 0)
       throw new CodedError(

@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { openSessionVariables } from '../../store/open-session-stores.ts';
 import { sweepVariables } from './variable-sweep.ts';
 
 test('a file among the sessions keeps no values from being dropped', async () => {
@@ -13,7 +14,10 @@ test('a file among the sessions keeps no values from being dropped', async () =>
   }
   writeFileSync(join(stateDir, 'sessions', 'notes'), 'of a person');
   const isOpen = (session: string): Promise<boolean> => Promise.resolve(session === 'open');
-  await sweepVariables({ stateDir, serverId: 's', isOpen, log: () => undefined }, Date.now() + 120_000);
+  await sweepVariables(
+    { variables: openSessionVariables({ stateDir }), serverId: 's', isOpen, log: () => undefined },
+    Date.now() + 120_000,
+  );
   expect(['open', 'over'].map((session) => existsSync(variablesOf(session)))).toEqual([true, false]);
 
   function variablesOf(session: string): string {

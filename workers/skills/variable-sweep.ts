@@ -2,13 +2,13 @@
  * A session drops the values of variables that it was handed when it ends. One that was terminated, or whose client died before it
  * was started, does nothing any more: its values are dropped here.
  */
+import type { SessionVariables } from '../../activities/ports/session-stores.ts';
 import { textOf, type Log } from '../log.ts';
-import { dropVariables, sessionsWithVariables } from '../../store/sessions/variable-files.ts';
 
 const INTERVAL_MS = 20_000;
 
 export interface VariableSweepOptions {
-  readonly stateDir: string;
+  readonly variables: SessionVariables;
   readonly serverId: string;
   /** Whether the server has a session of that id that has not ended. */
   readonly isOpen: (session: string) => Promise<boolean>;
@@ -31,12 +31,12 @@ export function startVariableSweep(options: VariableSweepOptions): () => void {
 }
 
 export async function sweepVariables(
-  { stateDir, serverId, isOpen, log }: VariableSweepOptions,
+  { variables, serverId, isOpen, log }: VariableSweepOptions,
   nowMs: number,
 ): Promise<void> {
-  for (const session of sessionsWithVariables(stateDir, serverId, nowMs)) {
+  for (const session of await variables.holders(serverId, nowMs)) {
     if (await isOpen(session)) continue;
-    dropVariables(stateDir, session);
+    await variables.drop(session);
     log('info', `dropped the variables of session ${session}, which has ended`);
   }
 }

@@ -1,10 +1,10 @@
+import type { DamagedRun } from '../../../activities/ports/run-inspector.ts';
 import { durabilityOf } from '../../../setup/environment.ts';
 import { inspectHost } from '../../../setup/resolve.ts';
 import { type FolderReport, inspectFolder } from '../../../setup/cache/write-probe.ts';
-import { readDiskRoom } from '../../../store/file/disk-room.ts';
+import { readDiskRoom } from '../../../store/disk-room.ts';
 import { remedyOf } from '../../../domain/errors/error-code.ts';
 import { stateFormatProblem } from '../../../store/state-format.ts';
-import { findDamagedRuns } from '../../../store/inspect.ts';
 import { readStack } from '../../../client/embedded/stack.ts';
 import { readVmMemory } from '../../../client/vms/vm-memory.ts';
 import { defineCommand } from '../../command.ts';
@@ -27,7 +27,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     const format = stateFormatProblem(stateDir);
     const state = folder.problem === null && format !== null ? ofOtherFormat(folder, format) : folder;
     // In another format other files are whole.
-    const runs = format === null ? findDamagedRuns(stateDir) : Promise.resolve([]);
+    const runs = format === null ? findDamaged(context) : Promise.resolve([]);
     const damaged = await runs.catch((error: unknown) => {
       // Where a file stands in the folder's place the doctor says that instead.
       if (state.problem === null) throw error;
@@ -39,9 +39,9 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     const durability = durabilityOf(context.env, temporal.kind);
     const isReady = report.isReady && !disk.isLow && state.problem === null;
     if (options.json) {
-      const damagedRuns = damaged.map(({ runId, folder, problem }) => ({
+      const damagedRuns = damaged.map(({ runId, place, problem }) => ({
         runId,
-        folder: folder.path,
+        folder: place,
         problem: problem.message,
       }));
       await context.stdout.write(
@@ -99,4 +99,8 @@ async function inspectOwnServer(env: CliContext['env']): Promise<TemporalReport>
     const { message, remedy } = error as Error & { readonly remedy?: string | null };
     return { ...own, problem: message, remedy: remedy ?? null };
   }
+}
+
+async function findDamaged(context: CliContext): Promise<readonly DamagedRun[]> {
+  return await (await context.stores()).inspector.findDamaged();
 }

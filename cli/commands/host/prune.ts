@@ -2,7 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError } from 'commander';
 import { formatBytes } from '../../../domain/units/bytes.ts';
 import { parseDurationMs } from '../../../domain/units/duration.ts';
-import { NAMING_MS, prune, type PruneOptions, type PruneReport } from '../../../store/prune.ts';
+import type { PruneOptions, PruneReport } from '../../../activities/ports/run-pruner.ts';
+import { NAMING_MS } from '../../../store/prune-times.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT } from '../../exit-code.ts';
@@ -87,14 +88,14 @@ reference them; with --artifacts-now, only those stored since the oldest open ru
 
 /** What was stored just now may be about to be named: with --artifacts-now that is waited for, and looked at again. */
 async function pruneRuns(options: PruneOptions, context: CliContext): Promise<PruneReport> {
-  const { stateDir } = context.env;
-  const first = await prune(stateDir, options);
+  const { pruner } = await context.stores();
+  const first = await pruner.prune(options);
   if (options.artifactsNow !== true || options.dryRun || first.youngArtifacts === 0) return first;
   await context.stderr.write(
     `==> artifacts of the last ${NAMING_MS / 1_000} s may still get a reference: waiting that long\n`,
   );
   await sleep(NAMING_MS);
-  const { artifacts, artifactBytes, youngArtifacts, youngArtifactBytes } = await prune(stateDir, {
+  const { artifacts, artifactBytes, youngArtifacts, youngArtifactBytes } = await pruner.prune({
     ...options,
     olderThanMs: null,
     keepLast: null,

@@ -1,5 +1,4 @@
-import { findDamagedRuns, type DamagedRun } from '../../../store/inspect.ts';
-import { setAside } from '../../../store/set-aside.ts';
+import type { DamagedRun } from '../../../activities/ports/run-inspector.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { leaveBeginning } from '../../runs/beginning-runs.ts';
 import { usageError } from '../../cli-error.ts';
@@ -22,12 +21,12 @@ export const command = defineCommand<Options>({
       .option('-n, --dry-run', 'show what would be set aside, and change nothing');
   },
   async execute(names, options, context) {
-    const { stateDir } = context.env;
     if ((names.length === 0) === (options.all !== true)) {
       throw usageError('name damaged runs, or pass --all', 'List them: voidbox doctor');
     }
-    const damaged = await findDamagedRuns(stateDir);
-    const known = await (await context.stores()).index.idsFrom('');
+    const { inspector, index } = await context.stores();
+    const damaged = await inspector.findDamaged();
+    const known = await index.idsFrom('');
     // What somebody names is theirs to judge.
     const { ended: chosen, left } =
       options.all === true
@@ -37,13 +36,13 @@ export const command = defineCommand<Options>({
     const report: { runId: string; problem: string; folder: string }[] = [];
     for (const run of chosen) {
       report.push({
-        runId: nameOf(run),
+        runId: run.label,
         problem: run.problem.message,
-        folder: dryRun ? run.folder.path : await setAside(stateDir, run),
+        folder: dryRun ? run.place : await inspector.setAside(run),
       });
     }
     if (options.json) {
-      const leftRuns = left.map(({ run, reason }) => ({ runId: nameOf(run), reason }));
+      const leftRuns = left.map(({ run, reason }) => ({ runId: run.label, reason }));
       await context.stdout.write(`${JSON.stringify({ dryRun, runs: report, left: leftRuns })}\n`);
     } else if (report.length + left.length === 0) await context.stdout.write('No run is damaged.\n');
     else {
@@ -53,8 +52,8 @@ export const command = defineCommand<Options>({
           : `set ${shownRunId(runId)} aside, to ${folder}`,
       );
       for (const { run, reason } of left) {
-        lines.push(`left ${shownRunId(nameOf(run))} where it is: ${reason}`);
-        lines.push(`  ${context.advise(`to set it aside anyway: voidbox set-aside ${typedRunId(nameOf(run))}`)}`);
+        lines.push(`left ${shownRunId(run.label)} where it is: ${reason}`);
+        lines.push(`  ${context.advise(`to set it aside anyway: voidbox set-aside ${typedRunId(run.label)}`)}`);
       }
       await context.stdout.write(`${lines.join('\n')}\n`);
     }
@@ -62,20 +61,15 @@ export const command = defineCommand<Options>({
   },
 });
 
-/** The id, or the folder's name where the id cannot be read. */
-function nameOf(run: DamagedRun): string {
-  return run.runId ?? run.folder.name;
-}
-
 /** @throws CliError for a name of no run, of several, or of one that is well */
 function choose(name: string, damaged: readonly DamagedRun[], known: readonly string[]): DamagedRun {
-  const exact = damaged.find((run) => nameOf(run) === name);
+  const exact = damaged.find((run) => run.label === name);
   if (exact !== undefined) return exact;
   if (known.includes(name))
     throw usageError(`run ${name} is not damaged`, `See it: voidbox status ${typedRunId(name)}`);
-  const matches = name === '' ? [] : damaged.filter((run) => nameOf(run).startsWith(name));
+  const matches = name === '' ? [] : damaged.filter((run) => run.label.startsWith(name));
   if (matches.length === 1 && matches[0] !== undefined) return matches[0];
-  const listed = (matches.length > 0 ? matches : damaged).slice(0, 5).map((run) => `  ${shownRunId(nameOf(run))}`);
+  const listed = (matches.length > 0 ? matches : damaged).slice(0, 5).map((run) => `  ${shownRunId(run.label)}`);
   if (matches.length > 1)
     throw usageError(
       `\`${name}\` matches ${matches.length} damaged runs`,

@@ -7,7 +7,7 @@ import { hostTaskQueue, RUN_TASK_QUEUE, SESSION_TASK_QUEUE } from '../../../work
 import { NoServerError } from '../../../client/temporal/no-server.ts';
 import { openStateFolder } from '../../../client/vms/state-folder.ts';
 import type { Environment } from '../../../setup/environment.ts';
-import { readSecretsFile } from '../../../store/file/secrets-file.ts';
+import { readSecretsFile } from '../../../store/secrets-file.ts';
 import { readAllowedService } from '../../../domain/language/read/egress-rules.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { shorten } from '../../../domain/units/quote.ts';

@@ -52,10 +52,10 @@ export const command = defineCommand<{ readonly json?: boolean }>({
 });
 
 async function stateInTime(runId: string, context: CliContext): Promise<string> {
-  const { reader } = await context.stores();
+  const stores = await context.stores();
   const until = Date.now() + WAIT_MS;
   while (Date.now() < until) {
-    const view = await readWhatIsThere(reader, context.env.stateDir, runId);
+    const view = await readWhatIsThere(stores, runId);
     if (view.outcome !== null) return view.outcome.state;
     if (view.damage !== null) return 'cancelling';
     await sleep(POLL_MS);

@@ -7,7 +7,6 @@ import { EXIT } from '../../exit-code.ts';
 import { readRepairedViews } from '../../runs/repair-runs.ts';
 import type { RunView } from '../../../store/run-view.ts';
 import { printResult, resultText, saveResult } from '../../runs/print-result.ts';
-import { runDir } from '../../../store/file/run-folder.ts';
 import { mockAgentsText } from '../../render/runs/agent-usage.ts';
 import { mockedText } from '../../render/runs/stages.ts';
 import { renderRunEnd } from '../../render/runs/run-end.ts';
@@ -57,7 +56,7 @@ export const command = defineCommand<Options>({
     }
     if (view.outcome.state !== 'succeeded') {
       await context.stderr.write(
-        `${renderRunEnd(view, { style: context.stderr.style, nowMs: context.now().getTime(), advise: context.advise, folder: runDir(context.env.stateDir, view.runId) }).join('\n')}\n`,
+        `${renderRunEnd(view, { style: context.stderr.style, nowMs: context.now().getTime(), advise: context.advise, folder: stores.local?.folderOf(view.runId) ?? null }).join('\n')}\n`,
       );
       // That of a service, which ends in no other way.
       if (view.outcome.state === 'cancelled' && output !== null && options.output === undefined)

@@ -1,6 +1,6 @@
 import { Option } from 'commander';
 import type { IndexedRun, RunPosition } from '../../../activities/ports/run-index.ts';
-import { readDiskRoom } from '../../../store/file/disk-room.ts';
+import { readDiskRoom } from '../../../store/disk-room.ts';
 import { openQuestionsOf } from '../../../store/open-questions.ts';
 import { emptyView, type RunView, withDamage } from '../../../store/run-view.ts';
 import type { WaitingAdmissions } from '../../../client/runs/waiting-admissions.ts';

@@ -1,5 +1,4 @@
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import { runDir } from '../../../store/file/run-folder.ts';
 import { CliError } from '../../cli-error.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
@@ -39,7 +38,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
         width: context.stdout.width(),
         nowMs: context.now().getTime(),
         advise: context.advise,
-        folder: runDir(stateDir, view.runId),
+        folder: (await context.stores()).local?.folderOf(view.runId) ?? null,
         facts,
       });
       const standstill = view.state === 'running' ? await whyRunsStandStill(context) : null;

@@ -1,4 +1,5 @@
-import { readRecords, sessionRecordsDir } from '../../../store/sessions/record-files.ts';
+import type { SessionRecordReader } from '../../../activities/ports/sessions.ts';
+import { openSessionRecords } from '../../../store/open-session-stores.ts';
 import { CliError } from '../../cli-error.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
@@ -13,7 +14,8 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     const { link, sessions } = await sessionLink(context);
     try {
       const { flushed, flushedRef, records } = await sessions.recordsOfSession(link.client(), session);
-      const older = flushedRef === null ? [] : readOlder(context.env.stateDir, session, flushedRef, flushed);
+      const older =
+        flushedRef === null ? [] : await readOlder(openSessionRecords(context.env), session, flushedRef, flushed);
       for (const record of [...older, ...records]) {
         await context.stdout.write(
           options.json ? `${JSON.stringify(record)}\n` : `${renderRecord(record, context.stdout.style)}\n`,
@@ -26,9 +28,14 @@ export const command = defineCommand<{ readonly json?: boolean }>({
   },
 });
 
-function readOlder(stateDir: string, session: string, ref: string, count: number): ReturnType<typeof readRecords> {
+async function readOlder(
+  store: SessionRecordReader,
+  session: string,
+  ref: string,
+  count: number,
+): ReturnType<SessionRecordReader['read']> {
   try {
-    return readRecords(sessionRecordsDir(stateDir, session), ref);
+    return await store.read(session, ref);
   } catch (error) {
     throw new CliError(
       EXIT.environment,

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { HostReport } from '../../../setup/resolve.ts';
-import type { DiskRoom } from '../../../store/file/disk-room.ts';
+import type { DiskRoom } from '../../../activities/ports/local-store.ts';
 import type { FolderReport } from '../../../setup/cache/write-probe.ts';
 import { renderDoctor } from './doctor.ts';
 import { PLAIN } from '../text/style.ts';

@@ -3,7 +3,7 @@ import type { FreeSpace } from '../../../setup/cache/free-space.ts';
 import type { CacheReport, HostReport, PieceReport, RustReport } from '../../../setup/resolve.ts';
 import type { FolderReport } from '../../../setup/cache/write-probe.ts';
 import type { VmMemory } from '../../../client/vms/vm-memory.ts';
-import type { DiskRoom } from '../../../store/file/disk-room.ts';
+import type { DiskRoom } from '../../../activities/ports/local-store.ts';
 import { formatBytes } from '../../../domain/units/bytes.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { describeRoom, MAKE_ROOM } from './disk.ts';

@@ -1,13 +1,12 @@
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import type { DamagedRun } from '../../../store/inspect.ts';
+import type { DamagedRun } from '../../../activities/ports/run-inspector.ts';
 import type { CliContext } from '../../context.ts';
 import { typedRunId } from '../../../domain/run/run-id.ts';
 import { shownRunId } from '../../runs/run-id.ts';
 
 /** What `voidbox doctor` says of runs whose files are not what was written: nothing when there are none. */
 export function renderDamagedRuns(damaged: readonly DamagedRun[], { advise, stdout: { style } }: CliContext): string[] {
-  const lines = damaged.flatMap(({ runId, folder, problem }) => {
-    const name = runId ?? folder.name;
+  const lines = damaged.flatMap(({ label: name, problem }) => {
     return [
       `  ${style.red('✗')} ${shownRunId(name)}  ${sanitizeLine(problem.message)}`,
       `    ${style.cyan('fix:')} ${advise(`restore that file from a copy, or: voidbox set-aside ${typedRunId(name)}`)}`,

@@ -18,14 +18,14 @@ interface Telling {
 }
 
 interface Next extends Telling {
-  /** Of all that is kept of the run. */
-  readonly folder: string;
+  /** Of all that is kept of the run; null: it is not on a disk of this host. */
+  readonly folder: string | null;
 }
 
 /** What is said when a run has ended: one line on success; else what failed, where, its last words, what to type next. */
 export function renderRunEnd(
   view: RunView,
-  options: { readonly style: Style; readonly nowMs: number; readonly advise: Advise; readonly folder: string },
+  options: { readonly style: Style; readonly nowMs: number; readonly advise: Advise; readonly folder: string | null },
 ): string[] {
   const { style, advise, folder } = options;
   // A run of another host, or one that was not admitted, has no stages here to be counted.
@@ -120,7 +120,7 @@ export function renderNextSteps(
     style.dim('Next:'),
     ...commands.filter((command) => command !== 'retry' || isHere).map((command) => advise(lines[command])),
     ...(isHere && commands.includes('retry') ? continued : []),
-    ...(isHere ? [style.dim(`All of it: ${sanitizeLine(folder)}`)] : []),
+    ...(isHere && folder !== null ? [style.dim(`All of it: ${sanitizeLine(folder)}`)] : []),
   ];
 }
 

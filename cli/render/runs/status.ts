@@ -27,7 +27,7 @@ export function renderStatus(
     readonly width: number;
     readonly nowMs: number;
     readonly advise: Advise;
-    readonly folder: string;
+    readonly folder: string | null;
     readonly facts?: ReadonlyMap<string, StageFacts>;
   },
 ): string[] {

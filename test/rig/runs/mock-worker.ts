@@ -11,8 +11,8 @@ import { evaluateCondition, evaluateTexts } from '../../../domain/language/expre
 import { judgeOutput, schemaProblem } from '../../../domain/language/schema/output-schema.ts';
 import { loadSchemaEngine } from '../../../domain/language/schema/schema-engine.ts';
 import { createWritableMounts } from '../../../sandbox/mounts/writable-mounts.ts';
-import { isDiskFull } from '../../../store/file/disk-room.ts';
-import { mountsDir } from '../../../store/file/run-folder.ts';
+import { isDiskFull } from '../../../store/disk-room.ts';
+import { mountsDir } from '../../../store/state-folder.ts';
 import type { Stores } from '../../../store/open-stores.ts';
 import { keepStateFormat } from '../../../store/state-format.ts';
 import { createGitRepositories } from '../../../workers/checkout/git-repositories.ts';

@@ -1,13 +1,15 @@
-/** Looks at all that is kept of a run and says what of it is not what was written. Reads, and changes nothing. */
+/** Checks all files of a run and reports which is not what was written. Reads, and changes nothing. */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { type CodedError, isCodedError } from '../domain/errors/coded-error.ts';
-import { damaged } from './file/damage.ts';
-import { errnoOf, runsDir } from './file/layout.ts';
-import { listRunFolders, type RunFolder, runDir } from './file/run-folder.ts';
-import { LogReader } from './file/log-reader.ts';
-import { readHostVariables } from './file/host-variables.ts';
-import { readRecord } from './file/run-records.ts';
+import type { DamagedRun } from '../../activities/ports/run-inspector.ts';
+import { type CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
+import { damaged } from './damage.ts';
+import { errnoOf } from '../errno.ts';
+import { runsDir, runDir } from '../state-folder.ts';
+import { listRunFolders } from './run-folder.ts';
+import { LogReader } from './log-reader.ts';
+import { readHostVariables } from './host-variables.ts';
+import { readRecord } from './run-records.ts';
 
 /** A run is admitted by a record and then by an event: only a log that stays empty has lost something. */
 const ADMISSION_MS = 10_000;
@@ -15,26 +17,19 @@ const ADMISSION_MS = 10_000;
 const FIRST_RECORDS: ReadonlySet<string> = new Set(['client', 'source', 'input', 'plan', 'admission']);
 const MAIN_RECORDS = ['client', 'plan', 'admission', 'manifest'] as const;
 
-export interface DamagedRun {
-  /** Null where the folder's name is a hash and its id cannot be read. */
-  readonly runId: string | null;
-  readonly folder: RunFolder;
-  /** What is wrong and where; one reason of possibly several. */
-  readonly problem: CodedError;
-}
-
 /** Every damaged run below the state folder, by folder. @throws CodedError `store/io` when the runs cannot be listed */
 export async function findDamagedRuns(stateDir: string): Promise<readonly DamagedRun[]> {
   const found: DamagedRun[] = [];
   for (const folder of await listRunFolders(runsDir(stateDir))) {
     const problem = folder.runId === null ? folder.problem : await inspectRun(stateDir, folder.runId, folder.path);
-    if (problem !== null) found.push({ runId: folder.runId, folder, problem });
+    if (problem !== null)
+      found.push({ runId: folder.runId, label: folder.runId ?? folder.name, place: folder.path, problem });
   }
   return found;
 }
 
 /** What is wrong with a run's files; null when nothing is. That a file cannot be read at all counts as well. */
-export async function inspectRun(stateDir: string, runId: string, path: string): Promise<CodedError | null> {
+async function inspectRun(stateDir: string, runId: string, path: string): Promise<CodedError | null> {
   try {
     const events = await readThrough(stateDir, runId);
     inspectRecords(stateDir, runId, path);
@@ -80,7 +75,7 @@ function inspectRecords(stateDir: string, runId: string, path: string): void {
 }
 
 /** The records that a run as a whole stands on. @throws CodedError `store/damaged`, `store/io` */
-export function inspectMainRecords(stateDir: string, runId: string, events: number): void {
+export function checkMainRecords(stateDir: string, runId: string, events: number): void {
   for (const name of MAIN_RECORDS) readRecord(stateDir, runId, name);
   readHostVariables(stateDir, runId);
   if (events === 0) inspectBeginning(runDir(stateDir, runId));
@@ -106,15 +101,12 @@ function inspectBeginning(path: string): void {
   );
 }
 
-/**
- * True for a run that may be well and about to write its first event, which waits for as long as the disk is full: its
- * files alone do not tell it from one that has lost all of its events.
- */
-export async function mayBeBeginning(stateDir: string, { runId, folder }: DamagedRun): Promise<boolean> {
+/** See `RunInspector`. */
+export async function mayBeBeginning(stateDir: string, { runId, place }: DamagedRun): Promise<boolean> {
   if (runId === null) return false;
   try {
     // With any other record it had got further than that.
-    if (!recordNames(join(folder.path, 'records')).every((name) => FIRST_RECORDS.has(name))) return false;
+    if (!recordNames(join(place, 'records')).every((name) => FIRST_RECORDS.has(name))) return false;
     return (await readThrough(stateDir, runId)) === 0;
   } catch (error) {
     if (isCodedError(error)) return false;

@@ -1,20 +1,13 @@
 /** How much room the disk of a state folder has, and when that is too little to begin anything new. */
 import { statfsSync, type StatsFs } from 'node:fs';
 import { dirname } from 'node:path';
-import { errnoOf } from './layout.ts';
+import type { DiskRoom } from '../activities/ports/local-store.ts';
+import { errnoOf } from './errno.ts';
 
 /** Below this no VM is started. */
 const FLOOR_BYTES = 512 * 1024 * 1024;
 /** On a small file system it is this part of it. */
 const FLOOR_SHARE = 20;
-
-export interface DiskRoom {
-  readonly availableBytes: number;
-  readonly sizeBytes: number;
-  /** With less than this no VM is started: 512 MiB, or 5 % of a file system where that is less. */
-  readonly floorBytes: number;
-  readonly isLow: boolean;
-}
 
 /** Room for this user at a path, or at the folder that it will be made in. */
 export function readDiskRoom(path: string): DiskRoom {

@@ -7,48 +7,15 @@ import { randomBytes } from 'node:crypto';
 import { createReadStream, type Stats } from 'node:fs';
 import { lstat, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { artifactPath, partialDir, restoreFromTrash, trashPath } from './file/artifact-store.ts';
-import { everyRun } from './every-run.ts';
-import { createFileRunIndex } from './file/run-index.ts';
-import { artifactsDir, damagedDir, errnoOf, makePrivateDir, runsDir, storeFailure } from './file/layout.ts';
-import { listRunFolders, runDir } from './file/run-folder.ts';
-
-/** Younger artifacts stay: their run may not have written their names yet. */
-export const ARTIFACT_GRACE_MS = 24 * 60 * 60 * 1000;
-/** The same where only what runs are about to name stays: between storing and naming lie a few waits for the disk. */
-export const NAMING_MS = 10_000;
-
-export interface PruneOptions {
-  /** Runs that finished less long ago than this stay; null protects none by age. */
-  readonly olderThanMs: number | null;
-  /** This many of the runs that finished last stay; null protects none by count. With neither, all runs stay. */
-  readonly keepLast: number | null;
-  /**
-   * Artifacts that no run names go without waiting for a day: all but those of the last `NAMING_MS`, and those that were
-   * stored since an open run began. A dry run counts the former as if they had waited.
-   */
-  readonly artifactsNow?: boolean;
-  /** Says what would go and leaves it. */
-  readonly dryRun: boolean;
-  /** Milliseconds since the epoch. */
-  readonly nowMs: number;
-}
-
-export interface PruneReport {
-  /** Ids of the runs that this prune removed (or would remove), sorted by their end. A run that another prune removed is not listed. */
-  readonly runs: readonly string[];
-  /** The same runs with the bytes of their folders. */
-  readonly removed: readonly { readonly runId: string; readonly sizeBytes: number }[];
-  readonly runBytes: number;
-  /** Ids (or names of folders) of runs that stay because it cannot be read whether they may go. */
-  readonly damaged: readonly string[];
-  readonly artifacts: number;
-  /** Bytes of those artifacts. */
-  readonly artifactBytes: number;
-  /** Artifacts that no run names either and that are too young to go. */
-  readonly youngArtifacts: number;
-  readonly youngArtifactBytes: number;
-}
+import type { PruneOptions, PruneReport } from '../../activities/ports/run-pruner.ts';
+import { ARTIFACT_GRACE_MS, NAMING_MS } from '../prune-times.ts';
+import { artifactPath, partialDir, restoreFromTrash, trashPath } from './artifact-store.ts';
+import { everyRun } from '../every-run.ts';
+import { createFileRunIndex } from './run-index.ts';
+import { artifactsDir, damagedDir, storeFailure } from './layout.ts';
+import { errnoOf } from '../errno.ts';
+import { makePrivateDir, runsDir, runDir } from '../state-folder.ts';
+import { listRunFolders } from './run-folder.ts';
 
 /** @throws CodedError `store/io` */
 export async function prune(stateDir: string, options: PruneOptions): Promise<PruneReport> {

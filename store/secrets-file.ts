@@ -5,8 +5,8 @@
 import { Buffer, isUtf8 } from 'node:buffer';
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import { parseEnv } from 'node:util';
-import { CodedError } from '../../domain/errors/coded-error.ts';
-import { isVariable } from '../../domain/language/grammar/values.ts';
+import { CodedError } from '../domain/errors/coded-error.ts';
+import { isVariable } from '../domain/language/grammar/values.ts';
 
 const MOST_BYTES = 256 * 1024;
 

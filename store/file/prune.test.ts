@@ -3,11 +3,12 @@ import { mkdtemp, readdir, rename, mkdir, rm, utimes, writeFile } from 'node:fs/
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { DataRef } from '../domain/plan/plan.ts';
-import { artifactPath } from './file/artifact-store.ts';
-import { openStores, type Stores } from './open-stores.ts';
-import { prune, type PruneOptions } from './prune.ts';
-import { bytesOf, chunksOf, finishedEvent, noticeEvent } from '../test/conformance/store.ts';
+import type { DataRef } from '../../domain/plan/plan.ts';
+import { artifactPath } from './artifact-store.ts';
+import { openStores, type Stores } from '../open-stores.ts';
+import type { PruneOptions } from '../../activities/ports/run-pruner.ts';
+import { prune } from './prune.ts';
+import { bytesOf, chunksOf, finishedEvent, noticeEvent } from '../../test/conformance/store.ts';
 
 const HOUR_MS = 3_600_000;
 const NOTHING = {

@@ -1,0 +1,70 @@
+/** All that is kept of sessions beside their histories, and the one place that opens it. */
+import type {
+  LocalSessions,
+  ObservedEvents,
+  SessionPruner,
+  SessionVariables,
+} from '../activities/ports/session-stores.ts';
+import type { OpenSessionStore, SessionRecordReader, SessionRecordStore } from '../activities/ports/sessions.ts';
+import type { StepRecord } from '../domain/step-machine/records.ts';
+import { createObservedFiles, lastObserved, noteObserved } from './sessions/observed-files.ts';
+import { createOpenedFiles } from './sessions/opened-files.ts';
+import { createFileSessionPruner } from './sessions/prune-skills.ts';
+import { createRecordFiles, readRecords, sessionRecordsDir } from './sessions/record-files.ts';
+import { createVariableFiles } from './sessions/variable-files.ts';
+
+/** Part of an environment. */
+export interface SessionPlace {
+  readonly stateDir: string;
+}
+
+export interface SessionStores {
+  readonly records: SessionRecordStore;
+  readonly opened: OpenSessionStore;
+  readonly observed: ObservedEvents;
+  readonly variables: SessionVariables;
+  /** Null: the data is not on a disk of this host. */
+  readonly local: LocalSessions | null;
+}
+
+/** For a worker: it keeps what it opens. @param serverId  whose sessions they are */
+export function openSessionStores({ stateDir }: SessionPlace, serverId: string): SessionStores {
+  return {
+    records: createRecordFiles(stateDir, serverId),
+    opened: createOpenedFiles(stateDir, serverId),
+    observed: createObservedFiles(stateDir, serverId),
+    variables: createVariableFiles(stateDir),
+    local: { folderOf: (session) => sessionRecordsDir(stateDir, session) },
+  };
+}
+
+export function openSessionVariables({ stateDir }: SessionPlace): SessionVariables {
+  return createVariableFiles(stateDir);
+}
+
+export function openSessionRecords({ stateDir }: SessionPlace): SessionRecordReader {
+  return {
+    read: (session, ref) => Promise.resolve().then(() => readRecords(sessionRecordsDir(stateDir, session), ref)),
+  };
+}
+
+export function openSessionPruner({ stateDir }: SessionPlace): SessionPruner {
+  return createFileSessionPruner(stateDir);
+}
+
+/** One session's data as the process of its skill uses it. Synchronous: authors' code asks for older records in an expression. */
+export interface SessionFolder {
+  /** All records up to those that `ref` names, oldest first. @throws CodedError `store/io`, `session/foreign` */
+  readRecords(ref: string): readonly StepRecord[];
+  lastObserved(): number;
+  noteObserved(number: number): void;
+}
+
+/** @param folder  of `LocalSessions` */
+export function openSessionFolder(folder: string): SessionFolder {
+  return {
+    readRecords: (ref) => readRecords(folder, ref),
+    lastObserved: () => lastObserved(folder),
+    noteObserved: (number) => noteObserved(folder, number),
+  };
+}

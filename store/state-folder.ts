@@ -1,0 +1,49 @@
+/**
+ * Folders of a host below its state folder, whichever store keeps its runs. A run's folder also holds what the host has of the
+ * run, so prune removes both at once.
+ */
+import { createHash } from 'node:crypto';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { CodedError } from '../domain/errors/coded-error.ts';
+import { escapeRunId, runIdProblem } from '../domain/run/run-id.ts';
+
+/** File systems take 255 bytes; what moves a folder aside adds to its name. */
+export const FOLDER_NAME_BYTES = 200;
+
+export function runsDir(stateDir: string): string {
+  return join(stateDir, 'runs');
+}
+
+/** Run directories of VMs; what lies in one is their keeper's. */
+export function vmsDir(stateDir: string): string {
+  return join(stateDir, 'vms');
+}
+
+/**
+ * An id of `A-Z a-z 0-9 . _ -` is its folder's name; others are escaped, and one whose escaped form is too long for a file system
+ * is named by its hash.
+ * @throws CodedError `store/io` for a text that is no run id
+ */
+export function runFolderName(runId: string): string {
+  const problem = runIdProblem(runId);
+  if (problem !== null)
+    throw new CodedError('store/io', `${JSON.stringify(runId.slice(0, 160))} is not a run id: ${problem}`);
+  const escaped = escapeRunId(runId);
+  return escaped.length <= FOLDER_NAME_BYTES ? escaped : `%long-${createHash('sha256').update(runId).digest('hex')}`;
+}
+
+/** The folder of a run's files. @throws CodedError `store/io` for a text that is no run id */
+export function runDir(stateDir: string, runId: string): string {
+  return join(runsDir(stateDir), runFolderName(runId));
+}
+
+/** What writable mounts of a run held, and what was copied back last. */
+export function mountsDir(stateDir: string, runId: string): string {
+  return join(runDir(stateDir, runId), 'mounts');
+}
+
+/** Only the owner may look: runs hold what commands printed. */
+export async function makePrivateDir(path: string): Promise<void> {
+  await mkdir(path, { recursive: true, mode: 0o700 });
+}
