@@ -45,7 +45,7 @@ async function packagesOf(...args: readonly string[]): Promise<ReadonlySet<strin
 
 test('the script that every command loads has at most 80,000 bytes', () => {
   // 12,000 bytes more cost each command 2 ms. A larger script may have imported a module that only some commands need.
-  const script = fileURLToPath(new URL('../dist/cli-bundle/main.cjs', import.meta.url));
+  const script = fileURLToPath(new URL('../../dist/cli-bundle/main.cjs', import.meta.url));
   expect(statSync(script).size).toBeLessThanOrEqual(80_000);
 });
 
@@ -97,7 +97,7 @@ describe('packages that commands load', () => {
 });
 
 test('the supervisor of a stack loads no package before it starts the server', async () => {
-  const supervise = new URL('../dist/workers/embedded/supervise.js', import.meta.url).href;
+  const supervise = new URL('../../dist/workers/embedded/supervise.js', import.meta.url).href;
   const loaded = join(dir, 'loaded-by-supervisor.txt');
   const args = ['--require', join(dir, 'recorder.cjs'), '--input-type=module', '-e', `await import('${supervise}')`];
   await promisify(execFile)(process.execPath, args, { env: { ...process.env, LOADED_FILE: loaded }, timeout: 30_000 });
