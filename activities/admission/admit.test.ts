@@ -137,7 +137,7 @@ describe('the code of a step machine', () => {
   const machine = (change: object = {}): ReturnType<typeof toWire> => {
     const work = { kind: 'skill', source: { kind: 'host', path: '/home/ada/skill' }, ...change };
     const wire = toWire(PLAN);
-    const stages = wire.stages.map(({ run: _run, stdin: _stdin, ...stage }) => ({ ...stage, work }));
+    const stages = wire.stages.map((stage) => ({ ...stage, work }));
     return { ...wire, stages } as unknown as ReturnType<typeof toWire>;
   };
   const identify = (path: string) => {

@@ -312,7 +312,6 @@ const stage = z.strictObject({
   visits: whole(1, PLAN_LIMITS.stageVisits).optional(),
   again: names.optional(),
   after: z.array(edge).max(PLAN_LIMITS.stages),
-  dependsOn: z.array(name).max(PLAN_LIMITS.stages),
   work,
   texts: texts.optional(),
   mock,
@@ -323,8 +322,6 @@ const stage = z.strictObject({
       'a mapping that is not nested too deep',
     )
     .refine((value) => (jsonBytes(value) ?? Infinity) <= OUTPUT_SCHEMA_LIMITS.schemaBytes, 'a shorter schema'),
-  run,
-  stdin,
   input: z.discriminatedUnion('kind', [
     z.strictObject({ kind: z.literal('none') }),
     z.strictObject({ kind: z.literal('run-input') }),
@@ -439,17 +436,7 @@ export const planSchema = z.strictObject({
   name,
   // Everything but these may be left out: see `domain/plan/wire.ts`.
   stages: z
-    .array(
-      stage
-        .partial()
-        .required({ id: true })
-        .refine(({ work: one, run: other }) => (one === undefined) !== (other === undefined), 'either `work` or `run`')
-        .refine(({ work: one, stdin: beside }) => one === undefined || beside === undefined, '`stdin` stands in `work`')
-        .refine(
-          ({ after: one, dependsOn: other }) => one === undefined || other === undefined,
-          'either `after` or `dependsOn`',
-        ),
-    )
+    .array(stage.partial().required({ id: true, work: true }))
     .min(1)
     .max(PLAN_LIMITS.stages),
   scopes: z

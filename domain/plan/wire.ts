@@ -5,8 +5,7 @@
  * a VM) and a scope's `stages` (the stage with its id).
  *
  * Two forms are short for another: an edge that is only a stage's id is one on its success, and a mount with a
- * `hostPath` has that as its source. A stage that says `run`, `dependsOn` and `stdin` instead of `work` and `after`
- * is read for good: plans in histories and records of the first builds do, and so may other people's.
+ * `hostPath` has that as its source.
  */
 import { utf8Length } from '../units/utf8.ts';
 import {
@@ -41,7 +40,6 @@ import type {
   SkillWork,
   StageInputPlan,
   StagePlan,
-  StdinPlan,
   WaitWork,
   WorkPlan,
 } from './plan.ts';
@@ -86,9 +84,6 @@ export interface ApprovalWire extends LeavingOut<
 
 export type FieldWire = LeavingOut<ApprovalField, keyof typeof FIELD_DEFAULTS>;
 
-/** How the first builds said a command. */
-export type RunWire = Omit<CommandWire, 'kind' | 'stdin'>;
-
 export type InputWire = LeavingOut<StageInputPlan, keyof typeof INPUT_DEFAULTS>;
 
 export type ConditionWire = LeavingOut<ConditionPlan, keyof typeof CONDITION_DEFAULTS>;
@@ -100,14 +95,8 @@ export interface StageWire extends LeavingOut<
   readonly when?: ConditionWire | null | undefined;
   readonly mock?: MockWire | undefined;
   readonly inputs?: readonly InputWire[] | undefined;
-  /** This, or `run`. */
-  readonly work?: WorkWire | undefined;
-  readonly run?: RunWire | undefined;
-  /** With `run`. */
-  readonly stdin?: StdinPlan | undefined;
-  /** This, or `dependsOn`: edges on success. */
+  readonly work: WorkWire;
   readonly after?: readonly (EdgePlan | string)[] | undefined;
-  readonly dependsOn?: readonly string[] | undefined;
 }
 
 export interface ScopeWire extends LeavingOut<Omit<ScopePlan, 'sandbox'>, 'stages'> {
@@ -186,15 +175,14 @@ export function fromWire(wire: PlanWire): Plan {
   }));
   const holders = new Map(scopes.flatMap(({ id, stages }) => stages.map((stage) => [stage, id] as const)));
   const stages = wire.stages.map((each): StagePlan => {
-    const { id, scope, when, mock, inputs, work: _work, run: _run, stdin: _stdin, ...others } = each;
-    const { after: _after, dependsOn: _dependsOn, ...stage } = others;
-    const work = workOf(each);
+    const { id, scope, when, mock, inputs, work: short, after, ...stage } = each;
+    const work = workOf(short);
     return {
       id,
       scope: scope !== undefined ? scope : (holders.get(id) ?? (needsVm(work) ? id : null)),
       ...STAGE_DEFAULTS,
       ...omitUndefined(stage),
-      after: edgesOf(each),
+      after: (after ?? []).map((edge) => (typeof edge === 'string' ? { stage: edge, on: 'success' } : edge)),
       when: when === undefined || when === null ? null : { ...CONDITION_DEFAULTS, ...omitUndefined(when) },
       inputs: (inputs ?? []).map((input) => ({ ...INPUT_DEFAULTS, ...omitUndefined(input) })),
       work,
@@ -204,9 +192,7 @@ export function fromWire(wire: PlanWire): Plan {
   return { ...wire, stages, scopes };
 }
 
-function workOf({ work, run, stdin }: StageWire): WorkPlan {
-  // A stage with neither is refused by the check of plans from outside.
-  const wire = work ?? { kind: 'command', program: '', ...omitUndefined({ stdin }), ...omitUndefined(run ?? {}) };
+function workOf(wire: WorkWire): WorkPlan {
   switch (wire.kind) {
     case 'command':
       return { ...COMMAND_DEFAULTS, ...omitUndefined(wire) };
@@ -229,10 +215,6 @@ function workOf({ work, run, stdin }: StageWire): WorkPlan {
     case 'mock':
       return { ...MOCK_DEFAULTS, ...omitUndefined(wire) };
   }
-}
-
-function edgesOf({ after, dependsOn }: StageWire): readonly EdgePlan[] {
-  return (after ?? dependsOn ?? []).map((edge) => (typeof edge === 'string' ? { stage: edge, on: 'success' } : edge));
 }
 
 function sandboxOf({ mounts, ...sandbox }: SandboxWire): SandboxPlan {

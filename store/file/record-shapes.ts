@@ -136,29 +136,23 @@ const each = objectOf({
   allowFailures: aCount,
 });
 const mock = objectOf({ output: optional(aText), exitCode: optional(aCount) });
-const stageFields = objectOf({
+const stage = objectOf({
   id: aText,
   each: optional(each),
   scope: optional(orNull(aText)),
   after: optional(listOf(edge)),
-  work: optional(
-    kindOf<WorkPlan['kind']>('kind', {
-      command: objectOf({ ...command, stdin, service: optional(aFlag) }),
-      approval,
-      wait,
-      part,
-      agent,
-      skill: stepMachine,
-      shell: objectOf({ env: optional(listOf(env)) }),
-      mock,
-    }),
-  ),
+  work: kindOf<WorkPlan['kind']>('kind', {
+    command: objectOf({ ...command, stdin, service: optional(aFlag) }),
+    approval,
+    wait,
+    part,
+    agent,
+    skill: stepMachine,
+    shell: objectOf({ env: optional(listOf(env)) }),
+    mock,
+  }),
   mock: optional(mock),
   outputSchema: optional(anything),
-  // As the first builds said them.
-  dependsOn: optional(listOf(aText)),
-  run: optional(objectOf(command)),
-  stdin,
   input: optional(
     kindOf<InputPlan['kind']>('kind', {
       none: anything,
@@ -195,12 +189,6 @@ const stageFields = objectOf({
   finally: optional(aFlag),
   maxOutputBytes: optional(aNumber),
 });
-/** Its work stands under one of two keys. */
-const stage: Check = (value, at) => {
-  const problem = stageFields(value, at);
-  if (problem !== null || Object.hasOwn(value as object, 'work')) return problem;
-  return Object.hasOwn(value as object, 'run') ? null : `${at}.work is not an object`;
-};
 const sandbox = objectOf({
   mode: optional(oneOf(...SANDBOX_MODES)),
   isolation: optional(oneOf(...ISOLATION_LEVELS)),

@@ -83,7 +83,7 @@ const PLAN = {
   version: 1,
   kind: 'workflow',
   name: 'p',
-  stages: [{ id: 'a', run: { program: 'ls' } }],
+  stages: [{ id: 'a', work: { kind: 'command', program: 'ls' } }],
   scopes: [{ id: 'a' }],
   output: { kind: 'stage', stage: 'a' },
   maxParallel: 1,

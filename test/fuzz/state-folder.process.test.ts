@@ -169,7 +169,9 @@ const PLAN = {
   version: 1,
   kind: 'workflow',
   name: 'fuzzed',
-  stages: [{ id: 'a', run: { program: 'ls', args: ['-l'] }, retry: { maxAttempts: 2, backoffMs: 10 } }],
+  stages: [
+    { id: 'a', work: { kind: 'command', program: 'ls', args: ['-l'] }, retry: { maxAttempts: 2, backoffMs: 10 } },
+  ],
   scopes: [
     {
       id: 'a',
