@@ -75,6 +75,12 @@ const MUTANTS: readonly Mutant[] = [
     of: /./,
   },
   {
+    what: 'never writes the records of a session in the middle',
+    from: /if \(isMuch && !this\.#isOver\(\)\)/,
+    to: 'if (false)',
+    of: /^told/,
+  },
+  {
     what: 'runs each turn of a session twice',
     from: /return (await _calls_js__WEBPACK_IMPORTED_MODULE_\d+__\.localActivities\.sessionTurn\.executeWithOptions\((?:[^;]+)\]\));/,
     to: 'const turn = async () => $1; await turn(); return await turn();',

@@ -135,6 +135,7 @@ export const PATHS: Readonly<Record<string, Path>> = {
   'a session whose code is replaced': { histories: ['migrated'] },
   'a session with observers': { histories: ['observed'] },
   'a session that continues as new': { histories: ['carried'] },
+  'records of a session that are written in the middle': { histories: ['told'] },
   'a session whose action is called again': { histories: ['again'] },
   'a session whose action does not heartbeat': { histories: ['deaf'] },
   'a session whose action lets go': { histories: ['let-go'] },
@@ -145,8 +146,5 @@ export const PATHS: Readonly<Record<string, Path>> = {
   'a session that a client polls': { histories: ['poll'] },
   'a session with variables of its host': { histories: ['variables'] },
   'a VM that cannot be released': { without: 'the run writes a notice with its next call, which other paths record' },
-  'records of a session that are written in the middle': {
-    without: 'no recorded session makes 32 records in one execution; `session.server.test.ts` runs it live',
-  },
   'a window that was terminated': { without: '`items-nested.server.test.ts` runs it live' },
 };

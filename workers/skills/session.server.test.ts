@@ -68,6 +68,7 @@ async function recordHistories(): Promise<void> {
     'migrated',
     'unopened',
     'carried',
+    'told',
   ]);
 }
 
