@@ -59,7 +59,7 @@ test('all attempts of all agents count against the budget of the run, the latest
   expect(view.stages[0]).toMatchObject({ budget: { maxTokens: 500 }, usage: { inputTokens: 30 } });
 });
 
-test('a run without a budget, as those of earlier builds, has no account of one', () => {
+test('a run without a budget has no account of a budget', () => {
   const { budget: _, ...admitted } = ADMITTED as Extract<RunEventBody, { type: 'run-admitted' }>;
   expect(viewOf(admitted, used('a', 'a/0/1', 100, 1, null)).budget).toBeUndefined();
 });

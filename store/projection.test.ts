@@ -374,7 +374,7 @@ describe('projection', () => {
   test.each([
     ['never started', []],
     ['running', [{ type: 'stage-started', stage: 'a', execKey: 'a/0/1', attempt: 1 }]],
-  ] as const)('the stage that failed a run of an earlier build has failed: it was %s', (_, begun) => {
+  ] as const)('the stage that failed a run has failed, also if the log lacks its end: it was %s', (_, begun) => {
     const failure: StageFailure = { code: 'vm/boot-timeout', message: 'no hello', stderrTail: '' };
     const ended = viewAfter([
       ADMITTED,

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { EVENT_ID, lastNumber } from './event-id.ts';
 
-test('ids are as earlier builds wrote them', () => {
+test('ids of events keep their format', () => {
   expect([
     EVENT_ID.runAdmitted,
     EVENT_ID.runFinished,

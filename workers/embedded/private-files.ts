@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { databaseFiles } from './server-process.ts';
 import { logsDir, stackFile, stackLockFile } from '../../client/embedded/stack-info.ts';
 
-/** Takes from group and others what older builds, or a shell's umask, have left them. By name: the folder may hold what is not the stack's. */
+/** Takes the rights that a shell's umask gave to group and others. By name, because the folder may contain files of others. */
 export function restrictToOwner(stateDir: string): void {
   const files = [
     ...databaseFiles(stateDir),

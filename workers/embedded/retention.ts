@@ -14,7 +14,7 @@ function durationOf(seconds: number): Duration {
   return { seconds } as unknown as Duration;
 }
 
-/** Raises it where it is lower, also in a database of an earlier build; a longer one stays. Never rejects. */
+/** Raises the retention if it is lower; a longer retention stays. Never rejects. */
 export async function ensureRetention(connection: Connection, namespace: string, log: Log): Promise<void> {
   const wantedS = RETENTION_DAYS * DAY_S;
   try {

@@ -55,7 +55,7 @@ export interface RunCallsRig {
   putItems(runId: string, name: string, items: readonly unknown[]): Promise<void>;
 }
 
-/** Fresh stores for each test, with the run `run` and the run `old` of an earlier build, both of `PLAN`. */
+/** Fresh stores for each test, with the run `run` of `PLAN`. */
 export function useRunCalls(): RunCallsRig {
   let stateDir: string;
   let stores: Stores;
