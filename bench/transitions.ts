@@ -89,7 +89,7 @@ function succeeded(stage: string, execKey: string): StageResult {
     durationMs: 1,
     output: null,
     outputs: {},
-    vm: { backend: 'mock', isolation: 'none', accelerator: 'mock' },
+    vm: { backend: 'mock', vmm: 'mock', isolation: 'none', accelerator: 'mock' },
     usage: {},
     command: { exitCode: 0, stdoutBytes: 0, stderrBytes: 0 },
   };

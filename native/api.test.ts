@@ -8,6 +8,7 @@ const STATUS = {
   bootMs: 5,
   startedAtMs: 1_700_000_000_000,
   boots: 1,
+  vmm: 'qemu',
   accelerator: 'tcg',
   kernel: 'debian',
   jail: 'bwrap',
@@ -23,12 +24,24 @@ test('a status is read as it is, and fields that this build does not know are ig
   expect(readVmStatus({ ...STATUS, state: 'booting', bootMs: null })).toMatchObject({ state: 'booting', bootMs: 0 });
 });
 
-test.each(Object.keys(STATUS))('a status without %s is of a broken keeper', (field) => {
-  const { [field]: _, ...rest } = STATUS as Record<string, unknown>;
-  expect(() => readVmStatus(rest)).toThrow(
-    expect.objectContaining({ code: 'vm/protocol', message: expect.stringContaining(`${field} = nothing`) as string }),
-  );
+test('a status without vmm is of a keeper that has QEMU only', () => {
+  const { vmm: _, ...rest } = STATUS;
+  expect(readVmStatus(rest)).toEqual(STATUS);
+  expect(() => readVmStatus({ ...STATUS, vmm: null })).toThrow(expect.objectContaining({ code: 'vm/protocol' }));
 });
+
+test.each(Object.keys(STATUS).filter((field) => field !== 'vmm'))(
+  'a status without %s is of a broken keeper',
+  (field) => {
+    const { [field]: _, ...rest } = STATUS as Record<string, unknown>;
+    expect(() => readVmStatus(rest)).toThrow(
+      expect.objectContaining({
+        code: 'vm/protocol',
+        message: expect.stringContaining(`${field} = nothing`) as string,
+      }),
+    );
+  },
+);
 
 test.each([
   { startedAtMs: 'long ago' },

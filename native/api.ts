@@ -98,6 +98,7 @@ export interface VmStatus {
   readonly startedAtMs: number;
   /** VMs that were started until one answered. */
   readonly boots: number;
+  readonly vmm: string;
   readonly accelerator: string;
   readonly kernel: string;
   readonly jail: string;
@@ -219,6 +220,7 @@ export function readVmStatus(answer: Answer): VmStatus {
     bootMs: readCountOrNull(answer, 'bootMs', 'status') ?? 0,
     startedAtMs: readCount(answer, 'startedAtMs', 'status'),
     boots: readCount(answer, 'boots', 'status'),
+    vmm: readVmm(answer),
     accelerator: readText(answer, 'accelerator', 'status'),
     kernel: readText(answer, 'kernel', 'status'),
     jail: readText(answer, 'jail', 'status'),
@@ -231,6 +233,11 @@ export function readVmStatus(answer: Answer): VmStatus {
     features,
     diskFull: readFullDisk(answer),
   };
+}
+
+/** A keeper whose status lacks the field is of a build whose only VMM was QEMU, and its VM still runs. */
+function readVmm(status: Answer): string {
+  return status['vmm'] === undefined ? 'qemu' : readText(status, 'vmm', 'status');
 }
 
 export function readFullDisk(status: Answer): FullDisk | null {

@@ -28,7 +28,7 @@ function stage(of: RunView, id: string): RunView['stages'][number] {
 
 const IN_VM = {
   durationMs: 40,
-  vm: { backend: 'qemu', isolation: 'microvm', accelerator: 'tcg' },
+  vm: { backend: 'qemu', vmm: 'qemu', isolation: 'microvm', accelerator: 'tcg' },
   command: { exitCode: 0, stdoutBytes: 10, stderrBytes: 2 },
 } as const;
 
@@ -39,6 +39,7 @@ const FAILED_RUN: readonly RunEventBody[] = [
     type: 'vm-ready',
     ...VM,
     backend: 'qemu',
+    vmm: 'qemu',
     isolation: 'microvm',
     accelerator: 'tcg',
     kernel: '6.12',
@@ -132,6 +133,7 @@ describe('projection', () => {
             "usage": {
               "vmCpuMs": 900,
             },
+            "vmm": "qemu",
           },
           {
             "accelerator": "tcg",
@@ -160,6 +162,7 @@ describe('projection', () => {
             "startedAtMs": 1060,
             "state": "failed",
             "usage": {},
+            "vmm": "qemu",
           },
           {
             "accelerator": null,
@@ -184,6 +187,7 @@ describe('projection', () => {
             "startedAtMs": null,
             "state": "skipped",
             "usage": {},
+            "vmm": null,
           },
         ],
         "startedAtMs": 1000,
@@ -200,6 +204,7 @@ describe('projection', () => {
             "scope": "main",
             "state": "stopped",
             "vmKey": "r/main/1",
+            "vmm": "qemu",
           },
         ],
       }
@@ -390,6 +395,7 @@ describe('projection', () => {
       type: 'vm-ready',
       ...VM,
       backend: 'qemu',
+      vmm: 'qemu',
       isolation: 'microvm',
       accelerator: 'kvm',
       kernel: '6.12',

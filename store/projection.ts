@@ -128,9 +128,9 @@ function projectVm(vm: VmView, body: VmEventBody, atMs: number): VmView {
     case 'vm-starting':
       return vm;
     case 'vm-ready': {
-      const { isolation, accelerator, kernel, jail, bootMs } = body;
+      const { isolation, vmm, accelerator, kernel, jail, bootMs } = body;
       const state = vm.state === 'starting' ? 'ready' : vm.state;
-      return { ...vm, state, isolation, accelerator, kernel, jail, bootMs };
+      return { ...vm, state, isolation, vmm, accelerator, kernel, jail, bootMs };
     }
     case 'vm-lost':
       return { ...vm, state: 'lost', reason: body.reason };
@@ -196,6 +196,7 @@ function withVm(
     generation: identity.generation,
     state: 'starting',
     isolation: null,
+    vmm: null,
     accelerator: null,
     kernel: null,
     jail: null,

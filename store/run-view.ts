@@ -86,6 +86,7 @@ export interface StageView {
   /** Why it was skipped, is tried again, or was taken over. */
   readonly reason: string | null;
   readonly isolation: IsolationLevel | null;
+  readonly vmm: string | null;
   readonly accelerator: string | null;
   /** What the latest attempt took, once it has ended, by names with their units. */
   readonly usage: Readonly<Record<string, number>>;
@@ -202,6 +203,7 @@ export interface VmView {
   readonly generation: number;
   readonly state: 'starting' | 'ready' | 'lost' | 'stopped';
   readonly isolation: IsolationLevel | null;
+  readonly vmm: string | null;
   readonly accelerator: string | null;
   readonly kernel: string | null;
   readonly jail: string | null;
@@ -270,6 +272,7 @@ export function newStage(id: string): StageView {
     sleepsUntilMs: null,
     reason: null,
     isolation: null,
+    vmm: null,
     accelerator: null,
     usage: {},
     outputBytes: 0,

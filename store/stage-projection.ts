@@ -98,6 +98,7 @@ function finished(stage: StageView, { execKey, result }: BodyOf<'stage-finished'
     failure: result.failure,
     reason: null,
     isolation: result.vm?.isolation ?? null,
+    vmm: result.vm?.vmm ?? null,
     accelerator: result.vm?.accelerator ?? null,
     // What agents of its items took was counted as each ended.
     usage: stage.items === null ? result.usage : { ...agentUsageOf(stage.usage), ...result.usage },

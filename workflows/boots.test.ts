@@ -15,7 +15,7 @@ const RESULT: StageResult = {
   durationMs: 5,
   output: null,
   outputs: {},
-  vm: { backend: 'qemu', isolation: 'microvm', accelerator: 'kvm' },
+  vm: { backend: 'qemu', vmm: 'qemu', isolation: 'microvm', accelerator: 'kvm' },
   bootMs: 2_340,
   usage: {},
   command: { exitCode: 0, stdoutBytes: 0, stderrBytes: 0 },

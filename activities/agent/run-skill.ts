@@ -23,7 +23,7 @@ import type { StageRequest } from '../calls/requests.ts';
 import { beginningOf } from './answer-beginning.ts';
 import { answerIn, askedPrompt, type Next, nextOf, schemaForAgent } from './skill-answers.ts';
 import { collectOutputs, type OutcomeFailure } from '../attempt/outputs.ts';
-import { cancelledResult, describeExit } from '../attempt/result.ts';
+import { cancelledResult, describeExit, vmFactsOf } from '../attempt/result.ts';
 import { sleepUntil } from '../decisions/sleep-until.ts';
 
 export interface SkillContext extends AgentContext {
@@ -249,10 +249,9 @@ async function concluded(
 ): Promise<StageResult> {
   const { deps, request, backend, sandbox, redactor, life } = context;
   const last = turns.at(-1);
-  const { isolation, accelerator } = sandbox.facts;
   const described = base ?? (last === undefined ? null : await baseOf(context, last));
   const told: StageResult = {
-    ...(described ?? { ...cancelledResult(backend, request), vm: { backend: backend.name, isolation, accelerator } }),
+    ...(described ?? { ...cancelledResult(backend, request), vm: vmFactsOf(backend, sandbox) }),
     outcome: base?.outcome ?? (failure === null ? 'succeeded' : 'failed'),
     failure: failure === null ? null : { ...failure, message: redactor.text(failure.message) },
     durationMs: last === undefined ? 0 : Math.max(0, last.exit.endedAtMs - turns[0]!.exit.startedAtMs),

@@ -5,6 +5,7 @@ import { isPrepared, markPrepared } from './record.ts';
 const EXEC = 'a/0/1';
 const LAUNCHED: SandboxFacts = {
   isolation: 'none',
+  vmm: 'mock',
   accelerator: 'mock',
   kernel: 'none',
   jail: 'none',

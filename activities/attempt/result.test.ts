@@ -16,7 +16,7 @@ const REQUEST = {
   execKey: 'sort/0/1',
 } as unknown as StageRequest;
 const BACKEND = { name: 'qemu', isolation: 'microvm' } as unknown as SandboxBackend;
-const VM = { facts: { isolation: 'microvm', accelerator: 'tcg' } } as unknown as Sandbox;
+const VM = { facts: { isolation: 'microvm', vmm: 'qemu', accelerator: 'tcg' } } as unknown as Sandbox;
 const EXEC = { async *output() {} } as unknown as Exec;
 const EXIT: ExecExit = {
   reason: 'exited',

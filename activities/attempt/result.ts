@@ -1,7 +1,7 @@
 /** From a command's end to the stage's outcome. */
 import { Buffer } from 'node:buffer';
 import type { AnyErrorCode } from '../../domain/errors/error-code.ts';
-import type { StageResult } from '../../domain/run/stage-result.ts';
+import type { StageResult, VmFacts } from '../../domain/run/stage-result.ts';
 import type { Redactor } from '../../domain/security/redactor.ts';
 import { readLastStates } from '../../domain/security/line-state.ts';
 import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
@@ -11,6 +11,10 @@ import type { StageRequest } from '../calls/requests.ts';
 const TAIL_BYTES = 2 * 1024;
 /** Read before the tail beside the longest secret, so that one that begins there is still whole for the redactor. */
 const TAIL_MARGIN_BYTES = 16 * 1024;
+
+export function vmFactsOf({ name }: SandboxBackend, { facts }: Sandbox): VmFacts {
+  return { backend: name, vmm: facts.vmm, isolation: facts.isolation, accelerator: facts.accelerator };
+}
 
 export function cancelledResult(backend: SandboxBackend, request: StageRequest): StageResult {
   return {
@@ -27,7 +31,7 @@ export function cancelledResult(backend: SandboxBackend, request: StageRequest):
     durationMs: 0,
     output: null,
     outputs: {},
-    vm: { backend: backend.name, isolation: backend.isolation, accelerator: '' },
+    vm: { backend: backend.name, vmm: '', isolation: backend.isolation, accelerator: '' },
     usage: {},
     command: { exitCode: null, stdoutBytes: 0, stderrBytes: 0 },
   };
@@ -60,7 +64,7 @@ export async function describeExit(
     durationMs: Math.max(0, exit.endedAtMs - exit.startedAtMs),
     output: null,
     outputs: {},
-    vm: { backend: backend.name, isolation: sandbox.facts.isolation, accelerator: sandbox.facts.accelerator },
+    vm: vmFactsOf(backend, sandbox),
     usage: {},
     command: { exitCode: exit.exitCode, stdoutBytes: exit.stdoutBytes, stderrBytes: exit.stderrBytes },
   } as const;

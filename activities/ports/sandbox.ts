@@ -50,6 +50,8 @@ export type GuestFileMode = typeof GUEST_FILE_MODE | typeof OWNERS_FILE_MODE;
 
 export interface SandboxFacts {
   readonly isolation: IsolationLevel;
+  /** The VMM that runs the VM: `qemu`, or `mock`. */
+  readonly vmm: string;
   /** `kvm`, `tcg` or `mock`; an emulation is never called hardware. */
   readonly accelerator: string;
   readonly kernel: string;

@@ -51,6 +51,7 @@ export async function openVm(
       type: 'vm-ready',
       ...identity,
       backend: backend.name,
+      vmm: facts.vmm,
       isolation: facts.isolation,
       accelerator: facts.accelerator,
       kernel: facts.kernel,

@@ -65,6 +65,7 @@ function withTextsCut(body: RunEventBody): RunEventBody {
     case 'vm-ready':
       return {
         ...body,
+        vmm: cutText(body.vmm),
         accelerator: cutText(body.accelerator),
         kernel: cutText(body.kernel),
         jail: cutText(body.jail),

@@ -70,7 +70,7 @@ export const stageResultShape: Check = objectOf({
   outputs: valuesOf(dataRefShape),
   instance: listOf(objectOf({ part: aText, item: aCount })),
   attempt: aCount,
-  vm: orNull(objectOf({ backend: aText, isolation: aText, accelerator: aText })),
+  vm: orNull(objectOf({ backend: aText, vmm: aText, isolation: aText, accelerator: aText })),
   bootMs: optional(aNumber),
   usage: valuesOf(aNumber),
   command: orNull(objectOf({ exitCode: orNull(aNumber), stdoutBytes: aCount, stderrBytes: aCount })),
@@ -174,6 +174,7 @@ const body = kindOf<RunEventBody['type']>(
     'vm-ready': objectOf({
       ...vm,
       backend: aText,
+      vmm: aText,
       isolation: aText,
       accelerator: aText,
       kernel: aText,

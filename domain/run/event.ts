@@ -108,6 +108,7 @@ export type RunEventBody =
       readonly scope: string;
       readonly generation: number;
       readonly backend: string;
+      readonly vmm: string;
       readonly isolation: IsolationLevel;
       readonly accelerator: string;
       readonly kernel: string;

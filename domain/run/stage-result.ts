@@ -59,6 +59,8 @@ export interface StageFailure {
 
 export interface VmFacts {
   readonly backend: string;
+  /** The VMM that ran the VM; `''` when the attempt ended before its VM was there. */
+  readonly vmm: string;
   readonly isolation: IsolationLevel;
   /** `''` when the attempt ended before its VM was there. */
   readonly accelerator: string;

@@ -243,6 +243,7 @@ export function factsOf(vm: MicroVm, status: VmStatus): SandboxFacts {
   }
   return {
     isolation: 'microvm',
+    vmm: status.vmm,
     accelerator: status.accelerator,
     kernel: status.kernel,
     jail: status.jail,

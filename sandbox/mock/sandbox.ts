@@ -28,7 +28,7 @@ export function createMockSandbox(vm: MockVm, hold: MockHold, attached: boolean)
   }
 
   const { bootMs, life, hadCommands } = vm;
-  const what = { isolation: 'none', accelerator: 'mock', kernel: 'none (mock)', jail: 'none' } as const;
+  const what = { isolation: 'none', vmm: 'mock', accelerator: 'mock', kernel: 'none (mock)', jail: 'none' } as const;
   return {
     facts: { ...what, bootMs, attached, vmLife: life, hadCommands, fence: hold.fence },
 

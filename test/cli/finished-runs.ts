@@ -64,7 +64,7 @@ function stage(
     failure,
     durationMs: 400,
     output,
-    vm: { backend: 'qemu', isolation: 'microvm', accelerator: 'tcg' },
+    vm: { backend: 'qemu', vmm: 'qemu', isolation: 'microvm', accelerator: 'tcg' },
     command: { exitCode: failure === null ? 0 : 3, stdoutBytes: printed.length, stderrBytes: complained.length },
   });
   return [

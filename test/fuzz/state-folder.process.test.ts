@@ -232,6 +232,7 @@ async function leaveRun(stateDir: string, runId: string, isFinished: boolean): P
       type: 'vm-ready',
       ...vm,
       backend: 'mock',
+      vmm: 'mock',
       isolation: 'none',
       accelerator: 'mock',
       kernel: 'k',

@@ -182,6 +182,7 @@ describe('states', () => {
         scope: 'shared',
         generation: 0,
         backend: 'qemu',
+        vmm: 'qemu',
         isolation: 'microvm',
         accelerator: 'tcg',
         kernel: '6.12',

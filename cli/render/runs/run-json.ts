@@ -75,6 +75,7 @@ export interface StageJson {
   readonly exitCode: number | null;
   readonly durationMs: number | null;
   readonly isolation: string | null;
+  readonly vmm: string | null;
   readonly accelerator: string | null;
   readonly failure: StageFailure | null;
   readonly usage: Readonly<Record<string, number>>;
@@ -226,6 +227,7 @@ function toStageJson(stage: StageView): StageJson {
     exitCode: stage.exitCode,
     durationMs: stage.durationMs,
     isolation: stage.isolation,
+    vmm: stage.vmm,
     accelerator: stage.accelerator,
     failure: stage.failure,
     usage: stage.usage,

@@ -15,6 +15,7 @@ export interface RunJson {
     readonly id: string;
     readonly state: string;
     readonly isolation: string | null;
+    readonly vmm: string | null;
     readonly accelerator: string | null;
   }[];
 }
@@ -50,6 +51,7 @@ export async function runExample(rig: Rig, file: string, ...args: readonly strin
     expect(stage).toMatchObject({
       state: 'succeeded',
       isolation: 'microvm',
+      vmm: 'qemu',
       accelerator: expect.stringMatching(/^(kvm|tcg)$/),
     });
   }

@@ -19,7 +19,7 @@ export function stageResult(execKey: string, change: Partial<Omit<StageResult, '
     durationMs: 1,
     output: null,
     outputs: {},
-    vm: { backend: 'mock', isolation: 'none', accelerator: 'mock' },
+    vm: { backend: 'mock', vmm: 'mock', isolation: 'none', accelerator: 'mock' },
     usage: {},
     command: { exitCode: hasFailed ? 3 : 0, stdoutBytes: 0, stderrBytes: 0 },
     ...change,

@@ -98,6 +98,7 @@ export const STATUS = {
   bootMs: 1,
   startedAtMs: 1_700_000_000_000,
   boots: 1,
+  vmm: 'qemu',
   accelerator: 'tcg',
   kernel: 'debian',
   jail: 'j',

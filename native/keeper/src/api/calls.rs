@@ -95,6 +95,7 @@ fn status(keeper: &Keeper) -> Value {
         "bootMs": keeper.boot_ms.get(),
         "startedAtMs": keeper.started_at_ms,
         "boots": keeper.boots.get(),
+        "vmm": "qemu",
         "accelerator": config.accelerator,
         "kernel": config.kernel.kind,
         "jail": vmm::jail_description(config, &keeper.dir),
