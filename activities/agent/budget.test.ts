@@ -1,31 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { type AgentUsage, NO_USAGE, STREAM_LIMITS } from '../../agents/stream.ts';
 import { sumOfUse } from '../../domain/agent/budget.ts';
-import { AgentMeter, overBudget, readFollower } from './budget.ts';
+import { CommandMeter, readFollower } from './budget.ts';
 import type { Exec } from '../ports/sandbox.ts';
 
-const USED = { ...NO_USAGE, inputTokens: 900, outputTokens: 100, turns: 3, costUsd: 0.5 };
-
 describe('what a command used of its budget', () => {
-  test('what is used up to a limit is within it, and a limit says what went over it', () => {
-    expect(overBudget({ maxTurns: 3, maxTokens: 1_000, maxCostUsd: 0.5 }, USED)).toBeNull();
-    expect(overBudget({ maxTurns: 2 }, USED)).toEqual({
-      code: 'agent/budget-turns',
-      words: 'made 3 calls of the model; 2 were left to it',
-    });
-    expect(overBudget({ maxTokens: 999 }, USED)).toEqual({
-      code: 'agent/budget-tokens',
-      words: 'used 1000 tokens; 999 were left to it',
-    });
-    expect(overBudget({ maxCostUsd: 0.4 }, USED)).toEqual({
-      code: 'agent/budget-cost',
-      words: 'cost $0.5000; $0.4000 were left to it',
-    });
-  });
-
   test('the larger of stream and session file counts, and the command is ended once', () => {
     let ended = 0;
-    const meter = new AgentMeter({ llm: null }, { maxTokens: 1_000 }, () => (ended += 1));
+    const meter = new CommandMeter({ llm: null }, { maxTokens: 1_000 }, () => (ended += 1));
     expect(meter.streamed({ ...NO_USAGE, inputTokens: 800, turns: 1 })).toMatchObject({ inputTokens: 800 });
     // A file that says less hides nothing.
     expect(meter.followed({ ...NO_USAGE, inputTokens: 10, outputTokens: 150, turns: 2 })).toMatchObject({
@@ -43,7 +25,7 @@ describe('what a command used of its budget', () => {
   });
 
   test('what an agent says of itself later takes nothing back, and numbers beyond all measure are the largest', () => {
-    const meter = new AgentMeter({ llm: null }, {}, () => undefined);
+    const meter = new CommandMeter({ llm: null }, {}, () => undefined);
     meter.followed({ ...NO_USAGE, inputTokens: 700, turns: 7 });
     meter.streamed({ ...NO_USAGE, outputTokens: 50 });
     expect(meter.followed(NO_USAGE)).toMatchObject({ inputTokens: 700, outputTokens: 50, turns: 7 });
@@ -54,8 +36,8 @@ describe('what a command used of its budget', () => {
 
   test('an agent that ends its turn with what crosses the limit has time to end by itself', () => {
     const ends: boolean[] = [];
-    const meter = (): AgentMeter =>
-      new AgentMeter({ llm: null }, { maxTurns: 1 }, (_, answered) => void ends.push(answered));
+    const meter = (): CommandMeter =>
+      new CommandMeter({ llm: null }, { maxTurns: 1 }, (_, answered) => void ends.push(answered));
     meter().streamed({ ...NO_USAGE, turns: 2 });
     meter().streamed({ ...NO_USAGE, turns: 2 }, true);
     expect(ends).toEqual([false, true]);
@@ -65,7 +47,7 @@ describe('what a command used of its budget', () => {
     const llm = { provider: 'codex', model: null, baseUrl: null, apiKeyEnv: null, credentialProxy: false } as const;
     const priced = { ...llm, price: { inputUsd: 1_000, outputUsd: 0 } };
     let ended = 0;
-    const meter = new AgentMeter({ llm: priced }, { maxCostUsd: 1 }, () => (ended += 1));
+    const meter = new CommandMeter({ llm: priced }, { maxCostUsd: 1 }, () => (ended += 1));
     expect(meter.followed({ ...NO_USAGE, inputTokens: 1_000 }).costUsd).toBeCloseTo(1);
     expect(ended).toBe(0);
     meter.followed({ ...NO_USAGE, inputTokens: 1_001 });

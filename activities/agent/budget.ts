@@ -7,54 +7,20 @@ import { AGENT_HOME } from '../../agents/provider.ts';
 import { createSessionReader, sessionFollower, sessionPrinter } from '../../agents/session-files.ts';
 import { type AgentUsage, NO_USAGE, STREAM_LIMITS } from '../../agents/stream.ts';
 import type { AgentCli } from '../../domain/agent/agent-cli.ts';
-import { budgetLeft, largestUse, type ModelUse, sumOfUse, withPrice } from '../../domain/agent/budget.ts';
-import type { AgentWork, BudgetPlan } from '../../domain/plan/plan.ts';
+import { largestUse } from '../../domain/agent/budget.ts';
+import type { OverBudget } from '../../domain/agent/limits.ts';
 import type { Exec, ExecRequest, Sandbox } from '../ports/sandbox.ts';
-import { type OverBudget, overRunBudget } from './run-budget.ts';
+import { BudgetMeter } from './shared/meter.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 
 /** Time that an agent has between SIGTERM and SIGKILL. */
 export const TERM_GRACE_MS = 2_000;
 const READY = 'ready';
 
-/** What the run's budget says of a command. */
-export interface ShareOfRun {
-  readonly budget: BudgetPlan;
-  /** By all agents of the run, without the command, as far as it is known. */
-  readonly usedBeside: () => ModelUse;
-}
-
 /** The use of one command, by its stream and its session file: each may know less than the other, and none knows too much. */
-export class AgentMeter {
+export class CommandMeter extends BudgetMeter {
   #streamed = NO_USAGE;
   #followed = NO_USAGE;
-  #over: OverBudget | null = null;
-  #hasAnswered = false;
-  readonly #work: Pick<AgentWork, 'llm'>;
-  readonly #left: BudgetPlan;
-  readonly #onOver: (over: OverBudget, hasAnswered: boolean) => void;
-  readonly #run: ShareOfRun | null;
-
-  /** @param left  what this command may use; empty: its stage has no budget */
-  constructor(
-    work: Pick<AgentWork, 'llm'>,
-    left: BudgetPlan,
-    onOver: (over: OverBudget, hasAnswered: boolean) => void,
-    run: ShareOfRun | null = null,
-  ) {
-    this.#work = work;
-    this.#left = left;
-    this.#onOver = onOver;
-    this.#run = run;
-  }
-
-  get over(): OverBudget | null {
-    return this.#over;
-  }
-
-  get used(): AgentUsage {
-    return withPrice(largestUse(this.#streamed, this.#followed), this.#work.llm);
-  }
 
   /** The stream has said more than the file has so far. */
   get isFileBehind(): boolean {
@@ -64,51 +30,14 @@ export class AgentMeter {
 
   /** @param hasAnswered  the stream has come to its end with it: no call follows */
   streamed(usage: AgentUsage, hasAnswered = false): AgentUsage {
-    this.#hasAnswered = hasAnswered;
-    // An agent can write what it likes: what was said once stands.
     this.#streamed = largestUse(this.#streamed, usage);
-    return this.check();
+    return this.count(usage, hasAnswered);
   }
 
   followed(usage: AgentUsage): AgentUsage {
     this.#followed = largestUse(this.#followed, usage);
-    return this.check();
+    return this.count(usage);
   }
-
-  /** Also once more is known of the other agents of the run. */
-  check(): AgentUsage {
-    const { used } = this;
-    const over =
-      overBudget(this.#left, used) ??
-      (this.#run === null ? null : overRunBudget(this.#run.budget, sumOfUse(this.#run.usedBeside(), used)));
-    if (over !== null) this.stop(over);
-    return used;
-  }
-
-  stop(over: OverBudget): void {
-    if (this.#over !== null) return;
-    this.#over = over;
-    this.#onOver(over, this.#hasAnswered);
-  }
-}
-
-/** Null: it is within its limits. */
-export function overBudget(budget: BudgetPlan, used: AgentUsage): OverBudget | null {
-  const left = budgetLeft(budget, used);
-  const tokens = used.inputTokens + used.outputTokens;
-  if ((left.maxTurns ?? 0) < 0)
-    return {
-      code: 'agent/budget-turns',
-      words: `made ${used.turns} calls of the model; ${budget.maxTurns} were left to it`,
-    };
-  if ((left.maxTokens ?? 0) < 0)
-    return { code: 'agent/budget-tokens', words: `used ${tokens} tokens; ${budget.maxTokens} were left to it` };
-  if ((left.maxCostUsd ?? 0) < 0)
-    return {
-      code: 'agent/budget-cost',
-      words: `cost $${(used.costUsd ?? 0).toFixed(4)}; $${budget.maxCostUsd!.toFixed(4)} were left to it`,
-    };
-  return null;
 }
 
 /**

@@ -8,7 +8,7 @@ import type { NetworkFollower } from '../vm/network-log.ts';
 import type { Sandbox, SandboxBackend } from '../ports/sandbox.ts';
 import type { ServiceOutput } from '../attempt/service-output.ts';
 import type { StageRequest } from '../calls/requests.ts';
-import type { RunLedger } from './run-budget.ts';
+import type { RunLedger } from './shared/ledger.ts';
 import type { OutcomeFailure } from '../attempt/outputs.ts';
 import type { LeftWorkspace } from '../workspace/stage-workspace.ts';
 

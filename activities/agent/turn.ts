@@ -1,32 +1,26 @@
 /** One command of an agent from its start to its end: its output, its stream and, where it has a budget, its session file. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type AgentOutcome, type AgentUsage, NO_USAGE } from '../../agents/stream.ts';
-import { budgetLeft, largestUse, sumOfUse, unknownCost, useSince, withPrice } from '../../domain/agent/budget.ts';
+import { largestUse, sumOfUse, useSince, withPrice } from '../../domain/agent/budget.ts';
 import { withWrittenServer, writtenServer } from '../../domain/agent/provider-hosts.ts';
 import type { BudgetPlan, LlmPlan } from '../../domain/plan/plan.ts';
 import type { ToldNotice } from '../../domain/run/door-notice.ts';
 import { FIRST_FOLLOWER } from '../../domain/run/attempt.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
-import {
-  AgentMeter,
-  endExec,
-  readFollower,
-  readSessionUse,
-  type ShareOfRun,
-  startFollower,
-  untilReady,
-} from './budget.ts';
+import type { OverBudget } from '../../domain/agent/limits.ts';
+import { CommandMeter, endExec, readFollower, readSessionUse, startFollower, untilReady } from './budget.ts';
 import { AnswerWatch, endIfHanging, findHung } from './hang.ts';
-import { sayUnpriced } from './cost.ts';
+import { type AgentAccount, checkRun, leftAfter, shareOfRun, usedUpAfter } from './shared/account.ts';
+import { modelRefusal } from './shared/model-server.ts';
+import { sayUnpriced } from './shared/price.ts';
+import type { RedactedOutcome } from './shared/sayings.ts';
 import { agentExec, type AgentAsked, commandKey, commandOfAgent } from './command.ts';
 import { type AgentTurn, usedBy } from './turns.ts';
-import { followAgent, type FollowedOutcome } from './stream.ts';
+import { followAgent } from './stream.ts';
 import { followWith, type Listen, pumpOf } from '../attempt/follow-command.ts';
 import { publishing } from '../attempt/service-output.ts';
 import type { Exec, ExecExit, ExecRequest } from '../ports/sandbox.ts';
 import type { AgentContext } from './context.ts';
-import { modelRefusal } from './model-server.ts';
-import { type OverBudget, usedUpBudget, usedUpRunBudget } from './run-budget.ts';
 
 export interface TurnOptions extends Omit<AgentAsked, 'limits'> {
   readonly timeoutMs: number;
@@ -40,8 +34,6 @@ export interface TurnOptions extends Omit<AgentAsked, 'limits'> {
 /** Time in which what an agent that has ended left in its session file is read. */
 const FILE_READ_MS = 1_500;
 const FILE_LOOK_MS = 50;
-
-type Budgeted = Pick<AgentContext, 'agent' | 'ledger'>;
 
 interface Turn {
   /** The turns of the attempt so far. */
@@ -72,7 +64,7 @@ export async function runTurn(
 ): Promise<AgentTurn> {
   const { request, agent, life, sandbox } = context;
   const command = before.length + 1;
-  const left = leftAfter(context, before);
+  const left = leftAfter(accountOf(context), usedBy(before));
   const called = commandOfAgent(agent, { ...asked, limits: left ?? {} });
   const { prompt, resume } = asked;
   const limits = { prompt, command, timeoutMs, ...(maxOutputBytes === undefined ? {} : { maxOutputBytes }) };
@@ -154,9 +146,9 @@ async function followTurn(
   notices: KeptNotices,
 ): Promise<AgentTurn> {
   const { agent, sandbox, redactor } = context;
-  const { command, left, deadlineMs } = turn;
+  const { before, command, left, deadlineMs } = turn;
   const watch = new AnswerWatch();
-  let outcome: FollowedOutcome | null = null;
+  let outcome: RedactedOutcome | null = null;
   let follower = early;
   let keepAlive: (() => void) | null = null;
   let refused: OverBudget | null = null;
@@ -179,12 +171,12 @@ async function followTurn(
   const meter =
     left === null
       ? null
-      : new AgentMeter(
+      : new CommandMeter(
           agent.work,
           left,
           // One that has answered ends, or is ended as one that hangs.
           (over, hasAnswered) => void (hasAnswered || (keepAlive = endExec(exec, over))),
-          shareOfRun(context, turn),
+          shareOfRun(accountOf(context), usedBy(before)),
         );
   let tellSession!: (sessionId: string | null) => void;
   const session = new Promise<string | null>((resolve) => (tellSession = resolve));
@@ -228,7 +220,7 @@ async function followTurn(
   try {
     const exit = await followWith(context, exec, listeners);
     if (outcome === null) throw new Error(`the stream of ${request.key} was not read to its end`);
-    const { usage: told } = outcome as FollowedOutcome;
+    const { usage: told } = outcome as RedactedOutcome;
     const read = meter === null ? await readCutUse(context, turn, request, outcome) : null;
     return {
       exec,
@@ -237,7 +229,7 @@ async function followTurn(
         ...withServerNamed(llm, outcome),
         usage: meter?.used ?? ownUse(context, turn, read === null ? told : largestUse(told, read.use)),
         // Its session file is followed, which has each call.
-        isUsageFinal: meter !== null || (outcome as FollowedOutcome).isUsageFinal,
+        isUsageFinal: meter !== null || (outcome as RedactedOutcome).isUsageFinal,
       },
       sessionUse: agent.provider.sessionUse === undefined ? NO_USAGE : told,
       over: overIn(exit) ?? meter?.over ?? refused,
@@ -265,7 +257,7 @@ async function readCutUse(
   return await readSessionUse({ sandbox, key, cli: agent.provider.cli, sessionId, of }, life.detached);
 }
 
-function withServerNamed(llm: LlmPlan | null, outcome: FollowedOutcome): FollowedOutcome {
+function withServerNamed(llm: LlmPlan | null, outcome: RedactedOutcome): RedactedOutcome {
   const { failure } = outcome;
   if (failure === null) return outcome;
   const said = withWrittenServer(llm, failure.message);
@@ -282,7 +274,7 @@ function overIn({ cause }: ExecExit): OverBudget | null {
 /** Until the agent has ended. Where the follower ends before it, nobody knows any more what the agent uses. */
 async function followSession(
   context: AgentContext,
-  meter: AgentMeter,
+  meter: CommandMeter,
   follower: Exec,
   { before, command }: Turn,
   ended: Promise<ExecExit>,
@@ -328,28 +320,16 @@ async function isRunning(sandbox: AgentContext['sandbox'], execKey: string): Pro
 }
 
 /** Codex counts its calls in the file alone, and `tail` of some images looks there once a second. */
-async function untilFileIsRead(meter: AgentMeter, signal: AbortSignal): Promise<void> {
+async function untilFileIsRead(meter: CommandMeter, signal: AbortSignal): Promise<void> {
   for (let waitedMs = 0; meter.isFileBehind && waitedMs < FILE_READ_MS; waitedMs += FILE_LOOK_MS)
     await sleep(FILE_LOOK_MS, undefined, { signal });
-}
-
-function shareOfRun({ ledger }: AgentContext, { before }: Turn): ShareOfRun | null {
-  if (ledger === null) return null;
-  return { budget: ledger.budget, usedBeside: () => sumOfUse(ledger.usedByOthers, usedBy(before)) };
-}
-
-/** Of two agents that tell a call at the same moment, the one that the log has last sees both. */
-async function checkRun({ ledger }: AgentContext, meter: AgentMeter | null, told: string): Promise<void> {
-  if (ledger === null) return;
-  await ledger.reach(told);
-  meter?.check();
 }
 
 function streamOptions(
   context: AgentContext,
   exec: Exec,
   turn: Turn,
-  meter: AgentMeter | null,
+  meter: CommandMeter | null,
   onSession: (sessionId: string) => void,
   signal: AbortSignal,
 ): Omit<Parameters<typeof followAgent>[0], 'loginRefused' | 'turnEnded' | 'answered'> {
@@ -383,21 +363,15 @@ function ownUse({ agent }: AgentContext, { sessionBefore }: Turn, told: AgentUsa
   return withPrice(useSince(told, sessionBefore), agent.work.llm);
 }
 
-/** For the next command; null: neither its stage nor its run has a budget. */
-function leftAfter({ agent, ledger }: Budgeted, turns: readonly AgentTurn[]): BudgetPlan | null {
-  const { budget } = agent.work;
-  if (budget === undefined && ledger === null) return null;
-  return budgetLeft(budget ?? {}, usedBy(turns));
+function accountOf({ agent, ledger }: Pick<AgentContext, 'agent' | 'ledger'>): AgentAccount {
+  return { work: agent.work, ledger };
 }
 
 /** What is used up, or not known, so that no further command starts; null: something of each limit is left. */
-export function usedUpBefore({ agent, ledger }: Budgeted, turns: readonly AgentTurn[]): OverBudget | null {
-  const used = usedBy(turns);
+export function usedUpBefore(
+  context: Pick<AgentContext, 'agent' | 'ledger'>,
+  turns: readonly AgentTurn[],
+): OverBudget | null {
   const unpriced = turns.flatMap(({ outcome }) => outcome.unpricedModels ?? []);
-  const unknown = unknownCost(agent.work, [...new Set(unpriced)]);
-  return (
-    usedUpBudget(agent.work.budget ?? {}, used) ??
-    (unknown === null ? null : { code: 'agent/budget-unknown', words: unknown }) ??
-    (ledger === null ? null : usedUpRunBudget(ledger.budget, sumOfUse(ledger.usedByOthers, used)))
-  );
+  return usedUpAfter(accountOf(context), usedBy(turns), [...new Set(unpriced)]);
 }

@@ -1,20 +1,20 @@
 /** What the turns of an agent come to, each of which is a command of the attempt (`turn.ts`). */
 import type { AgentUsage } from '../../agents/stream.ts';
 import { NO_USE, sumOfUse } from '../../domain/agent/budget.ts';
+import type { OverBudget } from '../../domain/agent/limits.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
-import type { FollowedOutcome } from './stream.ts';
+import type { RedactedOutcome } from './shared/sayings.ts';
 import type { AgentResult, StageFailure, StageResult } from '../../domain/run/stage-result.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { AgentContext } from './context.ts';
 import type { Exec, ExecExit } from '../ports/sandbox.ts';
 import type { StageRequest } from '../calls/requests.ts';
-import type { OverBudget } from './run-budget.ts';
 
 /** One command of the agent, which has ended. */
 export interface AgentTurn {
   readonly exec: Exec;
   readonly exit: ExecExit;
-  readonly outcome: FollowedOutcome;
+  readonly outcome: RedactedOutcome;
   /** What its session had used at its end, as its stream told: nothing where that tells of the command alone. */
   readonly sessionUse: AgentUsage;
   /** What ended it: its budget, or that nobody answers it. Null: nothing did. */

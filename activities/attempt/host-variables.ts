@@ -8,7 +8,7 @@ import type { Plan } from '../../domain/plan/plan.ts';
 import { answeringOf } from '../../domain/plan/work.ts';
 import { demandedVariablesOf, environmentOf, hostVariablesOf } from '../../domain/plan-rules/variables.ts';
 import type { Secret } from '../../domain/security/redactor.ts';
-import type { AgentLogin } from '../agent/login.ts';
+import type { AgentLogin } from '../agent/shared/login.ts';
 import type { ActivityDeps } from '../deps.ts';
 import type { StageRequest } from '../calls/requests.ts';
 import { createMapping } from '../../domain/units/mapping.ts';

@@ -16,9 +16,9 @@ import { resolveEnvironment, type StageEnvironment } from './host-variables.ts';
 import { createProgress, saveAtEnd } from '../agent/progress.ts';
 import type { AgentContext } from '../agent/context.ts';
 import { runAgent } from '../agent/run-agent.ts';
-import { demandModelServer, ModelServerFailure } from '../agent/model-server.ts';
-import { demandLogin, sayLoginEnds } from '../agent/login.ts';
-import { type FollowedLedger, openLedger, RunBudgetFailure } from '../agent/run-budget.ts';
+import { type FollowedLedger, openLedger } from '../agent/shared/ledger.ts';
+import { demandLogin, sayLoginEnds } from '../agent/shared/login.ts';
+import { demandModelServer } from '../agent/shared/model-server.ts';
 import { runSkill, sessionOfStage } from '../agent/run-skill.ts';
 import { agentOfStage } from '../agent/command.ts';
 import { withBoot } from '../vm/boot-time.ts';
@@ -34,7 +34,8 @@ import { openVm } from '../vm/open-vm.ts';
 import { keepPartialOutputs } from './partial-outputs.ts';
 import { keepPartialWork } from './partial-work.ts';
 import { retainAfter } from '../vm/retain-vm.ts';
-import { takeWorkspace, WorkspaceFailure, workspaceOf } from '../workspace/stage-workspace.ts';
+import { takeWorkspace, workspaceOf } from '../workspace/stage-workspace.ts';
+import { StartFailure } from './start-failure.ts';
 import { withTexts } from './texts.ts';
 import { type Attempt, attemptName, type Worked } from './stage-attempt.ts';
 import { letGoOfVm, recordLoss, releaseOwned } from '../vm/leave-vm.ts';
@@ -101,8 +102,7 @@ async function attemptWith(deps: ActivityDeps, written: StageRequest, life: Atte
         await writeResult(deps.events, runId, { ...cancelled, ...last }, null, deps.now()),
       );
     }
-    if (error instanceof WorkspaceFailure || error instanceof RunBudgetFailure || error instanceof ModelServerFailure)
-      return await withoutCommand(context, error);
+    if (error instanceof StartFailure) return await withoutCommand(context, error);
     if (isCodedError(error) && error.code === 'stage/disk-full') {
       const place = `stage ${stage.id}: ${sanitizeLine(error.message)}`;
       const message = `${place}: ${describeFullDisk(request.scope.sandbox.diskMib)}`;

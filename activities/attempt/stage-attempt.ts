@@ -4,7 +4,7 @@ import type { NewRunEvent, RunEventBody } from '../../domain/run/event.ts';
 import type { ActivityDeps } from '../deps.ts';
 import type { AttemptLife } from '../heartbeat.ts';
 import type { StageEnvironment } from './host-variables.ts';
-import type { RunLedger } from '../agent/run-budget.ts';
+import type { RunLedger } from '../agent/shared/ledger.ts';
 import type { SandboxBackend, VmKey } from '../ports/sandbox.ts';
 import type { StageRequest } from '../calls/requests.ts';
 import type { StageWorkspace } from '../workspace/stage-workspace.ts';

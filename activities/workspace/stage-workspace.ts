@@ -4,7 +4,6 @@
  */
 import { createHash } from 'node:crypto';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
-import type { ErrorCode } from '../../domain/errors/codes.ts';
 import type { DataRef, WorkspacePlan, WorkspaceSource } from '../../domain/plan/plan.ts';
 import { WORKSPACE_OUTPUTS } from '../../domain/plan/workspace.ts';
 import { attemptCommand } from '../../domain/run/attempt.ts';
@@ -17,6 +16,7 @@ import type { IndexedBase, Refusal, TakenChanges } from '../ports/repositories.t
 import type { Exec, ExecExit, ExecRequest, Sandbox } from '../ports/sandbox.ts';
 import type { StageRequest } from '../calls/requests.ts';
 import type { OutcomeFailure } from '../attempt/outputs.ts';
+import { StartFailure } from '../attempt/start-failure.ts';
 import { withRoom } from '../vm/wait-for-room.ts';
 import { repositoryOf } from '../admission/workspace-policy.ts';
 import {
@@ -46,12 +46,9 @@ export const WORKSPACE_LIMITS = {
 } as const;
 
 /** The stage's outcome: nobody but its author can do something about it. */
-export class WorkspaceFailure extends Error {
-  readonly code: ErrorCode;
+export class WorkspaceFailure extends StartFailure {
   constructor({ code, message }: OutcomeFailure) {
-    super(message);
-    this.name = 'WorkspaceFailure';
-    this.code = code;
+    super(code, message);
   }
 }
 

@@ -7,17 +7,17 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { withWrittenServer } from '../../domain/agent/provider-hosts.ts';
-import type { AgentWork, LlmPlan } from '../../domain/plan/plan.ts';
-import type { StageResult } from '../../domain/run/stage-result.ts';
-import { createMockBackend, type MockBackend } from '../../sandbox/mock/backend.ts';
-import type { MockIo } from '../../sandbox/mock/programs.ts';
-import { openStores, type Stores } from '../../store/open-stores.ts';
-import { mockWorkerDeps, plainRequest, plainStage } from '../../test/rig/runs/mock-worker.ts';
-import type { ActivityDeps } from '../deps.ts';
+import { withWrittenServer } from '../../../domain/agent/provider-hosts.ts';
+import type { AgentWork, LlmPlan } from '../../../domain/plan/plan.ts';
+import type { StageResult } from '../../../domain/run/stage-result.ts';
+import { createMockBackend, type MockBackend } from '../../../sandbox/mock/backend.ts';
+import type { MockIo } from '../../../sandbox/mock/programs.ts';
+import { openStores, type Stores } from '../../../store/open-stores.ts';
+import { mockWorkerDeps, plainRequest, plainStage } from '../../../test/rig/runs/mock-worker.ts';
+import type { ActivityDeps } from '../../deps.ts';
 import { modelRefusal } from './model-server.ts';
-import type { StageRequest } from '../calls/requests.ts';
-import { runStage } from '../attempt/run-stage.ts';
+import type { StageRequest } from '../../calls/requests.ts';
+import { runStage } from '../../attempt/run-stage.ts';
 
 const RUN = 'run-1';
 const LLM: LlmPlan = {

@@ -3,33 +3,24 @@
  * and looks there for what the others have told: so attempts of all workers and hosts count the same, and a worker that dies takes
  * nothing of it along.
  */
-import { budgetLeft, largestUse, type ModelUse, NO_USE, sumOfUse } from '../../domain/agent/budget.ts';
-import type { AnyErrorCode } from '../../domain/errors/error-code.ts';
-import type { BudgetPlan } from '../../domain/plan/plan.ts';
-import type { RunEvent } from '../../domain/run/event.ts';
-import { EVENT_ID } from '../../domain/run/event-id.ts';
-import { answeringOf } from '../../domain/plan/work.ts';
-import type { ActivityDeps } from '../deps.ts';
-import type { StageRequest } from '../calls/requests.ts';
-
-export interface OverBudget {
-  readonly code: AnyErrorCode;
-  /** Goes on after "the agent of stage …". */
-  readonly words: string;
-}
+import { largestUse, type ModelUse, NO_USE, sumOfUse } from '../../../domain/agent/budget.ts';
+import { type OverBudget, usedUpRunBudget } from '../../../domain/agent/limits.ts';
+import type { BudgetPlan } from '../../../domain/plan/plan.ts';
+import type { RunEvent } from '../../../domain/run/event.ts';
+import { EVENT_ID } from '../../../domain/run/event-id.ts';
+import { answeringOf } from '../../../domain/plan/work.ts';
+import type { ActivityDeps } from '../../deps.ts';
+import { StartFailure } from '../../attempt/start-failure.ts';
+import type { StageRequest } from '../../calls/requests.ts';
 
 /** Its run has used up its budget, so an agent does not start. */
-export class RunBudgetFailure extends Error {
-  readonly code: AnyErrorCode;
-
+export class RunBudgetFailure extends StartFailure {
   constructor({ code, words }: OverBudget, stage: string) {
-    super(`the agent of stage ${stage} ${words}`);
-    this.name = 'RunBudgetFailure';
-    this.code = code;
+    super(code, `the agent of stage ${stage} ${words}`);
   }
 }
 
-interface LedgerOptions extends Pick<StageRequest, 'runId' | 'execKey'> {
+export interface LedgerOptions extends Pick<StageRequest, 'runId' | 'execKey'> {
   readonly stage: Pick<StageRequest['stage'], 'id'>;
   readonly budget: BudgetPlan;
 }
@@ -39,7 +30,7 @@ export interface FollowedLedger {
   stop(): Promise<void>;
 }
 
-type LedgerDeps = Pick<ActivityDeps, 'reader' | 'events'>;
+export type LedgerDeps = Pick<ActivityDeps, 'reader' | 'events'>;
 
 interface Waiter {
   readonly resolve: () => void;
@@ -47,8 +38,10 @@ interface Waiter {
 }
 
 /** Null: the run has no budget, or the stage no agent. @throws RunBudgetFailure where it is used up and the attempt has not begun */
-export async function openLedger(deps: LedgerDeps, request: StageRequest): Promise<RunLedger | null> {
-  const { runBudget: budget, stage, runId, execKey } = request;
+export async function openLedger(
+  deps: LedgerDeps,
+  { runBudget: budget, stage, runId, execKey }: Pick<StageRequest, 'runBudget' | 'stage' | 'runId' | 'execKey'>,
+): Promise<RunLedger | null> {
   if (budget === undefined || answeringOf(stage.work) === null) return null;
   const ledger = new RunLedger(deps, { runId, execKey, stage, budget });
   await ledger.refuseUsedUp();
@@ -144,56 +137,4 @@ export class RunLedger {
         else reject(how.error);
     this.#waiters.clear();
   }
-}
-
-/** Null: the agents of the run are within its budget. */
-export function overRunBudget(budget: BudgetPlan, used: ModelUse): OverBudget | null {
-  const which = limitBelow(RUN, budget, used, (left) => left < 0);
-  return which === null ? null : { ...which, words: `was stopped: ${which.words}` };
-}
-
-/** For an agent that is to start; null: something of each limit is left. */
-export function usedUpRunBudget(budget: BudgetPlan, used: ModelUse): OverBudget | null {
-  const which = limitBelow(RUN, budget, used, (left) => left <= 0);
-  return which === null ? null : { ...which, words: `did not start: ${which.words}` };
-}
-
-/** For a further command of an agent; null: something of each limit is left. */
-export function usedUpBudget(budget: BudgetPlan, used: ModelUse): OverBudget | null {
-  return limitBelow(ATTEMPT, budget, used, (left) => left <= 0);
-}
-
-const RUN = {
-  who: 'agents of the run have',
-  turns: 'run/budget-turns',
-  tokens: 'run/budget-tokens',
-  cost: 'run/budget-cost',
-} as const;
-const ATTEMPT = {
-  who: 'has',
-  turns: 'agent/budget-turns',
-  tokens: 'agent/budget-tokens',
-  cost: 'agent/budget-cost',
-} as const;
-
-function limitBelow(
-  { who, turns, tokens, cost }: typeof RUN | typeof ATTEMPT,
-  budget: BudgetPlan,
-  used: ModelUse,
-  isBelow: (left: number) => boolean,
-): OverBudget | null {
-  const left = budgetLeft(budget, used);
-  if (left.maxTurns !== undefined && isBelow(left.maxTurns))
-    return { code: turns, words: `${who} made ${used.turns} calls of the model, of ${budget.maxTurns} in its budget` };
-  if (left.maxTokens !== undefined && isBelow(left.maxTokens))
-    return {
-      code: tokens,
-      words: `${who} used ${used.inputTokens + used.outputTokens} tokens, of ${budget.maxTokens} in its budget`,
-    };
-  if (left.maxCostUsd !== undefined && isBelow(left.maxCostUsd))
-    return {
-      code: cost,
-      words: `${who} cost $${(used.costUsd ?? 0).toFixed(4)}, of $${budget.maxCostUsd!.toFixed(4)} in its budget`,
-    };
-  return null;
 }

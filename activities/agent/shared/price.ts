@@ -1,11 +1,11 @@
 /** An agent of whose model its command line has no price: it goes on, and nobody knows what it costs. */
-import type { AgentOutcome } from '../../agents/stream.ts';
-import { noPriceFor } from '../../domain/agent/budget.ts';
-import type { AgentWork } from '../../domain/plan/plan.ts';
-import { EVENT_ID } from '../../domain/run/event-id.ts';
-import { sanitizeLine } from '../../domain/security/sanitize.ts';
-import type { ActivityDeps } from '../deps.ts';
-import type { StageRequest } from '../calls/requests.ts';
+import type { AgentOutcome } from '../../../agents/stream.ts';
+import { noPriceFor } from '../../../domain/agent/budget.ts';
+import type { AgentWork } from '../../../domain/plan/plan.ts';
+import { EVENT_ID } from '../../../domain/run/event-id.ts';
+import { sanitizeLine } from '../../../domain/security/sanitize.ts';
+import type { ActivityDeps } from '../../deps.ts';
+import type { StageRequest } from '../../calls/requests.ts';
 
 /** Once for the attempt, however many commands it has. */
 export async function sayUnpriced(

@@ -2,11 +2,11 @@
  * A person's login, before its agent starts: nothing in a guest renews it, and a run may have waited for hours since `voidbox run`
  * looked at it.
  */
-import { CodedError } from '../../domain/errors/coded-error.ts';
-import { isService } from '../../domain/plan/work.ts';
-import { EVENT_ID } from '../../domain/run/event-id.ts';
-import type { ActivityDeps } from '../deps.ts';
-import type { StageRequest } from '../calls/requests.ts';
+import { CodedError } from '../../../domain/errors/coded-error.ts';
+import { isService } from '../../../domain/plan/work.ts';
+import { EVENT_ID } from '../../../domain/run/event-id.ts';
+import type { ActivityDeps } from '../../deps.ts';
+import type { StageRequest } from '../../calls/requests.ts';
 
 export interface AgentLogin {
   readonly owner: 'Claude' | 'Codex';

@@ -1,22 +1,28 @@
 /** The server of an agent's model: one that refuses connections fails the stage at once, not after all tries of the command line. */
-import { modelTarget, providerServices, writtenServer } from '../../domain/agent/provider-hosts.ts';
-import type { ErrorCode } from '../../domain/errors/codes.ts';
-import type { LlmPlan } from '../../domain/plan/plan.ts';
-import { answeringOf } from '../../domain/plan/work.ts';
-import type { ToldNotice } from '../../domain/run/door-notice.ts';
-import { EVENT_ID } from '../../domain/run/event-id.ts';
-import { sanitizeLine } from '../../domain/security/sanitize.ts';
-import type { OverBudget } from './run-budget.ts';
-import type { Attempt } from '../attempt/stage-attempt.ts';
+import { modelTarget, providerServices, writtenServer } from '../../../domain/agent/provider-hosts.ts';
+import type { OverBudget } from '../../../domain/agent/limits.ts';
+import type { LlmPlan } from '../../../domain/plan/plan.ts';
+import { answeringOf } from '../../../domain/plan/work.ts';
+import type { ToldNotice } from '../../../domain/run/door-notice.ts';
+import { EVENT_ID } from '../../../domain/run/event-id.ts';
+import { sanitizeLine } from '../../../domain/security/sanitize.ts';
+import type { StageRequest } from '../../calls/requests.ts';
+import type { ActivityDeps } from '../../deps.ts';
+import type { AttemptLife } from '../../heartbeat.ts';
+import { StartFailure } from '../../attempt/start-failure.ts';
 
 /** Before the VM: the command line of the agent never started. */
-export class ModelServerFailure extends Error {
-  readonly code: ErrorCode = 'agent/api-error';
-
+export class ModelServerFailure extends StartFailure {
   constructor(stage: string, words: string) {
-    super(sanitizeLine(`the agent of stage ${stage} cannot start: ${words}`));
-    this.name = 'ModelServerFailure';
+    super('agent/api-error', sanitizeLine(`the agent of stage ${stage} cannot start: ${words}`));
   }
+}
+
+export interface ServerDemand {
+  readonly deps: Pick<ActivityDeps, 'events' | 'isPortClosed'>;
+  readonly request: StageRequest;
+  readonly life: Pick<AttemptLife, 'ended'>;
+  readonly backend: { readonly name: string };
 }
 
 /**
@@ -24,7 +30,7 @@ export class ModelServerFailure extends Error {
  * the rules of a VM's door do not apply to a worker, and only the agent itself may send a key. An attempt that has begun continues.
  * @throws ModelServerFailure if nothing listens there
  */
-export async function demandModelServer({ deps, request, life, backend }: Attempt): Promise<void> {
+export async function demandModelServer({ deps, request, life, backend }: ServerDemand): Promise<void> {
   const { stage, scope, runId, execKey } = request;
   const agent = answeringOf(stage.work);
   if (agent === null || agent.played === true || backend.name === 'mock' || scope.sandbox.egress === undefined) return;

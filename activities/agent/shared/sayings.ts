@@ -1,0 +1,91 @@
+/** What an agent says, without secrets: as events of the log, and as the outcome of its work. */
+import { cut } from '../../../agents/fields.ts';
+import { type AgentOutcome, type AgentSaying, type AgentUsage, STREAM_LIMITS } from '../../../agents/stream.ts';
+import type { RedactedData } from '../../../domain/plan/plan.ts';
+import type { RunEventBody } from '../../../domain/run/event.ts';
+import type { Redactor } from '../../../domain/security/redactor.ts';
+import { utf8Tail } from '../../../domain/units/utf8.ts';
+import { redactWhole } from '../../attempt/redacted-data.ts';
+
+/** A saying that has an event. */
+export type ToldSaying = Exclude<AgentSaying, { readonly kind: 'tool-ended' | 'login-refused' }>;
+
+export function hasEvent(saying: AgentSaying): saying is ToldSaying {
+  return saying.kind !== 'tool-ended' && saying.kind !== 'login-refused';
+}
+
+export interface TellOptions {
+  readonly stage: string;
+  readonly execKey: string;
+  readonly redactor: Redactor;
+  /** Returns what is told for what the agent says that it has used so far; `isLast`: with it the agent has ended its turn. */
+  readonly used: (usage: AgentUsage, isLast: boolean) => AgentUsage;
+}
+
+/** @param hasEnded  the agent has ended its turn with it */
+export function eventBodyOf(
+  { stage, execKey, redactor, used }: TellOptions,
+  saying: ToldSaying,
+  hasEnded: boolean,
+): RunEventBody {
+  const { textCharacters, nameCharacters, detailCharacters, toolOutputBytes } = STREAM_LIMITS;
+  switch (saying.kind) {
+    case 'text':
+      return { type: 'agent-text', stage, execKey, text: shortly(redactor, saying.text, textCharacters) };
+    case 'tool': {
+      const { failed } = saying;
+      const tool = shortly(redactor, saying.tool, nameCharacters);
+      return {
+        type: 'agent-tool',
+        stage,
+        execKey,
+        tool,
+        detail: shortly(redactor, saying.detail, detailCharacters),
+        failed,
+      };
+    }
+    case 'tool-output': {
+      const tool = shortly(redactor, saying.tool, nameCharacters);
+      return {
+        type: 'agent-tool-output',
+        stage,
+        execKey,
+        tool,
+        ...utf8Tail(redactor.text(saying.text), toolOutputBytes),
+      };
+    }
+    case 'usage':
+      return { type: 'agent-usage', stage, execKey, ...used(saying.usage, hasEnded) };
+  }
+}
+
+/** Redacted before it is cut: a part of a secret would not be found. */
+export function shortly(redactor: Redactor, text: string, most: number): string {
+  return cut(redactor.text(text), most);
+}
+
+export function redactedName(redactor: Redactor, text: string | null): string | null {
+  return text === null ? null : shortly(redactor, text, STREAM_LIMITS.nameCharacters);
+}
+
+/** The outcome of an agent, without secrets. */
+export interface RedactedOutcome extends AgentOutcome {
+  /** The changes that redaction made in `text`; absent: no change. */
+  readonly textRedacted?: RedactedData;
+}
+
+export function redactedOutcome(outcome: AgentOutcome, redactor: Redactor): RedactedOutcome {
+  const { textCharacters } = STREAM_LIMITS;
+  const name = (text: string | null): string | null => redactedName(redactor, text);
+  const { failure, text, unpricedModels } = outcome;
+  const said = text === null ? null : redactWhole(text, redactor);
+  return {
+    ...outcome,
+    ...(said === null || said.changes === null ? {} : { textRedacted: said.changes }),
+    model: name(outcome.model),
+    sessionId: name(outcome.sessionId),
+    text: said?.text ?? null,
+    failure: failure === null ? null : { ...failure, message: shortly(redactor, failure.message, textCharacters) },
+    ...(unpricedModels === undefined ? {} : { unpricedModels: unpricedModels.map((model) => name(model)!) }),
+  };
+}

@@ -1,0 +1,81 @@
+/** Which limit of a budget is passed, or used up, and the words for it. */
+import type { AnyErrorCode } from '../errors/error-code.ts';
+import type { BudgetPlan } from '../plan/plan.ts';
+import { budgetLeft, type ModelUse } from './budget.ts';
+
+export interface OverBudget {
+  readonly code: AnyErrorCode;
+  /** Goes on after "the agent of stage …". */
+  readonly words: string;
+}
+
+/** For a command of an agent, by what is left to it. Null: it is within its limits. */
+export function overBudget(budget: BudgetPlan, used: ModelUse): OverBudget | null {
+  const left = budgetLeft(budget, used);
+  const tokens = used.inputTokens + used.outputTokens;
+  if ((left.maxTurns ?? 0) < 0)
+    return {
+      code: 'agent/budget-turns',
+      words: `made ${used.turns} calls of the model; ${budget.maxTurns} were left to it`,
+    };
+  if ((left.maxTokens ?? 0) < 0)
+    return { code: 'agent/budget-tokens', words: `used ${tokens} tokens; ${budget.maxTokens} were left to it` };
+  if ((left.maxCostUsd ?? 0) < 0)
+    return {
+      code: 'agent/budget-cost',
+      words: `cost $${(used.costUsd ?? 0).toFixed(4)}; $${budget.maxCostUsd!.toFixed(4)} were left to it`,
+    };
+  return null;
+}
+
+/** Null: the agents of the run are within its budget. */
+export function overRunBudget(budget: BudgetPlan, used: ModelUse): OverBudget | null {
+  const which = limitBelow(RUN, budget, used, (left) => left < 0);
+  return which === null ? null : { ...which, words: `was stopped: ${which.words}` };
+}
+
+/** For an agent that is to start; null: something of each limit is left. */
+export function usedUpRunBudget(budget: BudgetPlan, used: ModelUse): OverBudget | null {
+  const which = limitBelow(RUN, budget, used, (left) => left <= 0);
+  return which === null ? null : { ...which, words: `did not start: ${which.words}` };
+}
+
+/** For a further command of an agent; null: something of each limit is left. */
+export function usedUpBudget(budget: BudgetPlan, used: ModelUse): OverBudget | null {
+  return limitBelow(ATTEMPT, budget, used, (left) => left <= 0);
+}
+
+const RUN = {
+  who: 'agents of the run have',
+  turns: 'run/budget-turns',
+  tokens: 'run/budget-tokens',
+  cost: 'run/budget-cost',
+} as const;
+const ATTEMPT = {
+  who: 'has',
+  turns: 'agent/budget-turns',
+  tokens: 'agent/budget-tokens',
+  cost: 'agent/budget-cost',
+} as const;
+
+function limitBelow(
+  { who, turns, tokens, cost }: typeof RUN | typeof ATTEMPT,
+  budget: BudgetPlan,
+  used: ModelUse,
+  isBelow: (left: number) => boolean,
+): OverBudget | null {
+  const left = budgetLeft(budget, used);
+  if (left.maxTurns !== undefined && isBelow(left.maxTurns))
+    return { code: turns, words: `${who} made ${used.turns} calls of the model, of ${budget.maxTurns} in its budget` };
+  if (left.maxTokens !== undefined && isBelow(left.maxTokens))
+    return {
+      code: tokens,
+      words: `${who} used ${used.inputTokens + used.outputTokens} tokens, of ${budget.maxTokens} in its budget`,
+    };
+  if (left.maxCostUsd !== undefined && isBelow(left.maxCostUsd))
+    return {
+      code: cost,
+      words: `${who} cost $${(used.costUsd ?? 0).toFixed(4)}, of $${budget.maxCostUsd!.toFixed(4)} in its budget`,
+    };
+  return null;
+}
