@@ -1,15 +1,17 @@
 /** All runs of an index, page by page: a store answers no question of any length. */
 import type { IndexedRun, RunIndex, RunPosition, RunQuery } from '../activities/ports/run-index.ts';
 
+/** Runs of one page. */
 const PAGE_RUNS = 1_000;
 
 export async function* everyRun(
   index: RunIndex,
   query: Pick<RunQuery, 'state' | 'name'> = {},
+  pageRuns = PAGE_RUNS,
 ): AsyncGenerator<IndexedRun> {
   let before: RunPosition | null = null;
   do {
-    const page = await index.list({ ...query, ...(before === null ? {} : { before }), limit: PAGE_RUNS });
+    const page = await index.list({ ...query, ...(before === null ? {} : { before }), limit: pageRuns });
     yield* page.runs;
     before = page.next;
   } while (before !== null);

@@ -11,7 +11,7 @@ import { machineFromWire, machinePlanOf } from '../../domain/pipeline/machine-pl
 import { type DataRef, type Plan, PLAN_LIMITS } from '../../domain/plan/plan.ts';
 import { SANDBOX_DEFAULTS } from '../../domain/plan/defaults.ts';
 import { type PlanWire, toWire } from '../../domain/plan/wire.ts';
-import type { RunEventBody } from '../../domain/run/event.ts';
+import type { RunEvent, RunEventBody } from '../../domain/run/event.ts';
 import { BEHAVIOUR } from '../../domain/run/behaviour.ts';
 import { requestOf } from '../../test/rig/runs/admissions.ts';
 import { checkPlan } from '../../domain/language/check-plan.ts';
@@ -20,6 +20,7 @@ import { openStores } from '../../store/open-stores.ts';
 import { planOf } from '../../test/machine/plan-of.ts';
 import { mockWorkerDeps } from '../../test/rig/runs/mock-worker.ts';
 import { admit } from './admit.ts';
+import type { AdmissionRecord } from './admission-record.ts';
 import type { Admission, AdmitRequest, RunRequest } from '../contract.ts';
 import type { ActivityDeps } from '../deps.ts';
 import { SkillUnavailable } from '../ports/remote-skills.ts';
@@ -52,6 +53,69 @@ async function stored(text: string): Promise<DataRef> {
     yield Buffer.from(text);
   }
   return deps.artifacts.put(once(), 'application/json');
+}
+
+/** Another call of the same activity, as the server makes one when it has heard nothing of the first. */
+function admittedAt(hostId: string, executionId: string, name: string): Promise<Admission> {
+  const info = { workflowExecution: { workflowId: RUN, runId: executionId } };
+  const environment = new MockActivityEnvironment(info, { logger: new DefaultLogger('ERROR', () => undefined) });
+  const placement = { hostId, hostQueue: `voidbox-host:${hostId}` };
+  const request = requestOf(RUN, { plan: toWire({ ...PLAN, name }) });
+  return environment.run<[ActivityDeps, AdmitRequest], Admission, typeof admit>(admit, { ...deps, placement }, request);
+}
+
+describe('two admissions of a run at once', () => {
+  test('come to one: the call that loses returns what the other has admitted', async () => {
+    const [one, other] = await Promise.all([
+      admittedAt('h1', 'execution-1', 'one'),
+      admittedAt('h2', 'execution-1', 'other'),
+    ]);
+    expect(one).toEqual(other);
+    const admission = (await deps.records.get(RUN, 'admission')) as AdmissionRecord;
+    expect(one).toMatchObject({ hostId: admission.hostId });
+    expect(await deps.records.get(RUN, 'plan')).toEqual(admission.plan);
+    expect(await eventsOf(RUN)).toMatchObject([
+      { body: { type: 'run-admitted', hostId: admission.hostId, name: admission.plan.name } },
+    ]);
+  });
+
+  test('of two executions admit one, and the other is told that the id is taken', async () => {
+    const results = await Promise.allSettled([
+      admittedAt('h1', 'execution-1', 'one'),
+      admittedAt('h2', 'execution-2', 'other'),
+    ]);
+    expect(results.map(({ status }) => status).toSorted()).toEqual(['fulfilled', 'rejected']);
+    expect(results.find(({ status }) => status === 'rejected')).toMatchObject({ reason: { type: 'run/id-taken' } });
+    expect((await eventsOf(RUN)).map(({ body }) => body.type)).toEqual(['run-admitted']);
+  });
+
+  test('leave the run to the call that admits it, if the other refuses it', async () => {
+    const value = { kind: 'from-host', fromHost: 'TOKEN' } as const;
+    const reading = {
+      ...PLAN,
+      hostVariables: ['TOKEN'],
+      stages: PLAN.stages.map((stage) => ({ ...stage, work: { ...stage.work, env: [{ name: 'TOKEN', value }] } })),
+    } as Plan;
+    const lending = { ...deps, lentVariables: { read: () => Promise.resolve({ TOKEN: 'lent' }) } };
+    let isAdmitted = false;
+    const read = async (): Promise<Record<string, string>> => {
+      deps = lending;
+      if (!isAdmitted) await admitted({ plan: toWire(reading) });
+      isAdmitted = true;
+      return {};
+    };
+    deps = { ...deps, lentVariables: { read } };
+    await expect(admitted({ plan: toWire(reading) })).rejects.toMatchObject({ type: 'host/variable-missing' });
+    expect(isAdmitted).toBe(true);
+    expect((await eventsOf(RUN)).map(({ body }) => body.type)).toEqual(['run-admitted']);
+    expect(await deps.records.get(RUN, 'refusal')).toBeNull();
+  });
+});
+
+async function eventsOf(runId: string): Promise<readonly RunEvent[]> {
+  const events: RunEvent[] = [];
+  for await (const event of deps.reader.read(runId, 0)) events.push(event);
+  return events;
 }
 
 const large = (bytes: number): Plan => ({

@@ -60,7 +60,13 @@ export async function admit(deps: ActivityDeps, request: AdmitRequest): Promise<
     const caller = assertCalledByRun(runId);
     assertRunId(runId);
     const executionId = typeof originalExecutionRunId === 'string' ? originalExecutionRunId : caller.executionId;
-    return (await readAdmission(deps, runId, executionId)) ?? (await admitNew(deps, request, executionId));
+    const admission =
+      (await readAdmission(deps, runId, executionId)) ??
+      (await admitNew(deps, request, executionId)) ??
+      // Another call was first: what it admitted is the run.
+      (await readAdmission(deps, runId, executionId));
+    if (admission === null) throw new Error(`the admission of run ${runId} was removed while it was read`);
+    return admission;
   } catch (error) {
     throw toActivityFailure(error);
   }
@@ -77,6 +83,8 @@ async function readAdmission(deps: ActivityDeps, runId: string, executionId: str
   }
   if (earlier.executionId !== executionId) throw idTaken(runId);
   const { plan, input, behaviour, recordsBoots, historyLimit } = earlier;
+  // The call that wrote the admission may have died before it wrote the plan.
+  await deps.records.create(runId, 'plan', plan);
   if (!hasEnded) await deps.events.append(runId, admissionEvents(deps, earlier));
   return {
     machine: machineOf(plan),
@@ -114,7 +122,8 @@ function idTaken(runId: string): CodedError {
   );
 }
 
-async function admitNew(deps: ActivityDeps, request: AdmitRequest, executionId: string): Promise<Admission> {
+/** Null if another call has admitted the run in the meantime. */
+async function admitNew(deps: ActivityDeps, request: AdmitRequest, executionId: string): Promise<Admission | null> {
   try {
     return await admitRun(deps, request, executionId);
   } catch (error) {
@@ -123,7 +132,7 @@ async function admitNew(deps: ActivityDeps, request: AdmitRequest, executionId: 
   }
 }
 
-async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: string): Promise<Admission> {
+async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: string): Promise<Admission | null> {
   const { runId } = request;
   const behaviour = behaviourFor(request.behaviour);
   const origin = originIn(request.origin);
@@ -172,7 +181,6 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
     historyLimit: deps.historyLimit ?? HISTORY_LIMIT,
     ...taken,
   };
-  await deps.records.put(runId, 'plan', wire);
   const record = {
     plan: wire,
     ...admission,
@@ -183,7 +191,8 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
     ...continued,
     ...(fetchedSkills.length === 0 ? {} : { fetchedSkills }),
   } satisfies AdmissionRecord;
-  await deps.records.put(runId, 'admission', record);
+  if (!(await deps.records.create(runId, 'admission', record))) return null;
+  await deps.records.put(runId, 'plan', wire);
   await deps.events.append(runId, admissionEvents(deps, record));
   return { machine: machineOf(wire), ...admission, searchAttributes: deps.searchAttributes };
 }
@@ -314,6 +323,8 @@ export function admittedEvent({ plan: wire, hostId, origin, startedAtMs }: Admis
 /** Readers wait for a terminal event; a run that is refused must have one too. */
 async function recordRefusal(deps: ActivityDeps, runId: string, executionId: string, error: unknown): Promise<void> {
   if (!isCodedError(error) || retryOf(error.code) !== 'never') return;
+  // Another call has admitted the run: it is not this one's to end.
+  if ((await deps.records.get(runId, 'admission').catch(() => null)) !== null) return;
   const outcome = {
     state: 'failed',
     failedStage: null,

@@ -126,8 +126,7 @@ async function admitCommand(deps: ActivityDeps, caller: CommandCaller, request: 
     const mounts = await resolveMounts(checked.plan, await allowedRootsOf(deps, runId), null);
     await demandVariables(deps, runId, checked.plan);
     const plan = toWire(checked.plan);
-    await deps.records.put(runId, 'plan', plan);
-    await deps.records.put(runId, 'admission', {
+    const record = {
       plan,
       hostId: deps.placement.hostId,
       hostQueue: deps.placement.hostQueue,
@@ -139,9 +138,12 @@ async function admitCommand(deps: ActivityDeps, caller: CommandCaller, request: 
       executionId: caller.runId,
       mounts,
       command: caller,
-    } satisfies AdmissionRecord);
+    } satisfies AdmissionRecord;
+    // Else a call of the same activity was first: its admission is read below.
+    await deps.records.create(runId, 'admission', record);
   }
   const admission = (await deps.records.get(runId, 'admission')) as AdmissionRecord;
+  await deps.records.create(runId, 'plan', admission.plan);
   if ((await endOf(deps.events, runId)) === null)
     await deps.events.append(runId, [admittedEvent(admission, deps.now())]);
   return runId;

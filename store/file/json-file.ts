@@ -1,6 +1,16 @@
 /** Small JSON files of a run, each replaced as a whole. */
 import { randomBytes } from 'node:crypto';
-import { closeSync, fsync, openSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  fsync,
+  linkSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { promisify } from 'node:util';
@@ -11,15 +21,46 @@ import { errnoOf } from '../errno.ts';
 
 const sync = promisify(fsync);
 
-/**
- * Only waiting for the disk goes through the thread pool: the other calls end in the page cache within microseconds,
- * and a trip to the pool costs a hundred.
- */
+/** Replaces the file, or makes it. */
 export async function writeJson(
   folders: DurableFolders,
   path: string,
   value: unknown,
   durability: Durability = 'power',
+): Promise<void> {
+  await writeThenPlace(folders, path, value, durability, (partial) => renameSync(partial, path));
+}
+
+/**
+ * A link fails if the name exists, so of several writers one wins, and no reader finds a file without its bytes.
+ * @returns false if there is a file with that name
+ */
+export async function createJson(folders: DurableFolders, path: string, value: unknown): Promise<boolean> {
+  if (statSync(path, { throwIfNoEntry: false }) !== undefined) return false;
+  let isMade = true;
+  await writeThenPlace(folders, path, value, 'power', (partial) => {
+    try {
+      linkSync(partial, path);
+    } catch (error) {
+      if (errnoOf(error) !== 'EEXIST') throw error;
+      isMade = false;
+    } finally {
+      rmSync(partial, { force: true });
+    }
+  });
+  return isMade;
+}
+
+/**
+ * Only waiting for the disk goes through the thread pool: the other calls end in the page cache within microseconds,
+ * and a trip to the pool costs a hundred.
+ */
+async function writeThenPlace(
+  folders: DurableFolders,
+  path: string,
+  value: unknown,
+  durability: Durability,
+  place: (partial: string) => void,
 ): Promise<void> {
   const text = JSON.stringify(value);
   if (text === undefined) throw new TypeError(`record ${path}: a value that JSON cannot say`);
@@ -33,7 +74,7 @@ export async function writeJson(
     } finally {
       closeSync(fd);
     }
-    renameSync(partial, path);
+    place(partial);
     if (durability === 'power') await syncDir(dirname(path));
   } catch (error) {
     rmSync(partial, { force: true });

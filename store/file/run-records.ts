@@ -5,7 +5,7 @@ import type { RunRecords } from '../../activities/ports/run-records.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { damaged } from './damage.ts';
 import type { Durability } from './durability.ts';
-import { isEmptyFile, readJson, removeFile, writeJson } from './json-file.ts';
+import { createJson, isEmptyFile, readJson, removeFile, writeJson } from './json-file.ts';
 import { DurableFolders } from './layout.ts';
 import { recordProblem } from './record-shapes.ts';
 import { makeRunFolder, recordsDir, refuseSetAside } from './run-folder.ts';
@@ -23,6 +23,11 @@ export function createFileRunRecords(stateDir: string): RunRecords {
   const folders = new DurableFolders(stateDir);
   return {
     put: (runId, name, value) => writeRecord(stateDir, folders, runId, name, value, 'power'),
+    async create(runId, name, value) {
+      const path = recordPath(stateDir, runId, name);
+      await makeRunFolder(stateDir, folders, runId);
+      return await createJson(folders, path, value);
+    },
     get: async (runId, name) => readRecord(stateDir, runId, name),
     drop: async (runId, name) => removeFile(recordPath(stateDir, runId, name)),
   };

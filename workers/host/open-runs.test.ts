@@ -55,6 +55,7 @@ function store() {
   };
   const records: RunRecords = {
     put: notAskedFor,
+    create: notAskedFor,
     async get(runId) {
       counts.records += 1;
       const owner = owners.get(runId);

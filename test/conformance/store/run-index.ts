@@ -2,6 +2,7 @@
 import { afterEach, describe, expect, test } from 'vitest';
 import type { RunPage, RunPosition, RunQuery } from '../../../activities/ports/run-index.ts';
 import type { NewRunEvent, RunOutcome } from '../../../domain/run/event.ts';
+import { everyRun } from '../../../store/every-run.ts';
 import { noticeEvent, outputEvent, type RunsSubject } from '../store.ts';
 import type { OpenedRuns } from './opened-runs.ts';
 
@@ -116,6 +117,21 @@ export function describeRunIndex(subject: Omit<RunsSubject, 'factoryModule' | 'r
       expect(await store.index.idsFrom('実')).toEqual(['実'.repeat(300)]);
       expect(await store.index.idsFrom('b')).toEqual([]);
       expect(await everyPage(store, { limit: 2 })).toEqual(ids.toReversed());
+    });
+
+    test('every run is found once, over pages of any size', async () => {
+      const store = await fresh();
+      for (let at = 0; at < 7; at++) await store.append(`r${at}`, [admitted(at % 2 === 0 ? 'even' : 'odd', at)]);
+      await store.append('r6', [ended('failed', 1_000)]);
+      const idsIn = async (query: Pick<RunQuery, 'state' | 'name'>, pageRuns?: number): Promise<unknown[]> => {
+        const ids: unknown[] = [];
+        for await (const { runId } of everyRun(store.index, query, pageRuns)) ids.push(runId);
+        return ids;
+      };
+      const all = ['r6', 'r5', 'r4', 'r3', 'r2', 'r1', 'r0'];
+      for (const pageRuns of [1, 2, 3, 7, 8, undefined]) expect(await idsIn({}, pageRuns)).toEqual(all);
+      expect(await idsIn({ state: 'running', name: 'even' }, 2)).toEqual(['r4', 'r2', 'r0']);
+      expect(await idsIn({ name: 'none' }, 2)).toEqual([]);
     });
 
     test.each([0, -1, Number.NaN])('refuses pages of %d runs', async (limit) => {

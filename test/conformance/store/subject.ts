@@ -1,0 +1,37 @@
+import { afterEach } from 'vitest';
+import type { Stores } from '../../../store/open-stores.ts';
+
+export interface StoresSubject {
+  readonly name: string;
+  /** A new, empty place for stores, and how to leave nothing of it. */
+  place(): Promise<{ readonly location: string; dispose(): Promise<void> }>;
+  /** Other stores on a place, as another process would open them. */
+  open(location: string): Promise<Stores>;
+  /** Changes the record `plan` of a run into something that no writer wrote. */
+  damage(location: string, runId: string): Promise<void>;
+}
+
+export interface OpenedPlace {
+  readonly location: string;
+  readonly stores: Stores;
+  /** Other stores on the same place. */
+  another(): Promise<Stores>;
+}
+
+/** Call it inside a `describe`: what a test opens is closed and removed behind it. */
+export function usePlaces(subject: StoresSubject): () => Promise<OpenedPlace> {
+  const ends: (() => Promise<void>)[] = [];
+  afterEach(async () => {
+    for (const end of ends.splice(0).toReversed()) await end();
+  });
+  return async () => {
+    const { location, dispose } = await subject.place();
+    ends.push(dispose);
+    const another = async (): Promise<Stores> => {
+      const stores = await subject.open(location);
+      ends.push(() => stores.close());
+      return stores;
+    };
+    return { location, stores: await another(), another };
+  };
+}
