@@ -5,6 +5,7 @@ import type { SandboxBackend } from '../../../activities/ports/sandbox.ts';
 import type { RunsConnection } from '../../../client/temporal/connect.ts';
 import { awaitOutcome } from '../../../client/runs/runs.ts';
 import type { RunOutcome } from '../../../domain/run/event.ts';
+import type { Stores } from '../../../store/open-stores.ts';
 import { emptyView, type RunView } from '../../../store/run-view.ts';
 import { project } from '../../../store/projection.ts';
 import type { RunningWorkers } from '../../../workers/workers.ts';
@@ -34,10 +35,15 @@ export interface TestRunsOptions {
   readonly windows?: () => Promise<readonly string[]>;
   /** What activities do otherwise, unless `startWorker` says it. */
   readonly activities?: ChangeActivities;
+  /** Absent: files below the state folder. */
+  readonly stores?: Stores;
 }
 
 /** Starts both before the first test and stops them after the last. */
-export function useTestRuns(backend: SandboxBackend, { recorded, windows, activities }: TestRunsOptions): TestRuns {
+export function useTestRuns(
+  backend: SandboxBackend,
+  { recorded, windows, activities, stores }: TestRunsOptions,
+): TestRuns {
   let stack: TestStack | undefined;
   let worker: RunningWorkers | undefined;
   const runs: TestRuns = {
@@ -63,7 +69,7 @@ export function useTestRuns(backend: SandboxBackend, { recorded, windows, activi
     },
   };
   beforeAll(async () => {
-    stack = await startTestStack(backend, await temporalCliForTests(), () => undefined);
+    stack = await startTestStack(backend, await temporalCliForTests(), () => undefined, [], stores);
     await runs.startWorker();
   }, 60_000);
   afterAll(async () => {

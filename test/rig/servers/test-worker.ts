@@ -46,12 +46,16 @@ export interface TestStack {
 
 const HOST_ID = 'test-host';
 
-/** `temporalCli` is a path or a name on PATH, `serverFlags` are of `temporal server start-dev`. */
+/**
+ * `temporalCli` is a path or a name on PATH, `serverFlags` are of `temporal server start-dev`.
+ * @param otherStores  null: files below the state folder
+ */
 export async function startTestStack(
   backend: SandboxBackend,
   temporalCli: string,
   log: Log = createLog('test-worker'),
   serverFlags: readonly string[] = [],
+  otherStores: Stores | null = null,
 ): Promise<TestStack> {
   installRuntime(log);
   const server = await startTestServer(temporalCli, serverFlags);
@@ -60,7 +64,7 @@ export async function startTestStack(
   const runs = await connectRuns(target);
   const bundle = await testBundle();
   const placement = { hostId: HOST_ID, hostQueue: hostTaskQueue(HOST_ID) };
-  const stores = await openStores({ stateDir });
+  const stores = otherStores ?? (await openStores({ stateDir }));
   const conditions = createConditionThreads();
   const deps: ActivityDeps = {
     ...stores,
