@@ -28,3 +28,14 @@ test('the first start in a folder that does not exist yet logs nothing, and make
   expect(log.mock.calls).toEqual([]);
   watch.stop();
 });
+
+test('a store without a disk on this host has no ballast, and output waits for nothing', () => {
+  const log = vi.fn();
+  const watch = watchDisk(null, 7, log);
+  vi.advanceTimersByTime(5_000);
+  expect(watch.pump.hasRoomForOutput()).toBe(true);
+  expect(watch.pump.limitMs).toBe(7);
+  expect(vi.getTimerCount()).toBe(0);
+  expect(log.mock.calls).toEqual([]);
+  watch.stop();
+});

@@ -4,8 +4,8 @@ import { renderRunEnd } from './run-end.ts';
 import { FAILED_RUN, run, stage, START_MS } from '../../../test/rig/runs/run-view.ts';
 import { PLAIN } from '../text/style.ts';
 
-const end = (view: Parameters<typeof renderRunEnd>[0]): string[] =>
-  renderRunEnd(view, { style: PLAIN, nowMs: START_MS + 9_000, advise: (text) => text, folder: '/state/runs/r' });
+const end = (view: Parameters<typeof renderRunEnd>[0], folder: string | null = '/state/runs/r'): string[] =>
+  renderRunEnd(view, { style: PLAIN, nowMs: START_MS + 9_000, advise: (text) => text, folder });
 
 test('a success is one line', () => {
   const view = run([stage('a', { state: 'succeeded' })], {
@@ -147,4 +147,8 @@ test('a terminated run says where to look', () => {
     '  voidbox retry sales-20260304-050607-ab12',
     'All of it: /state/runs/r',
   ]);
+});
+
+test('a run that no disk of this host keeps has no folder to look into', () => {
+  expect(end(FAILED_RUN, null)).toEqual(end(FAILED_RUN).slice(0, -1));
 });
