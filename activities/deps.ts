@@ -18,6 +18,7 @@ import type { RetainedVms } from './ports/retained-vms.ts';
 import type { RunReader } from './ports/run-reader.ts';
 import type { RunRecords } from './ports/run-records.ts';
 import type { SandboxBackend } from './ports/sandbox.ts';
+import type { Starters } from './ports/starters.ts';
 import type { StageSessions } from './ports/stage-sessions.ts';
 import type { Plan, SandboxPlan } from '../domain/plan/plan.ts';
 import type { VmPool } from './vm/pool.ts';
@@ -47,6 +48,7 @@ export interface ActivityDeps {
   /** Voidbox's search attributes that are registered on the server. */
   readonly searchAttributes: readonly string[];
   readonly mountPolicy: MountPolicy;
+  readonly starters: Starters;
   /** Absent: this worker allows no services. */
   readonly servicePolicy?: ServicePolicy;
   /** Whether runs may leave VMs of failed stages for a look; absent: not. */
@@ -81,11 +83,6 @@ export type ParentOf = (workflowId: string, executionId: string) => Promise<Pare
 export interface MountPolicy {
   /** Host folders that runs may mount from. */
   readonly allowedRoots: readonly string[];
-  /**
-   * True with the embedded server: the folder of the spec, which the client left as a mark of the run, is allowed too, and a run
-   * without the mark mounts nothing.
-   */
-  readonly specFolder: boolean;
   /** Repositories of the network that runs of any client may fetch with the credentials of the worker's user, as HOST/PATH; absent: none. */
   readonly allowedGit?: readonly string[];
 }

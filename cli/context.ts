@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { askOnTerminal } from '../setup/ask-on-terminal.ts';
+import type { Machine } from '../app/machine.ts';
 import type { Environment } from '../setup/environment.ts';
 import type { Stores } from '../store/open-stores.ts';
 import { writeOwnCommand } from './own-command.ts';
-import { usageError } from './cli-error.ts';
+import { usageError } from '../app/app-error.ts';
 import { createStyle, type Style } from './render/text/style.ts';
 import { asTyped, type TypedName } from './typed-name.ts';
 import { isFolderDescriptor } from '../files/folder-descriptor.ts';
@@ -33,20 +34,13 @@ export interface Sink {
 }
 
 /** What a command is given; nothing under `cli/commands` reaches for the process. */
-export interface CliContext {
-  readonly env: Environment;
-  readonly cwd: string;
+export interface CliContext extends Machine {
   /** Results and data. */
   readonly stdout: Sink;
   /** Progress, diagnostics, errors. */
   readonly stderr: Sink;
-  readStdin(): Promise<Uint8Array>;
-  /** As it comes, no faster than it is taken; a terminal gives lines. It ends at the signal too. @throws CliError */
+  /** As it comes, no faster than it is taken; a terminal gives lines. It ends at the signal too. @throws AppError */
   openStdin(signal: AbortSignal): AsyncIterable<Uint8Array>;
-  /** Asks on the terminal; null: there is no terminal, or it was closed. Only `y` and `yes` are true. @throws Interrupted at Ctrl-C */
-  confirm(question: string): Promise<boolean | null>;
-  /** What is kept of runs: opened when it is asked for first, the same from then on, closed behind the command. */
-  stores(): Promise<Stores>;
   /**
    * Calls back once the reader of an output has gone, until disposed: the process ends when what that gives has ended, after 2 s at
    * the latest. Without a listener it ends at once.
@@ -56,7 +50,6 @@ export interface CliContext {
   readerGone(): Promise<void> | null;
   /** Calls back for each Ctrl-C until disposed; without a listener Ctrl-C ends the process with 130. */
   onInterrupt(callback: () => void): { dispose(): void };
-  now(): Date;
   /** Advice of ours, with its commands as they can be typed here: `voidbox logs` or `npx voidbox logs`. */
   advise(text: string): string;
   /** Ends what the command had opened. */
@@ -79,11 +72,12 @@ export function createContext(env: Environment, host: ProcessLike, commands: rea
     for (const callback of interrupts) callback();
   };
   let ownCommand: TypedName | null = null;
+  const stderr = createSink(host.stderr, env);
   return {
     env,
     cwd: host.cwd(),
     stdout: createSink(host.stdout, env),
-    stderr: createSink(host.stderr, env),
+    stderr,
     async readStdin() {
       refuseFolder(host.stdin);
       const chunks: Uint8Array[] = [];
@@ -117,6 +111,7 @@ export function createContext(env: Environment, host: ProcessLike, commands: rea
       };
     },
     now: () => new Date(),
+    warn: async (line) => await stderr.write(`${stderr.style.yellow('warning:')} ${line}\n`),
     advise: (text) => asTyped(text, (ownCommand ??= writeOwnCommand(env.isStartedByNpm, host.cwd())), commands),
     // What could not be opened was told by whoever asked for it.
     close: async () =>
@@ -127,7 +122,7 @@ export function createContext(env: Environment, host: ProcessLike, commands: rea
   };
 }
 
-/** @throws CliError if standard input is a folder, which Node reads as empty */
+/** @throws AppError if standard input is a folder, which Node reads as empty */
 function refuseFolder(stdin: NodeJS.ReadStream & { readonly fd?: number }): void {
   if (stdin.fd === undefined || !isFolderDescriptor(stdin.fd)) return;
   throw usageError('standard input is a folder', 'Give a file or a pipe: `< FILE`, not `< FOLDER`.');

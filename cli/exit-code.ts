@@ -1,3 +1,5 @@
+import type { Fault } from '../app/app-error.ts';
+
 /** What the process's exit code says; documented in docs/cli.md and kept stable. */
 export const EXIT = {
   success: 0,
@@ -16,4 +18,16 @@ export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
 /** Of a command in a VM, as `voidbox exec` passes it on: any of them. */
 export function passedExitCode(code: number): ExitCode {
   return code as ExitCode;
+}
+
+/** Of an error that a use-case throws. */
+export function exitCodeOf(fault: Fault): ExitCode {
+  switch (fault) {
+    case 'usage':
+      return EXIT.usage;
+    case 'environment':
+      return EXIT.environment;
+    case 'failed':
+      return EXIT.runFailed;
+  }
 }

@@ -2,7 +2,7 @@
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { type Environment, readEnvironment, undecodableArguments } from '../setup/environment.ts';
 import { refuseBelowFile, refuseOtherThanFolder } from '../setup/cache/own-folder.ts';
-import { usageError } from './cli-error.ts';
+import { usageError } from '../app/app-error.ts';
 import { COMMAND_NAMES } from './command-table.ts';
 import { type CliContext, createContext } from './context.ts';
 import { EXIT } from './exit-code.ts';

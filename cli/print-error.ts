@@ -2,9 +2,9 @@ import { type AnyErrorCode, remedyOf } from '../domain/errors/error-code.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import { NoServerError } from '../client/temporal/no-server.ts';
 import { callStatus, isUnavailable, serverMessageOf } from '../client/temporal/unavailable.ts';
-import { CliError } from './cli-error.ts';
+import { AppError } from '../app/app-error.ts';
 import { type CliContext, ReaderGone } from './context.ts';
-import { EXIT, type ExitCode } from './exit-code.ts';
+import { EXIT, type ExitCode, exitCodeOf } from './exit-code.ts';
 import { cutText } from '../domain/units/cut-text.ts';
 import { sanitize } from '../domain/security/sanitize.ts';
 
@@ -52,7 +52,8 @@ async function ownServerRefusal(error: unknown, { env }: CliContext): Promise<Er
 }
 
 function toPrintable(error: unknown): Printable {
-  if (error instanceof CliError) return error;
+  if (error instanceof AppError)
+    return { exitCode: exitCodeOf(error.fault), code: error.code, message: error.message, remedy: error.remedy };
   if (isCodedError(error)) {
     return {
       exitCode: EXIT.environment,

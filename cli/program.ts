@@ -1,4 +1,4 @@
-import { CliError } from './cli-error.ts';
+import { AppError } from '../app/app-error.ts';
 import { COMMANDS, type CommandEntry, type CommandFamily } from './command-table.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
@@ -66,7 +66,7 @@ async function runCommand(
     .helpCommand(false)
     .exitOverride()
     .showSuggestionAfterError();
-  // Commander's own words for usage errors become a CliError below, so that --json reaches them too.
+  // Commander's own words for usage errors become a AppError below, so that --json reaches them too.
   let complaint = '';
   let withoutJson: string | undefined;
   let help = '';
@@ -127,14 +127,14 @@ interface TypedCommand {
   readonly withoutJson: string | undefined;
 }
 
-function toUsageError(complaint: string, { entry, family, withoutJson }: TypedCommand): CliError {
+function toUsageError(complaint: string, { entry, family, withoutJson }: TypedCommand): AppError {
   const lines = complaint
     .split('\n')
     .map((line) => line.trim())
     .filter((line) => line !== '');
   const message = (lines[0] ?? 'error: bad usage').replace(/^error: /, '');
   if (withoutJson !== undefined && /^unknown option '--json\b/.test(message))
-    return new CliError(EXIT.usage, 'cli/usage', message, withoutJson);
+    return new AppError('usage', 'cli/usage', message, withoutJson);
   const suggestion = lines.find((line) => line.startsWith('(Did you mean'))?.slice(1, -1);
   const path = [
     ...(family === undefined ? [] : [family.name]),
@@ -142,5 +142,5 @@ function toUsageError(complaint: string, { entry, family, withoutJson }: TypedCo
     '--help',
   ].join(' ');
   const help = entry === undefined ? `All commands: voidbox ${path}` : `All options: voidbox ${path}`;
-  return new CliError(EXIT.usage, 'cli/usage', message, suggestion === undefined ? help : `${suggestion}\n${help}`);
+  return new AppError('usage', 'cli/usage', message, suggestion === undefined ? help : `${suggestion}\n${help}`);
 }

@@ -30,6 +30,7 @@ const PRODUCT = [
   'setup',
   'client',
   'workers',
+  'app',
   'cli',
   'sdk',
   'skill-kit',

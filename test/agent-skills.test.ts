@@ -7,7 +7,7 @@ import { afterAll, expect, it } from 'vitest';
 import { withRemoteSkills } from '../activities/admission/remote-skills.ts';
 import { providerOf } from '../agents/registry.ts';
 import { readEnvironment } from '../setup/environment.ts';
-import { withSkillFiles } from '../cli/start/skill-files.ts';
+import { withSkillFiles } from '../app/start/skill-files.ts';
 import type { LlmProvider, Plan } from '../domain/plan/plan.ts';
 import { skillsOf } from '../domain/plan/work.ts';
 import { compileText } from '../domain/language/load.ts';

@@ -239,9 +239,9 @@ class VoidboxPlugin implements WorkerPlugin {
         sandboxes: await this.#sandboxes(env, stateDir),
         mountPolicy: {
           allowedRoots: this.#options.allowMounts ?? [],
-          specFolder: false,
           allowedGit: this.#options.allowGit ?? [],
         },
+        starters: 'any',
         servicePolicy: this.#options.allowServices ?? [],
         allowsRetention: this.#options.allowKeep === true,
         durability: durabilityOf(env, 'own'),

@@ -122,9 +122,9 @@ async function work(options: WorkerProcessOptions, ends: Ends): Promise<void> {
     sandboxes: createHostSandboxes({ ...options, allowsExec: options.embedded || options.allowsExec }),
     mountPolicy: {
       allowedRoots: options.allowedMountRoots,
-      specFolder: options.embedded,
       allowedGit: options.allowedGit,
     },
+    starters: options.embedded ? 'marked' : 'any',
     // Who may start runs there is a user of this machine, and reaches its loopback anyway.
     servicePolicy: options.embedded ? 'any' : options.allowedServices,
     // Its machine is of who starts runs there, and whom the memory is missing.

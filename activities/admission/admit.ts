@@ -24,7 +24,7 @@ import { toActivityFailure } from '../failure.ts';
 import { demandVariables } from '../attempt/host-variables.ts';
 import { refuseBadSchemas } from '../attempt/output-check.ts';
 import { behaviourFor, refuseNewer } from './plan-behaviour.ts';
-import { allowedRootsOf, resolveMounts, specFolder } from './mount-policy.ts';
+import { allowedRootsFor, resolveMounts, specFolderOf } from './mount-policy.ts';
 import { fetchedEvents, withRemoteSkills } from './remote-skills.ts';
 import { withSkillCodes } from './skill-policy.ts';
 import { refuseRetention } from '../vm/retain-vm.ts';
@@ -137,7 +137,8 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   const behaviour = behaviourFor(request.behaviour);
   const origin = originIn(request.origin);
   const earlier = origin === null ? null : await readEarlier(deps, origin, runId);
-  const baseDir = deps.mountPolicy.specFolder ? await specFolder(deps.marks, runId) : null;
+  const starter = await deps.starters.starterOf(runId);
+  const baseDir = specFolderOf(starter);
   const isRepeated = saysNothing(request) && origin?.kind === 'retry';
   const said = await planOf(deps, isRepeated ? { plan: earlier?.wire } : request, baseDir);
   const before = earlier === null ? null : fromWire(earlier.wire);
@@ -165,7 +166,7 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   refuseServices(plan.scopes, deps.servicePolicy);
   refuseRetention(plan.scopes, deps.allowsRetention);
   await refuseRepositories(deps, runId, plan);
-  const mounts = await resolveMounts(plan, await allowedRootsOf(deps, runId), baseDir);
+  const mounts = await resolveMounts(plan, allowedRootsFor(starter, deps.mountPolicy), baseDir);
   const given = reuse?.given ?? NOTHING_GIVEN;
   // What is taken over reads no variable again.
   const ownOf = ownStageOf(plan);

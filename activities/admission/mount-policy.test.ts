@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { MountPlan, MountSource, Plan } from '../../domain/plan/plan.ts';
 import { planOf } from '../../test/machine/plan-of.ts';
-import { allowedRootsOf, resolveMounts } from './mount-policy.ts';
+import { allowedRootsFor, resolveMounts } from './mount-policy.ts';
+import { createMarkedStarters } from './starters.ts';
 
 let base: string;
 
@@ -57,26 +58,22 @@ test('a link out of the allowed folders leads nowhere', async () => {
   ).rejects.toThrow(/is refused/);
 });
 
-test('with the embedded server the folders that are allowed are for runs with a mark of this user alone', async () => {
+test.each([
+  [{ kind: 'owner', baseDir: '/spec', allow: ['/data'], allowGit: [] }, ['/shared', '/spec', '/data']],
+  [{ kind: 'any' }, ['/shared']],
+  [{ kind: 'unknown' }, []],
+] as const)('the starter %o may use the folders %j', (starter, folders) => {
+  expect(allowedRootsFor(starter, { allowedRoots: ['/shared'] })).toEqual(folders);
+});
+
+test('only a mark in the state folder proves the owner of a run', async () => {
   const marks = new Map<string, unknown>([
-    ['marked', { baseDir: join(base, 'spec') }],
-    ['forged', { baseDir: 7 }],
+    ['marked', { baseDir: '/spec', allow: ['/data', 7], allowGit: 'example.com/app' }],
+    ['forged', { baseDir: 7, allow: ['/'] }],
+    ['list', ['/']],
   ]);
-  const rootsOf = (runId: string, specFolder: boolean): Promise<readonly string[]> =>
-    allowedRootsOf(
-      {
-        marks: {
-          put: () => Promise.resolve(),
-          get: (run) => Promise.resolve(marks.get(run) ?? null),
-          putOfVm: () => Promise.resolve(),
-          getOfVm: () => Promise.resolve(null),
-        },
-        mountPolicy: { allowedRoots: [join(base, 'other')], specFolder },
-      },
-      runId,
-    );
-  expect(await rootsOf('marked', true)).toEqual([join(base, 'other'), join(base, 'spec')]);
-  for (const run of ['forged', 'by-a-temporal-client']) expect(await rootsOf(run, true)).toEqual([]);
-  for (const run of ['marked', 'by-a-temporal-client'])
-    expect(await rootsOf(run, false)).toEqual([join(base, 'other')]);
+  const { starterOf } = createMarkedStarters({ get: (run) => Promise.resolve(marks.get(run) ?? null) });
+  expect(await starterOf('marked')).toEqual({ kind: 'owner', baseDir: '/spec', allow: ['/data'], allowGit: [] });
+  for (const run of ['forged', 'list', 'by-a-temporal-client'])
+    expect(await starterOf(run)).toEqual({ kind: 'unknown' });
 });

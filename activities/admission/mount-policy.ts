@@ -3,7 +3,8 @@ import { realpath } from 'node:fs/promises';
 import { join, sep } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { MountSource, Plan, ScopePlan } from '../../domain/plan/plan.ts';
-import type { ActivityDeps } from '../deps.ts';
+import type { ActivityDeps, MountPolicy } from '../deps.ts';
+import type { Starter } from '../ports/starters.ts';
 import type { AdmittedScope } from '../calls/requests.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 
@@ -62,12 +63,12 @@ function refuseSharedFiles({ id, sandbox: { mounts } }: ScopePlan, resolved: Rea
  * @throws CodedError `admit/mount-refused`
  */
 export async function confirmMounts(
-  deps: Pick<ActivityDeps, 'marks' | 'mountPolicy'>,
+  deps: Pick<ActivityDeps, 'starters' | 'mountPolicy'>,
   runId: string,
   scope: AdmittedScope,
 ): Promise<void> {
   if (scope.sandbox.mounts.length === 0) return;
-  const allowedRoots = await allowedRootsOf(deps, runId);
+  const allowedRoots = allowedRootsFor(await deps.starters.starterOf(runId), deps.mountPolicy);
   const roots = await resolvedRoots(allowedRoots);
   for (const { hostPath } of scope.sandbox.mounts) {
     const real = await allowed(scope.id, hostPath, allowedRoots, roots);
@@ -79,43 +80,21 @@ export async function confirmMounts(
   }
 }
 
-/**
- * The worker's own folders, and that of the spec where the client is on this machine and left its name for the run. Every account
- * of a machine may start runs on its embedded server, so there a run without that mark has none of them.
- */
-export async function allowedRootsOf(
-  { marks, mountPolicy }: Pick<ActivityDeps, 'marks' | 'mountPolicy'>,
-  runId: string,
-): Promise<readonly string[]> {
-  if (!mountPolicy.specFolder) return mountPolicy.allowedRoots;
-  const mark = await readClientMark(marks, runId);
-  return mark === null ? [] : [...mountPolicy.allowedRoots, mark.baseDir, ...mark.allow];
+/** Folders that a run may use: those that the worker's options allow, and those that its owner allowed. An unknown starter has none. */
+export function allowedRootsFor(starter: Starter, { allowedRoots }: MountPolicy): readonly string[] {
+  switch (starter.kind) {
+    case 'any':
+      return allowedRoots;
+    case 'unknown':
+      return [];
+    case 'owner':
+      return [...allowedRoots, starter.baseDir, ...starter.allow];
+  }
 }
 
-/** What the client that started the run left for the worker of its own machine. */
-export async function specFolder(marks: ActivityDeps['marks'], runId: string): Promise<string | null> {
-  return (await readClientMark(marks, runId))?.baseDir ?? null;
-}
-
-/** Null: the run was started by another client. */
-export async function readClientMark(
-  marks: ActivityDeps['marks'],
-  runId: string,
-): Promise<{
-  readonly baseDir: string;
-  readonly allow: readonly string[];
-  readonly allowGit: readonly string[];
-} | null> {
-  const mark = (await marks.get(runId, 'client')) as
-    | { readonly baseDir?: unknown; readonly allow?: unknown; readonly allowGit?: unknown }
-    | null
-    | undefined;
-  if (typeof mark?.baseDir !== 'string') return null;
-  return { baseDir: mark.baseDir, allow: textsIn(mark.allow), allowGit: textsIn(mark.allowGit) };
-}
-
-function textsIn(value: unknown): readonly string[] {
-  return Array.isArray(value) ? value.filter((each) => typeof each === 'string') : [];
+/** The spec's folder on this host; null: nothing proves one. */
+export function specFolderOf(starter: Starter): string | null {
+  return starter.kind === 'owner' ? starter.baseDir : null;
 }
 
 export async function resolvedRoots(allowedRoots: readonly string[]): Promise<readonly string[]> {

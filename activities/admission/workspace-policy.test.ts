@@ -2,7 +2,8 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { HostMarks } from '../ports/host-marks.ts';
+import type { Starters } from '../ports/starters.ts';
+import { ANY_STARTER } from './starters.ts';
 import { repositoryOf } from './workspace-policy.ts';
 
 const URL = { kind: 'url', url: 'https://example.com/app.git', ref: 'main' } as const;
@@ -14,40 +15,39 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-function marks(baseDir: string | null, allowGit: readonly string[] = []): HostMarks {
-  const nothing = (): Promise<void> => Promise.resolve();
-  const get = (): Promise<unknown> => Promise.resolve(baseDir === null ? null : { baseDir, allowGit });
-  return { put: nothing, get, putOfVm: nothing, getOfVm: get };
+function owner(baseDir: string, allowGit: readonly string[] = []): Starters {
+  return { starterOf: () => Promise.resolve({ kind: 'owner', baseDir, allow: [], allowGit }) };
 }
+
+const UNKNOWN: Starters = { starterOf: () => Promise.resolve({ kind: 'unknown' }) };
 
 const REFUSAL = { code: 'admit/mount-refused', message: expect.stringContaining('https://example.com/app.git') };
 
-test('addresses are fetched for runs with a mark of this user, in which the user allows them', async () => {
-  const mountPolicy = { allowedRoots: [folder], specFolder: true };
-  const allowed = marks(folder, ['example.com/app']);
-  expect(await repositoryOf({ marks: allowed, mountPolicy }, 'r', 's', URL)).toEqual(URL);
-  for (const other of [marks(folder), marks(folder, ['example.com/other']), marks(null)])
-    await expect(repositoryOf({ marks: other, mountPolicy }, 'r', 's', URL)).rejects.toMatchObject(REFUSAL);
-  // On an own server a file in the state folder says nothing of who started the run.
-  const own = { allowedRoots: [folder], specFolder: false };
-  await expect(repositoryOf({ marks: allowed, mountPolicy: own }, 'r', 's', URL)).rejects.toMatchObject(REFUSAL);
+test('addresses are fetched for runs with a proven owner, who allows them', async () => {
+  const mountPolicy = { allowedRoots: [folder] };
+  const allowed = owner(folder, ['example.com/app']);
+  expect(await repositoryOf({ starters: allowed, mountPolicy }, 'r', 's', URL)).toEqual(URL);
+  for (const other of [owner(folder), owner(folder, ['example.com/other']), UNKNOWN])
+    await expect(repositoryOf({ starters: other, mountPolicy }, 'r', 's', URL)).rejects.toMatchObject(REFUSAL);
+  // A worker that does not distinguish starters knows no owner.
+  await expect(repositoryOf({ starters: ANY_STARTER, mountPolicy }, 'r', 's', URL)).rejects.toMatchObject(REFUSAL);
 });
 
 test('addresses that a worker allows are fetched for runs of any client', async () => {
-  const own = { allowedRoots: [], specFolder: false, allowedGit: ['example.com/app'] };
-  expect(await repositoryOf({ marks: marks(null), mountPolicy: own }, 'r', 's', URL)).toEqual(URL);
+  const own = { allowedRoots: [], allowedGit: ['example.com/app'] };
+  expect(await repositoryOf({ starters: ANY_STARTER, mountPolicy: own }, 'r', 's', URL)).toEqual(URL);
   for (const url of [
     'https://example.com/apple',
     'https://example.com/app/../other',
     'https://example.com/app/%2e%2e/x',
   ])
     await expect(
-      repositoryOf({ marks: marks(null), mountPolicy: own }, 'r', 's', { ...URL, url }),
+      repositoryOf({ starters: ANY_STARTER, mountPolicy: own }, 'r', 's', { ...URL, url }),
     ).rejects.toMatchObject({ code: 'admit/mount-refused' });
 });
 
 test('the repository that holds the spec is an allowed workspace', async () => {
-  const mountPolicy = { allowedRoots: [], specFolder: true };
+  const mountPolicy = { allowedRoots: [] };
   const inner = join(folder, 'app/.voidbox');
   mkdirSync(inner);
   const from = {
@@ -56,24 +56,27 @@ test('the repository that holds the spec is an allowed workspace', async () => {
     ref: null,
     includeDirty: false,
   } as const;
-  const find = (): Promise<unknown> => repositoryOf({ marks: marks(inner), mountPolicy }, 'r', 's', from);
+  const find = (): Promise<unknown> => repositoryOf({ starters: owner(inner), mountPolicy }, 'r', 's', from);
   await expect(find()).rejects.toMatchObject({ code: 'admit/mount-refused' });
   mkdirSync(join(folder, 'app/.git'));
   expect(await find()).toMatchObject({ folder: join(folder, 'app') });
   await expect(
-    repositoryOf({ marks: marks(inner), mountPolicy }, 'r', 's', { ...from, source: { kind: 'host', path: folder } }),
+    repositoryOf({ starters: owner(inner), mountPolicy }, 'r', 's', {
+      ...from,
+      source: { kind: 'host', path: folder },
+    }),
   ).rejects.toMatchObject({ code: 'admit/mount-refused' });
 });
 
 test("a folder beside the spec is found in the spec's folder, and nothing outside of what is allowed may be read", async () => {
-  const mountPolicy = { allowedRoots: [], specFolder: true };
+  const mountPolicy = { allowedRoots: [] };
   const source = { kind: 'spec-folder', path: 'app' } as const;
   const from = { kind: 'folder', source, ref: null, includeDirty: true } as const;
-  const found = await repositoryOf({ marks: marks(folder), mountPolicy }, 'r', 's', from);
+  const found = await repositoryOf({ starters: owner(folder), mountPolicy }, 'r', 's', from);
   expect(found).toMatchObject({ kind: 'folder', folder: join(folder, 'app'), ref: null, includeDirty: true });
   if (found.kind !== 'folder') throw new Error('it is no folder');
   expect([join(folder, 'app/.git'), `${folder}x`, '/etc'].map(found.mayRead)).toEqual([true, false, false]);
-  await expect(repositoryOf({ marks: marks(null), mountPolicy }, 'r', 's', from)).rejects.toMatchObject({
+  await expect(repositoryOf({ starters: UNKNOWN, mountPolicy }, 'r', 's', from)).rejects.toMatchObject({
     code: 'admit/mount-refused',
   });
 });

@@ -7,14 +7,14 @@ import { allowsGitPlace, toGitPlace } from '../../domain/plan/git-place.ts';
 import { findRepositoryAround } from '../../files/find-repository.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { ActivityDeps } from '../deps.ts';
-import { allowedRootsOf, isInside, readClientMark, resolvedRoots } from './mount-policy.ts';
+import { allowedRootsFor, isInside, resolvedRoots, specFolderOf } from './mount-policy.ts';
 import type { RepositoryToPack } from '../ports/repositories.ts';
 
-type PolicyDeps = Pick<ActivityDeps, 'marks' | 'mountPolicy'>;
+type PolicyDeps = Pick<ActivityDeps, 'starters' | 'mountPolicy'>;
 
 /**
  * The same folders that runs may mount, and the repository that holds the spec. Addresses are fetched with the credentials of the
- * worker's user: those that the user let this run fetch, by its mark in the state folder, and those that the worker allows.
+ * worker's user: those that the owner let this run fetch, and those that the worker allows.
  * @param source  null: the workspace of an earlier stage
  * @throws CodedError `admit/mount-refused`
  */
@@ -24,20 +24,23 @@ export async function repositoryOf(
   stage: string,
   source: Exclude<WorkspaceSource, { readonly kind: 'stage' }>,
 ): Promise<RepositoryToPack> {
-  const mark = deps.mountPolicy.specFolder ? await readClientMark(deps.marks, runId) : null;
+  const starter = await deps.starters.starterOf(runId);
   const { ref } = source;
   if (source.kind === 'url') {
-    refuseAddress(source.url, stage, [...(deps.mountPolicy.allowedGit ?? []), ...(mark?.allowGit ?? [])]);
+    refuseAddress(source.url, stage, [
+      ...(deps.mountPolicy.allowedGit ?? []),
+      ...(starter.kind === 'owner' ? starter.allowGit : []),
+    ]);
     return { kind: 'url', url: source.url, ref };
   }
-  const baseDir = mark?.baseDir ?? null;
+  const baseDir = specFolderOf(starter);
   const path = source.source.kind === 'host' ? source.source.path : null;
   if (path === null && baseDir === null)
     throw refused(stage, source.source.path, "it lies in the spec's folder, and this host was given none");
   const written = path ?? join(baseDir!, source.source.path);
   const folder = await realpath(written).catch(() => null);
   if (folder === null) throw refused(stage, written, 'it is not on the host that runs it');
-  const allowedRoots = await allowedRootsOf(deps, runId);
+  const allowedRoots = allowedRootsFor(starter, deps.mountPolicy);
   const repository = baseDir === null ? null : findRepositoryAround(baseDir);
   const roots = await resolvedRoots(repository === null ? allowedRoots : [...allowedRoots, repository]);
   const mayRead = (found: string): boolean => roots.some((root) => isInside(found, root));

@@ -121,7 +121,7 @@ interface Begun {
 }
 
 function begin(what: StageRequest, depsChange: Partial<ActivityDeps> = {}): Begun {
-  const mountPolicy = { allowedRoots: [root], specFolder: false };
+  const mountPolicy = { allowedRoots: [root] };
   const deps = mockWorkerDeps({ stateDir: join(root, 'state'), stores, backend }, { mountPolicy, ...depsChange });
   const environment = new MockActivityEnvironment({}, { logger: new DefaultLogger('ERROR', () => undefined) });
   const result = environment.run<[ActivityDeps, StageRequest], StageResult, typeof runStage>(runStage, deps, what);

@@ -30,7 +30,7 @@ import { toActivityFailure } from '../failure.ts';
 import { finishRun } from '../finish-run.ts';
 import { demandVariables } from './host-variables.ts';
 import { type AttemptLife, withHeartbeat } from '../heartbeat.ts';
-import { allowedRootsOf, resolveMounts } from '../admission/mount-policy.ts';
+import { allowedRootsFor, resolveMounts } from '../admission/mount-policy.ts';
 import { refuseRetention } from '../vm/retain-vm.ts';
 import { refuseServices } from '../admission/service-policy.ts';
 import type { ArtifactStore } from '../ports/artifacts.ts';
@@ -123,7 +123,11 @@ async function admitCommand(deps: ActivityDeps, caller: CommandCaller, request: 
   if (earlier === null || earlier === undefined) {
     refuseServices(checked.plan.scopes, deps.servicePolicy);
     refuseRetention(checked.plan.scopes, deps.allowsRetention);
-    const mounts = await resolveMounts(checked.plan, await allowedRootsOf(deps, runId), null);
+    const mounts = await resolveMounts(
+      checked.plan,
+      allowedRootsFor(await deps.starters.starterOf(runId), deps.mountPolicy),
+      null,
+    );
     await demandVariables(deps, runId, checked.plan);
     const plan = toWire(checked.plan);
     const record = {

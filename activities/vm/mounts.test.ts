@@ -98,7 +98,7 @@ afterEach(async () => {
 function worker(change: Partial<ActivityDeps> = {}): ActivityDeps {
   return mockWorkerDeps(
     { stateDir: join(base, 'state'), stores, backend },
-    { mountPolicy: { allowedRoots: [base], specFolder: false }, ...change },
+    { mountPolicy: { allowedRoots: [base] }, ...change },
   );
 }
 

@@ -78,7 +78,7 @@ function git(cwd: string, ...args: string[]): string {
 }
 
 function deps(change: Partial<ActivityDeps> = {}): ActivityDeps {
-  const mountPolicy = { allowedRoots: [root], specFolder: false };
+  const mountPolicy = { allowedRoots: [root] };
   return mockWorkerDeps({ stateDir: join(root, 'state'), stores, backend }, { mountPolicy, ...change });
 }
 
@@ -223,7 +223,7 @@ describe('a stage with a workspace', () => {
     const allowed = join(root, 'allowed');
     mkdirSync(allowed);
     symlinkSync(repo, join(allowed, 'link'));
-    const mountPolicy = { allowedRoots: [allowed], specFolder: false };
+    const mountPolicy = { allowedRoots: [allowed] };
     for (const path of [repo, join(allowed, 'link'), join(allowed, 'none')])
       await expect(
         run(request('fix', ofRepo({ source: { kind: 'host', path } })), { mountPolicy }),

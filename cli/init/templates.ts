@@ -4,7 +4,7 @@ import { cp, lstat, readdir } from 'node:fs/promises';
 import { dirname, isAbsolute, join, relative } from 'node:path';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { packageRoot } from '../../setup/package-root.ts';
-import { usageError } from '../cli-error.ts';
+import { usageError } from '../../app/app-error.ts';
 import { FIRST_SPEC } from './first-spec.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 
@@ -69,7 +69,7 @@ export interface TemplateNeeds {
 
 /**
  * Copies the files that the template names to the folder of the copy. It changes no file that exists there.
- * @throws CliError for a template with a link or with more files than the limits allow; then no file is copied
+ * @throws AppError for a template with a link or with more files than the limits allow; then no file is copied
  */
 export async function copyNeeded({ text, folder }: Template, path: string): Promise<Copied> {
   if (folder === null) return { mounted: [], parts: [], skills: [], files: [] };

@@ -1,7 +1,7 @@
-import { usageError } from '../cli-error.ts';
+import { usageError } from '../../app/app-error.ts';
 import { quote, shorten } from '../../domain/units/quote.ts';
 
-/** `--field NAME=VALUE` of `approve` and `reject`, beside those before it. @throws CliError */
+/** `--field NAME=VALUE` of `approve` and `reject`, beside those before it. @throws AppError */
 export function takeField(
   text: string,
   fields: Readonly<Record<string, string>> = {},

@@ -11,14 +11,14 @@ import {
   hasEnded,
   itemAnswerThatStands,
   refusal,
-} from './answered-run.ts';
-import { environmentError, usageError } from '../cli-error.ts';
+} from '../../app/runs/answers.ts';
+import { environmentError, usageError } from '../../app/app-error.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
-import { describeMissingWorker } from '../start/missing-worker.ts';
+import { describeMissingWorker } from '../../app/runs/missing-worker.ts';
 import { typedRunId } from '../../domain/run/run-id.ts';
-import { shownRunId, typedStage } from './run-id.ts';
-import { findRunOrElsewhere, isElsewhere } from './run-elsewhere.ts';
+import { shownRunId, typedStage } from '../../app/runs/run-id.ts';
+import { findRunOrElsewhere, isElsewhere } from '../../app/runs/run-elsewhere.ts';
 
 export interface AnswerOptions {
   readonly json?: boolean;

@@ -1,7 +1,7 @@
 /** The stage whose lines are printed, as people write it: `resize`, `resize[3]`, `review[3].lint`, `review[3].lint[0]`, `review.lint`, of a later visit of a loop `resize#2[3]`. */
+import { stageNameOf } from '../../domain/run/attempt.ts';
 import type { RunEvent } from '../../domain/run/event.ts';
 import type { StageView } from '../../store/run-view.ts';
-import { nameOf } from '../render/runs/event-lines.ts';
 
 export interface StagesOfRun {
   readonly own: readonly Pick<StageView, 'id' | 'items' | 'attempt'>[];
@@ -39,6 +39,6 @@ export function isOfStage(body: RunEvent['body'], name: string): boolean {
   if (!('stage' in body)) return false;
   if (body.stage === name) return true;
   if (!('execKey' in body)) return false;
-  const shown = nameOf(body);
+  const shown = stageNameOf(body);
   return shown === name || (shown !== body.stage && (shown.startsWith(`${name}.`) || shown.startsWith(`${name}[`)));
 }

@@ -2,9 +2,9 @@ import { nearest } from '../../domain/language/text/suggest.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { StageOutput } from '../../store/run-outputs.ts';
 import type { RunView, StageState } from '../../store/run-view.ts';
-import { type CliError, usageError } from '../cli-error.ts';
+import { type AppError, usageError } from '../../app/app-error.ts';
 import { typedRunId } from '../../domain/run/run-id.ts';
-import { shownRunId, typedCommand, typedStage } from './run-id.ts';
+import { shownRunId, typedCommand, typedStage } from '../../app/runs/run-id.ts';
 
 /** Stages of a plan with the outputs that they declare. */
 export interface DeclaredOutputs {
@@ -25,7 +25,7 @@ export function shownOutput({ label, name }: Pick<StageOutput, 'label' | 'name'>
 /**
  * The output that `text` names: `stage.output`, an output's name that only one stage has, or a stage. A stage of an item is named
  * with its item: `fixes[1].work`.
- * @throws CliError that says why there is none
+ * @throws AppError that says why there is none
  */
 export function findOutput(
   text: string,
@@ -74,7 +74,7 @@ const WHY: Readonly<Record<Exclude<StageState, 'succeeded'>, string>> = {
   passed: 'was passed over',
 };
 
-function notThere(text: string, stage: string, view: RunView): CliError {
+function notThere(text: string, stage: string, view: RunView): AppError {
   const state = view.stages.find(({ id }) => id === stage)?.state ?? 'waiting';
   const shown = `\`${sanitizeLine(text)}\``;
   const of = `stage ${sanitizeLine(stage)}`;
@@ -97,7 +97,7 @@ function withoutItem(
   of: string,
   outputs: readonly StageOutput[],
   view: RunView,
-): CliError {
+): AppError {
   const labels = [...new Set(outputs.filter((output) => output.stage === stage).map(({ label }) => label))];
   return usageError(
     `\`${sanitizeLine(text)}\` is of no item: stage ${sanitizeLine(stage)} is done for each item of ${sanitizeLine(of)}`,
@@ -107,7 +107,7 @@ function withoutItem(
   );
 }
 
-function unknownItem(text: string, outputs: readonly StageOutput[], view: RunView): CliError {
+function unknownItem(text: string, outputs: readonly StageOutput[], view: RunView): AppError {
   const labels = [...new Set(outputs.filter(({ instance }) => instance.length > 0).map(({ label }) => label))];
   const given = view.stages.find(({ id, givenBy }) => givenBy !== null && text.startsWith(`${id}[`));
   if (given !== undefined)
@@ -128,7 +128,7 @@ function unknown(
   outputs: readonly StageOutput[],
   declared: readonly DeclaredOutputs[],
   view: RunView,
-): CliError {
+): AppError {
   const names = new Set([
     ...outputs.map(shownOutput),
     ...declared.flatMap(({ stage, names: of }) => of.map((name) => shownOutput({ label: stage, name }))),

@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
 import { formatBytes } from '../../domain/units/bytes.ts';
-import { usageError } from '../cli-error.ts';
+import { usageError } from '../../app/app-error.ts';
 import type { CliContext } from '../context.ts';
 import { sanitize } from '../../domain/security/sanitize.ts';
 
@@ -55,7 +55,7 @@ export async function resultText(ref: DataRef, artifacts: ArtifactStore): Promis
   }
 }
 
-/** @throws CliError when the file cannot be written */
+/** @throws AppError when the file cannot be written */
 export async function saveResult(
   ref: DataRef,
   artifacts: ArtifactStore,

@@ -9,7 +9,7 @@ import { findLostNumber } from '../../domain/units/lost-number.ts';
 import { readTextFile } from '../../skill-kit/cli/input-bytes.ts';
 import type * as Sessions from '../../client/sessions/sessions.ts';
 import { rememberSkillPaths, skillPaths } from '../../client/embedded/skill-paths.ts';
-import { CliError, environmentError, usageError } from '../cli-error.ts';
+import { AppError, environmentError, usageError } from '../../app/app-error.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
 import { renderResult } from '../render/skills/session.ts';
@@ -50,7 +50,7 @@ export async function sessionLink(context: CliContext, skills?: readonly string[
   return { link, sessions: await import('../../client/sessions/sessions.ts') };
 }
 
-/** @throws CliError when it is not JSON or cannot be read */
+/** @throws AppError when it is not JSON or cannot be read */
 export async function readJson(argument: string, flag: string, context: CliContext): Promise<unknown> {
   const text = await textOf(argument, flag, context);
   let value: unknown;
@@ -148,13 +148,9 @@ export async function throwSessionError(error: unknown): Promise<never> {
   }
   if (error instanceof SessionFailedError) {
     const { remedyOf } = await import('../../domain/errors/error-code.ts');
-    const exitCode =
-      error.code === 'skill/variable-missing'
-        ? EXIT.environment
-        : USAGE_CODES.has(error.code)
-          ? EXIT.usage
-          : EXIT.runFailed;
-    throw new CliError(exitCode, error.code, error.message, remedyOf(error.code));
+    const fault =
+      error.code === 'skill/variable-missing' ? 'environment' : USAGE_CODES.has(error.code) ? 'usage' : 'failed';
+    throw new AppError(fault, error.code, error.message, remedyOf(error.code));
   }
   throw error;
 }

@@ -2,8 +2,7 @@
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import type { ErrorCode } from '../../domain/errors/codes.ts';
 import { isErrorCode, remedyOf } from '../../domain/errors/error-code.ts';
-import { CliError } from '../cli-error.ts';
-import { EXIT } from '../exit-code.ts';
+import { AppError } from '../../app/app-error.ts';
 
 /** Codes that the author must fix; null: the remedy in the list of codes says it all. */
 const REMEDIES: Partial<Record<ErrorCode, string | null>> = {
@@ -13,7 +12,7 @@ const REMEDIES: Partial<Record<ErrorCode, string | null>> = {
   'skill/output-taken': null,
 };
 
-/** @throws what `work` throws, as a CliError when it is the author's */
+/** @throws what `work` throws, as a AppError when it is the author's */
 export async function orAuthorsError<T>(work: Promise<T>): Promise<T> {
   try {
     return await work;
@@ -21,6 +20,6 @@ export async function orAuthorsError<T>(work: Promise<T>): Promise<T> {
     if (!isCodedError(error) || !isErrorCode(error.code)) throw error;
     const remedy = REMEDIES[error.code];
     if (remedy === undefined) throw error;
-    throw new CliError(EXIT.usage, error.code, error.message, remedy ?? remedyOf(error.code));
+    throw new AppError('usage', error.code, error.message, remedy ?? remedyOf(error.code));
   }
 }

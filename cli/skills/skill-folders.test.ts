@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { CliError } from '../cli-error.ts';
+import { AppError } from '../../app/app-error.ts';
 import { givenSkills } from './skill-folders.ts';
 
 let dir: string;
@@ -21,7 +21,7 @@ function refusalOf(path: string, cwd = dir): readonly [string, string | null] {
   try {
     givenSkills([path], cwd);
   } catch (error) {
-    if (error instanceof CliError) return [error.message, error.remedy];
+    if (error instanceof AppError) return [error.message, error.remedy];
     throw error;
   }
   throw new Error('was not refused');

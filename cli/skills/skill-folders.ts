@@ -2,7 +2,7 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { entriesAt } from '../../skill-kit/bundle/find-entry.ts';
-import { usageError } from '../cli-error.ts';
+import { usageError } from '../../app/app-error.ts';
 import { typedArgument } from '../../domain/security/typed-argument.ts';
 
 /** Of the files that a message names. */
@@ -12,7 +12,7 @@ const WHAT_SKILLS_ARE =
 
 /**
  * @returns absolute paths
- * @throws CliError for one that holds no skill: whoever mistypes a folder shall not lose those that are loaded
+ * @throws AppError for one that holds no skill: whoever mistypes a folder shall not lose those that are loaded
  */
 export function givenSkills(paths: readonly string[], cwd: string): string[] {
   return paths.map((path) => {

@@ -1,11 +1,11 @@
 /** The pieces that `--with` names: those that only some runs need. */
 import type { OptionalPieceName } from '../../setup/pieces/piece.ts';
 import { isOptionalPiece, OPTIONAL_PIECE_NAMES } from '../../setup/pieces/pieces.ts';
-import { usageError } from '../cli-error.ts';
+import { usageError } from '../../app/app-error.ts';
 
 export const WITH_HELP = `also get what only some runs need: ${OPTIONAL_PIECE_NAMES.join(', ')}`;
 
-/** @throws CliError for a name that is none */
+/** @throws AppError for a name that is none */
 export function givenExtras(names: readonly string[] | undefined): readonly OptionalPieceName[] {
   return [...new Set(names)].map((name) => {
     if (isOptionalPiece(name)) return name;

@@ -5,7 +5,7 @@ import { createEventPrinter } from '../render/runs/event-lines.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { Advise } from '../render/runs/run-end.ts';
 import { typedRunId } from '../../domain/run/run-id.ts';
-import { typedStage } from '../runs/run-id.ts';
+import { typedStage } from '../../app/runs/run-id.ts';
 import { renderCounts, renderStages } from '../render/runs/stages.ts';
 import { truncate } from '../render/text/width.ts';
 

@@ -8,15 +8,17 @@ import { loginEndKey } from '../../domain/agent/login-end.ts';
 import { answeringOf } from '../../domain/plan/work.ts';
 import { demandedVariablesOf } from '../../domain/plan-rules/variables.ts';
 import { runIdProblem } from '../../domain/run/run-id.ts';
-import { refuseReservedRunId } from '../runs/run-id.ts';
-import { environmentError, usageError } from '../cli-error.ts';
+import { refuseReservedRunId } from '../../app/runs/run-id.ts';
+import { environmentError, usageError } from '../../app/app-error.ts';
 import type { CliContext } from '../context.ts';
-import { loginCommandsFor, loginsFor } from './agent-logins.ts';
-import { parseParam } from './load-spec.ts';
-import { addLimitOptions, type LimitOptions } from './run-limits.ts';
-import { givenPlaces } from './plan-addresses.ts';
-import { givenFolders } from './plan-mounts.ts';
-import { type ImagePlaces, parseImage } from './plan-images.ts';
+import { loginCommandsFor, loginsFor } from '../../app/start/agent-logins.ts';
+import { parseParam } from './spec-options.ts';
+import { type LimitOptions } from '../../app/start/run-limits.ts';
+import { addLimitOptions } from './limit-options.ts';
+import { givenPlaces } from '../../app/start/plan-addresses.ts';
+import { givenFolders } from '../../app/start/plan-mounts.ts';
+import { type ImagePlaces } from '../../app/start/plan-images.ts';
+import { parseImage } from './spec-options.ts';
 import type { RunPlanOptions } from './run-plan.ts';
 import { typedArgument } from '../../domain/security/typed-argument.ts';
 import { createMapping, valueAt } from '../../domain/units/mapping.ts';
@@ -61,7 +63,7 @@ type Taken = 'runId' | 'hostVariables' | 'allowMounts' | 'allowGit' | 'input' | 
 
 /**
  * @param given  stages whose outputs the run takes of an earlier one
- * @throws CliError for what was typed wrong, and for variables that are not set
+ * @throws AppError for what was typed wrong, and for variables that are not set
  */
 export function takeRunOptions(
   plan: Plan,
@@ -119,7 +121,7 @@ function remedyOfAgents(stages: Plan['stages']): string {
   return hasKeys ? '; without a key and a model: voidbox run FILE --mock-agents' : '';
 }
 
-/** @throws CliError for a variable whose bytes no text has */
+/** @throws AppError for a variable whose bytes no text has */
 export function refuseUndecodable(names: readonly string[], { undecodable }: CliContext['env']): void {
   const lost = names.filter((name) => undecodable.includes(name));
   if (lost.length === 0) return;

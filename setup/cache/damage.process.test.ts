@@ -15,7 +15,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
@@ -44,7 +44,7 @@ const half = (): string[] => readdirSync(join(cacheDir, 'tmp'));
 
 /** A maker in a process of its own, as set-up is one, whose program goes on for a while when the maker is killed. */
 async function startMaker(hash: string): Promise<{ killMaker(): Promise<void>; killProgram(): Promise<void> }> {
-  const module = pathToFileURL(join(packageRoot(), 'dist', 'setup', 'cache.js')).href;
+  const module = pathToFileURL(join(packageRoot(), 'dist', 'setup', 'cache', 'cache.js')).href;
   // As a loop of a shell over packages does: each step opens its files by their paths.
   const program = 'while sleep 0.02; do echo "$$" > "$0/foreign-$$"; done';
   const script = `
@@ -187,9 +187,9 @@ test.each([
 const HANGS = 'cat /dev/zero > part || true; exec sleep 60';
 
 test('a disk that is full ends a program that would go on trying, and the next try finds all its room', async () => {
-  const modules = ['cache', 'free-space', 'run-program', 'environment'].map(
-    (name) =>
-      `import * as ${name.replace(/-./, 'X')} from '${pathToFileURL(join(packageRoot(), 'dist', 'setup', `${name}.js`)).href}';`,
+  const modules = ['cache/cache', 'cache/free-space', 'pieces/run-program', 'environment'].map(
+    (path) =>
+      `import * as ${basename(path).replace(/-./, 'X')} from '${pathToFileURL(join(packageRoot(), 'dist', 'setup', `${path}.js`)).href}';`,
   );
   const script = `${modules.join('\n')}
     const folder = { cacheDir: process.argv[1] + '/cache', piece: 'thing', hash: '${folder.hash}', roomMib: 3 };
@@ -218,7 +218,7 @@ test('nobody else writes to a piece or holds a lock, whatever the umask and howe
   mkdirSync(join(cacheDir, 'locks'));
   writeFileSync(join(cacheDir, 'locks', `thing-${folder.hash}.lock`), '', { mode: 0o644 });
   const script = `
-    import { ensureCacheFolder } from '${pathToFileURL(join(packageRoot(), 'dist', 'setup', 'cache.js')).href}';
+    import { ensureCacheFolder } from '${pathToFileURL(join(packageRoot(), 'dist', 'setup', 'cache', 'cache.js')).href}';
     import { mkdirSync, writeFileSync } from 'node:fs';
     process.umask(0);
     const make = async (into) => { mkdirSync(into + '/bin'); writeFileSync(into + '/bin/program', '', { mode: 0o777 }); };

@@ -62,7 +62,7 @@ function makeAsUser(into: string): void {
   const script = `
     const [packages, lock, into] = process.argv.slice(1);
     const { readEnvironment } = await import('${checkout}/dist/setup/environment.js');
-    const { makeContext, pieceSource } = await import('${checkout}/dist/setup/context.js');
+    const { makeContext, pieceSource } = await import('${checkout}/dist/setup/pieces/context.js');
     const { makeDevDisk } = await import('${checkout}/dist/setup/dev-disk/dev-disk.js');
     const base = await makeContext(readEnvironment());
     await makeDevDisk({ ...base, need: pieceSource(base, false) }, JSON.parse(lock).packages, packages, into);`;

@@ -16,7 +16,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
-import { extrasOf } from '../../cli/start/plan-extras.ts';
+import { extrasOf } from '../../app/start/plan-extras.ts';
 import { SANDBOX_DEFAULTS } from '../../domain/plan/defaults.ts';
 import { busyboxRoot } from '../../test/rig/vms/oci-layout.ts';
 import { makeContext, pieceSource } from '../pieces/context.ts';

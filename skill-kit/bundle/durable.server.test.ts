@@ -1,6 +1,6 @@
 /** Durable sessions of a skill that is run from its source, and of the same skill built. */
 import { execFile } from 'node:child_process';
-import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { packageRoot } from '../../setup/package-root.ts';
@@ -56,19 +56,6 @@ it.each(['ran', 'built'])('go on from call to call, and name a file that stays: 
   expect(await advance('end', { text: 'done' })).toMatchObject({ kind: 'done', finalOutput: { text: 'done' } });
   await run(how, process.execPath, [BIN, 'down']);
   rmSync(folder.file(how), { recursive: true });
-});
-
-it('a skill that was built when the door had its former path', async () => {
-  await run('before', process.execPath, [BIN, 'skill', 'build', 'source', '-o', 'reader']);
-  const built = readdirSync(folder.file('reader/bin')).map((name) => folder.file(`reader/bin/${name}`));
-  const naming = built.filter((file) => readFileSync(file, 'utf8').includes('dist/client/skill-door.js'));
-  expect(naming).not.toEqual([]);
-  for (const file of naming)
-    writeFileSync(file, readFileSync(file, 'utf8').replaceAll('dist/client/skill-door.js', 'dist/cli/skill-door.js'));
-  const first = JSON.parse(await run('before', folder.file('reader/scripts/run'), ['start', '--durable'])) as unknown;
-  expect(first).toMatchObject({ step: 'read', prompt: '<prompt>\nThe guide.\n</prompt>' });
-  await run('before', process.execPath, [BIN, 'down']);
-  rmSync(folder.file('reader'), { recursive: true });
 });
 
 it(

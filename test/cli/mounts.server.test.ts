@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { NativeConnection, Worker } from '@temporalio/worker';
+import type { Attack } from '../rig/runs/attacker-workflow.ts';
 import { connectRuns } from '../../client/temporal/connect.ts';
 import type { StackInfo } from '../../client/embedded/stack.ts';
 import { awaitOutcome } from '../../client/runs/runs.ts';
@@ -93,13 +95,53 @@ test(
         allowMounts: [dir],
         allowedRoots: [dir],
         baseDir: dir,
-        mountPolicy: { specFolder: false },
+        starter: { kind: 'owner', baseDir: dir, allow: [dir], allowGit: [] },
+        starters: 'any',
+        mark: { baseDir: dir, allow: [dir] },
       },
     }))
       expect(await failureOfClient(runId, request)).toEqual({
         code: expect.stringMatching(/^admit\//),
         message: expect.stringMatching(/refused|takes one object/),
       });
+  },
+);
+
+test(
+  'a run of a foreign worker that claims to be of the owner is no run of the owner',
+  { timeout: 240_000 },
+  async () => {
+    await type('up');
+    const { stack } = await ps();
+    const runs = await connectRuns(embeddedAddress(stack!.address));
+    const connection = await NativeConnection.connect({ address: stack!.address });
+    const evil = await Worker.create({
+      connection,
+      taskQueue: 'evil',
+      workflowsPath: fileURLToPath(new URL('../rig/runs/attacker-workflow.ts', import.meta.url)),
+    });
+    const owner = { kind: 'owner', baseDir: dir, allow: [dir], allowGit: [] };
+    const attack = (runId: string, text: string): Promise<readonly (string | null)[]> => {
+      const argument = { runId, behaviour: 1, spec: text, starter: owner, starters: 'any', allow: [dir], baseDir: dir };
+      const args: [Attack] = [{ taskQueue: 'voidbox', calls: [{ activity: 'admit', argument }] }];
+      return runs.client.workflow.execute('voidboxRun', {
+        workflowId: runId,
+        taskQueue: 'evil',
+        args,
+        memo: { starter: owner },
+        workflowExecutionTimeout: 60_000,
+      });
+    };
+    try {
+      const outcomes = await evil.runUntil(
+        Promise.all([attack('claims', spec), attack('claims-nothing', spec.replace(/, mounts: \[.*\]/, ''))]),
+      );
+      // The same request without the mount is admitted: the refusal is for the mount and not for the caller.
+      expect(outcomes).toEqual([[expect.stringMatching(/^admit\/mount-refused: .*is refused/)], [null]]);
+    } finally {
+      await connection.close();
+      await runs.close();
+    }
   },
 );
 

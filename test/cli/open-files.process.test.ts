@@ -74,7 +74,7 @@ test.each([
   ['workers/main.js', 'A worker'],
   ['workers/embedded/supervisor.js', 'The embedded stack'],
 ])('%s, started by something else, says so too', async (entry, what) => {
-  const script = fileURLToPath(new URL(`../dist/${entry}`, import.meta.url));
+  const script = fileURLToPath(new URL(`../../dist/${entry}`, import.meta.url));
   for (const limit of [32, 256]) {
     const { code, stderr } = await node(limit, [script]);
     expect(stderr).toContain(`error: ${what} needs 1024 open files, and ${limit} are allowed here.`);

@@ -25,10 +25,10 @@ const OPENERS = new Set([
 
 /** Why the path is not one that others may write, or how the file guards against it. A folder counts for all files below it. */
 const REASONS: Readonly<Record<string, string>> = {
-  'cli/start/agent-logins.ts': 'logins in the home folder of the user',
+  'app/start/agent-logins.ts': 'logins in the home folder of the user',
   'cli/runs/print-result.ts': 'writes to the file that the user names',
   'cli/init/templates.ts': 'templates of the package',
-  'cli/runs/unpack.ts': 'makes new files (O_EXCL)',
+  'app/runs/unpack.ts': 'makes new files (O_EXCL)',
   'cli/version.ts': 'package.json of the package',
   'client/embedded/': 'the state folder of the user, and files of the package',
   'client/vms/this-host.ts': 'the state folder of the user',

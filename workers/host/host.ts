@@ -15,6 +15,7 @@ import type { StageSessions } from '../../activities/ports/stage-sessions.ts';
 import type { LentVariables } from '../../activities/ports/lent-variables.ts';
 import { createVmPool } from '../../activities/vm/pool.ts';
 import { createWritableMounts } from '../../sandbox/mounts/writable-mounts.ts';
+import { ANY_STARTER, createMarkedStarters } from '../../activities/admission/starters.ts';
 import { parentOf } from '../../client/temporal/workflow-run.ts';
 import type { Durability } from '../../setup/environment.ts';
 import { readDiskRoom } from '../../store/disk-room.ts';
@@ -49,6 +50,8 @@ export interface HostOptions {
   readonly serverId: string;
   readonly sandboxes: HostSandboxes;
   readonly mountPolicy: MountPolicy;
+  /** `marked`: only a mark in the state folder proves the owner. `any`: starters are not distinguished. */
+  readonly starters: 'marked' | 'any';
   readonly servicePolicy: ServicePolicy;
   /** Whether runs may leave VMs of failed stages for a look. */
   readonly allowsRetention: boolean;
@@ -113,6 +116,7 @@ export async function openHost(options: HostOptions): Promise<Host> {
     serverId,
     searchAttributes,
     mountPolicy: options.mountPolicy,
+    starters: options.starters === 'any' ? ANY_STARTER : createMarkedStarters(stores.marks),
     servicePolicy: options.servicePolicy,
     allowsRetention: options.allowsRetention,
     retainedVms: createRetainedVms(sandboxes.sweep, sandboxes.release),

@@ -9,8 +9,8 @@ import { EXIT } from '../../exit-code.ts';
 import { listVms } from '../../../client/vms/vm-list.ts';
 import type { Environment } from '../../../setup/environment.ts';
 import { renderStoppedSchedules } from '../../render/runs/schedules.ts';
-import { keeperOf } from '../../runs/retained-vms.ts';
-import { onlyRun } from '../../runs/run-id.ts';
+import { keeperOf } from '../../../app/runs/retained-vms.ts';
+import { onlyRun } from '../../../app/runs/run-id.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
   takesAnyStateFormat: true,

@@ -7,8 +7,8 @@ import { NAMING_MS } from '../../../store/prune-times.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT } from '../../exit-code.ts';
-import { repairRuns } from '../../runs/repair-runs.ts';
-import { shownRunId } from '../../runs/run-id.ts';
+import { repairRuns } from '../../../app/runs/repair-runs.ts';
+import { shownRunId } from '../../../app/runs/run-id.ts';
 import { pruneSessionFiles } from '../../skills/prune-sessions.ts';
 
 interface Options {

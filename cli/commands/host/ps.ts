@@ -15,7 +15,7 @@ import { describeDisk, FREE_SPACE, MAKE_ROOM } from '../../render/host/disk.ts';
 import { renderSchedules } from '../../render/runs/schedules.ts';
 import { renderStack } from '../../render/host/stack.ts';
 import { renderTable } from '../../render/text/table.ts';
-import { onlyRun } from '../../runs/run-id.ts';
+import { onlyRun } from '../../../app/runs/run-id.ts';
 
 interface Options {
   readonly all?: boolean;

@@ -1,11 +1,11 @@
 import type { DamagedRun } from '../../../activities/ports/run-inspector.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import { leaveBeginning } from '../../runs/beginning-runs.ts';
-import { usageError } from '../../cli-error.ts';
+import { leaveBeginning } from '../../../app/runs/beginning-runs.ts';
+import { usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
 import { typedRunId } from '../../../domain/run/run-id.ts';
-import { shownRunId } from '../../runs/run-id.ts';
+import { shownRunId } from '../../../app/runs/run-id.ts';
 
 interface Options {
   readonly all?: boolean;
@@ -61,7 +61,7 @@ export const command = defineCommand<Options>({
   },
 });
 
-/** @throws CliError for a name of no run, of several, or of one that is well */
+/** @throws AppError for a name of no run, of several, or of one that is well */
 function choose(name: string, damaged: readonly DamagedRun[], known: readonly string[]): DamagedRun {
   const exact = damaged.find((run) => run.label === name);
   if (exact !== undefined) return exact;

@@ -1,12 +1,12 @@
 import { resolveHostPieces, resolveOptionalPieces } from '../../../setup/resolve.ts';
 import { allowedMounts, keepAllowedMounts } from '../../../client/embedded/allowed-mounts.ts';
 import { ensureStack } from '../../../client/embedded/stack.ts';
-import { usageError } from '../../cli-error.ts';
+import { usageError } from '../../../app/app-error.ts';
 import { rememberSkillPaths } from '../../../client/embedded/skill-paths.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
-import { IMAGES_HELP, makeGivenImages } from '../../start/plan-images.ts';
-import { givenFolders } from '../../start/plan-mounts.ts';
+import { IMAGES_HELP, makeGivenImages } from '../../../app/start/plan-images.ts';
+import { givenFolders } from '../../../app/start/plan-mounts.ts';
 import { givenExtras, WITH_HELP } from '../../start/given-extras.ts';
 import { givenSkills } from '../../skills/skill-folders.ts';
 import { renderSchedules } from '../../render/runs/schedules.ts';

@@ -11,13 +11,13 @@ import { readSecretsFile } from '../../../store/secrets-file.ts';
 import { readAllowedService } from '../../../domain/language/read/egress-rules.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { shorten } from '../../../domain/units/quote.ts';
-import { environmentError, usageError } from '../../cli-error.ts';
+import { environmentError, usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { refuseUndecodable } from '../../start/run-options.ts';
 import { EXIT, type ExitCode } from '../../exit-code.ts';
-import { givenPlaces } from '../../start/plan-addresses.ts';
-import { IMAGES_HELP, makeGivenImages } from '../../start/plan-images.ts';
+import { givenPlaces } from '../../../app/start/plan-addresses.ts';
+import { IMAGES_HELP, makeGivenImages } from '../../../app/start/plan-images.ts';
 import { givenExtras, WITH_HELP } from '../../start/given-extras.ts';
 import { givenSkills } from '../../skills/skill-folders.ts';
 
@@ -157,7 +157,7 @@ export const command = defineCommand<Options>({
   },
 });
 
-/** @throws CliError */
+/** @throws AppError */
 function givenServices(texts: readonly string[]): readonly string[] {
   return texts.map((text) => {
     const service = readAllowedService(text);

@@ -28,19 +28,25 @@ import { WorkspaceProblem } from '../../../git/workspace-problem.ts';
 import { withLock } from '../../../setup/lock.ts';
 import { readOutputs } from '../../../store/run-outputs.ts';
 import type { Stores } from '../../../store/open-stores.ts';
-import { CliError, environmentError, usageError } from '../../cli-error.ts';
+import { AppError, environmentError, usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT, type ExitCode } from '../../exit-code.ts';
 import { renderBuildProducts } from '../../render/skills/build-products.ts';
 import { countOf, renderChangedFiles } from '../../render/runs/changed-files.ts';
 import type { Style } from '../../render/text/style.ts';
-import { findRunHere } from '../../runs/run-elsewhere.ts';
+import { findRunHere } from '../../../app/runs/run-elsewhere.ts';
 import { typedRunId } from '../../../domain/run/run-id.ts';
-import { nameRunIn, typedStage } from '../../runs/run-id.ts';
+import { nameRunIn, typedStage } from '../../../app/runs/run-id.ts';
 import { typedArgument } from '../../../domain/security/typed-argument.ts';
 import { quote } from '../../../domain/units/quote.ts';
-import { branchOf, changesOf, type LeftChanges, listStages, partialStages } from '../../runs/workspace-of-run.ts';
+import {
+  branchOf,
+  changesOf,
+  type LeftChanges,
+  listStages,
+  partialStages,
+} from '../../../app/runs/workspace-of-run.ts';
 
 interface Options {
   readonly stage?: string;
@@ -106,7 +112,7 @@ export const command = defineCommand<Options>({
       return await take({ runId, mode, left, host, options, stores, context });
     } catch (error) {
       if (abort.signal.aborted) return EXIT.interrupted;
-      throw asCliError(error, runId);
+      throw asAppError(error, runId);
     } finally {
       listening.dispose();
     }
@@ -324,8 +330,8 @@ async function say(
     ({ path, problem }) => `  ${path === null ? '' : `${shownName(path)}: `}${sanitizeLine(problem)}`,
   );
   if (outcome === 'conflict-markers') throw conflictMarkers(target.top, lines, before);
-  throw new CliError(
-    EXIT.runFailed,
+  throw new AppError(
+    'failed',
     'cli/apply-conflicts',
     `it does not apply to ${where}, and nothing was changed:\n${lines.join('\n')}`,
     context.advise(
@@ -355,16 +361,16 @@ function shownName(path: string): string {
 }
 
 /** @param before  null: nothing was written */
-function conflictMarkers(folder: string, lines: readonly string[], before: string | null): CliError {
+function conflictMarkers(folder: string, lines: readonly string[], before: string | null): AppError {
   const [files, list, where] = [countOf(lines.length, 'file'), lines.join('\n'), sanitizeLine(folder)];
   if (before === null)
-    return new CliError(
-      EXIT.runFailed,
+    return new AppError(
+      'failed',
       'cli/apply-conflicts',
       `a merge with ${where} has conflicts in ${files}, and nothing was changed:\n${list}`,
     );
-  return new CliError(
-    EXIT.runFailed,
+  return new AppError(
+    'failed',
     'cli/apply-conflicts',
     `merged into ${where}, with conflicts in ${files}; nothing is staged or committed:\n${list}`,
     `Edit the files between <<<<<<< and >>>>>>>. Files that were there before are in ${sanitizeLine(before)}; to put them back: cp -a ${typedArgument(`${before}/.`)} ${typedArgument(`${folder}/`)}`,
@@ -384,14 +390,13 @@ function folderAt(path: string): string {
   throw usageError(`--repository: \`${sanitizeLine(path)}\` does not exist`);
 }
 
-function asCliError(error: unknown, runId: string): unknown {
+function asAppError(error: unknown, runId: string): unknown {
   if (error instanceof UnreadableRecord) return usageError(sanitizeLine(error.message));
   if (error instanceof WorkspaceProblem || error instanceof RefusedPlace)
     return usageError(sanitizeLine(error.message));
   if (error instanceof ApplyProblem)
     return usageError(sanitizeLine(error.message), error.remedy === null ? null : nameRunIn(error.remedy, runId));
-  if (error instanceof RefusedChanges)
-    return new CliError(EXIT.runFailed, 'workspace/refused', sanitizeLine(error.message));
+  if (error instanceof RefusedChanges) return new AppError('failed', 'workspace/refused', sanitizeLine(error.message));
   if (error instanceof GitError && error.reason === 'missing')
     return environmentError('host/not-ready', 'there is no program `git` on the PATH', 'Install git.');
   if (error instanceof GitError && error.reason === 'disk-full')

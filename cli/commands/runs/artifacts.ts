@@ -10,18 +10,18 @@ import { readOutputs, type StageOutput } from '../../../store/run-outputs.ts';
 import type { Stores } from '../../../store/open-stores.ts';
 import type { RunView } from '../../../store/run-view.ts';
 import { streamTar } from '../../../tar/stream.ts';
-import { usageError } from '../../cli-error.ts';
+import { usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT, type ExitCode } from '../../exit-code.ts';
 import { findOutput, shownOutput } from '../../runs/output-name.ts';
 import { printBytes } from '../../runs/print-result.ts';
 import { renderTable } from '../../render/text/table.ts';
-import { readRepairedViews } from '../../runs/repair-runs.ts';
-import { findRunHere } from '../../runs/run-elsewhere.ts';
+import { readRepairedViews } from '../../../app/runs/repair-runs.ts';
+import { findRunHere } from '../../../app/runs/run-elsewhere.ts';
 import { typedRunId } from '../../../domain/run/run-id.ts';
-import { shownRunId, typedCommand } from '../../runs/run-id.ts';
-import { fileNameOf, saveFile, type Unpacked, unpackTar } from '../../runs/unpack.ts';
+import { shownRunId, typedCommand } from '../../../app/runs/run-id.ts';
+import { fileNameOf, saveFile, type Unpacked, unpackTar } from '../../../app/runs/unpack.ts';
 
 interface Options {
   readonly output?: string;

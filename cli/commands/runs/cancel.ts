@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AdmissionRecord } from '../../../activities/admission/admission-record.ts';
-import { refuseCommandRun } from '../../runs/command-run.ts';
+import { refuseCommandRun } from '../../../app/runs/command-run.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT, type ExitCode } from '../../exit-code.ts';
 import { type CancelFact, renderCancel } from '../../render/runs/cancel.ts';
-import { readRepairedViews } from '../../runs/repair-runs.ts';
-import { findRunOrElsewhere, isElsewhere } from '../../runs/run-elsewhere.ts';
-import { readWhatIsThere } from '../../runs/run-lookup.ts';
+import { readRepairedViews } from '../../../app/runs/repair-runs.ts';
+import { findRunOrElsewhere, isElsewhere } from '../../../app/runs/run-elsewhere.ts';
+import { readWhatIsThere } from '../../../app/runs/run-lookup.ts';
 
 /** How long the run's end is waited for before the command leaves it to the worker. */
 const WAIT_MS = 20_000;

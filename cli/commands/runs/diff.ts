@@ -1,12 +1,12 @@
 import { isCodedError } from '../../../domain/errors/coded-error.ts';
 import type { DataRef } from '../../../domain/plan/plan.ts';
 import { defineCommand } from '../../command.ts';
-import { diffRuns } from '../../runs/diff-runs.ts';
+import { diffRuns } from '../../../app/runs/diff-runs.ts';
 import { EXIT } from '../../exit-code.ts';
 import { resultText } from '../../runs/print-result.ts';
-import { readRecordedRun } from '../../runs/recorded-run.ts';
+import { readRecordedRun } from '../../../app/runs/recorded-run.ts';
 import { renderRunDiff } from '../../render/runs/run-diff.ts';
-import { findRunHere } from '../../runs/run-elsewhere.ts';
+import { findRunHere } from '../../../app/runs/run-elsewhere.ts';
 
 /** Larger outputs are compared by their hashes alone. */
 const TEXT_BYTES = 64 * 1024;

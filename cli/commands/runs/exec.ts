@@ -2,15 +2,15 @@ import { randomUUID } from 'node:crypto';
 import { isCodedError } from '../../../domain/errors/coded-error.ts';
 import { isLostVm } from '../../../domain/errors/error-code.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import { CliError, usageError } from '../../cli-error.ts';
+import { AppError, usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { bytesSink } from '../../runs/bytes-sink.ts';
-import { EXIT, type ExitCode, passedExitCode } from '../../exit-code.ts';
-import { findEnterable } from '../../runs/enterable-vm.ts';
-import { keeperOf } from '../../runs/retained-vms.ts';
+import { type ExitCode, passedExitCode } from '../../exit-code.ts';
+import { findEnterable } from '../../../app/runs/enterable-vm.ts';
+import { keeperOf } from '../../../app/runs/retained-vms.ts';
 import { typedRunId } from '../../../domain/run/run-id.ts';
-import { typedStage } from '../../runs/run-id.ts';
+import { typedStage } from '../../../app/runs/run-id.ts';
 
 interface Options {
   readonly stdin?: boolean;
@@ -82,8 +82,8 @@ function explain(error: unknown, runId: string): unknown {
       'Pass them on standard input: voidbox exec -i …',
     );
   if (!isLostVm(error.code)) return error;
-  return new CliError(
-    EXIT.runFailed,
+  return new AppError(
+    'failed',
     error.code,
     `the command was cut off: ${error.message} (${error.code})`,
     `See how its stage ended: voidbox status ${typedRunId(runId)}`,
@@ -123,10 +123,10 @@ async function exitOf(
 ): Promise<ExitCode> {
   switch (reason) {
     case 'timeout':
-      throw new CliError(EXIT.runFailed, 'vm/lost', 'the time of the VM was over before the command had ended');
+      throw new AppError('failed', 'vm/lost', 'the time of the VM was over before the command had ended');
     case 'output-limit':
-      throw new CliError(
-        EXIT.runFailed,
+      throw new AppError(
+        'failed',
         'stage/output-limit',
         'the command wrote more than 256 MiB and was killed',
         `Print less of it: voidbox exec ${typedRunId(runId)} ${stage === undefined ? '' : `${typedStage(stage)} `}-- tail -c 1000000 FILE`,

@@ -4,7 +4,7 @@ import type { ErrorCodeInfo } from '../../../domain/errors/code-info.ts';
 import { describeRetry } from '../../../domain/errors/render-docs.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { didYouMean, nearest } from '../../../domain/language/text/suggest.ts';
-import { usageError } from '../../cli-error.ts';
+import { usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
 

@@ -3,19 +3,22 @@ import { extname, resolve } from 'node:path';
 import type { Plan } from '../../../domain/plan/plan.ts';
 import { unsupportedParts } from '../../../domain/plan-rules/unsupported.ts';
 import { fromWire, type PlanWire, toWire } from '../../../domain/plan/wire.ts';
-import { addBaseDirOption, type BaseDirOption, takeBaseDir } from '../../start/base-dir.ts';
-import { CliError, usageError } from '../../cli-error.ts';
+import { type BaseDirOption, takeBaseDir } from '../../../app/start/base-dir.ts';
+import { addBaseDirOption } from '../../start/spec-options.ts';
+import { AppError, usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT } from '../../exit-code.ts';
-import { sayAppliedSettings, settingsFor } from '../../start/host-settings.ts';
-import { loadSpec, parseParam } from '../../start/load-spec.ts';
+import { settingsFor } from '../../../app/start/host-settings.ts';
+import { writeSettings } from '../../start/compile-notices.ts';
+import { loadSpec } from '../../../app/start/load-spec.ts';
+import { parseParam } from '../../start/spec-options.ts';
 import { renderDiagnostics } from '../../render/spec/diagnostics.ts';
 import { REQUIRE_PARAMS_HELP, renderMissingParams } from '../../render/spec/missing-params.ts';
 import { planToMermaid, renderPlanGraph } from '../../render/spec/plan-graph.ts';
 import { typedRunId } from '../../../domain/run/run-id.ts';
-import { shownRunId } from '../../runs/run-id.ts';
-import { findRunId } from '../../runs/run-lookup.ts';
+import { shownRunId } from '../../../app/runs/run-id.ts';
+import { findRunId } from '../../../app/runs/run-lookup.ts';
 
 interface Options extends BaseDirOption {
   readonly json?: boolean;
@@ -72,7 +75,7 @@ async function planOfSpec(
   };
   const { plan, diagnostics, sources, appliedSettings, missingParams } = await loadSpec(file, values, context);
   if (plan !== null) {
-    await sayAppliedSettings(settings, appliedSettings, context.stderr);
+    await writeSettings(settings, appliedSettings, context.stderr);
     // The graph may go into a file.
     await context.stderr.write(renderMissingParams(missingParams));
     return { plan, missingParams };
@@ -82,14 +85,14 @@ async function planOfSpec(
       ? `${JSON.stringify({ diagnostics })}\n`
       : renderDiagnostics(diagnostics, sources, { style: context.stderr.style, width: context.stderr.width() }),
   );
-  throw new CliError(EXIT.usage, 'spec/invalid', `\`${file}\` is not a spec that can run`);
+  throw new AppError('usage', 'spec/invalid', `\`${file}\` is not a spec that can run`);
 }
 
 async function planOfRun(text: string, { param, requireParams }: Options, context: CliContext): Promise<Plan> {
   const { index, records } = await context.stores();
   const runId = await findRunId(index, text).catch((error: unknown) => {
-    if (!(error instanceof CliError)) throw error;
-    throw new CliError(error.exitCode, error.code, `${error.message}, and no such file`, error.remedy);
+    if (!(error instanceof AppError)) throw error;
+    throw new AppError(error.fault, error.code, `${error.message}, and no such file`, error.remedy);
   });
   if (param !== undefined || requireParams === true)
     throw usageError(

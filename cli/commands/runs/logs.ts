@@ -1,17 +1,18 @@
+import { describeLowDisk } from '../../render/host/disk.ts';
 import { Option } from 'commander';
 import type { AdmissionRecord } from '../../../activities/admission/admission-record.ts';
 import type { RunEvent } from '../../../domain/run/event.ts';
-import { usageError } from '../../cli-error.ts';
+import { usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { hasStage, isOfStage } from '../../runs/log-stage.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT, type ExitCode } from '../../exit-code.ts';
-import { readRepairedViews } from '../../runs/repair-runs.ts';
+import { readRepairedViews } from '../../../app/runs/repair-runs.ts';
 import { MAX_TAIL_LINES, parseGrep, parseSince, parseTail, type Since, Tail } from '../../runs/log-filter.ts';
 import { createEventPrinter, itemCount, outputBytes, type ToolLines } from '../../render/runs/event-lines.ts';
 import { STATES_EVERY_MS } from '../../start/run-display.ts';
 import type { RunView } from '../../../store/run-view.ts';
-import { findRunHere } from '../../runs/run-elsewhere.ts';
+import { findRunHere } from '../../../app/runs/run-elsewhere.ts';
 import { shorten } from '../../../domain/units/quote.ts';
 
 interface Options {
@@ -111,7 +112,7 @@ async function checkStage(name: string, { runId, stages: own }: RunView, context
 /** Following keeps the embedded stack alive, as `run` does: a run does not stand still while somebody looks at it. */
 async function follow(runId: string, signal: AbortSignal, writer: LogWriter, context: CliContext): Promise<ExitCode> {
   const { openServerLink } = await import('../../../client/temporal/server-link.ts');
-  const { followRun } = await import('../../start/follow.ts');
+  const { followRun } = await import('../../../app/runs/follow.ts');
   const note = (line: string): void => void context.stderr.write(`==> ${line}\n`);
   const link = await openServerLink(context, { start: true, onProgress: note });
   if (link === null) throw new Error('the embedded stack was not started');
@@ -124,6 +125,7 @@ async function follow(runId: string, signal: AbortSignal, writer: LogWriter, con
     signal,
     onEvent: (event) => writer.write(event),
     onTrouble: (message) => note(`retrying: ${message}`),
+    onLowDisk: (disk) => note(`retrying: ${describeLowDisk(disk, context.env.stateDir)}`),
   });
   return EXIT.success;
 }

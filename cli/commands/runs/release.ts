@@ -1,8 +1,8 @@
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
-import { findRetained, keeperOf, nameOf } from '../../runs/retained-vms.ts';
-import { shownRunId } from '../../runs/run-id.ts';
+import { findRetained, keeperOf, nameOf } from '../../../app/runs/retained-vms.ts';
+import { shownRunId } from '../../../app/runs/run-id.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
   configure: (command) => {

@@ -1,10 +1,10 @@
 import { formatBytes } from '../../../domain/units/bytes.ts';
 import { CodedError } from '../../../domain/errors/coded-error.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import { CliError, usageError } from '../../cli-error.ts';
+import { AppError, usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
-import { readRepairedViews } from '../../runs/repair-runs.ts';
+import { readRepairedViews } from '../../../app/runs/repair-runs.ts';
 import type { RunView } from '../../../store/run-view.ts';
 import { printResult, resultText, saveResult } from '../../runs/print-result.ts';
 import { mockAgentsText } from '../../render/runs/agent-usage.ts';
@@ -12,9 +12,9 @@ import { mockedText } from '../../render/runs/stages.ts';
 import { renderRunEnd } from '../../render/runs/run-end.ts';
 import { toRunJson } from '../../render/runs/run-json.ts';
 import { typedRunId } from '../../../domain/run/run-id.ts';
-import { typedCommand, typedStage } from '../../runs/run-id.ts';
-import { findRunHere } from '../../runs/run-elsewhere.ts';
-import { hasEndedAsService } from '../../start/service-end.ts';
+import { typedCommand, typedStage } from '../../../app/runs/run-id.ts';
+import { findRunHere } from '../../../app/runs/run-elsewhere.ts';
+import { hasEndedAsService } from '../../../app/runs/service-end.ts';
 
 interface Options {
   readonly output?: string;
@@ -69,7 +69,7 @@ export const command = defineCommand<Options>({
       return isServiceEnd ? EXIT.success : EXIT.runFailed;
     }
     if (output === null)
-      throw new CliError(EXIT.environment, 'cli/no-result', `run ${runId} succeeded, but no result was kept`);
+      throw new AppError('environment', 'cli/no-result', `run ${runId} succeeded, but no result was kept`);
     if (view.mockAgents.length > 0)
       await context.stderr.write(
         `${context.stderr.style.yellow('warning:')} the mock agent played: ${mockAgentsText(view)}\n`,

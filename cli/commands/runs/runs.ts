@@ -10,12 +10,12 @@ import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT } from '../../exit-code.ts';
 import { whyAdmissionsAreUnknown, whyRunsStandStill } from '../../runs/open-runs.ts';
-import { repairRuns, readRepairedViews } from '../../runs/repair-runs.ts';
+import { repairRuns, readRepairedViews } from '../../../app/runs/repair-runs.ts';
 import { toRunJson } from '../../render/runs/run-json.ts';
 import { describeRoom, MAKE_ROOM } from '../../render/host/disk.ts';
 import { renderRuns } from '../../render/runs/runs-table.ts';
 import { renderWaitingAdmissions, toAdmittingJson } from '../../render/runs/waiting-admissions.ts';
-import { readWaitingAdmissions } from '../../runs/waiting-admissions.ts';
+import { readWaitingAdmissions } from '../../../app/runs/waiting-admissions.ts';
 
 interface Options {
   readonly json?: boolean;

@@ -1,16 +1,16 @@
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import { CliError } from '../../cli-error.ts';
+import { AppError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT } from '../../exit-code.ts';
 import { whyRunsStandStill } from '../../runs/open-runs.ts';
-import { readRepairedViews } from '../../runs/repair-runs.ts';
+import { readRepairedViews } from '../../../app/runs/repair-runs.ts';
 import { toRunJson, withStageFacts } from '../../render/runs/run-json.ts';
 import { describeDisk, MAKE_ROOM } from '../../render/host/disk.ts';
 import { renderStatus } from '../../render/runs/status.ts';
-import { shownRunId } from '../../runs/run-id.ts';
-import { readStageFacts } from '../../runs/stage-facts.ts';
-import { findRunOrElsewhere, isElsewhere, type RunElsewhere } from '../../runs/run-elsewhere.ts';
+import { shownRunId } from '../../../app/runs/run-id.ts';
+import { readStageFacts } from '../../../app/runs/stage-facts.ts';
+import { findRunOrElsewhere, isElsewhere, type RunElsewhere } from '../../../app/runs/run-elsewhere.ts';
 import { shorten } from '../../../domain/units/quote.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
@@ -21,7 +21,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     const found = await findRunOrElsewhere(text, context);
     if (isElsewhere(found)) return await printElsewhere(found, options, context);
     const [view] = await readRepairedViews([found], context);
-    if (view === undefined) throw new CliError(EXIT.usage, 'cli/usage', `there is no run \`${shorten(text)}\``);
+    if (view === undefined) throw new AppError('usage', 'cli/usage', `there is no run \`${shorten(text)}\``);
     const { stateDir } = context.env;
     // A run that has ended waits for nothing.
     const disk =

@@ -1,4 +1,4 @@
-import { usageError } from '../../cli-error.ts';
+import { usageError } from '../../../app/app-error.ts';
 import { countOf } from '../../typed-count.ts';
 import { defineCommand } from '../../command.ts';
 import { openSteps, printResult, readJson, sessionLink, throwSessionError } from '../../skills/session-link.ts';

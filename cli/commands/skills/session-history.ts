@@ -1,6 +1,6 @@
 import type { SessionRecordReader } from '../../../activities/ports/sessions.ts';
 import { openSessionRecords } from '../../../store/open-session-stores.ts';
-import { CliError } from '../../cli-error.ts';
+import { AppError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
 import { renderRecord } from '../../render/skills/session.ts';
@@ -37,8 +37,8 @@ async function readOlder(
   try {
     return await store.read(session, ref);
   } catch (error) {
-    throw new CliError(
-      EXIT.environment,
+    throw new AppError(
+      'environment',
       'cli/elsewhere',
       (error as Error).message,
       `The ${count} older records are on the worker's host: run the command there.`,

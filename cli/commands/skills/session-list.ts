@@ -4,7 +4,7 @@ import { defineCommand } from '../../command.ts';
 import type { ServerLink } from '../../../client/temporal/server-link.ts';
 import type { ListedSession, SessionListState } from '../../../client/sessions/list.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import { usageError } from '../../cli-error.ts';
+import { usageError } from '../../../app/app-error.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT, type ExitCode } from '../../exit-code.ts';
 import { isoTime, renderSessions, renderWaiting } from '../../render/skills/session.ts';

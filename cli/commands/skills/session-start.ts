@@ -1,4 +1,4 @@
-import { usageError } from '../../cli-error.ts';
+import { usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { isSha256Beginning } from '../../../domain/units/sha256.ts';
 import { newRunId } from '../../../client/runs/new-id.ts';

@@ -1,7 +1,7 @@
 import type { BunTarget } from '../../../skill-kit/bundle/bun.ts';
 import type { BuildMode, Built, BuildResult } from '../../../skill-kit/bundle/build-skill.ts';
 import type { PlacedDiagnostic } from '../../../skill-kit/lint/diagnostic.ts';
-import { CliError, environmentError, usageError } from '../../cli-error.ts';
+import { AppError, environmentError, usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT } from '../../exit-code.ts';
@@ -99,7 +99,7 @@ async function printResult(
   if (built === null) {
     if (json) await context.stderr.write(`${JSON.stringify({ diagnostics })}\n`);
     const errors = diagnostics.filter(({ severity }) => severity === 'error').length;
-    throw new CliError(EXIT.usage, 'skill/lint', `${errors} ${errors === 1 ? 'error' : 'errors'}; nothing was built`);
+    throw new AppError('usage', 'skill/lint', `${errors} ${errors === 1 ? 'error' : 'errors'}; nothing was built`);
   }
   if (json) await context.stdout.write(`${JSON.stringify({ ...built, mode, diagnostics })}\n`);
   else await printBuilt(built, context);

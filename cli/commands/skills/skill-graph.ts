@@ -1,4 +1,4 @@
-import { usageError } from '../../cli-error.ts';
+import { usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
 import { orAuthorsError } from '../../skills/skill-error.ts';

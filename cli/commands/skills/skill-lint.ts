@@ -1,6 +1,6 @@
 import { relative } from 'node:path';
 import type { PlacedDiagnostic } from '../../../skill-kit/lint/diagnostic.ts';
-import { usageError } from '../../cli-error.ts';
+import { usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
 import { renderLint } from '../../render/skills/lint.ts';

@@ -1,7 +1,7 @@
 import { stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, resolve } from 'node:path';
 import { packageRoot } from '../../../setup/package-root.ts';
-import { usageError } from '../../cli-error.ts';
+import { usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { editorLine } from '../../init/editor-line.ts';
 import type { CliContext } from '../../context.ts';

@@ -1,5 +1,5 @@
 import { defineCommand } from '../../command.ts';
-import { addContinueOptions } from '../../start/continue-run.ts';
+import { addContinueOptions } from '../../start/continue-options.ts';
 import { addRunOptions } from '../../start/run-options.ts';
 import { startFrom, type StartFromOptions } from '../../start/start-from.ts';
 

@@ -1,11 +1,13 @@
 import { Option } from 'commander';
 import type { MockRequest } from '../../../domain/plan-rules/mocks.ts';
-import { addBaseDirOption, type BaseDirOption, takeBaseDir } from '../../start/base-dir.ts';
-import { usageError } from '../../cli-error.ts';
+import { type BaseDirOption, takeBaseDir } from '../../../app/start/base-dir.ts';
+import { addBaseDirOption } from '../../start/spec-options.ts';
+import { usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
-import { compileRun } from '../../start/compile-run.ts';
-import { settingsFor } from '../../start/host-settings.ts';
-import { limitPlan } from '../../start/run-limits.ts';
+import { showNotices } from '../../start/compile-notices.ts';
+import { compileRun } from '../../../app/start/compile-run.ts';
+import { settingsFor } from '../../../app/start/host-settings.ts';
+import { limitPlan } from '../../../app/start/run-limits.ts';
 import { addRunOptions, type RunOptions, takeImagePlaces, takeRunOptions } from '../../start/run-options.ts';
 
 interface Options extends RunOptions, BaseDirOption {
@@ -53,7 +55,7 @@ export const command = defineCommand<Options>({
         mock: () => mock,
         mockAgents,
         images: takeImagePlaces(options, context),
-        json,
+        onNotice: showNotices(context, json),
       },
       context,
     );

@@ -3,24 +3,32 @@ import { demandedVariablesOf } from '../../../domain/plan-rules/variables.ts';
 import { type UnsupportedPart, unsupportedParts } from '../../../domain/plan-rules/unsupported.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { findWritableRepositories } from '../../../client/runs/writable-repositories.ts';
-import { hasLogin, loginsFor } from '../../start/agent-logins.ts';
-import { addBaseDirOption, type BaseDirOption, takeBaseDir } from '../../start/base-dir.ts';
-import { CliError } from '../../cli-error.ts';
+import { hasLogin, loginsFor } from '../../../app/start/agent-logins.ts';
+import { type BaseDirOption, takeBaseDir } from '../../../app/start/base-dir.ts';
+import { addBaseDirOption } from '../../start/spec-options.ts';
+import { AppError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT } from '../../exit-code.ts';
-import { sayAppliedSettings, settingsFor, toSettingsJson } from '../../start/host-settings.ts';
-import { type LoadedSpec, loadSpec, type MountPlace, parseParam } from '../../start/load-spec.ts';
-import { codeOfMissing, describeMissingSkill, missingSkillRemedy, missingSkills } from '../../start/skill-files.ts';
-import { describeUnknownAddress, findUnknownAddresses } from '../../start/plan-addresses.ts';
-import { refusedImages } from '../../start/plan-images.ts';
+import { settingsFor, toSettingsJson } from '../../../app/start/host-settings.ts';
+import { writeSettings } from '../../start/compile-notices.ts';
+import { type LoadedSpec, loadSpec, type MountPlace } from '../../../app/start/load-spec.ts';
+import { parseParam } from '../../start/spec-options.ts';
+import {
+  codeOfMissing,
+  describeMissingSkill,
+  missingSkillRemedy,
+  missingSkills,
+} from '../../../app/start/skill-files.ts';
+import { describeUnknownAddress, findUnknownAddresses } from '../../../app/start/plan-addresses.ts';
+import { refusedImages } from '../../../app/start/plan-images.ts';
 import {
   codeOfRefusal,
   describeRefusal,
   describeWritableRepository,
   mountsRefusedHere,
   refusalRemedy,
-} from '../../start/plan-mounts.ts';
+} from '../../../app/start/plan-mounts.ts';
 import { type Finding, renderDiagnostics } from '../../render/spec/diagnostics.ts';
 import { REQUIRE_PARAMS_HELP, renderMissingParams } from '../../render/spec/missing-params.ts';
 import { renderPlanSummary } from '../../render/spec/plan.ts';
@@ -63,7 +71,7 @@ export const command = defineCommand<Options>({
         renderDiagnostics(diagnostics, loaded.sources, { style: context.stderr.style, width: context.stderr.width() }),
       );
     if (plan === null) return EXIT.usage;
-    await sayAppliedSettings(settings, appliedSettings, context.stderr);
+    await writeSettings(settings, appliedSettings, context.stderr);
     await context.stdout.write(renderPlanSummary(loaded.file, plan, { style: context.stdout.style }));
     await context.stdout.write(renderMissingParams(missingParams));
     if (unsupported.length > 0) await context.stderr.write(renderUnsupported(unsupported, context.stderr));
@@ -185,7 +193,7 @@ function findLogins(plan: Plan, { file }: LoadedSpec, context: CliContext): read
     loginsFor(plan.stages, context);
     return [];
   } catch (error) {
-    if (!(error instanceof CliError)) throw error;
+    if (!(error instanceof AppError)) throw error;
     const { message, remedy } = error;
     const code = LOGIN_CODES.find((known) => known === error.code);
     if (code === undefined) throw error;

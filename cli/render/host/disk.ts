@@ -23,3 +23,8 @@ export function describeRoom(
 /** The remedy for a folder of another format, which `prune` refuses. */
 export const FREE_SPACE = 'free space on that disk';
 export const MAKE_ROOM = `${FREE_SPACE}; \`voidbox prune\` deletes old runs`;
+
+/** Why the disk holds work up, with the remedy. */
+export function describeLowDisk(disk: Parameters<typeof describeRoom>[0], stateDir: string): string {
+  return `${describeRoom(disk, stateDir)}; ${MAKE_ROOM}`;
+}

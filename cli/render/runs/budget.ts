@@ -3,7 +3,7 @@ import type { ModelUse } from '../../../domain/agent/budget.ts';
 import type { BudgetPlan } from '../../../domain/plan/plan.ts';
 import type { ItemAgent, RunView, StageView } from '../../../store/run-view.ts';
 import { usedOf } from '../../../store/budget-view.ts';
-import type { StageFacts } from '../../runs/stage-facts.ts';
+import type { StageFacts } from '../../../app/runs/stage-facts.ts';
 
 export interface BudgetJson {
   readonly limits: BudgetPlan;

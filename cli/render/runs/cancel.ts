@@ -1,7 +1,7 @@
 /** What a cancel has come to. */
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { typedRunId } from '../../../domain/run/run-id.ts';
-import { shownRunId } from '../../runs/run-id.ts';
+import { shownRunId } from '../../../app/runs/run-id.ts';
 
 export interface CancelFact {
   readonly runId: string;

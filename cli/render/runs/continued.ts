@@ -9,7 +9,7 @@ import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { sumOfCounts } from '../../../domain/agent/budget.ts';
 import { formatBytes } from '../../../domain/units/bytes.ts';
 import { formatAge, formatDurationMs } from '../../../domain/units/duration.ts';
-import type { ContinuedPlan } from '../../start/continue-run.ts';
+import type { ContinuedPlan } from '../../../app/start/continue-run.ts';
 import type { Style } from '../text/style.ts';
 
 /** Agents of one list; more are counted. */

@@ -2,7 +2,7 @@ import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import type { DamagedRun } from '../../../activities/ports/run-inspector.ts';
 import type { CliContext } from '../../context.ts';
 import { typedRunId } from '../../../domain/run/run-id.ts';
-import { shownRunId } from '../../runs/run-id.ts';
+import { shownRunId } from '../../../app/runs/run-id.ts';
 
 /** What `voidbox doctor` says of runs whose files are not what was written: nothing when there are none. */
 export function renderDamagedRuns(damaged: readonly DamagedRun[], { advise, stdout: { style } }: CliContext): string[] {

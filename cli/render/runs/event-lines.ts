@@ -1,5 +1,4 @@
-import { parseExecKey } from '../../../domain/run/attempt.ts';
-import { shownStage } from '../../../domain/run/instance.ts';
+import { stageNameOf } from '../../../domain/run/attempt.ts';
 import { targetText } from '../../../domain/run/door-notice.ts';
 import { parseVmKey } from '../../../domain/run/vm-key.ts';
 import type { RunEvent, RunEventBody, RunOutcome } from '../../../domain/run/event.ts';
@@ -72,15 +71,15 @@ export function createEventPrinter(options: EventPrinterOptions): EventPrinter {
       if (body.type === 'output') return output.push(body, atMs);
       if (isOfAgent(body)) {
         if (options.stream === 'stderr') return [];
-        if (body.type !== 'agent-tool-output') return output.format(nameOf(body), false, agentLines(body, atMs));
-        return output.format(nameOf(body), true, toolLines(body, options.tools ?? 'none', atMs));
+        if (body.type !== 'agent-tool-output') return output.format(stageNameOf(body), false, agentLines(body, atMs));
+        return output.format(stageNameOf(body), true, toolLines(body, options.tools ?? 'none', atMs));
       }
       if (body.type === 'run-admitted') output.learn(body);
       // A stage's last words stand before the line that says how it ended.
       const last = endedBy(body).flatMap(output.flushStage);
       const plain = !isHidden(body) && options.states(body) ? renderStateLine(body, PLAIN) : null;
       if (plain === null || !isWanted({ text: plain, atMs })) return last;
-      const hint = body.type === 'stage-asking' ? options.answerHint?.(nameOf(body)) : undefined;
+      const hint = body.type === 'stage-asking' ? options.answerHint?.(stageNameOf(body)) : undefined;
       const lines = [renderStateLine(body, style), ...(hint === undefined ? [] : [hint])];
       return [...last, ...lines.map((line) => timed(`${style.dim('==>')} ${line}`, atMs, options))];
     },
@@ -159,7 +158,7 @@ function createOutputPrinter(options: EventPrinterOptions): OutputPrinter {
       // What it says comes in lines of its own.
       if (body.stream === 'stdout' && agents.has(body.stage)) return [];
       const key = `${body.execKey} ${body.stream}`;
-      const lines = streams.get(key) ?? createOutputLines(nameOf(body), body.stream);
+      const lines = streams.get(key) ?? createOutputLines(stageNameOf(body), body.stream);
       streams.set(key, lines);
       return format(lines.stage, lines.stream === 'stderr', lines.push(outputBytes(body), atMs));
     },
@@ -198,7 +197,7 @@ export function timeText(atMs: number): string {
 function endedBy(body: RunEventBody): readonly string[] {
   if (body.type === 'scope-restarted' || body.type === 'loop-visited') return body.stages;
   const isEnd = body.type === 'stage-finished' || body.type === 'stage-retrying' || body.type === 'stage-failed';
-  return isEnd ? [nameOf(body)] : [];
+  return isEnd ? [stageNameOf(body)] : [];
 }
 
 /** What stands behind the stage in the name of an item. */
@@ -255,11 +254,6 @@ function agentLines(body: Exclude<AgentBody, { type: 'agent-tool-output' }>, atM
   return [{ text, atMs }];
 }
 
-/** The stage, or the item of it, that an event is of. */
-export function nameOf({ stage, execKey }: { readonly stage: string; readonly execKey: string }): string {
-  return shownStage(stage, parseExecKey(execKey)?.instance ?? []);
-}
-
 export function itemCount(items: number): string {
   return `${items} ${items === 1 ? 'item' : 'items'}`;
 }
@@ -298,35 +292,35 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
     case 'loop-visited':
       return `${style.bold(sanitizeLine(body.stage))} visit ${body.visit}: ${body.stages.map(sanitizeLine).join(', ')}`;
     case 'stage-started':
-      return `${style.bold(sanitizeLine(nameOf(body)))} started${body.items === undefined ? '' : `, ${itemCount(body.items)}`}${body.attempt > 1 ? ` (attempt ${body.attempt})` : ''}`;
+      return `${style.bold(sanitizeLine(stageNameOf(body)))} started${body.items === undefined ? '' : `, ${itemCount(body.items)}`}${body.attempt > 1 ? ` (attempt ${body.attempt})` : ''}`;
     case 'stage-reattached':
       return style.yellow(
-        `${sanitizeLine(nameOf(body))} continues: a worker has attached again (${sanitizeLine(body.reason)})`,
+        `${sanitizeLine(stageNameOf(body))} continues: a worker has attached again (${sanitizeLine(body.reason)})`,
       );
     case 'stage-resumed':
       return style.yellow(
-        `${sanitizeLine(nameOf(body))} continues from the state of its agent at ${timeText(body.savedAtMs)}${body.runId === undefined ? '' : ` in run ${sanitizeLine(body.runId)}`}`,
+        `${sanitizeLine(stageNameOf(body))} continues from the state of its agent at ${timeText(body.savedAtMs)}${body.runId === undefined ? '' : ` in run ${sanitizeLine(body.runId)}`}`,
       );
     case 'stage-published':
-      return style.dim(`${sanitizeLine(nameOf(body))} published ${formatBytes(body.output.sizeBytes)} of output`);
+      return style.dim(`${sanitizeLine(stageNameOf(body))} published ${formatBytes(body.output.sizeBytes)} of output`);
     case 'stage-finished':
-      return `${style.bold(sanitizeLine(nameOf(body)))} ${renderStageEnd(body.result, style)}`;
+      return `${style.bold(sanitizeLine(stageNameOf(body)))} ${renderStageEnd(body.result, style)}`;
     case 'stage-retrying':
       return style.yellow(
-        `${sanitizeLine(nameOf(body))} is tried again${body.delayMs === 0 ? '' : ` in ${formatDurationMs(body.delayMs)}`}: ${sanitizeLine(body.reason)}`,
+        `${sanitizeLine(stageNameOf(body))} is tried again${body.delayMs === 0 ? '' : ` in ${formatDurationMs(body.delayMs)}`}: ${sanitizeLine(body.reason)}`,
       );
     case 'stage-asking':
       return style.yellow(
-        `${sanitizeLine(nameOf(body))} waits for an answer${body.attempt > 1 ? ` (attempt ${body.attempt})` : ''}: ${renderQuestion(body.question)}`,
+        `${sanitizeLine(stageNameOf(body))} waits for an answer${body.attempt > 1 ? ` (attempt ${body.attempt})` : ''}: ${renderQuestion(body.question)}`,
       );
     case 'stage-answered':
-      return `${style.bold(sanitizeLine(nameOf(body)))} ${renderAnswer(body, style)}`;
+      return `${style.bold(sanitizeLine(stageNameOf(body)))} ${renderAnswer(body, style)}`;
     case 'stage-sleeping':
       return `${style.bold(sanitizeLine(body.stage))} waits until ${timeText(body.untilMs)}`;
     case 'stage-woken':
       return `${style.bold(sanitizeLine(body.stage))} ${body.outcome === 'succeeded' ? 'has waited' : paintOutcome('cancelled', style)}`;
     case 'stage-failed':
-      return `${style.bold(sanitizeLine(nameOf(body)))} ${paintOutcome('failed', style)}: ${sanitizeLine(body.failure.message)} (${sanitizeLine(body.failure.code)})`;
+      return `${style.bold(sanitizeLine(stageNameOf(body)))} ${paintOutcome('failed', style)}: ${sanitizeLine(body.failure.message)} (${sanitizeLine(body.failure.code)})`;
     case 'stage-given':
       return style.dim(
         `${sanitizeLine(body.stage)} ${body.outcome} in run ${sanitizeLine(body.runId)}, and does not run again`,

@@ -8,7 +8,7 @@ import { formatBytes } from '../../../domain/units/bytes.ts';
 import { formatDurationMs } from '../../../domain/units/duration.ts';
 import { type NetworkTotals, networkTotals, type RefusalView } from '../../../store/network-view.ts';
 import type { RunView, StageView, VmView } from '../../../store/run-view.ts';
-import { typedCommand } from '../../runs/run-id.ts';
+import { typedCommand } from '../../../app/runs/run-id.ts';
 import type { Style } from '../text/style.ts';
 
 type NetworkBody = Extract<RunEventBody, { type: 'network' }>;

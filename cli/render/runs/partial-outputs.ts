@@ -2,7 +2,7 @@ import { PARTIAL_OUTPUTS } from '../../../domain/plan/workspace.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { formatBytes } from '../../../domain/units/bytes.ts';
 import type { RunView } from '../../../store/run-view.ts';
-import { typedStage, typedCommand } from '../../runs/run-id.ts';
+import { typedStage, typedCommand } from '../../../app/runs/run-id.ts';
 import type { Advise } from './run-end.ts';
 import type { Style } from '../text/style.ts';
 

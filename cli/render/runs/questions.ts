@@ -4,7 +4,7 @@ import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { formatDurationMs } from '../../../domain/units/duration.ts';
 import { openQuestionsOf } from '../../../store/open-questions.ts';
 import type { RunView } from '../../../store/run-view.ts';
-import { typedCommand, typedStage } from '../../runs/run-id.ts';
+import { typedCommand, typedStage } from '../../../app/runs/run-id.ts';
 import type { Style } from '../text/style.ts';
 
 /** On one line: what is asked, of whom, and until when. */

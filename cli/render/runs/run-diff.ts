@@ -3,8 +3,8 @@ import type { DataRef } from '../../../domain/plan/plan.ts';
 import { formatBytes } from '../../../domain/units/bytes.ts';
 import { formatDurationMs } from '../../../domain/units/duration.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import type { Both, OutputDiff, RunDiff, StageDiff } from '../../runs/diff-runs.ts';
-import type { DiffLine } from '../../runs/line-diff.ts';
+import type { Both, OutputDiff, RunDiff, StageDiff } from '../../../app/runs/diff-runs.ts';
+import type { DiffLine } from '../../../app/runs/line-diff.ts';
 import { paintOutcome } from './event-lines.ts';
 import type { Style } from '../text/style.ts';
 

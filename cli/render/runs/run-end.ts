@@ -4,7 +4,7 @@ import { formatDurationMs } from '../../../domain/units/duration.ts';
 import type { StageFailure } from '../../../domain/run/stage-result.ts';
 import { paintOutcome, toleratedNote } from './event-lines.ts';
 import { sanitize, sanitizeLine } from '../../../domain/security/sanitize.ts';
-import { nameRunIn, typedCommand, typedStage } from '../../runs/run-id.ts';
+import { nameRunIn, typedCommand, typedStage } from '../../../app/runs/run-id.ts';
 import { renderRefusals } from './network.ts';
 import { renderCounts } from './stages.ts';
 import type { Style } from '../text/style.ts';

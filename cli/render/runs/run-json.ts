@@ -16,7 +16,7 @@ import {
 import { type AgentTotals, agentTotals } from './agent-usage.ts';
 import { type BudgetJson, budgetOfItem, budgetOfRun, budgetOfStage } from './budget.ts';
 import { networkOfRun } from './network.ts';
-import type { StageFacts } from '../../runs/stage-facts.ts';
+import type { StageFacts } from '../../../app/runs/stage-facts.ts';
 
 /** What `--json` says about a run. Stable: fields are added, never renamed or removed. */
 export interface RunJson {

@@ -5,7 +5,7 @@ import { agentNotes } from './agent-usage.ts';
 import { budgetOfStage, renderBudget } from './budget.ts';
 import { itemCount, timeText } from './event-lines.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import type { StageFacts } from '../../runs/stage-facts.ts';
+import type { StageFacts } from '../../../app/runs/stage-facts.ts';
 import { paintState, stateSign } from '../host/state-sign.ts';
 import type { Style } from '../text/style.ts';
 import { displayWidth, padEnd, truncate } from '../text/width.ts';

@@ -1,4 +1,5 @@
 /** What a worker process gives its activities in tests without a server: stores in files, and VMs of the given backend. */
+import { ANY_STARTER } from '../../../activities/admission/starters.ts';
 import type { ActivityDeps } from '../../../activities/deps.ts';
 import type { StageRequest, VmStage } from '../../../activities/calls/requests.ts';
 import type { CheckOutput } from '../../../activities/ports/output-check.ts';
@@ -63,7 +64,8 @@ export function mockWorkerDeps(
     placement,
     serverId: 'embedded',
     searchAttributes: [],
-    mountPolicy: { allowedRoots: [], specFolder: false },
+    mountPolicy: { allowedRoots: [] },
+    starters: ANY_STARTER,
     evaluateTexts: (sources, values) => Promise.resolve(evaluateTexts(sources, values)),
     evaluate: (source, values) => Promise.resolve(evaluateCondition(source, values)),
     checkOutput: judgeHere,

@@ -1,4 +1,5 @@
 /** A dev server and a worker in this process, around a given sandbox backend: what server tests run on. */
+import { createMarkedStarters } from '../../../activities/admission/starters.ts';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -90,7 +91,8 @@ export async function startTestStack(
     placement,
     serverId: 'embedded',
     searchAttributes: await ensureSearchAttributes(runs.connection, target.namespace, log),
-    mountPolicy: { allowedRoots: [], specFolder: true },
+    mountPolicy: { allowedRoots: [] },
+    starters: createMarkedStarters(stores.marks),
     servicePolicy: 'any',
     evaluate: conditions.evaluate,
     evaluateTexts: conditions.evaluateTexts,

@@ -1,0 +1,26 @@
+/** Implementations of the `Starters` port. */
+import type { HostMarks } from '../ports/host-marks.ts';
+import type { Starter, Starters } from '../ports/starters.ts';
+
+/** For a worker of your own Temporal server: every client of the server may start runs there. */
+export const ANY_STARTER: Starters = { starterOf: () => Promise.resolve({ kind: 'any' }) };
+
+/**
+ * For the embedded stack: every account of a machine reaches its server, but only the owner can write a mark into the state
+ * folder. `voidbox run` does so before it starts the workflow.
+ */
+export function createMarkedStarters(marks: Pick<HostMarks, 'get'>): Starters {
+  return {
+    starterOf: async (runId) => starterIn(await marks.get(runId, 'client')),
+  };
+}
+
+function starterIn(mark: unknown): Starter {
+  const { baseDir, allow, allowGit } = (mark ?? {}) as Readonly<Record<string, unknown>>;
+  if (typeof baseDir !== 'string') return { kind: 'unknown' };
+  return { kind: 'owner', baseDir, allow: textsIn(allow), allowGit: textsIn(allowGit) };
+}
+
+function textsIn(value: unknown): readonly string[] {
+  return Array.isArray(value) ? value.filter((each) => typeof each === 'string') : [];
+}

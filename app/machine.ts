@@ -1,0 +1,18 @@
+import type { Environment } from '../setup/environment.ts';
+import type { Stores } from '../store/open-stores.ts';
+
+/** The machine and the person behind a request: use-cases reach neither the process nor a terminal. */
+export interface Machine {
+  readonly env: Environment;
+  /** Relative paths of the request start here. Absolute. */
+  readonly cwd: string;
+  /** The bytes that the request brings with it, such as a spec or an input. */
+  readStdin(): Promise<Uint8Array>;
+  /** Asks the person a question. Null: there is no person to ask. Only `y` and `yes` are true. @throws Interrupted */
+  confirm(question: string): Promise<boolean | null>;
+  /** The stores of runs: opened at the first call, the same at each later call. */
+  stores(): Promise<Stores>;
+  now(): Date;
+  /** Tells the person what limits an answer, such as a server that does not respond. One line, already sanitized. */
+  warn(line: string): Promise<void>;
+}

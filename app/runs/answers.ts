@@ -1,0 +1,172 @@
+/** A run that has ended takes no answer; the same answer as the one that stands is no new one. */
+import type { Client } from '@temporalio/client';
+import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
+import { answersInHistory } from '../../client/runs/answers-in-history.ts';
+import { describeRun } from '../../client/runs/runs.ts';
+import { parseExecKey, stageNameOf } from '../../domain/run/attempt.ts';
+import { isCodedError } from '../../domain/errors/coded-error.ts';
+import type { ApprovalAnswer } from '../../domain/run/approval-answer.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import type { AnswerView, RunView, StageView } from '../../store/run-view.ts';
+import { answerIn } from '../../store/stage-projection.ts';
+import type { AnswerReceipt, AnswerRequest } from '../../workflows/run/answer-request.ts';
+import { AppError } from '../app-error.ts';
+import type { Machine } from '../machine.ts';
+import { readRepairedViews } from './repair-runs.ts';
+import { typedRunId } from '../../domain/run/run-id.ts';
+import { readWhatIsThere } from './run-lookup.ts';
+import { quote } from '../../domain/units/quote.ts';
+
+export type GivenAnswer = Omit<AnswerRequest, 'stage'>;
+
+interface Answered extends StageView {
+  readonly answer: AnswerView;
+}
+
+/** As its log says, which is asked before a server is. */
+export async function hasEnded(runId: string, context: Machine): Promise<boolean> {
+  return (await readWhatIsThere(await context.stores(), runId)).outcome !== null;
+}
+
+/**
+ * The receipt that the given answer got while the run went on.
+ * @throws AppError when it got none, which says what stands
+ */
+export async function answerThatStands(
+  runId: string,
+  stageText: string | undefined,
+  given: GivenAnswer,
+  context: Machine,
+): Promise<AnswerReceipt> {
+  const { artifacts } = await context.stores();
+  const [view] = await readRepairedViews([runId], context);
+  const ofItem = stageText === undefined ? null : await itemAnswerThatStands(runId, stageText, given, context);
+  if (ofItem !== null) return ofItem;
+  const all = view!.stages.filter((stage): stage is Answered => stage.answer !== null);
+  const meant = stageText === undefined ? all : all.filter(({ id }) => id === stageText);
+  const [stage, ...others] = meant;
+  if (stage !== undefined && others.length === 0) {
+    const receipt = await receiptOf(stage, given, artifacts);
+    if (receipt !== null) return receipt;
+  }
+  const stands = (meant.length > 0 ? meant : all).map(describeAnswer);
+  throw refusal(runId, [whyNone(view!, stageText), ...stands].map(sanitizeLine).join('; '));
+}
+
+/**
+ * The receipt that the given answer got to a stage of an item, also while its run goes on: the items around it may have ended.
+ * Null: none did.
+ */
+export async function itemAnswerThatStands(
+  runId: string,
+  name: string,
+  given: GivenAnswer,
+  context: Machine,
+): Promise<AnswerReceipt | null> {
+  if (!name.includes('[')) return null;
+  const { reader, artifacts } = await context.stores();
+  let last: { readonly attempt: number; readonly answer: AnswerView } | null = null;
+  for await (const { atMs, body } of reader.read(runId, 0, { output: false })) {
+    if (body.type !== 'stage-answered' || stageNameOf(body) !== name) continue;
+    const answer = answerIn(body, atMs);
+    if (answer !== null) last = { attempt: parseExecKey(body.execKey)?.attempt ?? 1, answer };
+  }
+  return last === null ? null : await receiptOf({ id: name, ...last }, given, artifacts);
+}
+
+/**
+ * The same of a run of another host, or of one that was pruned: its history has the answers that it took.
+ * @throws AppError as above
+ */
+export async function answerThatStandsElsewhere(
+  client: Client,
+  runId: string,
+  stageText: string | undefined,
+  given: GivenAnswer,
+): Promise<AnswerReceipt> {
+  const { state } = await describeRun(client, runId);
+  const all = await answersInHistory(client, runId);
+  const meant = stageText === undefined ? all : all.filter(({ receipt }) => receipt.stage === stageText);
+  const [answer, ...others] = meant;
+  if (answer !== undefined && others.length === 0) {
+    const { receipt, request } = answer;
+    if (isSameNote(receipt, given) && areSame(request.fields ?? {}, given.fields ?? {})) return receipt;
+  }
+  const stands = (meant.length > 0 ? meant : all).map(({ receipt }) => describeReceipt(receipt));
+  const none = `run ${runId} has ended (${state}) and takes no answer`;
+  throw refusal(runId, [none, ...stands].map(sanitizeLine).join('; '));
+}
+
+export function refusal(runId: string, message: string): AppError {
+  return new AppError('failed', 'cli/answer-refused', message, `See: voidbox status ${typedRunId(runId)}`);
+}
+
+function whyNone({ runId, state, stages }: RunView, stageText: string | undefined): string {
+  const ended = `run ${runId} has ended (${state}) and takes no answer`;
+  // Of an item, whether there is such a stage stands in the plan alone.
+  if (stageText === undefined || stageText.includes('[') || stages.some(({ id }) => id === stageText)) return ended;
+  return `${ended}, and has no stage ${quote(stageText)}`;
+}
+
+function describeAnswer({ id, answer: { decision, by, atMs } }: Answered): string {
+  return describeReceipt({ stage: id, decision, by, at: new Date(atMs).toISOString() });
+}
+
+function describeReceipt({ stage, decision, by, at }: Pick<AnswerReceipt, 'stage' | 'decision' | 'by' | 'at'>): string {
+  const done = decision === 'approve' ? 'approved' : 'rejected';
+  return `${stage} was ${done}${by === null ? '' : ` by ${by}`} at ${at}`;
+}
+
+/** Null: the stage was answered otherwise, or nobody can tell any more. */
+async function receiptOf(
+  { id, attempt, answer }: Pick<Answered, 'id' | 'attempt' | 'answer'>,
+  given: GivenAnswer,
+  artifacts: ArtifactStore,
+): Promise<AnswerReceipt | null> {
+  const { decision, by, comment } = answer;
+  if (!isSameNote(answer, given) || by === null) return null;
+  const approval = decision === 'approve' ? await approvalIn(answer, artifacts) : null;
+  if (decision === 'approve' && approval === null) return null;
+  const fields = approval === null ? answer.fields : approval.fields;
+
+  if (!areSame(fields ?? {}, given.fields ?? {})) return null;
+  return { stage: id, attempt, decision, by, comment, at: approval?.at ?? new Date(answer.atMs).toISOString() };
+}
+
+function isSameNote(
+  { decision, by, comment }: Pick<AnswerReceipt, 'decision' | 'by' | 'comment'>,
+  given: GivenAnswer,
+): boolean {
+  return decision === given.decision && by === noteOf(given.by) && comment === noteOf(given.comment);
+}
+
+/** As a run keeps it. */
+function noteOf(text: string | undefined): string | null {
+  return text === undefined ? null : sanitizeLine(text);
+}
+
+/** Null: its artifact is gone. */
+async function approvalIn({ output }: AnswerView, artifacts: ArtifactStore): Promise<ApprovalAnswer | null> {
+  if (output === null) return null;
+  const pieces: Uint8Array[] = [];
+  try {
+    for await (const piece of artifacts.open(output)) pieces.push(piece);
+  } catch (error) {
+    if (isCodedError(error)) return null;
+    throw error;
+  }
+  return JSON.parse(Buffer.concat(pieces).toString('utf8')) as ApprovalAnswer;
+}
+
+/** A command line gives every value as text. */
+function areSame(kept: Readonly<Record<string, unknown>>, given: Readonly<Record<string, unknown>>): boolean {
+  const names = Object.keys(given);
+  return (
+    names.length === Object.keys(kept).length &&
+    names.every((name) => Object.hasOwn(kept, name) && isSameValue(kept[name], given[name]))
+  );
+}
+
+function isSameValue(kept: unknown, given: unknown): boolean {
+  return typeof kept === 'number' ? Number(given) === kept : String(kept) === given;
+}

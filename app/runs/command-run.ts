@@ -1,0 +1,27 @@
+/** Runs of one command, which belong to an activity of another workflow. */
+import type { AdmissionRecord } from '../../activities/admission/admission-record.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { AppError } from '../app-error.ts';
+import { shownRunId } from './run-id.ts';
+import { typedArgument } from '../../domain/security/typed-argument.ts';
+
+/**
+ * @param admission  of the run; null where it cannot be read
+ * @throws AppError for the run of a command: the server knows no workflow with its id, and no spec is behind it
+ */
+export function refuseCommandRun(
+  runId: string,
+  admission: Partial<AdmissionRecord> | null | undefined,
+  what: 'cancel' | 'repeat',
+): void {
+  const workflowId = admission?.command?.workflowId;
+  if (workflowId === undefined) return;
+  throw new AppError(
+    'usage',
+    'cli/command-run',
+    `run ${shownRunId(runId)} is a command of the workflow ${sanitizeLine(workflowId)}, which alone can ${what} it`,
+    what === 'cancel'
+      ? `temporal workflow cancel --workflow-id ${typedArgument(workflowId)}`
+      : 'Start that workflow again.',
+  );
+}

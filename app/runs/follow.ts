@@ -1,0 +1,170 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isCodedError } from '../../domain/errors/coded-error.ts';
+import type { RunEvent } from '../../domain/run/event.ts';
+import type { DiskRoom } from '../../activities/ports/local-store.ts';
+import { readDiskRoom } from '../../store/disk-room.ts';
+import type { Stores } from '../../store/open-stores.ts';
+import { emptyView, type RunView } from '../../store/run-view.ts';
+import { project } from '../../store/projection.ts';
+import { awaitOutcome, repairRun } from '../../client/runs/runs.ts';
+import { hostOfRun } from '../../client/runs/run-host.ts';
+import { describeMissingWorker } from './missing-worker.ts';
+import { type AppError, environmentError } from '../app-error.ts';
+import { StackStoppedError } from '../../client/embedded/stop-mark.ts';
+import { shownRunId, typedCommand } from './run-id.ts';
+import { readView } from './run-lookup.ts';
+import type { ServerLink } from '../../client/temporal/server-link.ts';
+
+/** How often the embedded stack is looked at; a dead one is started again. */
+const TEND_EVERY_MS = 1_000;
+/** How often Temporal is asked whether the run ended without writing its terminal event. */
+const REPAIR_EVERY_MS = 3_000;
+
+export interface FollowOptions {
+  readonly runId: string;
+  readonly stores: Pick<Stores, 'events' | 'reader'>;
+  readonly link: ServerLink;
+  /** The run is known to live on this host; absent means as much as its events here say. */
+  readonly isHere?: boolean;
+  /** Aborting it ends the following, not the run. */
+  readonly signal: AbortSignal;
+  readonly onEvent: (event: RunEvent, view: RunView) => Promise<void>;
+  /** Trouble that following goes on in spite of; each is told once. */
+  readonly onTrouble: (message: string) => void;
+  /** The state folder, whose disk is checked while the run is followed. */
+  readonly stateDir: string;
+  /** Called once each time that the disk becomes full. */
+  readonly onLowDisk: (disk: DiskRoom) => void;
+}
+
+/** How long events of a run may take to come to this host's store before it is said that they are elsewhere. */
+const ELSEWHERE_AFTER_MS = 3_000;
+const ELSEWHERE_AGAIN_MS = 5_000;
+
+/**
+ * Follows a run wherever it lives. Events of a run that another host's worker admitted are in that host's
+ * store: of such a run only the end is told here, by Temporal, in a view whose `seq` is 0.
+ */
+export async function followWherever(
+  options: FollowOptions & { readonly onNotice: (message: string) => void },
+): Promise<RunView> {
+  const { link, runId } = options;
+  if (link.isEmbedded) return await followRun(options);
+  let eventsHere = 0;
+  const giveUp = new AbortController();
+  const signal = AbortSignal.any([options.signal, giveUp.signal]);
+  const local = followRun({
+    ...options,
+    signal,
+    onEvent: async (event, view) => {
+      eventsHere += 1;
+      await options.onEvent(event, view);
+    },
+  });
+  const announced = new AbortController();
+  void sayWhere(options, () => eventsHere > 0, AbortSignal.any([signal, announced.signal]));
+  try {
+    const closed = awaitOutcome(link.client(), runId);
+    const first = await Promise.race([local, closed]);
+    // The terminal event is written before the workflow closes: what the store does not have by now is elsewhere.
+    if ('stages' in first || (await readView(options.stores.reader, runId)).seq > 0) return await local;
+    giveUp.abort();
+    await local;
+    return {
+      ...emptyView(runId),
+      hostId: (await link.briefly((client) => hostOfRun(client, runId))) ?? '',
+      state: first.state,
+      outcome: first,
+    };
+  } finally {
+    announced.abort();
+  }
+}
+
+/** Says whom the run waits for until its events come here or its host is known; each state once. */
+async function sayWhere(
+  { link, runId, onNotice }: FollowOptions & { readonly onNotice: (message: string) => void },
+  isHere: () => boolean,
+  signal: AbortSignal,
+): Promise<void> {
+  let said = '';
+  for (let waitMs = ELSEWHERE_AFTER_MS; ; waitMs = ELSEWHERE_AGAIN_MS) {
+    await sleep(waitMs, undefined, { signal }).catch(() => undefined);
+    if (signal.aborted || isHere()) return;
+    const host = await link.briefly((client) => hostOfRun(client, runId)).catch(() => null);
+    const missing = host === null ? await describeMissingWorker(link, Date.now()) : null;
+    if (signal.aborted || isHere()) return;
+    if (host !== null) return onNotice(`the run lives on host ${host}, its output is there: waiting for its end`);
+    const state = missing === null ? 'waiting' : 'no worker';
+    if (state !== said)
+      onNotice(missing ?? 'no worker has taken the run yet, or its host is unknown: waiting for its end');
+    said = state;
+  }
+}
+
+/**
+ * Hands over every event of a run until the terminal one, and meanwhile keeps the embedded stack alive and
+ * repairs a run that was terminated from outside.
+ */
+export async function followRun(options: FollowOptions): Promise<RunView> {
+  const done = new AbortController();
+  const signal = AbortSignal.any([options.signal, done.signal]);
+  let view = emptyView(options.runId);
+  // Without an event here a run on the user's own server may live on another host, whose store is not this host's to repair.
+  const end = new AbortController();
+  const care = takeCare(options, signal, () => options.isHere === true || options.link.isEmbedded || view.seq > 0, end);
+  try {
+    for await (const event of options.stores.reader.follow(
+      options.runId,
+      0,
+      AbortSignal.any([options.signal, end.signal]),
+    )) {
+      view = project(view, event);
+      await options.onEvent(event, view);
+    }
+    if (end.signal.aborted && view.outcome === null) throw end.signal.reason;
+    return view;
+  } finally {
+    done.abort();
+    await care;
+  }
+}
+
+/** Aborts `end` when the run's last event would be waited for in vain: its files are damaged, or the stack was stopped. */
+async function takeCare(
+  { runId, stores, link, onTrouble, onLowDisk, stateDir }: FollowOptions,
+  signal: AbortSignal,
+  isOurs: () => boolean,
+  end: AbortController,
+): Promise<void> {
+  const told = new Set<string>();
+  let repairedAtMs = Date.now();
+  let wasLow = false;
+  while (!signal.aborted) {
+    await sleep(TEND_EVERY_MS, undefined, { signal }).catch(() => undefined);
+    if (signal.aborted) return;
+    const disk = readDiskRoom(stateDir);
+    if (disk.isLow && !wasLow) onLowDisk(disk);
+    wasLow = disk.isLow;
+    try {
+      await link.tend('stay');
+      if (Date.now() - repairedAtMs < REPAIR_EVERY_MS) continue;
+      repairedAtMs = Date.now();
+      if (isOurs()) await link.briefly((client) => repairRun(client, stores.events, runId));
+    } catch (error) {
+      if (isCodedError(error) && error.code === 'store/damaged') return end.abort(error);
+      if (error instanceof StackStoppedError) return end.abort(stackStopped(runId));
+      const message = error instanceof Error ? error.message : String(error);
+      if (!told.has(message) && !signal.aborted) onTrouble(message);
+      told.add(message);
+    }
+  }
+}
+
+function stackStopped(runId: string): AppError {
+  return environmentError(
+    'cli/stack-stopped',
+    `the embedded stack was stopped by voidbox down, and run ${shownRunId(runId)} has not ended`,
+    `Continue it with voidbox up, then ${typedCommand('logs', runId, { options: '-f' })}`,
+  );
+}

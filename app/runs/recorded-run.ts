@@ -1,0 +1,54 @@
+/** All that this host recorded of a run: what it was admitted with, and what it came to. */
+import { dirname } from 'node:path';
+import type { AdmissionRecord } from '../../activities/admission/admission-record.ts';
+import { CLIENT_MARK, type ClientMark, SOURCE_RECORD, type SourceRecord } from '../../client/runs/client-record.ts';
+import type { EarlierRun } from '../../domain/pipeline/reuse.ts';
+import type { ChangedLimits } from '../../domain/plan-rules/agent-limits.ts';
+import { fromWire } from '../../domain/plan/wire.ts';
+import type { ContinuedAgent } from '../../domain/run/agent-saves.ts';
+import { readStageEnds } from '../../domain/run/stage-ends.ts';
+import { emptyView, type RunView } from '../../store/run-view.ts';
+import { AppError } from '../app-error.ts';
+import type { Machine } from '../machine.ts';
+import { readRepairedViews } from './repair-runs.ts';
+import { shownRunId } from './run-id.ts';
+
+export interface RecordedRun extends EarlierRun {
+  readonly runId: string;
+  readonly view: RunView;
+  /** The saves that its agents continued from, if it is a retry with `continue`. */
+  readonly continued: Readonly<Record<string, ContinuedAgent>>;
+  /** Limits that differ from those of its spec; absent: none. */
+  readonly limits?: ChangedLimits;
+  /** The spec's folder; null where that is not known. */
+  readonly baseDir: string | null;
+  /** Null if the run was started by a client of Temporal, which records no source. */
+  readonly source: SourceRecord | null;
+}
+
+/** @throws AppError when the run was not admitted; CodedError `store/damaged` */
+export async function readRecordedRun(runId: string, context: Machine): Promise<RecordedRun> {
+  const { records, marks, reader } = await context.stores();
+  const [view = emptyView(runId)] = await readRepairedViews([runId], context);
+  const admission = (await records.get(runId, 'admission')) as AdmissionRecord | null | undefined;
+  if (admission === null || admission === undefined)
+    throw new AppError(
+      'usage',
+      'origin/unknown',
+      `run ${shownRunId(runId)} was not admitted, so there is nothing of it`,
+      'Start its spec again: voidbox run FILE',
+    );
+  const client = (await marks.get(runId, CLIENT_MARK)) as ClientMark | null | undefined;
+  const source = ((await records.get(runId, SOURCE_RECORD)) ?? null) as SourceRecord | null;
+  return {
+    runId,
+    view,
+    plan: fromWire(admission.plan),
+    input: admission.input,
+    continued: admission.continued ?? {},
+    ...(admission.limits === undefined ? {} : { limits: admission.limits }),
+    ends: await readStageEnds(runId, reader.read(runId, 0, { output: false })),
+    baseDir: client?.baseDir ?? (typeof source?.path === 'string' ? dirname(source.path) : null),
+    source,
+  };
+}

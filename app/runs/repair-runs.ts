@@ -1,0 +1,108 @@
+import { NoServerError } from '../../client/temporal/no-server.ts';
+import type { ServerLink } from '../../client/temporal/server-link.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import type { RunView } from '../../store/run-view.ts';
+import type { Machine } from '../machine.ts';
+import { readWhatIsThere } from './run-lookup.ts';
+
+/**
+ * Views of runs, after those that seem to go on have been looked up at Temporal: one that was terminated, or that
+ * its server does not know any more, gets the terminal event that nobody wrote. Without a server that answers,
+ * the store's word stands: what is not running now goes on when the stack is started again.
+ */
+export async function readRepairedViews(runIds: readonly string[], context: Machine): Promise<readonly RunView[]> {
+  const stores = await context.stores();
+  const views: RunView[] = [];
+  for (const runId of runIds) views.push(await readWhatIsThere(stores, runId));
+  const open = views.filter((view) => view.outcome === null && view.damage === null).map((view) => view.runId);
+  const repaired = await repairRuns(open, context);
+  return await Promise.all(
+    views.map(async (view) => (repaired.has(view.runId) ? await readWhatIsThere(stores, view.runId) : view)),
+  );
+}
+
+/** Nothing here starts your own server again, so what a command shows may be old. Said once for each command. */
+async function sayOnce(context: Machine, error: unknown): Promise<void> {
+  if (warned.has(context)) return;
+  warned.add(context);
+  const { serverMessageOf } = await import('../../client/temporal/unavailable.ts');
+  const line = `${serverMessageOf(error)}; the list shows what this host recorded`;
+  await context.warn(sanitizeLine(line));
+}
+
+const warned = new WeakSet<Machine>();
+
+/** Settings that have to be changed, and not a server that is away. */
+function isRefusal(error: unknown): boolean {
+  if (error instanceof NoServerError) return error.kind === 'refused';
+  return error instanceof Error && error.name === 'SetupError';
+}
+
+/** A command connects once: to a server that is away, a second try would take as long again. */
+const links = new WeakMap<Machine, Promise<ServerLink | null>>();
+
+async function linkOf(context: Machine): Promise<ServerLink | null> {
+  // Loaded here and not above: runs that have ended are shown without the Temporal SDK.
+  const { openServerLink } = await import('../../client/temporal/server-link.ts');
+  const link = links.get(context) ?? openServerLink(context, { start: false });
+  links.set(context, link);
+  return await link;
+}
+
+export interface AskOptions {
+  /** Absent: as long as connections and calls take. */
+  readonly mostMs?: number;
+  /** Handling of a wrong setting for your own server; absent: it is thrown. */
+  readonly refusals?: 'throw' | 'warn';
+}
+
+/**
+ * Asks the server of the runs, and starts none.
+ * @returns null without a server, or if the server does not answer; a warning reports this for your own server
+ * @throws NoServerError, SetupError: your own server has to be named another way
+ */
+export async function askRunningServer<T>(
+  context: Machine,
+  ask: (link: ServerLink) => Promise<T>,
+  { mostMs, refusals = 'throw' }: AskOptions = {},
+): Promise<T | null> {
+  try {
+    const asked = linkOf(context).then((link) => (link === null ? null : ask(link)));
+    return await (mostMs === undefined ? asked : within(asked, mostMs));
+  } catch (error) {
+    // A server that has to be named another way is an error; one that stops answering leaves the store's word.
+    if (!context.env.temporalConfigured) return null;
+    if (refusals === 'throw' && isRefusal(error)) throw error;
+    await sayOnce(context, error);
+    return null;
+  }
+}
+
+async function within<T>(asked: Promise<T>, mostMs: number): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(
+      () => reject(new Error(`the Temporal server does not answer within ${mostMs / 1_000} s`)),
+      mostMs,
+    );
+  });
+  try {
+    return await Promise.race([asked, late]);
+  } finally {
+    clearTimeout(timer);
+    asked.catch(() => undefined);
+  }
+}
+
+/** Of runs that seem to go on: ids of those that had ended, and have their terminal event now. */
+export async function repairRuns(runIds: readonly string[], context: Machine): Promise<ReadonlySet<string>> {
+  const repaired = new Set<string>();
+  if (runIds.length === 0) return repaired;
+  const { repairRun } = await import('../../client/runs/runs.ts');
+  const { events } = await context.stores();
+  await askRunningServer(context, async (link) => {
+    for (const runId of runIds)
+      if ((await link.briefly((client) => repairRun(client, events, runId))) !== null) repaired.add(runId);
+  });
+  return repaired;
+}

@@ -1,0 +1,69 @@
+/** The VMs that a command line means: those that failed stages of a run have left for a look. */
+import { listRetainedVms, type RetainedVmHere } from '../../client/vms/retained-vms.ts';
+import { stageOfRetained } from '../../domain/run/retained-vm.ts';
+import { resolveStackPieces } from '../../setup/resolve.ts';
+import { usageError } from '../app-error.ts';
+import type { Machine } from '../machine.ts';
+import { findRunHere } from './run-elsewhere.ts';
+import { typedRunId } from '../../domain/run/run-id.ts';
+import { shownRunId, typedStage } from './run-id.ts';
+
+export function keeperOf({ env }: Pick<Machine, 'env'>): () => Promise<string> {
+  return async () => (await resolveStackPieces(env, { install: false })).keeper;
+}
+
+export interface RetainedOfRun {
+  readonly runId: string;
+  /** At least one, oldest first. */
+  readonly vms: readonly [RetainedVmHere, ...RetainedVmHere[]];
+}
+
+export interface LabelledVm extends RetainedVmHere {
+  readonly label: string;
+}
+
+/** Those of a run, which may be none. @throws AppError if there is no such run */
+export async function listRetainedOf(
+  command: 'exec' | 'release',
+  text: string,
+  context: Machine,
+): Promise<{ readonly runId: string; readonly all: readonly LabelledVm[] }> {
+  const vms = await listRetainedVms(context.env.stateDir, keeperOf(context));
+  // `prune` may have removed the run itself.
+  const runId = vms.some((vm) => vm.runId === text) ? text : await findRunHere(command, text, context);
+  return { runId, all: vms.filter((vm) => vm.runId === runId).map((vm) => ({ ...vm, label: nameOf(vm) })) };
+}
+
+/** @param stage  only this one's, or this item's; undefined: all of the run. @throws AppError where there is none */
+export async function findRetained(
+  command: 'exec' | 'release',
+  text: string,
+  stage: string | undefined,
+  context: Machine,
+): Promise<RetainedOfRun> {
+  const { runId, all: ofRun } = await listRetainedOf(command, text, context);
+  const [first, ...others] = stage === undefined ? ofRun : ofRun.filter(({ label }) => label === stage);
+  if (first !== undefined) return { runId, vms: [first, ...others] };
+  if (ofRun.length > 0)
+    throw usageError(
+      `the stage \`${stage}\` of run ${shownRunId(runId)} has left no VM`,
+      `Stages that have: ${ofRun.map(nameOf).join(', ')}`,
+    );
+  throw usageError(
+    `run ${shownRunId(runId)} has no VM that a failed stage left for a look`,
+    '`keep: on-failure` in a `sandbox` leaves one, until its time is over or a new VM needs its room. All VMs: voidbox ps',
+  );
+}
+
+export function nameOf({ retention }: RetainedVmHere): string {
+  return stageOfRetained(retention);
+}
+
+/** @throws AppError where the run has several */
+export function theOnly({ runId, vms }: RetainedOfRun): RetainedVmHere {
+  if (vms.length === 1) return vms[0];
+  throw usageError(
+    `${vms.length} stages of run ${shownRunId(runId)} have left a VM: name one`,
+    vms.map((vm) => `voidbox exec ${typedRunId(runId)} ${typedStage(nameOf(vm))} -- COMMAND`).join('\n'),
+  );
+}

@@ -1,0 +1,87 @@
+import { readHostId } from '../../client/vms/this-host.ts';
+import { AppError } from '../app-error.ts';
+import type { Machine } from '../machine.ts';
+import { typedRunId } from '../../domain/run/run-id.ts';
+import { findRunId } from './run-lookup.ts';
+import { typedArgument } from '../../domain/security/typed-argument.ts';
+
+/** A run that Temporal knows and this host's store does not: another host's, one that was pruned, or one that no worker has admitted yet. */
+export interface RunElsewhere {
+  readonly runId: string;
+  readonly state: string;
+  readonly host: string | null;
+  /** It was a run of this host: its files have been deleted since. */
+  readonly isPruned: boolean;
+  /** Its page in the Temporal UI. */
+  readonly url: string | null;
+  /** What it waits for; null where that is not a worker. */
+  readonly missingWorker: string | null;
+}
+
+export function isElsewhere(found: string | RunElsewhere): found is RunElsewhere {
+  return typeof found !== 'string';
+}
+
+/**
+ * The id of a run in the store, else what Temporal says of a run with exactly that id.
+ * @throws AppError when neither knows it
+ */
+export async function findRunOrElsewhere(text: string, context: Machine): Promise<string | RunElsewhere> {
+  try {
+    return await findRunId((await context.stores()).index, text);
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error;
+    const elsewhere = await askTemporal(text, context);
+    if (elsewhere === null) throw error;
+    return elsewhere;
+  }
+}
+
+/** As `findRunOrElsewhere`, for a command that needs the run's data. @throws AppError that names the host which has it, or says that it is gone */
+export async function findRunHere(
+  command: 'apply' | 'artifacts' | 'diff' | 'exec' | 'fork' | 'logs' | 'release' | 'result' | 'retry',
+  text: string,
+  context: Machine,
+): Promise<string> {
+  const found = await findRunOrElsewhere(text, context);
+  if (!isElsewhere(found)) return found;
+  if (found.isPruned) {
+    await (await context.stores()).inspector.refuseSetAside(found.runId);
+    throw new AppError(
+      'environment',
+      'cli/run-pruned',
+      `run ${found.runId} (${found.state}) was pruned from this host: its events, logs and outputs are deleted`,
+      `What is left is its history on the Temporal server: ${found.url ?? `temporal workflow show --workflow-id ${typedArgument(found.runId)}`}`,
+    );
+  }
+  if (found.host === null)
+    throw new AppError(
+      'environment',
+      'cli/run-elsewhere',
+      `no worker has taken run ${found.runId} (${found.state}) yet, or its host is unknown: there is nothing of it here`,
+      found.missingWorker,
+    );
+  throw new AppError(
+    'environment',
+    'cli/run-elsewhere',
+    `run ${found.runId} (${found.state}) lives on host ${found.host}: its data is there`,
+    `On that host: voidbox ${command} ${typedRunId(found.runId)}`,
+  );
+}
+
+async function askTemporal(runId: string, context: Machine): Promise<RunElsewhere | null> {
+  const { openServerLink } = await import('../../client/temporal/server-link.ts');
+  const { describeRun } = await import('../../client/runs/runs.ts');
+  const { hostOfRun } = await import('../../client/runs/run-host.ts');
+  const { describeMissingWorker } = await import('./missing-worker.ts');
+  const link = await openServerLink(context, { start: false });
+  if (link === null) return null;
+  const { state } = await link.briefly((client) => describeRun(client, runId));
+  if (state === 'missing') return null;
+  const host = await link.briefly((client) => hostOfRun(client, runId));
+  // One that was refused names no host; what the embedded server knows was here.
+  const isPruned = host === null ? link.isEmbedded && state !== 'running' : host === readHostId(context.env.stateDir);
+  const isWaiting = host === null && state === 'running';
+  const missingWorker = isWaiting ? await describeMissingWorker(link, Date.now()) : null;
+  return { runId, state, host, isPruned, url: link.runUrl(runId), missingWorker };
+}

@@ -1,0 +1,174 @@
+/** Which stage's changes of a run are meant, and where they came from. */
+import type { DataRef, Plan, StagePlan } from '../../domain/plan/plan.ts';
+import { PARTIAL_OUTPUTS, WORKSPACE_OUTPUTS, workspaceGiver } from '../../domain/plan/workspace.ts';
+import { shownStage } from '../../domain/run/instance.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { utf8Length } from '../../domain/units/utf8.ts';
+import type { StageOutput } from '../../store/run-outputs.ts';
+import { type AppError, usageError } from '../app-error.ts';
+import { typedRunId } from '../../domain/run/run-id.ts';
+import { shownRunId, typedStage } from './run-id.ts';
+
+export interface LeftChanges {
+  /** As people write it: `fix`, of an item `fixes[1].work`. */
+  readonly stage: string;
+  /** Its agent's attempt failed or was interrupted. */
+  readonly isPartial: boolean;
+  readonly base: DataRef;
+  readonly bundle: DataRef;
+  readonly patch: DataRef;
+  /** The folder that the workspace was packed from; null: it came from an address, or the plan cannot be read. */
+  readonly folder: string | null;
+}
+
+export interface ChangesChoice {
+  /** Null: the stage whose changes no other stage uses. */
+  readonly stage: string | null;
+  /** Changes of agents that did not succeed, instead of results. */
+  readonly isPartial: boolean;
+}
+
+/** Stages in a message. */
+const MOST_STAGES = 10;
+
+/**
+ * Of the named stage, or of the one with changes that no other stage went on with; where none changed anything, of any.
+ * @throws AppError where there is none, or where there are several
+ */
+export function changesOf(
+  runId: string,
+  plan: Plan | null,
+  outputs: readonly StageOutput[],
+  { stage, isPartial }: ChangesChoice,
+): LeftChanges {
+  const names = isPartial ? PARTIAL_OUTPUTS : WORKSPACE_OUTPUTS;
+  const ofKind = outputs.filter((output) => (output.isPartial === true) === isPartial);
+  const patches = ofKind.filter(({ name }) => name === names.patch);
+  const chosen = stage ?? onlyLast(runId, plan, patches, { outputs, isPartial });
+  const refOf = (name: string): DataRef => {
+    const found = ofKind.find((output) => output.label === chosen && output.name === name);
+    if (found !== undefined) return found.ref;
+    const others = listStages(patches.map(({ label }) => label));
+    throw usageError(
+      `stage ${sanitizeLine(chosen)} of run ${shownRunId(runId)} left no ${isPartial ? 'partial ' : ''}changes: ${whyNone(plan, chosen, outputs, isPartial)}`,
+      hasPartial(outputs, chosen) && !isPartial
+        ? `Take them: voidbox apply --partial --stage ${typedStage(chosen)} ${typedRunId(runId)}`
+        : patches.length === 0
+          ? null
+          : `Stages that did: ${others}`,
+    );
+  };
+  const patch = refOf(names.patch);
+  const { stage: id } = patches.find(({ label }) => label === chosen)!;
+  return {
+    stage: chosen,
+    isPartial,
+    bundle: refOf(names.bundle),
+    base: refOf(names.base),
+    patch,
+    folder: folderOf(plan, id),
+  };
+}
+
+/** Labels of stages whose agents left partial changes. */
+export function partialStages(outputs: readonly StageOutput[]): readonly string[] {
+  return outputs.flatMap(({ label, name }) => (name === PARTIAL_OUTPUTS.patch ? [label] : []));
+}
+
+export function listStages(labels: readonly string[]): string {
+  const more = labels.length - MOST_STAGES;
+  return `${labels.slice(0, MOST_STAGES).map(typedStage).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+}
+
+function hasPartial(outputs: readonly StageOutput[], label: string): boolean {
+  return partialStages(outputs).includes(label);
+}
+
+function onlyLast(
+  runId: string,
+  plan: Plan | null,
+  patches: readonly StageOutput[],
+  { outputs, isPartial }: { readonly outputs: readonly StageOutput[]; readonly isPartial: boolean },
+): string {
+  if (patches.length === 0) throw noChanges(runId, outputs, isPartial);
+  const byId = new Map((plan?.stages ?? []).map((stage) => [stage.id, stage]));
+  // A stage of an item uses the workspace of a stage of the same item.
+  const handedOn = new Set(
+    patches.flatMap(({ stage, instance }) => {
+      const taker = byId.get(stage);
+      const giver = taker === undefined ? null : workspaceGiver(taker);
+      return giver === null ? [] : [shownStage(giver, instance)];
+    }),
+  );
+  const ends = patches.filter(({ label }) => !handedOn.has(label));
+  const last = ends.filter(({ ref }) => ref.sizeBytes > 0);
+  if (last.length <= 1) return (last[0] ?? ends[0] ?? patches[0]!).label;
+  const labels = last.map(({ label }) => label);
+  throw usageError(
+    `${last.length} stages of run ${shownRunId(runId)} left ${isPartial ? 'partial ' : ''}changes`,
+    `Name one: ${labels
+      .slice(0, MOST_STAGES)
+      .map((label) => `--stage ${typedStage(label)}`)
+      .join(', ')}${labels.length > MOST_STAGES ? ` and ${labels.length - MOST_STAGES} more` : ''}`,
+  );
+}
+
+function noChanges(runId: string, outputs: readonly StageOutput[], isPartial: boolean): AppError {
+  if (isPartial)
+    return usageError(
+      `no agent of run ${shownRunId(runId)} left partial changes`,
+      `Only agents with \`workspace\` that changed something and did not succeed do: voidbox status ${typedRunId(runId)}`,
+    );
+  const partial = partialStages(outputs);
+  return usageError(
+    `no stage of run ${shownRunId(runId)} left changes of a workspace`,
+    partial.length > 0
+      ? `Agents that did not succeed left partial changes (${listStages(partial)}): voidbox apply --partial ${typedRunId(runId)}`
+      : `Only stages with \`workspace\` that succeeded do: voidbox status ${typedRunId(runId)}`,
+  );
+}
+
+function whyNone(plan: Plan | null, label: string, outputs: readonly StageOutput[], isPartial: boolean): string {
+  if (!isPartial && hasPartial(outputs, label)) return 'its agent did not succeed, and what it changed is partial';
+  if (isPartial && outputs.some((output) => output.label === label && output.name === WORKSPACE_OUTPUTS.patch))
+    return 'it has succeeded, and its changes are not partial';
+  const id = label.replaceAll(ITEM, '');
+  const stage = plan?.stages.find((each) => each.id === id);
+  if (plan !== null && stage === undefined) return 'the run has no such stage';
+  if (stage !== undefined && stage.workspace === undefined) return 'it has no workspace';
+  if (stage?.of !== undefined && id === label) return `it is done for each item of ${stage.of}: name one`;
+  if (isPartial) return 'its agent changed nothing, or has not ended';
+  return id === label ? 'it has not succeeded' : 'there is no such item, or it has not succeeded';
+}
+
+/** The number of an item within the name of a stage. */
+const ITEM = /(?:#\d+)?\[\d+\]/g;
+
+function folderOf(plan: Plan | null, id: string): string | null {
+  const byId = new Map((plan?.stages ?? []).map((stage) => [stage.id, stage]));
+  let stage: StagePlan | undefined = byId.get(id);
+  while (stage !== undefined) {
+    const giver: string | null = workspaceGiver(stage);
+    if (giver === null) break;
+    stage = byId.get(giver);
+  }
+  const from = stage?.workspace?.from;
+  return from?.kind === 'folder' && from.source.kind === 'host' ? from.source.path : null;
+}
+
+/** `voidbox/RUN/STAGE`, of partial changes `voidbox/RUN/STAGE.partial`, with what no branch can have as hyphens: ids of runs are any text. */
+export function branchOf(runId: string, { stage, isPartial }: Pick<LeftChanges, 'stage' | 'isPartial'>): string {
+  return `voidbox/${branchPart(runId)}/${branchPart(isPartial ? `${stage}.partial` : stage)}`;
+}
+
+/** Bytes of a part: git makes a file of its name, with `.lock` behind it. */
+const PART_BYTES = 200;
+
+function branchPart(text: string): string {
+  let plain = text.replaceAll(/[^\p{L}\p{N}._-]/gu, '-').replaceAll('..', '.-');
+  while (utf8Length(plain) > PART_BYTES) plain = [...plain].slice(0, -1).join('');
+  return plain
+    .replace(/^[.-]/, '_')
+    .replace(/\.$/, '-')
+    .replace(/\.lock$/i, '-lock');
+}

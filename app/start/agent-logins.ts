@@ -1,0 +1,167 @@
+/**
+ * The login of a person on this machine, for agents that work by a subscription: of what the command line keeps, the access token,
+ * which ends by itself. The refresh token, which makes new ones for months, stays where it is.
+ */
+import { type Stats, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { readCodexLogin } from '../../domain/agent/codex-login.ts';
+import { endOfToken, loginEndKey, writeLoginEnd } from '../../domain/agent/login-end.ts';
+import { credentialFileOf, credentialsOf } from '../../domain/agent/credentials.ts';
+import type { LlmProvider, Plan, StagePlan } from '../../domain/plan/plan.ts';
+import { answeringOf, isService } from '../../domain/plan/work.ts';
+import { environmentOf } from '../../domain/plan-rules/variables.ts';
+import { isDateMs } from '../../domain/units/time.ts';
+import { environmentError } from '../app-error.ts';
+import type { Machine } from '../machine.ts';
+import { createMapping } from '../../domain/units/mapping.ts';
+
+const FILE_BYTES = 1024 * 1024;
+
+type Env = Pick<Machine['env'], 'variables'>;
+
+interface Login {
+  /** Of the variable. */
+  readonly value: string;
+  /** Null: it does not say. */
+  readonly expiresAtMs: number | null;
+}
+
+interface LoginKind {
+  readonly provider: LlmProvider;
+  /** That it stands for. */
+  readonly variable: string;
+  /** Whose login it is. */
+  readonly owner: string;
+  readonly program: string;
+  /** What makes one. */
+  readonly login: string;
+  /** Another way, for the remedy. */
+  readonly otherwise: string;
+  file(env: Env): string;
+  /** Of the file. Null: it is none that is known. */
+  read(text: string): Login | null;
+}
+
+const CLAUDE: LoginKind = {
+  provider: 'claude-personal',
+  variable: 'CLAUDE_CODE_OAUTH_TOKEN',
+  owner: 'Claude',
+  program: 'claude',
+  login: 'claude /login',
+  otherwise: 'set CLAUDE_CODE_OAUTH_TOKEN to what `claude setup-token` prints',
+  file: ({ variables }) =>
+    join(variables['CLAUDE_CONFIG_DIR'] || join(variables['HOME'] ?? '/', '.claude'), '.credentials.json'),
+  read(text) {
+    const file = JSON.parse(text) as { readonly claudeAiOauth?: unknown } | null;
+    const login = file?.claudeAiOauth as { readonly accessToken?: unknown; readonly expiresAt?: unknown } | null;
+    const { accessToken, expiresAt } = login ?? {};
+    if (typeof accessToken !== 'string' || accessToken === '') return null;
+    if (!isDateMs(expiresAt)) return null;
+    return { value: accessToken, expiresAtMs: expiresAt };
+  },
+};
+
+const CODEX: LoginKind = {
+  provider: 'codex-personal',
+  variable: 'CODEX_AUTH_JSON',
+  owner: 'Codex',
+  program: 'codex',
+  login: 'codex login',
+  otherwise: 'set CODEX_AUTH_JSON to the `auth.json` of a login that lasts longer',
+  file: ({ variables }) => join(variables['CODEX_HOME'] || join(variables['HOME'] ?? '/', '.codex'), 'auth.json'),
+  read(text) {
+    const login = readCodexLogin(text);
+    return login === null ? null : { value: login.forGuest, expiresAtMs: endOfToken(login.accessToken) };
+  },
+};
+
+const KINDS = [CLAUDE, CODEX];
+
+/**
+ * What stands for variables that are not set, and what takes the place of those that are set to a whole login; beside each when it
+ * ends (`loginEndKey`), where that is known.
+ * @param stages  those that are to run
+ * @throws AppError `host/login-expires`, `host/login-invalid`
+ */
+export function loginsFor(
+  stages: Plan['stages'],
+  { env, now }: Pick<Machine, 'env' | 'now'>,
+): Readonly<Record<string, string>> {
+  const taken: Record<string, string> = createMapping();
+  for (const stage of stages.toSorted((a, b) => b.timeoutMs - a.timeoutMs)) {
+    for (const [variable, login, kind] of loginsOf(stage, env)) {
+      if (taken[variable] !== undefined) continue;
+      demandTime(login, kind, stage, now().getTime());
+      taken[variable] = login.value;
+      // The worker looks at it again where its stage begins.
+      if (login.expiresAtMs !== null) taken[loginEndKey(variable)] = writeLoginEnd(login.expiresAtMs);
+    }
+  }
+  return taken;
+}
+
+/** The variables whose values are logins of this machine, and where those lie. */
+export function loginsTaken(
+  values: Readonly<Record<string, string>>,
+  env: Env,
+): readonly { readonly owner: string; readonly file: string }[] {
+  return KINDS.filter(({ variable }) => values[variable] !== undefined && env.variables[variable] === undefined).map(
+    ({ owner, file }) => ({ owner, file: file(env) }),
+  );
+}
+
+/** Whether somebody is logged in here whose login stands for this variable, for how long ever. */
+export function hasLogin(variable: string, env: Env): boolean {
+  const kind = KINDS.find((known) => known.variable === variable);
+  return kind !== undefined && readFile(kind, env) !== null;
+}
+
+/** The commands that make logins which stand for variables. */
+export function loginCommandsFor(variables: readonly string[]): readonly string[] {
+  return KINDS.filter(({ variable }) => variables.includes(variable)).map(({ login }) => login);
+}
+
+/** Of a stage's agent, by the variable of the host. */
+function loginsOf({ id, work }: StagePlan, env: Env): readonly (readonly [variable: string, Login, LoginKind])[] {
+  const agent = answeringOf(work);
+  const kind = KINDS.find(({ provider }) => provider === agent?.llm?.provider);
+  if (agent === null || kind === undefined) return [];
+  const isFile = credentialFileOf(agent) !== null;
+  const read = isFile ? environmentOf(work) : credentialsOf(agent);
+  return read.flatMap(({ name, value }) => {
+    if (value.kind !== 'from-host' || name !== kind.variable) return [];
+    const { fromHost } = value;
+    const set = env.variables[fromHost];
+    // A token by itself is handed over as it is.
+    if (set !== undefined && (!isFile || set === '')) return [];
+    const found = set === undefined ? (fromHost === kind.variable ? readFile(kind, env) : null) : kind.read(set);
+    if (found !== null) return [[fromHost, found, kind] as const];
+    if (set === undefined) return [];
+    throw environmentError(
+      'host/login-invalid',
+      `stage ${id} works by the login in ${fromHost}, which is not what \`${kind.program} login\` writes for a subscription`,
+      `Set it to the text of ${kind.file(env)}, or unset it where \`${kind.program}\` is logged in`,
+    );
+  });
+}
+
+function demandTime({ expiresAtMs }: Login, kind: LoginKind, { id, timeoutMs, work }: StagePlan, nowMs: number): void {
+  if (expiresAtMs === null || expiresAtMs >= nowMs + timeoutMs) return;
+  throw environmentError(
+    'host/login-expires',
+    `the login of ${kind.owner} on this machine ends at ${new Date(expiresAtMs).toISOString()}, and stage ${id} ${isService(work) ? 'serves until it is cancelled' : `may take ${timeoutMs / 1000} s from now`}`,
+    `Start \`${kind.program}\` once, which renews it, lower \`timeout_secs\`, or ${kind.otherwise}`,
+  );
+}
+
+/** Null: nobody is logged in, or the file is none that is known; then the variable is demanded by its name. */
+function readFile(kind: LoginKind, env: Env): Login | null {
+  try {
+    const path = kind.file(env);
+    const stats: Stats = statSync(path);
+    if (!stats.isFile() || stats.size > FILE_BYTES) return null;
+    return kind.read(readFileSync(path, 'utf8'));
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,38 @@
+/** The folder that relative paths of a spec start from: the spec's own, or that of `--base-dir`. */
+import { existsSync, statSync } from 'node:fs';
+import { join, relative, resolve } from 'node:path';
+import { contains } from '../../domain/language/text/paths.ts';
+import { usageError } from '../app-error.ts';
+import { typedArgument } from '../../domain/security/typed-argument.ts';
+
+export interface BaseDirOption {
+  readonly baseDir?: string;
+}
+
+/** @returns an absolute path; undefined: the spec's folder */
+export function takeBaseDir({ baseDir }: BaseDirOption, cwd: string): string | undefined {
+  if (baseDir === undefined) return undefined;
+  const full = resolve(cwd, baseDir);
+  const found = statSync(full, { throwIfNoEntry: false });
+  if (found?.isDirectory() === true) return full;
+  throw usageError(
+    `--base-dir: \`${baseDir}\` ${found === undefined ? 'does not exist' : 'is not a folder'}`,
+    'Name the folder that relative paths of the spec start from.',
+  );
+}
+
+/**
+ * A path that does not exist below the spec's folder, as other tools take it: from the working folder.
+ * @param path  absolute
+ * @returns null: it does not exist there either, or the path is no such one
+ */
+export function findFromCwd(path: string, baseDir: string, cwd: string): string | null {
+  if (!contains(baseDir, path) || cwd === baseDir) return null;
+  const fromCwd = join(cwd, relative(baseDir, path));
+  return existsSync(fromCwd) ? fromCwd : null;
+}
+
+/** How a command takes the files below the working folder. */
+export function baseDirHint(cwd: string): string {
+  return `let relative paths start at the working folder: --base-dir ${typedArgument(cwd)}`;
+}

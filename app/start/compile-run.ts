@@ -1,0 +1,164 @@
+/** From a file to a plan that runs, with every mistake told. */
+import { SOURCE_BYTES, type SourceRecord } from '../../client/runs/client-record.ts';
+import { type MockRequest, withMocks } from '../../domain/plan-rules/mocks.ts';
+import { playedStages, withMockAgents } from '../../domain/plan-rules/mock-agents.ts';
+import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
+import type { AppliedSettings } from '../../domain/language/compile/apply-settings.ts';
+import type { HostSettings } from '../../domain/language/compile/host-settings.ts';
+import type { Plan } from '../../domain/plan/plan.ts';
+import { describeUnsupported, unsupportedParts } from '../../domain/plan-rules/unsupported.ts';
+import type { KnownImage } from '../../setup/images/images.ts';
+import { listFiles } from '../../sdk/list-files.ts';
+import { readSkill } from '../../sdk/read-skill.ts';
+import { createReadSpec } from '../../sdk/read-spec.ts';
+import { AppError, usageError } from '../app-error.ts';
+import type { Machine } from '../machine.ts';
+import { type LoadedSpec, loadSpec, type SpecValues } from './load-spec.ts';
+import { type ImagePlaces, withImages } from './plan-images.ts';
+import { listSpecRoots } from './spec-roots.ts';
+import { refuseMissingSkills, withSkillFiles } from './skill-files.ts';
+
+export interface CompiledRun {
+  /** As it runs. */
+  readonly plan: Plan;
+  /** As its author wrote it: what the run is started with, beside `mock`. */
+  readonly written: Plan;
+  readonly mock: MockRequest | null;
+  /** Whether the mock agent plays the agents of the plan; null: as in the run that it comes from. */
+  readonly mockAgents: boolean | null;
+  /** Those that VMs of the plan have by the hash of their disk. */
+  readonly images: readonly KnownImage[];
+  readonly baseDir: string;
+  readonly places: LoadedSpec['mountPlaces'];
+  readonly source: SourceRecord;
+}
+
+interface CompileOptions extends SpecValues {
+  readonly mode: 'mock' | null;
+  readonly mock: (plan: Plan) => MockRequest | null;
+  /** `kept`: where there is an agent, as in the run that it comes from. */
+  readonly mockAgents: boolean | 'kept';
+  readonly images: Pick<ImagePlaces, 'given' | 'allow'>;
+  readonly onNotice: (notice: CompileNotice) => Promise<void>;
+}
+
+/** News of a compilation, in the order in which they arise: also those before a refusal. */
+export type CompileNotice =
+  | {
+      readonly kind: 'diagnostics';
+      readonly diagnostics: readonly Diagnostic[];
+      /** Texts by the names that diagnostics use. */
+      readonly sources: LoadedSpec['sources'];
+      /** There is no plan: the compilation fails with `spec/invalid`. */
+      readonly isRefused: boolean;
+    }
+  | { readonly kind: 'settings'; readonly settings: HostSettings; readonly applied: AppliedSettings }
+  /** The mock agent was requested, and no stage has an agent. */
+  | { readonly kind: 'no-agents' };
+
+/** @throws AppError `spec/invalid`, `cli/skill-missing`, `cli/image-missing` and its like, `admit/unsupported-work` */
+export async function compileRun(file: string, options: CompileOptions, context: Machine): Promise<CompiledRun> {
+  return await accepted(await loadSpec(file, { ...options, allow: options.images.allow }, context), options, context);
+}
+
+/** As `compileRun`, of the text that an earlier run was compiled of. */
+export async function compileAgain(
+  { path, text }: { readonly path: string | null; readonly text: string },
+  baseDir: string,
+  options: CompileOptions,
+  context: Machine,
+): Promise<CompiledRun> {
+  const { loadText } = await import('../../domain/language/load.ts');
+  const file = path ?? '<stdin>';
+  const { parts, ...compiled } = await loadText(text, file, {
+    baseDir,
+    params: options.params,
+    readSkill,
+    readSpec: createReadSpec(listSpecRoots(baseDir, options.images.allow, context.env)),
+    listFiles,
+    ...(options.settings === null ? {} : { settings: options.settings }),
+  });
+  const sources = new Map([...parts, [file, text]]);
+  const loaded = { ...compiled, file, path, text, baseDir, sources, missingParams: [] };
+  return await accepted({ ...loaded, mountPlaces: new Map() }, options, context);
+}
+
+async function accepted(
+  { file, path, text, plan, baseDir, diagnostics, sources, mountPlaces, appliedSettings }: LoadedSpec,
+  { params, settings, mode, mock, mockAgents, images: { given, allow }, onNotice }: CompileOptions,
+  context: Machine,
+): Promise<CompiledRun> {
+  await onNotice({ kind: 'diagnostics', diagnostics, sources, isRefused: plan === null });
+  if (plan === null) throw new AppError('usage', 'spec/invalid', `\`${file}\` is not a spec that can run`);
+  if (settings !== null) await onNotice({ kind: 'settings', settings, applied: appliedSettings });
+  const read = mode === 'mock' ? inMock(plan) : plan;
+  const request = mock(read);
+  const withoutSkills = played(mocked(read, request), mockAgents);
+  const arePlayed = mockAgents === true && playedStages(withoutSkills).length > 0;
+  if (mockAgents === true && !arePlayed) await onNotice({ kind: 'no-agents' });
+  const places = { baseDir, allow };
+  await refuseMissingSkills(withoutSkills, places, mountPlaces, context);
+  const texts = await Promise.all([
+    withSkillFiles(withoutSkills, places, context),
+    withSkillFiles(read, places, context),
+  ]);
+  refuseUnsupported(...texts);
+  const { plans, images } = await withImages(texts, { baseDir, given, allow, named: mountPlaces }, context);
+  const [chosen, written] = plans;
+  const isKept = text !== null && Buffer.byteLength(text) <= SOURCE_BYTES;
+  return {
+    plan: chosen,
+    written,
+    mock: request,
+    mockAgents: mockAgents === 'kept' ? null : arePlayed,
+    images,
+    baseDir,
+    places: mountPlaces,
+    source: { path, text: isKept ? text : null, params, mode, ...(settings === null ? {} : { settings }) },
+  };
+}
+
+/** Admission would refuse it too, after everything that the machine lacks was fetched and started. */
+function refuseUnsupported(plan: Plan, written: Plan): void {
+  const parts = unsupportedParts(plan, 'read');
+  const canMock = new Set(written.stages.flatMap(({ id, mock }) => (mock === undefined ? [] : [id])));
+  const isMockable = parts.every(({ stage }) => canMock.has(stage));
+  if (parts.length > 0)
+    throw new AppError(
+      'usage',
+      'admit/unsupported-work',
+      describeUnsupported(parts),
+      canBePlayed(plan)
+        ? 'Try the spec with an agent that needs no model: voidbox run FILE --mock-agents'
+        : isMockable
+          ? 'Try the spec with the `mock` of these stages: voidbox run FILE --mock'
+          : 'Remove these parts; `voidbox validate FILE` checks the whole spec without running it',
+    );
+}
+
+/** Nothing is against it where the mock agent plays. */
+function canBePlayed(plan: Plan): boolean {
+  const made = withMockAgents(plan);
+  return 'plan' in made && unsupportedParts(made.plan, 'read').length === 0;
+}
+
+function played(plan: Plan, mockAgents: boolean | 'kept'): Plan {
+  if (mockAgents === false) return plan;
+  const made = withMockAgents(plan);
+  if ('plan' in made) return made.plan;
+  return plan;
+}
+
+function mocked(plan: Plan, request: MockRequest | null): Plan {
+  const made = withMocks(plan, request);
+  if ('plan' in made) return made.plan;
+  throw usageError(`the run cannot be mocked: ${made.problems.join('; ')}`);
+}
+
+/** The flag is a word of its own: it lowers the isolation that the spec demands. */
+function inMock(plan: Plan): Plan {
+  return {
+    ...plan,
+    scopes: plan.scopes.map((scope) => ({ ...scope, sandbox: { ...scope.sandbox, mode: 'mock', isolation: 'none' } })),
+  };
+}

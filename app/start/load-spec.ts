@@ -1,0 +1,185 @@
+import { existsSync } from 'node:fs';
+import { dirname, extname, relative, resolve } from 'node:path';
+import { findUtf16 } from '../../domain/units/utf8.ts';
+import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
+import type { Plan } from '../../domain/plan/plan.ts';
+import type { AppliedSettings } from '../../domain/language/compile/apply-settings.ts';
+import type { HostSettings } from '../../domain/language/compile/host-settings.ts';
+import { listFiles } from '../../sdk/list-files.ts';
+import { readSkill } from '../../sdk/read-skill.ts';
+import { createReadSpec } from '../../sdk/read-spec.ts';
+import { readNamedFile } from '../../files/named-file.ts';
+import { FileRefusal } from '../../files/open-file.ts';
+import { baseDirHint, findFromCwd } from './base-dir.ts';
+import { type AppError, usageError } from '../app-error.ts';
+import type { Machine } from '../machine.ts';
+import { listSpecRoots } from './spec-roots.ts';
+
+export interface LoadedSpec {
+  /** As it is shown to the user: relative where that is shorter. */
+  readonly file: string;
+  /** Text of the files that diagnostics name, by how they are shown. */
+  readonly sources: ReadonlyMap<string, string>;
+  /** Full path; null: standard input. */
+  readonly path: string | null;
+  /** Null of a definition. */
+  readonly text: string | null;
+  /** Absolute; relative mounts stand below it. */
+  readonly baseDir: string;
+  /** Null when a diagnostic is an error. */
+  readonly plan: Plan | null;
+  readonly diagnostics: readonly Diagnostic[];
+  /** Where the spec or definition names each host path that the plan mounts or has a skill at, by its full path. */
+  readonly mountPlaces: ReadonlyMap<string, MountPlace>;
+  /** What came of the settings of the environment. */
+  readonly appliedSettings: AppliedSettings;
+  /** Names of parameters that a run must still give, in the order of the spec; none without `allowsMissingParams`. */
+  readonly missingParams: readonly string[];
+}
+
+/** What a spec is compiled with. */
+export interface SpecValues {
+  readonly params: Readonly<Record<string, string>>;
+  /** In place of what the spec says; null: nothing. */
+  readonly settings: HostSettings | null;
+  /** Folders of `--allow-mounts`, absolute: parts may lie there, too. Absent: none. */
+  readonly allow?: readonly string[];
+  /** Parameters that a run must give and that `params` lacks are listed, and are no mistakes. */
+  readonly allowsMissingParams?: boolean;
+  /** Absolute; where relative paths start. Absent: the folder of the spec. */
+  readonly baseDir?: string;
+}
+
+/** `FILE:LINE:COLUMN: `, where the spec names a path; nothing where nobody knows. */
+export function placeOfPath(places: ReadonlyMap<string, MountPlace>, path: string): string {
+  const place = places.get(path);
+  return place === undefined ? '' : `${place.file}:${place.line}:${place.column}: `;
+}
+
+export interface MountPlace {
+  /** As it is shown to the user. */
+  readonly file: string;
+  readonly line: number;
+  readonly column: number;
+}
+
+/**
+ * Reads and compiles a spec; `-` is standard input. A definition in TypeScript or JavaScript is run on this machine. Everything
+ * wrong with either is in the diagnostics.
+ */
+export async function loadSpec(file: string, values: SpecValues, context: Machine): Promise<LoadedSpec> {
+  const { params, settings, allowsMissingParams } = values;
+  const missingParams: string[] = [];
+  const fromStdin = file === '-';
+  const path = fromStdin ? resolve(context.cwd, 'stdin') : resolve(context.cwd, file);
+  if (!fromStdin && isDefinition(path)) return await loadCode(path, file, values, context);
+  const text = decode(
+    fromStdin ? await context.readStdin() : readSpecFile(path, file),
+    fromStdin ? 'standard input' : `\`${file}\``,
+  );
+  const shown = fromStdin ? '<stdin>' : shortest(file, relative(context.cwd, path));
+  const { loadText } = await import('../../domain/language/load.ts');
+  const baseDir = values.baseDir ?? dirname(path);
+  const { plan, diagnostics, mountPlaces, parts, appliedSettings } = await loadText(text, shown, {
+    baseDir,
+    params,
+    readSkill: withHint(readSkill, baseDir, context.cwd),
+    readSpec: withHint(createReadSpec(listSpecRoots(baseDir, values.allow ?? [], context.env)), baseDir, context.cwd),
+    listFiles,
+    ...(allowsMissingParams === true ? { missingParams } : {}),
+    ...(settings === null ? {} : { settings }),
+  });
+  const places = new Map([...mountPlaces].map(([mounted, at]) => [mounted, { file: shown, ...at }]));
+  return {
+    file: shown,
+    path: fromStdin ? null : path,
+    text,
+    sources: new Map([...parts, [shown, text]]),
+    baseDir,
+    plan,
+    diagnostics,
+    mountPlaces: places,
+    appliedSettings,
+    missingParams,
+  };
+}
+
+/** A reader of files that names those that exist only below the working folder. */
+function withHint<T extends object>(
+  read: (path: string) => T | { readonly problem: string },
+  baseDir: string,
+  cwd: string,
+): (path: string) => T | { readonly problem: string } {
+  return (path) => {
+    const found = read(path);
+    if (!('problem' in found) || existsSync(path)) return found;
+    const fromCwd = findFromCwd(path, baseDir, cwd);
+    if (fromCwd === null) return found;
+    const problem = `${String(found.problem)}; it lies only below the working directory: ${fromCwd} (${baseDirHint(cwd)})`;
+    return { problem };
+  };
+}
+
+/** Known here too: what bundles code is loaded for definitions alone. */
+function isDefinition(path: string): boolean {
+  return ['.ts', '.mts', '.js', '.mjs'].includes(extname(path));
+}
+
+async function loadCode(path: string, file: string, values: SpecValues, context: Machine): Promise<LoadedSpec> {
+  readSpecFile(path, file);
+  const shown = (full: string): string => shortest(full, relative(context.cwd, full));
+  const { loadDefinition } = await import('../../sdk/load/load-definition.ts');
+  const { params, settings, allowsMissingParams } = values;
+  const missingParams: string[] = [];
+  const baseDir = values.baseDir ?? dirname(path);
+  const loaded = await loadDefinition(path, {
+    params,
+    settings,
+    ...(allowsMissingParams === true ? { missingParams } : {}),
+    roots: listSpecRoots(baseDir, values.allow ?? [], context.env),
+    baseDir,
+    variables: context.env.variables,
+    shown,
+  });
+  return { file: shown(path), path, text: null, baseDir, ...loaded, missingParams };
+}
+
+/** Bytes that are no text would reach commands as other arguments than were written. A byte order mark is left out. */
+function decode(bytes: Uint8Array, what: string): string {
+  const encoding = findUtf16(bytes);
+  const save = `Save it as UTF-8: iconv -f ${encoding ?? 'LATIN1'} -t UTF-8 FILE`;
+  if (encoding !== null) throw usageError(`${what} is UTF-16 text`, save);
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    throw usageError(`${what} is not UTF-8 text`, save);
+  }
+}
+
+/** Longer than any spec that is compiled, so that the reader of specs names its own limit. */
+const SPEC_BYTES = 64 * 1024 * 1024;
+
+function refusalOfSpec(typed: string, { reason, message }: FileRefusal): AppError {
+  if (reason === 'missing')
+    return usageError(`the file \`${typed}\` does not exist`, 'Write a first spec: voidbox init');
+  return usageError(
+    reason === 'denied'
+      ? `\`${typed}\` cannot be read by this user`
+      : `\`${typed}\` cannot be read as a spec: ${message}`,
+  );
+}
+
+function readSpecFile(path: string, typed: string): Uint8Array {
+  try {
+    return readNamedFile(path, SPEC_BYTES);
+  } catch (error) {
+    if (error instanceof FileRefusal) throw refusalOfSpec(typed, error);
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (typeof code === 'string') throw usageError(`cannot read \`${typed}\`: ${message}`);
+    throw error;
+  }
+}
+
+function shortest(first: string, second: string): string {
+  return second !== '' && second.length < first.length ? second : first;
+}

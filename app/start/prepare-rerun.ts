@@ -1,0 +1,202 @@
+/** Retries and forks: runs that use the results of an earlier run. */
+import type { AdmissionRecord } from '../../activities/admission/admission-record.ts';
+import type { SourceRecord } from '../../client/runs/client-record.ts';
+import { differingBefore, type EarlierRun, type Reuse, reuseOf } from '../../domain/pipeline/reuse.ts';
+import { sameMocks, type MockRequest } from '../../domain/plan-rules/mocks.ts';
+import { playedStages } from '../../domain/plan-rules/mock-agents.ts';
+import { withLimits } from '../../domain/plan-rules/agent-limits.ts';
+import { ownStageOf, ownStages } from '../../domain/plan/item-parts.ts';
+import type { Plan } from '../../domain/plan/plan.ts';
+import type { ContinueRequest, RunOrigin } from '../../domain/run/origin.ts';
+import { nearest } from '../../domain/language/text/suggest.ts';
+import { AppError, usageError } from '../app-error.ts';
+import { refuseCommandRun } from '../runs/command-run.ts';
+import { compileAgain, type CompiledRun, type CompileNotice, compileRun } from './compile-run.ts';
+import { continuedPlan, type ContinuedPlan } from './continue-run.ts';
+import type { Machine } from '../machine.ts';
+import { settingsFor } from './host-settings.ts';
+import { readRecordedRun, type RecordedRun } from '../runs/recorded-run.ts';
+import { findRunHere } from '../runs/run-elsewhere.ts';
+import { typedRunId } from '../../domain/run/run-id.ts';
+import { shownRunId, typedCommand } from '../runs/run-id.ts';
+import { type LimitOptions, limitPlan } from './run-limits.ts';
+import type { ImagePlaces } from './plan-images.ts';
+import { typedArgument } from '../../domain/security/typed-argument.ts';
+
+export interface RerunRequest {
+  /** The earlier run, as a person names it: an id, the beginning of an id, or `latest`. */
+  readonly earlier: string;
+  /** The spec of a fork; null: the spec of the earlier run. */
+  readonly file: string | null;
+  /** The stage from which everything runs again; null: the first stage that has no result to use. */
+  readonly from: string | null;
+  /** Values of parameters; null: those of the earlier run. */
+  readonly params: Readonly<Record<string, string>> | null;
+  readonly limits: LimitOptions;
+  /** Agents that continue their saved sessions; null: none does. */
+  readonly continue: ContinueRequest | null;
+  /** The run gets an input of its own. */
+  readonly hasInput: boolean;
+  readonly images: Pick<ImagePlaces, 'given' | 'allow'>;
+  readonly onNotice: (notice: CompileNotice) => Promise<void>;
+}
+
+/** A retry or a fork that can start. */
+export interface PreparedRerun {
+  readonly compiled: Compiled;
+  /** As it runs: the compiled plan, with the limits of agents that continue. */
+  readonly plan: Plan;
+  readonly origin: RunOrigin;
+  /** Which results the run uses. Admission decides it again. */
+  readonly reuse: Reuse;
+  readonly continued: ContinuedPlan | null;
+  /** The plan is that of the earlier run, so a request need not contain it. */
+  readonly isSamePlan: boolean;
+}
+
+/**
+ * Compiles a retry or a fork, and decides which results of the earlier run it uses. Starts nothing.
+ * @throws AppError for all that admission would refuse
+ */
+export async function prepareRerun(request: RerunRequest, context: Machine): Promise<PreparedRerun> {
+  const { file, from, params, limits, continue: continueRequest, hasInput } = request;
+  const kind = file === null ? 'retry' : 'fork';
+  const earlier = await readEarlier(await findRunHere(kind, request.earlier, context), context);
+  const read = await compiledFrom(earlier, request, context);
+  const compiled = { ...read, plan: limitPlan(read.plan, limits), written: limitPlan(read.written, limits) };
+  const origin: RunOrigin = {
+    runId: earlier.runId,
+    kind,
+    from,
+    ...(continueRequest === null ? {} : { continue: continueRequest }),
+  };
+  // The input is read when the run starts, and admission compares it. Until then a new input counts as a different one.
+  const input: unknown = hasInput ? { kind: 'given' } : earlier.input;
+  const reuse = reuseIn(origin, { plan: compiled.plan, input }, earlier);
+  const continued =
+    continueRequest === null
+      ? null
+      : await continuedPlan(earlier, { plan: compiled.plan, reuse }, continueRequest, context);
+  const plan = continued === null ? compiled.plan : withLimits(compiled.plan, continued.changed);
+  const isSamePlan = file === null && params === null && limits.timeout === undefined && limits.deadline === undefined;
+  return { compiled, plan, origin, reuse, continued, isSamePlan };
+}
+
+/** @throws AppError when the run has not ended, or was never admitted */
+async function readEarlier(runId: string, context: Machine): Promise<RecordedRun> {
+  const run = await readRecordedRun(runId, context);
+  const { records } = await context.stores();
+  refuseCommandRun(runId, (await records.get(runId, 'admission')) as AdmissionRecord | null | undefined, 'repeat');
+  if (run.view.damage !== null || run.view.outcome !== null) return run;
+  throw new AppError(
+    'usage',
+    'origin/open',
+    `run ${shownRunId(runId)} has not ended: its outputs may still change`,
+    `Wait for it: voidbox logs -f ${typedRunId(runId)}\nOr end it: voidbox cancel ${typedRunId(runId)}`,
+  );
+}
+
+export type Compiled = CompiledRun | (Omit<CompiledRun, 'source'> & { readonly source: SourceRecord | null });
+
+/** A retry keeps the limits that an earlier retry set, also with another value of a parameter. */
+async function compiledFrom(earlier: RecordedRun, request: RerunRequest, context: Machine): Promise<Compiled> {
+  const compiled = await compiledAsWritten(earlier, request, context);
+  const { limits } = earlier;
+  if (request.file !== null || request.params === null || limits === undefined) return compiled;
+  return { ...compiled, plan: withLimits(compiled.plan, limits), written: withLimits(compiled.written, limits) };
+}
+
+async function compiledAsWritten(
+  { runId, plan, baseDir, source }: RecordedRun,
+  { file, params, images, onNotice }: RerunRequest,
+  context: Machine,
+): Promise<Compiled> {
+  const mockAgents = playedStages(plan).length > 0 ? 'kept' : false;
+  const mock = (next: Plan): MockRequest | null => sameMocks(plan, next);
+  if (file !== null)
+    return await compileRun(
+      file,
+      {
+        params: params ?? {},
+        settings: settingsFor(context),
+        mode: source?.mode ?? null,
+        mock,
+        mockAgents,
+        images,
+        onNotice,
+      },
+      context,
+    );
+  if (params === null)
+    return {
+      plan,
+      written: plan,
+      mock: null,
+      mockAgents: null,
+      images: [],
+      baseDir: baseDir ?? context.cwd,
+      places: new Map(),
+      source,
+    };
+  if (source === null)
+    throw usageError(
+      `the spec of run ${shownRunId(runId)} was not recorded, so \`--param\` can't change it: the run was started by another client of your Temporal server`,
+      `Name the file of its spec: ${typedCommand('fork', runId, { names: 'FILE', options: paramsText(params) })}`,
+    );
+  const compileOptions = {
+    params: { ...source.params, ...params },
+    // Another value of a parameter changes nothing else.
+    settings: source.settings ?? null,
+    mode: source.mode,
+    mock,
+    mockAgents,
+    images,
+    onNotice,
+  } as const;
+  if (source.text !== null)
+    return await compileAgain({ ...source, text: source.text }, baseDir ?? context.cwd, compileOptions, context);
+  return await compileRun(source.path ?? '', compileOptions, context);
+}
+
+function paramsText(params: Readonly<Record<string, string>>): string {
+  return Object.entries(params)
+    .map(([name, value]) => `--param ${typedArgument(`${name}=${value}`)}`)
+    .join(' ');
+}
+
+/** @throws AppError what admission would refuse, before anything is started */
+function reuseIn(
+  { runId, kind, from }: RunOrigin,
+  run: { readonly plan: Plan; readonly input: unknown },
+  earlier: EarlierRun,
+): Reuse {
+  const stages = ownStages(run.plan).map(({ id }) => id);
+  const own = ownStageOf(run.plan)(from ?? '');
+  if (from !== null && own !== from)
+    throw usageError(
+      `stage \`${from}\` is done for each item of ${own}, whose results are taken together or not at all`,
+      `Start from that stage: --from ${typedArgument(own)}`,
+    );
+  if (from !== null && !stages.includes(from)) {
+    const meant = nearest(from, stages);
+    throw usageError(
+      `the spec has no stage \`${from}\` to start from`,
+      `${meant === null ? '' : `Did you mean ${meant}? `}Its stages: ${stages.slice(0, 20).join(', ')}${stages.length > 20 ? ', …' : ''}`,
+    );
+  }
+  const [differing] = kind === 'fork' && from !== null ? differingBefore(run, earlier, from) : [];
+  if (differing !== undefined)
+    throw new AppError(
+      'usage',
+      'origin/differs',
+      `a fork of ${shownRunId(runId)} can't start from ${from}: stage ${differing[0]} before it ${differing[1].length === 0 ? 'is not in that run' : `has another ${differing[1].join(', ')}`}`,
+      'Leave out `--from`, so that it starts where the specs differ.',
+    );
+  const reuse = reuseOf(run, earlier, from);
+  if (reuse.again.size === 0)
+    throw usageError(
+      `nothing of run ${shownRunId(runId)} is left to run: every stage succeeded and is the same`,
+      `Name where to start: ${typedCommand(kind, runId, { names: kind === 'fork' ? 'FILE' : '', options: `--from ${stages.at(-1) ?? 'STAGE'}` })}`,
+    );
+  return reuse;
+}

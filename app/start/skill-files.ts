@@ -1,0 +1,184 @@
+/** Documents of the host that a plan's agents get, as this machine has them. On your own server the worker's host decides. */
+import { stat } from 'node:fs/promises';
+import { basename, dirname } from 'node:path';
+import type { AgentSkill, Plan, StagePlan } from '../../domain/plan/plan.ts';
+import { skillsOf } from '../../domain/plan/work.ts';
+import { FileRefusal, readFileWithin } from '../../files/open-file.ts';
+import { baseDirHint, findFromCwd } from './base-dir.ts';
+import { AppError } from '../app-error.ts';
+import type { Machine } from '../machine.ts';
+import { type MountPlace, placeOfPath } from './load-spec.ts';
+import { listSpecRoots } from './spec-roots.ts';
+import { typedArgument } from '../../domain/security/typed-argument.ts';
+
+export interface MissingSkill {
+  /** The first stage that has it. */
+  readonly stage: string;
+  /** As the plan has it: absolute. */
+  readonly path: string;
+  /** The file that lies there from the working directory, and is not taken; null: none does. */
+  readonly beside: string | null;
+  /** Where it is, outside of what a spec may name; null: it is missing. */
+  readonly elsewhere: string | null;
+}
+
+export interface SkillPlaces {
+  /** Of the spec: its relative paths start there. */
+  readonly baseDir: string;
+  /** Folders that the command was told to allow; absolute, links followed. */
+  readonly allow: readonly string[];
+}
+
+type Here = Pick<Machine, 'env' | 'cwd'>;
+
+/** In the plan's order, each path once. */
+export async function missingSkills(
+  plan: Plan,
+  places: SkillPlaces,
+  { env, cwd }: Here,
+): Promise<readonly MissingSkill[]> {
+  const stages = new Map<string, string>();
+  for (const { id, work } of plan.stages)
+    for (const skill of skillsOf(work))
+      if (skill.kind === 'file' && !stages.has(skill.source.path)) stages.set(skill.source.path, id);
+  const missing: MissingSkill[] = [];
+  const roots = listSpecRoots(places.baseDir, places.allow, env);
+  for (const [path, stage] of stages) {
+    const refusal = whyUnreadable(path, roots);
+    if (refusal === null) continue;
+    if (refusal.reason === 'outside') {
+      missing.push({ stage, path, beside: null, elsewhere: refusal.leadsTo });
+      continue;
+    }
+    const beside = findFromCwd(path, places.baseDir, cwd);
+    missing.push({ stage, path, beside: beside !== null && (await isFile(beside)) ? beside : null, elsewhere: null });
+  }
+  return missing;
+}
+
+/** Null: a file that a spec may name. Its size and text are judged when it is read. */
+function whyUnreadable(path: string, roots: readonly string[]): FileRefusal | null {
+  try {
+    readFileWithin(path, { roots, mostBytes: SKILL_BYTES });
+    return null;
+  } catch (error) {
+    if (!(error instanceof FileRefusal)) throw error;
+    return error.reason === 'too-large' || error.reason === 'changed' ? null : error;
+  }
+}
+
+async function isFile(path: string): Promise<boolean> {
+  return (await stat(path).catch(() => null))?.isFile() === true;
+}
+
+export function codeOfMissing({ elsewhere }: MissingSkill): 'cli/skill-missing' | 'cli/skill-refused' {
+  return elsewhere === null ? 'cli/skill-missing' : 'cli/skill-refused';
+}
+
+export function describeMissingSkill({ stage, path, beside, elsewhere }: MissingSkill): string {
+  if (elsewhere !== null) {
+    const leads = elsewhere === path ? '' : `, which leads to ${elsewhere},`;
+    return `the skill ${path} of stage ${stage}${leads} is neither below the spec's folder nor allowed on this host`;
+  }
+  const where = beside === null ? '' : `; it lies only below the working directory: ${beside}`;
+  return `the skill ${path} of stage ${stage} is not a file of this machine${where}`;
+}
+
+export function missingSkillRemedy({ beside, elsewhere }: MissingSkill, baseDir: string, cwd: string): string {
+  if (elsewhere !== null)
+    return `Move it below the spec's folder, ${baseDir}, or allow its folder: voidbox run FILE --allow-mounts ${typedArgument(dirname(elsewhere))}`;
+  const start = `a relative path starts at the spec's folder, ${baseDir}`;
+  return beside === null ? `Create it, or correct the path; ${start}` : `Move it there, or ${baseDirHint(cwd)}`;
+}
+
+/** UTF-8 of one document, which travels within the plan. */
+const SKILL_BYTES = 128 * 1024;
+
+/**
+ * The plan with the text of each document of this machine in it, so that the worker reads none: the run's host may be another one,
+ * and a plan must not have it read files of its own.
+ * @throws AppError `cli/skill-missing`, `cli/skill-refused`
+ */
+export async function withSkillFiles(plan: Plan, places: SkillPlaces, { env }: Here): Promise<Plan> {
+  const roots = listSpecRoots(places.baseDir, places.allow, env);
+  const stages = plan.stages.map((stage): StagePlan => {
+    const { work } = stage;
+    if (work.kind !== 'agent' && work.kind !== 'skill') return stage;
+    if (!work.skills.some(({ kind }) => kind === 'file')) return stage;
+    return { ...stage, work: { ...work, skills: work.skills.map((skill) => inlined(skill, roots)) } };
+  });
+  return { ...plan, stages };
+}
+
+function inlined(skill: AgentSkill, roots: readonly string[]): AgentSkill {
+  if (skill.kind !== 'file' || skill.source.kind !== 'host') return skill;
+  const { path } = skill.source;
+  try {
+    const bytes = readFileWithin(path, { roots, mostBytes: SKILL_BYTES });
+    const name = basename(path).replace(/\.[^.]*$/, '');
+    return { kind: 'inline', name, content: documentIn(bytes, path) };
+  } catch (error) {
+    if (!(error instanceof FileRefusal)) throw error;
+    // One that is not there was reported before this, unless the worker's host may have it.
+    if (error.reason === 'missing' || error.reason === 'denied') return skill;
+    throw refusalOfSkill(path, error);
+  }
+}
+
+function refusalOfSkill(path: string, { reason, message }: FileRefusal): AppError {
+  if (reason === 'outside')
+    return new AppError(
+      'usage',
+      'cli/skill-refused',
+      `the skill ${path} is neither below the spec's folder nor allowed on this host`,
+      'Move it below the folder of the spec, or allow its folder: voidbox run FILE --allow-mounts FOLDER',
+    );
+  return reason === 'too-large'
+    ? new AppError(
+        'usage',
+        'cli/skill-missing',
+        `the skill ${path} has more than ${SKILL_BYTES / 1024} KiB, and travels within the plan`,
+        'Shorten it, or mount the folder that holds it',
+      )
+    : new AppError(
+        'usage',
+        'cli/skill-missing',
+        `the skill ${path} cannot be read: ${message}`,
+        'Correct the path; a skill is a regular file',
+      );
+}
+
+/** As of one that is fetched. @throws AppError `cli/skill-missing` for what is no text: a plan holds none */
+function documentIn(bytes: Buffer, path: string): string {
+  try {
+    const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+    if (text.trim() !== '' && !text.includes('\0')) return text;
+  } catch {
+    // Said below.
+  }
+  throw new AppError(
+    'usage',
+    'cli/skill-missing',
+    `the skill ${path} is empty, or no UTF-8 text`,
+    'Name the document of the skill, such as its SKILL.md',
+  );
+}
+
+/** @throws AppError `cli/skill-missing`, `cli/skill-refused` */
+export async function refuseMissingSkills(
+  plan: Plan,
+  places: SkillPlaces,
+  named: ReadonlyMap<string, MountPlace>,
+  { env, cwd }: Here,
+): Promise<void> {
+  // With your own server the worker may have what is missing here, and this host reads what it has itself.
+  const all = await missingSkills(plan, places, { env, cwd });
+  const first = all.find(({ elsewhere }) => elsewhere !== null || !env.temporalConfigured);
+  if (first !== undefined)
+    throw new AppError(
+      'usage',
+      codeOfMissing(first),
+      `${placeOfPath(named, first.path)}${describeMissingSkill(first)}`,
+      missingSkillRemedy(first, places.baseDir, cwd),
+    );
+}

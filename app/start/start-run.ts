@@ -1,0 +1,249 @@
+/** Starts a run: what it needs of this machine and of the embedded stack, its request and its permissions. */
+import { dirname } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { RunRequest } from '../../activities/contract.ts';
+import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
+import { rememberSkillPaths } from '../../client/embedded/skill-paths.ts';
+import { CLIENT_MARK, type ClientMark, SOURCE_RECORD, type SourceRecord } from '../../client/runs/client-record.ts';
+import { describeRun, RunExistsError, startRun as startWorkflow } from '../../client/runs/runs.ts';
+import { openServerLink, type ServerLink } from '../../client/temporal/server-link.ts';
+import { openStateFolder } from '../../client/vms/state-folder.ts';
+import { readHostId } from '../../client/vms/this-host.ts';
+import { type Plan, PLAN_LIMITS } from '../../domain/plan/plan.ts';
+import { toWire } from '../../domain/plan/wire.ts';
+import { skillOf } from '../../domain/plan/work.ts';
+import { mockedStages, type MockRequest } from '../../domain/plan-rules/mocks.ts';
+import { playedStages } from '../../domain/plan-rules/mock-agents.ts';
+import type { Reuse } from '../../domain/pipeline/reuse.ts';
+import { describeOrigin, type RunOrigin } from '../../domain/run/origin.ts';
+import type { KnownImage } from '../../setup/images/images.ts';
+import { resolveHostPieces, resolveOptionalPieces } from '../../setup/resolve.ts';
+import { entryNamed } from '../../skill-kit/bundle/find-entry.ts';
+import type { Stores } from '../../store/open-stores.ts';
+import { usageError } from '../app-error.ts';
+import type { Machine } from '../machine.ts';
+import { loginsTaken } from './agent-logins.ts';
+import type { ContinuedPlan } from './continue-run.ts';
+import { handOver } from './hand-over.ts';
+import type { MountPlace } from './load-spec.ts';
+import { settleAddresses } from './plan-addresses.ts';
+import { extrasOf } from './plan-extras.ts';
+import { makeDisks } from './plan-images.ts';
+import { settleMounts } from './plan-mounts.ts';
+import { once, readRunInput } from './run-input.ts';
+
+/** How long `waitUntilAdmitted` waits; a worker that starts takes a second or two. */
+const ADMISSION_MS = 10_000;
+const ADMISSION_POLL_MS = 20;
+/** Of an id in a summary, of which Temporal takes 400 bytes. */
+const MOST_ID_CHARACTERS = 40;
+/** Record: the refs of an input and a plan that are on their way to the run. */
+const INPUT_RECORD = 'input';
+
+export interface StartRequest {
+  /** As it runs. */
+  readonly plan: Plan;
+  /** As its author wrote it; admission makes `plan` of it. */
+  readonly written: Plan;
+  /** The stages whose work is not done; null: none, or those of the earlier run. */
+  readonly mock: MockRequest | null;
+  /** Whether the mock agent plays the agents; null: as in the earlier run. */
+  readonly mockAgents: boolean | null;
+  /** What it was compiled of; null where that is not known. */
+  readonly source: SourceRecord | null;
+  /** The earlier run that it comes from; null: none. */
+  readonly from: StartFrom | null;
+  readonly runId: string;
+  /** Values of the variables that the plan names. */
+  readonly hostVariables: Readonly<Record<string, string>>;
+  /** The spec's folder: the worker of this machine lets the run mount from it. */
+  readonly baseDir: string;
+  /** Where the spec names folders and files of this machine, by their full paths. */
+  readonly places: ReadonlyMap<string, MountPlace>;
+  /** Their disks are made where the cache has none. */
+  readonly images: readonly KnownImage[];
+  /** Folders that this run may mount and work in, absolute. */
+  readonly allowMounts: readonly string[];
+  /** Repositories of the network that it may fetch, as HOST/PATH. */
+  readonly allowGit: readonly string[];
+  /** As it was typed; see `readRunInput`. */
+  readonly input: string | null;
+  /** The person may be asked for permissions that the request lacks. */
+  readonly mayAsk: boolean;
+}
+
+export interface StartFrom {
+  readonly origin: RunOrigin;
+  /** As the command line counts; admission decides. */
+  readonly reuse: Reuse;
+  /** The agents that continue; null: none does. */
+  readonly continued: ContinuedPlan | null;
+  /** The plan and the input are those of the origin, so that the request names neither. */
+  readonly isSamePlan: boolean;
+}
+
+/**
+ * Starts a run, with what the machine and the stack lack.
+ * @returns the connection over which the run can be followed
+ * @throws AppError if a run has the id, or if this machine refuses what the plan names; nothing is left of the run then
+ */
+export async function startRun(
+  {
+    plan,
+    written,
+    mock,
+    mockAgents,
+    source,
+    from,
+    runId,
+    hostVariables,
+    baseDir,
+    places,
+    images,
+    allowMounts,
+    allowGit,
+    input,
+    mayAsk,
+  }: StartRequest,
+  context: Machine,
+  onProgress: (line: string) => void,
+): Promise<ServerLink> {
+  const { env } = context;
+  openStateFolder(env.stateDir);
+  const stores = await context.stores();
+  try {
+    // What was typed wrong is told before anything is fetched or started.
+    if (await stores.index.has(runId)) throw new RunExistsError(runId);
+    await stores.inspector.refuseSetAside(runId);
+    // Another spec, as a fork has, gets no permission of the earlier one.
+    const earlier = from?.origin.kind === 'retry' ? await readEarlierMark(from.origin.runId, stores) : null;
+    const allow = [...new Set([...allowMounts, ...(earlier?.allow ?? [])])];
+    const request = await requestOf({ written, mock, mockAgents, from, runId, input }, stores, context);
+    // On your own Temporal server the worker's host has the pieces and the mounts, not the host that starts the run.
+    let mark: ClientMark = { baseDir };
+    if (!env.temporalConfigured) {
+      await settleMounts({ plan, baseDir, allow, cwd: context.cwd, places }, env);
+      const addresses = { plan, baseDir, allow: [...allowGit, ...(earlier?.allowGit ?? [])], mayAsk };
+      mark = { baseDir, allow, allowGit: await settleAddresses(addresses, context) };
+      // Mocked stages need nothing of this machine.
+      if (plan.scopes.some((scope) => scope.sandbox.mode !== 'mock'))
+        await resolveHostPieces(env, { install: true, onProgress });
+      await resolveOptionalPieces(env, extrasOf(plan), { install: true, onProgress });
+      rememberSkillPaths(env.stateDir, skillEntriesOf(plan), 'add');
+    }
+    await makeDisks(images, env, onProgress);
+    for (const { owner, file } of loginsTaken(hostVariables, env))
+      onProgress(`agents work by the login of ${owner} on this machine (${file}), without its refresh token`);
+    const link = await openServerLink(context, { start: true, onProgress });
+    if (link === null) throw new Error('the embedded stack was not started');
+    // Its worker may not have taken it yet; its variables must not be overwritten by ours.
+    if (plan.hostVariables.length > 0 && (await describeRun(link.client(), runId)).state !== 'missing')
+      throw new RunExistsError(runId);
+    // With a configured server the run may live on another host, and what is written here would never be removed.
+    if (source !== null && !env.temporalConfigured) await stores.records.put(runId, SOURCE_RECORD, source);
+    // A fork compiles the text again, and starts relative paths there.
+    const isNamed = typeof source?.path === 'string' && dirname(source.path) !== baseDir;
+    if (isNamed || readsHostFolders(plan)) await stores.marks.put(runId, CLIENT_MARK, mark);
+    const summary = summaryOf(plan, from);
+    // Where no worker has ever run on this state folder, none would read them, and nothing would remove them.
+    const handedOver = env.temporalConfigured && readHostId(env.stateDir) === null ? {} : hostVariables;
+    await handOver(stores.hostVariables, runId, handedOver, () =>
+      startWorkflow(link.client(), { runId, request, summary }),
+    );
+    return link;
+  } catch (error) {
+    if (error instanceof RunExistsError) throw usageError(error.message);
+    await stores.records.drop(runId, INPUT_RECORD);
+    await stores.records.drop(runId, SOURCE_RECORD);
+    throw error;
+  }
+}
+
+/** Reads the permissions that the user gave to the origin of this run. Null: this host has no record of them. */
+async function readEarlierMark(runId: string, { marks }: Stores): Promise<Partial<ClientMark> | null> {
+  return ((await marks.get(runId, CLIENT_MARK)) as Partial<ClientMark> | null | undefined) ?? null;
+}
+
+/** Folders, or addresses that are fetched as this user: the worker does either for its own user's runs alone. */
+function readsHostFolders({ scopes, stages }: Plan): boolean {
+  return (
+    scopes.some((scope) => scope.sandbox.mounts.length > 0) ||
+    stages.some(({ workspace }) => workspace !== undefined && workspace.from.kind !== 'stage')
+  );
+}
+
+/** The embedded worker runs no other code than that of skills which its user has named: in a spec that is run, for one. */
+function skillEntriesOf({ stages }: Plan): readonly string[] {
+  const paths = stages.flatMap(({ work }) => skillOf(work)?.source.path ?? []);
+  return [...new Set(paths.map(entryNamed))];
+}
+
+function summaryOf(plan: Plan, from: StartFrom | null): string {
+  const { name, stages } = plan;
+  const mocked = mockedStages(plan).length;
+  const agents = playedStages(plan).length;
+  const note = `${mocked === 0 ? '' : `, ${mocked} mocked`}${agents === 0 ? '' : ', mock agents'}`;
+  const summary = `voidbox: ${name} (${stages.length} ${stages.length === 1 ? 'stage' : 'stages'}${note})`;
+  if (from === null) return summary;
+  const runId = [...from.origin.runId].slice(0, MOST_ID_CHARACTERS).join('');
+  return `${summary}, ${describeOrigin({ ...from.origin, runId })}`;
+}
+
+/**
+ * What the workflow is started with. A large input or plan is named in the run's records from here on: until admission does
+ * it, `prune --artifacts-now` would not know that it is wanted.
+ */
+export async function requestOf(
+  {
+    written,
+    mock,
+    mockAgents,
+    from,
+    runId,
+    input,
+  }: Pick<StartRequest, 'written' | 'mock' | 'mockAgents' | 'from' | 'runId' | 'input'>,
+  { artifacts, records }: Stores,
+  context: Machine,
+): Promise<RunRequest> {
+  const { env } = context;
+  const planPart = from?.isSamePlan === true ? {} : await planPartOf(written, artifacts, env.temporalConfigured);
+  const read = input === null ? null : await readRunInput(input, artifacts, context);
+  const refs = [
+    ...(planPart.planRef === undefined ? [] : [planPart.planRef]),
+    ...(read?.kind === 'ref' ? [read.ref] : []),
+  ];
+  // On a configured server the run may live on another host, and what is written here would never be removed.
+  if (refs.length > 0 && !env.temporalConfigured) await records.put(runId, INPUT_RECORD, refs);
+  return {
+    ...planPart,
+    ...(planPart.plan === undefined ? { name: written.name } : {}),
+    ...(read === null ? {} : { input: read }),
+    ...(from === null ? {} : { origin: from.origin }),
+    ...(mock === null ? {} : { mock }),
+    ...(mockAgents === true ? { mockAgents } : {}),
+  };
+}
+
+/** A plan that is too large for history lies where the worker of this machine finds it. */
+async function planPartOf(
+  plan: Plan,
+  artifacts: ArtifactStore,
+  isElsewhere: boolean,
+): Promise<Pick<RunRequest, 'plan' | 'planRef'>> {
+  const wire = toWire(plan);
+  const json = Buffer.from(JSON.stringify(wire));
+  if (json.byteLength <= PLAN_LIMITS.inlinePlanBytes) return { plan: wire };
+  if (isElsewhere)
+    throw usageError(
+      `the plan has ${json.byteLength} bytes; a plan sent to another machine may have at most ${PLAN_LIMITS.inlinePlanBytes}: keep long texts in mounted files`,
+    );
+  return { planRef: await artifacts.put(once(json), 'application/json') };
+}
+
+/** Waits for the first event of a run, which the worker stores at admission: until then, other commands do not know the run. */
+export async function waitUntilAdmitted(runId: string, link: ServerLink, context: Machine): Promise<void> {
+  if (!link.isEmbedded) return;
+  const { index } = await context.stores();
+  const untilMs = Date.now() + ADMISSION_MS;
+  while (!(await index.has(runId)) && Date.now() < untilMs) await sleep(ADMISSION_POLL_MS);
+}
