@@ -22,19 +22,19 @@ interface Mutant {
 const MUTANTS: readonly Mutant[] = [
   {
     what: 'writes no event of a run before the next call',
-    from: /if \(this\.#unwritten\.length > 0\)\s+this\.#appendNow\(\);\s+return null;/,
+    from: /if \(!this\.#outbox\.isEmpty\)\s+this\.#appendNow\(\);\s+return null;/,
     to: 'return null;',
     of: /^(?!session|items)/,
   },
   {
     what: 'writes the events of a run once more at each step',
-    from: /if \(this\.#unwritten\.length > 0\)\s+this\.#appendNow\(\);\s+return null;/,
+    from: /if \(!this\.#outbox\.isEmpty\)\s+this\.#appendNow\(\);\s+return null;/,
     to: 'this.#appendNow(); return null;',
     of: /^two-steps/,
   },
   {
     what: 'sets a timer before each stage of a run',
-    from: /(const stage = this\.#stages\.get\(stageId\);\s+)(const events = this\.#takeUnwritten\(\);)/,
+    from: /(const stage = this\.#stages\.get\(stageId\);\s+)(const events = this\.#outbox\.take\(\);)/,
     to: "$1this.#sleep(1, 'mutant', { type: 'timer-fired', id: 'mutant' }); $2",
     of: /^two-steps/,
   },

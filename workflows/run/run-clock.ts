@@ -1,5 +1,8 @@
 /** The time that a run may take. It stops while nothing but waits is under way, so that a person's night costs no limit. */
 import { CancellationScope, isCancellation, sleep } from '@temporalio/workflow';
+import type { MachineEvent } from '../../domain/pipeline/event.ts';
+import type { MachinePlan } from '../../domain/pipeline/machine-plan.ts';
+import { formatDurationMs } from '../../domain/units/duration.ts';
 
 export class RunClock {
   readonly #onOver: () => void;
@@ -42,4 +45,20 @@ export class RunClock {
     this.#leftMs = Math.max(1, this.#leftMs - Math.max(1, Date.now() - sinceMs));
     scope.cancel();
   }
+}
+
+/** The limit of a run without the time in which it only waits; null: there is no limit. */
+export function clockOf({ timeoutMs }: MachinePlan, receive: (event: MachineEvent) => void): RunClock | null {
+  if (timeoutMs === undefined) return null;
+  const message = `the run took longer than its ${formatDurationMs(timeoutMs)} (\`timeout_secs\`), without the time in which it only waited`;
+  const failure = { code: 'run/timeout', message, stderrTail: '' } as const;
+  return new RunClock(timeoutMs, 'time limit of the run', () => receive({ type: 'give-up', failure }));
+}
+
+/** The limit of a run with the time in which it waits; null: there is no limit. */
+export function deadlineOf({ deadlineMs }: MachinePlan, receive: (event: MachineEvent) => void): RunClock | null {
+  if (deadlineMs === undefined) return null;
+  const message = `the run took longer than its ${formatDurationMs(deadlineMs)} (\`--deadline\`), with the time in which it waited`;
+  const failure = { code: 'run/timeout', message, stderrTail: '' } as const;
+  return new RunClock(deadlineMs, 'deadline of the run', () => receive({ type: 'give-up', failure }));
 }

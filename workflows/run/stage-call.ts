@@ -49,3 +49,13 @@ export function takenBy(
   });
   return createMapping([...entries, ...parts]);
 }
+
+/** Of an attempt, for the Temporal UI. */
+export function stageSummary({ id, mocked, played }: MachineStage, attempt: number): string {
+  const notes = [
+    ...(mocked === true ? ['mocked'] : []),
+    ...(played === true ? ['mock agent'] : []),
+    ...(attempt === 1 ? [] : [`attempt ${attempt}`]),
+  ];
+  return notes.length === 0 ? id : `${id} (${notes.join(', ')})`;
+}

@@ -7,7 +7,7 @@ import { packageRoot } from '../../../setup/package-root.ts';
 import { temporalCliForTests } from './temporal-cli.ts';
 
 test('a test run that is killed leaves no dev server behind', { timeout: 60_000 }, async () => {
-  const script = join(packageRoot(), 'dist/.storm/rig/test-server.js');
+  const script = join(packageRoot(), 'dist/.storm/rig/servers/test-server.js');
   const code = `const { startTestServer } = await import(${JSON.stringify(script)});
 console.log((await startTestServer(${JSON.stringify(await temporalCliForTests())})).pid);
 setInterval(() => undefined, 1000);`;

@@ -1,0 +1,32 @@
+/** What an item's machine reports, in the words of the stage that the item belongs to. */
+import type { MachineEvent } from '../../domain/pipeline/event.ts';
+import { type InstancePath, shownStage } from '../../domain/run/instance.ts';
+import type { StageFailure } from '../../domain/run/stage-result.ts';
+
+/** The message names the stage, in front where it does not yet. */
+export function failureWithin(stage: string, instance: InstancePath, failure: StageFailure): StageFailure {
+  const { message } = failure;
+  return message.includes(stage) || message.includes(shownStage(stage, instance))
+    ? failure
+    : { ...failure, message: `stage ${stage}: ${message}` };
+}
+
+export function attemptOf(innerKey: string): number {
+  return Number(innerKey.slice(innerKey.lastIndexOf('/') + 1));
+}
+
+/** A machine of an item knows attempts by number alone. */
+export function withKey(event: MachineEvent, execKey: string): MachineEvent {
+  if (event.type === 'stage-finished') return { ...event, result: { ...event.result, execKey } };
+  return 'execKey' in event ? { ...event, execKey } : event;
+}
+
+/** Questions in the details of the workflow. */
+const SHOWN_QUESTIONS = 8;
+
+/** @returns a text that begins with `; `, or nothing if no stage asks */
+export function describeQuestions(asking: readonly string[]): string {
+  if (asking.length === 0) return '';
+  const more = asking.length > SHOWN_QUESTIONS ? `, and ${asking.length - SHOWN_QUESTIONS} more` : '';
+  return `; waiting for answers: ${asking.slice(0, SHOWN_QUESTIONS).join(', ')}${more}`;
+}
