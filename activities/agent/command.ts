@@ -6,9 +6,8 @@ import { composePrompt, INPUT_IN_PROMPT_BYTES } from '../../agents/prompt.ts';
 import { providerOf } from '../../agents/registry.ts';
 import { AGENT_STAGE_DEFAULTS } from '../../domain/plan/defaults.ts';
 import { llmInGuest } from '../../domain/agent/agent-cli.ts';
-import type { AgentWork, JsonValue } from '../../domain/plan/plan.ts';
+import type { AgentWork, JsonValue, SkillWork } from '../../domain/plan/plan.ts';
 import { findWorkingFolder } from '../../domain/plan/workspace.ts';
-import { answeringOf } from '../../domain/plan/work.ts';
 import { execKeyText, parseExecKey } from '../../domain/run/attempt.ts';
 import { agentProgram } from '../ports/agent-layers.ts';
 import type { ArtifactStore } from '../ports/artifacts.ts';
@@ -27,10 +26,7 @@ export interface AgentOfStage {
   readonly program: string;
 }
 
-/** Null: the stage runs a command of its own. */
-export function agentOfStage({ stage }: Pick<StageRequest, 'stage'>): AgentOfStage | null {
-  const work = answeringOf(stage.work);
-  if (work === null) return null;
+export function agentOfWork(work: AgentWork | SkillWork): AgentOfStage {
   const provider = providerOf(work.llm);
   return {
     provider,

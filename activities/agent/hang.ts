@@ -7,9 +7,9 @@ import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { StageResult } from '../../domain/run/stage-result.ts';
 import { TERM_GRACE_MS } from './budget.ts';
 import { commandKey } from './command.ts';
-import type { AgentContext } from './context.ts';
 import type { AgentTurn } from './turns.ts';
 import type { Listen } from '../attempt/follow-command.ts';
+import type { AttemptVm } from '../attempt/stage-attempt.ts';
 import type { Exec, ExecExit } from '../ports/sandbox.ts';
 
 /** Time that an agent's process has to end after its final result. */
@@ -49,21 +49,21 @@ interface Hanging {
 }
 
 /** Returns a listener that reads nothing: it waits for the command's end, and ends a command that hangs. */
-export function endIfHanging(context: AgentContext, { command, exec, deadlineMs, watch }: Hanging): Listen {
+export function endIfHanging(vm: AttemptVm, { command, exec, deadlineMs, watch }: Hanging): Listen {
   return async ({ signal }) => {
     const ended = exec.wait(signal).then(() => 'ended' as const);
     ended.catch(() => undefined);
     // A service serves until its run is cancelled, also after a final result of its agent.
-    if (isService(context.request.stage.work)) return void (await ended);
+    if (isService(vm.request.stage.work)) return void (await ended);
     for (;;) {
       const changed = watch.change().then(() => 'changed' as const);
-      const limitMs = Math.max(0, Math.min(HANG_LIMIT_MS, deadlineMs - BEFORE_DEADLINE_MS - context.deps.now()));
+      const limitMs = Math.max(0, Math.min(HANG_LIMIT_MS, deadlineMs - BEFORE_DEADLINE_MS - vm.deps.now()));
       const first = watch.hasAnswered
         ? await firstWithin(limitMs, ended, changed)
         : await Promise.race([ended, changed]);
       if (first === 'ended') return;
       if (first === 'changed') continue;
-      await sayHung(context, command, limitMs);
+      await sayHung(vm, command, limitMs);
       const dispose = endHung(exec);
       try {
         await ended;
@@ -94,7 +94,7 @@ async function firstWithin<T>(limitMs: number, ...others: readonly Promise<T>[])
 }
 
 /** @throws `fence/stale` if another worker has taken the attempt over, which then ends the command */
-async function sayHung({ deps, request, sandbox }: AgentContext, command: number, waitedMs: number): Promise<void> {
+async function sayHung({ deps, request, sandbox }: AttemptVm, command: number, waitedMs: number): Promise<void> {
   const { runId, execKey, stage } = request;
   const message = `the agent of stage ${stage.id} did not end within ${Math.round(waitedMs / 1000)} s of its final result, so Voidbox ended its process; the result counts`;
   const id = EVENT_ID.hung(commandKey(execKey, command));
@@ -104,7 +104,7 @@ async function sayHung({ deps, request, sandbox }: AgentContext, command: number
 
 /** Whether Voidbox ended the command after its final result; also a worker before this one. */
 export async function findHung(
-  { deps, request }: Pick<AgentContext, 'deps' | 'request'>,
+  { deps, request }: Pick<AttemptVm, 'deps' | 'request'>,
   command: number,
   { reason, exitCode }: ExecExit,
 ): Promise<boolean> {

@@ -2,13 +2,35 @@
 import type { AgentUsage } from '../../agents/stream.ts';
 import { NO_USE, sumOfUse } from '../../domain/agent/budget.ts';
 import type { OverBudget } from '../../domain/agent/limits.ts';
-import type { DataRef } from '../../domain/plan/plan.ts';
+import type { BudgetPlan, DataRef } from '../../domain/plan/plan.ts';
+import { usedUpAfter } from './shared/account.ts';
 import type { RedactedOutcome } from './shared/sayings.ts';
 import type { AgentResult, StageFailure, StageResult } from '../../domain/run/stage-result.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
-import type { AgentContext } from './context.ts';
-import type { Exec, ExecExit } from '../ports/sandbox.ts';
+import type { DrivenAgent } from './driven-agent.ts';
+import type { AttemptVm } from '../attempt/stage-attempt.ts';
+import type { Exec, ExecExit, ExecRequest } from '../ports/sandbox.ts';
 import type { StageRequest } from '../calls/requests.ts';
+
+/** One command of the agent, which has begun. */
+export interface BegunTurn {
+  /** The turns of the attempt so far. */
+  readonly before: readonly AgentTurn[];
+  /** From 1: which of the attempt's commands it is. */
+  readonly command: number;
+  readonly execRequest: ExecRequest;
+  readonly exec: Exec;
+  /** What it may use; null: it has no budget. */
+  readonly left: BudgetPlan | null;
+  /** Since the epoch, no later than its start. */
+  readonly startedAtMs: number;
+  /** When the time of the stage is over for it, since the epoch. */
+  readonly deadlineMs: number;
+  /** What its stream tells of earlier commands of its session. */
+  readonly sessionBefore: AgentUsage;
+  /** It continues a session, whose file has calls of earlier commands. */
+  readonly isResumed: boolean;
+}
 
 /** One command of the agent, which has ended. */
 export interface AgentTurn {
@@ -55,20 +77,19 @@ export function turnFailure(
 }
 
 /** Of all its turns, of which there is one at least. */
-export async function agentResultOf(context: AgentContext, turns: readonly AgentTurn[]): Promise<AgentResult> {
-  const { agent } = context;
+export async function agentResultOf({ vm, agent }: DrivenAgent, turns: readonly AgentTurn[]): Promise<AgentResult> {
   const { outcome } = turns.at(-1)!;
   return {
     provider: agent.provider.name,
     model: outcome.model ?? agent.work.llm?.model ?? null,
     sessionId: outcome.sessionId,
     played: agent.work.played === true,
-    transcript: await keepTranscript(context, turns),
+    transcript: await keepTranscript(vm, turns),
   };
 }
 
 /** Of all its commands. */
-async function keepTranscript({ deps, redactor, life }: AgentContext, turns: readonly AgentTurn[]): Promise<DataRef> {
+async function keepTranscript({ deps, redactor, life }: AttemptVm, turns: readonly AgentTurn[]): Promise<DataRef> {
   async function* streams(): AsyncIterable<Uint8Array> {
     for (const { exec } of turns) {
       const stream = redactor.stream();
@@ -98,4 +119,13 @@ export function usedBy(turns: readonly Pick<AgentTurn, 'outcome'>[]): AgentUsage
 /** Commands of the VM: those of the agent, and what followed them. */
 export function execsOf(turns: readonly AgentTurn[]): readonly Exec[] {
   return turns.flatMap(({ exec, follower }) => (follower === null ? [exec] : [exec, follower]));
+}
+
+/** The limit that is used up, or whose use is unknown, so that no further command starts; null: something of each limit is left. */
+export function usedUpBefore(
+  { account }: Pick<DrivenAgent, 'account'>,
+  turns: readonly AgentTurn[],
+): OverBudget | null {
+  const unpriced = turns.flatMap(({ outcome }) => outcome.unpricedModels ?? []);
+  return usedUpAfter(account, usedBy(turns), [...new Set(unpriced)]);
 }

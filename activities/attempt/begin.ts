@@ -2,27 +2,46 @@
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import { answeringOf } from '../../domain/plan/work.ts';
 import { vmKeyText } from '../../domain/run/vm-key.ts';
-import type { Redactor } from '../../domain/security/redactor.ts';
-import type { Preparation } from '../agent/context.ts';
 import { putCredentials } from '../agent/command.ts';
-import type { Sandbox } from '../ports/sandbox.ts';
 import { needsFiles, prepareFiles } from './inputs.ts';
 import { hasWritableMounts, prepareMounts } from '../vm/mounts.ts';
 import { isPrepared, markPrepared } from './record.ts';
 import { unpackWorkspace } from '../workspace/stage-workspace.ts';
-import { type Attempt, attemptName, attemptEvent, type Worked } from './stage-attempt.ts';
+import { type Attempt, attemptName, attemptEvent, type AttemptVm } from './stage-attempt.ts';
+
+export interface Preparation {
+  readonly prepare: () => Promise<void>;
+  /** False: `prepare` brings it. */
+  readonly unpacksWorkspace: boolean;
+}
 
 /**
  * Before the command, which is started once for its key: the files of the stage, once for this VM.
  * @param preparation  puts more of them there; null: there are none
  */
-export async function beginAttempt(
-  context: Worked,
-  sandbox: Sandbox,
-  redactor: Redactor,
-  preparation: Preparation | null,
-): Promise<void> {
-  const { deps, request, life, workspace } = context;
+export async function beginAttempt(vm: AttemptVm, preparation: Preparation | null): Promise<void> {
+  await sayBegun(vm);
+  const { deps, request, life, sandbox, vmKey } = vm;
+  const { workspace, credentials } = vm.inputs;
+  const { execKey } = request;
+  if (hasWritableMounts(request)) {
+    life.phase('preparing writable mounts');
+    await prepareMounts(deps, sandbox, request, vmKey, life.ended);
+  }
+  if ((preparation !== null || workspace !== null || needsFiles(request)) && !(await isPrepared(sandbox, execKey))) {
+    life.phase('preparing files');
+    await prepareFiles(deps.artifacts, sandbox, request, life.ended);
+    if (workspace !== null && preparation?.unpacksWorkspace !== false)
+      await unpackWorkspace(deps, sandbox, request, workspace, life.ended);
+    await preparation?.prepare();
+    await putCredentials(sandbox, credentials, life.ended);
+    markPrepared(sandbox, execKey);
+  }
+}
+
+/** An attempt that another worker has begun is taken over, which the log tells with the reason. */
+async function sayBegun(context: AttemptVm): Promise<void> {
+  const { deps, request, sandbox, redactor } = context;
   const { runId, execKey, stage } = request;
   const budget = answeringOf(stage.work)?.budget;
   const writer = { execKey, fence: sandbox.facts.fence };
@@ -42,38 +61,24 @@ export async function beginAttempt(
       ],
       writer,
     )) > 0;
-  if (!isFirst) {
-    const id = EVENT_ID.reattached(execKey, vmKeyText(context.vmKey), sandbox.facts.fence);
-    const reason = redactor.text(
-      deps.attempts.earlierEnd(attemptName(request)) ?? 'the previous worker ended, or lost contact with this host',
-    );
-    await deps.events.append(
-      runId,
-      [
-        attemptEvent(context, id, {
-          type: 'stage-reattached',
-          stage: stage.id,
-          execKey,
-          fence: sandbox.facts.fence,
-          reason,
-        }),
-      ],
-      writer,
-    );
-  }
-  if (hasWritableMounts(request)) {
-    life.phase('preparing writable mounts');
-    await prepareMounts(deps, sandbox, request, context.vmKey, life.ended);
-  }
-  if ((preparation !== null || workspace !== null || needsFiles(request)) && !(await isPrepared(sandbox, execKey))) {
-    life.phase('preparing files');
-    await prepareFiles(deps.artifacts, sandbox, request, life.ended);
-    if (workspace !== null && preparation?.unpacksWorkspace !== false)
-      await unpackWorkspace(deps, sandbox, request, workspace, life.ended);
-    await preparation?.prepare();
-    await putCredentials(sandbox, context.credentials, life.ended);
-    markPrepared(sandbox, execKey);
-  }
+  if (isFirst) return;
+  const id = EVENT_ID.reattached(execKey, vmKeyText(context.vmKey), sandbox.facts.fence);
+  const reason = redactor.text(
+    deps.attempts.earlierEnd(attemptName(request)) ?? 'the previous worker ended, or lost contact with this host',
+  );
+  await deps.events.append(
+    runId,
+    [
+      attemptEvent(context, id, {
+        type: 'stage-reattached',
+        stage: stage.id,
+        execKey,
+        fence: sandbox.facts.fence,
+        reason,
+      }),
+    ],
+    writer,
+  );
 }
 
 /** Once for each in a run, however many stages read it. */

@@ -4,26 +4,19 @@ import { createMapping } from '../../domain/units/mapping.ts';
 import { isService } from '../../domain/plan/work.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { StageResult } from '../../domain/run/stage-result.ts';
-import type { Redactor } from '../../domain/security/redactor.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
-import type { Exec, Sandbox } from '../ports/sandbox.ts';
-import { type Attempt, attemptEvent } from './stage-attempt.ts';
+import { type Attempt, attemptEvent, type AttemptVm } from './stage-attempt.ts';
 import { isInterrupted } from './result.ts';
+import type { WorkEnd } from './work/attempt-work.ts';
 
 /** For all of them: a cancel does not wait longer. */
 export const PARTIAL_LIMIT_MS = 10_000;
 
 /**
  * The result, with `partial` if Voidbox ended one of the commands. An output that cannot be kept is a notice.
- * @param execs  the commands of the attempt, which have ended
  */
-export async function keepPartialOutputs(
-  context: Attempt,
-  sandbox: Sandbox,
-  redactor: Redactor,
-  { result, execs }: { readonly result: StageResult; readonly execs: readonly Exec[] },
-): Promise<StageResult> {
-  const { request, life } = context;
+export async function keepPartialOutputs(vm: AttemptVm, { result, execs }: WorkEnd): Promise<StageResult> {
+  const { request, life, sandbox, redactor } = vm;
   const { stage } = request;
   // A service has no named outputs but of an end of its own.
   if (result.outcome === 'succeeded' || stage.outputs.length === 0 || isService(stage.work)) return result;
@@ -35,7 +28,7 @@ export async function keepPartialOutputs(
   for (const { name, guestPath } of stage.outputs)
     try {
       const tar = await sandbox.getTar(guestPath, signal);
-      if (tar !== null) partial[name] = await context.deps.artifacts.put(tar, 'application/x-tar');
+      if (tar !== null) partial[name] = await vm.deps.artifacts.put(tar, 'application/x-tar');
     } catch (error) {
       life.detached.throwIfAborted();
       const why = limit.aborted
@@ -43,7 +36,7 @@ export async function keepPartialOutputs(
         : error instanceof Error
           ? error.message
           : String(error);
-      await sayNotKept(context, redactor.text(`the partial output ${name} of stage ${stage.id} is not kept: ${why}`));
+      await sayNotKept(vm, redactor.text(`the partial output ${name} of stage ${stage.id} is not kept: ${why}`));
       if (limit.aborted) break;
     }
   return Object.keys(partial).length === 0 ? result : { ...result, partial: { ...result.partial, ...partial } };

@@ -7,10 +7,8 @@ import { EVENT_ID } from '../../domain/run/event-id.ts';
 import { shownStage } from '../../domain/run/instance.ts';
 import { describePartial } from '../../domain/run/partial-work.ts';
 import type { StageResult } from '../../domain/run/stage-result.ts';
-import type { Redactor } from '../../domain/security/redactor.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
-import type { Sandbox } from '../ports/sandbox.ts';
-import type { Worked } from './stage-attempt.ts';
+import type { Attempt, AttemptVm } from './stage-attempt.ts';
 import { collectChanges, WORKSPACE_LIMITS } from '../workspace/stage-workspace.ts';
 
 /** The time limit of git in the guest after a cancel: a person waits for the end of the run. */
@@ -21,13 +19,9 @@ const CANCELLED_LIMIT_MS = 30_000;
  * @param result  of an agent's attempt, whose VM still lives
  * @throws CodedError if the VM is lost: nothing of the attempt is durable yet
  */
-export async function keepPartialWork(
-  context: Worked,
-  sandbox: Sandbox,
-  result: StageResult,
-  redactor: Redactor,
-): Promise<StageResult> {
-  const { deps, request, workspace, life } = context;
+export async function keepPartialWork(vm: AttemptVm, result: StageResult): Promise<StageResult> {
+  const { deps, request, sandbox, redactor, life } = vm;
+  const { workspace } = vm.inputs;
   const { failure, outcome } = result;
   if (
     workspace === null ||
@@ -40,13 +34,13 @@ export async function keepPartialWork(
   if (failure.code === 'workspace/refused') return result;
   const isCancelled = outcome === 'cancelled';
   if (isCancelled && !deps.disk.hasRoomForOutput()) {
-    await sayNotKept(context, 'the disk of the state folder is full');
+    await sayNotKept(vm, 'the disk of the state folder is full');
     return result;
   }
   const timeoutMs = isCancelled ? CANCELLED_LIMIT_MS : WORKSPACE_LIMITS.guestTimeoutMs;
   const taken = await collectChanges({ deps, sandbox, request, workspace, life, timeoutMs });
   if ('problem' in taken) {
-    await sayNotKept(context, redactor.text(taken.problem));
+    await sayNotKept(vm, redactor.text(taken.problem));
     return result;
   }
   if (!taken.isNew) return result;
@@ -65,7 +59,7 @@ export async function keepPartialWork(
 }
 
 /** Once for the attempt. */
-async function sayNotKept({ deps, request }: Worked, why: string): Promise<void> {
+async function sayNotKept({ deps, request }: Attempt, why: string): Promise<void> {
   const { runId, execKey, stage, instance } = request;
   const message = sanitizeLine(
     `stage ${shownStage(stage.id, instance)}: the changes of its agent are not kept: ${why}`,

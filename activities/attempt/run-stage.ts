@@ -13,36 +13,26 @@ import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { ActivityDeps } from '../deps.ts';
 import { type AttemptLife, withHeartbeat } from '../heartbeat.ts';
 import { resolveEnvironment, type StageEnvironment } from './host-variables.ts';
-import { createProgress, saveAtEnd } from '../agent/progress.ts';
-import type { AgentContext } from '../agent/context.ts';
-import { runAgent } from '../agent/run-agent.ts';
-import { type FollowedLedger, openLedger } from '../agent/shared/ledger.ts';
-import { demandLogin, sayLoginEnds } from '../agent/shared/login.ts';
-import { demandModelServer } from '../agent/shared/model-server.ts';
-import { runSkill, sessionOfStage } from '../agent/run-skill.ts';
-import { agentOfStage } from '../agent/command.ts';
 import { withBoot } from '../vm/boot-time.ts';
-import type { Exec, Sandbox } from '../ports/sandbox.ts';
 import type { StageRequest } from '../calls/requests.ts';
 import { itemVariables } from '../items/items.ts';
-import { createServiceOutput, outputPublished } from './service-output.ts';
-import { copyMountsBack } from '../vm/mounts.ts';
+import { outputPublished } from './service-output.ts';
 import { readResult, writeResult } from './record.ts';
 import { cancelledResult, describeFullDisk, usageOfVm } from './result.ts';
 import { followNetwork } from '../vm/network-log.ts';
 import { openVm } from '../vm/open-vm.ts';
 import { keepPartialOutputs } from './partial-outputs.ts';
-import { keepPartialWork } from './partial-work.ts';
 import { retainAfter } from '../vm/retain-vm.ts';
-import { takeWorkspace, workspaceOf } from '../workspace/stage-workspace.ts';
+import { workspaceOf } from '../workspace/stage-workspace.ts';
 import { StartFailure } from './start-failure.ts';
 import { withTexts } from './texts.ts';
-import { type Attempt, attemptName, type Worked } from './stage-attempt.ts';
+import { type Attempt, attemptName, type AttemptVm } from './stage-attempt.ts';
 import { letGoOfVm, recordLoss, releaseOwned } from '../vm/leave-vm.ts';
 import { endLeftCommands } from './end-left-commands.ts';
 import { brokenStdin, namingRedactedInputs, sayOutputRedacted } from './redacted-data.ts';
-import { beginAttempt, sayNotRedacted, sayUnset } from './begin.ts';
-import { runStageCommand } from './command.ts';
+import { sayNotRedacted, sayUnset } from './begin.ts';
+import { type AttemptWork, doWork } from './work/attempt-work.ts';
+import { kindOf } from './work/kinds.ts';
 
 export function runStage(deps: ActivityDeps, request: StageRequest): Promise<StageResult> {
   return withHeartbeat((life) => driveStage(deps, request, life));
@@ -54,21 +44,15 @@ export function driveStage(deps: ActivityDeps, request: StageRequest, life: Atte
 }
 
 async function attempt(deps: ActivityDeps, request: StageRequest, life: AttemptLife): Promise<StageResult> {
+  const kind = kindOf(request.stage.work);
   try {
     const result = await attemptWith(deps, request, life);
-    if (result.outcome !== 'succeeded') await endSession(deps, request, life);
+    if (result.outcome !== 'succeeded') await kind.abandon?.({ deps, request, life });
     return result;
   } catch (error) {
-    // Another attempt, in another VM, has a session of its own.
-    if (isCodedError(error) && isLostVm(error.code)) await endSession(deps, request, life);
+    if (isCodedError(error) && isLostVm(error.code)) await kind.abandon?.({ deps, request, life });
     throw error;
   }
-}
-
-/** Of a step machine that did not come to its end: nobody answers it any more. */
-async function endSession(deps: ActivityDeps, request: StageRequest, life: AttemptLife): Promise<void> {
-  if (request.stage.work.kind !== 'skill') return;
-  await deps.stageSessions?.cancel(sessionOfStage(request), life.detached);
 }
 
 async function attemptWith(deps: ActivityDeps, written: StageRequest, life: AttemptLife): Promise<StageResult> {
@@ -166,111 +150,60 @@ function withoutSecrets(error: unknown, redactor: Redactor): unknown {
   return error;
 }
 
-async function carryOut(
-  context: Attempt,
-  { env: written, credentials, named, unset, login }: StageEnvironment,
-  redactor: Redactor,
-): Promise<StageResult> {
+async function carryOut(context: Attempt, environment: StageEnvironment, redactor: Redactor): Promise<StageResult> {
   const { deps, request, life } = context;
-  const env = { ...itemVariables(request.item), ...written };
-  const ledger = await openLedger(deps, request);
-  await demandLogin(deps, request, login);
-  await demandModelServer(context);
+  const { work: planned } = request.stage;
+  const work = await kindOf(planned).open(context, environment, planned);
   const workspace = await workspaceOf(deps, request, life);
   life.phase('waiting for a VM');
   const { vm, lease } = await openVm(deps, request, context.backend, life);
   if (vm === null)
     throw new CodedError('host/elsewhere', `the VM ${lease.vmKey} is on host ${lease.host}, where its stages run`);
   const network = followNetwork(context, redactor);
-  let followed: FollowedLedger | null = null;
   try {
     const { sandbox } = vm;
-    let renewalFailure: unknown = null;
-    if (unset.length > 0) await sayUnset(context, unset);
-    const tooShort = redactor.tooShort.filter((name) => named.has(name));
-    if (tooShort.length > 0) await sayNotRedacted(context, tooShort);
-    life.everyBeat(
-      () => sandbox.renew(),
-      (error) => (renewalFailure ??= error),
-    );
-    // Others went on while it waited for its VM, and so did the clock.
-    await ledger?.refuseUsedUp();
-    await demandLogin(deps, request, login);
-    await sayLoginEnds(deps, request, login);
-    followed = ledger?.follow(life.detached) ?? null;
-    const worked = await work({ ...context, workspace, credentials, ledger, network }, sandbox, env, redactor);
-    const { execs } = worked;
-    const kept = await keepPartialOutputs(context, sandbox, redactor, worked);
-    const result = namingRedactedInputs(request, kept);
-    await sayOutputRedacted(context, result.output);
-    life.detached.throwIfAborted();
-    if (renewalFailure !== null && isCodedError(renewalFailure) && renewalFailure.code === 'fence/stale')
-      throw renewalFailure;
-    // A fenced call before the result: an attempt that was overtaken by one the store has not heard of yet learns it here.
-    await sandbox.renew();
-    await network.catchUp();
-    const usage = { ...result.usage, ...usageOfVm(await sandbox.usage()) };
-    const withUsage = await withBoot(context, { ...result, usage });
-    const left = life.cancelRequested.aborted
-      ? { result: withUsage, isRetained: false }
-      : await retainAfter(context, sandbox, withUsage, life.detached);
-    const durable = await writeResult(deps.events, request.runId, left.result, sandbox.facts.fence, deps.now());
-    await letGoOfVm(context, sandbox, execs, left.isRetained);
-    return durable;
+    const env = { ...itemVariables(request.item), ...environment.env };
+    const inputs = { env, credentials: environment.credentials, workspace };
+    return await driveIn({ ...context, sandbox, inputs, redactor, network }, environment, work);
   } finally {
-    await followed?.stop();
     await network.stop();
     vm.leave();
   }
 }
 
-/** What is done in the VM, and the commands that did it. */
-async function work(
-  context: Worked,
-  sandbox: Sandbox,
-  env: Readonly<Record<string, string>>,
-  redactor: Redactor,
-): Promise<{ readonly result: StageResult; readonly execs: readonly Exec[] }> {
-  const { deps, request, life } = context;
-  const agent = agentOfStage(request);
-  if (agent !== null) {
-    const { work: done } = request.stage;
-    const driven: AgentContext = {
-      ...context,
-      agent,
-      sandbox,
-      env,
-      redactor,
-      begin: (preparation) => beginAttempt(context, sandbox, redactor, preparation),
-      published: createServiceOutput({ deps, request, sandbox, redactor }),
-      progress:
-        done.kind === 'skill' || isService(done)
-          ? null
-          : createProgress({
-              deps,
-              request,
-              sandbox,
-              redactor,
-              cli: agent.provider.cli,
-              sessionFolder: agent.provider.sessionFolder,
-              base: context.workspace?.indexed.base ?? null,
-            }),
-      takeWorkspace: () => takeWorkspace(deps, sandbox, request, context.workspace, life),
-      copyBack: () => copyMountsBack(deps, sandbox, request, context.vmKey, life.detached),
-    };
-    const ended =
-      done.kind === 'skill'
-        ? await runSkill({ ...driven, skill: done })
-        : done.kind === 'agent'
-          ? await runAgent(driven, done.prompt)
-          : null;
-    if (ended !== null) {
-      // Before git of the guest packs the changes: what that leaves is no part of a save.
-      await saveAtEnd(driven, ended.result);
-      return { ...ended, result: await keepPartialWork(context, sandbox, ended.result, redactor) };
-    }
-  }
-  return await runStageCommand(context, sandbox, env, redactor);
+/** From a VM that is ready to a result that is durable; the VM ends after that, if it is the attempt's own. */
+async function driveIn(
+  vm: AttemptVm,
+  { unset, named }: StageEnvironment,
+  work: AttemptWork<unknown, unknown>,
+): Promise<StageResult> {
+  const { deps, request, life, sandbox, redactor, network } = vm;
+  let renewalFailure: unknown = null;
+  if (unset.length > 0) await sayUnset(vm, unset);
+  const tooShort = redactor.tooShort.filter((name) => named.has(name));
+  if (tooShort.length > 0) await sayNotRedacted(vm, tooShort);
+  life.everyBeat(
+    () => sandbox.renew(),
+    (error) => (renewalFailure ??= error),
+  );
+  const ended = await doWork(work, vm);
+  const kept = await keepPartialOutputs(vm, ended);
+  const result = namingRedactedInputs(request, kept);
+  await sayOutputRedacted(vm, result.output);
+  life.detached.throwIfAborted();
+  if (renewalFailure !== null && isCodedError(renewalFailure) && renewalFailure.code === 'fence/stale')
+    throw renewalFailure;
+  // A fenced call before the result: an attempt that was overtaken by one the store has not heard of yet learns it here.
+  await sandbox.renew();
+  await network.catchUp();
+  const usage = { ...result.usage, ...usageOfVm(await sandbox.usage()) };
+  const withUsage = await withBoot(vm, { ...result, usage });
+  const left = life.cancelRequested.aborted
+    ? { result: withUsage, isRetained: false }
+    : await retainAfter(vm, sandbox, withUsage, life.detached);
+  const durable = await writeResult(deps.events, request.runId, left.result, sandbox.facts.fence, deps.now());
+  await letGoOfVm(vm, sandbox, ended.execs, left.isRetained);
+  return durable;
 }
 
 /** The result stands already: only what follows it is done again. */

@@ -1,12 +1,12 @@
 /** What an attempt of a stage works with, and how its events are made. */
-import type { NetworkFollower } from '../vm/network-log.ts';
 import type { NewRunEvent, RunEventBody } from '../../domain/run/event.ts';
+import type { Redactor } from '../../domain/security/redactor.ts';
 import type { ActivityDeps } from '../deps.ts';
 import type { AttemptLife } from '../heartbeat.ts';
 import type { StageEnvironment } from './host-variables.ts';
-import type { RunLedger } from '../agent/shared/ledger.ts';
-import type { SandboxBackend, VmKey } from '../ports/sandbox.ts';
+import type { Sandbox, SandboxBackend, VmKey } from '../ports/sandbox.ts';
 import type { StageRequest } from '../calls/requests.ts';
+import type { NetworkFollower } from '../vm/network-log.ts';
 import type { StageWorkspace } from '../workspace/stage-workspace.ts';
 
 export function attemptName({ runId, execKey }: StageRequest): string {
@@ -23,11 +23,21 @@ export interface Attempt {
   readonly ownsVm: boolean;
 }
 
-export interface Worked extends Attempt {
-  readonly ledger: RunLedger | null;
-  readonly workspace: StageWorkspace | null;
+/** What the commands of a stage find in its VM. */
+export interface StageInputs {
+  readonly env: Readonly<Record<string, string>>;
   readonly credentials: StageEnvironment['credentials'];
-  readonly network: Pick<NetworkFollower, 'listen'>;
+  /** Null: the stage has no workspace. */
+  readonly workspace: StageWorkspace | null;
+}
+
+/** An attempt whose VM is ready. */
+export interface AttemptVm extends Attempt {
+  readonly sandbox: Sandbox;
+  readonly inputs: StageInputs;
+  readonly redactor: Redactor;
+  /** The notices of the VM's door. */
+  readonly network: Pick<NetworkFollower, 'listen' | 'catchUp'>;
 }
 
 export function attemptEvent(context: Attempt, id: string, body: RunEventBody): NewRunEvent {

@@ -1,7 +1,7 @@
 /** Sessions of step machines that stages of a run drove, by what the run's events say. */
 import type { Client } from '@temporalio/client';
 import type { RunReader } from '../../activities/ports/run-reader.ts';
-import { sessionOfStage } from '../../activities/agent/run-skill.ts';
+import { sessionOfStage } from '../../activities/attempt/work/step-machine.ts';
 import { NoSuchSessionError } from '../../client/sessions/errors.ts';
 import { askSessionToStop } from '../../client/sessions/sessions.ts';
 

@@ -3,14 +3,15 @@
  * answer does not fit the schema of the stage it is asked again, in the same VM and the same session, by a further command.
  */
 import { Buffer } from 'node:buffer';
-import { isService } from '../../domain/plan/work.ts';
-import type { DataRef } from '../../domain/plan/plan.ts';
-import { EVENT_ID } from '../../domain/run/event-id.ts';
-import type { StageResult } from '../../domain/run/stage-result.ts';
-import type { Redactor } from '../../domain/security/redactor.ts';
-import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { isService } from '../../../domain/plan/work.ts';
+import type { AgentWork, DataRef } from '../../../domain/plan/plan.ts';
+import { EVENT_ID } from '../../../domain/run/event-id.ts';
+import type { StageResult } from '../../../domain/run/stage-result.ts';
+import type { Redactor } from '../../../domain/security/redactor.ts';
+import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { BEGINNING_BYTES, beginningOf } from './answer-beginning.ts';
 import {
+  agentOfWork,
   commandKey,
   commandOfAgent,
   firstBytes,
@@ -19,17 +20,29 @@ import {
   putAgentFiles,
   schemaOf,
   writesFile,
-} from './command.ts';
-import type { AgentContext } from './context.ts';
-import { withoutHang } from './hang.ts';
-import { needsCheckout, restore, resumePromptOf, savedBefore, sayResumed, usedBeforeSave } from './resume.ts';
-import { runTurn, usedUpBefore } from './turn.ts';
-import { agentResultOf, type AgentTurn, execsOf, turnFailure, usageOf } from './turns.ts';
-import { outputMismatch } from '../attempt/output-check.ts';
-import type { Exec } from '../ports/sandbox.ts';
-import { leftAtCancel } from '../attempt/service-output.ts';
-import { collectOutputs, type OutcomeFailure } from '../attempt/outputs.ts';
-import { describeExit } from '../attempt/result.ts';
+} from '../../agent/command.ts';
+import type { DrivenAgent } from '../../agent/driven-agent.ts';
+import { withoutHang } from '../../agent/hang.ts';
+import { needsCheckout, restore, resumePromptOf, savedBefore, sayResumed, usedBeforeSave } from '../../agent/resume.ts';
+import { runTurn, type TurnOptions } from '../../agent/turn.ts';
+import { agentResultOf, type AgentTurn, turnFailure, usageOf, usedUpBefore } from '../../agent/turns.ts';
+import { outputMismatch } from '../output-check.ts';
+import { type AgentProgress, createProgress } from '../../agent/progress.ts';
+import { createServiceOutput, leftAtCancel } from '../service-output.ts';
+import { collectOutputs, type OutcomeFailure } from '../outputs.ts';
+import { describeExit } from '../result.ts';
+import { beginAttempt } from '../begin.ts';
+import type { AttemptVm } from '../stage-attempt.ts';
+import type { AttemptWork, WorkKind } from './attempt-work.ts';
+import {
+  type AgentMeans,
+  demandMeans,
+  demandMeansAgain,
+  drivenAgent,
+  endAttempt,
+  withLedger,
+} from './agent-attempt.ts';
+import { leaveWork, writeMountsBack } from './leave.ts';
 
 /** How often an agent is asked, the first time within it, for an answer that fits. */
 const MOST_ASKED = 3;
@@ -42,61 +55,103 @@ interface Answer {
   readonly beginning?: string;
 }
 
-/** A try that takes the attempt over comes to the same turns: each is a command by its key, whose stream is read again. */
-export async function runAgent(
-  context: AgentContext,
-  prompt: string,
-): Promise<{ readonly result: StageResult; readonly execs: readonly Exec[] }> {
-  const { life } = context;
-  const turns: AgentTurn[] = [await firstTurn(context, prompt)];
-  life.phase('collecting outputs');
-  let answer = await answerOf(context, turns);
-  let noMore = '';
-  while (answer.mismatch !== null && turns.length < MOST_ASKED) {
-    const next = await anotherTurn(context, turns, answer.mismatch);
-    if ('noMore' in next) {
-      noMore = next.noMore;
-      break;
-    }
-    turns.push(next);
-    life.phase('collecting outputs');
-    answer = await answerOf(context, turns);
-  }
-  if (answer.mismatch !== null) answer = namingTries(answer, turns.length, noMore, context.redactor);
-  return { result: await concluded(context, turns, answer), execs: execsOf(turns) };
+/** How the agent begins: with its prompt, or with what an earlier attempt has saved. */
+interface PreparedAgent {
+  readonly driven: DrivenAgent;
+  readonly first: TurnOptions;
 }
 
-/**
- * A try that takes over finds the command, whatever it makes of how that began.
- * @param written  the author's prompt
- */
-async function firstTurn(context: AgentContext, written: string): Promise<AgentTurn> {
-  const { deps, request, agent, life, sandbox } = context;
+interface EndedAgent {
+  readonly driven: DrivenAgent;
+  readonly turns: readonly AgentTurn[];
+  readonly answer: Answer;
+}
+
+export const agentKind: WorkKind<AgentWork> = {
+  open: async (attempt, environment, work) => agentWork(work, await demandMeans(attempt, environment)),
+};
+
+function agentWork(work: AgentWork, means: AgentMeans): AttemptWork<PreparedAgent, EndedAgent> {
+  return {
+    async prepare(vm) {
+      await demandMeansAgain(vm, means);
+      const driven = {
+        ...drivenAgent(vm, means, work),
+        published: createServiceOutput(vm),
+        progress: progressOf(vm, work),
+      };
+      return { driven, first: await prepareFirst(driven, work) };
+    },
+    run: (_vm, { driven, first }) => withLedger(driven, () => askUntilFit(driven, first)),
+    collect: async (_vm, { driven, turns, answer }) =>
+      await endAttempt(driven, turns, await concluded(driven, turns, answer)),
+  };
+}
+
+function progressOf(vm: AttemptVm, work: AgentWork): AgentProgress | null {
+  if (isService(work)) return null;
+  const { deps, request, sandbox, redactor, inputs } = vm;
+  const { cli, sessionFolder } = agentOfWork(work).provider;
+  return createProgress({
+    deps,
+    request,
+    sandbox,
+    redactor,
+    cli,
+    sessionFolder,
+    base: inputs.workspace?.indexed.base ?? null,
+  });
+}
+
+/** Begins the attempt. A try that takes over finds the command, whatever it makes of how that began. */
+async function prepareFirst({ vm, agent }: DrivenAgent, work: AgentWork): Promise<TurnOptions> {
+  const { deps, request, life, sandbox } = vm;
   const saved = await savedBefore(deps, request, agent.provider.sessionFolder);
-  const prompt = saved === null ? await promptOf(deps.artifacts, request, written) : resumePromptOf(saved);
+  const prompt = saved === null ? await promptOf(deps.artifacts, request, work.prompt) : resumePromptOf(saved);
   const asked = { prompt, outputSchema: schemaOf(request), resume: saved?.sessionId ?? null };
   const files = commandOfAgent(agent, { ...asked, limits: {} });
   const prepare = async (): Promise<void> => {
     await putAgentFiles(sandbox, files, life.ended);
     if (saved !== null) await restore(deps, sandbox, request, saved, life.ended);
   };
-  await context.begin({ prepare, unpacksWorkspace: saved === null || needsCheckout(saved) });
+  await beginAttempt(vm, { prepare, unpacksWorkspace: saved === null || needsCheckout(saved) });
   if (saved !== null) await sayResumed(deps, request, saved);
-  return await runTurn(context, [], {
+  return {
     ...asked,
     ...(saved === null ? {} : { sessionUse: await usedBeforeSave(deps, agent.provider, saved) }),
     timeoutMs: request.stage.timeoutMs,
-    phase: isService(request.stage.work) ? 'serving' : 'running',
-  });
+    phase: isService(work) ? 'serving' : 'running',
+  };
+}
+
+/** A try that takes the attempt over comes to the same turns: each is a command by its key, whose stream is read again. */
+async function askUntilFit(driven: DrivenAgent, first: TurnOptions): Promise<EndedAgent> {
+  const { life, redactor } = driven.vm;
+  const turns: AgentTurn[] = [await runTurn(driven, [], first)];
+  life.phase('collecting outputs');
+  let answer = await answerOf(driven, turns);
+  let noMore = '';
+  while (answer.mismatch !== null && turns.length < MOST_ASKED) {
+    const next = await anotherTurn(driven, turns, answer.mismatch);
+    if ('noMore' in next) {
+      noMore = next.noMore;
+      break;
+    }
+    turns.push(next);
+    life.phase('collecting outputs');
+    answer = await answerOf(driven, turns);
+  }
+  if (answer.mismatch !== null) answer = namingTries(answer, turns.length, noMore, redactor);
+  return { driven, turns, answer };
 }
 
 /** `noMore`: why it is not asked again, for the failure of the stage; empty: that ends by a cancel. */
 async function anotherTurn(
-  context: AgentContext,
+  driven: DrivenAgent,
   turns: readonly AgentTurn[],
   { message }: OutcomeFailure,
 ): Promise<AgentTurn | { readonly noMore: string }> {
-  const { request, life, sandbox } = context;
+  const { request, life, sandbox } = driven.vm;
   const sessionId = turns.at(-1)?.outcome.sessionId ?? null;
   const usedMs = turns.reduce((sum, { exit }) => sum + Math.max(0, exit.endedAtMs - exit.startedAtMs), 0);
   const timeoutMs = request.stage.timeoutMs - usedMs;
@@ -106,12 +161,12 @@ async function anotherTurn(
   const key = commandKey(request.execKey, turns.length + 1);
   const isAsked = (await sandbox.execs()).some((exec) => exec.key === key);
   if (!isAsked && life.cancelRequested.aborted) return { noMore: '' };
-  const usedUp = isAsked ? null : usedUpBefore(context, turns);
+  const usedUp = isAsked ? null : usedUpBefore(driven, turns);
   if (usedUp !== null) return { noMore: `it ${usedUp.words}` };
-  await sayAsked(context, key, turns.length + 1, message);
+  await sayAsked(driven.vm, key, turns.length + 1, message);
   const prompt = `${message}. Correct it and give the whole answer again.\n`;
   const phase = `asking again, ${turns.length + 1} of ${MOST_ASKED}`;
-  return await runTurn(context, turns, {
+  return await runTurn(driven, turns, {
     prompt,
     outputSchema: schemaOf(request),
     resume: sessionId,
@@ -121,8 +176,8 @@ async function anotherTurn(
 }
 
 /** What the last turn comes to. Nothing is written back yet. */
-async function answerOf(context: AgentContext, turns: readonly AgentTurn[]): Promise<Answer> {
-  const { deps, request, backend, life, sandbox, redactor } = context;
+async function answerOf({ vm }: DrivenAgent, turns: readonly AgentTurn[]): Promise<Answer> {
+  const { deps, request, backend, life, sandbox, redactor } = vm;
   const turn = turns.at(-1)!;
   const { exec, exit, outcome } = turn;
   const ended = await describeExit(backend, sandbox, exec, exit, request, redactor, life.detached);
@@ -131,7 +186,7 @@ async function answerOf(context: AgentContext, turns: readonly AgentTurn[]): Pro
   if (failure !== null) return { result: { ...base, outcome: 'failed', failure }, mismatch: null };
   if (base.outcome === 'cancelled' && isService(request.stage.work))
     return {
-      result: { ...base, ...(await leftAtCancel(context, exec, context.copyBack, life.detached)) },
+      result: { ...base, ...(await leftAtCancel(vm, exec, () => writeMountsBack(vm), life.detached)) },
       mismatch: null,
     };
   if (base.outcome !== 'succeeded') return { result: base, mismatch: null };
@@ -151,7 +206,7 @@ async function answerOf(context: AgentContext, turns: readonly AgentTurn[]): Pro
 
 /** Its id is the command's that asks, so that a worker that takes over writes it once. */
 async function sayAsked(
-  { deps, request, sandbox, redactor }: AgentContext,
+  { deps, request, sandbox, redactor }: AttemptVm,
   key: string,
   time: number,
   message: string,
@@ -164,7 +219,7 @@ async function sayAsked(
 }
 
 /** Reads the beginning of an answer. A stored answer contains no secrets. */
-async function readBeginning({ artifacts }: Pick<AgentContext['deps'], 'artifacts'>, output: DataRef): Promise<string> {
+async function readBeginning({ artifacts }: Pick<AttemptVm['deps'], 'artifacts'>, output: DataRef): Promise<string> {
   return beginningOf((await firstBytes(artifacts.open(output), BEGINNING_BYTES)).toString('utf8'));
 }
 
@@ -182,19 +237,18 @@ function failedWith(base: StageResult, redactor: Redactor, { code, message }: Ou
   return { result: { ...base, outcome: 'failed', failure }, mismatch: null };
 }
 
-async function concluded(context: AgentContext, turns: readonly AgentTurn[], { result }: Answer): Promise<StageResult> {
+async function concluded(driven: DrivenAgent, turns: readonly AgentTurn[], { result }: Answer): Promise<StageResult> {
   const first = turns[0]!.exit.startedAtMs;
   const told: StageResult = {
     ...result,
     durationMs: Math.max(0, turns.at(-1)!.exit.endedAtMs - first),
     usage: { ...result.usage, ...usageOf(turns) },
-    agent: await agentResultOf(context, turns),
+    agent: await agentResultOf(driven, turns),
   };
   if (told.outcome !== 'succeeded') return told;
-  const left = await context.takeWorkspace();
-  const refused = left.failure ?? (await context.copyBack());
-  if (refused === null) return { ...told, outputs: { ...told.outputs, ...left.outputs } };
-  return { ...told, output: null, outputs: {}, ...failedOnly(failedWith(told, context.redactor, refused)) };
+  const left = await leaveWork(driven.vm);
+  if (left.failure === null) return { ...told, outputs: { ...told.outputs, ...left.outputs } };
+  return { ...told, output: null, outputs: {}, ...failedOnly(failedWith(told, driven.vm.redactor, left.failure)) };
 }
 
 function failedOnly({ result: { outcome, failure } }: Answer): Pick<StageResult, 'outcome' | 'failure'> {

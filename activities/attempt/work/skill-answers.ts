@@ -1,9 +1,9 @@
 /** What a session says, as something to do, and what an agent says, as an answer. Pure. */
-import { unfenceJson } from '../../agents/fenced-json.ts';
-import type { AnyErrorCode } from '../../domain/errors/error-code.ts';
-import type { JsonValue } from '../../domain/plan/plan.ts';
-import { findLostNumber } from '../../domain/units/lost-number.ts';
-import type { SessionStanding } from '../ports/stage-sessions.ts';
+import { unfenceJson } from '../../../agents/fenced-json.ts';
+import type { AnyErrorCode } from '../../../domain/errors/error-code.ts';
+import type { JsonValue } from '../../../domain/plan/plan.ts';
+import { findLostNumber } from '../../../domain/units/lost-number.ts';
+import type { SessionStanding } from '../../ports/stage-sessions.ts';
 
 export type Next =
   | {

@@ -5,28 +5,40 @@
  */
 import { createHash } from 'node:crypto';
 import { Buffer } from 'node:buffer';
-import type { JsonValue } from '../../domain/plan/plan.ts';
-import { EVENT_ID } from '../../domain/run/event-id.ts';
-import type { RunEventBody } from '../../domain/run/event.ts';
-import type { StageFailure, StageResult } from '../../domain/run/stage-result.ts';
-import { sanitizeLine } from '../../domain/security/sanitize.ts';
-import type { SkillWork } from '../../domain/plan/plan.ts';
-import { commandOfAgent, promptOf, putAgentFiles } from './command.ts';
-import type { AgentContext } from './context.ts';
-import { withoutHang } from './hang.ts';
-import { runTurn, usedUpBefore } from './turn.ts';
-import { agentResultOf, type AgentTurn, execsOf, turnFailure, usageOf } from './turns.ts';
-import { outputMismatch } from '../attempt/output-check.ts';
-import type { Exec } from '../ports/sandbox.ts';
-import type { StageSessions } from '../ports/stage-sessions.ts';
-import type { StageRequest } from '../calls/requests.ts';
+import type { JsonValue } from '../../../domain/plan/plan.ts';
+import { EVENT_ID } from '../../../domain/run/event-id.ts';
+import type { RunEventBody } from '../../../domain/run/event.ts';
+import type { StageFailure, StageResult } from '../../../domain/run/stage-result.ts';
+import { sanitizeLine } from '../../../domain/security/sanitize.ts';
+import type { SkillWork } from '../../../domain/plan/plan.ts';
+import { commandOfAgent, promptOf, putAgentFiles } from '../../agent/command.ts';
+import type { DrivenAgent } from '../../agent/driven-agent.ts';
+import { withoutHang } from '../../agent/hang.ts';
+import { runTurn } from '../../agent/turn.ts';
+import { agentResultOf, type AgentTurn, turnFailure, usageOf, usedUpBefore } from '../../agent/turns.ts';
+import { outputMismatch } from '../output-check.ts';
+import type { SessionStanding, StageSessions } from '../../ports/stage-sessions.ts';
+import type { StageRequest } from '../../calls/requests.ts';
 import { beginningOf } from './answer-beginning.ts';
 import { answerIn, askedPrompt, type Next, nextOf, schemaForAgent } from './skill-answers.ts';
-import { collectOutputs, type OutcomeFailure } from '../attempt/outputs.ts';
-import { cancelledResult, describeExit, vmFactsOf } from '../attempt/result.ts';
-import { sleepUntil } from '../decisions/sleep-until.ts';
+import { collectOutputs, type OutcomeFailure } from '../outputs.ts';
+import { cancelledResult, describeExit, vmFactsOf } from '../result.ts';
+import { beginAttempt } from '../begin.ts';
+import type { AttemptVm } from '../stage-attempt.ts';
+import {
+  type AgentMeans,
+  demandMeans,
+  demandMeansAgain,
+  drivenAgent,
+  endAttempt,
+  withLedger,
+} from './agent-attempt.ts';
+import type { AttemptWork, WorkKind } from './attempt-work.ts';
+import { leaveWork } from './leave.ts';
+import { sleepUntil } from '../../decisions/sleep-until.ts';
 
-export interface SkillContext extends AgentContext {
+/** An agent that answers a step machine. */
+interface AnsweringAgent extends DrivenAgent {
   readonly skill: SkillWork;
 }
 
@@ -60,79 +72,121 @@ export function sessionOfStage({ runId, execKey }: Pick<StageRequest, 'runId' | 
   return `stage-${name}-${hash}`;
 }
 
-export async function runSkill(
-  context: SkillContext,
-): Promise<{ readonly result: StageResult; readonly execs: readonly Exec[] }> {
-  const { sandbox, agent, life } = context;
-  const files = commandOfAgent(agent, { prompt: '', outputSchema: undefined, resume: null, limits: {} });
-  await context.begin({ prepare: () => putAgentFiles(sandbox, files, life.ended), unpacksWorkspace: true });
-  const turns: AgentTurn[] = [];
-  const ended = await drive(context, turns);
-  life.phase('collecting outputs');
-  return { result: await concluded(context, turns, ended), execs: execsOf(turns) };
+export const stepMachineKind: WorkKind<SkillWork> = {
+  open: async (attempt, environment, work) => stepMachineWork(work, await demandMeans(attempt, environment)),
+  // Another attempt has a session of its own, so no agent answers this one any more.
+  abandon: async ({ deps, request, life }) => await deps.stageSessions?.cancel(sessionOfStage(request), life.detached),
+};
+
+interface EndedSession {
+  readonly answering: AnsweringAgent;
+  readonly turns: readonly AgentTurn[];
+  readonly ended: Ended;
+}
+
+function stepMachineWork(work: SkillWork, means: AgentMeans): AttemptWork<AnsweringAgent, EndedSession> {
+  return {
+    async prepare(vm) {
+      await demandMeansAgain(vm, means);
+      const answering = { ...drivenAgent(vm, means, work), skill: work };
+      const files = commandOfAgent(answering.agent, { prompt: '', outputSchema: undefined, resume: null, limits: {} });
+      const prepare = (): Promise<void> => putAgentFiles(vm.sandbox, files, vm.life.ended);
+      await beginAttempt(vm, { prepare, unpacksWorkspace: true });
+      return answering;
+    },
+    run: (_vm, answering) =>
+      withLedger(answering, async () => {
+        const turns: AgentTurn[] = [];
+        return { answering, turns, ended: await drive(answering, turns) };
+      }),
+    async collect(vm, { answering, turns, ended }) {
+      vm.life.phase('collecting outputs');
+      return await endAttempt(answering, turns, await concluded(answering, turns, ended));
+    },
+  };
 }
 
 /** @param turns  filled with the agent's, in order */
-async function drive(context: SkillContext, turns: AgentTurn[]): Promise<Ended> {
-  const { deps, request, life, skill } = context;
-  const sessions = sessionsOf(context);
+async function drive(answering: AnsweringAgent, turns: AgentTurn[]): Promise<Ended> {
+  const { deps, request, life } = answering.vm;
   const session = sessionOfStage(request);
   const startedAtMs = (await deps.events.find(request.runId, EVENT_ID.attempt(request.execKey, 'started')))?.atMs;
   const deadlineMs = (startedAtMs ?? deps.now()) + request.stage.timeoutMs;
-  life.phase('starting the session');
-  if (skill.code === undefined) throw new Error(`the skill of stage ${request.stage.id} was not admitted`);
-  const { code, params } = skill;
-  const agentHost = context.agent.provider.cli === 'codex' ? 'codex' : 'claude-code';
-  let standing = await sessions.start(session, { code, params, agentHost, variables: context.env }, life.ended);
+  let standing = await startSession(answering, session);
   /** How often the step was asked again. */
   let again = 0;
   for (;;) {
     const command = turns.length + 1;
-    let asked = await recorded(context, command);
+    let asked = await recorded(answering, command);
     if (asked === null) {
-      const before = turns.length === 0 ? null : await recorded(context, turns.length);
-      const next = nextOf(standing, before);
-      const limit = limitOf(context, next, {
-        command,
-        again,
-        deadlineMs,
-        lastAnswer: turns.at(-1)?.outcome.text ?? '',
-      });
-      if (limit !== null) return failedWith(limit.code, limit.message);
-      if (next.kind === 'done') return { output: next.output, failure: null, base: null };
-      if (next.kind === 'failed') return failedWith(next.code, `stage ${request.stage.id}: ${next.message}`);
+      const found = nextOf(standing, turns.length === 0 ? null : await recorded(answering, turns.length));
+      const next = endOrNext(answering, turns, found, { command, again, deadlineMs });
+      if (!('kind' in next)) return next;
       if (next.kind === 'look') {
         life.phase(next.phase);
         await sleepUntil(Math.min(next.untilMs ?? deps.now() + LOOK_AGAIN_MS, deadlineMs), deps.now, life.ended);
-        standing = await sessions.settle(session, life.ended);
+        standing = await sessionsOf(answering).settle(session, life.ended);
         continue;
       }
-      const usedUp = usedUpBefore(context, turns);
-      if (usedUp !== null)
-        return failedWith(
-          usedUp.code,
-          `stage ${request.stage.id}: the session asks on in step ${sanitizeLine(next.step)}, and the agent ${usedUp.words}`,
-        );
-      asked = await record(context, session, command, next);
+      asked = await record(answering, session, command, next);
     }
     again = asked.refusal === null ? 0 : again + 1;
-    const turn = await ask(context, turns, asked, deadlineMs);
+    const turn = await ask(answering, turns, asked, deadlineMs);
     turns.push(turn);
-    const base = await baseOf(context, turn);
+    const base = await baseOf(answering, turn);
     const failure = turnFailure(request, turn, base) ?? base.failure;
     if (failure !== null) return { output: null, failure, base };
     // It was answered before: what is recorded next says how it went on.
-    if ((await recorded(context, command + 1)) !== null) continue;
-    const said = answerIn(turn.outcome.text);
-    life.phase(`answering step ${sanitizeLine(asked.step)}`);
-    standing =
-      'problem' in said
-        ? { kind: 'error', error: 'validation', step: asked.step, message: said.problem, retry: true }
-        : await sessions.answer(session, { turn: asked.turn, step: asked.step, output: said.output }, life.ended);
+    if ((await recorded(answering, command + 1)) !== null) continue;
+    standing = await answer(answering, session, asked, turn);
   }
 }
 
-function sessionsOf({ deps, request }: SkillContext): StageSessions {
+async function startSession(answering: AnsweringAgent, session: string): Promise<SessionStanding> {
+  const { vm, agent, skill } = answering;
+  const sessions = sessionsOf(answering);
+  vm.life.phase('starting the session');
+  if (skill.code === undefined) throw new Error(`the skill of stage ${vm.request.stage.id} was not admitted`);
+  const { code, params } = skill;
+  const agentHost = agent.provider.cli === 'codex' ? 'codex' : 'claude-code';
+  return await sessions.start(session, { code, params, agentHost, variables: vm.inputs.env }, vm.life.ended);
+}
+
+/** The end of the session, by itself or by a limit; else how it continues: another look at it, or a question to the agent. */
+function endOrNext(
+  answering: AnsweringAgent,
+  turns: readonly AgentTurn[],
+  next: Next,
+  asking: Omit<Asking, 'lastAnswer'>,
+): Ended | Extract<Next, { readonly kind: 'look' | 'ask' }> {
+  const { stage } = answering.vm.request;
+  const limit = limitOf(answering.vm, next, { ...asking, lastAnswer: turns.at(-1)?.outcome.text ?? '' });
+  if (limit !== null) return failedWith(limit.code, limit.message);
+  if (next.kind === 'done') return { output: next.output, failure: null, base: null };
+  if (next.kind === 'failed') return failedWith(next.code, `stage ${stage.id}: ${next.message}`);
+  const usedUp = next.kind === 'look' ? null : usedUpBefore(answering, turns);
+  if (next.kind === 'look' || usedUp === null) return next;
+  return failedWith(
+    usedUp.code,
+    `stage ${stage.id}: the session asks on in step ${sanitizeLine(next.step)}, and the agent ${usedUp.words}`,
+  );
+}
+
+/** Gives the session the answer of a turn. */
+async function answer(
+  answering: AnsweringAgent,
+  session: string,
+  { step, turn }: Asked,
+  { outcome }: AgentTurn,
+): Promise<SessionStanding> {
+  const { life } = answering.vm;
+  const said = answerIn(outcome.text);
+  life.phase(`answering step ${sanitizeLine(step)}`);
+  if ('problem' in said) return { kind: 'error', error: 'validation', step, message: said.problem, retry: true };
+  return await sessionsOf(answering).answer(session, { turn, step, output: said.output }, life.ended);
+}
+
+function sessionsOf({ vm: { deps, request } }: AnsweringAgent): StageSessions {
   if (deps.stageSessions === undefined) throw new Error(`stage ${request.stage.id} was admitted without sessions`);
   return deps.stageSessions;
 }
@@ -146,7 +200,7 @@ interface Asking {
 }
 
 function limitOf(
-  { deps, request: { stage } }: SkillContext,
+  { deps, request: { stage } }: AttemptVm,
   next: Next,
   { command, again, deadlineMs, lastAnswer }: Asking,
 ): OutcomeFailure | null {
@@ -174,7 +228,7 @@ function failedWith(code: StageFailure['code'], message: string): Ended {
 }
 
 /** Null: so much was not asked yet. */
-async function recorded({ deps, request }: SkillContext, command: number): Promise<Asked | null> {
+async function recorded({ vm: { deps, request } }: AnsweringAgent, command: number): Promise<Asked | null> {
   const body = (await deps.events.find(request.runId, EVENT_ID.skillStep(request.execKey, command)))?.body;
   if (body?.type !== 'skill-step') return null;
   const parts: Uint8Array[] = [];
@@ -184,12 +238,12 @@ async function recorded({ deps, request }: SkillContext, command: number): Promi
 }
 
 async function record(
-  context: SkillContext,
+  answering: AnsweringAgent,
   session: string,
   command: number,
   next: Extract<Next, { readonly kind: 'ask' }>,
 ): Promise<Asked> {
-  const { deps, request, sandbox, redactor } = context;
+  const { deps, request, sandbox, redactor } = answering.vm;
   const { runId, execKey, stage } = request;
   const written = askedPrompt(next);
   // As an agent's own prompt: with the first bytes of the input.
@@ -212,18 +266,19 @@ async function record(
     fence: sandbox.facts.fence,
   });
   // What a try before this one recorded counts.
-  return (await recorded(context, command)) ?? { ...next, prompt };
+  return (await recorded(answering, command)) ?? { ...next, prompt };
 }
 
 async function ask(
-  context: SkillContext,
+  answering: AnsweringAgent,
   turns: readonly AgentTurn[],
   { step, prompt, schema }: Asked,
   deadlineMs: number,
 ): Promise<AgentTurn> {
-  const { deps, request, agent } = context;
+  const { vm, agent } = answering;
+  const { deps, request } = vm;
   const printed = turns.reduce((sum, { exit }) => sum + exit.stdoutBytes + exit.stderrBytes, 0);
-  return await runTurn(context, turns, {
+  return await runTurn(answering, turns, {
     prompt,
     // Codex takes a schema for a new session alone, from a file, and OpenAI's servers only one of their own kind.
     outputSchema: agent.provider.cli === 'claude' ? schemaForAgent(schema) : undefined,
@@ -234,29 +289,30 @@ async function ask(
   });
 }
 
-async function baseOf(context: SkillContext, turn: AgentTurn): Promise<StageResult> {
+async function baseOf({ vm }: AnsweringAgent, turn: AgentTurn): Promise<StageResult> {
   const { exec, exit } = turn;
-  const { backend, sandbox, request, redactor, life } = context;
+  const { backend, sandbox, request, redactor, life } = vm;
   const base = await describeExit(backend, sandbox, exec, exit, request, redactor, life.detached);
   return withoutHang(base, turn);
 }
 
 /** What the stage comes to. Only a success leaves outputs, a workspace and writable mounts. */
 async function concluded(
-  context: SkillContext,
+  answering: AnsweringAgent,
   turns: readonly AgentTurn[],
   { output, failure, base }: Ended,
 ): Promise<StageResult> {
-  const { deps, request, backend, sandbox, redactor, life } = context;
+  const { vm } = answering;
+  const { deps, request, backend, sandbox, redactor, life } = vm;
   const last = turns.at(-1);
-  const described = base ?? (last === undefined ? null : await baseOf(context, last));
+  const described = base ?? (last === undefined ? null : await baseOf(answering, last));
   const told: StageResult = {
     ...(described ?? { ...cancelledResult(backend, request), vm: vmFactsOf(backend, sandbox) }),
     outcome: base?.outcome ?? (failure === null ? 'succeeded' : 'failed'),
     failure: failure === null ? null : { ...failure, message: redactor.text(failure.message) },
     durationMs: last === undefined ? 0 : Math.max(0, last.exit.endedAtMs - turns[0]!.exit.startedAtMs),
     usage: { ...described?.usage, ...usageOf(turns) },
-    ...(last === undefined ? {} : { agent: await agentResultOf(context, turns) }),
+    ...(last === undefined ? {} : { agent: await agentResultOf(answering, turns) }),
   };
   // A turn that failed of itself ended a command that may have ended well.
   if (failure !== null) return { ...told, outcome: told.outcome === 'succeeded' ? 'failed' : told.outcome };
@@ -274,9 +330,8 @@ async function concluded(
   if (collected.failure !== null) return failed(collected.failure);
   const mismatch = await outputMismatch(deps, request.stage, collected.output);
   if (mismatch !== null) return failed(mismatch);
-  const left = await context.takeWorkspace();
-  const refused = left.failure ?? (await context.copyBack());
-  if (refused !== null) return failed(refused);
+  const left = await leaveWork(vm);
+  if (left.failure !== null) return failed(left.failure);
   return { ...told, output: collected.output, outputs: { ...collected.outputs, ...left.outputs } };
 }
 

@@ -6,13 +6,13 @@ import { join } from 'node:path';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { StageResult } from '../../domain/run/stage-result.ts';
-import { createMockBackend, type MockBackend } from '../../sandbox/mock/backend.ts';
-import { openStores, type Stores } from '../../store/open-stores.ts';
-import { mockWorkerDeps, plainRequest, plainStage } from '../../test/rig/runs/mock-worker.ts';
-import type { ActivityDeps } from '../deps.ts';
-import type { StageRequest, VmStage } from '../calls/requests.ts';
-import { runStage } from '../attempt/run-stage.ts';
+import type { StageResult } from '../../../domain/run/stage-result.ts';
+import { createMockBackend, type MockBackend } from '../../../sandbox/mock/backend.ts';
+import { openStores, type Stores } from '../../../store/open-stores.ts';
+import { mockWorkerDeps, plainRequest, plainStage } from '../../../test/rig/runs/mock-worker.ts';
+import type { ActivityDeps } from '../../deps.ts';
+import type { StageRequest, VmStage } from '../../calls/requests.ts';
+import { runStage } from '../run-stage.ts';
 
 const RUN = 'run-1';
 

@@ -1,5 +1,5 @@
-import { cut } from '../../agents/fields.ts';
-import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { cut } from '../../../agents/fields.ts';
+import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 
 /** UTF-16 code units of the last answer in the failure of its stage. */
 const BEGINNING_CHARACTERS = 200;

@@ -1,0 +1,237 @@
+/** Follows one command of an agent: its output, its stream and, where it has a budget, its session file. */
+import { type AgentUsage, NO_USAGE } from '../../agents/stream.ts';
+import { largestUse, sumOfUse, useSince, withPrice } from '../../domain/agent/budget.ts';
+import type { OverBudget } from '../../domain/agent/limits.ts';
+import { withWrittenServer, writtenServer } from '../../domain/agent/provider-hosts.ts';
+import type { LlmPlan } from '../../domain/plan/plan.ts';
+import type { ToldNotice } from '../../domain/run/door-notice.ts';
+import { followWith, type Listen, pumpOf } from '../attempt/follow-command.ts';
+import { publishing } from '../attempt/service-output.ts';
+import type { Exec, ExecExit } from '../ports/sandbox.ts';
+import { CommandMeter, endExec } from './budget.ts';
+import { commandKey } from './command.ts';
+import type { DrivenAgent } from './driven-agent.ts';
+import { AnswerWatch, endIfHanging, findHung } from './hang.ts';
+import { type FileReader, readCutUse, readFile } from './session-use.ts';
+import { checkRun, shareOfRun } from './shared/account.ts';
+import { modelRefusal } from './shared/model-server.ts';
+import type { RedactedOutcome } from './shared/sayings.ts';
+import { type AgentStreamOptions, followAgent } from './stream.ts';
+import { type AgentTurn, type BegunTurn, usedBy } from './turns.ts';
+
+export interface DoorNotices {
+  /** Tells the notices of the door so far, and each later one. */
+  tell(listener: (told: ToldNotice) => void): void;
+}
+
+/** @param early  follows the session file from before the command; null: no command does yet */
+export async function followTurn(
+  driven: DrivenAgent,
+  turn: BegunTurn,
+  early: Exec | null,
+  notices: DoorNotices,
+): Promise<AgentTurn> {
+  const { vm, agent, published } = driven;
+  const { command, exec, deadlineMs } = turn;
+  const ending = new CommandEnding(exec);
+  const meter = meterOf(driven, turn, ending);
+  const stream = readStream(driven, turn, meter, ending);
+  const file = meter === null ? null : readFile(driven, turn, meter, early, stream.session);
+  notices.tell((told) => {
+    const refusal = stream.hasAnswered() ? null : modelRefusal(agent.work.llm, turn.startedAtMs, told);
+    if (refusal !== null) ending.refuse(refusal);
+  });
+  // What further commands print stands in the transcript: offsets in the log are those of the first.
+  const listeners = [
+    stream.listen,
+    endIfHanging(vm, { command, exec, deadlineMs, watch: stream.watch }),
+    ...(command === 1 ? [pumpOf(vm, vm.sandbox, exec, vm.redactor)] : []),
+    ...(file === null ? [] : [file.listen]),
+    ...(published === null ? [] : [publishing(published, exec)]),
+  ];
+  try {
+    const exit = await followWith(vm, exec, listeners);
+    const outcome = stream.outcome();
+    if (outcome === null) throw new Error(`the stream of ${turn.execRequest.key} was not read to its end`);
+    return await endedTurn(driven, turn, { exit, outcome, meter, file, ending });
+  } finally {
+    // It has ended, or somebody else goes on with it.
+    ending.letGo();
+  }
+}
+
+/** Ends the command of an agent, which keeps its own end if it has one by then. */
+class CommandEnding {
+  #refused: OverBudget | null = null;
+  #keepAlive: (() => void) | null = null;
+  readonly #exec: Exec;
+
+  constructor(exec: Exec) {
+    this.#exec = exec;
+  }
+
+  /** The first reason why a server does not serve the agent; null: none. */
+  get refused(): OverBudget | null {
+    return this.#refused;
+  }
+
+  refuse(why: OverBudget): void {
+    if (this.#refused !== null) return;
+    this.#refused = why;
+    this.end(why);
+  }
+
+  end(why: OverBudget): void {
+    this.#keepAlive = endExec(this.#exec, why);
+  }
+
+  endOnce(why: OverBudget): void {
+    this.#keepAlive ??= endExec(this.#exec, why);
+  }
+
+  letGo(): void {
+    this.#keepAlive?.();
+  }
+}
+
+/** Null: neither the stage nor its run has a budget. */
+function meterOf({ account }: DrivenAgent, { before, left }: BegunTurn, ending: CommandEnding): CommandMeter | null {
+  if (left === null) return null;
+  return new CommandMeter(
+    account.work,
+    left,
+    // One that has answered ends, or is ended as one that hangs.
+    (over, hasAnswered) => void (hasAnswered || ending.end(over)),
+    shareOfRun(account, usedBy(before)),
+  );
+}
+
+interface StreamReader {
+  readonly listen: Listen;
+  /** Whether its final result is in the stream. */
+  readonly watch: AnswerWatch;
+  /** The id of the session; null: the stream has ended without it. */
+  readonly session: Promise<string | null>;
+  /** Whether the model has answered something. */
+  readonly hasAnswered: () => boolean;
+  /** Null: the stream was not read to its end. */
+  readonly outcome: () => RedactedOutcome | null;
+}
+
+function readStream(
+  driven: DrivenAgent,
+  turn: BegunTurn,
+  meter: CommandMeter | null,
+  ending: CommandEnding,
+): StreamReader {
+  const { llm } = driven.agent.work;
+  const watch = new AnswerWatch();
+  let outcome: RedactedOutcome | null = null;
+  let hasAnswered = false;
+  let onSession!: (sessionId: string | null) => void;
+  const session = new Promise<string | null>((resolve) => (onSession = resolve));
+  const loginRefused = (words: string): void => {
+    const server = writtenServer(llm);
+    const at = server === null ? '' : `; the server is ${server}`;
+    ending.refuse({ code: 'agent/api-error', words: `was stopped: ${withWrittenServer(llm, words)}${at}` });
+  };
+  const turnEnded = (hasEnded: boolean): void => {
+    // It works on beyond its budget.
+    const over = meter?.over ?? null;
+    if (!hasEnded && watch.hasAnswered && over !== null) ending.endOnce(over);
+    watch.set(hasEnded);
+  };
+  const listen: Listen = async ({ signal }) => {
+    const answered = (): void => void (hasAnswered = true);
+    const options = { ...streamOptions(driven, turn, meter, signal), onSession, loginRefused, turnEnded, answered };
+    try {
+      outcome = await followAgent(options, signal);
+    } finally {
+      onSession(null);
+    }
+  };
+  return { listen, watch, session, hasAnswered: () => hasAnswered, outcome: () => outcome };
+}
+
+function streamOptions(
+  driven: DrivenAgent,
+  turn: BegunTurn,
+  meter: CommandMeter | null,
+  signal: AbortSignal,
+): Omit<AgentStreamOptions, 'onSession' | 'loginRefused' | 'turnEnded' | 'answered'> {
+  const { vm, agent, account, progress } = driven;
+  const { deps, request, sandbox, redactor } = vm;
+  const { before, command, exec } = turn;
+  const { execKey, runId } = request;
+  return {
+    runId,
+    stage: request.stage.id,
+    execKey,
+    commandKey: commandKey(execKey, command),
+    fence: sandbox.facts.fence,
+    exec,
+    provider: agent.provider,
+    events: deps.events,
+    redactor,
+    now: deps.now,
+    toolEnded: async (end) => progress?.offer(exec, end, signal),
+    usageTold: (id) => checkRun(account, meter, id),
+    used: (usage, isLast) =>
+      sumOfUse(
+        usedBy(before),
+        meter === null ? ownUse(driven, turn, usage) : meter.streamed(useSince(usage, turn.sessionBefore), isLast),
+      ),
+  };
+}
+
+/** By its stream alone. Codex's counts a turn of the agent as one call; its session file has each of them. */
+function ownUse({ agent }: DrivenAgent, { sessionBefore }: BegunTurn, told: AgentUsage): AgentUsage {
+  return withPrice(useSince(told, sessionBefore), agent.work.llm);
+}
+
+interface TurnEnd {
+  readonly exit: ExecExit;
+  readonly outcome: RedactedOutcome;
+  readonly meter: CommandMeter | null;
+  readonly file: FileReader | null;
+  readonly ending: CommandEnding;
+}
+
+async function endedTurn(
+  driven: DrivenAgent,
+  turn: BegunTurn,
+  { exit, outcome, meter, file, ending }: TurnEnd,
+): Promise<AgentTurn> {
+  const { vm, agent } = driven;
+  const { usage: told } = outcome;
+  const read = meter === null ? await readCutUse(driven, turn, outcome) : null;
+  return {
+    exec: turn.exec,
+    exit,
+    outcome: {
+      ...withServerNamed(agent.work.llm, outcome),
+      usage: meter?.used ?? ownUse(driven, turn, read === null ? told : largestUse(told, read.use)),
+      // Its session file is followed, which has each call.
+      isUsageFinal: meter !== null || outcome.isUsageFinal,
+    },
+    sessionUse: agent.provider.sessionUse === undefined ? NO_USAGE : told,
+    // A notice of the door may come after the end of the command.
+    over: overIn(exit) ?? meter?.over ?? ending.refused,
+    hasHung: await findHung(vm, turn.command, exit),
+    follower: file?.follower() ?? read?.reader ?? null,
+  };
+}
+
+function withServerNamed(llm: LlmPlan | null, outcome: RedactedOutcome): RedactedOutcome {
+  const { failure } = outcome;
+  if (failure === null) return outcome;
+  const said = withWrittenServer(llm, failure.message);
+  const server = failure.code === 'agent/api-error' ? writtenServer(llm) : null;
+  const message = server === null || said.includes(server) ? said : `${said} (the server is ${server})`;
+  return { ...outcome, failure: { ...failure, message } };
+}
+
+/** By the worker that ended it, which may be one before this one. */
+function overIn({ cause }: ExecExit): OverBudget | null {
+  return cause?.kind === 'failure' ? { code: cause.code, words: cause.words } : null;
+}

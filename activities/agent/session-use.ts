@@ -1,0 +1,132 @@
+/** What one command of an agent uses by the file of its session: followed while the agent works, or read once after its end. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { AgentOutcome, AgentUsage } from '../../agents/stream.ts';
+import { sumOfUse } from '../../domain/agent/budget.ts';
+import type { OverBudget } from '../../domain/agent/limits.ts';
+import { FIRST_FOLLOWER } from '../../domain/run/attempt.ts';
+import { EVENT_ID } from '../../domain/run/event-id.ts';
+import type { Listen } from '../attempt/follow-command.ts';
+import type { Exec, ExecExit, Sandbox } from '../ports/sandbox.ts';
+import { type CommandMeter, readFollower, readSessionUse, startFollower } from './budget.ts';
+import { commandKey } from './command.ts';
+import type { DrivenAgent } from './driven-agent.ts';
+import { checkRun } from './shared/account.ts';
+import { type BegunTurn, usedBy } from './turns.ts';
+
+/** Time in which what an agent that has ended left in its session file is read. */
+const FILE_READ_MS = 1_500;
+const FILE_LOOK_MS = 50;
+
+export function startTurnFollower(
+  { vm, agent }: DrivenAgent,
+  { command, execRequest }: Pick<BegunTurn, 'command' | 'execRequest'>,
+  sessionId: string,
+  from: 'start' | 'end',
+  signal: AbortSignal,
+): Promise<Exec | null> {
+  const { sandbox, request } = vm;
+  const key = followerKey(request.execKey, command);
+  return startFollower({ sandbox, key, cli: agent.provider.cli, sessionId, from, of: execRequest }, signal);
+}
+
+function followerKey(execKey: string, command: number): string {
+  return commandKey(execKey, FIRST_FOLLOWER + command - 1);
+}
+
+export interface FileReader {
+  readonly listen: Listen;
+  /** Null: no command has followed the file. */
+  readonly follower: () => Exec | null;
+}
+
+/**
+ * @param early  follows the file already, from before the command; null: no command does
+ * @param session  its id, once the stream has named it; null: the stream has ended without it
+ */
+export function readFile(
+  driven: DrivenAgent,
+  turn: BegunTurn,
+  meter: CommandMeter,
+  early: Exec | null,
+  session: Promise<string | null>,
+): FileReader {
+  let follower = early;
+  return {
+    follower: () => follower,
+    async listen({ signal }) {
+      const ended = turn.exec.wait(signal);
+      ended.catch(() => undefined);
+      if (follower === null) {
+        // Also of an agent that has ended: a worker before this one may have followed it, and what that read counts.
+        const sessionId = await session;
+        follower = sessionId === null ? null : await startTurnFollower(driven, turn, sessionId, 'start', signal);
+      }
+      if (follower !== null) await followSession(driven, meter, follower, turn, ended, signal);
+    },
+  };
+}
+
+/** Until the agent has ended. Where the follower ends before it, nobody knows any more what the agent uses. */
+async function followSession(
+  { vm, agent, account }: DrivenAgent,
+  meter: CommandMeter,
+  follower: Exec,
+  { before, command }: BegunTurn,
+  ended: Promise<ExecExit>,
+  signal: AbortSignal,
+): Promise<void> {
+  const { deps, request, sandbox } = vm;
+  const { execKey, runId } = request;
+  const { cli } = agent.provider;
+  const key = followerKey(execKey, command);
+  const tell = async (usage: AgentUsage, offset: number, hasEvent: boolean): Promise<void> => {
+    const used = meter.followed(usage);
+    if (!hasEvent) return;
+    const body = { type: 'agent-usage', stage: request.stage.id, execKey, ...sumOfUse(usedBy(before), used) } as const;
+    const event = { id: EVENT_ID.agent(key, offset, 0), atMs: deps.now(), body };
+    await deps.events.append(runId, [event], { execKey, fence: sandbox.facts.fence });
+    await checkRun(account, meter, event.id);
+  };
+  const read = readFollower(follower, cli, tell, signal);
+  const first = await Promise.race([ended.then(() => 'agent' as const), read.then(() => 'follower' as const)]);
+  if (first === 'agent') {
+    if (cli === 'codex') await untilFileIsRead(meter, signal);
+    await follower.signal('SIGKILL');
+  }
+  const exit = await follower.wait(signal);
+  const stop = (): void => meter.stop(notFollowed(exit));
+  if (first === 'follower' && (await isRunning(sandbox, commandKey(execKey, command)))) stop();
+  await read;
+  // A worker before this one, as this one does, ends the follower after the agent.
+  if (exit.endedAtMs < (await ended).endedAtMs) stop();
+}
+
+function notFollowed({ exitCode, message }: ExecExit): OverBudget {
+  const words = `could not be followed: what reads its session file ended with exit code ${exitCode}${message === '' ? '' : ` (${message})`}`;
+  return { code: 'agent/budget-unknown', words };
+}
+
+async function isRunning(sandbox: Sandbox, execKey: string): Promise<boolean> {
+  return (await sandbox.execs()).some((exec) => exec.key === execKey && exec.isRunning);
+}
+
+/** Codex counts its calls in the file alone, and `tail` of some images looks there once a second. */
+async function untilFileIsRead(meter: CommandMeter, signal: AbortSignal): Promise<void> {
+  for (let waitedMs = 0; meter.isFileBehind && waitedMs < FILE_READ_MS; waitedMs += FILE_LOOK_MS)
+    await sleep(FILE_LOOK_MS, undefined, { signal });
+}
+
+/**
+ * The file has the whole use of each call that ended, also if the stream was cut off before it told that. It is not the whole use of
+ * the agent: the provider may bill the call that was cut off.
+ */
+export async function readCutUse(
+  { vm, agent }: DrivenAgent,
+  { command, isResumed, execRequest }: BegunTurn,
+  { isUsageFinal, sessionId }: AgentOutcome,
+): ReturnType<typeof readSessionUse> {
+  if (isUsageFinal || isResumed || sessionId === null) return null;
+  const { sandbox, request, life } = vm;
+  const key = followerKey(request.execKey, command);
+  return await readSessionUse({ sandbox, key, cli: agent.provider.cli, sessionId, of: execRequest }, life.detached);
+}
