@@ -32,6 +32,18 @@ export interface OutputPiece {
   readonly bytes: Uint8Array;
 }
 
+/** The VMM that runs a VM, and the settings that only this VMM has: one member for each VMM. */
+export type VmmSettings = QemuSettings;
+
+export interface QemuSettings {
+  readonly name: 'qemu';
+  /** `qemu-system-x86_64`. */
+  readonly program: string;
+  readonly accelerator: 'kvm' | 'tcg';
+  readonly bwrap: string;
+  readonly mke2fs?: string;
+}
+
 export interface LaunchConfig {
   /** `run/scope/generation`. */
   readonly vmKey: string;
@@ -40,10 +52,7 @@ export interface LaunchConfig {
   readonly diskMib: number;
   readonly kernel: { readonly path: string; readonly kind: 'debian' | 'voidbox' };
   readonly initramfs: string;
-  readonly accelerator: 'kvm' | 'tcg';
-  readonly qemu: string;
-  readonly bwrap: string;
-  readonly mke2fs?: string;
+  readonly vmm: VmmSettings;
   /** A read-only ext4 disk that is the guest's root; absent: the initramfs is. */
   readonly rootDisk?: string;
   /** Read-only ones; writable ones go in and out as tars. */

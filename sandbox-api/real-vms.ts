@@ -8,7 +8,8 @@ import { directVmKey, directVmOf } from '../domain/run/direct-vm.ts';
 import { formatBytes } from '../domain/units/bytes.ts';
 import { endVm, MicroVm, readIntent, sweepRunDirs } from '../native/index.ts';
 import { createLauncher, factsOf, type FindVmExtra, type LaunchVm } from '../sandbox/micro-vm/launch.ts';
-import { createQemuSandbox } from '../sandbox/micro-vm/sandbox.ts';
+import { withQemu } from '../sandbox/micro-vm/qemu/backend.ts';
+import { createMicroVmSandbox } from '../sandbox/micro-vm/sandbox.ts';
 import { RUN_DIRS_BUDGET_BYTES } from '../sandbox/sweep.ts';
 import type { Environment } from '../setup/environment.ts';
 import { readHostMemory, vmBudgetMib } from '../setup/machine/host-memory.ts';
@@ -37,17 +38,19 @@ export interface RealVmsOptions {
 
 export function createRealVms({ stateDir, env, pieces, extra, budgetMib = hostBudgetMib }: RealVmsOptions): VmSource {
   const launcherOf = (vms: string, keeper: string): LaunchVm =>
-    createLauncher({
-      vmsDir: vms,
-      keeper,
-      pieces,
-      extra,
-      budgetMib,
-      // More than all VMs may have is more than it will ever get.
-      hostMemoryMib: budgetMib,
-      ...(env.bootTimeoutMs === null ? {} : { bootTimeoutMs: env.bootTimeoutMs }),
-      ...(env.diskFullLimitMs === null ? {} : { diskFullLimitMs: env.diskFullLimitMs }),
-    });
+    createLauncher(
+      withQemu({
+        vmsDir: vms,
+        keeper,
+        pieces,
+        extra,
+        budgetMib,
+        // More than all VMs may have is more than it will ever get.
+        hostMemoryMib: budgetMib,
+        ...(env.bootTimeoutMs === null ? {} : { bootTimeoutMs: env.bootTimeoutMs }),
+        ...(env.diskFullLimitMs === null ? {} : { diskFullLimitMs: env.diskFullLimitMs }),
+      }),
+    );
 
   return {
     async launch(choice, signal) {
@@ -70,7 +73,7 @@ export function createRealVms({ stateDir, env, pieces, extra, budgetMib = hostBu
       try {
         await vm.tie(info.keepTtlMs !== null);
         const facts = factsOf(vm, await vm.ready(READY_LIMIT_MS, signal));
-        return { vm: createQemuSandbox(vm, facts, {}, () => undefined), notices: noticesOf(vm), info };
+        return { vm: createMicroVmSandbox(vm, facts, {}, () => undefined), notices: noticesOf(vm), info };
       } catch (error) {
         vm.close();
         throw error;
@@ -116,7 +119,7 @@ async function launched(
   try {
     await vm.tie(choice.keepTtlMs !== null);
     const { memoryMib, vcpus } = choice.spec;
-    const sandbox = createQemuSandbox(vm, await ready(signal), {}, () => undefined);
+    const sandbox = createMicroVmSandbox(vm, await ready(signal), {}, () => undefined);
     return { vm: sandbox, notices: noticesOf(vm), info: { ...note, mode: 'qemu', memoryMib, vcpus } };
   } catch (error) {
     await vm.stop().catch(() => vm.close());

@@ -94,16 +94,13 @@ function launchKeeper(dir: string, qemu: string): number {
     vcpus: 1,
     diskMib: 16,
     mounts: [],
-    accelerator: 'tcg',
     bootTimeoutMs: START_LIMIT_MS,
   };
   const input = JSON.stringify({
     ...config,
     kernel: { path: kernel.path, kind: kernel.kind },
     initramfs,
-    qemu,
-    bwrap,
-    mke2fs,
+    vmm: { name: 'qemu', program: qemu, accelerator: 'tcg', bwrap, mke2fs },
   });
   const { stdout } = spawnSync(keeper, ['launch', '--dir', dir], { input, encoding: 'utf8', timeout: START_LIMIT_MS });
   expect(JSON.parse(stdout)).toMatchObject({ state: 'created' });

@@ -3,7 +3,7 @@ import type { SandboxBackend } from '../activities/ports/sandbox.ts';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { IsolationLevel, SandboxPlan } from '../domain/plan/plan.ts';
 import { createMockBackend } from './mock/backend.ts';
-import { createQemuBackend, type QemuBackendOptions } from './micro-vm/backend.ts';
+import { createQemuBackend, type QemuBackendOptions } from './micro-vm/qemu/backend.ts';
 
 const STRENGTH: Readonly<Record<IsolationLevel, number>> = { none: 0, process: 1, microvm: 2 };
 

@@ -7,7 +7,7 @@ import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
 import { follow, limit, script } from '../test/conformance/sandbox/behaviour.ts';
 import { createRealHost, SMALL_VM } from '../test/conformance/sandbox/real-host.ts';
-import { VM_OVERHEAD_MIB, type Accelerator } from './micro-vm/vm-overhead.ts';
+import { VM_OVERHEAD_MIB, type Accelerator } from './micro-vm/qemu/vm-overhead.ts';
 
 /** Unlike any other mapping of QEMU. */
 const GUEST_MIB = 640;

@@ -2,7 +2,8 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AGENT_LAYERS } from '../../activities/ports/agent-layers.ts';
-import { createQemuBackend, type FindVmExtra } from '../../sandbox/micro-vm/backend.ts';
+import type { FindVmExtra } from '../../sandbox/micro-vm/backend.ts';
+import { createQemuBackend } from '../../sandbox/micro-vm/qemu/backend.ts';
 import { readHostMemory } from '../../setup/machine/host-memory.ts';
 import { resolveOptionalPieces } from '../../setup/resolve.ts';
 import { agentStartArm, startAskedModel } from '../agent-start.ts';

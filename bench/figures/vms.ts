@@ -1,7 +1,7 @@
 /** What a VM costs: its boot, a command in it, files in and out. */
 import { join } from 'node:path';
 import type { SandboxBackend } from '../../activities/ports/sandbox.ts';
-import { createQemuBackend } from '../../sandbox/micro-vm/backend.ts';
+import { createQemuBackend } from '../../sandbox/micro-vm/qemu/backend.ts';
 import { readHostMemory } from '../../setup/machine/host-memory.ts';
 import type { HostPieces } from '../../setup/pieces/host-pieces.ts';
 import { interleave, spread } from '../measure.ts';

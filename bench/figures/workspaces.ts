@@ -10,7 +10,7 @@ import { writeCheckout } from '../../workers/checkout/tar.ts';
 import { packRepository } from '../../git/pack-repository.ts';
 import { withPrivateRepository } from '../../git/private-repository.ts';
 import type { GitHost } from '../../git/run-git.ts';
-import { createQemuBackend } from '../../sandbox/micro-vm/backend.ts';
+import { createQemuBackend } from '../../sandbox/micro-vm/qemu/backend.ts';
 import { readHostMemory } from '../../setup/machine/host-memory.ts';
 import { resolveOptionalPieces } from '../../setup/resolve.ts';
 import { planCheckout } from '../../workers/checkout/plan-checkout.ts';

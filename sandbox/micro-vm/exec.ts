@@ -17,7 +17,7 @@ const RESUME_PAUSE_MS = 200;
 /** A command that no longer reads ends soon after its input broke; then its end counts, not the input. */
 const STDIN_GRACE_MS = 5_000;
 
-export function createQemuExec(vm: MicroVm, key: string, stdin: ExecRequest['stdin'], attached: boolean): Exec {
+export function createMicroVmExec(vm: MicroVm, key: string, stdin: ExecRequest['stdin'], attached: boolean): Exec {
   let ended: ExecExit | null = null;
   const input = stdin === null ? null : new InputPump(vm, key, stdin);
 

@@ -3,13 +3,8 @@ import { type AgentLayer, agentLayerFolder } from '../../activities/ports/agent-
 import type { LaunchSpec, SandboxFacts } from '../../activities/ports/sandbox.ts';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import { MicroVm, readHostFacts, type HostFacts, type LaunchConfig, type VmStatus } from '../../native/index.ts';
-import { acceleratorOf, VM_OVERHEAD_MIB, type Accelerator } from './vm-overhead.ts';
+import type { Vmm, VmmLaunch } from './vmm.ts';
 
-/**
- * One boot without the agent's hello counts as hung; the keeper tries twice. Emulated, a boot takes 5 s on
- * an idle machine and 30 s on one with six times as much to do as it has cores.
- */
-const BOOT_TIMEOUT_MS = { kvm: 20_000, tcg: 45_000 } as const;
 /** Beyond both boots: making the disk, ending the first VM. */
 const READY_GRACE_MS = 10_000;
 
@@ -17,17 +12,10 @@ const READY_GRACE_MS = 10_000;
 const ASK_AGAIN_MS = 2_000;
 
 /** All paths are absolute. */
-export interface QemuPieces {
+export interface MicroVmPieces {
   readonly keeper: string;
-  readonly qemu: string;
-  readonly bwrap: string;
-  readonly mke2fs: string;
-  readonly kernel: {
-    readonly path: string;
-    readonly kind: 'debian' | 'voidbox';
-    readonly uncompressedPath?: string;
-  };
   readonly initramfs: string;
+  readonly vmm: Vmm;
 }
 
 /**
@@ -45,13 +33,13 @@ export interface RootDisk {
 /** A disk that was made on this host, by the hash in a plan. @throws CodedError `host/not-ready` where there is none */
 export type FindRootDisk = (sha256: string) => Promise<RootDisk>;
 
-export interface QemuBackendOptions {
+export interface MicroVmOptions {
   /** Folder of the run directories. */
   readonly vmsDir: string;
   /** The `voidbox-vm` binary: enough to end a VM, also where pieces that start one are gone. */
   readonly keeper: string;
   /** @throws CodedError `host/not-ready` that names what is missing and the line that brings it */
-  readonly pieces: () => Promise<QemuPieces>;
+  readonly pieces: () => Promise<MicroVmPieces>;
   readonly extra: FindVmExtra;
   /** Absent: no VM has an image that a user named. */
   readonly disk?: FindRootDisk;
@@ -92,7 +80,7 @@ export interface LaunchedVm {
 export type LaunchVm = (wanted: VmToLaunch, signal: AbortSignal) => Promise<LaunchedVm>;
 
 /** @returns the function that finds or creates a VM; it throws CodedError `vm/no-capacity`, `vm/too-large`, `host/not-ready` */
-export function createLauncher(options: QemuBackendOptions): LaunchVm {
+export function createLauncher(options: MicroVmOptions): LaunchVm {
   let hostFacts: Promise<HostFacts> | null = null;
   const readHost = (keeper: string): Promise<HostFacts> => {
     hostFacts ??= readHostFacts(keeper).catch((error: unknown) => {
@@ -104,25 +92,27 @@ export function createLauncher(options: QemuBackendOptions): LaunchVm {
 
   return async (wanted, signal) => {
     const pieces = await options.pieces();
-    const accelerator = acceleratorOf(await readHost(pieces.keeper));
-    refuseTooLarge(wanted, accelerator, options.hostMemoryMib());
+    const vmm = pieces.vmm.launchOn(await readHost(pieces.keeper));
+    refuseTooLarge(wanted, vmm, options.hostMemoryMib());
     const { image } = wanted.spec;
     const [layers, rootDisk] = await Promise.all([
       layerMounts(wanted, options.extra),
       image === undefined ? null : findRootDisk(image, options),
     ]);
-    const bootTimeoutMs = options.bootTimeoutMs ?? BOOT_TIMEOUT_MS[accelerator];
+    const bootTimeoutMs = options.bootTimeoutMs ?? vmm.bootTimeoutMs;
     const { orphanTimeoutMs, guestSilenceMs, diskFullLimitMs, budgetMib } = options;
     const config = {
-      ...launchConfig(wanted, { pieces, layers, rootDisk: rootDisk?.path ?? null }, accelerator, {
-        bootTimeoutMs,
-        diskFullLimitMs,
-      }),
+      ...launchConfig(
+        wanted,
+        { pieces, vmm, layers, rootDisk: rootDisk?.path ?? null },
+        {
+          bootTimeoutMs,
+          diskFullLimitMs,
+        },
+      ),
       ...(orphanTimeoutMs === undefined ? {} : { orphanTimeoutMs }),
       ...(guestSilenceMs === undefined ? {} : { guestSilenceMs }),
-      ...(budgetMib === undefined
-        ? {}
-        : { budget: { memoryMib: budgetMib(), overheadMib: VM_OVERHEAD_MIB[accelerator] } }),
+      ...(budgetMib === undefined ? {} : { budget: { memoryMib: budgetMib(), overheadMib: vmm.overheadMib } }),
       ...wanted.extra,
     };
     const vm = await MicroVm.launch({ keeper: pieces.keeper, dir: wanted.dir, config }, signal).catch(
@@ -143,7 +133,7 @@ const DEV_ENV = { NODE_USE_ENV_PROXY: '1' } as const;
 
 async function findRootDisk(
   image: NonNullable<LaunchSpec['image']>,
-  { extra, disk }: Pick<QemuBackendOptions, 'extra' | 'disk'>,
+  { extra, disk }: Pick<MicroVmOptions, 'extra' | 'disk'>,
 ): Promise<RootDisk> {
   if (image.kind === 'dev') return { path: await extra('dev'), env: DEV_ENV };
   if (disk !== undefined) return await disk(image.sha256);
@@ -156,8 +146,7 @@ function noRoom({ what }: VmToLaunch, error: CodedError): CodedError {
   return new CodedError('vm/no-capacity', message, { cause: error, nextRetryDelayMs: ASK_AGAIN_MS });
 }
 
-function refuseTooLarge({ what, spec }: VmToLaunch, accelerator: Accelerator, totalMib: number): void {
-  const overheadMib = VM_OVERHEAD_MIB[accelerator];
+function refuseTooLarge({ what, spec }: VmToLaunch, { overheadMib }: VmmLaunch, totalMib: number): void {
   const needMib = spec.memoryMib + overheadMib;
   if (needMib <= totalMib) return;
   throw new CodedError(
@@ -170,7 +159,8 @@ type Mounts = LaunchConfig['mounts'];
 
 /** What the VM is made of. */
 interface Parts {
-  readonly pieces: QemuPieces;
+  readonly pieces: MicroVmPieces;
+  readonly vmm: VmmLaunch;
   readonly layers: Mounts;
   /** Null: the initramfs is the root. */
   readonly rootDisk: string | null;
@@ -197,18 +187,9 @@ function isWithin(path: string, folder: string): boolean {
   return path === folder || path.startsWith(`${folder}/`);
 }
 
-/**
- * An emulated CPU takes 0.6 s to unpack a kernel. Real ones take it as it is packed: what unpacks it also moves it to an address that
- * nobody can guess.
- */
-export function kernelFor(accelerator: Accelerator, { kernel }: Pick<QemuPieces, 'kernel'>): string {
-  return accelerator === 'tcg' ? (kernel.uncompressedPath ?? kernel.path) : kernel.path;
-}
-
 function launchConfig(
   { name: vmKey, spec }: VmToLaunch,
-  { pieces, layers, rootDisk }: Parts,
-  accelerator: LaunchConfig['accelerator'],
+  { pieces, vmm, layers, rootDisk }: Parts,
   { bootTimeoutMs, diskFullLimitMs }: { readonly bootTimeoutMs: number; readonly diskFullLimitMs: number | undefined },
 ): LaunchConfig {
   return {
@@ -216,13 +197,10 @@ function launchConfig(
     memoryMib: spec.memoryMib,
     vcpus: spec.vcpus,
     diskMib: spec.diskMib,
-    kernel: { path: kernelFor(accelerator, pieces), kind: pieces.kernel.kind },
+    kernel: vmm.kernel,
     initramfs: pieces.initramfs,
     ...(rootDisk === null ? {} : { rootDisk }),
-    accelerator,
-    qemu: pieces.qemu,
-    bwrap: pieces.bwrap,
-    mke2fs: pieces.mke2fs,
+    vmm: vmm.settings,
     mounts: [
       ...layers,
       ...spec.mounts.filter((mount) => mount.mode === 'ro').map(({ hostPath, guestPath }) => ({ hostPath, guestPath })),

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import type { SandboxFacts } from '../../activities/ports/sandbox.ts';
 import { answer, fakeKeeper, launchFake, soon, STATUS, useFakeKeepers } from '../../test/rig/vms/fake-keeper.ts';
-import { createQemuSandbox } from './sandbox.ts';
+import { createMicroVmSandbox } from './sandbox.ts';
 
 useFakeKeepers();
 
@@ -33,7 +33,7 @@ test('`execs` lists a command whose start was aborted before the keeper answered
       answer(socket, request, { ...STATUS, execs });
     },
   });
-  const sandbox = createQemuSandbox(await launchFake(keeper), FACTS, {}, () => undefined);
+  const sandbox = createMicroVmSandbox(await launchFake(keeper), FACTS, {}, () => undefined);
   const stop = new AbortController();
   const exec = sandbox.exec(REQUEST, stop.signal);
   const answerIt = await wasAsked;
@@ -53,7 +53,7 @@ test('an `exec` whose signal is aborted already asks the keeper for nothing', as
       answer(socket, request, { known: false });
     },
   });
-  const sandbox = createQemuSandbox(await launchFake(keeper), FACTS, {}, () => undefined);
+  const sandbox = createMicroVmSandbox(await launchFake(keeper), FACTS, {}, () => undefined);
   await expect(sandbox.exec(REQUEST, AbortSignal.abort(new Error('cancelled')))).rejects.toThrow('cancelled');
   await expect(sandbox.exec(REQUEST, soon())).resolves.toMatchObject({ attached: false });
   expect(asked).toEqual(['one/0/1']);

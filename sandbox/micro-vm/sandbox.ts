@@ -9,14 +9,14 @@ import {
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { OPEN_STDIN_BYTES, type MicroVm } from '../../native/index.ts';
 import { requireEndMarker } from '../../tar/complete.ts';
-import { createQemuExec } from './exec.ts';
+import { createMicroVmExec } from './exec.ts';
 
 /** The guest's user: no name resolution, no supplementary groups. */
 const GUEST_UID = 1000;
 const GUEST_GID = 1000;
 
 /** @param imageEnv  variables that a command has where its own have no such name */
-export function createQemuSandbox(
+export function createMicroVmSandbox(
   vm: MicroVm,
   facts: SandboxFacts,
   imageEnv: Readonly<Record<string, string>>,
@@ -47,10 +47,10 @@ export function createQemuSandbox(
       const answered = (): void => void starting.delete(start);
       start.then(answered, answered);
       const { known } = await unlessAborted(start, signal);
-      return createQemuExec(vm, request.key, stdin, known);
+      return createMicroVmExec(vm, request.key, stdin, known);
     },
 
-    attachExec: (key) => createQemuExec(vm, key, null, true),
+    attachExec: (key) => createMicroVmExec(vm, key, null, true),
 
     async execs() {
       await Promise.allSettled(starting);

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { Leases } from '../../activities/ports/leases.ts';
 import { SANDBOX_DEFAULTS } from '../../domain/plan/defaults.ts';
-import { VM_OVERHEAD_MIB } from '../../sandbox/micro-vm/vm-overhead.ts';
+import { VM_OVERHEAD_MIB } from '../../sandbox/micro-vm/qemu/vm-overhead.ts';
 import { leasesAtStart } from './leases-at-start.ts';
 
 const key = (scope: string) => ({ runId: 'r', scope, instance: [], generation: 0 });

@@ -2,7 +2,7 @@
 import type { SandboxBackend, VmKey } from '../../activities/ports/sandbox.ts';
 import type { SandboxPlan } from '../../domain/plan/plan.ts';
 import { keepVmAlive, readHostFacts, vmRunDir } from '../../native/index.ts';
-import { acceleratorOf, VM_OVERHEAD_MIB } from '../../sandbox/micro-vm/vm-overhead.ts';
+import { acceleratorOf, VM_OVERHEAD_MIB } from '../../sandbox/micro-vm/qemu/vm-overhead.ts';
 import type { FindRootDisk, FindVmExtra } from '../../sandbox/micro-vm/backend.ts';
 import { createSandboxBackends, selectBackend } from '../../sandbox/select.ts';
 import { sweepVms, type SweptHostVm } from '../../sandbox/sweep.ts';

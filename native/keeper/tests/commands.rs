@@ -140,8 +140,8 @@ fn config() -> Value {
     json!({
         "v": 1, "vmKey": "run/scope/0", "memoryMib": 64, "vcpus": 1, "diskMib": 16,
         "kernel": { "path": "/dev/null", "kind": "debian" }, "initramfs": "/dev/null",
-        "accelerator": "agent-process", "qemu": "/bin/sleep", "bwrap": "/none",
-        "bootTimeoutMs": 300, "orphanTimeoutMs": 20_000, "testVmmArgs": ["60"],
+        "vmm": { "name": "test", "program": "/bin/sleep", "args": ["60"] },
+        "bootTimeoutMs": 300, "orphanTimeoutMs": 20_000,
     })
 }
 

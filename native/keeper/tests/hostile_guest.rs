@@ -26,7 +26,7 @@ struct Vm {
 }
 
 impl Vm {
-    /// Launches a keeper whose guest is `script`; `$PORT` is the port's descriptor.
+    /// Launches a keeper whose guest is `script`; `$PORT` and `$CONTROL` are the descriptors of the port and the control.
     fn launch(name: &str, boot_timeout_ms: u64, script: &str) -> Self {
         let vm = Self::new(name, boot_timeout_ms);
         let (state, _) = vm.relaunch(script);
@@ -54,10 +54,12 @@ impl Vm {
         let mut config = json!({
             "v": 1, "vmKey": "run/scope/0", "memoryMib": 64, "vcpus": 1, "diskMib": 16,
             "kernel": { "path": "/dev/null", "kind": "debian" }, "initramfs": "/dev/null",
-            "accelerator": "agent-process", "qemu": "/bin/bash", "bwrap": "/none",
+            "vmm": {
+                "name": "test", "program": "/bin/bash",
+                "args": ["-c", format!("PORT={{fd}}; CONTROL={{control}}; {script}")],
+            },
             "bootTimeoutMs": self.boot_timeout_ms, "orphanTimeoutMs": 20_000,
             "guestSilenceMs": self.guest_silence_ms,
-            "testVmmArgs": ["-c", format!("PORT={{fd}}; {script}")],
         });
         if !self.egress.is_null() {
             config["egress"] = self.egress.clone();
@@ -213,6 +215,22 @@ fn a_vmm_that_ends_at_once_is_said_to() {
             .contains("no such machine"),
         "{exit}"
     );
+}
+
+#[test]
+fn a_vmm_that_breaks_the_protocol_of_its_control_ends_the_vm() {
+    let configured = said(0x2f, 0, "{}");
+    for (name, words) in [("no-ready", "nonsense"), ("no-word", "ready\nnonsense")] {
+        let then = format!("printf '{words}\n' >&$CONTROL;");
+        let vm = Vm::launch(name, LONG_BOOT_MS, &session_then(&configured, &then));
+        let exit = vm.exit();
+        assert_eq!(
+            (&exit["reason"], &exit["code"]),
+            (&json!("protocol"), &json!("vm/protocol"))
+        );
+        let message = exit["message"].as_str().unwrap();
+        assert!(message.contains("nonsense"), "{exit}");
+    }
 }
 
 #[test]

@@ -117,9 +117,7 @@ export function launchFake(keeper: FakeKeeper): Promise<MicroVm> {
     diskMib: 64,
     kernel: { path: '/k', kind: 'debian' as const },
     initramfs: '/i',
-    accelerator: 'tcg' as const,
-    qemu: '/q',
-    bwrap: '/b',
+    vmm: { name: 'qemu', program: '/q', accelerator: 'tcg', bwrap: '/b' } as const,
     mounts: [],
   };
   return MicroVm.launch({ keeper: keeper.binary, dir: keeper.dir, config }, soon()).then((vm) => {

@@ -88,6 +88,7 @@ fn status(keeper: &Keeper) -> Value {
         .map(|(key, exec)| json!({ "execKey": key, "state": exec.phase() }))
         .collect();
     let config = &keeper.config;
+    let vmm = vmm::of(config);
     json!({
         "state": keeper.phase.borrow().name(),
         "vmKey": config.vm_key,
@@ -95,14 +96,14 @@ fn status(keeper: &Keeper) -> Value {
         "bootMs": keeper.boot_ms.get(),
         "startedAtMs": keeper.started_at_ms,
         "boots": keeper.boots.get(),
-        "vmm": "qemu",
-        "accelerator": config.accelerator,
+        "vmm": vmm.name(),
+        "accelerator": vmm.accelerator(),
         "kernel": config.kernel.kind,
-        "jail": vmm::jail_description(config, &keeper.dir),
+        "jail": vmm.describe_jail(&keeper.dir),
         "memoryMib": config.memory_mib,
         "leaseLeftMs": keeper.lease.left_ms(),
         "retained": keeper.lease.is_retained(),
-        "vmmPid": keeper.vmm_pid.get(),
+        "vmmPid": keeper.running_vm().map(|vm| vm.pid()),
         "diskFull": keeper.disk.report(),
         "execs": execs,
         "refusedConnections": keeper.door.as_ref().map(|door| door.refused()),
@@ -231,15 +232,16 @@ async fn stats(keeper: &Rc<Keeper>) -> Result<Value, Failure> {
         ));
     };
     let mut figures = serde_json::to_value(guest).expect("plain data serialises");
-    figures["vmmRssBytes"] = json!(keeper.vmm_pid.get().map(vmm::resident_bytes));
+    figures["vmmRssBytes"] = json!(keeper.running_vm().map(|vm| vm.resident_bytes()));
     Ok(figures)
 }
 
 async fn usage(keeper: &Rc<Keeper>) -> Result<Value, Failure> {
     // Before that a boot may be given up, and its figures with it.
     keeper.guest().await?;
-    let pid = keeper.vmm_pid.get();
-    let usage = pid.map_or_else(Usage::default, |pid| vmm::usage(pid, &keeper.dir));
+    let usage = keeper
+        .running_vm()
+        .map_or_else(Usage::default, |vm| vm.usage());
     Ok(serde_json::to_value(usage).expect("plain data serialises"))
 }
 

@@ -14,6 +14,7 @@ use super::{admission, answer, arguments};
 use crate::config::LaunchConfig;
 use crate::error::{Code, Failure};
 use crate::run_dir::{INTENT, LOG, RunDir, SOCKET, VmState};
+use crate::vmm;
 
 /// How long a keeper may take to answer; the boot of its VM is not in it.
 const API_TIMEOUT: Duration = Duration::from_secs(20);
@@ -81,7 +82,7 @@ fn create(
     lock: File,
     deadline: Instant,
 ) -> Result<&'static str, CommandError> {
-    config.check_host()?;
+    vmm::of(config).check_host(config)?;
     let admitted = admission::admit(dir, config, deadline)?;
     let intent = serde_json::to_vec(config).expect("plain data serialises");
     dir.write_durable(INTENT, &intent)

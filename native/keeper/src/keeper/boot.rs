@@ -12,13 +12,13 @@ use crate::error::{Code, Failure};
 use crate::guest::handshake::{Session, SessionError, open_session};
 use crate::host::HostTsc;
 use crate::run_dir::{CONSOLE, STARTED};
-use crate::vmm::{Vmm, console};
+use crate::vmm::{self, NewVm, Vm, console};
 
 /// Boots before the keeper gives up on a VM.
 const MAX_BOOTS: u32 = 2;
 
 impl Keeper {
-    pub(super) async fn boot(&self, slot: &mut Option<Vmm>) -> Result<Session, End> {
+    pub(super) async fn boot(&self, slot: &mut Option<Vm>) -> Result<Session, End> {
         let host_failure = |failure: Failure| End {
             reason: EndReason::HostFailure,
             failure,
@@ -37,13 +37,19 @@ impl Keeper {
         loop {
             let start = Instant::now();
             self.boots.set(self.boots.get() + 1);
-            let (vmm, port, mailbox) =
-                Vmm::start(&self.config, &self.dir, &self.disk, &self.clock, tsc)
-                    .await
-                    .map_err(host_failure)?;
-            self.vmm_pid.set(vmm.pid());
-            let vmm = slot.insert(vmm);
-            let end = match self.try_session(vmm, port, mailbox).await {
+            let vm = NewVm {
+                config: &self.config,
+                dir: &self.dir,
+                disk: &self.disk,
+                tsc,
+            };
+            let started = vmm::of(&self.config)
+                .start(vm)
+                .await
+                .map_err(host_failure)?;
+            self.vm.replace(Some(started.vm.clone()));
+            let vm = slot.insert(Vm::watch(started.vm, &self.disk, &self.clock));
+            let end = match self.try_session(vm, started.port, started.mailbox).await {
                 Ok(session) => {
                     self.boot_ms.set(Some(
                         u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -61,18 +67,13 @@ impl Keeper {
                 self.boots.get(),
                 end.failure.message
             );
-            if let Some(vmm) = slot.take() {
-                let _ = vmm.kill().await;
+            if let Some(vm) = slot.take() {
+                let _ = vm.kill().await;
             }
         }
     }
 
-    async fn try_session(
-        &self,
-        vmm: &mut Vmm,
-        port: UnixStream,
-        mailbox: File,
-    ) -> Result<Session, End> {
+    async fn try_session(&self, vm: &Vm, port: UnixStream, mailbox: File) -> Result<Session, End> {
         let limit = Duration::from_millis(self.config.boot_timeout_ms);
         let hostname = "voidbox";
         let session = self.disk.within(
@@ -98,7 +99,7 @@ impl Keeper {
                 let message = format!("the guest broke the protocol before it was ready: {error}");
                 return Err(End::new(EndReason::Protocol, Code::VmProtocol, message));
             }
-            Ok(Err(_)) => match timeout(Duration::from_secs(1), vmm.exited()).await {
+            Ok(Err(_)) => match timeout(Duration::from_secs(1), vm.exited()).await {
                 Ok(Ok(status)) => format!("the VMM ended before its guest was ready ({status})"),
                 _ => "the guest closed its port before it was ready".into(),
             },

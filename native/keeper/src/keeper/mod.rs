@@ -25,7 +25,7 @@ use crate::guest::pulse;
 use crate::lease::Lease;
 use crate::notices::Notices;
 use crate::run_dir::{KEEPER, KeeperFile, RunDir, SCRATCH};
-use crate::vmm::Vmm;
+use crate::vmm::{RunningVm, Vm};
 
 pub use end::{End, EndReason};
 
@@ -67,7 +67,8 @@ pub struct Keeper {
     pub budget: Rc<SpoolBudget>,
     pub boots: Cell<u32>,
     pub boot_ms: Cell<Option<u64>>,
-    pub vmm_pid: Cell<Option<u32>>,
+    /// The VM of the newest boot.
+    vm: RefCell<Option<Rc<dyn RunningVm>>>,
     pub started_at_ms: u64,
     pub stop_asked: Notify,
     /// The client that the VM was tied to has gone.
@@ -110,7 +111,7 @@ impl Keeper {
             budget: Rc::new(SpoolBudget::new(config.spool_max_bytes)),
             boots: Cell::new(0),
             boot_ms: Cell::new(None),
-            vmm_pid: Cell::new(None),
+            vm: RefCell::default(),
             started_at_ms: keeper_file.started_at_ms,
             stop_asked: Notify::new(),
             owner_left: Notify::new(),
@@ -169,9 +170,9 @@ impl Keeper {
 
     /// Boots the VM and stays until its end, which is written down when this returns.
     pub async fn live(&self) -> End {
-        let mut vmm = None;
+        let mut vm = None;
         let end = tokio::select! {
-            end = self.boot_and_watch(&mut vmm) => end,
+            end = self.boot_and_watch(&mut vm) => end,
             () = self.lease.expired() => self.expired(),
             // A client cannot attach while the disk is full, and so not renew.
             () = self.disk.given_up(|| self.lease.renew()) => End::new(
@@ -193,8 +194,8 @@ impl Keeper {
         {
             link.end(end.failure.clone());
         }
-        let status = match vmm {
-            Some(vmm) => vmm.kill().await.ok(),
+        let status = match vm {
+            Some(vm) => vm.kill().await.ok(),
             None => None,
         };
         let _ = std::fs::remove_file(self.dir.file(SCRATCH));
@@ -219,7 +220,7 @@ impl Keeper {
     }
 
     /// Until the VM ends by itself.
-    async fn boot_and_watch(&self, slot: &mut Option<Vmm>) -> End {
+    async fn boot_and_watch(&self, slot: &mut Option<Vm>) -> End {
         let session = match self.boot(slot).await {
             Ok(session) => session,
             Err(end) => return end,
@@ -231,8 +232,8 @@ impl Keeper {
             .map(|door| Box::new(door) as Box<dyn Acceptor>);
         let link = Link::start(session, Patience::new(silence), acceptor);
         self.phase.send_replace(Phase::Ready(link.clone()));
-        let vmm = slot.as_mut().expect("a session has a VMM");
-        let broken = vmm.broken_control();
+        let vm = slot.as_ref().expect("a session has a VM");
+        let broken = vm.broken_control();
         let failure = tokio::select! {
             why = broken => Failure::new(
                 Code::VmProtocol,
@@ -242,11 +243,11 @@ impl Keeper {
             () = self.disk.stand_still(|| link.patience.pause()) => unreachable!("it goes on for as long as the VM"),
             never = pulse::watch(&link, &self.clock, || self.runs_a_command()) => never,
             never = self.clock.keep_right(&link) => never,
-            _ = vmm.exited() => Failure::new(Code::VmLost, "the VMM ended"),
+            _ = vm.exited() => Failure::new(Code::VmLost, "the VMM ended"),
         };
         // A closed port and the VMM's end come together, in either order; say the one that tells more.
         let failure = match failure.code {
-            Code::VmLost => match timeout(Duration::from_millis(300), vmm.exited()).await {
+            Code::VmLost => match timeout(Duration::from_millis(300), vm.exited()).await {
                 Ok(Ok(status)) => Failure::new(
                     Code::VmLost,
                     format!(
@@ -265,6 +266,11 @@ impl Keeper {
         };
         link.end(failure.clone());
         End { reason, failure }
+    }
+
+    /// The VM of the newest boot, also after its end; `None` before the first.
+    pub fn running_vm(&self) -> Option<Rc<dyn RunningVm>> {
+        self.vm.borrow().clone()
     }
 
     /// Returns once every request and stream that was at work has ended.

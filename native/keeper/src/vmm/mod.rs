@@ -1,25 +1,29 @@
-//! The VMM of one VM: its command line, its jail, its process, its console.
+//! The VMM of one VM: the interface that each VMM implements, and which VMMs there are.
 
-mod command;
 pub mod console;
+mod full_disk;
+mod interface;
 mod jail;
+mod lines;
 mod process;
-mod qmp;
+mod qemu;
 mod scratch;
+#[cfg(feature = "test-vmm")]
+mod test_vmm;
 mod usage;
+mod vm;
 
-pub use process::Vmm;
-pub use usage::{Usage, resident_bytes};
+use crate::config::{LaunchConfig, VmmSettings};
 
-use crate::config::LaunchConfig;
-use crate::run_dir::{RunDir, SCRATCH};
+pub use interface::{NewVm, RunningVm, Vmm};
+pub use usage::Usage;
+pub use vm::Vm;
 
-/// How a run says what keeps this VM's VMM in.
-pub fn jail_description(config: &LaunchConfig, dir: &RunDir) -> String {
-    jail::description(config, jail::vmm_uid(dir))
-}
-
-/// What the VM whose VMM runs as `pid` takes of its host.
-pub fn usage(pid: u32, dir: &RunDir) -> Usage {
-    usage::read(pid, &dir.file(SCRATCH))
+/// The VMM that a launch configuration chooses.
+pub fn of(config: &LaunchConfig) -> &dyn Vmm {
+    match &config.vmm {
+        VmmSettings::Qemu(settings) => settings,
+        #[cfg(feature = "test-vmm")]
+        VmmSettings::Test(settings) => settings,
+    }
 }

@@ -1,32 +1,27 @@
-//! The VMM's process: started with its three sockets and a lifeline, gone when the lifeline is.
+//! The process of a VMM: started with its sockets and a lifeline, gone when the lifeline is.
 
+use std::cell::RefCell;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::process::{ExitStatus, Stdio};
-use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::net::sockopt;
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
-use tokio::sync::watch;
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::config::LaunchConfig;
-use crate::disk::Disk;
 use crate::error::Failure;
-use crate::guest::clock::GuestClock;
 use crate::guest::mailbox;
-use crate::host::HostTsc;
-use crate::run_dir::{CONSOLE, RunDir, SCRATCH};
-use crate::vmm::command::Descriptors;
+use crate::run_dir::{CONSOLE, RunDir};
 use crate::vmm::console::{self, Ring};
-use crate::vmm::jail;
-use crate::vmm::qmp;
-use crate::vmm::scratch;
 
 const SOCKET_BUFFER_BYTES: usize = 1 << 20;
 /// How long a VMM may take to go with its lifeline before its process is killed.
@@ -34,139 +29,137 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 /// How long its last words may take to come to the console file.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// A running VMM. Dropped, it ends.
-#[derive(Debug)]
-pub struct Vmm {
-    child: Child,
-    /// The VMM lives for as long as this is open. No other process has it: whatever becomes of the
-    /// keeper, and whenever, the VMM's side reads the end.
-    lifeline: OwnedFd,
-    console: tokio::task::JoinHandle<()>,
-    control: tokio::task::JoinHandle<()>,
-    /// What the VMM said over its control that is not QMP.
-    broken: watch::Receiver<Option<String>>,
+/// Descriptors that a VMM inherits.
+#[derive(Debug, Clone, Copy)]
+pub struct Descriptors {
+    pub port: i32,
+    pub console: i32,
+    pub mailbox: i32,
+    /// The VMM's end of its control; the other end is the keeper's alone.
+    pub control: i32,
 }
 
-impl Vmm {
-    /// Makes a fresh scratch disk and starts the VMM; the stream is the guest port, the file the
-    /// mailbox's memory.
-    pub async fn start(
+/// What a VMM is started with, before it is: the keeper's ends and the VMM's.
+pub struct Ends {
+    port: (StdStream, StdStream),
+    console: (StdStream, StdStream),
+    control: (StdStream, StdStream),
+    mailbox: File,
+}
+
+impl Ends {
+    pub fn open() -> Result<Self, Failure> {
+        Self::try_open().map_err(starting)
+    }
+
+    fn try_open() -> io::Result<Self> {
+        Ok(Self {
+            port: socket_pair()?,
+            console: socket_pair()?,
+            control: socket_pair()?,
+            mailbox: mailbox::memory()?,
+        })
+    }
+
+    pub fn descriptors(&self) -> Descriptors {
+        Descriptors {
+            port: self.port.1.as_raw_fd(),
+            console: self.console.1.as_raw_fd(),
+            mailbox: self.mailbox.as_raw_fd(),
+            control: self.control.1.as_raw_fd(),
+        }
+    }
+}
+
+/// A VMM's process with the keeper's ends.
+pub struct Spawned {
+    pub process: VmmProcess,
+    pub port: UnixStream,
+    pub control: UnixStream,
+    pub mailbox: File,
+}
+
+/// A process that lives for as long as its lifeline. Dropped, it ends.
+pub struct VmmProcess {
+    pid: u32,
+    child: Mutex<Child>,
+    /// The VMM lives for as long as this is open. No other process has it: whatever becomes of the
+    /// keeper, and whenever, the VMM's side reads the end.
+    lifeline: RefCell<Option<OwnedFd>>,
+    console: RefCell<Option<JoinHandle<()>>>,
+}
+
+impl VmmProcess {
+    /// Starts `words` with the VMM's ends; its output goes to the console file.
+    pub fn spawn(
+        words: &[OsString],
+        ends: Ends,
         config: &LaunchConfig,
         dir: &RunDir,
-        disk: &Rc<Disk>,
-        clock: &Rc<GuestClock>,
-        tsc: HostTsc,
-    ) -> Result<(Self, UnixStream, File), Failure> {
-        let uid = jail::vmm_uid(dir);
-        if let (true, Some(mke2fs)) = (config.is_jailed(), config.mke2fs_path()) {
-            scratch::make(&mke2fs, &dir.file(SCRATCH), config.disk_mib, uid, disk).await?;
-        }
-        let io_failure = |error: io::Error| Failure::io("starting the VMM", &error);
-        let (port, guest_port) = socket_pair().map_err(io_failure)?;
-        let (console, guest_console) = socket_pair().map_err(io_failure)?;
-        let (control, vmm_control) = socket_pair().map_err(io_failure)?;
-        let mailbox = mailbox::memory().map_err(io_failure)?;
-        let fds = Descriptors {
-            mailbox: mailbox.as_raw_fd(),
-            port: guest_port.as_raw_fd(),
-            console: guest_console.as_raw_fd(),
-            control: vmm_control.as_raw_fd(),
-        };
-        let keeper = std::env::current_exe().map_err(io_failure)?;
-        let words = match config.is_jailed() {
-            true => jail::command(config, dir, &keeper, uid, fds, tsc)?,
-            false => test_command(config, &keeper, fds),
-        };
-        let said = guest_console.try_clone().map_err(io_failure)?;
-        let ring = Ring::open(dir.file(CONSOLE), config.console_max_bytes).map_err(io_failure)?;
-        let (held, lifeline) =
-            pipe_with(PipeFlags::CLOEXEC).map_err(|error| io_failure(error.into()))?;
-        let child = spawn(&words, fds, held, said).map_err(io_failure)?;
+    ) -> Result<Spawned, Failure> {
+        Self::try_spawn(words, ends, config, dir).map_err(starting)
+    }
+
+    fn try_spawn(
+        words: &[OsString],
+        ends: Ends,
+        config: &LaunchConfig,
+        dir: &RunDir,
+    ) -> io::Result<Spawned> {
+        let fds = ends.descriptors();
+        let (port, guest_port) = ends.port;
+        let (console, guest_console) = ends.console;
+        let (control, vmm_control) = ends.control;
+        let said = guest_console.try_clone()?;
+        let ring = Ring::open(dir.file(CONSOLE), config.console_max_bytes)?;
+        let (held, lifeline) = pipe_with(PipeFlags::CLOEXEC)?;
+        let child = spawn(words, fds, held, said)?;
         drop((guest_port, guest_console, vmm_control));
-        let console = UnixStream::from_std(console).map_err(io_failure)?;
-        let console = tokio::task::spawn_local(console::drain(console, ring));
-        let port = UnixStream::from_std(port).map_err(io_failure)?;
-        let control = UnixStream::from_std(control).map_err(io_failure)?;
-        let (said_wrong, broken) = watch::channel(None);
-        let watched = qmp::watch(control, disk.clone(), clock.clone());
-        let control = tokio::task::spawn_local(async move {
-            said_wrong.send_replace(Some(watched.await.to_string()));
-        });
-        let vmm = Self {
-            child,
-            lifeline,
-            console,
-            control,
-            broken,
-        };
-        Ok((vmm, port, mailbox))
+        let console =
+            tokio::task::spawn_local(console::drain(UnixStream::from_std(console)?, ring));
+        Ok(Spawned {
+            process: Self {
+                pid: child
+                    .id()
+                    .expect("a child that was not waited for has an id"),
+                child: Mutex::new(child),
+                lifeline: RefCell::new(Some(lifeline)),
+                console: RefCell::new(Some(console)),
+            },
+            port: UnixStream::from_std(port)?,
+            control: UnixStream::from_std(control)?,
+            mailbox: ends.mailbox,
+        })
     }
 
-    /// Process id of what the keeper started; QEMU is below it.
-    pub fn pid(&self) -> Option<u32> {
-        self.child.id()
+    /// Of what the keeper started; a jailed VMM is below it.
+    pub fn pid(&self) -> u32 {
+        self.pid
     }
 
-    /// Returns why the VMM cannot be trusted with its control any more; never for one that can.
-    pub fn broken_control(&self) -> impl Future<Output = String> + use<> {
-        let mut broken = self.broken.clone();
-        async move {
-            match broken.wait_for(Option::is_some).await.as_deref() {
-                Ok(Some(why)) => why.clone(),
-                _ => std::future::pending().await,
-            }
-        }
+    pub async fn exited(&self) -> io::Result<ExitStatus> {
+        self.child.lock().await.wait().await
     }
 
-    pub async fn exited(&mut self) -> io::Result<ExitStatus> {
-        self.child.wait().await
-    }
-
-    /// Kills the VMM and returns when it and everything in its pid namespace are gone and its last
-    /// words are in the console file.
-    pub async fn kill(self) -> io::Result<ExitStatus> {
-        let Self {
-            mut child,
-            lifeline,
-            mut console,
-            control,
-            ..
-        } = self;
-        // It counts the VM as one that waits for room, for as long as it lives.
-        control.abort();
-        drop(lifeline);
+    /// Returns when the VMM and everything in its pid namespace are gone and its last words are in the console file.
+    pub async fn kill(&self) -> io::Result<ExitStatus> {
+        drop(self.lifeline.take());
+        let mut child = self.child.lock().await;
         let status = match timeout(END_LIMIT, child.wait()).await {
             Ok(status) => status,
             Err(_) => child.kill().await.and(child.wait().await),
         };
-        let _ = timeout(LAST_WORDS, &mut console).await;
-        console.abort();
+        let console = self.console.take();
+        if let Some(mut console) = console {
+            let _ = timeout(LAST_WORDS, &mut console).await;
+            console.abort();
+        }
         status
     }
 }
 
-#[cfg(feature = "test-vmm")]
-fn test_command(
-    config: &LaunchConfig,
-    keeper: &std::path::Path,
-    fds: Descriptors,
-) -> Vec<std::ffi::OsString> {
-    let args = config
-        .test_vmm_args
-        .iter()
-        .map(|arg| arg.replace("{fd}", &fds.port.to_string()))
-        .map(|arg| arg.replace("{control}", &fds.control.to_string()))
-        .map(|arg| arg.replace("{mailbox}", &fds.mailbox.to_string()).into());
-    [keeper.into(), "lifeline".into(), "--".into()]
-        .into_iter()
-        .chain([config.qemu.clone().into()])
-        .chain(args)
-        .collect()
-}
-
-#[cfg(not(feature = "test-vmm"))]
-fn test_command(_: &LaunchConfig, _: &std::path::Path, _: Descriptors) -> Vec<std::ffi::OsString> {
-    unreachable!("every accelerator of this build is jailed")
+fn starting(error: io::Error) -> Failure {
+    Failure::io("starting the VMM", &error)
 }
 
 /// Two connected sockets: ours does not block, and neither is inherited unless it is asked for.
@@ -182,7 +175,7 @@ fn socket_pair() -> io::Result<(StdStream, StdStream)> {
 
 /// Starts the command with the lifeline as its standard input.
 fn spawn(
-    words: &[std::ffi::OsString],
+    words: &[OsString],
     fds: Descriptors,
     lifeline: OwnedFd,
     output: StdStream,
@@ -205,7 +198,7 @@ fn spawn(
             {
                 return Err(io::Error::last_os_error());
             }
-            // Folders that bwrap makes in the jail are for a QEMU of another user.
+            // Folders that bwrap makes in the jail are for a VMM of another user.
             libc::umask(0o022);
             Ok(())
         });

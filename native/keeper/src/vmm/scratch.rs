@@ -1,13 +1,26 @@
 //! The scratch disk: sparse, ext4 without a journal, thrown away with the VM.
 
 use std::os::unix::fs::chown;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use tokio::process::Command;
 
 use crate::disk::Disk;
 use crate::error::{Code, Failure};
+
+/// The tool that makes the disk: `configured`, or the one in a usual place.
+pub fn find_mke2fs(configured: Option<&Path>) -> Result<PathBuf, Failure> {
+    let known = ["/usr/sbin/mke2fs", "/sbin/mke2fs", "/usr/bin/mke2fs"].map(Path::new);
+    let mut candidates = configured.into_iter().chain(known);
+    let found = candidates.find(|path| path.is_file());
+    found.map(Path::to_owned).ok_or_else(|| {
+        Failure::new(
+            Code::HostNotReady,
+            "no mke2fs: apt install e2fsprogs".to_owned(),
+        )
+    })
+}
 
 /// Makes a disk of `mib` MiB at `path` that `owner` may write, once there is room for it.
 pub async fn make(

@@ -1,11 +1,12 @@
 //! A keeper whose disk is full: what waits, what is said of it, and what comes of it.
 
 use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{MIB, Vm, agent};
+use crate::support::{MIB, Vm, agent, test_vmm};
 
 fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -123,41 +124,45 @@ fn walk_for(folder: &std::path::Path, name: &str) -> Value {
     serde_json::from_slice(&std::fs::read(exec.path().join(name)).unwrap()).unwrap()
 }
 
-/// The agent behind a VMM that stops it as QEMU does once there is a file `full`, and goes on when it
-/// is asked to and there is a file `room`.
+/// The agent behind a VMM that pauses it once there is a file `full` or it is asked to, and resumes it when it is asked to
+/// and there is a file `room`.
 fn stopping(extra: Value) -> Value {
     let script = r#"
-        exec 9<&{control}; control={control}
-        # With the shell it ends, also while it is stopped.
+        # With the shell both end, also while the first is stopped.
         setpriv --pdeathsig KILL "$0" --fd {fd} --mailbox-fd {mailbox} & guest=$!
-        say() { printf '%s\r\n' "$1" >&$control; }
-        say '{"QMP": {"version": {}, "capabilities": []}}'
-        read -r -u 9 line; say '{"return": {}}'
-        until [ -e full ]; do sleep 0.02; done
-        kill -STOP $guest
-        say '{"event": "BLOCK_IO_ERROR", "data": {"nospace": true, "action": "stop", "operation": "write"}}'
-        say '{"event": "STOP"}'
-        while read -r -u 9 line; do
-            echo "$line" >> asked
-            if [ -e room ]; then
-                kill -CONT $guest; say '{"event": "RESUME"}'; say '{"return": {}}'
-            else
-                say '{"error": {"class": "GenericError", "desc": "not yet"}}'
-            fi
+        setpriv --pdeathsig KILL bash -c '
+            until [ -e full ]; do sleep 0.02; done
+            kill -STOP $0; echo no-room >&{control}' $guest &
+        # The file has room for the words on a full disk too: its block is there.
+        echo ready > asked
+        echo ready >&{control}
+        while read -r word <&{control}; do
+            answer=refused
+            case $word in
+                pause) kill -STOP $guest ;;
+                resume) if [ -e room ]; then kill -CONT $guest; answer=resumed; fi ;;
+            esac
+            echo "$word" >> asked
+            [ "$word" = pause ] || echo $answer >&{control}
         done
         wait"#;
-    let mut config = json!({
-        "qemu": "/bin/bash", "testVmmArgs": ["-c", script, agent()],
-    });
+    let args = ["-c", script, agent().to_str().unwrap()];
+    let mut config = json!({ "vmm": test_vmm(Path::new("/bin/bash"), &args) });
     for (key, value) in extra.as_object().unwrap() {
         config[key] = value.clone();
     }
     config
 }
 
+/// The words that the VMM was asked, behind `ready`.
+fn asked(vm: &Vm) -> Vec<String> {
+    let words = std::fs::read_to_string(vm.dir.join("asked")).unwrap_or_default();
+    words.lines().map(str::to_owned).collect()
+}
+
 #[test]
 fn a_vm_that_found_no_room_goes_on_and_its_deadlines_stood_still() {
-    let vm = Vm::with_agent("qmp", stopping(json!({})));
+    let vm = Vm::with_agent("no-room", stopping(json!({})));
     let fence = vm.attach();
     let go = vm.guest_path("go");
     let script = format!("echo begun; until [ -e {go} ]; do sleep 0.02; done; echo done");
@@ -165,11 +170,10 @@ fn a_vm_that_found_no_room_goes_on_and_its_deadlines_stood_still() {
     wait_until("the command begins", || walk_for_output(&vm));
     std::fs::write(vm.dir.join("full"), "").unwrap();
     wait_until("a full disk is said", || !disk_full(&vm).is_null());
-    let asked = || std::fs::read_to_string(vm.dir.join("asked")).unwrap_or_default();
     // Longer than the deadline, and asked again and again.
     std::thread::sleep(Duration::from_secs(3));
-    wait_until("it is asked again", || asked().lines().count() >= 3);
-    assert!(asked().lines().all(|line| line == r#"{"execute":"cont"}"#));
+    wait_until("it is asked again", || asked(&vm).len() >= 4);
+    assert!(asked(&vm)[1..].iter().all(|word| word == "resume"));
     std::fs::write(vm.dir.join("room"), "").unwrap();
     wait_until("it goes on", || disk_full(&vm).is_null());
     std::fs::write(go, "").unwrap();
@@ -179,6 +183,24 @@ fn a_vm_that_found_no_room_goes_on_and_its_deadlines_stood_still() {
         (&json!("exited"), &json!(0))
     );
     assert_eq!(vm.output("k", "stdout", 0).rest(), b"begun\ndone\n");
+}
+
+#[test]
+fn a_vm_whose_disk_runs_low_is_paused_until_there_is_room() {
+    let vm = Vm::with_agent_on_small_disk("low", 6, stopping(json!({})));
+    let fence = vm.attach();
+    std::fs::write(vm.dir.join("room"), "").unwrap();
+    vm.start(fence, "before", "true", json!({}));
+    assert_eq!(vm.wait("before")["exitCode"], 0);
+    vm.acknowledge(fence, "before");
+    fill(&vm);
+    wait_until("the VM is paused", || asked(&vm) == ["ready", "pause"]);
+    assert!(!disk_full(&vm).is_null());
+    make_room(&vm);
+    wait_until("it goes on", || disk_full(&vm).is_null());
+    assert_eq!(asked(&vm), ["ready", "pause", "resume"]);
+    vm.start(fence, "after", "exit 3", json!({}));
+    assert_eq!(vm.wait("after")["exitCode"], 3);
 }
 
 fn walk_for_output(vm: &Vm) -> bool {

@@ -42,6 +42,11 @@ pub fn agent() -> &'static Path {
     })
 }
 
+/// The setting `vmm` of a program that holds the guest port.
+pub fn test_vmm(program: &Path, args: &[&str]) -> Value {
+    json!({ "name": "test", "program": program, "args": args })
+}
+
 pub struct Vm {
     pub dir: PathBuf,
     guest: PathBuf,
@@ -132,9 +137,8 @@ impl Vm {
         let mut config = json!({
             "v": 1, "vmKey": "run/scope/0", "memoryMib": 64, "vcpus": 1, "diskMib": 16,
             "kernel": { "path": "/dev/null", "kind": "debian" }, "initramfs": "/dev/null",
-            "accelerator": "agent-process", "qemu": agent(), "bwrap": "/none",
+            "vmm": test_vmm(agent(), &["--fd", "{fd}", "--mailbox-fd", "{mailbox}"]),
             "bootTimeoutMs": 15_000, "orphanTimeoutMs": 60_000,
-            "testVmmArgs": ["--fd", "{fd}", "--mailbox-fd", "{mailbox}"],
         });
         for (key, value) in extra.as_object().unwrap() {
             config[key] = value.clone();

@@ -6,11 +6,11 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::{Value, json};
 
-use crate::support::{MIB, Vm};
+use crate::support::{MIB, Vm, agent, test_vmm};
 
 #[test]
 fn files_go_in_and_out_and_what_is_not_there_is_absent() {
-    let without_mailbox = json!({ "testVmmArgs": ["--fd", "{fd}"] });
+    let without_mailbox = json!({ "vmm": test_vmm(agent(), &["--fd", "{fd}"]) });
     for (name, extra) in [("files", json!({})), ("port-files", without_mailbox)] {
         files_go_in_and_out(&Vm::with_agent(name, extra));
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{Server, pattern, read_head, vm, vm_with};
-use crate::support::MIB;
+use crate::support::{MIB, agent, test_vmm};
 
 #[test]
 fn a_tunnel_carries_both_directions_and_each_ends_by_itself() {
@@ -44,7 +44,10 @@ fn large_answers_come_through_the_mailbox_and_through_the_port_alike() {
     let server = Server::new(move |mut stream| stream.write_all(&answer).unwrap());
     for (name, extra) in [
         ("door-mail", json!({})),
-        ("door-port", json!({ "testVmmArgs": ["--fd", "{fd}"] })),
+        (
+            "door-port",
+            json!({ "vmm": test_vmm(agent(), &["--fd", "{fd}"]) }),
+        ),
     ] {
         let door = vm_with(name, &server, extra, |_| ());
         let mut both: Vec<TcpStream> = (0..2).map(|_| door.tunnel("a.example:443")).collect();

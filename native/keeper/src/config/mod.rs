@@ -1,11 +1,17 @@
 //! The launch configuration: what one VM is made of.
 
+mod vmm;
+
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::egress::Egress;
 use crate::error::{Code, Failure};
+
+#[cfg(feature = "test-vmm")]
+pub use vmm::TestVmmSettings;
+pub use vmm::{Accelerator, QemuSettings, VmmSettings};
 
 pub const CONFIG_VERSION: u32 = 1;
 
@@ -23,12 +29,7 @@ pub struct LaunchConfig {
     pub disk_mib: u32,
     pub kernel: Kernel,
     pub initramfs: PathBuf,
-    pub accelerator: Accelerator,
-    pub qemu: PathBuf,
-    pub bwrap: PathBuf,
-    /// Looked for in the usual places when it is not given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mke2fs: Option<PathBuf>,
+    pub vmm: VmmSettings,
     /// A read-only disk with the guest's root; without one the initramfs is the root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_disk: Option<PathBuf>,
@@ -60,10 +61,6 @@ pub struct LaunchConfig {
     /// For clients, which find it in `intent.json`; the keeper does not read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<serde_json::Map<String, serde_json::Value>>,
-    /// Arguments of the program that plays the VMM; `{fd}` becomes the guest port's descriptor.
-    #[cfg(feature = "test-vmm")]
-    #[serde(default)]
-    pub test_vmm_args: Vec<String>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -90,16 +87,6 @@ pub enum KernelKind {
     Debian,
     /// MMIO devices, no modules, no ACPI.
     Voidbox,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Accelerator {
-    Kvm,
-    Tcg,
-    /// `qemu` is any program that holds the guest port: no jail, no VM.
-    #[cfg(feature = "test-vmm")]
-    AgentProcess,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -208,41 +195,9 @@ impl LaunchConfig {
         (u64::from(self.disk_mib) + u64::from(self.memory_mib)) << 20
     }
 
-    /// True when there is a real VMM with a jail around it.
-    pub fn is_jailed(&self) -> bool {
-        match self.accelerator {
-            Accelerator::Kvm | Accelerator::Tcg => true,
-            #[cfg(feature = "test-vmm")]
-            Accelerator::AgentProcess => false,
-        }
-    }
-
-    /// The tool that makes the scratch disk.
-    pub fn mke2fs_path(&self) -> Option<PathBuf> {
-        let known = ["/usr/sbin/mke2fs", "/sbin/mke2fs", "/usr/bin/mke2fs"];
-        let candidates = self.mke2fs.iter().cloned().chain(known.map(PathBuf::from));
-        candidates.into_iter().find(|path| path.is_file())
-    }
-
-    /// Fails closed when a piece that this VM needs is missing, with the line that brings it.
-    pub fn check_host(&self) -> Result<(), Failure> {
+    /// Fails closed when a file or folder that the VM is made of is missing, with the remedy.
+    pub fn check_files(&self) -> Result<(), Failure> {
         let not_ready = |message: String| Err(Failure::new(Code::HostNotReady, message));
-        if !self.qemu.is_file() {
-            let path = self.qemu.display();
-            return not_ready(format!("no QEMU at {path}: apt install qemu-system-x86"));
-        }
-        if !self.is_jailed() {
-            return Ok(());
-        }
-        if !self.bwrap.is_file() {
-            let path = self.bwrap.display();
-            return not_ready(format!(
-                "no bubblewrap at {path}, and a VM never runs without its jail: apt install bubblewrap"
-            ));
-        }
-        if self.mke2fs_path().is_none() {
-            return not_ready("no mke2fs: apt install e2fsprogs".into());
-        }
         let root_disk = self.root_disk.iter().map(|disk| ("root disk", disk));
         for (what, path) in [
             ("kernel", &self.kernel.path),
@@ -276,7 +231,7 @@ mod tests {
         let mut value = serde_json::json!({
             "v": 1, "vmKey": "run/scope/0", "memoryMib": 512, "vcpus": 1, "diskMib": 2048,
             "kernel": { "path": "/k", "kind": "debian" }, "initramfs": "/i",
-            "accelerator": "tcg", "qemu": "/q", "bwrap": "/b",
+            "vmm": { "name": "qemu", "program": "/q", "accelerator": "tcg", "bwrap": "/b" },
             "mounts": [{ "hostPath": "/data", "guestPath": "/data" }],
         });
         change(&mut value);
@@ -329,12 +284,46 @@ mod tests {
     }
 
     #[test]
-    fn without_a_jail_there_is_no_vm() {
+    fn a_vmm_has_its_own_settings_and_no_others() {
+        for (settings, problem) in [
+            (
+                serde_json::json!({ "name": "xen" }),
+                "unknown variant `xen`",
+            ),
+            (
+                serde_json::json!({ "program": "/q" }),
+                "missing field `name`",
+            ),
+            (
+                serde_json::json!({ "name": "qemu", "program": "/q", "bwrap": "/b" }),
+                "missing field `accelerator`",
+            ),
+            (
+                serde_json::json!({
+                    "name": "qemu", "program": "/q", "accelerator": "tcg", "bwrap": "/b", "args": []
+                }),
+                "unknown field `args`",
+            ),
+        ] {
+            let error = LaunchConfig::parse(&text(|config| config["vmm"] = settings)).unwrap_err();
+            assert_eq!(error.code, Code::BadRequest);
+            assert!(error.message.contains(problem), "{error}");
+        }
+        let VmmSettings::Qemu(qemu) = LaunchConfig::parse(&text(|_| ())).unwrap().vmm else {
+            panic!("the name chooses QEMU");
+        };
+        assert_eq!(qemu.accelerator, Accelerator::Tcg);
+    }
+
+    #[test]
+    fn a_folder_that_is_missing_is_named() {
         let config = LaunchConfig::parse(&text(|config| {
-            config["qemu"] = "/proc/self/exe".into();
+            config["kernel"]["path"] = "/proc/self/exe".into();
+            config["initramfs"] = "/proc/self/exe".into();
+            config["mounts"][0]["hostPath"] = "/nowhere/at/all".into();
         }));
-        let error = config.unwrap().check_host().unwrap_err();
+        let error = config.unwrap().check_files().unwrap_err();
         assert_eq!(error.code, Code::HostNotReady);
-        assert!(error.message.contains("apt install bubblewrap"), "{error}");
+        assert!(error.message.contains("/nowhere/at/all"), "{error}");
     }
 }

@@ -4,9 +4,8 @@ use std::ffi::OsString;
 
 use crate::config::{Accelerator, KernelKind, LaunchConfig};
 use crate::host::HostTsc;
+use crate::vmm::process::Descriptors;
 
-/// Where the jail has the keeper's binary, which starts QEMU there.
-pub const KEEPER: &str = "/vm/voidbox-vm";
 /// Where the jail has what QEMU opens.
 pub const KERNEL: &str = "/vm/kernel";
 pub const INITRAMFS: &str = "/vm/initramfs";
@@ -22,18 +21,13 @@ const ROOT_SERIAL: &str = "voidbox-root";
 /// QEMU would say so at every start. `max` has slower page tables and copies than this.
 const EMULATED_CPU: &str = "Haswell-noTSX,-erms,-pcid,-invpcid,-x2apic,-tsc-deadline";
 
-/// Descriptors that QEMU inherits.
-#[derive(Debug, Clone, Copy)]
-pub struct Descriptors {
-    pub port: i32,
-    pub console: i32,
-    pub mailbox: i32,
-    /// QMP; its other end is the keeper's alone.
-    pub control: i32,
-}
-
 /// The arguments behind QEMU's own path. Nothing in them is secret.
-pub fn qemu_args(config: &LaunchConfig, fds: Descriptors, tsc: HostTsc) -> Vec<OsString> {
+pub fn qemu_args(
+    accelerator: Accelerator,
+    config: &LaunchConfig,
+    fds: Descriptors,
+    tsc: HostTsc,
+) -> Vec<OsString> {
     let (machine, bus) = match config.kernel.kind {
         KernelKind::Debian => ("microvm,acpi=on,pcie=on,rtc=on", "pci"),
         KernelKind::Voidbox => ("microvm,acpi=off,pcie=off,rtc=on", "device"),
@@ -44,23 +38,23 @@ pub fn qemu_args(config: &LaunchConfig, fds: Descriptors, tsc: HostTsc) -> Vec<O
         KernelKind::Debian => ("", ""),
         KernelKind::Voidbox => (",bus=virtio-mmio-bus.2", ",bus=virtio-mmio-bus.1"),
     };
-    let (accelerator, cpu) = match config.accelerator {
+    let (accelerator_option, cpu) = match accelerator {
         Accelerator::Kvm => ("kvm", "host"),
         // MiB of translated code. A program that does not fit is translated again and again: with 64 a
         // large one costs half as much CPU again. QEMU grows by what is used of it, and admission
         // counts all of it. The default is a 1 GiB reservation.
-        _ => ("tcg,tb-size=256", EMULATED_CPU),
+        Accelerator::Tcg => ("tcg,tb-size=256", EMULATED_CPU),
     };
     let mut args: Vec<OsString> = Vec::new();
     let mut add = |name: &str, value: String| args.extend([name.into(), value.into()]);
     add("-M", machine.into());
-    add("-accel", accelerator.into());
+    add("-accel", accelerator_option.into());
     add("-cpu", cpu.into());
     add("-m", format!("{}M", config.memory_mib));
     add("-smp", config.vcpus.to_string());
     add("-kernel", KERNEL.into());
     add("-initrd", INITRAMFS.into());
-    add("-append", kernel_command_line(config, tsc));
+    add("-append", kernel_command_line(accelerator, config, tsc));
     add("-display", "none".into());
     add(
         "-sandbox",
@@ -129,7 +123,7 @@ pub fn qemu_args(config: &LaunchConfig, fds: Descriptors, tsc: HostTsc) -> Vec<O
 /// no guest needs (it has virtio-rng): on an emulated CPU a quarter of the boot.
 const DEBIAN_WITHOUT_TESTS: &str = " cryptomgr.notests initcall_blacklist=jent_mod_init,crypto_kdf108_init,init_encrypted,load_system_certificate_list";
 
-fn kernel_command_line(config: &LaunchConfig, tsc: HostTsc) -> String {
+fn kernel_command_line(accelerator: Accelerator, config: &LaunchConfig, tsc: HostTsc) -> String {
     // Failures of an early boot stay visible on the console.
     let mut line =
         String::from("console=ttyS0 loglevel=4 panic=-1 reboot=t voidbox.scratch=/dev/vda");
@@ -141,7 +135,7 @@ fn kernel_command_line(config: &LaunchConfig, tsc: HostTsc) -> String {
         // figure one boot of five hangs.
         line.push_str(&format!(" tsc_early_khz={}", tsc.khz));
     }
-    if config.accelerator != Accelerator::Kvm {
+    if accelerator != Accelerator::Kvm {
         // An emulated CPU does not speculate, so it needs no mitigations, and they cost it a switch of
         // page tables at every system call. Zeroing each page of the page cache, as Debian's kernel
         // does, costs it 512 more instructions.
@@ -167,16 +161,17 @@ mod tests {
         serde_json::from_value(serde_json::json!({
             "v": 1, "vmKey": "k", "memoryMib": 256, "vcpus": 2, "diskMib": 64,
             "kernel": { "path": "/home/a,b/vmlinuz", "kind": kind }, "initramfs": "/i",
-            "accelerator": "tcg", "qemu": "/q", "bwrap": "/b", "mounts": mounts,
+            "vmm": { "name": "qemu", "program": "/q", "accelerator": "tcg", "bwrap": "/b" },
+            "mounts": mounts,
         }))
         .unwrap()
     }
 
     fn line(config: &LaunchConfig) -> String {
-        line_on(config, true)
+        line_on(Accelerator::Tcg, config, true)
     }
 
-    fn line_on(config: &LaunchConfig, trusted: bool) -> String {
+    fn line_on(accelerator: Accelerator, config: &LaunchConfig, trusted: bool) -> String {
         let fds = Descriptors {
             port: 7,
             console: 8,
@@ -187,7 +182,7 @@ mod tests {
             khz: 2_900_000,
             trusted,
         };
-        let args = qemu_args(config, fds, tsc);
+        let args = qemu_args(accelerator, config, fds, tsc);
         args.join(std::ffi::OsStr::new(" ")).into_string().unwrap()
     }
 
@@ -236,22 +231,22 @@ mod tests {
 
     #[test]
     fn only_an_emulated_cpu_goes_without_mitigations() {
-        let mut config = config("debian", serde_json::json!([]));
+        let config = config("debian", serde_json::json!([]));
         assert!(line(&config).contains("mitigations=off"));
         assert!(line(&config).contains("cryptomgr.notests"));
-        config.accelerator = Accelerator::Kvm;
-        let line = line(&config);
+        let line = line_on(Accelerator::Kvm, &config, true);
         assert!(!line.contains("mitigations") && line.contains("-cpu host"));
         assert!(!line.contains("cryptomgr") && !line.contains("initcall_blacklist"));
     }
 
     #[test]
     fn a_tsc_that_the_host_trusts_is_trusted_by_an_emulated_guest_and_no_other() {
-        let mut config = config("debian", serde_json::json!([]));
-        assert!(line_on(&config, true).contains(" tsc=reliable"));
-        assert!(!line_on(&config, false).contains("tsc=reliable"));
-        config.accelerator = Accelerator::Kvm;
-        assert!(!line_on(&config, true).contains("tsc=reliable"));
+        let config = config("debian", serde_json::json!([]));
+        let is_trusted =
+            |accelerator, trusted| line_on(accelerator, &config, trusted).contains(" tsc=reliable");
+        assert!(is_trusted(Accelerator::Tcg, true));
+        assert!(!is_trusted(Accelerator::Tcg, false));
+        assert!(!is_trusted(Accelerator::Kvm, true));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 /** What a VM takes of its host beside its guest's memory: QEMU and the keeper. The figures stand in docs/keeper.md. */
-import type { HostFacts } from '../../native/index.ts';
+import type { HostFacts } from '../../../native/index.ts';
 
 export type Accelerator = 'kvm' | 'tcg';
 

@@ -1,0 +1,45 @@
+//! Which VMM runs a VM, and the settings that only this VMM has.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// One variant for each VMM; `name` in the configuration chooses it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "kebab-case")]
+pub enum VmmSettings {
+    Qemu(QemuSettings),
+    #[cfg(feature = "test-vmm")]
+    Test(TestVmmSettings),
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct QemuSettings {
+    /// `qemu-system-x86_64`.
+    pub program: PathBuf,
+    pub accelerator: Accelerator,
+    pub bwrap: PathBuf,
+    /// Searched in the usual places if the configuration does not set it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mke2fs: Option<PathBuf>,
+}
+
+/// How QEMU runs the code of the guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Accelerator {
+    Kvm,
+    Tcg,
+}
+
+/// A program that holds the guest port: no jail, no VM.
+#[cfg(feature = "test-vmm")]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TestVmmSettings {
+    pub program: PathBuf,
+    /// `{fd}`, `{mailbox}` and `{control}` become the descriptors of the guest port, the mailbox and the control.
+    #[serde(default)]
+    pub args: Vec<String>,
+}

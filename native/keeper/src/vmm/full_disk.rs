@@ -1,0 +1,232 @@
+//! Pauses and resumes a VM by the room on the host's disk. A VMM pauses a VM whose disk image finds no room on the
+//! host, and something has to let it go on. A VM that has not found that out yet is paused from here.
+
+use std::convert::Infallible;
+use std::rc::Rc;
+
+use crate::disk::{Disk, Waiting};
+use crate::guest::clock::GuestClock;
+use crate::vmm::interface::{RunningVm, Said, Violation};
+
+/// Sees to it that a VM which stopped for want of room goes on when there is some. Returns what is not the protocol of
+/// its control; the VMM's end is seen by others.
+pub async fn watch(vm: &dyn RunningVm, disk: &Rc<Disk>, clock: &GuestClock) -> Violation {
+    match serve(vm, disk, clock).await {
+        Err(violation) => violation,
+        Ok(never) => match never {},
+    }
+}
+
+async fn serve(
+    vm: &dyn RunningVm,
+    disk: &Rc<Disk>,
+    clock: &GuestClock,
+) -> Result<Infallible, Violation> {
+    let mut control = vm.control().await?;
+    let mut stopped: Option<Waiting> = None;
+    loop {
+        tokio::select! {
+            said = control.said() => match said? {
+                Said::NoRoom => {
+                    stopped.get_or_insert_with(|| disk.wait_begins());
+                    clock.doubt();
+                }
+                Said::Resumed => {
+                    stopped = None;
+                    clock.doubt();
+                }
+                Said::Refused(why) => eprintln!("the VMM does not go on: {why}"),
+                Said::Ended => {
+                    drop(stopped.take());
+                    return std::future::pending().await;
+                }
+            },
+            // What is still full says so again, and is asked again after the next look.
+            () = disk.room(), if stopped.is_some() => control.resume().await,
+            () = disk.runs_low(|| clock.check_host()), if stopped.is_none() => {
+                stopped = Some(disk.wait_begins());
+                // Before the VM goes on: a command that is started meanwhile waits for the look.
+                clock.doubt();
+                control.pause().await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::io;
+    use std::process::ExitStatus;
+    use std::time::Duration;
+
+    use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+    use super::*;
+    use crate::vmm::interface::{Control, Work};
+    use crate::vmm::usage::Usage;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A VM without a process: the test says what its VMM says, and sees what it is asked.
+    struct ScriptedVm(RefCell<Option<ScriptedControl>>);
+
+    struct ScriptedControl {
+        says: UnboundedReceiver<Said>,
+        asked: UnboundedSender<&'static str>,
+    }
+
+    impl RunningVm for ScriptedVm {
+        fn pid(&self) -> u32 {
+            std::process::id()
+        }
+
+        fn control(&self) -> Work<'_, Result<Box<dyn Control>, Violation>> {
+            let control = self.0.take();
+            Box::pin(async {
+                match control {
+                    Some(control) => Ok(Box::new(control) as Box<dyn Control>),
+                    None => Err(Violation("it has no control".into())),
+                }
+            })
+        }
+
+        fn usage(&self) -> Usage {
+            Usage::default()
+        }
+
+        fn resident_bytes(&self) -> u64 {
+            0
+        }
+
+        fn exited(&self) -> Work<'_, io::Result<ExitStatus>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn kill(&self) -> Work<'_, io::Result<ExitStatus>> {
+            Box::pin(async { Ok(ExitStatus::default()) })
+        }
+    }
+
+    impl Control for ScriptedControl {
+        fn said(&mut self) -> Work<'_, Result<Said, Violation>> {
+            Box::pin(async { Ok(self.says.recv().await.unwrap_or(Said::Ended)) })
+        }
+
+        fn pause(&mut self) -> Work<'_, ()> {
+            let _ = self.asked.send("pause");
+            Box::pin(std::future::ready(()))
+        }
+
+        fn resume(&mut self) -> Work<'_, ()> {
+            let _ = self.asked.send("resume");
+            Box::pin(std::future::ready(()))
+        }
+    }
+
+    /// What the VMM says, what it is asked, and the disk.
+    struct Vmm {
+        says: UnboundedSender<Said>,
+        asked: UnboundedReceiver<&'static str>,
+        disk: Rc<Disk>,
+    }
+
+    fn with_vmm(test: impl AsyncFnOnce(Vmm)) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let local = tokio::task::LocalSet::new();
+        runtime.block_on(local.run_until(async {
+            let (says, heard) = unbounded_channel();
+            let (asks, asked) = unbounded_channel();
+            let control = ScriptedControl {
+                says: heard,
+                asked: asks,
+            };
+            let vm = ScriptedVm(RefCell::new(Some(control)));
+            let disk = Disk::new("/", Duration::from_secs(60));
+            let watched = tokio::task::spawn_local({
+                let disk = disk.clone();
+                async move { watch(&vm, &disk, &GuestClock::new()).await }
+            });
+            let work = test(Vmm { says, asked, disk });
+            let done = tokio::time::timeout(Duration::from_secs(20), work).await;
+            done.expect("the VMM is answered in time");
+            watched.abort();
+        }));
+    }
+
+    impl Vmm {
+        fn say(&self, said: Said) {
+            self.says.send(said).unwrap();
+        }
+
+        async fn asked(&mut self) -> &'static str {
+            self.asked.recv().await.unwrap()
+        }
+
+        async fn goes_on(&self) {
+            while self.disk.report().is_some() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    }
+
+    #[test]
+    fn a_vm_that_stopped_for_want_of_room_is_let_go_on_until_it_does() {
+        with_vmm(async |mut vmm| {
+            vmm.say(Said::NoRoom);
+            assert_eq!(vmm.asked().await, "resume");
+            assert!(vmm.disk.report().is_some(), "it has not gone on yet");
+            vmm.say(Said::Refused("not yet".into()));
+            assert_eq!(vmm.asked().await, "resume");
+            // A VM that runs into the wall again stops again.
+            vmm.say(Said::NoRoom);
+            assert_eq!(vmm.asked().await, "resume");
+            assert!(vmm.disk.report().is_some());
+            vmm.say(Said::Resumed);
+            vmm.goes_on().await;
+        });
+    }
+
+    #[test]
+    fn a_vm_is_stopped_before_it_eats_what_is_left_for_messages() {
+        with_vmm(async |mut vmm| {
+            vmm.disk.pretended.set(Some((7 * MIB, 100_000 * MIB)));
+            assert_eq!(vmm.asked().await, "pause");
+            assert!(vmm.disk.report().is_some());
+            // What the ballast gives free lets no VM go on.
+            vmm.disk.pretended.set(Some((15 * MIB, 100_000 * MIB)));
+            tokio::time::sleep(Duration::from_millis(1200)).await;
+            assert!(vmm.asked.is_empty());
+            vmm.disk.pretended.set(Some((16 * MIB, 100_000 * MIB)));
+            assert_eq!(vmm.asked().await, "resume");
+            vmm.say(Said::Resumed);
+            vmm.goes_on().await;
+        });
+    }
+
+    #[test]
+    fn a_vm_whose_vmm_has_ended_waits_for_no_room() {
+        with_vmm(async |mut vmm| {
+            vmm.say(Said::NoRoom);
+            assert_eq!(vmm.asked().await, "resume");
+            vmm.say(Said::Ended);
+            vmm.goes_on().await;
+        });
+    }
+
+    #[test]
+    fn a_control_that_is_broken_is_a_violation() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let disk = Disk::new("/", Duration::from_secs(60));
+        let vm = ScriptedVm(RefCell::new(None));
+        let clock = GuestClock::new();
+        let violation = runtime.block_on(watch(&vm, &disk, &clock));
+        assert_eq!(violation.to_string(), "it has no control");
+    }
+}

@@ -1,0 +1,50 @@
+//! Lines of a VMM's control socket.
+
+use std::io;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+/// Events and answers of a VMM have some hundred bytes.
+pub const MAX_LINE_BYTES: usize = 64 << 10;
+
+/// A line has more bytes than any that a VMM writes. It is hostile then, or broken.
+#[derive(Debug, thiserror::Error)]
+#[error("a line has more than {MAX_LINE_BYTES} bytes")]
+pub struct LongLine;
+
+/// Lines of at most [`MAX_LINE_BYTES`]. Reading can be given up at any time and loses nothing.
+pub struct Lines {
+    socket: UnixStream,
+    buffer: Vec<u8>,
+}
+
+impl Lines {
+    pub fn new(socket: UnixStream) -> Self {
+        Self {
+            socket,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// The next line, `None` at the end.
+    pub async fn next(&mut self) -> Result<Option<Vec<u8>>, LongLine> {
+        loop {
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let rest = self.buffer.split_off(end + 1);
+                return Ok(Some(std::mem::replace(&mut self.buffer, rest)));
+            }
+            if self.buffer.len() > MAX_LINE_BYTES {
+                return Err(LongLine);
+            }
+            match self.socket.read_buf(&mut self.buffer).await {
+                Ok(0) | Err(_) => return Ok(None),
+                Ok(_) => {}
+            }
+        }
+    }
+
+    pub async fn send(&mut self, line: &str) -> io::Result<()> {
+        self.socket.write_all(format!("{line}\n").as_bytes()).await
+    }
+}

@@ -1,0 +1,165 @@
+//! What of the host QEMU sees in its jail.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+use super::command::{self, qemu_args};
+use crate::config::{Accelerator, QemuSettings};
+use crate::error::Failure;
+use crate::run_dir::SCRATCH;
+use crate::vmm::interface::NewVm;
+use crate::vmm::jail::{Jail, readable, resolve};
+use crate::vmm::process::Descriptors;
+
+/// Beside QEMU's binary: its libraries and the firmware that the machine starts with.
+const READ_ONLY: [&str; 5] = [
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/share/qemu",
+    "/usr/share/seabios",
+    "/etc/ld.so.cache",
+];
+
+/// The whole command: the jail, and QEMU inside it.
+pub fn command(
+    settings: &QemuSettings,
+    NewVm {
+        config, dir, tsc, ..
+    }: NewVm<'_>,
+    keeper: &Path,
+    uid: Option<u32>,
+    fds: Descriptors,
+) -> Result<Vec<OsString>, Failure> {
+    let mut jail = Jail::new(&settings.bwrap, uid);
+    let qemu = resolve(&settings.program)?;
+    make_folders(&mut jail, &qemu);
+    show_system(&mut jail);
+    show_qemu(&mut jail, &qemu);
+    for (what, path, at) in [
+        ("kernel", &config.kernel.path, command::KERNEL),
+        ("initramfs", &config.initramfs, command::INITRAMFS),
+    ] {
+        jail.show(readable(what, path, uid)?, at);
+    }
+    if let Some(disk) = &config.root_disk {
+        jail.show(readable("root disk", disk, uid)?, command::ROOT_DISK);
+    }
+    jail.show_writable(dir.file(SCRATCH), command::SCRATCH);
+    for (index, mount) in config.mounts.iter().enumerate() {
+        let at = format!("{}/{index}", command::MOUNTS);
+        jail.show(resolve(&mount.host_path)?, at);
+    }
+    if settings.accelerator == Accelerator::Kvm {
+        jail.show_kvm();
+    }
+    let mut words = vec![qemu.into()];
+    words.extend(qemu_args(settings.accelerator, config, fds, tsc));
+    jail.command(keeper, words)
+}
+
+/// The folders above what is shown.
+fn make_folders(jail: &mut Jail, qemu: &Path) {
+    for folder in ["/etc", "/usr/share", command::MOUNTS] {
+        jail.make_folder(folder);
+    }
+    let above_qemu: Vec<&Path> = qemu
+        .ancestors()
+        .skip(1)
+        .filter(|above| *above != Path::new("/"))
+        .collect();
+    for folder in above_qemu.into_iter().rev() {
+        jail.make_folder(folder);
+    }
+}
+
+fn show_system(jail: &mut Jail) {
+    for path in READ_ONLY {
+        jail.show_if_there(path);
+    }
+    for name in ["/lib", "/lib64"] {
+        match fs::read_link(name) {
+            Ok(target) => jail.link(target, name),
+            Err(_) => jail.show_if_there(name),
+        }
+    }
+}
+
+/// QEMU's binary, and what a build outside `/usr` has around it.
+fn show_qemu(jail: &mut Jail, qemu: &Path) {
+    let prefix = qemu.parent().and_then(Path::parent);
+    let shown = match prefix {
+        Some(prefix) if prefix != Path::new("/usr") && prefix != Path::new("/") => prefix,
+        _ => qemu,
+    };
+    jail.show(shown, shown);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::{LaunchConfig, VmmSettings};
+    use crate::disk::Disk;
+    use crate::host::HostTsc;
+    use crate::run_dir::RunDir;
+
+    fn words(accelerator: &str) -> Vec<String> {
+        let config: LaunchConfig = serde_json::from_value(serde_json::json!({
+            "v": 1, "vmKey": "k", "memoryMib": 256, "vcpus": 1, "diskMib": 64,
+            "kernel": { "path": "/etc/hostname", "kind": "debian" }, "initramfs": "/etc/hostname",
+            "vmm": {
+                "name": "qemu", "program": "/usr/bin/env", "accelerator": accelerator,
+                "bwrap": "/usr/bin/bwrap",
+            },
+            "mounts": [{ "hostPath": "/etc", "guestPath": "/data" }],
+        }))
+        .unwrap();
+        let VmmSettings::Qemu(settings) = &config.vmm else {
+            panic!("the name chooses QEMU");
+        };
+        let fds = Descriptors {
+            port: 7,
+            console: 8,
+            mailbox: 9,
+            control: 10,
+        };
+        let vm = NewVm {
+            config: &config,
+            dir: &RunDir::at("/state/vms/0123"),
+            disk: &Disk::new("/", Duration::from_secs(1)),
+            tsc: HostTsc {
+                khz: 1,
+                trusted: false,
+            },
+        };
+        let args = command(settings, vm, Path::new("/usr/bin/env"), None, fds).unwrap();
+        args.into_iter()
+            .map(|arg| arg.into_string().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn only_the_scratch_disk_can_be_written() {
+        let words = words("tcg");
+        let writable: Vec<&String> = words
+            .iter()
+            .zip(&words[1..])
+            .filter(|(how, _)| *how == "--bind")
+            .map(|(_, from)| from)
+            .collect();
+        assert_eq!(writable, ["/state/vms/0123/scratch.img"]);
+        assert!(
+            words
+                .windows(3)
+                .any(|three| three == ["--ro-bind", "/etc", "/mounts/0"])
+        );
+    }
+
+    #[test]
+    fn only_a_guest_on_the_cpu_has_kvm_in_its_jail() {
+        let has_kvm = |accelerator| words(accelerator).contains(&"/dev/kvm".to_owned());
+        assert!(has_kvm("kvm") && !has_kvm("tcg"));
+    }
+}

@@ -1,0 +1,146 @@
+//! QEMU: each VM is one process of it in a jail, controlled over QMP.
+
+mod command;
+mod jail;
+mod qmp;
+
+use std::cell::Cell;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::rc::Rc;
+
+use tokio::net::UnixStream;
+
+use crate::config::{Accelerator, LaunchConfig, QemuSettings};
+use crate::error::{Code, Failure};
+use crate::run_dir::{RunDir, SCRATCH};
+use crate::vmm::interface::{Control, NewVm, RunningVm, Started, Violation, Vmm, Work};
+use crate::vmm::jail::{description, vmm_uid};
+use crate::vmm::process::{Ends, VmmProcess};
+use crate::vmm::usage::Usage;
+use crate::vmm::{scratch, usage};
+
+impl Vmm for QemuSettings {
+    fn name(&self) -> &'static str {
+        "qemu"
+    }
+
+    fn accelerator(&self) -> &'static str {
+        match self.accelerator {
+            Accelerator::Kvm => "kvm",
+            Accelerator::Tcg => "tcg",
+        }
+    }
+
+    fn describe_jail(&self, dir: &RunDir) -> String {
+        description(vmm_uid(dir))
+    }
+
+    fn check_host(&self, config: &LaunchConfig) -> Result<(), Failure> {
+        let not_ready = |message: String| Err(Failure::new(Code::HostNotReady, message));
+        if !self.program.is_file() {
+            let path = self.program.display();
+            return not_ready(format!("no QEMU at {path}: apt install qemu-system-x86"));
+        }
+        if !self.bwrap.is_file() {
+            let path = self.bwrap.display();
+            return not_ready(format!(
+                "no bubblewrap at {path}, and a VM never runs without its jail: apt install bubblewrap"
+            ));
+        }
+        scratch::find_mke2fs(self.mke2fs.as_deref())?;
+        config.check_files()
+    }
+
+    fn start<'a>(&'a self, vm: NewVm<'a>) -> Work<'a, Result<Started, Failure>> {
+        Box::pin(async move {
+            let NewVm { config, dir, .. } = vm;
+            let uid = vmm_uid(dir);
+            let mke2fs = scratch::find_mke2fs(self.mke2fs.as_deref())?;
+            scratch::make(&mke2fs, &dir.file(SCRATCH), config.disk_mib, uid, vm.disk).await?;
+            let ends = Ends::open()?;
+            let keeper =
+                std::env::current_exe().map_err(|error| Failure::io("starting the VMM", &error))?;
+            let words = jail::command(self, vm, &keeper, uid, ends.descriptors())?;
+            let spawned = VmmProcess::spawn(&words, ends, config, dir)?;
+            let running = Qemu {
+                process: spawned.process,
+                control: Cell::new(Some(spawned.control)),
+                scratch: dir.file(SCRATCH),
+            };
+            Ok(Started {
+                vm: Rc::new(running),
+                port: spawned.port,
+                mailbox: spawned.mailbox,
+            })
+        })
+    }
+}
+
+/// QEMU with its jail around it.
+struct Qemu {
+    process: VmmProcess,
+    control: Cell<Option<UnixStream>>,
+    scratch: PathBuf,
+}
+
+impl RunningVm for Qemu {
+    fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    fn control(&self) -> Work<'_, Result<Box<dyn Control>, Violation>> {
+        let socket = self.control.take().expect("the control is opened once");
+        Box::pin(async { Ok(Box::new(qmp::open(socket).await?) as Box<dyn Control>) })
+    }
+
+    fn usage(&self) -> Usage {
+        usage::read(self.process.pid(), &self.scratch)
+    }
+
+    fn resident_bytes(&self) -> u64 {
+        usage::resident_bytes(self.process.pid())
+    }
+
+    fn exited(&self) -> Work<'_, io::Result<ExitStatus>> {
+        Box::pin(self.process.exited())
+    }
+
+    fn kill(&self) -> Work<'_, io::Result<ExitStatus>> {
+        Box::pin(self.process.kill())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(program: &str, bwrap: &str) -> Failure {
+        let config: LaunchConfig = serde_json::from_value(serde_json::json!({
+            "v": 1, "vmKey": "k", "memoryMib": 256, "vcpus": 1, "diskMib": 64,
+            "kernel": { "path": "/no/kernel", "kind": "debian" }, "initramfs": "/i",
+            "vmm": { "name": "qemu", "program": program, "accelerator": "tcg", "bwrap": bwrap },
+        }))
+        .unwrap();
+        let failure = crate::vmm::of(&config).check_host(&config).unwrap_err();
+        assert_eq!(failure.code, Code::HostNotReady);
+        failure
+    }
+
+    #[test]
+    fn each_missing_piece_is_named_with_its_remedy() {
+        for (program, bwrap, remedy) in [
+            ("/no/qemu", "/no/bwrap", "apt install qemu-system-x86"),
+            ("/proc/self/exe", "/no/bwrap", "apt install bubblewrap"),
+            (
+                "/proc/self/exe",
+                "/proc/self/exe",
+                "no kernel at /no/kernel",
+            ),
+        ] {
+            let failure = problem(program, bwrap);
+            assert!(failure.message.contains(remedy), "{failure}");
+        }
+    }
+}
