@@ -14,7 +14,8 @@ import { finallyProblems } from './problems/finally.ts';
 import { itemProblems } from './problems/items.ts';
 import { partProblems } from './problems/parts.ts';
 import { mountProblems } from './problems/mounts.ts';
-import { jsonBytes, planSchema } from './plan-schema.ts';
+import { jsonBytes } from './plan-value-rules.ts';
+import { planSchema } from './plan-schema.ts';
 
 /** At most this many problems are named. */
 const PROBLEMS_LIMIT = 50;

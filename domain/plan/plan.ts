@@ -253,11 +253,13 @@ export type ListPlan =
 
 export type JsonValue = string | number | boolean | null | readonly JsonValue[] | { readonly [key: string]: JsonValue };
 
+export const EDGE_CONDITIONS = ['success', 'end', 'failure'] as const;
+
 /**
  * `success`: it succeeded, was passed over because its condition did not hold, or failed with `continueOnError`. `end`: it ended, however it did.
  * `failure`: it failed; once it cannot fail any more, the stage that waits for this is skipped.
  */
-export type EdgeCondition = 'success' | 'end' | 'failure';
+export type EdgeCondition = (typeof EDGE_CONDITIONS)[number];
 
 /**
  * What a stage does. Code that looks at `kind` does so in a switch without a default, and most of it stands in `work.ts`,
@@ -347,7 +349,8 @@ export type AgentSkill =
   | { readonly kind: 'file'; readonly source: MountSource }
   /** A document of a repository on GitHub; null: the one at its root. */
   | { readonly kind: 'remote'; readonly repository: string; readonly skill: string | null }
-  | { readonly kind: 'cli' | 'mcp'; readonly name: string }
+  | { readonly kind: 'cli'; readonly name: string }
+  | { readonly kind: 'mcp'; readonly name: string }
   | { readonly kind: 'image'; readonly image: string; readonly guestPath: string; readonly readOnly: boolean }
   | {
       readonly kind: 'server';
