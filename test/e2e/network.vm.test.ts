@@ -169,13 +169,15 @@ test(
     expect(events.flatMap(({ body }) => (body.type === 'stage-started' ? [body.attempt] : []))).toHaveLength(2);
     // What the keeper that died had not told of is told by nobody; all else is once.
     const bodies = await told(rig, 'transfer');
-    expect(bodies.map((body) => [body.generation, body.kind])).toEqual([
-      [0, 'closed'],
-      [0, 'refused'],
-      [1, 'closed'],
-      [1, 'refused'],
-      [1, 'closed'],
+    // The keeper may see the end of a connection after it refuses the next one.
+    expect(bodies.map(({ generation, kind }) => `${generation} ${kind}`).toSorted()).toEqual([
+      '0 closed',
+      '0 refused',
+      '1 closed',
+      '1 closed',
+      '1 refused',
     ]);
+    expect(bodies.map(({ generation }) => generation)).toEqual([0, 0, 1, 1, 1]);
     expect(bodies.at(-1)).toMatchObject({ host: 'web', end: 'clean' });
     expect(bodies.at(-1)).toHaveProperty('receivedBytes', expect.closeTo(FILE.length, -4));
   },
