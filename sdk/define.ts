@@ -4,27 +4,12 @@ import type { Plan, PlanKind } from '../domain/plan/plan.ts';
 import { checkExpressions } from '../domain/language/expression/check.ts';
 import { type CheckSchema, type SchemaEngine, schemaProblem } from '../domain/language/schema/output-schema.ts';
 import { compileText } from '../domain/language/load.ts';
-import {
-  type Approval,
-  type Box,
-  type Budget,
-  budgetSpec,
-  defaultsSpec,
-  type FanOut,
-  type Llm,
-  llmSpec,
-  type Loop,
-  loopSpec,
-  type Outputs,
-  type ParamValue,
-  type Part,
-  type SandboxOptions,
-  type StageDefaults,
-  sandboxSpec,
-  type SpecObject,
-  type Step,
-  type Wait,
-} from './definition.ts';
+import { type Budget, writeBudget, type Llm, writeLlm } from './stages/agent-settings.ts';
+import { writeLoop } from './stages/box-groups.ts';
+import { writeDefaults, type StageDefaults } from './stages/common-options.ts';
+import { type SandboxOptions, writeSandbox } from './stages/sandbox.ts';
+import type { Approval, Box, FanOut, Loop, Outputs, Part, SpecObject, Step, Wait } from './stages/stage.ts';
+import type { ParamValue } from './stages/values.ts';
 import { listSpecFolders } from '../files/find-repository.ts';
 import { listFiles } from './list-files.ts';
 import { COMPILE_OPTIONS, PIPELINE_OPTIONS, RUN_OPTIONS, WORKFLOW_OPTIONS } from './known-options.ts';
@@ -157,7 +142,7 @@ export function definePipeline<const P extends Params = NoParams, R = unknown>(
     stage.kind === 'fan-out'
       ? { type: 'fan_out', name: stage.name, boxes: stage.boxes.map(({ name }) => name) }
       : stage.kind === 'loop'
-        ? loopSpec(stage)
+        ? writeLoop(stage)
         : { type: 'box', name: stage.name },
   );
   const specs = boxSpecs(options);
@@ -188,14 +173,14 @@ function definition<P extends Params, R>(
   const of = `of ${kind} "${name}"`;
   const own = {
     params,
-    sandbox: sandboxSpec(sandbox),
-    llm: llmSpec(llm, of),
+    sandbox: writeSandbox(sandbox),
+    llm: writeLlm(llm, of),
     secrets,
     max_parallel: maxParallel,
-    defaults: defaultsSpec(defaults, of),
+    defaults: writeDefaults(defaults, of),
     timeout_secs: secondsOf(timeoutMs),
     grace_secs: secondsOf(graceMs),
-    budget: budgetSpec(budget, of),
+    budget: writeBudget(budget, of),
   };
   const body = { ...own, [kind]: section };
   const { definitions, named } = partsOf(body);

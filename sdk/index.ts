@@ -9,62 +9,19 @@ export {
   type RunArguments,
   type WorkflowOptions,
 } from './define.ts';
-export {
-  agentBox,
-  type AgentBoxOptions,
-  type AgentSkill,
-  agentStep,
-  type AgentStepOptions,
-  approval,
-  type Approval,
-  type ApprovalOptions,
-  box,
-  type Box,
-  type BoxOptions,
-  type Command,
-  type Env,
-  expression,
-  fanOut,
-  type FanOut,
-  type Field,
-  files,
-  fromHost,
-  type Input,
-  items,
-  type Items,
-  type ItemsRef,
-  type Llm,
-  loop,
-  type Loop,
-  type LoopOptions,
-  type Mock,
-  type Mount,
-  type OutputRef,
-  type Outputs,
-  type OutputSchema,
-  param,
-  type Param,
-  type ParamType,
-  type ParamValue,
-  part,
-  part as uses,
-  type Part,
-  type PartOptions,
-  type Retry,
-  type SandboxOptions,
-  skillBox,
-  type SkillBoxOptions,
-  skillStep,
-  type SkillStepOptions,
-  type StageDefaults,
-  step,
-  type Step,
-  type StepOptions,
-  wait,
-  type Wait,
-  type WaitOptions,
-  type Workspace,
-} from './definition.ts';
+export type { AgentSkill, Llm } from './stages/agent-settings.ts';
+export { agentBox, type AgentBoxOptions, agentStep, type AgentStepOptions } from './stages/agent.ts';
+export { approval, type ApprovalOptions, type Field } from './stages/approval.ts';
+export { fanOut, loop } from './stages/box-groups.ts';
+export { box, type BoxOptions, type Command, step, type StepOptions } from './stages/command.ts';
+export type { Input, Mock, OutputSchema, Retry, StageDefaults, Workspace } from './stages/common-options.ts';
+export { files, items, type Items, type ItemsRef } from './stages/items.ts';
+export { part, part as uses, type PartOptions } from './stages/part.ts';
+export type { Mount, SandboxOptions } from './stages/sandbox.ts';
+export { skillBox, type SkillBoxOptions, skillStep, type SkillStepOptions } from './stages/skill.ts';
+export type { Approval, Box, FanOut, Loop, LoopOptions, OutputRef, Outputs, Part, Step, Wait } from './stages/stage.ts';
+export { type Env, expression, fromHost, param, type Param, type ParamType, type ParamValue } from './stages/values.ts';
+export { wait, type WaitOptions } from './stages/wait.ts';
 export { type ChainOptions, Pipeline } from './pipeline.ts';
 export type { ItemResult, ItemResults, Merged, Params, RunParams } from './results.ts';
 export { RunError, type RunOptions, type RunResult } from './run.ts';

@@ -7,17 +7,9 @@ import {
   stagesIn,
   standsFor,
 } from './define.ts';
-import {
-  type Approval,
-  type Box,
-  fanOut,
-  type Items,
-  loop,
-  type LoopOptions,
-  type Outputs,
-  type Part,
-  type Wait,
-} from './definition.ts';
+import { fanOut, loop } from './stages/box-groups.ts';
+import type { Items } from './stages/items.ts';
+import type { Approval, Box, LoopOptions, Outputs, Part, Wait } from './stages/stage.ts';
 import { tellPlace } from './places.ts';
 import type { ItemResults, Merged, NoParams, Params, ResultOf } from './results.ts';
 import type { RunResult } from './run.ts';

@@ -1,6 +1,7 @@
 /** Parameters and results of a run, as types of its definition. */
 import type { ApprovalAnswer } from '../domain/run/approval-answer.ts';
-import type { Approval, FanOut, Param, ParamValue, Wait } from './definition.ts';
+import type { Approval, FanOut, Wait } from './stages/stage.ts';
+import type { Param, ParamValue } from './stages/values.ts';
 
 export type Params = Readonly<Record<string, Param>>;
 

@@ -1,15 +1,6 @@
 /** Conditions and lists around a stage, for readers who look for them before the stage. */
-import {
-  type Approval,
-  type Box,
-  type Items,
-  itemsSpec,
-  type Outputs,
-  type Part,
-  type SpecObject,
-  type Step,
-  type Wait,
-} from './definition.ts';
+import { type Items, writeItems } from './stages/items.ts';
+import type { Approval, Box, Outputs, Part, SpecObject, Step, Wait } from './stages/stage.ts';
 import { FOR_EACH_OPTIONS } from './known-options.ts';
 import { checkOptions, nameOf } from './options.ts';
 import { tellPlace } from './places.ts';
@@ -65,7 +56,7 @@ export function forEach<S extends Step<Outputs> | Box<Outputs> | Part>(
   checkOptions(`options of ${what}`, options, FOR_EACH_OPTIONS);
   const { maxParallel, failFast, allowFailures } = options;
   const spec = extended(stage, 'for_each', {
-    for_each: itemsSpec(list, `the list of ${what}`),
+    for_each: writeItems(list, `the list of ${what}`),
     max_parallel: maxParallel,
     fail_fast: failFast,
     allow_failures: allowFailures,

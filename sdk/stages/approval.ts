@@ -1,0 +1,55 @@
+/** Stages that ask people. */
+import type { FieldType, TimeoutAnswer } from '../../domain/plan/plan.ts';
+import { APPROVAL_OPTIONS } from '../known-options.ts';
+import { checkOptions, durationOf, namesOf } from '../options.ts';
+import { tellPlace } from '../places.ts';
+import type { Approval, Box, Part, Step, Wait } from './stage.ts';
+
+export interface ApprovalOptions {
+  /** The question. Placeholders are filled in. */
+  readonly message: string;
+  /** Names of the people who are asked, for display. Voidbox does not check who answers. */
+  readonly by?: readonly string[];
+  /** How long it waits for an answer. Default: as long as the run is open. */
+  readonly timeoutMs?: number;
+  /** The outcome without an answer in that time. Default: `fail`. */
+  readonly onTimeout?: TimeoutAnswer;
+  /** Values that the person who approves enters. */
+  readonly fields?: readonly Field[];
+  /** As for a step or box. */
+  readonly when?: string;
+  /** In a workflow; a pipeline has its order. */
+  readonly dependsOn?: readonly (Step | Approval | Wait | Part)[];
+  /** It starts when one of these has failed; in a pipeline, put it into `aside`. */
+  readonly onFailure?: readonly (Step | Box | Approval | Wait | Part)[];
+  /** A rejection is tolerated: stages that depend on it still start. */
+  readonly continueOnError?: boolean;
+}
+
+export interface Field {
+  readonly name: string;
+  /** Default: `choice` with `choices`, else `text`. */
+  readonly type?: FieldType;
+  readonly choices?: readonly string[];
+  /** Default: true. */
+  readonly required?: boolean;
+  readonly description?: string;
+}
+
+/** A question to people, as a step of a workflow or a box of a pipeline. It waits without a VM. */
+export function approval(name: string, options: ApprovalOptions): Approval {
+  const of = `of approval "${name}"`;
+  checkOptions(`options ${of}`, options, APPROVAL_OPTIONS);
+  const { message, by, timeoutMs, onTimeout, fields, dependsOn, onFailure, when, continueOnError } = options;
+  const timeout = durationOf(`\`timeoutMs\` ${of}`, timeoutMs);
+  const spec = {
+    name,
+    when,
+    approval: { message, by, timeout, on_timeout: onTimeout, fields },
+    depends_on: namesOf(`\`dependsOn\` ${of}`, dependsOn),
+    on_failure: namesOf(`\`onFailure\` ${of}`, onFailure),
+    continue_on_error: continueOnError,
+  };
+  tellPlace(spec, approval);
+  return { kind: 'approval', name, spec };
+}
