@@ -8,7 +8,7 @@ import { createHash } from 'node:crypto';
 import { CancelledFailure, Context } from '@temporalio/activity';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import { isLostVm, retryOf } from '../../domain/errors/error-code.ts';
-import { execKeyOf } from '../../domain/pipeline/draft.ts';
+import { execKeyOf } from '../../domain/pipeline/stage-keys.ts';
 import { PLAN_LIMITS, type DataRef } from '../../domain/plan/plan.ts';
 import { LOST_VM_ATTEMPTS } from '../../domain/errors/code-info.ts';
 import { toWire } from '../../domain/plan/wire.ts';

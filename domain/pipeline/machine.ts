@@ -29,7 +29,15 @@ import { isLostVm } from '../errors/error-code.ts';
 import { LOST_VM_ATTEMPTS } from '../errors/code-info.ts';
 import type { StageFailure, StageResult } from '../run/stage-result.ts';
 import type { VmLease } from '../run/vm-lease.ts';
-import { Draft, execKeyOf, FINALLY_TIMER, timerId } from './draft.ts';
+import { clipFailure } from './carried-text.ts';
+import { Draft } from './draft.ts';
+import { cancel, failOrRetry, failWithoutResult, give, pass, passUndone, settle, skip, succeed } from './ends.ts';
+import { beginFinally, stopFinally } from './finally.ts';
+import { failScope, loseOwnVm, loseSharedVm } from './lost-vms.ts';
+import { restartScope, visitAgain } from './reruns.ts';
+import { execKeyOf, FINALLY_TIMER, timerId } from './stage-keys.ts';
+import { startReadyStages } from './starts.ts';
+import { noteAnswer, wake, withdraw } from './waits.ts';
 import type { Answer, ConditionOutcome, FoundTime, MachineEvent } from './event.ts';
 import type { MachinePlan } from './machine-plan.ts';
 import { planIndex } from './plan-index.ts';
@@ -90,9 +98,12 @@ export function start(plan: MachinePlan, context: RunContext = {}): Transition {
     firstFailure: null,
     outcome: null,
   });
-  draft.give(Object.entries(context.given ?? {}).map(([id, end]) => [draft.stageIndex(id), end] as const));
-  plan.stages.forEach(({ after }, stage) => after.length === 0 && draft.settle(stage));
-  return draft.done();
+  give(
+    draft,
+    Object.entries(context.given ?? {}).map(([id, end]) => [draft.stageIndex(id), end] as const),
+  );
+  plan.stages.forEach(({ after }, stage) => after.length === 0 && settle(draft, stage));
+  return complete(draft);
 }
 
 /**
@@ -143,13 +154,21 @@ export function transition(plan: MachinePlan, state: RunState, event: MachineEve
       onCancelRequested(draft);
       break;
     case 'cancel-finally':
-      draft.stopFinally('its run was cancelled again', null);
+      stopFinally(draft, 'its run was cancelled again', null);
       break;
     case 'give-up':
       onGiveUp(draft, event.failure);
       break;
   }
-  return draft.done();
+  return complete(draft);
+}
+
+/** What any event may lead to: VMs that are no longer needed, the turn of `finally`, and stages that have room now. */
+function complete(draft: Draft): Transition {
+  for (const scope of draft.emptied) draft.releaseIfDone(scope);
+  beginFinally(draft);
+  startReadyStages(draft);
+  return draft.complete();
 }
 
 function onVmAcquired(draft: Draft, scopeId: string, generation: number, lease: VmLease): void {
@@ -166,7 +185,7 @@ function onVmFailed(draft: Draft, scopeId: string, generation: number, failure: 
   if (state.phase !== 'acquiring' || state.generation !== generation) return;
   if (state.open > 0 && isLostVm(failure.code) && state.lost < LOST_VM_ATTEMPTS)
     draft.setScope(scope, { lost: state.lost + 1, lossReason: `${failure.code}: ${failure.message}` });
-  else draft.failScope(scope, failure, []);
+  else failScope(draft, scope, failure, []);
   draft.release(scope);
 }
 
@@ -176,7 +195,7 @@ function onVmReleased(draft: Draft, scopeId: string, generation: number): void {
   if (state.phase !== 'releasing' || state.generation !== generation) return;
   draft.setScope(scope, { phase: 'idle', generation: generation + 1, lease: null, lossReason: null });
   if (state.lossReason !== null && state.open > 0 && draft.index.isShared(scope))
-    draft.restartScope(scope, generation, state.lossReason);
+    restartScope(draft, scope, generation, state.lossReason);
 }
 
 function onStageFinished(draft: Draft, result: StageResult): void {
@@ -189,16 +208,17 @@ function onStageFinished(draft: Draft, result: StageResult): void {
     draft.setScope(scope, { generation: draft.scope(scope).generation + 1 });
   switch (result.outcome) {
     case 'succeeded':
-      draft.succeed(stage, { output: result.output, outputs: result.outputs });
+      succeed(draft, stage, { output: result.output, outputs: result.outputs });
       break;
     case 'passed':
-      draft.pass(stage);
+      pass(draft, stage);
       break;
     case 'cancelled':
-      draft.cancel(stage, { output: result.output, outputs: result.outputs });
+      cancel(draft, stage, { output: result.output, outputs: result.outputs });
       break;
     case 'failed':
-      draft.failOrRetry(
+      failOrRetry(
+        draft,
         stage,
         result.execKey,
         result.failure ?? {
@@ -219,9 +239,9 @@ function onStageLost(draft: Draft, stageId: string, execKey: string, failure: St
   draft.leave(stage);
   const scope = draft.index.scopeOf(stage);
   // Work without a VM has lost its host; whoever does it tries again by itself.
-  if (scope === null) return draft.failWithoutResult(stage, failure);
-  if (draft.index.isShared(scope)) draft.loseSharedVm(scope, stage, failure);
-  else draft.loseOwnVm(scope, stage, execKey, failure);
+  if (scope === null) return failWithoutResult(draft, stage, failure);
+  if (draft.index.isShared(scope)) loseSharedVm(draft, scope, stage, failure);
+  else loseOwnVm(draft, scope, stage, execKey, failure);
   draft.afterStage(scope);
 }
 
@@ -229,7 +249,7 @@ function onStageBroken(draft: Draft, stageId: string, execKey: string, failure: 
   const stage = draft.runningStage(stageId, execKey);
   if (stage === null) return;
   draft.leave(stage);
-  draft.failWithoutResult(stage, failure);
+  failWithoutResult(draft, stage, failure);
   draft.endOwnVm(stage);
   draft.afterStage(draft.index.scopeOf(stage));
 }
@@ -238,7 +258,7 @@ function onStageCancelled(draft: Draft, stageId: string, execKey: string): void 
   const stage = draft.runningStage(stageId, execKey);
   if (stage === null) return;
   draft.leave(stage);
-  draft.cancel(stage);
+  cancel(draft, stage);
   draft.endOwnVm(stage);
   draft.afterStage(draft.index.scopeOf(stage));
 }
@@ -249,12 +269,12 @@ function onAnswered(draft: Draft, stageId: string, attempt: number, answer: Answ
   const state = draft.stage(stage);
   if (state.phase !== 'asking' || state.attempt !== attempt) return;
   draft.setStage(stage, { phase: 'waiting' });
-  draft.noteAnswer(stage, answer);
+  noteAnswer(draft, stage, answer);
   switch (answer.outcome) {
     case 'succeeded':
-      return draft.succeed(stage, answer.outputs);
+      return succeed(draft, stage, answer.outputs);
     case 'failed':
-      return draft.failOrRetry(stage, execKeyOf(stageId, attempt), answer.failure, null);
+      return failOrRetry(draft, stage, execKeyOf(stageId, attempt), answer.failure, null);
   }
 }
 
@@ -274,14 +294,14 @@ function onTimeFound(draft: Draft, stageId: string, attempt: number, time: Found
       });
     case 'failed':
       draft.setStage(stage, { phase: 'waiting' });
-      return draft.failWithoutResult(stage, time.failure);
+      return failWithoutResult(draft, stage, time.failure);
   }
 }
 
 function onWaited(draft: Draft, stageId: string, attempt: number): void {
   const stage = draft.stageIndex(stageId);
   const state = draft.stage(stage);
-  if (state.phase === 'sleeping' && state.attempt === attempt) draft.wake(stage, 'succeeded');
+  if (state.phase === 'sleeping' && state.attempt === attempt) wake(draft, stage, 'succeeded');
 }
 
 /** The evaluation of a stage that was cancelled, or has to be decided anew, says nothing any more. */
@@ -293,12 +313,12 @@ function onConditionEvaluated(draft: Draft, stageId: string, evaluation: number,
   switch (decision.outcome) {
     case 'holds':
       draft.setStage(stage, { decided: true });
-      return draft.settle(stage);
+      return settle(draft, stage);
     case 'does-not-hold':
-      if (draft.plan.stages[stage]!.loop !== undefined) return draft.visitAgain(stage);
-      return draft.passUndone(stage, decision.output);
+      if (draft.plan.stages[stage]!.loop !== undefined) return visitAgain(draft, stage);
+      return passUndone(draft, stage, decision.output);
     case 'failed':
-      return draft.failWithoutResult(stage, decision.failure, state.attempt + 1);
+      return failWithoutResult(draft, stage, decision.failure, state.attempt + 1);
   }
 }
 
@@ -307,26 +327,26 @@ function onTimerFired(draft: Draft, id: string): void {
   const stage = draft.index.stageOfTimer(id);
   if (stage === null) return;
   const state = draft.stage(stage);
-  if (state.phase !== 'backoff' || timerId(draft.plan, stage, state.attempt) !== id) return;
+  if (state.phase !== 'backoff' || timerId(draft.plan.stages[stage]!.id, state.attempt) !== id) return;
   draft.setStage(stage, { phase: 'waiting' });
-  draft.settle(stage);
+  settle(draft, stage);
 }
 
 function onGraceOver(draft: Draft): void {
   const grace = formatDurationMs(draft.plan.graceMs ?? 0);
   const message = `the stages with \`finally\` took longer than their ${grace} (\`grace_secs\`)`;
-  draft.stopFinally('the time of the stages with `finally` is over', { code: 'run/grace', message, stderrTail: '' });
+  stopFinally(draft, 'the time of the stages with `finally` is over', { code: 'run/grace', message, stderrTail: '' });
 }
 
 function onGiveUp(draft: Draft, failure: StageFailure): void {
   if (draft.open === 0) return;
   if (draft.finallyBegun) {
     // The time of a run ends with its other stages.
-    if (failure.code !== 'run/timeout') draft.stopFinally(`the run gave up: ${failure.code}`, failure);
+    if (failure.code !== 'run/timeout') stopFinally(draft, `the run gave up: ${failure.code}`, failure);
     return;
   }
   if (draft.cancelRequested) return;
-  draft.giveUp(failure);
+  draft.gaveUp = clipFailure(failure);
   onCancelRequested(draft);
 }
 
@@ -338,9 +358,9 @@ function onCancelRequested(draft: Draft): void {
     const { phase, attempt } = draft.stage(index);
     if (stage.finally === true) return;
     if (phase === 'running') execKeys.push(execKeyOf(stage.id, attempt));
-    else if (phase === 'asking') draft.withdraw(index);
-    else if (phase === 'sleeping') draft.wake(index, 'cancelled');
-    else if (!isEnd(phase)) draft.skip(index, 'cancel', draft.whyNothingStarts());
+    else if (phase === 'asking') withdraw(draft, index);
+    else if (phase === 'sleeping') wake(draft, index, 'cancelled');
+    else if (!isEnd(phase)) skip(draft, index, 'cancel', draft.whyNothingStarts());
   });
   const acquiring = draft.plan.scopes.flatMap((scope, index) =>
     draft.scope(index).phase === 'acquiring' ? [{ scope: scope.id, generation: draft.scope(index).generation }] : [],

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { execKeyOf } from '../pipeline/draft.ts';
+import { execKeyOf } from '../pipeline/stage-keys.ts';
 import { attemptText, EXEC_KEY_BYTES, type ExecName, execKeyText, MOST_COMMANDS, parseExecKey } from './attempt.ts';
 import { INSTANCE_LIMITS, type InstancePath } from './instance.ts';
 

@@ -16,7 +16,7 @@ import {
   type Transition,
   transition,
 } from '../../domain/pipeline/machine.ts';
-import { FINALLY_TIMER } from '../../domain/pipeline/draft.ts';
+import { FINALLY_TIMER } from '../../domain/pipeline/stage-keys.ts';
 import { flatRows } from '../../domain/pipeline/rows.ts';
 import { isEnd, type RunState, type StagePhase } from '../../domain/pipeline/state.ts';
 import { stageResult } from '../rig/runs/stage-results.ts';

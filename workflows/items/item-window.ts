@@ -9,7 +9,7 @@ import type {
   StageCall,
 } from '../../activities/contract.ts';
 import type { Command } from '../../domain/pipeline/command.ts';
-import { execKeyOf } from '../../domain/pipeline/draft.ts';
+import { execKeyOf } from '../../domain/pipeline/stage-keys.ts';
 import type { MachineEvent } from '../../domain/pipeline/event.ts';
 import { itemPlanOf } from '../../domain/pipeline/item-plan.ts';
 import { start, transition, type Transition } from '../../domain/pipeline/machine.ts';

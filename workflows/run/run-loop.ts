@@ -20,7 +20,7 @@ import type {
   ScopeCall,
 } from '../../activities/contract.ts';
 import type { Command } from '../../domain/pipeline/command.ts';
-import { FINALLY_TIMER } from '../../domain/pipeline/draft.ts';
+import { FINALLY_TIMER } from '../../domain/pipeline/stage-keys.ts';
 import type { MachineEvent } from '../../domain/pipeline/event.ts';
 import { start, transition, type Transition } from '../../domain/pipeline/machine.ts';
 import { machineFromWire, type MachinePlan, type MachineStage } from '../../domain/pipeline/machine-plan.ts';

@@ -1,0 +1,95 @@
+/** Stages that run again although they have ended: those of a shared VM that was lost, and those of a loop. */
+import { EVENT_ID } from '../run/event-id.ts';
+import { clip } from './carried-text.ts';
+import type { Draft } from './draft.ts';
+import { readEdge } from './edge-states.ts';
+import { failWithoutResult, settle } from './ends.ts';
+import { isEnd } from './state.ts';
+
+/**
+ * The finished stages of a shared scope were in the VM that is gone: they run again. What an edge from them has led to stands
+ * if it has begun or ended; what waits for them waits again, and so does what was skipped because they did not fail.
+ * Its failed stages stay failed. The event names all that will run once more, also those that the loss interrupted.
+ */
+export function restartScope(draft: Draft, scope: number, generation: number, reason: string): void {
+  // Those that have begun: ended in the VM, interrupted by its loss, or between two attempts. One that was passed is decided
+  // again: what waits for it waits for those before it too, whose files are gone.
+  const again = draft.index.stagesOf(scope).filter((stage) => {
+    const { phase, attempt, evaluations } = draft.stage(stage);
+    if (phase === 'passed') return evaluations > 0;
+    return attempt > 0 && (phase === 'succeeded' || !isEnd(phase));
+  });
+  const ended = again.filter((stage) => isEnd(draft.stage(stage).phase));
+  const revived: number[] = [];
+  for (const stage of ended) reopen(draft, stage, revived);
+  const { id } = draft.plan.scopes[scope]!;
+  const idOf = (stage: number): string => draft.plan.stages[stage]!.id;
+  draft.events.push({
+    id: EVENT_ID.scopeRestarted(id, generation),
+    body: { type: 'scope-restarted', scope: id, reason: clip(reason), stages: [...again, ...revived].map(idOf) },
+  });
+  for (const stage of [...draft.index.stagesOf(scope), ...revived]) settle(draft, stage);
+}
+
+/** The condition of a loop does not hold after a visit: its stages run again, or it has come to its limit. */
+export function visitAgain(draft: Draft, stage: number): void {
+  const { id, loop } = draft.plan.stages[stage]!;
+  const { stages, output, maxVisits, onLimit } = loop!;
+  const visits = draft.stage(stage).visits + 1;
+  draft.setStage(stage, { visits });
+  if (visits >= maxVisits && onLimit === 'pass') {
+    draft.setStage(stage, { decided: true });
+    return settle(draft, stage);
+  }
+  if (visits >= maxVisits) {
+    const message = `loop ${id} has not come to its end after ${visits} visit${visits === 1 ? '' : 's'}`;
+    const failure = { code: 'loop/limit', message, stderrTail: '' } as const;
+    return failWithoutResult(draft, stage, failure, draft.stage(stage).attempt + 1);
+  }
+  draft.setStage(stage, { result: draft.stage(draft.stageIndex(output)).result });
+  draft.events.push({
+    id: EVENT_ID.visited(id, draft.stage(stage).evaluations),
+    body: { type: 'loop-visited', stage: id, visit: visits + 1, stages },
+  });
+  const within = stages.map((name) => draft.stageIndex(name));
+  for (const each of within) {
+    // One that was skipped may have been opened with what it waits for.
+    if (isEnd(draft.stage(each).phase)) reopen(draft, each, []);
+    draft.setStage(each, { failures: 0, decided: false, visits: 0 });
+    const scope = draft.index.scopeOf(each);
+    if (scope !== null) draft.setScope(scope, { lost: 0 });
+  }
+  for (const each of within) settle(draft, each);
+}
+
+/** @param revived  gets the skipped stages that may be needed now */
+function reopen(draft: Draft, stage: number, revived: number[]): void {
+  const after = draft.index.edgesAfter(stage).map((edge) => ({ ...edge, was: readEdge(draft, edge.on, stage) }));
+  draft.reopen(stage);
+  for (const edge of after) {
+    const state = draft.stage(edge.stage);
+    if (edge.was === 'holds') {
+      draft.setStage(edge.stage, { waitingOn: state.waitingOn + 1 });
+      if (state.phase !== 'ready' && state.phase !== 'deciding') continue;
+      if (state.phase === 'ready') draft.unready(edge.stage);
+      // What has not begun is decided by what comes out this time.
+      draft.setStage(edge.stage, { phase: 'waiting', decided: state.decided && state.attempt > 0 });
+    } else if (mayRevive(draft, edge.stage)) {
+      revived.push(edge.stage);
+      reopen(draft, edge.stage, revived);
+    }
+  }
+}
+
+/** A shared VM that has been released does not come back for one stage, without what the others left in it. */
+function mayRevive(draft: Draft, stage: number): boolean {
+  const { phase, skipCause } = draft.stage(stage);
+  if (phase !== 'skipped' || skipCause !== 'unneeded') return false;
+  const scope = draft.index.scopeOf(stage);
+  return (
+    scope === null ||
+    !draft.index.isShared(scope) ||
+    draft.scope(scope).open > 0 ||
+    draft.scope(scope).generation === draft.scope(scope).lost
+  );
+}

@@ -1,0 +1,15 @@
+/** The keys of attempts and timers of a run. */
+import { attemptText } from '../run/attempt.ts';
+
+/** The key of an attempt of the plan's own stage: whoever executes the commands of an item adds the item's instance. */
+export function execKeyOf(stage: string, attempt: number): string {
+  return attemptText({ stage, instance: [], attempt });
+}
+
+/** The timer of the pause after a failed attempt. */
+export function timerId(stage: string, attempt: number): string {
+  return `retry/${stage}/${attempt}`;
+}
+
+/** The timer of the time that stages with `finally` have. */
+export const FINALLY_TIMER = 'finally';
