@@ -1,4 +1,7 @@
-/** What the rest of the code asks about a stage's work: one function a question, each with a case for every kind. */
+/**
+ * What the rest of the code asks about a stage's work: one function a question. If a new kind may need an answer of its own, the
+ * function has a case for every kind; a function that returns the work of one kind compares.
+ */
 import { formatDurationMs } from '../units/duration.ts';
 import type {
   AgentSkill,
@@ -20,12 +23,11 @@ export type Doing = 'run' | 'ask' | 'wait';
 
 export function doingOf(work: WorkPlan): Doing {
   switch (work.kind) {
-    case 'command':
-      return 'run';
     case 'approval':
       return 'ask';
     case 'wait':
       return 'wait';
+    case 'command':
     case 'part':
     case 'agent':
     case 'skill':
@@ -38,14 +40,12 @@ export function doingOf(work: WorkPlan): Doing {
 /** Whether the work happens in a VM, so that its stage has a scope. */
 export function needsVm(work: WorkPlan): boolean {
   switch (work.kind) {
-    case 'command':
-      return true;
     case 'approval':
-      return false;
     case 'wait':
     case 'mock':
     case 'part':
       return false;
+    case 'command':
     case 'agent':
     case 'skill':
     case 'shell':
@@ -128,19 +128,7 @@ export function describeStageWork({ work, loop }: Pick<StagePlan, 'work' | 'loop
 
 /** The command that runs first in the stage's VM; null for work that has none. */
 export function commandOf(work: WorkPlan): CommandWork | null {
-  switch (work.kind) {
-    case 'command':
-      return work;
-    case 'approval':
-      return null;
-    case 'wait':
-    case 'part':
-    case 'agent':
-    case 'skill':
-    case 'shell':
-    case 'mock':
-      return null;
-  }
+  return work.kind === 'command' ? work : null;
 }
 
 /** Whether the work serves until its run is cancelled, and publishes its output meanwhile. */
@@ -162,19 +150,7 @@ export function isService(work: WorkPlan): boolean {
 
 /** The question to people; null for work that asks none. */
 export function approvalOf(work: WorkPlan): ApprovalWork | null {
-  switch (work.kind) {
-    case 'command':
-      return null;
-    case 'approval':
-      return work;
-    case 'wait':
-    case 'part':
-    case 'agent':
-    case 'skill':
-    case 'shell':
-    case 'mock':
-      return null;
-  }
+  return work.kind === 'approval' ? work : null;
 }
 
 /** What stands for the work of a mocked stage; null for work that is done. */
