@@ -148,7 +148,8 @@ describe.concurrent('a long session', () => {
 
   test.sequential('goes over several histories with its turns, visits and store', { timeout: 240_000 }, async () => {
     const rig = lane.rig();
-    const COUNT = 2_000;
+    // Four histories and more, and a store that is read back whole.
+    const COUNT = 600;
     let at = prompt(await start('long', 'counter'));
     const { startedAtMs } = await view('long');
     const firstRun = (await rig.runs.client.workflow.getHandle('long').describe()).runId;
