@@ -45,6 +45,8 @@ const GENERATED = new Set(['node_modules', 'dist', 'target', '.git']);
 const BUILD_RECORD = join(ROOT, 'dist', '.build.json');
 /** What fails soonest comes first. All but `static` and `rust` are run by vitest. */
 const TEST_GROUPS = ['static', 'pure', 'process', 'rust', 'server', 'vm'];
+/** The projects of vitest.config.ts that a group consists of; the others are one project of the same name. */
+const PROJECTS = /** @type {Record<string, string[]>} */ ({ pure: ['pure', 'isolated'], vm: ['vm', 'vm-alone'] });
 /** Run by their name alone: they download what not everybody may want. */
 const NAMED_GROUPS = ['agents'];
 /** Groups that need tests, benchmarks and examples compiled: `static` checks their types, the others start examples. */
@@ -339,7 +341,7 @@ async function runGroup(group, rest, reportFile) {
   if (group === 'rust') return runRust();
   const vitest = join(ROOT, 'node_modules', 'vitest', 'vitest.mjs');
   const reporters = ['--reporter=default', `--reporter=${join(ROOT, 'setup', 'test-report.mjs')}`];
-  const projects = (group === 'pure' ? ['pure', 'isolated'] : [group]).map((project) => `--project=${project}`);
+  const projects = (PROJECTS[group] ?? [group]).map((project) => `--project=${project}`);
   const code = await run(process.execPath, [vitest, 'run', ...projects, ...reporters, ...rest], {
     ...process.env,
     [REPORT_FILE]: reportFile,

@@ -238,7 +238,7 @@ describe('npm test and npm run check', () => {
       'vitest run --project=process',
       'cargo test --workspace',
       'vitest run --project=server',
-      'vitest run --project=vm',
+      'vitest run --project=vm --project=vm-alone',
     ]);
   });
 
@@ -272,7 +272,7 @@ describe('npm test and npm run check', () => {
       'vitest run --project=process',
       'cargo test',
       'vitest run --project=server',
-      'vitest run --project=vm',
+      'vitest run --project=vm --project=vm-alone',
     ]);
     const atEnd = stderr.slice(stderr.indexOf('time by group:')).replaceAll(/^\[.*?\] /gm, '');
     expect(atEnd.split('\n').slice(-8)).toEqual([
