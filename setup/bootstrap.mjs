@@ -52,7 +52,9 @@ const NAMED_GROUPS = ['agents'];
 /** Groups that need tests, benchmarks and examples compiled: `static` checks their types, the others start examples. */
 const NEEDS_ALL = new Set(['static', 'vm', 'agents']);
 /** What `npm run check` runs: all that needs neither a server nor a VM. */
-const CHECK_GROUPS = ['static', 'rust', 'pure', 'process'];
+const CHECK_GROUPS = ['static', 'pure', 'process', 'rust'];
+/** Side by side where both run: tests of Rust wait for half of their time, and those of processes compute. */
+const PAIR = ['process', 'rust'];
 const START_EXAMPLE = 'examples/hello.yaml';
 
 const startedAtMs = Date.now();
@@ -81,14 +83,19 @@ const LEFT_OUTPUT_MS = 2_000;
  * Runs a child with our terminal and gives its exit code; a signal is 128 and its usual number.
  * @param {string} program @param {string[]} args @param {NodeJS.ProcessEnv} [env]
  * @param {(chunk: Buffer) => void} [read] gets standard output and standard error too, which are pipes then
+ * @param {boolean} [isShown] false: only `read` gets them
  * @returns {Promise<number>}
  */
-function run(program, args, env = process.env, read) {
+function run(program, args, env = process.env, read, isShown = true) {
   return new Promise((resolve, reject) => {
     const output = read === undefined ? 'inherit' : 'pipe';
     const child = spawn(program, args, { cwd: ROOT, stdio: ['inherit', output, output], env });
-    child.stdout?.on('data', read ?? ignore).pipe(process.stdout, { end: false });
-    child.stderr?.on('data', read ?? ignore).pipe(process.stderr, { end: false });
+    child.stdout?.on('data', read ?? ignore);
+    child.stderr?.on('data', read ?? ignore);
+    if (isShown) {
+      child.stdout?.pipe(process.stdout, { end: false });
+      child.stderr?.pipe(process.stderr, { end: false });
+    }
     // An interrupt goes to the whole foreground group: the child decides what it means, this process waits for it.
     process.on('SIGINT', ignore);
     const end = () => child.kill('SIGTERM');
@@ -314,8 +321,12 @@ async function runStatic() {
   return { code: first, failures };
 }
 
-/** Every crate runs, also after one that failed. Output is shown as it arrives, and kept for the names of failures. */
-async function runRust() {
+/**
+ * Every crate runs, also after one that failed. Output is kept for the names of failures, and shown as it arrives or, beside another
+ * group, at the end.
+ * @param {boolean} isBeside
+ */
+async function runRust(isBeside) {
   /** @type {Buffer[]} */
   const output = [];
   const color = noColor ? 'never' : 'always';
@@ -331,14 +342,16 @@ async function runRust() {
     '--color',
     color,
   ];
-  const code = await run('cargo', args, process.env, (chunk) => output.push(chunk));
+  const keep = (/** @type {Buffer} */ chunk) => void output.push(chunk);
+  const code = await run('cargo', args, process.env, keep, !isBeside);
+  if (isBeside) process.stdout.write(Buffer.concat(output));
   return { code, failures: code === 0 ? [] : parseCargoFailures(Buffer.concat(output).toString()) };
 }
 
-/** @param {string} group @param {string[]} rest for vitest @param {string} reportFile where vitest's reporter writes */
-async function runGroup(group, rest, reportFile) {
+/** @param {string} group @param {string[]} rest for vitest @param {string} reportFile where vitest's reporter writes @param {boolean} isBeside another group */
+async function runGroup(group, rest, reportFile, isBeside) {
   if (group === 'static') return runStatic();
-  if (group === 'rust') return runRust();
+  if (group === 'rust') return runRust(isBeside);
   const vitest = join(ROOT, 'node_modules', 'vitest', 'vitest.mjs');
   const reporters = ['--reporter=default', `--reporter=${join(ROOT, 'setup', 'test-report.mjs')}`];
   const projects = (PROJECTS[group] ?? [group]).map((project) => `--project=${project}`);
@@ -355,9 +368,13 @@ async function runGroup(group, rest, reportFile) {
  * @throws BootstrapError that names the groups that failed
  */
 async function runGroups(verb, groups, rest) {
-  const { times, failed, isInterrupted } = await runAll(groups, (group, index, reportFile) => {
-    progress(`${verb}: ${group} (${index + 1} of ${groups.length})`);
-    return runGroup(group, rest, reportFile);
+  const isPaired = PAIR.every((group) => groups.includes(group));
+  const steps = groups
+    .filter((group) => !isPaired || group !== PAIR[1])
+    .map((group) => (isPaired && group === PAIR[0] ? PAIR : [group]));
+  const { times, failed, isInterrupted } = await runAll(steps, (group, reportFile) => {
+    progress(`${verb}: ${group} (${groups.indexOf(group) + 1} of ${groups.length})`);
+    return runGroup(group, rest, reportFile, isPaired && PAIR.includes(group));
   });
   for (const line of [...times, ...describeFailures(failed)]) progress(line);
   if (failed.length === 0) return;

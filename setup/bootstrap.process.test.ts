@@ -226,10 +226,18 @@ describe('npm test and npm run check', () => {
     rmSync(join(checkout, 'calls'));
   }
 
+  /** Tests of processes and of Rust start side by side: those of processes first here. */
+  const inOrder = (called: readonly string[]): readonly string[] => {
+    const [rust, process] = ['cargo test', 'vitest run --project=process'].map((start) =>
+      called.findIndex((call) => call.startsWith(start)),
+    ) as [number, number];
+    return rust > process ? called : called.with(rust, called[process]!).with(process, called[rust]!);
+  };
+
   it('look at format, lint and clippy before any test', async () => {
     await withTools();
     expect(await bootstrap('test')).toMatchObject({ exitCode: 0 });
-    expect(calls()).toEqual([
+    expect(inOrder(calls())).toEqual([
       'oxfmt --check ',
       'oxlint --type-aware --deny-warnings',
       'cargo fmt --all',
@@ -267,7 +275,7 @@ describe('npm test and npm run check', () => {
     );
     const { exitCode, stderr } = await bootstrap('test');
     expect(exitCode).toBe(1);
-    expect(calls().slice(4)).toEqual([
+    expect(inOrder(calls().slice(4))).toEqual([
       'vitest run --project=pure --project=isolated',
       'vitest run --project=process',
       'cargo test',
