@@ -54,7 +54,7 @@ function failureOf({ exit, outcome, over }: Ended, ofCommand: Pick<StageResult, 
 const lacking = { outcome: 'failed', failure: OUT_OF_MEMORY } as const;
 const killed = { outcome: 'failed', failure: KILLED } as const;
 
-test('an agent that the kernel killed for memory is named as such, whatever it had said', () => {
+test('an agent that the guest killed for memory is named as such, whatever it had said', () => {
   expect(failureOf({}, lacking)).toEqual(OUT_OF_MEMORY);
   expect(failureOf({ exit: { stdoutBytes: 0 } }, lacking)).toEqual(OUT_OF_MEMORY);
   // What was left of it ended with an error of its own.

@@ -34,8 +34,8 @@ const EXIT: ExecExit = {
 test.each<[string, Partial<ExecExit>, string, ErrorCode]>([
   [
     'whose memory was full',
-    { message: "the kernel killed 1 of its processes: the guest's memory for users is full" },
-    'stage sort was ended by signal 9 (exit code 137): the VM ran out of memory, and its kernel killed a process of the command; `memory_mb` is 256, raise it',
+    { message: 'the guest killed 1 of its processes: its memory for users is full' },
+    'stage sort was ended by signal 9 (exit code 137): the VM ran out of memory, and the guest killed a process of the command; `memory_mb` is 256, raise it',
     'stage/out-of-memory',
   ],
   [
@@ -43,9 +43,9 @@ test.each<[string, Partial<ExecExit>, string, ErrorCode]>([
     {
       exitCode: 2,
       signal: null,
-      message: "the kernel killed 12 of its processes: the guest's memory for users is full",
+      message: 'the guest killed 12 of its processes: its memory for users is full',
     },
-    'stage sort ended with exit code 2: the VM ran out of memory, and its kernel killed 12 processes of the command; `memory_mb` is 256, raise it',
+    'stage sort ended with exit code 2: the VM ran out of memory, and the guest killed 12 processes of the command; `memory_mb` is 256, raise it',
     'stage/out-of-memory',
   ],
   [
@@ -56,8 +56,8 @@ test.each<[string, Partial<ExecExit>, string, ErrorCode]>([
   ],
   [
     'whose memory was full and whose shell exited with 137',
-    { signal: null, message: "the kernel killed 1 of its processes: the guest's memory for users is full" },
-    'stage sort ended with exit code 137: the VM ran out of memory, and its kernel killed a process of the command; `memory_mb` is 256, raise it',
+    { signal: null, message: 'the guest killed 1 of its processes: its memory for users is full' },
+    'stage sort ended with exit code 137: the VM ran out of memory, and the guest killed a process of the command; `memory_mb` is 256, raise it',
     'stage/out-of-memory',
   ],
   ['that exits with 255', { exitCode: 255, signal: null }, 'stage sort ended with exit code 255', 'stage/exit-nonzero'],

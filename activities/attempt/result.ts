@@ -134,7 +134,7 @@ function describe({ stage: { id: stage, timeoutMs, maxOutputBytes }, scope }: St
 }
 
 /** As the guest agent says it, when the kernel has killed processes of the command. */
-const OUT_OF_MEMORY = /^the kernel killed (\d{1,9}) of its processes: the guest's memory for users is full$/;
+const OUT_OF_MEMORY = /^the guest killed (\d{1,9}) of its processes: its memory for users is full$/;
 
 /** As the guest agent says it, when a command failed and the disk of users has no room. */
 const DISK_FULL = /^the guest's disk is full: \d{1,20} bytes and \d{1,20} files are left$/;
@@ -151,7 +151,7 @@ function explainEnd(
   if (DISK_FULL.test(message)) return `: ${describeFullDisk(diskMib)}`;
   const killed = OUT_OF_MEMORY.exec(message)?.[1];
   if (killed !== undefined)
-    return `: the VM ran out of memory, and its kernel killed ${killed === '1' ? 'a process' : `${killed} processes`} of the command; \`memory_mb\` is ${memoryMib}, raise it`;
+    return `: the VM ran out of memory, and the guest killed ${killed === '1' ? 'a process' : `${killed} processes`} of the command; \`memory_mb\` is ${memoryMib}, raise it`;
   return message === '' ? '' : `: ${sanitizeLine(message)}`;
 }
 

@@ -19,7 +19,7 @@ export const ERROR_CODES = {
   'stage/out-of-memory': {
     kind: 'outcome',
     retry: 'never',
-    summary: "The guest's kernel killed processes of a stage's command or agent because the VM's memory was full.",
+    summary: "The guest killed processes of a stage's command or agent because the VM's memory was full.",
     remedy: 'Raise `memory_mb` of the sandbox, or let what runs there hold less at a time.',
   },
   'stage/disk-full': {

@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::lock::lock;
 use crate::log;
+use crate::procfs;
 
 /// How long a killed cgroup may take to be empty before its folder is left for later.
 const REMOVE_TRIES: u32 = 200;
@@ -22,6 +23,16 @@ const REMOVE_PAUSE: Duration = Duration::from_millis(10);
 pub struct Child {
     pub path: PathBuf,
     pub is_frozen: bool,
+    /// Processes of it that the agent killed for want of memory.
+    killed_for_memory: Arc<AtomicU64>,
+}
+
+/// What a full memory holds, and how it moves.
+pub struct MemoryStat {
+    /// Pages of files that were read again after memory had let them go, since the boot.
+    pub refaults: u64,
+    /// Pages of files on disks, of which memory can let go.
+    pub file_bytes: u64,
 }
 
 /// Those of the execs that run, by their requests.
@@ -32,6 +43,8 @@ pub struct CgroupParent {
     path: PathBuf,
     next: AtomicU64,
     children: Children,
+    /// As [`Child::killed_for_memory`], of all of them since the boot.
+    killed_for_memory: AtomicU64,
 }
 
 impl CgroupParent {
@@ -40,6 +53,7 @@ impl CgroupParent {
             path,
             next: AtomicU64::new(0),
             children: Children::default(),
+            killed_for_memory: AtomicU64::new(0),
         }
     }
 
@@ -48,9 +62,43 @@ impl CgroupParent {
         read(&self.path, "pids.current").trim().parse().unwrap_or(0)
     }
 
-    /// Processes of users that the kernel killed for want of memory.
+    /// Processes of users that were killed for want of memory.
     pub fn oom_kills(&self) -> u64 {
-        oom_kills(&self.path)
+        oom_kills(&self.path) + self.killed_for_memory.load(Ordering::Relaxed)
+    }
+
+    /// True if users have all of their memory, except a hundredth.
+    pub fn is_full(&self) -> bool {
+        let number = |name| read(&self.path, name).trim().parse::<u64>().ok();
+        match (number("memory.current"), number("memory.max")) {
+            (Some(current), Some(max)) => current >= max - max / 100,
+            _ => false,
+        }
+    }
+
+    pub fn memory_stat(&self) -> MemoryStat {
+        let text = read(&self.path, "memory.stat");
+        let value = |name| field(&text, name).unwrap_or(0);
+        MemoryStat {
+            refaults: value("workingset_refault_file"),
+            // `file` counts `/dev/shm` too, of which memory cannot let go.
+            file_bytes: value("file").saturating_sub(value("shmem")),
+        }
+    }
+
+    /// SIGKILL to the process of users that the kernel would kill first, which counts as killed for want of memory.
+    pub fn kill_largest(&self) -> Option<Pid> {
+        let children = lock(&self.children);
+        let (_, pid, child) = children
+            .values()
+            .filter(|child| !child.is_frozen)
+            .flat_map(|child| pids(&child.path).into_iter().map(move |pid| (pid, child)))
+            .filter_map(|(pid, child)| Some((procfs::oom_score(pid)?, pid, child)))
+            .max_by_key(|(score, ..)| *score)?;
+        kill_process(pid, Signal::KILL).ok()?;
+        child.killed_for_memory.fetch_add(1, Ordering::Relaxed);
+        self.killed_for_memory.fetch_add(1, Ordering::Relaxed);
+        Some(pid)
     }
 
     /// SIGKILL to every process of users.
@@ -67,15 +115,18 @@ impl CgroupParent {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let path = self.path.join(format!("exec-{number}"));
         fs::create_dir(&path)?;
+        let killed_for_memory = Arc::new(AtomicU64::new(0));
         let child = Child {
             path: path.clone(),
             is_frozen: false,
+            killed_for_memory: killed_for_memory.clone(),
         };
         lock(&self.children).insert(exec, child);
         Ok(ExecCgroup {
             exec,
             path,
             children: self.children.clone(),
+            killed_for_memory,
         })
     }
 }
@@ -85,6 +136,7 @@ pub struct ExecCgroup {
     exec: u32,
     path: PathBuf,
     children: Children,
+    killed_for_memory: Arc<AtomicU64>,
 }
 
 impl ExecCgroup {
@@ -100,14 +152,12 @@ impl ExecCgroup {
     }
 
     pub fn pids(&self) -> Vec<Pid> {
-        read(&self.path, "cgroup.procs")
-            .lines()
-            .filter_map(|line| Pid::from_raw(line.parse().ok()?))
-            .collect()
+        pids(&self.path)
     }
 
+    /// Processes of it that were killed for want of memory.
     pub fn oom_kills(&self) -> u64 {
-        oom_kills(&self.path)
+        oom_kills(&self.path) + self.killed_for_memory.load(Ordering::Relaxed)
     }
 }
 
@@ -133,6 +183,13 @@ impl Drop for ExecCgroup {
 
 fn read(cgroup: &Path, name: &str) -> String {
     fs::read_to_string(cgroup.join(name)).unwrap_or_default()
+}
+
+fn pids(cgroup: &Path) -> Vec<Pid> {
+    read(cgroup, "cgroup.procs")
+        .lines()
+        .filter_map(|line| Pid::from_raw(line.parse().ok()?))
+        .collect()
 }
 
 fn kill(cgroup: &Path) {

@@ -17,6 +17,7 @@ mod guest;
 mod lock;
 mod log;
 mod mailbox;
+mod memory_guard;
 mod outbox;
 mod owner;
 mod precedence;
@@ -114,6 +115,7 @@ fn init() -> Result<Arc<Guest>, Box<dyn Error>> {
     let writer = booted.port.try_clone()?;
     let role = Role::Init(booted.storage);
     let guest = Arc::new(Guest::new(role, reaper, Some(booted.cgroup)));
+    memory_guard::start(&guest);
     match session::run(&guest, booted.port, writer, &hello(), booted.mailbox) {
         Ok(end) => log::line(&format!("the session ended: {end:?}")),
         Err(error) => log::line(&format!("the session ended: {error}")),

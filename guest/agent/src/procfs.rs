@@ -3,6 +3,8 @@
 use std::fs;
 use std::io;
 
+use rustix::process::Pid;
+
 /// The machine's memory as it was when it was read.
 pub struct Meminfo(String);
 
@@ -52,6 +54,14 @@ fn parse_mounts(text: &str) -> Vec<Mounted> {
             })
         })
         .collect()
+}
+
+/// The kernel's score of a process: it kills the one with the highest first. `None` if the process has ended.
+pub fn oom_score(pid: Pid) -> Option<u32> {
+    read(&format!("/proc/{}/oom_score", pid.as_raw_nonzero()))
+        .trim()
+        .parse()
+        .ok()
 }
 
 /// From here on the kernel never kills this process for want of memory; children inherit it.

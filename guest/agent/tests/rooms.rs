@@ -25,6 +25,7 @@ const ROOMS: &[&str] = &[
     "request",
     "tunnel",
     "guest",
+    "memory_guard",
     "boot",
     "exec",
     "door",

@@ -195,7 +195,7 @@ pub struct StatsResponse {
     pub disk_free_bytes: u64,
     /// Processes of users, threads included.
     pub processes: u64,
-    /// Processes of users that the kernel killed for want of memory.
+    /// Processes of users that were killed for want of memory.
     pub oom_kills: u64,
 }
 

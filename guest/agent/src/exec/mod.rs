@@ -170,7 +170,7 @@ impl<'a> Run<'a> {
         let out_of_memory = || {
             let kills = self.tree.oom_kills();
             (kills > 0).then(|| {
-                format!("the kernel killed {kills} of its processes: the guest's memory for users is full")
+                format!("the guest killed {kills} of its processes: its memory for users is full")
             })
         };
         let (reason, message) = match self.killed.clone() {

@@ -48,7 +48,7 @@ impl Tree {
         reaper.signal_group(&self.leader, Signal::KILL);
     }
 
-    /// Processes of this exec that the kernel killed for want of memory.
+    /// Processes of this exec that were killed for want of memory.
     pub fn oom_kills(&self) -> u64 {
         self.cgroup.as_ref().map_or(0, ExecCgroup::oom_kills)
     }
