@@ -6,7 +6,7 @@ import { hasApt, isRoot, unpackPackage } from './apt.ts';
 import { type CacheFolder, ensureCacheFolder, findCacheFolder, hashInputs } from '../cache/cache.ts';
 import { openPackageSource } from '../dev-disk/debian-packages.ts';
 import { packagesOf } from './distribution-packages.ts';
-import { findProgram } from './find-program.ts';
+import { findProgram, type ProgramWanted } from './find-program.ts';
 import { installLine } from '../machine/host-system.ts';
 import type { FoundPiece, Piece, SetupContext } from './piece.ts';
 import { lastLines, runProgram } from './run-program.ts';
@@ -21,62 +21,69 @@ const BUSYBOX_RECIPE = 'newest suite';
 const WGET_PROBE = ['wget', '-q', '-T', '1', '-O', '-', 'http://127.0.0.1:9/'] as const;
 const WGET_PROBE_LIMIT_MS = 5_000;
 
-export const qemu: Piece = {
-  name: 'qemu',
-  purpose: 'runs the micro-VMs',
-  variable: 'VOIDBOX_QEMU',
-  packages: {
-    debian: 'qemu-system-x86',
-    fedora: 'qemu-system-x86-core',
-    arch: 'qemu-system-x86',
-    suse: 'qemu-x86',
-    alpine: 'qemu-system-x86_64',
-  },
-  isLocal: false,
-  needs: [],
-  roomMib: 0,
-  blocker: null,
-  find: (context) =>
-    findProgram(context, {
-      piece: 'qemu',
-      variable: 'VOIDBOX_QEMU',
-      names: ['qemu-system-x86_64', 'qemu-kvm'],
-      versionArgs: ['--version'],
-      versionPattern: /version (\d+\.\d+(?:\.\d+)?)/,
-      minimumVersion: '7.0',
-    }),
-  get: null,
-};
+/** A program that packages of the distribution install, and Voidbox does not get itself. */
+function definePackagedProgram(
+  facts: Pick<Piece, 'name' | 'purpose' | 'variable' | 'packages'>,
+  search: Omit<ProgramWanted, 'piece' | 'variable'>,
+  probe: (context: SetupContext, path: string) => Promise<void> = () => Promise.resolve(),
+): Piece {
+  return {
+    ...facts,
+    isLocal: false,
+    needs: [],
+    roomMib: 0,
+    blocker: null,
+    find: async (context) => {
+      const found = await findProgram(context, { piece: facts.name, variable: facts.variable, ...search });
+      if (found !== null) await probe(context, found.path);
+      return found;
+    },
+    get: null,
+  };
+}
 
-export const bwrap: Piece = {
-  name: 'bwrap',
-  purpose: 'jails QEMU (bubblewrap)',
-  variable: 'VOIDBOX_BWRAP',
-  packages: {
-    debian: 'bubblewrap',
-    fedora: 'bubblewrap',
-    arch: 'bubblewrap',
-    suse: 'bubblewrap',
-    alpine: 'bubblewrap',
+export const qemu = definePackagedProgram(
+  {
+    name: 'qemu',
+    purpose: 'runs the micro-VMs',
+    variable: 'VOIDBOX_QEMU',
+    packages: {
+      debian: 'qemu-system-x86',
+      fedora: 'qemu-system-x86-core',
+      arch: 'qemu-system-x86',
+      suse: 'qemu-x86',
+      alpine: 'qemu-system-x86_64',
+    },
   },
-  isLocal: false,
-  needs: [],
-  roomMib: 0,
-  blocker: null,
-  find: async (context) => {
-    const found = await findProgram(context, {
-      piece: 'bwrap',
-      variable: 'VOIDBOX_BWRAP',
-      names: ['bwrap'],
-      versionArgs: ['--version'],
-      versionPattern: /bubblewrap (\d+\.\d+(?:\.\d+)?)/,
-      minimumVersion: '0.4',
-    });
-    if (found !== null) await tryJail(context, found.path);
-    return found;
+  {
+    names: ['qemu-system-x86_64', 'qemu-kvm'],
+    versionArgs: ['--version'],
+    versionPattern: /version (\d+\.\d+(?:\.\d+)?)/,
+    minimumVersion: '7.0',
   },
-  get: null,
-};
+);
+
+export const bwrap = definePackagedProgram(
+  {
+    name: 'bwrap',
+    purpose: 'jails QEMU (bubblewrap)',
+    variable: 'VOIDBOX_BWRAP',
+    packages: {
+      debian: 'bubblewrap',
+      fedora: 'bubblewrap',
+      arch: 'bubblewrap',
+      suse: 'bubblewrap',
+      alpine: 'bubblewrap',
+    },
+  },
+  {
+    names: ['bwrap'],
+    versionArgs: ['--version'],
+    versionPattern: /bubblewrap (\d+\.\d+(?:\.\d+)?)/,
+    minimumVersion: '0.4',
+  },
+  tryJail,
+);
 
 async function tryJail(context: SetupContext, path: string): Promise<void> {
   const result = await runProgram(context.env, path, [
@@ -96,26 +103,20 @@ async function tryJail(context: SetupContext, path: string): Promise<void> {
   );
 }
 
-export const mke2fs: Piece = {
-  name: 'mke2fs',
-  purpose: 'makes the scratch disks',
-  variable: null,
-  packages: { debian: 'e2fsprogs', fedora: 'e2fsprogs', arch: 'e2fsprogs', suse: 'e2fsprogs', alpine: 'e2fsprogs' },
-  isLocal: false,
-  needs: [],
-  roomMib: 0,
-  blocker: null,
-  find: (context) =>
-    findProgram(context, {
-      piece: 'mke2fs',
-      variable: null,
-      names: ['mke2fs'],
-      versionArgs: ['-V'],
-      versionPattern: /mke2fs (\d+\.\d+(?:\.\d+)?)/,
-      minimumVersion: '1.43',
-    }),
-  get: null,
-};
+export const mke2fs = definePackagedProgram(
+  {
+    name: 'mke2fs',
+    purpose: 'makes the scratch disks',
+    variable: null,
+    packages: { debian: 'e2fsprogs', fedora: 'e2fsprogs', arch: 'e2fsprogs', suse: 'e2fsprogs', alpine: 'e2fsprogs' },
+  },
+  {
+    names: ['mke2fs'],
+    versionArgs: ['-V'],
+    versionPattern: /mke2fs (\d+\.\d+(?:\.\d+)?)/,
+    minimumVersion: '1.43',
+  },
+);
 
 export const busybox: Piece = {
   name: 'busybox',
