@@ -5,7 +5,7 @@ import { withUse } from './budget-view.ts';
 import { withNotice as withDoorNotice } from './network-view.ts';
 import { newStage, type NoticeView, type RunView, type StageView, type VmView } from './run-view.ts';
 import { itemOf, projectItem } from './item-projection.ts';
-import { projectStage, settle } from './stage-projection.ts';
+import { isStageEvent, projectStage, settle } from './stage-projection.ts';
 
 type VmEventBody = Extract<RunEventBody, { type: 'vm-starting' | 'vm-ready' | 'vm-lost' | 'vm-stopped' | 'network' }>;
 
@@ -27,6 +27,7 @@ function fold(before: RunView, { atMs, body }: RunEvent): RunView {
       // In a loop the view shows the items of the latest visit.
       item.attempt < stage.attempt ? stage : projectItem(stage, item, body),
     );
+  if (isStageEvent(body)) return withStage(view, body.stage, (stage) => projectStage(stage, body, atMs));
   switch (body.type) {
     case 'run-admitted':
       return admitted(view, body, atMs);
@@ -48,22 +49,6 @@ function fold(before: RunView, { atMs, body }: RunEvent): RunView {
       });
     case 'loop-visited':
       return visited(view, body);
-    case 'stage-given':
-    case 'stage-skipped':
-    case 'stage-passed':
-    case 'stage-started':
-    case 'stage-asking':
-    case 'stage-sleeping':
-    case 'stage-reattached':
-    case 'output':
-    case 'agent-usage':
-    case 'stage-published':
-    case 'stage-retrying':
-    case 'stage-answered':
-    case 'stage-woken':
-    case 'stage-finished':
-    case 'stage-failed':
-      return withStage(view, body.stage, (stage) => projectStage(stage, body, atMs));
     case 'stage-resumed':
       return withStage(view, body.stage, (stage) => resumed(stage, body, view.runId));
     case 'notice':

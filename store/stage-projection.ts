@@ -6,31 +6,45 @@ import { agentUsageOf, endedItems, withTotal } from './item-projection.ts';
 
 type BodyOf<Type extends RunEventBody['type']> = Extract<RunEventBody, { type: Type }>;
 
-/** Of an attempt that may not be the one that the view shows any more. */
-type AttemptEventBody = BodyOf<
-  | 'output'
-  | 'agent-usage'
-  | 'stage-published'
-  | 'stage-retrying'
-  | 'stage-answered'
-  | 'stage-woken'
-  | 'stage-finished'
-  | 'stage-failed'
->;
+/** Events of an attempt, which the view may no longer show. */
+const ATTEMPT_EVENTS = [
+  'output',
+  'agent-usage',
+  'stage-published',
+  'stage-retrying',
+  'stage-answered',
+  'stage-woken',
+  'stage-finished',
+  'stage-failed',
+] as const;
 
-type StageEventBody =
-  | AttemptEventBody
-  | BodyOf<
-      | 'stage-given'
-      | 'stage-skipped'
-      | 'stage-passed'
-      | 'stage-started'
-      | 'stage-asking'
-      | 'stage-sleeping'
-      | 'stage-reattached'
-    >;
+const STAGE_EVENTS = [
+  ...ATTEMPT_EVENTS,
+  'stage-given',
+  'stage-skipped',
+  'stage-passed',
+  'stage-started',
+  'stage-asking',
+  'stage-sleeping',
+  'stage-reattached',
+] as const;
+
+type AttemptEventBody = BodyOf<(typeof ATTEMPT_EVENTS)[number]>;
+type StageEventBody = BodyOf<(typeof STAGE_EVENTS)[number]>;
+
+const ATTEMPT_EVENT_TYPES: ReadonlySet<string> = new Set(ATTEMPT_EVENTS);
+const STAGE_EVENT_TYPES: ReadonlySet<string> = new Set(STAGE_EVENTS);
+
+export function isStageEvent(body: RunEventBody): body is StageEventBody {
+  return STAGE_EVENT_TYPES.has(body.type);
+}
+
+function isAttemptEvent(body: RunEventBody): body is AttemptEventBody {
+  return ATTEMPT_EVENT_TYPES.has(body.type);
+}
 
 export function projectStage(stage: StageView, body: StageEventBody, atMs: number): StageView {
+  if (isAttemptEvent(body)) return isStale(stage, body.execKey) ? stage : projectAttempt(stage, body, atMs);
   switch (body.type) {
     case 'stage-given':
       return stage.state === 'waiting' ? { ...stage, state: body.outcome, givenBy: body.runId } : stage;
@@ -49,15 +63,6 @@ export function projectStage(stage: StageView, body: StageEventBody, atMs: numbe
       const reason = isShown ? (body.reason ?? stage.reason) : stage.reason;
       return { ...stage, reattached: stage.reattached + 1, reason };
     }
-    case 'output':
-    case 'agent-usage':
-    case 'stage-published':
-    case 'stage-retrying':
-    case 'stage-answered':
-    case 'stage-woken':
-    case 'stage-finished':
-    case 'stage-failed':
-      return isStale(stage, body.execKey) ? stage : projectAttempt(stage, body, atMs);
   }
 }
 
