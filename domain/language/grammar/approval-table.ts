@@ -1,5 +1,6 @@
 import { APPROVAL_DEFAULTS, FIELD_DEFAULTS } from '../../plan/defaults.ts';
 import { FIELD_TYPES, PLAN_LIMITS, TIMEOUT_ANSWERS } from '../../plan/plan.ts';
+import { CHOICES } from './param-table.ts';
 import type { MappingTable } from './table.ts';
 import { DURATIONS } from './values.ts';
 
@@ -14,19 +15,7 @@ const FIELD = {
       doc: 'The type of the value.',
       example: 'choice',
     },
-    choices: {
-      as: 'choices',
-      type: {
-        is: 'list',
-        of: { is: 'text', holds: 'text', lenient: true },
-        item: 'a choice',
-        items: 'texts',
-        most: PLAN_LIMITS.choices,
-      },
-      mistaken: ['options', 'values', 'enum'],
-      doc: 'The values that it may have.',
-      example: ['tonight', 'tomorrow'],
-    },
+    choices: { ...CHOICES, example: ['tonight', 'tomorrow'] },
     required: {
       as: 'required',
       type: { is: 'flag' },

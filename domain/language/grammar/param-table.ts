@@ -11,6 +11,20 @@ export const PARAM_DEFAULT = {
   isPrinted: true,
 } as const satisfies JsonType;
 
+/** The values of a parameter, or of a field of an approval. */
+export const CHOICES = {
+  as: 'choices',
+  type: {
+    is: 'list',
+    of: { is: 'text', holds: 'text', lenient: true },
+    item: 'a choice',
+    items: 'texts',
+    most: PLAN_LIMITS.choices,
+  },
+  mistaken: ['options', 'values', 'enum'],
+  doc: 'The values that it may have.',
+} as const;
+
 export const PARAMETER = {
   keys: {
     type: {
@@ -45,19 +59,7 @@ export const PARAMETER = {
       doc: 'The greatest value of a number.',
       example: 1000,
     },
-    choices: {
-      as: 'choices',
-      type: {
-        is: 'list',
-        of: { is: 'text', holds: 'text', lenient: true },
-        item: 'a choice',
-        items: 'texts',
-        most: PLAN_LIMITS.choices,
-      },
-      mistaken: ['options', 'values', 'enum'],
-      doc: 'The values that it may have.',
-      example: ['100', '1000'],
-    },
+    choices: { ...CHOICES, example: ['100', '1000'] },
     description: {
       as: 'description',
       type: { is: 'text', holds: 'text' },

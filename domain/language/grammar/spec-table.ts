@@ -152,18 +152,20 @@ const PIPELINE_BOX = {
   ...ORDER_ONLY,
 } as const satisfies MappingTable;
 
+const BOX_NAMES = {
+  is: 'list',
+  of: { is: 'text', holds: "a box's name" },
+  item: 'a box',
+  items: 'names of boxes',
+  filled: { remedy: 'add at least one' },
+} as const;
+
 const PIPELINE_FAN_OUT = {
   keys: {
     name: { as: 'name', type: { is: 'name' }, doc: 'For readers of the spec; no effect.', example: 'tables' },
     boxes: {
       as: 'boxes',
-      type: {
-        is: 'list',
-        of: { is: 'text', holds: "a box's name" },
-        item: 'a box',
-        items: 'names of boxes',
-        filled: { remedy: 'add at least one' },
-      },
+      type: BOX_NAMES,
       required: true,
       doc: 'Boxes that run in parallel.',
       example: ['left', 'right'],
@@ -183,13 +185,7 @@ const PIPELINE_LOOP = {
     },
     boxes: {
       as: 'boxes',
-      type: {
-        is: 'list',
-        of: { is: 'text', holds: "a box's name" },
-        item: 'a box',
-        items: 'names of boxes',
-        filled: { remedy: 'add at least one' },
-      },
+      type: BOX_NAMES,
       required: true,
       doc: 'Boxes of a visit, one after the other.',
       example: ['write', 'judge'],
