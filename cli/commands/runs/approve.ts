@@ -1,24 +1,6 @@
-import { takeField } from '../../runs/answer-field.ts';
-import { defineCommand } from '../../command.ts';
+import { defineAnswerCommand } from '../../runs/answer-command.ts';
 
-interface Options {
-  readonly json?: boolean;
-  readonly comment?: string;
-  readonly by?: string;
-  readonly field?: Readonly<Record<string, string>>;
-}
-
-export const command = defineCommand<Options>({
-  configure: (command) => {
-    command
-      .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
-      .argument('[stage]', 'the stage that asks; may be left out when only one does')
-      .option('-f, --field <name=value>', 'a value that the approval asks for; may be repeated', takeField)
-      .option('-c, --comment <text>', 'why, for those who read the run')
-      .option('--by <name>', 'who answers; your user name when left out');
-  },
-  async execute(args, { field, ...options }, context) {
-    const { answerRun } = await import('../../runs/answer-run.ts');
-    return await answerRun('approve', args, { ...options, fields: field ?? {} }, context);
-  },
+export const command = defineAnswerCommand('approve', {
+  field: 'a value that the approval asks for; may be repeated',
+  comment: 'why, for those who read the run',
 });

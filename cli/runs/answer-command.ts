@@ -1,0 +1,31 @@
+import type { Decision } from '../../workflows/run/answer-request.ts';
+import { type CommandModule, defineCommand } from '../command.ts';
+import { takeField } from './answer-field.ts';
+
+interface Options {
+  readonly json?: boolean;
+  readonly comment?: string;
+  readonly by?: string;
+  readonly field?: Readonly<Record<string, string>>;
+}
+
+/** @param texts  what the help says of `--field` and `--comment` */
+export function defineAnswerCommand(
+  decision: Decision,
+  texts: { readonly field: string; readonly comment: string },
+): CommandModule {
+  return defineCommand<Options>({
+    configure: (command) => {
+      command
+        .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
+        .argument('[stage]', 'the stage that asks; may be left out when only one does')
+        .option('-f, --field <name=value>', texts.field, takeField)
+        .option('-c, --comment <text>', texts.comment)
+        .option('--by <name>', 'who answers; your user name when left out');
+    },
+    async execute(args, { field, ...options }, context) {
+      const { answerRun } = await import('./answer-run.ts');
+      return await answerRun(decision, args, { ...options, fields: field ?? {} }, context);
+    },
+  });
+}
