@@ -3,21 +3,13 @@ import { ANY_STARTER } from '../../../activities/admission/starters.ts';
 import type { ActivityDeps } from '../../../activities/deps.ts';
 import type { StageRequest, VmStage } from '../../../activities/calls/requests.ts';
 import type { CheckOutput } from '../../../activities/ports/output-check.ts';
-import { NO_LENT_VARIABLES } from '../../../activities/ports/lent-variables.ts';
-import type { LaunchSpec, SandboxBackend } from '../../../activities/ports/sandbox.ts';
-import { createAttemptRegistry } from '../../../activities/attempt/registry.ts';
-import { createVmPool } from '../../../activities/vm/pool.ts';
+import type { LaunchSpec } from '../../../activities/ports/sandbox.ts';
 import { hostVariablesOf } from '../../../domain/plan-rules/variables.ts';
 import { evaluateCondition, evaluateTexts } from '../../../domain/language/expression/evaluate.ts';
 import { judgeOutput, schemaProblem } from '../../../domain/language/schema/output-schema.ts';
 import { loadSchemaEngine } from '../../../domain/language/schema/schema-engine.ts';
-import { createWritableMounts } from '../../../sandbox/mounts/writable-mounts.ts';
-import { isDiskFull } from '../../../store/disk-room.ts';
-import { mountsDir } from '../../../store/state-folder.ts';
-import type { Stores } from '../../../store/open-stores.ts';
 import { keepStateFormat } from '../../../store/state-format.ts';
-import { createGitRepositories } from '../../../workers/checkout/git-repositories.ts';
-import { createHostLeases } from '../../../workers/host/leases.ts';
+import { createWorkerDeps, type WorkerOnFiles } from './worker-deps.ts';
 
 const judgeHere: CheckOutput = async (schema, text) => {
   const engine = await loadSchemaEngine();
@@ -26,45 +18,13 @@ const judgeHere: CheckOutput = async (schema, text) => {
   return problem === null ? { fits: true } : { problem };
 };
 
-interface WorkerOnFiles {
-  readonly stateDir: string;
-  readonly stores: Stores;
-  readonly backend: SandboxBackend;
-}
-
 /** The dependencies of one worker process; a second call is another process on the same host. */
-export function mockWorkerDeps(
-  { stateDir, stores, backend }: WorkerOnFiles,
-  change: Partial<ActivityDeps> = {},
-): ActivityDeps {
+export function mockWorkerDeps(worker: WorkerOnFiles, change: Partial<ActivityDeps> = {}): ActivityDeps {
   // As the process of a worker does before it writes anything.
-  keepStateFormat(stateDir);
-  const placement = { hostId: 'h', hostQueue: 'voidbox-host:h' };
+  keepStateFormat(worker.stateDir);
   return {
-    ...stores,
-    lentVariables: NO_LENT_VARIABLES,
-    mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
-    repositories: createGitRepositories({
-      artifacts: stores.artifacts,
-      stateDir,
-      path: '/usr/local/bin:/usr/bin:/bin',
-      home: null,
-    }),
-    backendFor: () => backend,
-    leases: createHostLeases({
-      placement,
-      overheadMib: 160,
-      budgetMib: 1024,
-      availableMib: () => 1024,
-      disk: () => ({ availableBytes: 1, floorBytes: 1 }),
-    }),
-    disk: { hasRoomForOutput: () => true, isFull: isDiskFull, limitMs: 60_000 },
-    attempts: createAttemptRegistry(),
-    vms: createVmPool(),
-    placement,
-    serverId: 'embedded',
+    ...createWorkerDeps(worker, { hostId: 'h', hostQueue: 'voidbox-host:h' }, 1024),
     searchAttributes: [],
-    mountPolicy: { allowedRoots: [] },
     starters: ANY_STARTER,
     evaluateTexts: (sources, values) => Promise.resolve(evaluateTexts(sources, values)),
     evaluate: (source, values) => Promise.resolve(evaluateCondition(source, values)),
@@ -72,7 +32,6 @@ export function mockWorkerDeps(
     parentOf: () => Promise.resolve(null),
     compileSpec: () => ({ problems: [] }),
     checkPlan: () => ({ problems: [] }),
-    now: Date.now,
     ...change,
   };
 }

@@ -3,30 +3,23 @@ import { createMarkedStarters } from '../../../activities/admission/starters.ts'
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createAttemptRegistry } from '../../../activities/attempt/registry.ts';
 import { createActivities } from '../../../activities/create-activities.ts';
 import { guardByHost } from '../../../activities/calls/host-guard.ts';
 import type { Activities } from '../../../activities/contract.ts';
 import type { ActivityDeps } from '../../../activities/deps.ts';
-import { NO_LENT_VARIABLES } from '../../../activities/ports/lent-variables.ts';
 import type { SandboxBackend } from '../../../activities/ports/sandbox.ts';
-import { createVmPool } from '../../../activities/vm/pool.ts';
 import type { RunEvent } from '../../../domain/run/event.ts';
-import { isDiskFull } from '../../../store/disk-room.ts';
-import { mountsDir } from '../../../store/state-folder.ts';
 import { openStores, type Stores } from '../../../store/open-stores.ts';
-import { createWritableMounts } from '../../../sandbox/mounts/writable-mounts.ts';
 import { hostTaskQueue } from '../../../workflows/messages.ts';
 import type { WorkflowBundle } from '../../../workers/bundle.ts';
 import { parentOf } from '../../../client/temporal/workflow-run.ts';
 import { connectRuns, type RunsConnection } from '../../../client/temporal/connect.ts';
 import { createConditionThreads } from '../../../workers/conditions/threads.ts';
-import { createGitRepositories } from '../../../workers/checkout/git-repositories.ts';
-import { createHostLeases } from '../../../workers/host/leases.ts';
 import { createLog, type Log } from '../../../workers/log.ts';
 import { ensureSearchAttributes } from '../../../workers/search-attributes.ts';
 import { checkPlan, compileSpec } from '../../../workers/spec-check.ts';
 import { embeddedAddress, type TemporalAddress } from '../../../client/temporal/temporal-address.ts';
+import { createWorkerDeps } from '../runs/worker-deps.ts';
 import { startTestServer } from './test-server.ts';
 import { testBundle } from './workflow-bundle.ts';
 import { installRuntime, startWorkers, type RunningWorkers } from '../../../workers/workers.ts';
@@ -64,34 +57,11 @@ export async function startTestStack(
   const target = embeddedAddress(server.address);
   const runs = await connectRuns(target);
   const bundle = await testBundle();
-  const placement = { hostId: HOST_ID, hostQueue: hostTaskQueue(HOST_ID) };
   const stores = otherStores ?? (await openStores({ stateDir }));
   const conditions = createConditionThreads();
   const deps: ActivityDeps = {
-    ...stores,
-    lentVariables: NO_LENT_VARIABLES,
-    mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
-    repositories: createGitRepositories({
-      artifacts: stores.artifacts,
-      stateDir,
-      path: '/usr/local/bin:/usr/bin:/bin',
-      home: null,
-    }),
-    backendFor: () => backend,
-    leases: createHostLeases({
-      placement,
-      overheadMib: 160,
-      budgetMib: 4096,
-      availableMib: () => 4096,
-      disk: () => ({ availableBytes: 1, floorBytes: 1 }),
-    }),
-    disk: { hasRoomForOutput: () => true, isFull: isDiskFull, limitMs: 60_000 },
-    attempts: createAttemptRegistry(),
-    vms: createVmPool(),
-    placement,
-    serverId: 'embedded',
+    ...createWorkerDeps({ stateDir, stores, backend }, { hostId: HOST_ID, hostQueue: hostTaskQueue(HOST_ID) }, 4096),
     searchAttributes: await ensureSearchAttributes(runs.connection, target.namespace, log),
-    mountPolicy: { allowedRoots: [] },
     starters: createMarkedStarters(stores.marks),
     servicePolicy: 'any',
     evaluate: conditions.evaluate,
@@ -100,7 +70,6 @@ export async function startTestStack(
     parentOf: (workflowId, executionId) => parentOf(runs.client, workflowId, executionId),
     compileSpec,
     checkPlan,
-    now: Date.now,
   };
   const activities = createActivities(deps);
   return {

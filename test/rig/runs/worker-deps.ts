@@ -1,0 +1,52 @@
+/** What activities of every worker in tests get, with a server and without: stores, and VMs of the given backend. */
+import type { ActivityDeps } from '../../../activities/deps.ts';
+import { createAttemptRegistry } from '../../../activities/attempt/registry.ts';
+import { NO_LENT_VARIABLES } from '../../../activities/ports/lent-variables.ts';
+import type { SandboxBackend } from '../../../activities/ports/sandbox.ts';
+import { createVmPool } from '../../../activities/vm/pool.ts';
+import { createWritableMounts } from '../../../sandbox/mounts/writable-mounts.ts';
+import { isDiskFull } from '../../../store/disk-room.ts';
+import type { Stores } from '../../../store/open-stores.ts';
+import { mountsDir } from '../../../store/state-folder.ts';
+import { createGitRepositories } from '../../../workers/checkout/git-repositories.ts';
+import { createHostLeases } from '../../../workers/host/leases.ts';
+
+export interface WorkerOnFiles {
+  readonly stateDir: string;
+  readonly stores: Stores;
+  readonly backend: SandboxBackend;
+}
+
+/** @param budgetMib  memory that VMs may take together */
+export function createWorkerDeps(
+  { stateDir, stores, backend }: WorkerOnFiles,
+  placement: ActivityDeps['placement'],
+  budgetMib: number,
+) {
+  return {
+    ...stores,
+    lentVariables: NO_LENT_VARIABLES,
+    mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
+    repositories: createGitRepositories({
+      artifacts: stores.artifacts,
+      stateDir,
+      path: '/usr/local/bin:/usr/bin:/bin',
+      home: null,
+    }),
+    backendFor: () => backend,
+    leases: createHostLeases({
+      placement,
+      overheadMib: 160,
+      budgetMib,
+      availableMib: () => budgetMib,
+      disk: () => ({ availableBytes: 1, floorBytes: 1 }),
+    }),
+    disk: { hasRoomForOutput: () => true, isFull: isDiskFull, limitMs: 60_000 },
+    attempts: createAttemptRegistry(),
+    vms: createVmPool(),
+    placement,
+    serverId: 'embedded',
+    mountPolicy: { allowedRoots: [] },
+    now: Date.now,
+  } satisfies Partial<ActivityDeps>;
+}
