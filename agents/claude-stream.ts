@@ -7,7 +7,7 @@ import {
   fieldsOf,
   listOf,
   parseLine,
-  shown,
+  formatValue,
   textOf,
   textOfParts,
 } from './fields.ts';
@@ -19,7 +19,7 @@ import {
   NO_USAGE,
   STREAM_LIMITS,
 } from './stream.ts';
-import { largestUse, noPriceFor, sumOfCounts, sumOfUse, useSince } from '../domain/agent/budget.ts';
+import { largestUse, describeMissingPrice, sumOfCounts, sumOfUse, useSince } from '../domain/agent/budget.ts';
 
 /** What a result that is an error came of, by its `subtype`. */
 const BUDGETS = {
@@ -66,7 +66,7 @@ export function createClaudeStream({ cost = 'told' }: { readonly cost?: CostOfCa
       return [{ kind: 'tool', tool: name, detail: detailOf(input), failed: false }];
     });
     if (message['usage'] === undefined) return sayings;
-    const added = addedUse(counted, textOf(message['id']), usageOfClaude(fieldsOf(message['usage'])));
+    const added = countUse(counted, textOf(message['id']), usageOfClaude(fieldsOf(message['usage'])));
     if (added === null) return sayings;
     usage = sumOfUse(usage, added);
     return [...sayings, { kind: 'usage', usage }];
@@ -80,14 +80,14 @@ export function createClaudeStream({ cost = 'told' }: { readonly cost?: CostOfCa
       switch (event['type']) {
         case 'system':
           model = textOf(event['model']) ?? model;
-          return refusedLogin(event);
+          return readRefusedLogin(event);
         case 'assistant':
           return assistant(event);
         case 'user':
-          return endedTools(event, called);
+          return readToolEnds(event, called);
         case 'result': {
           if (cost === 'told') unpriced = unpricedModels(event);
-          ended = ending(event, lastText, unpriced);
+          ended = readOutcome(event, lastText, unpriced);
           usage = { ...finalUsage(event, usage), costUsd: costOf(event, cost, unpriced) };
           return [{ kind: 'usage', usage }];
         }
@@ -111,7 +111,7 @@ export function createClaudeStream({ cost = 'told' }: { readonly cost?: CostOfCa
  * Returns the use that a line of a message adds to its earlier lines; null: the line adds nothing.
  * @param counted  use of messages by their ids
  */
-function addedUse(counted: Map<string, AgentUsage>, id: string | null, told: AgentUsage): AgentUsage | null {
+function countUse(counted: Map<string, AgentUsage>, id: string | null, told: AgentUsage): AgentUsage | null {
   if (id === null) return told;
   const name = shortName(id);
   const before = counted.get(name);
@@ -128,15 +128,15 @@ function addedUse(counted: Map<string, AgentUsage>, id: string | null, told: Age
  * It asks ten times, with pauses that double: four minutes, in which nothing of a guest's key or login can change. Requests that
  * fail for other reasons are worth it.
  */
-function refusedLogin(event: Fields): readonly AgentSaying[] {
+function readRefusedLogin(event: Fields): readonly AgentSaying[] {
   const { subtype, error_status: status, error } = event;
   if (subtype !== 'api_retry' || status !== 401) return [];
-  const words = `the model's server refused its key or login (401 ${shown(error ?? '')})`;
+  const words = `the model's server refused its key or login (401 ${formatValue(error ?? '')})`;
   return [{ kind: 'login-refused', words }];
 }
 
 /** `is_error` decides: a failed call of the API has the subtype `success`. */
-function ending(
+function readOutcome(
   result: Fields,
   lastText: string | null,
   unpriced: readonly string[],
@@ -148,11 +148,11 @@ function ending(
   if (result['is_error'] === false && !subtype.startsWith('error')) return { text, failure: null };
   const budget = Object.hasOwn(BUDGETS, subtype) ? BUDGETS[subtype as keyof typeof BUDGETS] : null;
   if (budget?.code === 'agent/budget-cost' && unpriced.length > 0) {
-    const message = `it stopped itself at its \`max_cost_usd\`, by a guess: ${noPriceFor(unpriced)}`;
+    const message = `it stopped itself at its \`max_cost_usd\`, by a guess: ${describeMissingPrice(unpriced)}`;
     return { text, failure: { code: 'agent/budget-unknown', message } };
   }
   if (budget !== null) return { text, failure: { code: budget.code, message: `it ${budget.what}` } };
-  const words = said ?? shown(result['errors'] ?? result['error'] ?? subtype);
+  const words = said ?? formatValue(result['errors'] ?? result['error'] ?? subtype);
   const isOfApi = subtype === 'success' || subtype === '';
   return {
     text,
@@ -160,7 +160,7 @@ function ending(
   };
 }
 
-function endedTools(event: Fields, called: Map<string, string>): readonly AgentSaying[] {
+function readToolEnds(event: Fields, called: Map<string, string>): readonly AgentSaying[] {
   const results = listOf(fieldsOf(event['message'])['content'])
     .map(fieldsOf)
     .filter(({ type }) => type === 'tool_result');
@@ -168,12 +168,12 @@ function endedTools(event: Fields, called: Map<string, string>): readonly AgentS
   if (last === undefined) return [];
   const end = `"tool_use_id":${JSON.stringify(shortName(textOf(last['tool_use_id']) ?? ''))}`;
   return [
-    ...results.flatMap((result) => endedTool(result, called)),
+    ...results.flatMap((result) => readToolEnd(result, called)),
     { kind: 'tool-ended', isIn: (sessions) => sessions.includes(end) },
   ];
 }
 
-function endedTool(
+function readToolEnd(
   { tool_use_id: id, is_error: isError, content }: Fields,
   called: Map<string, string>,
 ): readonly AgentSaying[] {
@@ -197,7 +197,7 @@ function detailOf(input: unknown): string {
   const fields = fieldsOf(input);
   const telling = ['command', 'file_path', 'path', 'pattern', 'url', 'query', 'description'];
   const found = telling.map((name) => textOf(fields[name])).find((text) => text !== null);
-  return shown(found ?? input ?? '');
+  return formatValue(found ?? input ?? '');
 }
 
 export function usageOfClaude(fields: Fields): AgentUsage {

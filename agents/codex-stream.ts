@@ -1,5 +1,5 @@
 /** What `codex exec --json` prints: one JSON object a line; a turn ends with `turn.completed` or `turn.failed`. */
-import { countOf, type Fields, fieldsOf, listOf, parseLine, shown, textOf, textOfParts } from './fields.ts';
+import { countOf, type Fields, fieldsOf, listOf, parseLine, formatValue, textOf, textOfParts } from './fields.ts';
 import { largestUse } from '../domain/agent/budget.ts';
 import { type AgentSaying, type AgentStream, type AgentUsage, NO_USAGE, type SessionBytes } from './stream.ts';
 
@@ -25,7 +25,7 @@ export function createCodexStream(): AgentStream {
           return withEnd(sayingsOf(item));
         }
         case 'error':
-          return refusedLogin(textOf(event['message']));
+          return readRefusedLogin(textOf(event['message']));
         case 'turn.started':
           hasEnded = false;
           isUsageFinal = false;
@@ -57,7 +57,7 @@ export function createCodexStream(): AgentStream {
 }
 
 /** It tells each try that failed; a key or login that is refused once is refused again. */
-function refusedLogin(message: string | null): readonly AgentSaying[] {
+function readRefusedLogin(message: string | null): readonly AgentSaying[] {
   if (message === null || !/\bunexpected status 401\b/.test(message)) return [];
   return [{ kind: 'login-refused', words: `the model's server refused its key or login (${message})` }];
 }
@@ -96,7 +96,7 @@ function sayingsOf(item: Fields): readonly AgentSaying[] {
   const type = textOf(item['type']);
   const failed = item['status'] === 'failed' || (typeof item['exit_code'] === 'number' && item['exit_code'] !== 0);
   const tool = (name: string, detail: unknown, output: string | null = null): readonly AgentSaying[] => [
-    { kind: 'tool', tool: name, detail: shown(detail ?? ''), failed },
+    { kind: 'tool', tool: name, detail: formatValue(detail ?? ''), failed },
     ...(output === null || output === '' ? [] : [{ kind: 'tool-output', tool: name, text: output } as const]),
   ];
   switch (type) {

@@ -28,7 +28,7 @@ export const codex: AgentProvider = {
   cli: 'codex',
   sessionFolder: CODEX_SESSIONS,
   sessionUse: sessionUseOfCodex,
-  command: (task) => codexCommand(task, task.llm === null ? null : keyedServer(task.llm)),
+  command: (task) => codexCommand(task, task.llm === null ? null : renderKeyedServer(task.llm)),
   stream: createCodexStream,
 };
 
@@ -72,7 +72,7 @@ export function codexCommand(
   };
 }
 
-function keyedServer({ baseUrl }: NonNullable<AgentTask['llm']>): TomlTable {
+function renderKeyedServer({ baseUrl }: NonNullable<AgentTask['llm']>): TomlTable {
   return { name: 'voidbox', base_url: baseUrl ?? OPENAI, env_key: 'OPENAI_API_KEY', wire_api: 'responses' };
 }
 

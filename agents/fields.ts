@@ -75,6 +75,6 @@ export function cut(text: string, most: number): string {
 }
 
 /** A value as one text: itself, or its JSON. */
-export function shown(value: unknown): string {
+export function formatValue(value: unknown): string {
   return typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
 }

@@ -40,7 +40,7 @@ export function createLineReader(mostBytes: number): LineReader {
     }
     held.set(bytes, from);
   };
-  const take = (breakBytes: number): StreamLine => {
+  const endLine = (breakBytes: number): StreamLine => {
     const line = { offset, text: isTooLong ? null : decoder.decode(held.subarray(0, heldBytes)) };
     offset += heldBytes + breakBytes;
     held = new Uint8Array(0);
@@ -56,10 +56,10 @@ export function createLineReader(mostBytes: number): LineReader {
         const at = bytes.indexOf(LINE_BREAK, start);
         hold(bytes.subarray(start, at === -1 ? bytes.length : at));
         if (at === -1) return lines;
-        lines.push(take(1));
+        lines.push(endLine(1));
         start = at + 1;
       }
     },
-    end: () => (heldBytes === 0 ? [] : [take(0)]),
+    end: () => (heldBytes === 0 ? [] : [endLine(0)]),
   };
 }

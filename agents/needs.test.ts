@@ -5,7 +5,7 @@ import { agentPartsOf, cliOf, llmInGuest } from '../domain/agent/agent-cli.ts';
 import { credentialFileOf, credentialsOf, GUEST_CREDENTIALS } from '../domain/agent/credentials.ts';
 import { AGENT_DEFAULTS, SANDBOX_DEFAULTS, STAGE_DEFAULTS } from '../domain/plan/defaults.ts';
 import { type AgentWork, LLM_PROVIDERS, type LlmPlan, type LlmProvider, type StagePlan } from '../domain/plan/plan.ts';
-import { unsupportedParts } from '../domain/plan-rules/unsupported.ts';
+import { findUnsupportedParts } from '../domain/plan-rules/unsupported.ts';
 import { demandedVariablesOf } from '../domain/plan-rules/variables.ts';
 import { providerOf } from './registry.ts';
 
@@ -105,7 +105,7 @@ it.each([
   ['a key that stays on the host', CODEX, { credentialProxy: true }, '`credential_proxy`'],
 ])('%s is refused before anything starts', (_, sandbox, said, reason) => {
   const refused = (work: AgentWork, of: typeof sandbox = sandbox): readonly string[] =>
-    unsupportedParts({
+    findUnsupportedParts({
       version: 1,
       name: 'x',
       kind: 'workflow',

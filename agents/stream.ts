@@ -34,7 +34,7 @@ export interface SessionBytes {
   indexOf(words: string, from?: number): number;
 }
 
-export type KnowsOfEnd = (sessions: SessionBytes) => boolean;
+export type EndCheck = (sessions: SessionBytes) => boolean;
 
 export type AgentSaying =
   | { readonly kind: 'text'; readonly text: string }
@@ -46,7 +46,7 @@ export type AgentSaying =
    * A call of a tool is over. Last of what a line says; no event.
    * @remarks `isIn`: whether files of sessions know of this end, which they get some time after the stream; absent: at once
    */
-  | { readonly kind: 'tool-ended'; readonly isIn?: KnowsOfEnd }
+  | { readonly kind: 'tool-ended'; readonly isIn?: EndCheck }
   /** The model's server refuses the key or login, and the command line may ask again. No event: it is ended. */
   | { readonly kind: 'login-refused'; readonly words: string }
   /** So far. */

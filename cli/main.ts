@@ -1,6 +1,6 @@
 /** The process behind `voidbox`: makes the context, runs one command, leaves with its exit code. */
 import { sanitizeLine } from '../domain/security/sanitize.ts';
-import { type Environment, readEnvironment, undecodableArguments } from '../setup/environment.ts';
+import { type Environment, readEnvironment, findUndecodableArguments } from '../setup/environment.ts';
 import { refuseBelowFile, refuseOtherThanFolder } from '../setup/cache/own-folder.ts';
 import { usageError } from '../app/app-error.ts';
 import { COMMAND_NAMES } from './command-table.ts';
@@ -50,7 +50,7 @@ async function main(): Promise<never> {
   const typed = process.argv.slice(2);
   const context = createContext(await environment(typed), process, COMMAND_NAMES);
   running = context;
-  const [changed] = undecodableArguments(typed);
+  const [changed] = findUndecodableArguments(typed);
   if (changed !== undefined) {
     const error = usageError(
       `the argument \`${sanitizeLine(changed)}\` is not UTF-8`,

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { packageRoot } from '../setup/package-root.ts';
 import type { TypedName } from './typed-name.ts';
-import { typedArgument } from '../domain/security/typed-argument.ts';
+import { quoteArgument } from '../domain/security/typed-argument.ts';
 
 /**
  * `npx voidbox` only if npx finds this package from the working folder: elsewhere npx would ask a registry for that name.
@@ -13,6 +13,6 @@ export function writeOwnCommand(isStartedByNpm: boolean, cwd: string, root: stri
   if (!isStartedByNpm) return 'voidbox';
   for (let folder = cwd; ; folder = dirname(folder)) {
     if (folder === root || existsSync(join(folder, 'node_modules/.bin/voidbox'))) return 'npx voidbox';
-    if (folder === dirname(folder)) return `npx ${typedArgument(root)}`;
+    if (folder === dirname(folder)) return `npx ${quoteArgument(root)}`;
   }
 }

@@ -8,8 +8,8 @@ import { dirname, join } from 'node:path';
  * system, at the user's home folder or above it does not count: it holds whatever else the user has.
  */
 export function findRepositoryAround(folder: string): string | null {
-  const home = realPathOrNull(homedir());
-  for (let at = realPathOrNull(folder); at !== null && at !== dirname(at) && at !== home; at = dirname(at))
+  const home = findRealPath(homedir());
+  for (let at = findRealPath(folder); at !== null && at !== dirname(at) && at !== home; at = dirname(at))
     if (hasDotGit(at)) return at;
   return null;
 }
@@ -29,7 +29,7 @@ function hasDotGit(folder: string): boolean {
   }
 }
 
-function realPathOrNull(path: string): string | null {
+function findRealPath(path: string): string | null {
   try {
     return realpathSync(path);
   } catch {

@@ -117,13 +117,13 @@ export async function applyToFolder(
   records: string,
   keeps = false,
 ): Promise<string | null> {
-  const before = await rememberFiles(patch.folder, records, changingIn(await readChanging(host, patch)), keeps);
+  const before = await rememberFiles(patch.folder, records, parseChanges(await readChanging(host, patch)), keeps);
   try {
     await runApply(host, patch, [], { outliving: before.writer });
   } catch (error) {
     await before.putBack();
     throw error instanceof GitError && error.reason === 'failed'
-      ? new ApplyProblem(`git cannot write it to ${patch.folder}, which is as it was: ${firstWords(error)}`, null)
+      ? new ApplyProblem(`git cannot write it to ${patch.folder}, which is as it was: ${quoteFirstLine(error)}`, null)
       : error;
   }
   if (keeps) return await before.keep();
@@ -146,11 +146,11 @@ async function readChanging(host: GitHost, { opened: { repository, base, commit 
 }
 
 async function namesOf(host: GitHost, patch: Patch): Promise<readonly string[]> {
-  return changingIn(await readChanging(host, patch)).map(({ name }) => name.toString('utf8'));
+  return parseChanges(await readChanging(host, patch)).map(({ name }) => name.toString('utf8'));
 }
 
 /** `:100644 100644 <object> <object> M`, and the name behind it. */
-function changingIn(list: Buffer): readonly ChangingFile[] {
+function parseChanges(list: Buffer): readonly ChangingFile[] {
   const records = namesIn(list);
   return records.flatMap((record, index) => {
     if (index % 2 === 1) return [];
@@ -174,7 +174,7 @@ async function runApply(
 }
 
 /** What went wrong first; what git says behind it is advice. */
-export function firstWords({ said, detail }: GitError): string {
+export function quoteFirstLine({ said, detail }: GitError): string {
   return /^(?:fatal|error): (.+)$/m.exec(said)?.[1] ?? detail;
 }
 
@@ -190,8 +190,8 @@ function conflictsIn({ said, isCut }: GitError, names: readonly string[]): reado
   if (isUnreadable && broken.length > 0) return [{ path: null, problem: UNREADABLE }];
   let whole = said;
   // No name has a NUL.
-  for (const [index, name] of broken.entries()) whole = whole.replaceAll(asSaid(name), () => `\0${index}\0`);
-  const filled = (text: string, write: (name: string) => string): string =>
+  for (const [index, name] of broken.entries()) whole = whole.replaceAll(maskControls(name), () => `\0${index}\0`);
+  const fillNames = (text: string, write: (name: string) => string): string =>
     // eslint-disable-next-line no-control-regex
     text.replace(/\0(\d+)\0/g, (_, index: string) => write(broken[Number(index)]!));
   // Of a line that is cut, nothing is certain.
@@ -200,8 +200,9 @@ function conflictsIn({ said, isCut }: GitError, names: readonly string[]): reado
     // The line behind it says the same of the file.
     if (text === undefined || text.startsWith('patch failed: ') || OF_BINARY.test(text)) continue;
     const [, found = null, problem = ''] = /^(.+): ([^:]+)$/.exec(text) ?? [null, undefined, text];
-    const path = found === null ? null : filled(found, (name) => name);
-    if (!conflicts.has(path)) conflicts.set(path, { path, problem: filled(problem, (name) => JSON.stringify(name)) });
+    const path = found === null ? null : fillNames(found, (name) => name);
+    if (!conflicts.has(path))
+      conflicts.set(path, { path, problem: fillNames(problem, (name) => JSON.stringify(name)) });
   }
   const listed = conflicts.size === 0 ? [{ path: null, problem: said.trim() }] : [...conflicts.values()];
   const more = `and more: git says over ${GIT_LIMITS.stderrBytes / 1024} KiB of what is in the way, and the rest is not listed`;
@@ -209,7 +210,7 @@ function conflictsIn({ said, isCut }: GitError, names: readonly string[]): reado
 }
 
 /** Git says `?` for a control character of a name, but a tab or a line break. */
-function asSaid(name: string): string {
+function maskControls(name: string): string {
   // eslint-disable-next-line no-control-regex
   return name.replaceAll(/[\u0001-\u0008\u000b-\u001f\u007f]/g, '?');
 }

@@ -3,7 +3,7 @@ import { createReadStream } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { HEADER_BYTES, readBundleHeader } from './bundle-header.ts';
-import { atMost, withStart } from './bytes.ts';
+import { limitBytes, withStart } from './bytes.ts';
 import { streamGit, type GitHost } from './run-git.ts';
 import type { PrivateRepository } from './private-repository.ts';
 
@@ -72,7 +72,7 @@ export async function indexBase<T>(
   bytes: AsyncIterable<Uint8Array>,
   store: (bytes: AsyncIterable<Uint8Array>) => Promise<T>,
 ): Promise<IndexedBase<T>> {
-  const { start, rest } = await withStart(atMost(bytes, BUNDLE_BYTES, 'the bundle'), HEADER_BYTES);
+  const { start, rest } = await withStart(limitBytes(bytes, BUNDLE_BYTES, 'the bundle'), HEADER_BYTES);
   const header = readBundleHeader(start);
   const base = header.refs.find(({ name }) => name === BASE_REF)?.commit;
   if (base === undefined) throw new Error('it is no bundle that a workspace starts from');
@@ -92,7 +92,7 @@ export async function readBundle(
   bytes: AsyncIterable<Uint8Array>,
   isStrict: boolean,
 ): Promise<Bundle> {
-  const { start, rest } = await withStart(atMost(bytes, BUNDLE_BYTES, 'the bundle'), HEADER_BYTES);
+  const { start, rest } = await withStart(limitBytes(bytes, BUNDLE_BYTES, 'the bundle'), HEADER_BYTES);
   const header = readBundleHeader(start);
   await readPack(host, repository, rest(header.bytes), isStrict);
   return { needs: header.needs, tips: new Map(header.refs.map(({ name, commit }) => [name, commit])) };

@@ -1,7 +1,7 @@
 /** Streams of bytes with a limit. */
 import { GitError } from './run-git.ts';
 
-export async function* atMost(
+export async function* limitBytes(
   source: AsyncIterable<Uint8Array>,
   mostBytes: number,
   what: string,

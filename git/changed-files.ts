@@ -18,7 +18,7 @@ export interface ChangedFile {
 const LIST_BYTES = 64 * 1024 * 1024;
 const ZEROS = '000000';
 
-export async function changedFiles(
+export async function listChangedFiles(
   host: GitHost,
   { gitDir }: PrivateRepository,
   from: string,

@@ -5,7 +5,7 @@
 import { Buffer } from 'node:buffer';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { HeldFolder, type MayRead } from './held-folder.ts';
+import { HeldFolder, type ReadPermission } from './held-folder.ts';
 import { type OpenRepository, SMALL_FILE_BYTES } from './open-repository.ts';
 import { WorkspaceProblem } from './workspace-problem.ts';
 
@@ -48,7 +48,7 @@ const AT_ONCE = 64;
 export async function copyRepository(
   repository: OpenRepository,
   into: string,
-  mayRead: MayRead,
+  mayRead: ReadPermission,
 ): Promise<RepositoryCopy> {
   const { gitDir, commonDir, refStorage } = repository;
   const isLinked = gitDir !== commonDir;
@@ -105,9 +105,9 @@ async function copyReferences(
   refStorage: OpenRepository['refStorage'],
 ): Promise<void> {
   await mkdir(join(into, 'refs'), { recursive: true });
-  await within(folder, 'refs', (refs) => copyTree(refs, Buffer.from(join(into, 'refs')), budget, REFERENCE_DEPTH));
+  await openWithin(folder, 'refs', (refs) => copyTree(refs, Buffer.from(join(into, 'refs')), budget, REFERENCE_DEPTH));
   if (refStorage === 'reftable')
-    await within(folder, 'reftable', (tables) => copyTables(tables, join(into, 'reftable'), budget));
+    await openWithin(folder, 'reftable', (tables) => copyTables(tables, join(into, 'reftable'), budget));
 }
 
 async function copyTree(folder: HeldFolder, into: Buffer, budget: Budget, depth: number): Promise<void> {
@@ -119,7 +119,7 @@ async function copyTree(folder: HeldFolder, into: Buffer, budget: Budget, depth:
     const path = Buffer.concat([into, SLASH, name]);
     if (entry.isDirectory() || (entry.isSymbolicLink() && (await folder.isFolder(name)))) {
       await mkdir(path, { recursive: true });
-      await within(folder, name, (inner) => copyTree(inner, path, budget, depth - 1));
+      await openWithin(folder, name, (inner) => copyTree(inner, path, budget, depth - 1));
     } else if (!name.toString('latin1').endsWith('.lock')) await folder.copyTo(name, path, COPY_LIMITS.referenceBytes);
   }
 }
@@ -146,7 +146,7 @@ interface ObjectBudget {
 }
 
 /** Names of objects follow from their content, so objects of several folders lie in one. */
-async function copyObjects(commonDir: HeldFolder, into: string, mayRead: MayRead): Promise<void> {
+async function copyObjects(commonDir: HeldFolder, into: string, mayRead: ReadPermission): Promise<void> {
   const most = COPY_LIMITS.objectFiles;
   const budget: ObjectBudget = {
     files: { left: most, most, what: 'files with objects' },
@@ -172,11 +172,11 @@ async function copyObjects(commonDir: HeldFolder, into: string, mayRead: MayRead
       }
     }
   };
-  await within(commonDir, 'objects', copy);
+  await openWithin(commonDir, 'objects', copy);
 }
 
 async function alternatesOf(objects: HeldFolder): Promise<readonly string[]> {
-  const text = await within(objects, 'info', (info) => info.readFile('alternates', SMALL_FILE_BYTES));
+  const text = await openWithin(objects, 'info', (info) => info.readFile('alternates', SMALL_FILE_BYTES));
   const lines = (text ?? Buffer.alloc(0)).toString('utf8').split('\n');
   return lines.filter((line) => line !== '' && !line.startsWith('#'));
 }
@@ -196,7 +196,7 @@ async function placeFiles(
   wanted: RegExp,
   budget: ObjectBudget,
 ): Promise<void> {
-  await within(objects, name, async (folder) => {
+  await openWithin(objects, name, async (folder) => {
     await mkdir(into, { recursive: true });
     const names = (await folder.entries())
       .map((entry) => entry.name.toString('latin1'))
@@ -213,7 +213,7 @@ async function placeFiles(
   });
 }
 
-async function within<T>(
+async function openWithin<T>(
   folder: HeldFolder,
   name: string | Buffer,
   work: (inner: HeldFolder) => Promise<T>,

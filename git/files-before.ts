@@ -78,7 +78,7 @@ export async function rememberFiles(
   const before = new Map<number, string>();
   try {
     for (const [index, name] of names.entries()) {
-      const path = within(folder, name);
+      const path = joinPath(folder, name);
       const stats = await statsOf(path);
       if (stats === null || stats.isDirectory()) continue;
       const second = join(store, String(index));
@@ -124,7 +124,7 @@ export async function keepFiles(records: string, store: string, names: readonly 
   for (const [index, name] of names.entries()) {
     const second = join(store, String(index));
     if ((await statsOf(second)) === null) continue;
-    const path = within(place, name);
+    const path = joinPath(place, name);
     await mkdir(path.subarray(0, path.lastIndexOf(SLASH)), { recursive: true });
     await rename(second, path);
   }
@@ -143,7 +143,7 @@ async function timeOf(folder: string, store: string): Promise<number> {
   }
 }
 
-interface Before {
+interface FileBackup {
   readonly folder: string;
   readonly names: readonly Buffer[];
   /** Second names, by the place in `names`. */
@@ -151,10 +151,10 @@ interface Before {
   readonly sinceMs: number;
 }
 
-async function putBack({ folder, names, before, sinceMs }: Before): Promise<void> {
+async function putBack({ folder, names, before, sinceMs }: FileBackup): Promise<void> {
   for (const [index, name] of names.entries()) {
     if (before.has(index)) continue;
-    const stats = await statsOf(within(folder, name));
+    const stats = await statsOf(joinPath(folder, name));
     if (stats === null || stats.isDirectory() || stats.ctimeMs < sinceMs) continue;
     await removeMade(folder, name, sinceMs);
   }
@@ -162,16 +162,16 @@ async function putBack({ folder, names, before, sinceMs }: Before): Promise<void
 }
 
 export async function removeMade(folder: string, name: Buffer, sinceMs: number): Promise<void> {
-  await unlink(within(folder, name));
+  await unlink(joinPath(folder, name));
   await removeEmpty(folder, name, sinceMs);
 }
 
 /** In place of what stands there, unless it is the same file. */
 export async function putBackFile(folder: string, name: Buffer, second: string): Promise<void> {
-  const path = within(folder, name);
+  const path = joinPath(folder, name);
   const [now, then] = [await statsOf(path), await lstat(second)];
   if (now !== null && now.ino === then.ino && now.dev === then.dev) return;
-  await mkdir(within(folder, parentOf(name)), { recursive: true });
+  await mkdir(joinPath(folder, parentOf(name)), { recursive: true });
   if (now !== null) await (now.isDirectory() ? rmdir(path) : unlink(path));
   await rename(second, path).catch(() => copy(second, path, then));
 }
@@ -179,7 +179,7 @@ export async function putBackFile(folder: string, name: Buffer, second: string):
 /** Folders that git made for the file, which have nothing in them any more. */
 async function removeEmpty(folder: string, name: Buffer, sinceMs: number): Promise<void> {
   for (let parent = parentOf(name); parent.length > 0; parent = parentOf(parent)) {
-    const path = within(folder, parent);
+    const path = joinPath(folder, parent);
     const stats = await statsOf(path);
     if (stats === null || stats.birthtimeMs < sinceMs) return;
     if (
@@ -224,6 +224,6 @@ export async function statsOf(path: Buffer | string): Promise<Stats | null> {
   });
 }
 
-export function within(folder: string, name: Buffer): Buffer {
+export function joinPath(folder: string, name: Buffer): Buffer {
   return Buffer.concat([Buffer.from(`${folder}/`), name]);
 }

@@ -27,7 +27,7 @@ const READ_BYTES = 64 * 1024;
 export type Name = string | Buffer;
 
 /** Whether a path without links may be read. */
-export type MayRead = (path: string) => boolean;
+export type ReadPermission = (path: string) => boolean;
 
 /** A place in a repository that is not read or written; the message names it. */
 export class RefusedPlace extends Error {
@@ -47,9 +47,9 @@ export class HeldFolder {
   /** Without links, as the kernel names it. */
   readonly path: string;
   readonly #handle: FileHandle;
-  readonly #mayRead: MayRead;
+  readonly #mayRead: ReadPermission;
 
-  private constructor(handle: FileHandle, path: string, mayRead: MayRead) {
+  private constructor(handle: FileHandle, path: string, mayRead: ReadPermission) {
     this.#handle = handle;
     this.path = path;
     this.#mayRead = mayRead;
@@ -60,7 +60,7 @@ export class HeldFolder {
    * @param place  the name of the path in an error
    * @throws RefusedPlace, ENOENT
    */
-  static async open(path: Name, mayRead: MayRead, place = path.toString()): Promise<HeldFolder> {
+  static async open(path: Name, mayRead: ReadPermission, place = path.toString()): Promise<HeldFolder> {
     const handle = await open(path, FOLDER_FLAGS).catch((error: unknown) => {
       if (codeOf(error) === 'ENOTDIR') throw new RefusedPlace(place, 'is not a folder');
       if (codeOf(error) === 'ELOOP') throw new RefusedPlace(place, 'is a link that leads to itself');
@@ -82,14 +82,14 @@ export class HeldFolder {
 
   /** @returns null if the name is absent @throws RefusedPlace */
   async folder(name: Name): Promise<HeldFolder | null> {
-    return await HeldFolder.open(this.#at(name), this.#mayRead, this.placeOf(name)).catch(absentAsNull);
+    return await HeldFolder.open(this.#at(name), this.#mayRead, this.placeOf(name)).catch(toNullIfAbsent);
   }
 
   /** A folder that is no link. @returns null if the name is absent, a link or a file */
   async folderWithoutLink(name: Name): Promise<HeldFolder | null> {
     const handle = await open(this.#at(name), FOLDER_FLAGS | constants.O_NOFOLLOW).catch((error: unknown) => {
       if (codeOf(error) === 'ELOOP') return null;
-      return absentAsNull(error);
+      return toNullIfAbsent(error);
     });
     return handle === null ? null : new HeldFolder(handle, this.placeOf(name), this.#mayRead);
   }
@@ -107,7 +107,7 @@ export class HeldFolder {
 
   /** Reads the facts of the name itself, also if it is a link. @returns null if the name is absent */
   async facts(name: Name): Promise<Stats | null> {
-    return await lstat(this.#at(name)).catch(absentAsNull);
+    return await lstat(this.#at(name)).catch(toNullIfAbsent);
   }
 
   /** Reads the target of a link. */
@@ -183,7 +183,7 @@ export class HeldFolder {
   }
 
   async remove(name: string): Promise<void> {
-    await unlink(this.#at(name)).catch(absentAsNull);
+    await unlink(this.#at(name)).catch(toNullIfAbsent);
   }
 
   async sync(): Promise<void> {
@@ -200,26 +200,26 @@ export class HeldFolder {
 
   async #openAt(start: Name, mostBytes: number, place: string): Promise<FileHandle | null> {
     let path = start;
-    let facts = await lstat(path).catch(absentAsNull);
+    let facts = await lstat(path).catch(toNullIfAbsent);
     if (facts?.isSymbolicLink() === true) {
       const target = await realpath(path).catch((error: unknown) => {
         if (codeOf(error) === 'ELOOP') throw new RefusedPlace(place, 'is a link that leads to itself');
-        return absentAsNull(error);
+        return toNullIfAbsent(error);
       });
       if (target !== null && !this.#mayRead(target)) throw new RefusedPlace(place, `leads to ${target}`, target);
-      facts = target === null ? null : await lstat(target).catch(absentAsNull);
+      facts = target === null ? null : await lstat(target).catch(toNullIfAbsent);
       path = target ?? path;
     }
     if (facts === null) return null;
     if (!facts.isFile()) throw new RefusedPlace(place, `is ${kindOf(facts)}, not a file`);
-    const file = await open(path, FILE_FLAGS).catch(absentAsNull);
+    const file = await open(path, FILE_FLAGS).catch(toNullIfAbsent);
     if (file === null) return null;
     try {
       const found = await readlink(`/proc/self/fd/${file.fd}`);
       if (!this.#mayRead(found)) throw new RefusedPlace(place, `leads to ${found}`, found);
       const opened = await file.stat();
       if (!opened.isFile()) throw new RefusedPlace(place, `is ${kindOf(opened)}, not a file`);
-      if (opened.size > mostBytes) throw tooLarge(place, mostBytes);
+      if (opened.size > mostBytes) throw createTooLargeError(place, mostBytes);
       return file;
     } catch (error) {
       await file.close();
@@ -250,13 +250,13 @@ async function readAll(file: FileHandle | null, mostBytes: number, place: string
       parts.push(buffer.subarray(0, bytesRead));
       bytes += bytesRead;
     }
-    throw tooLarge(place, mostBytes);
+    throw createTooLargeError(place, mostBytes);
   } finally {
     await file.close();
   }
 }
 
-function tooLarge(place: string, mostBytes: number): RefusedPlace {
+function createTooLargeError(place: string, mostBytes: number): RefusedPlace {
   return new RefusedPlace(place, `has more than ${mostBytes} bytes`);
 }
 
@@ -275,7 +275,7 @@ function isAbsent(error: unknown): boolean {
   return codeOf(error) === 'ENOENT' || codeOf(error) === 'ENOTDIR';
 }
 
-function absentAsNull(error: unknown): null {
+function toNullIfAbsent(error: unknown): null {
   if (isAbsent(error)) return null;
   throw error;
 }

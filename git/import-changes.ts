@@ -3,7 +3,7 @@
  * repository: no configuration, no hook, no reference. Both are hostile until they are checked here, in a temporary repository.
  */
 import { type Base, readBase, readBundle, readPack, RESULT_REF, BUNDLE_BYTES } from './base-bundle.ts';
-import { changedFiles, type ChangedFile } from './changed-files.ts';
+import { listChangedFiles, type ChangedFile } from './changed-files.ts';
 import { withPrivateRepository, type PrivateRepository } from './private-repository.ts';
 import { GitError, type GitHost, gitBytes, gitText, streamGit } from './run-git.ts';
 
@@ -54,7 +54,7 @@ export async function importChanges<T>(
   return await withPrivateRepository(host, async (repository) => {
     const base = await readBase(host, repository, request.base);
     const earlier = request.earlier === null ? null : await readEarlier(host, repository, request.earlier);
-    await refusing(async () => {
+    await rejectGuestErrors(async () => {
       await readPack(host, repository, request.pack, true);
       await checkCommits(host, repository, base, request.commit);
     });
@@ -143,8 +143,8 @@ async function storeChanges<T>(
   commit: string,
   store: (bytes: AsyncIterable<Uint8Array>, mediaType: string) => Promise<T>,
 ): Promise<Omit<Changes<T>, 'isNew'>> {
-  return await refusing(async () => {
-    const files = (await changedFiles(host, repository, base.base, commit)).length;
+  return await rejectGuestErrors(async () => {
+    const files = (await listChangedFiles(host, repository, base.base, commit)).length;
     const patch = await store(patchOf(host, repository, base.base, commit), 'text/x-patch');
     const bundle = await store(await bundleOf(host, repository, base.commit, commit), 'application/x-git-bundle');
     return { patch, bundle, commit, files };
@@ -174,7 +174,7 @@ async function bundleOf(
 ): Promise<AsyncIterable<Uint8Array>> {
   const env = { GIT_DIR: repository.gitDir };
   // Nothing is no bundle.
-  if ((await gitText(host, ['rev-list', '--count', to, '--not', from], { env })).trim() === '0') return nothing();
+  if ((await gitText(host, ['rev-list', '--count', to, '--not', from], { env })).trim() === '0') return streamNothing();
   await repository.text(['update-ref', RESULT_REF, to]);
   return streamGit(host, ['bundle', 'create', '--quiet', '-', RESULT_REF, `^${from}`], {
     env,
@@ -183,10 +183,10 @@ async function bundleOf(
   });
 }
 
-async function* nothing(): AsyncIterable<Uint8Array> {}
+async function* streamNothing(): AsyncIterable<Uint8Array> {}
 
 /** Whatever git says of what a guest gave is the guest's doing. A git that is missing is not. */
-async function refusing<T>(work: () => Promise<T>): Promise<T> {
+async function rejectGuestErrors<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
@@ -212,9 +212,9 @@ export async function withChanges<T>(
 ): Promise<T> {
   return await withPrivateRepository(host, async (repository) => {
     const base = await readBase(host, repository, bytes.base);
-    const commit = (await refusing(() => readEarlier(host, repository, bytes.bundle))) ?? base.base;
-    await refusing(() => checkCommits(host, repository, base, commit));
-    const files = await changedFiles(host, repository, base.base, commit);
+    const commit = (await rejectGuestErrors(() => readEarlier(host, repository, bytes.bundle))) ?? base.base;
+    await rejectGuestErrors(() => checkCommits(host, repository, base, commit));
+    const files = await listChangedFiles(host, repository, base.base, commit);
     return await work({ base, commit, files, repository });
   });
 }

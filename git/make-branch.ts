@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { ApplyProblem, firstWords, openForApply, type Target } from './apply-changes.ts';
+import { ApplyProblem, quoteFirstLine, openForApply, type Target } from './apply-changes.ts';
 import { readPack } from './base-bundle.ts';
 import { copyRepository, type RepositoryCopy } from './copy-repository.ts';
 import { codeOf, type HeldFolder, RefusedPlace } from './held-folder.ts';
@@ -54,18 +54,18 @@ export async function makeBranch(
     const copy = await copyRepository(author, join(opened.repository.folder, 'author'), () => true);
     return await makeIn(host, opened, author, copy, branch);
   } catch (error) {
-    throw asApplyProblem(error, branch);
+    throw toApplyProblem(error, branch);
   } finally {
     await author.close();
   }
 }
 
-function asApplyProblem(error: unknown, branch: string): unknown {
+function toApplyProblem(error: unknown, branch: string): unknown {
   if (error instanceof WorkspaceProblem) return new ApplyProblem(error.message);
   if (error instanceof RefusedPlace)
     return new ApplyProblem(`git cannot make the branch ${branch}: ${error.message}`, null);
   if (error instanceof GitError && error.reason === 'failed')
-    return new ApplyProblem(`git cannot make the branch ${branch}: ${firstWords(error)}`, null);
+    return new ApplyProblem(`git cannot make the branch ${branch}: ${quoteFirstLine(error)}`, null);
   const code = codeOf(error);
   if (code === 'ENOSPC' || code === 'EDQUOT') return new GitError('disk-full', (error as Error).message);
   return error;
@@ -117,7 +117,7 @@ async function makeIn(
   const made = (await readdir(packs)).filter((name) => !before.has(name));
   // Git looks for the index, so that comes last.
   const order = ['.pack', '.rev', '.idx'].flatMap((end) => made.filter((name) => name.endsWith(end)));
-  await inFolder(author.commonDir, ['objects', 'pack'], async (folder) => {
+  await openInFolder(author.commonDir, ['objects', 'pack'], async (folder) => {
     for (const name of order) await installFile(folder, join(packs, name), name);
   });
   await installReference(author.commonDir, reference, commit, branch);
@@ -157,7 +157,7 @@ async function findCommit(host: GitHost, gitDir: string, name: string): Promise<
 }
 
 /** @throws RefusedPlace if one of the folders is a link or a file */
-async function inFolder(
+async function openInFolder(
   start: HeldFolder,
   names: readonly string[],
   work: (folder: HeldFolder) => Promise<void>,
@@ -195,7 +195,7 @@ async function installReference(
   const names = reference.split('/');
   const leaf = names.pop()!;
   const lock = `${leaf}.lock`;
-  await inFolder(commonDir, names, async (folder) => {
+  await openInFolder(commonDir, names, async (folder) => {
     try {
       await folder.writeFile(lock, 0o666, (file) => file.writeFile(`${commit}\n`));
     } catch (error) {

@@ -5,7 +5,7 @@
 import type { Buffer } from 'node:buffer';
 import { lstat, realpath } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
-import { HeldFolder, type MayRead } from './held-folder.ts';
+import { HeldFolder, type ReadPermission } from './held-folder.ts';
 import { GitError, type GitHost, gitText } from './run-git.ts';
 import { WorkspaceProblem } from './workspace-problem.ts';
 
@@ -34,7 +34,7 @@ const PATH_BYTES = 8 * 1024;
  * @param folder  without links
  * @throws WorkspaceProblem if it is no repository, or one that is not supported; RefusedPlace
  */
-export async function openRepository(host: GitHost, folder: string, mayRead: MayRead): Promise<OpenRepository> {
+export async function openRepository(host: GitHost, folder: string, mayRead: ReadPermission): Promise<OpenRepository> {
   const held: HeldFolder[] = [];
   const close = async (): Promise<void> => {
     for (const each of held) await each.close();
@@ -67,7 +67,7 @@ export async function openRepository(host: GitHost, folder: string, mayRead: May
   }
 }
 
-async function openTop(folder: string, mayRead: MayRead): Promise<HeldFolder> {
+async function openTop(folder: string, mayRead: ReadPermission): Promise<HeldFolder> {
   try {
     return await HeldFolder.open(folder, mayRead);
   } catch (error) {
@@ -77,7 +77,7 @@ async function openTop(folder: string, mayRead: MayRead): Promise<HeldFolder> {
 }
 
 /** Null: there is no `.git`, so the folder itself may be a bare repository. */
-async function openGitDir(top: HeldFolder, mayRead: MayRead): Promise<HeldFolder | null> {
+async function openGitDir(top: HeldFolder, mayRead: ReadPermission): Promise<HeldFolder | null> {
   const facts = await top.facts('.git');
   if (facts === null) return null;
   const isFolder = facts.isSymbolicLink() ? await top.isFolder('.git') : facts.isDirectory();
@@ -90,7 +90,7 @@ async function openGitDir(top: HeldFolder, mayRead: MayRead): Promise<HeldFolder
   return await openNamed(top, '.git', text.subarray(prefix.length), mayRead);
 }
 
-async function openNamed(within: HeldFolder, file: string, text: Buffer, mayRead: MayRead): Promise<HeldFolder> {
+async function openNamed(within: HeldFolder, file: string, text: Buffer, mayRead: ReadPermission): Promise<HeldFolder> {
   const path = withoutLineEnd(text);
   try {
     return await HeldFolder.open(resolve(within.path, path), mayRead, within.placeOf(file));

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { writeBase } from './base-bundle.ts';
 import { commitDirty } from './commit-dirty.ts';
 import { copyRepository } from './copy-repository.ts';
-import { type MayRead, RefusedPlace } from './held-folder.ts';
+import { type ReadPermission, RefusedPlace } from './held-folder.ts';
 import { type OpenRepository, openRepository } from './open-repository.ts';
 import { withPrivateRepository, type PrivateRepository } from './private-repository.ts';
 import { GitError, type GitHost, gitText } from './run-git.ts';
@@ -20,7 +20,7 @@ export interface RepositoryRequest {
   readonly ref: string | null;
   readonly includeDirty: boolean;
   /** Whether runs may read this path of the host, which has no links in it. */
-  readonly mayRead: MayRead;
+  readonly mayRead: ReadPermission;
   readonly signal?: AbortSignal;
 }
 
@@ -45,7 +45,7 @@ export async function packRepository<T>(
       await author.close();
     }
   } catch (error) {
-    throw asProblem(error, folder);
+    throw toProblem(error, folder);
   }
 }
 
@@ -68,7 +68,7 @@ async function packInto<T>(
   return { commit, base, bundle };
 }
 
-function asProblem(error: unknown, folder: string): unknown {
+function toProblem(error: unknown, folder: string): unknown {
   if (error instanceof RefusedPlace)
     return new WorkspaceProblem(
       error.target === null

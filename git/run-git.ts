@@ -33,12 +33,12 @@ export interface GitCall {
   /** It reads what a guest made, so it gets no more memory and CPU time than this. */
   readonly confined?: boolean;
   /** Files by which others learn of git's end, also where this process ends before it. */
-  readonly outliving?: Outliving;
+  readonly outliving?: OutlivingFiles;
   /** With the user's and the system's configuration, which know how to log in. */
   readonly withUserConfig?: boolean;
 }
 
-export interface Outliving {
+export interface OutlivingFiles {
   /** Locked as long as git lives. */
   readonly lock: string;
   /** Written once it has ended: its exit code. */

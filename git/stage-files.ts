@@ -14,7 +14,7 @@ const ZERO = Buffer.from([0]);
 /** Before a name in what `update-index --index-info` reads. */
 const GONE = Buffer.from(`0 ${'0'.repeat(40)}\t`);
 
-export interface Staged {
+export interface StagedFiles {
   readonly present: readonly Buffer[];
   /** Files that are gone, or that lie behind a link. */
   readonly absent: readonly Buffer[];
@@ -38,7 +38,7 @@ export async function stageFiles(
   into: string,
   { which, remedy }: StagedKind,
   attributes: readonly Buffer[] = [],
-): Promise<Staged> {
+): Promise<StagedFiles> {
   if (names.length > STAGE_LIMITS.files)
     throw new WorkspaceProblem(
       `there are ${names.length} files of ${top.path} ${which}; at most ${STAGE_LIMITS.files} may be: ${remedy}`,
@@ -104,7 +104,7 @@ async function stageFile(tree: HeldTree, top: HeldFolder, path: Buffer, into: st
 }
 
 /** @param call  with the staged files as its working tree, and with a private index */
-export async function updateIndex(host: GitHost, { present, absent }: Staged, call: GitCall): Promise<void> {
+export async function updateIndex(host: GitHost, { present, absent }: StagedFiles, call: GitCall): Promise<void> {
   // First: a link may have the name of the folder that they were in.
   const gone = Buffer.concat(absent.flatMap((name) => [GONE, name, ZERO]));
   await gitText(host, ['update-index', '-z', '--index-info'], { ...call, stdin: gone });

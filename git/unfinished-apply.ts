@@ -20,10 +20,10 @@ import {
   removeMade,
   statsOf,
   STORE_PREFIX,
-  within,
+  joinPath,
 } from './files-before.ts';
 
-export interface Recovered {
+export interface Recovery {
   /** It had written all of it, so that nothing is put back. */
   readonly isWhole: boolean;
   /** The folder with the files as they were before a merge that wrote all; null: there is none. */
@@ -53,8 +53,8 @@ interface Tree {
 export async function recoverUnfinished(
   tree: Tree,
   untilFree: (lock: string) => Promise<void>,
-): Promise<readonly Recovered[]> {
-  const recovered: Recovered[] = [];
+): Promise<readonly Recovery[]> {
+  const recovered: Recovery[] = [];
   for (const store of await storesIn(tree.records)) {
     const record = await recordOf(store);
     // Nothing was changed yet.
@@ -110,7 +110,7 @@ function staysInside(name: Buffer): boolean {
   return parts.every((part) => part !== '' && part !== '.' && part !== '..' && part.toLowerCase() !== '.git');
 }
 
-interface Standing {
+interface FileState {
   readonly name: Buffer;
   /** As it was; null: it was not there. */
   readonly second: string | null;
@@ -118,18 +118,18 @@ interface Standing {
   readonly state: 'written' | 'begun' | 'untouched' | 'changed';
 }
 
-async function recover({ records, folder }: Tree, store: string, record: Record): Promise<Recovered> {
+async function recover({ records, folder }: Tree, store: string, record: Record): Promise<Recovery> {
   const { sinceMs, files } = record;
   const ended = await statsOf(join(store, ENDED_NAME));
-  if (ended !== null && readRecord(store, ENDED_NAME).trim() === '0') return await whole(records, store, record);
-  const standing: Standing[] = [];
+  if (ended !== null && readRecord(store, ENDED_NAME).trim() === '0') return await finishWhole(records, store, record);
+  const standing: FileState[] = [];
   const written = { sinceMs, untilMs: ended?.ctimeMs ?? null };
   for (const [index, { name: encoded, isThere, ...objects }] of files.entries()) {
     const name = Buffer.from(encoded, 'base64');
     const second = isThere ? join(store, String(index)) : null;
     standing.push({ name, second, state: await stateOf({ ...objects, folder, name, second }, written) });
   }
-  if (standing.every(({ state }) => state === 'written')) return await whole(records, store, record);
+  if (standing.every(({ state }) => state === 'written')) return await finishWhole(records, store, record);
   const changed: { name: Buffer; before: Buffer | null }[] = [];
   let putBack = 0;
   // What came to be is removed first: it may stand where a folder was.
@@ -147,7 +147,7 @@ async function recover({ records, folder }: Tree, store: string, record: Record)
   return { isWhole: false, kept: null, putBack, changed };
 }
 
-async function whole(records: string, store: string, { keeps, files }: Record): Promise<Recovered> {
+async function finishWhole(records: string, store: string, { keeps, files }: Record): Promise<Recovery> {
   const names = files.map(({ name }) => Buffer.from(name, 'base64'));
   const kept = keeps === true ? await keepFiles(records, store, names) : null;
   return { isWhole: true, kept, putBack: 0, changed: [] };
@@ -172,19 +172,19 @@ interface Change extends ChangingFile {
 }
 
 /** When git was at work; null: nobody knows when it ended, as it was killed too. */
-interface Written {
+interface WriteTimes {
   readonly sinceMs: number;
   readonly untilMs: number | null;
 }
 
 async function stateOf(
   { folder, name, was, becomes, second }: Change,
-  { sinceMs, untilMs }: Written,
-): Promise<Standing['state']> {
+  { sinceMs, untilMs }: WriteTimes,
+): Promise<FileState['state']> {
   // An earlier recovery came as far as this file.
   if (second !== null && (await statsOf(second)) === null) return 'untouched';
   if (await isBehindLink(folder, name)) return second === null ? 'untouched' : 'changed';
-  const path = within(folder, name);
+  const path = joinPath(folder, name);
   const now = await statsOf(path);
   if (now === null || now.isDirectory()) {
     if (becomes === null) return 'written';
@@ -208,7 +208,7 @@ async function stateOf(
 /** Made by somebody since: git writes through none. */
 async function isBehindLink(folder: string, name: Buffer): Promise<boolean> {
   for (let end = name.indexOf(SLASH); end !== -1; end = name.indexOf(SLASH, end + 1))
-    if ((await statsOf(within(folder, name.subarray(0, end))))?.isSymbolicLink() === true) return true;
+    if ((await statsOf(joinPath(folder, name.subarray(0, end))))?.isSymbolicLink() === true) return true;
   return false;
 }
 
@@ -238,7 +238,7 @@ async function objectOf(path: Buffer, stats: Stats): Promise<string | null> {
 /** Where a person finds it, under its own name. */
 async function setAside(records: string, store: string, name: Buffer, second: string): Promise<Buffer> {
   const place = join(records, `${KEPT_PREFIX}${store.slice(join(records, STORE_PREFIX).length)}`);
-  const path = within(place, name);
+  const path = joinPath(place, name);
   await mkdir(dirnameOf(path), { recursive: true });
   await rename(second, path);
   return path;

@@ -3,7 +3,7 @@ import { type Dirent, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { PLAN_LIMITS } from '../domain/plan/plan.ts';
 import {
-  after,
+  advancePattern,
   isMatch,
   type ListFiles,
   mayHoldMatch,
@@ -29,7 +29,7 @@ export const listFiles: ListFiles = (folder, pattern) => {
     if (entries > PATTERN_LIMITS.entries)
       return { problem: `more than ${PATTERN_LIMITS.entries} files and folders would have to be looked at` };
     for (const entry of found) {
-      const state = after(pattern, at.state, entry.name);
+      const state = advancePattern(pattern, at.state, entry.name);
       const path = at.path === '' ? entry.name : `${at.path}/${entry.name}`;
       if (entry.isFile() && isMatch(pattern, state)) files.push(path);
       if (!entry.isDirectory() || !mayHoldMatch(pattern, state)) continue;

@@ -1,7 +1,7 @@
 /** What types exclude and JavaScript writes all the same. */
 import { expect, test } from 'vitest';
 import { STAGE } from '../domain/language/grammar/stage-table.ts';
-import { goesWith, type Key } from '../domain/language/grammar/table.ts';
+import { isAllowedBeside, type Key } from '../domain/language/grammar/table.ts';
 import {
   agentBox,
   agentStep,
@@ -201,7 +201,7 @@ test.each([
   ],
 ])('what may stand beside `%s` in a spec can be said in TypeScript', (work, { spec }) => {
   const allowed = Object.entries<Key>(STAGE.keys)
-    .filter(([name, key]) => name === work || (key.group === undefined && goesWith(key, work)))
+    .filter(([name, key]) => name === work || (key.group === undefined && isAllowedBeside(key, work)))
     .map(([name]) => name);
   expect(Object.keys(spec).filter((name) => spec[name] !== undefined)).toEqual(expect.arrayContaining(allowed));
 });

@@ -120,20 +120,20 @@ export function readEnvironment(
 function undecodableOf(variables: Readonly<Record<string, string | undefined>>): readonly string[] {
   const suspects = Object.keys(variables).filter((name) => variables[name]?.includes('\uFFFD') === true);
   if (suspects.length === 0) return [];
-  const started = new Set(undecodableEntries('/proc/self/environ'));
+  const started = new Set(findUndecodableEntries('/proc/self/environ'));
   return suspects.filter((name) => started.has(`${name}=${variables[name]!}`));
 }
 
 /** Arguments of this process whose bytes are not UTF-8, as Node reads them. */
-export function undecodableArguments(args: readonly string[]): readonly string[] {
+export function findUndecodableArguments(args: readonly string[]): readonly string[] {
   const suspects = args.filter((arg) => arg.includes('\uFFFD'));
   if (suspects.length === 0) return [];
-  const started = new Set(undecodableEntries('/proc/self/cmdline'));
+  const started = new Set(findUndecodableEntries('/proc/self/cmdline'));
   return suspects.filter((arg) => started.has(arg));
 }
 
 /** Texts that end with a zero byte. */
-function undecodableEntries(path: string): readonly string[] {
+function findUndecodableEntries(path: string): readonly string[] {
   const bytes = readFileSync(path);
   const entries: string[] = [];
   for (let start = 0, end = bytes.indexOf(0); end !== -1; start = end + 1, end = bytes.indexOf(0, start)) {
@@ -182,22 +182,22 @@ let scopes: AsyncLocalStorage<Scope | null> | null = null;
  * what there is. Null: within such work, what there is.
  */
 export function withVariables<T>(variables: Readonly<Scope> | null, work: () => T): T {
-  scopes ??= scopedEnvironment();
+  scopes ??= createScopedEnvironment();
   return scopes.run(variables === null ? null : { ...variables }, work);
 }
 
-function scopedEnvironment(): AsyncLocalStorage<Scope | null> {
+function createScopedEnvironment(): AsyncLocalStorage<Scope | null> {
   const found = new AsyncLocalStorage<Scope | null>();
   const own = process.env;
-  const at = (): Record<string, string | undefined> => found.getStore() ?? own;
+  const currentVariables = (): Record<string, string | undefined> => found.getStore() ?? own;
   process.env = new Proxy(own, {
-    get: (_target, name) => Reflect.get(at(), name) as unknown,
-    set: (_target, name, value) => Reflect.set(at(), name, String(value)),
-    has: (_target, name) => Reflect.has(at(), name),
-    deleteProperty: (_target, name) => Reflect.deleteProperty(at(), name),
-    ownKeys: () => Reflect.ownKeys(at()),
-    getOwnPropertyDescriptor: (_target, name) => Reflect.getOwnPropertyDescriptor(at(), name),
-    defineProperty: (_target, name, descriptor) => Reflect.defineProperty(at(), name, descriptor),
+    get: (_target, name) => Reflect.get(currentVariables(), name) as unknown,
+    set: (_target, name, value) => Reflect.set(currentVariables(), name, String(value)),
+    has: (_target, name) => Reflect.has(currentVariables(), name),
+    deleteProperty: (_target, name) => Reflect.deleteProperty(currentVariables(), name),
+    ownKeys: () => Reflect.ownKeys(currentVariables()),
+    getOwnPropertyDescriptor: (_target, name) => Reflect.getOwnPropertyDescriptor(currentVariables(), name),
+    defineProperty: (_target, name, descriptor) => Reflect.defineProperty(currentVariables(), name, descriptor),
   });
   return found;
 }

@@ -3,8 +3,8 @@ import { readFileSync, statSync } from 'node:fs';
 import { readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { hashInputs, OBSOLETE_AFTER_MS } from './cache/cache.ts';
-import { uncompressedBeside } from './pieces/debian-kernel.ts';
-import { installPackages, missingPackages } from './pieces/distribution-packages.ts';
+import { findUncompressed } from './pieces/debian-kernel.ts';
+import { installPackages, createPackagesError } from './pieces/distribution-packages.ts';
 import type { Environment } from './environment.ts';
 import type { HostPieces, KernelPiece, StackPieces, VmPieces } from './pieces/host-pieces.ts';
 import { makeContext, pieceSource } from './pieces/context.ts';
@@ -139,7 +139,7 @@ async function resolveAll(
 
 function kernelOf({ kernelKind: kind }: SetupContext, found: FoundPiece | undefined): KernelPiece {
   const { path = '', version = '', from } = found ?? {};
-  const uncompressedPath = kind === 'debian' && from === 'cache' ? uncompressedBeside(path) : null;
+  const uncompressedPath = kind === 'debian' && from === 'cache' ? findUncompressed(path) : null;
   return { path, kind, version, ...(uncompressedPath === null ? {} : { uncompressedPath }) };
 }
 
@@ -149,7 +149,7 @@ async function resolvePackaged(context: SetupContext, install: boolean): Promise
   const found = await Promise.all(packaged.map((piece) => piece.find(context)));
   const missing = packaged.filter((_, index) => found[index] === null);
   if (missing.length === 0) return;
-  if (!install) throw missingPackages(context, missing);
+  if (!install) throw createPackagesError(context, missing);
   await installPackages(context, missing);
 }
 

@@ -11,7 +11,7 @@ import { recordsOf } from '../domain/step-machine/records.ts';
 import type { SessionResult, DoneResult, PromptResult, RedirectResult } from '../domain/step-machine/result.ts';
 import { frameOf } from '../domain/step-machine/state.ts';
 import { storeView } from '../domain/step-machine/store-view.ts';
-import { declaredVariables, missingMessage, missingOf, valuesOf } from '../domain/step-machine/skill-variables.ts';
+import { listDeclaredVariables, describeMissing, missingOf, valuesOf } from '../domain/step-machine/skill-variables.ts';
 import { withVariables } from '../setup/environment.ts';
 import { baseVariables, redactionOf } from './drive/skill-environment.ts';
 import {
@@ -131,12 +131,12 @@ interface Run {
 
 /** @throws {Error} naming variables that the skill declares and that were not given */
 async function run(skill: SkillDefinition, options: RunSkillOptions, config: SessionConfig): Promise<Run> {
-  const names = declaredVariables(skill);
+  const names = listDeclaredVariables(skill);
   const { env = {} } = options;
   const missing = missingOf(names, env);
   if (missing.length > 0)
     throw new Error(
-      `${missingMessage(skill.name, missing)}. Pass \`env\`: { ${missing.map((name) => `${name}: '…'`).join(', ')} }.`,
+      `${describeMissing(skill.name, missing)}. Pass \`env\`: { ${missing.map((name) => `${name}: '…'`).join(', ')} }.`,
     );
   const values = valuesOf(names, env);
   return await withVariables({ ...baseVariables(), ...values }, () =>

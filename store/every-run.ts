@@ -4,7 +4,7 @@ import type { IndexedRun, RunIndex, RunPosition, RunQuery } from '../activities/
 /** Runs of one page. */
 const PAGE_RUNS = 1_000;
 
-export async function* everyRun(
+export async function* readAllRuns(
   index: RunIndex,
   query: Pick<RunQuery, 'state' | 'name'> = {},
   pageRuns = PAGE_RUNS,

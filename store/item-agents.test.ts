@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { BudgetPlan } from '../domain/plan/plan.ts';
 import type { RunEventBody } from '../domain/run/event.ts';
 import { stageResult } from '../test/rig/runs/stage-results.ts';
-import { shownAgents } from './item-agents.ts';
+import { listAgents } from './item-agents.ts';
 import { project } from './projection.ts';
 import { emptyView, type ItemsView, SHOWN_AGENTS } from './run-view.ts';
 
@@ -44,7 +44,7 @@ function itemsAfter(...bodies: readonly RunEventBody[]): ItemsView {
 
 /** Name, state and tokens of those that are shown. */
 function shownAfter(...bodies: readonly RunEventBody[]): readonly unknown[] {
-  return shownAgents(itemsAfter(...bodies).agents!).map(({ name, state, used: { inputTokens } }) => [
+  return listAgents(itemsAfter(...bodies).agents!).map(({ name, state, used: { inputTokens } }) => [
     name,
     state,
     inputTokens,

@@ -2,7 +2,7 @@
 import { largestUse, type ModelUse, NO_USE, shareOfBudget } from '../domain/agent/budget.ts';
 import type { BudgetPlan } from '../domain/plan/plan.ts';
 import { parseExecKey } from '../domain/run/attempt.ts';
-import { type InstancePath, instanceText, shownStage } from '../domain/run/instance.ts';
+import { type InstancePath, instanceText, formatStageName } from '../domain/run/instance.ts';
 import type { RunEventBody } from '../domain/run/event.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import { type ItemAgent, type ItemAgentsView, SHOWN_AGENTS } from './run-view.ts';
@@ -30,18 +30,18 @@ export function withItemAgent(
 }
 
 /** Of items that were cancelled not each has an event. */
-export function endedAgents(view: ItemAgentsView): ItemAgentsView {
+export function endAgents(view: ItemAgentsView): ItemAgentsView {
   const cut = Object.values(view.working).map((agent): ItemAgent => ({ ...agent, state: 'cancelled' }));
   return { ...view, working: {}, ended: nearestFirst([...view.ended, ...cut]) };
 }
 
 /** Those at work by their names, then those that have ended. */
-export function shownAgents({ working, ended }: ItemAgentsView): readonly ItemAgent[] {
-  const atWork = Object.values(working).toSorted((a, b) => byName(a.name, b.name));
+export function listAgents({ working, ended }: ItemAgentsView): readonly ItemAgent[] {
+  const atWork = Object.values(working).toSorted((a, b) => compareNames(a.name, b.name));
   return [...atWork, ...ended].slice(0, SHOWN_AGENTS);
 }
 
-interface OfStage {
+interface AgentKey {
   readonly stage: string;
   readonly execKey: string;
 }
@@ -50,12 +50,12 @@ interface OfStage {
 function withWorking(
   view: ItemAgentsView = NO_AGENTS,
   instance: InstancePath,
-  { stage, execKey }: OfStage,
+  { stage, execKey }: AgentKey,
   told: { readonly budget?: BudgetPlan; readonly used?: ModelUse },
 ): ItemAgentsView {
   const key = keyOf(stage, instance);
   const attempt = parseExecKey(execKey)?.attempt ?? 1;
-  const name = shownStage(stage, instance);
+  const name = formatStageName(stage, instance);
   const known = valueAt(view.working, key);
   if (known !== undefined && known.attempt > attempt) return view;
   const isKnown = known?.execKey === execKey;
@@ -72,7 +72,7 @@ function withWorking(
 function withEnd(
   view: ItemAgentsView | undefined,
   instance: InstancePath,
-  { stage, execKey }: OfStage,
+  { stage, execKey }: AgentKey,
   state: StageResult['outcome'],
 ): ItemAgentsView | undefined {
   if (view === undefined) return view;
@@ -87,7 +87,7 @@ function keyOf(stage: string, instance: InstancePath): string {
 
 function nearestFirst(agents: readonly ItemAgent[]): readonly ItemAgent[] {
   return agents
-    .toSorted((a, b) => shareOf(b) - shareOf(a) || tokensOf(b) - tokensOf(a) || byName(a.name, b.name))
+    .toSorted((a, b) => shareOf(b) - shareOf(a) || tokensOf(b) - tokensOf(a) || compareNames(a.name, b.name))
     .slice(0, SHOWN_AGENTS);
 }
 
@@ -101,6 +101,6 @@ function tokensOf({ used }: ItemAgent): number {
 }
 
 /** `work[2]` before `work[10]`. */
-function byName(a: string, b: string): number {
+function compareNames(a: string, b: string): number {
   return BY_NAME.compare(a, b);
 }

@@ -1,9 +1,9 @@
 /** What an event of an item changes in the view of the stage that is done for each: counts, failures, questions, use. */
 import { parseExecKey } from '../domain/run/attempt.ts';
-import { type InstancePath, instanceText, shownStage } from '../domain/run/instance.ts';
+import { type InstancePath, instanceText, formatStageName } from '../domain/run/instance.ts';
 import type { RunEventBody } from '../domain/run/event.ts';
 import { parseVmKey } from '../domain/run/vm-key.ts';
-import { endedAgents, withItemAgent } from './item-agents.ts';
+import { endAgents, withItemAgent } from './item-agents.ts';
 import { type ItemCounts, type ItemFailure, type ItemsView, SHOWN_FAILURES, type StageView } from './run-view.ts';
 import { createMapping, valueAt } from '../domain/units/mapping.ts';
 
@@ -84,18 +84,18 @@ function withItem(stage: StageView, item: number, body: RunEventBody): StageView
 function withInner(stage: StageView, instance: InstancePath, body: RunEventBody): StageView {
   if (!('stage' in body)) return stage;
   const items = stage.items ?? NO_ITEMS;
-  const counted = (list: string, change: (counts: ItemCounts) => ItemCounts): StageView => ({
+  const withCounts = (list: string, change: (counts: ItemCounts) => ItemCounts): StageView => ({
     ...stage,
     items: { ...items, within: { ...items.within, [list]: change(valueAt(items.within ?? {}, list) ?? NO_COUNTS) } },
   });
   if (body.type === 'stage-started' && body.items !== undefined) {
     const { items: count } = body;
-    return counted(body.stage, (counts) => ({ ...counts, total: counts.total + count }));
+    return withCounts(body.stage, (counts) => ({ ...counts, total: counts.total + count }));
   }
   const list = instance.at(-1)!.part;
   if (instance.length < 2) return stage;
   const state = stateOfItem(body, list);
-  return state === undefined ? stage : counted(list, (counts) => moved(counts, instanceText(instance), state));
+  return state === undefined ? stage : withCounts(list, (counts) => moveItem(counts, instanceText(instance), state));
 }
 
 /** What is asked in items, and what is not any more. Of a window that begins again, the question stands as it was. */
@@ -105,7 +105,7 @@ function withQuestions(stage: StageView, instance: InstancePath, body: RunEventB
   const items = stage.items ?? NO_ITEMS;
   const others = (items.questions ?? []).filter((each) => each.execKey !== execKey);
   if (body.type === 'stage-asking') {
-    const asked = { name: shownStage(body.stage, instance), execKey, question: body.question };
+    const asked = { name: formatStageName(body.stage, instance), execKey, question: body.question };
     return { ...stage, items: { ...items, questions: [...others, asked] } };
   }
   const isOver = body.type === 'stage-answered' || body.type === 'stage-failed';
@@ -125,27 +125,27 @@ function stateOfItem(body: RunEventBody, list: string): 'running' | 'failed' | '
 }
 
 /** Of items that were cancelled not each has an event, and nobody answers them any more. */
-export function endedItems(items: ItemsView): ItemsView {
+export function endItems(items: ItemsView): ItemsView {
   const { within, questions, agents } = items;
   const settled = {
     ...items,
-    ...endedCounts(items),
+    ...endCounts(items),
     ...(questions === undefined ? {} : { questions: [] }),
-    ...(agents === undefined ? {} : { agents: endedAgents(agents) }),
+    ...(agents === undefined ? {} : { agents: endAgents(agents) }),
   };
   if (within === undefined) return settled;
-  const ended = Object.entries(within).map(([list, counts]) => [list, endedCounts(counts)] as const);
+  const ended = Object.entries(within).map(([list, counts]) => [list, endCounts(counts)] as const);
   return { ...settled, within: createMapping(ended) };
 }
 
-function endedCounts({ total, succeeded, failed, open }: ItemCounts): ItemCounts {
+function endCounts({ total, succeeded, failed, open }: ItemCounts): ItemCounts {
   const kept = createMapping(Object.entries(open).filter(([, state]) => state === 'failed'));
   return { total, running: 0, succeeded, failed, open: kept };
 }
 
 const NO_COUNTS: ItemCounts = { total: 0, running: 0, succeeded: 0, failed: 0, open: {} };
 
-function moved(
+function moveItem(
   counts: ItemCounts,
   item: string | number,
   state: 'running' | 'failed' | 'succeeded' | null,
@@ -175,7 +175,7 @@ function withItems(
     ...stage,
     items: {
       ...items,
-      ...moved(items, item, state),
+      ...moveItem(items, item, state),
       failures:
         failure === null
           ? known.length === items.failures.length

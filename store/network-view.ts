@@ -103,12 +103,12 @@ export function networkTotals(views: readonly (NetworkView | undefined)[]): Netw
     refused: sum('refused'),
     sentBytes: sum('sentBytes'),
     receivedBytes: sum('receivedBytes'),
-    refusals: together(seen.flatMap(({ refusals }) => refusals)),
+    refusals: mergeRefusals(seen.flatMap(({ refusals }) => refusals)),
     isIncomplete: seen.some(({ isIncomplete }) => isIncomplete),
   };
 }
 
-function together(refusals: readonly RefusalView[]): readonly RefusalView[] {
+function mergeRefusals(refusals: readonly RefusalView[]): readonly RefusalView[] {
   const byTarget = new Map<string, RefusalView>();
   for (const refusal of refusals) {
     const known = byTarget.get(refusal.target);

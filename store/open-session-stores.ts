@@ -7,7 +7,7 @@ import type {
 } from '../activities/ports/session-stores.ts';
 import type { OpenSessionStore, SessionRecordReader, SessionRecordStore } from '../activities/ports/sessions.ts';
 import type { StepRecord } from '../domain/step-machine/records.ts';
-import { createObservedFiles, lastObserved, noteObserved } from './sessions/observed-files.ts';
+import { createObservedFiles, readLastObserved, noteObserved } from './sessions/observed-files.ts';
 import { createOpenedFiles } from './sessions/opened-files.ts';
 import { createFileSessionPruner } from './sessions/prune-skills.ts';
 import { createRecordFiles, readRecords, sessionRecordsDir } from './sessions/record-files.ts';
@@ -64,7 +64,7 @@ export interface SessionFolder {
 export function openSessionFolder(folder: string): SessionFolder {
   return {
     readRecords: (ref) => readRecords(folder, ref),
-    lastObserved: () => lastObserved(folder),
+    lastObserved: () => readLastObserved(folder),
     noteObserved: (number) => noteObserved(folder, number),
   };
 }

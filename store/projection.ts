@@ -30,11 +30,11 @@ function fold(before: RunView, { atMs, body }: RunEvent): RunView {
   if (isStageEvent(body)) return withStage(view, body.stage, (stage) => projectStage(stage, body, atMs));
   switch (body.type) {
     case 'run-admitted':
-      return admitted(view, body, atMs);
+      return applyAdmission(view, body, atMs);
     case 'run-resumed':
       return withNotice(view, { atMs, level: 'info', message: `resumed by ${body.by}` });
     case 'run-finished':
-      return finished(view, body.outcome, atMs);
+      return applyRunEnd(view, body.outcome, atMs);
     case 'vm-starting':
     case 'vm-ready':
     case 'vm-lost':
@@ -42,15 +42,15 @@ function fold(before: RunView, { atMs, body }: RunEvent): RunView {
     case 'network':
       return withVm(view, body, (vm) => projectVm(vm, body, atMs));
     case 'scope-restarted':
-      return withNotice(reopened(view, body), {
+      return withNotice(applyRestart(view, body), {
         atMs,
         level: 'warning',
         message: `VM scope ${body.scope} starts again (${body.reason})${body.stages.length === 0 ? '' : `; stages that run again: ${body.stages.join(', ')}`}`,
       });
     case 'loop-visited':
-      return visited(view, body);
+      return applyVisit(view, body);
     case 'stage-resumed':
-      return withStage(view, body.stage, (stage) => resumed(stage, body, view.runId));
+      return withStage(view, body.stage, (stage) => applyResume(stage, body, view.runId));
     case 'notice':
       return withNotice(view, { atMs, level: body.level, message: body.message });
     // They stand in the log; what they cost comes as `agent-usage`.
@@ -65,7 +65,7 @@ function fold(before: RunView, { atMs, body }: RunEvent): RunView {
   }
 }
 
-function resumed(
+function applyResume(
   stage: StageView,
   { execKey, from, savedAtMs, runId }: Extract<RunEventBody, { type: 'stage-resumed' }>,
   here: string,
@@ -74,7 +74,7 @@ function resumed(
 }
 
 /** Stages of which something was heard before keep it. */
-function admitted(view: RunView, body: Extract<RunEventBody, { type: 'run-admitted' }>, atMs: number): RunView {
+function applyAdmission(view: RunView, body: Extract<RunEventBody, { type: 'run-admitted' }>, atMs: number): RunView {
   const early = new Map(view.stages.map((stage) => [stage.id, stage]));
   const named = body.stages.map(({ id, dependsOn }) => ({ ...(early.get(id) ?? newStage(id)), dependsOn }));
   const names = new Set(body.stages.map((stage) => stage.id));
@@ -96,7 +96,7 @@ function admitted(view: RunView, body: Extract<RunEventBody, { type: 'run-admitt
   };
 }
 
-function finished(view: RunView, outcome: RunOutcome, atMs: number): RunView {
+function applyRunEnd(view: RunView, outcome: RunOutcome, atMs: number): RunView {
   if (view.outcome !== null) return view;
   return {
     ...view,
@@ -104,7 +104,7 @@ function finished(view: RunView, outcome: RunOutcome, atMs: number): RunView {
     outcome,
     finishedAtMs: atMs,
     stages: view.stages.map((stage) => settle(stage, outcome, atMs)),
-    vms: view.vms.map(ended),
+    vms: view.vms.map(endVm),
   };
 }
 
@@ -127,7 +127,7 @@ function projectVm(vm: VmView, body: VmEventBody, atMs: number): VmView {
 }
 
 /** Stages whose VM was lost, and what is needed again because of it. A restart that a later VM has overtaken says nothing new. */
-function reopened(
+function applyRestart(
   view: RunView,
   { scope, reason, stages }: Extract<RunEventBody, { type: 'scope-restarted' }>,
 ): RunView {
@@ -144,7 +144,7 @@ function reopened(
   );
 }
 
-function visited(
+function applyVisit(
   view: RunView,
   { stage: loop, visit, stages }: Extract<RunEventBody, { type: 'loop-visited' }>,
 ): RunView {
@@ -157,7 +157,7 @@ function visited(
 }
 
 /** With its run a VM ends, however that ended: one that nothing released is stopped by its host. */
-function ended(vm: VmView): VmView {
+function endVm(vm: VmView): VmView {
   return vm.state === 'starting' || vm.state === 'ready' ? { ...vm, state: 'stopped' } : vm;
 }
 
@@ -188,7 +188,7 @@ function withVm(
     bootMs: null,
     reason: null,
   };
-  const changed = view.outcome === null ? change(vm) : ended(change(vm));
+  const changed = view.outcome === null ? change(vm) : endVm(change(vm));
   return { ...view, vms: index === -1 ? [...view.vms, changed] : view.vms.with(index, changed) };
 }
 

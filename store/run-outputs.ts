@@ -4,7 +4,7 @@ import type { DataRef } from '../domain/plan/plan.ts';
 import { TRANSCRIPT } from '../domain/plan/work.ts';
 import { parseExecKey } from '../domain/run/attempt.ts';
 import type { RunEvent } from '../domain/run/event.ts';
-import { type InstancePath, shownStage } from '../domain/run/instance.ts';
+import { type InstancePath, formatStageName } from '../domain/run/instance.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 
 export interface StageOutput {
@@ -71,7 +71,7 @@ function noteOutputs(byStage: Map<string, readonly StageOutput[]>, body: RunEven
 function ownerOf(body: { readonly stage: string; readonly execKey?: string }): Owner {
   const { stage, execKey } = body;
   const instance = (execKey === undefined ? null : parseExecKey(execKey)?.instance) ?? [];
-  return { stage, label: shownStage(stage, instance), instance };
+  return { stage, label: formatStageName(stage, instance), instance };
 }
 
 function isPartial(output: StageOutput): boolean {

@@ -15,7 +15,11 @@ export function readSecretsFile(path: string): Readonly<Record<string, string>> 
   const values = parse(path, readText(path));
   // Which one is not said: it may be a part of a value whose quotes are missing.
   if (!Object.keys(values).every(isVariable))
-    throw refused(path, 'a name in it is not one of a variable', 'use letters, digits and `_`, not a digit first');
+    throw createRefusal(
+      path,
+      'a name in it is not one of a variable',
+      'use letters, digits and `_`, not a digit first',
+    );
   return values;
 }
 
@@ -26,25 +30,31 @@ function readText(path: string): string {
     file = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    if (code === 'ELOOP') throw refused(path, 'it is a symbolic link', 'name the file itself');
-    throw refused(path, message, 'make it, or name another file');
+    if (code === 'ELOOP') throw createRefusal(path, 'it is a symbolic link', 'name the file itself');
+    throw createRefusal(path, message, 'make it, or name another file');
   }
   try {
     const { mode, uid, size } = assertRegular(path, fstatSync(file));
     const user = process.getuid?.();
-    if (uid !== user) throw refused(path, `it belongs to the user ${uid}, the worker is ${user}`, `chown ${user} FILE`);
+    if (uid !== user)
+      throw createRefusal(path, `it belongs to the user ${uid}, the worker is ${user}`, `chown ${user} FILE`);
     if ((mode & 0o077) !== 0)
-      throw refused(path, `others may use it (mode ${(mode & 0o777).toString(8).padStart(4, '0')})`, 'chmod 600 FILE');
+      throw createRefusal(
+        path,
+        `others may use it (mode ${(mode & 0o777).toString(8).padStart(4, '0')})`,
+        'chmod 600 FILE',
+      );
     if (size > MOST_BYTES)
-      throw refused(path, `it has ${size} bytes, at most ${MOST_BYTES} are read`, 'keep only credentials in it');
+      throw createRefusal(path, `it has ${size} bytes, at most ${MOST_BYTES} are read`, 'keep only credentials in it');
     // One byte more: it may have grown since.
     const buffer = Buffer.alloc(MOST_BYTES + 1);
     let length = 0;
     for (let read = -1; read !== 0 && length < buffer.length; length += read)
       read = readSync(file, buffer, length, buffer.length - length, null);
-    if (length > MOST_BYTES) throw refused(path, `it has more than ${MOST_BYTES} bytes`, 'keep only credentials in it');
+    if (length > MOST_BYTES)
+      throw createRefusal(path, `it has more than ${MOST_BYTES} bytes`, 'keep only credentials in it');
     const bytes = buffer.subarray(0, length);
-    if (!isUtf8(bytes)) throw refused(path, 'it is not UTF-8', 'write values that are not text in base64');
+    if (!isUtf8(bytes)) throw createRefusal(path, 'it is not UTF-8', 'write values that are not text in base64');
     return bytes.toString('utf8');
   } finally {
     closeSync(file);
@@ -52,20 +62,20 @@ function readText(path: string): string {
 }
 
 function assertRegular<T extends { isFile(): boolean }>(path: string, facts: T): T {
-  if (!facts.isFile()) throw refused(path, 'it is not a regular file', 'name a file');
+  if (!facts.isFile()) throw createRefusal(path, 'it is not a regular file', 'name a file');
   return facts;
 }
 
 function parse(path: string, text: string): Readonly<Record<string, string>> {
   const remedy = 'write lines NAME=value, with quotes around values of several lines';
-  if (text.includes('\0')) throw refused(path, 'it has a zero byte', remedy);
+  if (text.includes('\0')) throw createRefusal(path, 'it has a zero byte', remedy);
   const values = parseEnv(text) as Record<string, string>;
   const says = text.split('\n').some((line) => line.trim() !== '' && !line.trim().startsWith('#'));
-  if (says && Object.keys(values).length === 0) throw refused(path, 'it has no line NAME=value', remedy);
+  if (says && Object.keys(values).length === 0) throw createRefusal(path, 'it has no line NAME=value', remedy);
   return values;
 }
 
-function refused(path: string, why: string, remedy: string): CodedError {
+function createRefusal(path: string, why: string, remedy: string): CodedError {
   return new CodedError(
     'host/secrets-file',
     `the secrets file ${path} is not read: ${why}; ${remedy.replace('FILE', path)}`,

@@ -2,7 +2,7 @@
 import type { RunEventBody, RunOutcome } from '../domain/run/event.ts';
 import type { StageFailure } from '../domain/run/stage-result.ts';
 import { type AnswerView, newStage, type StageView } from './run-view.ts';
-import { agentUsageOf, endedItems, withTotal } from './item-projection.ts';
+import { agentUsageOf, endItems, withTotal } from './item-projection.ts';
 
 type BodyOf<Type extends RunEventBody['type']> = Extract<RunEventBody, { type: Type }>;
 
@@ -53,11 +53,11 @@ export function projectStage(stage: StageView, body: StageEventBody, atMs: numbe
     case 'stage-passed':
       return stage.state === 'waiting' ? { ...stage, state: 'passed', reason: 'its condition does not hold' } : stage;
     case 'stage-started':
-      return withTotal(inVm(started(stage, body.execKey, body.attempt, atMs), body), body.items);
+      return withTotal(applyVm(applyStart(stage, body.execKey, body.attempt, atMs), body), body.items);
     case 'stage-asking':
-      return asAsking(started(stage, body.execKey, body.attempt, atMs), body);
+      return applyQuestion(applyStart(stage, body.execKey, body.attempt, atMs), body);
     case 'stage-sleeping':
-      return asSleeping(started(stage, body.execKey, body.attempt, atMs), body);
+      return applySleep(applyStart(stage, body.execKey, body.attempt, atMs), body);
     case 'stage-reattached': {
       const isShown = stage.state === 'running' && !isStale(stage, body.execKey);
       const reason = isShown ? (body.reason ?? stage.reason) : stage.reason;
@@ -77,17 +77,17 @@ function projectAttempt(stage: StageView, body: AttemptEventBody, atMs: number):
     case 'stage-retrying':
       return { ...stage, state: 'retrying', reason: body.reason };
     case 'stage-answered':
-      return answered(stage, body, atMs);
+      return applyAnswer(stage, body, atMs);
     case 'stage-woken':
-      return woken(started(stage, body.execKey, attemptOf(body.execKey), atMs), body.outcome, atMs);
+      return applyWake(applyStart(stage, body.execKey, attemptOf(body.execKey), atMs), body.outcome, atMs);
     case 'stage-finished':
-      return finished(stage, body);
+      return applyResult(stage, body);
     case 'stage-failed':
-      return failed(stage, body.execKey, body.failure, atMs);
+      return applyFailure(stage, body.execKey, body.failure, atMs);
   }
 }
 
-function finished(stage: StageView, { execKey, result }: BodyOf<'stage-finished'>): StageView {
+function applyResult(stage: StageView, { execKey, result }: BodyOf<'stage-finished'>): StageView {
   const isDone = result.outcome === 'succeeded' || result.outcome === 'passed';
   const { partial: earlier, ...before } = stage;
   const partial = isDone ? undefined : (result.partial ?? earlier);
@@ -95,7 +95,7 @@ function finished(stage: StageView, { execKey, result }: BodyOf<'stage-finished'
   return {
     ...before,
     ...(partial === undefined ? {} : { partial }),
-    items: stage.items === null ? null : endedItems(stage.items),
+    items: stage.items === null ? null : endItems(stage.items),
     state: result.outcome,
     execKey,
     durationMs: result.durationMs,
@@ -111,7 +111,7 @@ function finished(stage: StageView, { execKey, result }: BodyOf<'stage-finished'
   };
 }
 
-function answered(stage: StageView, body: BodyOf<'stage-answered'>, atMs: number): StageView {
+function applyAnswer(stage: StageView, body: BodyOf<'stage-answered'>, atMs: number): StageView {
   return {
     ...stage,
     state: body.outcome,
@@ -120,7 +120,7 @@ function answered(stage: StageView, body: BodyOf<'stage-answered'>, atMs: number
     failure: body.failure,
     question: null,
     answer: answerIn(body, atMs),
-    reason: answeredBy(body),
+    reason: describeAnswerer(body),
   };
 }
 
@@ -130,7 +130,7 @@ function usageOf(body: BodyOf<'agent-usage'>): StageView['usage'] {
 }
 
 /** An attempt is known by its number; a late start of an attempt that ended already brings only its time. */
-function started(stage: StageView, execKey: string, attempt: number, atMs: number): StageView {
+function applyStart(stage: StageView, execKey: string, attempt: number, atMs: number): StageView {
   if (attempt < stage.attempt) return stage;
   if (stage.execKey === execKey)
     return {
@@ -144,13 +144,13 @@ function started(stage: StageView, execKey: string, attempt: number, atMs: numbe
   return { ...newStage(id), dependsOn, ...seen, state: 'running', execKey, attempt, startedAtMs: atMs };
 }
 
-function inVm(stage: StageView, { execKey, vmKey, budget }: BodyOf<'stage-started'>): StageView {
+function applyVm(stage: StageView, { execKey, vmKey, budget }: BodyOf<'stage-started'>): StageView {
   if (stage.execKey !== execKey) return stage;
   return { ...stage, ...(vmKey === undefined ? {} : { vmKey }), ...(budget === undefined ? {} : { budget }) };
 }
 
 /** The run machine's word, which stands above a result that did not come to it. */
-function failed(stage: StageView, execKey: string, failure: StageFailure, atMs: number): StageView {
+function applyFailure(stage: StageView, execKey: string, failure: StageFailure, atMs: number): StageView {
   const hasBegun = stage.execKey === execKey;
   const { id, dependsOn, partial } = stage;
   const notBegun = { ...newStage(id), dependsOn, ...(partial === undefined ? {} : { partial }) };
@@ -167,18 +167,18 @@ function elapsedMs(stage: StageView, atMs: number): number | null {
   return stage.startedAtMs === null ? null : Math.max(0, atMs - stage.startedAtMs);
 }
 
-function asAsking(stage: StageView, { execKey, question }: BodyOf<'stage-asking'>): StageView {
+function applyQuestion(stage: StageView, { execKey, question }: BodyOf<'stage-asking'>): StageView {
   return stage.execKey === execKey && stage.state === 'running' ? { ...stage, state: 'asking', question } : stage;
 }
 
-function asSleeping(stage: StageView, { execKey, untilMs }: BodyOf<'stage-sleeping'>): StageView {
+function applySleep(stage: StageView, { execKey, untilMs }: BodyOf<'stage-sleeping'>): StageView {
   return stage.execKey === execKey && stage.state === 'running'
     ? { ...stage, state: 'sleeping', sleepsUntilMs: untilMs }
     : stage;
 }
 
 /** One whose time had passed was never asleep. */
-function woken(stage: StageView, state: 'succeeded' | 'cancelled', atMs: number): StageView {
+function applyWake(stage: StageView, state: 'succeeded' | 'cancelled', atMs: number): StageView {
   return { ...stage, state, durationMs: elapsedMs(stage, atMs), sleepsUntilMs: null };
 }
 
@@ -199,7 +199,7 @@ export function answerIn(
 }
 
 /** Who said yes, and what beside it; a failure says it itself. */
-function answeredBy({ outcome, by, comment }: BodyOf<'stage-answered'>): string | null {
+function describeAnswerer({ outcome, by, comment }: BodyOf<'stage-answered'>): string | null {
   if (outcome !== 'succeeded') return null;
   return `approved${by === undefined ? '' : ` by ${by}`}${comment === undefined ? '' : `: ${comment}`}`;
 }
@@ -221,11 +221,11 @@ function attemptOf(execKey: string): number {
  */
 export function settle(stage: StageView, outcome: RunOutcome, atMs: number): StageView {
   if (stage.id === outcome.failedStage && outcome.failure !== null && stage.failure === null)
-    return failed(stage, stage.execKey, outcome.failure, atMs);
+    return applyFailure(stage, stage.execKey, outcome.failure, atMs);
   if (stage.state === 'waiting')
     return { ...stage, state: 'skipped', reason: stage.reason ?? `the run ended: ${outcome.state}` };
   if (!['running', 'asking', 'sleeping', 'retrying'].includes(stage.state)) return stage;
-  const items = stage.items === null ? null : endedItems(stage.items);
+  const items = stage.items === null ? null : endItems(stage.items);
   return {
     ...stage,
     items,

@@ -56,7 +56,7 @@ type Finding = { readonly isOurs: true } | { readonly isOurs: false; readonly pr
 
 /** Why this build does not use the folder; null: it does. */
 export function stateFormatProblem(stateDir: string): string | null {
-  const found = look(stateDir);
+  const found = inspectFormat(stateDir);
   return found === null || found.isOurs ? null : found.problem;
 }
 
@@ -72,7 +72,7 @@ export function requireStateFormat(stateDir: string): void {
  */
 export function keepStateFormat(stateDir: string): void {
   for (let tries = 0; tries < MOST_TRIES; tries += 1) {
-    const found = look(stateDir);
+    const found = inspectFormat(stateDir);
     if (found !== null && !found.isOurs) throw new CodedError('host/state-format', found.problem);
     if (found !== null) return;
     writeNumber(stateDir);
@@ -90,7 +90,7 @@ export function keepStateFormatWithAdvice(stateDir: string): void {
   }
 }
 
-function look(stateDir: string): Finding {
+function inspectFormat(stateDir: string): Finding {
   // Twice: between the two looks another process may have written the number, and then the contents.
   const found = readNumber(stateDir) ?? readContents(stateDir);
   return found === null || found.isOurs ? found : (readNumber(stateDir) ?? found);
@@ -101,35 +101,35 @@ function readNumber(stateDir: string): Finding {
   try {
     const stats = lstatSync(file, { throwIfNoEntry: false });
     if (stats === undefined) return null;
-    if (stats.isSymbolicLink()) return unreadable(stateDir, 'it is a link and no file');
+    if (stats.isSymbolicLink()) return createUnreadableFinding(stateDir, 'it is a link and no file');
     return judge(stateDir, readFileWithin(file, { roots: [stateDir], mostBytes: MOST_BYTES }));
   } catch (error) {
     if (error instanceof FileRefusal && error.reason === 'missing') return null;
-    return unreadable(stateDir, (error as Error).message);
+    return createUnreadableFinding(stateDir, (error as Error).message);
   }
 }
 
 function judge(stateDir: string, bytes: Buffer): Finding {
   const number = /^(0|[1-9][0-9]{0,8})\n?$/.exec(bytes.toString('latin1'))?.[1];
-  if (number === undefined) return unreadable(stateDir, `its ${bytes.length} bytes are not a number`);
+  if (number === undefined) return createUnreadableFinding(stateDir, `its ${bytes.length} bytes are not a number`);
   if (Number(number) === STATE_FORMAT) return { isOurs: true };
-  return refused(`the state folder ${stateDir} has format ${number}`);
+  return createRefusal(`the state folder ${stateDir} has format ${number}`);
 }
 
 function readContents(stateDir: string): Finding {
   try {
     if (!namesIn(stateDir).some((name) => STATE_CONTENTS.has(name))) return null;
   } catch (error) {
-    return refused(`the state folder ${stateDir} cannot be read: ${(error as Error).message}`);
+    return createRefusal(`the state folder ${stateDir} cannot be read: ${(error as Error).message}`);
   }
-  return refused(`the state folder ${stateDir} has contents of Voidbox but no format number (${FILE})`);
+  return createRefusal(`the state folder ${stateDir} has contents of Voidbox but no format number (${FILE})`);
 }
 
-function unreadable(stateDir: string, why: string): Finding {
-  return refused(`the format number of the state folder ${stateDir} cannot be read from ${FILE}: ${why}`);
+function createUnreadableFinding(stateDir: string, why: string): Finding {
+  return createRefusal(`the format number of the state folder ${stateDir} cannot be read from ${FILE}: ${why}`);
 }
 
-function refused(what: string): Finding {
+function createRefusal(what: string): Finding {
   return { isOurs: false, problem: `${what}; this build of Voidbox reads format ${STATE_FORMAT}` };
 }
 

@@ -8,7 +8,7 @@ export const BUNDLE_FILE = 'dist/workflow-bundle.js';
 
 export type WorkflowBundle = { readonly codePath: string } | { readonly code: string };
 
-export function builtBundle(root: string = packageRoot()): WorkflowBundle | null {
+export function findBuiltBundle(root: string = packageRoot()): WorkflowBundle | null {
   const codePath = join(root, BUNDLE_FILE);
   return existsSync(codePath) ? { codePath } : null;
 }
@@ -18,11 +18,11 @@ export function builtBundle(root: string = packageRoot()): WorkflowBundle | null
  * names and lines, and the texts are most of the bundle and of the worker's memory for it.
  */
 export async function bundleWorkflows(workflowsPath: string): Promise<string> {
-  const beside = (name: string): string => join(dirname(workflowsPath), `${name}${extname(workflowsPath)}`);
+  const resolveBeside = (name: string): string => join(dirname(workflowsPath), `${name}${extname(workflowsPath)}`);
   const { code } = await bundleWorkflowCode({
     workflowsPath,
-    payloadConverterPath: beside('payload-converter'),
-    workflowInterceptorModules: [beside('interceptors')],
+    payloadConverterPath: resolveBeside('payload-converter'),
+    workflowInterceptorModules: [resolveBeside('interceptors')],
     logger: SILENT,
   });
   return code.replace(
@@ -36,6 +36,6 @@ export async function bundleWorkflows(workflowsPath: string): Promise<string> {
   );
 }
 
-const nothing = (): void => undefined;
+const ignore = (): void => undefined;
 /** Webpack's statistics say nothing to users; its errors are thrown. */
-const SILENT = { log: nothing, trace: nothing, debug: nothing, info: nothing, warn: nothing, error: nothing };
+const SILENT = { log: ignore, trace: ignore, debug: ignore, info: ignore, warn: ignore, error: ignore };

@@ -15,7 +15,7 @@ export async function ensureSearchAttributes(
   log: Log,
 ): Promise<readonly string[]> {
   const wanted = Object.values(SEARCH_ATTRIBUTES);
-  const known = await knownKeywords(connection, namespace).catch(() => new Map<string, number>());
+  const known = await readKnownKeywords(connection, namespace).catch(() => new Map<string, number>());
   const missing = wanted.filter((name) => !known.has(name));
   if (missing.length > 0) {
     try {
@@ -41,7 +41,7 @@ export async function ensureSearchAttributes(
   return wanted.filter((name) => known.get(name) === KEYWORD);
 }
 
-async function knownKeywords(connection: SearchAttributeServices, namespace: string): Promise<Map<string, number>> {
+async function readKnownKeywords(connection: SearchAttributeServices, namespace: string): Promise<Map<string, number>> {
   const { customAttributes } = await connection.operatorService.listSearchAttributes({ namespace });
   return new Map(Object.entries(customAttributes ?? {}).map(([name, type]) => [name, Number(type)]));
 }

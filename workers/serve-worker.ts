@@ -14,7 +14,7 @@ import { NoServerError } from '../client/temporal/no-server.ts';
 import { connectOwnServer } from '../client/temporal/server-problem.ts';
 import { SetupError } from '../setup/setup-error.ts';
 import { configuredAddress, embeddedAddress, type TemporalAddress } from '../client/temporal/temporal-address.ts';
-import { stopOnSignals, unlessStopped } from './stop-signals.ts';
+import { stopOnSignals, rejectOnStop } from './stop-signals.ts';
 import { runWorkerProcess } from './worker-process.ts';
 
 const SERVER_LIMIT_MS = 60_000;
@@ -49,7 +49,7 @@ export async function serveWorker(): Promise<void> {
     const target =
       values.address === undefined ? configuredAddress(env) : embeddedAddress(values.address, values.namespace);
     if (target === null) throw new Error(USAGE);
-    if (values.address === undefined) await unlessStopped(stop, ownServerIsThere(target, env));
+    if (values.address === undefined) await rejectOnStop(stop, requireOwnServer(target, env));
     const known = values.pieces === undefined ? null : (JSON.parse(values.pieces) as HostPieces);
     await runWorkerProcess({
       target,
@@ -114,7 +114,7 @@ function indented(remedy: string): string {
 }
 
 /** A server that starts at the same time is waited for. @throws NoServerError when it is not there in time, or refuses */
-async function ownServerIsThere(target: TemporalAddress, env: Environment): Promise<void> {
+async function requireOwnServer(target: TemporalAddress, env: Environment): Promise<void> {
   const until = Date.now() + SERVER_LIMIT_MS;
   for (;;) {
     try {

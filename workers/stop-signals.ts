@@ -14,7 +14,7 @@ export function stopOnSignals(log: Log): AbortSignal {
 }
 
 /** The result of `step`. @throws the reason of `stop` if it aborts first; the result of the step is then dropped */
-export async function unlessStopped<T>(stop: AbortSignal, step: Promise<T>): Promise<T> {
+export async function rejectOnStop<T>(stop: AbortSignal, step: Promise<T>): Promise<T> {
   // After an abort this function does not read the failure of the step.
   step.catch(() => undefined);
   stop.throwIfAborted();

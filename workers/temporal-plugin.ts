@@ -267,7 +267,7 @@ class VoidboxPlugin implements WorkerPlugin {
           activities: { ...host.activities, ...commands },
           ...(dataConverter === undefined ? {} : { dataConverter }),
         });
-        await together(worker, hostWorker, next, host);
+        await runTogether(worker, hostWorker, next, host);
       } finally {
         this.#activities = null;
         await host.close();
@@ -321,7 +321,7 @@ class VoidboxPlugin implements WorkerPlugin {
 }
 
 /** Each ends with the other. */
-async function together(
+async function runTogether(
   worker: Worker,
   hostWorker: Worker,
   next: (worker: Worker) => Promise<void>,

@@ -7,7 +7,7 @@ import type { FindRootDisk, FindVmExtra } from '../sandbox/micro-vm/backend.ts';
 import type { HostPieces } from '../setup/pieces/host-pieces.ts';
 import { packageRoot } from '../setup/package-root.ts';
 import { hostTaskQueue, RUN_TASK_QUEUE, SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../workflows/messages.ts';
-import { builtBundle, bundleWorkflows } from './bundle.ts';
+import { findBuiltBundle, bundleWorkflows } from './bundle.ts';
 import { connectWhenUp } from '../client/temporal/connect.ts';
 import { isRunning, workflowRun } from '../client/temporal/workflow-run.ts';
 import { openHost } from './host/host.ts';
@@ -23,7 +23,7 @@ import { createStageSessions } from './skills/stage-sessions.ts';
 import { startVariableSweep } from './skills/variable-sweep.ts';
 import { serverIdOf, type TemporalAddress } from '../client/temporal/temporal-address.ts';
 import { ensureRetention } from './embedded/retention.ts';
-import { unlessStopped } from './stop-signals.ts';
+import { rejectOnStop } from './stop-signals.ts';
 import { installRuntime, startWorkers } from './workers.ts';
 
 /** A server that starts at the same time, or comes back, is waited for. */
@@ -78,7 +78,7 @@ type Ends = (() => unknown)[];
 export async function runWorkerProcess(options: WorkerProcessOptions): Promise<void> {
   const ends: Ends = [];
   try {
-    await work(options, ends);
+    await serve(options, ends);
   } finally {
     await endAll(ends);
   }
@@ -95,7 +95,7 @@ async function endAll(ends: Ends): Promise<void> {
   }
 }
 
-async function work(options: WorkerProcessOptions, ends: Ends): Promise<void> {
+async function serve(options: WorkerProcessOptions, ends: Ends): Promise<void> {
   const { target, stateDir, log, stop } = options;
   keepStateFormat(stateDir);
   installRuntime(log);
@@ -105,7 +105,7 @@ async function work(options: WorkerProcessOptions, ends: Ends): Promise<void> {
   const hostId = readHostId(stateDir);
   const runs = await connectWhenUp(target, SERVER_LIMIT_MS, stop);
   ends.push(() => runs.close().catch(() => undefined));
-  if (options.embedded) await unlessStopped(stop, ensureRetention(runs.connection, target.namespace, log));
+  if (options.embedded) await rejectOnStop(stop, ensureRetention(runs.connection, target.namespace, log));
   const kept = options.skills.length === 0 ? null : openSessionStores(options, serverId(options));
   const skills = kept === null ? null : await skillHostOf(options, kept);
   ends.push(() => skills?.close());
@@ -141,7 +141,7 @@ async function work(options: WorkerProcessOptions, ends: Ends): Promise<void> {
     ...(skills === null ? {} : { stageSessions: createStageSessions({ client: runs.client, stateDir, skills, log }) }),
     log,
   });
-  const host = await unlessStopped(stop, opening);
+  const host = await rejectOnStop(stop, opening);
   ends.push(() => host.close());
   const sessions =
     skills === null || kept === null
@@ -154,7 +154,7 @@ async function work(options: WorkerProcessOptions, ends: Ends): Promise<void> {
           workflow: { type: SESSION_WORKFLOW_TYPE, taskQueue: SESSION_TASK_QUEUE },
           searchAttributes: host.deps.searchAttributes,
         });
-  const bundle = builtBundle() ?? { code: await bundleWorkflows(join(packageRoot(), 'dist/workflows/index.js')) };
+  const bundle = findBuiltBundle() ?? { code: await bundleWorkflows(join(packageRoot(), 'dist/workflows/index.js')) };
   stop.throwIfAborted();
   const workers = await startWorkers({
     target,

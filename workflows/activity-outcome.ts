@@ -29,7 +29,7 @@ export function stageFailureEvent(
   execKey: string,
   cancelRequested: boolean,
 ): MachineEvent {
-  const result = failedResultIn(error, stageId, execKey);
+  const result = readFailedResult(error, stageId, execKey);
   if (result !== null) return { type: 'stage-finished', result };
   if (isCancellation(error) || (cancelRequested && wouldBeTriedAgain(error)))
     return { type: 'stage-cancelled', stageId, execKey };
@@ -38,7 +38,7 @@ export function stageFailureEvent(
 }
 
 /** A failed stage is a failed activity, which carries its result. */
-function failedResultIn(error: unknown, stageId: string, execKey: string): StageResult | null {
+function readFailedResult(error: unknown, stageId: string, execKey: string): StageResult | null {
   const cause = error instanceof ActivityFailure ? error.cause : null;
   if (!(cause instanceof ApplicationFailure)) return null;
   const result = readStageResult(cause.details?.[0], stageId, execKey);

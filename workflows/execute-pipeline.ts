@@ -61,7 +61,7 @@ export interface PipelineResult {
 export async function executePipeline(source: PipelineSource, options: ExecuteOptions = {}): Promise<PipelineResult> {
   const name = 'spec' in source ? (source.name ?? 'run') : source.name;
   const { workflowId = runIdOf(name, new Date(), uuid4().slice(0, 8)), taskQueue, memo } = options;
-  const request = { ...work(source), ...input(options.input) };
+  const request = { ...buildRunRequest(source), ...input(options.input) };
   const outcome = await executeChild<(request: RunRequest) => Promise<RunOutcome>>(RUN_WORKFLOW_TYPE, {
     workflowId,
     args: [request],
@@ -90,7 +90,7 @@ export async function executePipeline(source: PipelineSource, options: ExecuteOp
   return { ...result, text, isTextCut: isCut };
 }
 
-function work(source: PipelineSource): RunRequest {
+function buildRunRequest(source: PipelineSource): RunRequest {
   if ('spec' in source) {
     const { spec, params } = source;
     return { spec, ...(params === undefined ? {} : { params }) };

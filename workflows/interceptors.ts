@@ -30,13 +30,14 @@ export const interceptors: WorkflowInterceptorsFactory = () => {
 
 const renameReserved: NonNullable<WorkflowInternalsInterceptor['activate']> = (input, next) => {
   for (const { signalWorkflow: signal, doUpdate: update } of input.activation.jobs ?? []) {
-    if (signal?.signalName?.startsWith(RESERVED_PREFIX) === true) signal.signalName = unreserved(signal.signalName);
-    if (update?.name?.startsWith(RESERVED_PREFIX) === true) update.name = unreserved(update.name);
+    if (signal?.signalName?.startsWith(RESERVED_PREFIX) === true)
+      signal.signalName = replaceReservedName(signal.signalName);
+    if (update?.name?.startsWith(RESERVED_PREFIX) === true) update.name = replaceReservedName(update.name);
   }
   return next(input);
 };
 
 /** Workflows of Voidbox handle no reserved name, so that another name without a handler is the same. */
-function unreserved(name: string): string {
+function replaceReservedName(name: string): string {
   return `(${name})`;
 }

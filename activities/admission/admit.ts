@@ -3,14 +3,14 @@ import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import { type AnyErrorCode, retryOf } from '../../domain/errors/error-code.ts';
 import { machineBytes, machinePlanOf, machineToWire } from '../../domain/pipeline/machine-plan.ts';
 import type { Reuse } from '../../domain/pipeline/reuse.ts';
-import { mockedStages, type MockRequest, sameMocks, withMocks } from '../../domain/plan-rules/mocks.ts';
-import { agentStages, playedStages, withMockAgents } from '../../domain/plan-rules/mock-agents.ts';
+import { listMockedStages, type MockRequest, findMocksToRepeat, withMocks } from '../../domain/plan-rules/mocks.ts';
+import { agentStages, listMockAgentStages, withMockAgents } from '../../domain/plan-rules/mock-agents.ts';
 import { ownStageOf, ownStages } from '../../domain/plan/item-parts.ts';
 import { type Plan, PLAN_LIMITS } from '../../domain/plan/plan.ts';
 import { fromWire, planBytes, type PlanWire, toWire } from '../../domain/plan/wire.ts';
 import { waitOf } from '../../domain/plan/work.ts';
 import { hostVariablesOf } from '../../domain/plan-rules/variables.ts';
-import { describeUnsupported, unsupportedParts } from '../../domain/plan-rules/unsupported.ts';
+import { describeUnsupported, findUnsupportedParts } from '../../domain/plan-rules/unsupported.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
 import type { RunOrigin } from '../../domain/run/origin.ts';
@@ -143,8 +143,8 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   const said = await planOf(deps, isRepeated ? { plan: earlier?.wire } : request, baseDir);
   const before = earlier === null ? null : fromWire(earlier.wire);
   if (!isRepeated) refuseSaidMocks(said, origin?.kind === 'retry' && saysNoMocks(request) ? before : null);
-  const kept = before === null ? null : sameMocks(before, said);
-  const hasPlayed = before !== null && playedStages(before).length > 0;
+  const kept = before === null ? null : findMocksToRepeat(before, said);
+  const hasPlayed = before !== null && listMockAgentStages(before).length > 0;
   const isPlayed = mockAgentsIn(request.mockAgents) ?? hasPlayed;
   const asked = withDeclaredKeys(
     playedAs(mockedAs(said, mockIn(request.mock) ?? kept), isPlayed, isGiven(request.mockAgents)),
@@ -233,14 +233,14 @@ function refuseTooLarge(plan: Plan): void {
  * @param before  the plan of the run that is retried: a client may send it with other limits. Its mocks remain those of the retry.
  */
 function refuseSaidMocks(plan: Plan, before: Plan | null): void {
-  const mocked = new Set(before === null ? [] : mockedStages(before));
-  const [played] = before !== null && playedStages(before).length > 0 ? [] : playedStages(plan);
+  const mocked = new Set(before === null ? [] : listMockedStages(before));
+  const [played] = before !== null && listMockAgentStages(before).length > 0 ? [] : listMockAgentStages(plan);
   if (played !== undefined)
     throw new CodedError(
       'admit/invalid',
       `the plan itself declares that the mock agent plays stage ${played}: say \`mockAgents: true\` in the request`,
     );
-  const stage = mockedStages(plan).find((id) => !mocked.has(id));
+  const stage = listMockedStages(plan).find((id) => !mocked.has(id));
   if (stage !== undefined)
     throw new CodedError(
       'admit/invalid',
@@ -271,7 +271,7 @@ function mockedAs(plan: Plan, request: MockRequest | null): Plan {
 
 /** Whatever client sent it: nothing of a plan starts that this build cannot bring to its end. */
 function refuseUnsupported(plan: Plan): void {
-  const parts = unsupportedParts(plan);
+  const parts = findUnsupportedParts(plan);
   if (parts.length > 0) throw new CodedError('admit/unsupported-work', describeUnsupported(parts));
 }
 
@@ -298,9 +298,9 @@ function refuseLongWaits({ stages }: Plan, nowMs: number): void {
 
 export function admittedEvent({ plan: wire, hostId, origin, startedAtMs }: AdmissionRecord, atMs: number): NewRunEvent {
   const plan = fromWire(wire);
-  const mocked = mockedStages(plan);
+  const mocked = listMockedStages(plan);
   const agents = agentStages(plan);
-  const mockAgents = playedStages(plan);
+  const mockAgents = listMockAgentStages(plan);
   return {
     id: EVENT_ID.runAdmitted,
     atMs,

@@ -3,7 +3,7 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 import { continuingIn } from '../../domain/pipeline/continue.ts';
 import type { Reuse } from '../../domain/pipeline/reuse.ts';
 import {
-  changedLimits,
+  findChangedLimits,
   type ChangedLimits,
   isLimit,
   joinLimits,
@@ -81,7 +81,7 @@ export async function continueAgents(
     throw new CodedError('origin/no-save', `a retry of ${quote(runId)} cannot continue: ${problems.join('; ')}`);
   for (const { name, agent } of agents.values()) await claimSave({ artifacts }, name, agent);
   const stages = new Set([...agents.values()].map(({ stage }) => stage));
-  const changed = changedLimits(plan, stages, request);
+  const changed = findChangedLimits(plan, stages, request);
   const limits = joinLimits(kept, changed);
   return {
     plan: withLimits(plan, changed),

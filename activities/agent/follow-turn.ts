@@ -2,7 +2,7 @@
 import { type AgentUsage, NO_USAGE } from '../../agents/stream.ts';
 import { largestUse, sumOfUse, useSince, withPrice } from '../../domain/agent/budget.ts';
 import type { OverBudget } from '../../domain/agent/limits.ts';
-import { withWrittenServer, writtenServer } from '../../domain/agent/provider-hosts.ts';
+import { withWrittenServer, selectServer } from '../../domain/agent/provider-hosts.ts';
 import type { LlmPlan } from '../../domain/plan/plan.ts';
 import type { ToldNotice } from '../../domain/run/door-notice.ts';
 import { followWith, type Listen, pumpOf } from '../attempt/follow-command.ts';
@@ -131,7 +131,7 @@ function readStream(
   let onSession!: (sessionId: string | null) => void;
   const session = new Promise<string | null>((resolve) => (onSession = resolve));
   const loginRefused = (words: string): void => {
-    const server = writtenServer(llm);
+    const server = selectServer(llm);
     const at = server === null ? '' : `; the server is ${server}`;
     ending.refuse({ code: 'agent/api-error', words: `was stopped: ${withWrittenServer(llm, words)}${at}` });
   };
@@ -226,7 +226,7 @@ function withServerNamed(llm: LlmPlan | null, outcome: RedactedOutcome): Redacte
   const { failure } = outcome;
   if (failure === null) return outcome;
   const said = withWrittenServer(llm, failure.message);
-  const server = failure.code === 'agent/api-error' ? writtenServer(llm) : null;
+  const server = failure.code === 'agent/api-error' ? selectServer(llm) : null;
   const message = server === null || said.includes(server) ? said : `${said} (the server is ${server})`;
   return { ...outcome, failure: { ...failure, message } };
 }

@@ -10,7 +10,7 @@ import { isService } from '../../domain/plan/work.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { StageResult } from '../../domain/run/stage-result.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
-import type { KnowsOfEnd } from '../../agents/stream.ts';
+import type { EndCheck } from '../../agents/stream.ts';
 import {
   copyEnded,
   copyOut,
@@ -78,7 +78,7 @@ export function createProgress(context: ProgressContext): AgentProgress | null {
    * Without the end of the call in its session, the agent would take the call for aborted and make it again, on files that have come
    * of it already. Calls side by side may all be open for long, so it is saved without the end then.
    */
-  const untilKnown = async (isIn: KnowsOfEnd, signal: AbortSignal): Promise<void> => {
+  const untilKnown = async (isIn: EndCheck, signal: AbortSignal): Promise<void> => {
     const begunAt = performance.now();
     const hasTime = (): boolean => performance.now() - begunAt < PROGRESS_LIMITS.lookingMs;
     for (let look = 0; look < PROGRESS_LIMITS.looks && hasTime(); look += 1) {

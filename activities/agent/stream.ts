@@ -4,7 +4,7 @@
  */
 import type { AgentProvider } from '../../agents/provider.ts';
 import { createLineReader, type StreamLine } from '../../agents/lines.ts';
-import { type KnowsOfEnd, STREAM_LIMITS } from '../../agents/stream.ts';
+import { type EndCheck, STREAM_LIMITS } from '../../agents/stream.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
 import type { EventLog } from '../ports/event-log.ts';
@@ -47,7 +47,7 @@ export interface AgentStreamOptions extends TellOptions {
 export interface ToolEnd {
   readonly sessionId: string | null;
   /** Null: the session knows of it. */
-  readonly isIn: KnowsOfEnd | null;
+  readonly isIn: EndCheck | null;
 }
 
 /** Settles when the stream has ended and what it said is stored. @throws what the sandbox or the store throws, and the reason of `signal` */

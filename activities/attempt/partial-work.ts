@@ -4,7 +4,7 @@
  */
 import { PARTIAL_OUTPUTS } from '../../domain/plan/workspace.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
-import { shownStage } from '../../domain/run/instance.ts';
+import { formatStageName } from '../../domain/run/instance.ts';
 import { describePartial } from '../../domain/run/partial-work.ts';
 import type { StageResult } from '../../domain/run/stage-result.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
@@ -44,7 +44,7 @@ export async function keepPartialWork(vm: AttemptVm, result: StageResult): Promi
     return result;
   }
   if (!taken.isNew) return result;
-  const stage = shownStage(request.stage.id, request.instance);
+  const stage = formatStageName(request.stage.id, request.instance);
   const message = `${failure.message}; ${describePartial(request.runId, stage, taken.files)}`;
   return {
     ...result,
@@ -62,7 +62,7 @@ export async function keepPartialWork(vm: AttemptVm, result: StageResult): Promi
 async function sayNotKept({ deps, request }: Attempt, why: string): Promise<void> {
   const { runId, execKey, stage, instance } = request;
   const message = sanitizeLine(
-    `stage ${shownStage(stage.id, instance)}: the changes of its agent are not kept: ${why}`,
+    `stage ${formatStageName(stage.id, instance)}: the changes of its agent are not kept: ${why}`,
   );
   const body = { type: 'notice', level: 'warning', message } as const;
   await deps.events.append(runId, [{ id: EVENT_ID.attempt(execKey, 'not-kept'), atMs: deps.now(), body }]);

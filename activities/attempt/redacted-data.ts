@@ -2,7 +2,7 @@
 import { Buffer } from 'node:buffer';
 import { type DataRef, REDACTED_LIMITS, type RedactedData } from '../../domain/plan/plan.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
-import { shownStage } from '../../domain/run/instance.ts';
+import { formatStageName } from '../../domain/run/instance.ts';
 import type { StageFailure, StageResult } from '../../domain/run/stage-result.ts';
 import type { Redactor } from '../../domain/security/redactor.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
@@ -114,7 +114,9 @@ export async function sayOutputRedacted(
   const named = describeRedacted(redacted.variables);
   const end = redacted.breaksJson ? ', so it is no longer JSON: print such a value within a string' : '';
   const { stage, instance, runId } = request;
-  const message = sanitizeLine(`the output of stage ${shownStage(stage.id, instance)} was changed: ${named}${end}`);
+  const message = sanitizeLine(
+    `the output of stage ${formatStageName(stage.id, instance)} was changed: ${named}${end}`,
+  );
   const level = redacted.breaksJson ? 'warning' : 'info';
   const id = EVENT_ID.outputRedacted(stage.id, redacted.breaksJson);
   await deps.events.append(runId, [{ id, atMs: deps.now(), body: { type: 'notice', level, message } }]);
@@ -131,7 +133,7 @@ export function brokenStdin({
   const source = work.stdin.stage;
   const redacted = valueAt(upstream, source)?.output?.redacted;
   if (redacted?.breaksJson !== true) return null;
-  const message = `stage ${shownStage(stage.id, instance)} takes the output of stage ${source} with \`stdin_from\`, which is no longer JSON: ${describeRedacted(redacted.variables)}. Let ${source} print such a value within a string`;
+  const message = `stage ${formatStageName(stage.id, instance)} takes the output of stage ${source} with \`stdin_from\`, which is no longer JSON: ${describeRedacted(redacted.variables)}. Let ${source} print such a value within a string`;
   return { code: 'stage/input-redacted', message: sanitizeLine(message) };
 }
 

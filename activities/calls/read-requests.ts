@@ -5,7 +5,7 @@
 import { attemptsOfItem, listsOfStage, listsWithin, mostItems, stageAt } from '../../domain/pipeline/item-plan.ts';
 import { isReachable, lastAttempt, lastGeneration } from '../../domain/pipeline/reach.ts';
 import type { StagePlan } from '../../domain/plan/plan.ts';
-import { handsOnInput, readToDecide } from '../../domain/plan/condition.ts';
+import { createInputPredicate, readToDecide } from '../../domain/plan/condition.ts';
 import { isSharedScope } from '../../domain/plan/scope.ts';
 import { answeringOf, approvalOf, commandOf, mockOf, partOf, waitOf } from '../../domain/plan/work.ts';
 import { ANSWER_LIMITS } from '../../domain/run/approval-answer.ts';
@@ -147,7 +147,7 @@ export function evaluateRequest(run: AdmittedRun, call: Fields): EvaluateRequest
   if (instance.at(-1)?.part === id) throw refused(run, `the items of stage ${id} have no condition`);
   const when = loop?.until ?? own;
   if (when === null) throw refused(run, `stage ${id} has no condition`);
-  const carried = loop === undefined && handsOnInput(run.plan)(id) ? input : null;
+  const carried = loop === undefined && createInputPredicate(run.plan)(id) ? input : null;
   const upstream = checkedEnds(run, id, readToDecide({ input }, when, carried !== null), carried, call['upstream']);
   const handsOn = carried === null ? null : inputOf(run, carried, upstream);
   return {

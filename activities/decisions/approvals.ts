@@ -10,7 +10,7 @@ import {
 } from '../../domain/run/approval-answer.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
-import { type InstancePath, shownStage } from '../../domain/run/instance.ts';
+import { type InstancePath, formatStageName } from '../../domain/run/instance.ts';
 import { createRedactor, type Redactor } from '../../domain/security/redactor.ts';
 import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { ActivityDeps } from '../deps.ts';
@@ -81,7 +81,7 @@ async function messageOf(
   const cannotAsk = (why: string): CodedError =>
     new CodedError(
       'stage/expression',
-      `stage ${shownStage(stage, instance)} cannot ask: ${redactor.text(sanitizeLine(why))}`,
+      `stage ${formatStageName(stage, instance)} cannot ask: ${redactor.text(sanitizeLine(why))}`,
     );
   const made = await makeTexts(deps, texts, upstream, item);
   if ('problem' in made) throw cannotAsk(made.problem);

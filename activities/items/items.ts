@@ -5,7 +5,7 @@ import { type DataRef, type EachPlan, ISOLATION_LEVELS, PLAN_LIMITS } from '../.
 import { parseExecKey } from '../../domain/run/attempt.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../../domain/run/event.ts';
-import { type InstancePath, type InstanceStep, instanceText, shownStage } from '../../domain/run/instance.ts';
+import { type InstancePath, type InstanceStep, instanceText, formatStageName } from '../../domain/run/instance.ts';
 import type { StageFailure, StageResult, VmFacts } from '../../domain/run/stage-result.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { type ExactJson, readExactJson, writeExactJson } from '../../domain/units/exact-json.ts';
@@ -396,7 +396,7 @@ function failureOf(
 ): StageFailure {
   const [first] = failed;
   // The failure of an item says that of the list in it.
-  const name = instance.length === 0 ? '' : `${shownStage(stage, instance)}: `;
+  const name = instance.length === 0 ? '' : `${formatStageName(stage, instance)}: `;
   const left = missing === 0 ? '' : `; ${missing} did not end`;
   if (first === undefined)
     return {

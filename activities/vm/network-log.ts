@@ -3,7 +3,7 @@
  * reads from their beginning. The same notices make events of the same ids, so nothing is told twice; they lie beside the
  * keeper and outlive it, so nothing is lost with a worker or a VM.
  */
-import { type DoorNotice, readNotices, tellCounts, type ToldNotice } from '../../domain/run/door-notice.ts';
+import { type DoorNotice, readNotices, flushCounts, type ToldNotice } from '../../domain/run/door-notice.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
 import { vmKeyText } from '../../domain/run/vm-key.ts';
@@ -88,7 +88,7 @@ function advance(context: NetworkContext, cursor: NoticeCursor, isAll: boolean):
       cursor.read = read;
     }
     if (!isAll) return;
-    const { read, told } = tellCounts(cursor.read);
+    const { read, told } = flushCounts(cursor.read);
     await append(context, cursor, told);
     cursor.read = read;
   });

@@ -8,11 +8,11 @@ import { RETENTION, type SandboxPlan } from '../../domain/plan/plan.ts';
 import { isWorthRetrying } from '../../domain/plan/retry.ts';
 import { attemptText, parseExecKey } from '../../domain/run/attempt.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
-import { leftAfterOthers, leftUntil, stageOfRetained } from '../../domain/run/retained-vm.ts';
+import { describeSharedVm, describeRetainedVm, stageOfRetained } from '../../domain/run/retained-vm.ts';
 import { instanceText } from '../../domain/run/instance.ts';
 import type { StageResult } from '../../domain/run/stage-result.ts';
 import { vmKeyText } from '../../domain/run/vm-key.ts';
-import { typedRunId } from '../../domain/run/run-id.ts';
+import { quoteRunId } from '../../domain/run/run-id.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { ActivityDeps } from '../deps.ts';
 import type { Sandbox, VmKey } from '../ports/sandbox.ts';
@@ -90,11 +90,11 @@ export async function retainAfter(
   });
   if (!ownsVm) {
     await deps.marks.putOfVm(request.runId, markName(vmKey), { v: 1, ...of } satisfies Mark);
-    return { result: saying(leftAfterOthers(request.runId, of, forMs)), isRetained: false };
+    return { result: saying(describeSharedVm(request.runId, of, forMs)), isRetained: false };
   }
   const untilMs = await retain(deps, vmKey, sandbox, of, forMs, signal);
   if (untilMs === null) return ends;
-  return { result: saying(leftUntil(request.runId, of, untilMs)), isRetained: true };
+  return { result: saying(describeRetainedVm(request.runId, of, untilMs)), isRetained: true };
 }
 
 interface Mark {
@@ -130,7 +130,7 @@ export async function retainAtRelease(
       const untilMs = await retain(deps, key, vm.sandbox, of, forMs, signal);
       if (untilMs === null) return false;
       // The failure could not say it: the stage had ended before.
-      await say(deps, key, 'retained', `stage ${stageOfRetained(of)}: ${leftUntil(key.runId, of, untilMs)}`);
+      await say(deps, key, 'retained', `stage ${stageOfRetained(of)}: ${describeRetainedVm(key.runId, of, untilMs)}`);
       return true;
     } finally {
       vm.leave();
@@ -175,7 +175,7 @@ async function retain(
   });
   if (leftMs === 'too-many')
     return await refuse(
-      `${RETENTION.vmsOfRun} VMs of the run are left already: end one with \`voidbox release ${typedRunId(runId)} STAGE\``,
+      `${RETENTION.vmsOfRun} VMs of the run are left already: end one with \`voidbox release ${quoteRunId(runId)} STAGE\``,
     );
   if (leftMs === null) return await refuse('its sandbox is simulated');
   return deps.now() + leftMs;

@@ -13,7 +13,7 @@ import type { AnswerReceipt, AnswerRequest } from '../../workflows/run/answer-re
 import { AppError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { readRepairedViews } from './repair-runs.ts';
-import { typedRunId } from '../../domain/run/run-id.ts';
+import { quoteRunId } from '../../domain/run/run-id.ts';
 import { readWhatIsThere } from './run-lookup.ts';
 import { quote } from '../../domain/units/quote.ts';
 
@@ -98,7 +98,7 @@ export async function answerThatStandsElsewhere(
 }
 
 export function refusal(runId: string, message: string): AppError {
-  return new AppError('failed', 'cli/answer-refused', message, `See: voidbox status ${typedRunId(runId)}`);
+  return new AppError('failed', 'cli/answer-refused', message, `See: voidbox status ${quoteRunId(runId)}`);
 }
 
 function whyNone({ runId, state, stages }: RunView, stageText: string | undefined): string {

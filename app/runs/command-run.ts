@@ -3,7 +3,7 @@ import type { AdmissionRecord } from '../../activities/admission/admission-recor
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { AppError } from '../app-error.ts';
 import { shownRunId } from './run-id.ts';
-import { typedArgument } from '../../domain/security/typed-argument.ts';
+import { quoteArgument } from '../../domain/security/typed-argument.ts';
 
 /**
  * @param admission  of the run; null where it cannot be read
@@ -21,7 +21,7 @@ export function refuseCommandRun(
     'cli/command-run',
     `run ${shownRunId(runId)} is a command of the workflow ${sanitizeLine(workflowId)}, which alone can ${what} it`,
     what === 'cancel'
-      ? `temporal workflow cancel --workflow-id ${typedArgument(workflowId)}`
+      ? `temporal workflow cancel --workflow-id ${quoteArgument(workflowId)}`
       : 'Start that workflow again.',
   );
 }

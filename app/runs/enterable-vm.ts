@@ -7,7 +7,7 @@ import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { AppError, usageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { findRetained, keeperOf, listRetainedOf, theOnly } from './retained-vms.ts';
-import { typedRunId } from '../../domain/run/run-id.ts';
+import { quoteRunId } from '../../domain/run/run-id.ts';
 import { shownRunId, typedStage } from './run-id.ts';
 
 export interface Enterable {
@@ -36,7 +36,7 @@ export async function findEnterable(text: string, stage: string | undefined, con
   if (chosen.length > 1 || (isRetained && stage === undefined))
     throw usageError(
       `${chosen.length + (stage === undefined ? all.length : 0)} stages of run ${shownRunId(runId)} have a VM: name one`,
-      `voidbox exec ${typedRunId(runId)} ${typedStage(chosen[0]!.label)} -- COMMAND`,
+      `voidbox exec ${quoteRunId(runId)} ${typedStage(chosen[0]!.label)} -- COMMAND`,
     );
   return enterRunning(runId, chosen[0]!, context);
 }

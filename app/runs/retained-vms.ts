@@ -5,7 +5,7 @@ import { resolveStackPieces } from '../../setup/resolve.ts';
 import { usageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { findRunHere } from './run-elsewhere.ts';
-import { typedRunId } from '../../domain/run/run-id.ts';
+import { quoteRunId } from '../../domain/run/run-id.ts';
 import { shownRunId, typedStage } from './run-id.ts';
 
 export function keeperOf({ env }: Pick<Machine, 'env'>): () => Promise<string> {
@@ -64,6 +64,6 @@ export function theOnly({ runId, vms }: RetainedOfRun): RetainedVmHere {
   if (vms.length === 1) return vms[0];
   throw usageError(
     `${vms.length} stages of run ${shownRunId(runId)} have left a VM: name one`,
-    vms.map((vm) => `voidbox exec ${typedRunId(runId)} ${typedStage(nameOf(vm))} -- COMMAND`).join('\n'),
+    vms.map((vm) => `voidbox exec ${quoteRunId(runId)} ${typedStage(nameOf(vm))} -- COMMAND`).join('\n'),
   );
 }

@@ -1,9 +1,9 @@
 import { readHostId } from '../../client/vms/this-host.ts';
 import { AppError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
-import { typedRunId } from '../../domain/run/run-id.ts';
+import { quoteRunId } from '../../domain/run/run-id.ts';
 import { findRunId } from './run-lookup.ts';
-import { typedArgument } from '../../domain/security/typed-argument.ts';
+import { quoteArgument } from '../../domain/security/typed-argument.ts';
 
 /** A run that Temporal knows and this host's store does not: another host's, one that was pruned, or one that no worker has admitted yet. */
 export interface RunElsewhere {
@@ -51,7 +51,7 @@ export async function findRunHere(
       'environment',
       'cli/run-pruned',
       `run ${found.runId} (${found.state}) was pruned from this host: its events, logs and outputs are deleted`,
-      `What is left is its history on the Temporal server: ${found.url ?? `temporal workflow show --workflow-id ${typedArgument(found.runId)}`}`,
+      `What is left is its history on the Temporal server: ${found.url ?? `temporal workflow show --workflow-id ${quoteArgument(found.runId)}`}`,
     );
   }
   if (found.host === null)
@@ -65,7 +65,7 @@ export async function findRunHere(
     'environment',
     'cli/run-elsewhere',
     `run ${found.runId} (${found.state}) lives on host ${found.host}: its data is there`,
-    `On that host: voidbox ${command} ${typedRunId(found.runId)}`,
+    `On that host: voidbox ${command} ${quoteRunId(found.runId)}`,
   );
 }
 

@@ -3,7 +3,7 @@ import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { AppError } from '../app-error.ts';
 import { newRunId } from '../../client/runs/new-id.ts';
-import { typedRunId } from '../../domain/run/run-id.ts';
+import { quoteRunId } from '../../domain/run/run-id.ts';
 import { matchRunId, onlyRun, refuseReservedRunId, typedCommand } from './run-id.ts';
 
 describe('newRunId', () => {
@@ -85,14 +85,14 @@ describe('an id in a command that is to be typed', () => {
     '実行',
     'back\\slash',
   ])('%j comes out of a shell as it is', async (runId) => {
-    const typed = typedRunId(runId);
+    const typed = quoteRunId(runId);
     expect(typed).toMatch(/^[\P{Cc}]+$/u);
     const { stdout } = await promisify(execFile)('bash', ['-c', `printf %s\\\\0 ${typed}`]);
     expect(stdout.split('\0').filter((word) => word !== '--' && word !== '')).toEqual([runId]);
   });
 
   test('is left as it is where a shell reads it so', () => {
-    expect(typedRunId('nightly-2026-11-22T06:00:00Z')).toBe('nightly-2026-11-22T06:00:00Z');
+    expect(quoteRunId('nightly-2026-11-22T06:00:00Z')).toBe('nightly-2026-11-22T06:00:00Z');
   });
 });
 

@@ -1,7 +1,7 @@
 import { nearest } from '../../domain/language/text/suggest.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { usageError } from '../app-error.ts';
-import { typedRunId } from '../../domain/run/run-id.ts';
+import { quoteRunId } from '../../domain/run/run-id.ts';
 import { shorten } from '../../domain/units/quote.ts';
 
 /** An id in a line that a person reads. */
@@ -19,7 +19,7 @@ export interface CommandParts {
 /** Returns a command for a run, as a user types it. An id that begins with a hyphen follows `--`, because no option is read after it. */
 export function typedCommand(name: string, runId: string, { options = '', names = '' }: CommandParts = {}): string {
   const [given, after] = [options, names].map((text) => (text === '' ? '' : ` ${text}`)) as [string, string];
-  const run = typedRunId(runId);
+  const run = quoteRunId(runId);
   return runId.startsWith('-') ? `voidbox ${name}${given} ${run}${after}` : `voidbox ${name} ${run}${after}${given}`;
 }
 
@@ -33,7 +33,7 @@ export function nameRunIn(remedy: string, runId: string): string {
 /** The id that is to be typed if all of these are of one run; else the placeholder `RUN`. */
 export function onlyRun(runIds: readonly (string | null)[]): string {
   const [runId, ...more] = new Set(runIds);
-  return runId === undefined || runId === null || more.length > 0 ? 'RUN' : typedRunId(runId);
+  return runId === undefined || runId === null || more.length > 0 ? 'RUN' : quoteRunId(runId);
 }
 
 /** The word of the command line for the last started run. */

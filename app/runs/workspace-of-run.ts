@@ -1,12 +1,12 @@
 /** Which stage's changes of a run are meant, and where they came from. */
 import type { DataRef, Plan, StagePlan } from '../../domain/plan/plan.ts';
 import { PARTIAL_OUTPUTS, WORKSPACE_OUTPUTS, workspaceGiver } from '../../domain/plan/workspace.ts';
-import { shownStage } from '../../domain/run/instance.ts';
+import { formatStageName } from '../../domain/run/instance.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { utf8Length } from '../../domain/units/utf8.ts';
 import type { StageOutput } from '../../store/run-outputs.ts';
 import { type AppError, usageError } from '../app-error.ts';
-import { typedRunId } from '../../domain/run/run-id.ts';
+import { quoteRunId } from '../../domain/run/run-id.ts';
 import { shownRunId, typedStage } from './run-id.ts';
 
 export interface LeftChanges {
@@ -52,7 +52,7 @@ export function changesOf(
     throw usageError(
       `stage ${sanitizeLine(chosen)} of run ${shownRunId(runId)} left no ${isPartial ? 'partial ' : ''}changes: ${whyNone(plan, chosen, outputs, isPartial)}`,
       hasPartial(outputs, chosen) && !isPartial
-        ? `Take them: voidbox apply --partial --stage ${typedStage(chosen)} ${typedRunId(runId)}`
+        ? `Take them: voidbox apply --partial --stage ${typedStage(chosen)} ${quoteRunId(runId)}`
         : patches.length === 0
           ? null
           : `Stages that did: ${others}`,
@@ -97,7 +97,7 @@ function onlyLast(
     patches.flatMap(({ stage, instance }) => {
       const taker = byId.get(stage);
       const giver = taker === undefined ? null : workspaceGiver(taker);
-      return giver === null ? [] : [shownStage(giver, instance)];
+      return giver === null ? [] : [formatStageName(giver, instance)];
     }),
   );
   const ends = patches.filter(({ label }) => !handedOn.has(label));
@@ -117,14 +117,14 @@ function noChanges(runId: string, outputs: readonly StageOutput[], isPartial: bo
   if (isPartial)
     return usageError(
       `no agent of run ${shownRunId(runId)} left partial changes`,
-      `Only agents with \`workspace\` that changed something and did not succeed do: voidbox status ${typedRunId(runId)}`,
+      `Only agents with \`workspace\` that changed something and did not succeed do: voidbox status ${quoteRunId(runId)}`,
     );
   const partial = partialStages(outputs);
   return usageError(
     `no stage of run ${shownRunId(runId)} left changes of a workspace`,
     partial.length > 0
-      ? `Agents that did not succeed left partial changes (${listStages(partial)}): voidbox apply --partial ${typedRunId(runId)}`
-      : `Only stages with \`workspace\` that succeeded do: voidbox status ${typedRunId(runId)}`,
+      ? `Agents that did not succeed left partial changes (${listStages(partial)}): voidbox apply --partial ${quoteRunId(runId)}`
+      : `Only stages with \`workspace\` that succeeded do: voidbox status ${quoteRunId(runId)}`,
   );
 }
 

@@ -3,7 +3,7 @@ import { existsSync, statSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { contains } from '../../domain/language/text/paths.ts';
 import { usageError } from '../app-error.ts';
-import { typedArgument } from '../../domain/security/typed-argument.ts';
+import { quoteArgument } from '../../domain/security/typed-argument.ts';
 
 export interface BaseDirOption {
   readonly baseDir?: string;
@@ -34,5 +34,5 @@ export function findFromCwd(path: string, baseDir: string, cwd: string): string 
 
 /** How a command takes the files below the working folder. */
 export function baseDirHint(cwd: string): string {
-  return `let relative paths start at the working folder: --base-dir ${typedArgument(cwd)}`;
+  return `let relative paths start at the working folder: --base-dir ${quoteArgument(cwd)}`;
 }

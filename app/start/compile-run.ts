@@ -1,12 +1,12 @@
 /** From a file to a plan that runs, with every mistake told. */
 import { SOURCE_BYTES, type SourceRecord } from '../../client/runs/client-record.ts';
 import { type MockRequest, withMocks } from '../../domain/plan-rules/mocks.ts';
-import { playedStages, withMockAgents } from '../../domain/plan-rules/mock-agents.ts';
+import { listMockAgentStages, withMockAgents } from '../../domain/plan-rules/mock-agents.ts';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
 import type { AppliedSettings } from '../../domain/language/compile/apply-settings.ts';
 import type { HostSettings } from '../../domain/language/compile/host-settings.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
-import { describeUnsupported, unsupportedParts } from '../../domain/plan-rules/unsupported.ts';
+import { describeUnsupported, findUnsupportedParts } from '../../domain/plan-rules/unsupported.ts';
 import type { KnownImage } from '../../setup/images/images.ts';
 import { listFiles } from '../../sdk/list-files.ts';
 import { readSkill } from '../../sdk/read-skill.ts';
@@ -94,7 +94,7 @@ async function accepted(
   const read = mode === 'mock' ? inMock(plan) : plan;
   const request = mock(read);
   const withoutSkills = played(mocked(read, request), mockAgents);
-  const arePlayed = mockAgents === true && playedStages(withoutSkills).length > 0;
+  const arePlayed = mockAgents === true && listMockAgentStages(withoutSkills).length > 0;
   if (mockAgents === true && !arePlayed) await onNotice({ kind: 'no-agents' });
   const places = { baseDir, allow };
   await refuseMissingSkills(withoutSkills, places, mountPlaces, context);
@@ -120,7 +120,7 @@ async function accepted(
 
 /** Admission would refuse it too, after everything that the machine lacks was fetched and started. */
 function refuseUnsupported(plan: Plan, written: Plan): void {
-  const parts = unsupportedParts(plan, 'read');
+  const parts = findUnsupportedParts(plan, 'read');
   const canMock = new Set(written.stages.flatMap(({ id, mock }) => (mock === undefined ? [] : [id])));
   const isMockable = parts.every(({ stage }) => canMock.has(stage));
   if (parts.length > 0)
@@ -139,7 +139,7 @@ function refuseUnsupported(plan: Plan, written: Plan): void {
 /** Nothing is against it where the mock agent plays. */
 function canBePlayed(plan: Plan): boolean {
   const made = withMockAgents(plan);
-  return 'plan' in made && unsupportedParts(made.plan, 'read').length === 0;
+  return 'plan' in made && findUnsupportedParts(made.plan, 'read').length === 0;
 }
 
 function played(plan: Plan, mockAgents: boolean | 'kept'): Plan {

@@ -2,7 +2,7 @@
 import type { Continuing } from '../../domain/pipeline/continue.ts';
 import type { ContinueRequest } from '../../domain/run/origin.ts';
 import { typedCommand } from '../runs/run-id.ts';
-import { typedArgument } from '../../domain/security/typed-argument.ts';
+import { quoteArgument } from '../../domain/security/typed-argument.ts';
 
 /** Names of one remedy. */
 const MOST_NAMED = 20;
@@ -16,7 +16,7 @@ export function continueRemedies(
   const known = fresh.filter((name) => !unknownFresh.includes(name));
   const withFresh = (names: readonly string[]): string =>
     typedCommand('retry', runId, {
-      options: ['--continue', ...names.map((name) => `--fresh ${typedArgument(name)}`)].join(' '),
+      options: ['--continue', ...names.map((name) => `--fresh ${quoteArgument(name)}`)].join(' '),
     });
   const these = cannot.length === 1 ? 'this agent' : 'these agents';
   const areNamed = agents.size > 0 && cannot.length > 0 && cannot.length <= MOST_NAMED;

@@ -1,7 +1,7 @@
 /** Which agents of an earlier run continue in a retry. */
 import { type Continuing, continuingIn } from '../../domain/pipeline/continue.ts';
 import type { Reuse } from '../../domain/pipeline/reuse.ts';
-import { changedLimits, type ChangedLimits } from '../../domain/plan-rules/agent-limits.ts';
+import { findChangedLimits, type ChangedLimits } from '../../domain/plan-rules/agent-limits.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { readAttemptSeries } from '../../domain/run/agent-saves.ts';
 import type { AgentLimits, ContinueRequest } from '../../domain/run/origin.ts';
@@ -57,7 +57,7 @@ export async function continuedPlan(
   const continuing = continuingIn(plan, reuse, { attempts, continued }, request);
   const { agents, problems } = continuing;
   if (problems.length > 0) throw cannotContinue(runId, continuing, request);
-  return { agents, changed: changedLimits(plan, new Set([...agents.values()].map(({ stage }) => stage)), request) };
+  return { agents, changed: findChangedLimits(plan, new Set([...agents.values()].map(({ stage }) => stage)), request) };
 }
 
 function cannotContinue(runId: string, continuing: Continuing, request: ContinueRequest): AppError {

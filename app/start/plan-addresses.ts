@@ -8,7 +8,7 @@ import { FileRefusal, readFileWithin } from '../../files/open-file.ts';
 import { readOrigin } from '../../git/read-origin.ts';
 import { environmentError, usageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
-import { typedArgument } from '../../domain/security/typed-argument.ts';
+import { quoteArgument } from '../../domain/security/typed-argument.ts';
 
 /** The size limit of a repository's configuration. */
 const CONFIG_BYTES = 1024 * 1024;
@@ -75,7 +75,7 @@ export function describeUnknownAddress({ stage, url, place }: UnknownAddress): {
       }
     : {
         message: `stage ${stage} fetches ${shown} with your git login; it is not the origin of the repository that holds the spec`,
-        remedy: `allow it: --allow-git ${typedArgument(place)}`,
+        remedy: `allow it: --allow-git ${quoteArgument(place)}`,
       };
 }
 

@@ -9,7 +9,7 @@ import type { Machine } from '../machine.ts';
 import { type MountPlace, placeOfPath } from './load-spec.ts';
 import { baseDirHint, findFromCwd } from './base-dir.ts';
 import { listSpecRoots } from './spec-roots.ts';
-import { typedArgument } from '../../domain/security/typed-argument.ts';
+import { quoteArgument } from '../../domain/security/typed-argument.ts';
 import { quote } from '../../domain/units/quote.ts';
 
 export const IMAGES_HELP = 'folders, tars and OCI layouts whose disks runs may have here by their hash';
@@ -161,7 +161,7 @@ function unnamed(image: string): RefusedImage {
     image,
     code: 'cli/image-missing',
     message: `the image ${quote(image)} is a name of a registry, and no registry is asked`,
-    remedy: `Bring it as an OCI layout and say where it is: skopeo copy docker://${typedArgument(image)} oci:${folder} && voidbox run FILE --image ${typedArgument(`${image}=${folder}`)}\nA folder or a tar is written as a path: image: ./${folder}`,
+    remedy: `Bring it as an OCI layout and say where it is: skopeo copy docker://${quoteArgument(image)} oci:${folder} && voidbox run FILE --image ${quoteArgument(`${image}=${folder}`)}\nA folder or a tar is written as a path: image: ./${folder}`,
   };
 }
 
@@ -171,7 +171,7 @@ function elsewhere(image: string, real: string, { baseDir }: ImagePlaces): Refus
     image,
     code: 'cli/image-refused',
     message: `the image ${image}${leads} is neither below the spec's folder nor allowed on this host`,
-    remedy: `Move it below the spec's folder, ${baseDir}, or name it yourself: --image ${typedArgument(`${image}=${real}`)}`,
+    remedy: `Move it below the spec's folder, ${baseDir}, or name it yourself: --image ${quoteArgument(`${image}=${real}`)}`,
   };
 }
 

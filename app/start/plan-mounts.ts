@@ -9,7 +9,7 @@ import type { WritableRepository } from '../../client/runs/writable-repositories
 import { baseDirHint, findFromCwd } from './base-dir.ts';
 import { environmentError, usageError } from '../app-error.ts';
 import { type MountPlace, placeOfPath } from './load-spec.ts';
-import { typedArgument } from '../../domain/security/typed-argument.ts';
+import { quoteArgument } from '../../domain/security/typed-argument.ts';
 
 /**
  * What `--allow-mounts` names.
@@ -98,7 +98,7 @@ function realPathOf(path: string): string {
 }
 
 function allowCommand(env: Environment, more: readonly string[]): string {
-  return `voidbox up --allow-mounts ${[...allowedMounts(env.stateDir), ...more].map(typedArgument).join(' ')}`;
+  return `voidbox up --allow-mounts ${[...allowedMounts(env.stateDir), ...more].map(quoteArgument).join(' ')}`;
 }
 
 export interface MountsOfRun {

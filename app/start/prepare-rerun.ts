@@ -2,8 +2,8 @@
 import type { AdmissionRecord } from '../../activities/admission/admission-record.ts';
 import type { SourceRecord } from '../../client/runs/client-record.ts';
 import { differingBefore, type EarlierRun, type Reuse, reuseOf } from '../../domain/pipeline/reuse.ts';
-import { sameMocks, type MockRequest } from '../../domain/plan-rules/mocks.ts';
-import { playedStages } from '../../domain/plan-rules/mock-agents.ts';
+import { findMocksToRepeat, type MockRequest } from '../../domain/plan-rules/mocks.ts';
+import { listMockAgentStages } from '../../domain/plan-rules/mock-agents.ts';
 import { withLimits } from '../../domain/plan-rules/agent-limits.ts';
 import { ownStageOf, ownStages } from '../../domain/plan/item-parts.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
@@ -17,11 +17,11 @@ import type { Machine } from '../machine.ts';
 import { settingsFor } from './host-settings.ts';
 import { readRecordedRun, type RecordedRun } from '../runs/recorded-run.ts';
 import { findRunHere } from '../runs/run-elsewhere.ts';
-import { typedRunId } from '../../domain/run/run-id.ts';
+import { quoteRunId } from '../../domain/run/run-id.ts';
 import { shownRunId, typedCommand } from '../runs/run-id.ts';
 import { type LimitOptions, limitPlan } from './run-limits.ts';
 import type { ImagePlaces } from './plan-images.ts';
-import { typedArgument } from '../../domain/security/typed-argument.ts';
+import { quoteArgument } from '../../domain/security/typed-argument.ts';
 
 export interface RerunRequest {
   /** The earlier run, as a person names it: an id, the beginning of an id, or `latest`. */
@@ -92,7 +92,7 @@ async function readEarlier(runId: string, context: Machine): Promise<RecordedRun
     'usage',
     'origin/open',
     `run ${shownRunId(runId)} has not ended: its outputs may still change`,
-    `Wait for it: voidbox logs -f ${typedRunId(runId)}\nOr end it: voidbox cancel ${typedRunId(runId)}`,
+    `Wait for it: voidbox logs -f ${quoteRunId(runId)}\nOr end it: voidbox cancel ${quoteRunId(runId)}`,
   );
 }
 
@@ -111,8 +111,8 @@ async function compiledAsWritten(
   { file, params, images, onNotice }: RerunRequest,
   context: Machine,
 ): Promise<Compiled> {
-  const mockAgents = playedStages(plan).length > 0 ? 'kept' : false;
-  const mock = (next: Plan): MockRequest | null => sameMocks(plan, next);
+  const mockAgents = listMockAgentStages(plan).length > 0 ? 'kept' : false;
+  const mock = (next: Plan): MockRequest | null => findMocksToRepeat(plan, next);
   if (file !== null)
     return await compileRun(
       file,
@@ -160,7 +160,7 @@ async function compiledAsWritten(
 
 function paramsText(params: Readonly<Record<string, string>>): string {
   return Object.entries(params)
-    .map(([name, value]) => `--param ${typedArgument(`${name}=${value}`)}`)
+    .map(([name, value]) => `--param ${quoteArgument(`${name}=${value}`)}`)
     .join(' ');
 }
 
@@ -175,7 +175,7 @@ function reuseIn(
   if (from !== null && own !== from)
     throw usageError(
       `stage \`${from}\` is done for each item of ${own}, whose results are taken together or not at all`,
-      `Start from that stage: --from ${typedArgument(own)}`,
+      `Start from that stage: --from ${quoteArgument(own)}`,
     );
   if (from !== null && !stages.includes(from)) {
     const meant = nearest(from, stages);

@@ -9,7 +9,7 @@ import { AppError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { type MountPlace, placeOfPath } from './load-spec.ts';
 import { listSpecRoots } from './spec-roots.ts';
-import { typedArgument } from '../../domain/security/typed-argument.ts';
+import { quoteArgument } from '../../domain/security/typed-argument.ts';
 
 export interface MissingSkill {
   /** The first stage that has it. */
@@ -86,7 +86,7 @@ export function describeMissingSkill({ stage, path, beside, elsewhere }: Missing
 
 export function missingSkillRemedy({ beside, elsewhere }: MissingSkill, baseDir: string, cwd: string): string {
   if (elsewhere !== null)
-    return `Move it below the spec's folder, ${baseDir}, or allow its folder: voidbox run FILE --allow-mounts ${typedArgument(dirname(elsewhere))}`;
+    return `Move it below the spec's folder, ${baseDir}, or allow its folder: voidbox run FILE --allow-mounts ${quoteArgument(dirname(elsewhere))}`;
   const start = `a relative path starts at the spec's folder, ${baseDir}`;
   return beside === null ? `Create it, or correct the path; ${start}` : `Move it there, or ${baseDirHint(cwd)}`;
 }

@@ -12,8 +12,8 @@ import { readHostId } from '../../client/vms/this-host.ts';
 import { type Plan, PLAN_LIMITS } from '../../domain/plan/plan.ts';
 import { toWire } from '../../domain/plan/wire.ts';
 import { skillOf } from '../../domain/plan/work.ts';
-import { mockedStages, type MockRequest } from '../../domain/plan-rules/mocks.ts';
-import { playedStages } from '../../domain/plan-rules/mock-agents.ts';
+import { listMockedStages, type MockRequest } from '../../domain/plan-rules/mocks.ts';
+import { listMockAgentStages } from '../../domain/plan-rules/mock-agents.ts';
 import type { Reuse } from '../../domain/pipeline/reuse.ts';
 import { describeOrigin, type RunOrigin } from '../../domain/run/origin.ts';
 import type { KnownImage } from '../../setup/images/images.ts';
@@ -180,8 +180,8 @@ function skillEntriesOf({ stages }: Plan): readonly string[] {
 
 function summaryOf(plan: Plan, from: StartFrom | null): string {
   const { name, stages } = plan;
-  const mocked = mockedStages(plan).length;
-  const agents = playedStages(plan).length;
+  const mocked = listMockedStages(plan).length;
+  const agents = listMockAgentStages(plan).length;
   const note = `${mocked === 0 ? '' : `, ${mocked} mocked`}${agents === 0 ? '' : ', mock agents'}`;
   const summary = `voidbox: ${name} (${stages.length} ${stages.length === 1 ? 'stage' : 'stages'}${note})`;
   if (from === null) return summary;

@@ -16,7 +16,7 @@ import { environmentError, usageError } from '../../app/app-error.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
 import { describeMissingWorker } from '../../app/runs/missing-worker.ts';
-import { typedRunId } from '../../domain/run/run-id.ts';
+import { quoteRunId } from '../../domain/run/run-id.ts';
 import { shownRunId, typedStage } from '../../app/runs/run-id.ts';
 import { findRunOrElsewhere, isElsewhere } from '../../app/runs/run-elsewhere.ts';
 
@@ -93,7 +93,7 @@ function onlyOne(runId: string, asking: readonly string[], decision: Decision): 
   if (others.length === 0) return first;
   throw usageError(
     `${asking.length} stages of run ${shownRunId(runId)} wait for an answer: ${asking.map(sanitizeLine).join(', ')}`,
-    `Name one: voidbox ${decision} ${typedRunId(runId)} ${typedStage(first)}`,
+    `Name one: voidbox ${decision} ${quoteRunId(runId)} ${typedStage(first)}`,
   );
 }
 

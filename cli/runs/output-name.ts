@@ -3,7 +3,7 @@ import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { StageOutput } from '../../store/run-outputs.ts';
 import type { RunView, StageState } from '../../store/run-view.ts';
 import { type AppError, usageError } from '../../app/app-error.ts';
-import { typedRunId } from '../../domain/run/run-id.ts';
+import { quoteRunId } from '../../domain/run/run-id.ts';
 import { shownRunId, typedCommand, typedStage } from '../../app/runs/run-id.ts';
 
 /** Stages of a plan with the outputs that they declare. */
@@ -87,7 +87,7 @@ function notThere(text: string, stage: string, view: RunView): AppError {
     state === 'succeeded'
       ? `${shown} does not exist: ${of} succeeded and left none`
       : `${shown} does not exist: ${of} ${WHY[state]}, and only a stage that succeeds leaves outputs`,
-    `See why: voidbox status ${typedRunId(view.runId)}`,
+    `See why: voidbox status ${quoteRunId(view.runId)}`,
   );
 }
 
@@ -102,7 +102,7 @@ function withoutItem(
   return usageError(
     `\`${sanitizeLine(text)}\` is of no item: stage ${sanitizeLine(stage)} is done for each item of ${sanitizeLine(of)}`,
     labels.length === 0
-      ? `No item of it has left an output: voidbox status ${typedRunId(view.runId)}`
+      ? `No item of it has left an output: voidbox status ${quoteRunId(view.runId)}`
       : `Name one: ${listNames(labels.map(typedStage))}`,
   );
 }
@@ -113,12 +113,12 @@ function unknownItem(text: string, outputs: readonly StageOutput[], view: RunVie
   if (given !== undefined)
     return usageError(
       `the items of ${sanitizeLine(given.id)} ran in run ${shownRunId(given.givenBy!)}`,
-      `Its outputs: voidbox artifacts ${typedRunId(given.givenBy!)}`,
+      `Its outputs: voidbox artifacts ${quoteRunId(given.givenBy!)}`,
     );
   return usageError(
     `run ${shownRunId(view.runId)} has no output \`${sanitizeLine(text)}\`: there is no such item, or its stage has not ended or left none`,
     labels.length === 0
-      ? `Its outputs: voidbox artifacts ${typedRunId(view.runId)}`
+      ? `Its outputs: voidbox artifacts ${quoteRunId(view.runId)}`
       : `Stages of items that left outputs: ${listNames(labels.map(typedStage))}`,
   );
 }
@@ -137,6 +137,6 @@ function unknown(
   const meant = nearest(text, [...bare, ...names]);
   return usageError(
     `run ${shownRunId(view.runId)} has no output \`${sanitizeLine(text)}\``,
-    `${meant === null ? '' : `Did you mean ${sanitizeLine(meant)}?\n`}Its outputs: voidbox artifacts ${typedRunId(view.runId)}`,
+    `${meant === null ? '' : `Did you mean ${sanitizeLine(meant)}?\n`}Its outputs: voidbox artifacts ${quoteRunId(view.runId)}`,
   );
 }

@@ -3,7 +3,7 @@ import { existsSync, readdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { entriesAt } from '../../skill-kit/bundle/find-entry.ts';
 import { usageError } from '../../app/app-error.ts';
-import { typedArgument } from '../../domain/security/typed-argument.ts';
+import { quoteArgument } from '../../domain/security/typed-argument.ts';
 
 /** Of the files that a message names. */
 const MOST_NAMED = 8;
@@ -21,7 +21,7 @@ export function givenSkills(paths: readonly string[], cwd: string): string[] {
     if (!existsSync(full)) throw usageError(`--skills: \`${path}\` does not exist`, WHAT_SKILLS_ARE);
     const files = codeFilesIn(full);
     if (files.length === 0) throw usageError(`--skills: there is no skill at \`${path}\``, WHAT_SKILLS_ARE);
-    const named = files.map((file) => typedArgument(join(path, file)));
+    const named = files.map((file) => quoteArgument(join(path, file)));
     throw usageError(
       `--skills: \`${path}\` holds no folder of a skill; the code files in it are not taken as skills, since they may be anything`,
       `Name those that are skills: --skills ${named.slice(0, MOST_NAMED).join(' ')}${named.length > MOST_NAMED ? ' …' : ''}\nOr give each skill a folder with a skill.ts.`,

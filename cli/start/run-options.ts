@@ -20,7 +20,7 @@ import { givenFolders } from '../../app/start/plan-mounts.ts';
 import { type ImagePlaces } from '../../app/start/plan-images.ts';
 import { parseImage } from './spec-options.ts';
 import type { RunPlanOptions } from './run-plan.ts';
-import { typedArgument } from '../../domain/security/typed-argument.ts';
+import { quoteArgument } from '../../domain/security/typed-argument.ts';
 import { createMapping, valueAt } from '../../domain/units/mapping.ts';
 import { shorten } from '../../domain/units/quote.ts';
 
@@ -98,7 +98,7 @@ function takeAllowedPlaces(places: readonly string[], { env }: CliContext): read
   if (places.length > 0 && env.temporalConfigured)
     throw usageError(
       '`--allow-git` of `run` is for the embedded stack, and TEMPORAL_* names your own Temporal server: there the host of the worker decides',
-      `Start the worker on that host with it: voidbox worker --allow-git ${places.map(typedArgument).join(' ')}`,
+      `Start the worker on that host with it: voidbox worker --allow-git ${places.map(quoteArgument).join(' ')}`,
     );
   return givenPlaces(places);
 }
@@ -107,7 +107,7 @@ function takeAllowedMounts(folders: readonly string[], { env, cwd }: CliContext)
   if (folders.length > 0 && env.temporalConfigured)
     throw usageError(
       '`--allow-mounts` of `run` is for the embedded stack, and TEMPORAL_* names your own Temporal server: there the host of the worker decides',
-      `Start the worker on that host with it: voidbox worker --allow-mounts ${folders.map(typedArgument).join(' ')}`,
+      `Start the worker on that host with it: voidbox worker --allow-mounts ${folders.map(quoteArgument).join(' ')}`,
     );
   return givenFolders(folders, cwd);
 }

@@ -13,7 +13,7 @@ import { toContinuedJson } from '../render/runs/continued.ts';
 import { toOriginJson } from '../render/runs/reuse.ts';
 import { renderRunEnd } from '../render/runs/run-end.ts';
 import { toRunJson } from '../render/runs/run-json.ts';
-import { typedRunId } from '../../domain/run/run-id.ts';
+import { quoteRunId } from '../../domain/run/run-id.ts';
 import { shownRunId, typedCommand } from '../../app/runs/run-id.ts';
 import { createRunDisplay, type RunDisplay } from './run-display.ts';
 import { hasEndedAsService } from '../../app/runs/service-end.ts';
@@ -51,7 +51,7 @@ async function leave({ runId, json, from }: RunPlanOptions, link: ServerLink, co
   }
   await context.stdout.write(`${shownRunId(runId)}\n`);
   await context.stderr.write(
-    `${url === null ? '' : `Temporal UI: ${url}\n`}${context.advise(`Follow it: voidbox logs -f ${typedRunId(runId)}`)}\n`,
+    `${url === null ? '' : `Temporal UI: ${url}\n`}${context.advise(`Follow it: voidbox logs -f ${quoteRunId(runId)}`)}\n`,
   );
   const missing = await describeMissingWorker(link, Date.now());
   if (missing !== null) await context.stderr.write(context.advise(`${missing}\n`));
@@ -65,7 +65,7 @@ async function follow(
 ): Promise<ExitCode> {
   const url = link.runUrl(runId);
   display.note(`run ${shownRunId(runId)}${url === null ? '' : ` · ${url}`}`);
-  display.note(context.advise(`follow it elsewhere: voidbox logs -f ${typedRunId(runId)}`));
+  display.note(context.advise(`follow it elsewhere: voidbox logs -f ${quoteRunId(runId)}`));
   const detach = new AbortController();
   let interrupts = 0;
   const listening = context.onInterrupt(() => {
@@ -95,7 +95,7 @@ async function follow(
     if (view.outcome !== null && view.seq === 0) await (await context.stores()).hostVariables.drop(runId);
     if (view.outcome === null) {
       await context.stderr.write(
-        context.advise(`Not waiting any longer; the run was asked to stop. See: voidbox status ${typedRunId(runId)}\n`),
+        context.advise(`Not waiting any longer; the run was asked to stop. See: voidbox status ${quoteRunId(runId)}\n`),
       );
       return EXIT.interrupted;
     }
@@ -143,7 +143,7 @@ async function conclude(view: RunView, interrupted: boolean, json: boolean, cont
     if (view.state === 'succeeded' && output !== null && isElsewhere) {
       await context.stderr.write(
         context.advise(
-          `Its result (${formatBytes(output.sizeBytes)}) is on host ${view.hostId}: voidbox result ${typedRunId(view.runId)}\n`,
+          `Its result (${formatBytes(output.sizeBytes)}) is on host ${view.hostId}: voidbox result ${quoteRunId(view.runId)}\n`,
         ),
       );
     } else if ((view.state === 'succeeded' || isServiceEnd) && output !== null) {

@@ -1,6 +1,6 @@
 /** VMs whose stages run, found by their run directories and by what their keepers say, without a worker. */
 import { parseExecKey } from '../../domain/run/attempt.ts';
-import { shownStage } from '../../domain/run/instance.ts';
+import { formatStageName } from '../../domain/run/instance.ts';
 import { askVmStatus, readEntry, type VmEntry } from '../../native/index.ts';
 import { listVms } from './vm-list.ts';
 
@@ -31,7 +31,7 @@ export async function listRunningStages(
     for (const execKey of await runningKeys(dir)) {
       const name = parseExecKey(execKey);
       if (name === null || vmKey === null) continue;
-      const label = shownStage(name.stage, name.instance);
+      const label = formatStageName(name.stage, name.instance);
       if (!byLabel.has(label)) byLabel.set(label, { label, stage: name.stage, execKey, dir, vmKey, entry });
     }
   }

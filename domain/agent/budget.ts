@@ -88,11 +88,11 @@ const CLAUDE_ALIASES = ['best', 'default', 'fable', 'haiku', 'opus', 'opusplan',
 
 /** Whether what the agent costs is known at the end of its turn, at the latest, as far as its plan tells. */
 export function isCostKnown(llm: Pick<LlmPlan, 'provider' | 'model' | 'price'> | null): boolean {
-  return whyCostUnknown(llm) === null;
+  return explainUnknownCost(llm) === null;
 }
 
 /** Goes on after "nobody knows what it costs: ". Null: it is known. */
-export function whyCostUnknown(llm: Pick<LlmPlan, 'provider' | 'model' | 'price'> | null): string | null {
+export function explainUnknownCost(llm: Pick<LlmPlan, 'provider' | 'model' | 'price'> | null): string | null {
   if (llm === null || llm.price !== undefined || FREE.includes(llm.provider)) return null;
   if (!TELLS_COST.includes(llm.provider)) return `${cliOf(llm)} does not say what the provider ${llm.provider} asks`;
   return llm.model === null || isModelOfClaude(llm.model)
@@ -106,17 +106,17 @@ function isModelOfClaude(model: string): boolean {
 }
 
 /** Of models whose prices Claude Code guesses, as it says itself. */
-export function noPriceFor(models: readonly string[]): string {
+export function describeMissingPrice(models: readonly string[]): string {
   return `claude has no price for the model ${models.map((model) => JSON.stringify(model)).join(', ')}; ${PRICE_REMEDY}`;
 }
 
 /** Why nothing of a limit for the cost can be said to be left; null: something is known of the cost. */
-export function unknownCost(
+export function explainUnknownUse(
   { budget, llm }: Pick<AgentWork, 'budget' | 'llm'>,
   unpricedModels: readonly string[],
 ): string | null {
   if (unpricedModels.length === 0 || budget?.maxCostUsd === undefined || llm?.price !== undefined) return null;
-  return `has an unknown cost: ${noPriceFor(unpricedModels)}`;
+  return `has an unknown cost: ${describeMissingPrice(unpricedModels)}`;
 }
 
 /** Whether what the agent costs is known at the end of each of its calls. */

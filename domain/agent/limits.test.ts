@@ -1,19 +1,19 @@
 import { expect, test } from 'vitest';
 import { NO_USE } from './budget.ts';
-import { overBudget, overRunBudget, usedUpRunBudget } from './limits.ts';
+import { checkBudget, checkRunBudget, checkRunBudgetLeft } from './limits.ts';
 
 test('a command that uses exactly what is left is within its budget, and a passed limit has a code and words', () => {
   const used = { ...NO_USE, inputTokens: 900, outputTokens: 100, turns: 3, costUsd: 0.5 };
-  expect(overBudget({ maxTurns: 3, maxTokens: 1_000, maxCostUsd: 0.5 }, used)).toBeNull();
-  expect(overBudget({ maxTurns: 2 }, used)).toEqual({
+  expect(checkBudget({ maxTurns: 3, maxTokens: 1_000, maxCostUsd: 0.5 }, used)).toBeNull();
+  expect(checkBudget({ maxTurns: 2 }, used)).toEqual({
     code: 'agent/budget-turns',
     words: 'made 3 calls of the model; 2 were left to it',
   });
-  expect(overBudget({ maxTokens: 999 }, used)).toEqual({
+  expect(checkBudget({ maxTokens: 999 }, used)).toEqual({
     code: 'agent/budget-tokens',
     words: 'used 1000 tokens; 999 were left to it',
   });
-  expect(overBudget({ maxCostUsd: 0.4 }, used)).toEqual({
+  expect(checkBudget({ maxCostUsd: 0.4 }, used)).toEqual({
     code: 'agent/budget-cost',
     words: 'cost $0.5000; $0.4000 were left to it',
   });
@@ -22,9 +22,9 @@ test('a command that uses exactly what is left is within its budget, and a passe
 test('a run that uses exactly its budget is within it, and starts no further agent', () => {
   const used = { inputTokens: 60, outputTokens: 40, cachedInputTokens: 0, turns: 3, costUsd: 0.5 };
   const exact = { maxTokens: 100, maxTurns: 3, maxCostUsd: 0.5 };
-  expect(overRunBudget(exact, used)).toBeNull();
-  expect(usedUpRunBudget(exact, used)).toMatchObject({ code: 'run/budget-turns' });
-  expect(usedUpRunBudget({ maxTokens: 101, maxTurns: 4, maxCostUsd: 0.51 }, used)).toBeNull();
-  expect(overRunBudget({ maxTokens: 99 }, used)).toMatchObject({ code: 'run/budget-tokens' });
-  expect(overRunBudget({ maxCostUsd: 0.49 }, used)).toMatchObject({ code: 'run/budget-cost' });
+  expect(checkRunBudget(exact, used)).toBeNull();
+  expect(checkRunBudgetLeft(exact, used)).toMatchObject({ code: 'run/budget-turns' });
+  expect(checkRunBudgetLeft({ maxTokens: 101, maxTurns: 4, maxCostUsd: 0.51 }, used)).toBeNull();
+  expect(checkRunBudget({ maxTokens: 99 }, used)).toMatchObject({ code: 'run/budget-tokens' });
+  expect(checkRunBudget({ maxCostUsd: 0.49 }, used)).toMatchObject({ code: 'run/budget-cost' });
 });

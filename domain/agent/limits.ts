@@ -10,7 +10,7 @@ export interface OverBudget {
 }
 
 /** For a command of an agent, by what is left to it. Null: it is within its limits. */
-export function overBudget(budget: BudgetPlan, used: ModelUse): OverBudget | null {
+export function checkBudget(budget: BudgetPlan, used: ModelUse): OverBudget | null {
   const left = budgetLeft(budget, used);
   const tokens = used.inputTokens + used.outputTokens;
   if ((left.maxTurns ?? 0) < 0)
@@ -29,19 +29,19 @@ export function overBudget(budget: BudgetPlan, used: ModelUse): OverBudget | nul
 }
 
 /** Null: the agents of the run are within its budget. */
-export function overRunBudget(budget: BudgetPlan, used: ModelUse): OverBudget | null {
+export function checkRunBudget(budget: BudgetPlan, used: ModelUse): OverBudget | null {
   const which = limitBelow(RUN, budget, used, (left) => left < 0);
   return which === null ? null : { ...which, words: `was stopped: ${which.words}` };
 }
 
 /** For an agent that is to start; null: something of each limit is left. */
-export function usedUpRunBudget(budget: BudgetPlan, used: ModelUse): OverBudget | null {
+export function checkRunBudgetLeft(budget: BudgetPlan, used: ModelUse): OverBudget | null {
   const which = limitBelow(RUN, budget, used, (left) => left <= 0);
   return which === null ? null : { ...which, words: `did not start: ${which.words}` };
 }
 
 /** For a further command of an agent; null: something of each limit is left. */
-export function usedUpBudget(budget: BudgetPlan, used: ModelUse): OverBudget | null {
+export function checkBudgetLeft(budget: BudgetPlan, used: ModelUse): OverBudget | null {
   return limitBelow(ATTEMPT, budget, used, (left) => left <= 0);
 }
 

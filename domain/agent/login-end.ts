@@ -21,7 +21,7 @@ export function readLoginEnd(text: string | undefined): number | null {
 /** As a JSON web token says it. Null: it is none, or does not say. */
 export function endOfToken(token: string): number | null {
   try {
-    const claims = JSON.parse(decodedPart(token.split('.')[1] ?? '')) as { readonly exp?: unknown } | null;
+    const claims = JSON.parse(decodePart(token.split('.')[1] ?? '')) as { readonly exp?: unknown } | null;
     const exp = claims?.exp;
     return typeof exp === 'number' && isDateMs(exp * 1000) ? exp * 1000 : null;
   } catch {
@@ -30,7 +30,7 @@ export function endOfToken(token: string): number | null {
 }
 
 /** A character for each byte: only numbers are read of it, and none of its quotes, commas and braces is part of a longer one. */
-function decodedPart(base64url: string): string {
+function decodePart(base64url: string): string {
   let text = '';
   let bits = 0;
   let value = 0;

@@ -64,7 +64,7 @@ export function modelTarget(llm: LlmPlan | null): ModelTarget | null {
 }
 
 /** The model's server as the spec names it, or as its provider expects it; null: the provider's own. */
-export function writtenServer(llm: LlmPlan | null): string | null {
+export function selectServer(llm: LlmPlan | null): string | null {
   if (llm === null) return null;
   if (llm.baseUrl !== null && llm.baseUrl !== '') return llm.baseUrl;
   const port = LOCAL_PORTS[llm.provider];
@@ -74,7 +74,7 @@ export function writtenServer(llm: LlmPlan | null): string | null {
 /** Words of a guest with the spec's address of the model's server instead of the guest's. */
 export function withWrittenServer(llm: LlmPlan | null, words: string): string {
   const at = endpointOf(llm);
-  const written = parseUrl(writtenServer(llm) ?? '');
+  const written = parseUrl(selectServer(llm) ?? '');
   if (at === 'own' || at === null || !at.isLocal || written === null) return words;
   const shown = `${written.host}:${written.port}`;
   return words.replaceAll(new RegExp(`(?<![\\w.-])${SERVICE_NAME}:${at.port}(?!\\d)`, 'g'), () => shown);

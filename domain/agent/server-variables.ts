@@ -21,6 +21,6 @@ export function serverVariables(skill: AgentSkill, index: number): readonly Serv
 }
 
 /** Those of all servers, as variables of the agent's command. */
-export function handedToServers(skills: readonly AgentSkill[]): readonly EnvPlan[] {
+export function listServerVariables(skills: readonly AgentSkill[]): readonly EnvPlan[] {
   return skills.flatMap(serverVariables).map(({ handedAs, value }) => ({ name: handedAs, value }));
 }

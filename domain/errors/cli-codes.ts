@@ -2,103 +2,106 @@ import type { ErrorCodeInfo } from './code-info.ts';
 
 /** Codes of the command line itself, in `error.code` of `--json`. No run and no stage ends with one. Part of `ERROR_CODES`. */
 export const CLI_CODES = {
-  'cli/usage': ofCommand(
+  'cli/usage': defineCommandCode(
     'The command line is wrong: an unknown command or flag, or a file, run or stage that does not exist.',
     'Follow the message; `voidbox COMMAND --help` lists the flags.',
   ),
-  'cli/variable-invalid': ofCommand(
+  'cli/variable-invalid': defineCommandCode(
     "A variable of the environment that stands for a key of the spec's `llm` has a value that the key cannot have.",
     'Correct or unset the variable that the message names; [Variables](cli.md#variables) lists them.',
   ),
-  'spec/invalid': ofCommand(
+  'spec/invalid': defineCommandCode(
     'The spec has mistakes; each is listed above with its own code.',
     'Fix them; `voidbox validate FILE` lists them without starting anything.',
   ),
-  'cli/mount-missing': ofCommand(
+  'cli/mount-missing': defineCommandCode(
     'The spec mounts a folder that cannot be read on this machine.',
     "Create it, or correct `host` of the mount; a relative path starts at the spec's folder.",
   ),
-  'cli/skill-missing': ofCommand(
+  'cli/skill-missing': defineCommandCode(
     "A skill `file:PATH` of an agent is not a file of this machine. Paths start from the spec's folder, not from the working directory.",
     'Create the file, or correct the path.',
   ),
-  'cli/skill-refused': ofCommand(
+  'cli/skill-refused': defineCommandCode(
     "A skill `file:PATH` of an agent is neither below the spec's folder nor allowed on this machine.",
     'Move it below the folder of the spec, or allow its folder: `voidbox run FILE --allow-mounts FOLDER`.',
   ),
-  'cli/mount-refused': ofCommand(
+  'cli/mount-refused': defineCommandCode(
     "The spec mounts a folder of this machine that is neither below the spec's folder nor allowed.",
     'Move the folder below that of the spec, or allow it with `voidbox up --allow-mounts FOLDER`.',
   ),
-  'cli/git-refused': ofCommand(
+  'cli/git-refused': defineCommandCode(
     'The spec fetches a repository of the network with your git login, and you have not allowed it.',
     'Allow it with `voidbox run FILE --allow-git HOST/PATH`, or clone the repository and name the folder. On a terminal `run` asks.',
   ),
-  'cli/workspace-subfolder': ofCommand(
+  'cli/workspace-subfolder': defineCommandCode(
     'A workspace names a folder within a repository; a workspace is the top folder.',
     'Name the top folder with `git`, and the folder in it with `subfolder`, as the message says.',
   ),
-  'cli/mount-git': ofCommand(
+  'cli/mount-git': defineCommandCode(
     'A writable mount holds a repository of git. Git runs programs that the files of a repository name.',
     'Use `workspace`, which brings changes back as a patch; or set `git: writable` at the mount if you trust what its stages do.',
   ),
-  'cli/image-missing': ofCommand(
+  'cli/image-missing': defineCommandCode(
     'The spec names an image that this machine does not have: a path where nothing is, or a name of a registry.',
     'Correct the path, or bring the image and name it: `voidbox run FILE --image NAME=PATH`.',
   ),
-  'cli/image-refused': ofCommand(
+  'cli/image-refused': defineCommandCode(
     "The spec names an image that is neither below the spec's folder nor allowed on this machine.",
     'Move it below the folder of the spec, or name it with `--image NAME=PATH`.',
   ),
-  'cli/image-unfit': ofCommand(
+  'cli/image-unfit': defineCommandCode(
     'An image cannot be the root of a guest: it is damaged, too large, for another processor, has no `/bin/sh`, or holds what no image may.',
     'Follow the message, which names the entry; [Images](guest.md#images-of-your-own) says what an image may hold.',
   ),
-  'cli/no-server': ofCommand(
+  'cli/no-server': defineCommandCode(
     'No Temporal server answers, neither a configured one nor the embedded one.',
     'Follow the message; `voidbox ps` shows the state of the embedded server.',
   ),
-  'cli/stack-stopped': ofCommand(
+  'cli/stack-stopped': defineCommandCode(
     'The embedded stack was stopped by `voidbox down` while the command followed a run.',
     'Start it again with `voidbox up`, which continues the run; follow it with `voidbox logs RUN -f`.',
   ),
-  'cli/run-elsewhere': ofCommand(
+  'cli/run-elsewhere': defineCommandCode(
     'The Temporal server knows the run, but its data is on another host.',
     'Run the command on the host that the message names.',
   ),
-  'cli/exec-refused': ofCommand(
+  'cli/exec-refused': defineCommandCode(
     'The worker of the run lets no command of a person enter the VM of a stage while it runs.',
     'The operator of the worker allows it for later VMs with `voidbox worker --allow-exec`; the embedded stack allows it.',
   ),
-  'cli/answer-refused': ofCommand(
+  'cli/answer-refused': defineCommandCode(
     'The run does not take the answer: no stage asks, another answer stands, or a field is missing or wrong.',
     'Follow the message; `voidbox status RUN` shows what is asked, and the fields.',
   ),
-  'cli/apply-conflicts': ofCommand(
+  'cli/apply-conflicts': defineCommandCode(
     'The changes of a stage do not apply to the files of the repository, and nothing was changed; or `--3way` merged them with conflicts.',
     'Merge, with conflict markers: `voidbox apply RUN --3way`. Or take the commits as a branch and merge it: `voidbox apply RUN --branch`. After a merge with conflicts edit the files that the message names, or put them back as it says.',
   ),
-  'cli/command-run': ofCommand(
+  'cli/command-run': defineCommandCode(
     'The run is of one command, which an activity of another workflow drives.',
     'Cancel that workflow, which the message names, or start it again.',
   ),
-  'cli/run-pruned': ofCommand(
+  'cli/run-pruned': defineCommandCode(
     'The run was one of this host, and its files were deleted (`prune`) or its state folder replaced. The Temporal server still has its history.',
     'Look at its history in the Temporal UI, or start the run again.',
   ),
-  'cli/elsewhere': ofCommand(
+  'cli/elsewhere': defineCommandCode(
     "Older records of a session are on its worker's host, not on this one.",
     "Run the command on the worker's host.",
   ),
-  'cli/no-result': ofCommand('The run succeeded, but no result was kept.', 'See its stages: `voidbox status RUN`.'),
-  'cli/inexact-number': ofCommand(
+  'cli/no-result': defineCommandCode(
+    'The run succeeded, but no result was kept.',
+    'See its stages: `voidbox status RUN`.',
+  ),
+  'cli/inexact-number': defineCommandCode(
     'The output of a run that succeeded has a number that JavaScript has no value for, so `run()` in TypeScript does not return it.',
     'Let the stage print the number as a string, or read the text with `voidbox result RUN`.',
   ),
-  'cli/bug': ofCommand('A bug in the command line.', 'Report it with the message.'),
+  'cli/bug': defineCommandCode('A bug in the command line.', 'Report it with the message.'),
 } as const satisfies Record<string, ErrorCodeInfo>;
 
-function ofCommand(
+function defineCommandCode(
   summary: string,
   remedy: string,
 ): ErrorCodeInfo & { readonly kind: 'command'; readonly retry: 'never' } {

@@ -4,13 +4,13 @@ import { type Plan, PLAN_LIMITS } from '../plan/plan.ts';
 import { fromWire, planBytes, type PlanWire } from '../plan/wire.ts';
 import { itemPartProblems, ownerProblems } from './problems/item-parts.ts';
 import { loopProblems } from './problems/loops.ts';
-import { toleratedPartProblems } from './problems/tolerated-parts.ts';
+import { findToleratedPartProblems } from './problems/tolerated-parts.ts';
 import { servicePlanProblems, serviceProblems } from './problems/services.ts';
 import { workspaceProblems } from './problems/workspaces.ts';
 import { outputNameProblems } from './link/output-names.ts';
 import { duplicateProblems, referenceProblems, scopeProblems, variableProblems } from './problems/references.ts';
 import { conditionProblems, textProblems } from './problems/expressions.ts';
-import { finallyProblems } from './problems/finally.ts';
+import { findFinallyProblems } from './problems/finally.ts';
 import { itemProblems } from './problems/items.ts';
 import { partProblems } from './problems/parts.ts';
 import { mountProblems } from './problems/mounts.ts';
@@ -31,7 +31,7 @@ const RECEIVED_BYTES = 2 * PLAN_LIMITS.planBytes;
 export function checkPlan(value: unknown): { readonly plan: Plan } | { readonly problems: readonly string[] } {
   const size = jsonBytes(value);
   if (size === null) return { problems: ['the plan is not JSON'] };
-  if (size > RECEIVED_BYTES) return { problems: [tooLarge(size)] };
+  if (size > RECEIVED_BYTES) return { problems: [describeTooLarge(size)] };
   const parsed = planSchema.safeParse(value);
   if (!parsed.success)
     return {
@@ -42,7 +42,7 @@ export function checkPlan(value: unknown): { readonly plan: Plan } | { readonly 
   const received: PlanWire = parsed.data;
   const checked = fromWire(received);
   const bytes = planBytes(checked);
-  if (bytes > PLAN_LIMITS.planBytes) return { problems: [tooLarge(bytes)] };
+  if (bytes > PLAN_LIMITS.planBytes) return { problems: [describeTooLarge(bytes)] };
   const strays = [...duplicateProblems(checked), ...ownerProblems(checked)];
   if (strays.length > 0) return { problems: strays.slice(0, PROBLEMS_LIMIT) };
   const held = machineBytes(machinePlanOf(checked));
@@ -59,13 +59,13 @@ export function checkPlan(value: unknown): { readonly plan: Plan } | { readonly 
     ...itemPartProblems(checked),
     ...partProblems(checked),
     ...loopProblems(checked),
-    ...toleratedPartProblems(checked),
+    ...findToleratedPartProblems(checked),
     ...referenceProblems(checked),
     ...mountProblems(checked),
     ...variableProblems(checked),
     ...conditionProblems(checked),
     ...textProblems(checked),
-    ...finallyProblems(checked),
+    ...findFinallyProblems(checked),
     ...workspaceProblems(checked),
     ...servicePlanProblems(checked),
     ...serviceProblems(checked).map(({ message }) => message),
@@ -73,6 +73,6 @@ export function checkPlan(value: unknown): { readonly plan: Plan } | { readonly 
   return problems.length > 0 ? { problems: problems.slice(0, PROBLEMS_LIMIT) } : { plan: checked };
 }
 
-function tooLarge(bytes: number): string {
+function describeTooLarge(bytes: number): string {
   return `the plan has ${bytes} bytes; at most ${PLAN_LIMITS.planBytes} are allowed`;
 }

@@ -4,7 +4,7 @@ import { type CompileOptions, compilePlan } from './compile/compile.ts';
 import { isImagePath } from './compile/sandbox.ts';
 import { isOwnImage } from './grammar/sandbox-table.ts';
 import { agentSkillsOf } from './compile/skill.ts';
-import { type AppliedSettings, nothingApplied } from './compile/apply-settings.ts';
+import { type AppliedSettings, createUnapplied } from './compile/apply-settings.ts';
 import { textsWithExpressions } from './compile/texts.ts';
 import { parseSpec } from './read/parse.ts';
 import { type PartFile, type PartFiles, type ReadSpec, allOf, readPartFiles } from './read/part-files.ts';
@@ -74,7 +74,7 @@ function compileParsed(parsed: ReturnType<typeof parseSpec>, options: CompileOpt
       diagnostics: parsed.diagnostics,
       mountPlaces: new Map(),
       parts: new Map(),
-      appliedSettings: nothingApplied(),
+      appliedSettings: createUnapplied(),
     };
   const compiled = compilePlan(parsed.spec, options);
   const diagnostics = sortByFile([...parsed.diagnostics, ...compiled.diagnostics]);

@@ -6,7 +6,7 @@ import { isSharedScope } from '../plan/scope.ts';
 import { answeringOf, isService, partOf } from '../plan/work.ts';
 import type { AttemptsBySeries, AttemptSeries, ContinuedAgent } from '../run/agent-saves.ts';
 import { parseExecKey } from '../run/attempt.ts';
-import { shownStage } from '../run/instance.ts';
+import { formatStageName } from '../run/instance.ts';
 import type { ContinueRequest } from '../run/origin.ts';
 import type { Reuse } from './reuse.ts';
 
@@ -116,7 +116,7 @@ function candidatesOf(plan: Plan, { again }: Reuse, { attempts, continued }: Ear
     const save = last.save ?? (Object.hasOwn(continued, series) ? continued[series]! : null);
     // Nothing is lost of an agent that did nothing.
     if (!last.hasStarted && save === null) return [];
-    return [{ series, name: shownStage(stage.id, attempted.instance), stage, save }];
+    return [{ series, name: formatStageName(stage.id, attempted.instance), stage, save }];
   });
 }
 

@@ -3,7 +3,7 @@
  * the run's records, so that the workflow, and each entry of its history, is small however large the work is.
  */
 import { RETRY_DEFAULTS, STAGE_DEFAULTS } from '../plan/defaults.ts';
-import { omitUndefined, omitDefaults, type LeavingOut } from '../plan/leave-out.ts';
+import { omitUndefined, omitDefaults, type WithOptional } from '../plan/leave-out.ts';
 import type {
   EdgePlan,
   OnLimit,
@@ -15,9 +15,18 @@ import type {
   WaitWork,
 } from '../plan/plan.ts';
 import { utf8Length } from '../units/utf8.ts';
-import { handsOnInput, readToDecide } from '../plan/condition.ts';
+import { createInputPredicate, readToDecide } from '../plan/condition.ts';
 import { HANDED_ON, workspaceGiver } from '../plan/workspace.ts';
-import { answeringOf, approvalOf, type Doing, doingOf, mockOf, outputsReadBy, partOf, waitOf } from '../plan/work.ts';
+import {
+  answeringOf,
+  approvalOf,
+  type WorkMode,
+  doingOf,
+  mockOf,
+  outputsReadBy,
+  partOf,
+  waitOf,
+} from '../plan/work.ts';
 
 export interface MachinePlan {
   readonly name: string;
@@ -35,7 +44,7 @@ export interface MachinePlan {
 
 export interface MachineStage {
   readonly id: string;
-  readonly doing: Doing;
+  readonly doing: WorkMode;
   /** Null: no VM, and no slot of `maxParallel`. */
   readonly scope: string | null;
   readonly after: readonly EdgePlan[];
@@ -143,7 +152,7 @@ export function machinePlanOf(plan: Plan): MachinePlan {
 function levelOf(plan: Plan): Pick<MachinePlan, 'stages' | 'scopes'> {
   const { maxParallel } = plan;
   const byId = new Map(plan.stages.map((stage) => [stage.id, stage]));
-  const handsOn = handsOnInput(plan);
+  const handsOn = createInputPredicate(plan);
   const ofItems = new Set(plan.stages.flatMap(({ each, scope }) => (each === undefined ? [] : [scope])));
   const machineStage = (stage: StagePlan): MachineStage => ({
     id: stage.id,
@@ -307,16 +316,16 @@ export interface MachinePlanWire extends Omit<MachinePlan, 'stages' | 'scopes'>,
 
 interface LevelWire {
   readonly stages: readonly MachineStageWire[];
-  readonly scopes: readonly LeavingOut<MachineScope, 'stages'>[];
+  readonly scopes: readonly WithOptional<MachineScope, 'stages'>[];
 }
 
-export interface MachineStageWire extends LeavingOut<
+export interface MachineStageWire extends WithOptional<
   Omit<MachineStage, 'after' | 'takes' | 'each'>,
   keyof typeof DEFAULTS | 'scope'
 > {
   readonly each?: MachineEachWire | undefined;
   readonly after?: readonly (EdgePlan | string)[] | undefined;
-  readonly takes?: readonly LeavingOut<TakenData, 'output' | 'outputs'>[] | undefined;
+  readonly takes?: readonly WithOptional<TakenData, 'output' | 'outputs'>[] | undefined;
 }
 
 const DEFAULTS = {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { planOf } from '../../test/machine/plan-of.ts';
-import { changedLimits, costProblem, isLimit, joinLimits, withLimits } from './agent-limits.ts';
+import { findChangedLimits, costProblem, isLimit, joinLimits, withLimits } from './agent-limits.ts';
 import type { AgentWork, LlmPlan, Plan, StagePlan } from '../plan/plan.ts';
 
 const LLM: LlmPlan = { provider: 'codex', model: null, baseUrl: null, apiKeyEnv: null, credentialProxy: false };
@@ -26,10 +26,10 @@ const stageOf = (plan: Plan, id: string): StagePlan => plan.stages.find((stage) 
 
 test('a limit replaces that of the named stages only, and the other limits stay', () => {
   const plan = withAgent(withAgent(planOf('a b'), 'a', { budget: { maxTurns: 3, maxTokens: 9 } }), 'b');
-  const next = withLimits(plan, changedLimits(plan, new Set(['a']), { timeoutMs: 300_000, maxTurns: 40 }));
+  const next = withLimits(plan, findChangedLimits(plan, new Set(['a']), { timeoutMs: 300_000, maxTurns: 40 }));
   expect(stageOf(next, 'a')).toMatchObject({ timeoutMs: 300_000, work: { budget: { maxTurns: 40, maxTokens: 9 } } });
   expect(stageOf(next, 'b')).toEqual(stageOf(plan, 'b'));
-  expect(changedLimits(plan, new Set(['a']), {})).toEqual({ stages: {} });
+  expect(findChangedLimits(plan, new Set(['a']), {})).toEqual({ stages: {} });
   expect(withLimits(plan, { stages: {} })).toEqual(plan);
 });
 
@@ -37,18 +37,18 @@ test('limits of the run are raised with the limits of the agent, and never lower
   const plan = { ...withAgent(planOf('a'), 'a'), timeoutMs: 90_000, budget: { maxTurns: 5, maxTokens: 100 } };
   const raised = withLimits(
     plan,
-    changedLimits(plan, new Set(['a']), { timeoutMs: 300_000, maxTurns: 40, maxTokens: 10, maxCostUsd: 1 }),
+    findChangedLimits(plan, new Set(['a']), { timeoutMs: 300_000, maxTurns: 40, maxTokens: 10, maxCostUsd: 1 }),
   );
   expect(raised).toMatchObject({ timeoutMs: 330_000, budget: { maxTurns: 40, maxTokens: 100 } });
   expect(raised.budget).not.toHaveProperty('maxCostUsd');
-  const lower = withLimits(plan, changedLimits(plan, new Set(['a']), { timeoutMs: 1_000, maxTurns: 1 }));
+  const lower = withLimits(plan, findChangedLimits(plan, new Set(['a']), { timeoutMs: 1_000, maxTurns: 1 }));
   expect(lower).toMatchObject({ timeoutMs: 90_000, budget: { maxTurns: 5 } });
 });
 
 test('later limits win over those of an earlier retry', () => {
   const plan = withAgent(withAgent(planOf('a b'), 'a'), 'b');
-  const first = changedLimits(plan, new Set(['a', 'b']), { timeoutMs: 100_000 });
-  const joined = joinLimits(first, changedLimits(plan, new Set(['b']), { timeoutMs: 200_000 }))!;
+  const first = findChangedLimits(plan, new Set(['a', 'b']), { timeoutMs: 100_000 });
+  const joined = joinLimits(first, findChangedLimits(plan, new Set(['b']), { timeoutMs: 200_000 }))!;
   expect([stageOf(withLimits(plan, joined), 'a').timeoutMs, stageOf(withLimits(plan, joined), 'b').timeoutMs]).toEqual([
     100_000, 200_000,
   ]);

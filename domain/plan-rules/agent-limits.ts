@@ -1,5 +1,5 @@
 /** Limits of agents with which a retry with `continue` overrides those of the plan. */
-import { whyCostUnknown } from '../agent/budget.ts';
+import { explainUnknownCost } from '../agent/budget.ts';
 import type { AgentLimits } from '../run/origin.ts';
 import type { BudgetPlan, Plan, StagePlan } from '../plan/plan.ts';
 
@@ -46,13 +46,13 @@ export function limitsIn(limits: AgentLimits): AgentLimits | undefined {
  * the run's time by as much as the agent's, and each limit of the run's budget up to the agent's.
  * @param stages  with an agent each
  */
-export function changedLimits(plan: Plan, stages: ReadonlySet<string>, limits: AgentLimits): ChangedLimits {
+export function findChangedLimits(plan: Plan, stages: ReadonlySet<string>, limits: AgentLimits): ChangedLimits {
   const named = limitsIn(limits);
   const touched = named === undefined ? [] : plan.stages.filter(({ id }) => stages.has(id));
   if (touched.length === 0) return { stages: {} };
   const { timeoutMs } = limits;
   const more = Math.max(0, ...touched.map((stage) => (timeoutMs ?? stage.timeoutMs) - stage.timeoutMs));
-  const budget = raised(plan.budget, limits);
+  const budget = raiseBudget(plan.budget, limits);
   return {
     stages: Object.fromEntries(touched.map((stage) => [stage.id, limitsOf(stage, limits)])),
     ...(plan.timeoutMs === undefined || more === 0 ? {} : { timeoutMs: plan.timeoutMs + more }),
@@ -72,7 +72,7 @@ function limitsOf({ timeoutMs, work }: StagePlan, limits: AgentLimits): StageLim
 }
 
 /** Undefined: nothing of it is raised. */
-function raised(budget: BudgetPlan | undefined, limits: AgentLimits): BudgetPlan | undefined {
+function raiseBudget(budget: BudgetPlan | undefined, limits: AgentLimits): BudgetPlan | undefined {
   if (budget === undefined) return undefined;
   const higher = BUDGET_KEYS.flatMap((key) => {
     const [own, given] = [budget[key], limits[key]];
@@ -105,6 +105,6 @@ export function joinLimits(earlier: ChangedLimits | undefined, later: ChangedLim
 /** Why a stage cannot have such a limit of cost, as a sentence; null: it can. */
 export function costProblem(stage: StagePlan, { maxCostUsd }: AgentLimits): string | null {
   if (maxCostUsd === undefined || stage.work.kind !== 'agent') return null;
-  const why = whyCostUnknown(stage.work.llm);
+  const why = explainUnknownCost(stage.work.llm);
   return why === null ? null : `a limit of cost for stage ${stage.id} needs a price: ${why}`;
 }

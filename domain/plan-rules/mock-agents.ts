@@ -21,6 +21,6 @@ export function agentStages({ stages }: Pick<Plan, 'stages'>): readonly string[]
 }
 
 /** Stages whose agent is played, in the plan's order. */
-export function playedStages({ stages }: Pick<Plan, 'stages'>): readonly string[] {
+export function listMockAgentStages({ stages }: Pick<Plan, 'stages'>): readonly string[] {
   return stages.flatMap(({ id, work }) => (answeringOf(work)?.played === true ? [id] : []));
 }

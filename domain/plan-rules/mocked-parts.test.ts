@@ -3,7 +3,7 @@ import { machinePlanOf } from '../pipeline/machine-plan.ts';
 import { checkExpressions } from '../language/expression/check.ts';
 import { compileText } from '../language/load.ts';
 import { checkPlan } from '../language/check-plan.ts';
-import { sameMocks, mockedStages, type MockRequest, withMocks } from './mocks.ts';
+import { findMocksToRepeat, listMockedStages, type MockRequest, withMocks } from './mocks.ts';
 import type { Plan } from '../plan/plan.ts';
 import { toWire } from '../plan/wire.ts';
 
@@ -67,7 +67,7 @@ test('a part that is mocked comes to its mock, and none of its stages is left', 
 test('a stage that is mocked beside it keeps its place', () => {
   const steps = STEPS.replace('run: { program: make } }', 'run: { program: make }, mock: { output: built } }');
   const plan = made('all', planOf(steps));
-  expect(mockedStages(plan)).toEqual(['build', 'checks', 'each']);
+  expect(listMockedStages(plan)).toEqual(['build', 'checks', 'each']);
   expect(plan.stages.slice(0, 2)).toMatchObject([
     { id: 'build', work: { kind: 'mock', output: 'built' }, after: [] },
     { id: 'old', work: { kind: 'command' }, after: [] },
@@ -88,7 +88,7 @@ test('what waits for a failure of the part waits for that of its mock', () => {
 describe('a part within', () => {
   test('is mocked alone where it is named, once and for each item', () => {
     const plan = made(['checks.sum', 'each.sum']);
-    expect(mockedStages(plan)).toEqual(['checks.sum', 'each.sum']);
+    expect(listMockedStages(plan)).toEqual(['checks.sum', 'each.sum']);
     expect(idsOf(plan)).not.toContain('checks.sum.wc');
     expect(plan.stages.find(({ id }) => id === 'each.sum')).toMatchObject({
       of: 'each',
@@ -100,7 +100,7 @@ describe('a part within', () => {
   });
 
   test('is gone where the one around it is mocked as well', () => {
-    expect(mockedStages(made('all'))).toEqual(['checks', 'each']);
+    expect(listMockedStages(made('all'))).toEqual(['checks', 'each']);
     expect(idsOf(made(['checks', 'checks.sum']))).toEqual(idsOf(made(['checks'])));
   });
 });
@@ -117,7 +117,7 @@ workflow: { steps: [{ name: p, uses: p, mock: {} }] }`;
 });
 
 test('a retry mocks the part again', () => {
-  expect(sameMocks(made(['each']), planOf())).toEqual(['each']);
+  expect(findMocksToRepeat(made(['each']), planOf())).toEqual(['each']);
 });
 
 test('a plan from outside whose stages take data of one within is refused', () => {

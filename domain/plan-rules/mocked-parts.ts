@@ -20,7 +20,7 @@ export function withoutMockedParts(
   if (problems.length > 0) return { problems };
   const before = new Map(plan.stages.map((stage) => [stage.id, stage]));
   const stages = left.map((stage) =>
-    withEdges(ends.has(stage.id) ? placed(stage, before) : withoutStages(stage, isLeft), partOfStage),
+    withEdges(ends.has(stage.id) ? placePart(stage, before) : withoutStages(stage, isLeft), partOfStage),
   );
   const scopes = plan.scopes.flatMap((scope) => {
     const held = scope.stages.filter(isLeft);
@@ -43,7 +43,7 @@ function ownersOf({ stages }: Plan, isMocked: (id: string) => boolean): Readonly
 }
 
 /** What its stages waited for outside of it. One that only reads what another waits for has a weaker edge, which does not count. */
-function placed(end: StagePlan, stageOf: ReadonlyMap<string, StagePlan>): StagePlan {
+function placePart(end: StagePlan, stageOf: ReadonlyMap<string, StagePlan>): StagePlan {
   const within = partOf(end.work)!.stages;
   const edges = new Map<string, EdgePlan>();
   let anyFailure = end.anyFailure;

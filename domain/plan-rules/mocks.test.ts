@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { planOf } from '../../test/machine/plan-of.ts';
 import { machineFromWire, machinePlanOf, machineToWire } from '../pipeline/machine-plan.ts';
 import { checkPlan } from '../language/check-plan.ts';
-import { sameMocks, mockedStages, type MockRequest, withMocks } from './mocks.ts';
+import { findMocksToRepeat, listMockedStages, type MockRequest, withMocks } from './mocks.ts';
 import type { Plan, StagePlan } from '../plan/plan.ts';
 import { toWire } from '../plan/wire.ts';
 
@@ -58,12 +58,12 @@ test('a mocked stage has no VM, takes nothing, and reads no secret', () => {
     ['c', ['c']],
   ]);
   expect(plan.hostVariables).toEqual([]);
-  expect(mockedStages(plan)).toEqual(['b']);
+  expect(listMockedStages(plan)).toEqual(['b']);
 });
 
 test('all that have a mock are mocked, and a VM without stages is none', () => {
   const plan = made('all');
-  expect(mockedStages(plan)).toEqual(['a', 'b']);
+  expect(listMockedStages(plan)).toEqual(['a', 'b']);
   expect(plan.scopes.map(({ id }) => id)).toEqual(['c']);
   const machine = machinePlanOf(plan);
   expect(machine.stages.map(({ mocked }) => mocked)).toEqual([true, true, undefined]);
@@ -114,9 +114,9 @@ test('a plan without mocks has nothing to mock', () => {
 });
 
 test('a run that takes results of an earlier one mocks the same stages, as far as it has them', () => {
-  expect(sameMocks(made('all'), PLAN)).toEqual(['a', 'b']);
-  expect(sameMocks(made('all'), planOf('b c'))).toEqual(['b']);
-  expect(sameMocks(made(null), PLAN)).toBeNull();
+  expect(findMocksToRepeat(made('all'), PLAN)).toEqual(['a', 'b']);
+  expect(findMocksToRepeat(made('all'), planOf('b c'))).toEqual(['b']);
+  expect(findMocksToRepeat(made(null), PLAN)).toBeNull();
   // What is mocked already stays so, whoever asks for it.
   expect(made(['a'], made('all'))).toEqual(made('all'));
 });

@@ -26,7 +26,7 @@ export function withMocks(
   if (problems.length > 0) return { problems };
   if (mocks.size === 0) return { plan };
   const stages = plan.stages.map(({ mock, ...stage }) =>
-    withoutInputsOf(mock !== undefined && isMocked(stage.id) ? mocked(stage, mock) : stage, isMocked),
+    withoutInputsOf(mock !== undefined && isMocked(stage.id) ? replaceWithMock(stage, mock) : stage, isMocked),
   );
   const scopes = plan.scopes.flatMap((scope): ScopePlan[] => {
     const held = scope.stages.filter((id) => !isMocked(id));
@@ -36,7 +36,7 @@ export function withMocks(
 }
 
 /** Of a plan that runs. */
-export function mockedStages({ stages }: Pick<Plan, 'stages'>): readonly string[] {
+export function listMockedStages({ stages }: Pick<Plan, 'stages'>): readonly string[] {
   return stages.flatMap(({ id, work }) => (mockOf(work) === null ? [] : [id]));
 }
 
@@ -44,9 +44,9 @@ export function mockedStages({ stages }: Pick<Plan, 'stages'>): readonly string[
  * What a run that takes results of an earlier one mocks: the same stages, so that a result of a mock is never taken for another.
  * Both are plans, `earlier` as it ran.
  */
-export function sameMocks(earlier: Pick<Plan, 'stages'>, { stages }: Pick<Plan, 'stages'>): MockRequest | null {
+export function findMocksToRepeat(earlier: Pick<Plan, 'stages'>, { stages }: Pick<Plan, 'stages'>): MockRequest | null {
   const ids = new Set(stages.map(({ id }) => id));
-  const kept = mockedStages(earlier).filter((id) => ids.has(id));
+  const kept = listMockedStages(earlier).filter((id) => ids.has(id));
   return kept.length === 0 ? null : kept;
 }
 
@@ -89,7 +89,7 @@ function withoutInputsOf(stage: StagePlan, isMocked: (id: string) => boolean): S
 }
 
 /** Its place in the run stays, and what becomes of its failure. Its mock stands for all items of a list. */
-function mocked(
+function replaceWithMock(
   { each, outputSchema, texts: _texts, workspace: _workspace, ...stage }: StagePlan,
   mock: MockPlan,
 ): StagePlan {

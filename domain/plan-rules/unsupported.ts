@@ -19,17 +19,17 @@ export interface UnsupportedPart {
   readonly reason: string;
 }
 
-type Here = 'read' | 'unread';
+type ReadState = 'read' | 'unread';
 
 /**
  * In the plan's order; empty for a plan that can run.
  * @param images  `read` where whoever asks goes on to make disks of the images that the plan names
  * @param documents  the same of skills that are files: `run` puts their texts into the plan
  */
-export function unsupportedParts(
+export function findUnsupportedParts(
   { stages, scopes, budget }: Plan,
-  images: Here = 'unread',
-  documents: Here = 'unread',
+  images: ReadState = 'unread',
+  documents: ReadState = 'unread',
 ): readonly UnsupportedPart[] {
   const scopeById = new Map(scopes.map((scope) => [scope.id, scope]));
   return stages.flatMap(({ id, scope, work }) => {
@@ -43,7 +43,7 @@ export function unsupportedParts(
       ...(commandOf(work) === null ? {} : { network }),
       ...(images === 'read' ? {} : { image }),
     };
-    return [...ofWork(work, held?.sandbox, documents), ...ofRunBudget(work, budget), ...needsOf(asked)].map(
+    return [...checkWork(work, held?.sandbox, documents), ...checkRunBudget(work, budget), ...needsOf(asked)].map(
       (reason) => ({
         stage: id,
         reason,
@@ -58,7 +58,7 @@ export function describeUnsupported(parts: readonly UnsupportedPart[]): string {
   return `this build of Voidbox cannot run it: ${shown.join('; ')}${parts.length > 8 ? `; and ${parts.length - 8} more` : ''}`;
 }
 
-function ofWork(work: WorkPlan, sandbox: SandboxPlan | undefined, documents: Here): readonly string[] {
+function checkWork(work: WorkPlan, sandbox: SandboxPlan | undefined, documents: ReadState): readonly string[] {
   switch (work.kind) {
     case 'command':
     case 'approval':
@@ -67,19 +67,22 @@ function ofWork(work: WorkPlan, sandbox: SandboxPlan | undefined, documents: Her
     case 'part':
       return [];
     case 'agent':
-      return [...(work.played === true ? [] : ofRealAgent(work, sandbox, IS_AGENT)), ...ofAnyAgent(work, documents)];
+      return [
+        ...(work.played === true ? [] : checkRealAgent(work, sandbox, IS_AGENT)),
+        ...checkAnyAgent(work, documents),
+      ];
     case 'skill':
       return [
-        ...(work.played === true ? [] : ofRealAgent(work, sandbox, HAS_AGENT)),
-        ...ofBudget(work, HAS_AGENT),
-        ...ofSkills(work, documents),
+        ...(work.played === true ? [] : checkRealAgent(work, sandbox, HAS_AGENT)),
+        ...checkBudget(work, HAS_AGENT),
+        ...checkSkills(work, documents),
       ];
     case 'shell':
       return ['is a VM for a terminal (`kind: sandbox`)'];
   }
 }
 
-function ofBudget(
+function checkBudget(
   { llm, budget }: AgentWork | SkillWork,
   words: typeof IS_AGENT | typeof HAS_AGENT,
 ): readonly string[] {
@@ -87,14 +90,14 @@ function ofBudget(
   return [`${words} whose cost is not reported, and has a limit for it: give \`llm\` a \`price\``];
 }
 
-function ofRunBudget(work: WorkPlan, budget: Plan['budget']): readonly string[] {
+function checkRunBudget(work: WorkPlan, budget: Plan['budget']): readonly string[] {
   const agent = answeringOf(work);
   if (budget?.maxCostUsd === undefined || agent === null || isCostKnownByCall(agent.llm)) return [];
   return [`${HAS_AGENT} whose calls have no reported cost, and its run has a limit for it: give \`llm\` a \`price\``];
 }
 
 /** That does not run as it is, though the mock agent could play it. */
-function ofRealAgent(
+function checkRealAgent(
   work: AgentWork | SkillWork,
   sandbox: SandboxPlan | undefined,
   words: typeof IS_AGENT | typeof HAS_AGENT,
@@ -114,22 +117,22 @@ function ofRealAgent(
 }
 
 /** What the mock agent cannot do either. */
-function ofAnyAgent(work: AgentWork, documents: Here): readonly string[] {
+function checkAnyAgent(work: AgentWork, documents: ReadState): readonly string[] {
   const { mode, messaging } = work;
   return [
     ...(mode === 'interactive' ? ['is an agent with `mode: interactive`'] : []),
-    ...ofBudget(work, IS_AGENT),
+    ...checkBudget(work, IS_AGENT),
     ...(messaging ? ['talks with other agents (`messaging`)'] : []),
-    ...ofSkills(work, documents),
+    ...checkSkills(work, documents),
   ];
 }
 
-function ofSkills({ skills }: AgentWork | SkillWork, documents: Here): readonly string[] {
+function checkSkills({ skills }: AgentWork | SkillWork, documents: ReadState): readonly string[] {
   const unread = documents === 'read' ? skills.filter(({ kind }) => kind !== 'file') : skills;
-  return [...new Set(unread.flatMap(ofSkill))];
+  return [...new Set(unread.flatMap(checkSkill))];
 }
 
-function ofSkill(skill: AgentSkill): readonly string[] {
+function checkSkill(skill: AgentSkill): readonly string[] {
   switch (skill.kind) {
     case 'agent':
     case 'inline':

@@ -1,6 +1,6 @@
 /** The variables of a stage's work: those that its author writes, and those that its agent needs of the host. */
 import { credentialsOf } from '../agent/credentials.ts';
-import { handedToServers } from '../agent/server-variables.ts';
+import { listServerVariables } from '../agent/server-variables.ts';
 import type { EnvPlan, StagePlan, WorkPlan } from '../plan/plan.ts';
 import { skillsOf } from '../plan/work.ts';
 
@@ -17,7 +17,7 @@ export function environmentOf(work: WorkPlan): readonly EnvPlan[] {
       return [];
     case 'agent':
     case 'skill':
-      return [...credentialsOf(work), ...work.env, ...handedToServers(work.skills)];
+      return [...credentialsOf(work), ...work.env, ...listServerVariables(work.skills)];
     case 'shell':
       return work.env;
   }

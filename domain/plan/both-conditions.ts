@@ -7,7 +7,7 @@ const BETWEEN = '\n) && (';
 const BEHIND = '\n)';
 
 /** Both have to hold. Each may end in a comment. */
-export function bothSources(outer: string, inner: string): string {
+export function joinSources(outer: string, inner: string): string {
   return `${BEFORE}${outer}${BETWEEN}${inner}${BEHIND}`;
 }
 

@@ -5,7 +5,7 @@ import type { ConditionPlan, InputPlan, Plan, StagePlan } from './plan.ts';
  * Whether a stage that is passed gives its input as its output: in a pipeline what a box hands on to the next goes through one
  * that is passed. A merge has no part of such a box, and nobody else may take its output.
  */
-export function handsOnInput({
+export function createInputPredicate({
   kind,
   stages,
   output,

@@ -43,7 +43,7 @@ import type {
   WaitWork,
   WorkPlan,
 } from './plan.ts';
-import { omitUndefined, omitDefaults, type LeavingOut } from './leave-out.ts';
+import { omitUndefined, omitDefaults, type WithOptional } from './leave-out.ts';
 import { needsVm } from './work.ts';
 
 export interface PlanWire extends Omit<Plan, 'stages' | 'scopes'> {
@@ -61,34 +61,34 @@ export type WorkWire =
   | ShellWire
   | MockWorkWire;
 
-export type MockWorkWire = LeavingOut<MockWork, keyof typeof MOCK_DEFAULTS>;
+export type MockWorkWire = WithOptional<MockWork, keyof typeof MOCK_DEFAULTS>;
 
-export type MockWire = LeavingOut<MockPlan, keyof typeof MOCK_DEFAULTS>;
+export type MockWire = WithOptional<MockPlan, keyof typeof MOCK_DEFAULTS>;
 
-export type AgentWire = LeavingOut<AgentWork, keyof typeof AGENT_DEFAULTS>;
+export type AgentWire = WithOptional<AgentWork, keyof typeof AGENT_DEFAULTS>;
 
-export type SkillWire = LeavingOut<SkillWork, keyof typeof SKILL_DEFAULTS>;
+export type SkillWire = WithOptional<SkillWork, keyof typeof SKILL_DEFAULTS>;
 
-export type ShellWire = LeavingOut<ShellWork, keyof typeof SHELL_DEFAULTS>;
+export type ShellWire = WithOptional<ShellWork, keyof typeof SHELL_DEFAULTS>;
 
-export type WaitWire = LeavingOut<WaitWork, keyof typeof WAIT_DEFAULTS>;
+export type WaitWire = WithOptional<WaitWork, keyof typeof WAIT_DEFAULTS>;
 
-export type CommandWire = LeavingOut<CommandWork, keyof typeof COMMAND_DEFAULTS>;
+export type CommandWire = WithOptional<CommandWork, keyof typeof COMMAND_DEFAULTS>;
 
-export interface ApprovalWire extends LeavingOut<
+export interface ApprovalWire extends WithOptional<
   Omit<ApprovalWork, 'fields'>,
   Exclude<keyof typeof APPROVAL_DEFAULTS, 'fields'>
 > {
   readonly fields?: readonly FieldWire[] | undefined;
 }
 
-export type FieldWire = LeavingOut<ApprovalField, keyof typeof FIELD_DEFAULTS>;
+export type FieldWire = WithOptional<ApprovalField, keyof typeof FIELD_DEFAULTS>;
 
-export type InputWire = LeavingOut<StageInputPlan, keyof typeof INPUT_DEFAULTS>;
+export type InputWire = WithOptional<StageInputPlan, keyof typeof INPUT_DEFAULTS>;
 
-export type ConditionWire = LeavingOut<ConditionPlan, keyof typeof CONDITION_DEFAULTS>;
+export type ConditionWire = WithOptional<ConditionPlan, keyof typeof CONDITION_DEFAULTS>;
 
-export interface StageWire extends LeavingOut<
+export interface StageWire extends WithOptional<
   Omit<StagePlan, 'work' | 'mock' | 'after' | 'when' | 'inputs'>,
   Exclude<keyof typeof STAGE_DEFAULTS, 'after' | 'when' | 'inputs'> | 'scope'
 > {
@@ -99,18 +99,18 @@ export interface StageWire extends LeavingOut<
   readonly after?: readonly (EdgePlan | string)[] | undefined;
 }
 
-export interface ScopeWire extends LeavingOut<Omit<ScopePlan, 'sandbox'>, 'stages'> {
+export interface ScopeWire extends WithOptional<Omit<ScopePlan, 'sandbox'>, 'stages'> {
   readonly sandbox?: SandboxWire | undefined;
 }
 
-export interface SandboxWire extends LeavingOut<
+export interface SandboxWire extends WithOptional<
   Omit<SandboxPlan, 'mounts'>,
   Exclude<keyof typeof SANDBOX_DEFAULTS, 'mounts'>
 > {
   readonly mounts?: readonly MountWire[] | undefined;
 }
 
-export interface MountWire extends LeavingOut<MountPlan, 'source'> {
+export interface MountWire extends WithOptional<MountPlan, 'source'> {
   /** In place of `source`. */
   readonly hostPath?: string | undefined;
 }

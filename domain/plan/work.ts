@@ -19,9 +19,9 @@ import type {
 } from './plan.ts';
 
 /** How the run machine has it done: by an activity, by asking somebody and waiting for the answer, or by waiting alone. */
-export type Doing = 'run' | 'ask' | 'wait';
+export type WorkMode = 'run' | 'ask' | 'wait';
 
-export function doingOf(work: WorkPlan): Doing {
+export function doingOf(work: WorkPlan): WorkMode {
   switch (work.kind) {
     case 'approval':
       return 'ask';

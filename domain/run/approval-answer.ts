@@ -54,7 +54,7 @@ export function checkFields(
       if (field.required) return { problem: `the approval needs the field ${field.name} (${describeField(field)})` };
       continue;
     }
-    const typed = typedValue(field, value);
+    const typed = parseFieldValue(field, value);
     if (typed === null)
       return { problem: `the field ${field.name} must be ${describeField(field)}, got ${quote(value)}` };
     const changed = typeof typed === 'number' ? changeOf(typed, value) : null;
@@ -86,7 +86,7 @@ export function describeField({ type, choices }: ApprovalField): string {
   }
 }
 
-function typedValue({ type, choices }: ApprovalField, value: unknown): FieldValue | null {
+function parseFieldValue({ type, choices }: ApprovalField, value: unknown): FieldValue | null {
   switch (type) {
     case 'text':
       return typeof value === 'string' ? value : null;

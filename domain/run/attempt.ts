@@ -2,7 +2,7 @@
  * The name of one attempt of one stage, and the exec keys of its commands. A key is the identity of a command: the same
  * key never runs twice. Code works with the fields; the text is for keepers, stores and people.
  */
-import { type InstancePath, instanceText, isPlanId, parseInstance, PLAN_ID, shownStage } from './instance.ts';
+import { type InstancePath, instanceText, isPlanId, parseInstance, PLAN_ID, formatStageName } from './instance.ts';
 import { quote } from '../units/quote.ts';
 
 export interface AttemptName {
@@ -92,5 +92,5 @@ function isCount(value: number, most: number): boolean {
 
 /** Returns the stage of an event, or the item of it, as people read it: `resize[3]`. */
 export function stageNameOf({ stage, execKey }: { readonly stage: string; readonly execKey: string }): string {
-  return shownStage(stage, parseExecKey(execKey)?.instance ?? []);
+  return formatStageName(stage, parseExecKey(execKey)?.instance ?? []);
 }

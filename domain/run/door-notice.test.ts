@@ -6,7 +6,7 @@ import {
   type NoticesRead,
   readNotices,
   targetText,
-  tellCounts,
+  flushCounts,
   type ToldNotice,
 } from './door-notice.ts';
 
@@ -62,7 +62,7 @@ describe('notices of a door', () => {
     const { read, told } = readAll(bytes);
     const ofKind = (kind: string): number => told.filter(({ notice }) => notice.kind === kind).length;
     expect([ofKind('refused'), ofKind('closed'), ofKind('more')]).toEqual([refused, closed, 1]);
-    const end = tellCounts(read);
+    const end = flushCounts(read);
     expect(end.told).toEqual([
       {
         offset: bytes.length,
@@ -70,7 +70,7 @@ describe('notices of a door', () => {
         notice: { kind: 'more', refused: counted + 10, closed: 2, sentBytes: 6, receivedBytes: 8 },
       },
     ]);
-    expect(tellCounts(end.read).told).toEqual([]);
+    expect(flushCounts(end.read).told).toEqual([]);
   });
 
   test('a line that no keeper of this build writes makes no notice, and later lines count', () => {

@@ -107,20 +107,20 @@ export function readNotices(
     if (next.more === state.more) told.push({ offset, ...line });
     state = next;
     if (state.untold < DOOR_NOTICE_LIMITS.counted) continue;
-    told.push(toldCounts(state));
+    told.push(createCountsNotice(state));
     state = { ...state, untold: 0 };
   }
   return { read: state, told };
 }
 
 /** What is only counted so far, where no event has told it. */
-export function tellCounts(read: NoticesRead): { readonly read: NoticesRead; readonly told: readonly ToldNotice[] } {
-  return read.untold === 0 ? { read, told: [] } : { read: { ...read, untold: 0 }, told: [toldCounts(read)] };
+export function flushCounts(read: NoticesRead): { readonly read: NoticesRead; readonly told: readonly ToldNotice[] } {
+  return read.untold === 0 ? { read, told: [] } : { read: { ...read, untold: 0 }, told: [createCountsNotice(read)] };
 }
 
 const LINE_END = 0x0a;
 
-function toldCounts({ offset, more }: NoticesRead): ToldNotice {
+function createCountsNotice({ offset, more }: NoticesRead): ToldNotice {
   return { offset, atMs: null, notice: { kind: 'more', ...more } };
 }
 

@@ -98,7 +98,7 @@ function withTextsCut(body: RunEventBody): RunEventBody {
     case 'run-finished':
       return { ...body, outcome: { ...body.outcome, failure: failureCut(body.outcome.failure) } };
     case 'stage-failed':
-      return { ...body, failure: shortened(body.failure) };
+      return { ...body, failure: shortenFailure(body.failure) };
     case 'stage-answered':
       return {
         ...body,
@@ -131,10 +131,10 @@ function withTextsCut(body: RunEventBody): RunEventBody {
 }
 
 function failureCut(failure: StageFailure | null): StageFailure | null {
-  return failure === null ? null : shortened(failure);
+  return failure === null ? null : shortenFailure(failure);
 }
 
-function shortened(failure: StageFailure): StageFailure {
+function shortenFailure(failure: StageFailure): StageFailure {
   // The last lines of standard error say most at their end.
   const { stderrTail } = failure;
   return {

@@ -16,7 +16,7 @@ import {
   objectOf,
   oneOf,
   optional,
-  orNull,
+  allowNull,
   valuesOf,
 } from './shape.ts';
 
@@ -38,7 +38,7 @@ const continueShape = objectOf({
 export const originShape: Check = objectOf({
   runId: aText,
   kind: oneOf(...ORIGIN_KINDS),
-  from: orNull(aText),
+  from: allowNull(aText),
   continue: optional(continueShape),
 });
 
@@ -64,22 +64,22 @@ export const stageResultShape: Check = objectOf({
   stage: aText,
   execKey: aText,
   outcome: oneOf('succeeded', 'failed', 'cancelled', 'passed'),
-  failure: orNull(failure),
+  failure: allowNull(failure),
   durationMs: aNumber,
-  output: orNull(dataRefShape),
+  output: allowNull(dataRefShape),
   outputs: valuesOf(dataRefShape),
   instance: listOf(objectOf({ part: aText, item: aCount })),
   attempt: aCount,
-  vm: orNull(objectOf({ backend: aText, vmm: aText, isolation: aText, accelerator: aText })),
+  vm: allowNull(objectOf({ backend: aText, vmm: aText, isolation: aText, accelerator: aText })),
   bootMs: optional(aNumber),
   usage: valuesOf(aNumber),
-  command: orNull(objectOf({ exitCode: orNull(aNumber), stdoutBytes: aCount, stderrBytes: aCount })),
+  command: allowNull(objectOf({ exitCode: allowNull(aNumber), stdoutBytes: aCount, stderrBytes: aCount })),
   partial: optional(valuesOf(dataRefShape)),
   agent: optional(
     objectOf({
       provider: aText,
-      model: orNull(aText),
-      sessionId: orNull(aText),
+      model: allowNull(aText),
+      sessionId: allowNull(aText),
       played: aFlag,
       transcript: dataRefShape,
     }),
@@ -90,9 +90,9 @@ const aFieldValue = either(aText, either(aNumber, aFlag));
 
 const outcome = objectOf({
   state: oneOf('succeeded', 'failed', 'cancelled', 'terminated'),
-  failedStage: orNull(aText),
-  failure: orNull(failure),
-  output: orNull(dataRefShape),
+  failedStage: allowNull(aText),
+  failure: allowNull(failure),
+  output: allowNull(dataRefShape),
   tolerated: optional(listOf(aText)),
 });
 
@@ -108,7 +108,7 @@ const question = objectOf({
       choices: listOf(aText),
     }),
   ),
-  deadlineAtMs: orNull(aTime),
+  deadlineAtMs: allowNull(aTime),
   onTimeout: oneOf(...TIMEOUT_ANSWERS),
   item: optional(aText),
 });
@@ -153,7 +153,7 @@ const body = kindOf<RunEventBody['type']>(
       kind: aText,
       hostId: aText,
       stages: listOf(objectOf({ id: aText, dependsOn: listOf(aText) })),
-      outputStage: orNull(aText),
+      outputStage: allowNull(aText),
       startedAtMs: optional(aTime),
       origin: optional(originShape),
       mocked: optional(listOf(aText)),
@@ -165,7 +165,7 @@ const body = kindOf<RunEventBody['type']>(
       stage: aText,
       runId: aText,
       outcome: oneOf('succeeded', 'passed'),
-      output: orNull(dataRefShape),
+      output: allowNull(dataRefShape),
       outputs: valuesOf(dataRefShape),
     }),
     'run-resumed': objectOf({ by: aText }),
@@ -224,7 +224,7 @@ const body = kindOf<RunEventBody['type']>(
       command: aCount,
       step: aText,
       turn: aCount,
-      refusal: orNull(aText),
+      refusal: allowNull(aText),
       asked: dataRefShape,
     }),
     'agent-usage': objectOf({
@@ -234,7 +234,7 @@ const body = kindOf<RunEventBody['type']>(
       outputTokens: aCount,
       cachedInputTokens: aCount,
       turns: aCount,
-      costUsd: orNull(aNumber),
+      costUsd: allowNull(aNumber),
     }),
     'stage-finished': objectOf({ stage: aText, execKey: aText, result: stageResultShape }),
     'stage-retrying': objectOf({ stage: aText, execKey: aText, reason: aText, delayMs: aNumber }),
@@ -243,7 +243,7 @@ const body = kindOf<RunEventBody['type']>(
       stage: aText,
       execKey: aText,
       outcome: oneOf('succeeded', 'failed', 'cancelled'),
-      failure: orNull(failure),
+      failure: allowNull(failure),
       by: optional(aText),
       comment: optional(aText),
       fields: optional(valuesOf(aFieldValue)),

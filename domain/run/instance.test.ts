@@ -6,7 +6,7 @@ import {
   type InstancePath,
   parseInstance,
   readInstance,
-  shownStage,
+  formatStageName,
 } from './instance.ts';
 
 const step = (part: string, item: number): InstancePath[number] => ({ part, item });
@@ -106,7 +106,7 @@ test.each<[string, InstancePath, string]>([
   ['deploy.build', [{ part: 'deploy', item: 0 }], 'deploy[0].build'],
   ['deploy.build', [], 'deploy.build'],
 ])('%s in %j is shown as %s', (stage, path, shown) => {
-  expect(shownStage(stage, path)).toBe(shown);
+  expect(formatStageName(stage, path)).toBe(shown);
 });
 
 test.each<[unknown, boolean]>([

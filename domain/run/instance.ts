@@ -108,15 +108,15 @@ function textOfStep({ part, item, attempt = 1 }: InstanceStep): string {
  * A stage for people: `resize` of the run itself, `resize[3]` of an item, `deploy[0].build` of a stage within one, and
  * `resize#2[3]` of an item of the second list in a loop. In plans such a stage has the name of its part in front of its own.
  */
-export function shownStage(stage: string, path: InstancePath): string {
+export function formatStageName(stage: string, path: InstancePath): string {
   const parts = path.map(
     ({ part, item, attempt = 1 }, at) =>
-      `${within(part, path[at - 1]?.part)}${attempt === 1 ? '' : `#${attempt}`}[${item}]`,
+      `${stripPart(part, path[at - 1]?.part)}${attempt === 1 ? '' : `#${attempt}`}[${item}]`,
   );
   const last = path.at(-1)?.part;
-  return last === stage ? parts.join('.') : [...parts, within(stage, last)].join('.');
+  return last === stage ? parts.join('.') : [...parts, stripPart(stage, last)].join('.');
 }
 
-function within(name: string, part: string | undefined): string {
+function stripPart(name: string, part: string | undefined): string {
   return part !== undefined && name.startsWith(`${part}.`) ? name.slice(part.length + 1) : name;
 }

@@ -1,6 +1,6 @@
 /** Words about the changes of an agent whose attempt failed or was interrupted. */
 import { PARTIAL_OUTPUTS } from '../plan/workspace.ts';
-import { typedRunId } from './run-id.ts';
+import { quoteRunId } from './run-id.ts';
 
 const BEFORE_CHANGES = 'its changes (';
 
@@ -8,7 +8,7 @@ const BEFORE_CHANGES = 'its changes (';
 export function describePartial(runId: string, stage: string, files: number): string {
   const count = `${files} ${files === 1 ? 'file differs' : 'files differ'}`;
   const of = /^[\w.-]+$/.test(stage) ? '' : ` --stage "${stage}"`;
-  const run = typedRunId(runId);
+  const run = quoteRunId(runId);
   const args = runId.startsWith('-') ? `--partial${of} ${run}` : `${run} --partial${of}`;
   return `${BEFORE_CHANGES}${count}) are kept as ${stage}.${PARTIAL_OUTPUTS.patch}: \`voidbox apply ${args}\``;
 }

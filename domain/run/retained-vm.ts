@@ -1,8 +1,8 @@
 /** VMs that failed stages leave for a look: what stands of them in their run directory, and what people are told. */
 import { writeDurationMs } from '../units/duration.ts';
 import { parseExecKey } from './attempt.ts';
-import { shownStage } from './instance.ts';
-import { typedRunId } from './run-id.ts';
+import { formatStageName } from './instance.ts';
+import { quoteRunId } from './run-id.ts';
 import { createMapping } from '../units/mapping.ts';
 
 /** What a worker notes of such a VM with its keeper. */
@@ -41,23 +41,23 @@ function fieldsOf(value: unknown): Readonly<Record<string, unknown>> {
 
 /** As commands take it: the stage, or one of its items. */
 export function stageOfRetained({ stage, execKey }: Pick<RetentionNote, 'stage' | 'execKey'>): string {
-  return shownStage(stage, parseExecKey(execKey)?.instance ?? []);
+  return formatStageName(stage, parseExecKey(execKey)?.instance ?? []);
 }
 
-type OfStage = Pick<RetentionNote, 'stage' | 'execKey'>;
+type StageOfVm = Pick<RetentionNote, 'stage' | 'execKey'>;
 
 /** Behind what a failure says: the VM is the stage's own. */
-export function leftUntil(runId: string, of: OfStage, untilMs: number): string {
+export function describeRetainedVm(runId: string, of: StageOfVm, untilMs: number): string {
   return `its VM is left until ${timeText(untilMs)}: ${commands(runId, of)}`;
 }
 
 /** The same of a VM that other stages use, too. */
-export function leftAfterOthers(runId: string, of: OfStage, forMs: number): string {
+export function describeSharedVm(runId: string, of: StageOfVm, forMs: number): string {
   return `its VM is left for ${writeDurationMs(forMs)} once all of its stages have ended: ${commands(runId, of)}`;
 }
 
-function commands(runId: string, of: OfStage): string {
-  const [run, stage] = [typedRunId(runId), typed(stageOfRetained(of))];
+function commands(runId: string, of: StageOfVm): string {
+  const [run, stage] = [quoteRunId(runId), quoteForShell(stageOfRetained(of))];
   return `look with \`voidbox exec ${run} ${stage} -- COMMAND\`, end it with \`voidbox release ${run} ${stage}\``;
 }
 
@@ -67,6 +67,6 @@ function timeText(atMs: number): string {
 }
 
 /** A shell reads brackets as a pattern. */
-function typed(word: string): string {
+function quoteForShell(word: string): string {
   return /^[A-Za-z0-9._%@+-]+$/.test(word) ? word : `"${word}"`;
 }

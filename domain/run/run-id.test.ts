@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { describePartial } from './partial-work.ts';
-import { leftUntil } from './retained-vm.ts';
+import { describeRetainedVm } from './retained-vm.ts';
 import { escapeRunId, isRunId, runIdProblem, unescapeRunId } from './run-id.ts';
 import { parseVmKey, vmKeyText } from './vm-key.ts';
 
@@ -130,7 +130,7 @@ function seeded(seed: number): () => number {
 test('messages put an id that begins with a hyphen after `--`, and options before it', () => {
   expect(describePartial('r1', 'a[0]', 1)).toContain('`voidbox apply r1 --partial --stage "a[0]"`');
   expect(describePartial('-r1', 'a[0]', 1)).toContain(`\`voidbox apply --partial --stage "a[0]" -- '-r1'\``);
-  const left = leftUntil('-r1', { stage: 'a', execKey: '-r1/a/1' }, 0);
+  const left = describeRetainedVm('-r1', { stage: 'a', execKey: '-r1/a/1' }, 0);
   expect(left).toContain("`voidbox exec -- '-r1' a -- COMMAND`");
   expect(left).toContain("`voidbox release -- '-r1' a`");
 });
@@ -144,7 +144,7 @@ test.each([
 ])('messages name the run %j by the id that a command takes', (runId, typed) => {
   const of = { stage: 'a', execKey: 'a/0/1' };
   expect(describePartial(runId, 'a', 1)).toContain(`\`voidbox apply ${typed} --partial\``);
-  expect(leftUntil(runId, of, 0)).toContain(
+  expect(describeRetainedVm(runId, of, 0)).toContain(
     `\`voidbox exec ${typed} a -- COMMAND\`, end it with \`voidbox release ${typed} a\``,
   );
 });

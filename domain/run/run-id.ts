@@ -2,7 +2,7 @@
  * A run's id is its Temporal workflow id, so it is any text that Temporal takes: schedules make ids with colons,
  * clients make what they like. Where an id becomes a part of a name (a folder, a VM key) it is escaped here.
  */
-import { typedArgument } from '../security/typed-argument.ts';
+import { quoteArgument } from '../security/typed-argument.ts';
 import { utf8Length } from '../units/utf8.ts';
 
 /** Temporal's `limit.maxIDLength`, which counts bytes of UTF-8. */
@@ -38,8 +38,8 @@ export function separateId(id: string): string {
 }
 
 /** A run's id as a person types it in a command: `escapeRunId` makes names of folders, which commands do not take. */
-export function typedRunId(runId: string): string {
-  return runId.startsWith('-') ? `-- ${typedArgument(runId)}` : typedArgument(runId);
+export function quoteRunId(runId: string): string {
+  return runId.startsWith('-') ? `-- ${quoteArgument(runId)}` : quoteArgument(runId);
 }
 
 /** The id that `escapeRunId` makes this text of; null when it makes it of none. */

@@ -27,7 +27,7 @@ export function oneOf(...texts: readonly string[]): Check {
     typeof value === 'string' && texts.includes(value) ? null : `${at} is not one of ${texts.join(', ')}`;
 }
 
-export function orNull(check: Check): Check {
+export function allowNull(check: Check): Check {
   return (value, at) => (value === null ? null : check(value, at));
 }
 
@@ -43,7 +43,7 @@ export function either(first: Check, second: Check): Check {
 export function listOf(check: Check): Check {
   return (value, at) => {
     if (!Array.isArray(value)) return `${at} is not a list`;
-    return firstProblem(value.map((each, index) => () => check(each, `${at}[${index}]`)));
+    return findFirstProblem(value.map((each, index) => () => check(each, `${at}[${index}]`)));
   };
 }
 
@@ -51,7 +51,7 @@ export function listOf(check: Check): Check {
 export function valuesOf(check: Check): Check {
   return (value, at) => {
     if (!isObject(value)) return `${at} is not an object`;
-    return firstProblem(
+    return findFirstProblem(
       Object.entries(value).map(
         ([key, each]) =>
           () =>
@@ -92,7 +92,7 @@ export function kindOf<K extends string>(
   };
 }
 
-function firstProblem(checks: readonly (() => string | null)[]): string | null {
+function findFirstProblem(checks: readonly (() => string | null)[]): string | null {
   for (const check of checks) {
     const problem = check();
     if (problem !== null) return problem;

@@ -33,7 +33,7 @@ type Place = 'begin' | 'escape' | 'intermediate' | 'parameters' | 'csi-intermedi
 export function createEscapeReader(kind: SymbolKind): EscapeReader {
   let place: Place = 'begin';
   let hasLead = false;
-  const go = (to: Place): EscapeReading => {
+  const moveTo = (to: Place): EscapeReading => {
     place = to;
     return 'inside';
   };
@@ -41,27 +41,27 @@ export function createEscapeReader(kind: SymbolKind): EscapeReader {
   const readCode = (code: number): EscapeReading => {
     switch (place) {
       case 'begin':
-        if (code === ESCAPE) return go('escape');
-        if (code === 0x9b) return go('parameters');
-        return isStringBegin(code) ? go('string') : 'none';
+        if (code === ESCAPE) return moveTo('escape');
+        if (code === 0x9b) return moveTo('parameters');
+        return isStringBegin(code) ? moveTo('string') : 'none';
       case 'escape':
-        if (code === 0x5b) return go('parameters');
-        if (code === 0x5d || code === 0x50 || code === 0x58 || code === 0x5e || code === 0x5f) return go('string');
-        if (isIntermediate(code)) return go('intermediate');
+        if (code === 0x5b) return moveTo('parameters');
+        if (code === 0x5d || code === 0x50 || code === 0x58 || code === 0x5e || code === 0x5f) return moveTo('string');
+        if (isIntermediate(code)) return moveTo('intermediate');
         return isFinalOfEscape(code) ? 'ended' : 'none';
       case 'intermediate':
         if (isIntermediate(code)) return 'inside';
         return isFinalOfEscape(code) || code === 0x50 || code === 0x58 ? 'ended' : 'none';
       case 'parameters':
         if (code >= 0x30 && code <= 0x3f) return 'inside';
-        if (isIntermediate(code)) return go('csi-intermediate');
+        if (isIntermediate(code)) return moveTo('csi-intermediate');
         return code >= 0x40 && code <= 0x7e ? 'ended' : 'none';
       case 'csi-intermediate':
         if (isIntermediate(code)) return 'inside';
         return code >= 0x40 && code <= 0x7e ? 'ended' : 'none';
       case 'string':
         if (code === BELL || code === STRING_END) return 'ended';
-        if (code === ESCAPE) return go('string-escape');
+        if (code === ESCAPE) return moveTo('string-escape');
         return code === LINE_FEED || isC1(code) ? 'none' : 'inside';
       case 'string-escape':
         return code === BACKSLASH ? 'ended' : 'none';

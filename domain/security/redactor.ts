@@ -58,15 +58,15 @@ const IS_SPECIAL = Uint8Array.from({ length: 256 }, (_, byte) => (SPECIAL_BYTES.
 export function createRedactor(secrets: readonly Secret[]): Redactor {
   const isLong = ({ value }: Secret): boolean => utf8Encode(value).length >= SECRET_MIN_BYTES;
   const tooShort = secrets.filter((secret) => secret.value !== '' && !isLong(secret)).map(({ name }) => name);
-  const known = knownForms(secrets.filter(isLong));
+  const known = collectKnownForms(secrets.filter(isLong));
   if (known.plain.length === 0) return { tooShort, reach: 0, stream: passThrough, text: (text) => text };
   const plainBytes = known.plain.map(bytesOf);
   const wrappedBytes = known.wrapped.map(bytesOf);
   const lengthOf = (most: number, { symbols }: Pattern): number => Math.max(most, symbols.length);
   const longestWrapped = wrappedBytes.reduce(lengthOf, 0);
   // Many stages print no failure, and some no output.
-  const bytes = once(() => buildAutomaton({ plain: plainBytes, wrapped: wrappedBytes }, 256));
-  const units = once(() =>
+  const bytes = memoize(() => buildAutomaton({ plain: plainBytes, wrapped: wrappedBytes }, 256));
+  const units = memoize(() =>
     buildAutomaton({ plain: known.plain.map(unitsOf), wrapped: known.wrapped.map(unitsOf) }, 65_536),
   );
   return {
@@ -91,22 +91,22 @@ interface KnownForms {
   readonly owners: readonly (readonly string[])[];
 }
 
-function knownForms(secrets: readonly Secret[]): KnownForms {
+function collectKnownForms(secrets: readonly Secret[]): KnownForms {
   const forms = new Map(distinct(secrets.map(({ value }) => value)).map((value) => [value, formsOf(value)]));
   const namesOf = new Map<string, Set<string>>();
   for (const { name, value } of secrets)
     for (const text of [...forms.get(value)!.plain, ...forms.get(value)!.wrapped])
       namesOf.set(text, (namesOf.get(text) ?? new Set()).add(name));
   const owners = new Map<string, { readonly index: number; readonly names: readonly string[] }>();
-  const known = (text: string): KnownForm => {
+  const createKnownForm = (text: string): KnownForm => {
     const names = [...namesOf.get(text)!];
     const key = JSON.stringify(names);
     const owner = owners.get(key) ?? { index: owners.size, names };
     owners.set(key, owner);
     return { text, owner: owner.index };
   };
-  const plain = distinct([...forms.values()].flatMap((form) => form.plain)).map(known);
-  const wrapped = distinct([...forms.values()].flatMap((form) => form.wrapped)).map(known);
+  const plain = distinct([...forms.values()].flatMap((form) => form.plain)).map(createKnownForm);
+  const wrapped = distinct([...forms.values()].flatMap((form) => form.wrapped)).map(createKnownForm);
   return { plain, wrapped, owners: [...owners.values()].map(({ names }) => names) };
 }
 
@@ -114,7 +114,7 @@ function distinct(texts: readonly string[]): readonly string[] {
   return [...new Set(texts)];
 }
 
-function once<T>(make: () => T): () => T {
+function memoize<T>(make: () => T): () => T {
   let made: { readonly value: T } | null = null;
   return () => (made ??= { value: make() }).value;
 }
@@ -169,7 +169,7 @@ function holdBytes(offset: number, redacted: (owners: readonly number[]) => void
   return {
     end: () => heldFrom + held.length,
     append(chunk) {
-      held = held.length === 0 ? chunk : joined(held, chunk);
+      held = held.length === 0 ? chunk : concatBytes(held, chunk);
     },
     addSecret: (from, to, owner) => addSpan(spans, { from: Math.max(from, heldFrom), to, owners: [owner] }),
     secretAcross: (at) => spans.find(({ from, to }) => from < at && to > at)?.from ?? null,
@@ -267,7 +267,7 @@ function redactWith(automaton: Automaton, text: string): string {
   return redacted + text.slice(at);
 }
 
-function joined(first: Uint8Array, second: Uint8Array): Uint8Array {
+function concatBytes(first: Uint8Array, second: Uint8Array): Uint8Array {
   const both = new Uint8Array(first.length + second.length);
   both.set(first);
   both.set(second, first.length);

@@ -83,9 +83,9 @@ export function createScan(
       if (isBreak) return void track.skips.push({ from: at, to: at + 1, isEscape: false });
     }
     track.state = next;
-    if (longest[next]! > 0) found(beforeSkips(track.skips, at + 1, longest[next]!), at + 1, owners[next]!);
+    if (longest[next]! > 0) found(findBeginning(track.skips, at + 1, longest[next]!), at + 1, owners[next]!);
   };
-  const startOf = ({ state, skips }: Track, end: number): number => beforeSkips(skips, end, automaton.depth[state]!);
+  const startOf = ({ state, skips }: Track, end: number): number => findBeginning(skips, end, automaton.depth[state]!);
   /** Without an escape sequence inside, both ways read the same. */
   const settle = (end: number): void => {
     if (through === null) return;
@@ -142,7 +142,7 @@ function isEndOfLine(symbol: number, at: number, lineBegin: number, last: Skip |
 }
 
 /**
- * Returns the result of `beforeSkips`, and never visits the skips before it again, because the beginning only moves forward. So each
+ * Returns the result of `findBeginning`, and never visits the skips before it again, because the beginning only moves forward. So each
  * skip is visited twice, however long a secret is.
  */
 function passBehind(track: ThroughTrack, to: number, symbols: number): number {
@@ -167,7 +167,7 @@ function count(track: ThroughTrack, index: number, sign: 1 | -1): number {
 }
 
 /** Returns the beginning of a text that ends at `to` and has this many symbols. Skips do not count. */
-function beforeSkips(skips: readonly Skip[], to: number, symbols: number): number {
+function findBeginning(skips: readonly Skip[], to: number, symbols: number): number {
   let from = to - symbols;
   for (let index = skips.length - 1; index >= 0 && skips[index]!.to > from; index -= 1)
     from -= skips[index]!.to - skips[index]!.from;

@@ -2,7 +2,7 @@ import { utf8Encode } from '../units/utf8.ts';
 import { sanitizeLine } from './sanitize.ts';
 
 /** A text in a command line that is to be typed: quoted where a shell would read something else. */
-export function typedArgument(text: string): string {
+export function quoteArgument(text: string): string {
   if (/^(?!-)[A-Za-z0-9._:@%+=,/-]+$/.test(text)) return text;
   return sanitizeLine(text) === text ? `'${text.replaceAll("'", `'\\''`)}'` : bashString(text);
 }

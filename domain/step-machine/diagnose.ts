@@ -43,7 +43,7 @@ export function diagnoseAlone(definition: SkillDefinition, prefix = ''): readonl
     found.push({
       rule: 'entry-step',
       severity: 'error',
-      message: `skill "${definition.name}": ${missingEntry(entry, Object.keys(steps))}`,
+      message: `skill "${definition.name}": ${describeMissingEntry(entry, Object.keys(steps))}`,
     });
   for (const store of Object.keys(definition.stores ?? {})) {
     if (RESERVED_STORES.has(store))
@@ -86,7 +86,7 @@ export function diagnoseAlone(definition: SkillDefinition, prefix = ''): readonl
   return found;
 }
 
-export function missingEntry(entry: string, steps: readonly string[]): string {
+export function describeMissingEntry(entry: string, steps: readonly string[]): string {
   return `entry step "${entry}" not found in steps. There are: ${steps.join(', ') || 'none'}.`;
 }
 
@@ -219,7 +219,7 @@ export function isDuration(value: number): boolean {
 }
 
 function checkNumbers(name: string, config: StepConfig, add: Add): void {
-  const whole = (value: number | undefined, key: string): void => {
+  const checkWhole = (value: number | undefined, key: string): void => {
     if (value !== undefined && (!Number.isInteger(value) || value < 1))
       add('step-numbers', 'error', `Step "${name}": ${key} is ${value}; it must be a whole number from 1.`);
   };
@@ -227,9 +227,9 @@ function checkNumbers(name: string, config: StepConfig, add: Add): void {
     if (typeof value === 'number' && !isDuration(value))
       add('step-numbers', 'error', `Step "${name}": ${key} is ${value}; it must be ${DURATION}.`);
   };
-  whole(config.maxVisits, 'maxVisits');
-  whole(config.maxInvalid, 'maxInvalid');
-  whole(config.retry?.maxAttempts, 'retry.maxAttempts');
+  checkWhole(config.maxVisits, 'maxVisits');
+  checkWhole(config.maxInvalid, 'maxInvalid');
+  checkWhole(config.retry?.maxAttempts, 'retry.maxAttempts');
   time(config.retry?.backoffMs, 'retry.backoffMs');
   time(config.retry?.maxBackoffMs, 'retry.maxBackoffMs');
   const { backoffFactor = 1 } = config.retry ?? {};

@@ -7,7 +7,7 @@ import { Fold, newSession, transition } from './machine.ts';
 import { flush } from './records.ts';
 import { backoffMs } from './visit.ts';
 import type { SessionState } from './state.ts';
-import { pendingCommands } from './work.ts';
+import { listPendingCommands } from './work.ts';
 
 const STEP: StepFacts = {
   prompt: true,
@@ -104,7 +104,7 @@ test('each piece of the work of a turn is one command, in order', () => {
 test('whatever is under way can be asked for again, and an answer that comes twice counts once', () => {
   const facts = factsFor({ a: { action: true, next: { kind: 'to', to: 'b' } }, b: {} });
   const { state, commands } = run(facts, begin(facts), START, rendered(1), advance('a'));
-  expect(pendingCommands(facts, JSON.parse(JSON.stringify(state)) as SessionState)).toEqual(commands);
+  expect(listPendingCommands(facts, JSON.parse(JSON.stringify(state)) as SessionState)).toEqual(commands);
   const ended: SessionEventBody = { type: 'action-ended', cursor: 1, attempt: 1, ok: true, value: 1 };
   const once = run(facts, state, ended);
   const twice = run(facts, once.state, ended, rendered(1));

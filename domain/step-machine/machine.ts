@@ -38,7 +38,7 @@ import { Draft, skillAt } from './draft.ts';
 import { DURATION, isDuration } from './diagnose.ts';
 import type { SessionEvent, SessionEventBody } from './event.ts';
 import type { SkillFacts } from './facts.ts';
-import { complete, go, isStep, leave, startChild } from './moves.ts';
+import { complete, moveTo, isStep, leave, startChild } from './moves.ts';
 import { EMPTY_LOG } from './records.ts';
 import { openReplayed, place, replayEntry, splitAddress } from './replay.ts';
 import { settleRequests } from './reply.ts';
@@ -46,14 +46,14 @@ import type { Cursor, SessionOptions, SessionState } from './state.ts';
 import {
   accept,
   actionFailed,
-  afterAction,
+  continueAfterAction,
   answer,
   countVisit,
   enter,
   giveBack,
   refuseAnswer,
-  saved,
-  work,
+  applySave,
+  enterPhase,
 } from './visit.ts';
 
 export interface Transition {
@@ -183,7 +183,7 @@ function applyAnswer(draft: Draft, event: AnswerEvent): void {
   const { phase } = cursor;
   switch (event.type) {
     case 'rendered':
-      return phase.kind === 'rendering' ? rendered(draft, cursor, event.prompt) : undefined;
+      return phase.kind === 'rendering' ? startAsking(draft, cursor, event.prompt) : undefined;
     case 'validated':
       if (phase.kind !== 'validating') return;
       if (event.ok) return accept(draft, cursor, event.value);
@@ -194,20 +194,20 @@ function applyAnswer(draft: Draft, event: AnswerEvent): void {
     case 'action-ended':
       if (phase.kind !== 'acting' || phase.attempt !== event.attempt) return;
       if (!event.ok) return actionFailed(draft, cursor, event);
-      return afterAction(draft, cursor, phase.response, { actionResult: event.value }, phase.failures);
+      return continueAfterAction(draft, cursor, phase.response, { actionResult: event.value }, phase.failures);
     case 'saved':
-      return saved(draft, cursor, event.result, event.writes);
+      return applySave(draft, cursor, event.result, event.writes);
     case 'chosen':
-      return phase.kind === 'choosing' ? go(draft, cursor, event.target, phase) : undefined;
+      return phase.kind === 'choosing' ? moveTo(draft, cursor, event.target, phase) : undefined;
     case 'measured':
-      return phase.kind === 'measuring' ? measured(draft, cursor, event.durationMs) : undefined;
+      return phase.kind === 'measuring' ? startWait(draft, cursor, event.durationMs) : undefined;
     case 'timer-fired':
       return timerFired(draft, cursor, event.reason);
     case 'child-ready':
       return startChild(draft, cursor, event.params);
     case 'child-ended':
       if (phase.kind !== 'starting-child' || !phase.returns) return;
-      return afterAction(draft, cursor, Object.freeze({}), { actionResult: event.finalOutput }, []);
+      return continueAfterAction(draft, cursor, Object.freeze({}), { actionResult: event.finalOutput }, []);
     case 'topic-rendered':
       if (phase.kind !== 'rendering-topic') return;
       return complete(draft, cursor, { topic: phase.topic, content: event.content });
@@ -272,7 +272,7 @@ function advance(draft: Draft, event: Extract<SessionEventBody, { type: 'advance
     );
   }
   if (phase.kind === 'stuck') {
-    return work(draft, draft.setCursor(cursor.id, { request, submitted: true }), phase.at);
+    return enterPhase(draft, draft.setCursor(cursor.id, { request, submitted: true }), phase.at);
   }
   if (phase.kind === 'calling') {
     return draft.refuse(request, address, 'order', `Step "${address}" runs a sub-skill. ${dueNow(draft)}`, false);
@@ -340,22 +340,24 @@ function dueNow(draft: Draft): string {
     : 'Nothing can be answered at present.';
 }
 
-function rendered(draft: Draft, cursor: Cursor, prompt: NonNullable<Cursor['prompt']>): void {
+function startAsking(draft: Draft, cursor: Cursor, prompt: NonNullable<Cursor['prompt']>): void {
   const { human } = draft.stepOf(cursor);
   if (!draft.frame(cursor.frame).introduced) draft.setFrame(cursor.frame, { introduced: true });
   const deadlineMs = human === null || human.deadlineMs === null ? null : draft.atMs + human.deadlineMs;
   const asked = human === null ? null : human.assignee === null ? {} : { assignee: human.assignee };
-  work(draft, draft.setCursor(cursor.id, { prompt, human: asked, deadlineMs, submitted: false }), { kind: 'asking' });
+  enterPhase(draft, draft.setCursor(cursor.id, { prompt, human: asked, deadlineMs, submitted: false }), {
+    kind: 'asking',
+  });
 }
 
-function measured(draft: Draft, cursor: Cursor, durationMs: number): void {
+function startWait(draft: Draft, cursor: Cursor, durationMs: number): void {
   if (!isDuration(durationMs))
     return draft.fail(
       cursor,
       'Error',
       `Step "${draft.addressOf(cursor)}": wait.durationMs returned ${durationMs}; it must be ${DURATION}.`,
     );
-  work(draft, cursor, { kind: 'waiting', dueMs: draft.atMs + durationMs });
+  enterPhase(draft, cursor, { kind: 'waiting', dueMs: draft.atMs + durationMs });
 }
 
 function tick(draft: Draft): void {
@@ -375,14 +377,14 @@ function timerFired(draft: Draft, cursor: Cursor, reason: 'wait' | 'retry' | 'de
   const { phase } = cursor;
   if (reason === 'retry' && phase.kind === 'backoff') {
     const { response, attempt, failures } = phase;
-    return work(draft, cursor, { kind: 'acting', response, attempt, failures });
+    return enterPhase(draft, cursor, { kind: 'acting', response, attempt, failures });
   }
   if (reason === 'wait' && phase.kind === 'waiting') return answer(draft, cursor, {});
   if (reason !== 'deadline' || phase.kind !== 'asking' || cursor.deadlineMs === null) return;
   // A visit that nobody answered leaves no record, but it counts: reminding for ever has a limit too.
   countVisit(draft, cursor, {});
   const { onExpiry } = draft.stepOf(cursor).human!;
-  go(draft, draft.setCursor(cursor.id, { depth: 0 }), onExpiry, { response: {} });
+  moveTo(draft, draft.setCursor(cursor.id, { depth: 0 }), onExpiry, { response: {} });
 }
 
 function cancel(draft: Draft, reason: string): void {

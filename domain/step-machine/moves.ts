@@ -3,7 +3,7 @@ import type { Draft, Outcome } from './draft.ts';
 import { IMPLICIT_MAX_VISITS, type SkillFacts } from './facts.ts';
 import { recordsOf } from './records.ts';
 import { ownCount, type Cursor } from './state.ts';
-import { afterAction, enter, work } from './visit.ts';
+import { continueAfterAction, enter, enterPhase } from './visit.ts';
 import { TERMINAL_NAME } from './definition.ts';
 
 /** The visit is recorded: on to what comes next. */
@@ -12,8 +12,8 @@ export function leave(draft: Draft, cursor: Cursor, outcome: Outcome): void {
   if (parallel !== null) return fork(draft, cursor, parallel);
   // A replay only counts, unless parallel steps make it matter where each branch stands.
   if (cursor.replay !== null && !isAmongBranches(draft, cursor)) return draft.dropCursor(cursor.id);
-  if (next.kind === 'to') return go(draft, cursor, next.to, outcome);
-  if (next.kind === 'choose') return work(draft, cursor, { kind: 'choosing', ...outcome });
+  if (next.kind === 'to') return moveTo(draft, cursor, next.to, outcome);
+  if (next.kind === 'choose') return enterPhase(draft, cursor, { kind: 'choosing', ...outcome });
   finish(draft, cursor, outcome);
 }
 
@@ -27,7 +27,7 @@ function isAmongBranches(draft: Draft, cursor: Cursor): boolean {
   }
 }
 
-export function go(draft: Draft, cursor: Cursor, target: unknown, outcome: Pick<Outcome, 'response'>): void {
+export function moveTo(draft: Draft, cursor: Cursor, target: unknown, outcome: Pick<Outcome, 'response'>): void {
   if (typeof target !== 'string') {
     return draft.fail(
       cursor,
@@ -39,7 +39,7 @@ export function go(draft: Draft, cursor: Cursor, target: unknown, outcome: Pick<
   if (to === null) return;
   if (cursor.group !== null && draft.group(cursor.group).join === to) return arrive(draft, cursor);
   if (isStep(draft.skillOf(cursor.frame), to)) {
-    tellTransition(draft, cursor, to, 'next');
+    emitTransition(draft, cursor, to, 'next');
     draft.dropCursor(cursor.id);
     return enter(
       draft,
@@ -115,7 +115,7 @@ function fork(
         `Branch "${branch}" of the parallel step "${draft.addressOf(cursor)}" leads to "${to}", which is not a step.`,
       );
     }
-    tellTransition(draft, cursor, to, 'next');
+    emitTransition(draft, cursor, to, 'next');
     if (to === parallel.join) draft.setGroup({ ...draft.group(id), open: draft.group(id).open - 1 });
     else
       enter(draft, { frame: cursor.frame, step: to, group: id, request: cursor.request, depth: cursor.depth }, cursor);
@@ -125,7 +125,7 @@ function fork(
 
 function arrive(draft: Draft, cursor: Cursor): void {
   const group = draft.group(cursor.group!);
-  tellTransition(draft, cursor, group.join, 'next');
+  emitTransition(draft, cursor, group.join, 'next');
   draft.dropCursor(cursor.id);
   draft.setGroup({ ...group, open: group.open - 1 });
   if (group.open === 1) join(draft, cursor);
@@ -154,7 +154,7 @@ function redirect(draft: Draft, cursor: Cursor, target: string, response: unknow
   const isKnown =
     kind === 'subskill' ? Object.hasOwn(skill.subskills, name) : kind === 'topic' && skill.topics.includes(name);
   if (!isKnown && (kind === null || draft.state.options.followRedirects))
-    return draft.fail(cursor, 'Error', unknownTarget(draft, cursor, kind, name, target));
+    return draft.fail(cursor, 'Error', describeUnknownTarget(draft, cursor, kind, name, target));
   if (cursor.group !== null) {
     return draft.fail(
       cursor,
@@ -162,18 +162,24 @@ function redirect(draft: Draft, cursor: Cursor, target: string, response: unknow
       `Step "${draft.addressOf(cursor)}" leaves for "${target}" from within parallel steps; use a step with \`call\`, which comes back.`,
     );
   }
-  tellTransition(draft, cursor, target, 'redirect');
+  emitTransition(draft, cursor, target, 'redirect');
   if (
     cursor.replay !== null &&
     (kind === 'topic' || !draft.state.options.followRedirects || !isAmongBranches(draft, cursor))
   )
     return draft.dropCursor(cursor.id);
   if (!draft.state.options.followRedirects) return draft.end({ kind: 'redirected', redirect: target });
-  if (kind === 'topic') return work(draft, cursor, { kind: 'rendering-topic', topic: name });
-  work(draft, cursor, { kind: 'starting-child', subskill: name, response, returns: false });
+  if (kind === 'topic') return enterPhase(draft, cursor, { kind: 'rendering-topic', topic: name });
+  enterPhase(draft, cursor, { kind: 'starting-child', subskill: name, response, returns: false });
 }
 
-function unknownTarget(draft: Draft, cursor: Cursor, kind: string | null, name: string, target: string): string {
+function describeUnknownTarget(
+  draft: Draft,
+  cursor: Cursor,
+  kind: string | null,
+  name: string,
+  target: string,
+): string {
   const { subskills, topics, steps } = draft.skillOf(cursor.frame);
   if (kind === 'subskill') return `Redirect to unknown sub-skill "${name}". Known: ${list(Object.keys(subskills))}.`;
   if (kind === 'topic') return `Redirect to unknown topic "${name}". Known: ${list(topics)}.`;
@@ -205,8 +211,9 @@ export function finish(
       `Step "${draft.addressOf(cursor)}" ends the skill from within parallel steps; a branch ends at the join "${draft.group(cursor.group).join}".`,
     );
   }
-  tellTransition(draft, cursor, TERMINAL_NAME, 'terminal');
-  if (draft.skillOf(cursor.frame).finalOutput) return work(draft, cursor, { kind: 'finishing', finalOutput, response });
+  emitTransition(draft, cursor, TERMINAL_NAME, 'terminal');
+  if (draft.skillOf(cursor.frame).finalOutput)
+    return enterPhase(draft, cursor, { kind: 'finishing', finalOutput, response });
   complete(draft, cursor, finalOutput);
 }
 
@@ -222,7 +229,7 @@ export function complete(draft: Draft, cursor: Cursor, finalOutput: unknown): vo
   draft.dropCursor(cursor.id);
   draft.dropFrame(frame.id);
   const caller = draft.setCursor(frame.returnTo, { request: cursor.request, depth: cursor.depth });
-  afterAction(draft, caller, Object.freeze({}), { actionResult: finalOutput }, []);
+  continueAfterAction(draft, caller, Object.freeze({}), { actionResult: finalOutput }, []);
 }
 
 /** The sub-skill's params are known: it becomes a frame of its own. */
@@ -255,7 +262,7 @@ export function startChild(draft: Draft, cursor: Cursor, params: unknown): void 
   );
 }
 
-function tellTransition(draft: Draft, cursor: Cursor, to: string, reason: 'next' | 'redirect' | 'terminal'): void {
+function emitTransition(draft: Draft, cursor: Cursor, to: string, reason: 'next' | 'redirect' | 'terminal'): void {
   if (cursor.replay === null) draft.emit(cursor.frame, 'onTransition', { from: cursor.step, to, reason });
 }
 

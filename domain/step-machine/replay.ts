@@ -5,7 +5,7 @@
 import type { Draft } from './draft.ts';
 import type { Cursor } from './state.ts';
 import { isStep, limitReached } from './moves.ts';
-import { answer, begin, work } from './visit.ts';
+import { answer, begin, enterPhase } from './visit.ts';
 
 export interface HistoryEntry {
   readonly step: string;
@@ -38,7 +38,7 @@ export function replayEntry(draft: Draft, entry: HistoryEntry): void {
   const frame = frameAt(draft, path);
   if (frame === null || !isStep(draft.skillOf(frame), step))
     return draft.warn(`skipping history entry of unknown step "${entry.step}"`);
-  const cursor = parkedAt(draft, frame, step) ?? jumpTo(draft, frame, step);
+  const cursor = findParked(draft, frame, step) ?? jumpTo(draft, frame, step);
   if (cursor.phase.kind === 'calling') dropBelow(draft, draft.frame(cursor.phase.frame).prefix);
   const replay = entry.actionResult === undefined ? {} : { actionResult: entry.actionResult };
   const replayed = draft.setCursor(cursor.id, { replay });
@@ -53,8 +53,8 @@ export function openReplayed(draft: Draft, path: string): void {
   const skill = draft.skillOf(parent);
   const call = isStep(skill, name) ? skill.steps[name]!.call : null;
   if (call !== null) {
-    const caller = parkedAt(draft, parent, name) ?? jumpTo(draft, parent, name);
-    return work(draft, draft.setCursor(caller.id, { replay: {} }), {
+    const caller = findParked(draft, parent, name) ?? jumpTo(draft, parent, name);
+    return enterPhase(draft, draft.setCursor(caller.id, { replay: {} }), {
       kind: 'starting-child',
       subskill: call,
       response: {},
@@ -67,7 +67,7 @@ export function openReplayed(draft: Draft, path: string): void {
   const last = items.slice(0, length).findLast((record) => record.frame === parent);
   const step = last === undefined ? skill.entry : last.step.slice(prefix.length);
   const cursor = jumpTo(draft, parent, step);
-  work(draft, cursor, { kind: 'starting-child', subskill: name, response: last?.response ?? {}, returns: false });
+  enterPhase(draft, cursor, { kind: 'starting-child', subskill: name, response: last?.response ?? {}, returns: false });
 }
 
 /** The client answers this step next: it is current, and so is whatever else the replay left behind in other branches. */
@@ -77,7 +77,7 @@ export function place(draft: Draft, address: string): void {
   const [path, step] = splitAddress(address);
   const frame = frameAt(draft, path);
   if (frame === null || !isStep(draft.skillOf(frame), step)) return;
-  const cursor = parkedAt(draft, frame, step) ?? jumpTo(draft, frame, step);
+  const cursor = findParked(draft, frame, step) ?? jumpTo(draft, frame, step);
   const placed = draft.setCursor(cursor.id, { replay: null });
   const excess = limitReached(draft, frame, step);
   if (excess !== null) return draft.fail(placed, 'CycleGuardError', excess);
@@ -107,7 +107,7 @@ function frameAt(draft: Draft, path: string): number | null {
   return draft.state.frames.find((frame) => frame.prefix === prefix)?.id ?? null;
 }
 
-function parkedAt(draft: Draft, frame: number, step: string): Cursor | undefined {
+function findParked(draft: Draft, frame: number, step: string): Cursor | undefined {
   return draft.cursors().find((cursor) => cursor.frame === frame && cursor.step === step);
 }
 

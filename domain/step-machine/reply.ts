@@ -36,7 +36,7 @@ function resultOf(state: SessionState, request: RequestState, id: string | null)
   const completed = request.completed === undefined ? {} : { completed: completedOf(request.completed) };
   const auto = request.autoAdvanced.length === 0 ? {} : { autoAdvanced: request.autoAdvanced.map(completedOf) };
   const { status } = state;
-  const over = (error: 'failed' | 'cancelled', step: string, message: string): SessionResult => ({
+  const createEndReply = (error: 'failed' | 'cancelled', step: string, message: string): SessionResult => ({
     kind: 'error',
     error,
     step,
@@ -49,9 +49,9 @@ function resultOf(state: SessionState, request: RequestState, id: string | null)
     case 'redirected':
       return { kind: 'redirect', redirect: status.redirect, ...completed, ...auto, store: storeSnapshot(state, 0) };
     case 'failed':
-      return over('failed', status.step, status.error.message);
+      return createEndReply('failed', status.step, status.error.message);
     case 'cancelled':
-      return over('cancelled', request.step, `The session was cancelled: ${status.reason}`);
+      return createEndReply('cancelled', request.step, `The session was cancelled: ${status.reason}`);
     case 'new':
     case 'open':
       return openResult(state, id, completed, auto);

@@ -42,14 +42,15 @@ export function migrate(
   state: SessionState,
   { renamedSteps = {}, stores }: MigrationConfig,
 ): SessionState {
-  const renamed = (step: string): string => (Object.hasOwn(renamedSteps, step) ? renamedSteps[step]! : step);
+  const renameStep = (step: string): string => (Object.hasOwn(renamedSteps, step) ? renamedSteps[step]! : step);
   const renameKeys = <T>(of: Readonly<Record<string, T>>): Record<string, T> =>
-    Object.fromEntries(Object.entries(of).map(([key, value]) => [renamed(key), value]));
+    Object.fromEntries(Object.entries(of).map(([key, value]) => [renameStep(key), value]));
   const root = frameOf(state, 0);
   // A sub-skill that was started on its own has steps and stores of its own, which the skill's migration does not speak of.
-  if (root.skill.length > 0) return known(facts, { ...state, version: facts.version, codeHash: facts.codeHash });
+  if (root.skill.length > 0)
+    return checkSubskills(facts, { ...state, version: facts.version, codeHash: facts.codeHash });
   const cursors = state.cursors.map((cursor) =>
-    cursor.frame === 0 ? { ...cursor, step: renamed(cursor.step) } : cursor,
+    cursor.frame === 0 ? { ...cursor, step: renameStep(cursor.step) } : cursor,
   );
   const migrated = {
     ...root,
@@ -58,21 +59,21 @@ export function migrate(
     stores: stores === undefined ? root.stores : stores(root.stores),
   };
   const records = [...recordsOf(state.records)].map((record) =>
-    record.frame === 0 ? { ...record, step: renamed(record.step) } : record,
+    record.frame === 0 ? { ...record, step: renameStep(record.step) } : record,
   );
-  return known(facts, {
+  return checkSubskills(facts, {
     ...state,
     version: facts.version,
     codeHash: facts.codeHash,
     cursors,
-    groups: state.groups.map((group) => (group.frame === 0 ? { ...group, join: renamed(group.join) } : group)),
+    groups: state.groups.map((group) => (group.frame === 0 ? { ...group, join: renameStep(group.join) } : group)),
     frames: state.frames.map((frame) => (frame.id === 0 ? migrated : frame)),
     records: { ...state.records, items: records, length: records.length },
   });
 }
 
 /** The same state. @throws {Error} when it stands at a step or in a sub-skill that this version does not have */
-function known(facts: SkillFacts, state: SessionState): SessionState {
+function checkSubskills(facts: SkillFacts, state: SessionState): SessionState {
   for (const { skill } of state.frames) {
     const gone = skill.findIndex(
       (name, depth) => !Object.hasOwn(skillAt(facts, skill.slice(0, depth)).subskills, name),

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import {
-  calledSessionId,
+  createChildSessionId,
   isCalledSession,
   isCallOf,
   isSessionId,
@@ -29,8 +29,8 @@ describe('what is an id', () => {
 });
 
 test('a session that is called says who called it, and who is outermost', () => {
-  const inner = calledSessionId('greeter', 3);
-  const innermost = calledSessionId(inner, 12);
+  const inner = createChildSessionId('greeter', 3);
+  const innermost = createChildSessionId(inner, 12);
   expect([inner, innermost]).toEqual(['greeter~3', 'greeter~3~12']);
   expect([inner, innermost].map(outermostSession)).toEqual(['greeter', 'greeter']);
   expect(['greeter', inner, innermost].map(isCalledSession)).toEqual([false, true, true]);

@@ -20,7 +20,7 @@ export function isSessionId(text: string): boolean {
 }
 
 /** The session that another one calls in a turn. */
-export function calledSessionId(caller: string, turn: number): string {
+export function createChildSessionId(caller: string, turn: number): string {
   return `${caller}${CALL}${turn}`;
 }
 

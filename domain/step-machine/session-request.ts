@@ -10,7 +10,7 @@ const MOST_TOOLS = 1_000;
 const MOST_LEVELS = 32;
 
 /** What `activities/contract-session.ts` calls a SessionRequest. */
-interface Given {
+interface GivenRequest {
   readonly skill: string;
   readonly version?: string;
   readonly codeHash?: string;
@@ -20,11 +20,11 @@ interface Given {
 }
 
 /** The same value. @throws CodedError `skill/params` naming what is wrong with it */
-export function parseSessionRequest<T extends Given>(given: T): T {
+export function parseSessionRequest<T extends GivenRequest>(given: T): T {
   const request: unknown = given;
   if (!isPlain(request) || !isName(request['skill']))
     throw wrong('a session is started with an object that names its skill: { "skill": "NAME" }');
-  const { version, codeHash, subskill, path, handshake } = request as Readonly<Record<keyof Given, unknown>>;
+  const { version, codeHash, subskill, path, handshake } = request as Readonly<Record<keyof GivenRequest, unknown>>;
   for (const [key, value] of Object.entries({ version, subskill }))
     if (value !== undefined && !isName(value))
       throw wrong(`\`${key}\` is not a string of 1 to ${MOST_CHARACTERS} characters`);

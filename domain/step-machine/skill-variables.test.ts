@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { skillOf, TERMINAL } from '../../test/rig/skills/erased-skill.ts';
 import {
-  declaredVariables,
+  listDeclaredVariables,
   envProblems,
   isBaseVariable,
-  missingMessage,
+  describeMissing,
   missingOf,
   MOST_VARIABLES,
   valuesOf,
@@ -41,12 +41,10 @@ describe('what a skill declares', () => {
 
   test('is that of its sub-skills as well', () => {
     const inner = skillOf(END, { env: ['B', 'C'] });
-    expect(declaredVariables(skillOf(END, { env: ['C', 'A'], subskills: { inner: { definition: inner } } }))).toEqual([
-      'A',
-      'B',
-      'C',
-    ]);
-    expect(declaredVariables(skillOf(END))).toEqual([]);
+    expect(
+      listDeclaredVariables(skillOf(END, { env: ['C', 'A'], subskills: { inner: { definition: inner } } })),
+    ).toEqual(['A', 'B', 'C']);
+    expect(listDeclaredVariables(skillOf(END))).toEqual([]);
   });
 });
 
@@ -54,8 +52,8 @@ test('values are those that are set, also to nothing; the others are missing', (
   const values = valuesOf(['A', 'B', 'C', '__proto__', 'toString'], { A: '1', B: '', C: undefined, D: '4' });
   expect(values).toEqual({ A: '1', B: '' });
   expect(missingOf(['A', 'B', 'C', 'toString'], values)).toEqual(['C', 'toString']);
-  expect(missingMessage('s', ['C'])).toBe('skill "s" needs the variable C, which is not set');
-  expect(missingMessage('s', ['C', 'D'])).toBe('skill "s" needs the variables C, D, which are not set');
+  expect(describeMissing('s', ['C'])).toBe('skill "s" needs the variable C, which is not set');
+  expect(describeMissing('s', ['C', 'D'])).toBe('skill "s" needs the variables C, D, which are not set');
 });
 
 test('what every program needs is no secret and steers nothing', () => {

@@ -39,11 +39,11 @@ export function envProblems(env: unknown): readonly string[] {
 }
 
 /** All that it and its sub-skills declare, sorted: they run in one process. */
-export function declaredVariables({
+export function listDeclaredVariables({
   env = [],
   subskills = {},
 }: Pick<SkillDefinition, 'env' | 'subskills'>): readonly string[] {
-  const inside = Object.values(subskills).flatMap(({ definition }) => declaredVariables(definition));
+  const inside = Object.values(subskills).flatMap(({ definition }) => listDeclaredVariables(definition));
   return [...new Set([...env, ...inside])].toSorted();
 }
 
@@ -62,7 +62,7 @@ export function missingOf(names: readonly string[], values: Variables): readonly
 }
 
 /** @param names  at least one */
-export function missingMessage(skill: string, names: readonly string[]): string {
+export function describeMissing(skill: string, names: readonly string[]): string {
   const what =
     names.length === 1 ? `the variable ${names[0]}, which is` : `the variables ${names.join(', ')}, which are`;
   return `skill "${skill}" needs ${what} not set`;

@@ -37,11 +37,11 @@ export function enter(draft: Draft, entry: Entry, from: Cursor | null): void {
 /** Starts the work of a step that has just become current. */
 export function begin(draft: Draft, cursor: Cursor): void {
   const step = draft.stepOf(cursor);
-  if (step.prompt) return work(draft, cursor, { kind: 'rendering' });
+  if (step.prompt) return enterPhase(draft, cursor, { kind: 'rendering' });
   if (step.wait !== null) {
     const rested = draft.setCursor(cursor.id, { depth: 0 });
-    if (step.wait.durationMs === null) return work(draft, rested, { kind: 'measuring' });
-    return work(draft, rested, { kind: 'waiting', dueMs: draft.atMs + step.wait.durationMs });
+    if (step.wait.durationMs === null) return enterPhase(draft, rested, { kind: 'measuring' });
+    return enterPhase(draft, rested, { kind: 'waiting', dueMs: draft.atMs + step.wait.durationMs });
   }
   const depth = cursor.depth + 1;
   if (depth > MAX_AUTO_ADVANCE) {
@@ -53,12 +53,12 @@ export function begin(draft: Draft, cursor: Cursor): void {
   }
   const passed = draft.setCursor(cursor.id, { depth });
   if (step.call !== null)
-    return work(draft, passed, { kind: 'starting-child', subskill: step.call, response: {}, returns: true });
+    return enterPhase(draft, passed, { kind: 'starting-child', subskill: step.call, response: {}, returns: true });
   answer(draft, passed, {});
 }
 
 /** Puts a cursor to work: its phase, and the command that the phase asks for. */
-export function work(draft: Draft, cursor: Cursor, phase: Phase): void {
+export function enterPhase(draft: Draft, cursor: Cursor, phase: Phase): void {
   const changed = draft.setPhase(cursor.id, phase);
   const command = commandFor(draft.facts, draft.state, changed);
   if (command !== null) draft.ask(command);
@@ -66,15 +66,15 @@ export function work(draft: Draft, cursor: Cursor, phase: Phase): void {
 
 /** An answer has come; for a step without a prompt, `{}`. */
 export function answer(draft: Draft, cursor: Cursor, raw: unknown): void {
-  if (draft.stepOf(cursor).response) return work(draft, cursor, { kind: 'validating', raw });
+  if (draft.stepOf(cursor).response) return enterPhase(draft, cursor, { kind: 'validating', raw });
   accept(draft, cursor, Object.freeze({}));
 }
 
 /** The answer is a response. */
 export function accept(draft: Draft, cursor: Cursor, response: unknown): void {
-  if (cursor.replay !== null) return afterAction(draft, cursor, response, cursor.replay, []);
-  if (!draft.stepOf(cursor).action) return afterAction(draft, cursor, response, {}, []);
-  work(draft, cursor, { kind: 'acting', response, attempt: 1, failures: [] });
+  if (cursor.replay !== null) return continueAfterAction(draft, cursor, response, cursor.replay, []);
+  if (!draft.stepOf(cursor).action) return continueAfterAction(draft, cursor, response, {}, []);
+  enterPhase(draft, cursor, { kind: 'acting', response, attempt: 1, failures: [] });
 }
 
 export function refuseAnswer(draft: Draft, cursor: Cursor, raw: unknown, message: string): void {
@@ -98,7 +98,7 @@ export function refuseAnswer(draft: Draft, cursor: Cursor, raw: unknown, message
     );
   }
   if (cursor.request !== null) draft.refuse(cursor.request, address, 'validation', message, true);
-  work(draft, draft.setCursor(cursor.id, { invalid, submitted: false }), { kind: 'asking' });
+  enterPhase(draft, draft.setCursor(cursor.id, { invalid, submitted: false }), { kind: 'asking' });
 }
 
 export function actionFailed(
@@ -111,7 +111,7 @@ export function actionFailed(
   const { retry } = draft.stepOf(cursor);
   const failures = [...cursor.phase.failures, { attempt, message: failure.error.message, timedOut: failure.timedOut }];
   if (failure.retryable && attempt < retry.maxAttempts) {
-    return work(draft, cursor, {
+    return enterPhase(draft, cursor, {
       kind: 'backoff',
       response,
       attempt: attempt + 1,
@@ -147,14 +147,14 @@ export function giveBack(draft: Draft, cursor: Cursor, error: ErrorFacts, messag
   const unrecorded = called || phase.kind === 'validating' || phase.kind === 'acting' || phase.kind === 'saving';
   const turn = unrecorded ? draft.nextTurn() : cursor.turn;
   if (unrecorded && draft.stepOf(cursor).prompt) {
-    return work(draft, draft.setCursor(cursor.id, { turn, submitted: false }), { kind: 'asking' });
+    return enterPhase(draft, draft.setCursor(cursor.id, { turn, submitted: false }), { kind: 'asking' });
   }
   const at: Phase = phase.kind === 'acting' ? { ...phase, attempt: 1, failures: [] } : phase;
   draft.setCursor(cursor.id, { turn, phase: { kind: 'stuck', at, error } });
 }
 
 /** `acted` has an `actionResult` when there was an action that gave one. */
-export function afterAction(
+export function continueAfterAction(
   draft: Draft,
   cursor: Cursor,
   response: unknown,
@@ -162,11 +162,11 @@ export function afterAction(
   failures: readonly AttemptFailure[],
 ): void {
   const given = acted.actionResult === undefined ? {} : { actionResult: acted.actionResult };
-  if (draft.stepOf(cursor).save) return work(draft, cursor, { kind: 'saving', response, ...given, failures });
+  if (draft.stepOf(cursor).save) return enterPhase(draft, cursor, { kind: 'saving', response, ...given, failures });
   record(draft, cursor, { response, ...given, failures }, undefined);
 }
 
-export function saved(
+export function applySave(
   draft: Draft,
   cursor: Cursor,
   result: { readonly value: unknown } | undefined,
@@ -185,13 +185,18 @@ export function saved(
   record(draft, cursor, cursor.phase, result);
 }
 
-interface Completed {
+interface StepCompletion {
   readonly response: unknown;
   readonly actionResult?: unknown;
   readonly failures: readonly AttemptFailure[];
 }
 
-function record(draft: Draft, cursor: Cursor, done: Completed, saved: { readonly value: unknown } | undefined): void {
+function record(
+  draft: Draft,
+  cursor: Cursor,
+  done: StepCompletion,
+  saved: { readonly value: unknown } | undefined,
+): void {
   const { response, actionResult } = done;
   const result = saved !== undefined ? saved.value : actionResult !== undefined ? actionResult : response;
   const given = actionResult === undefined ? {} : { actionResult };

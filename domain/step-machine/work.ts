@@ -77,6 +77,6 @@ export function isBusy(cursor: Cursor): boolean {
 }
 
 /** Everything that is under way and has to be done (again) when a session is taken up after a crash. */
-export function pendingCommands(facts: SkillFacts, state: SessionState): readonly Command[] {
+export function listPendingCommands(facts: SkillFacts, state: SessionState): readonly Command[] {
   return state.cursors.flatMap((cursor) => commandFor(facts, state, cursor) ?? []);
 }

@@ -6,7 +6,7 @@ import type { Plan } from '../../domain/plan/plan.ts';
 import { FileRefusal, readFileWithin } from '../../files/open-file.ts';
 import { readSkill } from '../read-skill.ts';
 import { createReadSpec } from '../read-spec.ts';
-import { type AppliedSettings, nothingApplied } from '../../domain/language/compile/apply-settings.ts';
+import { type AppliedSettings, createUnapplied } from '../../domain/language/compile/apply-settings.ts';
 import type { HostSettings } from '../../domain/language/compile/host-settings.ts';
 import { loadText } from '../../domain/language/load.ts';
 import type { MissingParams } from '../../domain/language/read/params.ts';
@@ -154,7 +154,7 @@ async function judged(entry: string, options: LoadDefinitionOptions): Promise<Ju
 }
 
 function unloaded(found: readonly Placed[]): Judged {
-  return { plan: null, found, mountPlaces: new Map(), appliedSettings: nothingApplied() };
+  return { plan: null, found, mountPlaces: new Map(), appliedSettings: createUnapplied() };
 }
 
 /** Voidbox stays outside: the definition is made with the package whose command loads it, and compiled by it. */

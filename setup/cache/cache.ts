@@ -78,7 +78,7 @@ async function makeCacheFolder(
 ): Promise<string> {
   if (findCacheFolder(folder) !== null) return target;
   let isLocked = false;
-  const work = async (): Promise<void> => {
+  const makeTarget = async (): Promise<void> => {
     isLocked = true;
     if (findCacheFolder(folder) !== null) return;
     await removeLeftOvers(folder.cacheDir, basename(target));
@@ -87,7 +87,7 @@ async function makeCacheFolder(
   };
   try {
     await mkdir(folder.cacheDir, { recursive: true, mode: 0o700 });
-    await withFileLock(lockOf(folder.cacheDir, basename(target)), work, onWait);
+    await withFileLock(lockOf(folder.cacheDir, basename(target)), makeTarget, onWait);
   } catch (error) {
     throw isLocked ? error : (diskFull(folder, error) ?? cannotWrite(folder, error));
   }

@@ -13,12 +13,12 @@ type Contents = Readonly<Record<string, number | string>>;
 
 export async function writeContents(folder: string): Promise<void> {
   const contents: Record<string, number | string> = createMapping();
-  await ownAlone(folder);
+  await restrictToOwner(folder);
   const entries = await readdir(folder, { recursive: true, withFileTypes: true });
-  for (const entry of entries) if (entry.isDirectory()) await ownAlone(join(entry.parentPath, entry.name));
+  for (const entry of entries) if (entry.isDirectory()) await restrictToOwner(join(entry.parentPath, entry.name));
   for (const { path, isRegular } of filesBelow(folder)) {
     const at = join(folder, path);
-    if (isRegular) contents[path] = await ownAlone(at);
+    if (isRegular) contents[path] = await restrictToOwner(at);
     else contents[path] = await readlink(at);
   }
   const list = join(folder, LIST);
@@ -44,7 +44,7 @@ export function contentsDamage(folder: string): string | null {
 }
 
 /** What is run or booted is written by its user alone, whatever umask made it. Gives the size. */
-async function ownAlone(path: string): Promise<number> {
+async function restrictToOwner(path: string): Promise<number> {
   const { mode, size } = await lstat(path);
   if ((mode & 0o022) !== 0) await chmod(path, mode & 0o7755);
   return size;

@@ -20,7 +20,7 @@ const WRITABLE_BY_OTHERS = 0o022;
  * @throws SetupError
  */
 export function refuseForeignFolder({ path, what, variable }: OwnFolder): void {
-  const why = whyForeign(path);
+  const why = explainForeign(path);
   if (why === null) return;
   throw new SetupError(
     `The ${what} ${path} cannot be used: ${why}, and so could replace what lies in it.`,
@@ -52,7 +52,7 @@ export function refuseBelowFile({ path, what, variable }: OwnFolder): void {
 }
 
 /** Null where it is not there, and where nobody else but root can change it. */
-function whyForeign(path: string): string | null {
+function explainForeign(path: string): string | null {
   const uid = process.getuid?.();
   if (uid === undefined) return null;
   for (const look of [lstatSync, statSync]) {

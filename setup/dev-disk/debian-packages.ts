@@ -155,7 +155,7 @@ export async function resolvePackages(
 }
 
 /** Those of a lock that the mirror's index has no more, as `name=version`. */
-export async function missingFrom(
+export async function findMissingPackages(
   context: SetupContext,
   source: PackageSource,
   lock: PackageLock,

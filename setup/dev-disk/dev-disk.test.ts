@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { packageRoot } from '../package-root.ts';
 import { checkAgainstLock, parseLock, parsePackageList } from './debian-packages.ts';
-import { usedInodes } from './ext4.ts';
+import { parseUsedInodes } from './ext4.ts';
 
 const FOLDER = join(packageRoot(), 'guest', 'dev-image');
 const LOCK = {
@@ -46,6 +46,6 @@ it('what is no lock is refused', () => {
 it('inodes that are in use are those that dumpe2fs does not call free', () => {
   const group = (free: string): string => `Group 0: (Blocks 0-1)\n  Free blocks: 7-9\n  Free inodes: ${free}\n`;
   const text = `Inode count:              32\nFirst inode:              11\n${group('13, 15-16')}${group('18-32')}${group('')}`;
-  expect(usedInodes(text)).toEqual([2, 11, 12, 14, 17]);
-  expect(() => usedInodes('')).toThrow('dumpe2fs');
+  expect(parseUsedInodes(text)).toEqual([2, 11, 12, 14, 17]);
+  expect(() => parseUsedInodes('')).toThrow('dumpe2fs');
 });

@@ -13,7 +13,7 @@ import {
   DEBIAN_KEYRING,
   downloadPackages,
   type LockedPackage,
-  missingFrom,
+  findMissingPackages,
   openPackageSource,
   packageFile,
   type PackageLock,
@@ -152,7 +152,7 @@ async function fetchDevPackages(
 }
 
 async function hasAllLocked(context: SetupContext, source: PackageSource, lock: PackageLock): Promise<boolean> {
-  const missing = await missingFrom(context, source, lock);
+  const missing = await findMissingPackages(context, source, lock);
   if (missing.length === 0) return true;
   const named = missing.slice(0, 3).join(', ');
   context.progress(

@@ -62,13 +62,15 @@ export async function makeExt4(context: SetupContext, tree: string, disk: string
     String(blocks),
   ];
   // Owners are taken from the tree: where this process is not root, it is called root for the length of it.
-  const [program, before] = isRoot() ? [mke2fs.path, []] : [(await context.need('bwrap')).path, asRoot(mke2fs.path)];
-  succeeded('mke2fs', await runProgram(context.env, program, [...before, ...args], options(bytes)));
+  const [program, before] = isRoot()
+    ? [mke2fs.path, []]
+    : [(await context.need('bwrap')).path, sandboxAsRoot(mke2fs.path)];
+  requireSuccess('mke2fs', await runProgram(context.env, program, [...before, ...args], options(bytes)));
   await settleTimes(context, disk, bytes);
   await chmod(disk, 0o644);
 }
 
-function asRoot(program: string): readonly string[] {
+function sandboxAsRoot(program: string): readonly string[] {
   return ['--unshare-user', '--uid', '0', '--gid', '0', '--dev-bind', '/', '/', '--', program];
 }
 
@@ -81,17 +83,17 @@ function options(bytes: number): Parameters<typeof runProgram>[3] {
 /** When a file was last read or changed is copied from the tree, where nobody can set it. */
 async function settleTimes(context: SetupContext, disk: string, bytes: number): Promise<void> {
   const [debugfs, dumpe2fs] = EXT4_PROGRAMS.map((name) => findOnPath(context.env, [name])[0] ?? name);
-  const listed = succeeded('dumpe2fs', await runProgram(context.env, dumpe2fs!, [disk], options(bytes)));
-  const commands = usedInodes(listed.stdout).flatMap((inode) =>
+  const listed = requireSuccess('dumpe2fs', await runProgram(context.env, dumpe2fs!, [disk], options(bytes)));
+  const commands = parseUsedInodes(listed.stdout).flatMap((inode) =>
     ['atime', 'ctime', 'crtime'].map((field) => `set_inode_field <${inode}> ${field} @${FILE_TIME_SECONDS}\n`),
   );
   const script = `${disk}.commands`;
   await writeFile(script, commands.join(''));
-  succeeded('debugfs', await runProgram(context.env, debugfs!, ['-w', '-f', script, disk], options(bytes)));
+  requireSuccess('debugfs', await runProgram(context.env, debugfs!, ['-w', '-f', script, disk], options(bytes)));
 }
 
 /** From what dumpe2fs says of each group: its inodes, and the ranges of them that are free. */
-export function usedInodes(text: string): readonly number[] {
+export function parseUsedInodes(text: string): readonly number[] {
   const count = Number(/^Inode count:\s+(\d+)$/m.exec(text)?.[1]);
   const first = Number(/^First inode:\s+(\d+)$/m.exec(text)?.[1]);
   if (!(count > 0) || !(first > 0)) throw new Error('dumpe2fs says neither how many inodes there are nor the first');
@@ -112,19 +114,19 @@ async function measure(tree: string): Promise<TreeSize> {
   for (const entry of entries) {
     const { parentPath, name } = entry;
     folders.set(parentPath, (folders.get(parentPath) ?? 0) + ENTRY_BYTES + Buffer.byteLength(name));
-    if (!entry.isDirectory()) bytes += inBlocks((await lstat(join(parentPath, name))).size);
+    if (!entry.isDirectory()) bytes += toBlocks((await lstat(join(parentPath, name))).size);
     else if (!folders.has(join(parentPath, name))) folders.set(join(parentPath, name), 0);
   }
   // Not what it takes here, which is another size on each kind of file system.
-  for (const named of folders.values()) bytes += inBlocks(named);
+  for (const named of folders.values()) bytes += toBlocks(named);
   return { inodes: entries.length, bytes };
 }
 
-function inBlocks(bytes: number): number {
+function toBlocks(bytes: number): number {
   return Math.max(1, Math.ceil(bytes / BLOCK_BYTES)) * BLOCK_BYTES;
 }
 
-function succeeded(program: string, result: ProgramResult): ProgramResult {
+function requireSuccess(program: string, result: ProgramResult): ProgramResult {
   if (result.exitCode === 0) return result;
   throw new SetupError(
     `${program} cannot make the disk of the image:\n${lastLines(result)}`,

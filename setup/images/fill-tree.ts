@@ -2,7 +2,7 @@
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { streamTar, type StreamedEntry } from '../../tar/stream.ts';
-import { ImageError, shownPath } from './image-error.ts';
+import { ImageError, formatPath } from './image-error.ts';
 import type { ImageLimits } from './image-limits.ts';
 import type { ImageTree } from './image-tree.ts';
 
@@ -36,7 +36,7 @@ export class Blobs {
     this.#bytes += sizeBytes;
     if (this.#bytes > this.#limits.contentBytes)
       throw new ImageError(
-        `The files of the image have more than ${this.#limits.contentBytes} bytes; ${shownPath(path)} is one too many.`,
+        `The files of the image have more than ${this.#limits.contentBytes} bytes; ${formatPath(path)} is one too many.`,
         'Use a smaller image.',
       );
     const blob = this.#next++;
@@ -87,7 +87,7 @@ async function addEntry(
   }
   if (entry.isSparse)
     throw new ImageError(
-      `The entry ${shownPath(path)} of the image is a sparse file of GNU tar.`,
+      `The entry ${formatPath(path)} of the image is a sparse file of GNU tar.`,
       'Make the tar without --sparse.',
     );
   switch (entry.kind) {
@@ -101,7 +101,7 @@ async function addEntry(
       return tree.addFile({ ...entry, path }, await blobs.add(path, entry.sizeBytes, entry.body), number);
     case 'other':
       throw new ImageError(
-        `The entry ${shownPath(path)} of the image is a device, a pipe or a socket (type ${JSON.stringify(entry.typeFlag)}).`,
+        `The entry ${formatPath(path)} of the image is a device, a pipe or a socket (type ${JSON.stringify(entry.typeFlag)}).`,
         'Leave it out: a guest has its own devices in /dev.',
       );
   }

@@ -82,7 +82,7 @@ async function addUser(tree: ImageTree, blobs: Blobs, path: string, otherwise: s
   const text = found === null ? otherwise : await readFile(blobs.path(found.content.blob), 'latin1');
   if (text.split('\n').some((each) => each.split(':')[2] === '1000' || each.startsWith('sandbox:'))) return;
   const bytes = Buffer.from(`${text}${text === '' || text.endsWith('\n') ? '' : '\n'}${line}`, 'latin1');
-  const content = await blobs.add(path, bytes.length, once(bytes));
+  const content = await blobs.add(path, bytes.length, toStream(bytes));
   const node: FileNode = {
     kind: 'file',
     layer: 0,
@@ -91,6 +91,6 @@ async function addUser(tree: ImageTree, blobs: Blobs, path: string, otherwise: s
   folderAt(tree.root, 'etc').children.set(path.slice('etc/'.length), node);
 }
 
-async function* once(bytes: Buffer): AsyncGenerator<Uint8Array, void, void> {
+async function* toStream(bytes: Buffer): AsyncGenerator<Uint8Array, void, void> {
   yield bytes;
 }

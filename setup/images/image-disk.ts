@@ -15,7 +15,7 @@ import { type ImageKind, imageKindAt, readImageFile } from './image-source.ts';
 import { ImageTree } from './image-tree.ts';
 import { type OciImage, readOciLayer, readOciLayout } from './oci-layout.ts';
 import { fillFromFolder, hashFolder } from './read-folder.ts';
-import { unpacked, verified } from './unpack-archive.ts';
+import { unpackTar, verifyStream } from './unpack-archive.ts';
 import { writeTree } from './write-tree.ts';
 
 const PIECE = 'image';
@@ -78,12 +78,12 @@ export async function ensureImageDisk(
     (into) => makeDisk(context, image, into, limits),
     () => context.progress(`waiting for another process to make the disk of ${image.path}`),
   );
-  sayIgnored(image, context.progress);
+  reportIgnored(image, context.progress);
   return (await findImageDisk(context.env, image.sha256))!;
 }
 
 /** For each run, also where the disk is in the cache: it runs as another user, in another folder, than its author had in mind. */
-export function sayIgnored(image: KnownImage, onProgress: (line: string) => void): void {
+export function reportIgnored(image: KnownImage, onProgress: (line: string) => void): void {
   const ignored = image.oci?.ignored ?? [];
   if (ignored.length > 0)
     onProgress(
@@ -147,7 +147,11 @@ async function fill(
     for (const [index, layer] of oci.layers.entries())
       await fillFromTar(tree, blobs, readOciLayer(path, layer, limits), { number: index + 1, hasWhiteouts: true });
   else if (kind === 'tar') {
-    const bytes = unpacked(verified(readImageFile(path, dirname(path), limits), contentSha256, path), path, limits);
+    const bytes = unpackTar(
+      verifyStream(readImageFile(path, dirname(path), limits), contentSha256, path),
+      path,
+      limits,
+    );
     await fillFromTar(tree, blobs, bytes, { number: 1, hasWhiteouts: false });
   } else if ((await fillFromFolder(tree, blobs, path)) !== contentSha256)
     throw new ImageError(`The image ${path} changed while it was read.`, 'Run again when nothing writes to the image.');

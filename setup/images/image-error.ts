@@ -13,7 +13,7 @@ export class ImageError extends SetupError {
 }
 
 /** A path of an image, whose names are bytes, for a message. */
-export function shownPath(path: string): string {
+export function formatPath(path: string): string {
   const text = Buffer.from(path, 'latin1').toString('utf8');
   return JSON.stringify(text.length > 200 ? `${text.slice(0, 200)}…` : text);
 }

@@ -3,7 +3,7 @@
  * followed here, below the image's own root, and never by the host's kernel.
  */
 import { cleanPath } from '../../tar/inside.ts';
-import { ImageError, shownPath } from './image-error.ts';
+import { ImageError, formatPath } from './image-error.ts';
 import type { ImageLimits } from './image-limits.ts';
 
 /** What a file holds, shared by its hard links. The number is that of the blob with the bytes. */
@@ -78,7 +78,7 @@ export class ImageTree {
 
   addLink(entry: TreeEntry, target: string, layer: number): void {
     if (target === '' || target.includes('\0') || target.length > 4_095)
-      throw unfit(entry.path, `is a link whose target has ${target.length} bytes or is none`);
+      throw createUnfitError(entry.path, `is a link whose target has ${target.length} bytes or is none`);
     this.#put(entry.path, { kind: 'symlink', layer, target, modifiedS: entry.modifiedS });
   }
 
@@ -87,7 +87,10 @@ export class ImageTree {
     const names = namesOf(target);
     const found = names === null || names.length === 0 ? null : this.#find(names, false);
     if (found === null || found.kind === 'dir')
-      throw unfit(path, `is a hard link to ${shownPath(target)}, which is not a file of the image before it`);
+      throw createUnfitError(
+        path,
+        `is a hard link to ${formatPath(target)}, which is not a file of the image before it`,
+      );
     this.#put(path, { ...found, layer });
   }
 
@@ -130,7 +133,7 @@ export class ImageTree {
 
   #put(path: string, node: ImageNode): void {
     const place = this.#placeOf(path, node.layer);
-    if (place === null) throw unfit(path, 'is the root, and no folder');
+    if (place === null) throw createUnfitError(path, 'is the root, and no folder');
     this.#count(path);
     place.folder.children.set(place.name, node);
   }
@@ -143,7 +146,7 @@ export class ImageTree {
     const { folder, walked } = this.#folderAt(names.slice(0, -1), layer, path);
     const pathBytes = walked.reduce((sum, each) => sum + each.length + 1, name.length);
     if (pathBytes > this.#limits.pathBytes || walked.length >= MAX_NAMES)
-      throw unfit(
+      throw createUnfitError(
         path,
         `has a path of ${pathBytes} bytes and ${walked.length + 1} names; at most ${this.#limits.pathBytes} and ${MAX_NAMES} are allowed`,
       );
@@ -160,7 +163,7 @@ export class ImageTree {
         const found = walk.folder.children.get(name);
         if (found?.kind === 'dir') walk.into(name, found);
         else if (found?.kind === 'symlink') {
-          if (++links > MAX_LINKS) throw unfit(path, 'lies behind too many links');
+          if (++links > MAX_LINKS) throw createUnfitError(path, 'lies behind too many links');
           if (found.target.startsWith('/')) walk.toRoot();
           left = [...partsOf(found.target), ...left];
         } else if (found === undefined) {
@@ -168,9 +171,10 @@ export class ImageTree {
           const made = newFolder(layer, 0o755);
           walk.folder.children.set(name, made);
           walk.into(name, made);
-        } else throw unfit(path, `lies below ${shownPath([...walk.names, name].join('/'))}, which is a file`);
+        } else
+          throw createUnfitError(path, `lies below ${formatPath([...walk.names, name].join('/'))}, which is a file`);
       }
-      if (left.length > MAX_NAMES || walk.names.length > MAX_NAMES) throw unfit(path, 'lies too deep');
+      if (left.length > MAX_NAMES || walk.names.length > MAX_NAMES) throw createUnfitError(path, 'lies too deep');
     }
     return { folder: walk.folder, walked: walk.names };
   }
@@ -215,7 +219,7 @@ export class ImageTree {
     this.#entries += 1;
     if (this.#entries > this.#limits.entries)
       throw new ImageError(
-        `The image has more than ${this.#limits.entries} entries; ${shownPath(path)} is one too many.`,
+        `The image has more than ${this.#limits.entries} entries; ${formatPath(path)} is one too many.`,
         'Use a smaller image.',
       );
   }
@@ -266,13 +270,13 @@ function namesOf(path: string): readonly string[] | null {
 
 function requireNames(path: string): readonly string[] {
   const names = namesOf(path);
-  if (names === null) throw unfit(path, 'has a path that leads out of the image, or a name that is none');
+  if (names === null) throw createUnfitError(path, 'has a path that leads out of the image, or a name that is none');
   return names;
 }
 
-function unfit(path: string, what: string): ImageError {
+function createUnfitError(path: string, what: string): ImageError {
   return new ImageError(
-    `The entry ${shownPath(path)} of the image ${what}.`,
+    `The entry ${formatPath(path)} of the image ${what}.`,
     'Use an image that was made by a build of containers or with tar.',
   );
 }

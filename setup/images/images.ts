@@ -5,7 +5,7 @@ import type { Environment } from '../environment.ts';
 import { findOnPath } from '../pieces/find-program.ts';
 import { checkBeforeGetting } from '../machine/preflight.ts';
 import { SetupError } from '../setup-error.ts';
-import { ensureImageDisk, findImageDisk, imageDiskDamage, type KnownImage, sayIgnored } from './image-disk.ts';
+import { ensureImageDisk, findImageDisk, imageDiskDamage, type KnownImage, reportIgnored } from './image-disk.ts';
 
 export { ImageError } from './image-error.ts';
 export { knowImage, type KnownImage } from './image-disk.ts';
@@ -22,7 +22,7 @@ export async function makeImageDisks(
 ): Promise<void> {
   for (const image of images) {
     if ((await findImageDisk(env, image.sha256)) !== null) {
-      sayIgnored(image, onProgress);
+      reportIgnored(image, onProgress);
       continue;
     }
     const damage = imageDiskDamage(env, image.sha256);

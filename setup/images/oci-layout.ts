@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { ImageError } from './image-error.ts';
 import type { ImageLimits } from './image-limits.ts';
 import { openImageFile, readImageFile } from './image-source.ts';
-import { unpacked, verified } from './unpack-archive.ts';
+import { unpackTar, verifyStream } from './unpack-archive.ts';
 
 /** An index may name indexes; more than these stand in no layout. */
 const MAX_NESTING = 3;
@@ -30,11 +30,11 @@ export async function readOciLayout(path: string, limits: ImageLimits): Promise<
   const { sha256, manifest } = await findManifest(path, index, limits);
   const layers = listOf(manifest['layers']).map((layer) => digestOf(layer, 'a layer'));
   if (layers.length === 0 || layers.length > limits.layers)
-    throw unfit(path, `has ${layers.length} layers; from 1 to ${limits.layers} are allowed`);
+    throw createUnfitError(path, `has ${layers.length} layers; from 1 to ${limits.layers} are allowed`);
   const config = await readBlob(path, digestOf(manifest['config'], 'its configuration'), limits);
   const platform = `${textOf(config['os'])}/${textOf(config['architecture'])}`;
   if (platform !== `${PLATFORM.os}/${PLATFORM.architecture}`)
-    throw unfit(path, `is for ${JSON.stringify(platform)}, and guests are linux/amd64`);
+    throw createUnfitError(path, `is for ${JSON.stringify(platform)}, and guests are linux/amd64`);
   const said = isDocument(config['config']) ? config['config'] : {};
   return { sha256, layers, env: variablesOf(path, said['Env'], limits), ignored: ignoredOf(said) };
 }
@@ -42,7 +42,7 @@ export async function readOciLayout(path: string, limits: ImageLimits): Promise<
 /** The tar of a layer, checked against its digest when it ends. */
 export function readOciLayer(path: string, sha256: string, limits: ImageLimits): AsyncIterable<Uint8Array> {
   const what = `The layer ${sha256.slice(0, 12)} of ${path}`;
-  return unpacked(verified(readImageFile(blobPath(path, sha256), path, limits), sha256, what), what, limits);
+  return unpackTar(verifyStream(readImageFile(blobPath(path, sha256), path, limits), sha256, what), what, limits);
 }
 
 async function findManifest(
@@ -54,7 +54,7 @@ async function findManifest(
   const all = listOf(index['manifests']).filter(isDocument);
   const fitting = all.filter((one) => fitsPlatform(one['platform']));
   if (fitting.length !== 1)
-    throw unfit(
+    throw createUnfitError(
       path,
       fitting.length === 0
         ? `has no image for linux/amd64 among its ${all.length}`
@@ -63,7 +63,7 @@ async function findManifest(
   const sha256 = digestOf(fitting[0], 'an image');
   const document = await readBlob(path, sha256, limits);
   if (!Array.isArray(document['manifests'])) return { sha256, manifest: document };
-  if (depth >= MAX_NESTING) throw unfit(path, `has an index within ${MAX_NESTING} others`);
+  if (depth >= MAX_NESTING) throw createUnfitError(path, `has an index within ${MAX_NESTING} others`);
   return await findManifest(path, document, limits, depth + 1);
 }
 
@@ -93,13 +93,13 @@ function variablesOf(path: string, env: unknown, limits: ImageLimits): Readonly<
     const equals = typeof one === 'string' ? one.indexOf('=') : -1;
     const [name, value] = [String(one).slice(0, Math.max(0, equals)), String(one).slice(equals + 1)];
     if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name) || value.includes('\0'))
-      throw unfit(path, `has a variable that is none: ${JSON.stringify(String(one).slice(0, 80))}`);
+      throw createUnfitError(path, `has a variable that is none: ${JSON.stringify(String(one).slice(0, 80))}`);
     // Where a program lives and how it gets out is the guest's to say.
     return name === 'HOME' || name === 'USER' || /_proxy$/i.test(name) ? [] : [[name, value]];
   });
   const bytes = pairs.reduce((sum, [name, value]) => sum + Buffer.byteLength(name) + Buffer.byteLength(value), 0);
   if (pairs.length > limits.variables || bytes > limits.variableBytes)
-    throw unfit(
+    throw createUnfitError(
       path,
       `has ${pairs.length} variables of ${bytes} bytes; at most ${limits.variables} of ${limits.variableBytes} bytes are allowed`,
     );
@@ -157,7 +157,7 @@ function digestOf(descriptor: unknown, what: string): string {
   );
 }
 
-function unfit(path: string, what: string): ImageError {
+function createUnfitError(path: string, what: string): ImageError {
   return new ImageError(
     `The OCI layout ${path} ${what}.`,
     'Make one of one image: skopeo copy --override-arch amd64 docker://NAME oci:FOLDER',

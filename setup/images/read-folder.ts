@@ -5,7 +5,7 @@ import { constants, type Stats } from 'node:fs';
 import { lstat, open, readdir, readlink, type FileHandle } from 'node:fs/promises';
 import { MAX_DEPTH } from '../../tar/inside.ts';
 import { type Blobs, OWN_FOLDERS } from './fill-tree.ts';
-import { ImageError, shownPath } from './image-error.ts';
+import { ImageError, formatPath } from './image-error.ts';
 import type { ImageLimits } from './image-limits.ts';
 import type { ImageTree } from './image-tree.ts';
 
@@ -63,13 +63,13 @@ export async function fillFromFolder(tree: ImageTree, blobs: Blobs, path: string
     },
     file: async (facts, sizeBytes, body) => {
       note(hash, 'file', facts, String(sizeBytes));
-      tree.addFile(facts, await blobs.add(facts.path, sizeBytes, hashed(body, hash)), LAYER);
+      tree.addFile(facts, await blobs.add(facts.path, sizeBytes, hashStream(body, hash)), LAYER);
     },
   });
   return hash.digest('hex');
 }
 
-async function* hashed(body: AsyncIterable<Uint8Array>, hash: Hash): AsyncGenerator<Uint8Array, void, void> {
+async function* hashStream(body: AsyncIterable<Uint8Array>, hash: Hash): AsyncGenerator<Uint8Array, void, void> {
   for await (const chunk of body) {
     hash.update(chunk);
     yield chunk;
@@ -94,19 +94,20 @@ class Counter {
 
   entry(path: string): void {
     this.#entries += 1;
-    if (this.#entries > this.#limits.entries) throw tooMuch(`more than ${this.#limits.entries} entries`, path);
+    if (this.#entries > this.#limits.entries)
+      throw createTooMuchError(`more than ${this.#limits.entries} entries`, path);
   }
 
   content(path: string, sizeBytes: number): void {
     this.#bytes += sizeBytes;
     if (this.#bytes > this.#limits.contentBytes)
-      throw tooMuch(`files of more than ${this.#limits.contentBytes} bytes`, path);
+      throw createTooMuchError(`files of more than ${this.#limits.contentBytes} bytes`, path);
   }
 }
 
-function tooMuch(what: string, path: string): ImageError {
+function createTooMuchError(what: string, path: string): ImageError {
   return new ImageError(
-    `The image has ${what}; ${shownPath(path)} is one too many.`,
+    `The image has ${what}; ${formatPath(path)} is one too many.`,
     'Use a smaller image, or name the folder that holds its root.',
   );
 }
@@ -126,7 +127,7 @@ async function walkFolder(path: string, visitor: Visitor): Promise<void> {
 }
 
 async function walkOpen(folder: FileHandle, above: readonly string[], visitor: Visitor): Promise<void> {
-  if (above.length >= MAX_DEPTH) throw tooMuch(`folders in more than ${MAX_DEPTH} others`, above.join('/'));
+  if (above.length >= MAX_DEPTH) throw createTooMuchError(`folders in more than ${MAX_DEPTH} others`, above.join('/'));
   for (const name of (await readdir(`/proc/self/fd/${folder.fd}`, { encoding: 'latin1' })).sort()) {
     const path = [...above, name].join('/');
     const at = Buffer.concat([Buffer.from(`/proc/self/fd/${folder.fd}/`), Buffer.from(name, 'latin1')]);
@@ -135,19 +136,19 @@ async function walkOpen(folder: FileHandle, above: readonly string[], visitor: V
     if (stats.isDirectory()) {
       visitor.folder(facts);
       if (above.length > 0 || !OWN_FOLDERS.includes(name))
-        await within(at, FOLDER_FLAGS, path, (child) => walkOpen(child, [...above, name], visitor));
+        await openWithin(at, FOLDER_FLAGS, path, (child) => walkOpen(child, [...above, name], visitor));
     } else if (stats.isSymbolicLink())
       visitor.link(facts, (await readlink(at, { encoding: 'buffer' })).toString('latin1'));
-    else if (stats.isFile()) await within(at, FILE_FLAGS, path, (file) => visitFile(file, stats, facts, visitor));
+    else if (stats.isFile()) await openWithin(at, FILE_FLAGS, path, (file) => visitFile(file, stats, facts, visitor));
     else
       throw new ImageError(
-        `${shownPath(path)} of the image is a device, a pipe or a socket.`,
+        `${formatPath(path)} of the image is a device, a pipe or a socket.`,
         'Remove it: a guest has its own devices in /dev.',
       );
   }
 }
 
-async function within(
+async function openWithin(
   at: Buffer,
   flags: number,
   path: string,
@@ -155,7 +156,7 @@ async function within(
 ): Promise<void> {
   const handle = await open(at, flags).catch((error: NodeJS.ErrnoException) => {
     throw new ImageError(
-      `${shownPath(path)} of the image cannot be read (${error.code}).`,
+      `${formatPath(path)} of the image cannot be read (${error.code}).`,
       'Give this user the right to read it, or use a tar.',
     );
   });
@@ -168,22 +169,22 @@ async function within(
 
 async function visitFile(file: FileHandle, seen: Stats, facts: Facts, visitor: Visitor): Promise<void> {
   const { size, ino } = await file.stat();
-  if (size !== seen.size || ino !== seen.ino) throw changed(facts.path);
-  await visitor.file(facts, size, exactly(file, size, facts.path));
+  if (size !== seen.size || ino !== seen.ino) throw createChangedError(facts.path);
+  await visitor.file(facts, size, readExactly(file, size, facts.path));
 }
 
-async function* exactly(file: FileHandle, sizeBytes: number, path: string): AsyncGenerator<Uint8Array, void, void> {
+async function* readExactly(file: FileHandle, sizeBytes: number, path: string): AsyncGenerator<Uint8Array, void, void> {
   for (let at = 0; at < sizeBytes;) {
     const { bytesRead, buffer } = await file.read(Buffer.alloc(Math.min(READ_BYTES, sizeBytes - at)), 0, null, at);
-    if (bytesRead === 0) throw changed(path);
+    if (bytesRead === 0) throw createChangedError(path);
     at += bytesRead;
     yield buffer.subarray(0, bytesRead);
   }
 }
 
-function changed(path: string): ImageError {
+function createChangedError(path: string): ImageError {
   return new ImageError(
-    `${shownPath(path)} of the image changed while it was read.`,
+    `${formatPath(path)} of the image changed while it was read.`,
     'Run again when nothing writes to the image.',
   );
 }

@@ -20,7 +20,7 @@ const MAGIC_BYTES = 6;
  * The tar within, of at most `streamBytes`.
  * @param what  the archive, for messages
  */
-export async function* unpacked(
+export async function* unpackTar(
   bytes: AsyncIterable<Uint8Array>,
   what: string,
   limits: Pick<ImageLimits, 'streamBytes'>,
@@ -48,12 +48,12 @@ export async function* unpacked(
 function decompressed(first: Buffer, all: AsyncIterable<Uint8Array>, what: string): AsyncIterable<Uint8Array> {
   const begins = (magic: readonly number[]): boolean => magic.every((byte, at) => first[at] === byte);
   // It ends both when one fails; who reads the tar is told by the stream itself.
-  const through = (stream: zlib.Gunzip): AsyncIterable<Uint8Array> =>
+  const pipeThrough = (stream: zlib.Gunzip): AsyncIterable<Uint8Array> =>
     pipeline(Readable.from(all, { objectMode: false }), stream, () => undefined);
-  if (begins(GZIP)) return through(zlib.createGunzip());
+  if (begins(GZIP)) return pipeThrough(zlib.createGunzip());
   if (begins(ZSTD)) {
     const { createZstdDecompress } = zlib as { createZstdDecompress?: () => zlib.Gunzip };
-    if (createZstdDecompress !== undefined) return through(createZstdDecompress());
+    if (createZstdDecompress !== undefined) return pipeThrough(createZstdDecompress());
     throw new ImageError(
       `${what} is compressed with zstd, which this Node.js does not know.`,
       'Use Node.js 22.15 or newer, or compress it with gzip.',
@@ -90,7 +90,7 @@ async function peek(
 }
 
 /** Hands the bytes on, and fails at their end where they are others than those that were asked for. */
-export async function* verified(
+export async function* verifyStream(
   bytes: AsyncIterable<Uint8Array>,
   sha256: string,
   what: string,

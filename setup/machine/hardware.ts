@@ -17,10 +17,10 @@ const KINDS: readonly string[] = ['hardware', 'emulated', 'none', 'no-permission
 
 /** By the keeper's own measurement where there is one; by what the kernel says of itself otherwise. */
 export async function inspectKvm(context: SetupContext, keeper: string | null): Promise<KvmReport> {
-  return describeKvm((await measuredKind(context, keeper)) ?? declaredKind());
+  return describeKvm((await measureKind(context, keeper)) ?? readDeclaredKind());
 }
 
-async function measuredKind(context: SetupContext, keeper: string | null): Promise<KvmKind | null> {
+async function measureKind(context: SetupContext, keeper: string | null): Promise<KvmKind | null> {
   if (keeper === null) return null;
   const result = await runProgram(context.env, keeper, ['host'], { timeoutMs: 10_000 });
   try {
@@ -31,7 +31,7 @@ async function measuredKind(context: SetupContext, keeper: string | null): Promi
   }
 }
 
-function declaredKind(): KvmKind {
+function readDeclaredKind(): KvmKind {
   if (!existsSync('/dev/kvm')) return 'none';
   try {
     accessSync('/dev/kvm', constants.R_OK | constants.W_OK);

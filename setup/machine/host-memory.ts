@@ -51,7 +51,7 @@ export function inspectHostMemory(
       // Version 1 says that there is no limit by a number beyond all memory.
       const limitMib = Math.min(...limits);
       if (limitMib < totalMib) [totalMib, limitedBy] = [limitMib, folder];
-      availableMib = Math.min(availableMib, Math.max(0, limitMib - usedMib(read, folder, hierarchy)));
+      availableMib = Math.min(availableMib, Math.max(0, limitMib - readUsedMib(read, folder, hierarchy)));
     }
   }
   return { totalMib, availableMib, limitedBy };
@@ -115,7 +115,7 @@ function levelsOf(
     const [mount = '', source = ''] = line.split(' - ');
     const [type = '', , options = ''] = source.split(' ');
     if (!isWanted(type, options)) continue;
-    const [root = '/', point = ''] = mount.split(' ').slice(3, 5).map(unescaped);
+    const [root = '/', point = ''] = mount.split(' ').slice(3, 5).map(unescapePath);
     const below = root === '/' ? path : path === root || path.startsWith(`${root}/`) ? path.slice(root.length) : '/';
     // A cgroup outside of the process's own namespace has a path that climbs.
     const names = below.split('/').filter((name) => name !== '');
@@ -128,11 +128,11 @@ function levelsOf(
 }
 
 /** `\040` and the like, as mountinfo writes spaces. */
-function unescaped(text: string): string {
+function unescapePath(text: string): string {
   return text.replace(/\\([0-7]{3})/g, (_, digits: string) => String.fromCodePoint(Number.parseInt(digits, 8)));
 }
 
-function usedMib(read: ReadText, folder: string, { usage, reclaimable }: Hierarchy): number {
+function readUsedMib(read: ReadText, folder: string, { usage, reclaimable }: Hierarchy): number {
   const stat = textOrNull(read, `${folder}/memory.stat`) ?? '';
   const cache = new RegExp(`^${reclaimable} (\\d+)$`, 'm').exec(stat)?.[1] ?? '0';
   return Math.max(0, (fileMib(read, `${folder}/${usage}`) ?? 0) - Math.floor(Number(cache) / MIB));

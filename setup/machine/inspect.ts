@@ -1,7 +1,7 @@
 /** What `voidbox doctor` shows: every piece, the hardware, the isolation that runs get. Nothing is fetched or changed. */
 import { availableParallelism, freemem, release, totalmem } from 'node:os';
 import type { Environment } from '../environment.ts';
-import { missingPackages } from '../pieces/distribution-packages.ts';
+import { createPackagesError } from '../pieces/distribution-packages.ts';
 import { inspectKvm, type KvmReport } from './hardware.ts';
 import type { FoundPiece, KernelKind, Piece, PieceName, SetupContext } from '../pieces/piece.ts';
 import { isOptionalPiece, PIECES } from '../pieces/pieces.ts';
@@ -132,7 +132,7 @@ async function inspectPiece(
     return { ...report, path: found.path, version: found.version, from: found.from, problem: null, remedy: null };
   } catch (error) {
     if (!(error instanceof SetupError)) throw error;
-    const missing = piece.packages === null ? error : missingPackages(context, [piece]);
+    const missing = piece.packages === null ? error : createPackagesError(context, [piece]);
     return {
       ...report,
       path: null,

@@ -1,5 +1,5 @@
 /** Everything that can stop set-up, looked at before the first download: a user is told all of it in one message. */
-import { mayInstall, missingPackages, packagesOf } from '../pieces/distribution-packages.ts';
+import { mayInstall, createPackagesError, packagesOf } from '../pieces/distribution-packages.ts';
 import { findOnPath } from '../pieces/find-program.ts';
 import { freeSpaceAt } from '../cache/free-space.ts';
 import { openFilesLimit, STACK_OPEN_FILES, tooFewOpenFiles } from '../open-files.cjs';
@@ -33,7 +33,7 @@ export async function checkBeforeGetting(
 ): Promise<void> {
   // What is passed over is told when it is passed over for good.
   const quiet = { ...context, progress: () => undefined };
-  const { missing, problems } = await lookFor(quiet, wanted);
+  const { missing, problems } = await findMissing(quiet, wanted);
   if (missing.length > 0) {
     problems.push(...packageProblems(context, missing));
     for (const name of missing) {
@@ -58,7 +58,7 @@ function describeProblem({ message, remedy }: SetupError): string {
 }
 
 /** Which pieces are not here, those included that they are made of; a variable that names the wrong thing is a problem. */
-async function lookFor(
+async function findMissing(
   context: SetupContext,
   wanted: readonly PieceName[],
 ): Promise<{ readonly missing: PieceName[]; readonly problems: SetupError[] }> {
@@ -92,7 +92,7 @@ function isMade(name: PieceName, missing: readonly PieceName[]): boolean {
 function packageProblems(context: SetupContext, missing: readonly PieceName[]): SetupError[] {
   const packaged = missing.map(pieceByName).filter((piece) => piece.packages !== null && piece.get === null);
   if (packaged.length === 0 || mayInstall(context, packagesOf(context, packaged))) return [];
-  return [missingPackages(context, packaged)];
+  return [createPackagesError(context, packaged)];
 }
 
 async function placeProblems(

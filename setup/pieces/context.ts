@@ -1,6 +1,6 @@
 /** What pieces are found with: the environment, the system, the kernel's kind, and the other pieces. */
 import { cacheDamage, cacheFolderPath } from '../cache/cache.ts';
-import { missingPackages } from './distribution-packages.ts';
+import { createPackagesError } from './distribution-packages.ts';
 import type { Environment } from '../environment.ts';
 import { readHostSystem } from '../machine/host-system.ts';
 import { packageRoot } from '../package-root.ts';
@@ -52,7 +52,7 @@ export function pieceSource(context: SetupContext, install: boolean): (name: Pie
 async function findOrGet(context: SetupContext, piece: Piece, install: boolean): Promise<FoundPiece> {
   const found = await piece.find(context);
   if (found !== null) return found;
-  if (piece.get === null) throw missingPackages(context, [piece]);
+  if (piece.get === null) throw createPackagesError(context, [piece]);
   const folder = piece.folder?.(context);
   const damage = folder === undefined ? null : cacheDamage(folder);
   if (!install && !piece.isLocal)

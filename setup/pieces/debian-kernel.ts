@@ -9,7 +9,7 @@ import { compareVersions } from './find-program.ts';
 import { collectModules } from './kernel-modules.ts';
 import type { FoundPiece, SetupContext } from './piece.ts';
 import { SetupError } from '../setup-error.ts';
-import { uncompressedKernel } from './uncompressed-kernel.ts';
+import { unpackKernel } from './uncompressed-kernel.ts';
 
 const PIECE = 'kernel-debian';
 /** Part of the cache key: grows whenever the same package gives another folder. */
@@ -78,7 +78,7 @@ export async function getDebianKernel(context: SetupContext): Promise<FoundPiece
     const tree = join(into, 'tree');
     await unpackPackage(context, chosen.package, tree);
     context.progress('taking the kernel and its modules out of the package');
-    await takeKernel(context, tree, into, busybox.path);
+    await installKernel(context, tree, into, busybox.path);
     await rm(tree, { recursive: true, force: true });
     const record: KernelRecord = { recipe: RECIPE, package: chosen.package, version: chosen.version };
     await writeFile(join(into, 'kernel.json'), `${JSON.stringify(record)}\n`);
@@ -105,7 +105,7 @@ async function choosePackage(context: SetupContext): Promise<{ package: string; 
   );
 }
 
-async function takeKernel(context: SetupContext, tree: string, into: string, busybox: string): Promise<void> {
+async function installKernel(context: SetupContext, tree: string, into: string, busybox: string): Promise<void> {
   const image = (await readdir(join(tree, 'boot'))).find((name) => name.startsWith('vmlinuz-'));
   const modulesRoot = [join(tree, 'lib', 'modules'), join(tree, 'usr', 'lib', 'modules')].find((folder) =>
     existsSync(folder),
@@ -113,7 +113,7 @@ async function takeKernel(context: SetupContext, tree: string, into: string, bus
   if (image === undefined || modulesRoot === undefined)
     throw new SetupError('The kernel package holds no kernel image or no modules.', null);
   await copyFile(join(tree, 'boot', image), join(into, 'vmlinuz'));
-  const uncompressed = uncompressedKernel(await readFile(join(into, 'vmlinuz')));
+  const uncompressed = unpackKernel(await readFile(join(into, 'vmlinuz')));
   if (uncompressed !== null) await writeFile(join(into, UNCOMPRESSED), uncompressed);
   const modules = await collectModules(context.env, modulesRoot, WANTED_MODULES, busybox);
   await mkdir(join(into, 'modules'));
@@ -122,7 +122,7 @@ async function takeKernel(context: SetupContext, tree: string, into: string, bus
 }
 
 /** The same kernel as an ELF file; null where there is none, as of a series that is packed in another way. */
-export function uncompressedBeside(kernel: string): string | null {
+export function findUncompressed(kernel: string): string | null {
   const path = join(dirname(kernel), UNCOMPRESSED);
   return existsSync(path) ? path : null;
 }

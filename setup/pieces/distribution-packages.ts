@@ -18,7 +18,7 @@ export function packagesOf(context: SetupContext, pieces: readonly Piece[]): str
 }
 
 /** The error for pieces that only packages give, with the line to type. */
-export function missingPackages(context: SetupContext, pieces: readonly Piece[]): SetupError {
+export function createPackagesError(context: SetupContext, pieces: readonly Piece[]): SetupError {
   const names = pieces.map((piece) => piece.name).join(', ');
   const line = installLine(context.system, packagesOf(context, pieces), isRoot());
   return new SetupError(
@@ -29,7 +29,7 @@ export function missingPackages(context: SetupContext, pieces: readonly Piece[])
 
 /** Installs the packages of the pieces as root, by `sudo` when the user at the terminal agrees, or fails with the line to type. */
 export async function installPackages(context: SetupContext, pieces: readonly Piece[]): Promise<void> {
-  const missing = missingPackages(context, pieces);
+  const missing = createPackagesError(context, pieces);
   const packages = packagesOf(context, pieces);
   if (packages.length === 0) throw missing;
   await installNamed(context, packages, missing);

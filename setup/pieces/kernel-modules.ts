@@ -23,14 +23,14 @@ export async function collectModules(
 ): Promise<LoadableModule[]> {
   const files = await indexModules(modulesRoot);
   const taken = new Map<string, LoadableModule>();
-  const take = async (name: string): Promise<void> => {
+  const addModule = async (name: string): Promise<void> => {
     const file = files.get(name);
     if (file === undefined || taken.has(name)) return;
     const content = await readModule(env, file, busybox);
-    for (const dependency of moduleDependencies(content)) await take(dependency);
+    for (const dependency of moduleDependencies(content)) await addModule(dependency);
     taken.set(name, { name: `${name}.ko`, content: withoutSignature(content) });
   };
-  for (const name of wanted) await take(name);
+  for (const name of wanted) await addModule(name);
   return [...taken.values()];
 }
 

@@ -44,7 +44,7 @@ export function runProgram(
     let stdout = '';
     let stderr = '';
     let partial = '';
-    const take = (text: string): void => {
+    const addText = (text: string): void => {
       if (options.onLine === undefined) return;
       const lines = (partial + text).split('\n');
       partial = lines.pop() ?? '';
@@ -52,18 +52,18 @@ export function runProgram(
     };
     child.stdout.setEncoding('utf8').on('data', (text: string) => {
       stdout += text;
-      take(text);
+      addText(text);
     });
     child.stderr.setEncoding('utf8').on('data', (text: string) => {
       stderr += text;
-      take(text);
+      addText(text);
     });
-    const done = (exitCode: number | null, last: string | null): void => {
+    const finish = (exitCode: number | null, last: string | null): void => {
       watch.stop();
       resolve({ exitCode, stdout, stderr: last === null ? stderr : `${stderr.trimEnd()}\n${last}` });
     };
-    child.once('error', (error) => done(127, error.message));
-    child.once('close', (exitCode) => done(exitCode, watch.endedBecause()));
+    child.once('error', (error) => finish(127, error.message));
+    child.once('close', (exitCode) => finish(exitCode, watch.endedBecause()));
   });
 }
 

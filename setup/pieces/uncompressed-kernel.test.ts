@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { uncompressedKernel } from './uncompressed-kernel.ts';
+import { unpackKernel } from './uncompressed-kernel.ts';
 
 const PVH_ENTRY = 18;
 
@@ -44,7 +44,7 @@ function image(packed: Buffer, { sizeBytes = 0xc0, payloadBytes = packed.length 
 }
 
 test('the kernel in an image that zstd has packed', () => {
-  expect(uncompressedKernel(image(zstd(elf())))).toEqual(elf());
+  expect(unpackKernel(image(zstd(elf())))).toEqual(elf());
 });
 
 test.each([
@@ -59,5 +59,5 @@ test.each([
   ['has no entry for a VMM', image(zstd(elf(7)))],
   ['has an entry of another owner', image(zstd(elf(PVH_ENTRY, 'Lin\0')))],
 ])('an image that %s has none', (_what, damaged) => {
-  expect(uncompressedKernel(damaged)).toBeNull();
+  expect(unpackKernel(damaged)).toBeNull();
 });

@@ -22,7 +22,7 @@ const PVH_ENTRY = 18;
  * @returns the kernel as an ELF file that QEMU enters directly; null where the image is packed in another way than by zstd, is
  * damaged, or has no such entry: it boots as it is then
  */
-export function uncompressedKernel(image: Buffer): Buffer | null {
+export function unpackKernel(image: Buffer): Buffer | null {
   const packed = payloadOf(image);
   if (packed === null || packed.length < 8 || packed.readUInt32LE(0) !== ZSTD_MAGIC) return null;
   // The build appends the size to what zstd has made.

@@ -79,7 +79,7 @@ export async function buildVoidboxKernel(context: SetupContext, sourceTree: stri
 }
 
 async function ensureBuildTools(context: SetupContext): Promise<void> {
-  const lacking = lackingBuildTools(context);
+  const lacking = findLackingBuildTools(context);
   if (lacking.packages.length === 0) return;
   const line =
     context.system.distribution === 'debian' ? installLine(context.system, lacking.packages, isRoot()) : null;
@@ -89,10 +89,13 @@ async function ensureBuildTools(context: SetupContext): Promise<void> {
   );
   if (context.system.distribution !== 'debian') throw missing;
   await installNamed(context, lacking.packages, missing);
-  if (lackingBuildTools(context).packages.length > 0) throw missing;
+  if (findLackingBuildTools(context).packages.length > 0) throw missing;
 }
 
-function lackingBuildTools(context: SetupContext): { readonly names: string; readonly packages: readonly string[] } {
+function findLackingBuildTools(context: SetupContext): {
+  readonly names: string;
+  readonly packages: readonly string[];
+} {
   const programs = Object.entries(BUILD_PROGRAMS).filter(
     ([program]) => findOnPath(context.env, [program]).length === 0,
   );
@@ -159,7 +162,7 @@ async function compile(context: SetupContext, source: string, build: string, int
   await writeFile(join(build, '.config'), `${base}\n${readFileSync(configPath(context), 'utf8')}`);
   await make('olddefconfig');
   const resulting = readFileSync(join(build, '.config'), 'utf8');
-  for (const line of refusedOptions(readFileSync(configPath(context), 'utf8'), resulting))
+  for (const line of findRefusedOptions(readFileSync(configPath(context), 'utf8'), resulting))
     context.progress(`the kernel did not take ${line}`);
   context.progress('compiling the kernel (about 9 minutes on two cores)');
   await reportWhile(context.progress, 'compiling the kernel', make(`-j${availableParallelism()}`, 'bzImage'));
@@ -169,7 +172,7 @@ async function compile(context: SetupContext, source: string, build: string, int
 }
 
 /** Lines of the fragment that the resulting configuration contradicts. An option that is wanted off may be absent. */
-export function refusedOptions(fragment: string, resulting: string): string[] {
+export function findRefusedOptions(fragment: string, resulting: string): string[] {
   const lines = new Set(resulting.split('\n'));
   return fragment.split('\n').filter((line) => {
     const match = /^(CONFIG_\w+)=(.+)$/.exec(line);

@@ -1,6 +1,6 @@
 /** What is wrong with a definition, found when it is built: every error names the place and the remedy. */
 import type { ActionUse, SkillDefinition, StepConfig, StepDefinition } from '../../domain/step-machine/definition.ts';
-import { diagnose, missingEntry, type SkillDiagnostic } from '../../domain/step-machine/diagnose.ts';
+import { diagnose, describeMissingEntry, type SkillDiagnostic } from '../../domain/step-machine/diagnose.ts';
 import { refuse, StepDefinitionError } from './refuse.ts';
 import { inputJsonSchema, outputJsonSchema } from './schema.ts';
 
@@ -39,7 +39,8 @@ export function checkSteps(where: string, entry: string, steps: Readonly<Record<
   if (!entry) refuse(new Error(`${where}: entry is required. Give the name of the first step.`));
   else if (Object.keys(steps).length === 0)
     refuse(new Error(`${where}: at least one step is required. Add one with .step(name, { ... }).`));
-  else if (!Object.hasOwn(steps, entry)) refuse(new Error(`${where}: ${missingEntry(entry, Object.keys(steps))}`));
+  else if (!Object.hasOwn(steps, entry))
+    refuse(new Error(`${where}: ${describeMissingEntry(entry, Object.keys(steps))}`));
 }
 
 /**

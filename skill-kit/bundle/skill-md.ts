@@ -1,6 +1,6 @@
 /** SKILL.md: what an agent reads first. It says how the program is called; what to do is in the program's prompts. */
 import type { Buildable, ReferenceDefinition, SkillDefinition } from '../../domain/step-machine/definition.ts';
-import { declaredVariables } from '../../domain/step-machine/skill-variables.ts';
+import { listDeclaredVariables } from '../../domain/step-machine/skill-variables.ts';
 import { HOST_TOOLS } from '../prompt/agent-hosts.ts';
 import { inputJsonSchema } from '../author/schema.ts';
 import { frontmatter, type Head, hasTopics, mcpTools } from './frontmatter.ts';
@@ -110,7 +110,7 @@ function subskillPart({ subskills = {} }: SkillDefinition): readonly string[] {
 }
 
 function variablePart(definition: SkillDefinition): readonly string[] {
-  const names = declaredVariables(definition);
+  const names = listDeclaredVariables(definition);
   if (names.length === 0) return [];
   const lines = names.map((name) => `- \`${name}\``);
   return [

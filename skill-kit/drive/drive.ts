@@ -11,7 +11,7 @@ import { currentResult } from '../../domain/step-machine/reply.ts';
 import type { SessionResult } from '../../domain/step-machine/result.ts';
 import { canResume, migrate } from '../../domain/step-machine/resume.ts';
 import type { SessionOptions, SessionState } from '../../domain/step-machine/state.ts';
-import { pendingCommands } from '../../domain/step-machine/work.ts';
+import { listPendingCommands } from '../../domain/step-machine/work.ts';
 import { errorFacts, runAction } from './action.ts';
 import { execute, definitionAt, Place, validParams } from './callbacks.ts';
 import { createRuntime, newSessionId, type RuntimeOptions, type SkillRuntime } from './runtime.ts';
@@ -106,7 +106,7 @@ export class Session {
 
   /** Asks again for everything that was under way when the state was written. */
   resume(): void {
-    for (const command of pendingCommands(this.runtime.facts, this.#fold.current)) this.#execute(command);
+    for (const command of listPendingCommands(this.runtime.facts, this.#fold.current)) this.#execute(command);
   }
 
   /** Until nothing is under way and every observer has heard what there was. @throws what whoever keeps the session could not do */

@@ -6,9 +6,9 @@
 import { isPlain } from '../../domain/step-machine/deep-merge.ts';
 import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
 import {
-  declaredVariables,
+  listDeclaredVariables,
   isBaseVariable,
-  missingMessage,
+  describeMissing,
   missingOf,
   valuesOf,
 } from '../../domain/step-machine/skill-variables.ts';
@@ -35,12 +35,12 @@ export function withholdEnvironment(): void {
  */
 export function grantDeclared(definition: SkillDefinition): void {
   withholdEnvironment();
-  const names = declaredVariables(definition);
+  const names = listDeclaredVariables(definition);
   const values = valuesOf(names, originalVariables());
   const missing = missingOf(names, values);
   if (missing.length > 0)
     throw new Error(
-      `${missingMessage(definition.name, missing)}. Set ${missing.length === 1 ? 'it' : 'them'} where this is started.`,
+      `${describeMissing(definition.name, missing)}. Set ${missing.length === 1 ? 'it' : 'them'} where this is started.`,
     );
   grantVariables(values);
   current = redactionOf(values);

@@ -7,7 +7,7 @@ import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
 import { isSha256 } from '../../domain/units/sha256.ts';
-import { damaged, runFileFailure } from './damage.ts';
+import { createDamageError, runFileFailure } from './damage.ts';
 import { artifactsDir, DurableFolders, storeFailure, syncDir } from './layout.ts';
 import { errnoOf } from '../errno.ts';
 import { makePrivateDir } from '../state-folder.ts';
@@ -179,7 +179,7 @@ async function* read(dir: string, ref: DataRef, offset: number): AsyncGenerator<
       const { bytesRead } = await handle.read(chunk, 0, READ_BYTES, position);
       if (bytesRead === 0) {
         if (position !== ref.sizeBytes)
-          throw damaged(`artifact ${path}`, `it has ${position} bytes, the run says ${ref.sizeBytes}`);
+          throw createDamageError(`artifact ${path}`, `it has ${position} bytes, the run says ${ref.sizeBytes}`);
         break;
       }
       const piece = chunk.subarray(0, bytesRead);
@@ -189,7 +189,8 @@ async function* read(dir: string, ref: DataRef, offset: number): AsyncGenerator<
       if (skip < bytesRead) yield piece.subarray(skip);
     }
     const found = hash.digest('hex');
-    if (found !== ref.sha256) throw damaged(`artifact ${path}`, `its bytes hash to ${found}; remove it and run again`);
+    if (found !== ref.sha256)
+      throw createDamageError(`artifact ${path}`, `its bytes hash to ${found}; remove it and run again`);
   } catch (error) {
     throw errnoOf(error) === undefined ? error : runFileFailure('cannot read', path, error);
   } finally {
@@ -207,7 +208,7 @@ async function openArtifact(dir: string, sha256: string): Promise<FileHandle> {
       if (errnoOf(error) !== 'ENOENT') throw runFileFailure('cannot open', place, error);
     }
   }
-  throw damaged(`artifact ${path}`, 'it does not exist');
+  throw createDamageError(`artifact ${path}`, 'it does not exist');
 }
 
 /** Puts an artifact back from the trash; what was stored anew meanwhile stands. */

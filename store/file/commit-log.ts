@@ -12,7 +12,7 @@ import type { CodedError } from '../../domain/errors/coded-error.ts';
 import type { NewRunEvent, RunEvent, RunEventBody } from '../../domain/run/event.ts';
 import { storedEventShape } from '../../domain/run/event-shape.ts';
 import { aCount, aText, listOf, objectOf, optional } from '../../domain/run/shape.ts';
-import { damaged } from './damage.ts';
+import { createDamageError } from './damage.ts';
 
 export type OutputBody = Extract<RunEventBody, { type: 'output' }>;
 
@@ -137,7 +137,7 @@ export class CommitFold {
   }
 
   #damaged(what: string): CodedError {
-    return damaged(this.path, `at byte ${this.offset}: ${what}`);
+    return createDamageError(this.path, `at byte ${this.offset}: ${what}`);
   }
 }
 

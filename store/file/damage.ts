@@ -6,7 +6,7 @@ import { storeFailure } from './layout.ts';
 /** Errors of system calls that say that something else stands where a file or folder of a run should. */
 const WRONG_KIND = new Set(['EISDIR', 'ENOTDIR', 'EEXIST', 'ELOOP', 'ENXIO']);
 
-export function damaged(path: string, what: string, cause?: unknown): CodedError {
+export function createDamageError(path: string, what: string, cause?: unknown): CodedError {
   return new CodedError('store/damaged', `${path} is damaged: ${what}`, cause === undefined ? {} : { cause });
 }
 
@@ -14,6 +14,6 @@ export function damaged(path: string, what: string, cause?: unknown): CodedError
 export function runFileFailure(doing: string, path: string, error: unknown): CodedError {
   const errno = errnoOf(error);
   return errno !== undefined && WRONG_KIND.has(errno)
-    ? damaged(path, `${doing}: ${(error as Error).message}`, error)
+    ? createDamageError(path, `${doing}: ${(error as Error).message}`, error)
     : storeFailure(doing, path, error);
 }

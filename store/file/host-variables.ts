@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import type { HostVariables } from '../../activities/ports/host-variables.ts';
 import { aText, valuesOf } from '../../domain/run/shape.ts';
-import { damaged } from './damage.ts';
+import { createDamageError } from './damage.ts';
 import { readJson, removeFile, writeJson } from './json-file.ts';
 import { DurableFolders } from './layout.ts';
 import { makeRunFolder } from './run-folder.ts';
@@ -30,6 +30,6 @@ export function readHostVariables(stateDir: string, runId: string): Readonly<Rec
   const value = readJson(path);
   if (value === null) return {};
   const problem = valuesOf(aText)(value, 'variables');
-  if (problem !== null) throw damaged(path, problem);
+  if (problem !== null) throw createDamageError(path, problem);
   return value as Record<string, string>;
 }

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { DamagedRun } from '../../activities/ports/run-inspector.ts';
 import { type CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
-import { damaged } from './damage.ts';
+import { createDamageError } from './damage.ts';
 import { errnoOf } from '../errno.ts';
 import { runsDir, runDir } from '../state-folder.ts';
 import { listRunFolders } from './run-folder.ts';
@@ -62,11 +62,11 @@ function checkPlace(
   let size = sizes.get(place.file);
   if (size === undefined) {
     size = sizeOrNull(path) ?? undefined;
-    if (size === undefined) throw damaged(path, 'it is missing, and the log names it');
+    if (size === undefined) throw createDamageError(path, 'it is missing, and the log names it');
     sizes.set(place.file, size);
   }
   if (place.offset + place.bytes > size)
-    throw damaged(path, `it ends at byte ${size}, and the log names byte ${place.offset + place.bytes}`);
+    throw createDamageError(path, `it ends at byte ${size}, and the log names byte ${place.offset + place.bytes}`);
 }
 
 function inspectRecords(stateDir: string, runId: string, path: string): void {
@@ -88,14 +88,14 @@ function recordNames(dir: string): readonly string[] {
       .map((file) => decodeURIComponent(file.slice(0, -'.json'.length)));
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return [];
-    throw damaged(dir, `its records cannot be listed: ${(error as Error).message}`, error);
+    throw createDamageError(dir, `its records cannot be listed: ${(error as Error).message}`, error);
   }
 }
 
 function inspectBeginning(path: string): void {
   const admission = join(path, 'records', 'admission.json');
   if (!existsSync(admission) || Date.now() - statSync(admission).mtimeMs < ADMISSION_MS) return;
-  throw damaged(
+  throw createDamageError(
     join(path, 'events.jsonl'),
     'the run was admitted, and its events are gone, or a full disk keeps its first one from being written',
   );

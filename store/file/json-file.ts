@@ -15,7 +15,7 @@ import { rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { promisify } from 'node:util';
 import type { Durability } from './durability.ts';
-import { damaged, runFileFailure } from './damage.ts';
+import { createDamageError, runFileFailure } from './damage.ts';
 import { type DurableFolders, storeFailure, syncDir } from './layout.ts';
 import { errnoOf } from '../errno.ts';
 
@@ -92,7 +92,7 @@ export function isEmptyFile(path: string): boolean {
 export function readJson(path: string): unknown {
   let text: string;
   try {
-    if (!statSync(path).isFile()) throw damaged(path, 'it is not a file');
+    if (!statSync(path).isFile()) throw createDamageError(path, 'it is not a file');
     text = readFileSync(path, 'utf8');
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return null;
@@ -102,9 +102,9 @@ export function readJson(path: string): unknown {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw damaged(path, 'it is not JSON', error);
+    throw createDamageError(path, 'it is not JSON', error);
   }
-  if (value === null) throw damaged(path, 'it holds nothing');
+  if (value === null) throw createDamageError(path, 'it holds nothing');
   return value;
 }
 

@@ -16,11 +16,11 @@ export function createFileLocalStore(stateDir: string): LocalStore {
     ballast: createBallast(stateDir),
     readRoom: () => readDiskRoom(stateDir),
     folderOf: (runId) => runDir(stateDir, runId),
-    admittingHosts: () => admittingHosts(stateDir),
+    admittingHosts: () => readAdmittingHosts(stateDir),
   };
 }
 
-function* admittingHosts(stateDir: string): Generator<string> {
+function* readAdmittingHosts(stateDir: string): Generator<string> {
   for (const file of admissionsIn(runsDir(stateDir))) {
     const id = hostIn(file);
     if (id !== null) yield id;

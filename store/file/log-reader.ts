@@ -3,7 +3,7 @@ import { constants } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import type { RunEvent } from '../../domain/run/event.ts';
 import { type Commit, CommitFold, isPlaced, toRunEvent, type OutputPlace, type StoredEvent } from './commit-log.ts';
-import { damaged, runFileFailure } from './damage.ts';
+import { createDamageError, runFileFailure } from './damage.ts';
 import { errnoOf } from '../errno.ts';
 import { OutputFileReader } from './output-file.ts';
 import { eventLogPath, outputDir } from './run-folder.ts';
@@ -103,7 +103,7 @@ export class LogReader {
       if (errnoOf(error) === 'ENOENT') return null;
       throw runFileFailure('cannot open', this.path, error);
     }
-    throw damaged(this.path, 'it is not a file');
+    throw createDamageError(this.path, 'it is not a file');
   }
 }
 

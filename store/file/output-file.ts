@@ -8,7 +8,7 @@ import { open, type FileHandle } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import type { OutputPlace } from './commit-log.ts';
-import { damaged, runFileFailure } from './damage.ts';
+import { createDamageError, runFileFailure } from './damage.ts';
 import { errnoOf } from '../errno.ts';
 import { storeFailure, syncDir } from './layout.ts';
 import { SharedSync } from './shared-sync.ts';
@@ -114,7 +114,7 @@ export class OutputFileReader {
 
   async #fill(place: OutputPlace): Promise<void> {
     if (!FILE_NAME.test(place.file))
-      throw damaged(this.#dir, `the log names ${quote(place.file)}, which is not the name of an output file`);
+      throw createDamageError(this.#dir, `the log names ${quote(place.file)}, which is not the name of an output file`);
     const path = join(this.#dir, place.file);
     try {
       let handle = this.#handles.get(place.file);
@@ -125,18 +125,18 @@ export class OutputFileReader {
       // Before room is made for what a changed log may ask for.
       const { size } = await handle.stat();
       if (place.offset + place.bytes > size)
-        throw damaged(path, `it ends at byte ${size}, and the log names byte ${place.offset + place.bytes}`);
+        throw createDamageError(path, `it ends at byte ${size}, and the log names byte ${place.offset + place.bytes}`);
       const buffer = Buffer.allocUnsafe(Math.max(WINDOW_BYTES, place.bytes));
       let done = 0;
       while (done < place.bytes) {
         const { bytesRead } = await handle.read(buffer, done, buffer.length - done, place.offset + done);
         if (bytesRead === 0)
-          throw damaged(path, `it ends before byte ${place.offset + place.bytes}, which the log names`);
+          throw createDamageError(path, `it ends before byte ${place.offset + place.bytes}, which the log names`);
         done += bytesRead;
       }
       this.#window = { file: place.file, offset: place.offset, bytes: buffer.subarray(0, done) };
     } catch (error) {
-      if (errnoOf(error) === 'ENOENT') throw damaged(path, 'it is missing, and the log names it', error);
+      if (errnoOf(error) === 'ENOENT') throw createDamageError(path, 'it is missing, and the log names it', error);
       throw runFileFailure('cannot read', path, error);
     }
   }

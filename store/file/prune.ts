@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import type { PruneOptions, PruneReport } from '../../activities/ports/run-pruner.ts';
 import { ARTIFACT_GRACE_MS, NAMING_MS } from '../prune-times.ts';
 import { artifactPath, partialDir, restoreFromTrash, trashPath } from './artifact-store.ts';
-import { everyRun } from '../every-run.ts';
+import { readAllRuns } from '../every-run.ts';
 import { createFileRunIndex } from './run-index.ts';
 import { artifactsDir, damagedDir, storeFailure } from './layout.ts';
 import { errnoOf } from '../errno.ts';
@@ -21,7 +21,7 @@ import { listRunFolders } from './run-folder.ts';
 export async function prune(stateDir: string, options: PruneOptions): Promise<PruneReport> {
   try {
     const survey = await surveyRuns(stateDir);
-    const runs = runsToRemove(survey, options);
+    const runs = selectRunsToRemove(survey, options);
     const removed: { runId: string; sizeBytes: number }[] = [];
     for (const runId of runs) {
       const sizeBytes = await sizeOf(runDir(stateDir, runId));
@@ -48,7 +48,7 @@ async function surveyRuns(stateDir: string): Promise<Survey> {
   const finished: { runId: string; atMs: number }[] = [];
   const openSinceMs: number[] = [];
   const damaged: string[] = [];
-  for await (const { runId, label, state, startedAtMs, endedAtMs } of everyRun(createFileRunIndex(stateDir))) {
+  for await (const { runId, label, state, startedAtMs, endedAtMs } of readAllRuns(createFileRunIndex(stateDir))) {
     if (runId === null || state === 'damaged') damaged.push(label);
     else if (endedAtMs !== null) finished.push({ runId, atMs: endedAtMs });
     // One without events begins now.
@@ -59,7 +59,7 @@ async function surveyRuns(stateDir: string): Promise<Survey> {
 }
 
 /** A run goes when every condition that is given lets it. One without a terminal event is open and stays, however old it is. */
-function runsToRemove({ finished }: Survey, { olderThanMs, keepLast, nowMs }: PruneOptions): readonly string[] {
+function selectRunsToRemove({ finished }: Survey, { olderThanMs, keepLast, nowMs }: PruneOptions): readonly string[] {
   if (olderThanMs === null && keepLast === null) return [];
   const beyond = keepLast === null ? finished.length : Math.max(0, finished.length - keepLast);
   const before = olderThanMs === null ? Infinity : nowMs - olderThanMs;
@@ -131,7 +131,7 @@ async function removeGarbage(
   const dir = artifactsDir(stateDir);
   // A prune that was killed left these; they are looked at again like all others.
   for (const sha256 of await names(join(dir, '.trash'))) await restoreFromTrash(dir, sha256);
-  const named = await namedArtifacts(stateDir, removedRuns);
+  const named = await readNamedArtifacts(stateDir, removedRuns);
   let artifacts = 0;
   let artifactBytes = 0;
   let youngArtifacts = 0;
@@ -176,7 +176,7 @@ async function removeArtifact(dir: string, sha256: string, youngestMs: number): 
  * Every hash that stands in the records or events of a run that stays, damaged and set aside included. It reads text, not
  * structure: a record of a later version, or one that nobody thought of here, keeps its artifacts too.
  */
-async function namedArtifacts(stateDir: string, removedRuns: ReadonlySet<string>): Promise<Set<string>> {
+async function readNamedArtifacts(stateDir: string, removedRuns: ReadonlySet<string>): Promise<Set<string>> {
   const named = new Set<string>();
   const kept = (await listRunFolders(runsDir(stateDir))).filter(
     ({ runId }) => runId === null || !removedRuns.has(runId),

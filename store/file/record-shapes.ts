@@ -13,7 +13,7 @@ import {
   objectOf,
   oneOf,
   optional,
-  orNull,
+  allowNull,
   valuesOf,
 } from '../../domain/run/shape.ts';
 import { storedShape } from './stored-shape.ts';
@@ -27,7 +27,7 @@ const input = kindOf<'inline' | 'ref'>('kind', {
 });
 
 const given = objectOf({
-  output: orNull(dataRefShape),
+  output: allowNull(dataRefShape),
   outputs: valuesOf(dataRefShape),
   passed: optional(aFlag),
   ranIn: optional(aText),
@@ -39,8 +39,8 @@ const continued = objectOf({
   savedAtMs: aTime,
   sessionId: aText,
   folders: listOf(savedFolderShape),
-  turns: orNull(aCount),
-  ended: orNull(objectOf({ code: aText, message: aText })),
+  turns: allowNull(aCount),
+  ended: allowNull(objectOf({ code: aText, message: aText })),
 });
 const stageLimits = objectOf({ timeoutMs: aNumber, budget: optional(budget) });
 
@@ -51,7 +51,7 @@ const SHAPES: Readonly<Record<string, Check>> = {
     storeQueue: optional(aText),
     leaseQueue: optional(aText),
     hostId: aText,
-    input: orNull(input),
+    input: allowNull(input),
     serverId: aText,
     behaviour: aCount,
     recordsBoots: aFlag,
@@ -72,10 +72,10 @@ const SHAPES: Readonly<Record<string, Check>> = {
   plan,
   client: objectOf({ baseDir: aText }),
   source: objectOf({
-    path: orNull(aText),
-    text: orNull(aText),
+    path: allowNull(aText),
+    text: allowNull(aText),
     params: valuesOf(aText),
-    mode: orNull(oneOf('mock')),
+    mode: allowNull(oneOf('mock')),
   }),
   manifest: objectOf({ version: aCount, refs: listOf(dataRefShape) }),
 };

@@ -9,7 +9,7 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import { isRunId, unescapeRunId } from '../../domain/run/run-id.ts';
-import { damaged } from './damage.ts';
+import { createDamageError } from './damage.ts';
 import { damagedDir, storeFailure, syncDir, type DurableFolders } from './layout.ts';
 import { errnoOf } from '../errno.ts';
 import { FOLDER_NAME_BYTES, runDir, runFolderName, runsDir } from '../state-folder.ts';
@@ -77,7 +77,8 @@ export async function makeRunFolder(stateDir: string, folders: DurableFolders, r
 /** A run that was set aside has no data here any more; whoever goes on with it must not begin from nothing. */
 export function refuseSetAside(stateDir: string, folder: string): void {
   const aside = join(damagedDir(stateDir), folder);
-  if (existsSync(aside)) throw damaged(aside, 'the run was set aside; to use its id again, remove that folder');
+  if (existsSync(aside))
+    throw createDamageError(aside, 'the run was set aside; to use its id again, remove that folder');
 }
 
 function readHashedId(parent: string, name: string): string {
@@ -87,12 +88,12 @@ function readHashedId(parent: string, name: string): string {
     id = JSON.parse(readFileSync(path, 'utf8'));
   } catch (error) {
     const errno = errnoOf(error);
-    if (errno === undefined) throw damaged(path, 'it does not hold the id of the run', error);
-    if (errno === 'ENOENT' || errno === 'EISDIR') throw damaged(path, 'the id of the run is missing', error);
+    if (errno === undefined) throw createDamageError(path, 'it does not hold the id of the run', error);
+    if (errno === 'ENOENT' || errno === 'EISDIR') throw createDamageError(path, 'the id of the run is missing', error);
     throw storeFailure('cannot read', path, error);
   }
   if (typeof id !== 'string' || !isRunId(id) || runFolderName(id) !== name)
-    throw damaged(path, 'it holds the id of another run');
+    throw createDamageError(path, 'it holds the id of another run');
   return id;
 }
 

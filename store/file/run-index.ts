@@ -19,13 +19,13 @@ const UNREADABLE_START_MS = Number.MAX_SAFE_INTEGER;
 
 type Summary = Pick<IndexedRun, 'name' | 'state' | 'startedAtMs' | 'endedAtMs' | 'problem'>;
 
-interface Listed extends RunPosition {
+interface ListedFolder extends RunPosition {
   readonly runId: string | null;
   /** Why not even the id can be read; null when it can. */
   readonly problem: string | null;
 }
 
-interface Known {
+interface KnownFile {
   /** Which file this was read from, and how far it had come. */
   readonly inode: number;
   readonly stamp: string;
@@ -49,7 +49,7 @@ export function createFileRunIndex(stateDir: string, readSummary: typeof summary
 class FileRunIndex {
   readonly #stateDir: string;
   readonly #readSummary: typeof summaryOf;
-  readonly #known = new Map<string, Known>();
+  readonly #known = new Map<string, KnownFile>();
 
   constructor(stateDir: string, readSummary: typeof summaryOf) {
     this.#stateDir = stateDir;
@@ -60,7 +60,8 @@ class FileRunIndex {
     if (!(limit >= 1)) throw new RangeError(`a page of runs has at least 1, not ${limit}`);
     const behind = (await this.inOrder()).filter(
       (run) =>
-        (before === undefined || inOrder(before, run) < 0) && (sinceMs === undefined || run.startedAtMs >= sinceMs),
+        (before === undefined || comparePositions(before, run) < 0) &&
+        (sinceMs === undefined || run.startedAtMs >= sinceMs),
     );
     const runs: IndexedRun[] = [];
     for (const [at, listed] of behind.entries()) {
@@ -84,12 +85,12 @@ class FileRunIndex {
   }
 
   /** Runs that have events, the latest by its first event in front. */
-  async inOrder(prefix = ''): Promise<readonly Listed[]> {
+  async inOrder(prefix = ''): Promise<readonly ListedFolder[]> {
     const folders = (await listRunFolders(runsDir(this.#stateDir))).filter(({ runId }) => {
       return runId === null || (runId.startsWith(prefix) && hasLog(this.#stateDir, runId));
     });
     if (prefix === '') this.#forgetAllBut(new Set(folders.map(({ runId }) => runId)));
-    const listed: Listed[] = [];
+    const listed: ListedFolder[] = [];
     const next = folders.values();
     const reader = async (): Promise<void> => {
       for (const { name, runId, problem } of next) {
@@ -98,11 +99,11 @@ class FileRunIndex {
       }
     };
     await Promise.all(Array.from({ length: READERS }, reader));
-    return listed.sort(inOrder);
+    return listed.sort(comparePositions);
   }
 
   /** Null for a run that was pruned meanwhile. */
-  async #indexed({ runId, label, problem }: Listed): Promise<IndexedRun | null> {
+  async #indexed({ runId, label, problem }: ListedFolder): Promise<IndexedRun | null> {
     if (runId === null)
       return { runId, label, name: null, state: 'damaged', startedAtMs: null, endedAtMs: null, problem };
     const file = this.#logOf(runId);
@@ -120,13 +121,13 @@ class FileRunIndex {
     const known = this.#known.get(runId);
     // The first event of a log stays the first, however the log grows.
     if (file !== null && known?.inode === file.inode && isReadable(known.startedAtMs)) return known.startedAtMs;
-    const startedAtMs = await firstEventAtMs(this.#stateDir, runId);
+    const startedAtMs = await readFirstEventTime(this.#stateDir, runId);
     if (file !== null) this.#known.set(runId, { ...file, startedAtMs, summary: null });
     return startedAtMs;
   }
 
   /** Before it is read: what comes between is read again the next time. Null where there is none. */
-  #logOf(runId: string): Pick<Known, 'inode' | 'stamp'> | null {
+  #logOf(runId: string): Pick<KnownFile, 'inode' | 'stamp'> | null {
     try {
       const { ino, size, mtimeMs } = statSync(eventLogPath(this.#stateDir, runId));
       return { inode: ino, stamp: `${ino} ${size} ${mtimeMs}` };
@@ -162,7 +163,7 @@ export async function summaryOf(stateDir: string, runId: string): Promise<Summar
   }
 }
 
-async function firstEventAtMs(stateDir: string, runId: string): Promise<number> {
+async function readFirstEventTime(stateDir: string, runId: string): Promise<number> {
   const log = new LogReader(stateDir, runId, 0, false);
   try {
     for await (const event of log.toEnd()) return startIn(event);
@@ -192,6 +193,6 @@ function positionOf({ startedAtMs, label }: RunPosition): RunPosition {
   return { startedAtMs, label };
 }
 
-function inOrder(one: RunPosition, other: RunPosition): number {
+function comparePositions(one: RunPosition, other: RunPosition): number {
   return other.startedAtMs - one.startedAtMs || (one.label < other.label ? 1 : one.label > other.label ? -1 : 0);
 }

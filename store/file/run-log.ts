@@ -15,7 +15,7 @@ import {
   type StoredEvent,
   type Writer,
 } from './commit-log.ts';
-import { damaged, runFileFailure } from './damage.ts';
+import { createDamageError, runFileFailure } from './damage.ts';
 import type { Durability } from './durability.ts';
 import { syncDir, type DurableFolders } from './layout.ts';
 import { OutputFileWriter } from './output-file.ts';
@@ -75,7 +75,7 @@ export class RunLog {
     } catch (error) {
       throw runFileFailure('cannot open', path, error);
     }
-    throw damaged(path, 'it is not a file');
+    throw createDamageError(path, 'it is not a file');
   }
 
   private constructor(stateDir: string, runId: string, token: string, fd: number) {
@@ -209,7 +209,7 @@ export class RunLog {
 
   #readOn(size: number, onCommit?: (commit: Commit) => void): void {
     if (size < this.#fold.readOffset)
-      throw damaged(this.#path, 'it became shorter; something other than Voidbox changed it');
+      throw createDamageError(this.#path, 'it became shorter; something other than Voidbox changed it');
     while (this.#fold.readOffset < size) {
       const wanted = Math.min(READ_BYTES, size - this.#fold.readOffset);
       const count = readSync(this.#fd, this.#chunk, 0, wanted, this.#fold.readOffset);
@@ -240,7 +240,7 @@ export class RunLog {
   /** A run that was admitted has events: without them it would begin anew, beside what its commands have done. */
   #checkBeginning(events: readonly NewRunEvent[]): void {
     if (this.#fold.commit > 0 || events.length === 0 || events.some(({ body }) => body.type === 'run-admitted')) return;
-    if (existsSync(this.#admissionPath)) throw damaged(this.#path, 'it is empty, and the run was admitted');
+    if (existsSync(this.#admissionPath)) throw createDamageError(this.#path, 'it is empty, and the run was admitted');
   }
 
   #checkFence(writer: Writer | undefined): void {

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { HostMarks } from '../../activities/ports/host-marks.ts';
 import type { RunRecords } from '../../activities/ports/run-records.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import { damaged } from './damage.ts';
+import { createDamageError } from './damage.ts';
 import type { Durability } from './durability.ts';
 import { createJson, isEmptyFile, readJson, removeFile, writeJson } from './json-file.ts';
 import { DurableFolders } from './layout.ts';
@@ -77,6 +77,6 @@ export function readRecord(stateDir: string, runId: string, name: string): unkno
   const value = readJson(path);
   if (value === null) refuseSetAside(stateDir, runFolderName(runId));
   const problem = value === null ? null : recordProblem(name, value);
-  if (problem !== null) throw damaged(path, problem);
+  if (problem !== null) throw createDamageError(path, problem);
   return value;
 }

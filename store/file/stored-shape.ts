@@ -16,7 +16,7 @@ import {
   objectOf,
   oneOf,
   optional,
-  orNull,
+  allowNull,
   valuesOf,
 } from '../../domain/run/shape.ts';
 
@@ -47,7 +47,7 @@ export function storedShape(node: Node): Check {
     case 'either':
       return either(storedShape(node.first), storedShape(node.second));
     case 'nullable':
-      return orNull(storedShape(node.of));
+      return allowNull(storedShape(node.of));
     case 'optional':
       return optional(storedShape(node.of));
   }

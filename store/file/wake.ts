@@ -31,12 +31,12 @@ export class FileWake {
   wait(signal: AbortSignal): Promise<void> {
     if (this.#changed || signal.aborted) return Promise.resolve();
     return new Promise((resolve) => {
-      const timer = setTimeout(done, POLL_MS);
-      signal.addEventListener('abort', done, { once: true });
-      this.#notify = done;
-      function done(): void {
+      const timer = setTimeout(finish, POLL_MS);
+      signal.addEventListener('abort', finish, { once: true });
+      this.#notify = finish;
+      function finish(): void {
         clearTimeout(timer);
-        signal.removeEventListener('abort', done);
+        signal.removeEventListener('abort', finish);
         resolve();
       }
     });

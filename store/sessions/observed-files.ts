@@ -8,7 +8,7 @@ import { sessionRecordsDir } from './record-files.ts';
 export function createObservedFiles(stateDir: string, serverId: string): ObservedEvents {
   const folderOf = (session: string): string => sessionRecordsDir(stateDir, session);
   return {
-    last: async (session) => lastObserved(folderOf(session)),
+    last: async (session) => readLastObserved(folderOf(session)),
     note: async (session, number) => noteObserved(folderOf(session), number),
     async begin(session) {
       mkdirSync(folderOf(session), { recursive: true, mode: 0o700 });
@@ -18,7 +18,7 @@ export function createObservedFiles(stateDir: string, serverId: string): Observe
 }
 
 /** The number of the last event that was told. `dir`: the session's folder. */
-export function lastObserved(dir: string): number {
+export function readLastObserved(dir: string): number {
   try {
     return Number(readFileSync(join(dir, 'observed'), 'utf8'));
   } catch (error) {

@@ -6,7 +6,7 @@ import type { OpenSession, OpenSessionStore } from '../../activities/ports/sessi
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { isPlain } from '../../domain/step-machine/deep-merge.ts';
 import { DurableFolders, syncDir } from '../file/layout.ts';
-import { lastObserved, forgetObserved } from './observed-files.ts';
+import { readLastObserved, forgetObserved } from './observed-files.ts';
 import { sessionRecordsDir } from './record-files.ts';
 import { markUse } from '../server-mark.ts';
 
@@ -20,7 +20,7 @@ export function createOpenedFiles(stateDir: string, serverId: string): OpenSessi
     async write(record) {
       const dir = sessionRecordsDir(stateDir, record.session);
       // An ended session's id may be given to another one, whose observers have heard of nothing.
-      if (lastObserved(dir) > 0 && readOpened(stateDir, record.session)?.firstRun !== record.firstRun)
+      if (readLastObserved(dir) > 0 && readOpened(stateDir, record.session)?.firstRun !== record.firstRun)
         forgetObserved(dir);
       await folders.make(dir);
       const file = join(dir, FILE);
@@ -41,7 +41,7 @@ function readOpened(stateDir: string, session: string): OpenSession | null {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
     throw error;
   }
-  const record = parsed(text);
+  const record = parseSession(text);
   if (record?.session === session) return record;
   throw new CodedError(
     'session/foreign',
@@ -49,7 +49,7 @@ function readOpened(stateDir: string, session: string): OpenSession | null {
   );
 }
 
-function parsed(text: string): OpenSession | null {
+function parseSession(text: string): OpenSession | null {
   try {
     const value = JSON.parse(text) as unknown;
     if (!isPlain(value)) return null;

@@ -11,7 +11,7 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 import { isPlain } from '../../domain/step-machine/deep-merge.ts';
 import {
   envProblems,
-  missingMessage,
+  describeMissing,
   missingOf,
   MOST_VARIABLE_BYTES,
   type Variables,
@@ -36,7 +36,7 @@ const WANTED = 'wanted-variables.json';
 type Values = Readonly<Record<string, string>>;
 
 /** What a session was handed; they are that skill's and no other's. */
-interface HandedOver {
+interface VariableFile {
   readonly skill: string;
   readonly values: Values;
   /** As it was wanted. */
@@ -88,7 +88,7 @@ export async function waitForVariables(
   } finally {
     rmSync(join(sessionRecordsDir(stateDir, session), WANTED), { force: true });
   }
-  if (missing().length > 0) throw new CodedError('skill/variable-missing', missingMessage(skill, missing()));
+  if (missing().length > 0) throw new CodedError('skill/variable-missing', describeMissing(skill, missing()));
 }
 
 /** While a session is being opened: hands over what its worker wants, once. */
@@ -112,7 +112,7 @@ export async function answerRequests(
         );
       }
       const { skill, firstRun } = wanted;
-      write(stateDir, session, VARIABLES, { skill, firstRun, values } satisfies HandedOver);
+      write(stateDir, session, VARIABLES, { skill, firstRun, values } satisfies VariableFile);
       onHandOver(Object.keys(values));
     }
     await sleep(POLL_MS);
@@ -147,7 +147,7 @@ function sessionNames(stateDir: string): readonly string[] {
   }
 }
 
-function readHandedOver(stateDir: string, session: string): HandedOver | null {
+function readHandedOver(stateDir: string, session: string): VariableFile | null {
   const value = readJson(stateDir, session, VARIABLES);
   if (value === null) return null;
   const { skill, values, firstRun } = value;
@@ -157,7 +157,7 @@ function readHandedOver(stateDir: string, session: string): HandedOver | null {
     : null;
 }
 
-function isAnswer(found: HandedOver | null, { skill, firstRun }: Wanted): boolean {
+function isAnswer(found: VariableFile | null, { skill, firstRun }: Wanted): boolean {
   return found?.skill === skill && found.firstRun === firstRun;
 }
 

@@ -4,7 +4,7 @@ import { join, relative } from 'node:path';
 import { expect, test } from 'vitest';
 import { withMockAgents } from '../../domain/plan-rules/mock-agents.ts';
 import { toWire } from '../../domain/plan/wire.ts';
-import { unsupportedParts } from '../../domain/plan-rules/unsupported.ts';
+import { findUnsupportedParts } from '../../domain/plan-rules/unsupported.ts';
 import { compileText } from '../../domain/language/load.ts';
 import { checkPlan } from '../../domain/language/check-plan.ts';
 import { Problems } from '../../domain/language/text/diagnostics.ts';
@@ -46,7 +46,7 @@ test('what is said of each, and what this build refuses of it', () => {
     const warnings = diagnostics.map(
       ({ line, column, severity, code, message }) => `  ${line}:${column} ${severity} ${code}: ${message}`,
     );
-    const refused = unsupportedParts(plan!, 'read').map(({ stage, reason }) => `  refused: ${stage} ${reason}`);
+    const refused = findUnsupportedParts(plan!, 'read').map(({ stage, reason }) => `  refused: ${stage} ${reason}`);
     return [file, ...warnings, ...refused].join('\n');
   });
   const path = join(import.meta.dirname, 'expected.txt');
@@ -56,7 +56,7 @@ test('what is said of each, and what this build refuses of it', () => {
 });
 
 test('specs of commands for the usual guest, and of agents whose command line runs, run here', () => {
-  const running = FILES.filter((file) => unsupportedParts(compiled(file).plan!, 'read').length === 0);
+  const running = FILES.filter((file) => findUnsupportedParts(compiled(file).plan!, 'read').length === 0);
   expect(running).toEqual([
     // With the skills `remote:` that the worker fetches.
     'code_review/code_review_agent.yaml',
@@ -91,7 +91,7 @@ test('docs/void-box.md says of each example whether it runs', () => {
     FILES.map((file) => {
       const { plan, diagnostics } = compiled(file);
       const startsAgent = diagnostics.some(({ message }) => message.includes('the command line of an agent'));
-      return `${file} ${startsAgent || unsupportedParts(plan!, 'read', 'read').length > 0 ? 'no' : 'yes'}`;
+      return `${file} ${startsAgent || findUnsupportedParts(plan!, 'read', 'read').length > 0 ? 'no' : 'yes'}`;
     }),
   );
 });
@@ -100,13 +100,13 @@ test('the mock agent plays the agents of each example that runs, without a key',
   const agents = FILES.flatMap((file) => {
     const { plan } = compiled(file);
     const played = withMockAgents(plan!);
-    return 'problem' in played || unsupportedParts(plan!, 'read', 'read').length > 0
+    return 'problem' in played || findUnsupportedParts(plan!, 'read', 'read').length > 0
       ? []
       : [{ file, plan: played.plan }];
   });
   expect(agents).toHaveLength(12);
   for (const { file, plan } of agents) {
-    expect(unsupportedParts(plan, 'read', 'read'), file).toEqual([]);
+    expect(findUnsupportedParts(plan, 'read', 'read'), file).toEqual([]);
     const keys = plan.hostVariables.filter((name) => /KEY|OAUTH/.test(name));
     expect(keys, file).toEqual([]);
   }

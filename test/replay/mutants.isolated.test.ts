@@ -52,7 +52,7 @@ const MUTANTS: readonly Mutant[] = [
   },
   {
     what: 'merges the results of items twice',
-    from: /(return gated\(items\.gates\?\.calls, )(\(\) => endItems\.executeWithOptions\([^;]+\]\))\);/,
+    from: /(return callThroughGate\(items\.gates\?\.calls, )(\(\) => endItems\.executeWithOptions\([^;]+\]\))\);/,
     to: 'const end = $2; await end(); $1end);',
     of: /^items/,
   },

@@ -43,7 +43,7 @@ export function createGitRepositories({
     artifacts.put(bytes, 'application/x-git-bundle');
   return {
     pack: (repository, signal) =>
-      asked(async () => {
+      returnRefusals(async () => {
         const packed: Packed<DataRef> =
           repository.kind === 'url'
             ? await fetchRepository(host(), { url: repository.url, ref: repository.ref, signal }, store)
@@ -51,7 +51,7 @@ export function createGitRepositories({
         return packed;
       }),
     index: (bundle, signal) =>
-      asked(() => {
+      returnRefusals(() => {
         const of = { ...host(), signal };
         const store = (bytes: AsyncIterable<Uint8Array>) => artifacts.put(bytes, 'application/x-git-index');
         return withPrivateRepository(of, async (repository) => {
@@ -74,7 +74,7 @@ export function createGitRepositories({
       );
     },
     takeChanges: ({ base, earlier, pack, commit }, signal) =>
-      asked(async () => {
+      returnRefusals(async () => {
         const request = {
           base: artifacts.open(base),
           earlier: earlier === null ? null : artifacts.open(earlier),
@@ -95,7 +95,7 @@ async function bytesOf(stream: AsyncIterable<Uint8Array>): Promise<Buffer> {
 }
 
 /** What somebody can change is an answer. */
-async function asked<T>(work: () => Promise<T>): Promise<T | Refusal> {
+async function returnRefusals<T>(work: () => Promise<T>): Promise<T | Refusal> {
   try {
     return await work();
   } catch (error) {

@@ -42,7 +42,7 @@ const BEFORE_S = 2;
 
 /** @throws GitError, and what the files throw */
 export async function* writeCheckout(host: GitHost, checkout: Checkout): AsyncGenerator<Uint8Array, void, void> {
-  yield* gathered(entriesOf(host, checkout));
+  yield* joinChunks(entriesOf(host, checkout));
 }
 
 async function* entriesOf(host: GitHost, checkout: Checkout): AsyncGenerator<Uint8Array, void, void> {
@@ -137,7 +137,7 @@ async function* storedFile(
   yield Buffer.alloc(paddingBytes(sizeBytes));
 }
 
-async function* gathered(parts: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void, void> {
+async function* joinChunks(parts: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void, void> {
   let held: Uint8Array[] = [];
   let heldBytes = 0;
   for await (const part of parts) {

@@ -85,13 +85,13 @@ function createQueue(idleMs: number, limitMs: number): Queue {
   };
 }
 
-type Heard = { readonly message: unknown } | { readonly error: Error } | null;
+type ThreadMessage = { readonly message: unknown } | { readonly error: Error } | null;
 
 class Thread {
   readonly #worker: Worker;
   readonly #name: string;
   #hasEnded = false;
-  #hear: (heard: Heard) => void = () => undefined;
+  #hear: (heard: ThreadMessage) => void = () => undefined;
 
   private constructor(worker: Worker, name: string) {
     this.#worker = worker;
@@ -140,7 +140,7 @@ class Thread {
   async answer(question: Question, limitMs: number): Promise<Answer> {
     const before = this.#cpuMs();
     const asked = performance.now();
-    const heard = new Promise<Heard>((resolve) => (this.#hear = resolve));
+    const heard = new Promise<ThreadMessage>((resolve) => (this.#hear = resolve));
     this.#worker.postMessage(question);
     for (let waitMs: number = limitMs; ; waitMs = 20) {
       const limit = new AbortController();
@@ -161,7 +161,7 @@ class Thread {
     }
   }
 
-  async #answerOf(heard: Heard): Promise<Answer> {
+  async #answerOf(heard: ThreadMessage): Promise<Answer> {
     if (heard !== null && 'message' in heard) return heard.message as Answer;
     await this.end();
     if (heard !== null && (heard.error as NodeJS.ErrnoException).code === 'ERR_WORKER_OUT_OF_MEMORY')

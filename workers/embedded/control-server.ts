@@ -48,7 +48,7 @@ export async function openControl(options: ControlOptions): Promise<{ close(): v
   let inode = inodeOf(address);
   let busy = false;
   let problem = '';
-  const look = async (): Promise<void> => {
+  const renewSocket = async (): Promise<void> => {
     if (busy) return;
     busy = true;
     try {
@@ -70,7 +70,7 @@ export async function openControl(options: ControlOptions): Promise<{ close(): v
       busy = false;
     }
   };
-  const timer = setInterval(() => void look(), LOOK_MS);
+  const timer = setInterval(() => void renewSocket(), LOOK_MS);
   return {
     close() {
       clearInterval(timer);

@@ -31,7 +31,7 @@ export function watchIdle({ idleLimitMs, namespace, address, lastUsedMs, log, st
     return await needsStack({ address: at, namespace });
   };
   const isOver = (): boolean => Date.now() - Math.max(lastNeededMs, lastUsedMs()) >= idleLimitMs;
-  const look = async (): Promise<void> => {
+  const checkIdle = async (): Promise<void> => {
     if (await isNeeded()) lastNeededMs = Date.now();
     if (!isOver()) return;
     await sleep(SECOND_LOOK_MS);
@@ -42,7 +42,7 @@ export function watchIdle({ idleLimitMs, namespace, address, lastUsedMs, log, st
     () => {
       if (isLooking) return;
       isLooking = true;
-      void look()
+      void checkIdle()
         .catch((error: unknown) => log('warning', `could not ask the server what needs the stack: ${textOf(error)}`))
         .finally(() => (isLooking = false));
     },

@@ -66,7 +66,7 @@ export async function openUiDoor(options: UiDoorOptions): Promise<UiDoor> {
     },
   );
   server.maxConnections = MAX_CONNECTIONS;
-  if (options.port === null || !(await listens(server, options.port))) await listens(server, 0);
+  if (options.port === null || !(await tryListen(server, options.port))) await tryListen(server, 0);
   const address = server.address();
   port = typeof address === 'object' && address !== null ? address.port : 0;
   server.on('error', (error) => options.onProblem(error.message));
@@ -80,7 +80,7 @@ export async function openUiDoor(options: UiDoorOptions): Promise<UiDoor> {
 }
 
 /** False when the port is taken. Port 0 is any that is free. */
-function listens(server: Server, port: number): Promise<boolean> {
+function tryListen(server: Server, port: number): Promise<boolean> {
   return new Promise((resolve, reject) => {
     const onError = (error: NodeJS.ErrnoException): void =>
       port !== 0 && error.code === 'EADDRINUSE' ? resolve(false) : reject(error);
@@ -120,7 +120,7 @@ async function answer(
     port: api.port,
     // The UI encodes names twice, since its own server decodes them twice.
     path: target.replace(/%25([0-9A-Fa-f]{2})/g, '%$1'),
-    headers: { ...taken(headers), host: api.hostName, accept: API_TYPE, 'content-type': API_TYPE },
+    headers: { ...selectHeaders(headers), host: api.hostName, accept: API_TYPE, 'content-type': API_TYPE },
     contentType: 'application/json',
   });
 }
@@ -137,7 +137,7 @@ async function toPages(target: string, headers: IncomingHttpHeaders, options: Ui
   return {
     port: await options.pagesPort(),
     path: target,
-    headers: { ...taken(headers), host: 'localhost' },
+    headers: { ...selectHeaders(headers), host: 'localhost' },
     contentType: null,
   };
 }
@@ -182,7 +182,7 @@ function refuse(outgoing: ServerResponse, status: number, message: string): void
   outgoing.end(`${JSON.stringify({ message })}\n`);
 }
 
-function taken(headers: IncomingHttpHeaders): OutgoingHttpHeaders {
+function selectHeaders(headers: IncomingHttpHeaders): OutgoingHttpHeaders {
   return Object.fromEntries(TAKEN_IN.flatMap((name) => (headers[name] === undefined ? [] : [[name, headers[name]]])));
 }
 

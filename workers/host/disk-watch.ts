@@ -26,7 +26,7 @@ export function watchDisk(local: LocalStore | null, waitLimitMs: number | null, 
   const { ballast, name } = local;
   let trouble = '';
   let wasFull = false;
-  const look = (atOnce: boolean): void => {
+  const checkDisk = (atOnce: boolean): void => {
     try {
       const done = ballast.look(atOnce);
       trouble = '';
@@ -47,8 +47,8 @@ export function watchDisk(local: LocalStore | null, waitLimitMs: number | null, 
       trouble = text;
     }
   };
-  look(true);
-  const timer = setInterval(() => look(false), LOOK_INTERVAL_MS);
+  checkDisk(true);
+  const timer = setInterval(() => checkDisk(false), LOOK_INTERVAL_MS);
   timer.unref();
   return {
     pump: {

@@ -18,8 +18,8 @@ import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { stateOfCommandCall } from '../../client/runs/command-call.ts';
 import { describeRun, repairRun } from '../../client/runs/runs.ts';
 import { textOf, type Log } from '../log.ts';
-import { unlessDamaged, type OpenRuns } from './open-runs.ts';
-import { ownerOf, owns } from './run-owner.ts';
+import { skipDamaged, type OpenRuns } from './open-runs.ts';
+import { ownerOf, isOwner } from './run-owner.ts';
 
 export interface HostVm {
   readonly key: VmKey;
@@ -68,22 +68,22 @@ export async function cleanUp(options: JanitorOptions): Promise<void> {
 async function cleanUpRun(options: JanitorOptions, runId: string, vms: readonly HostVm[]): Promise<void> {
   const { client, openRuns, records, hostVariables, serverId, release, dropMounts, log } = options;
   // Of a run whose admission cannot be read any server may be the one: this server's word ends its VMs when it says that the run has ended.
-  const owner = await unlessDamaged(() => ownerOf(records, runId), 'damaged' as const);
+  const owner = await skipDamaged(() => ownerOf(records, runId), 'damaged' as const);
   if (owner !== 'damaged' && owner?.serverId !== serverId) return;
   if (owner !== 'damaged' && owner.command !== undefined)
     return await cleanUpCommand(options, runId, owner.command, vms);
   const { state } = await describeRun(client, runId);
   if (state === 'running' || (owner === 'damaged' && state === 'missing')) return;
   // Before its VMs: as long as one is alive, a round that fails here is followed by another one.
-  if (owner !== 'damaged' && owns(options, owner))
-    for (const session of await unlessDamaged(() => options.endSessions(runId), []))
+  if (owner !== 'damaged' && isOwner(options, owner))
+    for (const session of await skipDamaged(() => options.endSessions(runId), []))
       log('info', `run ${runId} is ${state}: ending its session ${session}`);
   for (const { key } of vms) {
     log('info', `run ${runId} is ${state}: ending its VM ${key.scope}/${key.generation}`);
     await release(key);
   }
   if (owner === 'damaged') return;
-  if (!owns(options, owner)) {
+  if (!isOwner(options, owner)) {
     await dropMounts(runId);
     return await hostVariables.drop(runId);
   }
@@ -138,7 +138,7 @@ export async function announceResumed(
   now: () => number = Date.now,
 ): Promise<void> {
   for (const runId of runIds)
-    await unlessDamaged(
+    await skipDamaged(
       () => events.append(runId, [{ id: EVENT_ID.runResumed(by), atMs: now(), body: { type: 'run-resumed', by } }]),
       0,
     );

@@ -15,7 +15,7 @@ export function lazyPieces(env: Environment): () => Promise<HostPieces> {
   return () => {
     found ??= resolveHostPieces(env, { install: false }).catch((error: unknown) => {
       found = null;
-      return notReady(error);
+      return throwNotReady(error);
     });
     return found;
   };
@@ -23,7 +23,7 @@ export function lazyPieces(env: Environment): () => Promise<HostPieces> {
 
 /** As `lazyPieces`, of what only some VMs are made with. */
 export function lazyExtras(env: Environment): FindVmExtra {
-  return async (name) => (await resolveOptionalPieces(env, [name], { install: false }).catch(notReady)).get(name)!;
+  return async (name) => (await resolveOptionalPieces(env, [name], { install: false }).catch(throwNotReady)).get(name)!;
 }
 
 /** Those of this host's cache. A plan names a disk by its hash, and nothing that it says leads to another file. */
@@ -41,7 +41,7 @@ export function imageDisks(env: Environment): FindRootDisk {
   };
 }
 
-function notReady(error: unknown): never {
+function throwNotReady(error: unknown): never {
   if (!(error instanceof SetupError)) throw error;
   const message = error.remedy === null ? error.message : `${error.message} ${error.remedy}`;
   throw new CodedError('host/not-ready', message, { cause: error });

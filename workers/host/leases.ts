@@ -38,7 +38,7 @@ export interface HostLeasesOptions {
   readonly now?: () => number;
 }
 
-interface Held {
+interface HeldLease {
   readonly need: VmNeed;
   readonly renewedAtMs: number;
 }
@@ -47,7 +47,7 @@ export function createHostLeases(options: HostLeasesOptions): Leases {
   const now = options.now ?? (() => performance.now());
   const { overheadMib, budgetMib } = options;
   const { hostId: host, hostQueue: queue } = options.placement;
-  const held = new Map<string, Held>();
+  const held = new Map<string, HeldLease>();
   /** Waiting keys in ticket order, with the time of their last asking. */
   const waiting = new Map<string, number>();
   /** Keys that were released, with the time, oldest first. */

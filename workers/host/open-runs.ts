@@ -7,9 +7,9 @@ import type { IndexedRun, RunIndex } from '../../activities/ports/run-index.ts';
 import type { RunRecords } from '../../activities/ports/run-records.ts';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
-import { everyRun } from '../../store/every-run.ts';
+import { readAllRuns } from '../../store/every-run.ts';
 import { textOf, type Log } from '../log.ts';
-import { ownerOf, owns } from './run-owner.ts';
+import { ownerOf, isOwner } from './run-owner.ts';
 
 /** Another worker on the same state folder may have admitted runs and be gone since. */
 const LIST_AGAIN_MS = 10 * 60_000;
@@ -57,11 +57,11 @@ export function createOpenRuns(options: OpenRunsOptions): OpenRuns {
     }
   };
 
-  async function look(runId: string, { endedAtMs, problem }: IndexedRun): Promise<void> {
+  async function inspectRun(runId: string, { endedAtMs, problem }: IndexedRun): Promise<void> {
     const owner = await ownerOf(records, runId);
     // No record: refused, or another worker is about to admit it.
     if (owner === null) return;
-    if (!owns(options, owner)) settle(runId);
+    if (!isOwner(options, owner)) settle(runId);
     else if (problem !== null) throw new Error(problem);
     else if (endedAtMs !== null) {
       settle(runId);
@@ -69,15 +69,15 @@ export function createOpenRuns(options: OpenRunsOptions): OpenRuns {
     } else if (!settled.has(runId)) open.add(runId);
   }
 
-  async function lookAtAll(): Promise<void> {
+  async function inspectAllRuns(): Promise<void> {
     const there = new Set<string>();
-    for await (const run of everyRun(index)) {
+    for await (const run of readAllRuns(index)) {
       const { runId } = run;
       if (runId === null) continue;
       there.add(runId);
       if (open.has(runId) || settled.has(runId)) continue;
       try {
-        await look(runId, run);
+        await inspectRun(runId, run);
         unreadable.delete(runId);
       } catch (error) {
         if (!unreadable.has(runId)) log('warning', `run ${runId} cannot be maintained: ${textOf(error)}`);
@@ -103,7 +103,7 @@ export function createOpenRuns(options: OpenRunsOptions): OpenRuns {
     },
     async list() {
       if (listedAtMs === null || now() - listedAtMs >= LIST_AGAIN_MS) {
-        await lookAtAll();
+        await inspectAllRuns();
         listedAtMs = now();
       }
       return [...open];
@@ -113,7 +113,7 @@ export function createOpenRuns(options: OpenRunsOptions): OpenRuns {
 }
 
 /** What work on one run gives, or `otherwise` where the run's files are damaged: that run is told of, and others go on. */
-export async function unlessDamaged<T, U>(work: () => Promise<T>, otherwise: U): Promise<T | U> {
+export async function skipDamaged<T, U>(work: () => Promise<T>, otherwise: U): Promise<T | U> {
   try {
     return await work();
   } catch (error) {

@@ -209,9 +209,9 @@ async function* callsOf(client: Client, runId: string, done: ReadonlySet<string>
   const onWindow = (window: Execution, request: unknown): void => {
     if (windows.length < MOST_WINDOWS && !isDone(request, done)) windows.push(window);
   };
-  yield* endedCalls(client, { workflowId: runId }, onWindow);
+  yield* readEndedCalls(client, { workflowId: runId }, onWindow);
   // It grows while it is walked.
-  for (const window of windows) yield* endedCalls(client, window, onWindow);
+  for (const window of windows) yield* readEndedCalls(client, window, onWindow);
 }
 
 /** Whether all of a window's items have succeeded: its history, which is long, need not be read. */
@@ -247,7 +247,7 @@ const CALLS: ReadonlySet<string | null | undefined> = new Set([
  * Calls of a workflow that its history says have come to a result and whose events the log has to hold, in the order of their ends.
  * @param onWindow  for each child that was started for items, with its argument
  */
-async function* endedCalls(
+async function* readEndedCalls(
   { workflowService, options: { namespace } }: Client,
   execution: Execution,
   onWindow: (window: Execution, request: unknown) => void,
@@ -273,20 +273,20 @@ async function* endedCalls(
     } of page.history?.events ?? []) {
       const atMs = Number(eventTime?.seconds ?? 0) * 1_000 + Math.floor((eventTime?.nanos ?? 0) / 1_000_000);
       if (child?.workflowType?.name === ITEMS_WORKFLOW_TYPE)
-        requests.set(String(eventId), first(child.input?.payloads));
+        requests.set(String(eventId), decodeFirst(child.input?.payloads));
       const { workflowId, runId } = begun?.workflowExecution ?? {};
       const initiated = String(begun?.initiatedEventId);
       if (typeof workflowId === 'string' && typeof runId === 'string' && requests.has(initiated))
         onWindow({ workflowId, runId }, requests.get(initiated));
       const activity = asked?.activityType?.name;
       if (typeof activity === 'string' && CALLS.has(activity))
-        scheduled.set(String(eventId), { activity, argument: first(asked?.input?.payloads), startedAtMs: atMs });
+        scheduled.set(String(eventId), { activity, argument: decodeFirst(asked?.input?.payloads), startedAtMs: atMs });
       const ended = completed ?? failed;
       const call = scheduled.get(String(ended?.scheduledEventId));
       if (call === undefined) continue;
       scheduled.delete(String(ended?.scheduledEventId));
       const answer = completed?.result ?? failed?.failure?.applicationFailureInfo?.details;
-      yield { ...call, result: first(answer?.payloads), hasFailed: ended !== completed, endedAtMs: atMs };
+      yield { ...call, result: decodeFirst(answer?.payloads), hasFailed: ended !== completed, endedAtMs: atMs };
     }
     nextPageToken =
       page.nextPageToken !== null && page.nextPageToken !== undefined && page.nextPageToken.length > 0
@@ -295,7 +295,9 @@ async function* endedCalls(
   } while (nextPageToken !== null);
 }
 
-function first(payloads: Parameters<typeof defaultPayloadConverter.fromPayload>[0][] | null | undefined): unknown {
+function decodeFirst(
+  payloads: Parameters<typeof defaultPayloadConverter.fromPayload>[0][] | null | undefined,
+): unknown {
   const payload = payloads?.[0];
   return payload === undefined ? undefined : defaultPayloadConverter.fromPayload(payload);
 }

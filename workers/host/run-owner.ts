@@ -21,6 +21,6 @@ export async function ownerOf(records: Pick<RunRecords, 'get'>, runId: string): 
 }
 
 /** Whether `host` looks after the run until its last event. */
-export function owns(host: Pick<RunOwner, 'serverId' | 'hostId'>, owner: RunOwner): boolean {
+export function isOwner(host: Pick<RunOwner, 'serverId' | 'hostId'>, owner: RunOwner): boolean {
   return owner.serverId === host.serverId && owner.hostId === host.hostId;
 }

@@ -11,7 +11,7 @@ import { stateOfCommandCall } from '../../client/runs/command-call.ts';
 import { describeRun } from '../../client/runs/runs.ts';
 import type { HostVm } from './janitor.ts';
 import { textOf, type Log } from '../log.ts';
-import { unlessDamaged } from './open-runs.ts';
+import { skipDamaged } from './open-runs.ts';
 import { ownerOf } from './run-owner.ts';
 
 /** What a keeper gives where nothing else was said. */
@@ -72,7 +72,7 @@ export async function renewLeases(options: VmLeasesOptions): Promise<void> {
   await Promise.all(
     [...byRun].map(async ([runId, keys]) => {
       try {
-        if (await goesOn(options, runId)) await Promise.all(keys.map((key) => renew(options, key)));
+        if (await isRunOpen(options, runId)) await Promise.all(keys.map((key) => renew(options, key)));
       } catch (error) {
         options.log(
           'warning',
@@ -83,9 +83,9 @@ export async function renewLeases(options: VmLeasesOptions): Promise<void> {
   );
 }
 
-async function goesOn({ client, records, serverId }: VmLeasesOptions, runId: string): Promise<boolean> {
+async function isRunOpen({ client, records, serverId }: VmLeasesOptions, runId: string): Promise<boolean> {
   // Whose a run with a damaged admission is nobody knows: it goes on when this server says so.
-  const owner = await unlessDamaged(() => ownerOf(records, runId), 'damaged' as const);
+  const owner = await skipDamaged(() => ownerOf(records, runId), 'damaged' as const);
   if (owner !== 'damaged' && owner?.serverId !== serverId) return false;
   if (owner !== 'damaged' && owner.command !== undefined)
     return (await stateOfCommandCall(client, owner.command)) === 'pending';
@@ -109,14 +109,14 @@ export function keepLeases(options: VmLeasesOptions, intervalMs: number): () => 
   const fail = (error: unknown): void => options.log('warning', `keeping VMs: ${textOf(error)}`);
   // Apart: a server that does not answer holds up one of them.
   const stops = [
-    every(intervalMs, () => renewLeases(options).catch(fail)),
-    every(intervalMs, () => countLiving(options).catch(fail)),
+    repeatEvery(intervalMs, () => renewLeases(options).catch(fail)),
+    repeatEvery(intervalMs, () => countLiving(options).catch(fail)),
   ];
   return () => stops.forEach((stop) => stop());
 }
 
 /** From now on, one at a time. */
-function every(intervalMs: number, work: () => Promise<void>): () => void {
+function repeatEvery(intervalMs: number, work: () => Promise<void>): () => void {
   let busy = false;
   const round = (): void => {
     if (busy) return;

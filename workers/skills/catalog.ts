@@ -19,7 +19,7 @@ export interface LoadedSkill extends BundledSkill {
   readonly entry: string;
 }
 
-interface Looked {
+interface CatalogEntry {
   readonly signature: string;
   readonly inputs: readonly string[];
   /** Or why it could not be loaded. */
@@ -37,7 +37,7 @@ export interface CatalogOptions {
 
 export class SkillCatalog {
   readonly #options: CatalogOptions;
-  readonly #byEntry = new Map<string, Looked>();
+  readonly #byEntry = new Map<string, CatalogEntry>();
   #lookedAtMs = -Infinity;
   #looking: { readonly anew: boolean; readonly done: Promise<void> } | null = null;
 
@@ -86,7 +86,7 @@ export class SkillCatalog {
    */
   async at(path: string): Promise<LoadedSkill> {
     await this.#look(true);
-    const looked = this.#byEntry.get(realEntry(path) ?? '');
+    const looked = this.#byEntry.get(findRealEntry(path) ?? '');
     if (looked !== undefined && typeof looked.skill !== 'string') return looked.skill;
     if (looked !== undefined) throw new CodedError('skill/unusable', looked.skill as string);
     throw new CodedError(
@@ -138,7 +138,7 @@ export class SkillCatalog {
     }
   }
 
-  async #load(entry: string): Promise<Looked> {
+  async #load(entry: string): Promise<CatalogEntry> {
     let bundled: BundledSkill | null = null;
     try {
       bundled = await bundleSkill(entry, this.#options.stateDir);
@@ -154,7 +154,7 @@ export class SkillCatalog {
 }
 
 /** Null: no skill is there. */
-function realEntry(path: string): string | null {
+function findRealEntry(path: string): string | null {
   try {
     return realpathSync(entryNamed(path));
   } catch (error) {
@@ -179,6 +179,6 @@ function shortHash({ codeHash }: LoadedSkill): string {
  * A bundle may have been pruned. What could not be loaded may have been corrected in a file that the catalog does not
  * watch, so the start of a session tries again.
  */
-function isFresh({ signature, inputs, skill }: Looked, anew: boolean): boolean {
+function isFresh({ signature, inputs, skill }: CatalogEntry, anew: boolean): boolean {
   return (typeof skill === 'string' ? !anew : existsSync(skill.bundle)) && signature === signatureOf(inputs);
 }

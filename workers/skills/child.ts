@@ -17,7 +17,7 @@ import type { SessionEventBody } from '../../domain/step-machine/event.ts';
 import { factsOf } from '../../domain/step-machine/facts.ts';
 import { EMPTY_LOG, type StepRecord } from '../../domain/step-machine/records.ts';
 import { canResume, migrate } from '../../domain/step-machine/resume.ts';
-import { declaredVariables, isBaseVariable } from '../../domain/step-machine/skill-variables.ts';
+import { listDeclaredVariables, isBaseVariable } from '../../domain/step-machine/skill-variables.ts';
 import { MOST_STATE_BYTES, sizeProblem } from '../../domain/step-machine/size-limits.ts';
 import type { SessionState } from '../../domain/step-machine/state.ts';
 import { execute, definitionAt, Place, validParams } from '../../skill-kit/drive/callbacks.ts';
@@ -46,9 +46,9 @@ type StartChild = Extract<Command, { readonly type: 'start-child' }>;
 type Calls = Extract<TurnOutcome, { readonly kind: 'done' }>['calls'];
 type Of<T extends ChildRequest['op']> = Extract<ChildRequest, { readonly op: T }>;
 
-class Failed extends Error {
+class RequestError extends Error {
   readonly code: FailedCode;
-  constructor(code: Failed['code'], message: string) {
+  constructor(code: RequestError['code'], message: string) {
     super(message);
     this.code = code;
   }
@@ -59,7 +59,7 @@ const answers = createWriteStream('', { fd: ANSWER_FD });
 let acting: AbortController | null = null;
 let observing: Promise<void> = Promise.resolve();
 
-function say(answer: ChildAnswer): void {
+function sendAnswer(answer: ChildAnswer): void {
   answers.write(`${JSON.stringify(answer)}\n`);
 }
 
@@ -72,7 +72,7 @@ async function load(): Promise<SkillDefinition> {
   if (found === undefined) {
     const how =
       'write `export default skill({ … }).step(…).build();`, or hand the skill to `main` of voidbox/skill-kit/cli';
-    throw new Failed('skill/unusable', `the default export is not a built skill: ${how}`);
+    throw new RequestError('skill/unusable', `the default export is not a built skill: ${how}`);
   }
   return found;
 }
@@ -100,11 +100,11 @@ function optionsOf(handshake: Partial<Handshake>, state?: SessionState, recordsD
 
 /** Files that were copied with the bundle. */
 const references: ReferenceLoader = {
-  load: (filename) => readFileSync(inside('references', filename), 'utf8'),
-  asset: (path) => inside('.', path),
+  load: (filename) => readFileSync(resolveInside('references', filename), 'utf8'),
+  asset: (path) => resolveInside('.', path),
 };
 
-function inside(folder: string, name: string): string {
+function resolveInside(folder: string, name: string): string {
   const base = resolve(dirname(bundle), folder);
   const file = resolve(base, name);
   if (!file.startsWith(base + sep)) throw new Error(`"${name}" leads out of the skill's folder`);
@@ -119,7 +119,7 @@ function open(root: SkillDefinition, { path, params, checked, subskill }: Of<'op
   const definition = definitionAt(root, path);
   const { subskills = {} } = definition;
   if (subskill !== undefined && !Object.hasOwn(subskills, subskill))
-    throw new Failed(
+    throw new RequestError(
       'skill/params',
       `skill "${definition.name}" has no sub-skill "${subskill}"; it has: ${Object.keys(subskills).join(', ') || 'none'}`,
     );
@@ -127,19 +127,19 @@ function open(root: SkillDefinition, { path, params, checked, subskill }: Of<'op
   try {
     createRuntime(definition, { codeHash });
   } catch (error) {
-    throw new Failed('skill/unusable', (error as Error).message);
+    throw new RequestError('skill/unusable', (error as Error).message);
   }
-  const valid = checked ? params : checkedParams(started, params);
+  const valid = checked ? params : checkParams(started, params);
   const large = sizeProblem('its params have', valid);
-  if (large !== null) throw new Failed('skill/params', large);
+  if (large !== null) throw new RequestError('skill/params', large);
   return { facts: factsOf(definition, codeHash), params: valid, observers: observersOf(definition, []) };
 }
 
-function checkedParams(definition: SkillDefinition, params: unknown): unknown {
+function checkParams(definition: SkillDefinition, params: unknown): unknown {
   try {
     return validParams(definition, params);
   } catch (error) {
-    throw new Failed('skill/params', (error as Error).message);
+    throw new RequestError('skill/params', (error as Error).message);
   }
 }
 
@@ -163,7 +163,7 @@ async function turn(root: SkillDefinition, request: Of<'turn'>): Promise<TurnAns
   if (resumption.kind === 'refused') return { outcome: { kind: 'refused', message: resumption.message } };
   const state =
     resumption.kind === 'same' ? request.state : migrate(runtime.facts, request.state, resumption.migration);
-  const event = resumption.kind === 'same' ? request.event : renamed(request.event, resumption.migration);
+  const event = resumption.kind === 'same' ? request.event : renameStep(request.event, resumption.migration);
   const called: StartChild[] = [];
   const done = await runTurn(definition, state, event, {
     ...options,
@@ -184,7 +184,7 @@ async function turn(root: SkillDefinition, request: Of<'turn'>): Promise<TurnAns
 }
 
 /** Whoever answers knows the step by the name under which it was asked. */
-function renamed(event: SessionEventBody, { renamedSteps = {} }: MigrationConfig): SessionEventBody {
+function renameStep(event: SessionEventBody, { renamedSteps = {} }: MigrationConfig): SessionEventBody {
   if (event.type !== 'advance' || !Object.hasOwn(renamedSteps, event.step)) return event;
   return { ...event, step: renamedSteps[event.step]! };
 }
@@ -222,7 +222,7 @@ async function act(
 ): Promise<SessionEventBody> {
   const runtime = createRuntime(definitionAt(root, path), optionsOf(handshake, state, recordsDir));
   const problem = problemOfAction(runtime.facts, state, command);
-  if (problem !== null) throw new Failed('session/foreign', `session "${state.session}": ${problem}`);
+  if (problem !== null) throw new RequestError('session/foreign', `session "${state.session}": ${problem}`);
   acting = new AbortController();
   try {
     const { event, left } = await runAction(new Place(runtime, state, command), command, acting);
@@ -274,22 +274,22 @@ async function answer(root: SkillDefinition, request: ChildRequest): Promise<unk
   grantVariables(variables);
   redaction = redactionOf(variables);
   try {
-    return await worked(root, request);
+    return await executeRequest(root, request);
   } catch (error) {
-    throw redacted(error);
+    throw redactError(error);
   } finally {
     withdrawVariables(Object.keys(variables).filter((name) => !isBaseVariable(name)));
   }
 }
 
-function redacted(error: unknown): unknown {
+function redactError(error: unknown): unknown {
   const { message } = errorFacts(error);
   const text = redaction.text(message);
   if (text === message) return error;
-  return error instanceof Failed ? new Failed(error.code, text) : new Error(text);
+  return error instanceof RequestError ? new RequestError(error.code, text) : new Error(text);
 }
 
-async function worked(
+async function executeRequest(
   root: SkillDefinition,
   request: Exclude<ChildRequest, { readonly op: 'open' }>,
 ): Promise<unknown> {
@@ -304,9 +304,9 @@ async function worked(
   }
 }
 
-function failed(error: unknown): ChildAnswer {
+function createFailedAnswer(error: unknown): ChildAnswer {
   const { message } = errorFacts(error);
-  return error instanceof Failed ? { failed: message, code: error.code } : { failed: message };
+  return error instanceof RequestError ? { failed: message, code: error.code } : { failed: message };
 }
 
 /** A thread of its own: a callback that loops hears nothing of its worker's end, and nobody else would end it then. */
@@ -324,7 +324,7 @@ setInterval(() => {
 try {
   endWithWorker();
   const root = await load();
-  say({ hello: { name: root.name, version: root.version, env: declaredVariables(root) } });
+  sendAnswer({ hello: { name: root.name, version: root.version, env: listDeclaredVariables(root) } });
   const lines = createInterface({ input: process.stdin, crlfDelay: Infinity });
   // Whoever asked is gone: nobody hears what is still under way, but an observer hears its event to the end.
   lines.on('close', () => {
@@ -336,13 +336,13 @@ try {
     if (request.op === 'abort')
       return acting?.abort(new Error('the session or its worker no longer waits for this action'));
     void answer(root, request).then(
-      (ok) => say({ ok: ok ?? null }),
-      (error: unknown) => say(failed(error)),
+      (ok) => sendAnswer({ ok: ok ?? null }),
+      (error: unknown) => sendAnswer(createFailedAnswer(error)),
     );
   });
 } catch (error) {
   answers.end(
-    `${JSON.stringify(failed(error instanceof Failed ? error : new Failed('skill/unusable', errorFacts(error).message)))}\n`,
+    `${JSON.stringify(createFailedAnswer(error instanceof RequestError ? error : new RequestError('skill/unusable', errorFacts(error).message)))}\n`,
     () => process.exit(1),
   );
 }

@@ -46,7 +46,8 @@ export function createSkillFetcher(server: SkillServer = GITHUB): FetchSkill {
       try {
         return await fetchFollowing(server, url, signal);
       } catch (error) {
-        if (pauseMs === null || error instanceof Final || signal.aborted) throw unavailable(url, error, signal);
+        if (pauseMs === null || error instanceof Final || signal.aborted)
+          throw createUnavailableError(url, error, signal);
         await sleep(pauseMs, undefined, { signal }).catch(() => undefined);
       }
     }
@@ -58,7 +59,7 @@ function pathOf({ skill }: RemoteSource): string {
   return skill === null ? 'SKILL.md' : `skills/${skill}/SKILL.md`;
 }
 
-function unavailable(url: URL, error: unknown, signal: AbortSignal): SkillUnavailable {
+function createUnavailableError(url: URL, error: unknown, signal: AbortSignal): SkillUnavailable {
   const reason = signal.aborted
     ? `no answer within ${REMOTE_SKILL_LIMITS.timeoutMs / 1_000} s`
     : (error as Error).message;

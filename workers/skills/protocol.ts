@@ -11,7 +11,7 @@ import type { SessionState } from '../../domain/step-machine/state.ts';
 
 export const ANSWER_FD = 3;
 
-interface InSkill {
+interface SkillScoped {
   /** Names of sub-skills. */
   readonly path: readonly string[];
 }
@@ -23,7 +23,12 @@ interface WithVariables {
 
 export type ChildRequest =
   /** `params` null: those of `checked` are taken as they are. */
-  | ({ readonly op: 'open'; readonly params: unknown; readonly checked: boolean; readonly subskill?: string } & InSkill)
+  | ({
+      readonly op: 'open';
+      readonly params: unknown;
+      readonly checked: boolean;
+      readonly subskill?: string;
+    } & SkillScoped)
   | ({
       readonly op: 'turn';
       readonly state: SessionState;
@@ -31,7 +36,7 @@ export type ChildRequest =
       readonly handshake: Partial<Handshake>;
       /** Folder of the session's records. */
       readonly recordsDir: string;
-    } & InSkill &
+    } & SkillScoped &
       WithVariables)
   | ({
       readonly op: 'act';
@@ -39,14 +44,14 @@ export type ChildRequest =
       readonly command: Extract<Command, { readonly type: 'run-action' }>;
       readonly handshake: Partial<Handshake>;
       readonly recordsDir: string;
-    } & InSkill &
+    } & SkillScoped &
       WithVariables)
   | ({
       readonly op: 'observe';
       readonly event: Observation;
       /** Folder of the session's files: there stands how far its observers have been told. */
       readonly recordsDir: string;
-    } & InSkill &
+    } & SkillScoped &
       WithVariables);
 
 /** Ends the action that runs. */

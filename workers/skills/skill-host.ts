@@ -19,7 +19,7 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { SessionEventBody } from '../../domain/step-machine/event.ts';
 import {
   isBaseVariable,
-  missingMessage,
+  describeMissing,
   missingOf,
   type Variables,
   valuesOf,
@@ -130,7 +130,7 @@ class ProcessSkillHost implements RunningSkillHost {
       else await this.#variables({ session: of.root, firstRun: null }, code.skill, names);
       return { code, ...opened, variables: true };
     } catch (error) {
-      throw codedFailure(error, `skill "${skill}"`);
+      throw toCodedError(error, `skill "${skill}"`);
     }
   }
 
@@ -284,7 +284,7 @@ class ProcessSkillHost implements RunningSkillHost {
     if (missing.length > 0)
       throw new CodedError(
         'skill/variable-missing',
-        `${missingMessage(skill, missing)}: session "${of.session}" was passed none`,
+        `${describeMissing(skill, missing)}: session "${of.session}" was passed none`,
       );
     return values;
   }
@@ -330,7 +330,7 @@ class ProcessSkillHost implements RunningSkillHost {
       const { name, version, env } = await process.hello;
       return keepIdentity(bundled.bundle, { name, version, env });
     } catch (error) {
-      throw codedFailure(error, bundled.bundle);
+      throw toCodedError(error, bundled.bundle);
     } finally {
       process.end('it has said what it is', false);
     }
@@ -371,7 +371,7 @@ function receiver(session: string, { root, firstRun }: VariablesOf): Receiver {
   return { session: root, firstRun: root === session ? firstRun : null };
 }
 
-function codedFailure(error: unknown, what: string): unknown {
+function toCodedError(error: unknown, what: string): unknown {
   if (error instanceof SkillRequestFailed)
     return new CodedError(error.code ?? 'skill/unusable', `${what}: ${error.message}`, { cause: error });
   if (error instanceof SkillProcessGone)

@@ -91,17 +91,17 @@ export class SkillPool {
 
   #turnIn(at: LaneOfHash, signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
-      const go = (): void => {
+      const proceed = (): void => {
         signal?.removeEventListener('abort', leave);
         resolve();
       };
       const leave = (): void => {
-        at.queue.splice(at.queue.indexOf(go), 1);
+        at.queue.splice(at.queue.indexOf(proceed), 1);
         reject(signal!.reason as Error);
       };
       if (signal?.aborted === true) return reject(signal.reason as Error);
       signal?.addEventListener('abort', leave, { once: true });
-      at.queue.push(go);
+      at.queue.push(proceed);
     });
   }
 }

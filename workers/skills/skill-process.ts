@@ -49,7 +49,7 @@ export interface SkillProcessOptions {
   readonly onLine: (line: string) => void;
 }
 
-interface Waiting {
+interface Waiter {
   resolve(value: unknown): void;
   reject(error: Error): void;
 }
@@ -57,7 +57,7 @@ interface Waiting {
 export class SkillProcess {
   readonly hello: Promise<ChildHello>;
   readonly #child: ChildProcess;
-  #waiting: Waiting | null = null;
+  #waiting: Waiter | null = null;
   #words = '';
   /** Values that it was handed so far: what it prints may come late. */
   #values: Readonly<Record<string, string>> = createMapping();

@@ -29,12 +29,12 @@ export function createStageSessions({ client, stateDir, skills, log }: StageSess
     identify: (path) => skills.identify(path),
 
     start: (session, { code, params, agentHost, variables }, signal) =>
-      standing(session, signal, async () => {
+      readStanding(session, signal, async () => {
         const { skill, version, codeHash } = code;
         const request = { skill, version, codeHash, params, handshake: { host: agentHost } };
-        const told = (line: string): void => log('info', `session ${session}: ${line}`);
+        const logLine = (line: string): void => log('info', `session ${session}: ${line}`);
         try {
-          return await handOverDuring({ stateDir, variables, undecodable: [] }, session, told, () =>
+          return await handOverDuring({ stateDir, variables, undecodable: [] }, session, logLine, () =>
             startSession(client, session, request),
           );
         } catch (error) {
@@ -47,12 +47,12 @@ export function createStageSessions({ client, stateDir, skills, log }: StageSess
         }
       }),
 
-    answer: (session, given, signal) => standing(session, signal, () => advanceSession(client, session, given)),
+    answer: (session, given, signal) => readStanding(session, signal, () => advanceSession(client, session, given)),
 
-    settle: (session, signal) => standing(session, signal, () => settleSession(client, session)),
+    settle: (session, signal) => readStanding(session, signal, () => settleSession(client, session)),
 
     cancel: (session, signal) =>
-      patiently(signal, async () => {
+      retryWhileAway(signal, async () => {
         try {
           await cancelSession(client, session);
         } catch (error) {
@@ -62,13 +62,13 @@ export function createStageSessions({ client, stateDir, skills, log }: StageSess
   };
 }
 
-async function standing(
+async function readStanding(
   session: string,
   signal: AbortSignal,
   work: () => Promise<SessionStanding>,
 ): Promise<SessionStanding> {
   try {
-    return await patiently(signal, work);
+    return await retryWhileAway(signal, work);
   } catch (error) {
     const ended = endOf(session, error);
     if (ended === null) throw error;
@@ -85,7 +85,7 @@ function endOf(session: string, error: unknown): SessionEnded | null {
 }
 
 /** Waits for a server that is away. What still runs when the signal comes is left to itself: each call may be made again. */
-async function patiently<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+async function retryWhileAway<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
   signal.throwIfAborted();
   let stop: () => void = () => undefined;
   const aborted = new Promise<never>((_resolve, reject) => {

@@ -1,12 +1,12 @@
 /** What an item's machine reports, in the words of the stage that the item belongs to. */
 import type { MachineEvent } from '../../domain/pipeline/event.ts';
-import { type InstancePath, shownStage } from '../../domain/run/instance.ts';
+import { type InstancePath, formatStageName } from '../../domain/run/instance.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
 
 /** The message names the stage, in front where it does not yet. */
 export function failureWithin(stage: string, instance: InstancePath, failure: StageFailure): StageFailure {
   const { message } = failure;
-  return message.includes(stage) || message.includes(shownStage(stage, instance))
+  return message.includes(stage) || message.includes(formatStageName(stage, instance))
     ? failure
     : { ...failure, message: `stage ${stage}: ${message}` };
 }

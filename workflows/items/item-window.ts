@@ -24,7 +24,7 @@ import type { RunState } from '../../domain/pipeline/state.ts';
 import { attemptText } from '../../domain/run/attempt.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent, RunOutcome } from '../../domain/run/event.ts';
-import { type InstancePath, shownStage, stepOf } from '../../domain/run/instance.ts';
+import { type InstancePath, formatStageName, stepOf } from '../../domain/run/instance.ts';
 import { vmLeaseOf } from '../../domain/run/vm-lease.ts';
 import { ACTIVITY_OPTIONS, stageScheduleToCloseMs } from '../activity-options.ts';
 import { reasonOf, stageFailureEvent, stageResultEvent } from '../activity-outcome.ts';
@@ -33,7 +33,7 @@ import { Conditions } from '../run/conditions.ts';
 import { lazyText } from '../run/current-details.ts';
 import { hasReached } from '../run/history-limit.ts';
 import { releaseQueue, type RunQueues, stageQueue } from '../run/queues.ts';
-import { sentLease, takenBy } from '../run/stage-call.ts';
+import { omitQueue, selectUpstream } from '../run/stage-call.ts';
 import { eventsSummary, summaryOf } from '../summary.ts';
 import { WorkUnderWay, SharedScope } from '../work-under-way.ts';
 import { attemptOf, describeQuestions, failureWithin, withKey } from './item-events.ts';
@@ -66,7 +66,7 @@ interface OpenItem {
   state: RunState;
 }
 
-interface Received {
+interface ReceivedEvent {
   readonly item: number;
   readonly event: MachineEvent;
 }
@@ -90,7 +90,7 @@ export class ItemWindow {
   /** Of lists within items. */
   readonly #windows = new CallGate();
   readonly #open = new Map<number, OpenItem>();
-  readonly #received: Received[] = [];
+  readonly #received: ReceivedEvent[] = [];
   /** Of commands: a cancel reaches all items or none. */
   readonly #scope = new SharedScope();
   #next: number;
@@ -234,7 +234,7 @@ export class ItemWindow {
   #questionsOf(item: number, open: OpenItem): QuestionsOfItem {
     const { instance } = open;
     const { runId } = this.#request;
-    const nameOf = (stage: string): string => shownStage(stage, instance);
+    const nameOf = (stage: string): string => formatStageName(stage, instance);
     const taskQueue = this.#queues.store;
     const summary = (what: string, { stage }: { readonly stage: string }): string =>
       summaryOf(`${what} ${nameOf(stage)}`);
@@ -277,15 +277,15 @@ export class ItemWindow {
     const inner = execKeyOf(id, attempt);
     const key = attemptText({ stage: id, instance, attempt });
     // What a command takes is the same for every item.
-    const upstream = part === undefined ? outer : takenBy(stage, command.upstream);
-    const summary = summaryOf(`${shownStage(id, instance)}${attempt === 1 ? '' : ` (attempt ${attempt})`}`);
+    const upstream = part === undefined ? outer : selectUpstream(stage, command.upstream);
+    const summary = summaryOf(`${formatStageName(id, instance)}${attempt === 1 ? '' : ` (attempt ${attempt})`}`);
     const call: StageCall = {
       runId,
       stage: id,
       instance,
       attempt,
       generation,
-      lease: sentLease(lease),
+      lease: omitQueue(lease),
       upstream,
       events,
     };
@@ -325,7 +325,7 @@ export class ItemWindow {
       executionId,
       gates: { calls: this.#gate!, windows: this.#windows },
       attempt,
-      upstream: takenBy(stage, upstream),
+      upstream: selectUpstream(stage, upstream),
       events: this.#takeUnwritten(),
       behaviour: this.#request.behaviour,
       recordsBoots: this.#request.recordsBoots,
@@ -347,7 +347,7 @@ export class ItemWindow {
             {
               ...ACTIVITY_OPTIONS.acquireVm,
               taskQueue: this.#queues.lease,
-              summary: summaryOf(`VM of ${shownStage(this.#id, instance)}`),
+              summary: summaryOf(`VM of ${formatStageName(this.#id, instance)}`),
             },
             [call],
           ),
@@ -355,7 +355,7 @@ export class ItemWindow {
       onResult: (answer) => {
         const lease = vmLeaseOf(answer);
         if (lease !== null) {
-          this.#boots.record(shownStage(this.#id, instance), answer.bootMs);
+          this.#boots.record(formatStageName(this.#id, instance), answer.bootMs);
           return { type: 'vm-acquired', scope, generation, lease };
         }
         const message = 'acquireVm answered with no lease';
@@ -374,7 +374,7 @@ export class ItemWindow {
         {
           ...ACTIVITY_OPTIONS.releaseVm,
           taskQueue: releaseQueue(this.#queues, lease, isShared),
-          summary: summaryOf(`stop the VM of ${shownStage(this.#id, instance)}`),
+          summary: summaryOf(`stop the VM of ${formatStageName(this.#id, instance)}`),
         },
         [{ runId: this.#request.runId, scope, instance, generation }],
       ),
@@ -397,7 +397,7 @@ export class ItemWindow {
       {
         ...ACTIVITY_OPTIONS.evaluateCondition,
         taskQueue: this.#queues.store,
-        summary: summaryOf(`condition of ${shownStage(call.stage, instance)}`),
+        summary: summaryOf(`condition of ${formatStageName(call.stage, instance)}`),
       },
       [{ runId: this.#request.runId, ...call, instance, events: this.#takeUnwritten() }],
     );
@@ -408,7 +408,7 @@ export class ItemWindow {
       {
         ...ACTIVITY_OPTIONS.findTime,
         taskQueue: this.#queues.store,
-        summary: summaryOf(`time of ${shownStage(call.stage, instance)}`),
+        summary: summaryOf(`time of ${formatStageName(call.stage, instance)}`),
       },
       [{ runId: this.#request.runId, ...call, instance, events: this.#takeUnwritten() }],
     );
@@ -427,7 +427,7 @@ export class ItemWindow {
   #sleep(item: number, open: OpenItem, delayMs: number, what: string, then: MachineEvent): void {
     open.timers ??= new CancellationScope();
     open.timers
-      .run(() => sleep(delayMs, { summary: summaryOf(`${shownStage(this.#id, open.instance)}: ${what}`) }))
+      .run(() => sleep(delayMs, { summary: summaryOf(`${formatStageName(this.#id, open.instance)}: ${what}`) }))
       .then(
         () => this.#receive(item, then),
         (error: unknown) => {

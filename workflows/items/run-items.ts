@@ -18,7 +18,7 @@ import type { NewRunEvent } from '../../domain/run/event.ts';
 import type { StageResult } from '../../domain/run/stage-result.ts';
 import { ACTIVITY_OPTIONS } from '../activity-options.ts';
 import { ITEMS_WORKFLOW_TYPE, itemsWorkflowId } from '../messages.ts';
-import { type InstancePath, shownStage } from '../../domain/run/instance.ts';
+import { type InstancePath, formatStageName } from '../../domain/run/instance.ts';
 import { lastStartOf } from '../run/history-limit.ts';
 import type { RunQueues } from '../run/queues.ts';
 import { summaryOf } from '../summary.ts';
@@ -68,19 +68,19 @@ export interface ItemsProgress {
 export async function runItems(items: ItemsOfStage): Promise<StageResult> {
   const outer = CancellationScope.current();
   const { runId, queues, stage, attempt, upstream, events } = items;
-  const name = shownStage(stage.id, items.instance);
+  const name = formatStageName(stage.id, items.instance);
   const place = items.instance.length === 0 ? {} : { instance: items.instance };
   const begin = (): Promise<{ readonly count: number }> =>
     beginItems.executeWithOptions(
       { ...ACTIVITY_OPTIONS.beginItems, taskQueue: queues.host, summary: summaryOf(`${name}: list of items`) },
       [{ runId, stage: stage.id, ...place, attempt, upstream, events }],
     );
-  const { count } = await gated(items.gates?.calls, begin);
+  const { count } = await callThroughGate(items.gates?.calls, begin);
   const broken = await doWindows(items, count);
   return await CancellationScope.nonCancellable(async () => {
     if (broken !== null) throw broken.error;
     const summary = summaryOf(`${name}: results of ${count} items`);
-    return gated(items.gates?.calls, () =>
+    return callThroughGate(items.gates?.calls, () =>
       endItems.executeWithOptions({ ...ACTIVITY_OPTIONS.endItems, taskQueue: queues.host, summary }, [
         { runId, stage: stage.id, ...place, attempt, cancelled: outer.consideredCancelled },
       ]),
@@ -88,7 +88,7 @@ export async function runItems(items: ItemsOfStage): Promise<StageResult> {
   });
 }
 
-function gated<T>(gate: CallGate | undefined, call: () => Promise<T>): Promise<T> {
+function callThroughGate<T>(gate: CallGate | undefined, call: () => Promise<T>): Promise<T> {
   return gate === undefined ? call() : gate.run(call);
 }
 
@@ -101,8 +101,8 @@ async function doWindows(items: ItemsOfStage, count: number): Promise<{ readonly
   let next = 0;
   let ended = 0;
   let failed = 0;
-  const say = (): void => items.onProgress({ items: count, windows: windows.length, ended, failed });
-  say();
+  const reportProgress = (): void => items.onProgress({ items: count, windows: windows.length, ended, failed });
+  reportProgress();
   let broken: { readonly error: unknown } | null = null;
   const lane = async (slots: number): Promise<void> => {
     while (next < windows.length && !children.consideredCancelled) {
@@ -117,7 +117,7 @@ async function doWindows(items: ItemsOfStage, count: number): Promise<{ readonly
         children.cancel();
       }
       ended += 1;
-      say();
+      reportProgress();
       if (failFast && failed > allowFailures) children.cancel();
     }
   };
@@ -133,7 +133,7 @@ function splitOf({ stage, instance }: ItemsOfStage, count: number): Split {
 }
 
 /** Slots of a window that may end early, and where; items that one of its history has no room for never run at the same time. */
-function endsEarly({ stage, instance, historyLimit }: ItemsOfStage, share: number): Partial<ItemsRequest> {
+function limitSlots({ stage, instance, historyLimit }: ItemsOfStage, share: number): Partial<ItemsRequest> {
   if (instance.length > 0 || historyLimit === undefined) return {};
   const attempts = attemptsOfItem(stage);
   const slots = Math.min(share, itemsInWindow(attempts));
@@ -161,14 +161,14 @@ async function doWindow(
     behaviour,
     recordsBoots,
     slots,
-    ...endsEarly(items, slots),
+    ...limitSlots(items, slots),
     mostFailures,
     upstream,
     hostQueue: queues.host,
     storeQueue: queues.store,
   };
   const workflowId = itemsWorkflowId(executionId, stage.id, number, instance, attempt);
-  const name = shownStage(stage.id, instance);
+  const name = formatStageName(stage.id, instance);
   const child = (): Promise<ItemsEnd> =>
     executeChild<(of: ItemsRequest) => Promise<ItemsEnd>>(ITEMS_WORKFLOW_TYPE, {
       workflowId,
@@ -180,7 +180,7 @@ async function doWindow(
     });
   for (let starts = 1; ;) {
     try {
-      return await gated(gates?.windows, child);
+      return await callThroughGate(gates?.windows, child);
     } catch (error) {
       if (error instanceof WorkflowExecutionAlreadyStartedError) {
         await sleep(TAKEN_ID_WAIT_MS, { summary: summaryOf(`${name}: an earlier window still runs`) });

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { start, transition } from '../../domain/pipeline/machine.ts';
 import type { RunOutcome } from '../../domain/run/event.ts';
 import { machineOf } from '../../test/machine/plan-of.ts';
-import { endedBoard, foundAnEnd, runBoard } from './current-details.ts';
+import { renderEndedBoard, foundAnEnd, runBoard } from './current-details.ts';
 
 const PLAN = machineOf('build test>build');
 const FIRST = start(PLAN).state;
@@ -40,7 +40,7 @@ test('a reset of a run that had ended shows that end, not what its refused calls
   });
   expect(foundAnEnd(state)).toBe(true);
   const succeeded: RunOutcome = { state: 'succeeded', failedStage: null, failure: null, output: null };
-  expect(endedBoard('r', PLAN, succeeded)).toMatch(
+  expect(renderEndedBoard('r', PLAN, succeeded)).toMatch(
     /^\*\*test\*\*: succeeded before it was reset\. .*\n\nStages: `voidbox status r`\n\nLogs: `voidbox logs r`$/,
   );
   const failure = {
@@ -48,7 +48,7 @@ test('a reset of a run that had ended shows that end, not what its refused calls
     message: 'stage test ended with exit code 3',
     stderrTail: 'secret',
   } as const;
-  const board = endedBoard('r', PLAN, { ...succeeded, state: 'failed', failedStage: 'test', failure });
+  const board = renderEndedBoard('r', PLAN, { ...succeeded, state: 'failed', failedStage: 'test', failure });
   expect(board).toContain('First failure: **test**, `stage/exit-nonzero` `stage test ended with exit code 3`');
   expect(board).not.toContain('secret');
 });
@@ -72,7 +72,7 @@ test('what is mocked stands there, also after a reset', () => {
     stages: PLAN.stages.map((stage) => (stage.id === 'test' ? { ...stage, mocked: true as const } : stage)),
   };
   const outcome: RunOutcome = { state: 'succeeded', failedStage: null, failure: null, output: null };
-  for (const board of [runBoard('r', plan, FIRST), endedBoard('r', plan, outcome)])
+  for (const board of [runBoard('r', plan, FIRST), renderEndedBoard('r', plan, outcome)])
     expect(board).toContain('Mocked, so that their work is not done: **test**');
   expect(runBoard('r', PLAN, FIRST)).not.toContain('Mocked');
 });

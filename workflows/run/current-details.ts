@@ -61,10 +61,10 @@ export function runBoard(
   return [
     `**${plan.name}**: ${summary}`,
     ...originLines(origin),
-    ...mockedLines(plan),
+    ...renderMockedLines(plan),
     ...failureLines(state),
-    ...toleratedLines(plan, state),
-    ...finallyLines(plan, state),
+    ...renderToleratedLines(plan, state),
+    ...renderFinallyLines(plan, state),
     ...questionLines(runId, plan, stages),
     ...commandLines('Logs', 'voidbox logs', runId),
     '',
@@ -91,20 +91,20 @@ function originLines(origin: RunOrigin | undefined): readonly string[] {
   ];
 }
 
-function mockedLines({ stages }: MachinePlan): readonly string[] {
+function renderMockedLines({ stages }: MachinePlan): readonly string[] {
   return [
-    ...namedLine(
+    ...renderNamedLine(
       'Mocked, so that their work is not done',
       stages.filter(({ mocked }) => mocked === true),
     ),
-    ...namedLine(
+    ...renderNamedLine(
       'Played by the mock agent, without a model',
       stages.filter(({ played }) => played === true),
     ),
   ];
 }
 
-function namedLine(what: string, stages: MachinePlan['stages']): readonly string[] {
+function renderNamedLine(what: string, stages: MachinePlan['stages']): readonly string[] {
   if (stages.length === 0) return [];
   const shown = stages.slice(0, 8).map(({ id }) => `**${id}**`);
   const rest = stages.length > shown.length ? ` and ${stages.length - shown.length} more` : '';
@@ -119,7 +119,7 @@ function questionLines(runId: string, plan: MachinePlan, stages: readonly StageS
   return ['', `**${id}** waits for an answer.`, ...commandLines('Answer', 'voidbox approve', runId, id)];
 }
 
-function toleratedLines(plan: MachinePlan, state: RunState): readonly string[] {
+function renderToleratedLines(plan: MachinePlan, state: RunState): readonly string[] {
   const stages = toleratedIn(plan, state);
   if (stages.length === 0) return [];
   const shown = stages.slice(0, 8).map((id) => `**${id}**`);
@@ -128,7 +128,7 @@ function toleratedLines(plan: MachinePlan, state: RunState): readonly string[] {
 }
 
 /** Why a run that is cancelled, or has failed, goes on. */
-function finallyLines(plan: MachinePlan, { finallyBegun, finallyStop, stages }: RunState): readonly string[] {
+function renderFinallyLines(plan: MachinePlan, { finallyBegun, finallyStop, stages }: RunState): readonly string[] {
   if (!finallyBegun || finallyStop !== null) return [];
   const open = plan.stages.flatMap(({ id, finally: isLast }, index) =>
     isLast === true && !isEnd(rowAt(stages, index).phase) ? [`**${id}**`] : [],
@@ -137,15 +137,15 @@ function finallyLines(plan: MachinePlan, { finallyBegun, finallyStop, stages }: 
 }
 
 function failureLines({ gaveUp, firstFailure }: RunState): readonly string[] {
-  if (gaveUp !== null) return ['', `The run gave up: ${said(gaveUp)}`];
-  return firstFailure === null ? [] : ['', firstFailureLine(firstFailure.stage, firstFailure.failure)];
+  if (gaveUp !== null) return ['', `The run gave up: ${renderFailure(gaveUp)}`];
+  return firstFailure === null ? [] : ['', renderFirstFailure(firstFailure.stage, firstFailure.failure)];
 }
 
-function firstFailureLine(stage: string, failure: StageFailure): string {
-  return `First failure: **${stage}**, ${said(failure)}`;
+function renderFirstFailure(stage: string, failure: StageFailure): string {
+  return `First failure: **${stage}**, ${renderFailure(failure)}`;
 }
 
-function said({ code: type, message }: StageFailure): string {
+function renderFailure({ code: type, message }: StageFailure): string {
   return `${code(type)} ${code(message)}`;
 }
 
@@ -155,11 +155,15 @@ export function foundAnEnd({ firstFailure }: RunState): boolean {
 }
 
 /** @param outcome  what the run ended with before it was reset */
-export function endedBoard(runId: string, plan: MachinePlan, { state, failedStage, failure }: RunOutcome): string {
+export function renderEndedBoard(
+  runId: string,
+  plan: MachinePlan,
+  { state, failedStage, failure }: RunOutcome,
+): string {
   return [
     `**${plan.name}**: ${state} before it was reset. The reset ran nothing again; red rows of \`run/ended\` mean that.`,
-    ...mockedLines(plan),
-    ...(failure === null || failedStage === null ? [] : ['', firstFailureLine(failedStage, failure)]),
+    ...renderMockedLines(plan),
+    ...(failure === null || failedStage === null ? [] : ['', renderFirstFailure(failedStage, failure)]),
     ...commandLines('Stages', 'voidbox status', runId),
     ...commandLines('Logs', 'voidbox logs', runId),
   ].join('\n');

@@ -13,7 +13,7 @@ import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { reasonOf } from '../activity-outcome.ts';
 import { workflowFailure } from '../failure.ts';
 import type { AnswerReceipt, AnswerRequest } from './answer-request.ts';
-import { takenBy } from './stage-call.ts';
+import { selectUpstream } from './stage-call.ts';
 
 export interface QuestionIo {
   /** The call that tells readers, without what the run loop adds. */
@@ -34,7 +34,7 @@ interface Question {
   deciding: Promise<void>;
 }
 
-interface Decided {
+interface TakenDecision {
   readonly request: AnswerRequest | null;
   readonly receipt: AnswerReceipt;
 }
@@ -43,7 +43,7 @@ export class Questions {
   readonly #io: QuestionIo;
   readonly #open = new Map<string, Question>();
   /** The last answer of each stage. */
-  readonly #decided = new Map<string, Decided>();
+  readonly #decided = new Map<string, TakenDecision>();
 
   constructor(io: QuestionIo) {
     this.#io = io;
@@ -55,7 +55,7 @@ export class Questions {
     this.#decided.delete(stage.id);
     const { deadline } = stage;
     const deadlineAtMs = deadline === null ? null : Date.now() + deadline.afterMs;
-    const taken = stage.takes.length === 0 ? {} : { upstream: takenBy(stage, upstream) };
+    const taken = stage.takes.length === 0 ? {} : { upstream: selectUpstream(stage, upstream) };
     this.#io
       .ask({ stage: stage.id, attempt, deadlineAtMs, ...taken })
       .catch((error: unknown) => this.#fail(question, error));
@@ -148,7 +148,7 @@ export class Questions {
         receipt = { ...receipt, at: new Date(Date.now()).toISOString() };
       }
       this.#settle(question, { request, receipt });
-      const failure = { ...whyNot(then, receipt, said.fields, request === null), stderrTail: '' };
+      const failure = { ...describeRejection(then, receipt, said.fields, request === null), stderrTail: '' };
       this.#io.receive({ ...event, answer: { ...source, ...said, outcome: 'failed', failure } });
     }
     return receipt;
@@ -174,7 +174,7 @@ export class Questions {
     this.#io.receive({ type: 'answered', stageId: stage.id, attempt, answer: { outcome: 'failed', failure } });
   }
 
-  #settle({ stage }: Question, decided: Decided): void {
+  #settle({ stage }: Question, decided: TakenDecision): void {
     this.#close(stage.id);
     this.#decided.set(stage.id, decided);
   }
@@ -189,7 +189,7 @@ export class Questions {
   }
 }
 
-function receiptFor(request: AnswerRequest, { request: stands, receipt }: Decided): AnswerReceipt {
+function receiptFor(request: AnswerRequest, { request: stands, receipt }: TakenDecision): AnswerReceipt {
   if (stands !== null && canonical(stands) === canonical(request)) return receipt;
   const { decision, by, at, stage } = receipt;
   const done = decision === 'approve' ? 'approved' : 'rejected';
@@ -205,7 +205,7 @@ function canonical({ decision, by, comment, fields }: AnswerRequest): string {
   return JSON.stringify([decision, by ?? null, comment ?? null, entries]);
 }
 
-function whyNot(
+function describeRejection(
   then: 'reject' | 'fail',
   { stage, by, comment, at }: AnswerReceipt,
   fields: FieldValues | undefined,

@@ -36,9 +36,9 @@ import { ACTIVITY_OPTIONS, stageScheduleToCloseMs } from '../activity-options.ts
 import { reasonOf, stageFailureEvent, stageResultEvent } from '../activity-outcome.ts';
 import { Boots } from '../boots.ts';
 import { Conditions } from './conditions.ts';
-import { endedBoard, foundAnEnd, lazyText, runBoard } from './current-details.ts';
+import { renderEndedBoard, foundAnEnd, lazyText, runBoard } from './current-details.ts';
 import { historyFull, limitWithFinally } from './history-limit.ts';
-import { type Standing } from './run-status.ts';
+import { type RunSnapshot } from './run-status.ts';
 import { Outbox } from './outbox.ts';
 import { Questions } from './questions.ts';
 import { clockOf, deadlineOf, type RunClock } from './run-clock.ts';
@@ -46,7 +46,7 @@ import { queuesOf, releaseQueue, type RunQueues, stageQueue } from './queues.ts'
 import { setAttributes } from '../search-attributes.ts';
 import { eventsSummary, summaryOf } from '../summary.ts';
 import { type ItemsProgress, runItems } from '../items/run-items.ts';
-import { stageCall, takenBy, stageSummary } from './stage-call.ts';
+import { stageCall, selectUpstream, stageSummary } from './stage-call.ts';
 import { WorkUnderWay } from '../work-under-way.ts';
 
 const {
@@ -140,7 +140,7 @@ export class RunLoop {
   }
 
   /** Null until its first commands are made. `broken`: it ended without writing its outcome. */
-  standing(broken: StageFailure | null): Standing | null {
+  standing(broken: StageFailure | null): RunSnapshot | null {
     if (this.#state === null) return null;
     const outcome =
       this.#outcome ??
@@ -166,7 +166,7 @@ export class RunLoop {
     const state = this.#state!;
     setCurrentDetails(lazyText(() => runBoard(this.#runId, plan, state, origin, this.#items)));
     const outcome = await this.#finish(finish);
-    if (foundAnEnd(state)) setCurrentDetails(lazyText(() => endedBoard(this.#runId, plan, outcome)));
+    if (foundAnEnd(state)) setCurrentDetails(lazyText(() => renderEndedBoard(this.#runId, plan, outcome)));
     return outcome;
   }
 
@@ -307,7 +307,7 @@ export class RunLoop {
       instance: [],
       executionId: workflowInfo().originalExecutionRunId,
       attempt,
-      upstream: takenBy(stage, upstream),
+      upstream: selectUpstream(stage, upstream),
       events,
       behaviour: this.#admission.behaviour,
       recordsBoots: this.#admission.recordsBoots,

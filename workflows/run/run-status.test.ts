@@ -4,11 +4,11 @@ import type { RunState } from '../../domain/pipeline/state.ts';
 import { PLAN_LIMITS } from '../../domain/plan/plan.ts';
 import { utf8Length } from '../../domain/units/utf8.ts';
 import { machineOf } from '../../test/machine/plan-of.ts';
-import { stagesAsked, type Standing, statusBeforeAdmission, statusOf } from './run-status.ts';
+import { stagesAsked, type RunSnapshot, statusBeforeAdmission, statusOf } from './run-status.ts';
 
 const REF = { sha256: 'a'.repeat(64), sizeBytes: 3, mediaType: 'text/plain' };
 
-const standing = (plan: Standing['plan'], state: RunState): Standing => ({
+const standing = (plan: RunSnapshot['plan'], state: RunState): RunSnapshot => ({
   origin: null,
   host: 'h',
   plan,

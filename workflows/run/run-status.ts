@@ -56,7 +56,7 @@ export interface ViewRequest {
   readonly stages?: readonly string[];
 }
 
-export interface Standing {
+export interface RunSnapshot {
   readonly host: string;
   readonly origin: RunOrigin | null;
   readonly plan: MachinePlan;
@@ -90,7 +90,7 @@ export function statusBeforeAdmission(runId: string, refused: StageFailure | nul
 /** @param stages  indexes into the plan's */
 export function statusOf(
   runId: string,
-  { host, origin, plan, state, outcome }: Standing,
+  { host, origin, plan, state, outcome }: RunSnapshot,
   stages: readonly number[],
   mostRefBytes: number = MOST_REF_BYTES,
 ): RunStatus {

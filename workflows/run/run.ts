@@ -41,7 +41,7 @@ export async function voidboxRun(request: RunRequest): Promise<RunReply> {
     // Before anything is awaited: a message that comes first is answered, and not left lying.
     setHandler(answerUpdate, async (answer) => CancellationScope.nonCancellable(() => run!.questions.answer(answer)), {
       validator(answer) {
-        const problem = answerProblem(answer) ?? whyNobodyAsks(run, answer);
+        const problem = answerProblem(answer) ?? findAnswerProblem(run, answer);
         if (problem !== null) throw workflowFailure('call/refused', problem);
       },
     });
@@ -59,7 +59,7 @@ export async function voidboxRun(request: RunRequest): Promise<RunReply> {
       const outcome = await loop.toEnd();
       // Who answers while the run ends is told so, and not that the workflow has gone.
       if (!allHandlersFinished()) await condition(allHandlersFinished);
-      return concluded(outcome);
+      return concludeRun(outcome);
     } catch (error) {
       broken = { ...reasonOf(error), stderrTail: '' };
       throw error;
@@ -67,7 +67,7 @@ export async function voidboxRun(request: RunRequest): Promise<RunReply> {
   });
 }
 
-function whyNobodyAsks(run: RunLoop | null, { stage }: AnswerRequest): string | null {
+function findAnswerProblem(run: RunLoop | null, { stage }: AnswerRequest): string | null {
   return run === null ? 'the run is not admitted yet: answer when its stage asks' : run.questions.problem(stage);
 }
 
@@ -107,7 +107,7 @@ function isUnreadable(value: unknown): value is UnreadablePayload {
   return typeof value === 'object' && value !== null && 'unreadable' in value;
 }
 
-function concluded(outcome: RunReply): RunReply {
+function concludeRun(outcome: RunReply): RunReply {
   switch (outcome.state) {
     case 'succeeded':
       return outcome;

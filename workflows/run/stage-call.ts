@@ -21,21 +21,21 @@ export function stageCall(
     instance: [],
     attempt,
     generation,
-    lease: sentLease(command.lease),
-    upstream: takenBy(stage, command.upstream),
+    lease: omitQueue(command.lease),
+    upstream: selectUpstream(stage, command.upstream),
     events,
   };
 }
 
 /** The queue is where the call goes. */
-export function sentLease(lease: VmLease | null): VmLease | null {
+export function omitQueue(lease: VmLease | null): VmLease | null {
   if (lease === null || lease.queue === undefined) return lease;
   const { queue: _, ...rest } = lease;
   return rest;
 }
 
 /** An earlier stage may have hundreds of outputs of which this one takes one. */
-export function takenBy(
+export function selectUpstream(
   { takes }: MachineStage,
   upstream: RunStage['upstream'],
 ): Readonly<Record<string, UpstreamOutputs>> {

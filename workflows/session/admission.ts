@@ -9,7 +9,7 @@ import type { Cursor, Phase, SessionState } from '../../domain/step-machine/stat
 const ANSWERABLE: ReadonlySet<Phase['kind']> = new Set<Phase['kind']>(['asking', 'waiting', 'stuck']);
 
 /** A session, as far as answers to it are concerned. */
-export interface Answered {
+export interface AnsweredSession {
   readonly state: SessionState;
   /** Its history has no room for more answers, and begins anew when what is under way has ended. */
   readonly isFull: boolean;
@@ -19,7 +19,7 @@ export interface Answered {
 }
 
 /** @param session  null while it is being opened. @returns null: the answer is let in */
-export function refusalOf(session: Answered | null, request: unknown): SessionResult | null {
+export function refusalOf(session: AnsweredSession | null, request: unknown): SessionResult | null {
   if (!isAdvance(request))
     return error('validation', '', 'An answer is an object with `turn` (a number), `step` (a string) and `output`.');
   const { turn, step, output } = request;
@@ -29,7 +29,7 @@ export function refusalOf(session: Answered | null, request: unknown): SessionRe
   if (session.isFull) return { ...error('busy', step, fullFor(session.state)), retry: true };
   const key = keyOf(request);
   const taken = session.takenAnswer(turn);
-  if (taken !== null) return taken.key === key ? null : answered(session.state, step, turn);
+  if (taken !== null) return taken.key === key ? null : createOrderError(session.state, step, turn);
   const claim = session.claimOf(turn);
   if (claim !== null && claim !== key)
     return error(
@@ -53,9 +53,9 @@ function placeRefusal(state: SessionState, step: string, turn: number): SessionR
       ? over
       : error('order', step, `The session has ended (${kind}); it takes no more answers.`);
   }
-  const cursor = named(state, step);
+  const cursor = findCursor(state, step);
   if (cursor === undefined) return error('order', step, `Step "${step}" is not the current step. ${dueIn(state)}`);
-  if (cursor.turn !== turn) return answered(state, step, turn);
+  if (cursor.turn !== turn) return createOrderError(state, step, turn);
   if (ANSWERABLE.has(cursor.phase.kind)) return null;
   return error('busy', step, `Step "${step}" is being worked on (${cursor.phase.kind}); the answer was not taken.`);
 }
@@ -72,7 +72,7 @@ function fullFor(state: SessionState): string {
   return `The session's history is full; it continues as new when ${until}. The answer was not taken: send it again then.`;
 }
 
-function answered(state: SessionState, step: string, turn: number): SessionResult {
+function createOrderError(state: SessionState, step: string, turn: number): SessionResult {
   return error(
     'order',
     step,
@@ -80,7 +80,7 @@ function answered(state: SessionState, step: string, turn: number): SessionResul
   );
 }
 
-function named(state: SessionState, step: string): Cursor | undefined {
+function findCursor(state: SessionState, step: string): Cursor | undefined {
   const exact = state.cursors.find((cursor) => addressIn(state, cursor) === step);
   if (exact !== undefined) return exact;
   const bare = state.cursors.filter((cursor) => cursor.step === step);

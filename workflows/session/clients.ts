@@ -3,7 +3,7 @@ import { condition, patched } from '@temporalio/workflow';
 import type { AdvanceRequest, ChildSession, SessionAnswer, TakenAnswer } from '../../activities/contract-session.ts';
 import { currentResult } from '../../domain/step-machine/reply.ts';
 import { isBusy } from '../../domain/step-machine/work.ts';
-import { type Answered, keyOf, refusalOf } from './admission.ts';
+import { type AnsweredSession, keyOf, refusalOf } from './admission.ts';
 import { fitAnswer } from './sizes.ts';
 
 /** Who sends an answer again because it lost the reply asks soon. */
@@ -14,7 +14,7 @@ const TELLS_JOINED = 'session-tells-joined';
 const CONTINUED: SessionAnswer = { kind: 'continued' };
 
 /** A session, as far as its clients wait for it. */
-export interface Awaited extends Answered {
+export interface AwaitedSession extends AnsweredSession {
   /** Why it cannot go on at the moment. */
   readonly blocked: string | null;
   readonly childSessions: readonly ChildSession[];
@@ -27,7 +27,7 @@ export interface Awaited extends Answered {
 }
 
 export class SessionClients {
-  readonly #session: Awaited;
+  readonly #session: AwaitedSession;
   #taken: readonly TakenAnswer[];
   /** The answer to the start: it names the steps that were passed on the way. */
   #first: { readonly answer: SessionAnswer; readonly turn: number } | null = null;
@@ -38,7 +38,7 @@ export class SessionClients {
   #isSendingOn = false;
 
   /** @param taken  by the runs of this workflow before this one */
-  constructor(session: Awaited, taken: readonly TakenAnswer[]) {
+  constructor(session: AwaitedSession, taken: readonly TakenAnswer[]) {
     this.#session = session;
     this.#taken = taken;
   }

@@ -17,20 +17,20 @@ import type { SessionEvent, SessionEventBody } from '../../domain/step-machine/e
 import { newSession, transition } from '../../domain/step-machine/machine.ts';
 import { flush, recordsOf, type StepRecord } from '../../domain/step-machine/records.ts';
 import { currentResult } from '../../domain/step-machine/reply.ts';
-import { calledSessionId } from '../../domain/step-machine/session-id.ts';
+import { createChildSessionId } from '../../domain/step-machine/session-id.ts';
 import { jsonBytes } from '../../domain/step-machine/size-limits.ts';
 import { frameOf, type SessionState } from '../../domain/step-machine/state.ts';
-import { pendingCommands } from '../../domain/step-machine/work.ts';
+import { listPendingCommands } from '../../domain/step-machine/work.ts';
 import { reasonOf } from '../activity-outcome.ts';
 import { SessionActions } from './actions.ts';
 import { localActivities } from './calls.ts';
 import { SessionChildren } from './children.ts';
-import { type Awaited, SessionClients } from './clients.ts';
+import { type AwaitedSession, SessionClients } from './clients.ts';
 import { ObserverQueue } from './observers.ts';
 import { SessionTimers } from './timers.ts';
 import { fitCarried, isHistoryFull } from './sizes.ts';
 import { turnSummary } from '../summary.ts';
-import { lastOf, sessionPage, type Viewed } from './view.ts';
+import { lastOf, sessionPage, type ViewSource } from './view.ts';
 
 /** More records than this are written elsewhere, so that a turn costs the same after ten thousand of them. */
 const MOST_RECORDS = 32;
@@ -47,7 +47,7 @@ type CommandOf<T extends Command['type']> = Extract<Command, { readonly type: T 
 type Calls = Extract<TurnOutcome, { readonly kind: 'done' }>['calls'];
 export type SessionEnd = { readonly kind: 'over' } | { readonly kind: 'carry'; readonly carried: SessionCarried };
 
-export class SessionLoop implements Awaited, Viewed {
+export class SessionLoop implements AwaitedSession, ViewSource {
   readonly #request: SessionRequest;
   #opened: OpenedSession;
   #state: SessionState;
@@ -101,7 +101,7 @@ export class SessionLoop implements Awaited, Viewed {
     const { request, opened, state, last } = carried;
     const loop = new SessionLoop(request, carried);
     loop.#lastFlushed = last;
-    for (const command of pendingCommands(opened.facts, state)) {
+    for (const command of listPendingCommands(opened.facts, state)) {
       if (command.type === 'wait')
         loop.#timers.start({ ...command, durationMs: Math.max(0, command.dueMs - Date.now()) });
     }
@@ -268,7 +268,7 @@ export class SessionLoop implements Awaited, Viewed {
   async #outcomeOf(event: SessionEventBody): Promise<TurnOutcome> {
     try {
       return await localActivities.sessionTurn.executeWithOptions({ summary: turnSummary(this.#state, event) }, [
-        { ...this.#place(), ...ofWorkflow(), state: this.#state, event },
+        { ...this.#place(), ...readWorkflowIdentity(), state: this.#state, event },
       ]);
     } catch (error) {
       return { kind: 'crashed', atMs: Date.now(), message: reasonOf(error).message };
@@ -349,7 +349,10 @@ export class SessionLoop implements Awaited, Viewed {
     const { skill, prefix } = frameOf(this.#state, frame);
     // The turn is another one when a call that failed is made again.
     const { turn } = this.#state.cursors.find(({ id }) => id === cursor)!;
-    const child: ChildSession = { session: calledSessionId(this.#state.session, turn), prefix: `${prefix}${step}/` };
+    const child: ChildSession = {
+      session: createChildSessionId(this.#state.session, turn),
+      prefix: `${prefix}${step}/`,
+    };
     const { code, path, handshake } = this.#place();
     const request: SessionRequest = {
       skill: code.skill,
@@ -367,7 +370,7 @@ export class SessionLoop implements Awaited, Viewed {
     const last = lastOf(this);
     const ref = await localActivities.flushRecords.executeWithOptions({ summary: `${records.length} records` }, [
       {
-        ...ofWorkflow(),
+        ...readWorkflowIdentity(),
         session: this.#state.session,
         previous: records.flushedRef,
         records: [...recordsOf(records)],
@@ -386,7 +389,7 @@ export class SessionLoop implements Awaited, Viewed {
 }
 
 /** By which the worker knows that it is this session's workflow which asks. */
-export function ofWorkflow(): OfWorkflow {
+export function readWorkflowIdentity(): OfWorkflow {
   const { firstExecutionRunId, parent } = workflowInfo();
   return {
     firstRun: firstExecutionRunId,

@@ -31,9 +31,9 @@ import { setAttributes } from '../search-attributes.ts';
 import { summaryOf } from '../summary.ts';
 import type { UnreadablePayload } from '../payload-converter.ts';
 import { closing, localActivities } from './calls.ts';
-import { ofWorkflow, SessionLoop } from './loop.ts';
+import { readWorkflowIdentity, SessionLoop } from './loop.ts';
 import { refusalOf } from './admission.ts';
-import { openingView, viewOf } from './view.ts';
+import { createOpeningView, viewOf } from './view.ts';
 
 const advanceUpdate = defineUpdate<SessionAnswer, [AdvanceRequest]>(SESSION_MESSAGES.advance);
 const settleUpdate = defineUpdate<SessionAnswer, [{ readonly ended?: string }?]>(SESSION_MESSAGES.settle);
@@ -54,7 +54,7 @@ export async function voidboxSession(
     let loop = isCarried(given) ? SessionLoop.resume(given) : null;
     const opening = loop === null ? open(given) : Promise.resolve(loop);
     let refused: ApplicationFailure | null = null;
-    setHandler(viewQuery, () => (loop === null ? openingView(workflowInfo().workflowId, refused) : viewOf(loop)));
+    setHandler(viewQuery, () => (loop === null ? createOpeningView(workflowInfo().workflowId, refused) : viewOf(loop)));
     setHandler(recordsQuery, () => recordsOfLoop(loop));
     setHandler(answeredQuery, (turn, key) => {
       const taken = loop?.takenAnswer(turn) ?? null;
@@ -71,18 +71,18 @@ export async function voidboxSession(
         validator: (request) => refuse(refusalOf(loop, request)),
       },
     );
-    loop = await settled(opening, (failure) => {
+    loop = await settleOpening(opening, (failure) => {
       refused = failure;
       setCurrentDetails(`Could not be opened: ${failure.message}`);
     });
     const running = loop;
     outer.cancelRequested.catch(() => running.cancel('it was cancelled by a client'));
-    return await concluded(running);
+    return await concludeSession(running);
   });
 }
 
 /** A failure to open is first told to whoever waits in a handler. */
-async function settled(
+async function settleOpening(
   opening: Promise<SessionLoop>,
   onFailure: (failure: ApplicationFailure) => void,
 ): Promise<SessionLoop> {
@@ -108,7 +108,7 @@ async function open(given: unknown): Promise<SessionLoop> {
   let opened: OpenedSession;
   try {
     opened = await localActivities.openSession.executeWithOptions({ summary: summaryOf(String(request.skill)) }, [
-      { session, request, ...ofWorkflow() },
+      { session, request, ...readWorkflowIdentity() },
     ]);
   } catch (error) {
     const { code, message } = reasonOf(error);
@@ -118,7 +118,7 @@ async function open(given: unknown): Promise<SessionLoop> {
   return SessionLoop.start(session, request, opened);
 }
 
-async function concluded(loop: SessionLoop): Promise<{ readonly finalOutput: unknown }> {
+async function concludeSession(loop: SessionLoop): Promise<{ readonly finalOutput: unknown }> {
   const end = await loop.toEnd();
   await condition(allHandlersFinished);
   if (end.kind === 'carry') {
@@ -151,7 +151,7 @@ async function concluded(loop: SessionLoop): Promise<{ readonly finalOutput: unk
 
 async function dropVariables(session: string): Promise<void> {
   try {
-    await closing.closeSession({ session, ...ofWorkflow() });
+    await closing.closeSession({ session, ...readWorkflowIdentity() });
   } catch (error) {
     log.warn(`values of variables were not dropped: ${reasonOf(error).message}`);
   }

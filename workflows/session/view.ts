@@ -10,7 +10,7 @@ import { code, commandLines, markdownTable } from '../markdown.ts';
 const SHOWN_CHARACTERS = 400;
 
 /** A session that runs. */
-export interface Viewed {
+export interface ViewSource {
   readonly state: SessionState;
   /** The newest record that the state holds no more. */
   readonly lastFlushed: StepRecord | null;
@@ -20,7 +20,7 @@ export interface Viewed {
 }
 
 /** @param refused  why it could not be opened */
-export function openingView(session: string, refused: { readonly message: string } | null): SessionView {
+export function createOpeningView(session: string, refused: { readonly message: string } | null): SessionView {
   return {
     session,
     skill: '',
@@ -39,7 +39,7 @@ export function openingView(session: string, refused: { readonly message: string
   };
 }
 
-export function viewOf(session: Viewed): SessionView {
+export function viewOf(session: ViewSource): SessionView {
   const { state, childSessions, blocked } = session;
   return {
     session: state.session,
@@ -74,34 +74,37 @@ function visitsIn(state: SessionState): Record<string, number> {
   );
 }
 
-export function lastOf({ state: { records }, lastFlushed }: Pick<Viewed, 'state' | 'lastFlushed'>): StepRecord | null {
+export function lastOf({
+  state: { records },
+  lastFlushed,
+}: Pick<ViewSource, 'state' | 'lastFlushed'>): StepRecord | null {
   const [last = lastFlushed] = recordsOf(records, records.length - 1);
   return last;
 }
 
 /** Markdown. */
-export function sessionPage(session: Viewed): string {
+export function sessionPage(session: ViewSource): string {
   const { state, childSessions, blocked } = session;
   const last = lastOf(session);
   const rows = Object.entries(visitsIn(state));
-  const current = state.cursors.map((cursor) => `**${addressIn(state, cursor)}** (${standing(cursor)})`);
+  const current = state.cursors.map((cursor) => `**${addressIn(state, cursor)}** (${describeCursor(cursor)})`);
   return [
     `**${state.skill}** ${state.version}, code ${(state.codeHash ?? '').slice(0, 12)}: ${state.status.kind}${reason(state)}`,
     ...(current.length === 0 ? [] : ['', `Current: ${current.join(', ')}`]),
     ...(state.status.kind === 'open' ? commandLines('Prompt and status', 'voidbox session status', state.session) : []),
     ...(blocked === null ? [] : ['', `Blocked: ${code(blocked)}`]),
     ...childSessions.map(({ session, prefix }) => `\nSub-skill \`${prefix}\` runs as session \`${session}\``),
-    ...(last === null ? [] : ['', `Last answer, to ${last.step}: ${shown(last.response)}`]),
+    ...(last === null ? [] : ['', `Last answer, to ${last.step}: ${formatValue(last.response)}`]),
     ...(rows.length === 0 ? [] : ['', ...markdownTable(['step', 'visits'], rows)]),
   ].join('\n');
 }
 
 function reason({ status }: SessionState): string {
-  if (status.kind === 'failed') return `, at ${status.step}: ${shown(status.error.message)}`;
+  if (status.kind === 'failed') return `, at ${status.step}: ${formatValue(status.error.message)}`;
   return status.kind === 'cancelled' ? `, ${status.reason}` : '';
 }
 
-function standing({ phase, turn, human, deadlineMs }: Cursor): string {
+function describeCursor({ phase, turn, human, deadlineMs }: Cursor): string {
   const said: string[] = [];
   if (phase.kind === 'asking' && human !== null) {
     const until = deadlineMs === null ? '' : ` until ${dateOf(deadlineMs)}`;
@@ -110,7 +113,7 @@ function standing({ phase, turn, human, deadlineMs }: Cursor): string {
   said.push(`turn ${turn}`);
   if (phase.kind === 'waiting' || phase.kind === 'backoff') said.push(`until ${dateOf(phase.dueMs)}`);
   if (phase.kind === 'acting' && phase.attempt > 1) said.push(`attempt ${phase.attempt}`);
-  if (phase.kind === 'stuck') said.push(shown(phase.error.message));
+  if (phase.kind === 'stuck') said.push(formatValue(phase.error.message));
   if (phase.kind === 'asking' && human === null && deadlineMs !== null) said.push(`until ${dateOf(deadlineMs)}`);
   return said.join(', ');
 }
@@ -119,7 +122,7 @@ function dateOf(ms: number): string {
   return isDateMs(ms) ? new Date(ms).toISOString() : 'the end of time';
 }
 
-function shown(value: unknown): string {
+function formatValue(value: unknown): string {
   const text = JSON.stringify(value) ?? 'nothing';
   return code(text.length <= SHOWN_CHARACTERS ? text : `${text.slice(0, SHOWN_CHARACTERS)}…`);
 }

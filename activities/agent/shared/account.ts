@@ -1,6 +1,6 @@
 /** What the agent of an attempt may still use: by the budget of its stage, and by that of its run. */
-import { budgetLeft, type ModelUse, sumOfUse, unknownCost } from '../../../domain/agent/budget.ts';
-import { type OverBudget, usedUpBudget, usedUpRunBudget } from '../../../domain/agent/limits.ts';
+import { budgetLeft, type ModelUse, sumOfUse, explainUnknownUse } from '../../../domain/agent/budget.ts';
+import { type OverBudget, checkBudgetLeft, checkRunBudgetLeft } from '../../../domain/agent/limits.ts';
 import type { AgentWork, BudgetPlan } from '../../../domain/plan/plan.ts';
 import type { RunLedger } from './ledger.ts';
 import type { BudgetMeter, ShareOfRun } from './meter.ts';
@@ -23,11 +23,11 @@ export function usedUpAfter(
   used: ModelUse,
   unpricedModels: readonly string[],
 ): OverBudget | null {
-  const unknown = unknownCost(work, unpricedModels);
+  const unknown = explainUnknownUse(work, unpricedModels);
   return (
-    usedUpBudget(work.budget ?? {}, used) ??
+    checkBudgetLeft(work.budget ?? {}, used) ??
     (unknown === null ? null : { code: 'agent/budget-unknown', words: unknown }) ??
-    (ledger === null ? null : usedUpRunBudget(ledger.budget, sumOfUse(ledger.usedByOthers, used)))
+    (ledger === null ? null : checkRunBudgetLeft(ledger.budget, sumOfUse(ledger.usedByOthers, used)))
   );
 }
 

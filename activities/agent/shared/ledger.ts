@@ -4,7 +4,7 @@
  * nothing of it along.
  */
 import { largestUse, type ModelUse, NO_USE, sumOfUse } from '../../../domain/agent/budget.ts';
-import { type OverBudget, usedUpRunBudget } from '../../../domain/agent/limits.ts';
+import { type OverBudget, checkRunBudgetLeft } from '../../../domain/agent/limits.ts';
 import type { BudgetPlan } from '../../../domain/plan/plan.ts';
 import type { RunEvent } from '../../../domain/run/event.ts';
 import { EVENT_ID } from '../../../domain/run/event-id.ts';
@@ -75,7 +75,7 @@ export class RunLedger {
   async refuseUsedUp(): Promise<void> {
     const { runId, execKey, stage, budget } = this.#of;
     for await (const event of this.#deps.reader.read(runId, this.#seq, { output: false })) this.#fold(event);
-    const usedUp = usedUpRunBudget(budget, this.usedByOthers);
+    const usedUp = checkRunBudgetLeft(budget, this.usedByOthers);
     if (usedUp === null) return;
     if ((await this.#deps.events.find(runId, EVENT_ID.attempt(execKey, 'started'))) !== null) return;
     throw new RunBudgetFailure(usedUp, stage.id);

@@ -1,6 +1,6 @@
 /** Counts the use of an agent against its budget and against that of its run, and says once if one of them is passed. */
 import { largestUse, type ModelUse, NO_USE, sumOfUse, withPrice } from '../../../domain/agent/budget.ts';
-import { type OverBudget, overBudget, overRunBudget } from '../../../domain/agent/limits.ts';
+import { type OverBudget, checkBudget, checkRunBudget } from '../../../domain/agent/limits.ts';
 import type { AgentWork, BudgetPlan } from '../../../domain/plan/plan.ts';
 
 /** The budget of the run, for one of its agents. */
@@ -56,8 +56,8 @@ export class BudgetMeter {
   check(): ModelUse {
     const { used } = this;
     const over =
-      overBudget(this.#left, used) ??
-      (this.#run === null ? null : overRunBudget(this.#run.budget, sumOfUse(this.#run.usedBeside(), used)));
+      checkBudget(this.#left, used) ??
+      (this.#run === null ? null : checkRunBudget(this.#run.budget, sumOfUse(this.#run.usedBeside(), used)));
     if (over !== null) this.stop(over);
     return used;
   }

@@ -1,5 +1,5 @@
 /** The server of an agent's model: one that refuses connections fails the stage at once, not after all tries of the command line. */
-import { modelTarget, providerServices, writtenServer } from '../../../domain/agent/provider-hosts.ts';
+import { modelTarget, providerServices, selectServer } from '../../../domain/agent/provider-hosts.ts';
 import type { OverBudget } from '../../../domain/agent/limits.ts';
 import type { LlmPlan } from '../../../domain/plan/plan.ts';
 import { answeringOf } from '../../../domain/plan/work.ts';
@@ -41,7 +41,7 @@ export async function demandModelServer({ deps, request, life, backend }: Server
 }
 
 function refusedBy(llm: LlmPlan | null): string {
-  const server = writtenServer(llm) ?? '';
+  const server = selectServer(llm) ?? '';
   const remedy = llm?.baseUrl ? 'or correct `base_url`' : 'or set `base_url` in `llm`';
   return `the model's server ${server} refused the connection: start it, ${remedy}`;
 }

@@ -1,6 +1,6 @@
 /** An agent of whose model its command line has no price: it goes on, and nobody knows what it costs. */
 import type { AgentOutcome } from '../../../agents/stream.ts';
-import { noPriceFor } from '../../../domain/agent/budget.ts';
+import { describeMissingPrice } from '../../../domain/agent/budget.ts';
 import type { AgentWork } from '../../../domain/plan/plan.ts';
 import { EVENT_ID } from '../../../domain/run/event-id.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
@@ -16,7 +16,7 @@ export async function sayUnpriced(
 ): Promise<void> {
   if (unpricedModels.length === 0 || llm?.price !== undefined) return;
   const unlimited = budget?.maxCostUsd === undefined ? '' : ', so its `max_cost_usd` limits nothing';
-  const message = `the cost of the agent of stage ${stage.id} is unknown${unlimited}: ${noPriceFor(unpricedModels)}`;
+  const message = `the cost of the agent of stage ${stage.id} is unknown${unlimited}: ${describeMissingPrice(unpricedModels)}`;
   await deps.events.append(runId, [
     {
       id: EVENT_ID.attempt(execKey, 'unpriced'),

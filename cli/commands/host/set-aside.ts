@@ -4,7 +4,7 @@ import { leaveBeginning } from '../../../app/runs/beginning-runs.ts';
 import { usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
-import { typedRunId } from '../../../domain/run/run-id.ts';
+import { quoteRunId } from '../../../domain/run/run-id.ts';
 import { shownRunId } from '../../../app/runs/run-id.ts';
 
 interface Options {
@@ -53,7 +53,7 @@ export const command = defineCommand<Options>({
       );
       for (const { run, reason } of left) {
         lines.push(`left ${shownRunId(run.label)} where it is: ${reason}`);
-        lines.push(`  ${context.advise(`to set it aside anyway: voidbox set-aside ${typedRunId(run.label)}`)}`);
+        lines.push(`  ${context.advise(`to set it aside anyway: voidbox set-aside ${quoteRunId(run.label)}`)}`);
       }
       await context.stdout.write(`${lines.join('\n')}\n`);
     }
@@ -66,7 +66,7 @@ function choose(name: string, damaged: readonly DamagedRun[], known: readonly st
   const exact = damaged.find((run) => run.label === name);
   if (exact !== undefined) return exact;
   if (known.includes(name))
-    throw usageError(`run ${name} is not damaged`, `See it: voidbox status ${typedRunId(name)}`);
+    throw usageError(`run ${name} is not damaged`, `See it: voidbox status ${quoteRunId(name)}`);
   const matches = name === '' ? [] : damaged.filter((run) => run.label.startsWith(name));
   if (matches.length === 1 && matches[0] !== undefined) return matches[0];
   const listed = (matches.length > 0 ? matches : damaged).slice(0, 5).map((run) => `  ${shownRunId(run.label)}`);

@@ -22,7 +22,7 @@ import type { ChangedFile } from '../../../git/changed-files.ts';
 import { mergeChanges } from '../../../git/merge-changes.ts';
 import { openScratch } from '../../../git/private-repository.ts';
 import { GitError, type GitHost } from '../../../git/run-git.ts';
-import { hasUnfinished, type Recovered, recoverUnfinished, UnreadableRecord } from '../../../git/unfinished-apply.ts';
+import { hasUnfinished, type Recovery, recoverUnfinished, UnreadableRecord } from '../../../git/unfinished-apply.ts';
 import { RefusedPlace } from '../../../git/held-folder.ts';
 import { WorkspaceProblem } from '../../../git/workspace-problem.ts';
 import { withLock } from '../../../setup/lock.ts';
@@ -36,9 +36,9 @@ import { renderBuildProducts } from '../../render/skills/build-products.ts';
 import { countOf, renderChangedFiles } from '../../render/runs/changed-files.ts';
 import type { Style } from '../../render/text/style.ts';
 import { findRunHere } from '../../../app/runs/run-elsewhere.ts';
-import { typedRunId } from '../../../domain/run/run-id.ts';
+import { quoteRunId } from '../../../domain/run/run-id.ts';
 import { nameRunIn, typedStage } from '../../../app/runs/run-id.ts';
-import { typedArgument } from '../../../domain/security/typed-argument.ts';
+import { quoteArgument } from '../../../domain/security/typed-argument.ts';
 import { quote } from '../../../domain/units/quote.ts';
 import {
   branchOf,
@@ -100,7 +100,7 @@ export const command = defineCommand<Options>({
     const others = choice.isPartial ? [] : partialStages(outputs);
     if (others.length > 0 && options.json !== true)
       await context.stderr.write(
-        `${context.advise(`changes of agents that did not succeed are left out (${listStages(others)}): voidbox apply --partial ${typedRunId(runId)}`)}\n`,
+        `${context.advise(`changes of agents that did not succeed are left out (${listStages(others)}): voidbox apply --partial ${quoteRunId(runId)}`)}\n`,
       );
     const abort = new AbortController();
     const listening = context.onInterrupt(() => abort.abort());
@@ -190,7 +190,7 @@ function explainName(error: unknown, branch: string, taking: Taking): unknown {
   if (!(error instanceof BlockedBranch)) return error;
   // Without a slash, a name is blocked by longer ones.
   const free = branch.includes('/') ? branch.replaceAll('/', '-') : `${branch}-1`;
-  const other = `--branch=${typedArgument(free)}`;
+  const other = `--branch=${quoteArgument(free)}`;
   return usageError(sanitizeLine(error.message), `Choose another name: ${typedAgain(taking, other)}`);
 }
 
@@ -268,7 +268,7 @@ async function alone<T>(tree: Place, { stderr }: CliContext, attempt: () => Prom
   );
 }
 
-function recoveredText(folder: string, { isWhole, kept, putBack, changed }: Recovered): string {
+function recoveredText(folder: string, { isWhole, kept, putBack, changed }: Recovery): string {
   const where = sanitizeLine(folder);
   const files = kept === null ? '' : `; files that were there before are in ${sanitizeLine(kept)}`;
   if (isWhole) return `an earlier \`voidbox apply\` to ${where} was killed, and had written everything${files}\n`;
@@ -350,9 +350,9 @@ function typedAgain({ runId, left, options, context }: Taking, way: string): str
     ...(options.stage === undefined ? [] : ['--stage', typedStage(left.stage)]),
     ...(options.repository === undefined
       ? []
-      : ['--repository', typedArgument(resolve(context.cwd, options.repository))]),
+      : ['--repository', quoteArgument(resolve(context.cwd, options.repository))]),
   ];
-  return `voidbox apply ${given.join(' ')} ${typedRunId(runId)}`;
+  return `voidbox apply ${given.join(' ')} ${quoteRunId(runId)}`;
 }
 
 /** Quotes a name whose characters could be mistaken for the words after it. */
@@ -373,7 +373,7 @@ function conflictMarkers(folder: string, lines: readonly string[], before: strin
     'failed',
     'cli/apply-conflicts',
     `merged into ${where}, with conflicts in ${files}; nothing is staged or committed:\n${list}`,
-    `Edit the files between <<<<<<< and >>>>>>>. Files that were there before are in ${sanitizeLine(before)}; to put them back: cp -a ${typedArgument(`${before}/.`)} ${typedArgument(`${folder}/`)}`,
+    `Edit the files between <<<<<<< and >>>>>>>. Files that were there before are in ${sanitizeLine(before)}; to put them back: cp -a ${quoteArgument(`${before}/.`)} ${quoteArgument(`${folder}/`)}`,
   );
 }
 

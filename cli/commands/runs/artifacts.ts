@@ -19,7 +19,7 @@ import { printBytes } from '../../runs/print-result.ts';
 import { renderTable } from '../../render/text/table.ts';
 import { readRepairedViews } from '../../../app/runs/repair-runs.ts';
 import { findRunHere } from '../../../app/runs/run-elsewhere.ts';
-import { typedRunId } from '../../../domain/run/run-id.ts';
+import { quoteRunId } from '../../../domain/run/run-id.ts';
 import { shownRunId, typedCommand } from '../../../app/runs/run-id.ts';
 import { fileNameOf, saveFile, type Unpacked, unpackTar } from '../../../app/runs/unpack.ts';
 
@@ -71,17 +71,17 @@ function checkUsage(run: string, verb: string | undefined, name: string | undefi
     if (options.output !== undefined || options.force)
       throw usageError(
         '-o and --force belong to `get`',
-        `Fetch one: voidbox artifacts -o FOLDER ${typedRunId(run)} get NAME`,
+        `Fetch one: voidbox artifacts -o FOLDER ${quoteRunId(run)} get NAME`,
       );
     return;
   }
   if (verb !== 'get')
     throw usageError(
       `\`${sanitizeLine(verb)}\` is not \`get\``,
-      `Fetch one: voidbox artifacts ${typedRunId(run)} get NAME`,
+      `Fetch one: voidbox artifacts ${quoteRunId(run)} get NAME`,
     );
   if (name === undefined)
-    throw usageError('the name of the output is missing', `Fetch one: voidbox artifacts ${typedRunId(run)} get NAME`);
+    throw usageError('the name of the output is missing', `Fetch one: voidbox artifacts ${quoteRunId(run)} get NAME`);
   if (options.output === '-' && options.json)
     throw usageError('-o - prints the bytes, and --json excludes them: name a folder');
 }
@@ -140,7 +140,7 @@ async function list(
       `${listedOutputs.length - rows.length} more, of items: ${typedCommand('artifacts', view.runId, { options: '--json' })}\n`,
     );
   await context.stderr.write(
-    `${style.dim(context.advise(`Fetch one: voidbox artifacts ${typedRunId(view.runId)} get NAME`))}\n`,
+    `${style.dim(context.advise(`Fetch one: voidbox artifacts ${quoteRunId(view.runId)} get NAME`))}\n`,
   );
   return EXIT.success;
 }

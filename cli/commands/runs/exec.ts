@@ -9,7 +9,7 @@ import { bytesSink } from '../../runs/bytes-sink.ts';
 import { type ExitCode, passedExitCode } from '../../exit-code.ts';
 import { findEnterable } from '../../../app/runs/enterable-vm.ts';
 import { keeperOf } from '../../../app/runs/retained-vms.ts';
-import { typedRunId } from '../../../domain/run/run-id.ts';
+import { quoteRunId } from '../../../domain/run/run-id.ts';
 import { typedStage } from '../../../app/runs/run-id.ts';
 
 interface Options {
@@ -86,7 +86,7 @@ function explain(error: unknown, runId: string): unknown {
     'failed',
     error.code,
     `the command was cut off: ${error.message} (${error.code})`,
-    `See how its stage ended: voidbox status ${typedRunId(runId)}`,
+    `See how its stage ended: voidbox status ${quoteRunId(runId)}`,
   );
 }
 
@@ -106,12 +106,12 @@ function parted(typed: readonly string[]): TypedExec {
   if (program === undefined)
     throw usageError(
       'the command is missing',
-      `Write it behind \`--\`: voidbox exec ${typedRunId(run)} ${stage === undefined ? 'STAGE' : typedStage(stage)} -- ls -l /workspace`,
+      `Write it behind \`--\`: voidbox exec ${quoteRunId(run)} ${stage === undefined ? 'STAGE' : typedStage(stage)} -- ls -l /workspace`,
     );
   if (more.length > 0)
     throw usageError(
       `\`${sanitizeLine(more.join(' '))}\` is too much before \`--\``,
-      `voidbox exec ${typedRunId(run)} ${typedStage(stage!)} -- COMMAND`,
+      `voidbox exec ${quoteRunId(run)} ${typedStage(stage!)} -- COMMAND`,
     );
   return { run, stage, program, args };
 }
@@ -129,7 +129,7 @@ async function exitOf(
         'failed',
         'stage/output-limit',
         'the command wrote more than 256 MiB and was killed',
-        `Print less of it: voidbox exec ${typedRunId(runId)} ${stage === undefined ? '' : `${typedStage(stage)} `}-- tail -c 1000000 FILE`,
+        `Print less of it: voidbox exec ${quoteRunId(runId)} ${stage === undefined ? '' : `${typedStage(stage)} `}-- tail -c 1000000 FILE`,
       );
     case 'cannot-start':
       await stderr.write(`voidbox exec: ${sanitizeLine(message)}\n`);

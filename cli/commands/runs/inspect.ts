@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { extname, resolve } from 'node:path';
 import type { Plan } from '../../../domain/plan/plan.ts';
-import { unsupportedParts } from '../../../domain/plan-rules/unsupported.ts';
+import { findUnsupportedParts } from '../../../domain/plan-rules/unsupported.ts';
 import { fromWire, type PlanWire, toWire } from '../../../domain/plan/wire.ts';
 import { type BaseDirOption, takeBaseDir } from '../../../app/start/base-dir.ts';
 import { addBaseDirOption } from '../../start/spec-options.ts';
@@ -16,7 +16,7 @@ import { parseParam } from '../../start/spec-options.ts';
 import { renderDiagnostics } from '../../render/spec/diagnostics.ts';
 import { REQUIRE_PARAMS_HELP, renderMissingParams } from '../../render/spec/missing-params.ts';
 import { planToMermaid, renderPlanGraph } from '../../render/spec/plan-graph.ts';
-import { typedRunId } from '../../../domain/run/run-id.ts';
+import { quoteRunId } from '../../../domain/run/run-id.ts';
 import { shownRunId } from '../../../app/runs/run-id.ts';
 import { findRunId } from '../../../app/runs/run-lookup.ts';
 
@@ -49,7 +49,7 @@ export const command = defineCommand<Options>({
     const { stdout } = context;
     if (options.json)
       await stdout.write(
-        `${JSON.stringify({ name: plan.name, kind: plan.kind, missingParams, plan: toWire(plan), unsupported: unsupportedParts(plan, 'read', 'read') })}\n`,
+        `${JSON.stringify({ name: plan.name, kind: plan.kind, missingParams, plan: toWire(plan), unsupported: findUnsupportedParts(plan, 'read', 'read') })}\n`,
       );
     else await stdout.write(format === 'mermaid' ? planToMermaid(plan) : renderPlanGraph(plan, stdout.style));
     return EXIT.success;
@@ -103,7 +103,7 @@ async function planOfRun(text: string, { param, requireParams }: Options, contex
   if (wire === null || wire === undefined)
     throw usageError(
       `run ${shownRunId(runId)} has no plan on this machine`,
-      `It was not admitted, or its files are on another host: voidbox status ${typedRunId(runId)}`,
+      `It was not admitted, or its files are on another host: voidbox status ${quoteRunId(runId)}`,
     );
   return fromWire(wire as PlanWire);
 }

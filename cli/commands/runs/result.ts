@@ -11,7 +11,7 @@ import { mockAgentsText } from '../../render/runs/agent-usage.ts';
 import { mockedText } from '../../render/runs/stages.ts';
 import { renderRunEnd } from '../../render/runs/run-end.ts';
 import { toRunJson } from '../../render/runs/run-json.ts';
-import { typedRunId } from '../../../domain/run/run-id.ts';
+import { quoteRunId } from '../../../domain/run/run-id.ts';
 import { typedCommand, typedStage } from '../../../app/runs/run-id.ts';
 import { findRunHere } from '../../../app/runs/run-elsewhere.ts';
 import { hasEndedAsService } from '../../../app/runs/service-end.ts';
@@ -25,7 +25,7 @@ interface Options {
 function whatThereIs(view: RunView | undefined, runId: string): string {
   const serving = view?.stages.find((stage) => stage.published !== undefined && stage.state === 'running');
   return serving === undefined
-    ? `Wait for it: voidbox logs -f ${typedRunId(runId)}`
+    ? `Wait for it: voidbox logs -f ${quoteRunId(runId)}`
     : `What its service has published: ${typedCommand('artifacts', runId, { names: `get ${typedStage(serving.id)}`, options: '-o -' })}`;
 }
 

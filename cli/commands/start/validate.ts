@@ -1,6 +1,6 @@
 import type { Plan } from '../../../domain/plan/plan.ts';
 import { demandedVariablesOf } from '../../../domain/plan-rules/variables.ts';
-import { type UnsupportedPart, unsupportedParts } from '../../../domain/plan-rules/unsupported.ts';
+import { type UnsupportedPart, findUnsupportedParts } from '../../../domain/plan-rules/unsupported.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { findWritableRepositories } from '../../../client/runs/writable-repositories.ts';
 import { hasLogin, loginsFor } from '../../../app/start/agent-logins.ts';
@@ -59,7 +59,8 @@ export const command = defineCommand<Options>({
     const loaded = await loadSpec(file, values, context);
     const { plan, diagnostics, appliedSettings, missingParams } = loaded;
     const here = plan === null ? null : await sayHere(plan, loaded, context);
-    const unsupported = plan === null ? [] : unsupportedParts(plan, 'read', await documentsOf(plan, loaded, context));
+    const unsupported =
+      plan === null ? [] : findUnsupportedParts(plan, 'read', await documentsOf(plan, loaded, context));
     if (options.json) {
       await context.stdout.write(
         `${JSON.stringify({ file: loaded.file, valid: plan !== null, name: plan?.name ?? null, kind: plan?.kind ?? null, stages: plan?.stages.map((stage) => stage.id) ?? [], missingParams, diagnostics, unsupported, settings: toSettingsJson(settings, appliedSettings), onThisHost: here })}\n`,

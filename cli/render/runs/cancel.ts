@@ -1,6 +1,6 @@
 /** What a cancel has come to. */
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import { typedRunId } from '../../../domain/run/run-id.ts';
+import { quoteRunId } from '../../../domain/run/run-id.ts';
 import { shownRunId } from '../../../app/runs/run-id.ts';
 
 export interface CancelFact {
@@ -18,7 +18,7 @@ export function renderCancel(
 ): string {
   if (!wasRunning) return `${shownRunId(runId)} had already ended: ${state}\n`;
   if (state !== 'cancelling') return `${shownRunId(runId)} ${state}\n`;
-  const run = typedRunId(runId);
+  const run = quoteRunId(runId);
   return [
     advise(`${shownRunId(runId)} is asked to stop. See: voidbox status ${run}\n`),
     ...(last.length === 0

@@ -1,7 +1,7 @@
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import type { DamagedRun } from '../../../activities/ports/run-inspector.ts';
 import type { CliContext } from '../../context.ts';
-import { typedRunId } from '../../../domain/run/run-id.ts';
+import { quoteRunId } from '../../../domain/run/run-id.ts';
 import { shownRunId } from '../../../app/runs/run-id.ts';
 
 /** What `voidbox doctor` says of runs whose files are not what was written: nothing when there are none. */
@@ -9,7 +9,7 @@ export function renderDamagedRuns(damaged: readonly DamagedRun[], { advise, stdo
   const lines = damaged.flatMap(({ label: name, problem }) => {
     return [
       `  ${style.red('✗')} ${shownRunId(name)}  ${sanitizeLine(problem.message)}`,
-      `    ${style.cyan('fix:')} ${advise(`restore that file from a copy, or: voidbox set-aside ${typedRunId(name)}`)}`,
+      `    ${style.cyan('fix:')} ${advise(`restore that file from a copy, or: voidbox set-aside ${quoteRunId(name)}`)}`,
     ];
   });
   return lines.length === 0 ? [] : ['', style.bold('Damaged runs'), ...lines];

@@ -1,5 +1,5 @@
 /** `voidbox status`: what agents of items have used, and may take. */
-import { shownAgents } from '../../../store/item-agents.ts';
+import { listAgents } from '../../../store/item-agents.ts';
 import type { ItemAgent, RunView } from '../../../store/run-view.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { renderTotals } from './agent-usage.ts';
@@ -16,7 +16,7 @@ export function renderItemAgents(
   return stages.flatMap(({ id, items }) => {
     if (items?.agents === undefined) return [];
     const { attempts } = items.agents;
-    const shown = shownAgents(items.agents);
+    const shown = listAgents(items.agents);
     const nameWidth = Math.min(Math.max(...shown.map(({ name }) => displayWidth(sanitizeLine(name)))), 40);
     const more = attempts - shown.length;
     return [

@@ -3,7 +3,7 @@ import type { FieldValues } from '../../../domain/run/approval-answer.ts';
 import type { Question } from '../../../domain/run/event.ts';
 import type { RunOrigin } from '../../../domain/run/origin.ts';
 import type { StageFailure } from '../../../domain/run/stage-result.ts';
-import { shownAgents } from '../../../store/item-agents.ts';
+import { listAgents } from '../../../store/item-agents.ts';
 import {
   type AnswerView,
   type ItemAgent,
@@ -301,7 +301,7 @@ function toItemsJson({ total, running, succeeded, failed, failures, questions, w
 function toItemAgentsJson(agents: ItemAgentsView): ItemAgentsJson {
   return {
     attempts: agents.attempts,
-    shown: shownAgents(agents).map((agent) => {
+    shown: listAgents(agents).map((agent) => {
       const { name, state, attempt, used } = agent;
       const { costUsd, ...counts } = used;
       const budget = budgetOfItem(agent);

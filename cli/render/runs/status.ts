@@ -5,7 +5,7 @@ import type { RunView } from '../../../store/run-view.ts';
 import { paintOutcome, toleratedNote } from './event-lines.ts';
 import { type Advise, renderFailures, renderNextSteps } from './run-end.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import { typedRunId } from '../../../domain/run/run-id.ts';
+import { quoteRunId } from '../../../domain/run/run-id.ts';
 import { typedCommand } from '../../../app/runs/run-id.ts';
 import type { StageFacts } from '../../../app/runs/stage-facts.ts';
 import { networkOfRun, renderNetwork } from './network.ts';
@@ -66,7 +66,7 @@ export function renderStatus(
   if (output !== null)
     facts.push([
       'result',
-      `${formatBytes(output.sizeBytes)} ${style.dim(advise(`(voidbox result ${typedRunId(view.runId)})`))}`,
+      `${formatBytes(output.sizeBytes)} ${style.dim(advise(`(voidbox result ${quoteRunId(view.runId)})`))}`,
     ]);
   const damage = view.damage === null ? [] : renderDamage(view, view.damage, style, advise);
   const lines = [
@@ -99,7 +99,7 @@ export function renderStatus(
 function renderDamage(view: RunView, damage: string, style: Style, advise: Advise): string[] {
   return [
     style.red(sanitizeLine(damage)),
-    `${style.cyan('help:')} ${advise(`restore that file from a copy, or put the run out of the way: voidbox set-aside ${typedRunId(view.runId)}`)}`,
+    `${style.cyan('help:')} ${advise(`restore that file from a copy, or put the run out of the way: voidbox set-aside ${quoteRunId(view.runId)}`)}`,
     'What could be read of it:',
     '',
   ];

@@ -22,7 +22,7 @@ export interface AppliedSettings {
   ollama: boolean;
 }
 
-export function nothingApplied(): AppliedSettings {
+export function createUnapplied(): AppliedSettings {
   return { llm: false, hasOwnLlm: false, leftOut: new Set(), ollama: false };
 }
 
@@ -54,31 +54,32 @@ function llmBy(
   settings: HostSettings,
   leftOut: Set<string>,
 ): LlmSpec {
-  const located = <T>(value: T): Located<T> => ({ value, at: written?.at ?? at });
-  const provider = settings.provider === null ? (written?.provider ?? located('claude')) : located(settings.provider);
+  const withPlace = <T>(value: T): Located<T> => ({ value, at: written?.at ?? at });
+  const provider =
+    settings.provider === null ? (written?.provider ?? withPlace('claude')) : withPlace(settings.provider);
   const isSameProvider = written === null || provider.value === written.provider.value;
-  const left = <T>(key: string, before: T | null, isStill: boolean): T | null => {
+  const keepUnless = <T>(key: string, before: T | null, isStill: boolean): T | null => {
     if (before !== null && !isStill) leftOut.add(key);
     return isStill ? before : null;
   };
-  const taken = (key: string, set: string | null, before: Located<string> | null): Located<string> | null =>
-    set === null ? left(key, before, isSameProvider) : located(set);
-  const model = taken('model', settings.model, written?.model ?? null);
+  const chooseValue = (key: string, set: string | null, before: Located<string> | null): Located<string> | null =>
+    set === null ? keepUnless(key, before, isSameProvider) : withPlace(set);
+  const model = chooseValue('model', settings.model, written?.model ?? null);
   const isSameModel = isSameProvider && model?.value === written?.model?.value;
   return {
     at: written?.at ?? at,
     provider,
     model,
-    baseUrl: taken('base_url', settings.baseUrl, written?.baseUrl ?? null),
-    apiKeyEnv: taken('api_key_env', settings.apiKeyEnv, written?.apiKeyEnv ?? null),
+    baseUrl: chooseValue('base_url', settings.baseUrl, written?.baseUrl ?? null),
+    apiKeyEnv: chooseValue('api_key_env', settings.apiKeyEnv, written?.apiKeyEnv ?? null),
     credentialProxy: written?.credentialProxy ?? null,
-    price: left('price', written?.price ?? null, isSameModel),
+    price: keepUnless('price', written?.price ?? null, isSameModel),
   };
 }
 
 function withOllama(spec: Spec, address: string | null, applied: AppliedSettings, problems: Problems): Spec {
   if (address === null) return spec;
-  const inEnv = (env: readonly EnvSpec[]): readonly EnvSpec[] =>
+  const withoutLeftVariables = (env: readonly EnvSpec[]): readonly EnvSpec[] =>
     env.map((said) => {
       // An empty one takes the host's by itself.
       if (said.name !== OLLAMA || said.value.value === '') return said;
@@ -95,11 +96,15 @@ function withOllama(spec: Spec, address: string | null, applied: AppliedSettings
       return { ...said, value: { value: address, at: said.value.at } };
     });
   const inMapping = <T extends { readonly env: readonly EnvSpec[] }>(mapping: T | null): T | null =>
-    mapping === null ? null : { ...mapping, env: inEnv(mapping.env) };
+    mapping === null ? null : { ...mapping, env: withoutLeftVariables(mapping.env) };
   return {
     ...spec,
     sandbox: inMapping(spec.sandbox),
     defaults: inMapping(spec.defaults),
-    stages: spec.stages.map((stage) => ({ ...stage, env: inEnv(stage.env), sandbox: inMapping(stage.sandbox) })),
+    stages: spec.stages.map((stage) => ({
+      ...stage,
+      env: withoutLeftVariables(stage.env),
+      sandbox: inMapping(stage.sandbox),
+    })),
   };
 }

@@ -1,5 +1,5 @@
 /** `budget`: what agents may take of the model, one in an attempt and all of a run together. */
-import { isCostKnownByCall, PRICE_REMEDY, whyCostUnknown } from '../../agent/budget.ts';
+import { isCostKnownByCall, PRICE_REMEDY, explainUnknownCost } from '../../agent/budget.ts';
 import type { BudgetPlan, LlmPlan, Plan, StagePlan } from '../../plan/plan.ts';
 import { answeringOf } from '../../plan/work.ts';
 import type { Problems } from '../text/diagnostics.ts';
@@ -21,7 +21,7 @@ export function compileBudget(
 ): { readonly budget?: BudgetPlan } {
   const limits = budget === null ? null : limitsOf(budget, what, problems);
   if (budget === null || limits === null) return {};
-  const why = limits.maxCostUsd === undefined ? null : whyCostUnknown(llm);
+  const why = limits.maxCostUsd === undefined ? null : explainUnknownCost(llm);
   if (why !== null)
     problems.error('spec/bad-value', budget.at, `\`max_cost_usd\` of ${what} needs a price: ${why}`, COST_REMEDY);
   return { budget: limits };

@@ -11,7 +11,7 @@ import { compileTexts } from './texts.ts';
 import { compileRunBudget } from './budget.ts';
 import { eachOf } from './items.ts';
 import type { ListFiles } from '../read/file-pattern.ts';
-import { type AppliedSettings, nothingApplied, withHostSettings } from './apply-settings.ts';
+import { type AppliedSettings, createUnapplied, withHostSettings } from './apply-settings.ts';
 import type { HostSettings } from './host-settings.ts';
 import type { CheckSchema } from '../schema/output-schema.ts';
 import { compilePart, type PartContext } from './part.ts';
@@ -77,7 +77,7 @@ export function compilePlan(
     maxParallel: spec.maxParallel ?? DEFAULT_MAX_PARALLEL,
     total: { stages: spec.stages.length },
     found: [],
-    appliedSettings: nothingApplied(),
+    appliedSettings: createUnapplied(),
   };
   const compiled = compileWithin(spec, options, parts);
   const diagnostics = sortByFile([...compiled.diagnostics, ...parts.found]);

@@ -92,7 +92,7 @@ function compileList(
   const rules = entries.flatMap((entry): readonly EgressRule[] => {
     // An empty one was reported where it was read.
     if (entry.value === '') return [];
-    if (entry.value === PROVIDER_PRESET) return provided ?? noProvider(entry, problems);
+    if (entry.value === PROVIDER_PRESET) return provided ?? reportMissingProvider(entry, problems);
     const preset = presetRules(entry.value);
     if (preset !== null) return key === 'allow' ? preset : preset.map((rule) => ({ ...rule, ports }));
     const rule = parseRule(entry.value, ports);
@@ -122,7 +122,7 @@ function compileList(
   return distinct(rules);
 }
 
-function noProvider({ at }: { readonly at: Position }, problems: Problems): readonly EgressRule[] {
+function reportMissingProvider({ at }: { readonly at: Position }, problems: Problems): readonly EgressRule[] {
   problems.error(
     'spec/bad-value',
     at,

@@ -48,7 +48,7 @@ export function readHostSettings(
   if (Object.values(texts).every((text) => text === null)) return { settings: null };
   const provider = texts.provider === null ? null : providerOf(texts.provider);
   const problem =
-    (texts.provider !== null && provider === null ? unknownProvider(texts.provider) : null) ??
+    (texts.provider !== null && provider === null ? createProviderProblem(texts.provider) : null) ??
     problemOfModel(texts.model) ??
     problemOfBaseUrl(texts.baseUrl) ??
     problemOfKeyName(texts.apiKeyEnv);
@@ -63,7 +63,7 @@ function providerOf(text: string): LlmProvider | null {
   return LLM_PROVIDERS.find((each) => each === known) ?? null;
 }
 
-function unknownProvider(text: string): SettingProblem {
+function createProviderProblem(text: string): SettingProblem {
   return {
     message: `${SETTING_VARIABLES.provider} is ${quote(text)}, which is no provider${didYouMean(nearest(text, LLM_PROVIDERS))}`,
     remedy: `Set it to one of ${LLM_PROVIDERS.join(', ')}, or unset it.`,

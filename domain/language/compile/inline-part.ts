@@ -15,7 +15,7 @@ import type {
   TextsPlan,
   WorkPlan,
 } from '../../plan/plan.ts';
-import { bothSources } from '../../plan/both-conditions.ts';
+import { joinSources } from '../../plan/both-conditions.ts';
 import { STAGE_DEFAULTS } from '../../plan/defaults.ts';
 import { edgesOnSuccess, partOf } from '../../plan/work.ts';
 import { workspaceGiver } from '../../plan/workspace.ts';
@@ -50,27 +50,31 @@ export interface InlinedPart {
 }
 
 export function inlinePart(part: Plan, { each, ...place }: PartPlace, read: ReadExpressions): InlinedPart {
-  const named = (name: string): string => `${place.id}.${name}`;
+  const renameStage = (name: string): string => `${place.id}.${name}`;
   // What the place waits for and is decided by, it is before the first item; within an item the part stands for itself.
-  const within = each === undefined ? place : ofItem(place);
-  const stages = part.stages.map((stage) => inlineStage(stage, within, named, read));
-  const end = endOf(part, within, named);
+  const within = each === undefined ? place : withItemInput(place);
+  const stages = part.stages.map((stage) => inlineStage(stage, within, renameStage, read));
+  const end = endOf(part, within, renameStage);
   return {
     stages:
       each === undefined
         ? [...stages, end]
-        : [...stages.map((stage) => ({ of: place.id, ...stage })), aroundItems(end, place, each)],
-    scopes: part.scopes.map((scope) => ({ ...scope, id: named(scope.id), stages: scope.stages.map(named) })),
+        : [...stages.map((stage) => ({ of: place.id, ...stage })), withItems(end, place, each)],
+    scopes: part.scopes.map((scope) => ({
+      ...scope,
+      id: renameStage(scope.id),
+      stages: scope.stages.map(renameStage),
+    })),
     graceMs: part.graceMs,
   };
 }
 
 /** What its first stages find is the item. */
-function ofItem({ continueOnError: _tolerated, ...place }: PartPlace): PartPlace {
+function withItemInput({ continueOnError: _tolerated, ...place }: PartPlace): PartPlace {
   return { ...place, after: [], anyFailure: undefined, when: null, input: { kind: 'run-input' }, handsOn: false };
 }
 
-function aroundItems(end: StagePlan, place: PartPlace, each: EachPlan): StagePlan {
+function withItems(end: StagePlan, place: PartPlace, each: EachPlan): StagePlan {
   return {
     ...end,
     after: [...withEdges(place.after, readBy(place)), ...end.after],
@@ -90,7 +94,7 @@ function inlineStage(
   if (stage.finally === true) return inlineLast(stage, around, named, read);
   const { anyFailure: own, again, loop, texts, of, ...rest } = stage;
   // What the place waits for, the stage does whose items it belongs to.
-  const place = of === undefined ? around : ofItem(around);
+  const place = of === undefined ? around : withItemInput(around);
   const isWithin = (edge: EdgePlan): boolean =>
     stage.each !== undefined && partOf(stage.work)?.stages.includes(edge.stage) === true;
   const isFirst = stage.after.every(isWithin);
@@ -100,7 +104,7 @@ function inlineStage(
     ...(isFirst ? place.after : []),
     ...kept.map((edge): EdgePlan => ({ ...edge, stage: named(edge.stage) })),
   ];
-  const input = stage.input.kind === 'run-input' ? place.input : renamedInput(stage.input, named);
+  const input = stage.input.kind === 'run-input' ? place.input : renameInput(stage.input, named);
   const data = stage.input.kind === 'run-input' ? edgesOnSuccess(sourcesOf(place.input)) : [];
   const { each } = stage;
   return {
@@ -110,21 +114,21 @@ function inlineStage(
     scope: stage.scope === null ? null : named(stage.scope),
     after: withEdges(edges, [...data, ...readBy(place)]),
     ...(anyFailure === true ? { anyFailure } : {}),
-    when: bothConditions(place.when, stage.when, named, read),
+    when: joinConditions(place.when, stage.when, named, read),
     ...(each?.list.kind === 'stage-output'
       ? { each: { ...each, list: { ...each.list, stage: named(each.list.stage) } } }
       : {}),
     ...(again === undefined ? {} : { again: again.map(named) }),
-    ...(loop === undefined ? {} : { loop: { ...loop, until: renamedCondition(loop.until, {}, named, read) } }),
-    work: renamedWork(stage.work, named),
-    ...(texts === undefined ? {} : { texts: renamedTexts(texts, named, read) }),
+    ...(loop === undefined ? {} : { loop: { ...loop, until: renameCondition(loop.until, {}, named, read) } }),
+    work: renameWork(stage.work, named),
+    ...(texts === undefined ? {} : { texts: renameTexts(texts, named, read) }),
     input,
     inputs: stage.inputs.map((taken) => ({ ...taken, fromStage: named(taken.fromStage) })),
-    ...renamedWorkspace(stage, named),
+    ...renameWorkspace(stage, named),
   };
 }
 
-function renamedWorkspace(stage: StagePlan, named: (name: string) => string): Pick<StagePlan, 'workspace'> {
+function renameWorkspace(stage: StagePlan, named: (name: string) => string): Pick<StagePlan, 'workspace'> {
   const giver = workspaceGiver(stage);
   if (stage.workspace === undefined || giver === null) return {};
   return { workspace: { ...stage.workspace, from: { kind: 'stage', stage: named(giver) } } };
@@ -142,7 +146,7 @@ function inlineLast(
     ...stage,
     id: named(stage.id),
     scope: stage.scope === null ? null : named(stage.scope),
-    when: bothConditions(place.when, stage.when, named, read),
+    when: joinConditions(place.when, stage.when, named, read),
     input: isGiven ? stage.input : { kind: 'none' },
     inputs: stage.inputs.map((taken) => ({ ...taken, fromStage: named(taken.fromStage) })),
   };
@@ -153,8 +157,10 @@ function endOf(part: Plan, place: PartPlace, named: (name: string) => string): S
   const taken = part.output.kind === 'stage' ? [part.output.stage] : part.output.stages;
   const isTolerated = place.continueOnError === true;
   const carried = (place.when !== null || isTolerated) && place.handsOn ? place.input : STAGE_DEFAULTS.input;
-  const last = [...new Set([...lastStages(part.stages), ...taken])].map(named);
-  const atTheEnd = isTolerated ? endedStages(part.stages).map((id): EdgePlan => ({ stage: named(id), on: 'end' })) : [];
+  const last = [...new Set([...findLastStages(part.stages), ...taken])].map(named);
+  const atTheEnd = isTolerated
+    ? findEndStages(part.stages).map((id): EdgePlan => ({ stage: named(id), on: 'end' }))
+    : [];
   return {
     ...STAGE_DEFAULTS,
     id: place.id,
@@ -181,21 +187,21 @@ function outputOf(output: OutputPlan, named: (name: string) => string): PartOutp
 }
 
 /** Those that nothing in the part waits for; what runs only after a failure, or after the run, does not count. */
-function lastStages(stages: readonly StagePlan[]): readonly string[] {
-  const exceptional = afterFailures(stages);
+function findLastStages(stages: readonly StagePlan[]): readonly string[] {
+  const exceptional = findStagesAfterFailure(stages);
   const usual = stages.filter(({ id, finally: isLast }) => isLast !== true && !exceptional.has(id));
   const needed = new Set(usual.flatMap(({ after }) => after.map(({ stage }) => stage)));
   return usual.flatMap(({ id }) => (needed.has(id) ? [] : [id]));
 }
 
 /** What runs only after a failure: a part has not ended before it. */
-function endedStages(stages: readonly StagePlan[]): readonly string[] {
-  const exceptional = afterFailures(stages);
+function findEndStages(stages: readonly StagePlan[]): readonly string[] {
+  const exceptional = findStagesAfterFailure(stages);
   const needed = new Set(stages.flatMap(({ after }) => after.map(({ stage }) => stage)));
   return [...exceptional].filter((id) => !needed.has(id));
 }
 
-function afterFailures(stages: readonly StagePlan[]): ReadonlySet<string> {
+function findStagesAfterFailure(stages: readonly StagePlan[]): ReadonlySet<string> {
   const behind = new Map<string, string[]>(stages.map(({ id }) => [id, []]));
   for (const { id, after } of stages) for (const { stage, on } of after) if (on !== 'end') behind.get(stage)?.push(id);
   const found = new Set(stages.flatMap(({ id, after }) => (after.some(({ on }) => on === 'failure') ? [id] : [])));
@@ -219,7 +225,7 @@ function sourcesOf(input: InputPlan): readonly string[] {
   return input.kind === 'carry' ? [input.stage] : input.kind === 'merge' ? input.stages : [];
 }
 
-function renamedInput(input: InputPlan, named: (name: string) => string): InputPlan {
+function renameInput(input: InputPlan, named: (name: string) => string): InputPlan {
   switch (input.kind) {
     case 'none':
     case 'run-input':
@@ -231,7 +237,7 @@ function renamedInput(input: InputPlan, named: (name: string) => string): InputP
   }
 }
 
-function renamedWork(work: WorkPlan, named: (name: string) => string): WorkPlan {
+function renameWork(work: WorkPlan, named: (name: string) => string): WorkPlan {
   const part = partOf(work);
   if (part !== null) {
     const { output } = part;
@@ -250,22 +256,22 @@ function renamedWork(work: WorkPlan, named: (name: string) => string): WorkPlan 
 }
 
 /** A part that is passed is passed with all of its stages, so each has the condition of the part as well. */
-function bothConditions(
+function joinConditions(
   outer: ConditionPlan | null,
   inner: ConditionPlan | null,
   named: (name: string) => string,
   read: ReadExpressions,
 ): ConditionPlan | null {
-  const own = inner === null ? null : renamedCondition(inner, outer?.params ?? {}, named, read);
+  const own = inner === null ? null : renameCondition(inner, outer?.params ?? {}, named, read);
   if (own === null || outer === null) return own ?? outer;
   return {
-    source: bothSources(outer.source, own.source),
+    source: joinSources(outer.source, own.source),
     stages: [...new Set([...outer.stages, ...own.stages])],
     params: { ...outer.params, ...own.params },
   };
 }
 
-function renamedCondition(
+function renameCondition(
   { source, stages, params }: ConditionPlan,
   taken: ConditionPlan['params'],
   named: (name: string) => string,
@@ -278,15 +284,15 @@ function renamedCondition(
     names.set(name, other);
   }
   return {
-    source: renamedSource(source, read.condition(source), named, (name) => names.get(name)!),
+    source: renameSource(source, read.condition(source), named, (name) => names.get(name)!),
     stages: stages.map(named),
     params: createMapping(Object.entries(params).map(([name, value]) => [names.get(name)!, value])),
   };
 }
 
 /** Of no other stage, so the parameters keep their names. */
-function renamedTexts(texts: TextsPlan, named: (name: string) => string, read: ReadExpressions): TextsPlan {
-  const renamed = texts.sources.map((source) => renamedSource(source, read.text(source), named, (name) => name));
+function renameTexts(texts: TextsPlan, named: (name: string) => string, read: ReadExpressions): TextsPlan {
+  const renamed = texts.sources.map((source) => renameSource(source, read.text(source), named, (name) => name));
   // `stages.a` and `stages["a"]` are the same now.
   const sources = [...new Set(renamed)];
   return {
@@ -300,7 +306,7 @@ function renamedTexts(texts: TextsPlan, named: (name: string) => string, read: R
   };
 }
 
-function renamedSource(
+function renameSource(
   source: string,
   { stages, params }: CheckedExpression,
   stageNamed: (name: string) => string,

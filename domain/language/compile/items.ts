@@ -4,7 +4,7 @@ import { instanceProblem } from '../../run/instance.ts';
 import { utf8Length } from '../../units/utf8.ts';
 import { itemSourceOf } from '../read/item-source.ts';
 import { type ListFiles, patternOf } from '../read/file-pattern.ts';
-import { listProblems, takenCount, writableIn } from '../problems/list-limits.ts';
+import { listProblems, countTakenOutputs, writableIn } from '../problems/list-limits.ts';
 import type { ParamValues } from '../grammar/param-values.ts';
 import type { Filler } from '../grammar/placeholders.ts';
 import type { Problems } from '../text/diagnostics.ts';
@@ -177,7 +177,7 @@ export function checkItems(plan: Plan, at: (stage: string) => Position, problems
     const { id, each, of } = stage;
     if (each === undefined && of === undefined) continue;
     // What ends an item takes what the part hands on.
-    const taken = takenCount({ ...stage, each: undefined }) + (each?.list.kind === 'stage-output' ? 1 : 0);
+    const taken = countTakenOutputs({ ...stage, each: undefined }) + (each?.list.kind === 'stage-output' ? 1 : 0);
     const what = each === undefined ? `is done for each item of ${quote(of!)}` : 'has `for_each`';
     if (taken > PLAN_LIMITS.itemInputs)
       problems.error(

@@ -19,7 +19,7 @@ interface Context {
   readonly problems: Problems;
 }
 
-interface Looped {
+interface LoopResult {
   readonly stages: readonly StagePlan[];
   /** Null: reported. */
   readonly output: OutputPlan | null;
@@ -30,9 +30,9 @@ export function compileLoops(
   stages: readonly StagePlan[],
   output: OutputPlan | null,
   context: Context,
-): Looped {
+): LoopResult {
   const loops = (spec.pipelineStages ?? []).filter((stage) => stage.variant === 'loop');
-  const looped = loops.reduce<Looped>((all, loop) => withLoop(spec, loop, all, context), { stages, output });
+  const looped = loops.reduce<LoopResult>((all, loop) => withLoop(spec, loop, all, context), { stages, output });
   const done = looped.stages.reduce((sum, { visits = 0 }) => sum + visits, 0);
   if (done > PLAN_LIMITS.stageVisits)
     context.problems.error(
@@ -44,7 +44,12 @@ export function compileLoops(
   return looped;
 }
 
-function withLoop(spec: Spec, loop: LoopSpec, { stages, output }: Looped, { compile, problems }: Context): Looped {
+function withLoop(
+  spec: Spec,
+  loop: LoopSpec,
+  { stages, output }: LoopResult,
+  { compile, problems }: Context,
+): LoopResult {
   const { name, boxes } = loop;
   if (name === null) return { stages, output };
   const id = name.value;
@@ -95,7 +100,7 @@ function withLoop(spec: Spec, loop: LoopSpec, { stages, output }: Looped, { comp
           visits: (stage.visits ?? 1) * maxVisits,
           ...(isFirst.has(stage.id) ? { again: [...(stage.again ?? []), id] } : {}),
         }
-      : behindLoop(stage, within, id),
+      : moveAfterLoop(stage, within, id),
   );
   return {
     stages: [...repeated.slice(0, last + 1), end, ...repeated.slice(last + 1)],
@@ -117,7 +122,7 @@ function edgesBeforeEnd(within: readonly string[], giver: string, read: readonly
 }
 
 /** What comes after a box of the loop comes after the loop, and finds its output. */
-function behindLoop(stage: StagePlan, within: ReadonlySet<string>, loop: string): StagePlan {
+function moveAfterLoop(stage: StagePlan, within: ReadonlySet<string>, loop: string): StagePlan {
   const { after, input } = stage;
   const waits = after.filter((edge) => within.has(edge.stage));
   if (waits.every(({ on }) => on === 'failure')) return stage;

@@ -65,7 +65,7 @@ export function compilePart(
     problems.error('spec/bad-part', uses.at, `\`uses\` of ${what} is ${quote(uses.value)}, ${message}`, remedy);
     return null;
   };
-  const used = usedSpec(stage, what, options, refuse);
+  const used = findUsedSpec(stage, what, options, refuse);
   if (used === null) return null;
   const compiled = options.compile(used);
   const known = new Set(parts.found.map((each) => JSON.stringify(each)));
@@ -143,7 +143,7 @@ function refuseInItems({ stages, scopes }: Plan, refuse: Refuse): boolean {
   return true;
 }
 
-function usedSpec(stage: StageSpec, what: string, options: PartOptions, refuse: Refuse): UsedSpec | null {
+function findUsedSpec(stage: StageSpec, what: string, options: PartOptions, refuse: Refuse): UsedSpec | null {
   const { own, baseDir, fill, parts, problems } = options;
   const uses = stage.uses!;
   const beside = own.find(({ name }) => name.value === uses.value);

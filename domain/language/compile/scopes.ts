@@ -9,7 +9,7 @@ import { checkWorkspaceVm } from './workspace.ts';
 import { compileSandbox } from './sandbox.ts';
 import { checkAgentVm } from './agent-vm.ts';
 import { warnOfLittleMemory } from '../problems/little-memory.ts';
-import type { Linked } from '../link/linked.ts';
+import type { LinkResult } from '../link/linked.ts';
 import type { Problems } from '../text/diagnostics.ts';
 import type { Spec, StageSpec } from '../read/spec.ts';
 import { describeStage } from './describe-stage.ts';
@@ -37,7 +37,7 @@ function variablesOf(spec: Spec, running: readonly StageSpec[], scope: string): 
 /** A box is its own scope; steps share one unless they have a `sandbox` of their own. */
 export function compileScopes(
   spec: Spec,
-  linked: Linked,
+  linked: LinkResult,
   baseDir: string | null,
   problems: Problems,
 ): readonly ScopePlan[] {

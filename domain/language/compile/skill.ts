@@ -120,12 +120,12 @@ function compileParams(
   { what, params, texts, fill, problems }: SkillContext,
 ): CompiledParams {
   if (written === null) return { params: {}, unreadable: new Set() };
-  const filledIn = (node: TreeNode): JsonValue => {
+  const fillParams = (node: TreeNode): JsonValue => {
     switch (node.kind) {
       case 'list':
-        return node.items.map(filledIn);
+        return node.items.map(fillParams);
       case 'map':
-        return createMapping([...node.entries].map(([name, { value }]) => [name, filledIn(value)]));
+        return createMapping([...node.entries].map(([name, { value }]) => [name, fillParams(value)]));
       case 'scalar': {
         if (typeof node.value !== 'string') return node.value;
         const text = fill(textAt(node, node.value));
@@ -136,14 +136,14 @@ function compileParams(
   };
   const later = new Map(
     (texts?.texts ?? []).flatMap(({ place, parts }) =>
-      place.kind === 'param' ? [[place.name, parts.map((part) => shown(part, texts!)).join('')] as const] : [],
+      place.kind === 'param' ? [[place.name, parts.map((part) => renderTextPart(part, texts!)).join('')] as const] : [],
     ),
   );
   const unreadable = new Set<string>();
   const values = createMapping(
     [...(written.node as MapNode).entries].map(([name, { value }]) => {
       const errorsBefore = problems.errorCount();
-      const made = later.get(name) ?? filledIn(value);
+      const made = later.get(name) ?? fillParams(value);
       if (problems.errorCount() > errorsBefore) unreadable.add(name);
       return [name, made];
     }),
@@ -159,6 +159,6 @@ function compileParams(
   return { params: values, unreadable };
 }
 
-function shown(part: string | number, { sources }: TextsPlan): string {
+function renderTextPart(part: string | number, { sources }: TextsPlan): string {
   return typeof part === 'string' ? part : `\${{ ${sources[part]!} }}`;
 }

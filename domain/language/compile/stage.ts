@@ -19,7 +19,7 @@ import type { ReadSkill } from '../problems/skill-params.ts';
 import { GUEST_PATH_DEFAULTS } from '../grammar/stage-table.ts';
 import { RANGES, SCALES } from '../grammar/values.ts';
 import type { Links } from '../link/linked.ts';
-import { overlaps } from '../text/paths.ts';
+import { findOverlappingPairs } from '../text/paths.ts';
 import type { ParamValues } from '../grammar/param-values.ts';
 import type { Filler } from '../grammar/placeholders.ts';
 import type { Problems } from '../text/diagnostics.ts';
@@ -171,7 +171,7 @@ function compileInputPaths(stage: StageSpec, what: string, problems: Problems): 
   const paths = stage.inputs.map(({ guestPath }) =>
     guestPathOr(GUEST_PATH_DEFAULTS.input, guestPath, `an input of ${what}`, problems),
   );
-  for (const [first, second] of overlaps(paths)) {
+  for (const [first, second] of findOverlappingPairs(paths)) {
     problems.error(
       'spec/path-conflict',
       stage.inputs[second]!.from.at,

@@ -3,7 +3,7 @@ import { type ConditionValue, PLAN_LIMITS, type TextPlace, type TextPlan, type T
 import { codeArguments } from '../problems/code-arguments.ts';
 import { placeIn } from './condition.ts';
 import { paramTexts } from './skill.ts';
-import { untilText } from './wait.ts';
+import { toUntilTemplate } from './wait.ts';
 import type { CheckExpressions } from '../expression/check.ts';
 import type { ParamValues } from '../grammar/param-values.ts';
 import { hasExpression, type PlacedExpression, type Splitter } from '../grammar/placeholders.ts';
@@ -40,7 +40,7 @@ export function textsWithExpressions({ run, env, approval, wait, prompt, skill }
     ...(prompt === null ? [] : [{ text: prompt, place: { kind: 'prompt' } as const }]),
     ...(wait === null || wait.until === null
       ? []
-      : [{ text: untilText(wait.until), place: { kind: 'until' } as const }]),
+      : [{ text: toUntilTemplate(wait.until), place: { kind: 'until' } as const }]),
     ...(skill === null ? [] : paramTexts(skill)).map(({ name, text }) => ({
       text,
       place: { kind: 'param', name } as const,
@@ -104,7 +104,7 @@ function compileStageTexts(
     return {
       place,
       parts: parts.map((part) =>
-        typeof part === 'string' ? part : reader.read(part, placed(text, part), `${key} of ${what}`),
+        typeof part === 'string' ? part : reader.read(part, locateExpression(text, part), `${key} of ${what}`),
       ),
     };
   });
@@ -137,7 +137,7 @@ function nameOfPlace(place: TextPlace, script: Script | null): string {
 }
 
 /** The expression alone, and where it begins if that is known. */
-function placed({ at, textAt }: Located<string>, { source, offset }: PlacedExpression): Located<string> {
+function locateExpression({ at, textAt }: Located<string>, { source, offset }: PlacedExpression): Located<string> {
   if (textAt === undefined) return { value: source, at };
   return { value: source, at, textAt: { line: textAt.line, column: textAt.column + offset } };
 }

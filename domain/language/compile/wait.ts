@@ -14,7 +14,7 @@ const READS = /\b(?:stages|params)\b/;
 const OPENING = '${{ ';
 
 /** An expression that stands alone is written like a condition, without its braces. */
-export function untilText(until: Located<string>): Located<string> {
+export function toUntilTemplate(until: Located<string>): Located<string> {
   const { value, at, textAt } = until;
   if (value.includes('${{') || !READS.test(value)) return until;
   const text = { value: `${OPENING}${value.trim()} }}`, at };
@@ -40,7 +40,7 @@ export function compileWait(
   // Reported where it was read.
   if (until.value === '') return { kind: 'wait', forMs, untilMs: null };
   const errorsBefore = problems.errorCount();
-  const filled = fill(untilText(until)).trim();
+  const filled = fill(toUntilTemplate(until)).trim();
   const untilMs = parseTimeMs(filled);
   // A run gives the time.
   if (untilMs === null && hasStandIn(filled)) return { kind: 'wait', forMs: null, untilMs: null, until: filled };

@@ -105,11 +105,11 @@ function impossibleValues(source: string, values: TypedValues): readonly Express
   return [...nodesOf(parsed.ast)].flatMap((node): readonly ExpressionProblem[] => {
     if (node.op !== '==' && node.op !== '!=' && node.op !== 'in') return [];
     const [left, right] = node.args;
-    const known = possibleValues(left, values);
+    const known = findPossibleValues(left, values);
     if (node.op === 'in')
-      return known === null || right.op !== 'list' ? [] : right.args.flatMap((item) => unless(item, known));
-    const other = known === null ? possibleValues(right, values) : null;
-    return known !== null ? unless(right, known) : other !== null ? unless(left, other) : [];
+      return known === null || right.op !== 'list' ? [] : right.args.flatMap((item) => findUnlessAllowed(item, known));
+    const other = known === null ? findPossibleValues(right, values) : null;
+    return known !== null ? findUnlessAllowed(right, known) : other !== null ? findUnlessAllowed(left, other) : [];
   });
 }
 
@@ -119,14 +119,14 @@ interface PossibleValues {
 }
 
 /** Null: it may be anything. */
-function possibleValues(node: ASTNode, values: TypedValues): PossibleValues | null {
+function findPossibleValues(node: ASTNode, values: TypedValues): PossibleValues | null {
   if (isState(node)) return { whose: "a stage's state", words: STATES };
   const param = selectionOf(node);
   const words = param !== null && isVariable(param.of, 'params') ? values.get(param.name)?.choices : undefined;
   return words === undefined ? null : { whose: `the parameter ${quote(param!.name)}`, words };
 }
 
-function unless(node: ASTNode, { whose, words }: PossibleValues): readonly ExpressionProblem[] {
+function findUnlessAllowed(node: ASTNode, { whose, words }: PossibleValues): readonly ExpressionProblem[] {
   if (node.op !== 'value' || typeof node.args !== 'string' || words.includes(node.args)) return [];
   return [
     {

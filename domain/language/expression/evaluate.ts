@@ -12,7 +12,7 @@ import {
   toSelectable,
   writeDouble,
 } from './json-values.ts';
-import { isProblem, languageOf, onlySelects, parseExpression, problemOf } from './language.ts';
+import { isProblem, languageOf, isMadeOfSelections, parseExpression, problemOf } from './language.ts';
 import { EXPRESSION_LIMITS } from './limits.ts';
 
 /** What is known of a stage; what it does not have is absent. JSON-safe, so that it can be sent to a thread. */
@@ -158,16 +158,16 @@ function explain<T>(where: string, convert: () => T): T {
   }
 }
 
-type Computed = { readonly value: unknown; readonly doubles: PrintedDoubles } | { readonly problem: string };
+type Computation = { readonly value: unknown; readonly doubles: PrintedDoubles } | { readonly problem: string };
 
 /** A selected number keeps its digits itself. */
 const NO_DOUBLES: PrintedDoubles = new Map();
 
-function valueIn(source: string, { forSelection, forComputing, doubles }: Variables, ofItem = false): Computed {
+function valueIn(source: string, { forSelection, forComputing, doubles }: Variables, ofItem = false): Computation {
   const parsed = parseExpression(source, languageOf(ofItem));
   if (isProblem(parsed)) return { problem: parsed.message };
   try {
-    if (onlySelects(parsed.ast)) return { value: parsed.run(forSelection()), doubles: NO_DOUBLES };
+    if (isMadeOfSelections(parsed.ast)) return { value: parsed.run(forSelection()), doubles: NO_DOUBLES };
     return { value: parsed.run(forComputing(), doubles), doubles };
   } catch (error) {
     if (error instanceof NotComputable) return { problem: error.message };

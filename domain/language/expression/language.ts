@@ -81,7 +81,7 @@ class Stage {}
  * @param params  the type of each: `string`, `int`, `dyn`
  * @param ofItem  as of `languageOf`
  */
-export function typedLanguage(params: Readonly<Record<string, string>>, ofItem: boolean): Environment {
+export function createTypedLanguage(params: Readonly<Record<string, string>>, ofItem: boolean): Environment {
   const typed = functions
     .clone()
     .registerType({
@@ -145,11 +145,11 @@ export function problemOf(error: unknown, source: string): ExpressionProblem {
   if (!(error instanceof ParseError || error instanceof EvaluationError || error instanceof CelTypeError)) throw error;
   const { start, end } = error.range ?? whole;
   const remedy = remedyFor(error.code, error.summary, source);
-  return { message: inWords(error.summary, error.code), ...(remedy !== null && { remedy }), start, end };
+  return { message: describeProblem(error.summary, error.code), ...(remedy !== null && { remedy }), start, end };
 }
 
 /** What the library's words leave open. */
-function inWords(fromLibrary: string, code: string): string {
+function describeProblem(fromLibrary: string, code: string): string {
   // No author knows that function.
   const summary = fromLibrary.replace(LINEAR_MATCHES, 'matches').replace(AS_PRINTED, 'string');
   const missing = code === 'no_matching_overload' ? /'(.*)'/.exec(summary) : null;
@@ -193,14 +193,14 @@ function makeMap(
 }
 
 /** Whether the value is one that it reads, or a list or mapping of such values: no number is computed or compared. */
-export function onlySelects(node: ASTNode): boolean {
+export function isMadeOfSelections(node: ASTNode): boolean {
   const { op, args } = node;
   if (op === 'id' || op === 'value') return true;
-  if (op === '.' || op === '.?') return onlySelects(args[0]);
-  if (op === '[]' || op === '[?]') return onlySelects(args[0]) && args[1].op === 'value';
-  if (op === 'list') return args.every(onlySelects);
-  if (op === 'map') return args.every(([key, value]) => key.op === 'value' && onlySelects(value));
-  return op === 'rcall' && args[0] === 'orValue' && onlySelects(args[1]) && args[2].every(onlySelects);
+  if (op === '.' || op === '.?') return isMadeOfSelections(args[0]);
+  if (op === '[]' || op === '[?]') return isMadeOfSelections(args[0]) && args[1].op === 'value';
+  if (op === 'list') return args.every(isMadeOfSelections);
+  if (op === 'map') return args.every(([key, value]) => key.op === 'value' && isMadeOfSelections(value));
+  return op === 'rcall' && args[0] === 'orValue' && isMadeOfSelections(args[1]) && args[2].every(isMadeOfSelections);
 }
 
 /** `has(stages["a-b"].json)` is `has(stages.a-b.json)`, which nobody can write: the library takes only the second. */

@@ -2,7 +2,7 @@
  * Mistakes in the types of an expression: what it says of a value that cannot have the type which that takes. Types are those
  * of the parameters' values and of what is known of each stage. Only validation asks: a run goes on by what it was admitted with.
  */
-import { type ExpressionProblem, typedLanguage, typeIn } from './language.ts';
+import { type ExpressionProblem, createTypedLanguage, typeIn } from './language.ts';
 
 /** Null: nothing is known of the value. */
 export type TypedValues = ReadonlyMap<
@@ -43,7 +43,7 @@ export function typeMistake(
   return null;
 }
 
-type Language = ReturnType<typeof typedLanguage>;
+type Language = ReturnType<typeof createTypedLanguage>;
 
 /** Making one takes longer than asking it. */
 const languages = new WeakMap<TypedValues, Map<string, Language>>();
@@ -55,7 +55,7 @@ function languageFor(values: TypedValues, number: string | null, type: string, o
   const found = known.get(key);
   if (found !== undefined) return found;
   const types = [...values].map(([name, value]) => [name, name === number ? type : typeOf(value?.value)] as const);
-  const made = typedLanguage(Object.fromEntries(types), ofItem);
+  const made = createTypedLanguage(Object.fromEntries(types), ofItem);
   known.set(key, made);
   return made;
 }

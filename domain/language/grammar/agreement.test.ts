@@ -4,7 +4,7 @@ import { compileEditorSchema } from '../../../test/rig/skills/editor-schema.ts';
 import { parseSpec } from '../read/parse.ts';
 import { specSchema } from './json-schema.ts';
 import { SECTION_KINDS, SPEC } from './spec-table.ts';
-import { goesWith, type Key, type MappingTable, type ValueType } from './table.ts';
+import { isAllowedBeside, type Key, type MappingTable, type ValueType } from './table.ts';
 import { type PlanKind, PLAN_KINDS } from '../../plan/plan.ts';
 
 const ROUNDS = 150;
@@ -33,7 +33,7 @@ function makeMapping({ keys }: MappingTable, kind: PlanKind, random: Random): Re
   const [chosen] = ofGroup.length === 0 ? [undefined] : oneOf(ofGroup, random);
   const said = here.filter(([name, key]) => {
     if (key.group !== undefined) return name === chosen;
-    return goesWith(key, chosen) && (key.required === true || random(3) === 0);
+    return isAllowedBeside(key, chosen) && (key.required === true || random(3) === 0);
   });
   const excluded = new Set(said.flatMap(([, key]) => key.excludes ?? []));
   return Object.fromEntries(

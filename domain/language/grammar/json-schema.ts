@@ -11,7 +11,7 @@ import { SANDBOX } from './sandbox-table.ts';
 import { PIPELINE, SECTION_KINDS, SPEC, WORKFLOW } from './spec-table.ts';
 import { STAGE } from './stage-table.ts';
 import type { FormsType, Key, MappingTable, TextType, ValueType, VariantsType, WordType } from './table.ts';
-import { goesWith } from './table.ts';
+import { isAllowedBeside } from './table.ts';
 import { DURATION, HOST_LABEL, NAME, RESERVED_LABELS, VARIABLE, VARIABLE_LIMITS } from './values.ts';
 
 export type JsonSchema = { readonly [keyword: string]: unknown };
@@ -98,7 +98,7 @@ function groupsOf(keys: MappingTable['keys']): readonly JsonSchema[] {
   return [...groups.values()].flatMap((names) => [
     { anyOf: names.map((name) => ({ required: [name] })) },
     ...names.flatMap((name, place) => {
-      const foreign = Object.entries(keys).flatMap(([other, key]) => (goesWith(key, name) ? [] : [other]));
+      const foreign = Object.entries(keys).flatMap(([other, key]) => (isAllowedBeside(key, name) ? [] : [other]));
       const refused = [...names.slice(place + 1), ...foreign];
       if (refused.length === 0) return [];
       return [

@@ -13,7 +13,7 @@ export function otherKeys(table: MappingTable): OtherKeys {
 function make({ keys, unsupported = {}, misplaced = {} }: MappingTable): OtherKeys {
   const owners = Object.entries(misplaced).map(([owner, theirs]) => ({
     owner,
-    theirs: byWords(theirs),
+    theirs: groupByWords(theirs),
     within: /^`(\w+)`$/.exec(owner)?.[1] ?? null,
   }));
   const misplacedWords = new Map<string, MeantKey & { readonly owner: string; readonly within: string | null }>();
@@ -25,21 +25,21 @@ function make({ keys, unsupported = {}, misplaced = {} }: MappingTable): OtherKe
   return {
     unsupported: new Map(Object.entries(unsupported).map(([key, what]) => [plainKey(key), what])),
     misplaced: misplacedWords,
-    meant: byWords(keys),
+    meant: groupByWords(keys),
   };
 }
 
-function byWords(keys: Keys): ReadonlyMap<string, MeantKey> {
+function groupByWords(keys: Keys): ReadonlyMap<string, MeantKey> {
   const others = Object.entries(keys).flatMap(([name, key]) =>
-    (key.mistaken ?? []).map((word) => [plainKey(word), meantKey(name, key)] as const),
+    (key.mistaken ?? []).map((word) => [plainKey(word), describeMeantKey(name, key)] as const),
   );
   return new Map([
     ...others,
-    ...Object.entries(keys).map(([name, key]) => [plainKey(name), meantKey(name, key)] as const),
+    ...Object.entries(keys).map(([name, key]) => [plainKey(name), describeMeantKey(name, key)] as const),
   ]);
 }
 
-function meantKey(name: string, { form, type, feeds }: Key): MeantKey {
+function describeMeantKey(name: string, { form, type, feeds }: Key): MeantKey {
   const unit = type.is === 'number' && type.range.unit !== '' ? `, a number of ${type.range.unit}` : '';
   return { key: name, form: form ?? name, unit, feeds };
 }

@@ -20,7 +20,7 @@ import { quote } from '../../units/quote.ts';
 import { otherKeys } from './other-keys.ts';
 import { PARAM_DEFAULT, type PARAMETER } from './param-table.ts';
 import { readVariables } from './read-variables.ts';
-import { goesWith } from './table.ts';
+import { isAllowedBeside } from './table.ts';
 import type {
   ChoiceType,
   CommandType,
@@ -61,7 +61,7 @@ export function readKeys<const K extends ReadableKeys>(map: MapReader, keys: K, 
   const values: Record<string, unknown> = createMapping();
   for (const [name, key] of Object.entries<ReadableKeys[string]>(keys)) {
     const isOfKind = key.kinds === undefined || (place.kind !== null && key.kinds.includes(place.kind));
-    const isHere = isOfKind && goesWith(key, place.beside);
+    const isHere = isOfKind && isAllowedBeside(key, place.beside);
     values[key.as] = isHere
       ? map.problems.watch(key.feeds, () => readKey(map, name, key, place))
       : readValue(key.type, null, '', map, place);
@@ -334,14 +334,14 @@ function readOneOf(
   }
   const aliases = type.aliases ?? {};
   const said =
-    type.anyCase === true && node?.kind === 'scalar' && typeof node.value === 'string' ? inLowerCase(node) : node;
+    type.anyCase === true && node?.kind === 'scalar' && typeof node.value === 'string' ? toLowerCase(node) : node;
   const word = readWord(said, what, [...type.words, ...Object.keys(aliases)], problems, type.remedy);
   return word === null
     ? null
     : { value: Object.hasOwn(aliases, word.value) ? aliases[word.value]! : word.value, at: word.at };
 }
 
-function inLowerCase(node: ScalarNode): ScalarNode {
+function toLowerCase(node: ScalarNode): ScalarNode {
   const text = node.text.toLowerCase();
   return { ...node, value: text, text };
 }

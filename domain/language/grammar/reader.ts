@@ -8,7 +8,7 @@ import type { SpecCode } from '../../errors/spec-codes.ts';
 import type { Gap, Problems } from '../text/diagnostics.ts';
 import {
   describe,
-  inYamlQuotes,
+  quoteYaml,
   type Located,
   type MapEntry,
   type MapNode,
@@ -247,7 +247,7 @@ export function readText(
 /** A mapping is seldom meant: YAML makes one of `echo a: b`, and a list of `[ -f x ]`. */
 function textRemedy(node: TreeNode): string {
   const written = node.kind === 'scalar' ? node.text : (node.source ?? '');
-  return written === '' ? 'write a string' : `put it in quotes: ${inYamlQuotes(written)}`;
+  return written === '' ? 'write a string' : `put it in quotes: ${quoteYaml(written)}`;
 }
 
 /** A text in which no placeholder may stand. */
@@ -394,7 +394,7 @@ export function readName(node: TreeNode | null, what: string, problems: Problems
     'spec/bad-name',
     text.at,
     `${what} is ${quote(text.value)}`,
-    `use letters, digits, \`.\`, \`_\`, \`-\`, a letter or digit first, at most ${PLAN_LIMITS.nameLength} characters${suchAs(text.value)}`,
+    `use letters, digits, \`.\`, \`_\`, \`-\`, a letter or digit first, at most ${PLAN_LIMITS.nameLength} characters${suggestName(text.value)}`,
   );
   return null;
 }
@@ -404,7 +404,7 @@ function isName(text: string): boolean {
 }
 
 /** `, such as my-name`, where a name can be made of the text. */
-function suchAs(text: string): string {
+function suggestName(text: string): string {
   if (text.length > PLAN_LIMITS.nameLength) return '';
   const made = text.replace(/[^A-Za-z0-9._-]+/g, '-').replace(/^[._-]+|[._-]+$/g, '');
   return isName(made) ? `, such as ${made}` : '';

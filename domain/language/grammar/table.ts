@@ -330,6 +330,6 @@ type MaybeOf<T> = T extends { readonly is: 'variables' | 'parameters' | 'named-t
     : ValueOf<T> | null;
 
 /** @param beside  the key of a group that the mapping has */
-export function goesWith({ group, goesWith: others }: Key, beside: string | undefined): boolean {
+export function isAllowedBeside({ group, goesWith: others }: Key, beside: string | undefined): boolean {
   return group !== undefined || others === undefined || beside === undefined || others.includes(beside);
 }

@@ -16,7 +16,7 @@ import { SANDBOX } from './sandbox-table.ts';
 import { SKILL } from './skill-table.ts';
 import { SPEC } from './spec-table.ts';
 import type { Json, JsonType } from './json.ts';
-import { goesWith, type Key, type MappingTable, type ValueType } from './table.ts';
+import { isAllowedBeside, type Key, type MappingTable, type ValueType } from './table.ts';
 import { type PlanKind, PLAN_KINDS } from '../../plan/plan.ts';
 
 type Mapping = Record<string, unknown>;
@@ -98,7 +98,7 @@ function makeRoom(holder: Mapping, table: MappingTable, name: string): void {
 function removeOthers(holder: Mapping, { keys }: MappingTable, name: string): void {
   const { group } = keys[name]!;
   for (const [other, key] of Object.entries<Key>(keys))
-    if (other !== name && (key.group === group || !goesWith(key, name))) delete holder[other];
+    if (other !== name && (key.group === group || !isAllowedBeside(key, name))) delete holder[other];
 }
 
 function spotsBelow(

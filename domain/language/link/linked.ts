@@ -18,7 +18,7 @@ export interface Links {
   readonly workspace: number | null;
 }
 
-export interface Linked {
+export interface LinkResult {
   /** Null: the stage never runs and is no part of the plan. */
   readonly links: readonly (Links | null)[];
   /** Null: reported. */
@@ -26,7 +26,7 @@ export interface Linked {
 }
 
 /** Of each stage, those that its condition names, and those that its arguments and variables name. */
-export interface Reads {
+export interface Expressions {
   readonly conditions: readonly (readonly Located<string>[])[];
   readonly texts: readonly (readonly Located<string>[])[];
 }

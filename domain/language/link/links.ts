@@ -2,12 +2,12 @@
 import type { OutputPlan } from '../../plan/plan.ts';
 import { linkPipeline } from './pipeline.ts';
 import { findSources, findStage, type Linking, openLinking, refuseBoth, takenOf } from './sources.ts';
-import { type Linked, type Links, NO_LINKS, outputOf, type Reads, unique } from './linked.ts';
+import { type LinkResult, type Links, NO_LINKS, outputOf, type Expressions, unique } from './linked.ts';
 import type { Problems } from '../text/diagnostics.ts';
 import type { Spec } from '../read/spec.ts';
 import { quote } from '../../units/quote.ts';
 
-export function linkStages(spec: Spec, reads: Reads, problems: Problems): Linked {
+export function linkStages(spec: Spec, reads: Expressions, problems: Problems): LinkResult {
   switch (spec.kind) {
     case 'workflow':
       return linkWorkflow(spec, reads, problems);
@@ -19,7 +19,7 @@ export function linkStages(spec: Spec, reads: Reads, problems: Problems): Linked
   }
 }
 
-function linkWorkflow(spec: Spec, reads: Reads, problems: Problems): Linked {
+function linkWorkflow(spec: Spec, reads: Expressions, problems: Problems): LinkResult {
   const linking = openLinking(spec, 'step', reads, problems);
   const links = spec.stages.map((step, index): Links => {
     const what = `\`depends_on\` of step ${quote(step.name.value)}`;
@@ -39,7 +39,7 @@ function workflowOutput(links: readonly Links[], linking: Linking): OutputPlan |
   const { spec, names, problems } = linking;
   if (spec.output !== null) return outputOf(spec, findStage(spec.output, '`output_step`', null, linking));
   const needed = new Set(links.flatMap(({ dependsOn }) => dependsOn));
-  const exceptional = afterFailures(links);
+  const exceptional = findStepsAfterFailure(links);
   const leaves = spec.stages
     .map((_, index) => index)
     .filter((index) => !needed.has(index) && !exceptional.has(index) && !names.last.has(index));
@@ -56,7 +56,7 @@ function workflowOutput(links: readonly Links[], linking: Linking): OutputPlan |
 }
 
 /** Steps that run only after a failure: a run that succeeds has no result of them. */
-function afterFailures(links: readonly Links[]): ReadonlySet<number> {
+function findStepsAfterFailure(links: readonly Links[]): ReadonlySet<number> {
   const found = new Set(links.flatMap(({ onFailure }, index) => (onFailure.length > 0 ? [index] : [])));
   const queue = [...found];
   const after = links.map((): number[] => []);

@@ -1,7 +1,7 @@
 /** Of a pipeline: its stages follow each other, with one box or several, and boxes take what stands before them. */
 import type { InputPlan, OutputPlan } from '../../plan/plan.ts';
 import { findSources, findStage, type Linking, openLinking, refuseBoth, type Sources, takenOf } from './sources.ts';
-import { type Linked, type Links, NO_LINKS, outputOf, type Reads, unique } from './linked.ts';
+import { type LinkResult, type Links, NO_LINKS, outputOf, type Expressions, unique } from './linked.ts';
 import type { Problems } from '../text/diagnostics.ts';
 import type { PipelineStageSpec, Spec, StageSpec } from '../read/spec.ts';
 import type { Position } from '../text/tree.ts';
@@ -15,7 +15,7 @@ interface PlacedStage {
 /** Of each box in the order, the position of its stage. */
 type Places = ReadonlyMap<number, number>;
 
-export function linkPipeline(spec: Spec, reads: Reads, problems: Problems): Linked {
+export function linkPipeline(spec: Spec, reads: Expressions, problems: Problems): LinkResult {
   const linking = openLinking(spec, 'box', reads, problems);
   const stages = placeBoxes(linking);
   const places: Places = new Map(stages.flatMap(({ boxes }, position) => boxes.map((box) => [box, position] as const)));
@@ -71,7 +71,7 @@ function linksInOrder(
   return {
     ...usable,
     dependsOn: unique([...(earlier?.boxes ?? []), ...(giver?.boxes ?? []), ...taken]),
-    input: carry(giver, spec),
+    input: linkInput(giver, spec),
   };
 }
 
@@ -167,7 +167,7 @@ function giverBefore(spec: Spec, stages: readonly PlacedStage[], position: numbe
 }
 
 /** What a stage finds of the one before it. */
-function carry(earlier: PlacedStage | null, spec: Spec): InputPlan {
+function linkInput(earlier: PlacedStage | null, spec: Spec): InputPlan {
   if (earlier === null) return { kind: 'run-input' };
   const ids = idsOf(spec, earlier);
   return earlier.type === 'box' ? { kind: 'carry', stage: ids[0]! } : { kind: 'merge', stages: ids };

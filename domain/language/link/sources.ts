@@ -1,6 +1,6 @@
 /** What a stage names: the stages whose success, failure or data it waits for, each as an index into `spec.stages`. */
 import { itemSourceOf } from '../read/item-source.ts';
-import { type Links, type Reads, unique } from './linked.ts';
+import { type Links, type Expressions, unique } from './linked.ts';
 import type { Gap, Problems } from '../text/diagnostics.ts';
 import type { LostNames, Spec, StageSpec } from '../read/spec.ts';
 import type { Located, Position } from '../text/tree.ts';
@@ -11,7 +11,7 @@ export interface Linking {
   readonly spec: Spec;
   /** What a stage of it is called. */
   readonly noun: 'step' | 'box';
-  readonly reads: Reads;
+  readonly reads: Expressions;
   readonly problems: Problems;
   readonly names: Names;
   /** By the names of their outputs. */
@@ -31,7 +31,7 @@ interface Names {
   readonly lost: LostNames;
 }
 
-export function openLinking(spec: Spec, noun: Linking['noun'], reads: Reads, problems: Problems): Linking {
+export function openLinking(spec: Spec, noun: Linking['noun'], reads: Expressions, problems: Problems): Linking {
   return {
     spec,
     noun,

@@ -2,7 +2,7 @@
 import type { ConditionPlan, Plan, TextPlace } from '../../plan/plan.ts';
 import { hasText, waitOf } from '../../plan/work.ts';
 import { checkCondition, checkText } from '../expression/check.ts';
-import { repeated } from '../text/repeated.ts';
+import { findRepeated } from '../text/repeated.ts';
 
 /** A condition reads what its plan says that it reads: the run machine hands it nothing else. */
 export function conditionProblems(checked: Plan): readonly string[] {
@@ -29,7 +29,7 @@ function problemsOfCondition(
   const stages = new Set(read.stages.map((reference) => reference.stage));
   const params = new Set(read.params.map((reference) => reference.name));
   return [
-    ...repeated(condition.stages).map((twice) => `stage ${id}: ${key}.stages has ${twice} twice`),
+    ...findRepeated(condition.stages).map((twice) => `stage ${id}: ${key}.stages has ${twice} twice`),
     ...[...stages]
       .filter((each) => !condition.stages.includes(each))
       .map((each) => `stage ${id}: ${key}.stages lacks ${each}`),
@@ -56,7 +56,7 @@ export function textProblems(checked: Plan): readonly string[] {
         ? []
         : [`stage ${id}: nothing says what the time of its wait is made of`];
     const { sources, stages, params } = made;
-    const problems = [...repeated(sources), ...repeated(stages)].map(
+    const problems = [...findRepeated(sources), ...findRepeated(stages)].map(
       (twice) => `stage ${id}: texts have ${twice} twice`,
     );
     const read = sources.map((source) => checkText(source, undefined, items !== undefined || of !== undefined));
@@ -70,7 +70,7 @@ export function textProblems(checked: Plan): readonly string[] {
     if (valued.size !== Object.keys(params).length || ![...valued].every((each) => Object.hasOwn(params, each)))
       problems.push(`stage ${id}: texts.params are not the parameters that its texts read`);
     const placed = made.texts.map(({ place }) => nameOfPlace(place));
-    problems.push(...repeated(placed).map((twice) => `stage ${id}: two texts are ${twice}`));
+    problems.push(...findRepeated(placed).map((twice) => `stage ${id}: two texts are ${twice}`));
     made.texts.forEach(({ place, parts }, position) => {
       if (!hasText(work, place)) problems.push(`stage ${id}: its work has no ${placed[position]}`);
       if (parts.some((part) => typeof part === 'number' && part >= sources.length))

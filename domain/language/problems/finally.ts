@@ -3,7 +3,7 @@ import { isSharedScope } from '../../plan/scope.ts';
 import { commandOf, mockOf } from '../../plan/work.ts';
 
 /** Stages with `finally` stand behind all others, each for itself and in its own VM. */
-export function finallyProblems(checked: Plan): readonly string[] {
+export function findFinallyProblems(checked: Plan): readonly string[] {
   const last = new Set(checked.stages.flatMap((each) => (each.finally === true ? [each.id] : [])));
   if (last.size === 0)
     return checked.graceMs === undefined ? [] : ['graceMs is of stages with `finally`; there is none'];

@@ -49,13 +49,13 @@ function memberProblems(stage: StagePlan, { scopes }: Plan): readonly string[] {
   return [
     ...(isLast === true ? [`${is} and has \`finally\``] : []),
     ...(writableIn(scopes, scope) === undefined ? [] : [`${is} and has a writable mount`]),
-    ...(taken(stage) <= PLAN_LIMITS.itemInputs
+    ...(countTaken(stage) <= PLAN_LIMITS.itemInputs
       ? []
-      : [`${is} and takes ${taken(stage)} outputs, at most ${PLAN_LIMITS.itemInputs} are allowed`]),
+      : [`${is} and takes ${countTaken(stage)} outputs, at most ${PLAN_LIMITS.itemInputs} are allowed`]),
   ];
 }
 
-function taken(stage: StagePlan): number {
+function countTaken(stage: StagePlan): number {
   return dataTakenBy(stage).reduce((sum, { output, outputs }) => sum + (output ? 1 : 0) + outputs.length, 0);
 }
 

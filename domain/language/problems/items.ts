@@ -2,7 +2,7 @@ import { type Plan, PLAN_LIMITS } from '../../plan/plan.ts';
 import { isSharedScope } from '../../plan/scope.ts';
 import { commandOf, partOf } from '../../plan/work.ts';
 import { instanceProblem } from '../../run/instance.ts';
-import { takenCount, writableIn } from './list-limits.ts';
+import { countTakenOutputs, writableIn } from './list-limits.ts';
 
 /** Each item has a VM of its own, and is its command's input. */
 export function itemProblems(checked: Plan): readonly string[] {
@@ -10,7 +10,7 @@ export function itemProblems(checked: Plan): readonly string[] {
   return checked.stages.flatMap((stage) => {
     const { id, each: items, work, scope, input, outputs } = stage;
     if (items === undefined || partOf(work) !== null) return [];
-    const taken = takenCount(stage);
+    const taken = countTakenOutputs(stage);
     const instance = instanceProblem([{ part: id, item: PLAN_LIMITS.items - 1 }]);
     return [
       ...(commandOf(work) !== null ? [] : [`stage ${id} is done for each item and runs no command`]),

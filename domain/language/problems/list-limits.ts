@@ -85,6 +85,6 @@ export function writableIn(scopes: readonly ScopePlan[], scope: string | null): 
 }
 
 /** Outputs of earlier stages that each item gets, the list among them. */
-export function takenCount(stage: StagePlan): number {
+export function countTakenOutputs(stage: StagePlan): number {
   return dataTakenBy(stage).reduce((sum, { output, outputs }) => sum + (output ? 1 : 0) + outputs.length, 0);
 }

@@ -1,10 +1,10 @@
 import type { Plan } from '../../plan/plan.ts';
 import { sharesSource } from './mount-source.ts';
-import { mustStayWritable, overlaps } from '../text/paths.ts';
+import { mustStayWritable, findOverlappingPairs } from '../text/paths.ts';
 
 export function mountProblems(checked: Plan): readonly string[] {
   return checked.scopes.flatMap(({ id, sandbox: { mode, isolation, mounts } }) => {
-    const problems = overlaps(mounts.map((mount) => mount.guestPath)).map(
+    const problems = findOverlappingPairs(mounts.map((mount) => mount.guestPath)).map(
       ([a, b]) => `scope ${id} has two mounts on or in each other: ${mounts[a]!.guestPath}, ${mounts[b]!.guestPath}`,
     );
     mounts.forEach((mount, position) => {

@@ -1,7 +1,7 @@
 /** Names of a spec that are taken twice, and stages that wait for each other by them. */
 import type { ScopePlan, StagePlan } from '../../plan/plan.ts';
 import { cycles, describeCycle } from '../link/graph.ts';
-import type { Linked } from '../link/linked.ts';
+import type { LinkResult } from '../link/linked.ts';
 import type { Problems } from '../text/diagnostics.ts';
 import type { Spec } from '../read/spec.ts';
 import { quote } from '../../units/quote.ts';
@@ -30,7 +30,7 @@ export function refuseDoubles(
   }
 }
 
-export function reportCycles(spec: Spec, linked: Linked, problems: Problems): void {
+export function reportCycles(spec: Spec, linked: LinkResult, problems: Problems): void {
   const dependencies = linked.links.map((links) => (links === null ? [] : [...links.dependsOn, ...links.onFailure]));
   const name = (index: number): string => quote(spec.stages[index]!.name.value);
   const doubles = doubleNames(spec);

@@ -13,7 +13,7 @@ export function withFailuresOfParts(stages: readonly StagePlan[]): readonly Stag
   const covered = new Set(stages.flatMap(coveredStages));
   const inItems = new Map(stages.map(({ id, of }) => [id, of]));
   return stages.map((stage) => {
-    const within = (id: string): readonly string[] =>
+    const listStagesWithin = (id: string): readonly string[] =>
       (parts.get(id)?.stages ?? []).filter(
         (each) =>
           !tolerated.has(each) &&
@@ -23,7 +23,7 @@ export function withFailuresOfParts(stages: readonly StagePlan[]): readonly Stag
           inItems.get(each) === stage.of,
       );
     const failures = stage.after.filter(({ on }) => on === 'failure').map((edge) => edge.stage);
-    const more = [...new Set(failures.flatMap(within))].filter((id) => !failures.includes(id));
+    const more = [...new Set(failures.flatMap(listStagesWithin))].filter((id) => !failures.includes(id));
     if (more.length === 0) return stage;
     return {
       ...stage,

@@ -1,6 +1,6 @@
 import type { Plan } from '../../plan/plan.ts';
 import { partOf } from '../../plan/work.ts';
-import { repeated } from '../text/repeated.ts';
+import { findRepeated } from '../text/repeated.ts';
 
 /** What is done of a part without its stages would be done twice, or never. */
 export function partProblems({ stages }: Plan): readonly string[] {
@@ -14,9 +14,9 @@ export function partProblems({ stages }: Plan): readonly string[] {
         ...ended.stages
           .filter((each) => !ids.has(each) || each === id)
           .map((each) => `stage ${id} ends a part with the stage ${each}, which is not another of the plan`),
-        ...repeated(ended.stages).map((twice) => `stage ${id} ends a part that has the stage ${twice} twice`),
-        ...repeated(merged.map((each) => each.name)).map((twice) => `stage ${id} merges two outputs as ${twice}`),
-        ...repeated(merged.map(({ stage: source }) => source)).map((twice) => `stage ${id} merges ${twice} twice`),
+        ...findRepeated(ended.stages).map((twice) => `stage ${id} ends a part that has the stage ${twice} twice`),
+        ...findRepeated(merged.map((each) => each.name)).map((twice) => `stage ${id} merges two outputs as ${twice}`),
+        ...findRepeated(merged.map(({ stage: source }) => source)).map((twice) => `stage ${id} merges ${twice} twice`),
         ...((continueOnError === true && loop !== undefined) ||
         maxAttempts > 1 ||
         inputs.length + outputs.length > 0 ||

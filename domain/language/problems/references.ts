@@ -6,31 +6,31 @@ import { approvalOf, needsVm, partOf, stagesBefore, waitOf } from '../../plan/wo
 import { environmentOf, environmentsOfServers, hostVariablesOf } from '../../plan-rules/variables.ts';
 import { workspaceGiver } from '../../plan/workspace.ts';
 import { cycles } from '../link/graph.ts';
-import { overlaps } from '../text/paths.ts';
-import { repeated } from '../text/repeated.ts';
+import { findOverlappingPairs } from '../text/paths.ts';
+import { findRepeated } from '../text/repeated.ts';
 
 export function duplicateProblems(checked: Plan): readonly string[] {
   const problems = [
-    ...repeated(checked.stages.map(({ id }) => id)).map((id) => `two stages have the id ${id}`),
-    ...repeated(checked.scopes.map(({ id }) => id)).map((id) => `two scopes have the id ${id}`),
+    ...findRepeated(checked.stages.map(({ id }) => id)).map((id) => `two stages have the id ${id}`),
+    ...findRepeated(checked.scopes.map(({ id }) => id)).map((id) => `two scopes have the id ${id}`),
   ];
   for (const { id, outputs, work, ...each } of checked.stages) {
     problems.push(
-      ...repeated(outputs.map((output) => output.name)).map(
+      ...findRepeated(outputs.map((output) => output.name)).map(
         (output) => `stage ${id} has two outputs with the name ${output}`,
       ),
     );
-    problems.push(...repeated(stagesBefore(each)).map((other) => `stage ${id} depends on ${other} twice`));
+    problems.push(...findRepeated(stagesBefore(each)).map((other) => `stage ${id} depends on ${other} twice`));
     for (const variables of [environmentOf(work), ...environmentsOfServers(work)])
       problems.push(
-        ...repeated(variables.map(({ name: variableName }) => variableName)).map(
+        ...findRepeated(variables.map(({ name: variableName }) => variableName)).map(
           (twice) => `stage ${id} sets the variable ${twice} twice`,
         ),
       );
   }
   for (const { id, work } of checked.stages)
     problems.push(
-      ...repeated((approvalOf(work)?.fields ?? []).map((field) => field.name)).map(
+      ...findRepeated((approvalOf(work)?.fields ?? []).map((field) => field.name)).map(
         (field) => `stage ${id} has two fields with the name ${field}`,
       ),
     );
@@ -136,13 +136,13 @@ function inputProblems(stage: StagePlan, { plan, index, outputs }: KnownStages):
   const hasNoWorkspace = given !== undefined && given.workspace === undefined;
   const leavesNone = given?.workspace?.changes === 'none';
   return [
-    ...repeated(input.kind === 'merge' ? input.stages : []).map((source) => `stage ${id} merges ${source} twice`),
+    ...findRepeated(input.kind === 'merge' ? input.stages : []).map((source) => `stage ${id} merges ${source} twice`),
     ...(hasNoWorkspace ? [`stage ${id} continues the workspace of ${giver}, which has no workspace`] : []),
     ...(leavesNone ? [`stage ${id} continues the workspace of ${giver}, which leaves no workspace`] : []),
     ...inputs
       .filter(({ fromStage, output }) => index.has(fromStage) && !outputs.get(fromStage)!.has(output))
       .map(({ fromStage, output }) => `stage ${id} takes the output ${output} of ${fromStage}, which does not have it`),
-    ...overlaps(inputs.map((each) => each.guestPath)).map(
+    ...findOverlappingPairs(inputs.map((each) => each.guestPath)).map(
       ([a, b]) => `stage ${id} has two inputs on or in each other: ${inputs[a]!.guestPath}, ${inputs[b]!.guestPath}`,
     ),
   ];
@@ -158,7 +158,7 @@ function resultProblems({ plan: { output }, index, waits }: KnownStages): readon
     ...results
       .filter((result) => output.kind === 'merge' && waits.has(result))
       .map((result) => `the output merges ${result}, which waits and has none`),
-    ...repeated(results).map((result) => `the output merges ${result} twice`),
+    ...findRepeated(results).map((result) => `the output merges ${result} twice`),
   ];
 }
 
@@ -185,6 +185,6 @@ export function variableProblems(checked: Plan): readonly string[] {
       .filter((each) => !declared.has(each))
       .map((each) => `hostVariables lacks ${each}, which a stage reads`),
     ...[...declared].filter((each) => !read.has(each)).map((each) => `hostVariables has ${each}, which no stage reads`),
-    ...repeated(checked.hostVariables).map((each) => `hostVariables has ${each} twice`),
+    ...findRepeated(checked.hostVariables).map((each) => `hostVariables has ${each} twice`),
   ];
 }

@@ -16,12 +16,12 @@ export function serviceProblems({ stages, maxParallel }: Plan): readonly Service
   const byId = new Map(stages.map((stage) => [stage.id, stage]));
   if (!stages.some(({ work }) => isService(work))) return [];
   const endless = endlessStages(stages, byId);
-  const problems = stages.flatMap((stage) => [...repeated(stage), ...waitingInVain(stage, endless)]);
-  return problems.length > 0 ? problems : crowdedOut(stages, byId, maxParallel);
+  const problems = stages.flatMap((stage) => [...findRepeatedService(stage), ...findEndlessWaits(stage, endless)]);
+  return problems.length > 0 ? problems : findCrowdedOut(stages, byId, maxParallel);
 }
 
 /** Services hold their slots for as long as the run goes on: what has not ended before them may find none. */
-function crowdedOut(
+function findCrowdedOut(
   stages: readonly StagePlan[],
   byId: ReadonlyMap<string, StagePlan>,
   maxParallel: number,
@@ -58,17 +58,17 @@ function crowdedOut(
   ];
 }
 
-function repeated({ id, work, of, visits }: StagePlan): readonly ServiceProblem[] {
+function findRepeatedService({ id, work, of, visits }: StagePlan): readonly ServiceProblem[] {
   if (!isService(work)) return [];
   const remedy = 'write the service as a step of the run itself';
-  const never = (where: string, what: string): readonly ServiceProblem[] => [
+  const createServiceProblems = (where: string, what: string): readonly ServiceProblem[] => [
     { stage: id, message: `${quote(id)} is a service within ${where}, so no ${what} would ever end`, remedy },
   ];
-  if (of !== undefined) return never('`for_each`', 'item');
-  return visits === undefined ? [] : never('a loop', 'visit');
+  if (of !== undefined) return createServiceProblems('`for_each`', 'item');
+  return visits === undefined ? [] : createServiceProblems('a loop', 'visit');
 }
 
-function waitingInVain(stage: StagePlan, endless: ReadonlyMap<string, string>): readonly ServiceProblem[] {
+function findEndlessWaits(stage: StagePlan, endless: ReadonlyMap<string, string>): readonly ServiceProblem[] {
   if (endless.has(stage.id)) return [];
   const edge = stage.after.find(({ stage: before, on }) => on !== 'failure' && endless.has(before));
   if (edge === undefined) return [];

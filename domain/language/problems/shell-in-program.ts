@@ -1,6 +1,6 @@
 import type { Problems } from '../text/diagnostics.ts';
 import type { StageSpec } from '../read/spec.ts';
-import { inYamlQuotes } from '../text/tree.ts';
+import { quoteYaml } from '../text/tree.ts';
 import { quote } from '../../units/quote.ts';
 
 /** Of a shell: words, pipes, redirections, lists, variables, patterns, quotes, and home at the beginning. */
@@ -20,13 +20,13 @@ export function warnOfShellInProgram(run: NonNullable<StageSpec['run']>, what: s
   const isShell = SHELL_ITSELF.test(program.value);
   const script = [
     program.value.replace(SHELL_ITSELF, ''),
-    ...args.map(({ value }) => (isShell ? value : inShellQuotes(value))),
+    ...args.map(({ value }) => (isShell ? value : quoteForShell(value))),
   ]
     .join(' ')
     .trim();
   // A parameter within a script would be read as shell.
   const isShown = script.length <= SHOWN_LENGTH && !/\p{Cc}|\$\{\{/u.test(script);
-  const shown = isShown ? inYamlQuotes(script) : '…';
+  const shown = isShown ? quoteYaml(script) : '…';
   problems.warning(
     'spec/shell-in-program',
     program.at,
@@ -35,6 +35,6 @@ export function warnOfShellInProgram(run: NonNullable<StageSpec['run']>, what: s
   );
 }
 
-function inShellQuotes(text: string): string {
+function quoteForShell(text: string): string {
   return /^[A-Za-z0-9_./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }

@@ -41,7 +41,7 @@ export function checkSkillParams(
         'spec/undeclared-param',
         at,
         `\`params\` in \`skill\` of ${what} has ${quote(name)}, which the skill does not declare${problems.suggest(name, declared)}`,
-        declared.length === 0 ? 'remove it' : `give one of: ${listed(declared)}`,
+        declared.length === 0 ? 'remove it' : `give one of: ${formatList(declared)}`,
       );
   }
   for (const name of Array.isArray(required) ? (required as readonly unknown[]) : [])
@@ -92,7 +92,7 @@ function isOf(value: JsonValue, type: string): boolean {
   }
 }
 
-function listed(names: readonly string[]): string {
+function formatList(names: readonly string[]): string {
   return `${names.slice(0, NAMES_SHOWN).join(', ')}${names.length > NAMES_SHOWN ? ', …' : ''}`;
 }
 

@@ -3,7 +3,7 @@ import { coveredStages } from '../../pipeline/machine-plan.ts';
 import type { Plan, StagePlan } from '../../plan/plan.ts';
 import { stagesBefore } from '../../plan/work.ts';
 
-export function toleratedPartProblems({ stages, scopes }: Pick<Plan, 'stages' | 'scopes'>): readonly string[] {
+export function findToleratedPartProblems({ stages, scopes }: Pick<Plan, 'stages' | 'scopes'>): readonly string[] {
   const stageOf = new Map(stages.map((stage) => [stage.id, stage]));
   const isCounted = (id: string, end: StagePlan): boolean => {
     const member = stageOf.get(id);
@@ -14,12 +14,12 @@ export function toleratedPartProblems({ stages, scopes }: Pick<Plan, 'stages' | 
     return members.length === 0 ? [] : [{ end, members: new Set(members) }];
   });
   return parts.flatMap(({ end, members }, at) => [
-    ...unawaited(end, members, stageOf),
+    ...findUnawaited(end, members, stageOf),
     ...outsiders(end, members, stages),
     ...scopes
       .filter((scope) => scope.stages.some((id) => members.has(id)) && !scope.stages.every((id) => members.has(id)))
       .map(({ id }) => `scope ${id} has stages within and outside of the part ${end.id}, whose failure is tolerated`),
-    ...crossing(
+    ...findCrossings(
       end,
       members,
       parts.slice(at + 1).map((other) => ({ id: other.end.id, members: other.members })),
@@ -28,7 +28,7 @@ export function toleratedPartProblems({ stages, scopes }: Pick<Plan, 'stages' | 
 }
 
 /** It is decided once all of them have ended, so none may wait for it. */
-function unawaited(
+function findUnawaited(
   end: StagePlan,
   members: ReadonlySet<string>,
   stageOf: ReadonlyMap<string, StagePlan>,
@@ -53,7 +53,7 @@ function outsiders(end: StagePlan, members: ReadonlySet<string>, stages: readonl
 }
 
 /** One that stands in two parts stands in the inner one first. */
-function crossing(
+function findCrossings(
   end: StagePlan,
   members: ReadonlySet<string>,
   later: readonly { readonly id: string; readonly members: ReadonlySet<string> }[],

@@ -19,7 +19,7 @@ export function warnOfUnorderedWriters(plan: Plan, at: (stage: string) => Positi
   // One with `finally` starts after all others have ended.
   const last = new Set(plan.stages.flatMap((stage) => (stage.finally === true ? [stage.id] : [])));
   for (const [hostPath, stages] of writers) {
-    const pair = firstUnordered(stages, order, (id) => last.has(id));
+    const pair = findFirstUnordered(stages, order, (id) => last.has(id));
     if (pair === null) continue;
     const [first, second] = pair;
     const what = plan.kind === 'workflow' ? 'steps' : 'boxes';
@@ -52,7 +52,7 @@ function writersOf(plan: Plan): ReadonlyMap<string, readonly string[]> {
   );
 }
 
-function firstUnordered(
+function findFirstUnordered(
   stages: readonly string[],
   order: Order,
   isLast: (stage: string) => boolean,

@@ -10,17 +10,17 @@ export function workspaceProblems({ stages, scopes }: Plan): readonly string[] {
     if (stage.workspace === undefined) return [];
     const scope = stage.scope === null ? undefined : scopeById.get(stage.scope);
     return [
-      ...ofStage(stage),
-      ...ofFolder(stage.id, stage.workspace.guestPath),
-      ...(scope === undefined ? [] : ofScope(stage, scope)),
-      ...overlapping(stage, scope).map(
+      ...checkStage(stage),
+      ...checkFolder(stage.id, stage.workspace.guestPath),
+      ...(scope === undefined ? [] : checkScope(stage, scope)),
+      ...findOverlaps(stage, scope).map(
         (path) => `stage ${stage.id} has a workspace at ${stage.workspace!.guestPath} and other files at ${path}`,
       ),
     ];
   });
 }
 
-function ofStage({ id, work, each, outputs, ...stage }: StagePlan): readonly string[] {
+function checkStage({ id, work, each, outputs, ...stage }: StagePlan): readonly string[] {
   const command = commandOf(work);
   return [
     ...(command === null && agentOf(work) === null
@@ -35,12 +35,12 @@ function ofStage({ id, work, each, outputs, ...stage }: StagePlan): readonly str
   ];
 }
 
-function ofFolder(stage: string, guestPath: string): readonly string[] {
+function checkFolder(stage: string, guestPath: string): readonly string[] {
   const own = ownFolderIn(guestPath);
   return own === null ? [] : [`stage ${stage} has a workspace at ${guestPath} and files of its own in ${own}`];
 }
 
-function ofScope({ id }: StagePlan, { stages, sandbox: { mode, image, needs } }: ScopePlan): readonly string[] {
+function checkScope({ id }: StagePlan, { stages, sandbox: { mode, image, needs } }: ScopePlan): readonly string[] {
   return [
     ...(stages.length === 1 ? [] : [`stage ${id} has a workspace and shares its VM`]),
     ...(mode === 'mock' ? [`stage ${id} has a workspace and a simulated VM, which has no git`] : []),
@@ -50,7 +50,7 @@ function ofScope({ id }: StagePlan, { stages, sandbox: { mode, image, needs } }:
   ];
 }
 
-function overlapping({ inputs, workspace }: StagePlan, scope: ScopePlan | undefined): readonly string[] {
+function findOverlaps({ inputs, workspace }: StagePlan, scope: ScopePlan | undefined): readonly string[] {
   const others = [...inputs, ...(scope?.sandbox.mounts ?? [])].map(({ guestPath }) => guestPath);
   const { guestPath } = workspace!;
   return others.filter((path) => contains(path, guestPath) || contains(guestPath, path));

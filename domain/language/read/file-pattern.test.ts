@@ -1,5 +1,13 @@
 import { describe, expect, test } from 'vitest';
-import { after, type FilePattern, isMatch, mayHoldMatch, PATTERN_LIMITS, patternOf, startOf } from './file-pattern.ts';
+import {
+  advancePattern,
+  type FilePattern,
+  isMatch,
+  mayHoldMatch,
+  PATTERN_LIMITS,
+  patternOf,
+  startOf,
+} from './file-pattern.ts';
 
 function read(text: string): FilePattern {
   const pattern = patternOf(text);
@@ -8,7 +16,7 @@ function read(text: string): FilePattern {
 }
 
 function stateAt(pattern: FilePattern, path: string): readonly number[] {
-  return path.split('/').reduce((state, name) => after(pattern, state, name), startOf(pattern));
+  return path.split('/').reduce((state, name) => advancePattern(pattern, state, name), startOf(pattern));
 }
 
 function isListed(text: string, path: string): boolean {

@@ -64,7 +64,7 @@ export function startOf(pattern: FilePattern): PatternState {
 }
 
 /** Where the name of a file or folder leads. */
-export function after(pattern: FilePattern, state: PatternState, name: string): PatternState {
+export function advancePattern(pattern: FilePattern, state: PatternState, name: string): PatternState {
   const next = state.flatMap((at) => {
     const segment = pattern.segments[at];
     if (segment === '**') return name.startsWith('.') ? [] : [at];

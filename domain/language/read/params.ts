@@ -46,7 +46,7 @@ export function resolveParams(
     const isOpen = text === null ? param.fallback === null && !param.isOpen : hasStandIn(text);
     const value =
       missing !== null && isWhole && isOpen
-        ? standIn(param, text)
+        ? createPlaceholder(param, text)
         : text === null || !isWhole
           ? fallback
           : valueGiven(param, text, problems);
@@ -75,7 +75,7 @@ export function resolveParams(
 }
 
 /** @param text  given by a part's user, with a placeholder in it */
-function standIn(param: ParamSpec, text: string | null): ParamValue {
+function createPlaceholder(param: ParamSpec, text: string | null): ParamValue {
   switch (typeOf(param)) {
     case 'text': {
       const own = text ?? `\${{ params.${param.name} }}`;
@@ -148,7 +148,7 @@ function defaultOf(param: ParamSpec, problems: Problems): ParamValue | null {
   const what = `the default of parameter ${quote(name)}`;
   const read = fit(param, fallback.text, fallback.value);
   if ('value' in read) return read;
-  problems.error('spec/bad-value', fallback.at, `${what} is ${shown(fallback.text)}; ${read.wanted}`, read.remedy);
+  problems.error('spec/bad-value', fallback.at, `${what} is ${quoteText(fallback.text)}; ${read.wanted}`, read.remedy);
   return null;
 }
 
@@ -158,13 +158,13 @@ function valueGiven(param: ParamSpec, text: string, problems: Problems): ParamVa
   problems.error(
     'spec/bad-value',
     param.at,
-    `the value of parameter ${quote(param.name)} is ${shown(text)}; ${read.wanted}`,
+    `the value of parameter ${quote(param.name)} is ${quoteText(text)}; ${read.wanted}`,
     read.remedy,
   );
   return null;
 }
 
-function shown(text: string): string {
+function quoteText(text: string): string {
   return text.includes('\0') ? 'a text with a zero byte' : quote(text);
 }
 
@@ -236,7 +236,7 @@ function fitList(text: string, written: Json): ParamValue | Misfit {
     };
   if (depthOf(value, DEPTH_LIMIT + 1) > DEPTH_LIMIT)
     return { wanted: `its values are nested more than ${DEPTH_LIMIT} deep`, remedy: 'write the values flatter' };
-  const changed = typeof written === 'string' ? changedIn(readExactJson(text)) : null;
+  const changed = typeof written === 'string' ? findChangedNumber(readExactJson(text)) : null;
   if (changed !== null) return changed;
   return { text, value: value as readonly Json[] };
 }
@@ -250,8 +250,8 @@ function parseJson(text: string): unknown {
 }
 
 /** A number in a list whose digits would change, if there is one. */
-function changedIn(read: ReturnType<typeof readExactJson>): Misfit | null {
-  const number = 'value' in read ? changedNumberIn(read.value) : null;
+function findChangedNumber(read: ReturnType<typeof readExactJson>): Misfit | null {
+  const number = 'value' in read ? findLostDigits(read.value) : null;
   if (number === null) return null;
   const [text, becomes] = [quote(number).slice(1, -1), Number(number)];
   return losesValue(number)
@@ -262,12 +262,12 @@ function changedIn(read: ReturnType<typeof readExactJson>): Misfit | null {
     : { wanted: `it has the number ${text}, which would become ${becomes}`, remedy: `use ${becomes}, or a string` };
 }
 
-function changedNumberIn(value: ExactJson): string | null {
+function findLostDigits(value: ExactJson): string | null {
   if (value instanceof PrintedNumber) return value.text;
   if (typeof value === 'number') return isRounded(value) ? String(value) : null;
   const inner = Array.isArray(value) ? value : value instanceof Map ? [...value.values()] : [];
   for (const each of inner) {
-    const changed = changedNumberIn(each);
+    const changed = findLostDigits(each);
     if (changed !== null) return changed;
   }
   return null;

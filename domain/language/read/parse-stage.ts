@@ -5,7 +5,7 @@ import { readKeys } from '../grammar/read.ts';
 import { STAGE } from '../grammar/stage-table.ts';
 import type { Problems } from '../text/diagnostics.ts';
 import { readScript } from '../script/read-script.ts';
-import { type FieldsOf, goesWith, type Key } from '../grammar/table.ts';
+import { type FieldsOf, isAllowedBeside, type Key } from '../grammar/table.ts';
 import { MapReader, readMap } from '../grammar/reader.ts';
 import type { CommandSpec, EnvSpec, SectionSpec, StageSpec } from './spec.ts';
 import type { TreeNode } from '../text/tree.ts';
@@ -198,16 +198,17 @@ const INSTEAD: Readonly<Partial<Record<WorkKey, Readonly<Record<string, string>>
 /** Keys of the other kinds of work. */
 function refuseForeign(map: MapReader, beside: WorkKey): void {
   for (const [name, key] of Object.entries<Key>(REST))
-    if (!goesWith(key, beside) && map.has(name))
+    if (!isAllowedBeside(key, beside) && map.has(name))
       map.problems.error(
         'spec/wrong-key',
         map.keyAt(name),
         `${map.what} is ${NOUNS[beside]}, which has no \`${name}\``,
-        INSTEAD[beside]?.[name] ?? `remove it: it belongs to ${listed(key.goesWith!.map((work) => PLURALS[work]!))}`,
+        INSTEAD[beside]?.[name] ??
+          `remove it: it belongs to ${formatList(key.goesWith!.map((work) => PLURALS[work]!))}`,
       );
 }
 
-function listed(words: readonly string[]): string {
+function formatList(words: readonly string[]): string {
   return words.length < 3 ? words.join(' and ') : `${words.slice(0, -1).join(', ')} and ${words.at(-1)!}`;
 }
 
@@ -225,12 +226,18 @@ export function readAgent(map: MapReader, name: StageSpec['name']): SectionSpec 
   const { skills, mode, messaging, workspace: own, ...read } = readKeys(map, AGENT.keys, { kind: 'agent' });
   map.finish(otherKeys(AGENT));
   const workspace = own === null ? null : { ...own, from: null };
-  return onlyStage({ ...emptyStage(name, map.problems), ...read, workspace, skills, agent: { mode, messaging } });
+  return createStageSection({
+    ...emptyStage(name, map.problems),
+    ...read,
+    workspace,
+    skills,
+    agent: { mode, messaging },
+  });
 }
 
 /** `kind: sandbox`: one stage, which is a VM and nothing in it. */
 export function readShell(name: StageSpec['name'], problems: Problems): SectionSpec {
-  return onlyStage({ ...emptyStage(name, problems), isShell: true });
+  return createStageSection({ ...emptyStage(name, problems), isShell: true });
 }
 
 function emptyStage(name: StageSpec['name'], problems: Problems): StageSpec {
@@ -247,6 +254,6 @@ function emptyStage(name: StageSpec['name'], problems: Problems): StageSpec {
   return { ...rest, run: null, approval, wait, prompt, skill, uses, name, agent: null, isShell: false };
 }
 
-function onlyStage(stage: StageSpec): SectionSpec {
+function createStageSection(stage: StageSpec): SectionSpec {
   return { stages: [stage], lostNames: { written: new Set(), hasMore: false }, output: null, pipelineStages: null };
 }

@@ -45,7 +45,7 @@ function readSpec(root: MapReader, file: string, problems: Problems): Spec | nul
   const { kind: written, name } = readKeys(root, { api_version, kind: KIND, name: NAME }, { kind: null, of: SPEC.of });
   // A kind that is not carried out has keys that nobody here knows.
   if (written === null && isUnsupportedKind(root)) return null;
-  const kind = written?.value ?? likelyKind(root);
+  const kind = written?.value ?? guessKind(root);
   if (kind !== null) root.required('kind', `kind: ${kind}`);
   const common = readKeys(root, COMMON, { kind, of: SPEC.of });
   for (const other of SECTION_KINDS)
@@ -91,7 +91,7 @@ function readParts(root: MapReader, problems: Problems): readonly NamedBody[] {
 }
 
 function readPart(map: MapReader, name: Spec['name'], problems: Problems): PartBody | null {
-  const kind = likelyKind(map);
+  const kind = guessKind(map);
   const common = readKeys(map, OF_PART, { kind });
   const isChosen = checkGroups(map, PART);
   const section = isChosen ? readSection(map, kind, name, problems) : null;
@@ -143,7 +143,7 @@ function isUnsupportedKind(root: MapReader): boolean {
 }
 
 /** Without a kind that can be read: the one whose section is there, so that the rest is checked all the same. */
-function likelyKind(root: MapReader): PlanKind | null {
+function guessKind(root: MapReader): PlanKind | null {
   const [only, ...more]: readonly PlanKind[] = SECTION_KINDS.filter((kind) => root.has(kind));
   return more.length > 0 ? null : (only ?? null);
 }

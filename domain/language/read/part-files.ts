@@ -59,7 +59,7 @@ export function readPartFiles(root: Spec, baseDir: string | null, read: ReadSpec
         files.set(path, found);
         continue;
       }
-      const file = shownFrom(spec.file, named.file);
+      const file = formatPathFrom(spec.file, named.file);
       const parsed = parseSpec(found.text, file);
       files.set(path, { file, text: found.text, ...parsed });
       if (parsed.spec !== null)
@@ -74,7 +74,7 @@ export function allOf(spec: Spec): readonly Spec[] {
 }
 
 /** A file as it is named from where the one that uses it is. */
-function shownFrom(file: string, written: string): string {
+function formatPathFrom(file: string, written: string): string {
   const folder = file.includes('/') ? file.slice(0, file.lastIndexOf('/')) : '';
   const segments: string[] = [];
   for (const segment of (folder === '' && !file.startsWith('/') ? written : `${folder}/${written}`).split('/')) {

@@ -39,12 +39,12 @@ const PLACE_CHARACTERS = 200;
 const ALL_MISTAKES_BYTES = 64 * 1024;
 
 export function schemaProblem(engine: SchemaEngine, schema: JsonValue): string | null {
-  const made = compiled(engine, schema, false);
+  const made = compileSchema(engine, schema, false);
   return 'problem' in made ? made.problem : null;
 }
 
 export function judgeOutput(engine: SchemaEngine, schema: JsonValue, text: string): OutputAnswer {
-  const made = compiled(engine, schema, text.length <= ALL_MISTAKES_BYTES);
+  const made = compileSchema(engine, schema, text.length <= ALL_MISTAKES_BYTES);
   if ('problem' in made) return { problem: `\`output_schema\` is not valid: ${made.problem}` };
   const read = readExactJson(text);
   if ('problem' in read) return { problem: `the output ${describeNotJson(text, read, false)}` };
@@ -107,7 +107,7 @@ function otherNeighbour({ text, isWhole }: PrintedNumber): number {
 
 type Compiled = { readonly validate: ValidateFunction } | { readonly problem: string };
 
-function compiled({ Ajv: Draft7, Ajv2020 }: SchemaEngine, schema: JsonValue, allErrors: boolean): Compiled {
+function compileSchema({ Ajv: Draft7, Ajv2020 }: SchemaEngine, schema: JsonValue, allErrors: boolean): Compiled {
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return { problem: 'it is not a mapping' };
   const dialect = '$schema' in schema ? schema['$schema'] : undefined;
   const Engine = dialectOf(dialect);

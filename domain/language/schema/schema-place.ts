@@ -4,7 +4,7 @@ import type { Position, TreeNode } from '../text/tree.ts';
 /** @returns null: its words name no place in the schema */
 export function placeInSchema(problem: string, schema: TreeNode): Position | null {
   const [, path] = /\bdata((?:\/[^\s,]+)+) must /.exec(problem) ?? [];
-  if (path !== undefined) return atPath(schema, path.slice(1).split('/').map(unescaped));
+  if (path !== undefined) return findPlace(schema, path.slice(1).split('/').map(unescapePointer));
   const [, keyword] = /unknown keyword: "([^"]+)"/.exec(problem) ?? [];
   if (keyword !== undefined) return keywordIn(schema, (name) => name === keyword);
   const [, reference] = /can't resolve reference (\S+) from/.exec(problem) ?? [];
@@ -14,7 +14,7 @@ export function placeInSchema(problem: string, schema: TreeNode): Position | nul
 }
 
 /** The nearest to the end of the path that is there: what is missing has no place. */
-function atPath(schema: TreeNode, path: readonly string[]): Position | null {
+function findPlace(schema: TreeNode, path: readonly string[]): Position | null {
   let node = schema;
   let at: Position | null = null;
   for (const name of path) {
@@ -28,7 +28,7 @@ function atPath(schema: TreeNode, path: readonly string[]): Position | null {
 }
 
 /** As a JSON pointer says it. */
-function unescaped(name: string): string {
+function unescapePointer(name: string): string {
   return name.replaceAll('~1', '/').replaceAll('~0', '~');
 }
 
@@ -37,19 +37,19 @@ const OF_NAMES = new Set(['properties', 'patternProperties', '$defs', 'definitio
 
 function keywordIn(schema: TreeNode, isMeant: (name: string, value: TreeNode) => boolean): Position | null {
   if (schema.kind === 'scalar') return null;
-  if (schema.kind === 'list') return first(schema.items, (item) => keywordIn(item, isMeant));
+  if (schema.kind === 'list') return findFirst(schema.items, (item) => keywordIn(item, isMeant));
   for (const [name, { keyAt, value }] of schema.entries) {
     if (isMeant(name, value)) return keyAt;
     const within =
       OF_NAMES.has(name) && value.kind === 'map'
-        ? first([...value.entries.values()], (entry) => keywordIn(entry.value, isMeant))
+        ? findFirst([...value.entries.values()], (entry) => keywordIn(entry.value, isMeant))
         : keywordIn(value, isMeant);
     if (within !== null) return within;
   }
   return null;
 }
 
-function first<T>(all: readonly T[], find: (one: T) => Position | null): Position | null {
+function findFirst<T>(all: readonly T[], find: (one: T) => Position | null): Position | null {
   for (const one of all) {
     const found = find(one);
     if (found !== null) return found;

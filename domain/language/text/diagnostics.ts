@@ -126,7 +126,7 @@ export function sortDiagnostics(diagnostics: readonly Diagnostic[]): readonly Di
     diagnostics.length <= DIAGNOSTICS_LIMIT
       ? [...diagnostics]
       : [...diagnostics].sort((a, b) => rank(a) - rank(b)).slice(0, DIAGNOSTICS_LIMIT);
-  return kept.sort((a, b) => concluded(a) - concluded(b) || a.line - b.line || a.column - b.column);
+  return kept.sort((a, b) => rankDiagnostic(a) - rankDiagnostic(b) || a.line - b.line || a.column - b.column);
 }
 
 /** As `sortDiagnostics`, of several texts: file after file, as they first appear. */
@@ -135,7 +135,7 @@ export function sortByFile(diagnostics: readonly Diagnostic[]): readonly Diagnos
   return [...sortDiagnostics(diagnostics)].sort((a, b) => files.indexOf(a.file) - files.indexOf(b.file));
 }
 
-function concluded({ code }: Diagnostic): number {
+function rankDiagnostic({ code }: Diagnostic): number {
   return OF_THE_WHOLE.has(code) ? 1 : 0;
 }
 

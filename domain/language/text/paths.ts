@@ -29,7 +29,7 @@ export function contains(outer: string, inner: string): boolean {
 }
 
 /** Pairs of indexes of normalized paths that lie on or in each other: for each path that does, at least one pair with it. */
-export function overlaps(paths: readonly string[]): readonly (readonly [number, number])[] {
+export function findOverlappingPairs(paths: readonly string[]): readonly (readonly [number, number])[] {
   // With a slash behind each, all that lie in a path follow it directly in sorted order.
   const sorted = paths
     .map((path, index) => ({ path: path === '/' ? path : `${path}/`, index }))

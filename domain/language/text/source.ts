@@ -17,7 +17,7 @@ import {
 import { readExactJson } from '../../units/exact-json.ts';
 import { utf8Length } from '../../units/utf8.ts';
 import { GAPS, type Problems } from './diagnostics.ts';
-import { inYamlQuotes, type MapEntry, type Position, type TreeNode } from './tree.ts';
+import { quoteYaml, type MapEntry, type Position, type TreeNode } from './tree.ts';
 import { quote } from '../../units/quote.ts';
 
 /** What a text may cost before anything of it is believed. */
@@ -71,7 +71,7 @@ export function readSource(text: string, problems: Problems, isJson = false): Tr
   };
   // YAML allows more than JSON does, such as a comma before a closing bracket, at which other readers of the file would fail.
   const isYaml = document.errors.length === 0;
-  if (isJson && document.contents !== null && tellJsonMistake(text, isYaml, position, problems)) return null;
+  if (isJson && document.contents !== null && reportJsonMistake(text, isYaml, position, problems)) return null;
   const broken = new Set<number>();
   for (const error of document.errors) {
     const at = position(error.pos[0]);
@@ -120,7 +120,7 @@ export function readSource(text: string, problems: Problems, isJson = false): Tr
 }
 
 /** False: the text is JSON, and if something is wrong with it, it is something else. */
-function tellJsonMistake(
+function reportJsonMistake(
   text: string,
   isYaml: boolean,
   position: (offset: number) => Position,
@@ -174,7 +174,7 @@ function syntaxRemedy(text: string, { code, pos: [offset, end] }: YAMLParseError
   if (text.slice(Math.max(0, offset - 2), offset + 3).includes('${{'))
     return 'put the value with the placeholder in quotes: "${{ params.name }}"';
   const quoteIt = (value: string): string | null =>
-    /:\s/.test(value) && isShort(value) ? `put a value that holds \`: \` in quotes: ${inYamlQuotes(value)}` : null;
+    /:\s/.test(value) && isShort(value) ? `put a value that holds \`: \` in quotes: ${quoteYaml(value)}` : null;
   const [toEndOfLine = ''] = /^[^\r\n]{0,120}?(?=\s+#|\s*$)/m.exec(text.slice(offset, offset + 121)) ?? [];
   const quoted =
     code === 'BLOCK_AS_IMPLICIT_KEY'

@@ -59,7 +59,7 @@ export function describe(node: TreeNode): string {
 }
 
 /** A text as YAML takes it for nothing else. */
-export function inYamlQuotes(text: string): string {
+export function quoteYaml(text: string): string {
   if (!/["\\]/.test(text)) return `"${text}"`;
   return `'${text.replaceAll("'", "''")}'`;
 }

@@ -2,7 +2,7 @@
 import { afterEach, describe, expect, test } from 'vitest';
 import type { RunPage, RunPosition, RunQuery } from '../../../activities/ports/run-index.ts';
 import type { NewRunEvent, RunOutcome } from '../../../domain/run/event.ts';
-import { everyRun } from '../../../store/every-run.ts';
+import { readAllRuns } from '../../../store/every-run.ts';
 import { noticeEvent, outputEvent, type RunsSubject } from '../store.ts';
 import type { OpenedRuns } from './opened-runs.ts';
 
@@ -125,7 +125,7 @@ export function describeRunIndex(subject: Omit<RunsSubject, 'factoryModule' | 'r
       await store.append('r6', [ended('failed', 1_000)]);
       const idsIn = async (query: Pick<RunQuery, 'state' | 'name'>, pageRuns?: number): Promise<unknown[]> => {
         const ids: unknown[] = [];
-        for await (const { runId } of everyRun(store.index, query, pageRuns)) ids.push(runId);
+        for await (const { runId } of readAllRuns(store.index, query, pageRuns)) ids.push(runId);
         return ids;
       };
       const all = ['r6', 'r5', 'r4', 'r3', 'r2', 'r1', 'r0'];

@@ -17,7 +17,7 @@ import { CodedError, isCodedError } from '../../../domain/errors/coded-error.ts'
 import type { NewRunEvent, RunEvent } from '../../../domain/run/event.ts';
 import { storableEvent } from '../../../domain/run/event-limits.ts';
 import { isRunId, runIdProblem } from '../../../domain/run/run-id.ts';
-import { everyRun } from '../../../store/every-run.ts';
+import { readAllRuns } from '../../../store/every-run.ts';
 import type { Stores } from '../../../store/open-stores.ts';
 import { ARTIFACT_GRACE_MS, NAMING_MS } from '../../../store/prune-times.ts';
 
@@ -392,7 +392,7 @@ function createPruner(place: MemoryPlace, index: RunIndex): RunPruner {
     const { olderThanMs, keepLast, nowMs, dryRun } = options;
     if (olderThanMs === null && keepLast === null) return [];
     const ended: { readonly runId: string; readonly atMs: number }[] = [];
-    for await (const { runId, endedAtMs } of everyRun(index))
+    for await (const { runId, endedAtMs } of readAllRuns(index))
       if (runId !== null && endedAtMs !== null) ended.push({ runId, atMs: endedAtMs });
     ended.sort((one, other) => one.atMs - other.atMs || (one.runId < other.runId ? -1 : 1));
     const beyond = keepLast === null ? ended.length : Math.max(0, ended.length - keepLast);
@@ -412,7 +412,7 @@ function createPruner(place: MemoryPlace, index: RunIndex): RunPruner {
       const removed = await removeRuns(options);
       const gone = new Set(removed.map(({ runId }) => runId));
       const openSinceMs: number[] = [];
-      for await (const { startedAtMs, endedAtMs } of everyRun(index))
+      for await (const { startedAtMs, endedAtMs } of readAllRuns(index))
         if (endedAtMs === null && startedAtMs !== null) openSinceMs.push(startedAtMs);
       const youngestMs = artifactsNow
         ? Math.min(dryRun ? nowMs : nowMs - NAMING_MS, ...openSinceMs)

@@ -6,7 +6,7 @@ import type { OpenSession } from '../../../activities/ports/sessions.ts';
 import { CodedError } from '../../../domain/errors/coded-error.ts';
 import type { StepRecord } from '../../../domain/step-machine/records.ts';
 import { isSessionId } from '../../../domain/step-machine/session-id.ts';
-import { missingMessage, missingOf, valuesOf } from '../../../domain/step-machine/skill-variables.ts';
+import { describeMissing, missingOf, valuesOf } from '../../../domain/step-machine/skill-variables.ts';
 import { isSha256 } from '../../../domain/units/sha256.ts';
 import type { OpenedSessions } from '../../conformance/store/sessions.ts';
 
@@ -103,7 +103,7 @@ export function openMemorySessions(place: SessionsInMemory, serverId: string): O
         while (Date.now() < until && made.handedOver?.firstRun !== wanted.firstRun) await sleep(POLL_MS);
         made.wanted = null;
         if (missing().length > 0)
-          throw new CodedError('skill/variable-missing', missingMessage(wanted.skill, missing()));
+          throw new CodedError('skill/variable-missing', describeMissing(wanted.skill, missing()));
       },
       async answer(session, variables, opening, onHandOver) {
         while (!opening.aborted) {
