@@ -9,9 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::egress::Egress;
 use crate::error::{Code, Failure};
 
-#[cfg(feature = "test-vmm")]
-pub use vmm::TestVmmSettings;
-pub use vmm::{Accelerator, QemuSettings, VmmSettings};
+pub use vmm::*;
 
 pub const CONFIG_VERSION: u32 = 1;
 
