@@ -21,7 +21,7 @@ test('the number of functions whose name does not begin with a verb only falls',
       .filter((name) => !beginsWithVerb(name))
       .map((name) => `${path}: ${name}`),
   );
-  expect(found.length, `${found.join('\n')}\nFunctions without a verb`).toBe(BOUND);
+  expect(found.length, `${found.join('\n')}\nFunctions without a verb`).toBeLessThanOrEqual(BOUND);
 });
 
 test.each(['createStore', 'isOpen', 'toText', 'main', 'plan', 'recordLoss', 'endIfHanging', 'warnOfLoss'])(
