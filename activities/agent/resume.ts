@@ -11,7 +11,8 @@ import type { NewRunEvent } from '../../domain/run/event.ts';
 import { withoutPartial } from '../../domain/run/partial-work.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { attemptText, parseExecKey } from '../../domain/run/attempt.ts';
-import { isResumable, lastSaved } from './progress.ts';
+import { countSaves } from './attempt-saves.ts';
+import { isResumable } from './progress.ts';
 import type { ActivityDeps } from '../deps.ts';
 import type { Sandbox } from '../ports/sandbox.ts';
 import type { StageRequest } from '../calls/requests.ts';
@@ -110,7 +111,7 @@ async function newestOf(
   runId: string,
   execKey: string,
 ): Promise<SavedAgent | null> {
-  const number = await lastSaved(deps, runId, execKey);
+  const number = await countSaves(deps, runId, execKey);
   const event = number === 0 ? null : await deps.events.find(runId, EVENT_ID.progress(execKey, number));
   if (event?.body.type !== 'stage-progress') return null;
   const { sessionId, folders } = event.body;

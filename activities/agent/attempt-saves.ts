@@ -1,0 +1,138 @@
+/** The saves that an attempt of an agent has recorded: their numbers, their bytes, and what the next one may copy. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { EVENT_ID } from '../../domain/run/event-id.ts';
+import type { EndCheck } from '../../agents/stream.ts';
+import type { ActivityDeps } from '../deps.ts';
+import { type ChangesContext, measureIgnored, saveKeys } from '../workspace/changes.ts';
+import {
+  type Copying,
+  folderOf,
+  gathered,
+  type ProgressContext,
+  PROGRESS_LIMITS,
+  type Put,
+  type Saved,
+} from './copy.ts';
+import { lastNumbered } from './last-numbered.ts';
+
+export class AttemptSaves {
+  readonly #context: ProgressContext;
+  readonly #nextKey: () => string;
+  /** Recorded saves; null: not yet counted. */
+  #count: number | null = null;
+  #takenBytes = 0;
+  #tellsChanges: boolean;
+
+  constructor(context: ProgressContext) {
+    this.#context = context;
+    this.#nextKey = saveKeys(context.request.execKey);
+    this.#tellsChanges = context.base !== null;
+  }
+
+  get takenBytes(): number {
+    return this.#takenBytes;
+  }
+
+  readonly leftBytes = (): number => PROGRESS_LIMITS.attemptBytes - this.#takenBytes;
+
+  /** Counts the recorded saves; from then on the bytes that earlier workers saved in this attempt count. */
+  async countEarlier(): Promise<number> {
+    if (this.#count !== null) return this.#count;
+    const { deps, request } = this.#context;
+    const earlier = await findEarlierSaves(deps, request.runId, request.execKey);
+    this.#takenBytes += earlier.bytes;
+    return (this.#count = earlier.count);
+  }
+
+  /** How the next save copies. */
+  async prepare(signal: AbortSignal): Promise<Copying> {
+    return { put: this.#put, leftBytes: this.leftBytes, changes: await this.#changesFor(signal) };
+  }
+
+  /**
+   * Without the end of the call in its session, the agent would take the call for aborted and make it again, on files that have come
+   * of it already. Calls side by side may all be open for long, so it is saved without the end then.
+   */
+  async awaitKnown(isIn: EndCheck, signal: AbortSignal): Promise<void> {
+    const { sandbox, sessionFolder } = this.#context;
+    const begunAt = performance.now();
+    const hasTime = (): boolean => performance.now() - begunAt < PROGRESS_LIMITS.lookingMs;
+    for (let look = 0; look < PROGRESS_LIMITS.looks && hasTime(); look += 1) {
+      if (look > 0) await sleep(PROGRESS_LIMITS.lookMs, undefined, { signal });
+      if (isIn(await gathered(folderOf(sandbox, sessionFolder, this.leftBytes(), signal)))) return;
+    }
+  }
+
+  async append(sessionId: string, saved: Saved): Promise<void> {
+    const { deps, request, redactor, sandbox } = this.#context;
+    const number = (await this.countEarlier()) + 1;
+    await deps.events.append(
+      request.runId,
+      [
+        {
+          id: EVENT_ID.progress(request.execKey, number),
+          atMs: deps.now(),
+          body: {
+            type: 'stage-progress',
+            stage: request.stage.id,
+            execKey: request.execKey,
+            sessionId: redactor.text(sessionId),
+            folders: saved.folders,
+            frozenMs: saved.frozenMs,
+            ...(saved.turns === undefined ? {} : { turns: saved.turns }),
+          },
+        },
+      ],
+      { execKey: request.execKey, fence: sandbox.facts.fence },
+    );
+    // If the log did not take this save, the next one gets its number: readers stop at a gap.
+    this.#count = number;
+  }
+
+  /** The bytes of a save that fails count, too: the store has them. */
+  readonly #put: Put = async (bytes) => {
+    const ref = await this.#context.deps.artifacts.put(bytes, 'application/x-tar');
+    this.#takenBytes += ref.sizeBytes;
+    return ref;
+  };
+
+  /** What it is about to copy of a git workspace; null: all of it. */
+  async #changesFor(signal: AbortSignal): Promise<ChangesContext | null> {
+    const { sandbox, base, redactor, request } = this.#context;
+    const nextKey = this.#nextKey;
+    if (base === null || !this.#tellsChanges) return null;
+    const ignored = await measureIgnored(sandbox, nextKey, request.stage, signal);
+    this.#tellsChanges = ignored !== null;
+    if (ignored === null) return null;
+    const limits = {
+      limitMs: PROGRESS_LIMITS.frozenMs,
+      mostBytes: Math.min(PROGRESS_LIMITS.folderBytes, this.leftBytes()),
+    };
+    return { sandbox, stage: request.stage, nextKey, base, ignored, redactor, ...limits };
+  }
+}
+
+/** How many times the attempt was saved; saves are numbered from 1, without gaps. */
+export async function countSaves(
+  { events }: Pick<ActivityDeps, 'events'>,
+  runId: string,
+  execKey: string,
+): Promise<number> {
+  return await lastNumbered(async (number) => (await events.find(runId, EVENT_ID.progress(execKey, number))) !== null);
+}
+
+/** Of workers that had the attempt before this one: what they took counts, too. */
+async function findEarlierSaves(
+  deps: Pick<ActivityDeps, 'events'>,
+  runId: string,
+  execKey: string,
+): Promise<{ readonly count: number; readonly bytes: number }> {
+  const count = await countSaves(deps, runId, execKey);
+  let bytes = 0;
+  for (let number = 1; number <= count; number += 1) {
+    const event = await deps.events.find(runId, EVENT_ID.progress(execKey, number));
+    if (event?.body.type !== 'stage-progress') continue;
+    for (const { ref } of event.body.folders) bytes += ref.sizeBytes;
+  }
+  return { count, bytes };
+}
