@@ -13,30 +13,51 @@ const FILE_BYTES = 256 * 1024 * 1024;
 const CHUNK_BYTES = 64 * 1024;
 
 export function createMockSandbox(vm: MockVm, hold: MockHold, attached: boolean): Sandbox {
+  const { bootMs, life, hadCommands } = vm;
+  const what = { isolation: 'none', vmm: 'mock', accelerator: 'mock', kernel: 'none (mock)', jail: 'none' } as const;
+  const guard = createGuard(vm, hold);
+  return {
+    facts: { ...what, bootMs, attached, vmLife: life, hadCommands, fence: hold.fence },
+    ...createCommandOps(vm, hold, guard),
+    ...createFileOps(vm, guard),
+    ...createLifeOps(vm, hold, guard),
+  };
+}
+
+/** Ends each operation with the VM, with the hold on it, and with its caller's signal. */
+interface Guard {
+  /** @throws the reason for which the operation may not continue */
+  check(signal?: AbortSignal): void;
+  pass(bytes: AsyncIterable<Uint8Array>, signal?: AbortSignal): AsyncGenerator<Uint8Array, void, void>;
+}
+
+function createGuard(vm: MockVm, hold: MockHold): Guard {
   const check = (signal?: AbortSignal): void => {
     vm.check(hold);
     signal?.throwIfAborted();
   };
-  async function* guarded(
-    bytes: AsyncIterable<Uint8Array>,
-    signal?: AbortSignal,
-  ): AsyncGenerator<Uint8Array, void, void> {
-    for await (const chunk of bytes) {
-      check(signal);
-      yield chunk;
-    }
-  }
-
-  const { bootMs, life, hadCommands } = vm;
-  const what = { isolation: 'none', vmm: 'mock', accelerator: 'mock', kernel: 'none (mock)', jail: 'none' } as const;
   return {
-    facts: { ...what, bootMs, attached, vmLife: life, hadCommands, fence: hold.fence },
+    check,
+    async *pass(bytes, signal) {
+      for await (const chunk of bytes) {
+        check(signal);
+        yield chunk;
+      }
+    },
+  };
+}
 
+function createCommandOps(
+  vm: MockVm,
+  hold: MockHold,
+  { check, pass }: Guard,
+): Pick<Sandbox, 'exec' | 'attachExec' | 'execs'> {
+  return {
     async exec(request, signal) {
       check(signal);
       const { exec, known } = vm.startExec(request);
       const { stdin } = request;
-      const feeding = stdin === null ? null : exec.stdin.feed((offset) => guarded(stdin.open(offset)));
+      const feeding = stdin === null ? null : exec.stdin.feed((offset) => pass(stdin.open(offset)));
       return mockExec(vm, hold, exec, known, feeding);
     },
 
@@ -46,10 +67,17 @@ export function createMockSandbox(vm: MockVm, hold: MockHold, attached: boolean)
       check();
       return vm.execs;
     },
+  };
+}
 
+function createFileOps(
+  vm: MockVm,
+  { check, pass }: Guard,
+): Pick<Sandbox, 'writeFile' | 'readFile' | 'putTar' | 'getTar' | 'getFolder'> {
+  return {
     async writeFile(guestPath, sizeBytes, bytes, signal, mode) {
       check(signal);
-      const body = await collect(guarded(bytes, signal), sizeBytes);
+      const body = await collect(pass(bytes, signal), sizeBytes);
       if (body.length !== sizeBytes)
         throw new Error(`writeFile ${guestPath}: the source ended at ${body.length} of ${sizeBytes} bytes`);
       vm.files.write(guestPath, body, mode);
@@ -58,29 +86,35 @@ export function createMockSandbox(vm: MockVm, hold: MockHold, attached: boolean)
     async readFile(guestPath, signal) {
       check(signal);
       const node = vm.files.find(guestPath);
-      return node?.kind === 'file'
-        ? { sizeBytes: node.body.length, bytes: guarded(inChunks(node.body), signal) }
-        : null;
+      return node?.kind === 'file' ? { sizeBytes: node.body.length, bytes: pass(inChunks(node.body), signal) } : null;
     },
 
     async putTar(guestPath, bytes, signal) {
       check(signal);
       vm.files.makeDir(guestPath);
-      for await (const entry of readTar(guarded(bytes, signal), FILE_BYTES)) vm.files.unpack(guestPath, entry);
+      for await (const entry of readTar(pass(bytes, signal), FILE_BYTES)) vm.files.unpack(guestPath, entry);
     },
 
     async getTar(guestPath, signal) {
       check(signal);
       const items = vm.files.pack(guestPath);
-      return items === null ? null : guarded(writeTar(items), signal);
+      return items === null ? null : pass(writeTar(items), signal);
     },
 
     async getFolder(guestPath, signal) {
       check(signal);
       if (vm.files.find(guestPath)?.kind !== 'dir') return null;
-      return guarded(writeTar(vm.files.pack(guestPath) ?? []), signal);
+      return pass(writeTar(vm.files.pack(guestPath) ?? []), signal);
     },
+  };
+}
 
+function createLifeOps(
+  vm: MockVm,
+  hold: MockHold,
+  { check }: Guard,
+): Pick<Sandbox, 'usage' | 'retain' | 'renew' | 'detach' | 'stop'> {
+  return {
     async usage() {
       check();
       // No process and no disk of its own; its files are in the memory of the worker, which nobody counts by VM.
