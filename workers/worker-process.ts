@@ -1,6 +1,7 @@
 /** A worker process: its host, its sessions and its Workers around one Temporal connection. */
 import { join } from 'node:path';
 import type { LentVariables } from '../activities/ports/lent-variables.ts';
+import type { SessionActivities } from '../activities/contract-session.ts';
 import { createSessionActivities } from '../activities/session/step-session.ts';
 import type { Durability } from '../setup/environment.ts';
 import type { FindRootDisk, FindVmExtra } from '../sandbox/micro-vm/backend.ts';
@@ -8,9 +9,9 @@ import type { HostPieces } from '../setup/pieces/host-pieces.ts';
 import { packageRoot } from '../setup/package-root.ts';
 import { hostTaskQueue, RUN_TASK_QUEUE, SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../workflows/messages.ts';
 import { findBuiltBundle, bundleWorkflows } from './bundle.ts';
-import { connectWhenUp } from '../client/temporal/connect.ts';
+import { connectWhenUp, type RunsConnection } from '../client/temporal/connect.ts';
 import { isRunning, workflowRun } from '../client/temporal/workflow-run.ts';
-import { openHost } from './host/host.ts';
+import { type Host, type HostOptions, openHost } from './host/host.ts';
 import { hostId as readHostId } from './host/host-id.ts';
 import { watchDisk } from './host/disk-watch.ts';
 import type { Log } from './log.ts';
@@ -24,7 +25,7 @@ import { startVariableSweep } from './skills/variable-sweep.ts';
 import { serverIdOf, type TemporalAddress } from '../client/temporal/temporal-address.ts';
 import { ensureRetention } from './embedded/retention.ts';
 import { rejectOnStop } from './stop-signals.ts';
-import { installRuntime, startWorkers } from './workers.ts';
+import { installRuntime, type RunningWorkers, startWorkers } from './workers.ts';
 
 /** A server that starts at the same time, or comes back, is waited for. */
 const SERVER_LIMIT_MS = 60_000;
@@ -106,65 +107,30 @@ async function serve(options: WorkerProcessOptions, ends: Ends): Promise<void> {
   const runs = await connectWhenUp(target, SERVER_LIMIT_MS, stop);
   ends.push(() => runs.close().catch(() => undefined));
   if (options.embedded) await rejectOnStop(stop, ensureRetention(runs.connection, target.namespace, log));
-  const kept = options.skills.length === 0 ? null : openSessionStores(options, serverId(options));
-  const skills = kept === null ? null : await skillHostOf(options, kept);
-  ends.push(() => skills?.close());
-  const opening = openHost({
-    client: runs.client,
-    connection: runs.connection,
-    stateDir,
-    hostId,
-    // The embedded server has this host alone. What a worker puts on the queue that it works on comes back with the server's
-    // answer (eager start) instead of through another queue.
-    hostQueue: options.embedded ? RUN_TASK_QUEUE : hostTaskQueue(hostId),
-    serverId: serverId(options),
-    // The people who start runs on the embedded stack own its state folder.
-    sandboxes: createHostSandboxes({ ...options, allowsExec: options.embedded || options.allowsExec }),
-    mountPolicy: {
-      allowedRoots: options.allowedMountRoots,
-      allowedGit: options.allowedGit,
-    },
-    starters: options.embedded ? 'marked' : 'any',
-    // Who may start runs there is a user of this machine, and reaches its loopback anyway.
-    servicePolicy: options.embedded ? 'any' : options.allowedServices,
-    // Its machine is of who starts runs there, and whom the memory is missing.
-    allowsRetention: options.embedded || options.allowsRetention,
-    durability: options.durability,
-    lentVariables: options.lentVariables,
-    git: {
-      path: options.variables['PATH'] || '/usr/bin:/bin',
-      home: options.variables['HOME'] || null,
-      configHome: options.variables['XDG_CONFIG_HOME'] || null,
-    },
-    disk: disk.pump,
-    orphanTimeoutMs: options.orphanTimeoutMs,
-    ...(skills === null ? {} : { stageSessions: createStageSessions({ client: runs.client, stateDir, skills, log }) }),
-    log,
-  });
+  const skills = await openSkills(options);
+  ends.push(() => skills?.host.close());
+  const opening = openHost({ ...buildHostOptions(options, hostId, runs, skills), disk: disk.pump });
   const host = await rejectOnStop(stop, opening);
   ends.push(() => host.close());
-  const sessions =
-    skills === null || kept === null
-      ? null
-      : createSessionActivities({
-          skills,
-          records: kept.records,
-          opened: kept.opened,
-          runOf: (workflowId, runId) => workflowRun(runs.client, workflowId, runId),
-          workflow: { type: SESSION_WORKFLOW_TYPE, taskQueue: SESSION_TASK_QUEUE },
-          searchAttributes: host.deps.searchAttributes,
-        });
+  const sessions = skills === null ? null : bindSessionActivities(skills, runs, host);
   const bundle = findBuiltBundle() ?? { code: await bundleWorkflows(join(packageRoot(), 'dist/workflows/index.js')) };
   stop.throwIfAborted();
-  const workers = await startWorkers({
-    target,
-    hostId,
-    activities: host.activities,
-    sharedActivities: host.sharedActivities,
-    sessions,
-    bundle,
-  });
-  // They poll from here on: what they take is released before anything that it uses ends.
+  const { activities, sharedActivities } = host;
+  const workers = await startWorkers({ target, hostId, activities, sharedActivities, sessions, bundle });
+  endWorkersAtStop(workers, stop, ends);
+  if (!stop.aborted) ends.push(await host.care());
+  if (!stop.aborted) {
+    const isOpen = (session: string): Promise<boolean> => isRunning(runs.client, session);
+    const variables = openSessionVariables(options);
+    ends.push(startVariableSweep({ variables, serverId: serverId(options), isOpen, log }));
+    const queues = [RUN_TASK_QUEUE, hostTaskQueue(hostId), ...(sessions === null ? [] : [SESSION_TASK_QUEUE])];
+    options.onReady(hostId, queues);
+  }
+  await workers.ended;
+}
+
+/** They poll from here on: what they take is released before anything that it uses ends. */
+function endWorkersAtStop(workers: RunningWorkers, stop: AbortSignal, ends: Ends): void {
   stop.addEventListener('abort', () => workers.shutdown());
   if (stop.aborted) workers.shutdown();
   ends.push(async () => {
@@ -172,23 +138,75 @@ async function serve(options: WorkerProcessOptions, ends: Ends): Promise<void> {
     await workers.ended.catch(() => undefined);
     await workers.close().catch(() => undefined);
   });
-  if (!stop.aborted) ends.push(await host.care());
-  if (!stop.aborted) {
-    const isOpen = (session: string): Promise<boolean> => isRunning(runs.client, session);
-    ends.push(
-      startVariableSweep({ variables: openSessionVariables(options), serverId: serverId(options), isOpen, log }),
-    );
-    options.onReady(hostId, [
-      RUN_TASK_QUEUE,
-      hostTaskQueue(hostId),
-      ...(sessions === null ? [] : [SESSION_TASK_QUEUE]),
-    ]);
-  }
-  await workers.ended;
+}
+
+/** What the options of the process mean for its host. */
+function buildHostOptions(
+  options: WorkerProcessOptions,
+  hostId: string,
+  { client, connection }: RunsConnection,
+  skills: OpenSkills | null,
+): Omit<HostOptions, 'disk'> {
+  const { stateDir, log, embedded } = options;
+  return {
+    client,
+    connection,
+    stateDir,
+    hostId,
+    // The embedded server has this host alone. What a worker puts on the queue that it works on comes back with the server's
+    // answer (eager start) instead of through another queue.
+    hostQueue: embedded ? RUN_TASK_QUEUE : hostTaskQueue(hostId),
+    serverId: serverId(options),
+    // The people who start runs on the embedded stack own its state folder.
+    sandboxes: createHostSandboxes({ ...options, allowsExec: embedded || options.allowsExec }),
+    mountPolicy: { allowedRoots: options.allowedMountRoots, allowedGit: options.allowedGit },
+    starters: embedded ? 'marked' : 'any',
+    // Who may start runs there is a user of this machine, and reaches its loopback anyway.
+    servicePolicy: embedded ? 'any' : options.allowedServices,
+    // Its machine is of who starts runs there, and whom the memory is missing.
+    allowsRetention: embedded || options.allowsRetention,
+    durability: options.durability,
+    lentVariables: options.lentVariables,
+    git: {
+      path: options.variables['PATH'] || '/usr/bin:/bin',
+      home: options.variables['HOME'] || null,
+      configHome: options.variables['XDG_CONFIG_HOME'] || null,
+    },
+    orphanTimeoutMs: options.orphanTimeoutMs,
+    ...(skills === null ? {} : { stageSessions: createStageSessions({ client, stateDir, skills: skills.host, log }) }),
+    log,
+  };
+}
+
+interface OpenSkills {
+  readonly host: RunningSkillHost;
+  readonly stores: SessionStores;
+}
+
+/** Null: this worker has no skills. */
+async function openSkills(options: WorkerProcessOptions): Promise<OpenSkills | null> {
+  if (options.skills.length === 0) return null;
+  const stores = openSessionStores(options, serverId(options));
+  return { host: await openSkillHost(options, stores), stores };
+}
+
+function bindSessionActivities(
+  { host: skills, stores: { records, opened } }: OpenSkills,
+  { client }: RunsConnection,
+  { deps }: Host,
+): SessionActivities {
+  return createSessionActivities({
+    skills,
+    records,
+    opened,
+    runOf: (workflowId, runId) => workflowRun(client, workflowId, runId),
+    workflow: { type: SESSION_WORKFLOW_TYPE, taskQueue: SESSION_TASK_QUEUE },
+    searchAttributes: deps.searchAttributes,
+  });
 }
 
 /** @throws Error if the sessions' data is not on a disk of this host, where processes of skills need it */
-async function skillHostOf(
+async function openSkillHost(
   options: WorkerProcessOptions,
   { observed, variables: handedOver, local }: SessionStores,
 ): Promise<RunningSkillHost> {
