@@ -104,7 +104,10 @@ type Next<TResponse, TAction, TStore, TParams, TNext extends AnyTarget> =
     }[]
   | Terminal;
 
-/** What all steps have. */
+/**
+ * What all steps have. Each type is a parameter of its own: TypeScript does not infer what `save` and `next` return if the parameters
+ * are members of one type.
+ */
 export interface StepBody<
   TParams,
   TStore,
