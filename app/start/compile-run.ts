@@ -4,7 +4,7 @@ import { type MockRequest, withMocks } from '../../domain/plan-rules/mocks.ts';
 import { listMockAgentStages, withMockAgents } from '../../domain/plan-rules/mock-agents.ts';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
 import type { AppliedSettings } from '../../domain/language/compile/apply-settings.ts';
-import type { HostSettings } from '../../domain/language/compile/host-settings.ts';
+import type { HostSettings } from '../../domain/language/compile/stage/host-settings.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { describeUnsupported, findUnsupportedParts } from '../../domain/plan-rules/unsupported.ts';
 import type { KnownImage } from '../../setup/images/images.ts';

@@ -1,6 +1,10 @@
 /** Variables of the environment in place of what a spec says: read before it is compiled, and said once it is. */
 import type { AppliedSettings } from '../../domain/language/compile/apply-settings.ts';
-import { type HostSettings, readHostSettings, SETTING_VARIABLES } from '../../domain/language/compile/host-settings.ts';
+import {
+  type HostSettings,
+  readHostSettings,
+  SETTING_VARIABLES,
+} from '../../domain/language/compile/stage/host-settings.ts';
 import { AppError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { createMapping } from '../../domain/units/mapping.ts';

@@ -4,7 +4,7 @@ import { findUtf16 } from '../../domain/units/utf8.ts';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import type { AppliedSettings } from '../../domain/language/compile/apply-settings.ts';
-import type { HostSettings } from '../../domain/language/compile/host-settings.ts';
+import type { HostSettings } from '../../domain/language/compile/stage/host-settings.ts';
 import { listFiles } from '../../sdk/list-files.ts';
 import { readSkill } from '../../sdk/read-skill.ts';
 import { createReadSpec } from '../../sdk/read-spec.ts';

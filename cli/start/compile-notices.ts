@@ -1,7 +1,7 @@
 /** News of a compilation, on standard error. */
 import type { CompileNotice } from '../../app/start/compile-run.ts';
 import type { AppliedSettings } from '../../domain/language/compile/apply-settings.ts';
-import type { HostSettings } from '../../domain/language/compile/host-settings.ts';
+import type { HostSettings } from '../../domain/language/compile/stage/host-settings.ts';
 import { describeSettings } from '../../app/start/host-settings.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { CliContext, Sink } from '../context.ts';

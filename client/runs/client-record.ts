@@ -1,4 +1,4 @@
-import type { HostSettings } from '../../domain/language/compile/host-settings.ts';
+import type { HostSettings } from '../../domain/language/compile/stage/host-settings.ts';
 
 /** What a client on the worker's own machine leaves for it as a mark of the run: it proves that it may write there. */
 export const CLIENT_MARK = 'client';

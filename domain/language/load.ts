@@ -1,11 +1,11 @@
 import type { Diagnostic } from '../errors/diagnostic.ts';
 import type { Plan } from '../plan/plan.ts';
 import { type CompileOptions, compilePlan } from './compile/compile.ts';
-import { isImagePath } from './compile/sandbox.ts';
+import { isImagePath } from './compile/vm/sandbox.ts';
 import { isOwnImage } from './grammar/sandbox-table.ts';
-import { agentSkillsOf } from './compile/skill.ts';
+import { agentSkillsOf } from './compile/stage/skill.ts';
 import { type AppliedSettings, createUnapplied } from './compile/apply-settings.ts';
-import { textsWithExpressions } from './compile/texts.ts';
+import { textsWithExpressions } from './compile/stage/texts.ts';
 import { parseSpec } from './read/parse.ts';
 import { type PartFile, type PartFiles, type ReadSpec, allOf, readPartFiles } from './read/part-files.ts';
 import { resolveFrom } from './text/paths.ts';

@@ -7,7 +7,7 @@ import { FileRefusal, readFileWithin } from '../../files/open-file.ts';
 import { readSkill } from '../read-skill.ts';
 import { createReadSpec } from '../read-spec.ts';
 import { type AppliedSettings, createUnapplied } from '../../domain/language/compile/apply-settings.ts';
-import type { HostSettings } from '../../domain/language/compile/host-settings.ts';
+import type { HostSettings } from '../../domain/language/compile/stage/host-settings.ts';
 import { loadText } from '../../domain/language/load.ts';
 import type { MissingParams } from '../../domain/language/read/params.ts';
 import { sortDiagnostics } from '../../domain/language/text/diagnostics.ts';

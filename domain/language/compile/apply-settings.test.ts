@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { answeringOf } from '../../plan/work.ts';
 import { environmentOf } from '../../plan-rules/variables.ts';
 import type { AppliedSettings } from './apply-settings.ts';
-import type { HostSettings } from './host-settings.ts';
+import type { HostSettings } from './stage/host-settings.ts';
 import { type CompiledText, compileText } from '../load.ts';
 
 const NONE: HostSettings = { provider: null, model: null, baseUrl: null, apiKeyEnv: null, ollamaBaseUrl: null };

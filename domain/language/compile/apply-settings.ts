@@ -1,7 +1,7 @@
 /** What the settings of a person's environment come to in a spec, as if its author had written them. */
-import { ownLlmOf } from './skill.ts';
+import { ownLlmOf } from './stage/skill.ts';
 import { hasAgent } from '../read/stage-facts.ts';
-import { type HostSettings, isAddress, SETTING_VARIABLES } from './host-settings.ts';
+import { type HostSettings, isAddress, SETTING_VARIABLES } from './stage/host-settings.ts';
 import type { Problems } from '../text/diagnostics.ts';
 import type { EnvSpec, Spec } from '../read/spec.ts';
 import type { Located } from '../text/tree.ts';

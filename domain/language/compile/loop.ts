@@ -6,7 +6,7 @@ import { mayLackOutput } from '../../pipeline/machine-plan.ts';
 import { STAGE_DEFAULTS } from '../../plan/defaults.ts';
 import { type EdgePlan, type OutputPlan, PLAN_LIMITS, type StagePlan } from '../../plan/plan.ts';
 import { waitOf } from '../../plan/work.ts';
-import type { Condition } from './condition.ts';
+import type { Condition } from './stage/condition.ts';
 import type { Problems } from '../text/diagnostics.ts';
 import type { PipelineStageSpec, Spec } from '../read/spec.ts';
 import type { Located } from '../text/tree.ts';

@@ -2,7 +2,7 @@
 import { machineBytes, machinePlanOf } from '../../pipeline/machine-plan.ts';
 import { type Plan, PLAN_LIMITS } from '../../plan/plan.ts';
 import { planBytes } from '../../plan/wire.ts';
-import { checkItems } from './items.ts';
+import { checkItems } from './stage/items.ts';
 import { outputNameProblems } from '../link/output-names.ts';
 import type { Problems } from '../text/diagnostics.ts';
 import { serviceProblems } from '../problems/services.ts';

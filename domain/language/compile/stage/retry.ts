@@ -1,13 +1,13 @@
-import { ERROR_CODES } from '../../errors/codes.ts';
-import { isErrorCode } from '../../errors/error-code.ts';
-import { RETRY_DEFAULTS } from '../../plan/defaults.ts';
-import { PLAN_LIMITS, type RetryPlan } from '../../plan/plan.ts';
-import { EXIT_CODE, MOST_EXIT_CODE } from '../../plan/retry.ts';
-import { applyScale, RANGES, SCALES } from '../grammar/values.ts';
-import type { Problems } from '../text/diagnostics.ts';
-import type { StageSpec } from '../read/spec.ts';
-import type { Located } from '../text/tree.ts';
-import { quote } from '../../units/quote.ts';
+import { ERROR_CODES } from '../../../errors/codes.ts';
+import { isErrorCode } from '../../../errors/error-code.ts';
+import { RETRY_DEFAULTS } from '../../../plan/defaults.ts';
+import { PLAN_LIMITS, type RetryPlan } from '../../../plan/plan.ts';
+import { EXIT_CODE, MOST_EXIT_CODE } from '../../../plan/retry.ts';
+import { applyScale, RANGES, SCALES } from '../../grammar/values.ts';
+import type { Problems } from '../../text/diagnostics.ts';
+import type { StageSpec } from '../../read/spec.ts';
+import type { Located } from '../../text/tree.ts';
+import { quote } from '../../../units/quote.ts';
 
 type RetrySpec = StageSpec['retry'];
 

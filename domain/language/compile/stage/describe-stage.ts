@@ -1,5 +1,5 @@
-import type { Spec, StageSpec } from '../read/spec.ts';
-import { quote } from '../../units/quote.ts';
+import type { Spec, StageSpec } from '../../read/spec.ts';
+import { quote } from '../../../units/quote.ts';
 
 export function describeStage(spec: Spec, { name }: StageSpec): string {
   switch (spec.kind) {

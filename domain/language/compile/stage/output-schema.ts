@@ -1,9 +1,9 @@
-import type { StagePlan } from '../../plan/plan.ts';
-import { utf8Length } from '../../units/utf8.ts';
-import { type CheckSchema, OUTPUT_SCHEMA_LIMITS } from '../schema/output-schema.ts';
-import type { Problems } from '../text/diagnostics.ts';
-import { placeInSchema } from '../schema/schema-place.ts';
-import type { StageSpec } from '../read/spec.ts';
+import type { StagePlan } from '../../../plan/plan.ts';
+import { utf8Length } from '../../../units/utf8.ts';
+import { type CheckSchema, OUTPUT_SCHEMA_LIMITS } from '../../schema/output-schema.ts';
+import type { Problems } from '../../text/diagnostics.ts';
+import { placeInSchema } from '../../schema/schema-place.ts';
+import type { StageSpec } from '../../read/spec.ts';
 
 /** @param check  null: who compiles has it checked before anything runs */
 export function compileOutputSchema(

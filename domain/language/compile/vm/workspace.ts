@@ -1,14 +1,14 @@
 /** The git repository that a stage works in. */
-import { WORKSPACE_DEFAULTS } from '../../plan/defaults.ts';
-import { PLAN_LIMITS, type SandboxPlan, type StagePlan, type WorkspaceSource } from '../../plan/plan.ts';
-import { addressProblem, isRefName, isWorkspaceOutput } from '../../plan/workspace.ts';
+import { WORKSPACE_DEFAULTS } from '../../../plan/defaults.ts';
+import { PLAN_LIMITS, type SandboxPlan, type StagePlan, type WorkspaceSource } from '../../../plan/plan.ts';
+import { addressProblem, isRefName, isWorkspaceOutput } from '../../../plan/workspace.ts';
 import { compileGuestPath, compileHostPath } from './sandbox.ts';
-import { contains, ownFolderIn, relativePath } from '../text/paths.ts';
-import type { Filler } from '../grammar/placeholders.ts';
-import type { Problems } from '../text/diagnostics.ts';
-import type { StageSpec } from '../read/spec.ts';
-import type { Located } from '../text/tree.ts';
-import { quote } from '../../units/quote.ts';
+import { contains, ownFolderIn, relativePath } from '../../text/paths.ts';
+import type { Filler } from '../../grammar/placeholders.ts';
+import type { Problems } from '../../text/diagnostics.ts';
+import type { StageSpec } from '../../read/spec.ts';
+import type { Located } from '../../text/tree.ts';
+import { quote } from '../../../units/quote.ts';
 
 type WorkspaceSpec = NonNullable<StageSpec['workspace']>;
 

@@ -1,10 +1,10 @@
 /** `budget`: what agents may take of the model, one in an attempt and all of a run together. */
-import { isCostKnownByCall, PRICE_REMEDY, explainUnknownCost } from '../../agent/budget.ts';
-import type { BudgetPlan, LlmPlan, Plan, StagePlan } from '../../plan/plan.ts';
-import { answeringOf } from '../../plan/work.ts';
-import type { Problems } from '../text/diagnostics.ts';
-import type { Spec, StageSpec } from '../read/spec.ts';
-import type { Position } from '../text/tree.ts';
+import { isCostKnownByCall, PRICE_REMEDY, explainUnknownCost } from '../../../agent/budget.ts';
+import type { BudgetPlan, LlmPlan, Plan, StagePlan } from '../../../plan/plan.ts';
+import { answeringOf } from '../../../plan/work.ts';
+import type { Problems } from '../../text/diagnostics.ts';
+import type { Spec, StageSpec } from '../../read/spec.ts';
+import type { Position } from '../../text/tree.ts';
 
 type BudgetSpec = NonNullable<StageSpec['budget']>;
 

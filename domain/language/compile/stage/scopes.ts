@@ -1,17 +1,17 @@
 /** Which VMs a plan has: which of its stages share one, and what each is made of. */
-import { CLI_NEEDS, cliOf } from '../../agent/agent-cli.ts';
-import { SANDBOX_DEFAULTS } from '../../plan/defaults.ts';
-import type { LlmPlan, ScopePlan, StagePlan } from '../../plan/plan.ts';
+import { CLI_NEEDS, cliOf } from '../../../agent/agent-cli.ts';
+import { SANDBOX_DEFAULTS } from '../../../plan/defaults.ts';
+import type { LlmPlan, ScopePlan, StagePlan } from '../../../plan/plan.ts';
 import { planOfLlm } from './agent.ts';
 import { llmOf } from './skill.ts';
-import { hasAgent } from '../read/stage-facts.ts';
-import { checkWorkspaceVm } from './workspace.ts';
-import { compileSandbox } from './sandbox.ts';
-import { checkAgentVm } from './agent-vm.ts';
-import { warnOfLittleMemory } from '../problems/little-memory.ts';
-import type { LinkResult } from '../link/linked.ts';
-import type { Problems } from '../text/diagnostics.ts';
-import type { Spec, StageSpec } from '../read/spec.ts';
+import { hasAgent } from '../../read/stage-facts.ts';
+import { checkWorkspaceVm } from '../vm/workspace.ts';
+import { compileSandbox } from '../vm/sandbox.ts';
+import { checkAgentVm } from '../vm/agent-vm.ts';
+import { warnOfLittleMemory } from '../../problems/little-memory.ts';
+import type { LinkResult } from '../../link/linked.ts';
+import type { Problems } from '../../text/diagnostics.ts';
+import type { Spec, StageSpec } from '../../read/spec.ts';
 import { describeStage } from './describe-stage.ts';
 
 /** The scope that steps of a workflow share. No step can have this name: names begin with a letter or digit. */

@@ -1,18 +1,18 @@
 /** Texts in which outputs of earlier stages stand: what is wrong with them, and what their stage waits for. */
-import { type ConditionValue, PLAN_LIMITS, type TextPlace, type TextPlan, type TextsPlan } from '../../plan/plan.ts';
-import { codeArguments } from '../problems/code-arguments.ts';
+import { type ConditionValue, PLAN_LIMITS, type TextPlace, type TextPlan, type TextsPlan } from '../../../plan/plan.ts';
+import { codeArguments } from '../../problems/code-arguments.ts';
 import { placeIn } from './condition.ts';
 import { paramTexts } from './skill.ts';
 import { toUntilTemplate } from './wait.ts';
-import type { CheckExpressions } from '../expression/check.ts';
-import type { ParamValues } from '../grammar/param-values.ts';
-import { hasExpression, type PlacedExpression, type Splitter } from '../grammar/placeholders.ts';
-import type { Problems } from '../text/diagnostics.ts';
-import type { Script } from '../script/read-script.ts';
-import type { Spec, StageSpec } from '../read/spec.ts';
-import type { Located } from '../text/tree.ts';
-import { quote } from '../../units/quote.ts';
-import { createMapping } from '../../units/mapping.ts';
+import type { CheckExpressions } from '../../expression/check.ts';
+import type { ParamValues } from '../../grammar/param-values.ts';
+import { hasExpression, type PlacedExpression, type Splitter } from '../../grammar/placeholders.ts';
+import type { Problems } from '../../text/diagnostics.ts';
+import type { Script } from '../../script/read-script.ts';
+import type { Spec, StageSpec } from '../../read/spec.ts';
+import type { Located } from '../../text/tree.ts';
+import { quote } from '../../../units/quote.ts';
+import { createMapping } from '../../../units/mapping.ts';
 
 export interface StageTexts {
   readonly plan: TextsPlan;

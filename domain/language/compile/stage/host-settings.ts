@@ -2,12 +2,12 @@
  * Variables of the environment in which a person types a command that stand in place of what a spec says: of its `llm`, and
  * Void-Box's `OLLAMA_BASE_URL`. The command reads them once; the plan has what they come to, so that nobody else needs them.
  */
-import { LLM_PROVIDERS, type LlmProvider, PLAN_LIMITS } from '../../plan/plan.ts';
-import { LLM } from '../grammar/agent-table.ts';
-import { isVariable, VARIABLE_REMEDY } from '../grammar/values.ts';
-import { didYouMean, nearest } from '../text/suggest.ts';
-import { quote } from '../../units/quote.ts';
-import { createMapping } from '../../units/mapping.ts';
+import { LLM_PROVIDERS, type LlmProvider, PLAN_LIMITS } from '../../../plan/plan.ts';
+import { LLM } from '../../grammar/agent-table.ts';
+import { isVariable, VARIABLE_REMEDY } from '../../grammar/values.ts';
+import { didYouMean, nearest } from '../../text/suggest.ts';
+import { quote } from '../../../units/quote.ts';
+import { createMapping } from '../../../units/mapping.ts';
 
 /** JSON-safe. Null: not set. */
 export interface HostSettings {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { compileText } from '../load.ts';
+import { compileText } from '../../load.ts';
 
 function said(sandbox: string, a: string, b: string): readonly string[] {
   const text = `kind: workflow\nname: w\nsandbox: { ${sandbox} }\nworkflow:\n  steps:\n    - { name: a, ${a} }\n    - { name: b, depends_on: [a], ${b} }\n`;

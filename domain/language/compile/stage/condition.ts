@@ -1,12 +1,12 @@
 /** Conditions of stages: what is wrong with each, which stages it waits for, and the values of the parameters that it reads. */
-import type { ConditionPlan, ConditionValue } from '../../plan/plan.ts';
-import type { CheckExpressions } from '../expression/check.ts';
-import type { ParamValues } from '../grammar/param-values.ts';
-import type { Problems } from '../text/diagnostics.ts';
-import type { Spec, StageSpec } from '../read/spec.ts';
-import type { Located, Position } from '../text/tree.ts';
-import { quote } from '../../units/quote.ts';
-import { createMapping } from '../../units/mapping.ts';
+import type { ConditionPlan, ConditionValue } from '../../../plan/plan.ts';
+import type { CheckExpressions } from '../../expression/check.ts';
+import type { ParamValues } from '../../grammar/param-values.ts';
+import type { Problems } from '../../text/diagnostics.ts';
+import type { Spec, StageSpec } from '../../read/spec.ts';
+import type { Located, Position } from '../../text/tree.ts';
+import { quote } from '../../../units/quote.ts';
+import { createMapping } from '../../../units/mapping.ts';
 
 /** A condition that can be read. */
 export interface Condition extends ConditionPlan {

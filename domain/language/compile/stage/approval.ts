@@ -1,11 +1,11 @@
-import { APPROVAL_DEFAULTS, FIELD_DEFAULTS } from '../../plan/defaults.ts';
-import { type ApprovalField, type ApprovalWork, PLAN_LIMITS } from '../../plan/plan.ts';
-import { utf8Length } from '../../units/utf8.ts';
-import type { Filler } from '../grammar/placeholders.ts';
-import type { Problems } from '../text/diagnostics.ts';
-import type { StageSpec } from '../read/spec.ts';
-import type { Position } from '../text/tree.ts';
-import { quote } from '../../units/quote.ts';
+import { APPROVAL_DEFAULTS, FIELD_DEFAULTS } from '../../../plan/defaults.ts';
+import { type ApprovalField, type ApprovalWork, PLAN_LIMITS } from '../../../plan/plan.ts';
+import { utf8Length } from '../../../units/utf8.ts';
+import type { Filler } from '../../grammar/placeholders.ts';
+import type { Problems } from '../../text/diagnostics.ts';
+import type { StageSpec } from '../../read/spec.ts';
+import type { Position } from '../../text/tree.ts';
+import { quote } from '../../../units/quote.ts';
 
 type ApprovalSpec = NonNullable<StageSpec['approval']>;
 

@@ -1,23 +1,23 @@
 /** What a stage does in its VM. */
 import type { StageTexts } from './texts.ts';
-import type { ParamValues } from '../grammar/param-values.ts';
-import type { Filler } from '../grammar/placeholders.ts';
-import type { ReadSkill } from '../problems/skill-params.ts';
-import type { Problems } from '../text/diagnostics.ts';
-import type { Located } from '../text/tree.ts';
-import { quote } from '../../units/quote.ts';
-import { COMMAND_DEFAULTS } from '../../plan/defaults.ts';
-import type { EnvPlan, WorkPlan } from '../../plan/plan.ts';
+import type { ParamValues } from '../../grammar/param-values.ts';
+import type { Filler } from '../../grammar/placeholders.ts';
+import type { ReadSkill } from '../../problems/skill-params.ts';
+import type { Problems } from '../../text/diagnostics.ts';
+import type { Located } from '../../text/tree.ts';
+import { quote } from '../../../units/quote.ts';
+import { COMMAND_DEFAULTS } from '../../../plan/defaults.ts';
+import type { EnvPlan, WorkPlan } from '../../../plan/plan.ts';
 import { type AgentContext, compileAgent } from './agent.ts';
-import { warnOfAgentPrograms } from '../problems/agent-programs.ts';
+import { warnOfAgentPrograms } from '../../problems/agent-programs.ts';
 import { compileEnv } from './env.ts';
 import { compileSkillWork, llmOf } from './skill.ts';
-import { workspaceFolder } from './workspace.ts';
-import type { Links } from '../link/linked.ts';
-import { warnOfParamsInCode } from '../problems/params-in-code.ts';
-import { refuseValuesInCode } from '../problems/scripts.ts';
-import { warnOfShellInProgram } from '../problems/shell-in-program.ts';
-import type { Spec, StageSpec } from '../read/spec.ts';
+import { workspaceFolder } from '../vm/workspace.ts';
+import type { Links } from '../../link/linked.ts';
+import { warnOfParamsInCode } from '../../problems/params-in-code.ts';
+import { refuseValuesInCode } from '../../problems/scripts.ts';
+import { warnOfShellInProgram } from '../../problems/shell-in-program.ts';
+import type { Spec, StageSpec } from '../../read/spec.ts';
 
 interface WorkContext {
   readonly what: string;

@@ -1,11 +1,11 @@
 /** Variables of a command: those that are written, and those that the host lends. */
-import type { EnvPlan } from '../../plan/plan.ts';
-import { VARIABLE_LIMITS } from '../grammar/values.ts';
-import type { Filler } from '../grammar/placeholders.ts';
-import type { Problems } from '../text/diagnostics.ts';
-import type { EnvSpec, Spec, StageSpec } from '../read/spec.ts';
-import type { Located } from '../text/tree.ts';
-import { quote } from '../../units/quote.ts';
+import type { EnvPlan } from '../../../plan/plan.ts';
+import { VARIABLE_LIMITS } from '../../grammar/values.ts';
+import type { Filler } from '../../grammar/placeholders.ts';
+import type { Problems } from '../../text/diagnostics.ts';
+import type { EnvSpec, Spec, StageSpec } from '../../read/spec.ts';
+import type { Located } from '../../text/tree.ts';
+import { quote } from '../../../units/quote.ts';
 
 /** Later layers win, first places stay. An empty text takes the host's variable where it is set, a secret demands it. */
 export function compileEnv(

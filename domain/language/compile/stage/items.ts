@@ -1,16 +1,16 @@
 /** `for_each`: the list whose items a stage is done for. */
-import { type EachPlan, type JsonValue, type Plan, PLAN_LIMITS } from '../../plan/plan.ts';
-import { instanceProblem } from '../../run/instance.ts';
-import { utf8Length } from '../../units/utf8.ts';
-import { itemSourceOf } from '../read/item-source.ts';
-import { type ListFiles, patternOf } from '../read/file-pattern.ts';
-import { listProblems, countTakenOutputs, writableIn } from '../problems/list-limits.ts';
-import type { ParamValues } from '../grammar/param-values.ts';
-import type { Filler } from '../grammar/placeholders.ts';
-import type { Problems } from '../text/diagnostics.ts';
-import type { Spec, StageSpec } from '../read/spec.ts';
-import type { Located, Position } from '../text/tree.ts';
-import { quote } from '../../units/quote.ts';
+import { type EachPlan, type JsonValue, type Plan, PLAN_LIMITS } from '../../../plan/plan.ts';
+import { instanceProblem } from '../../../run/instance.ts';
+import { utf8Length } from '../../../units/utf8.ts';
+import { itemSourceOf } from '../../read/item-source.ts';
+import { type ListFiles, patternOf } from '../../read/file-pattern.ts';
+import { listProblems, countTakenOutputs, writableIn } from '../../problems/list-limits.ts';
+import type { ParamValues } from '../../grammar/param-values.ts';
+import type { Filler } from '../../grammar/placeholders.ts';
+import type { Problems } from '../../text/diagnostics.ts';
+import type { Spec, StageSpec } from '../../read/spec.ts';
+import type { Located, Position } from '../../text/tree.ts';
+import { quote } from '../../../units/quote.ts';
 import { describeStage } from './describe-stage.ts';
 
 const REMEDY =

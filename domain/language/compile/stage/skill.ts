@@ -1,16 +1,16 @@
 /** `skill`: a step machine as a stage's work, and the agent that answers its prompts. */
-import { type JsonValue, PLAN_LIMITS, type SkillWork, type TextsPlan } from '../../plan/plan.ts';
-import { utf8Length } from '../../units/utf8.ts';
+import { type JsonValue, PLAN_LIMITS, type SkillWork, type TextsPlan } from '../../../plan/plan.ts';
+import { utf8Length } from '../../../units/utf8.ts';
 import { type AgentContext, compileLlm, compileSkills, planOfLlm } from './agent.ts';
 import { compileBudget } from './budget.ts';
-import { compileHostPath } from './sandbox.ts';
-import { hasExpression } from '../grammar/placeholders.ts';
-import type { ParamValues } from '../grammar/param-values.ts';
-import { checkSkillParams, type ReadSkill } from '../problems/skill-params.ts';
-import type { Spec, StageSpec } from '../read/spec.ts';
-import type { Located, MapNode, TreeNode } from '../text/tree.ts';
-import { quote } from '../../units/quote.ts';
-import { createMapping } from '../../units/mapping.ts';
+import { compileHostPath } from '../vm/sandbox.ts';
+import { hasExpression } from '../../grammar/placeholders.ts';
+import type { ParamValues } from '../../grammar/param-values.ts';
+import { checkSkillParams, type ReadSkill } from '../../problems/skill-params.ts';
+import type { Spec, StageSpec } from '../../read/spec.ts';
+import type { Located, MapNode, TreeNode } from '../../text/tree.ts';
+import { quote } from '../../../units/quote.ts';
+import { createMapping } from '../../../units/mapping.ts';
 
 type SkillSpec = NonNullable<StageSpec['skill']>;
 type LlmSpec = NonNullable<StageSpec['llm']>;

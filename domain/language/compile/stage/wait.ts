@@ -1,11 +1,11 @@
-import type { TextsPlan, WaitWork } from '../../plan/plan.ts';
-import { parseTimeMs } from '../../units/time.ts';
-import type { Filler } from '../grammar/placeholders.ts';
-import { hasStandIn } from '../read/params.ts';
-import type { Problems } from '../text/diagnostics.ts';
-import type { StageSpec } from '../read/spec.ts';
-import type { Located } from '../text/tree.ts';
-import { quote } from '../../units/quote.ts';
+import type { TextsPlan, WaitWork } from '../../../plan/plan.ts';
+import { parseTimeMs } from '../../../units/time.ts';
+import type { Filler } from '../../grammar/placeholders.ts';
+import { hasStandIn } from '../../read/params.ts';
+import type { Problems } from '../../text/diagnostics.ts';
+import type { StageSpec } from '../../read/spec.ts';
+import type { Located } from '../../text/tree.ts';
+import { quote } from '../../../units/quote.ts';
 
 type WaitSpec = NonNullable<StageSpec['wait']>;
 

@@ -1,12 +1,12 @@
-import { providerRules, providerServices } from '../../agent/provider-hosts.ts';
+import { providerRules, providerServices } from '../../../agent/provider-hosts.ts';
 import {
   DEFAULT_PORTS,
   EGRESS_LIMITS,
   type EgressPlan,
   type EgressRule,
   type EgressService,
-} from '../../plan/egress.ts';
-import type { LlmPlan } from '../../plan/plan.ts';
+} from '../../../plan/egress.ts';
+import type { LlmPlan } from '../../../plan/plan.ts';
 import {
   explainClosedRule,
   parseRule,
@@ -15,11 +15,11 @@ import {
   presetRules,
   PROVIDER_PRESET,
   serviceInPlaceOf,
-} from '../read/egress-rules.ts';
-import type { Problems } from '../text/diagnostics.ts';
-import type { SandboxSpec } from '../read/spec.ts';
-import type { Located, Position } from '../text/tree.ts';
-import { quote } from '../../units/quote.ts';
+} from '../../read/egress-rules.ts';
+import type { Problems } from '../../text/diagnostics.ts';
+import type { SandboxSpec } from '../../read/spec.ts';
+import type { Located, Position } from '../../text/tree.ts';
+import { quote } from '../../../units/quote.ts';
 
 /**
  * What a VM reaches: what its sandbox says, else what its agents need to talk to their models.

@@ -1,4 +1,4 @@
-import { AGENT_DEFAULTS } from '../../plan/defaults.ts';
+import { AGENT_DEFAULTS } from '../../../plan/defaults.ts';
 import {
   type AgentSkill,
   type AgentWork,
@@ -6,17 +6,17 @@ import {
   type LlmPlan,
   PLAN_LIMITS,
   type PricePlan,
-} from '../../plan/plan.ts';
+} from '../../../plan/plan.ts';
 import { compileBudget } from './budget.ts';
-import { compileGuestPath, compileHostPath } from './sandbox.ts';
-import { PROMPT_REMEDY } from '../grammar/agent-table.ts';
-import { NAME, REPOSITORY, VARIABLE, VARIABLE_LIMITS } from '../grammar/values.ts';
-import type { Filler } from '../grammar/placeholders.ts';
+import { compileGuestPath, compileHostPath } from '../vm/sandbox.ts';
+import { PROMPT_REMEDY } from '../../grammar/agent-table.ts';
+import { NAME, REPOSITORY, VARIABLE, VARIABLE_LIMITS } from '../../grammar/values.ts';
+import type { Filler } from '../../grammar/placeholders.ts';
 import { isAddress } from './host-settings.ts';
-import type { Problems } from '../text/diagnostics.ts';
-import type { EnvSpec, StageSpec } from '../read/spec.ts';
-import type { Located, Position } from '../text/tree.ts';
-import { quote } from '../../units/quote.ts';
+import type { Problems } from '../../text/diagnostics.ts';
+import type { EnvSpec, StageSpec } from '../../read/spec.ts';
+import type { Located, Position } from '../../text/tree.ts';
+import { quote } from '../../../units/quote.ts';
 
 type LlmSpec = NonNullable<StageSpec['llm']>;
 type SkillSpec = StageSpec['skills'][number];

@@ -1,9 +1,9 @@
-import { MOCK_DEFAULTS } from '../../plan/defaults.ts';
-import { PLAN_LIMITS, type StagePlan } from '../../plan/plan.ts';
-import { utf8Length } from '../../units/utf8.ts';
-import type { Filler } from '../grammar/placeholders.ts';
-import type { Problems } from '../text/diagnostics.ts';
-import type { StageSpec } from '../read/spec.ts';
+import { MOCK_DEFAULTS } from '../../../plan/defaults.ts';
+import { PLAN_LIMITS, type StagePlan } from '../../../plan/plan.ts';
+import { utf8Length } from '../../../units/utf8.ts';
+import type { Filler } from '../../grammar/placeholders.ts';
+import type { Problems } from '../../text/diagnostics.ts';
+import type { StageSpec } from '../../read/spec.ts';
 
 export function compileMock(
   { mock }: StageSpec,

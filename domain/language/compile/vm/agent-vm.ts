@@ -1,12 +1,12 @@
 /** What a VM cannot be for the agents in it: told when the spec is read, since neither is seen in the plan. */
-import { CLI_NEEDS, cliOf } from '../../agent/agent-cli.ts';
-import { providerRules, providerServices } from '../../agent/provider-hosts.ts';
-import type { EgressRule } from '../../plan/egress.ts';
-import type { LlmPlan, SandboxPlan } from '../../plan/plan.ts';
-import type { Problems } from '../text/diagnostics.ts';
-import type { SandboxSpec } from '../read/spec.ts';
-import type { Located } from '../text/tree.ts';
-import { quote } from '../../units/quote.ts';
+import { CLI_NEEDS, cliOf } from '../../../agent/agent-cli.ts';
+import { providerRules, providerServices } from '../../../agent/provider-hosts.ts';
+import type { EgressRule } from '../../../plan/egress.ts';
+import type { LlmPlan, SandboxPlan } from '../../../plan/plan.ts';
+import type { Problems } from '../../text/diagnostics.ts';
+import type { SandboxSpec } from '../../read/spec.ts';
+import type { Located } from '../../text/tree.ts';
+import { quote } from '../../../units/quote.ts';
 
 interface AgentVm {
   /** Of the spec. */

@@ -1,9 +1,9 @@
 /** What of a stage is compiled alike whatever its work is: what it waits for, when it is done, whether its failure is tolerated. */
-import type { StagePlan } from '../../plan/plan.ts';
-import { edgesOnSuccess } from '../../plan/work.ts';
+import type { StagePlan } from '../../../plan/plan.ts';
+import { edgesOnSuccess } from '../../../plan/work.ts';
 import type { Condition } from './condition.ts';
-import type { Links } from '../link/linked.ts';
-import type { StageSpec } from '../read/spec.ts';
+import type { Links } from '../../link/linked.ts';
+import type { StageSpec } from '../../read/spec.ts';
 
 export function edgesOf(
   { dependsOn, onFailure }: Links,

@@ -1,4 +1,4 @@
-import { SANDBOX_DEFAULTS } from '../../plan/defaults.ts';
+import { SANDBOX_DEFAULTS } from '../../../plan/defaults.ts';
 import {
   type LlmPlan,
   type MountPlan,
@@ -6,15 +6,15 @@ import {
   RETENTION,
   type SandboxNeeds,
   type SandboxPlan,
-} from '../../plan/plan.ts';
+} from '../../../plan/plan.ts';
 import { compileEgress } from './egress.ts';
-import { isOwnImage, MOUNT_MODE_DEFAULT } from '../grammar/sandbox-table.ts';
-import { contains, guestPathRefusal, mustStayWritable, normalizeAbsolute, resolveFrom } from '../text/paths.ts';
-import { sharesSource } from '../problems/mount-source.ts';
-import type { Problems } from '../text/diagnostics.ts';
-import type { MountSpec, SandboxSpec } from '../read/spec.ts';
-import type { Located, Position } from '../text/tree.ts';
-import { quote } from '../../units/quote.ts';
+import { isOwnImage, MOUNT_MODE_DEFAULT } from '../../grammar/sandbox-table.ts';
+import { contains, guestPathRefusal, mustStayWritable, normalizeAbsolute, resolveFrom } from '../../text/paths.ts';
+import { sharesSource } from '../../problems/mount-source.ts';
+import type { Problems } from '../../text/diagnostics.ts';
+import type { MountSpec, SandboxSpec } from '../../read/spec.ts';
+import type { Located, Position } from '../../text/tree.ts';
+import { quote } from '../../../units/quote.ts';
 
 /** What is in a VM decides where nothing is said of it. */
 export interface WithinVm {
