@@ -60,7 +60,7 @@ async function mcpFigure({ rounds, say, scripts }: Bench): Promise<Figure> {
   return {
     title: 'MCP over stdio',
     method:
-      'A server of the bundled skill with sessions in memory; the figure is the mean over whole sessions of that many steps. The client only writes and reads lines, and CPU is that of the server.',
+      'A server of the bundled step machine with sessions in memory; the figure is the mean over whole sessions of that many steps. The client only writes and reads lines, and CPU is that of the server.',
     rows: results.flatMap((result) => advanceRows(result)),
     goals: [
       ...results.map((result) =>
@@ -72,12 +72,15 @@ async function mcpFigure({ rounds, say, scripts }: Bench): Promise<Figure> {
 }
 
 async function startFigure({ rounds, say, scripts: { zod, arktype }, workDir }: Bench): Promise<Figure> {
-  const skills = [startArm('`start` of a skill with zod', zod), startArm('`start` of a skill with ArkType', arktype)];
+  const skills = [
+    startArm('`start` of a step machine with zod', zod),
+    startArm('`start` of a step machine with ArkType', arktype),
+  ];
   const results = await interleave([...skills, nodeArm(), nodeWithCertificatesArm(workDir)], rounds, say);
   return {
-    title: 'Start of a built skill',
+    title: 'Start of a built step machine',
     method:
-      '`scripts/run start` of a built skill, from its start to its end; 3 calls a round. The skills differ in the library of their one schema. `NODE_EXTRA_CA_CERTS` is not set, as for all command lines here; the last arm shows its cost for each process.',
+      '`scripts/run start` of a built step machine, from its start to its end; 3 calls a round. The step machines differ in the library of their one schema. `NODE_EXTRA_CA_CERTS` is not set, as for all command lines here; the last arm shows its cost for each process.',
     rows: results.flatMap((result) => advanceRows(result, 'ms a call')),
     goals: results
       .slice(0, skills.length)
@@ -97,7 +100,7 @@ async function cliFigure({ rounds, say, scripts: { script }, workDir }: Bench): 
   return {
     title: 'Command line',
     method:
-      'Each advance is one process of the bundled skill, measured from its start to its end. First the same code, in one process, prepares a session file or a history of that many steps; then each round measures 3 advances at that depth. Without a session, the client passes the whole history with each call and appends what the call returns. The client of the last arm, which has no goal, drops the checkpoints in the history, so each call folds all events again.',
+      'Each advance is one process of the bundled step machine, measured from its start to its end. First the same code, in one process, prepares a session file or a history of that many steps; then each round measures 3 advances at that depth. Without a session, the client passes the whole history with each call and appends what the call returns. The client of the last arm, which has no goal, drops the checkpoints in the history, so each call folds all events again.',
     rows: results.flatMap((result) => advanceRows(result)),
     goals: [
       ...results
@@ -140,7 +143,7 @@ async function durableFigure({ rounds, say, scripts: { entry }, workDir }: Bench
   await bench.client.connection.close();
   return {
     title: 'Durable session',
-    method: `Server and worker are those of the embedded stack (${version(pieces.temporalCli)}); the skill runs in a separate process. A round makes 25 advances with the client that \`voidbox session\` and the other transports use, and as many bare updates with one no-op local activity, on the same server with a separate worker. CPU is that of the worker and of the skill's process. A session of that many steps starts with the input of continue-as-new: the engine's state after that many answers, and its records in files. Continue-as-new is due after about 680 answers; one session with ${count(LONG_STEPS)} consecutive answers shows its cost.`,
+    method: `Server and worker are those of the embedded stack (${version(pieces.temporalCli)}); the step machine runs in a separate process. A round makes 25 advances with the client that \`voidbox session\` and the other transports use, and as many bare updates with one no-op local activity, on the same server with a separate worker. CPU is that of the worker and of the step machine's process. A session of that many steps starts with the input of continue-as-new: the engine's state after that many answers, and its records in files. Continue-as-new is due after about 680 answers; one session with ${count(LONG_STEPS)} consecutive answers shows its cost.`,
     rows: [
       ...[bare!, ...durable].flatMap((result) => [
         ...advanceRows(result),

@@ -178,17 +178,17 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
     ],
   },
   {
-    title: 'Skills',
+    title: 'Step machines',
     commands: [
       {
         name: 'skill',
         usage: 'skill VERB',
-        summary: 'run, check, lint, draw and build skills (step machines)',
+        summary: 'run, check, lint, draw and build step machines',
         commands: [
           {
             name: 'run',
             usage: 'skill run ENTRY [args…]',
-            summary: "run a skill's command line from its source",
+            summary: "run a step machine's command line from its source",
             load: () => import('./commands/skills/skill-run.ts'),
           },
           {
@@ -200,22 +200,22 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
           {
             name: 'check',
             usage: 'skill check ENTRY',
-            summary: 'check the skill that the entry defines',
-            about: 'Check that a skill loads and that its steps fit together.',
+            summary: 'check the step machine that the entry defines',
+            about: 'Check that a step machine loads and that its steps fit together.',
             load: () => import('./commands/skills/skill-check.ts'),
           },
           {
             name: 'lint',
             usage: 'skill lint ENTRY…',
             summary: 'check its source too, and show each mistake with its place',
-            about: 'Check skills and their sources, and show each mistake with its place.',
+            about: 'Check step machines and their sources, and show each mistake with its place.',
             load: () => import('./commands/skills/skill-lint.ts'),
           },
           {
             name: 'graph',
             usage: 'skill graph ENTRY',
             summary: 'draw its steps as text or as a Mermaid flowchart',
-            about: 'Draw the steps of a skill as text or as a Mermaid flowchart.',
+            about: 'Draw the steps of a step machine as text or as a Mermaid flowchart.',
             load: () => import('./commands/skills/skill-graph.ts'),
           },
         ],
@@ -223,7 +223,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
     ],
   },
   {
-    title: 'Skill sessions',
+    title: 'Sessions of step machines',
     commands: [
       {
         name: 'session',

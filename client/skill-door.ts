@@ -133,7 +133,7 @@ class StackSessions implements DurableSessions {
     const oldest = open.at(-1)!.session;
     return refusal(
       'full',
-      `${open.length} sessions of skill "${name}" are open, which is the limit.`,
+      `${open.length} sessions of step machine "${name}" are open, which is the limit.`,
       `Continue an open session, or end one: voidbox session list --state open, voidbox session cancel ${separateId(oldest)}. The server's --max-sessions sets the limit.`,
     );
   }
@@ -147,7 +147,7 @@ class StackSessions implements DurableSessions {
     if (!isSessionName(session)) return unknown(`${quote(session)} is not a session id.`);
     const { skill } = await this.#call((client) => viewSession(client, session));
     if (skill !== '' && skill !== name)
-      return unknown(`Session "${session}" is one of skill "${skill}", not of "${name}".`);
+      return unknown(`Session "${session}" is one of step machine "${skill}", not of "${name}".`);
     this.#own.add(session);
     return null;
   }

@@ -211,7 +211,7 @@ async function openSkillHost(
   { observed, variables: handedOver, local }: SessionStores,
 ): Promise<RunningSkillHost> {
   const { skills, skillTurnLimitMs, stateDir, variables, log } = options;
-  if (local === null) throw new Error('skills run only on a store whose data is on a disk of this host');
+  if (local === null) throw new Error('step machines run only on a store whose data is on a disk of this host');
   // With the bundler of skills, which most workers never need.
   const { createSkillHost } = await import('./skills/skill-host.ts');
   return createSkillHost({

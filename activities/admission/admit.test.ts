@@ -225,7 +225,7 @@ describe('the code of a step machine', () => {
     const plan = machine();
     await expect(admitted({ plan, mockAgents: true })).rejects.toMatchObject({
       ...failure,
-      message: 'stage a runs the skill /home/ada/skill, and this worker has no skills',
+      message: 'stage a runs the step machine /home/ada/skill, and this worker has no step machines',
     });
     deps = { ...deps, stageSessions: sessions };
     const other = machine({ source: { kind: 'host', path: '/etc/other' } });

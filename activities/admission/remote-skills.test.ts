@@ -59,7 +59,7 @@ it('each is fetched once for a run, its text stands in the plan, and its hash in
       type: 'notice',
       level: 'info',
       message: expect.stringMatching(
-        /^the skill remote:obra\/superpowers\/brainstorming is the one of sha256 [0-9a-f]{64}, 12 bytes$/,
+        /^the agent skill remote:obra\/superpowers\/brainstorming is the one of sha256 [0-9a-f]{64}, 12 bytes$/,
       ),
     },
   });
@@ -86,7 +86,7 @@ it.each([
   expect(error).toMatchObject({
     code: 'admit/skill-unavailable',
     message: expect.stringMatching(
-      new RegExp(`^the skill remote:obra/superpowers/brainstorming of stage one .*${reason}`),
+      new RegExp(`^the agent skill remote:obra/superpowers/brainstorming of stage one .*${reason}`),
     ),
   });
 });
@@ -109,7 +109,7 @@ it('a worker that fetches none says so, and a run has a most', async () => {
   const { fetch } = counting();
   expect((await withRemoteSkills(fetch, planOf(many(REMOTE_SKILL_LIMITS.count)))).skills).toHaveLength(32);
   await expect(withRemoteSkills(fetch, planOf(many(REMOTE_SKILL_LIMITS.count + 1)))).rejects.toThrow(
-    'the plan has 33 different skills `remote:`; a run fetches at most 32',
+    'the plan has 33 different agent skills `remote:`; a run fetches at most 32',
   );
   const long: AgentSkill = { kind: 'remote', repository: 'a/b', skill: 'x'.repeat(65) };
   await expect(withRemoteSkills(fetch, planOf([long]))).rejects.toThrow('its name has 65 characters');

@@ -41,7 +41,7 @@ export async function withRemoteSkills(fetch: FetchSkill | undefined, plan: Plan
   if (sources.size > REMOTE_SKILL_LIMITS.count)
     throw new CodedError(
       'run/too-large',
-      `the plan has ${sources.size} different skills \`remote:\`; a run fetches at most ${REMOTE_SKILL_LIMITS.count}: use skills \`file:\``,
+      `the plan has ${sources.size} different agent skills \`remote:\`; a run fetches at most ${REMOTE_SKILL_LIMITS.count}: use agent skills \`file:\``,
     );
   const signal = AbortSignal.timeout(REMOTE_SKILL_LIMITS.timeoutMs);
   const texts = new Map<string, string>();
@@ -67,7 +67,7 @@ export function fetchedEvents(skills: readonly FetchedSkill[], atMs: number): re
     body: {
       type: 'notice',
       level: 'info',
-      message: `the skill ${source} is the one of sha256 ${sha256}, ${sizeBytes} bytes`,
+      message: `the agent skill ${source} is the one of sha256 ${sha256}, ${sizeBytes} bytes`,
     },
   }));
 }
@@ -120,6 +120,6 @@ function documentIn(bytes: Uint8Array, source: string, stage: string): string {
 function unavailable(source: string, stage: string, reason: string): CodedError {
   return new CodedError(
     'admit/skill-unavailable',
-    `the skill ${source} of stage ${stage} cannot be fetched: ${reason}`,
+    `the agent skill ${source} of stage ${stage} cannot be fetched: ${reason}`,
   );
 }

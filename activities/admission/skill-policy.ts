@@ -30,7 +30,10 @@ export async function withSkillCodes(deps: Deps, plan: Plan): Promise<Plan> {
 
 async function codeOf({ stageSessions }: Deps, stage: string, path: string): Promise<SkillCodePlan> {
   if (stageSessions === undefined)
-    throw new CodedError('skill/unknown', `stage ${stage} runs the skill ${path}, and this worker has no skills`);
+    throw new CodedError(
+      'skill/unknown',
+      `stage ${stage} runs the step machine ${path}, and this worker has no step machines`,
+    );
   try {
     return await stageSessions.identify(path);
   } catch (error) {

@@ -28,7 +28,7 @@ test('a skill that lies only below the working directory is a warning of `valida
     {
       code: 'cli/skill-missing',
       severity: 'warning',
-      message: `the skill ${dir}/specs/skills/review.md of stage reviewer is not a file of this machine; it lies only below the working directory: ${dir}/skills/review.md`,
+      message: `the agent skill ${dir}/specs/skills/review.md of stage reviewer is not a file of this machine; it lies only below the working directory: ${dir}/skills/review.md`,
       remedy: `Move it there, or let relative paths start at the working folder: --base-dir ${dir}`,
       file: 'specs/agent.yaml',
       line: 6,
@@ -37,7 +37,7 @@ test('a skill that lies only below the working directory is a warning of `valida
     {
       code: 'cli/skill-missing',
       severity: 'warning',
-      message: `the skill ${dir}/specs/gone.md of stage reviewer is not a file of this machine`,
+      message: `the agent skill ${dir}/specs/gone.md of stage reviewer is not a file of this machine`,
       remedy: `Create it, or correct the path; ${start}`,
       file: 'specs/agent.yaml',
       line: 6,
@@ -49,7 +49,7 @@ test('a skill that lies only below the working directory is a warning of `valida
   const run = await typeCommand(['run', 'specs/agent.yaml', '--mock-agents'], dir, variables);
   expect([run.code, run.stderr]).toEqual([
     2,
-    expect.stringMatching(/^error: specs\/agent\.yaml:6:12: the skill .* is not a file/),
+    expect.stringMatching(/^error: specs\/agent\.yaml:6:12: the agent skill .* is not a file/),
   ]);
 });
 

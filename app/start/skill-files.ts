@@ -78,10 +78,10 @@ export function codeOfMissing({ elsewhere }: MissingSkill): 'cli/skill-missing' 
 export function describeMissingSkill({ stage, path, beside, elsewhere }: MissingSkill): string {
   if (elsewhere !== null) {
     const leads = elsewhere === path ? '' : `, which leads to ${elsewhere},`;
-    return `the skill ${path} of stage ${stage}${leads} is neither below the spec's folder nor allowed on this host`;
+    return `the agent skill ${path} of stage ${stage}${leads} is neither below the spec's folder nor allowed on this host`;
   }
   const where = beside === null ? '' : `; it lies only below the working directory: ${beside}`;
-  return `the skill ${path} of stage ${stage} is not a file of this machine${where}`;
+  return `the agent skill ${path} of stage ${stage} is not a file of this machine${where}`;
 }
 
 export function missingSkillRemedy({ beside, elsewhere }: MissingSkill, baseDir: string, cwd: string): string {
@@ -130,21 +130,21 @@ function refusalOfSkill(path: string, { reason, message }: FileRefusal): AppErro
     return new AppError(
       'usage',
       'cli/skill-refused',
-      `the skill ${path} is neither below the spec's folder nor allowed on this host`,
+      `the agent skill ${path} is neither below the spec's folder nor allowed on this host`,
       'Move it below the folder of the spec, or allow its folder: voidbox run FILE --allow-mounts FOLDER',
     );
   return reason === 'too-large'
     ? new AppError(
         'usage',
         'cli/skill-missing',
-        `the skill ${path} has more than ${SKILL_BYTES / 1024} KiB, and travels within the plan`,
+        `the agent skill ${path} has more than ${SKILL_BYTES / 1024} KiB, and travels within the plan`,
         'Shorten it, or mount the folder that holds it',
       )
     : new AppError(
         'usage',
         'cli/skill-missing',
-        `the skill ${path} cannot be read: ${message}`,
-        'Correct the path; a skill is a regular file',
+        `the agent skill ${path} cannot be read: ${message}`,
+        'Correct the path; an agent skill is a regular file',
       );
 }
 
@@ -159,8 +159,8 @@ function documentIn(bytes: Buffer, path: string): string {
   throw new AppError(
     'usage',
     'cli/skill-missing',
-    `the skill ${path} is empty, or no UTF-8 text`,
-    'Name the document of the skill, such as its SKILL.md',
+    `the agent skill ${path} is empty, or no UTF-8 text`,
+    'Name the document of the agent skill, such as its SKILL.md',
   );
 }
 

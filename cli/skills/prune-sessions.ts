@@ -38,7 +38,7 @@ export async function pruneSessionFiles(
   const report = await pruner.prune(uses, { ...options, nowMs: context.now().getTime() });
   const kept =
     uses.codeHashes === null
-      ? 'skill code is kept: an open session did not answer which code it runs (voidbox session list --state open)'
+      ? 'code of step machines is kept: an open session did not answer which code it runs (voidbox session list --state open)'
       : null;
   return { ...report, kept };
 }

@@ -37,7 +37,7 @@ export async function sessionLink(context: CliContext, skills?: readonly string[
     if (skillPaths(env.stateDir).length === 0)
       throw environmentError(
         'skill/unknown',
-        'no skill folder is set',
+        'no folder of step machines is set',
         'Set one: voidbox up --skills DIR, or VOIDBOX_SKILLS',
       );
   }

@@ -1,4 +1,4 @@
-/** Mistakes in a skill's source, as errors of the command line: the author changes something, not the host. */
+/** Mistakes in a step machine's source, as errors of the command line: the author changes something, not the host. */
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import type { ErrorCode } from '../../domain/errors/codes.ts';
 import { isErrorCode, remedyOf } from '../../domain/errors/error-code.ts';

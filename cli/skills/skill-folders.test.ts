@@ -37,8 +37,8 @@ test('a file, a folder of a skill and a folder of such folders are skills', () =
 
 test('the message about a folder that has only code files names these files', () => {
   expect(refusalOf('files')).toEqual([
-    '--skills: `files` holds no folder of a skill; the code files in it are not taken as skills, since they may be anything',
-    "Name those that are skills: --skills files/b.ts 'files/it'\\''s.mjs'\nOr give each skill a folder with a skill.ts.",
+    '--skills: `files` holds no folder of a step machine; the code files in it are not taken as step machines, since they may be anything',
+    "Name those that are step machines: --skills files/b.ts 'files/it'\\''s.mjs'\nOr give each step machine a folder with a skill.ts.",
   ]);
   expect(refusalOf('many')[1]).toMatch(/many\/s7\.ts …\n/);
   expect(refusalOf('examples/skills', fileURLToPath(new URL('../..', import.meta.url)))[1]).toContain(
@@ -49,7 +49,7 @@ test('the message about a folder that has only code files names these files', ()
 test('a folder that does not exist or holds nothing is told so', () => {
   expect(refusalOf('gone')[0]).toBe('--skills: `gone` does not exist');
   expect(refusalOf('empty')).toEqual([
-    '--skills: there is no skill at `empty`',
-    expect.stringContaining("Name a skill's file, a folder with a skill.ts"),
+    '--skills: there is no step machine at `empty`',
+    expect.stringContaining("Name a step machine's file, a folder with a skill.ts"),
   ]);
 });

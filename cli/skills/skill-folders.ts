@@ -1,4 +1,4 @@
-/** What `--skills` names, as it is kept. */
+/** Step machines that `--skills` names, as they are kept. */
 import { existsSync, readdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { entriesAt } from '../../skill-kit/bundle/find-entry.ts';
@@ -8,11 +8,11 @@ import { quoteArgument } from '../../domain/security/typed-argument.ts';
 /** Of the files that a message names. */
 const MOST_NAMED = 8;
 const WHAT_SKILLS_ARE =
-  "Name a skill's file, a folder with a skill.ts (.mts, .js, .mjs), a folder that `voidbox skill build` made for Node, or a folder of such folders.";
+  "Name a step machine's file, a folder with a skill.ts (.mts, .js, .mjs), a folder that `voidbox skill build` made for Node, or a folder of such folders.";
 
 /**
  * @returns absolute paths
- * @throws AppError for one that holds no skill: whoever mistypes a folder shall not lose those that are loaded
+ * @throws AppError for one that holds no step machine: whoever mistypes a folder shall not lose those that are loaded
  */
 export function givenSkills(paths: readonly string[], cwd: string): string[] {
   return paths.map((path) => {
@@ -20,11 +20,11 @@ export function givenSkills(paths: readonly string[], cwd: string): string[] {
     if (entriesAt(full).length > 0) return full;
     if (!existsSync(full)) throw usageError(`--skills: \`${path}\` does not exist`, WHAT_SKILLS_ARE);
     const files = codeFilesIn(full);
-    if (files.length === 0) throw usageError(`--skills: there is no skill at \`${path}\``, WHAT_SKILLS_ARE);
+    if (files.length === 0) throw usageError(`--skills: there is no step machine at \`${path}\``, WHAT_SKILLS_ARE);
     const named = files.map((file) => quoteArgument(join(path, file)));
     throw usageError(
-      `--skills: \`${path}\` holds no folder of a skill; the code files in it are not taken as skills, since they may be anything`,
-      `Name those that are skills: --skills ${named.slice(0, MOST_NAMED).join(' ')}${named.length > MOST_NAMED ? ' …' : ''}\nOr give each skill a folder with a skill.ts.`,
+      `--skills: \`${path}\` holds no folder of a step machine; the code files in it are not taken as step machines, since they may be anything`,
+      `Name those that are step machines: --skills ${named.slice(0, MOST_NAMED).join(' ')}${named.length > MOST_NAMED ? ' …' : ''}\nOr give each step machine a folder with a skill.ts.`,
     );
   });
 }

@@ -187,7 +187,7 @@ async function startStack(start: Start): Promise<StackInfo> {
 function describeRestart(other: string, build: string): string {
   const codeOf = (text: string): string => text.split('+')[0]!;
   if (codeOf(other) !== codeOf(build)) return `restarting the embedded stack: it runs ${other}, this is ${build}`;
-  return 'restarting the embedded stack, because its skills or allowed mounts have changed; open runs continue';
+  return 'restarting the embedded stack, because its step machines or allowed mounts have changed; open runs continue';
 }
 
 /** The build of a stack that is up and runs other code. */

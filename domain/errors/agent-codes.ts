@@ -51,15 +51,15 @@ export const AGENT_CODES = {
     'Raise `max_cost_usd` in `budget` at the top level of the spec, or ask for less in one run.',
   ),
   'skill/asks-person': defineAgentCode(
-    'A step of the skill that a stage runs waits for a person. Only an agent answers the steps of a stage.',
-    'Ask people by an approval of the pipeline, before or behind the stage; or run the skill as a session of its own: `voidbox session start`.',
+    'A step of the step machine that a stage runs waits for a person. Only an agent answers the steps of a stage.',
+    'Ask people by an approval of the pipeline, before or behind the stage; or run the step machine as a session of its own: `voidbox session start`.',
   ),
   'skill/answers-refused': defineAgentCode(
-    'The skill that a stage runs refused several answers of the agent to one step.',
+    'The step machine that a stage runs refused several answers of the agent to one step.',
     'Read what it refused, and why, with `voidbox logs RUN`: the schema of the step may ask for more than its prompt says.',
   ),
   'skill/too-many-prompts': defineAgentCode(
-    'The skill that a stage runs asked the agent more often than a stage may.',
+    'The step machine that a stage runs asked the agent more often than a stage may.',
     'Give the steps of its cycles a `maxVisits`, or divide the work among several stages.',
   ),
 } as const satisfies Record<string, ErrorCodeInfo>;

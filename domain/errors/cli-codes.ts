@@ -19,11 +19,11 @@ export const CLI_CODES = {
     "Create it, or correct `host` of the mount; a relative path starts at the spec's folder.",
   ),
   'cli/skill-missing': defineCommandCode(
-    "A skill `file:PATH` of an agent is not a file of this machine. Paths start from the spec's folder, not from the working directory.",
+    "An agent skill `file:PATH` is not a file of this machine. Paths start from the spec's folder, not from the working directory.",
     'Create the file, or correct the path.',
   ),
   'cli/skill-refused': defineCommandCode(
-    "A skill `file:PATH` of an agent is neither below the spec's folder nor allowed on this machine.",
+    "An agent skill `file:PATH` is neither below the spec's folder nor allowed on this machine.",
     'Move it below the folder of the spec, or allow its folder: `voidbox run FILE --allow-mounts FOLDER`.',
   ),
   'cli/mount-refused': defineCommandCode(

@@ -339,7 +339,7 @@ export const ERROR_CODES = {
   'admit/skill-unavailable': {
     kind: 'world',
     retry: 'never',
-    summary: 'A skill `remote:` of an agent could not be fetched, so the run did not start.',
+    summary: 'An agent skill `remote:` could not be fetched, so the run did not start.',
     remedy:
       "Correct its name as the message says, or save the document and name it as `file:PATH`. The worker's host fetches it from raw.githubusercontent.com by HTTPS, without a proxy.",
   },
@@ -436,8 +436,8 @@ export const ERROR_CODES = {
     kind: 'outcome',
     retry: 'never',
     summary:
-      'A session of a step machine ended without its result: a limit was reached, or its skill made an impossible move.',
-    remedy: 'Read the message and `voidbox session history SESSION`; fix the skill and start a new session.',
+      'A session of a step machine ended without its result: a limit was reached, or the step machine made an impossible move.',
+    remedy: 'Read the message and `voidbox session history SESSION`; fix the step machine and start a new session.',
   },
   'session/refused': {
     kind: 'outcome',
@@ -456,7 +456,7 @@ export const ERROR_CODES = {
   'skill/unknown': {
     kind: 'world',
     retry: 'never',
-    summary: 'The worker has not loaded a skill of that name, version or code.',
+    summary: 'The worker has not loaded a step machine of that name, version or code.',
     remedy:
       'Load it with `voidbox up --skills DIR`, or `voidbox worker --skills DIR`; the message lists what is loaded.',
   },
@@ -464,38 +464,39 @@ export const ERROR_CODES = {
     kind: 'world',
     retry: 'never',
     summary:
-      'The worker has loaded several versions of the code of one skill, and the start of the session does not choose one.',
+      'The worker has loaded several versions of the code of one step machine, and the start of the session does not choose one.',
     remedy:
       'Choose one by its hash: `voidbox session start NAME --code HASH`. Or load only one: `voidbox up --skills PATH…`.',
   },
   'skill/not-found': {
     kind: 'world',
     retry: 'never',
-    summary: 'There is no skill at the given path.',
-    remedy: "Pass the skill's entry (a TypeScript or JavaScript file), or a folder with a `skill.ts`.",
+    summary: 'There is no step machine at the given path.',
+    remedy: "Pass the step machine's entry (a TypeScript or JavaScript file), or a folder with a `skill.ts`.",
   },
   'skill/params': {
     kind: 'world',
     retry: 'never',
-    summary: 'The params of a session do not match those that the skill declares.',
+    summary: 'The params of a session do not match those that the step machine declares.',
     remedy: 'Fix what the message names and start again. For a stage, they are the `params` in its `skill`.',
   },
   'skill/unusable': {
     kind: 'world',
     retry: 'never',
-    summary: 'The code of a skill cannot be bundled or loaded, or its definition has mistakes.',
+    summary: 'The code of a step machine cannot be bundled or loaded, or its definition has mistakes.',
     remedy: 'Fix what the message names; `voidbox session start` reads the files again.',
   },
   'skill/not-compliant': {
     kind: 'world',
     retry: 'never',
-    summary: 'The skill cannot be built for agentskills.io: its name, description or version is missing or invalid.',
+    summary:
+      'The step machine cannot be built for agentskills.io: its name, description or version is missing or invalid.',
     remedy: 'Change what the message names in the `skill({ … })` of the entry, or the folder after `-o`.',
   },
   'skill/lint': {
     kind: 'world',
     retry: 'never',
-    summary: 'Lint found errors in the skill; nothing was built.',
+    summary: 'Lint found errors in the step machine; nothing was built.',
     remedy: 'Fix the errors listed above the message.',
   },
   'skill/output-taken': {
@@ -507,7 +508,7 @@ export const ERROR_CODES = {
   'skill/bun': {
     kind: 'world',
     retry: 'never',
-    summary: 'bun, which compiles skills to executables, is missing or failed.',
+    summary: 'bun, which compiles step machines to executables, is missing or failed.',
     remedy:
       'Install it from https://bun.sh and put it on the PATH, or build with `--mode node`, which does not need it.',
   },
@@ -515,13 +516,13 @@ export const ERROR_CODES = {
     kind: 'world',
     retry: 'never',
     summary:
-      'A variable that a skill declares in `env` is not set where its session is started, or was not passed to the worker.',
+      'A variable that a step machine declares in `env` is not set where its session is started, or was not passed to the worker.',
     remedy: 'Set the variable where the session is started or, with your own server, where its worker is started.',
   },
   'skill/crashed': {
     kind: 'world',
     retry: 'never',
-    summary: 'A callback of a skill ended its process or did not return in time. Only that process was ended.',
+    summary: 'A callback of a step machine ended its process or did not return in time. Only that process was ended.',
     remedy: "Fix the callback. Move long work into a step's action, with `timeoutMs`.",
   },
   'skill/away': {

@@ -142,9 +142,9 @@ function checkSkill(skill: AgentSkill): readonly string[] {
     case 'remote':
       return [];
     case 'file':
-      return ['has a skill `file:`, which only `voidbox run` reads: put its text into the plan'];
+      return ['has an agent skill `file:`, which only `voidbox run` reads: put its text into the plan'];
     case 'image':
-      return [`has a skill of the image ${quote(skill.image)}`];
+      return [`has an agent skill of the image ${quote(skill.image)}`];
   }
 }
 

@@ -338,7 +338,7 @@ describe('a skill’s MCP server', { timeout: 180_000 }, () => {
     expect(await structured(rig, 'advance', { session: '../x' })).toMatchObject({ error: 'unknown' });
     const other = writeScript('other');
     expect((await run([other, 'advance', '--session', session]).ended).stderr).toContain(
-      'is one of skill "acting", not of "other"',
+      'is one of step machine "acting", not of "other"',
     );
   });
 

@@ -148,7 +148,7 @@ test(
 test('`up` allows other folders by another worker, and takes them back', { timeout: 240_000 }, async () => {
   const up = await type('up', '--allow-mounts', '../more', '../data/in', '--json');
   expect(JSON.parse(up.stdout)).toMatchObject({ allowedMounts: [join(dir, 'data/in'), join(dir, 'more')] });
-  expect(up.stderr).toContain('skills or allowed mounts have changed');
+  expect(up.stderr).toContain('step machines or allowed mounts have changed');
   expect(await type('run', 'm.yaml')).toMatchObject({ code: 0, stdout: 'hi\n' });
   expect((await type('up', '--allow-mounts', '../gone')).code).toBe(2);
   const kept = await type('up');

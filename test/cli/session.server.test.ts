@@ -171,7 +171,9 @@ test(
       stderr: expect.stringContaining('--skills: `skils` does not exist'),
     });
     mkdirSync(join(dir, 'empty'));
-    expect((await voidbox('up', '--skills', 'skills', 'empty')).stderr).toContain('there is no skill at `empty`');
+    expect((await voidbox('up', '--skills', 'skills', 'empty')).stderr).toContain(
+      'there is no step machine at `empty`',
+    );
 
     for (const [args, code, reason] of [
       [['nothing'], 'skill/unknown', 'skill "nothing" is not loaded; loaded: greeter 1.0.0'],

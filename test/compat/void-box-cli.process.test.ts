@@ -62,7 +62,7 @@ test.each(REFUSED)('$file is refused, for the reason that the table names', asyn
   expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
   expect(stderr).toContain('this build of Voidbox cannot run it');
   const quoted = /`([^`]+)`/.exec(needs)?.[1];
-  expect(stderr).toContain(quoted ?? 'has a skill of the image');
+  expect(stderr).toContain(quoted ?? 'has an agent skill of the image');
 });
 
 /** The first thing that the command asks for. An image comes before variables, because they are read when the run starts. */
@@ -95,7 +95,7 @@ test('hackernews_agent.yaml needs `--base-dir .`, as its row says, and its skill
   expect(row?.file).toBe('hackernews/hackernews_agent.yaml');
   rmSync(join(dir, SKILL), { force: true });
   expect((await type('run', row!.file, ['--base-dir', '.'])).stderr).toContain(
-    `the skill ${join(dir, SKILL)} of stage`,
+    `the agent skill ${join(dir, SKILL)} of stage`,
   );
   writeSkill();
   const { code, stderr } = await type('run', row!.file, []);

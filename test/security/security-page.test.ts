@@ -55,7 +55,7 @@ test('has a table for each who', () => {
       'A web page',
       'A guest',
       'The author of a project that I cloned',
-      "A skill's author",
+      "A step machine's author",
       'A Temporal client',
       "A holder of an artifact's hash",
     ]),

@@ -6,7 +6,7 @@ import { COMMANDS } from '../../cli/command-table.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { typeCommand } from '../rig/runs/typed-command.ts';
 import { pathsOf } from './imports.ts';
-import { phrasesIn, textsIn } from './words.ts';
+import { bareSkillIn, bareSkillsOfPage, phrasesIn, textsIn } from './words.ts';
 
 // The help of every command loads every command.
 vi.setConfig({ testTimeout: 60_000 });
@@ -24,7 +24,11 @@ test('help of every command', async () => {
     const { stdout } = await typeCommand([...line, '--help'], ROOT, {});
     expect(stdout).toContain('Usage:');
     // The end of a line may be in the middle of a phrase; what follows is indented, and columns are two blanks apart.
-    found.push(...phrasesIn(`voidbox ${[...line, '--help'].join(' ')}`, stdout.replace(/\n {6,}/g, ' '), 'message'));
+    const help = stdout.replace(/\n {6,}/g, ' ');
+    found.push(...phrasesIn(`voidbox ${[...line, '--help'].join(' ')}`, help, 'message'));
+    // The first column has usages such as `skill run ENTRY`, and names of arguments.
+    for (const row of help.split('\n'))
+      found.push(...bareSkillIn(`voidbox ${line.join(' ')} --help`, row.replace(/^ *skill(?: {2,}| \w+ )/, '')));
   }
   expect(found).toEqual([]);
 });
@@ -37,6 +41,26 @@ test('messages, remedies and all other texts of the sources', () => {
     const kind = /^(?:workflows|domain\/pipeline)\//.test(path) ? 'page' : 'message';
     return textsIn(path, read(path)).flatMap(({ line, text }) => phrasesIn(`${path}:${line}`, text, kind));
   });
+  expect(found).toEqual([]);
+});
+
+// Within these rooms each skill is a step machine, and a built one tells agents that it is a skill.
+const ROOMS_OF_STEP_MACHINES = /^(?:skill-kit|domain\/step-machine|workers\/skills|bench)\//;
+
+test('no message and no remedy leaves open which kind of skill it means', () => {
+  const sources = pathsOf(ROOT).filter(
+    (path) =>
+      /\.(?:ts|mjs|js)$/.test(path) &&
+      !/\.test\.ts$|^(?:test|examples)\//.test(path) &&
+      !ROOMS_OF_STEP_MACHINES.test(path),
+  );
+  expect(sources.length).toBeGreaterThan(300);
+  const found = sources.flatMap((path) =>
+    textsIn(path, read(path))
+      // A text with one word is a key, a kind or a name; a usage begins with the command.
+      .filter(({ text }) => /\w \w/.test(text) && !/^skill (?:\w+ )?[A-Z]+/.test(text))
+      .flatMap(({ line, text }) => bareSkillIn(`${path}:${line}`, text)),
+  );
   expect(found).toEqual([]);
 });
 
@@ -62,6 +86,52 @@ test('pages, and the examples with their comments', () => {
       .flatMap((line, index) => phrasesIn(`${path}:${index + 1}`, line.replace(/(`[^`]*\.(?:ts|rs)` )"[^"]*"/g, '$1'))),
   );
   expect(found).toEqual([]);
+});
+
+test('no heading of a page has a bare "skill", and an exact term precedes the first one of its text', () => {
+  const pages = [
+    'README.md',
+    'ARCHITECTURE.md',
+    'CHANGELOG.md',
+    'examples/README.md',
+    ...readdirSync(join(ROOT, 'docs'), { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.md'))
+      .map((name) => `docs/${name}`),
+  ];
+  expect(pages.length).toBeGreaterThan(60);
+  const found = pages.flatMap((path) => bareSkillsOfPage(path, read(path)));
+  // A reader looks up one row of the table, so each row is exact.
+  const table = read('AGENTS.md')
+    .split('\n')
+    .flatMap((line, index) => bareSkillIn(`AGENTS.md:${index + 1}`, line));
+  expect([...found, ...table]).toEqual([]);
+});
+
+test.each([
+  'the skill of stage a was not admitted',
+  "the skill's name",
+  'Skills differ in their schema',
+  'an agent skill, or a skill',
+])('a bare skill is found: %s', (text) => {
+  expect(bareSkillIn('x:1', text)).toEqual([expect.stringContaining('x:1: ')]);
+});
+
+test.each([
+  'an agent skill and a skill folder',
+  'a sub-skill of a step machine',
+  'the key `skill`, the flag --skills',
+  '<skill>',
+])('an exact skill is not: %s', (text) => {
+  expect(bareSkillIn('x:1', text)).toEqual([]);
+});
+
+test('a page is exact from its first exact term on, except in headings', () => {
+  const page = ['# Step machines', 'A skill runs.', '## A skill'].join('\n');
+  expect(bareSkillsOfPage('x', page)).toEqual([expect.stringContaining('x:3: ')]);
+  expect(bareSkillsOfPage('x', 'Run a skill, then a step machine.\nThe skill ends.')).toEqual([
+    expect.stringContaining('x:1: '),
+  ]);
+  expect(bareSkillsOfPage('x', '```\nskill\n```\n')).toEqual([]);
 });
 
 test.each([

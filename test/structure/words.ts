@@ -63,6 +63,41 @@ export function phrasesIn(where: string, text: string, kind: 'message' | 'page' 
   });
 }
 
+/** Exact terms that contain the word: an agent's skill, a SKILL.md of others, a part of a step machine, the package's name. */
+const EXACT_SKILLS = /\bagent skills?\b|\bskill folders?\b|\bsub-?skills?\b|\bskill-kit\b/gi;
+const BARE_SKILL = /(?<![\w./<$-])[Ss]kills?(?![\w./>-]|:\w)/;
+const CODE = /`[^`]*`|"[^"]*"|\]\([^)]*\)/g;
+
+/**
+ * Returns the place of a "skill" that may be a step machine, an agent skill or a skill folder, or nothing.
+ * Code in backticks, quoted names and addresses of links keep the word, because keys and commands are called so.
+ */
+export function bareSkillIn(where: string, text: string): readonly string[] {
+  const bare = text
+    .replace(CODE, '·')
+    .replace(EXACT_SKILLS, '·')
+    .replace(/\bvoidbox skill\b/g, '·');
+  return BARE_SKILL.test(bare)
+    ? [`${where}: "${text.trim().slice(0, 100)}"; write: step machine, agent skill or skill folder`]
+    : [];
+}
+
+/** Returns the headings of a page with a bare "skill", and the first bare "skill" in its text if no exact term precedes it. */
+export function bareSkillsOfPage(where: string, page: string): readonly string[] {
+  const found: string[] = [];
+  let exact = false;
+  // Blocks of code keep their lines, so that numbers of lines stay.
+  const lines = page.replace(/^```[^]*?^```/gm, (block) => block.replace(/[^\n]/g, '')).split('\n');
+  for (const [index, line] of lines.entries()) {
+    const place = `${where}:${index + 1}`;
+    const before = /^([^]*?)(?:step machines?|agent skills?|skill folders?)/i.exec(line.replace(CODE, '·'));
+    const bare = bareSkillIn(place, line.startsWith('#') || before === null ? line : before[1]!);
+    if (line.startsWith('#') || !exact) found.push(...bare);
+    exact ||= before !== null || bare.length > 0;
+  }
+  return found;
+}
+
 /** Returns the literals and templates of a source with their first lines; a value that is filled in becomes `…`. */
 export function textsIn(path: string, source: string): readonly { readonly line: number; readonly text: string }[] {
   const found: { readonly line: number; readonly text: string }[] = [];

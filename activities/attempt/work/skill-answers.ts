@@ -38,13 +38,13 @@ export function nextOf(standing: SessionStanding, before: AskedBefore | null): N
     case 'waiting':
       return { kind: 'look', untilMs: standing.dueMs, phase: `waiting in step ${standing.step}` };
     case 'redirect':
-      return failed('session/failed', `the skill leads to ${standing.redirect}, which it does not have`);
+      return failed('session/failed', `the step machine leads to ${standing.redirect}, which it does not have`);
     case 'prompt': {
       const { step, turn, prompt, preamble, schema, human } = standing;
       if (human !== undefined)
         return failed(
           'skill/asks-person',
-          `step ${step} of the skill waits for ${human.assignee ?? 'a person'}, and an agent answers the steps of a stage`,
+          `step ${step} of the step machine waits for ${human.assignee ?? 'a person'}, and an agent answers the steps of a stage`,
         );
       if (turn === undefined) return failed('session/failed', `step ${step} has no turn`);
       const whole = preamble === undefined || preamble === '' ? prompt : `${preamble}\n\n${prompt}`;
@@ -68,7 +68,7 @@ function afterError(
     case 'order':
       return { kind: 'look', untilMs: null, phase: 'waiting for the session' };
     case 'away':
-      return { kind: 'look', untilMs: null, phase: "waiting for the skill's code" };
+      return { kind: 'look', untilMs: null, phase: "waiting for the step machine's code" };
     case 'limit':
     case 'failed':
     case 'cancelled':

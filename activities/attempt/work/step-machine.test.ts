@@ -227,7 +227,7 @@ test('a step that waits for a person fails the stage, which has nobody to ask', 
   const session = played(person, () => done(1));
   const result = await begin(session).result;
   expect(result).toMatchObject({ outcome: 'failed', failure: { code: 'skill/asks-person' } });
-  expect(result.failure!.message).toContain('step sign of the skill waits for Ada');
+  expect(result.failure!.message).toContain('step sign of the step machine waits for Ada');
   expect(session.cancelled).toHaveLength(1);
 });
 

@@ -146,7 +146,7 @@ async function startSession(answering: AnsweringAgent, session: string): Promise
   const { vm, agent, skill } = answering;
   const sessions = sessionsOf(answering);
   vm.life.phase('starting the session');
-  if (skill.code === undefined) throw new Error(`the skill of stage ${vm.request.stage.id} was not admitted`);
+  if (skill.code === undefined) throw new Error(`the step machine of stage ${vm.request.stage.id} was not admitted`);
   const { code, params } = skill;
   const agentHost = agent.provider.cli === 'codex' ? 'codex' : 'claude-code';
   return await sessions.start(session, { code, params, agentHost, variables: vm.inputs.env }, vm.life.ended);
@@ -214,12 +214,12 @@ function limitOf(
   if (next.refusal !== null && again + 1 >= MOST_ASKED)
     return {
       code: 'skill/answers-refused',
-      message: `stage ${stage.id}: the skill refused ${MOST_ASKED} answers of the agent to step ${sanitizeLine(next.step)}, the last because: ${sanitizeLine(next.refusal ?? '')}; that answer begins: ${JSON.stringify(beginningOf(lastAnswer))}`,
+      message: `stage ${stage.id}: the step machine refused ${MOST_ASKED} answers of the agent to step ${sanitizeLine(next.step)}, the last because: ${sanitizeLine(next.refusal ?? '')}; that answer begins: ${JSON.stringify(beginningOf(lastAnswer))}`,
     };
   if (command <= MOST_PROMPTS) return null;
   return {
     code: 'skill/too-many-prompts',
-    message: `stage ${stage.id}: the skill asked more than ${MOST_PROMPTS} times, the last time in step ${sanitizeLine(next.step)}`,
+    message: `stage ${stage.id}: the step machine asked more than ${MOST_PROMPTS} times, the last time in step ${sanitizeLine(next.step)}`,
   };
 }
 

@@ -79,7 +79,7 @@ reference them; with --artifacts-now, only those stored since the oldest open ru
     if (skills.sessions.length > 0)
       lines.push(`${verb} files of ${counted(skills.sessions.length, 'session')}: ${skills.sessions.join(', ')}`);
     if (skills.skills.length > 0)
-      lines.push(`${verb} skill code that no session runs: ${counted(skills.skills.length, 'bundle')}`);
+      lines.push(`${verb} code of step machines that no session runs: ${counted(skills.skills.length, 'bundle')}`);
     if (skills.kept !== null) lines.push(context.advise(skills.kept));
     await context.stdout.write(`${lines.join('\n')}\n`);
     return EXIT.success;

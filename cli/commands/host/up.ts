@@ -26,7 +26,7 @@ export const command = defineCommand<Options>({
     command
       .option(
         '--skills <folder...>',
-        'skill folders for sessions; they replace the earlier ones and are kept for later starts',
+        'folders of step machines for sessions; they replace the earlier ones and are kept for later starts',
       )
       .option(
         '--allow-mounts <folder...>',

@@ -27,7 +27,7 @@ Server      TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS
             (TEMPORAL_PROFILE, TEMPORAL_CONFIG_FILE). At least one must be set, and the namespace must exist. Set the
             same ones for \`voidbox run\`. The worker waits 60 s for a server that does not answer yet.
 Task queues ${RUN_TASK_QUEUE} (workflows, admission of runs) and ${hostTaskQueue('HOST-ID')} (stages of runs that this host
-            admitted); with skills also ${SESSION_TASK_QUEUE}.
+            admitted); with step machines also ${SESSION_TASK_QUEUE}.
 Secrets     Runs get the variables of --secrets-file (or VOIDBOX_SECRETS_FILE: lines NAME=value, a file of mode 0600, read
             again for each stage) and those of --allow-env, and no other variable of this worker. Every client that may
             start runs can use them.
@@ -71,7 +71,10 @@ export const command = defineCommand<Options>({
       .option('--allow-keep', 'let runs leave the VMs of failed stages for a look, for an hour at most')
       .option('--secrets-file <file>', 'a file of mode 0600 with lines NAME=value, which runs may name as secrets')
       .option('--allow-env <name...>', "variables of this worker's environment that runs may name; none by default")
-      .option('--skills <folder...>', 'skill folders, besides those of VOIDBOX_SKILLS; this worker runs their sessions')
+      .option(
+        '--skills <folder...>',
+        'folders of step machines, besides those of VOIDBOX_SKILLS; this worker runs their sessions',
+      )
       .option('--images <path...>', IMAGES_HELP)
       .option('--with <piece...>', WITH_HELP)
       .addHelpText('after', HELP);

@@ -22,8 +22,8 @@ export const command = defineCommand<Options>({
   takesAnyStateFormat: true,
   configure: (command) => {
     command
-      .argument('<entry>', 'the file whose default export is the skill, or its folder')
-      .requiredOption('-o, --out <folder>', "the output folder; its name must be the skill's name")
+      .argument('<entry>', 'the file whose default export is the step machine, or its folder')
+      .requiredOption('-o, --out <folder>', "the output folder; its name must be the step machine's name")
       .option('--mode <mode>', 'node: a bundle that Node runs; bun: executables that need no Node', 'node')
       .option('--targets <list>', 'platforms of the executables, such as linux-x64,darwin-arm64 (the default)')
       .option('--single', "only an executable for this machine's platform")

@@ -11,7 +11,7 @@ interface Options {
 export const command = defineCommand<Options>({
   takesAnyStateFormat: true,
   configure: (command) => {
-    command.argument('<entry>', 'the file whose default export is the skill, or its folder');
+    command.argument('<entry>', 'the file whose default export is the step machine, or its folder');
   },
   async execute([entry = ''], options, context) {
     const { checkSource } = await import('../../../skill-kit/lint/check-source.ts');

@@ -12,7 +12,7 @@ export const command = defineCommand<Options>({
   takesAnyStateFormat: true,
   configure: (command) => {
     command
-      .argument('<entry>', 'the file whose default export is the skill, or its folder')
+      .argument('<entry>', 'the file whose default export is the step machine, or its folder')
       .option('-f, --format <format>', 'text, or mermaid: a flowchart for Markdown', 'text');
   },
   async execute([entry = ''], { json, format }, context) {

@@ -15,7 +15,7 @@ export const command = defineCommand<Options>({
   takesAnyStateFormat: true,
   configure: (command) => {
     command
-      .argument('<entry...>', 'files whose default export is a skill, or their folders')
+      .argument('<entry...>', 'files whose default export is a step machine, or their folders')
       .option('--max-warnings <number>', 'exit with 1 when there are more warnings; no limit by default');
   },
   async execute(entries, options, context) {

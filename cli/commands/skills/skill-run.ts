@@ -7,10 +7,10 @@ export const command = defineCommand({
   configure: (command) => {
     command.parent?.enablePositionalOptions();
     command
-      .argument('<entry>', 'the file whose default export is the skill, or its folder')
+      .argument('<entry>', 'the file whose default export is the step machine, or its folder')
       .argument(
         '[args...]',
-        'as the built skill takes them: start, advance, cleanup, topics, topic, mcp, with their flags; --help lists them',
+        'as the built step machine takes them: start, advance, cleanup, topics, topic, mcp, with their flags; --help lists them',
       )
       .passThroughOptions();
   },

@@ -4,7 +4,7 @@ import { EDGE_LABELS, notesOf } from '../../../skill-kit/graph/step-notes.ts';
 import type { Style } from '../text/style.ts';
 import { displayWidth, padEnd } from '../text/width.ts';
 
-/** One line a step, below it one for each way out; `▶` is the first step, `■` one that can end the skill, `↺` leads back. */
+/** One line a step, below it one for each way out; `▶` is the first step, `■` one that can end the step machine, `↺` leads back. */
 export function renderSkillGraph(graph: SkillGraph, style: Style): string {
   return `${draw(graph, style, `${style.bold(sanitizeLine(graph.name))} ${sanitizeLine(graph.version)}`).join('\n')}\n`;
 }

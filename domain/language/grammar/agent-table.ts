@@ -209,7 +209,7 @@ export const SKILLS = {
     form: 'file:PATH` or `{ name: NAME, content: TEXT }',
     tables: { image: IMAGE_SKILL, command: SERVER_SKILL, content: INLINE_SKILL },
   },
-  item: 'a skill',
+  item: 'an agent skill',
   items: 'skills',
   most: PLAN_LIMITS.skills,
 } as const;

@@ -33,11 +33,11 @@ export const SKILL = {
   keys: {
     use: {
       as: 'use',
-      type: { is: 'text', holds: 'path', plain: true, filled: 'name the entry or the folder of a skill' },
+      type: { is: 'text', holds: 'path', plain: true, filled: 'name the entry or the folder of a step machine' },
       required: true,
       mistaken: ['uses', 'path', 'entry', 'file', 'skill', 'name'],
       form: 'use: ./SKILL',
-      doc: "The skill's entry file or its folder. A relative path starts from the spec's folder.",
+      doc: "The step machine's entry file or its folder. A relative path starts from the spec's folder.",
       example: './skills/release',
     },
     params: {
@@ -46,14 +46,14 @@ export const SKILL = {
       feeds: 'params',
       mistaken: ['with', 'arguments', 'parameters', 'input', 'inputs'],
       form: 'params: { NAME: VALUE }',
-      doc: "Values for the skill's params. Placeholders are filled in.",
+      doc: "Values for the step machine's params. Placeholders are filled in.",
       example: { place: 'Ulm' },
     },
     agent: {
       as: 'agent',
       type: { is: 'choice', words: LLM_PROVIDERS, table: ANSWERING_AGENT },
       otherwise: "the spec's `llm`",
-      doc: "The agent that answers the skill's prompts: a provider, or `llm`, `skills` and `budget` as a step or box with a prompt has them.",
+      doc: "The agent that answers the step machine's prompts: a provider, or `llm`, `skills` and `budget` as a step or box with a prompt has them.",
       example: { llm: { provider: 'claude' }, skills: ['file:style.md'], budget: { max_turns: 40 } },
     },
   },

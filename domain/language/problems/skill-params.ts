@@ -40,7 +40,7 @@ export function checkSkillParams(
       problems.error(
         'spec/undeclared-param',
         at,
-        `\`params\` in \`skill\` of ${what} has ${quote(name)}, which the skill does not declare${problems.suggest(name, declared)}`,
+        `\`params\` in \`skill\` of ${what} has ${quote(name)}, which the step machine does not declare${problems.suggest(name, declared)}`,
         declared.length === 0 ? 'remove it' : `give one of: ${formatList(declared)}`,
       );
   }
@@ -49,7 +49,7 @@ export function checkSkillParams(
       problems.error(
         'spec/missing-param',
         written?.at ?? use.at,
-        `\`skill\` of ${what} gives no value for the param ${quote(name)}, which the skill demands`,
+        `\`skill\` of ${what} gives no value for the param ${quote(name)}, which the step machine demands`,
         `write \`params: { ${name}: … }\``,
       );
 }

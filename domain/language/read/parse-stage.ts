@@ -180,7 +180,7 @@ const INSTEAD: Readonly<Partial<Record<WorkKey, Readonly<Record<string, string>>
     for_each: LIST_OF_PARTS,
     llm: 'write it in `agent` of `skill`: `agent: { llm: { provider: NAME } }`',
     skills: 'write it in `agent` of `skill`: `agent: { skills: […] }`',
-    output_file: 'remove it: the output is that of the skill',
+    output_file: 'remove it: the output is that of the step machine',
     with: 'write `params` in `skill`',
   },
   uses: {

@@ -145,7 +145,7 @@ export function compileSkills(specs: readonly SkillSpec[], context: AgentContext
     problems.error(
       'spec/too-large',
       over.at,
-      `${what} has ${specs.length} skills; at most ${PLAN_LIMITS.skills} are allowed`,
+      `${what} has ${specs.length} agent skills; at most ${PLAN_LIMITS.skills} are allowed`,
       'remove some',
     );
   const documents = new Map<string, Position>();
@@ -157,7 +157,7 @@ export function compileSkills(specs: readonly SkillSpec[], context: AgentContext
       problems.error(
         'spec/duplicate-name',
         spec.at,
-        `two skills of ${what} have the name ${quote(document!)}, the first on line ${before.line}`,
+        `two agent skills of ${what} have the name ${quote(document!)}, the first on line ${before.line}`,
         'rename one of them',
       );
     else if (document !== null) documents.set(document, spec.at);
@@ -193,7 +193,7 @@ function compileSkill(spec: SkillSpec, context: AgentContext): AgentSkill | null
     case 'text':
       return compileTextSkill(spec, context);
     case 'image': {
-      const guestPath = compileGuestPath(spec.guestPath, `a skill of ${what}`, problems);
+      const guestPath = compileGuestPath(spec.guestPath, `an agent skill of ${what}`, problems);
       return guestPath === null
         ? null
         : { kind: 'image', image: spec.image.value, guestPath, readOnly: spec.readOnly ?? true };
@@ -215,12 +215,12 @@ function compileTextSkill(
   { baseDir, problems }: AgentContext,
 ): AgentSkill | null {
   const refuse = (message: string, remedy: string): null => {
-    problems.error('spec/bad-value', at, `the skill ${quote(`${prefix}:${text}`)} ${message}`, remedy);
+    problems.error('spec/bad-value', at, `the agent skill ${quote(`${prefix}:${text}`)} ${message}`, remedy);
     return null;
   };
   switch (prefix) {
     case 'file': {
-      const path = compileHostPath({ value: text, at }, `the skill ${quote(`file:${text}`)}`, baseDir, problems);
+      const path = compileHostPath({ value: text, at }, `the agent skill ${quote(`file:${text}`)}`, baseDir, problems);
       if (path === null) return null;
       const stem = stemOf(path);
       if (!NAME.test(stem) || stem.length > PLAN_LIMITS.nameLength)

@@ -94,8 +94,8 @@ export function compileSkillWork(stage: StageSpec, skill: SkillSpec, context: Sk
     problems.error(
       'spec/bad-path',
       skill.use.at,
-      `\`use\` in \`skill\` of ${what} is ${quote(skill.use.value)}, which is not a skill: ${found.problem}`,
-      'name the entry of a skill, such as ./skills/release.ts, or the folder that holds its `skill.ts`',
+      `\`use\` in \`skill\` of ${what} is ${quote(skill.use.value)}, which is not a step machine: ${found.problem}`,
+      'name the entry of a step machine, such as ./skills/release.ts, or the folder that holds its `skill.ts`',
     );
   else checkSkillParams({ written: skill, values: params, unreadable }, found.params, what, problems);
   return {
