@@ -12,7 +12,7 @@ import type { WritableMounts } from './ports/mounts.ts';
 import type { HostMarks } from './ports/host-marks.ts';
 import type { HostVariables } from './ports/host-variables.ts';
 import type { LentVariables } from './ports/lent-variables.ts';
-import type { FetchSkill } from './ports/remote-skills.ts';
+import type { FetchAgentSkill } from './ports/remote-skills.ts';
 import type { Repositories } from './ports/repositories.ts';
 import type { RetainedVms } from './ports/retained-vms.ts';
 import type { RunReader } from './ports/run-reader.ts';
@@ -56,7 +56,7 @@ export interface ActivityDeps {
   /** Absent: this worker has none, and leaves none. */
   readonly retainedVms?: RetainedVms;
   /** Absent: this worker fetches no skills. */
-  readonly fetchSkill?: FetchSkill;
+  readonly fetchSkill?: FetchAgentSkill;
   /** Absent: the worker does not probe model servers before a VM boots. */
   readonly isPortClosed?: IsPortClosed;
   /** For servers that allow less than Temporal's defaults; absent is what fits those. */

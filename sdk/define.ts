@@ -15,7 +15,7 @@ import { listFiles } from './list-files.ts';
 import { COMPILE_OPTIONS, PIPELINE_OPTIONS, RUN_OPTIONS, WORKFLOW_OPTIONS } from './known-options.ts';
 import { checkList, checkOptions, keepExact, nameOf, namesOf, secondsOf } from './options.ts';
 import { tellPlace } from './places.ts';
-import { readSkill } from './read-skill.ts';
+import { readStepMachine } from './read-skill.ts';
 import { createReadSpec } from './read-spec.ts';
 import type { NoParams, Params, RunParams } from './results.ts';
 import { runDefinition, type RunOptions, type RunResult } from './run.ts';
@@ -201,7 +201,7 @@ function definition<P extends Params, R>(
         params: textsOf(given ?? {}),
         checkExpression: checkExpressions,
         checkSchema,
-        readSkill,
+        readStepMachine,
         readSpec:
           baseDir === undefined ? () => ({ problem: 'there is no folder' }) : createReadSpec(listSpecFolders(baseDir)),
         listFiles,

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { readSkill } from './read-skill.ts';
+import { readStepMachine } from './read-skill.ts';
 
 let folder: string;
 const put = (path: string, text = ''): string => {
@@ -20,22 +20,22 @@ afterEach(() => rmSync(folder, { recursive: true, force: true }));
 test('the source of a skill, by its entry or its folder, says nothing of params', () => {
   const entry = put('release/skill.ts', 'throw new Error("its code is not run");');
   put('release/package.json', '{ "voidbox": { "params": { "type": "object" } } }');
-  expect(readSkill(entry)).toEqual({});
-  expect(readSkill(dirname(entry))).toEqual({});
-  expect(readSkill(put('other.mts'))).toEqual({});
-  expect(readSkill(dirname(put('plain/index.ts')))).toEqual({});
+  expect(readStepMachine(entry)).toEqual({});
+  expect(readStepMachine(dirname(entry))).toEqual({});
+  expect(readStepMachine(put('other.mts'))).toEqual({});
+  expect(readStepMachine(dirname(put('plain/index.ts')))).toEqual({});
 });
 
 test('a skill that was built says what its params are', () => {
   put('built/SKILL.md');
   const program = put('built/bin/release.cjs', 'throw new Error("its code is not run");');
-  expect(readSkill(join(folder, 'built'))).toEqual({ params: undefined });
+  expect(readStepMachine(join(folder, 'built'))).toEqual({ params: undefined });
   put('built/package.json', '{ "voidbox": { "params": { "type": "object", "required": ["a"] } } }');
   for (const path of [program, join(folder, 'built')])
-    expect(readSkill(path)).toEqual({ params: { type: 'object', required: ['a'] } });
+    expect(readStepMachine(path)).toEqual({ params: { type: 'object', required: ['a'] } });
   for (const text of ['{', 'null', '[]', '{ "voidbox": null }', ' '.repeat(1024 * 1024 + 1)]) {
     put('built/package.json', text);
-    expect(readSkill(program)).toEqual({ params: undefined });
+    expect(readStepMachine(program)).toEqual({ params: undefined });
   }
 });
 
@@ -46,5 +46,5 @@ test.each([
   ['what lies in a file', 'empty/notes.txt/skill.ts', 'cannot be read'],
 ])('%s is no skill', (_what, path, reason) => {
   put('empty/notes.txt');
-  expect(readSkill(join(folder, path))).toEqual({ problem: expect.stringContaining(reason) as string });
+  expect(readStepMachine(join(folder, path))).toEqual({ problem: expect.stringContaining(reason) as string });
 });

@@ -1,14 +1,14 @@
 /** Reads a skill that a stage runs from this machine. Its code does not run here: only the manifest of a built skill lists its params. */
 import { basename, dirname, join } from 'node:path';
 import { CodedError } from '../domain/errors/coded-error.ts';
-import type { ReadSkill } from '../domain/language/problems/skill-params.ts';
+import type { ReadStepMachine } from '../domain/language/problems/skill-params.ts';
 import { FileRefusal, readFileWithin } from '../files/open-file.ts';
 import { entryNamed } from '../skill-kit/bundle/find-entry.ts';
 
 /** `skill build` makes no larger package.json. */
 const MOST_BYTES = 1024 * 1024;
 
-export const readSkill: ReadSkill = (path) => {
+export const readStepMachine: ReadStepMachine = (path) => {
   try {
     const entry = entryNamed(path);
     return basename(dirname(entry)) === 'bin' ? { params: declaredParams(dirname(dirname(entry))) } : {};

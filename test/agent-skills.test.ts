@@ -4,10 +4,10 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
-import { withRemoteSkills } from '../activities/admission/remote-skills.ts';
+import { withRemoteAgentSkills } from '../activities/admission/remote-skills.ts';
 import { providerOf } from '../agents/registry.ts';
 import { readEnvironment } from '../setup/environment.ts';
-import { withSkillFiles } from '../app/start/skill-files.ts';
+import { withAgentSkillFiles } from '../app/start/skill-files.ts';
 import type { LlmProvider, Plan } from '../domain/plan/plan.ts';
 import { skillsOf } from '../domain/plan/work.ts';
 import { compileText } from '../domain/language/load.ts';
@@ -36,8 +36,8 @@ async function provisioned(skill: string, provider: LlmProvider = 'claude'): Pro
   const fetch = ({ skill: name }: { readonly skill: string | null }): Promise<Buffer> =>
     Promise.resolve(Buffer.from(REMOTE[name ?? 'think']!));
   const here = { env: readEnvironment({ VOIDBOX_STATE_DIR: folder }), cwd: folder };
-  const read = await withSkillFiles(plan as Plan, { baseDir: folder, allow: [] }, here);
-  const { plan: admitted } = await withRemoteSkills(fetch, read);
+  const read = await withAgentSkillFiles(plan as Plan, { baseDir: folder, allow: [] }, here);
+  const { plan: admitted } = await withRemoteAgentSkills(fetch, read);
   const skills = skillsOf(admitted.stages[0]!.work);
   const llm = { provider, model: null, baseUrl: null, apiKeyEnv: null, credentialProxy: false };
   const task = { prompt: 'x', llm, skills, outputSchema: undefined, limits: {}, resume: null };

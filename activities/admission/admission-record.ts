@@ -3,7 +3,7 @@ import type { PlanWire } from '../../domain/plan/wire.ts';
 import type { ChangedLimits } from '../../domain/plan-rules/agent-limits.ts';
 import type { ContinuedAgent } from '../../domain/run/agent-saves.ts';
 import type { Admission } from '../contract.ts';
-import type { FetchedSkill } from './remote-skills.ts';
+import type { FetchedAgentSkill } from './remote-skills.ts';
 
 /** Record `admission`: a second admission of the same execution answers with it. */
 export interface AdmissionRecord extends Omit<Admission, 'searchAttributes' | 'machine'> {
@@ -16,7 +16,7 @@ export interface AdmissionRecord extends Omit<Admission, 'searchAttributes' | 'm
   /** By the plan's host paths, where each led at admission. */
   readonly mounts: Readonly<Record<string, string>>;
   /** Skills whose texts the plan contains; absent: no such skill. */
-  readonly fetchedSkills?: readonly FetchedSkill[];
+  readonly fetchedSkills?: readonly FetchedAgentSkill[];
   /** The saves that agents of a retry with `continue` resume, by series of attempts (`seriesOf`). Absent: no save. */
   readonly continued?: Readonly<Record<string, ContinuedAgent>>;
   /** Limits that a retry with `continue` changed, in this run or an earlier run of its chain. Absent: no changes. */

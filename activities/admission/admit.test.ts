@@ -23,7 +23,7 @@ import { admit } from './admit.ts';
 import type { AdmissionRecord } from './admission-record.ts';
 import type { Admission, AdmitRequest, RunRequest } from '../contract.ts';
 import type { ActivityDeps } from '../deps.ts';
-import { SkillUnavailable } from '../ports/remote-skills.ts';
+import { AgentSkillUnavailable } from '../ports/remote-skills.ts';
 import type { StageSessions } from '../ports/stage-sessions.ts';
 
 const RUN = 'run-1';
@@ -185,7 +185,7 @@ describe('a skill `remote:`', () => {
   });
 
   test('that is not to be had refuses the run for good', async () => {
-    deps = { ...deps, fetchSkill: () => Promise.reject(new SkillUnavailable('https://x: status 404')) };
+    deps = { ...deps, fetchSkill: () => Promise.reject(new AgentSkillUnavailable('https://x: status 404')) };
     await expect(admitted({ plan: asking })).rejects.toMatchObject({
       type: 'admit/skill-unavailable',
       nonRetryable: true,

@@ -25,8 +25,8 @@ import { demandVariables } from '../attempt/host-variables.ts';
 import { refuseBadSchemas } from '../attempt/output-check.ts';
 import { behaviourFor, refuseNewer } from './plan-behaviour.ts';
 import { allowedRootsFor, resolveMounts, specFolderOf } from './mount-policy.ts';
-import { fetchedEvents, withRemoteSkills } from './remote-skills.ts';
-import { withSkillCodes } from './skill-policy.ts';
+import { fetchedEvents, withRemoteAgentSkills } from './remote-skills.ts';
+import { withStepMachineCodes } from './skill-policy.ts';
 import { refuseRetention } from '../vm/retain-vm.ts';
 import { refuseServices } from './service-policy.ts';
 import { refuseRepositories } from './workspace-policy.ts';
@@ -153,8 +153,8 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   refuseNewer(asked, behaviour);
   refuseLongWaits(asked, deps.now());
   refuseUnsupported(asked);
-  const { plan: fetched, skills: fetchedSkills } = await withRemoteSkills(deps.fetchSkill, asked);
-  const written = await withSkillCodes(deps, fetched);
+  const { plan: fetched, skills: fetchedSkills } = await withRemoteAgentSkills(deps.fetchSkill, asked);
+  const written = await withStepMachineCodes(deps, fetched);
   const input = isGiven(request.input) ? await inputOf(deps, request.input) : (earlier?.input ?? null);
   const reuse = origin === null || earlier === null ? null : reusedBy(origin, { plan: written, input }, earlier);
   const { plan, continued } =

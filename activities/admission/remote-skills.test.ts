@@ -1,8 +1,13 @@
 import { expect, it } from 'vitest';
 import { AGENT_DEFAULTS, SANDBOX_DEFAULTS, STAGE_DEFAULTS } from '../../domain/plan/defaults.ts';
 import type { AgentSkill, Plan } from '../../domain/plan/plan.ts';
-import { describeRemote, type FetchSkill, REMOTE_SKILL_LIMITS, SkillUnavailable } from '../ports/remote-skills.ts';
-import { fetchedEvents, withRemoteSkills } from './remote-skills.ts';
+import {
+  describeRemote,
+  type FetchAgentSkill,
+  REMOTE_SKILL_LIMITS,
+  AgentSkillUnavailable,
+} from '../ports/remote-skills.ts';
+import { fetchedEvents, withRemoteAgentSkills } from './remote-skills.ts';
 
 const REMOTE: AgentSkill = { kind: 'remote', repository: 'obra/superpowers', skill: 'brainstorming' };
 const ROOT: AgentSkill = { kind: 'remote', repository: 'obra/superpowers', skill: null };
@@ -28,7 +33,7 @@ function planOf(skills: readonly AgentSkill[], isPlayed = false): Plan {
 }
 
 function counting(answer: Uint8Array | string = 'Think first.'): {
-  readonly fetch: FetchSkill;
+  readonly fetch: FetchAgentSkill;
   readonly asked: string[];
 } {
   const asked: string[] = [];
@@ -43,7 +48,7 @@ function counting(answer: Uint8Array | string = 'Think first.'): {
 
 it('each is fetched once for a run, its text stands in the plan, and its hash in the log', async () => {
   const { fetch, asked } = counting();
-  const { plan, skills } = await withRemoteSkills(fetch, planOf([REMOTE, ROOT]));
+  const { plan, skills } = await withRemoteAgentSkills(fetch, planOf([REMOTE, ROOT]));
   expect(asked).toEqual(['remote:obra/superpowers/brainstorming', 'remote:obra/superpowers']);
   for (const { work } of plan.stages)
     expect(work).toMatchObject({
@@ -67,14 +72,14 @@ it('each is fetched once for a run, its text stands in the plan, and its hash in
 
 it('a plan that has been admitted once has nothing to fetch', async () => {
   const { fetch, asked } = counting();
-  const { plan } = await withRemoteSkills(fetch, planOf([REMOTE]));
-  expect(await withRemoteSkills(fetch, plan)).toEqual({ plan, skills: [] });
+  const { plan } = await withRemoteAgentSkills(fetch, planOf([REMOTE]));
+  expect(await withRemoteAgentSkills(fetch, plan)).toEqual({ plan, skills: [] });
   expect(asked).toHaveLength(1);
 });
 
 it('none is fetched for an agent that is played', async () => {
   const plan = planOf([REMOTE], true);
-  expect(await withRemoteSkills(undefined, plan)).toEqual({ plan, skills: [] });
+  expect(await withRemoteAgentSkills(undefined, plan)).toEqual({ plan, skills: [] });
 });
 
 it.each([
@@ -82,7 +87,9 @@ it.each([
   ['a text with a zero byte', 'a\0b', 'no UTF-8 text'],
   ['nothing', ' \n', 'is empty'],
 ])('a document that is %s is an error which names its stage', async (_, answer, reason) => {
-  const error = await withRemoteSkills(counting(answer).fetch, planOf([REMOTE])).catch((caught: unknown) => caught);
+  const error = await withRemoteAgentSkills(counting(answer).fetch, planOf([REMOTE])).catch(
+    (caught: unknown) => caught,
+  );
   expect(error).toMatchObject({
     code: 'admit/skill-unavailable',
     message: expect.stringMatching(
@@ -93,24 +100,24 @@ it.each([
 
 it('one that cannot be fetched is an error with its stage; other errors pass unchanged', async () => {
   const failing =
-    (error: Error): FetchSkill =>
+    (error: Error): FetchAgentSkill =>
     () =>
       Promise.reject(error);
   await expect(
-    withRemoteSkills(failing(new SkillUnavailable('https://x: status 404')), planOf([REMOTE])),
+    withRemoteAgentSkills(failing(new AgentSkillUnavailable('https://x: status 404')), planOf([REMOTE])),
   ).rejects.toThrow('of stage one cannot be fetched: https://x: status 404');
-  await expect(withRemoteSkills(failing(new TypeError('x')), planOf([REMOTE]))).rejects.toBeInstanceOf(TypeError);
+  await expect(withRemoteAgentSkills(failing(new TypeError('x')), planOf([REMOTE]))).rejects.toBeInstanceOf(TypeError);
 });
 
 it('a worker that fetches none says so, and a run has a most', async () => {
-  await expect(withRemoteSkills(undefined, planOf([REMOTE]))).rejects.toThrow('this worker fetches none');
+  await expect(withRemoteAgentSkills(undefined, planOf([REMOTE]))).rejects.toThrow('this worker fetches none');
   const many = (count: number): readonly AgentSkill[] =>
     Array.from({ length: count }, (_, index) => ({ kind: 'remote', repository: `a/r${index}`, skill: null }));
   const { fetch } = counting();
-  expect((await withRemoteSkills(fetch, planOf(many(REMOTE_SKILL_LIMITS.count)))).skills).toHaveLength(32);
-  await expect(withRemoteSkills(fetch, planOf(many(REMOTE_SKILL_LIMITS.count + 1)))).rejects.toThrow(
+  expect((await withRemoteAgentSkills(fetch, planOf(many(REMOTE_SKILL_LIMITS.count)))).skills).toHaveLength(32);
+  await expect(withRemoteAgentSkills(fetch, planOf(many(REMOTE_SKILL_LIMITS.count + 1)))).rejects.toThrow(
     'the plan has 33 different agent skills `remote:`; a run fetches at most 32',
   );
   const long: AgentSkill = { kind: 'remote', repository: 'a/b', skill: 'x'.repeat(65) };
-  await expect(withRemoteSkills(fetch, planOf([long]))).rejects.toThrow('its name has 65 characters');
+  await expect(withRemoteAgentSkills(fetch, planOf([long]))).rejects.toThrow('its name has 65 characters');
 });

@@ -11,13 +11,13 @@ import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
 import {
   describeRemote,
-  type FetchSkill,
+  type FetchAgentSkill,
   REMOTE_SKILL_LIMITS,
   type RemoteSource,
-  SkillUnavailable,
+  AgentSkillUnavailable,
 } from '../ports/remote-skills.ts';
 
-export interface FetchedSkill {
+export interface FetchedAgentSkill {
   /** `remote:OWNER/NAME/SKILL`. */
   readonly source: string;
   readonly sha256: string;
@@ -27,7 +27,7 @@ export interface FetchedSkill {
 interface Fetched {
   readonly plan: Plan;
   /** In the plan's order, each once. */
-  readonly skills: readonly FetchedSkill[];
+  readonly skills: readonly FetchedAgentSkill[];
 }
 
 /**
@@ -35,7 +35,7 @@ interface Fetched {
  * @param fetch  undefined: this worker fetches none
  * @throws CodedError `admit/skill-unavailable`, `run/too-large`
  */
-export async function withRemoteSkills(fetch: FetchSkill | undefined, plan: Plan): Promise<Fetched> {
+export async function withRemoteAgentSkills(fetch: FetchAgentSkill | undefined, plan: Plan): Promise<Fetched> {
   const sources = sourcesOf(plan);
   if (sources.size === 0) return { plan, skills: [] };
   if (sources.size > REMOTE_SKILL_LIMITS.count)
@@ -46,10 +46,10 @@ export async function withRemoteSkills(fetch: FetchSkill | undefined, plan: Plan
   const signal = AbortSignal.timeout(REMOTE_SKILL_LIMITS.timeoutMs);
   const texts = new Map<string, string>();
   const skills = await Promise.all(
-    [...sources].map(async ([source, { from, stage }]): Promise<FetchedSkill> => {
+    [...sources].map(async ([source, { from, stage }]): Promise<FetchedAgentSkill> => {
       if (fetch === undefined) throw unavailable(source, stage, 'this worker fetches none');
       const bytes = await fetch(from, signal).catch((error: unknown) => {
-        throw error instanceof SkillUnavailable ? unavailable(source, stage, error.message) : error;
+        throw error instanceof AgentSkillUnavailable ? unavailable(source, stage, error.message) : error;
       });
       texts.set(source, documentIn(bytes, source, stage));
       return { source, sha256: createHash('sha256').update(bytes).digest('hex'), sizeBytes: bytes.byteLength };
@@ -60,7 +60,7 @@ export async function withRemoteSkills(fetch: FetchSkill | undefined, plan: Plan
 }
 
 /** What they are at this moment stands in the log of the run. */
-export function fetchedEvents(skills: readonly FetchedSkill[], atMs: number): readonly NewRunEvent[] {
+export function fetchedEvents(skills: readonly FetchedAgentSkill[], atMs: number): readonly NewRunEvent[] {
   return skills.map(({ source, sha256, sizeBytes }) => ({
     id: EVENT_ID.skillFetched(source),
     atMs,

@@ -1,6 +1,6 @@
 /** Which code the step machines of a plan are: decided where a run is admitted, so that no stage runs any other. */
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import type { Plan, SkillCodePlan, StagePlan } from '../../domain/plan/plan.ts';
+import type { Plan, StepMachineCodePlan, StagePlan } from '../../domain/plan/plan.ts';
 import { skillOf } from '../../domain/plan/work.ts';
 import type { ActivityDeps } from '../deps.ts';
 
@@ -10,9 +10,9 @@ type Deps = Pick<ActivityDeps, 'stageSessions'>;
  * Whatever a plan says of code itself does not count.
  * @throws CodedError `skill/unknown`, `skill/unusable`
  */
-export async function withSkillCodes(deps: Deps, plan: Plan): Promise<Plan> {
+export async function withStepMachineCodes(deps: Deps, plan: Plan): Promise<Plan> {
   if (!plan.stages.some(({ work }) => skillOf(work) !== null)) return plan;
-  const codes = new Map<string, SkillCodePlan>();
+  const codes = new Map<string, StepMachineCodePlan>();
   const stages: StagePlan[] = [];
   for (const stage of plan.stages) {
     const skill = skillOf(stage.work);
@@ -28,7 +28,7 @@ export async function withSkillCodes(deps: Deps, plan: Plan): Promise<Plan> {
   return { ...plan, stages };
 }
 
-async function codeOf({ stageSessions }: Deps, stage: string, path: string): Promise<SkillCodePlan> {
+async function codeOf({ stageSessions }: Deps, stage: string, path: string): Promise<StepMachineCodePlan> {
   if (stageSessions === undefined)
     throw new CodedError(
       'skill/unknown',

@@ -6,7 +6,7 @@ import { composePrompt, INPUT_IN_PROMPT_BYTES } from '../../agents/prompt.ts';
 import { providerOf } from '../../agents/registry.ts';
 import { AGENT_STAGE_DEFAULTS } from '../../domain/plan/defaults.ts';
 import { llmInGuest } from '../../domain/agent/agent-cli.ts';
-import type { AgentWork, JsonValue, SkillWork } from '../../domain/plan/plan.ts';
+import type { AgentWork, JsonValue, StepMachineWork } from '../../domain/plan/plan.ts';
 import { findWorkingFolder } from '../../domain/plan/workspace.ts';
 import { execKeyText, parseExecKey } from '../../domain/run/attempt.ts';
 import { agentProgram } from '../ports/agent-layers.ts';
@@ -26,7 +26,7 @@ export interface AgentOfStage {
   readonly program: string;
 }
 
-export function agentOfWork(work: AgentWork | SkillWork): AgentOfStage {
+export function agentOfWork(work: AgentWork | StepMachineWork): AgentOfStage {
   const provider = providerOf(work.llm);
   return {
     provider,

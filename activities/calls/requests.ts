@@ -1,5 +1,12 @@
 /** What activities work with: made in `read-requests.ts` of what they were called with and what was admitted. */
-import type { AgentWork, BudgetPlan, CommandWork, ScopePlan, SkillWork, StagePlan } from '../../domain/plan/plan.ts';
+import type {
+  AgentWork,
+  BudgetPlan,
+  CommandWork,
+  ScopePlan,
+  StepMachineWork,
+  StagePlan,
+} from '../../domain/plan/plan.ts';
 import type { ContinuedAgent } from '../../domain/run/agent-saves.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
 import type { InstancePath } from '../../domain/run/instance.ts';
@@ -23,7 +30,7 @@ export interface ScopeRequest {
 
 /** A stage that runs a command, its own or those of an agent. */
 export interface VmStage extends StagePlan {
-  readonly work: CommandWork | AgentWork | SkillWork;
+  readonly work: CommandWork | AgentWork | StepMachineWork;
 }
 
 export interface StageItem {

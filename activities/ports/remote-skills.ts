@@ -17,10 +17,10 @@ export const REMOTE_SKILL_LIMITS = {
 } as const;
 
 /** Why a document is not to be had; says from where. */
-export class SkillUnavailable extends Error {}
+export class AgentSkillUnavailable extends Error {}
 
-/** @throws SkillUnavailable also where it is too large, or where no guest may look either */
-export type FetchSkill = (source: RemoteSource, signal: AbortSignal) => Promise<Uint8Array>;
+/** @throws AgentSkillUnavailable also where it is too large, or where no guest may look either */
+export type FetchAgentSkill = (source: RemoteSource, signal: AbortSignal) => Promise<Uint8Array>;
 
 /** As a spec writes it. */
 export function describeRemote({ repository, skill }: RemoteSource): string {

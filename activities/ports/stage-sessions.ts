@@ -1,10 +1,10 @@
 /** Durable sessions of step machines, as a stage drives one. */
 import type { AnyErrorCode } from '../../domain/errors/error-code.ts';
-import type { JsonValue, SkillCodePlan } from '../../domain/plan/plan.ts';
+import type { JsonValue, StepMachineCodePlan } from '../../domain/plan/plan.ts';
 import type { SessionResult } from '../../domain/step-machine/result.ts';
 
 export interface SessionStart {
-  readonly code: SkillCodePlan;
+  readonly code: StepMachineCodePlan;
   readonly params: Readonly<Record<string, JsonValue>>;
   /** The agent's host, as skills know it. */
   readonly agentHost: string;
@@ -34,7 +34,7 @@ export interface StageSessions {
    * The registered skill that lies at a path of this host.
    * @throws CodedError `skill/unknown`, `skill/unusable`
    */
-  identify(path: string): Promise<SkillCodePlan>;
+  identify(path: string): Promise<StepMachineCodePlan>;
   /** Starts it once for its id: of one that was started before it says how it stands. */
   start(session: string, start: SessionStart, signal: AbortSignal): Promise<SessionStanding>;
   /** The same answer, given again, gets what it got. */

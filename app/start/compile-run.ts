@@ -9,14 +9,14 @@ import type { Plan } from '../../domain/plan/plan.ts';
 import { describeUnsupported, findUnsupportedParts } from '../../domain/plan-rules/unsupported.ts';
 import type { KnownImage } from '../../setup/images/images.ts';
 import { listFiles } from '../../sdk/list-files.ts';
-import { readSkill } from '../../sdk/read-skill.ts';
+import { readStepMachine } from '../../sdk/read-skill.ts';
 import { createReadSpec } from '../../sdk/read-spec.ts';
 import { AppError, usageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { type LoadedSpec, loadSpec, type SpecValues } from './load-spec.ts';
 import { type ImagePlaces, withImages } from './plan-images.ts';
 import { listSpecRoots } from './spec-roots.ts';
-import { refuseMissingSkills, withSkillFiles } from './skill-files.ts';
+import { refuseMissingAgentSkills, withAgentSkillFiles } from './skill-files.ts';
 
 export interface CompiledRun {
   /** As it runs. */
@@ -73,7 +73,7 @@ export async function compileAgain(
   const { parts, ...compiled } = await loadText(text, file, {
     baseDir,
     params: options.params,
-    readSkill,
+    readStepMachine,
     readSpec: createReadSpec(listSpecRoots(baseDir, options.images.allow, context.env)),
     listFiles,
     ...(options.settings === null ? {} : { settings: options.settings }),
@@ -97,10 +97,10 @@ async function accepted(
   const arePlayed = mockAgents === true && listMockAgentStages(withoutSkills).length > 0;
   if (mockAgents === true && !arePlayed) await onNotice({ kind: 'no-agents' });
   const places = { baseDir, allow };
-  await refuseMissingSkills(withoutSkills, places, mountPlaces, context);
+  await refuseMissingAgentSkills(withoutSkills, places, mountPlaces, context);
   const texts = await Promise.all([
-    withSkillFiles(withoutSkills, places, context),
-    withSkillFiles(read, places, context),
+    withAgentSkillFiles(withoutSkills, places, context),
+    withAgentSkillFiles(read, places, context),
   ]);
   refuseUnsupported(...texts);
   const { plans, images } = await withImages(texts, { baseDir, given, allow, named: mountPlaces }, context);

@@ -6,7 +6,7 @@ import type { Plan } from '../../domain/plan/plan.ts';
 import type { AppliedSettings } from '../../domain/language/compile/apply-settings.ts';
 import type { HostSettings } from '../../domain/language/compile/stage/host-settings.ts';
 import { listFiles } from '../../sdk/list-files.ts';
-import { readSkill } from '../../sdk/read-skill.ts';
+import { readStepMachine } from '../../sdk/read-skill.ts';
 import { createReadSpec } from '../../sdk/read-spec.ts';
 import { readNamedFile } from '../../files/named-file.ts';
 import { FileRefusal } from '../../files/open-file.ts';
@@ -83,7 +83,7 @@ export async function loadSpec(file: string, values: SpecValues, context: Machin
   const { plan, diagnostics, mountPlaces, parts, appliedSettings } = await loadText(text, shown, {
     baseDir,
     params,
-    readSkill: withHint(readSkill, baseDir, context.cwd),
+    readStepMachine: withHint(readStepMachine, baseDir, context.cwd),
     readSpec: withHint(createReadSpec(listSpecRoots(baseDir, values.allow ?? [], context.env)), baseDir, context.cwd),
     listFiles,
     ...(allowsMissingParams === true ? { missingParams } : {}),

@@ -11,7 +11,7 @@ import { type MountPlace, placeOfPath } from './load-spec.ts';
 import { listSpecRoots } from './spec-roots.ts';
 import { quoteArgument } from '../../domain/security/typed-argument.ts';
 
-export interface MissingSkill {
+export interface MissingAgentSkill {
   /** The first stage that has it. */
   readonly stage: string;
   /** As the plan has it: absolute. */
@@ -22,7 +22,7 @@ export interface MissingSkill {
   readonly elsewhere: string | null;
 }
 
-export interface SkillPlaces {
+export interface AgentSkillPlaces {
   /** Of the spec: its relative paths start there. */
   readonly baseDir: string;
   /** Folders that the command was told to allow; absolute, links followed. */
@@ -32,16 +32,16 @@ export interface SkillPlaces {
 type Here = Pick<Machine, 'env' | 'cwd'>;
 
 /** In the plan's order, each path once. */
-export async function missingSkills(
+export async function missingAgentSkills(
   plan: Plan,
-  places: SkillPlaces,
+  places: AgentSkillPlaces,
   { env, cwd }: Here,
-): Promise<readonly MissingSkill[]> {
+): Promise<readonly MissingAgentSkill[]> {
   const stages = new Map<string, string>();
   for (const { id, work } of plan.stages)
     for (const skill of skillsOf(work))
       if (skill.kind === 'file' && !stages.has(skill.source.path)) stages.set(skill.source.path, id);
-  const missing: MissingSkill[] = [];
+  const missing: MissingAgentSkill[] = [];
   const roots = listSpecRoots(places.baseDir, places.allow, env);
   for (const [path, stage] of stages) {
     const refusal = whyUnreadable(path, roots);
@@ -71,11 +71,11 @@ async function isFile(path: string): Promise<boolean> {
   return (await stat(path).catch(() => null))?.isFile() === true;
 }
 
-export function codeOfMissing({ elsewhere }: MissingSkill): 'cli/skill-missing' | 'cli/skill-refused' {
+export function codeOfMissing({ elsewhere }: MissingAgentSkill): 'cli/skill-missing' | 'cli/skill-refused' {
   return elsewhere === null ? 'cli/skill-missing' : 'cli/skill-refused';
 }
 
-export function describeMissingSkill({ stage, path, beside, elsewhere }: MissingSkill): string {
+export function describeMissingAgentSkill({ stage, path, beside, elsewhere }: MissingAgentSkill): string {
   if (elsewhere !== null) {
     const leads = elsewhere === path ? '' : `, which leads to ${elsewhere},`;
     return `the agent skill ${path} of stage ${stage}${leads} is neither below the spec's folder nor allowed on this host`;
@@ -84,7 +84,7 @@ export function describeMissingSkill({ stage, path, beside, elsewhere }: Missing
   return `the agent skill ${path} of stage ${stage} is not a file of this machine${where}`;
 }
 
-export function missingSkillRemedy({ beside, elsewhere }: MissingSkill, baseDir: string, cwd: string): string {
+export function missingSkillRemedy({ beside, elsewhere }: MissingAgentSkill, baseDir: string, cwd: string): string {
   if (elsewhere !== null)
     return `Move it below the spec's folder, ${baseDir}, or allow its folder: voidbox run FILE --allow-mounts ${quoteArgument(dirname(elsewhere))}`;
   const start = `a relative path starts at the spec's folder, ${baseDir}`;
@@ -99,7 +99,7 @@ const SKILL_BYTES = 128 * 1024;
  * and a plan must not have it read files of its own.
  * @throws AppError `cli/skill-missing`, `cli/skill-refused`
  */
-export async function withSkillFiles(plan: Plan, places: SkillPlaces, { env }: Here): Promise<Plan> {
+export async function withAgentSkillFiles(plan: Plan, places: AgentSkillPlaces, { env }: Here): Promise<Plan> {
   const roots = listSpecRoots(places.baseDir, places.allow, env);
   const stages = plan.stages.map((stage): StagePlan => {
     const { work } = stage;
@@ -165,20 +165,20 @@ function documentIn(bytes: Buffer, path: string): string {
 }
 
 /** @throws AppError `cli/skill-missing`, `cli/skill-refused` */
-export async function refuseMissingSkills(
+export async function refuseMissingAgentSkills(
   plan: Plan,
-  places: SkillPlaces,
+  places: AgentSkillPlaces,
   named: ReadonlyMap<string, MountPlace>,
   { env, cwd }: Here,
 ): Promise<void> {
   // With your own server the worker may have what is missing here, and this host reads what it has itself.
-  const all = await missingSkills(plan, places, { env, cwd });
+  const all = await missingAgentSkills(plan, places, { env, cwd });
   const first = all.find(({ elsewhere }) => elsewhere !== null || !env.temporalConfigured);
   if (first !== undefined)
     throw new AppError(
       'usage',
       codeOfMissing(first),
-      `${placeOfPath(named, first.path)}${describeMissingSkill(first)}`,
+      `${placeOfPath(named, first.path)}${describeMissingAgentSkill(first)}`,
       missingSkillRemedy(first, places.baseDir, cwd),
     );
 }

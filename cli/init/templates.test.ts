@@ -12,7 +12,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { loadText } from '../../domain/language/load.ts';
-import { readSkill } from '../../sdk/read-skill.ts';
+import { readStepMachine } from '../../sdk/read-skill.ts';
 import { listFiles } from '../../sdk/list-files.ts';
 import { createReadSpec } from '../../sdk/read-spec.ts';
 import { typeCommand } from '../../test/rig/runs/typed-command.ts';
@@ -33,7 +33,7 @@ test.each(TEMPLATES)('the copy of %s is valid where it lies, and says how it is 
   const { plan, diagnostics } = await loadText(text, 'own.yaml', {
     baseDir: dir,
     params: {},
-    readSkill,
+    readStepMachine,
     readSpec: createReadSpec([dir]),
     listFiles,
   });

@@ -142,13 +142,13 @@ interface LoadedTemplate {
 async function loadTemplate(text: string, folder: string): Promise<LoadedTemplate> {
   const { loadText } = await import('../../domain/language/load.ts');
   const { listFiles } = await import('../../sdk/list-files.ts');
-  const { readSkill } = await import('../../sdk/read-skill.ts');
+  const { readStepMachine } = await import('../../sdk/read-skill.ts');
   const { createReadSpec } = await import('../../sdk/read-spec.ts');
   const listed: string[] = [];
   const { plan, parts } = await loadText(text, join(folder, 'template.yaml'), {
     baseDir: folder,
     params: {},
-    readSkill,
+    readStepMachine,
     readSpec: createReadSpec([folder]),
     listFiles: (from, pattern) => {
       const found = listFiles(from, pattern);

@@ -4,7 +4,15 @@
  */
 import { CLI_NEEDS, cliOf } from '../agent/agent-cli.ts';
 import { isCostKnown, isCostKnownByCall } from '../agent/budget.ts';
-import type { AgentSkill, AgentWork, Plan, SandboxNeeds, SandboxPlan, SkillWork, WorkPlan } from '../plan/plan.ts';
+import type {
+  AgentSkill,
+  AgentWork,
+  Plan,
+  SandboxNeeds,
+  SandboxPlan,
+  StepMachineWork,
+  WorkPlan,
+} from '../plan/plan.ts';
 import { answeringOf, commandOf } from '../plan/work.ts';
 import { quote } from '../units/quote.ts';
 
@@ -83,7 +91,7 @@ function checkWork(work: WorkPlan, sandbox: SandboxPlan | undefined, documents: 
 }
 
 function checkBudget(
-  { llm, budget }: AgentWork | SkillWork,
+  { llm, budget }: AgentWork | StepMachineWork,
   words: typeof IS_AGENT | typeof HAS_AGENT,
 ): readonly string[] {
   if (budget?.maxCostUsd === undefined || isCostKnown(llm)) return [];
@@ -98,7 +106,7 @@ function checkRunBudget(work: WorkPlan, budget: Plan['budget']): readonly string
 
 /** That does not run as it is, though the mock agent could play it. */
 function checkRealAgent(
-  work: AgentWork | SkillWork,
+  work: AgentWork | StepMachineWork,
   sandbox: SandboxPlan | undefined,
   words: typeof IS_AGENT | typeof HAS_AGENT,
 ): readonly string[] {
@@ -127,7 +135,7 @@ function checkAnyAgent(work: AgentWork, documents: ReadState): readonly string[]
   ];
 }
 
-function checkSkills({ skills }: AgentWork | SkillWork, documents: ReadState): readonly string[] {
+function checkSkills({ skills }: AgentWork | StepMachineWork, documents: ReadState): readonly string[] {
   const unread = documents === 'read' ? skills.filter(({ kind }) => kind !== 'file') : skills;
   return [...new Set(unread.flatMap(checkSkill))];
 }

@@ -12,7 +12,7 @@ import type {
   RetryPlan,
   SandboxPlan,
   ShellWork,
-  SkillWork,
+  StepMachineWork,
   StageInputPlan,
   StagePlan,
   WaitWork,
@@ -33,7 +33,12 @@ export const AGENT_DEFAULTS = {
   messaging: false,
 } as const satisfies Partial<AgentWork>;
 
-export const SKILL_DEFAULTS = { params: {}, llm: null, skills: [], env: [] } as const satisfies Partial<SkillWork>;
+export const STEP_MACHINE_DEFAULTS = {
+  params: {},
+  llm: null,
+  skills: [],
+  env: [],
+} as const satisfies Partial<StepMachineWork>;
 
 export const SHELL_DEFAULTS = { env: [] } as const satisfies Partial<ShellWork>;
 

@@ -265,7 +265,15 @@ export type EdgeCondition = (typeof EDGE_CONDITIONS)[number];
  * What a stage does. Code that looks at `kind` does so in a switch without a default, and most of it stands in `work.ts`,
  * so that the compiler names each place that a new kind has to touch.
  */
-export type WorkPlan = CommandWork | ApprovalWork | WaitWork | PartWork | AgentWork | SkillWork | ShellWork | MockWork;
+export type WorkPlan =
+  | CommandWork
+  | ApprovalWork
+  | WaitWork
+  | PartWork
+  | AgentWork
+  | StepMachineWork
+  | ShellWork
+  | MockWork;
 
 /** A program in the stage's VM. */
 export interface CommandWork {
@@ -364,7 +372,7 @@ export type AgentSkill =
  * A step machine, whose prompts an agent in the stage's VM answers. The final output of the step machine, as JSON, is the output of
  * the stage.
  */
-export interface SkillWork {
+export interface StepMachineWork {
   readonly kind: 'skill';
   /** The entry of a skill, or its folder. A worker runs it only where it is one of those that the worker was given. */
   readonly source: MountSource;
@@ -376,13 +384,13 @@ export interface SkillWork {
   /** What the turns of an attempt's agent may take together; absent: as much as they like. */
   readonly budget?: BudgetPlan | undefined;
   /** What lies at `source` on the worker that admitted the run; a plan does not say it by itself. */
-  readonly code?: SkillCodePlan | undefined;
+  readonly code?: StepMachineCodePlan | undefined;
   /** As an agent has it. */
   readonly played?: true | undefined;
 }
 
 /** Which code a session of the stage runs, and no other. */
-export interface SkillCodePlan {
+export interface StepMachineCodePlan {
   /** The skill's own name. */
   readonly skill: string;
   readonly version: string;

@@ -18,7 +18,7 @@ import {
   MOCK_DEFAULTS,
   SANDBOX_DEFAULTS,
   SHELL_DEFAULTS,
-  SKILL_DEFAULTS,
+  STEP_MACHINE_DEFAULTS,
   STAGE_DEFAULTS,
   WAIT_DEFAULTS,
 } from './defaults.ts';
@@ -37,7 +37,7 @@ import type {
   SandboxPlan,
   ScopePlan,
   ShellWork,
-  SkillWork,
+  StepMachineWork,
   StageInputPlan,
   StagePlan,
   WaitWork,
@@ -57,7 +57,7 @@ export type WorkWire =
   | WaitWire
   | PartWork
   | AgentWire
-  | SkillWire
+  | StepMachineWire
   | ShellWire
   | MockWorkWire;
 
@@ -67,7 +67,7 @@ export type MockWire = WithOptional<MockPlan, keyof typeof MOCK_DEFAULTS>;
 
 export type AgentWire = WithOptional<AgentWork, keyof typeof AGENT_DEFAULTS>;
 
-export type SkillWire = WithOptional<SkillWork, keyof typeof SKILL_DEFAULTS>;
+export type StepMachineWire = WithOptional<StepMachineWork, keyof typeof STEP_MACHINE_DEFAULTS>;
 
 export type ShellWire = WithOptional<ShellWork, keyof typeof SHELL_DEFAULTS>;
 
@@ -150,7 +150,7 @@ function workWire(work: WorkPlan): WorkWire {
     case 'agent':
       return omitDefaults(work, AGENT_DEFAULTS);
     case 'skill':
-      return omitDefaults(work, SKILL_DEFAULTS);
+      return omitDefaults(work, STEP_MACHINE_DEFAULTS);
     case 'shell':
       return omitDefaults(work, SHELL_DEFAULTS);
     case 'mock':
@@ -209,7 +209,7 @@ function workOf(wire: WorkWire): WorkPlan {
     case 'agent':
       return { ...AGENT_DEFAULTS, ...omitUndefined(wire) };
     case 'skill':
-      return { ...SKILL_DEFAULTS, ...omitUndefined(wire) };
+      return { ...STEP_MACHINE_DEFAULTS, ...omitUndefined(wire) };
     case 'shell':
       return { ...SHELL_DEFAULTS, ...omitUndefined(wire) };
     case 'mock':

@@ -10,7 +10,7 @@ import type {
   CommandWork,
   EdgePlan,
   MockWork,
-  SkillWork,
+  StepMachineWork,
   StagePlan,
   TextPlace,
   WaitWork,
@@ -167,12 +167,12 @@ export function agentOf(work: WorkPlan): AgentWork | null {
 export const TRANSCRIPT = 'transcript.jsonl';
 
 /** What an agent works on in the stage's VM: its prompt, or those of a step machine; null for other work. */
-export function answeringOf(work: WorkPlan): AgentWork | SkillWork | null {
+export function answeringOf(work: WorkPlan): AgentWork | StepMachineWork | null {
   return work.kind === 'agent' || work.kind === 'skill' ? work : null;
 }
 
 /** The step machine of the stage; null for other work. */
-export function skillOf(work: WorkPlan): SkillWork | null {
+export function skillOf(work: WorkPlan): StepMachineWork | null {
   return work.kind === 'skill' ? work : null;
 }
 

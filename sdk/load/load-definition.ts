@@ -4,7 +4,7 @@ import { pathToFileURL } from 'node:url';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { FileRefusal, readFileWithin } from '../../files/open-file.ts';
-import { readSkill } from '../read-skill.ts';
+import { readStepMachine } from '../read-skill.ts';
 import { createReadSpec } from '../read-spec.ts';
 import { type AppliedSettings, createUnapplied } from '../../domain/language/compile/apply-settings.ts';
 import type { HostSettings } from '../../domain/language/compile/stage/host-settings.ts';
@@ -126,7 +126,7 @@ async function judged(entry: string, options: LoadDefinitionOptions): Promise<Ju
     listFiles,
     params: options.params,
     ...(options.missingParams === undefined ? {} : { missingParams: options.missingParams }),
-    readSkill,
+    readStepMachine,
     readSpec: createReadSpec(options.roots),
     ...(options.settings === null ? {} : { settings: options.settings }),
   });

@@ -12,7 +12,7 @@ import { toWire } from '../../domain/plan/wire.ts';
 import { checkExpressions } from '../../domain/language/expression/check.ts';
 import { compileText } from '../../domain/language/load.ts';
 import { checkPlan } from '../../domain/language/check-plan.ts';
-import { readSkill } from '../../sdk/read-skill.ts';
+import { readStepMachine } from '../../sdk/read-skill.ts';
 
 const FOLDER = import.meta.dirname;
 const BASE = '/home/ada/sales';
@@ -34,9 +34,9 @@ describe('golden specs', () => {
       baseDir: BASE,
       params,
       checkExpression: checkExpressions,
-      readSkill: (path) => {
+      readStepMachine: (path) => {
         const beside = join(FOLDER, name, relative(BASE, path));
-        const found = readSkill(beside);
+        const found = readStepMachine(beside);
         return 'problem' in found ? { problem: found.problem.replaceAll(beside, path) } : found;
       },
       readSpec: (path) => {

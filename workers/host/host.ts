@@ -27,7 +27,7 @@ import { textOf, type Log } from '../log.ts';
 import { createOpenRuns, type OpenRuns } from './open-runs.ts';
 import { createConditionThreads } from '../conditions/threads.ts';
 import { isPortClosed } from './port-probe.ts';
-import { createSkillFetcher } from '../skills/fetch-skill.ts';
+import { createAgentSkillFetcher } from '../skills/fetch-skill.ts';
 import { createGitRepositories, type GitRepositoriesOptions } from '../checkout/git-repositories.ts';
 import { createRetainedVms, createRetentionWatch } from './retained-vms.ts';
 import { endSessionsOf } from '../skills/run-sessions.ts';
@@ -120,7 +120,7 @@ export async function openHost(options: HostOptions): Promise<Host> {
     servicePolicy: options.servicePolicy,
     allowsRetention: options.allowsRetention,
     retainedVms: createRetainedVms(sandboxes.sweep, sandboxes.release),
-    fetchSkill: createSkillFetcher(),
+    fetchSkill: createAgentSkillFetcher(),
     isPortClosed,
     ...(options.stageSessions === undefined ? {} : { stageSessions: options.stageSessions }),
     evaluate: threads.evaluate,

@@ -2,10 +2,10 @@
 import { createServer, type Server } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { REMOTE_SKILL_LIMITS, type RemoteSource, SkillUnavailable } from '../../activities/ports/remote-skills.ts';
+import { REMOTE_SKILL_LIMITS, type RemoteSource, AgentSkillUnavailable } from '../../activities/ports/remote-skills.ts';
 import { LOCALHOST_CERTIFICATE, LOCALHOST_KEY } from '../../test/rig/servers/localhost-certificate.ts';
 import { isClosedAddress } from '../host/closed-addresses.ts';
-import { createSkillFetcher, type SkillServer } from './fetch-skill.ts';
+import { createAgentSkillFetcher, type SkillServer } from './fetch-skill.ts';
 
 let server: Server;
 let origin = '';
@@ -55,7 +55,7 @@ afterAll(() => {
 });
 
 async function fetched(source: RemoteSource, said: Partial<SkillServer> = {}, limitMs = 15_000): Promise<string> {
-  const fetch = createSkillFetcher({
+  const fetch = createAgentSkillFetcher({
     origin,
     ca: LOCALHOST_CERTIFICATE,
     // The server itself is on an address that is closed otherwise.
@@ -111,7 +111,7 @@ it('reaches no address of this host, by a number in another form or by the looku
 });
 
 it('an answer that is cut is none, and one that does not come is waited for within the limit', async () => {
-  await expect(fetched(at('cut'))).rejects.toBeInstanceOf(SkillUnavailable);
+  await expect(fetched(at('cut'))).rejects.toBeInstanceOf(AgentSkillUnavailable);
   await expect(fetched(at('silent'), {}, 500)).rejects.toThrow('no answer within');
 });
 

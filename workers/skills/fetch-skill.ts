@@ -6,10 +6,10 @@ import { get } from 'node:https';
 import { isIP } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
-  type FetchSkill,
+  type FetchAgentSkill,
   REMOTE_SKILL_LIMITS,
   type RemoteSource,
-  SkillUnavailable,
+  AgentSkillUnavailable,
 } from '../../activities/ports/remote-skills.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { isClosedAddress } from '../host/closed-addresses.ts';
@@ -39,7 +39,7 @@ const GITHUB: SkillServer = {
 /** What another try would not change. */
 class Final extends Error {}
 
-export function createSkillFetcher(server: SkillServer = GITHUB): FetchSkill {
+export function createAgentSkillFetcher(server: SkillServer = GITHUB): FetchAgentSkill {
   return async (source, signal) => {
     const url = new URL(`${server.origin}/${source.repository}/main/${pathOf(source)}`);
     for (const pauseMs of [...PAUSES_MS, null]) {
@@ -59,11 +59,11 @@ function pathOf({ skill }: RemoteSource): string {
   return skill === null ? 'SKILL.md' : `skills/${skill}/SKILL.md`;
 }
 
-function createUnavailableError(url: URL, error: unknown, signal: AbortSignal): SkillUnavailable {
+function createUnavailableError(url: URL, error: unknown, signal: AbortSignal): AgentSkillUnavailable {
   const reason = signal.aborted
     ? `no answer within ${REMOTE_SKILL_LIMITS.timeoutMs / 1_000} s`
     : (error as Error).message;
-  return new SkillUnavailable(sanitizeLine(`${url.href}: ${reason}`), { cause: error });
+  return new AgentSkillUnavailable(sanitizeLine(`${url.href}: ${reason}`), { cause: error });
 }
 
 async function fetchFollowing(server: SkillServer, first: URL, signal: AbortSignal): Promise<Uint8Array> {

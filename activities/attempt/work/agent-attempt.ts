@@ -1,5 +1,5 @@
 /** The parts that the attempts of an agent and of a step machine have in common: both drive the command line of an agent. */
-import type { AgentWork, SkillWork } from '../../../domain/plan/plan.ts';
+import type { AgentWork, StepMachineWork } from '../../../domain/plan/plan.ts';
 import { agentOfWork } from '../../agent/command.ts';
 import type { DrivenAgent } from '../../agent/driven-agent.ts';
 import { saveAtEnd } from '../../agent/progress.ts';
@@ -38,7 +38,7 @@ export async function demandMeansAgain({ deps, request }: AttemptVm, { ledger, l
 }
 
 /** Neither published nor saved. */
-export function drivenAgent(vm: AttemptVm, { ledger }: AgentMeans, work: AgentWork | SkillWork): DrivenAgent {
+export function drivenAgent(vm: AttemptVm, { ledger }: AgentMeans, work: AgentWork | StepMachineWork): DrivenAgent {
   return { vm, agent: agentOfWork(work), account: { work, ledger }, published: null, progress: null };
 }
 

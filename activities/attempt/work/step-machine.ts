@@ -10,7 +10,7 @@ import { EVENT_ID } from '../../../domain/run/event-id.ts';
 import type { RunEventBody } from '../../../domain/run/event.ts';
 import type { StageFailure, StageResult } from '../../../domain/run/stage-result.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
-import type { SkillWork } from '../../../domain/plan/plan.ts';
+import type { StepMachineWork } from '../../../domain/plan/plan.ts';
 import { commandOfAgent, promptOf, putAgentFiles } from '../../agent/command.ts';
 import type { DrivenAgent } from '../../agent/driven-agent.ts';
 import { withoutHang } from '../../agent/hang.ts';
@@ -39,7 +39,7 @@ import { sleepUntil } from '../../decisions/sleep-until.ts';
 
 /** An agent that answers a step machine. */
 interface AnsweringAgent extends DrivenAgent {
-  readonly skill: SkillWork;
+  readonly skill: StepMachineWork;
 }
 
 /** What one stage asks its agent for, answers that are asked for again among them. */
@@ -72,7 +72,7 @@ export function sessionOfStage({ runId, execKey }: Pick<StageRequest, 'runId' | 
   return `stage-${name}-${hash}`;
 }
 
-export const stepMachineKind: WorkKind<SkillWork> = {
+export const stepMachineKind: WorkKind<StepMachineWork> = {
   open: async (attempt, environment, work) => stepMachineWork(work, await demandMeans(attempt, environment)),
   // Another attempt has a session of its own, so no agent answers this one any more.
   abandon: async ({ deps, request, life }) => await deps.stageSessions?.cancel(sessionOfStage(request), life.detached),
@@ -84,7 +84,7 @@ interface EndedSession {
   readonly ended: Ended;
 }
 
-function stepMachineWork(work: SkillWork, means: AgentMeans): AttemptWork<AnsweringAgent, EndedSession> {
+function stepMachineWork(work: StepMachineWork, means: AgentMeans): AttemptWork<AnsweringAgent, EndedSession> {
   return {
     async prepare(vm) {
       await demandMeansAgain(vm, means);

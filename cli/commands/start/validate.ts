@@ -16,9 +16,9 @@ import { type LoadedSpec, loadSpec, type MountPlace } from '../../../app/start/l
 import { parseParam } from '../../start/spec-options.ts';
 import {
   codeOfMissing,
-  describeMissingSkill,
+  describeMissingAgentSkill,
   missingSkillRemedy,
-  missingSkills,
+  missingAgentSkills,
 } from '../../../app/start/skill-files.ts';
 import { describeUnknownAddress, findUnknownAddresses } from '../../../app/start/plan-addresses.ts';
 import { refusedImages } from '../../../app/start/plan-images.ts';
@@ -84,7 +84,7 @@ export const command = defineCommand<Options>({
 /** What is missing here is said apart, unless the worker of your own server decides: it reads none. */
 async function documentsOf(plan: Plan, { baseDir }: LoadedSpec, context: CliContext): Promise<'read' | 'unread'> {
   if (!context.env.temporalConfigured) return 'read';
-  return (await missingSkills(plan, { baseDir, allow: [] }, context)).length === 0 ? 'read' : 'unread';
+  return (await missingAgentSkills(plan, { baseDir, allow: [] }, context)).length === 0 ? 'read' : 'unread';
 }
 
 const SHOWN_PARTS = 20;
@@ -136,7 +136,7 @@ async function sayHere(plan: Plan, loaded: LoadedSpec, context: CliContext): Pro
       refusedLogins,
       variables: null,
     };
-  const missing = await missingSkills(plan, { baseDir: loaded.baseDir, allow: [] }, context);
+  const missing = await missingAgentSkills(plan, { baseDir: loaded.baseDir, allow: [] }, context);
   const refused = await mountsRefusedHere(plan, loaded.baseDir, env);
   const demanded = new Map(demandedVariablesOf(plan.stages).map(({ name, stage }) => [name, stage]));
   return {
@@ -170,7 +170,7 @@ async function sayHere(plan: Plan, loaded: LoadedSpec, context: CliContext): Pro
     missingFiles: missing.map((skill): Finding => ({
       code: codeOfMissing(skill),
       severity: 'warning',
-      message: describeMissingSkill(skill),
+      message: describeMissingAgentSkill(skill),
       remedy: missingSkillRemedy(skill, loaded.baseDir, cwd),
       ...placeOf(skill.path, loaded),
     })),

@@ -15,7 +15,7 @@ import { type AppliedSettings, createUnapplied, withHostSettings } from './apply
 import type { HostSettings } from './stage/host-settings.ts';
 import type { CheckSchema } from '../schema/output-schema.ts';
 import { compilePart, type PartContext } from './part.ts';
-import type { ReadSkill } from '../problems/skill-params.ts';
+import type { ReadStepMachine } from '../problems/skill-params.ts';
 import type { CheckExpressions } from '../expression/check.ts';
 import { DEFAULT_MAX_PARALLEL } from '../grammar/values.ts';
 import type { Links } from '../link/linked.ts';
@@ -49,7 +49,7 @@ export interface CompileOptions {
   /** Lists files of `baseDir`; absent: whoever compiles sees no files of the author. */
   readonly listFiles?: ListFiles;
   /** Looks at a skill that a stage runs; absent: whoever compiles sees no files of the author. */
-  readonly readSkill?: ReadSkill;
+  readonly readStepMachine?: ReadStepMachine;
   /** What judges schemas of outputs, which takes its time to load; without it who compiles has them checked elsewhere. */
   readonly checkSchema?: CheckSchema;
   /** The specs that it uses, near and far; absent: it has none beside it. */
@@ -140,7 +140,7 @@ function compile(spec: Spec, options: CompileOptions, parts: PartContext, proble
       defaults,
       baseDir: options.baseDir,
       listFiles: options.listFiles,
-      readSkill: options.readSkill ?? null,
+      readStepMachine: options.readStepMachine ?? null,
       checkSchema: options.checkSchema ?? null,
       runMaxParallel: parts.maxParallel,
       condition: conditions[index]!,

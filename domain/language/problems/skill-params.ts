@@ -9,7 +9,7 @@ import { quote } from '../../units/quote.ts';
  * A skill that lies at a full path, or why there is none. `params` is the JSON Schema of its params, where that can be read without
  * running its code: of a skill that was built.
  */
-export type ReadSkill = (path: string) => { readonly params?: unknown } | { readonly problem: string };
+export type ReadStepMachine = (path: string) => { readonly params?: unknown } | { readonly problem: string };
 
 /** Longer lists of names say nothing more. */
 const NAMES_SHOWN = 8;
@@ -21,7 +21,7 @@ export interface GivenParams {
   readonly unreadable: ReadonlySet<string>;
 }
 
-export function checkSkillParams(
+export function checkStepMachineParams(
   { written: { use, params: written }, values, unreadable }: GivenParams,
   schema: unknown,
   what: string,

@@ -19,7 +19,7 @@ import type { Located, Position } from '../../text/tree.ts';
 import { quote } from '../../../units/quote.ts';
 
 type LlmSpec = NonNullable<StageSpec['llm']>;
-type SkillSpec = StageSpec['skills'][number];
+type AgentSkillSpec = StageSpec['skills'][number];
 
 export interface AgentContext {
   readonly what: string;
@@ -60,7 +60,7 @@ export function compileAgent(stage: StageSpec, prompt: Located<string>, context:
     mode,
     prompt: filled,
     llm: llm === null ? null : compileLlm(llm, what, problems),
-    skills: compileSkills(stage.skills, context),
+    skills: compileAgentSkills(stage.skills, context),
     env,
     messaging: stage.agent?.messaging?.enabled ?? AGENT_DEFAULTS.messaging,
     ...compileBudget(stage.budget, llm === null ? null : planOfLlm(llm), what, problems),
@@ -138,7 +138,7 @@ function planOfPrice({ inputUsd, cachedInputUsd, outputUsd }: NonNullable<LlmSpe
   return { inputUsd, ...(cachedInputUsd === null ? {} : { cachedInputUsd }), outputUsd };
 }
 
-export function compileSkills(specs: readonly SkillSpec[], context: AgentContext): readonly AgentSkill[] {
+export function compileAgentSkills(specs: readonly AgentSkillSpec[], context: AgentContext): readonly AgentSkill[] {
   const { what, problems } = context;
   const over = specs[PLAN_LIMITS.skills];
   if (over !== undefined)
@@ -150,7 +150,7 @@ export function compileSkills(specs: readonly SkillSpec[], context: AgentContext
     );
   const documents = new Map<string, Position>();
   return specs.slice(0, PLAN_LIMITS.skills).flatMap((spec) => {
-    const skill = compileSkill(spec, context);
+    const skill = compileAgentSkill(spec, context);
     const document = skill === null ? null : documentOf(skill);
     const before = document === null ? undefined : documents.get(document);
     if (before !== undefined)
@@ -187,11 +187,11 @@ function stemOf(path: string): string {
   return path.slice(path.lastIndexOf('/') + 1).replace(/\.[^.]*$/, '');
 }
 
-function compileSkill(spec: SkillSpec, context: AgentContext): AgentSkill | null {
+function compileAgentSkill(spec: AgentSkillSpec, context: AgentContext): AgentSkill | null {
   const { what, problems } = context;
   switch (spec.variant) {
     case 'text':
-      return compileTextSkill(spec, context);
+      return compileTextAgentSkill(spec, context);
     case 'image': {
       const guestPath = compileGuestPath(spec.guestPath, `an agent skill of ${what}`, problems);
       return guestPath === null
@@ -210,8 +210,8 @@ function compileSkill(spec: SkillSpec, context: AgentContext): AgentSkill | null
   }
 }
 
-function compileTextSkill(
-  { prefix, text, at }: SkillSpec & { readonly variant: 'text' },
+function compileTextAgentSkill(
+  { prefix, text, at }: AgentSkillSpec & { readonly variant: 'text' },
   { baseDir, problems }: AgentContext,
 ): AgentSkill | null {
   const refuse = (message: string, remedy: string): null => {

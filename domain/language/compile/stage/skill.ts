@@ -1,29 +1,29 @@
 /** `skill`: a step machine as a stage's work, and the agent that answers its prompts. */
-import { type JsonValue, PLAN_LIMITS, type SkillWork, type TextsPlan } from '../../../plan/plan.ts';
+import { type JsonValue, PLAN_LIMITS, type StepMachineWork, type TextsPlan } from '../../../plan/plan.ts';
 import { utf8Length } from '../../../units/utf8.ts';
-import { type AgentContext, compileLlm, compileSkills, planOfLlm } from './agent.ts';
+import { type AgentContext, compileLlm, compileAgentSkills, planOfLlm } from './agent.ts';
 import { compileBudget } from './budget.ts';
 import { compileHostPath } from '../vm/sandbox.ts';
 import { hasExpression } from '../../grammar/placeholders.ts';
 import type { ParamValues } from '../../grammar/param-values.ts';
-import { checkSkillParams, type ReadSkill } from '../../problems/skill-params.ts';
+import { checkStepMachineParams, type ReadStepMachine } from '../../problems/skill-params.ts';
 import type { Spec, StageSpec } from '../../read/spec.ts';
 import type { Located, MapNode, TreeNode } from '../../text/tree.ts';
 import { quote } from '../../../units/quote.ts';
 import { createMapping } from '../../../units/mapping.ts';
 
-type SkillSpec = NonNullable<StageSpec['skill']>;
+type StepMachineSpec = NonNullable<StageSpec['skill']>;
 type LlmSpec = NonNullable<StageSpec['llm']>;
 
 /** A parameter of the spec and nothing else: its value keeps its type. */
 const ONLY_A_PARAM = /^\s*\$\{\{\s*params\.([A-Za-z0-9][A-Za-z0-9._-]*)\s*\}\}\s*$/;
 
-export interface SkillContext extends AgentContext {
+export interface StepMachineContext extends AgentContext {
   readonly params: ParamValues;
   /** What of the params is made in the run. */
   readonly texts: TextsPlan | null;
   /** Null: whoever compiles sees no files of the author. */
-  readonly readSkill: ReadSkill | null;
+  readonly readStepMachine: ReadStepMachine | null;
 }
 
 /** Who answers: of the stage, else of the spec. */
@@ -61,14 +61,14 @@ export function agentSkillsOf({ skill, skills }: StageSpec): StageSpec['skills']
   return agent?.variant === 'mapping' ? agent.skills : skills;
 }
 
-function budgetOf({ agent }: SkillSpec): StageSpec['budget'] {
+function budgetOf({ agent }: StepMachineSpec): StageSpec['budget'] {
   return agent?.variant === 'mapping' ? agent.budget : null;
 }
 
 /** Texts among its params in which outputs of earlier stages stand. Those within lists and mappings are filled in as they are. */
 export function paramTexts({
   params,
-}: SkillSpec): readonly { readonly name: string; readonly text: Located<string> }[] {
+}: StepMachineSpec): readonly { readonly name: string; readonly text: Located<string> }[] {
   return [...(params === null ? [] : (params.node as MapNode).entries)].flatMap(([name, { value: node }]) =>
     node.kind === 'scalar' && typeof node.value === 'string' && hasExpression(node.value)
       ? [{ name, text: textAt(node, node.value) }]
@@ -81,15 +81,19 @@ function textAt({ at, ...node }: TreeNode, value: string): Located<string> {
 }
 
 /** Null: it names no file, which is reported. */
-export function compileSkillWork(stage: StageSpec, skill: SkillSpec, context: SkillContext): SkillWork | null {
+export function compileStepMachine(
+  stage: StageSpec,
+  skill: StepMachineSpec,
+  context: StepMachineContext,
+): StepMachineWork | null {
   const { what, llm, env, baseDir, problems } = context;
   // An empty one was reported where it was read.
   const path =
     skill.use.value === '' ? null : compileHostPath(skill.use, `\`use\` in \`skill\` of ${what}`, baseDir, problems);
   const { params, unreadable } = compileParams(skill, context);
-  const skills = compileSkills(agentSkillsOf(stage), context);
+  const skills = compileAgentSkills(agentSkillsOf(stage), context);
   if (path === null) return null;
-  const found = context.readSkill?.(path) ?? {};
+  const found = context.readStepMachine?.(path) ?? {};
   if ('problem' in found)
     problems.error(
       'spec/bad-path',
@@ -97,7 +101,7 @@ export function compileSkillWork(stage: StageSpec, skill: SkillSpec, context: Sk
       `\`use\` in \`skill\` of ${what} is ${quote(skill.use.value)}, which is not a step machine: ${found.problem}`,
       'name the entry of a step machine, such as ./skills/release.ts, or the folder that holds its `skill.ts`',
     );
-  else checkSkillParams({ written: skill, values: params, unreadable }, found.params, what, problems);
+  else checkStepMachineParams({ written: skill, values: params, unreadable }, found.params, what, problems);
   return {
     kind: 'skill',
     source: { kind: 'host', path },
@@ -116,8 +120,8 @@ interface CompiledParams {
 }
 
 function compileParams(
-  { params: written }: SkillSpec,
-  { what, params, texts, fill, problems }: SkillContext,
+  { params: written }: StepMachineSpec,
+  { what, params, texts, fill, problems }: StepMachineContext,
 ): CompiledParams {
   if (written === null) return { params: {}, unreadable: new Set() };
   const fillParams = (node: TreeNode): JsonValue => {

@@ -15,7 +15,7 @@ import type { ListFiles } from '../../read/file-pattern.ts';
 import { compileWorkspace } from '../vm/workspace.ts';
 import { compileGuestPath } from '../vm/sandbox.ts';
 import type { CheckSchema } from '../../schema/output-schema.ts';
-import type { ReadSkill } from '../../problems/skill-params.ts';
+import type { ReadStepMachine } from '../../problems/skill-params.ts';
 import { GUEST_PATH_DEFAULTS } from '../../grammar/stage-table.ts';
 import { RANGES, SCALES } from '../../grammar/values.ts';
 import type { Links } from '../../link/linked.ts';
@@ -33,7 +33,7 @@ import { eachOf } from './items.ts';
 
 export interface StageContext {
   readonly checkSchema: CheckSchema | null;
-  readonly readSkill: ReadSkill | null;
+  readonly readStepMachine: ReadStepMachine | null;
   /** Of the run; what a list says nothing of is done so. */
   readonly runMaxParallel: number;
   readonly condition: Condition | null;

@@ -2,7 +2,7 @@
 import type { StageTexts } from './texts.ts';
 import type { ParamValues } from '../../grammar/param-values.ts';
 import type { Filler } from '../../grammar/placeholders.ts';
-import type { ReadSkill } from '../../problems/skill-params.ts';
+import type { ReadStepMachine } from '../../problems/skill-params.ts';
 import type { Problems } from '../../text/diagnostics.ts';
 import type { Located } from '../../text/tree.ts';
 import { quote } from '../../../units/quote.ts';
@@ -11,7 +11,7 @@ import type { EnvPlan, WorkPlan } from '../../../plan/plan.ts';
 import { type AgentContext, compileAgent } from './agent.ts';
 import { warnOfAgentPrograms } from '../../problems/agent-programs.ts';
 import { compileEnv } from './env.ts';
-import { compileSkillWork, llmOf } from './skill.ts';
+import { compileStepMachine, llmOf } from './skill.ts';
 import { workspaceFolder } from '../vm/workspace.ts';
 import type { Links } from '../../link/linked.ts';
 import { warnOfParamsInCode } from '../../problems/params-in-code.ts';
@@ -24,7 +24,7 @@ interface WorkContext {
   readonly env: readonly EnvPlan[];
   readonly params: ParamValues;
   readonly texts: StageTexts | null;
-  readonly readSkill: ReadSkill | null;
+  readonly readStepMachine: ReadStepMachine | null;
   readonly fill: Filler;
   readonly baseDir: string | null;
   readonly problems: Problems;
@@ -35,7 +35,7 @@ export function compileWork(
   spec: Spec,
   stage: StageSpec,
   links: Links | null,
-  { params, texts, readSkill, fill, baseDir, what, env, problems }: WorkContext,
+  { params, texts, readStepMachine, fill, baseDir, what, env, problems }: WorkContext,
 ): WorkPlan | null {
   const { run, prompt, skill } = stage;
   if (stage.isShell) return { kind: 'shell', env };
@@ -50,7 +50,7 @@ export function compileWork(
   };
   if (prompt !== null) return compileAgent(stage, prompt, agent);
   if (skill !== null)
-    return compileSkillWork(stage, skill, { ...agent, params, texts: texts?.plan ?? null, readSkill });
+    return compileStepMachine(stage, skill, { ...agent, params, texts: texts?.plan ?? null, readStepMachine });
   if (run === null) return null;
   warnOfShellInProgram(run, what, problems);
   if (run.script !== null) refuseValuesInCode(run.script, spec, what, problems);
