@@ -2,8 +2,10 @@
 import type { SandboxBackend } from '../activities/ports/sandbox.ts';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { IsolationLevel, SandboxPlan } from '../domain/plan/plan.ts';
+import type { HostFacts } from '../native/index.ts';
 import { createMockBackend } from './mock/backend.ts';
 import { createQemuBackend, type QemuBackendOptions } from './micro-vm/qemu/backend.ts';
+import { readOverheadMib } from './micro-vm/qemu/vm-overhead.ts';
 
 const STRENGTH: Readonly<Record<IsolationLevel, number>> = { none: 0, process: 1, microvm: 2 };
 
@@ -14,6 +16,11 @@ export interface SandboxBackends {
 
 export function createSandboxBackends(options: QemuBackendOptions): SandboxBackends {
   return { qemu: createQemuBackend(options), mock: createMockBackend() };
+}
+
+/** What a VM takes of a host with these facts beside its guest's memory: as much as the VMM that takes most. */
+export function largestOverheadMib(host: HostFacts): number {
+  return readOverheadMib(host);
 }
 
 /**

@@ -30,7 +30,7 @@ import { settleAddresses } from './plan-addresses.ts';
 import { extrasOf } from './plan-extras.ts';
 import { makeDisks } from './plan-images.ts';
 import { settleMounts } from './plan-mounts.ts';
-import { once, readRunInput } from './run-input.ts';
+import { once, storeRunInput } from './run-input.ts';
 
 /** How long `waitUntilAdmitted` waits; a worker that starts takes a second or two. */
 const ADMISSION_MS = 10_000;
@@ -66,8 +66,8 @@ export interface StartRequest {
   readonly allowMounts: readonly string[];
   /** Repositories of the network that it may fetch, as HOST/PATH. */
   readonly allowGit: readonly string[];
-  /** As it was typed; see `readRunInput`. */
-  readonly input: string | null;
+  /** The bytes of the first stages' input; null: they get none. */
+  readonly input: Uint8Array | null;
   /** The person may be asked for permissions that the request lacks. */
   readonly mayAsk: boolean;
 }
@@ -207,7 +207,7 @@ export async function requestOf(
 ): Promise<RunRequest> {
   const { env } = context;
   const planPart = from?.isSamePlan === true ? {} : await planPartOf(written, artifacts, env.temporalConfigured);
-  const read = input === null ? null : await readRunInput(input, artifacts, context);
+  const read = input === null ? null : await storeRunInput(input, artifacts);
   const refs = [
     ...(planPart.planRef === undefined ? [] : [planPart.planRef]),
     ...(read?.kind === 'ref' ? [read.ref] : []),

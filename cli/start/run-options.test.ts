@@ -9,7 +9,7 @@ import { takeRunOptions } from './run-options.ts';
 
 const NOW_MS = Date.UTC(2026, 10, 24, 12);
 
-test('what is handed over for a run is what its plan names, and when a login among it ends', () => {
+test('what is handed over for a run is what its plan names, and when a login among it ends', async () => {
   const home = mkdtempSync(join(tmpdir(), 'voidbox-run-options-'));
   onTestFinished(() => rmSync(home, { recursive: true }));
   mkdirSync(join(home, '.claude'));
@@ -25,7 +25,7 @@ workflow:
   const { plan } = compileText(text, 's.yaml', { baseDir: null });
   const env = readEnvironment({ HOME: home, TOKEN: 'of b', OTHER: 'of nobody' });
   const context = { env, cwd: home, now: () => new Date(NOW_MS) } as CliContext;
-  const handedOver = takeRunOptions(plan!, {}, context).hostVariables;
+  const handedOver = (await takeRunOptions(plan!, {}, context)).hostVariables;
   expect(handedOver).toEqual({
     CLAUDE_CODE_OAUTH_TOKEN: 'access',
     TOKEN: 'of b',

@@ -1,17 +1,13 @@
 /** What `run`, `retry` and `fork` have in common: how a run is started and followed, and what of this machine it gets. */
 import type { Command } from 'commander';
 import { newRunId } from '../../client/runs/new-id.ts';
-import { ownStageOf } from '../../domain/plan/item-parts.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
-import { credentialsOf } from '../../domain/agent/credentials.ts';
-import { loginEndKey } from '../../domain/agent/login-end.ts';
-import { answeringOf } from '../../domain/plan/work.ts';
-import { demandedVariablesOf } from '../../domain/plan-rules/variables.ts';
 import { runIdProblem } from '../../domain/run/run-id.ts';
 import { refuseReservedRunId } from '../../app/runs/run-id.ts';
-import { environmentError, usageError } from '../../app/app-error.ts';
+import { usageError } from '../../app/app-error.ts';
+import { takeHostVariables } from '../../app/start/host-variables.ts';
+import { readTypedInput } from './typed-input.ts';
 import type { CliContext } from '../context.ts';
-import { loginCommandsFor, loginsFor } from '../../app/start/agent-logins.ts';
 import { parseParam } from './spec-options.ts';
 import { type LimitOptions } from '../../app/start/run-limits.ts';
 import { addLimitOptions } from './limit-options.ts';
@@ -21,7 +17,6 @@ import { type ImagePlaces } from '../../app/start/plan-images.ts';
 import { parseImage } from './spec-options.ts';
 import type { RunPlanOptions } from './run-plan.ts';
 import { quoteArgument } from '../../domain/security/typed-argument.ts';
-import { createMapping, valueAt } from '../../domain/units/mapping.ts';
 import { shorten } from '../../domain/units/quote.ts';
 
 export interface RunOptions extends LimitOptions {
@@ -65,12 +60,12 @@ type Taken = 'runId' | 'hostVariables' | 'allowMounts' | 'allowGit' | 'input' | 
  * @param given  stages whose outputs the run takes of an earlier one
  * @throws AppError for what was typed wrong, and for variables that are not set
  */
-export function takeRunOptions(
+export async function takeRunOptions(
   plan: Plan,
   options: RunOptions,
   context: CliContext,
   given: ReadonlySet<string> = new Set(),
-): Pick<RunPlanOptions, Taken> {
+): Promise<Pick<RunPlanOptions, Taken>> {
   const runId = options.runId ?? newRunId(plan.name, context.now());
   refuseReservedRunId(runId);
   const problem = runIdProblem(runId);
@@ -80,7 +75,7 @@ export function takeRunOptions(
     allowMounts: takeAllowedMounts(options.allowMounts ?? [], context),
     allowGit: takeAllowedPlaces(options.allowGit ?? [], context),
     hostVariables: takeHostVariables(plan, given, context),
-    input: options.input ?? null,
+    input: options.input === undefined ? null : await readTypedInput(options.input, context),
     detach: options.detach ?? false,
     json: options.json ?? false,
   };
@@ -110,51 +105,4 @@ function takeAllowedMounts(folders: readonly string[], { env, cwd }: CliContext)
       `Start the worker on that host with it: voidbox worker --allow-mounts ${folders.map(quoteArgument).join(' ')}`,
     );
   return givenFolders(folders, cwd);
-}
-
-/** Where an agent reads one of them as its key. */
-function remedyOfAgents(stages: Plan['stages']): string {
-  const hasKeys = stages.some(({ work }) => {
-    const answering = answeringOf(work);
-    return answering !== null && credentialsOf(answering).length > 0;
-  });
-  return hasKeys ? '; without a key and a model: voidbox run FILE --mock-agents' : '';
-}
-
-/** @throws AppError for a variable whose bytes no text has */
-export function refuseUndecodable(names: readonly string[], { undecodable }: CliContext['env']): void {
-  const lost = names.filter((name) => undecodable.includes(name));
-  if (lost.length === 0) return;
-  throw environmentError(
-    'host/variable-not-text',
-    `the value of ${lost.map((name) => `\`${name}\``).join(', ')} is not UTF-8, and a command would get other bytes`,
-    `Set it to UTF-8 text, for example in base64, and decode it in the command: export ${lost[0]!}=$(… | base64 -w0)`,
-  );
-}
-
-/** What is set of what the plan names. On your own server the worker may have the rest; admission demands it. */
-function takeHostVariables(plan: Plan, given: ReadonlySet<string>, context: CliContext): Record<string, string> {
-  const { env } = context;
-  const ownOf = ownStageOf(plan);
-  const left = plan.stages.filter(({ id }) => !given.has(ownOf(id)));
-  const values = { ...env.variables, ...loginsFor(left, context) };
-  const demanded = env.temporalConfigured ? [] : demandedVariablesOf(left);
-  const missing = demanded.filter(({ name }) => valueAt(values, name) === undefined);
-  if (missing.length > 0) {
-    const names = missing.map(({ name, stage }) => `\`${name}\` (stage ${stage})`).join(', ');
-    const commands = loginCommandsFor(missing.map(({ name }) => name));
-    const otherwise = commands.map((command) => `, or log in on this machine: ${command}`).join('');
-    throw environmentError(
-      'host/variable-missing',
-      `the spec reads ${names} from the environment, where ${missing.length === 1 ? 'it is' : 'they are'} not set`,
-      `Set ${missing.length === 1 ? 'it' : 'them'}: export ${missing.map(({ name }) => `${name}=…`).join(' ')}${otherwise}${remedyOfAgents(left)}`,
-    );
-  }
-  refuseUndecodable(plan.hostVariables, env);
-  return createMapping(
-    [...plan.hostVariables, ...plan.hostVariables.map(loginEndKey)].flatMap((name) => {
-      const value = valueAt(values, name);
-      return value === undefined ? [] : [[name, value]];
-    }),
-  );
 }

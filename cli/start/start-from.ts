@@ -37,7 +37,7 @@ export async function startFrom(
     },
     context,
   );
-  const taken = takeRunOptions(compiled.plan, options, context, new Set(reuse.given.keys()));
+  const taken = await takeRunOptions(compiled.plan, options, context, new Set(reuse.given.keys()));
   if (!json) {
     const { style } = context.stderr;
     const lines = [

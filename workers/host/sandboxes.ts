@@ -2,9 +2,8 @@
 import type { SandboxBackend, VmKey } from '../../activities/ports/sandbox.ts';
 import type { SandboxPlan } from '../../domain/plan/plan.ts';
 import { keepVmAlive, readHostFacts, vmRunDir } from '../../native/index.ts';
-import { acceleratorOf, VM_OVERHEAD_MIB } from '../../sandbox/micro-vm/qemu/vm-overhead.ts';
 import type { FindRootDisk, FindVmExtra } from '../../sandbox/micro-vm/backend.ts';
-import { createSandboxBackends, selectBackend } from '../../sandbox/select.ts';
+import { createSandboxBackends, largestOverheadMib, selectBackend } from '../../sandbox/select.ts';
 import { sweepVms, type SweptHostVm } from '../../sandbox/sweep.ts';
 import { readHostMemory, vmBudgetMib } from '../../setup/machine/host-memory.ts';
 import type { HostPieces } from '../../setup/pieces/host-pieces.ts';
@@ -72,7 +71,7 @@ export function createHostSandboxes({
   });
   let sweeping: Promise<readonly SweptHostVm[]> | null = null;
   return {
-    vmOverheadMib: async () => VM_OVERHEAD_MIB[acceleratorOf(await readHostFacts(keeper))],
+    vmOverheadMib: async () => largestOverheadMib(await readHostFacts(keeper)),
     backendFor: (plan) => selectBackend(backends, plan),
     release: (key) => backends.qemu.release(key),
     sweep: () => (sweeping ??= sweepVms(keeper, vms).finally(() => (sweeping = null))),

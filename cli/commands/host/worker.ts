@@ -14,7 +14,7 @@ import { shorten } from '../../../domain/units/quote.ts';
 import { environmentError, usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
-import { refuseUndecodable } from '../../start/run-options.ts';
+import { refuseUndecodable } from '../../../app/start/host-variables.ts';
 import { EXIT, type ExitCode } from '../../exit-code.ts';
 import { givenPlaces } from '../../../app/start/plan-addresses.ts';
 import { IMAGES_HELP, makeGivenImages } from '../../../app/start/plan-images.ts';

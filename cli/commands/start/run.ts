@@ -62,7 +62,7 @@ export const command = defineCommand<Options>({
     const { events = false } = options;
     if (events && !json) throw usageError('--events is for --json', 'Add --json, or leave --events out.');
     const compiled = { ...read, plan: limitPlan(read.plan, options), written: limitPlan(read.written, options) };
-    const taken = takeRunOptions(compiled.plan, options, context);
+    const taken = await takeRunOptions(compiled.plan, options, context);
     // Loaded only now: what is wrong with a spec is told without the Temporal SDK.
     const { runPlan } = await import('../../start/run-plan.ts');
     return await runPlan({ ...compiled, ...taken, events, from: null }, context);

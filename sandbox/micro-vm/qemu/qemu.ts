@@ -1,7 +1,7 @@
 /** QEMU as the VMM of a host. */
 import type { HostFacts } from '../../../native/index.ts';
 import type { Vmm } from '../vmm.ts';
-import { acceleratorOf, VM_OVERHEAD_MIB, type Accelerator } from './vm-overhead.ts';
+import { acceleratorOf, readOverheadMib, type Accelerator } from './vm-overhead.ts';
 
 /** Emulated, a boot takes 5 s on an idle machine and 30 s on one with six times as much to do as it has cores. */
 const BOOT_TIMEOUT_MS: Readonly<Record<Accelerator, number>> = { kvm: 20_000, tcg: 45_000 };
@@ -33,7 +33,7 @@ export function createQemu(pieces: Pick<QemuPieces, 'qemu' | 'bwrap' | 'mke2fs' 
           mke2fs: pieces.mke2fs,
         },
         kernel: { path: kernelFor(accelerator, pieces), kind: pieces.kernel.kind },
-        overheadMib: VM_OVERHEAD_MIB[accelerator],
+        overheadMib: readOverheadMib(host),
         bootTimeoutMs: BOOT_TIMEOUT_MS[accelerator],
       };
     },

@@ -10,3 +10,7 @@ export const VM_OVERHEAD_MIB: Readonly<Record<Accelerator, number>> = { kvm: 160
 export function acceleratorOf(host: HostFacts): Accelerator {
   return host.kvm === 'hardware' ? 'kvm' : 'tcg';
 }
+
+export function readOverheadMib(host: HostFacts): number {
+  return VM_OVERHEAD_MIB[acceleratorOf(host)];
+}

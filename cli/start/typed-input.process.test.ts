@@ -3,10 +3,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
 import { makeBlockingPipe, PIPE_ENDS_MS } from '../../test/rig/vms/blocking-pipe.ts';
-import type { Machine } from '../machine.ts';
-import { readRunInput } from './run-input.ts';
+import type { Machine } from '../../app/machine.ts';
+import { readTypedInput } from './typed-input.ts';
 
 let dir: string;
 beforeEach(() => {
@@ -14,8 +13,8 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
-const read = (argument: string): Promise<unknown> =>
-  readRunInput(argument, {} as ArtifactStore, { cwd: dir } as Machine);
+const read = async (argument: string): Promise<string> =>
+  Buffer.from(await readTypedInput(argument, { cwd: dir } as Machine)).toString();
 
 test('an input file that is a pipe without a writer is refused at once', async () => {
   const end = makeBlockingPipe(join(dir, 'input.json'));
@@ -29,7 +28,7 @@ test('an input file that is a pipe without a writer is refused at once', async (
 
 test('an input file is read from the working folder, and the null device is empty', async () => {
   writeFileSync(join(dir, 'input.json'), '{}');
-  expect(await read('@input.json')).toEqual({ kind: 'inline', text: '{}' });
-  expect(await read('@/dev/null')).toEqual({ kind: 'inline', text: '' });
+  expect(await read('@input.json')).toBe('{}');
+  expect(await read('@/dev/null')).toBe('');
   await expect(read('@none')).rejects.toThrow('cannot read the input file `none`: there is no such file');
 });

@@ -1,0 +1,63 @@
+/** The variables and logins of this machine that a run gets. */
+import { loginEndKey } from '../../domain/agent/login-end.ts';
+import { credentialsOf } from '../../domain/agent/credentials.ts';
+import { demandedVariablesOf } from '../../domain/plan-rules/variables.ts';
+import { ownStageOf } from '../../domain/plan/item-parts.ts';
+import type { Plan } from '../../domain/plan/plan.ts';
+import { answeringOf } from '../../domain/plan/work.ts';
+import { createMapping, valueAt } from '../../domain/units/mapping.ts';
+import { environmentError } from '../app-error.ts';
+import type { Machine } from '../machine.ts';
+import { loginCommandsFor, loginsFor } from './agent-logins.ts';
+
+/** Where an agent reads one of them as its key. */
+function remedyOfAgents(stages: Plan['stages']): string {
+  const hasKeys = stages.some(({ work }) => {
+    const answering = answeringOf(work);
+    return answering !== null && credentialsOf(answering).length > 0;
+  });
+  return hasKeys ? '; without a key and a model: voidbox run FILE --mock-agents' : '';
+}
+
+/** @throws AppError for a variable whose bytes no text has */
+export function refuseUndecodable(names: readonly string[], { undecodable }: Machine['env']): void {
+  const lost = names.filter((name) => undecodable.includes(name));
+  if (lost.length === 0) return;
+  throw environmentError(
+    'host/variable-not-text',
+    `the value of ${lost.map((name) => `\`${name}\``).join(', ')} is not UTF-8, and a command would get other bytes`,
+    `Set it to UTF-8 text, for example in base64, and decode it in the command: export ${lost[0]!}=$(… | base64 -w0)`,
+  );
+}
+
+/**
+ * The values of variables and logins of this machine that the plan names. On your own server the worker may have the rest;
+ * admission demands it.
+ * @param given  stages whose outputs the run takes of an earlier one, so that it needs no value of theirs
+ * @throws AppError for variables that are not set, or that no text has
+ */
+export function takeHostVariables(plan: Plan, given: ReadonlySet<string>, context: Machine): Record<string, string> {
+  const { env } = context;
+  const ownOf = ownStageOf(plan);
+  const left = plan.stages.filter(({ id }) => !given.has(ownOf(id)));
+  const values = { ...env.variables, ...loginsFor(left, context) };
+  const demanded = env.temporalConfigured ? [] : demandedVariablesOf(left);
+  const missing = demanded.filter(({ name }) => valueAt(values, name) === undefined);
+  if (missing.length > 0) {
+    const names = missing.map(({ name, stage }) => `\`${name}\` (stage ${stage})`).join(', ');
+    const commands = loginCommandsFor(missing.map(({ name }) => name));
+    const otherwise = commands.map((command) => `, or log in on this machine: ${command}`).join('');
+    throw environmentError(
+      'host/variable-missing',
+      `the spec reads ${names} from the environment, where ${missing.length === 1 ? 'it is' : 'they are'} not set`,
+      `Set ${missing.length === 1 ? 'it' : 'them'}: export ${missing.map(({ name }) => `${name}=…`).join(' ')}${otherwise}${remedyOfAgents(left)}`,
+    );
+  }
+  refuseUndecodable(plan.hostVariables, env);
+  return createMapping(
+    [...plan.hostVariables, ...plan.hostVariables.map(loginEndKey)].flatMap((name) => {
+      const value = valueAt(values, name);
+      return value === undefined ? [] : [[name, value]];
+    }),
+  );
+}
