@@ -119,13 +119,13 @@ export interface SessionRecords {
   readonly records: readonly StepRecord[];
 }
 
-export interface OpenRequest extends OfWorkflow {
+export interface OpenRequest extends WorkflowIdentity {
   readonly session: string;
   readonly request: SessionRequest;
 }
 
 /** What only a workflow knows of itself: local activities are told, for they are asked by workflow code of this worker alone. */
-export interface OfWorkflow {
+export interface WorkflowIdentity {
   /** Id of the first of its runs. */
   readonly firstRun: string;
   /** The workflow that started it as its child. */
@@ -153,7 +153,7 @@ export interface SkillPlace {
   readonly handshake: Partial<Handshake>;
 }
 
-export interface TurnRequest extends SkillPlace, OfWorkflow {
+export interface TurnRequest extends SkillPlace, WorkflowIdentity {
   readonly state: SessionState;
   readonly event: SessionEventBody;
 }
@@ -201,11 +201,11 @@ export interface ObserveRequest extends SkillPlace {
   readonly events: readonly Observation[];
 }
 
-export interface CloseRequest extends OfWorkflow {
+export interface CloseRequest extends WorkflowIdentity {
   readonly session: string;
 }
 
-export interface FlushRequest extends OfWorkflow {
+export interface FlushRequest extends WorkflowIdentity {
   readonly session: string;
   readonly previous: string | null;
   readonly records: readonly StepRecord[];

@@ -29,33 +29,33 @@ export function createActivities(given: ActivityDeps): Activities {
       calls.forget(request.runId);
       return admission;
     },
-    acquireVm: (call) => coded(async () => acquireVm(deps, await calls.acquire(call))),
+    acquireVm: (call) => codeErrors(async () => acquireVm(deps, await calls.acquire(call))),
     runStage: (call) =>
-      coded(async () => {
+      codeErrors(async () => {
         const work = await calls.stage(call);
-        if ('mocked' in work) return unlessFailed(await mockStage(deps, work.mocked));
-        if ('part' in work) return unlessFailed(await endPart(deps, work.part));
-        return unlessFailed(await runStage(deps, work.inVm));
+        if ('mocked' in work) return throwIfFailed(await mockStage(deps, work.mocked));
+        if ('part' in work) return throwIfFailed(await endPart(deps, work.part));
+        return throwIfFailed(await runStage(deps, work.inVm));
       }),
-    releaseVm: (call) => coded(async () => releaseVm(deps, await calls.release(call))),
-    evaluateCondition: (call) => coded(async () => evaluateCondition(deps, await calls.evaluate(call))),
-    findTime: (call) => coded(async () => findTime(deps, await calls.findTime(call))),
-    askApproval: (call) => coded(async () => askApproval(deps, await calls.ask(call))),
-    recordApproval: (call) => coded(async () => recordApproval(deps, await calls.approval(call))),
-    checkRejection: (call) => coded(async () => checkRejection(await calls.rejection(call))),
-    beginItems: (call) => coded(async () => beginItems(deps, await calls.beginItems(call))),
+    releaseVm: (call) => codeErrors(async () => releaseVm(deps, await calls.release(call))),
+    evaluateCondition: (call) => codeErrors(async () => evaluateCondition(deps, await calls.evaluate(call))),
+    findTime: (call) => codeErrors(async () => findTime(deps, await calls.findTime(call))),
+    askApproval: (call) => codeErrors(async () => askApproval(deps, await calls.ask(call))),
+    recordApproval: (call) => codeErrors(async () => recordApproval(deps, await calls.approval(call))),
+    checkRejection: (call) => codeErrors(async () => checkRejection(await calls.rejection(call))),
+    beginItems: (call) => codeErrors(async () => beginItems(deps, await calls.beginItems(call))),
     endItems: (call) =>
-      coded(async () => {
+      codeErrors(async () => {
         const request = await calls.endItems(call);
-        return unlessFailed(await endItems(deps, request, lists.take(request.runId, request.execKey)));
+        return throwIfFailed(await endItems(deps, request, lists.take(request.runId, request.execKey)));
       }),
     appendEvents: (call) =>
-      coded(async () => {
+      codeErrors(async () => {
         const { runId, events } = await calls.append(call);
         await deps.events.append(runId, events);
       }),
     finishRun: (call) =>
-      coded(async () => {
+      codeErrors(async () => {
         const { ended, mayShowText, ...request } = await calls.finish(call);
         const outcome = ended === null ? await finishRun(deps, request) : await finishAgain(deps, request.runId, ended);
         calls.forget(request.runId);
@@ -65,12 +65,12 @@ export function createActivities(given: ActivityDeps): Activities {
 }
 
 /** It is durable by now. */
-function unlessFailed(result: StageResult): StageResult {
+function throwIfFailed(result: StageResult): StageResult {
   if (result.outcome === 'failed') throw stageFailure(result);
   return result;
 }
 
-async function coded<T>(work: () => Promise<T>): Promise<T> {
+async function codeErrors<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {

@@ -91,7 +91,7 @@ export interface MountPolicy {
 export type CompileSpec = (
   text: string,
   options: { readonly baseDir: string; readonly params: Readonly<Record<string, string>> },
-) => Checked;
+) => PlanCheck;
 /** Checks a plan that a client compiled. */
-export type CheckPlan = (plan: unknown) => Checked;
-export type Checked = { readonly plan: Plan } | { readonly problems: readonly string[] };
+export type CheckPlan = (plan: unknown) => PlanCheck;
+export type PlanCheck = { readonly plan: Plan } | { readonly problems: readonly string[] };

@@ -71,7 +71,7 @@ export function agentStartArm(layer: AgentLayer, vm: Sandbox, model: AskedModel)
           args: command.args,
           env: { ...command.env, ...KEY_OF_NOBODY },
           cwd: AGENT_WORKSPACE,
-          stdin: { sizeBytes: PROMPT.byteLength, open: (offset) => once(PROMPT.subarray(offset)) },
+          stdin: { sizeBytes: PROMPT.byteLength, open: (offset) => toStream(PROMPT.subarray(offset)) },
           timeoutMs: 300_000,
           maxOutputBytes: 1024 * 1024,
         },
@@ -86,6 +86,6 @@ export function agentStartArm(layer: AgentLayer, vm: Sandbox, model: AskedModel)
   };
 }
 
-async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+async function* toStream(bytes: Uint8Array): AsyncIterable<Uint8Array> {
   yield bytes;
 }

@@ -20,9 +20,9 @@ export function cliArms(bin: string, workDir: string): readonly Arm<'cpuMs' | 'w
   const spec = join(workDir, 'bench.yaml');
   writeFileSync(spec, SPEC);
   return [
-    { name: 'node -e 0', round: () => timed([process.execPath, '-e', '0']) },
-    { name: 'voidbox --help', round: () => timed([process.execPath, bin, '--help']) },
-    { name: 'voidbox validate', round: () => timed([process.execPath, bin, 'validate', spec]) },
+    { name: 'node -e 0', round: () => measureProcess([process.execPath, '-e', '0']) },
+    { name: 'voidbox --help', round: () => measureProcess([process.execPath, bin, '--help']) },
+    { name: 'voidbox validate', round: () => measureProcess([process.execPath, bin, 'validate', spec]) },
   ];
 }
 
@@ -31,7 +31,7 @@ const TIMED =
   'unset NODE_EXTRA_CA_CERTS; TIMEFORMAT="%U %S %R"; time "$@" >/dev/null 2>/dev/null || echo "exit code $?" >&2';
 
 /** Of one process, to its end, without NODE_EXTRA_CA_CERTS in its environment; its output goes nowhere. @throws when it fails */
-export async function timed(argv: readonly string[]): Promise<{ cpuMs: number; wallMs: number }> {
+export async function measureProcess(argv: readonly string[]): Promise<{ cpuMs: number; wallMs: number }> {
   const { stderr } = await run('bash', ['-c', TIMED, 'bash', ...argv]);
   if (stderr.includes('exit code')) throw new Error(`${argv.join(' ').slice(0, 200)}: ${stderr.trim()}`);
   const [user, system, wall] = stderr.trim().split(/\s+/).map(Number);

@@ -28,18 +28,18 @@ async function main(): Promise<number> {
     process.stderr.write(`${USAGE}\n`);
     return 2;
   }
-  const say = (line: string): void => void process.stderr.write(`${line}\n`);
+  const printLine = (line: string): void => void process.stderr.write(`${line}\n`);
   const root = packageRoot();
   const workDir = mkdtempSync(join(tmpdir(), 'voidbox-compare-'));
   try {
-    const baseRoot = prepareCheckout(wanted, root, workDir, say);
+    const baseRoot = prepareCheckout(wanted, root, workDir, printLine);
     const builds = [
       { name: 'base', root: baseRoot, pieces: resolvePieces(baseRoot) },
       { name: 'this build', root, pieces: resolvePieces(root) },
     ] as const;
-    say(`at the start: ${loadLine()}`);
-    const compared = await compareBuilds({ env: readEnvironment(), workDir, rounds, say }, builds, names);
-    say(`at the end: ${loadLine()}`);
+    printLine(`at the start: ${loadLine()}`);
+    const compared = await compareBuilds({ env: readEnvironment(), workDir, rounds, say: printLine }, builds, names);
+    printLine(`at the end: ${loadLine()}`);
     for (const line of renderComparison(compared)) process.stdout.write(`${line}\n`);
     const losses = compared.filter(isLoss);
     if (losses.length === 0) return 0;

@@ -36,7 +36,7 @@ export interface ItemsArmOptions {
 
 export async function itemsArm(options: ItemsArmOptions): Promise<Arm<ItemsMeasure>> {
   const client = new Client({ connection: await Connection.connect({ address: options.address }) });
-  const wholeRun = async (items: number): Promise<void> => {
+  const measureWholeRun = async (items: number): Promise<void> => {
     const result: unknown = await client.workflow.execute(options.workflowType, {
       taskQueue: options.taskQueue,
       workflowId: `bench-${randomUUID()}`,
@@ -44,14 +44,14 @@ export async function itemsArm(options: ItemsArmOptions): Promise<Arm<ItemsMeasu
     });
     options.check(result, items);
   };
-  await wholeRun(WARM_UP_ITEMS);
+  await measureWholeRun(WARM_UP_ITEMS);
   return {
     name: options.name,
     async round() {
       const workerCpuMs = processCpuMs(options.workerPid);
       const serverCpuMs = processCpuMs(options.serverPid);
       const began = performance.now();
-      await wholeRun(options.items);
+      await measureWholeRun(options.items);
       return {
         wallSeconds: (performance.now() - began) / 1_000,
         workerCpuMsPerItem: (processCpuMs(options.workerPid) - workerCpuMs) / options.items,

@@ -69,27 +69,29 @@ async function main(): Promise<void> {
       `usage: bench [${Object.keys(FIGURES).join('|')} …] [--rounds N] [--items 1..${PLAN_LIMITS.items}] [--no-write]; got ${[...unknown, values.rounds, values.items].join(' ')}`,
     );
   const env = readEnvironment();
-  const say = (line: string): void => void process.stdout.write(`${line}\n`);
-  const pieces = await resolveHostPieces(env, { install: true, kernelKind: 'debian', onProgress: say });
+  const printLine = (line: string): void => void process.stdout.write(`${line}\n`);
+  const pieces = await resolveHostPieces(env, { install: true, kernelKind: 'debian', onProgress: printLine });
   const ownKernel = await resolveHostPieces(env, { install: false, kernelKind: 'voidbox' }).catch((error: unknown) => {
     if (error instanceof SetupError) return null;
     throw error;
   });
   if (ownKernel === null)
-    say('our own kernel is not built (`npm run kernel`): figures of the VM are taken on the Debian kernel alone');
+    printLine('our own kernel is not built (`npm run kernel`): figures of the VM are taken on the Debian kernel alone');
   const workDir = mkdtempSync(join(tmpdir(), 'voidbox-bench-'));
   const loads: string[] = [`at the start ${loadLine()}`];
   try {
     const figures: Figure[] = [];
     for (const name of names) {
-      say(`\n${name} (${loadLine()})`);
-      figures.push(await FIGURES[name]!({ env, pieces, ownKernel, root: packageRoot(), workDir, rounds, items, say }));
+      printLine(`\n${name} (${loadLine()})`);
+      figures.push(
+        await FIGURES[name]!({ env, pieces, ownKernel, root: packageRoot(), workDir, rounds, items, say: printLine }),
+      );
       loads.push(`after ${name} ${loadLine()}`);
     }
     const lane = laneOf(pieces, ownKernel, rounds, loads);
     const takenOn = new Date().toISOString().slice(0, 10);
     const page = join(packageRoot(), 'docs', 'benchmarks.md');
-    say(`\n${renderReport(figures, lane, takenOn)}`);
+    printLine(`\n${renderReport(figures, lane, takenOn)}`);
     if (values['no-write']) return;
     const isWhole = names.length === Object.keys(FIGURES).length;
     writeFileSync(
@@ -105,15 +107,15 @@ async function main(): Promise<void> {
 
 function laneOf(pieces: HostPieces, ownKernel: HostPieces | null, rounds: number, loads: readonly string[]): Lane {
   const { kvm } = JSON.parse(execFileSync(pieces.keeper, ['host'], { encoding: 'utf8' })) as { kvm: string };
-  const firstLine = (program: string): string =>
+  const readFirstLine = (program: string): string =>
     execFileSync(program, ['--version'], { encoding: 'utf8' }).split('\n')[0]!.trim();
   return {
     accelerator: kvm === 'hardware' ? 'kvm' : `tcg (KVM of this host: ${kvm})`,
     kernels: [pieces, ...(ownKernel === null ? [] : [ownKernel])].map(
       ({ kernel }) => `${kernel.kind} ${kernel.version}`,
     ),
-    qemu: firstLine(pieces.qemu),
-    temporal: firstLine(pieces.temporalCli),
+    qemu: readFirstLine(pieces.qemu),
+    temporal: readFirstLine(pieces.temporalCli),
     rounds,
     loads,
   };

@@ -54,7 +54,7 @@ export function spread(values: readonly number[]): Spread {
 }
 
 /** Median of the ratios taken round by round: what a comparison on a drifting machine may claim. */
-export function pairedRatio<T extends string>(a: ArmResult<T>, b: ArmResult<T>, measure: NoInfer<T>): Spread {
+export function measurePairedRatio<T extends string>(a: ArmResult<T>, b: ArmResult<T>, measure: NoInfer<T>): Spread {
   return spread(a.rounds.map((round, index) => round[measure] / b.rounds[index]![measure]));
 }
 

@@ -42,7 +42,7 @@ export function recoveryArm(
       const began = performance.now();
       // What the dead worker had stored in its last moment is not a sign of life.
       await sleep(100);
-      const stored = await lastSeq(reader, runId, killedAfter);
+      const stored = await readLastSeq(reader, runId, killedAfter);
       await nextOutput(reader, runId, stored, 120_000);
       const secondsToNextLine = (performance.now() - began) / 1000;
       await voidbox('cancel', runId);
@@ -57,7 +57,7 @@ async function nextOutput(reader: RunReader, runId: string, after: number, limit
   throw new Error(`run ${runId} wrote nothing within ${limitMs} ms`);
 }
 
-async function lastSeq(reader: RunReader, runId: string, after: number): Promise<number> {
+async function readLastSeq(reader: RunReader, runId: string, after: number): Promise<number> {
   let last = after;
   for await (const event of reader.read(runId, after)) last = event.seq;
   return last;

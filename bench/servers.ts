@@ -72,12 +72,12 @@ export async function startNode(
   const child = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'pipe'] });
   let text = '';
   const said = new Promise<void>((resolve, reject) => {
-    const look = (chunk: Buffer): void => {
+    const checkReady = (chunk: Buffer): void => {
       text = (text + chunk.toString('utf8')).slice(-64 * 1024);
       if (ready.test(text)) resolve();
     };
-    child.stdout.on('data', look);
-    child.stderr.on('data', look);
+    child.stdout.on('data', checkReady);
+    child.stderr.on('data', checkReady);
     child.once('exit', (code) =>
       reject(new Error(`${args.join(' ')} ended with ${code} before it was ready:\n${text}`)),
     );

@@ -65,7 +65,7 @@ export async function soak(options: SoakOptions): Promise<readonly SoakSample[]>
 }
 
 /** Memory of both processes when about so many runs have ended: over the samples of the last `window` runs, because a collection of garbage moves each of them. */
-export function around(
+export function measureAround(
   samples: readonly SoakSample[],
   runs: number,
   window: number,

@@ -42,12 +42,12 @@ export interface StageArmOptions {
 export async function stageArm(options: StageArmOptions): Promise<Arm<StageMeasure>> {
   const { lengths } = options;
   const client = new Client({ connection: await Connection.connect({ address: options.address }) });
-  for (let stages = 0; stages < WARM_UP_STAGES; stages += lengths.long) await timedRun(client, options, lengths.long);
+  for (let stages = 0; stages < WARM_UP_STAGES; stages += lengths.long) await measureRun(client, options, lengths.long);
   return {
     name: options.name,
     async round() {
-      const short = await timedRun(client, options, lengths.short);
-      const long = await timedRun(client, options, lengths.long);
+      const short = await measureRun(client, options, lengths.short);
+      const long = await measureRun(client, options, lengths.long);
       const per = (a: number, b: number): number => (b - a) / (lengths.long - lengths.short);
       return {
         msPerStage: per(short.wallMs, long.wallMs),
@@ -59,7 +59,7 @@ export async function stageArm(options: StageArmOptions): Promise<Arm<StageMeasu
   };
 }
 
-async function timedRun(
+async function measureRun(
   client: Client,
   options: StageArmOptions,
   stages: number,

@@ -6,7 +6,7 @@ import { appendFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { rootCertificates } from 'node:tls';
 import { runSkillCommand } from '../skill-kit/cli/commands.ts';
-import { timed } from './cli.ts';
+import { measureProcess } from './cli.ts';
 import { LOOP_STEP, loopAnswer, loopSkill } from './loop-skill.ts';
 import type { Arm } from './measure.ts';
 import { type AdvanceMeasure, count, sessionAt } from './steps.ts';
@@ -43,7 +43,7 @@ export async function statelessArm(
   const what = hasCheckpoints ? '' : ', checkpoints dropped';
   return {
     name: `stateless, after ${count(steps)} steps${what}`,
-    round: () => sample(() => timed([process.execPath, script, ...argv])),
+    round: () => sample(() => measureProcess([process.execPath, script, ...argv])),
   };
 }
 
@@ -65,7 +65,7 @@ export async function sessionFileArm(steps: number, script: string, workDir: str
   let next = steps;
   return {
     name: `session file, after ${count(steps)} steps`,
-    round: () => sample(() => timed([process.execPath, script, ...advance(next++)])),
+    round: () => sample(() => measureProcess([process.execPath, script, ...advance(next++)])),
   };
 }
 
@@ -85,12 +85,15 @@ async function runHere(argv: readonly string[], script: string): Promise<string>
 
 /** The first call of a skill as an agent makes it. */
 export function startArm(name: string, script: string): Arm<AdvanceMeasure> {
-  return { name, round: () => sample(() => timed([script, 'start'])) };
+  return { name, round: () => sample(() => measureProcess([script, 'start'])) };
 }
 
 /** What any process of Node costs, beside it. */
 export function nodeArm(): Arm<AdvanceMeasure> {
-  return { name: '`node -e 0`, for comparison', round: () => sample(() => timed([process.execPath, '-e', '0'])) };
+  return {
+    name: '`node -e 0`, for comparison',
+    round: () => sample(() => measureProcess([process.execPath, '-e', '0'])),
+  };
 }
 
 /** The same where Node has certificates to read: as many as it holds itself, the usual size of a system's bundle. */
@@ -100,7 +103,7 @@ export function nodeWithCertificatesArm(workDir: string): Arm<AdvanceMeasure> {
   const name = `\`node -e 0\` with \`NODE_EXTRA_CA_CERTS\`, ${rootCertificates.length} certificates`;
   return {
     name,
-    round: () => sample(() => timed(['env', `NODE_EXTRA_CA_CERTS=${file}`, process.execPath, '-e', '0'])),
+    round: () => sample(() => measureProcess(['env', `NODE_EXTRA_CA_CERTS=${file}`, process.execPath, '-e', '0'])),
   };
 }
 

@@ -36,30 +36,30 @@ export async function openDurableBench(address: string, workerPid: number, state
   if (first.kind !== 'prompt') throw new Error(`the session did not start: ${JSON.stringify(first)}`);
   const { codeHash } = await viewSession(client, session);
   // The first ones fill caches of the worker and the server.
-  const warm = answering(client, session, 1);
+  const warm = createAnswerer(client, session, 1);
   for (let i = 0; i < SAMPLE; i++) await warm();
   return { client, workerPid, stateDir, codeHash };
 }
 
 export async function durableArm(bench: DurableBench, steps: number): Promise<Arm<DurableMeasure>> {
   const { client, workerPid } = bench;
-  const session = await seeded(bench, steps);
-  const once = answering(client, session, steps + 1);
+  const session = await seedSession(bench, steps);
+  const once = createAnswerer(client, session, steps + 1);
   await once();
   return {
     name: `durable, after ${count(steps)} steps`,
-    round: () => measured(client.workflow.getHandle(session), workerPid, once),
+    round: () => measureAnswers(client.workflow.getHandle(session), workerPid, once),
   };
 }
 
 /** As many answers as one session gets in one go, its continue-as-new included. */
-export async function longSession(
+export async function measureLongSession(
   { client, workerPid }: DurableBench,
   steps: number,
 ): Promise<{ readonly wallMs: number; readonly cpuMs: number }> {
   const session = `long-${randomUUID()}`;
   await startSession(client, session, { skill: 'loop' });
-  const once = answering(client, session, 1);
+  const once = createAnswerer(client, session, 1);
   const [cpuBefore, began] = [cpuOf(workerPid), performance.now()];
   for (let i = 0; i < steps; i++) await once();
   return { wallMs: (performance.now() - began) / steps, cpuMs: (cpuOf(workerPid) - cpuBefore) / steps };
@@ -70,10 +70,10 @@ export async function bareArm(client: Client, workerPid: number): Promise<Arm<Du
   const once = async (): Promise<void> =>
     void (await handle.executeUpdate('bare', { args: [loopAnswer(0)], updateId: randomUUID() }));
   for (let i = 0; i < SAMPLE; i++) await once();
-  return { name: 'bare update with one local activity', round: () => measured(handle, workerPid, once) };
+  return { name: 'bare update with one local activity', round: () => measureAnswers(handle, workerPid, once) };
 }
 
-function answering(client: Client, session: string, firstTurn: number): () => Promise<void> {
+function createAnswerer(client: Client, session: string, firstTurn: number): () => Promise<void> {
   let turn = firstTurn;
   return async () => {
     const result = await advanceSession(client, session, { turn, step: LOOP_STEP, output: loopAnswer(turn) });
@@ -83,7 +83,7 @@ function answering(client: Client, session: string, firstTurn: number): () => Pr
   };
 }
 
-async function measured(
+async function measureAnswers(
   handle: WorkflowHandle,
   workerPid: number,
   once: () => Promise<void>,
@@ -123,7 +123,7 @@ function childrenOf(parent: number): number[] {
   );
 }
 
-async function seeded({ client, stateDir, codeHash }: DurableBench, steps: number): Promise<string> {
+async function seedSession({ client, stateDir, codeHash }: DurableBench, steps: number): Promise<string> {
   const session = `seeded-${steps}-${randomUUID()}`;
   const { state, records } = await sessionAt(steps, { session, codeHash, showTurns: true });
   const { records: files } = openSessionStores({ stateDir }, 'embedded');

@@ -25,15 +25,15 @@ export default skill({ name: '${library}', version: '1.0.0', description: 'Asks 
 
 export async function writeStepScripts(workDir: string): Promise<StepScripts> {
   const loop = JSON.stringify(join(packageRoot(), 'dist/bench/loop-skill.js'));
-  const entry = await written(workDir, 'loop', `import { loopSkill } from ${loop};\nexport default loopSkill();\n`);
-  await written(workDir, 'z', STEPS('z', 'z.object({ text: z.string() })'));
-  await written(workDir, 'type', STEPS('type', "type({ text: 'string' })"));
+  const entry = await buildScript(workDir, 'loop', `import { loopSkill } from ${loop};\nexport default loopSkill();\n`);
+  await buildScript(workDir, 'z', STEPS('z', 'z.object({ text: z.string() })'));
+  await buildScript(workDir, 'type', STEPS('type', "type({ text: 'string' })"));
   const run = (name: string): string => join(workDir, 'built', name, 'scripts/run');
   return { entry, script: join(workDir, 'built/loop/bin/loop.cjs'), zod: run('z'), arktype: run('type') };
 }
 
 /** Writes a skill and builds it. @returns the source */
-async function written(workDir: string, name: string, code: string): Promise<string> {
+async function buildScript(workDir: string, name: string, code: string): Promise<string> {
   const folder = join(workDir, name);
   mkdirSync(folder, { recursive: true });
   const entry = join(folder, 'skill.mjs');

@@ -11,11 +11,11 @@ import { readEnvironment } from '../setup/environment.ts';
 import { packageRoot } from '../setup/package-root.ts';
 import { resolveStackPieces } from '../setup/resolve.ts';
 import { workerArgs } from '../setup/worker-command.ts';
-import { type ArmResult, interleave, loadLine, pairedRatio, spread } from './measure.ts';
+import { type ArmResult, interleave, loadLine, measurePairedRatio, spread } from './measure.ts';
 import { type Figure, type FigureRow, type Goal, renderFigures } from './report.ts';
 import { startNode, startServer, TUNED_FLAGS } from './servers.ts';
 import { nodeArm, nodeWithCertificatesArm, sessionFileArm, startArm, statelessArm } from './step-cli.ts';
-import { bareArm, durableArm, type DurableMeasure, longSession, openDurableBench } from './step-durable.ts';
+import { bareArm, durableArm, type DurableMeasure, measureLongSession, openDurableBench } from './step-durable.ts';
 import { startMcp } from './step-mcp.ts';
 import { type StepScripts, writeStepScripts } from './step-scripts.ts';
 import { type AdvanceMeasure, count, DEPTHS, inProcessArm } from './steps.ts';
@@ -48,7 +48,7 @@ async function engineFigure({ rounds, say }: Bench): Promise<Figure> {
       'The engine runs in this process; the figure is the mean over a whole session of that many steps. CPU is that of the whole process, including garbage collection on other threads.',
     rows: results.flatMap((result) => advanceRows(result)),
     goals: [
-      atMost('CPU of an advance at 10,000 steps', longest, 0.05, ' ms'),
+      createGoal('CPU of an advance at 10,000 steps', longest, 0.05, ' ms'),
       flat(results.at(-1)!, results.at(-2)!, 'cpuMs', 'CPU at 10,000 steps against 1,000'),
     ],
   };
@@ -64,7 +64,7 @@ async function mcpFigure({ rounds, say, scripts }: Bench): Promise<Figure> {
     rows: results.flatMap((result) => advanceRows(result)),
     goals: [
       ...results.map((result) =>
-        atMost(`an advance of a session of ${result.name}`, median(result, 'wallMs'), 1, ' ms'),
+        createGoal(`an advance of a session of ${result.name}`, median(result, 'wallMs'), 1, ' ms'),
       ),
       flat(results.at(-1)!, results.at(-2)!, 'cpuMs', 'CPU at 10,000 steps against 1,000'),
     ],
@@ -84,7 +84,7 @@ async function startFigure({ rounds, say, scripts: { zod, arktype }, workDir }: 
     rows: results.flatMap((result) => advanceRows(result, 'ms a call')),
     goals: results
       .slice(0, skills.length)
-      .map((result) => atMost(`CPU of ${result.name}`, median(result, 'cpuMs'), 150, ' ms')),
+      .map((result) => createGoal(`CPU of ${result.name}`, median(result, 'cpuMs'), 150, ' ms')),
   };
 }
 
@@ -105,7 +105,7 @@ async function cliFigure({ rounds, say, scripts: { script }, workDir }: Bench): 
     goals: [
       ...results
         .slice(1, measured)
-        .map((result) => atMost(`CPU of an advance, ${result.name}`, median(result, 'cpuMs'), 150, ' ms')),
+        .map((result) => createGoal(`CPU of an advance, ${result.name}`, median(result, 'cpuMs'), 150, ' ms')),
       flat(results[measured - 1]!, results[2]!, 'cpuMs', 'CPU with a session file of 10,000 steps against one of 10'),
       flat(results[measured - 2]!, results[1]!, 'cpuMs', 'CPU without a session after 10,000 steps against after 10'),
     ],
@@ -139,7 +139,7 @@ async function durableFigure({ rounds, say, scripts: { entry }, workDir }: Bench
   const arms = [await bareArm(bench.client, bareWorker.pid)];
   for (const steps of DEPTHS) arms.push(await durableArm(bench, steps));
   const [bare, ...durable] = await interleave(arms, rounds, say);
-  const long = await longSession(bench, LONG_STEPS);
+  const long = await measureLongSession(bench, LONG_STEPS);
   await bench.client.connection.close();
   return {
     title: 'Durable session',
@@ -163,9 +163,9 @@ async function durableFigure({ rounds, say, scripts: { entry }, workDir }: Bench
     ],
     goals: [
       ...durable.map((result) =>
-        atMost(
+        createGoal(
           `wall time against the bare update, paired, ${result.name.slice('durable, '.length)}`,
-          pairedRatio(result, bare!, 'wallMs').median,
+          measurePairedRatio(result, bare!, 'wallMs').median,
           2,
           '',
         ),
@@ -198,12 +198,12 @@ function advanceRows(
   ];
 }
 
-function atMost(what: string, value: number, limit: number, unit: string): Goal {
+function createGoal(what: string, value: number, limit: number, unit: string): Goal {
   return { what, value, goal: `≤ ${limit}${unit}`, met: value <= limit };
 }
 
 function flat<T extends string>(long: ArmResult<T>, short: ArmResult<T>, measure: T, what: string): Goal {
-  return atMost(`${what}, paired`, pairedRatio(long, short, measure).median, FLAT, '');
+  return createGoal(`${what}, paired`, measurePairedRatio(long, short, measure).median, FLAT, '');
 }
 
 const { values: options, positionals } = parseArgs({
@@ -217,15 +217,15 @@ if (!Number.isInteger(rounds) || rounds < 1 || unknown.length > 0)
   throw new Error(
     `usage: bench:steps [${Object.keys(FIGURES).join('|')} …] [--rounds N] [--no-write]; got ${[...unknown, options.rounds].join(' ')}`,
   );
-const say = (line: string): void => void process.stdout.write(`${line}\n`);
+const printLine = (line: string): void => void process.stdout.write(`${line}\n`);
 const workDir = mkdtempSync(join(tmpdir(), 'voidbox-bench-steps-'));
 const loads = [`at the start ${loadLine()}`];
 try {
   const scripts = await writeStepScripts(workDir);
   const figures: Figure[] = [];
   for (const name of names) {
-    say(`\n${name} (${loadLine()})`);
-    figures.push(await FIGURES[name]!({ scripts, workDir, rounds, say }));
+    printLine(`\n${name} (${loadLine()})`);
+    figures.push(await FIGURES[name]!({ scripts, workDir, rounds, say: printLine }));
     loads.push(`after ${name} ${loadLine()}`);
   }
   const report = renderFigures({
@@ -239,7 +239,7 @@ try {
     figures,
     takenOn: new Date().toISOString().slice(0, 10),
   });
-  say(`\n${report}`);
+  printLine(`\n${report}`);
   if (names.length === Object.keys(FIGURES).length && !options['no-write'])
     writeFileSync(join(packageRoot(), 'docs', 'benchmarks-steps.md'), report);
 } finally {

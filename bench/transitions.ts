@@ -61,7 +61,7 @@ function runOnce(plan: MachinePlan): number {
 function answerTo(command: Command): MachineEvent {
   switch (command.type) {
     case 'run-stage':
-      return { type: 'stage-finished', result: succeeded(command.stageId, command.execKey) };
+      return { type: 'stage-finished', result: createSuccess(command.stageId, command.execKey) };
     case 'acquire-vm':
       return { type: 'vm-acquired', scope: command.scope, generation: command.generation, lease: { vmKey: 'vm' } };
     case 'release-vm':
@@ -78,7 +78,7 @@ function answerTo(command: Command): MachineEvent {
   }
 }
 
-function succeeded(stage: string, execKey: string): StageResult {
+function createSuccess(stage: string, execKey: string): StageResult {
   return {
     stage,
     instance: [],

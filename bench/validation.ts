@@ -1,7 +1,7 @@
 /** Specs of many stages, as programs generate them, and what `voidbox validate` takes for them. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { timed } from './cli.ts';
+import { measureProcess } from './cli.ts';
 import type { Arm } from './measure.ts';
 
 export const SPEC_SHAPES = ['pipeline', 'workflow'] as const;
@@ -14,7 +14,7 @@ export function validationArm(bin: string, workDir: string, shape: SpecShape, st
   return {
     name: `${shape}, ${stages} ${shape === 'pipeline' ? 'boxes' : 'steps'}`,
     async round() {
-      const { cpuMs } = await timed([process.execPath, bin, 'validate', spec]);
+      const { cpuMs } = await measureProcess([process.execPath, bin, 'validate', spec]);
       return { cpuMs };
     },
   };

@@ -46,8 +46,8 @@ export async function printError(
 async function ownServerRefusal(error: unknown, { env }: CliContext): Promise<Error | null> {
   if (!env.temporalConfigured || callStatus(error) === null) return null;
   const { refusalOf } = await import('../client/temporal/server-problem.ts');
-  const { configuredAddress } = await import('../client/temporal/temporal-address.ts');
-  const target = configuredAddress(env);
+  const { readConfiguredAddress } = await import('../client/temporal/temporal-address.ts');
+  const target = readConfiguredAddress(env);
   return target === null ? null : refusalOf(error, target, env);
 }
 

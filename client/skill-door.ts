@@ -34,7 +34,7 @@ import {
 import type { BundledSkill } from '../skill-kit/bundle/bundle-skill.ts';
 import { requireStateFormat } from '../store/state-format.ts';
 import { isUnavailable, serverMessageOf } from './temporal/unavailable.ts';
-import { isKnownEntry, knownEntries, rememberSkillPaths } from './embedded/skill-paths.ts';
+import { isKnownEntry, listEntries, rememberSkillPaths } from './embedded/skill-paths.ts';
 import { newRunId } from './runs/new-id.ts';
 import { NoServerError } from './temporal/no-server.ts';
 import { handOverDuring } from './sessions/variables.ts';
@@ -101,7 +101,7 @@ class StackSessions implements DurableSessions {
         const isSecond = isAgain && named === undefined;
         isAgain = true;
         return await handOverDuring(this.#env, session, this.#onProgress, () =>
-          isSecond ? startedBefore(client, session, request()) : startSession(client, session, request()),
+          isSecond ? startOrSettle(client, session, request()) : startSession(client, session, request()),
         );
       });
       this.#own.add(session);
@@ -114,7 +114,7 @@ class StackSessions implements DurableSessions {
       const foreign = await this.#foreign(session);
       if (foreign !== null) return foreign;
       const result = await this.#call((client) =>
-        answer === undefined ? look(client, session) : answered(client, session, answer),
+        answer === undefined ? viewResult(client, session) : answerSession(client, session, answer),
       );
       return { kind: 'answered', session, result };
     });
@@ -142,12 +142,12 @@ class StackSessions implements DurableSessions {
   async #foreign(session: string): Promise<Refused | null> {
     if (this.#own.has(session)) return null;
     const { name } = this.#skill;
-    const unknown = (message: string): Refused =>
+    const createUnknownRefusal = (message: string): Refused =>
       refusal('unknown', message, `List sessions: voidbox session list. Begin one with start.`);
-    if (!isSessionName(session)) return unknown(`${quote(session)} is not a session id.`);
+    if (!isSessionName(session)) return createUnknownRefusal(`${quote(session)} is not a session id.`);
     const { skill } = await this.#call((client) => viewSession(client, session));
     if (skill !== '' && skill !== name)
-      return unknown(`Session "${session}" is one of step machine "${skill}", not of "${name}".`);
+      return createUnknownRefusal(`Session "${session}" is one of step machine "${skill}", not of "${name}".`);
     this.#own.add(session);
     return null;
   }
@@ -195,7 +195,7 @@ class StackSessions implements DurableSessions {
     const codeHash = this.#codeHash ?? (await this.#ownCode());
     for (const other of codeHash === null ? [] : this.#others()) {
       // What cannot be bundled is the worker's to complain of.
-      const found = await bundled(other, stateDir).catch(() => null);
+      const found = await loadBundle(other, stateDir).catch(() => null);
       if (found?.codeHash !== codeHash) continue;
       this.#twin = other;
       return;
@@ -207,12 +207,12 @@ class StackSessions implements DurableSessions {
   async #ownCode(): Promise<string | null> {
     const { stateDir, temporalConfigured } = this.#env;
     if (temporalConfigured || this.#others().length === 0) return null;
-    return (await bundled(this.#skill.entry, stateDir)).codeHash;
+    return (await loadBundle(this.#skill.entry, stateDir)).codeHash;
   }
 
   #others(): readonly string[] {
     const own = realpathSync(this.#skill.entry);
-    return knownEntries(this.#env.stateDir).filter((one) => one !== own);
+    return listEntries(this.#env.stateDir).filter((one) => one !== own);
   }
 
   /** Whether the embedded worker is told to load the skill: somebody may have named others instead meanwhile. */
@@ -272,12 +272,12 @@ class StackSessions implements DurableSessions {
 }
 
 /** As the worker bundles it: its hash is the worker's. */
-async function bundled(entry: string, stateDir: string): Promise<BundledSkill> {
+async function loadBundle(entry: string, stateDir: string): Promise<BundledSkill> {
   const { bundleSkill } = await import('../skill-kit/bundle/bundle-skill.ts');
   return await bundleSkill(entry, stateDir);
 }
 
-async function startedBefore(client: Client, session: string, request: SessionRequest): Promise<SessionResult> {
+async function startOrSettle(client: Client, session: string, request: SessionRequest): Promise<SessionResult> {
   try {
     return await startSession(client, session, request);
   } catch (error) {
@@ -286,14 +286,14 @@ async function startedBefore(client: Client, session: string, request: SessionRe
   }
 }
 
-async function look(client: Client, session: string): Promise<SessionResult> {
+async function viewResult(client: Client, session: string): Promise<SessionResult> {
   const { current } = await viewSession(client, session);
   // A query costs nothing that stays; only who finds others at work waits for them.
   if (current !== null && (current.kind !== 'error' || current.error !== 'busy')) return current;
   return await settleSession(client, session);
 }
 
-async function answered(
+async function answerSession(
   client: Client,
   session: string,
   { step, output, turn }: DurableAnswer,

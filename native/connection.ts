@@ -44,7 +44,7 @@ export async function connectKeeper(dir: string, signal: AbortSignal): Promise<S
       folder = await open(dir, constants.O_RDONLY | constants.O_DIRECTORY);
       address = `/proc/self/fd/${folder.fd}/${SOCKET_NAME}`;
     }
-    return await connected(address, signal);
+    return await connectTo(address, signal);
   } catch (error) {
     signal.throwIfAborted();
     throw new ConnectionError(`cannot connect to ${path}: ${(error as Error).message}`, { cause: error });
@@ -53,10 +53,10 @@ export async function connectKeeper(dir: string, signal: AbortSignal): Promise<S
   }
 }
 
-function connected(address: string, signal: AbortSignal): Promise<Socket> {
+function connectTo(address: string, signal: AbortSignal): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const socket = connectSocket({ path: address, allowHalfOpen: true });
-    const onAbort = (): void => void socket.destroy(asError(signal.reason));
+    const onAbort = (): void => void socket.destroy(toError(signal.reason));
     const settle = (): void => {
       signal.removeEventListener('abort', onAbort);
       socket.off('error', onError);
@@ -171,11 +171,11 @@ export class ControlConnection {
    */
   request(op: string, fields: Readonly<Record<string, unknown>>, signal: AbortSignal): Promise<Answer> {
     return new Promise((resolve, reject) => {
-      if (signal.aborted) return reject(asError(signal.reason));
+      if (signal.aborted) return reject(toError(signal.reason));
       if (this.#failure !== null) return reject(this.#failure);
       const id = this.#nextId++;
       const line = requestLine(id, op, fields);
-      const onAbort = (): void => settle(() => reject(asError(signal.reason)));
+      const onAbort = (): void => settle(() => reject(toError(signal.reason)));
       const settle = (then: () => void): void => {
         this.#pending.delete(id);
         // A connection without a question keeps no process alive.
@@ -202,7 +202,7 @@ export class ControlConnection {
     try {
       for (const line of this.#lines.push(chunk)) this.#onLine(line);
     } catch (error) {
-      this.#fail(asError(error));
+      this.#fail(toError(error));
     }
   }
 
@@ -228,6 +228,6 @@ export class ControlConnection {
   }
 }
 
-export function asError(reason: unknown): Error {
+export function toError(reason: unknown): Error {
   return reason instanceof Error ? reason : new Error(String(reason));
 }

@@ -33,19 +33,19 @@ export function startPatientLimit(
 ): () => void {
   let isOver = false;
   let wasFull = false;
-  const look = async (): Promise<void> => {
+  const checkDisk = async (): Promise<void> => {
     const isFull = await readDisk(dir).then(
       (full) => full !== null,
       () => false,
     );
     if (isOver) return;
     // What was held up gets all of its time again.
-    if (isFull) timer = setTimeout(() => void look(), ASK_AGAIN_MS);
-    else if (wasFull) timer = setTimeout(() => void look(), limitMs);
+    if (isFull) timer = setTimeout(() => void checkDisk(), ASK_AGAIN_MS);
+    else if (wasFull) timer = setTimeout(() => void checkDisk(), limitMs);
     else onExpired();
     wasFull = isFull;
   };
-  let timer = setTimeout(() => void look(), limitMs);
+  let timer = setTimeout(() => void checkDisk(), limitMs);
   return () => {
     isOver = true;
     clearTimeout(timer);

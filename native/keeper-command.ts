@@ -15,7 +15,7 @@ const SWEEP_LIMIT_MS = 120_000;
 /** The keeper and the VMM below it get none of this process's variables. */
 const CHILD_ENVIRONMENT = { PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', LANG: 'C' } as const;
 
-export interface Launched {
+export interface LaunchResult {
   readonly state: 'created' | 'attached' | 'lost' | 'stopped';
 }
 
@@ -59,7 +59,7 @@ export async function launchKeeper(
   dir: string,
   config: LaunchConfig,
   signal: AbortSignal,
-): Promise<Launched> {
+): Promise<LaunchResult> {
   const answer = await runKeeper(binary, ['launch', '--dir', dir], {
     signal,
     limitMs: LAUNCH_LIMIT_MS,
@@ -67,7 +67,7 @@ export async function launchKeeper(
   });
   const state = answer['state'];
   if (state !== 'created' && state !== 'attached' && state !== 'lost' && state !== 'stopped')
-    throw unexpected('launch', answer);
+    throw createUnexpectedError('launch', answer);
   return { state };
 }
 
@@ -76,7 +76,7 @@ export async function readRunDir(binary: string, dir: string): Promise<RunDirSta
   const answer = await runKeeper(binary, ['status', '--dir', dir], { limitMs: COMMAND_LIMIT_MS });
   const { state, pid, fence, exit } = answer;
   if (state !== 'new' && state !== 'running' && state !== 'lost' && state !== 'stopped')
-    throw unexpected('status', answer);
+    throw createUnexpectedError('status', answer);
   return {
     state,
     pid: typeof pid === 'number' && Number.isSafeInteger(pid) && pid > 1 ? pid : null,
@@ -98,7 +98,7 @@ export async function readRunDir(binary: string, dir: string): Promise<RunDirSta
 export async function sealRunDir(binary: string, dir: string, vmKey: string): Promise<Exclude<VmState, 'new'>> {
   const answer = await runKeeper(binary, ['seal', '--dir', dir, '--key', vmKey], { limitMs: COMMAND_LIMIT_MS });
   const { state } = answer;
-  if (state !== 'running' && state !== 'lost' && state !== 'stopped') throw unexpected('seal', answer);
+  if (state !== 'running' && state !== 'lost' && state !== 'stopped') throw createUnexpectedError('seal', answer);
   return state;
 }
 
@@ -114,7 +114,7 @@ export async function sweepRunDirs(
   const budget = maxBytes === null ? [] : ['--max-bytes', String(maxBytes)];
   const answer = await runKeeper(binary, ['sweep', '--vms', vmsDir, ...budget], { limitMs: SWEEP_LIMIT_MS });
   const vms = answer['vms'];
-  if (!Array.isArray(vms)) throw unexpected('sweep', answer);
+  if (!Array.isArray(vms)) throw createUnexpectedError('sweep', answer);
   return vms.filter(isRecord).map((vm) => ({
     name: textOr(vm['name'], ''),
     vmKey: typeof vm['vmKey'] === 'string' ? vm['vmKey'] : null,
@@ -129,9 +129,9 @@ export async function readHostFacts(binary: string): Promise<HostFacts> {
   const answer = await runKeeper(binary, ['host'], { limitMs: COMMAND_LIMIT_MS });
   const { kvm, memoryTotalBytes, memoryAvailableBytes } = answer;
   if (kvm !== 'hardware' && kvm !== 'emulated' && kvm !== 'none' && kvm !== 'no-permission')
-    throw unexpected('host', answer);
+    throw createUnexpectedError('host', answer);
   if (typeof memoryTotalBytes !== 'number' || typeof memoryAvailableBytes !== 'number')
-    throw unexpected('host', answer);
+    throw createUnexpectedError('host', answer);
   return { kvm, memoryTotalBytes, memoryAvailableBytes };
 }
 
@@ -153,14 +153,14 @@ async function runKeeper(binary: string, args: readonly string[], options: Comma
   throw new CodedError('store/io', `${what} ${how}: ${cutText(ended.stderr.trim())}`);
 }
 
-interface Ended {
+interface CommandEnd {
   readonly exitCode: number | null;
   readonly signal: string | null;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-function collect(binary: string, args: readonly string[], options: CommandOptions, what: string): Promise<Ended> {
+function collect(binary: string, args: readonly string[], options: CommandOptions, what: string): Promise<CommandEnd> {
   return new Promise((resolve, reject) => {
     const child = spawn(binary, args, { stdio: ['pipe', 'pipe', 'pipe'], env: CHILD_ENVIRONMENT });
     const stdout: Buffer[] = [];
@@ -223,7 +223,7 @@ function textOr(value: unknown, otherwise: string): string {
   return typeof value === 'string' ? cutText(value) : otherwise;
 }
 
-function unexpected(command: string, answer: Answer): Error {
+function createUnexpectedError(command: string, answer: Answer): Error {
   return new Error(
     `voidbox-vm ${command} answered ${cutText(JSON.stringify(answer))}: client and keeper are of different builds`,
   );

@@ -174,7 +174,7 @@ export class MicroVm {
     copy: () => Promise<void>,
     signal: AbortSignal,
   ): Promise<boolean> {
-    const unlessGuestRefuses = async <T>(work: () => Promise<T>): Promise<T | null> => {
+    const nullIfGuestRefuses = async <T>(work: () => Promise<T>): Promise<T | null> => {
       try {
         return await work();
       } catch (error) {
@@ -183,12 +183,12 @@ export class MicroVm {
       }
     };
     const fields = { execKey, limitMs, fence: this.#fence };
-    const opened = await unlessGuestRefuses(() => this.#link.open('exec.freeze', fields, signal));
+    const opened = await nullIfGuestRefuses(() => this.#link.open('exec.freeze', fields, signal));
     if (opened === null) return false;
     try {
       await copy();
       opened.stream.end();
-      return (await unlessGuestRefuses(() => opened.stream.readAnswer(REQUEST_LIMIT_MS))) !== null;
+      return (await nullIfGuestRefuses(() => opened.stream.readAnswer(REQUEST_LIMIT_MS))) !== null;
     } finally {
       opened.stream.close();
     }

@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { ANSWER_LINE_BYTES, errorOfAnswer, type Answer } from './api.ts';
 import { startPatientLimit } from './disk-patience.ts';
-import { ConnectionError, asError, connectKeeper, parseAnswer, requestLine } from './connection.ts';
+import { ConnectionError, toError, connectKeeper, parseAnswer, requestLine } from './connection.ts';
 import { opWords } from './op-words.ts';
 
 /** How long the answer line may take. The keeper may wait for its guest first, whose silence it ends sooner. */
@@ -48,7 +48,7 @@ export class StreamConnection {
     this.#chunks = socket.iterator({ destroyOnReturn: false })[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
     // The reader or writer meets the error; without a listener an idle moment would crash the process.
     socket.on('error', (error) => (this.#broken ??= error));
-    const onAbort = (): void => this.#cut(asError(signal.reason));
+    const onAbort = (): void => this.#cut(toError(signal.reason));
     if (signal.aborted) onAbort();
     else signal.addEventListener('abort', onAbort, { once: true });
     this.#dispose = () => signal.removeEventListener('abort', onAbort);
@@ -203,7 +203,7 @@ export class StreamConnection {
       const next = await this.#chunks.next();
       return next.done === true ? null : next.value;
     } catch (error) {
-      this.#broken ??= asError(error);
+      this.#broken ??= toError(error);
       throw this.#failure();
     } finally {
       stopLimit?.();

@@ -11,12 +11,12 @@ export function sourceOf(stdin: string | Uint8Array | AsyncIterable<Uint8Array> 
   if (stdin === undefined) return null;
   if (typeof stdin === 'string' || stdin instanceof Uint8Array) {
     const bytes = typeof stdin === 'string' ? Buffer.from(stdin) : stdin;
-    return { sizeBytes: bytes.length, open: (offset) => once(bytes.subarray(offset)) };
+    return { sizeBytes: bytes.length, open: (offset) => toStream(bytes.subarray(offset)) };
   }
   return { sizeBytes: null, open: () => stdin };
 }
 
-async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array, void, void> {
+async function* toStream(bytes: Uint8Array): AsyncGenerator<Uint8Array, void, void> {
   yield bytes;
 }
 

@@ -82,8 +82,8 @@ export function checkCommand(
     args: [...args],
     env: { ...defaults.env, ...checkVariables('env', options.env ?? {}) },
     cwd: checkGuestPath('cwd', options.cwd ?? COMMAND_DEFAULTS.cwd),
-    timeoutMs: whole('timeoutMs', options.timeoutMs ?? DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS),
-    maxOutputBytes: whole('maxOutputBytes', options.maxOutputBytes ?? defaults.maxOutputBytes, MAX_OUTPUT_BYTES),
+    timeoutMs: checkWhole('timeoutMs', options.timeoutMs ?? DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS),
+    maxOutputBytes: checkWhole('maxOutputBytes', options.maxOutputBytes ?? defaults.maxOutputBytes, MAX_OUTPUT_BYTES),
   };
 }
 
@@ -93,7 +93,7 @@ export function checkCommandId(id: string): string {
   return id;
 }
 
-function whole(option: string, value: number, max: number): number {
+function checkWhole(option: string, value: number, max: number): number {
   if (!Number.isSafeInteger(value) || value < 1 || value > max) throw refuse(option, value, `1 to ${max}`);
   return value;
 }

@@ -102,7 +102,7 @@ export function checkLaunchOptions(options: LaunchOptions): LaunchChoice {
   if (!IMAGES.includes(image)) throw refuse('image', image, `one of ${IMAGES.join(', ')}`);
   const egress = checkEgress(options.egress, options.services);
   const count = (name: 'memoryMib' | 'vcpus' | 'diskMib'): number =>
-    inRange(name, options[name] ?? SANDBOX_DEFAULTS[name], RANGES[name]);
+    checkRange(name, options[name] ?? SANDBOX_DEFAULTS[name], RANGES[name]);
   return {
     name: checkName(options.name),
     spec: {
@@ -118,7 +118,7 @@ export function checkLaunchOptions(options: LaunchOptions): LaunchChoice {
     env: checkVariables('env', options.env ?? {}),
     isMock,
     keepTtlMs: ttlOf(keep),
-    waitMs: inRange('waitMs', options.waitMs ?? 0, WAIT_MS),
+    waitMs: checkRange('waitMs', options.waitMs ?? 0, WAIT_MS),
   };
 }
 
@@ -143,10 +143,10 @@ function checkMounts(mounts: readonly SandboxMount[]): LaunchSpec['mounts'] {
 
 function ttlOf(keep: boolean | { readonly ttlMs: number }): number | null {
   if (keep === false) return null;
-  return keep === true ? DEFAULT_TTL_MS : inRange('keep.ttlMs', keep.ttlMs, TTL_MS);
+  return keep === true ? DEFAULT_TTL_MS : checkRange('keep.ttlMs', keep.ttlMs, TTL_MS);
 }
 
-function inRange(name: string, value: number, { min, max, integer, unit }: NumberRange): number {
+function checkRange(name: string, value: number, { min, max, integer, unit }: NumberRange): number {
   if (typeof value !== 'number' || !(value >= min && value <= max) || (integer && !Number.isInteger(value)))
     throw refuse(name, value, `${min} to ${max} ${unit}`);
   return value;

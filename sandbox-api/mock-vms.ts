@@ -9,9 +9,9 @@ export function createMockVms(): VmSource {
   const known = new Map<string, { readonly choice: LaunchChoice; readonly info: SandboxInfo }>();
   const open = async (id: string, signal: AbortSignal): Promise<OpenedVm> => {
     const { choice, info } = known.get(id)!;
-    return { vm: await backend.launch(keyOf(id), choice.spec, signal), notices: nothing, info };
+    return { vm: await backend.launch(keyOf(id), choice.spec, signal), notices: streamNothing, info };
   };
-  const alive = (): readonly SandboxInfo[] => {
+  const listAlive = (): readonly SandboxInfo[] => {
     const left = new Set(backend.alive());
     for (const id of known.keys()) if (!left.has(`${id}/mock/0`)) known.delete(id);
     return [...known.values()].map(({ info }) => info);
@@ -25,14 +25,14 @@ export function createMockVms(): VmSource {
       return await open(id, signal);
     },
     async connect(id, signal) {
-      return alive().some((info) => info.id === id) ? await open(id, signal) : null;
+      return listAlive().some((info) => info.id === id) ? await open(id, signal) : null;
     },
-    list: async () => alive(),
+    list: async () => listAlive(),
   };
 }
 
 // A mock has no door.
-async function* nothing(): AsyncGenerator<Uint8Array, void, void> {}
+async function* streamNothing(): AsyncGenerator<Uint8Array, void, void> {}
 
 function keyOf(id: string): VmKey {
   return { runId: id, scope: 'mock', instance: [], generation: 0 };

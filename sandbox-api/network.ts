@@ -33,8 +33,8 @@ export async function* networkEvents(
     let rest: Uint8Array = new Uint8Array(0);
     try {
       for await (const bytes of source.notices(read.offset, signal)) {
-        const next = readNotices(read, joined(rest, bytes), decode, ALL);
-        rest = joined(rest, bytes).subarray(next.read.offset - read.offset);
+        const next = readNotices(read, concatBytes(rest, bytes), decode, ALL);
+        rest = concatBytes(rest, bytes).subarray(next.read.offset - read.offset);
         read = next.read;
         for (const { atMs, notice } of next.told) yield { atMs, ...notice };
       }
@@ -43,11 +43,11 @@ export async function* networkEvents(
       if (isEnd(source, error)) return;
       if (!(error instanceof ConnectionError)) throw error;
     }
-  } while (await goesOn(source, signal));
+  } while (await isStillOpen(source, signal));
 }
 
 /** Whether the stream broke off while the VM lives. */
-async function goesOn(source: NetworkSource, signal: AbortSignal): Promise<boolean> {
+async function isStillOpen(source: NetworkSource, signal: AbortSignal): Promise<boolean> {
   try {
     await source.renew();
   } catch (error) {
@@ -62,7 +62,7 @@ function isEnd({ hasLetGo }: NetworkSource, error: unknown): boolean {
   return hasLetGo() || (isCodedError(error) && error.code === 'vm/lost');
 }
 
-function joined(first: Uint8Array, second: Uint8Array): Uint8Array {
+function concatBytes(first: Uint8Array, second: Uint8Array): Uint8Array {
   const all = new Uint8Array(first.length + second.length);
   all.set(first);
   all.set(second, first.length);

@@ -16,7 +16,7 @@ import { readHostMemory, vmBudgetMib } from '../setup/machine/host-memory.ts';
 import type { VmPieces } from '../setup/pieces/host-pieces.ts';
 import { readDiskRoom } from '../store/disk-room.ts';
 import type { LaunchChoice } from './launch-options.ts';
-import { ownVmsFolder } from './state-folder.ts';
+import { makeVmsFolder } from './state-folder.ts';
 import { newSandboxId, noteOf, type OpenedVm, type SandboxInfo, type VmSource } from './vm-source.ts';
 
 /** How long a VM lives that its process launched and could not tie to itself. */
@@ -54,16 +54,16 @@ export function createRealVms({ stateDir, env, pieces, extra, budgetMib = hostBu
 
   return {
     async launch(choice, signal) {
-      const vms = await ownVmsFolder(stateDir);
+      const vms = await makeVmsFolder(stateDir);
       const { keeper } = await pieces();
       // What killed keepers left; there may be no worker that ever does it.
       await sweepRunDirs(keeper, vms, RUN_DIRS_BUDGET_BYTES);
       refuseFullDisk(stateDir);
-      return await launched(launcherOf(vms, keeper), vms, keeper, choice, signal);
+      return await launchSandbox(launcherOf(vms, keeper), vms, keeper, choice, signal);
     },
 
     async connect(id, signal) {
-      const vms = await ownVmsFolder(stateDir);
+      const vms = await makeVmsFolder(stateDir);
       const { keeper } = await pieces();
       const dir = dirOf(vms, id);
       const info = infoOf(await readIntent(dir));
@@ -81,7 +81,7 @@ export function createRealVms({ stateDir, env, pieces, extra, budgetMib = hostBu
     },
 
     async list() {
-      const vms = await ownVmsFolder(stateDir);
+      const vms = await makeVmsFolder(stateDir);
       const { keeper } = await pieces();
       const living = (await sweepRunDirs(keeper, vms, RUN_DIRS_BUDGET_BYTES)).filter(
         (vm) => vm.state === 'running' && !vm.ended,
@@ -92,7 +92,7 @@ export function createRealVms({ stateDir, env, pieces, extra, budgetMib = hostBu
   };
 }
 
-async function launched(
+async function launchSandbox(
   launch: LaunchVm,
   vms: string,
   keeper: string,
@@ -108,7 +108,7 @@ async function launched(
     spec: choice.spec,
     extra: { discard: true, note: { ...note }, orphanTimeoutMs: choice.keepTtlMs ?? UNTIED_MS },
   };
-  const { vm, ready } = await whenThereIsRoom(choice.waitMs, signal, () => launch(wanted, signal)).catch(
+  const { vm, ready } = await waitForRoom(choice.waitMs, signal, () => launch(wanted, signal)).catch(
     async (error: unknown) => {
       // A launch that was broken off may have started a keeper. Nobody will ask for this id again.
       await endVm(keeper, wanted.dir, wanted.name).catch(() => undefined);
@@ -131,7 +131,7 @@ function noticesOf(vm: MicroVm): OpenedVm['notices'] {
   return (offset, signal) => vm.notices(offset, signal);
 }
 
-async function whenThereIsRoom<T>(waitMs: number, signal: AbortSignal, launch: () => Promise<T>): Promise<T> {
+async function waitForRoom<T>(waitMs: number, signal: AbortSignal, launch: () => Promise<T>): Promise<T> {
   const deadlineMs = Date.now() + waitMs;
   for (;;) {
     try {

@@ -19,7 +19,7 @@ import {
   type SpawnOptions,
 } from './exec-options.ts';
 import { checkLaunchOptions, type LaunchOptions } from './launch-options.ts';
-import { mockVms, notReady, realVms, type SourceOptions } from './sources.ts';
+import { mockVms, throwNotReady, openRealVms, type SourceOptions } from './sources.ts';
 import { type NetworkEvent, networkEvents } from './network.ts';
 import type { OpenedVm, SandboxInfo } from './vm-source.ts';
 
@@ -65,8 +65,8 @@ export class Sandbox implements AsyncDisposable {
       );
     const signal = options.signal ?? NEVER;
     signal.throwIfAborted();
-    const source = choice.isMock ? mockVms() : realVms(options);
-    return new Sandbox(await source.launch(choice, signal).catch(notReady), choice.env);
+    const source = choice.isMock ? mockVms() : openRealVms(options);
+    return new Sandbox(await source.launch(choice, signal).catch(throwNotReady), choice.env);
   }
 
   /**
@@ -79,14 +79,14 @@ export class Sandbox implements AsyncDisposable {
     const signal = options.signal ?? NEVER;
     signal.throwIfAborted();
     const opened =
-      (await mockVms().connect(id, signal)) ?? (await realVms(options).connect(id, signal).catch(notReady));
+      (await mockVms().connect(id, signal)) ?? (await openRealVms(options).connect(id, signal).catch(throwNotReady));
     if (opened === null) throw new CodedError('vm/lost', `no sandbox ${id} is alive here: see Sandbox.list()`);
     return new Sandbox(opened, options.env ?? {});
   }
 
   /** Every living sandbox of the state folder, and the mocks of this process. */
   static async list(options: ListOptions & SourceOptions = {}): Promise<readonly SandboxInfo[]> {
-    return [...(await mockVms().list()), ...(await realVms(options).list().catch(notReady))];
+    return [...(await mockVms().list()), ...(await openRealVms(options).list().catch(throwNotReady))];
   }
 
   private constructor({ vm, notices, info }: OpenedVm, env: Readonly<Record<string, string>>) {
@@ -159,7 +159,7 @@ export class Sandbox implements AsyncDisposable {
   /** Writes a file, parents made, with mode 0644, for uid 1000. */
   async writeFile(path: string, data: string | Uint8Array): Promise<void> {
     const bytes = typeof data === 'string' ? Buffer.from(data) : data;
-    await this.#vm.writeFile(checkGuestPath('path', path), bytes.length, oneChunk(bytes), NEVER);
+    await this.#vm.writeFile(checkGuestPath('path', path), bytes.length, toStream(bytes), NEVER);
   }
 
   /**
@@ -251,7 +251,7 @@ function newCommandId(): string {
   return `c-${randomBytes(8).toString('hex')}`;
 }
 
-async function* oneChunk(bytes: Uint8Array): AsyncGenerator<Uint8Array, void, void> {
+async function* toStream(bytes: Uint8Array): AsyncGenerator<Uint8Array, void, void> {
   yield bytes;
 }
 

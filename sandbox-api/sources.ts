@@ -20,7 +20,7 @@ export function mockVms(): VmSource {
   return (mocks ??= createMockVms());
 }
 
-export function realVms({ stateDir, install = false, onProgress }: SourceOptions): VmSource {
+export function openRealVms({ stateDir, install = false, onProgress }: SourceOptions): VmSource {
   const env = readEnvironment();
   let pieces: Promise<VmPieces> | null = null;
   return createRealVms({
@@ -28,20 +28,20 @@ export function realVms({ stateDir, install = false, onProgress }: SourceOptions
     env,
     pieces: () =>
       (pieces ??= resolveVmPieces(env, { install, ...(onProgress === undefined ? {} : { onProgress }) }).catch(
-        notReady,
+        throwNotReady,
       )),
     extra: async (name) =>
       (
         await resolveOptionalPieces(env, [name], {
           install,
           ...(onProgress === undefined ? {} : { onProgress }),
-        }).catch(notReady)
+        }).catch(throwNotReady)
       ).get(name)!,
   });
 }
 
 /** Callers of the API see one kind of error. */
-export function notReady(error: unknown): never {
+export function throwNotReady(error: unknown): never {
   if (!(error instanceof SetupError)) throw error;
   const message = error.remedy === null ? error.message : `${error.message} ${error.remedy}`;
   throw new CodedError('host/not-ready', message, { cause: error });

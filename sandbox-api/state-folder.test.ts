@@ -2,7 +2,7 @@ import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, symli
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { ownVmsFolder } from './state-folder.ts';
+import { makeVmsFolder } from './state-folder.ts';
 import { makeStateFolder } from '../test/rig/runs/state-folder.ts';
 
 let folder: string;
@@ -13,7 +13,7 @@ afterEach(() => rmSync(folder, { recursive: true }));
 
 test('it is made for its user alone', async () => {
   const state = join(folder, 'new', 'state');
-  expect(await ownVmsFolder(state)).toBe(join(state, 'vms'));
+  expect(await makeVmsFolder(state)).toBe(join(state, 'vms'));
   for (const path of [state, join(state, 'vms')]) expect(statSync(path).mode & 0o777).toBe(0o700);
 });
 
@@ -23,7 +23,7 @@ test.each([
 ])('%s that others may write to holds no VM', async (_, name) => {
   mkdirSync(join(makeStateFolder(folder), 'vms'));
   chmodSync(join(folder, name), 0o777);
-  await expect(ownVmsFolder(folder)).rejects.toMatchObject({
+  await expect(makeVmsFolder(folder)).rejects.toMatchObject({
     code: 'host/not-ready',
     message: expect.stringMatching(/ cannot hold VMs: other users can write to it: chmod go-w /),
   });
@@ -33,7 +33,7 @@ test('a link in the place of the folder of VMs is not followed', async () => {
   const elsewhere = join(folder, 'elsewhere');
   mkdirSync(elsewhere);
   symlinkSync(elsewhere, join(makeStateFolder(folder), 'vms'));
-  await expect(ownVmsFolder(folder)).rejects.toMatchObject({
+  await expect(makeVmsFolder(folder)).rejects.toMatchObject({
     code: 'host/not-ready',
     message: expect.stringContaining('vms cannot hold VMs: it is not a folder of this user'),
   });
@@ -41,12 +41,12 @@ test('a link in the place of the folder of VMs is not followed', async () => {
 
 test('a state folder that may be looked into is taken', async () => {
   chmodSync(folder, 0o755);
-  expect(await ownVmsFolder(folder)).toBe(join(folder, 'vms'));
+  expect(await makeVmsFolder(folder)).toBe(join(folder, 'vms'));
 });
 
 test('a state folder of another format holds no VM, and the message has the remedy', async () => {
   writeFileSync(join(folder, 'state-format'), '2\n');
-  await expect(ownVmsFolder(folder)).rejects.toMatchObject({
+  await expect(makeVmsFolder(folder)).rejects.toMatchObject({
     code: 'host/state-format',
     message: expect.stringMatching(
       /has format 2; this build of Voidbox reads format 1\. End its stack: `voidbox down`/,

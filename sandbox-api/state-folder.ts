@@ -12,7 +12,7 @@ const WRITABLE_BY_OTHERS = 0o022;
  * The folder of VMs below a state folder, made if absent. A user who could write there could put a socket in a keeper's place.
  * @throws CodedError `host/not-ready`, `host/state-format`; SetupError
  */
-export async function ownVmsFolder(stateDir: string): Promise<string> {
+export async function makeVmsFolder(stateDir: string): Promise<string> {
   if (existsSync(stateDir)) refuseForeign(stateDir);
   makeOwnFolder({ path: stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' });
   keepStateFormatWithAdvice(stateDir);

@@ -41,7 +41,7 @@ export async function sweepVms(
             {
               key,
               alive,
-              need: alive ? await intendedNeed(join(vmsDir, vm.name)) : NOTHING,
+              need: alive ? await readIntendedNeed(join(vmsDir, vm.name)) : NOTHING,
               sizeBytes: vm.sizeBytes,
               retention: alive ? await readRetention(join(vmsDir, vm.name)) : null,
             },
@@ -53,7 +53,7 @@ export async function sweepVms(
 
 const NOTHING: VmNeed = { memoryMib: 0, vcpus: 0, diskMib: 0 };
 
-async function intendedNeed(runDir: string): Promise<VmNeed> {
+async function readIntendedNeed(runDir: string): Promise<VmNeed> {
   const intent = await readIntent(runDir);
   // Removed between the listing and now.
   if (intent === null) return NOTHING;

@@ -177,7 +177,7 @@ async function runWithin(
       // The model is the test's, and no code of the skill.
       const output: unknown = await withVariables(null, () => model.respond(step, prompt));
       if (output === noAnswer) {
-        skippedMs += untilExpiry(result, session);
+        skippedMs += measureTimeToExpiry(result, session);
         result = await tickSession(session);
         continue;
       }
@@ -187,7 +187,7 @@ async function runWithin(
   }
 }
 
-function untilExpiry({ step, human }: PromptResult, { runtime }: Session): number {
+function measureTimeToExpiry({ step, human }: PromptResult, { runtime }: Session): number {
   if (human?.dueMs === undefined)
     throw new Error(`noAnswer: step "${step}" has no deadline; without one, the wait never ends`);
   return Math.max(0, human.dueMs - runtime.now());

@@ -13,7 +13,7 @@ interface HostGlobal {
 }
 
 /** From here on every `main` in this process hands its definition to `take` instead of serving it. */
-export function takeOffers(take: (definition: Offered) => void): void {
+export function receiveOffers(take: (definition: Offered) => void): void {
   (globalThis as HostGlobal)[HOST] = take;
 }
 

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { resolveMounts } from '../activities/admission/mount-policy.ts';
-import { refusedMounts } from '../client/runs/refused-mounts.ts';
+import { findRefusedMounts } from '../client/runs/refused-mounts.ts';
 import type { Plan } from '../domain/plan/plan.ts';
 import { planOf } from './machine/plan-of.ts';
 
@@ -39,7 +39,7 @@ test.each([
 ] as const)('%s: %s', async (path, why) => {
   const plan = mounting(join(base, path));
   const roots = [join(base, 'spec'), join(base, 'allowed'), join(base, 'gone')];
-  expect((await refusedMounts(plan, roots, '/nonexistent')).map((mount) => mount.why)).toEqual(
+  expect((await findRefusedMounts(plan, roots, '/nonexistent')).map((mount) => mount.why)).toEqual(
     why === null ? [] : [why],
   );
   const admitted = resolveMounts(plan, roots, join(base, 'spec')).then(

@@ -13,7 +13,7 @@ import { createLog, textOf } from './log.ts';
 import { NoServerError } from '../client/temporal/no-server.ts';
 import { connectOwnServer } from '../client/temporal/server-problem.ts';
 import { SetupError } from '../setup/setup-error.ts';
-import { configuredAddress, embeddedAddress, type TemporalAddress } from '../client/temporal/temporal-address.ts';
+import { readConfiguredAddress, embeddedAddress, type TemporalAddress } from '../client/temporal/temporal-address.ts';
 import { stopOnSignals, rejectOnStop } from './stop-signals.ts';
 import { runWorkerProcess } from './worker-process.ts';
 
@@ -47,7 +47,7 @@ export async function serveWorker(): Promise<void> {
   try {
     const env = readEnvironment();
     const target =
-      values.address === undefined ? configuredAddress(env) : embeddedAddress(values.address, values.namespace);
+      values.address === undefined ? readConfiguredAddress(env) : embeddedAddress(values.address, values.namespace);
     if (target === null) throw new Error(USAGE);
     if (values.address === undefined) await rejectOnStop(stop, requireOwnServer(target, env));
     const known = values.pieces === undefined ? null : (JSON.parse(values.pieces) as HostPieces);

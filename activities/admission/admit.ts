@@ -16,30 +16,21 @@ import type { NewRunEvent } from '../../domain/run/event.ts';
 import type { RunOrigin } from '../../domain/run/origin.ts';
 import type { AdmissionRecord } from './admission-record.ts';
 import { assertCalledByRun, endOf } from './admitted-run.ts';
-import { claimGiven, type EarlierRecords, givenEvents, originIn, readEarlier, reuseFrom } from './earlier-run.ts';
+import { claimGiven, type EarlierRecords, createGivenEvents, originIn, readEarlier, reuseFrom } from './earlier-run.ts';
 import { continueAgents } from './continued-agents.ts';
 import type { Admission, AdmitRequest, HistoryLimit, InlineOrRef, Placement } from '../contract.ts';
 import type { ActivityDeps } from '../deps.ts';
 import { toActivityFailure } from '../failure.ts';
-import { demandVariables } from '../attempt/host-variables.ts';
+import { requireVariables } from '../attempt/host-variables.ts';
 import { refuseBadSchemas } from '../attempt/output-check.ts';
 import { behaviourFor, refuseNewer } from './plan-behaviour.ts';
-import { allowedRootsFor, resolveMounts, specFolderOf } from './mount-policy.ts';
-import { fetchedEvents, withRemoteAgentSkills } from './remote-skills.ts';
+import { selectAllowedRoots, resolveMounts, specFolderOf } from './mount-policy.ts';
+import { createFetchEvents, withRemoteAgentSkills } from './remote-skills.ts';
 import { withStepMachineCodes } from './skill-policy.ts';
 import { refuseRetention } from '../vm/retain-vm.ts';
 import { refuseServices } from './service-policy.ts';
 import { refuseRepositories } from './workspace-policy.ts';
-import {
-  assertRunId,
-  inputOf,
-  isGiven,
-  mockAgentsIn,
-  mockIn,
-  planOf,
-  saysNoMocks,
-  saysNothing,
-} from './run-request.ts';
+import { assertRunId, inputOf, isGiven, mockAgentsIn, mockIn, planOf, hasNoMocks, hasNoPlan } from './run-request.ts';
 
 /**
  * The server ends a workflow at 51,200 events or 50 MiB. What a run still does after it gave up, a thousand stages that are
@@ -94,11 +85,11 @@ async function readAdmission(deps: ActivityDeps, runId: string, executionId: str
     behaviour,
     recordsBoots,
     historyLimit,
-    ...givenIn(earlier),
+    ...pickGiven(earlier),
   };
 }
 
-function givenIn({ origin, given }: Pick<Admission, 'origin' | 'given'>): Pick<Admission, 'origin' | 'given'> {
+function pickGiven({ origin, given }: Pick<Admission, 'origin' | 'given'>): Pick<Admission, 'origin' | 'given'> {
   return { ...(origin === undefined ? {} : { origin }), ...(given === undefined ? {} : { given }) };
 }
 
@@ -139,15 +130,15 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   const earlier = origin === null ? null : await readEarlier(deps, origin, runId);
   const starter = await deps.starters.starterOf(runId);
   const baseDir = specFolderOf(starter);
-  const isRepeated = saysNothing(request) && origin?.kind === 'retry';
+  const isRepeated = hasNoPlan(request) && origin?.kind === 'retry';
   const said = await planOf(deps, isRepeated ? { plan: earlier?.wire } : request, baseDir);
   const before = earlier === null ? null : fromWire(earlier.wire);
-  if (!isRepeated) refuseSaidMocks(said, origin?.kind === 'retry' && saysNoMocks(request) ? before : null);
+  if (!isRepeated) refuseSaidMocks(said, origin?.kind === 'retry' && hasNoMocks(request) ? before : null);
   const kept = before === null ? null : findMocksToRepeat(before, said);
   const hasPlayed = before !== null && listMockAgentStages(before).length > 0;
   const isPlayed = mockAgentsIn(request.mockAgents) ?? hasPlayed;
   const asked = withDeclaredKeys(
-    playedAs(mockedAs(said, mockIn(request.mock) ?? kept), isPlayed, isGiven(request.mockAgents)),
+    applyMockAgents(applyMocks(said, mockIn(request.mock) ?? kept), isPlayed, isGiven(request.mockAgents)),
   );
   refuseTooLarge(asked);
   refuseNewer(asked, behaviour);
@@ -156,7 +147,7 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   const { plan: fetched, skills: fetchedSkills } = await withRemoteAgentSkills(deps.fetchSkill, asked);
   const written = await withStepMachineCodes(deps, fetched);
   const input = isGiven(request.input) ? await inputOf(deps, request.input) : (earlier?.input ?? null);
-  const reuse = origin === null || earlier === null ? null : reusedBy(origin, { plan: written, input }, earlier);
+  const reuse = origin === null || earlier === null ? null : findReuse(origin, { plan: written, input }, earlier);
   const { plan, continued } =
     origin === null || earlier === null || reuse === null
       ? { plan: written, continued: {} }
@@ -166,12 +157,12 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   refuseServices(plan.scopes, deps.servicePolicy);
   refuseRetention(plan.scopes, deps.allowsRetention);
   await refuseRepositories(deps, runId, plan);
-  const mounts = await resolveMounts(plan, allowedRootsFor(starter, deps.mountPolicy), baseDir);
+  const mounts = await resolveMounts(plan, selectAllowedRoots(starter, deps.mountPolicy), baseDir);
   const given = reuse?.given ?? NOTHING_GIVEN;
   // What is taken over reads no variable again.
   const ownOf = ownStageOf(plan);
   const left = plan.stages.filter(({ id }) => !given.has(ownOf(id)));
-  await demandVariables(deps, runId, { hostVariables: plan.hostVariables, stages: left });
+  await requireVariables(deps, runId, { hostVariables: plan.hostVariables, stages: left });
   const taken = origin === null ? {} : { origin, given: await claimGiven(deps, origin, given) };
   const wire = toWire(plan);
   const admission = {
@@ -207,7 +198,7 @@ function startIn({ startedAtMs }: AdmitRequest, nowMs: number): Pick<AdmissionRe
 const NOTHING_GIVEN: Reuse['given'] = new Map();
 
 /** What the new run takes of the one that it comes from. */
-function reusedBy(
+function findReuse(
   origin: RunOrigin,
   run: { readonly plan: Plan; readonly input: InlineOrRef | null },
   earlier: EarlierRecords,
@@ -249,7 +240,7 @@ function refuseSaidMocks(plan: Plan, before: Plan | null): void {
 }
 
 /** @param isDemanded  by the request itself: then there has to be an agent */
-function playedAs(plan: Plan, isPlayed: boolean, isDemanded: boolean): Plan {
+function applyMockAgents(plan: Plan, isPlayed: boolean, isDemanded: boolean): Plan {
   if (!isPlayed) return plan;
   const made = withMockAgents(plan);
   if ('plan' in made) return made.plan;
@@ -263,7 +254,7 @@ function withDeclaredKeys(plan: Plan): Plan {
   return { ...plan, hostVariables };
 }
 
-function mockedAs(plan: Plan, request: MockRequest | null): Plan {
+function applyMocks(plan: Plan, request: MockRequest | null): Plan {
   const made = withMocks(plan, request);
   if ('plan' in made) return made.plan;
   throw new CodedError('admit/invalid', made.problems.join('\n'));
@@ -278,9 +269,9 @@ function refuseUnsupported(plan: Plan): void {
 function admissionEvents(deps: ActivityDeps, admission: AdmissionRecord): readonly NewRunEvent[] {
   const atMs = deps.now();
   return [
-    admittedEvent(admission, atMs),
-    ...fetchedEvents(admission.fetchedSkills ?? [], atMs),
-    ...givenEvents(admission, atMs),
+    createAdmissionEvent(admission, atMs),
+    ...createFetchEvents(admission.fetchedSkills ?? [], atMs),
+    ...createGivenEvents(admission, atMs),
   ];
 }
 
@@ -296,7 +287,10 @@ function refuseLongWaits({ stages }: Plan, nowMs: number): void {
   }
 }
 
-export function admittedEvent({ plan: wire, hostId, origin, startedAtMs }: AdmissionRecord, atMs: number): NewRunEvent {
+export function createAdmissionEvent(
+  { plan: wire, hostId, origin, startedAtMs }: AdmissionRecord,
+  atMs: number,
+): NewRunEvent {
   const plan = fromWire(wire);
   const mocked = listMockedStages(plan);
   const agents = agentStages(plan);

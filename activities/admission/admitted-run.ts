@@ -84,7 +84,7 @@ async function readAdmitted(records: RunRecords, runId: string): Promise<Admitte
       hostId: record.hostId,
       plan,
       machine,
-      scopes: plan.scopes.map((scope) => admittedScope(scope, plan.stages, record.mounts)),
+      scopes: plan.scopes.map((scope) => resolveScope(scope, plan.stages, record.mounts)),
       input: record.input,
       continued: record.continued ?? {},
       command: record.command ?? null,
@@ -100,7 +100,7 @@ async function readAdmitted(records: RunRecords, runId: string): Promise<Admitte
  * As its VM is launched: a link that leads elsewhere since then leads a VM nowhere else, and what its agents are called by is
  * there.
  */
-function admittedScope(
+function resolveScope(
   scope: ScopePlan,
   stages: Plan['stages'],
   resolved: Readonly<Record<string, string>>,

@@ -143,7 +143,7 @@ function refsOf(
   return [...(output === null ? [] : [[null, output] as const]), ...Object.entries(outputs)];
 }
 
-export function givenEvents(
+export function createGivenEvents(
   { origin, given = {} }: Pick<AdmissionRecord, 'origin' | 'given'>,
   atMs: number,
 ): readonly NewRunEvent[] {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { MountPlan, MountSource, Plan } from '../../domain/plan/plan.ts';
 import { planOf } from '../../test/machine/plan-of.ts';
-import { allowedRootsFor, resolveMounts } from './mount-policy.ts';
+import { selectAllowedRoots, resolveMounts } from './mount-policy.ts';
 import { createMarkedStarters } from './starters.ts';
 
 let base: string;
@@ -63,7 +63,7 @@ test.each([
   [{ kind: 'any' }, ['/shared']],
   [{ kind: 'unknown' }, []],
 ] as const)('the starter %o may use the folders %j', (starter, folders) => {
-  expect(allowedRootsFor(starter, { allowedRoots: ['/shared'] })).toEqual(folders);
+  expect(selectAllowedRoots(starter, { allowedRoots: ['/shared'] })).toEqual(folders);
 });
 
 test('only a mark in the state folder proves the owner of a run', async () => {

@@ -20,10 +20,15 @@ export async function resolveMounts(
   baseDir: string | null,
 ): Promise<Readonly<Record<string, string>>> {
   const resolved: Record<string, string> = createMapping();
-  const roots = await resolvedRoots(allowedRoots);
+  const roots = await resolveRoots(allowedRoots);
   for (const scope of plan.scopes)
     for (const { source } of scope.sandbox.mounts)
-      resolved[source.path] = await allowed(scope.id, hostPathOf(scope.id, source, baseDir), allowedRoots, roots);
+      resolved[source.path] = await requireAllowed(
+        scope.id,
+        hostPathOf(scope.id, source, baseDir),
+        allowedRoots,
+        roots,
+      );
   for (const scope of plan.scopes) refuseSharedFiles(scope, resolved);
   return resolved;
 }
@@ -68,10 +73,10 @@ export async function confirmMounts(
   scope: AdmittedScope,
 ): Promise<void> {
   if (scope.sandbox.mounts.length === 0) return;
-  const allowedRoots = allowedRootsFor(await deps.starters.starterOf(runId), deps.mountPolicy);
-  const roots = await resolvedRoots(allowedRoots);
+  const allowedRoots = selectAllowedRoots(await deps.starters.starterOf(runId), deps.mountPolicy);
+  const roots = await resolveRoots(allowedRoots);
   for (const { hostPath } of scope.sandbox.mounts) {
-    const real = await allowed(scope.id, hostPath, allowedRoots, roots);
+    const real = await requireAllowed(scope.id, hostPath, allowedRoots, roots);
     if (real !== hostPath)
       throw new CodedError(
         'admit/mount-refused',
@@ -81,7 +86,7 @@ export async function confirmMounts(
 }
 
 /** Folders that a run may use: those that the worker's options allow, and those that its owner allowed. An unknown starter has none. */
-export function allowedRootsFor(starter: Starter, { allowedRoots }: MountPolicy): readonly string[] {
+export function selectAllowedRoots(starter: Starter, { allowedRoots }: MountPolicy): readonly string[] {
   switch (starter.kind) {
     case 'any':
       return allowedRoots;
@@ -97,12 +102,12 @@ export function specFolderOf(starter: Starter): string | null {
   return starter.kind === 'owner' ? starter.baseDir : null;
 }
 
-export async function resolvedRoots(allowedRoots: readonly string[]): Promise<readonly string[]> {
+export async function resolveRoots(allowedRoots: readonly string[]): Promise<readonly string[]> {
   const roots = await Promise.all(allowedRoots.map((root) => realpath(root).catch(() => null)));
   return roots.filter((root) => root !== null);
 }
 
-async function allowed(
+async function requireAllowed(
   scope: string,
   hostPath: string,
   allowedRoots: readonly string[],

@@ -7,7 +7,7 @@ import {
   REMOTE_SKILL_LIMITS,
   AgentSkillUnavailable,
 } from '../ports/remote-skills.ts';
-import { fetchedEvents, withRemoteAgentSkills } from './remote-skills.ts';
+import { createFetchEvents, withRemoteAgentSkills } from './remote-skills.ts';
 
 const REMOTE: AgentSkill = { kind: 'remote', repository: 'obra/superpowers', skill: 'brainstorming' };
 const ROOT: AgentSkill = { kind: 'remote', repository: 'obra/superpowers', skill: null };
@@ -57,7 +57,7 @@ it('each is fetched once for a run, its text stands in the plan, and its hash in
         { kind: 'inline', name: 'superpowers', content: 'Think first.' },
       ],
     });
-  expect(fetchedEvents(skills, 7)[0]).toEqual({
+  expect(createFetchEvents(skills, 7)[0]).toEqual({
     id: 'run/skill-fetched/remote:obra/superpowers/brainstorming',
     atMs: 7,
     body: {

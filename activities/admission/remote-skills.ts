@@ -24,7 +24,7 @@ export interface FetchedAgentSkill {
   readonly sizeBytes: number;
 }
 
-interface Fetched {
+interface FetchResult {
   readonly plan: Plan;
   /** In the plan's order, each once. */
   readonly skills: readonly FetchedAgentSkill[];
@@ -35,7 +35,7 @@ interface Fetched {
  * @param fetch  undefined: this worker fetches none
  * @throws CodedError `admit/skill-unavailable`, `run/too-large`
  */
-export async function withRemoteAgentSkills(fetch: FetchAgentSkill | undefined, plan: Plan): Promise<Fetched> {
+export async function withRemoteAgentSkills(fetch: FetchAgentSkill | undefined, plan: Plan): Promise<FetchResult> {
   const sources = sourcesOf(plan);
   if (sources.size === 0) return { plan, skills: [] };
   if (sources.size > REMOTE_SKILL_LIMITS.count)
@@ -47,9 +47,9 @@ export async function withRemoteAgentSkills(fetch: FetchAgentSkill | undefined, 
   const texts = new Map<string, string>();
   const skills = await Promise.all(
     [...sources].map(async ([source, { from, stage }]): Promise<FetchedAgentSkill> => {
-      if (fetch === undefined) throw unavailable(source, stage, 'this worker fetches none');
+      if (fetch === undefined) throw createUnavailableError(source, stage, 'this worker fetches none');
       const bytes = await fetch(from, signal).catch((error: unknown) => {
-        throw error instanceof AgentSkillUnavailable ? unavailable(source, stage, error.message) : error;
+        throw error instanceof AgentSkillUnavailable ? createUnavailableError(source, stage, error.message) : error;
       });
       texts.set(source, documentIn(bytes, source, stage));
       return { source, sha256: createHash('sha256').update(bytes).digest('hex'), sizeBytes: bytes.byteLength };
@@ -60,7 +60,7 @@ export async function withRemoteAgentSkills(fetch: FetchAgentSkill | undefined, 
 }
 
 /** What they are at this moment stands in the log of the run. */
-export function fetchedEvents(skills: readonly FetchedAgentSkill[], atMs: number): readonly NewRunEvent[] {
+export function createFetchEvents(skills: readonly FetchedAgentSkill[], atMs: number): readonly NewRunEvent[] {
   return skills.map(({ source, sha256, sizeBytes }) => ({
     id: EVENT_ID.skillFetched(source),
     atMs,
@@ -79,7 +79,11 @@ function sourcesOf({ stages }: Plan): ReadonlyMap<string, { readonly from: Remot
       const source = describeRemote(skill);
       const name = nameOf(skill);
       if (name.length > PLAN_LIMITS.nameLength)
-        throw unavailable(source, id, `its name has ${name.length} characters, more than ${PLAN_LIMITS.nameLength}`);
+        throw createUnavailableError(
+          source,
+          id,
+          `its name has ${name.length} characters, more than ${PLAN_LIMITS.nameLength}`,
+        );
       if (!sources.has(source)) sources.set(source, { from: skill, stage: id });
     }
   return sources;
@@ -114,10 +118,10 @@ function documentIn(bytes: Uint8Array, source: string, stage: string): string {
   } catch {
     // Said below.
   }
-  throw unavailable(source, stage, 'the document is empty, or no UTF-8 text');
+  throw createUnavailableError(source, stage, 'the document is empty, or no UTF-8 text');
 }
 
-function unavailable(source: string, stage: string, reason: string): CodedError {
+function createUnavailableError(source: string, stage: string, reason: string): CodedError {
   return new CodedError(
     'admit/skill-unavailable',
     `the agent skill ${source} of stage ${stage} cannot be fetched: ${reason}`,

@@ -6,7 +6,7 @@ import { type Plan, PLAN_LIMITS } from '../../domain/plan/plan.ts';
 import { runIdProblem } from '../../domain/run/run-id.ts';
 import { dataRefOf } from '../calls/values.ts';
 import type { InlineOrRef, RunRequest } from '../contract.ts';
-import type { ActivityDeps, Checked } from '../deps.ts';
+import type { ActivityDeps, PlanCheck } from '../deps.ts';
 import { quote, shorten } from '../../domain/units/quote.ts';
 
 /** A spec text travels in history; more than this is no text that a person wrote. */
@@ -33,11 +33,11 @@ export function isGiven(value: unknown): boolean {
 }
 
 /** Neither a spec nor a plan. */
-export function saysNothing({ spec, plan, planRef, params }: RunRequest): boolean {
+export function hasNoPlan({ spec, plan, planRef, params }: RunRequest): boolean {
   return [spec, plan, planRef, params].every((value) => !isGiven(value));
 }
 
-export function saysNoMocks({ mock, mockAgents }: RunRequest): boolean {
+export function hasNoMocks({ mock, mockAgents }: RunRequest): boolean {
   return !isGiven(mock) && !isGiven(mockAgents);
 }
 
@@ -55,7 +55,7 @@ export async function planOf(
   if (!isGiven(spec)) {
     if (params !== undefined)
       throw new CodedError('admit/invalid', '`params` go with `spec`: a plan has its values already');
-    return accepted(deps.checkPlan(isGiven(plan) ? plan : await storedPlan(deps, planRef)));
+    return requirePlan(deps.checkPlan(isGiven(plan) ? plan : await readStoredPlan(deps, planRef)));
   }
   if (typeof spec !== 'string') throw new CodedError('admit/invalid', '`spec` must be the text of a spec, as a string');
   if (Buffer.byteLength(spec) > SPEC_BYTES)
@@ -63,10 +63,10 @@ export async function planOf(
       'run/too-large',
       `the spec has ${Buffer.byteLength(spec)} bytes; a run takes at most ${SPEC_BYTES}`,
     );
-  return accepted(deps.compileSpec(spec, { baseDir: baseDir ?? '/', params: paramsOf(params) }));
+  return requirePlan(deps.compileSpec(spec, { baseDir: baseDir ?? '/', params: paramsOf(params) }));
 }
 
-async function storedPlan(deps: ActivityDeps, value: unknown): Promise<unknown> {
+async function readStoredPlan(deps: ActivityDeps, value: unknown): Promise<unknown> {
   const ref = dataRefOf(value);
   if (ref === null)
     throw new CodedError('admit/invalid', '`planRef` must be {"sha256":"…","sizeBytes":n,"mediaType":"…"}');
@@ -95,7 +95,7 @@ async function storedPlan(deps: ActivityDeps, value: unknown): Promise<unknown> 
   }
 }
 
-function accepted(checked: Checked): Plan {
+function requirePlan(checked: PlanCheck): Plan {
   if ('plan' in checked) return checked.plan;
   throw new CodedError('admit/invalid', checked.problems.join('\n'));
 }
@@ -122,7 +122,7 @@ export async function inputOf(deps: ActivityDeps, value: unknown): Promise<Inlin
         `the input has ${bytes.length} bytes; inline it may have at most ${INPUT_BYTES}: store it and pass a ref`,
       );
     if (bytes.length <= PLAN_LIMITS.inlineBytes) return { kind: 'inline', text: input['text'] };
-    return { kind: 'ref', ref: await deps.artifacts.put(once(bytes), 'application/json') };
+    return { kind: 'ref', ref: await deps.artifacts.put(toStream(bytes), 'application/json') };
   }
   const ref = input['kind'] === 'ref' ? dataRefOf(input['ref']) : null;
   if (ref !== null) return { kind: 'ref', ref };
@@ -132,7 +132,7 @@ export async function inputOf(deps: ActivityDeps, value: unknown): Promise<Inlin
   );
 }
 
-async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+async function* toStream(bytes: Uint8Array): AsyncIterable<Uint8Array> {
   yield bytes;
 }
 

@@ -7,7 +7,7 @@ import { allowsGitPlace, toGitPlace } from '../../domain/plan/git-place.ts';
 import { findRepositoryAround } from '../../files/find-repository.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { ActivityDeps } from '../deps.ts';
-import { allowedRootsFor, isInside, resolvedRoots, specFolderOf } from './mount-policy.ts';
+import { selectAllowedRoots, isInside, resolveRoots, specFolderOf } from './mount-policy.ts';
 import type { RepositoryToPack } from '../ports/repositories.ts';
 
 type PolicyDeps = Pick<ActivityDeps, 'starters' | 'mountPolicy'>;
@@ -36,16 +36,16 @@ export async function repositoryOf(
   const baseDir = specFolderOf(starter);
   const path = source.source.kind === 'host' ? source.source.path : null;
   if (path === null && baseDir === null)
-    throw refused(stage, source.source.path, "it lies in the spec's folder, and this host was given none");
+    throw createRefusal(stage, source.source.path, "it lies in the spec's folder, and this host was given none");
   const written = path ?? join(baseDir!, source.source.path);
   const folder = await realpath(written).catch(() => null);
-  if (folder === null) throw refused(stage, written, 'it is not on the host that runs it');
-  const allowedRoots = allowedRootsFor(starter, deps.mountPolicy);
+  if (folder === null) throw createRefusal(stage, written, 'it is not on the host that runs it');
+  const allowedRoots = selectAllowedRoots(starter, deps.mountPolicy);
   const repository = baseDir === null ? null : findRepositoryAround(baseDir);
-  const roots = await resolvedRoots(repository === null ? allowedRoots : [...allowedRoots, repository]);
+  const roots = await resolveRoots(repository === null ? allowedRoots : [...allowedRoots, repository]);
   const mayRead = (found: string): boolean => roots.some((root) => isInside(found, root));
   if (!mayRead(folder))
-    throw refused(
+    throw createRefusal(
       stage,
       written,
       allowedRoots.length === 0
@@ -59,7 +59,7 @@ export async function repositoryOf(
 function refuseAddress(url: string, stage: string, allowed: readonly string[]): void {
   const place = toGitPlace(url);
   if (place !== null && allowsGitPlace(allowed, place)) return;
-  throw refused(
+  throw createRefusal(
     stage,
     url,
     place === null
@@ -74,7 +74,7 @@ export async function refuseRepositories(deps: PolicyDeps, runId: string, { stag
     if (workspace !== undefined && workspace.from.kind !== 'stage') await repositoryOf(deps, runId, id, workspace.from);
 }
 
-function refused(stage: string, what: string, why: string): CodedError {
+function createRefusal(stage: string, what: string, why: string): CodedError {
   return new CodedError(
     'admit/mount-refused',
     `the workspace ${sanitizeLine(what)} of stage ${stage} is refused: ${why}`,

@@ -5,15 +5,15 @@ import type { EndCheck } from '../../agents/stream.ts';
 import type { ActivityDeps } from '../deps.ts';
 import { type ChangesContext, measureIgnored, saveKeys } from '../workspace/changes.ts';
 import {
-  type Copying,
+  type CopyContext,
   folderOf,
-  gathered,
+  collectBytes,
   type ProgressContext,
   PROGRESS_LIMITS,
   type Put,
-  type Saved,
+  type AgentSave,
 } from './copy.ts';
-import { lastNumbered } from './last-numbered.ts';
+import { findLastNumber } from './last-numbered.ts';
 
 export class AttemptSaves {
   readonly #context: ProgressContext;
@@ -45,7 +45,7 @@ export class AttemptSaves {
   }
 
   /** How the next save copies. */
-  async prepare(signal: AbortSignal): Promise<Copying> {
+  async prepare(signal: AbortSignal): Promise<CopyContext> {
     return { put: this.#put, leftBytes: this.leftBytes, changes: await this.#changesFor(signal) };
   }
 
@@ -56,14 +56,14 @@ export class AttemptSaves {
   async awaitKnown(isIn: EndCheck, signal: AbortSignal): Promise<void> {
     const { sandbox, sessionFolder } = this.#context;
     const begunAt = performance.now();
-    const hasTime = (): boolean => performance.now() - begunAt < PROGRESS_LIMITS.lookingMs;
-    for (let look = 0; look < PROGRESS_LIMITS.looks && hasTime(); look += 1) {
-      if (look > 0) await sleep(PROGRESS_LIMITS.lookMs, undefined, { signal });
-      if (isIn(await gathered(folderOf(sandbox, sessionFolder, this.leftBytes(), signal)))) return;
+    const hasTime = (): boolean => performance.now() - begunAt < PROGRESS_LIMITS.pollingMs;
+    for (let look = 0; look < PROGRESS_LIMITS.polls && hasTime(); look += 1) {
+      if (look > 0) await sleep(PROGRESS_LIMITS.pollIntervalMs, undefined, { signal });
+      if (isIn(await collectBytes(folderOf(sandbox, sessionFolder, this.leftBytes(), signal)))) return;
     }
   }
 
-  async append(sessionId: string, saved: Saved): Promise<void> {
+  async append(sessionId: string, saved: AgentSave): Promise<void> {
     const { deps, request, redactor, sandbox } = this.#context;
     const number = (await this.countEarlier()) + 1;
     await deps.events.append(
@@ -118,7 +118,9 @@ export async function countSaves(
   runId: string,
   execKey: string,
 ): Promise<number> {
-  return await lastNumbered(async (number) => (await events.find(runId, EVENT_ID.progress(execKey, number))) !== null);
+  return await findLastNumber(
+    async (number) => (await events.find(runId, EVENT_ID.progress(execKey, number))) !== null,
+  );
 }
 
 /** Of workers that had the attempt before this one: what they took counts, too. */

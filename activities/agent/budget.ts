@@ -120,7 +120,7 @@ export async function readSessionUse(
 }
 
 /** Settles once the follower stands at the end of the file, or has ended. */
-export async function untilReady(follower: Exec, signal: AbortSignal): Promise<void> {
+export async function waitUntilReady(follower: Exec, signal: AbortSignal): Promise<void> {
   for await (const _ of follower.output('stdout', 0, signal)) return;
 }
 

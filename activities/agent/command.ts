@@ -51,7 +51,7 @@ export async function promptOf(artifacts: ArtifactStore, request: StageRequest, 
   const input = await inputFile(artifacts, request);
   return composePrompt({
     prompt,
-    input: input === null ? null : await firstBytes(input.bytes, INPUT_IN_PROMPT_BYTES),
+    input: input === null ? null : await readFirstBytes(input.bytes, INPUT_IN_PROMPT_BYTES),
     outputFile: writesFile(request) ? request.stage.outputFile : null,
   });
 }
@@ -97,7 +97,7 @@ export function agentExec(
     ...programOf(agent, called),
     env: { ...called.env, ...stageEnv },
     cwd: findWorkingFolder(request.stage) ?? AGENT_WORKSPACE,
-    stdin: { sizeBytes: bytes.byteLength, open: (offset) => once(bytes.subarray(offset)) },
+    stdin: { sizeBytes: bytes.byteLength, open: (offset) => toStream(bytes.subarray(offset)) },
     timeoutMs,
     maxOutputBytes: maxOutputBytes ?? request.stage.maxOutputBytes,
   };
@@ -125,7 +125,7 @@ export function commandKey(execKey: string, command: number): string {
 export async function putAgentFiles(sandbox: Sandbox, { files }: AgentCommand, signal: AbortSignal): Promise<void> {
   for (const { guestPath, text } of files) {
     const bytes = Buffer.from(text);
-    await sandbox.writeFile(guestPath, bytes.byteLength, once(bytes), signal);
+    await sandbox.writeFile(guestPath, bytes.byteLength, toStream(bytes), signal);
   }
 }
 
@@ -137,12 +137,12 @@ export async function putCredentials(
 ): Promise<void> {
   for (const { guestPath, text } of credentials) {
     const bytes = Buffer.from(text);
-    await sandbox.writeFile(guestPath, bytes.byteLength, once(bytes), signal, OWNERS_FILE_MODE);
+    await sandbox.writeFile(guestPath, bytes.byteLength, toStream(bytes), signal, OWNERS_FILE_MODE);
   }
 }
 
 /** Reads at most `most` bytes of a source. */
-export async function firstBytes(source: AsyncIterable<Uint8Array>, most: number): Promise<Buffer> {
+export async function readFirstBytes(source: AsyncIterable<Uint8Array>, most: number): Promise<Buffer> {
   const parts: Uint8Array[] = [];
   let bytes = 0;
   for await (const part of source) {
@@ -153,6 +153,6 @@ export async function firstBytes(source: AsyncIterable<Uint8Array>, most: number
   return Buffer.concat(parts).subarray(0, most);
 }
 
-async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+async function* toStream(bytes: Uint8Array): AsyncIterable<Uint8Array> {
   yield bytes;
 }

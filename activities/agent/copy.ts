@@ -29,9 +29,9 @@ export const PROGRESS_LIMITS = {
   /** After so many failures in a row no further save is tried. */
   failures: 3,
   /** Number and duration of the polls of the session for the end of a call, and the pause between two. */
-  looks: 10,
-  lookingMs: 2_000,
-  lookMs: 200,
+  polls: 10,
+  pollingMs: 2_000,
+  pollIntervalMs: 200,
 } as const;
 
 export interface ProgressContext {
@@ -58,14 +58,14 @@ export function isInside(path: string, folder: string): boolean {
 
 export type Put = (bytes: AsyncIterable<Uint8Array>) => Promise<DataRef>;
 
-export interface Copying {
+export interface CopyContext {
   readonly put: Put;
   /** Returns how many of the attempt's bytes are left. */
   readonly leftBytes: () => number;
   readonly changes: ChangesContext | null;
 }
 
-export interface Saved {
+export interface AgentSave {
   readonly folders: readonly SavedFolder[];
   readonly frozenMs: number;
   /** Calls of the model that the session has; absent: they were not counted. */
@@ -76,10 +76,10 @@ export interface Saved {
 export async function copyOut(
   context: ProgressContext,
   exec: Exec,
-  copying: Copying,
+  copying: CopyContext,
   signal: AbortSignal,
-): Promise<Saved | null> {
-  const copied: Copied = { files: [], session: null, changes: null, frozenMs: null };
+): Promise<AgentSave | null> {
+  const copied: CopyResult = { files: [], session: null, changes: null, frozenMs: null };
   try {
     const isWhole = await exec.whileFrozen(
       PROGRESS_LIMITS.frozenMs,
@@ -87,7 +87,7 @@ export async function copyOut(
       signal,
     );
     if (copied.frozenMs === null) return null;
-    return await stored(context, copying, copied, isWhole, signal);
+    return await storeCopy(context, copying, copied, isWhole, signal);
   } finally {
     // Its VM forgets the command then, and what that put out, whatever came of it.
     await copied.changes?.acknowledge().catch(() => undefined);
@@ -98,27 +98,27 @@ export async function copyOut(
 export async function copyEnded(
   context: ProgressContext,
   sessionId: string,
-  copying: Copying,
+  copying: CopyContext,
   signal: AbortSignal,
-): Promise<Saved> {
-  const copied: Copied = { files: [], session: null, changes: null, frozenMs: null };
+): Promise<AgentSave> {
+  const copied: CopyResult = { files: [], session: null, changes: null, frozenMs: null };
   try {
     await copyFrozen(context, copying, copied, signal);
-    const saved = await stored(context, copying, copied, true, signal);
-    const turns = copied.session === null ? null : await countTurns(once(copied.session), sessionId, context.cli);
+    const saved = await storeCopy(context, copying, copied, true, signal);
+    const turns = copied.session === null ? null : await countTurns(toStream(copied.session), sessionId, context.cli);
     return { ...saved, frozenMs: 0, ...(turns === null ? {} : { turns }) };
   } finally {
     await copied.changes?.acknowledge().catch(() => undefined);
   }
 }
 
-async function stored(
+async function storeCopy(
   context: ProgressContext,
-  copying: Copying,
-  copied: Copied,
+  copying: CopyContext,
+  copied: CopyResult,
   isWhole: boolean,
   signal: AbortSignal,
-): Promise<Saved> {
+): Promise<AgentSave> {
   const folders: SavedFolder[] = [];
   for (const { guestPath, ref } of copied.files) folders.push({ guestPath, ref: await ref });
   if (!isWhole || copied.session === null)
@@ -128,13 +128,13 @@ async function stored(
     folders.push(await storeChanges(changes, copied.changes, copying.put, signal));
   folders.push({
     guestPath: context.sessionFolder,
-    ref: await copying.put(redactedTar(copied.session, context.redactor)),
+    ref: await copying.put(redactTar(copied.session, context.redactor)),
   });
   return { folders, frozenMs: copied.frozenMs ?? 0 };
 }
 
 /** A save that is being made. */
-interface Copied {
+interface CopyResult {
   readonly files: { readonly guestPath: string; readonly ref: Promise<DataRef> }[];
   session: Buffer | null;
   /** The command whose output the changes are. */
@@ -145,17 +145,17 @@ interface Copied {
 
 async function copyFrozen(
   { request, sandbox, sessionFolder }: ProgressContext,
-  { put, leftBytes, changes }: Copying,
-  copied: Copied,
+  { put, leftBytes, changes }: CopyContext,
+  copied: CopyResult,
   signal: AbortSignal,
 ): Promise<void> {
   copied.frozenMs = 0;
   const begunAt = performance.now();
-  copied.session = await gathered(folderOf(sandbox, sessionFolder, leftBytes(), signal));
+  copied.session = await collectBytes(folderOf(sandbox, sessionFolder, leftBytes(), signal));
   const left = (): number => leftBytes() - copied.session!.length;
   const changed = changes === null ? null : placeOf(request.stage.workspace!.guestPath).top;
   for (const guestPath of workFolders(request.stage).filter((folder) => folder !== changed)) {
-    const read = untilRead(folderOf(sandbox, guestPath, left(), signal));
+    const read = trackEnd(folderOf(sandbox, guestPath, left(), signal));
     const ref = put(read.bytes);
     ref.catch(() => undefined);
     copied.files.push({ guestPath, ref });
@@ -185,13 +185,13 @@ export async function* folderOf(
   }
 }
 
-export async function gathered(bytes: AsyncIterable<Uint8Array>): Promise<Buffer> {
+export async function collectBytes(bytes: AsyncIterable<Uint8Array>): Promise<Buffer> {
   const parts: Uint8Array[] = [];
   for await (const chunk of bytes) parts.push(chunk);
   return Buffer.concat(parts);
 }
 
-function untilRead(source: AsyncIterable<Uint8Array>): {
+function trackEnd(source: AsyncIterable<Uint8Array>): {
   readonly bytes: AsyncIterable<Uint8Array>;
   readonly ended: Promise<void>;
 } {
@@ -205,20 +205,20 @@ function untilRead(source: AsyncIterable<Uint8Array>): {
 }
 
 /** Its files without secrets; what is neither file nor folder is no part of a session. */
-async function* redactedTar(tar: Buffer, redactor: Redactor): AsyncGenerator<Uint8Array, void, void> {
+async function* redactTar(tar: Buffer, redactor: Redactor): AsyncGenerator<Uint8Array, void, void> {
   const items: TarItem[] = [];
-  for await (const { kind, path, mode, body } of readTar(once(tar), tar.length)) {
+  for await (const { kind, path, mode, body } of readTar(toStream(tar), tar.length)) {
     if (kind === 'dir') items.push({ kind, path: path.replace(/\/$/, ''), mode });
-    if (kind === 'file') items.push({ kind, path, mode, body: redacted(body, redactor) });
+    if (kind === 'file') items.push({ kind, path, mode, body: redactBytes(body, redactor) });
   }
   yield* writeTar(items);
 }
 
-function redacted(body: Uint8Array, redactor: Redactor): Uint8Array {
+function redactBytes(body: Uint8Array, redactor: Redactor): Uint8Array {
   const stream = redactor.stream();
   return Buffer.concat([...stream.push(body), ...stream.flush()].map(({ bytes }) => bytes));
 }
 
-async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+async function* toStream(bytes: Uint8Array): AsyncIterable<Uint8Array> {
   yield bytes;
 }

@@ -6,7 +6,7 @@ import { withWrittenServer, selectServer } from '../../domain/agent/provider-hos
 import type { LlmPlan } from '../../domain/plan/plan.ts';
 import type { ToldNotice } from '../../domain/run/door-notice.ts';
 import { followWith, type Listen, pumpOf } from '../attempt/follow-command.ts';
-import { publishing } from '../attempt/service-output.ts';
+import { createPublisher } from '../attempt/service-output.ts';
 import type { Exec, ExecExit } from '../ports/sandbox.ts';
 import { CommandMeter, endExec } from './budget.ts';
 import { commandKey } from './command.ts';
@@ -17,7 +17,7 @@ import { checkRun, shareOfRun } from './shared/account.ts';
 import { modelRefusal } from './shared/model-server.ts';
 import type { RedactedOutcome } from './shared/sayings.ts';
 import { type AgentStreamOptions, followAgent } from './stream.ts';
-import { type AgentTurn, type BegunTurn, usedBy } from './turns.ts';
+import { type AgentTurn, type BegunTurn, sumUsage } from './turns.ts';
 
 export interface DoorNotices {
   /** Tells the notices of the door so far, and each later one. */
@@ -47,7 +47,7 @@ export async function followTurn(
     endIfHanging(vm, { command, exec, deadlineMs, watch: stream.watch }),
     ...(command === 1 ? [pumpOf(vm, vm.sandbox, exec, vm.redactor)] : []),
     ...(file === null ? [] : [file.listen]),
-    ...(published === null ? [] : [publishing(published, exec)]),
+    ...(published === null ? [] : [createPublisher(published, exec)]),
   ];
   try {
     const exit = await followWith(vm, exec, listeners);
@@ -102,7 +102,7 @@ function meterOf({ account }: DrivenAgent, { before, left }: BegunTurn, ending: 
     left,
     // One that has answered ends, or is ended as one that hangs.
     (over, hasAnswered) => void (hasAnswered || ending.end(over)),
-    shareOfRun(account, usedBy(before)),
+    shareOfRun(account, sumUsage(before)),
   );
 }
 
@@ -178,14 +178,16 @@ function streamOptions(
     usageTold: (id) => checkRun(account, meter, id),
     used: (usage, isLast) =>
       sumOfUse(
-        usedBy(before),
-        meter === null ? ownUse(driven, turn, usage) : meter.streamed(useSince(usage, turn.sessionBefore), isLast),
+        sumUsage(before),
+        meter === null
+          ? subtractEarlierUse(driven, turn, usage)
+          : meter.streamed(useSince(usage, turn.sessionBefore), isLast),
       ),
   };
 }
 
 /** By its stream alone. Codex's counts a turn of the agent as one call; its session file has each of them. */
-function ownUse({ agent }: DrivenAgent, { sessionBefore }: BegunTurn, told: AgentUsage): AgentUsage {
+function subtractEarlierUse({ agent }: DrivenAgent, { sessionBefore }: BegunTurn, told: AgentUsage): AgentUsage {
   return withPrice(useSince(told, sessionBefore), agent.work.llm);
 }
 
@@ -210,13 +212,13 @@ async function endedTurn(
     exit,
     outcome: {
       ...withServerNamed(agent.work.llm, outcome),
-      usage: meter?.used ?? ownUse(driven, turn, read === null ? told : largestUse(told, read.use)),
+      usage: meter?.used ?? subtractEarlierUse(driven, turn, read === null ? told : largestUse(told, read.use)),
       // Its session file is followed, which has each call.
       isUsageFinal: meter !== null || outcome.isUsageFinal,
     },
     sessionUse: agent.provider.sessionUse === undefined ? NO_USAGE : told,
     // A notice of the door may come after the end of the command.
-    over: overIn(exit) ?? meter?.over ?? ending.refused,
+    over: readOverBudget(exit) ?? meter?.over ?? ending.refused,
     hasHung: await findHung(vm, turn.command, exit),
     follower: file?.follower() ?? read?.reader ?? null,
   };
@@ -232,6 +234,6 @@ function withServerNamed(llm: LlmPlan | null, outcome: RedactedOutcome): Redacte
 }
 
 /** By the worker that ended it, which may be one before this one. */
-function overIn({ cause }: ExecExit): OverBudget | null {
+function readOverBudget({ cause }: ExecExit): OverBudget | null {
   return cause?.kind === 'failure' ? { code: cause.code, words: cause.words } : null;
 }

@@ -39,7 +39,7 @@ export class AnswerWatch {
   }
 }
 
-interface Hanging {
+interface HangContext {
   /** The number of the command in its attempt, from 1. */
   readonly command: number;
   readonly exec: Exec;
@@ -49,7 +49,7 @@ interface Hanging {
 }
 
 /** Returns a listener that reads nothing: it waits for the command's end, and ends a command that hangs. */
-export function endIfHanging(vm: AttemptVm, { command, exec, deadlineMs, watch }: Hanging): Listen {
+export function endIfHanging(vm: AttemptVm, { command, exec, deadlineMs, watch }: HangContext): Listen {
   return async ({ signal }) => {
     const ended = exec.wait(signal).then(() => 'ended' as const);
     ended.catch(() => undefined);
@@ -59,11 +59,11 @@ export function endIfHanging(vm: AttemptVm, { command, exec, deadlineMs, watch }
       const changed = watch.change().then(() => 'changed' as const);
       const limitMs = Math.max(0, Math.min(HANG_LIMIT_MS, deadlineMs - BEFORE_DEADLINE_MS - vm.deps.now()));
       const first = watch.hasAnswered
-        ? await firstWithin(limitMs, ended, changed)
+        ? await raceWithin(limitMs, ended, changed)
         : await Promise.race([ended, changed]);
       if (first === 'ended') return;
       if (first === 'changed') continue;
-      await sayHung(vm, command, limitMs);
+      await recordHang(vm, command, limitMs);
       const dispose = endHung(exec);
       try {
         await ended;
@@ -83,7 +83,7 @@ function endHung(exec: Exec): () => void {
   return () => clearTimeout(timer);
 }
 
-async function firstWithin<T>(limitMs: number, ...others: readonly Promise<T>[]): Promise<T | 'late'> {
+async function raceWithin<T>(limitMs: number, ...others: readonly Promise<T>[]): Promise<T | 'late'> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<'late'>((resolve) => (timer = setTimeout(() => resolve('late'), limitMs)));
   try {
@@ -94,7 +94,7 @@ async function firstWithin<T>(limitMs: number, ...others: readonly Promise<T>[])
 }
 
 /** @throws `fence/stale` if another worker has taken the attempt over, which then ends the command */
-async function sayHung({ deps, request, sandbox }: AttemptVm, command: number, waitedMs: number): Promise<void> {
+async function recordHang({ deps, request, sandbox }: AttemptVm, command: number, waitedMs: number): Promise<void> {
   const { runId, execKey, stage } = request;
   const message = `the agent of stage ${stage.id} did not end within ${Math.round(waitedMs / 1000)} s of its final result, so Voidbox ended its process; the result counts`;
   const id = EVENT_ID.hung(commandKey(execKey, command));

@@ -1,5 +1,5 @@
 /** The last of what is numbered from 1 without gaps, found by asking whether single ones are there: 0 where there is none. */
-export async function lastNumbered(stands: (number: number) => Promise<boolean>): Promise<number> {
+export async function findLastNumber(stands: (number: number) => Promise<boolean>): Promise<number> {
   let low = 0;
   let high = 1;
   while (await stands(high)) {

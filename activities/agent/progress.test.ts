@@ -11,7 +11,7 @@ import { readTar } from '../../tar/read.ts';
 import { writeTar } from '../../tar/write.ts';
 import { type ProgressContext, PROGRESS_LIMITS } from './copy.ts';
 import { createProgress, isResumable, saveAtEnd } from './progress.ts';
-import { needsCheckout, resumePromptOf, savedBefore } from './resume.ts';
+import { needsCheckout, resumePromptOf, findSave } from './resume.ts';
 import type { Exec, Sandbox } from '../ports/sandbox.ts';
 import type { StageRequest } from '../calls/requests.ts';
 
@@ -199,7 +199,7 @@ test('a save that the log did not take leaves no gap: the next attempt goes on f
   await save('s2');
   world.refuses = false;
   await save('s3');
-  const before = (): ReturnType<typeof savedBefore> => savedBefore(world.deps, requestOf('work/0/2'), SESSIONS);
+  const before = (): ReturnType<typeof findSave> => findSave(world.deps, requestOf('work/0/2'), SESSIONS);
   expect(await before()).toMatchObject({ sessionId: 's3' });
   // A worker that takes over goes on behind it.
   const next = world.progressOf(requestOf('work/0/1'));
@@ -250,7 +250,7 @@ test('a save waits until the session has the end of the call, and stands still o
 test('a session that does not get the end of a call is saved all the same, after 2 s', async () => {
   const world = new World();
   await world.progressOf(requestOf('work/0/1'))('s1', 'its end');
-  expect(world.readsOfFrozen).toEqual([...Array.from({ length: PROGRESS_LIMITS.looks }, () => false), true, true]);
+  expect(world.readsOfFrozen).toEqual([...Array.from({ length: PROGRESS_LIMITS.polls }, () => false), true, true]);
   expect(world.saves()).toHaveLength(1);
 });
 
@@ -413,8 +413,7 @@ test('only an agent whose VM and files are its own is saved', () => {
 
 test('the next attempt goes on from the newest save of those that were lost, and not of one that came to an end', async () => {
   const world = new World();
-  const before = (execKey: string): ReturnType<typeof savedBefore> =>
-    savedBefore(world.deps, requestOf(execKey), SESSIONS);
+  const before = (execKey: string): ReturnType<typeof findSave> => findSave(world.deps, requestOf(execKey), SESSIONS);
   const started = (execKey: string): number =>
     world.events.push({ id: EVENT_ID.attempt(execKey, 'started'), atMs: 0, body: { type: 'run-resumed', by: 'x' } });
   expect(await before('work/0/1')).toBeNull();
@@ -439,8 +438,8 @@ test('the next attempt goes on from the newest save of those that were lost, and
 test('the search for a save covers a limited number of attempts whose VMs were lost', async () => {
   const world = new World();
   await world.progressOf(requestOf('work/0/1'))();
-  const before = (attempt: number): ReturnType<typeof savedBefore> =>
-    savedBefore(world.deps, requestOf(`work/0/${attempt}`), SESSIONS);
+  const before = (attempt: number): ReturnType<typeof findSave> =>
+    findSave(world.deps, requestOf(`work/0/${attempt}`), SESSIONS);
   expect(await before(101)).toMatchObject({ execKey: 'work/0/1' });
   expect(await before(102)).toBeNull();
 });

@@ -64,7 +64,7 @@ const MOST_LOST = 100;
  * save of the earlier run that this run continues counts, too. Returns null if there is no save: the agent then starts from its
  * beginning.
  */
-export async function savedBefore(
+export async function findSave(
   deps: Pick<ActivityDeps, 'events' | 'artifacts' | 'now'>,
   request: StageRequest,
   sessionFolder: string,
@@ -86,12 +86,12 @@ export async function savedBefore(
     hasBegun ||= (await deps.events.find(runId, EVENT_ID.attempt(earlier, 'started'))) !== null;
   }
   if (!hasEnded && request.continued !== undefined) return request.continued;
-  if (hasBegun) await sayAgain(deps, request, isSaved);
+  if (hasBegun) await recordRestart(deps, request, isSaved);
   return null;
 }
 
 /** Once for the attempt. */
-async function sayAgain(
+async function recordRestart(
   { events, now }: Pick<ActivityDeps, 'events' | 'now'>,
   { runId, stage, execKey }: StageRequest,
   isSaved: boolean,
@@ -119,7 +119,7 @@ async function newestOf(
 }
 
 /** What a session that goes on in this attempt had used when it was saved. Nothing where the stream does not count it again. */
-export async function usedBeforeSave(
+export async function readUseBeforeSave(
   { artifacts }: Pick<ActivityDeps, 'artifacts'>,
   { sessionFolder, sessionUse }: Pick<AgentProvider, 'sessionFolder' | 'sessionUse'>,
   { sessionId, folders }: Pick<SavedAgent, 'sessionId' | 'folders'>,
@@ -145,7 +145,7 @@ export async function restore(
 }
 
 /** Once for the attempt: what it goes on from, or that it does not. */
-export async function sayResumed(
+export async function recordResume(
   deps: Pick<ActivityDeps, 'events' | 'now'>,
   { runId, stage, execKey }: StageRequest,
   saved: SavedAgent | ContinuedAgent,
@@ -159,11 +159,11 @@ export async function sayResumed(
       atMs: deps.now(),
       body: { type: 'stage-resumed', stage: stage.id, execKey, from, savedAtMs, ...origin },
     },
-    ...leftOutNotice(saved, execKey, stage.id, deps.now()),
+    ...createSkippedNotice(saved, execKey, stage.id, deps.now()),
   ]);
 }
 
-function leftOutNotice(saved: SavedAgent, execKey: string, stage: string, atMs: number): readonly NewRunEvent[] {
+function createSkippedNotice(saved: SavedAgent, execKey: string, stage: string, atMs: number): readonly NewRunEvent[] {
   const left = leftOutOf(saved);
   if (left === null) return [];
   const body = { type: 'notice', level: 'info', message: `stage ${stage}: ${left} were not saved` } as const;

@@ -11,7 +11,7 @@ import { type CommandMeter, readFollower, readSessionUse, startFollower } from '
 import { commandKey } from './command.ts';
 import type { DrivenAgent } from './driven-agent.ts';
 import { checkRun } from './shared/account.ts';
-import { type BegunTurn, usedBy } from './turns.ts';
+import { type BegunTurn, sumUsage } from './turns.ts';
 
 /** Time in which what an agent that has ended left in its session file is read. */
 const FILE_READ_MS = 1_500;
@@ -79,29 +79,34 @@ async function followSession(
   const { execKey, runId } = request;
   const { cli } = agent.provider;
   const key = followerKey(execKey, command);
-  const tell = async (usage: AgentUsage, offset: number, hasEvent: boolean): Promise<void> => {
+  const recordUsage = async (usage: AgentUsage, offset: number, hasEvent: boolean): Promise<void> => {
     const used = meter.followed(usage);
     if (!hasEvent) return;
-    const body = { type: 'agent-usage', stage: request.stage.id, execKey, ...sumOfUse(usedBy(before), used) } as const;
+    const body = {
+      type: 'agent-usage',
+      stage: request.stage.id,
+      execKey,
+      ...sumOfUse(sumUsage(before), used),
+    } as const;
     const event = { id: EVENT_ID.agent(key, offset, 0), atMs: deps.now(), body };
     await deps.events.append(runId, [event], { execKey, fence: sandbox.facts.fence });
     await checkRun(account, meter, event.id);
   };
-  const read = readFollower(follower, cli, tell, signal);
+  const read = readFollower(follower, cli, recordUsage, signal);
   const first = await Promise.race([ended.then(() => 'agent' as const), read.then(() => 'follower' as const)]);
   if (first === 'agent') {
-    if (cli === 'codex') await untilFileIsRead(meter, signal);
+    if (cli === 'codex') await waitUntilFileIsRead(meter, signal);
     await follower.signal('SIGKILL');
   }
   const exit = await follower.wait(signal);
-  const stop = (): void => meter.stop(notFollowed(exit));
+  const stop = (): void => meter.stop(describeUnfollowed(exit));
   if (first === 'follower' && (await isRunning(sandbox, commandKey(execKey, command)))) stop();
   await read;
   // A worker before this one, as this one does, ends the follower after the agent.
   if (exit.endedAtMs < (await ended).endedAtMs) stop();
 }
 
-function notFollowed({ exitCode, message }: ExecExit): OverBudget {
+function describeUnfollowed({ exitCode, message }: ExecExit): OverBudget {
   const words = `could not be followed: what reads its session file ended with exit code ${exitCode}${message === '' ? '' : ` (${message})`}`;
   return { code: 'agent/budget-unknown', words };
 }
@@ -111,7 +116,7 @@ async function isRunning(sandbox: Sandbox, execKey: string): Promise<boolean> {
 }
 
 /** Codex counts its calls in the file alone, and `tail` of some images looks there once a second. */
-async function untilFileIsRead(meter: CommandMeter, signal: AbortSignal): Promise<void> {
+async function waitUntilFileIsRead(meter: CommandMeter, signal: AbortSignal): Promise<void> {
   for (let waitedMs = 0; meter.isFileBehind && waitedMs < FILE_READ_MS; waitedMs += FILE_LOOK_MS)
     await sleep(FILE_LOOK_MS, undefined, { signal });
 }

@@ -12,10 +12,10 @@ import type { Exec } from '../ports/sandbox.ts';
 import {
   eventBodyOf,
   hasEvent,
-  redactedName,
+  redactName,
   type RedactedOutcome,
-  redactedOutcome,
-  shortly,
+  redactOutcome,
+  redactAndCut,
   type TellOptions,
   type ToldSaying,
 } from './shared/sayings.ts';
@@ -56,23 +56,23 @@ export async function followAgent(options: AgentStreamOptions, signal: AbortSign
   const stream = options.provider.stream();
   let told = 0;
   let session: string | null = null;
-  const tellSession = (): void => {
+  const reportSession = (): void => {
     if (session !== null) return;
     session = stream.outcome().sessionId;
     if (session !== null) options.onSession(session);
   };
-  const tell = async (read: readonly StreamLine[]): Promise<void> => {
+  const reportLines = async (read: readonly StreamLine[]): Promise<void> => {
     let toolEnd: ToolEnd | null = null;
     const events = read.flatMap(({ offset, text }) => {
       const sayings = text === null ? [] : stream.line(text);
-      tellSession();
+      reportSession();
       const { hasEnded } = stream.outcome();
       for (const saying of sayings)
         if (saying.kind === 'login-refused')
-          options.loginRefused(shortly(options.redactor, saying.words, STREAM_LIMITS.textCharacters));
+          options.loginRefused(redactAndCut(options.redactor, saying.words, STREAM_LIMITS.textCharacters));
       const end = sayings.find((saying) => saying.kind === 'tool-ended');
       if (end !== undefined)
-        toolEnd = { sessionId: redactedName(options.redactor, stream.outcome().sessionId), isIn: end.isIn ?? null };
+        toolEnd = { sessionId: redactName(options.redactor, stream.outcome().sessionId), isIn: end.isIn ?? null };
       return sayings.flatMap((saying, index) =>
         hasEvent(saying) ? [eventOf(options, saying, { offset, index, hasEnded })] : [],
       );
@@ -88,10 +88,10 @@ export async function followAgent(options: AgentStreamOptions, signal: AbortSign
     if (toolEnd !== null) await options.toolEnded(toolEnd);
     options.turnEnded(stream.outcome().hasEnded);
   };
-  for await (const chunk of options.exec.output('stdout', 0, signal)) await tell(lines.push(chunk));
+  for await (const chunk of options.exec.output('stdout', 0, signal)) await reportLines(lines.push(chunk));
   signal.throwIfAborted();
-  await tell(lines.end());
-  return redactedOutcome(stream.outcome(), options.redactor);
+  await reportLines(lines.end());
+  return redactOutcome(stream.outcome(), options.redactor);
 }
 
 interface Place {

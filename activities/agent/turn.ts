@@ -4,14 +4,14 @@ import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { ToldNotice } from '../../domain/run/door-notice.ts';
 import type { AttemptVm } from '../attempt/stage-attempt.ts';
 import type { Exec } from '../ports/sandbox.ts';
-import { untilReady } from './budget.ts';
+import { waitUntilReady } from './budget.ts';
 import { agentExec, type AgentAsked, commandOfAgent } from './command.ts';
 import type { DrivenAgent } from './driven-agent.ts';
 import { followTurn, type DoorNotices } from './follow-turn.ts';
 import { startTurnFollower } from './session-use.ts';
 import { leftAfter } from './shared/account.ts';
-import { sayUnpriced } from './shared/price.ts';
-import { type AgentTurn, usedBy } from './turns.ts';
+import { warnOfUnpricedModels } from './shared/price.ts';
+import { type AgentTurn, sumUsage } from './turns.ts';
 
 export interface TurnOptions extends Omit<AgentAsked, 'limits'> {
   readonly timeoutMs: number;
@@ -35,7 +35,7 @@ export async function runTurn(
   const { vm, agent, account } = driven;
   const { deps, request, life, sandbox } = vm;
   const command = before.length + 1;
-  const left = leftAfter(account, usedBy(before));
+  const left = leftAfter(account, sumUsage(before));
   const called = commandOfAgent(agent, { ...asked, limits: left ?? {} });
   const { prompt, resume } = asked;
   const limits = { prompt, command, timeoutMs, ...(maxOutputBytes === undefined ? {} : { maxOutputBytes }) };
@@ -46,7 +46,7 @@ export async function runTurn(
     resume === null || left === null
       ? null
       : await startTurnFollower(driven, { command, execRequest }, resume, 'end', life.ended);
-  if (follower !== null) await untilReady(follower, life.ended);
+  if (follower !== null) await waitUntilReady(follower, life.ended);
   // The agent may meet its server before this worker knows that it started.
   const notices = keepNotices(vm);
   try {
@@ -58,7 +58,7 @@ export async function runTurn(
     const isResumed = resume !== null;
     const begun = { before, command, execRequest, exec, left, startedAtMs, deadlineMs, sessionBefore, isResumed };
     const turn = await followTurn(driven, begun, follower, notices);
-    await sayUnpriced(deps, request, agent.work, turn.outcome);
+    await warnOfUnpricedModels(deps, request, agent.work, turn.outcome);
     return turn;
   } finally {
     notices.stop();
@@ -67,11 +67,11 @@ export async function runTurn(
 
 function keepNotices({ network }: AttemptVm): DoorNotices & { stop(): void } {
   const early: ToldNotice[] = [];
-  let hear = (told: ToldNotice): void => void early.push(told);
-  const stop = network.listen((told) => hear(told));
+  let receiveNotice = (told: ToldNotice): void => void early.push(told);
+  const stop = network.listen((told) => receiveNotice(told));
   return {
     tell(listener) {
-      hear = listener;
+      receiveNotice = listener;
       for (const told of early.splice(0)) listener(told);
     },
     stop,

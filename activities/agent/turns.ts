@@ -3,7 +3,7 @@ import type { AgentUsage } from '../../agents/stream.ts';
 import { NO_USE, sumOfUse } from '../../domain/agent/budget.ts';
 import type { OverBudget } from '../../domain/agent/limits.ts';
 import type { BudgetPlan, DataRef } from '../../domain/plan/plan.ts';
-import { usedUpAfter } from './shared/account.ts';
+import { findUsedUpLimit } from './shared/account.ts';
 import type { RedactedOutcome } from './shared/sayings.ts';
 import type { AgentResult, StageFailure, StageResult } from '../../domain/run/stage-result.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
@@ -56,24 +56,25 @@ export function turnFailure(
   if (state === 'cancelled') return null;
   if (exit.reason === 'timeout' || exit.reason === 'output-limit') return null;
   const stderrTail = ofCommand?.stderrTail ?? '';
-  const failed = (code: StageFailure['code'], words: string): StageFailure => ({
+  const createFailure = (code: StageFailure['code'], words: string): StageFailure => ({
     code,
     message: sanitizeLine(`the agent of stage ${id} ${words}`),
     stderrTail,
   });
   // An answer that came with the last call is an answer: it is paid for.
   const hasAnswered = outcome.hasEnded && outcome.failure === null && state === 'succeeded';
-  if (over !== null && !hasAnswered) return failed(over.code, over.words);
-  if (exit.reason === 'cannot-start') return failed('agent/not-found', `cannot start: ${ofCommand?.message ?? ''}`);
+  if (over !== null && !hasAnswered) return createFailure(over.code, over.words);
+  if (exit.reason === 'cannot-start')
+    return createFailure('agent/not-found', `cannot start: ${ofCommand?.message ?? ''}`);
   // Whatever it said before, or whether it said anything: more memory is what it lacked.
   if (!outcome.hasEnded && ofCommand?.code === 'stage/out-of-memory') return ofCommand;
   if (!outcome.hasEnded && ofCommand?.code === 'stage/disk-full') return ofCommand;
-  if (outcome.failure !== null) return failed(outcome.failure.code, `failed: ${outcome.failure.message}`);
+  if (outcome.failure !== null) return createFailure(outcome.failure.code, `failed: ${outcome.failure.message}`);
   const ended = `its command line ended with exit code ${exit.exitCode}`;
   if (!outcome.hasEnded && exit.stdoutBytes === 0 && exit.reason === 'exited')
-    return failed('agent/failed', `said nothing: ${ended}`);
-  if (!outcome.hasEnded) return failed('agent/truncated', `was cut off before the end of its stream: ${ended}`);
-  return state === 'succeeded' ? null : failed('agent/failed', `failed after its turn: ${ended}`);
+    return createFailure('agent/failed', `said nothing: ${ended}`);
+  if (!outcome.hasEnded) return createFailure('agent/truncated', `was cut off before the end of its stream: ${ended}`);
+  return state === 'succeeded' ? null : createFailure('agent/failed', `failed after its turn: ${ended}`);
 }
 
 /** Of all its turns, of which there is one at least. */
@@ -102,7 +103,7 @@ async function keepTranscript({ deps, redactor, life }: AttemptVm, turns: readon
 }
 
 export function usageOf(turns: readonly AgentTurn[]): StageResult['usage'] {
-  const { costUsd, ...used } = usedBy(turns);
+  const { costUsd, ...used } = sumUsage(turns);
   const partlyCounted = turns.filter(({ outcome, exit }) => !outcome.isUsageFinal && exit.stdoutBytes > 0).length;
   return {
     ...used,
@@ -112,7 +113,7 @@ export function usageOf(turns: readonly AgentTurn[]): StageResult['usage'] {
 }
 
 /** By all of them. */
-export function usedBy(turns: readonly Pick<AgentTurn, 'outcome'>[]): AgentUsage {
+export function sumUsage(turns: readonly Pick<AgentTurn, 'outcome'>[]): AgentUsage {
   return turns.reduce((sum, { outcome }) => sumOfUse(sum, outcome.usage), NO_USE);
 }
 
@@ -122,10 +123,10 @@ export function execsOf(turns: readonly AgentTurn[]): readonly Exec[] {
 }
 
 /** The limit that is used up, or whose use is unknown, so that no further command starts; null: something of each limit is left. */
-export function usedUpBefore(
+export function findUsedUpBefore(
   { account }: Pick<DrivenAgent, 'account'>,
   turns: readonly AgentTurn[],
 ): OverBudget | null {
   const unpriced = turns.flatMap(({ outcome }) => outcome.unpricedModels ?? []);
-  return usedUpAfter(account, usedBy(turns), [...new Set(unpriced)]);
+  return findUsedUpLimit(account, sumUsage(turns), [...new Set(unpriced)]);
 }

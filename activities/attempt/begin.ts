@@ -82,7 +82,7 @@ async function sayBegun(context: AttemptVm): Promise<void> {
 }
 
 /** Once for each in a run, however many stages read it. */
-export async function sayUnset(context: Attempt, names: readonly string[]): Promise<void> {
+export async function warnOfUnsetVariables(context: Attempt, names: readonly string[]): Promise<void> {
   const events = names.map((name) =>
     attemptEvent(context, EVENT_ID.variableUnset(name), {
       type: 'notice',
@@ -93,7 +93,7 @@ export async function sayUnset(context: Attempt, names: readonly string[]): Prom
   await context.deps.events.append(context.request.runId, events);
 }
 
-export async function sayNotRedacted(context: Attempt, names: readonly string[]): Promise<void> {
+export async function recordUnredactedNames(context: Attempt, names: readonly string[]): Promise<void> {
   const { execKey, stage, runId } = context.request;
   const message = `stage ${stage.id}: values of ${names.join(', ')} are too short to be told from ordinary text and are not redacted`;
   await context.deps.events.append(runId, [

@@ -12,7 +12,7 @@ export const TERM_GRACE_MS = 2_000;
 /** A command that a cancel reached and whose end the VM does not report is taken for dead with its VM. */
 export const KILL_LIMIT_MS = 5_000;
 
-export interface Followed {
+export interface FollowContext {
   readonly deps: Pick<ActivityDeps, 'events' | 'now' | 'disk'>;
   readonly request: StageRequest;
   readonly life: AttemptLife;
@@ -23,7 +23,7 @@ export type Listen = (stop: AbortController) => Promise<void>;
 
 /** Until the command's end and its last stored byte. A cancel request ends the command, not the following. */
 export function follow(
-  context: Followed,
+  context: FollowContext,
   sandbox: Sandbox,
   exec: Exec,
   redactor: Redactor,
@@ -32,7 +32,7 @@ export function follow(
   return followWith(context, exec, [pumpOf(context, sandbox, exec, redactor), ...others]);
 }
 
-export function pumpOf({ deps, request }: Followed, sandbox: Sandbox, exec: Exec, redactor: Redactor): Listen {
+export function pumpOf({ deps, request }: FollowContext, sandbox: Sandbox, exec: Exec, redactor: Redactor): Listen {
   const options = {
     runId: request.runId,
     stage: request.stage.id,
@@ -48,12 +48,12 @@ export function pumpOf({ deps, request }: Followed, sandbox: Sandbox, exec: Exec
 }
 
 /** As `follow`, with further readers of the output; the command has ended when all of them have. */
-export async function followWith({ life }: Followed, exec: Exec, listeners: readonly Listen[]): Promise<ExecExit> {
+export async function followWith({ life }: FollowContext, exec: Exec, listeners: readonly Listen[]): Promise<ExecExit> {
   const killer = killWhenCancelled(exec, life);
   const stop = new AbortController();
-  const letGo = (): void => stop.abort(life.detached.reason);
-  if (life.detached.aborted) letGo();
-  else life.detached.addEventListener('abort', letGo, { once: true });
+  const abortStream = (): void => stop.abort(life.detached.reason);
+  if (life.detached.aborted) abortStream();
+  else life.detached.addEventListener('abort', abortStream, { once: true });
   const heard = listeners.map((listen) => listen(stop));
   const exit = exec.wait(stop.signal);
   const all = Promise.all([exit, ...heard]);
@@ -65,7 +65,7 @@ export async function followWith({ life }: Followed, exec: Exec, listeners: read
     await Promise.allSettled([exit, ...heard]);
     throw error;
   } finally {
-    life.detached.removeEventListener('abort', letGo);
+    life.detached.removeEventListener('abort', abortStream);
     killer.dispose();
   }
 }

@@ -48,7 +48,8 @@ export async function resolveEnvironment(
   const env = environmentOf(stage.work).map(({ name, value }): readonly [string, string] => {
     if (value.kind === 'literal') return [name, value.text];
     const text = values.get(value.fromHost);
-    if (text === undefined && value.ifUnset === undefined) throw missing([{ name: value.fromHost, stage: stage.id }]);
+    if (text === undefined && value.ifUnset === undefined)
+      throw createMissingError([{ name: value.fromHost, stage: stage.id }]);
     return [name, text ?? ''];
   });
   return {
@@ -130,14 +131,14 @@ function withCredentials(
  * @param plan  `stages`: those that are to run
  * @throws CodedError `host/variable-missing`, `host/variable-too-large`, `host/secrets-file`
  */
-export async function demandVariables(
+export async function requireVariables(
   sources: Sources,
   runId: string,
   { hostVariables, stages }: Pick<Plan, 'hostVariables' | 'stages'>,
 ): Promise<void> {
   const values = await readVariables(sources, runId, hostVariables);
   const lacking = demandedVariablesOf(stages).filter(({ name }) => !values.has(name));
-  if (lacking.length > 0) throw missing(lacking);
+  if (lacking.length > 0) throw createMissingError(lacking);
 }
 
 /** What was handed over for the run goes before what this worker lends. */
@@ -168,7 +169,7 @@ function refuseTooLarge(values: readonly (readonly [name: string, value: string]
   );
 }
 
-function missing(lacking: readonly { readonly name: string; readonly stage: string }[]): CodedError {
+function createMissingError(lacking: readonly { readonly name: string; readonly stage: string }[]): CodedError {
   const named = lacking.slice(0, 8).map(({ name, stage }) => `stage ${stage} reads the variable ${name}`);
   const more = lacking.length > named.length ? `, and ${lacking.length - named.length} more are read` : '';
   const it = lacking.length === 1 ? 'it' : 'them';

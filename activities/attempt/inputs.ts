@@ -76,7 +76,7 @@ export async function inputFile(artifacts: ArtifactStore, request: StageRequest)
 function fileOf(artifacts: ArtifactStore, value: InlineOrRef): InputFile {
   if (value.kind === 'ref') return { sizeBytes: value.ref.sizeBytes, bytes: artifacts.open(value.ref) };
   const bytes = Buffer.from(value.text);
-  return { sizeBytes: bytes.length, bytes: once(bytes) };
+  return { sizeBytes: bytes.length, bytes: toStream(bytes) };
 }
 
 function upstreamOf(request: StageRequest, stage: string): UpstreamOutputs {
@@ -92,6 +92,6 @@ function outputOf(request: StageRequest, stage: string): DataRef {
   return output;
 }
 
-async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+async function* toStream(bytes: Uint8Array): AsyncIterable<Uint8Array> {
   yield bytes;
 }

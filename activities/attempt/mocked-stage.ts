@@ -44,7 +44,7 @@ export async function concludeMocked(deps: Deps, request: MockedRequest): Promis
   }
   await deps.events.append(runId, [...events, started]);
   const bytes = Buffer.from(mock.output);
-  const output = mock.exitCode === 0 ? await deps.artifacts.put(once(bytes), 'application/octet-stream') : null;
+  const output = mock.exitCode === 0 ? await deps.artifacts.put(toStream(bytes), 'application/octet-stream') : null;
   const failure = await failureOf(deps, request, output);
   const result: StageResult = {
     stage,
@@ -77,6 +77,6 @@ async function failureOf(
   return mismatch === null ? null : { ...mismatch, stderrTail: '' };
 }
 
-async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+async function* toStream(bytes: Uint8Array): AsyncIterable<Uint8Array> {
   yield bytes;
 }

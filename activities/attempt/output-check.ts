@@ -11,10 +11,10 @@ import type { OutcomeFailure } from './outputs.ts';
 
 type Deps = Pick<ActivityDeps, 'artifacts' | 'checkOutput'>;
 
-type Checked = Pick<StagePlan, 'id' | 'outputSchema'>;
+type CheckedStage = Pick<StagePlan, 'id' | 'outputSchema'>;
 
 /** Null: it fits, or the stage has no schema. What it says has words of the output in it. */
-export async function outputMismatch(deps: Deps, stage: Checked, output: DataRef): Promise<OutcomeFailure | null> {
+export async function outputMismatch(deps: Deps, stage: CheckedStage, output: DataRef): Promise<OutcomeFailure | null> {
   if (stage.outputSchema === undefined) return null;
   const { outputBytes } = OUTPUT_SCHEMA_LIMITS;
   if (output.sizeBytes > outputBytes)
@@ -30,7 +30,7 @@ export async function outputMismatch(deps: Deps, stage: Checked, output: DataRef
 /** As `outputMismatch`, of what is not stored yet and no larger than an output may be. */
 export async function bytesMismatch(
   { checkOutput }: Pick<Deps, 'checkOutput'>,
-  stage: Checked,
+  stage: CheckedStage,
   bytes: Buffer,
 ): Promise<OutcomeFailure | null> {
   if (stage.outputSchema === undefined) return null;
@@ -38,7 +38,7 @@ export async function bytesMismatch(
   return 'problem' in answer ? mismatch(stage, answer.problem) : null;
 }
 
-function mismatch({ id }: Checked, problem: string): OutcomeFailure {
+function mismatch({ id }: CheckedStage, problem: string): OutcomeFailure {
   return {
     code: 'stage/output-schema',
     message: `stage ${id} left an output that does not fit its \`output_schema\`: ${sanitizeLine(problem)}`,

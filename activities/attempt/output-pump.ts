@@ -51,7 +51,7 @@ export async function pumpOutput(options: PumpOptions, stop: AbortController): P
     stdout: options.redactor.stream(from.stdout),
     stderr: options.redactor.stream(from.stderr),
   };
-  const take = async (stream: StreamName, bytes: Uint8Array): Promise<void> => {
+  const writePieces = async (stream: StreamName, bytes: Uint8Array): Promise<void> => {
     for (const piece of streams[stream].push(bytes)) await writer.add({ ...piece, stream });
   };
   const finish = async (stream: StreamName): Promise<void> => {
@@ -61,11 +61,11 @@ export async function pumpOutput(options: PumpOptions, stop: AbortController): P
   try {
     const ordered = exec.outputs?.(from, signal);
     if (ordered !== undefined) {
-      for await (const { stream, bytes } of ordered) await take(stream, bytes);
+      for await (const { stream, bytes } of ordered) await writePieces(stream, bytes);
       for (const stream of STREAM_NAMES) await finish(stream);
     } else {
       const pumps = STREAM_NAMES.map(async (stream) => {
-        for await (const chunk of exec.output(stream, from[stream], signal)) await take(stream, chunk);
+        for await (const chunk of exec.output(stream, from[stream], signal)) await writePieces(stream, chunk);
         await finish(stream);
       });
       try {

@@ -21,7 +21,7 @@ export type CollectedOutputs =
   | { readonly failure: null; readonly output: DataRef; readonly outputs: Readonly<Record<string, DataRef>> };
 
 /** Of an agent: where its output is, if not in a file. */
-export interface Said {
+export interface LastMessage {
   /** Its last message; null: it had none. */
   readonly said: Uint8Array | null;
   /** Without the file there is no output. */
@@ -44,14 +44,14 @@ export async function collectOutputs(
   stage: StagePlan,
   redactor: Redactor,
   signal: AbortSignal,
-  agent?: Said,
+  agent?: LastMessage,
 ): Promise<CollectedOutputs> {
   const outputs: Record<string, DataRef> = createMapping();
   for (const { name, guestPath } of stage.outputs) {
     const named = `an output ${name}`;
     const tar = await hostileChecked(stage, named, () => sandbox.getTar(guestPath, signal));
     if ('failure' in tar) return tar;
-    if (tar.value === null) return missing(stage, `the output ${name}`, guestPath);
+    if (tar.value === null) return createMissingOutput(stage, `the output ${name}`, guestPath);
     const stream = tar.value;
     const ref = await hostileChecked(stage, named, () => artifacts.put(stream, 'application/x-tar'));
     if ('failure' in ref) return ref;
@@ -62,8 +62,9 @@ export async function collectOutputs(
   );
   if ('failure' in found) return found;
   const file = found.value?.bytes ?? null;
-  if (file === null && agent !== undefined) return await asSaid(artifacts, stage, redactor, agent, outputs);
-  if (file === null && stage.outputFile !== null) return missing(stage, 'its output file', stage.outputFile);
+  if (file === null && agent !== undefined) return await storeLastMessage(artifacts, stage, redactor, agent, outputs);
+  if (file === null && stage.outputFile !== null)
+    return createMissingOutput(stage, 'its output file', stage.outputFile);
   if (file === null && exec === null) throw new Error(`stage ${stage.id} ran no command`);
   const source = redactSource(file ?? exec!.output('stdout', 0, signal), redactor);
   const answer = agent !== undefined && stage.outputSchema !== undefined ? withoutFence(source.bytes) : source.bytes;
@@ -75,14 +76,14 @@ export function mediaTypeOf(outputFile: string | null): string {
   return outputFile?.endsWith('.json') === true ? 'application/json' : 'application/octet-stream';
 }
 
-async function asSaid(
+async function storeLastMessage(
   artifacts: ArtifactStore,
   stage: StagePlan,
   redactor: Redactor,
-  { said, fileIsExpected, isJson = stage.outputSchema !== undefined, redacted }: Said,
+  { said, fileIsExpected, isJson = stage.outputSchema !== undefined, redacted }: LastMessage,
   outputs: Readonly<Record<string, DataRef>>,
 ): Promise<CollectedOutputs> {
-  if (fileIsExpected) return missing(stage, 'its output file', stage.outputFile ?? '');
+  if (fileIsExpected) return createMissingOutput(stage, 'its output file', stage.outputFile ?? '');
   if (said === null)
     return {
       failure: { code: 'agent/no-output', message: `the agent of stage ${stage.id} ended without an answer` },
@@ -113,7 +114,7 @@ async function* withoutFence(source: AsyncIterable<Uint8Array>): AsyncIterable<U
   yield json === null ? whole : Buffer.from(json);
 }
 
-function missing(stage: StagePlan, what: string, guestPath: string): CollectedOutputs {
+function createMissingOutput(stage: StagePlan, what: string, guestPath: string): CollectedOutputs {
   return {
     failure: {
       code: 'stage/output-missing',

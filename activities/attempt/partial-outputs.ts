@@ -36,14 +36,14 @@ export async function keepPartialOutputs(vm: AttemptVm, { result, execs }: WorkE
         : error instanceof Error
           ? error.message
           : String(error);
-      await sayNotKept(vm, redactor.text(`the partial output ${name} of stage ${stage.id} is not kept: ${why}`));
+      await warnNotKept(vm, redactor.text(`the partial output ${name} of stage ${stage.id} is not kept: ${why}`));
       if (limit.aborted) break;
     }
   return Object.keys(partial).length === 0 ? result : { ...result, partial: { ...result.partial, ...partial } };
 }
 
 /** Once for an attempt: the first says enough. */
-async function sayNotKept(context: Attempt, text: string): Promise<void> {
+async function warnNotKept(context: Attempt, text: string): Promise<void> {
   const { deps, request } = context;
   const body = { type: 'notice', level: 'warning', message: sanitizeLine(text) } as const;
   await deps.events.append(request.runId, [attemptEvent(context, EVENT_ID.attempt(request.execKey, 'not-kept'), body)]);

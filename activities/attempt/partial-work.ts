@@ -34,13 +34,13 @@ export async function keepPartialWork(vm: AttemptVm, result: StageResult): Promi
   if (failure.code === 'workspace/refused') return result;
   const isCancelled = outcome === 'cancelled';
   if (isCancelled && !deps.disk.hasRoomForOutput()) {
-    await sayNotKept(vm, 'the disk of the state folder is full');
+    await warnNotKept(vm, 'the disk of the state folder is full');
     return result;
   }
   const timeoutMs = isCancelled ? CANCELLED_LIMIT_MS : WORKSPACE_LIMITS.guestTimeoutMs;
   const taken = await collectChanges({ deps, sandbox, request, workspace, life, timeoutMs });
   if ('problem' in taken) {
-    await sayNotKept(vm, redactor.text(taken.problem));
+    await warnNotKept(vm, redactor.text(taken.problem));
     return result;
   }
   if (!taken.isNew) return result;
@@ -59,7 +59,7 @@ export async function keepPartialWork(vm: AttemptVm, result: StageResult): Promi
 }
 
 /** Once for the attempt. */
-async function sayNotKept({ deps, request }: Attempt, why: string): Promise<void> {
+async function warnNotKept({ deps, request }: Attempt, why: string): Promise<void> {
   const { runId, execKey, stage, instance } = request;
   const message = sanitizeLine(
     `stage ${formatStageName(stage.id, instance)}: the changes of its agent are not kept: ${why}`,

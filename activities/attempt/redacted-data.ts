@@ -88,25 +88,25 @@ function changesOf(counts: ReadonlyMap<string, number>, held: Buffer | null, red
   const names = [...counts.keys()].slice(0, REDACTED_LIMITS.variables);
   return {
     variables: names.map((name) => name.slice(0, REDACTED_LIMITS.nameCharacters)),
-    breaksJson: held !== null && isJson(held.toString('utf8')) && !isJson(redactedText(held, redactor)),
+    breaksJson: held !== null && isJson(held.toString('utf8')) && !isJson(redactText(held, redactor)),
   };
 }
 
 /** As the bytes are stored: a text of UTF-16 units is searched by other patterns. */
-function redactedText(bytes: Buffer, redactor: Redactor): string {
+function redactText(bytes: Buffer, redactor: Redactor): string {
   const stream = redactor.stream();
   const pieces = [...stream.push(bytes), ...stream.flush()];
   return Buffer.concat(pieces.map((piece) => piece.bytes)).toString('utf8');
 }
 
-interface Told {
+interface NoticeContext {
   readonly deps: Pick<ActivityDeps, 'events' | 'now'>;
   readonly request: StageRequest;
 }
 
 /** Tells the author of the stage that its output is not what the stage left; once for a stage. */
-export async function sayOutputRedacted(
-  { deps, request }: Told,
+export async function recordOutputRedaction(
+  { deps, request }: NoticeContext,
   output: Pick<DataRef, 'redacted'> | null,
 ): Promise<void> {
   const redacted = output?.redacted;
@@ -123,7 +123,7 @@ export async function sayOutputRedacted(
 }
 
 /** Null: the standard input of the stage is no JSON that redaction broke. */
-export function brokenStdin({
+export function findBrokenStdin({
   stage,
   upstream,
   instance,

@@ -16,7 +16,7 @@ export function vmFactsOf({ name }: SandboxBackend, { facts }: Sandbox): VmFacts
   return { backend: name, vmm: facts.vmm, isolation: facts.isolation, accelerator: facts.accelerator };
 }
 
-export function cancelledResult(backend: SandboxBackend, request: StageRequest): StageResult {
+export function createCancelledResult(backend: SandboxBackend, request: StageRequest): StageResult {
   return {
     stage: request.stage.id,
     instance: request.instance,

@@ -20,7 +20,7 @@ import type { StageFailure, StageResult } from '../../domain/run/stage-result.ts
 import { runIdProblem } from '../../domain/run/run-id.ts';
 import { vmKeyText } from '../../domain/run/vm-key.ts';
 import type { AdmissionRecord, CommandCaller } from '../admission/admission-record.ts';
-import { admittedEvent, HISTORY_LIMIT } from '../admission/admit.ts';
+import { createAdmissionEvent, HISTORY_LIMIT } from '../admission/admit.ts';
 import { type AdmittedRun, createAdmittedRuns, endOf } from '../admission/admitted-run.ts';
 import { dataRefOf, type Fields, fieldsOf } from '../calls/values.ts';
 import { type CommandPlan, commandPlan } from '../calls/command-plan.ts';
@@ -28,9 +28,9 @@ import type { CommandActivities, CommandOutcome, CommandPlacement, OutputText } 
 import type { ActivityDeps } from '../deps.ts';
 import { toActivityFailure } from '../failure.ts';
 import { finishRun } from '../finish-run.ts';
-import { demandVariables } from './host-variables.ts';
+import { requireVariables } from './host-variables.ts';
 import { type AttemptLife, withHeartbeat } from '../heartbeat.ts';
-import { allowedRootsFor, resolveMounts } from '../admission/mount-policy.ts';
+import { selectAllowedRoots, resolveMounts } from '../admission/mount-policy.ts';
 import { refuseRetention } from '../vm/retain-vm.ts';
 import { refuseServices } from '../admission/service-policy.ts';
 import type { ArtifactStore } from '../ports/artifacts.ts';
@@ -125,10 +125,10 @@ async function admitCommand(deps: ActivityDeps, caller: CommandCaller, request: 
     refuseRetention(checked.plan.scopes, deps.allowsRetention);
     const mounts = await resolveMounts(
       checked.plan,
-      allowedRootsFor(await deps.starters.starterOf(runId), deps.mountPolicy),
+      selectAllowedRoots(await deps.starters.starterOf(runId), deps.mountPolicy),
       null,
     );
-    await demandVariables(deps, runId, checked.plan);
+    await requireVariables(deps, runId, checked.plan);
     const plan = toWire(checked.plan);
     const record = {
       plan,
@@ -149,27 +149,27 @@ async function admitCommand(deps: ActivityDeps, caller: CommandCaller, request: 
   const admission = (await deps.records.get(runId, 'admission')) as AdmissionRecord;
   await deps.records.create(runId, 'plan', admission.plan);
   if ((await endOf(deps.events, runId)) === null)
-    await deps.events.append(runId, [admittedEvent(admission, deps.now())]);
+    await deps.events.append(runId, [createAdmissionEvent(admission, deps.now())]);
   return runId;
 }
 
 async function inputOf(artifacts: ArtifactStore, { stdin }: CommandPlan): Promise<AdmissionRecord['input']> {
   if (stdin === null) return null;
   const bytes = Buffer.from(stdin);
-  return { kind: 'ref', ref: await artifacts.put(once(bytes), 'application/octet-stream') };
+  return { kind: 'ref', ref: await artifacts.put(toStream(bytes), 'application/octet-stream') };
 }
 
-async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+async function* toStream(bytes: Uint8Array): AsyncIterable<Uint8Array> {
   yield bytes;
 }
 
 /** To the run's end, from wherever an earlier attempt left it. */
 async function drive(deps: ActivityDeps, run: AdmittedRun, life: AttemptLife): Promise<CommandOutcome> {
   const end = await endOf(deps.events, run.runId);
-  if (end !== null) return await outcomeOf(deps, run, await standingResult(deps, run, end));
+  if (end !== null) return await outcomeOf(deps, run, await readRecordedResult(deps, run, end));
   let result: StageResult;
   try {
-    result = await untilResult(deps, run, life);
+    result = await runUntilResult(deps, run, life);
   } catch (error) {
     life.detached.throwIfAborted();
     // Where Temporal tries again, the run goes on.
@@ -194,7 +194,7 @@ async function drive(deps: ActivityDeps, run: AdmittedRun, life: AttemptLife): P
 }
 
 /** A VM that was lost is followed by another one, as in any run. */
-async function untilResult(deps: ActivityDeps, run: AdmittedRun, life: AttemptLife): Promise<StageResult> {
+async function runUntilResult(deps: ActivityDeps, run: AdmittedRun, life: AttemptLife): Promise<StageResult> {
   for (let generation = 0; ; generation += 1) {
     const request = requestOf(run, generation);
     if (await wasLost(deps, request)) {
@@ -252,7 +252,7 @@ async function finish(deps: ActivityDeps, { runId }: AdmittedRun, outcome: RunOu
 }
 
 /** Of a run that has ended: this activity's answer was lost, or its workflow was reset. */
-async function standingResult(deps: ActivityDeps, run: AdmittedRun, { state }: RunOutcome): Promise<StageResult> {
+async function readRecordedResult(deps: ActivityDeps, run: AdmittedRun, { state }: RunOutcome): Promise<StageResult> {
   for (let attempt = 1; attempt <= LOST_VM_ATTEMPTS + 1; attempt += 1) {
     const result = await readResult(deps.events, run.runId, execKeyOf(stageOf(run).id, attempt));
     if (result !== null && result.outcome !== 'cancelled') return result;

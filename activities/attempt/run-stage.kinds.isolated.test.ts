@@ -7,7 +7,7 @@ import { begin, request, RUN, useStageAttempts } from '../../test/rig/runs/stage
 import type { StageRequest } from '../calls/requests.ts';
 import { beginAttempt } from './begin.ts';
 import { readResult } from './record.ts';
-import { cancelledResult } from './result.ts';
+import { createCancelledResult } from './result.ts';
 import { StartFailure } from './start-failure.ts';
 import type { AttemptWork, WorkKind } from './work/attempt-work.ts';
 
@@ -39,7 +39,7 @@ const work: AttemptWork<string, string> = {
   async collect({ backend, request: asked }, ran) {
     await take('collect');
     const result: StageResult = {
-      ...cancelledResult(backend, asked),
+      ...createCancelledResult(backend, asked),
       outcome: 'succeeded',
       usage: { turns: ran.length },
     };

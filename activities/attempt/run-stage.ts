@@ -18,7 +18,7 @@ import type { StageRequest } from '../calls/requests.ts';
 import { itemVariables } from '../items/items.ts';
 import { outputPublished } from './service-output.ts';
 import { readResult, writeResult } from './record.ts';
-import { cancelledResult, describeFullDisk, usageOfVm } from './result.ts';
+import { createCancelledResult, describeFullDisk, usageOfVm } from './result.ts';
 import { followNetwork } from '../vm/network-log.ts';
 import { openVm } from '../vm/open-vm.ts';
 import { keepPartialOutputs } from './partial-outputs.ts';
@@ -27,10 +27,10 @@ import { workspaceOf } from '../workspace/stage-workspace.ts';
 import { StartFailure } from './start-failure.ts';
 import { withTexts } from './texts.ts';
 import { type Attempt, attemptName, type AttemptVm } from './stage-attempt.ts';
-import { letGoOfVm, recordLoss, releaseOwned } from '../vm/leave-vm.ts';
+import { releaseVmOfAttempt, recordLoss, releaseOwned } from '../vm/leave-vm.ts';
 import { endLeftCommands } from './end-left-commands.ts';
-import { brokenStdin, namingRedactedInputs, sayOutputRedacted } from './redacted-data.ts';
-import { sayNotRedacted, sayUnset } from './begin.ts';
+import { findBrokenStdin, namingRedactedInputs, recordOutputRedaction } from './redacted-data.ts';
+import { recordUnredactedNames, warnOfUnsetVariables } from './begin.ts';
 import { type AttemptWork, doWork } from './work/attempt-work.ts';
 import { kindOf } from './work/kinds.ts';
 
@@ -71,15 +71,15 @@ async function attemptWith(deps: ActivityDeps, written: StageRequest, life: Atte
   };
   if (earlier !== null) return concludeWithoutVm(context, earlier);
   if ('problem' in stage) return withoutTexts(context, stage.problem);
-  const broken = brokenStdin(request);
+  const broken = findBrokenStdin(request);
   if (broken !== null) return await withoutCommand(context, broken);
   try {
-    return await inVm(context);
+    return await runInVm(context);
   } catch (error) {
     life.detached.throwIfAborted();
     if (life.cancelRequested.aborted && !(isCodedError(error) && error.code === 'fence/stale')) {
       await endLeftCommands(context);
-      const cancelled = await withBoot(context, cancelledResult(context.backend, request));
+      const cancelled = await withBoot(context, createCancelledResult(context.backend, request));
       const last = isService(stage.work) ? await outputPublished(deps, request) : {};
       return concludeWithoutVm(
         context,
@@ -108,7 +108,7 @@ async function withoutTexts(context: Attempt, problem: string): Promise<StageRes
     throw new Error(`stage ${stage.id} continues, and its texts cannot be made again: ${problem}`);
   const message = sanitizeLine(`stage ${stage.id} cannot start: ${problem}`);
   const result: StageResult = {
-    ...cancelledResult(backend, request),
+    ...createCancelledResult(backend, request),
     outcome: 'failed',
     failure: { code: 'stage/expression', message, stderrTail: '' },
   };
@@ -122,19 +122,19 @@ async function withoutCommand(
 ): Promise<StageResult> {
   const { deps, request, backend } = context;
   const result = await withBoot(context, {
-    ...cancelledResult(backend, request),
+    ...createCancelledResult(backend, request),
     outcome: 'failed',
     failure: { code, message, stderrTail: '' },
   });
   return concludeWithoutVm(context, await writeResult(deps.events, request.runId, result, null, deps.now()));
 }
 
-async function inVm(context: Attempt): Promise<StageResult> {
+async function runInVm(context: Attempt): Promise<StageResult> {
   const { deps, request } = context;
   const environment = await resolveEnvironment(deps, request);
   const redactor = createRedactor(environment.secrets);
   try {
-    return await carryOut(context, environment, redactor);
+    return await execute(context, environment, redactor);
   } catch (error) {
     throw withoutSecrets(error, redactor);
   }
@@ -150,7 +150,7 @@ function withoutSecrets(error: unknown, redactor: Redactor): unknown {
   return error;
 }
 
-async function carryOut(context: Attempt, environment: StageEnvironment, redactor: Redactor): Promise<StageResult> {
+async function execute(context: Attempt, environment: StageEnvironment, redactor: Redactor): Promise<StageResult> {
   const { deps, request, life } = context;
   const { work: planned } = request.stage;
   const work = await kindOf(planned).open(context, environment, planned);
@@ -179,9 +179,9 @@ async function driveIn(
 ): Promise<StageResult> {
   const { deps, request, life, sandbox, redactor, network } = vm;
   let renewalFailure: unknown = null;
-  if (unset.length > 0) await sayUnset(vm, unset);
+  if (unset.length > 0) await warnOfUnsetVariables(vm, unset);
   const tooShort = redactor.tooShort.filter((name) => named.has(name));
-  if (tooShort.length > 0) await sayNotRedacted(vm, tooShort);
+  if (tooShort.length > 0) await recordUnredactedNames(vm, tooShort);
   life.everyBeat(
     () => sandbox.renew(),
     (error) => (renewalFailure ??= error),
@@ -189,7 +189,7 @@ async function driveIn(
   const ended = await doWork(work, vm);
   const kept = await keepPartialOutputs(vm, ended);
   const result = namingRedactedInputs(request, kept);
-  await sayOutputRedacted(vm, result.output);
+  await recordOutputRedaction(vm, result.output);
   life.detached.throwIfAborted();
   if (renewalFailure !== null && isCodedError(renewalFailure) && renewalFailure.code === 'fence/stale')
     throw renewalFailure;
@@ -202,7 +202,7 @@ async function driveIn(
     ? { result: withUsage, isRetained: false }
     : await retainAfter(vm, sandbox, withUsage, life.detached);
   const durable = await writeResult(deps.events, request.runId, left.result, sandbox.facts.fence, deps.now());
-  await letGoOfVm(vm, sandbox, ended.execs, left.isRetained);
+  await releaseVmOfAttempt(vm, sandbox, ended.execs, left.isRetained);
   return durable;
 }
 

@@ -20,7 +20,7 @@ import type { ActivityDeps } from '../deps.ts';
 import type { Exec, Sandbox } from '../ports/sandbox.ts';
 import type { StageRequest, VmStage } from '../calls/requests.ts';
 import { runStage } from './run-stage.ts';
-import { createServiceOutput, leftAtCancel, SERVICE_LIMITS, type ServiceContext } from './service-output.ts';
+import { createServiceOutput, collectAtCancel, SERVICE_LIMITS, type ServiceContext } from './service-output.ts';
 
 const RUN = 'run-1';
 const FILE = '/workspace/state.json';
@@ -301,7 +301,7 @@ describe('an attempt of a service', () => {
       sandbox: { readFile: async () => ({ sizeBytes: 0, bytes: (async function* () {})() }) },
     } as unknown as ServiceContext;
     const refused = async () => ({ code: 'stage/bad-output', message: 'both changed a.txt' }) as const;
-    const left = await leftAtCancel(context, {} as Exec, refused, new AbortController().signal);
+    const left = await collectAtCancel(context, {} as Exec, refused, new AbortController().signal);
     expect(left).toEqual({ output: ref });
     expect(events.map(({ body }) => body)).toEqual([
       {

@@ -15,10 +15,10 @@ import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { isService } from '../../domain/plan/work.ts';
 import type { ActivityDeps } from '../deps.ts';
 import type { Listen } from './follow-command.ts';
-import { lastNumbered } from '../agent/last-numbered.ts';
+import { findLastNumber } from '../agent/last-numbered.ts';
 import { bytesMismatch, outputMismatch } from './output-check.ts';
 import type { Exec, Sandbox } from '../ports/sandbox.ts';
-import { redactSource, sayOutputRedacted, withChanges } from './redacted-data.ts';
+import { redactSource, recordOutputRedaction, withChanges } from './redacted-data.ts';
 import type { StageRequest } from '../calls/requests.ts';
 import { collectOutputs, mediaTypeOf, type OutcomeFailure } from './outputs.ts';
 
@@ -49,21 +49,21 @@ export function createServiceOutput(context: ServiceContext): ServiceOutput | nu
   const { stage, runId, execKey } = request;
   const { outputFile } = stage;
   if (outputFile === null || !isService(stage.work)) return null;
-  let state: Published | null = null;
+  let state: PublicationState | null = null;
   let lookedAt = '';
   let isSaid = false;
 
-  const sayNot = async (reason: string): Promise<void> => {
+  const warnOnce = async (reason: string): Promise<void> => {
     if (isSaid) return;
     isSaid = true;
-    await sayNotPublished(context, reason);
+    await warnNotPublished(context, reason);
   };
   const publish = async (signal: AbortSignal): Promise<void> => {
-    state ??= await publishedBefore(deps, request);
+    state ??= await readEarlierPublications(deps, request);
     if (deps.now() < dueAtMs(state)) return;
     const found = await readOutput(context.sandbox, outputFile, signal);
     if (found === null) return;
-    if (found === 'too-large') return await sayNot(`${outputFile} has more than 1 MiB`);
+    if (found === 'too-large') return await warnOnce(`${outputFile} has more than 1 MiB`);
     // What does not change costs neither a check nor a write.
     const hash = createHash('sha256').update(found).digest('hex');
     if (hash === lookedAt) return;
@@ -71,10 +71,10 @@ export function createServiceOutput(context: ServiceContext): ServiceOutput | nu
     const mismatch = await bytesMismatch(deps, stage, bytes);
     if (mismatch !== null) {
       lookedAt = hash;
-      return await sayNot(context.redactor.text(mismatch.message));
+      return await warnOnce(context.redactor.text(mismatch.message));
     }
-    const output = withChanges(await deps.artifacts.put(once(bytes), mediaTypeOf(outputFile)), changes);
-    await sayOutputRedacted(context, output);
+    const output = withChanges(await deps.artifacts.put(toStream(bytes), mediaTypeOf(outputFile)), changes);
+    await recordOutputRedaction(context, output);
     if (output.sha256 === state.output?.sha256) return void (lookedAt = hash);
     const number = state.number + 1;
     const atMs = deps.now();
@@ -102,25 +102,25 @@ export function createServiceOutput(context: ServiceContext): ServiceOutput | nu
         signal.throwIfAborted();
         // Who reads the output learns it too.
         if (isCodedError(error) && (endsVm(error.code) || error.code === 'fence/stale')) return;
-        await sayNot(context.redactor.text(error instanceof Error ? error.message : String(error)));
+        await warnOnce(context.redactor.text(error instanceof Error ? error.message : String(error)));
       }
     },
   };
 }
 
 /** As a reader of the service's command, which it follows to its end. */
-export function publishing(output: ServiceOutput, exec: Exec): Listen {
+export function createPublisher(output: ServiceOutput, exec: Exec): Listen {
   return async ({ signal }) => {
     const ended = exec.wait(signal).then(() => true as const);
     ended.catch(() => undefined);
     for (;;) {
       await output.look(signal);
-      if (await within(ended, SERVICE_LIMITS.intervalMs)) return;
+      if (await waitAtMost(ended, SERVICE_LIMITS.intervalMs)) return;
     }
   };
 }
 
-async function within(ended: Promise<true>, ms: number): Promise<boolean> {
+async function waitAtMost(ended: Promise<true>, ms: number): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined;
   const pause = new Promise<false>((resolve) => (timer = setTimeout(() => resolve(false), ms)));
   try {
@@ -134,7 +134,7 @@ async function within(ended: Promise<true>, ms: number): Promise<boolean> {
  * What a service leaves that was cancelled, since no other end is its own: its writable mounts, and as its output what its file holds
  * at its end, else what it published last.
  */
-export async function leftAtCancel(
+export async function collectAtCancel(
   context: ServiceContext,
   exec: Exec,
   copyBack: () => Promise<OutcomeFailure | null>,
@@ -142,7 +142,7 @@ export async function leftAtCancel(
 ): Promise<Pick<StageResult, 'output'>> {
   const { deps, request, sandbox, redactor } = context;
   const refused = await copyBack();
-  if (refused !== null) await sayNotCopied(context, redactor.text(refused.message));
+  if (refused !== null) await warnNotCopied(context, redactor.text(refused.message));
   // Named outputs are for stages that wait for its success.
   const stage = { ...request.stage, outputs: [] };
   const left = await collectOutputs(deps.artifacts, sandbox, exec, stage, redactor, signal);
@@ -156,10 +156,10 @@ export async function outputPublished(
   deps: Pick<ActivityDeps, 'events'>,
   request: StageRequest,
 ): Promise<Pick<StageResult, 'output'>> {
-  return { output: (await publishedBefore(deps, request)).output };
+  return { output: (await readEarlierPublications(deps, request)).output };
 }
 
-interface Published {
+interface PublicationState {
   /** How many times; publications are numbered from 1, without gaps. */
   readonly number: number;
   /** Of the last one; with none, long ago. */
@@ -168,18 +168,20 @@ interface Published {
   readonly output: DataRef | null;
 }
 
-function dueAtMs({ atMs, startedAtMs }: Published): number {
+function dueAtMs({ atMs, startedAtMs }: PublicationState): number {
   return atMs + Math.max(0, (atMs - startedAtMs) / SERVICE_LIMITS.partOfAge);
 }
 
 /** Also by a worker before this one. */
-async function publishedBefore(
+async function readEarlierPublications(
   { events }: Pick<ActivityDeps, 'events'>,
   { runId, execKey }: StageRequest,
-): Promise<Published> {
+): Promise<PublicationState> {
   const find = (id: string): Promise<RunEvent | null> => events.find(runId, id);
   const startedAtMs = (await find(EVENT_ID.attempt(execKey, 'started')))?.atMs ?? 0;
-  const number = await lastNumbered(async (candidate) => (await find(EVENT_ID.published(execKey, candidate))) !== null);
+  const number = await findLastNumber(
+    async (candidate) => (await find(EVENT_ID.published(execKey, candidate))) !== null,
+  );
   const last = number === 0 ? null : await find(EVENT_ID.published(execKey, number));
   return {
     number,
@@ -210,19 +212,19 @@ async function redactBytes(
   found: Uint8Array,
   redactor: Redactor,
 ): Promise<{ readonly bytes: Buffer; readonly changes: RedactedData | null }> {
-  const source = redactSource(once(found), redactor);
+  const source = redactSource(toStream(found), redactor);
   const parts: Buffer[] = [];
   // A copy: a piece may be a view of memory that the redactor uses again.
   for await (const part of source.bytes) parts.push(Buffer.from(part));
   return { bytes: Buffer.concat(parts), changes: source.changes() };
 }
 
-async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+async function* toStream(bytes: Uint8Array): AsyncIterable<Uint8Array> {
   yield bytes;
 }
 
 /** Once for an attempt. */
-async function sayNotPublished({ deps, request }: ServiceContext, reason: string): Promise<void> {
+async function warnNotPublished({ deps, request }: ServiceContext, reason: string): Promise<void> {
   const { runId, execKey, stage } = request;
   const message = sanitizeLine(`the output of stage ${stage.id} was not published as it stood: ${reason}`);
   const body = { type: 'notice', level: 'info', message } as const;
@@ -232,7 +234,7 @@ async function sayNotPublished({ deps, request }: ServiceContext, reason: string
 }
 
 /** Its output is there nevertheless. */
-async function sayNotCopied({ deps, request }: ServiceContext, reason: string): Promise<void> {
+async function warnNotCopied({ deps, request }: ServiceContext, reason: string): Promise<void> {
   const { runId, execKey, stage } = request;
   const message = sanitizeLine(`the writable mounts of stage ${stage.id} are not copied back: ${reason}`);
   const body = { type: 'notice', level: 'warning', message } as const;

@@ -23,10 +23,10 @@ export async function withTexts(
     return {
       problem: `arguments and variables with values of expressions have ${bytes} bytes together; at most ${EXPRESSION_LIMITS.textsBytes} are allowed: take large data with \`inputs\` or \`stdin_from\``,
     };
-  return { ...stage, work: filledIn(stage.work, made) };
+  return { ...stage, work: fillTexts(stage.work, made) };
 }
 
-function filledIn(work: VmStage['work'], made: readonly MadeText[]): VmStage['work'] {
+function fillTexts(work: VmStage['work'], made: readonly MadeText[]): VmStage['work'] {
   const values = new Map(work.env.map(({ name, value }) => [name, value]));
   for (const { place, value } of made)
     if (place.kind === 'env') values.set(place.name, { kind: 'literal', text: value });
@@ -68,7 +68,7 @@ export async function makeTexts(
   const values = { stages: outputs, params: texts.params, ...(item === null ? {} : { item }) };
   const answer = await deps.evaluateTexts(texts.sources, values);
   if ('problem' in answer)
-    return { problem: `the expression \`${shown(texts.sources[answer.source]!)}\`: ${answer.problem}` };
+    return { problem: `the expression \`${shortenSource(texts.sources[answer.source]!)}\`: ${answer.problem}` };
   return texts.texts.map((text) => ({ place: text.place, value: valueOf(text, answer.texts) }));
 }
 
@@ -114,6 +114,6 @@ async function textIn(artifacts: ActivityDeps['artifacts'], ref: DataRef): Promi
   }
 }
 
-function shown(source: string): string {
+function shortenSource(source: string): string {
   return source.length > 200 ? `${source.slice(0, 199)}…` : source;
 }

@@ -41,12 +41,12 @@ export function commandPlan(value: unknown): CommandPlan {
     stages: [
       {
         id: name,
-        work: { kind: 'command', program, args, env: [...env, ...lent], ...given({ cwd: request['cwd'] }) },
-        ...given({ timeoutMs: request['timeoutMs'] }),
+        work: { kind: 'command', program, args, env: [...env, ...lent], ...omitAbsent({ cwd: request['cwd'] }) },
+        ...omitAbsent({ timeoutMs: request['timeoutMs'] }),
       },
     ],
     scopes: [
-      { id: name, sandbox: { ...given(sandbox), mounts: listOf(mounts ?? [], '`sandbox.mounts`').map(mountOf) } },
+      { id: name, sandbox: { ...omitAbsent(sandbox), mounts: listOf(mounts ?? [], '`sandbox.mounts`').map(mountOf) } },
     ],
     output: { kind: 'stage', stage: name },
     maxParallel: 1,
@@ -86,7 +86,7 @@ function stdinOf(value: unknown): string | null {
 }
 
 /** Values that are not there have their defaults. */
-function given(fields: Fields): Fields {
+function omitAbsent(fields: Fields): Fields {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 }
 

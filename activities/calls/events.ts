@@ -27,7 +27,7 @@ const MOST_SKIPS = 9_999;
  * The events, made anew of what was checked.
  * @throws CodedError `call/refused` for an event that the workflow does not make, under an id that is not that event's
  */
-export function checkedEvents(run: AdmittedRun, value: unknown): readonly NewRunEvent[] {
+export function checkEvents(run: AdmittedRun, value: unknown): readonly NewRunEvent[] {
   if (!Array.isArray(value))
     throw new CodedError('call/refused', `run ${run.runId}: the events of a call must be a list`);
   return value.map((each: unknown) => {
@@ -108,7 +108,7 @@ function stageRetrying(
   { stage: name, execKey, reason, delayMs }: Fields,
 ): RunEventBody | null {
   if (!isText(name) || !isText(execKey) || !isText(reason) || id !== EVENT_ID.attempt(execKey, 'retrying')) return null;
-  const tried = triedUnder(plan, name, execKey);
+  const tried = findAttempt(plan, name, execKey);
   if (tried === null) return null;
   return typeof delayMs === 'number' && isPause(tried, delayMs)
     ? { type: 'stage-retrying', stage: name, execKey, reason, delayMs }
@@ -124,7 +124,7 @@ function isPause({ retry }: Pick<MachineStage, 'retry'>, delayMs: number): boole
 }
 
 function stageAnswered(run: AdmittedRun, id: string, given: Fields): RunEventBody | null {
-  const asked = askedBy(run.machine, given['stage'], given['execKey']);
+  const asked = findAsker(run.machine, given['stage'], given['execKey']);
   if (asked === null || id !== EVENT_ID.attempt(asked.execKey, 'answered')) return null;
   const { stage, execKey } = asked;
   const { outcome, by, comment } = given;
@@ -135,7 +135,7 @@ function stageAnswered(run: AdmittedRun, id: string, given: Fields): RunEventBod
   if (output === null || (output !== undefined && outcome !== 'succeeded')) return null;
   if (outcome !== 'succeeded' && outcome !== 'failed' && outcome !== 'cancelled') return null;
   if ((outcome === 'failed') !== (failure !== null)) return null;
-  const fields = given['fields'] === undefined ? undefined : rejectedFields(run, stage, given['fields']);
+  const fields = given['fields'] === undefined ? undefined : checkRejectedFields(run, stage, given['fields']);
   if (fields === null || (fields !== undefined && outcome !== 'failed')) return null;
 
   return {
@@ -152,14 +152,14 @@ function stageAnswered(run: AdmittedRun, id: string, given: Fields): RunEventBod
 }
 
 /** Null: the approval does not have them. */
-function rejectedFields({ plan }: AdmittedRun, stage: string, given: unknown): FieldValues | null {
+function checkRejectedFields({ plan }: AdmittedRun, stage: string, given: unknown): FieldValues | null {
   const approval = approvalOf(stageOfPlan(plan, stage)!.work);
   const checked = checkGivenFields(approval?.fields ?? [], given);
   return 'problem' in checked ? null : checked.values;
 }
 
 function stageSleeping(plan: MachinePlan, id: string, given: Fields): RunEventBody | null {
-  const stage = waitingStage(plan, given['stage']);
+  const stage = findWaitingStage(plan, given['stage']);
   const { execKey, attempt, untilMs } = given;
   if (stage === null || !isDateMs(untilMs)) return null;
   if (attemptOf(plan, stage, execKey) !== attempt || id !== EVENT_ID.attempt(execKey as string, 'sleeping'))
@@ -169,7 +169,7 @@ function stageSleeping(plan: MachinePlan, id: string, given: Fields): RunEventBo
 }
 
 function stageWoken(plan: MachinePlan, id: string, given: Fields): RunEventBody | null {
-  const stage = waitingStage(plan, given['stage']);
+  const stage = findWaitingStage(plan, given['stage']);
   const { execKey, outcome } = given;
   if (stage === null || attemptOf(plan, stage, execKey) === null) return null;
   if (id !== EVENT_ID.attempt(execKey as string, 'woken')) return null;
@@ -178,7 +178,7 @@ function stageWoken(plan: MachinePlan, id: string, given: Fields): RunEventBody 
 }
 
 /** Null for a stage that does more than wait. */
-function waitingStage(plan: MachinePlan, name: unknown): MachineStage | null {
+function findWaitingStage(plan: MachinePlan, name: unknown): MachineStage | null {
   const stage = isText(name) ? plan.stages[planIndex(plan).stageById(name) ?? -1] : undefined;
   return stage?.wait === undefined ? null : stage;
 }
@@ -190,29 +190,29 @@ function stageFailed(
 ): RunEventBody | null {
   const failure = readFailure(given);
   if (!isText(name) || failure === null || !isText(execKey)) return null;
-  if (triedUnder(plan, name, execKey) === null || id !== EVENT_ID.attempt(execKey, 'failed')) return null;
+  if (findAttempt(plan, name, execKey) === null || id !== EVENT_ID.attempt(execKey, 'failed')) return null;
   return { type: 'stage-failed', stage: name, execKey, failure };
 }
 
 /** An attempt of a stage that asks, in the run itself or in an item; null for others. */
-function askedBy(
+function findAsker(
   plan: MachinePlan,
   name: unknown,
   execKey: unknown,
 ): { readonly stage: string; readonly execKey: string; readonly attempt: number } | null {
-  const tried = isText(name) ? triedUnder(plan, name, execKey) : null;
+  const tried = isText(name) ? findAttempt(plan, name, execKey) : null;
   if (tried === null || tried.doing !== 'ask') return null;
   return { stage: name as string, execKey: execKey as string, attempt: tried.attempt };
 }
 
 /** The attempt of the stage itself that a key names; null for a key that the machine gives to none. */
 function attemptOf(plan: MachinePlan, { id }: MachineStage, execKey: unknown): number | null {
-  const tried = triedUnder(plan, id, execKey);
+  const tried = findAttempt(plan, id, execKey);
   return tried === null || tried.isItem ? null : tried.attempt;
 }
 
 /** The attempt that a key names, of the stage or of an item; null for a key that the machine gives to none. */
-function triedUnder(
+function findAttempt(
   plan: MachinePlan,
   id: string,
   execKey: unknown,

@@ -31,7 +31,7 @@ export function guardByHost(activities: Activities, records: Pick<RunRecords, 'g
     if (known.size >= MOST_KNOWN_RUNS) known.clear();
     known.add(runId);
   };
-  const guarded =
+  const guardActivity =
     <Request extends { readonly runId: string }, Result>(activity: (request: Request) => Promise<Result>) =>
     async (request: Request): Promise<Result> => {
       // What no run's workflow asks for is given back to nobody: it is refused.
@@ -40,18 +40,18 @@ export function guardByHost(activities: Activities, records: Pick<RunRecords, 'g
     };
   return {
     admit: activities.admit,
-    acquireVm: guarded(activities.acquireVm),
-    runStage: guarded(activities.runStage),
-    releaseVm: guarded(activities.releaseVm),
-    evaluateCondition: guarded(activities.evaluateCondition),
-    findTime: guarded(activities.findTime),
-    askApproval: guarded(activities.askApproval),
-    recordApproval: guarded(activities.recordApproval),
-    checkRejection: guarded(activities.checkRejection),
-    beginItems: guarded(activities.beginItems),
-    endItems: guarded(activities.endItems),
-    appendEvents: guarded(activities.appendEvents),
-    finishRun: guarded(activities.finishRun),
+    acquireVm: guardActivity(activities.acquireVm),
+    runStage: guardActivity(activities.runStage),
+    releaseVm: guardActivity(activities.releaseVm),
+    evaluateCondition: guardActivity(activities.evaluateCondition),
+    findTime: guardActivity(activities.findTime),
+    askApproval: guardActivity(activities.askApproval),
+    recordApproval: guardActivity(activities.recordApproval),
+    checkRejection: guardActivity(activities.checkRejection),
+    beginItems: guardActivity(activities.beginItems),
+    endItems: guardActivity(activities.endItems),
+    appendEvents: guardActivity(activities.appendEvents),
+    finishRun: guardActivity(activities.finishRun),
   };
 }
 

@@ -9,7 +9,7 @@ import type { StagePlan } from '../../domain/plan/plan.ts';
 import { attemptText } from '../../domain/run/attempt.ts';
 import { type InstancePath, readInstance } from '../../domain/run/instance.ts';
 import { type AdmittedRun } from '../admission/admitted-run.ts';
-import { type Fields, refused } from './values.ts';
+import { type Fields, createRefusal } from './values.ts';
 import type { AdmittedScope } from './requests.ts';
 import { quote } from '../../domain/units/quote.ts';
 
@@ -25,20 +25,20 @@ export function scopeIn(run: AdmittedRun, call: Fields): AdmittedScope {
 
 export function stageOf(run: AdmittedRun, id: string): StagePlan {
   const stage = stageOfPlan(run.plan, id);
-  if (stage === undefined) throw refused(run, `its plan has no stage ${quote(id)}`);
+  if (stage === undefined) throw createRefusal(run, `its plan has no stage ${quote(id)}`);
   return stage;
 }
 
 export function scopeOf(run: AdmittedRun, id: string): AdmittedScope {
   const scope = run.scopes.find((each) => each.id === id);
-  if (scope === undefined) throw refused(run, `its plan has no scope ${quote(id)}`);
+  if (scope === undefined) throw createRefusal(run, `its plan has no scope ${quote(id)}`);
   return scope;
 }
 
 export function idIn(run: AdmittedRun, call: Fields, what: 'stage' | 'scope'): string {
   const id = call[what];
   if (typeof id === 'string') return id;
-  throw refused(run, `the call names no ${what}`);
+  throw createRefusal(run, `the call names no ${what}`);
 }
 
 /** True for a call that names an item, whatever that is. */
@@ -51,7 +51,7 @@ export function instanceIn(run: AdmittedRun, stage: StagePlan, call: Fields): In
   const path = pathIn(run, stage, call);
   // What is done for each item is not done for the list.
   if (stageAt(run.machine, stage.id, path)?.each === undefined) return path;
-  throw refused(run, `stage ${stage.id} has no instance ${quote(call['instance'])}`);
+  throw createRefusal(run, `stage ${stage.id} has no instance ${quote(call['instance'])}`);
 }
 
 /** As `pathIn`; a call that names no instance is of the run itself, unless the stage is one of items. */
@@ -61,10 +61,10 @@ export function optionalPathIn(run: AdmittedRun, stage: StagePlan, call: Fields)
 
 /** Where the stage stands that a call names, also one with items. */
 export function pathIn(run: AdmittedRun, { id }: StagePlan, { instance }: Fields): InstancePath {
-  if (instance === undefined) throw refused(run, `the call for stage ${id} names no instance`);
+  if (instance === undefined) throw createRefusal(run, `the call for stage ${id} names no instance`);
   const path = readInstance(instance);
   if (path !== null && stageAt(run.machine, id, path) !== null) return path;
-  throw refused(run, `stage ${id} has no instance ${quote(instance)}`);
+  throw createRefusal(run, `stage ${id} has no instance ${quote(instance)}`);
 }
 
 /** The attempt that a call names: from 1 to `last`. */
@@ -75,7 +75,7 @@ export function attemptIn(
   last = lastAttempt({ retry, visits }),
 ): number {
   if (isAttempt(attempt, last)) return attempt;
-  throw refused(run, `stage ${id} has no attempt ${quote(attempt)}`);
+  throw createRefusal(run, `stage ${id} has no attempt ${quote(attempt)}`);
 }
 
 export function isAttempt(value: unknown, last: number): value is number {

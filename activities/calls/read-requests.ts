@@ -17,7 +17,7 @@ import type { VmLease } from '../../domain/run/vm-lease.ts';
 import { isDateMs } from '../../domain/units/time.ts';
 import { type AdmittedRun } from '../admission/admitted-run.ts';
 import type { ApprovalRequest, AskRequest, RejectionRequest } from '../decisions/approvals.ts';
-import { checkedEvents } from './events.ts';
+import { checkEvents } from './events.ts';
 import {
   attemptIn,
   instanceIn,
@@ -32,14 +32,14 @@ import {
   stageOf,
 } from './names.ts';
 import {
-  checkedEnds,
-  checkedMerge,
+  checkEnds,
+  checkMerge,
   checkOutcome,
-  checkedUpstream,
+  checkUpstream,
   type Fields,
   fieldsOf,
   inputOf,
-  refused,
+  createRefusal,
 } from './values.ts';
 import type { EvaluateRequest } from '../decisions/conditions.ts';
 import type { FinishRequest, UpstreamOutputs } from '../contract.ts';
@@ -51,14 +51,14 @@ import type { ScopeRequest, StageItem, StageRequest } from './requests.ts';
 import { quote } from '../../domain/units/quote.ts';
 
 /** Null for a stage whose work is done. */
-export function mockedRequest(run: AdmittedRun, call: Fields): MockedRequest | null {
+export function readMockedRequest(run: AdmittedRun, call: Fields): MockedRequest | null {
   const stage = stageIn(run, call);
   const mock = mockOf(stage.work);
   if (mock === null) return null;
   const { attempt, generation, lease } = call;
   const instance = instanceIn(run, stage, call);
   if (!isAttempt(attempt, lastAttempt(stage)) || generation !== 0 || lease !== null)
-    throw refused(run, `stage ${stage.id} is mocked, without a VM, and has no attempt ${quote(attempt)}`);
+    throw createRefusal(run, `stage ${stage.id} is mocked, without a VM, and has no attempt ${quote(attempt)}`);
   return {
     runId: run.runId,
     stage: stage.id,
@@ -67,14 +67,14 @@ export function mockedRequest(run: AdmittedRun, call: Fields): MockedRequest | n
     mock,
     attempt,
     execKey: keyOf(stage.id, instance, attempt),
-    events: checkedEvents(run, call['events']),
+    events: checkEvents(run, call['events']),
   };
 }
 
 export function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
   const stage = stageIn(run, call);
   const work = commandOf(stage.work) ?? answeringOf(stage.work);
-  if (work === null || stage.scope === null) throw refused(run, `stage ${stage.id} does not run in a VM`);
+  if (work === null || stage.scope === null) throw createRefusal(run, `stage ${stage.id} does not run in a VM`);
   const scope = scopeOf(run, stage.scope);
   const { attempt, generation } = call;
   const instance = instanceIn(run, stage, call);
@@ -84,8 +84,11 @@ export function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
     typeof generation !== 'number' ||
     !isReachable(stage, isShared, attempt, generation)
   )
-    throw refused(run, `stage ${stage.id} has no attempt ${quote(attempt)} in a VM of generation ${quote(generation)}`);
-  const upstream = takenIn(run, stage, instance, call['upstream']);
+    throw createRefusal(
+      run,
+      `stage ${stage.id} has no attempt ${quote(attempt)} in a VM of generation ${quote(generation)}`,
+    );
+  const upstream = readUpstream(run, stage, instance, call['upstream']);
   // An item is what the run's input is to a first stage.
   const input = stage.each === undefined ? inputOf(run, stage.input, upstream) : ({ kind: 'run-input' } as const);
   const execKey = keyOf(stage.id, instance, attempt);
@@ -106,12 +109,12 @@ export function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
     input: stage.each === undefined && input.kind === 'run-input' ? run.input : null,
     upstream,
     hostVariables: run.plan.hostVariables,
-    events: checkedEvents(run, call['events']),
+    events: checkEvents(run, call['events']),
   };
 }
 
 /** The item is what a command of its own finds as its input, and the first stages of a part. */
-export function forItem(request: StageRequest, item: StageItem | null): StageRequest {
+export function withItem(request: StageRequest, item: StageItem | null): StageRequest {
   const { each, input } = request.stage;
   if (item === null || (each === undefined && input.kind !== 'run-input')) return { ...request, item };
   return { ...request, item, input: { kind: 'inline', text: item.text } };
@@ -125,7 +128,7 @@ export function partRequest(run: AdmittedRun, call: Fields): EndPartRequest | nu
   const { lease, generation } = call;
   const instance = instanceIn(run, stage, call);
   const attempt = attemptIn(run, stage, call);
-  if (lease !== null || generation !== 0) throw refused(run, `stage ${stage.id} ends a part once and has no VM`);
+  if (lease !== null || generation !== 0) throw createRefusal(run, `stage ${stage.id} ends a part once and has no VM`);
   return {
     runId: run.runId,
     stage: stage.id,
@@ -134,8 +137,8 @@ export function partRequest(run: AdmittedRun, call: Fields): EndPartRequest | nu
     execKey: keyOf(stage.id, instance, attempt),
     part,
     outputSchema: stage.outputSchema,
-    upstream: takenIn(run, stage, instance, call['upstream']),
-    events: checkedEvents(run, call['events']),
+    upstream: readUpstream(run, stage, instance, call['upstream']),
+    events: checkEvents(run, call['events']),
   };
 }
 
@@ -144,11 +147,11 @@ export function evaluateRequest(run: AdmittedRun, call: Fields): EvaluateRequest
   const { id, when: own, input, loop } = stage;
   // Of a stage with items, whether they are done at all.
   const instance = optionalPathIn(run, stage, call);
-  if (instance.at(-1)?.part === id) throw refused(run, `the items of stage ${id} have no condition`);
+  if (instance.at(-1)?.part === id) throw createRefusal(run, `the items of stage ${id} have no condition`);
   const when = loop?.until ?? own;
-  if (when === null) throw refused(run, `stage ${id} has no condition`);
+  if (when === null) throw createRefusal(run, `stage ${id} has no condition`);
   const carried = loop === undefined && createInputPredicate(run.plan)(id) ? input : null;
-  const upstream = checkedEnds(run, id, readToDecide({ input }, when, carried !== null), carried, call['upstream']);
+  const upstream = checkEnds(run, id, readToDecide({ input }, when, carried !== null), carried, call['upstream']);
   const handsOn = carried === null ? null : inputOf(run, carried, upstream);
   return {
     runId: run.runId,
@@ -158,12 +161,12 @@ export function evaluateRequest(run: AdmittedRun, call: Fields): EvaluateRequest
     handsOn,
     runInput: handsOn?.kind === 'run-input' ? run.input : null,
     upstream,
-    events: checkedEvents(run, call['events']),
+    events: checkEvents(run, call['events']),
   };
 }
 
 /** What a skipped box hands on in an item is the item, where in the run it is the run's input. */
-export function decidedForItem(request: EvaluateRequest, item: StageItem | null): EvaluateRequest {
+export function withItemInput(request: EvaluateRequest, item: StageItem | null): EvaluateRequest {
   if (item === null || request.handsOn?.kind !== 'run-input') return request;
   return { ...request, runInput: { kind: 'inline', text: item.text } };
 }
@@ -172,7 +175,7 @@ export function findTimeRequest(run: AdmittedRun, call: Fields): FindTimeRequest
   const stage = stageIn(run, call);
   const { id, work, texts } = stage;
   if (waitOf(work)?.until === undefined || texts === undefined)
-    throw refused(run, `stage ${id} does not wait until a time that outputs say`);
+    throw createRefusal(run, `stage ${id} does not wait until a time that outputs say`);
   attemptIn(run, stage, call);
   const instance = optionalPathIn(run, stage, call);
   return {
@@ -181,16 +184,16 @@ export function findTimeRequest(run: AdmittedRun, call: Fields): FindTimeRequest
     instance,
     texts,
     item: null,
-    upstream: takenIn(run, stage, instance, call['upstream']),
+    upstream: readUpstream(run, stage, instance, call['upstream']),
     hostVariables: run.plan.hostVariables,
-    events: checkedEvents(run, call['events']),
+    events: checkEvents(run, call['events']),
   };
 }
 
 export function askRequest(run: AdmittedRun, call: Fields): AskRequest {
   const { deadlineAtMs } = call;
   if (deadlineAtMs !== null && !(Number.isSafeInteger(deadlineAtMs) && isDateMs(deadlineAtMs)))
-    throw refused(run, `a deadline is a time or null, the call names ${quote(deadlineAtMs)}`);
+    throw createRefusal(run, `a deadline is a time or null, the call names ${quote(deadlineAtMs)}`);
   const stage = stageIn(run, call);
   const { texts } = stage;
   const question = questionIn(run, call);
@@ -200,18 +203,20 @@ export function askRequest(run: AdmittedRun, call: Fields): AskRequest {
     deadlineAtMs,
     // A message that reads only its item uses no outputs, so its call has no `upstream`.
     made:
-      texts === undefined ? null : { texts, upstream: takenIn(run, stage, question.instance, call['upstream'] ?? {}) },
+      texts === undefined
+        ? null
+        : { texts, upstream: readUpstream(run, stage, question.instance, call['upstream'] ?? {}) },
     hostVariables: run.plan.hostVariables,
-    events: checkedEvents(run, call['events']),
+    events: checkEvents(run, call['events']),
   };
 }
 
 export function approvalRequest(run: AdmittedRun, call: Fields): ApprovalRequest {
   const { by, comment, timedOut, atMs, fields } = call;
   if (!isNote(by, ANSWER_LIMITS.byCharacters) || !isNote(comment, ANSWER_LIMITS.commentCharacters))
-    throw refused(run, '`by` and `comment` of an answer are short texts or null');
+    throw createRefusal(run, '`by` and `comment` of an answer are short texts or null');
   if (typeof timedOut !== 'boolean' || !isDateMs(atMs))
-    throw refused(run, 'an answer says when it came, and whether a deadline stands for it');
+    throw createRefusal(run, 'an answer says when it came, and whether a deadline stands for it');
   const { runId, approval } = questionIn(run, call);
   return { runId, approval, by, comment, timedOut, fields, atMs };
 }
@@ -229,7 +234,7 @@ function questionIn(
   const stage = stageIn(run, call);
   const { id, work } = stage;
   const approval = approvalOf(work);
-  if (approval === null) throw refused(run, `stage ${id} asks nothing`);
+  if (approval === null) throw createRefusal(run, `stage ${id} asks nothing`);
   const attempt = attemptIn(run, stage, call);
   const instance = stage.of === undefined && !isOfItem(call) ? [] : instanceIn(run, stage, call);
   return { runId: run.runId, stage: id, instance, execKey: keyOf(id, instance, attempt), attempt, approval };
@@ -240,7 +245,7 @@ function isNote(value: unknown, mostCharacters: number): value is string | null 
 }
 
 /** What a stage takes where it stands: what ends a part takes other data within an item than before the first. */
-function takenIn(
+function readUpstream(
   run: AdmittedRun,
   stage: StagePlan,
   instance: InstancePath,
@@ -249,7 +254,7 @@ function takenIn(
   const isCommandOfItem = stage.each !== undefined && partOf(stage.work) === null;
   // Each command of an item has what the stage takes before the first.
   const direct = isCommandOfItem ? undefined : stageAt(run.machine, stage.id, instance)?.takes;
-  return checkedUpstream(run, stage, value, direct);
+  return checkUpstream(run, stage, value, direct);
 }
 
 export function beginItemsRequest(run: AdmittedRun, call: Fields): BeginItemsRequest {
@@ -257,8 +262,8 @@ export function beginItemsRequest(run: AdmittedRun, call: Fields): BeginItemsReq
   return {
     ...list,
     cancelled: false,
-    upstream: takenIn(run, stageOf(run, list.stage), list.instance, call['upstream']),
-    events: checkedEvents(run, call['events']),
+    upstream: readUpstream(run, stageOf(run, list.stage), list.instance, call['upstream']),
+    events: checkEvents(run, call['events']),
   };
 }
 
@@ -272,7 +277,7 @@ function listIn(run: AdmittedRun, call: Fields): Omit<EndItemsRequest, 'cancelle
   const { id, each } = planned;
   const instance = isOfItem(call) ? pathIn(run, planned, call) : [];
   const stage = stageAt(run.machine, id, instance);
-  if (each === undefined || stage?.each === undefined) throw refused(run, `stage ${id} is not done for items`);
+  if (each === undefined || stage?.each === undefined) throw createRefusal(run, `stage ${id} is not done for items`);
   const attempt = attemptIn(run, planned, call, listsOfStage(stage));
   return {
     runId: run.runId,
@@ -292,10 +297,10 @@ export function scopeRequest(run: AdmittedRun, call: Fields): ScopeRequest {
   const last = lastGeneration(scope, (id) => stageOf(run, id));
   const first = stageOf(run, scope.stages[0]!);
   const isOfItems = first.each !== undefined || first.of !== undefined;
-  if (!isOfItems && isOfItem(call)) throw refused(run, `scope ${scope.id} is of no item`);
+  if (!isOfItems && isOfItem(call)) throw createRefusal(run, `scope ${scope.id} is of no item`);
   const instance = isOfItems ? instanceIn(run, first, call) : [];
   if (typeof generation !== 'number' || !Number.isSafeInteger(generation) || generation < 0 || generation > last)
-    throw refused(run, `scope ${scope.id} has no VM of generation ${quote(generation)}: the last is ${last}`);
+    throw createRefusal(run, `scope ${scope.id} has no VM of generation ${quote(generation)}: the last is ${last}`);
   return { runId: run.runId, scope, generation, instance };
 }
 
@@ -303,9 +308,10 @@ function leaseOf(run: AdmittedRun, value: unknown, identity: VmIdentity, isShare
   const { scope } = identity;
   const vmKey = vmKeyText(identity);
   const { vmKey: given, host } = value === null ? { vmKey: null } : fieldsOf(value, 'a lease');
-  if (host !== undefined && !isHostId(host)) throw refused(run, `the lease of ${vmKey} names no host: ${quote(host)}`);
+  if (host !== undefined && !isHostId(host))
+    throw createRefusal(run, `the lease of ${vmKey} names no host: ${quote(host)}`);
   if (given === (isShared ? vmKey : null)) return isShared ? { vmKey, ...(host === undefined ? {} : { host }) } : null;
-  throw refused(
+  throw createRefusal(
     run,
     `scope ${scope} ${isShared ? `works in the VM ${vmKey}` : 'has the VM of its only stage'}, the call names ${given === null ? 'none' : quote(given)}`,
   );
@@ -315,7 +321,7 @@ export function finishRequest(run: AdmittedRun, call: Fields): FinishRequest {
   return {
     runId: run.runId,
     outcome: checkOutcome(run, call['outcome']),
-    merge: checkedMerge(run, call['merge']),
-    events: checkedEvents(run, call['events']),
+    merge: checkMerge(run, call['merge']),
+    events: checkEvents(run, call['events']),
   };
 }

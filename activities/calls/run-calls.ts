@@ -10,25 +10,25 @@ import {
   endOf,
 } from '../admission/admitted-run.ts';
 import type { ApprovalRequest, AskRequest, RejectionRequest } from '../decisions/approvals.ts';
-import { checkedEvents } from './events.ts';
+import { checkEvents } from './events.ts';
 import { isOfItem } from './names.ts';
 import {
   approvalRequest,
   askRequest,
   beginItemsRequest,
-  decidedForItem,
+  withItemInput,
   endItemsRequest,
   evaluateRequest,
   findTimeRequest,
   finishRequest,
-  forItem,
-  mockedRequest,
+  withItem,
+  readMockedRequest,
   partRequest,
   rejectionRequest,
   scopeRequest,
   stageRequest,
 } from './read-requests.ts';
-import { type Fields, fieldsOf, refused } from './values.ts';
+import { type Fields, fieldsOf, createRefusal } from './values.ts';
 import type { EvaluateRequest } from '../decisions/conditions.ts';
 import type { FinishRequest } from '../contract.ts';
 import type { ActivityDeps } from '../deps.ts';
@@ -105,20 +105,21 @@ interface RunAccess {
 function createAccess({ events, records, parentOf }: CallDeps): RunAccess {
   const runs = createAdmittedRuns(records);
   const callers = createCallers(parentOf);
-  const admitted = async (runId: string): Promise<AdmittedRun> => {
+  const requireRun = async (runId: string): Promise<AdmittedRun> => {
     const run = await runs.get(runId);
     // No workflow has its id, so that anybody's may take it.
-    if (run.command !== null) throw refused(run, 'it is of a command, which an activity of another workflow drives');
+    if (run.command !== null)
+      throw createRefusal(run, 'it is of a command, which an activity of another workflow drives');
     return run;
   };
   const access: RunAccess = {
     async ofRun(call) {
       assertCalledByRun(call['runId']);
-      return admitted(call['runId'] as string);
+      return requireRun(call['runId'] as string);
     },
     async ofRunOrItems(call) {
       await callers.check(call['runId']);
-      return admitted(call['runId'] as string);
+      return requireRun(call['runId'] as string);
     },
     ofNamed: (call) => (isOfItem(call) ? access.ofRunOrItems(call) : access.ofRun(call)),
     async open(call) {
@@ -128,7 +129,7 @@ function createAccess({ events, records, parentOf }: CallDeps): RunAccess {
     async isResultFinal(run, execKey) {
       const end = await access.endOf(run);
       if (end === null) return false;
-      if ((await readResult(events, run.runId, execKey)) === null) throw ended(run, end);
+      if ((await readResult(events, run.runId, execKey)) === null) throw createEndedError(run, end);
       return true;
     },
     forget: runs.forget,
@@ -138,7 +139,7 @@ function createAccess({ events, records, parentOf }: CallDeps): RunAccess {
 
 async function refuseEnded(runs: RunAccess, run: AdmittedRun): Promise<AdmittedRun> {
   const end = await runs.endOf(run);
-  if (end !== null) throw ended(run, end);
+  if (end !== null) throw createEndedError(run, end);
   return run;
 }
 
@@ -155,7 +156,7 @@ function createStageCall(runs: RunAccess, lists: ItemLists, hostId: string): Run
   return async (value) => {
     const call = fieldsOf(value, 'a call of a stage');
     const run = await runs.ofRunOrItems(call);
-    const mocked = mockedRequest(run, call);
+    const mocked = readMockedRequest(run, call);
     if (mocked !== null) {
       await lists.itemOf(run.runId, mocked.instance);
       return { mocked: await withoutRewriting(runs, run, mocked) };
@@ -167,7 +168,7 @@ function createStageCall(runs: RunAccess, lists: ItemLists, hostId: string): Run
       return { part: await withoutRewriting(runs, run, part) };
     }
     const checked = stageRequest(run, call);
-    const request = forItem(checked, await lists.itemOf(run.runId, checked.instance));
+    const request = withItem(checked, await lists.itemOf(run.runId, checked.instance));
     refuseElsewhere(run, request, hostId);
     return { inVm: await withoutRewriting(runs, run, request) };
   };
@@ -179,7 +180,7 @@ function decisionCalls(runs: RunAccess, lists: ItemLists): Pick<RunCalls, 'evalu
       const call = fieldsOf(value, 'a call to decide a stage');
       const run = await runs.open(call);
       const request = evaluateRequest(run, call);
-      return decidedForItem(request, await lists.itemOf(run.runId, request.instance));
+      return withItemInput(request, await lists.itemOf(run.runId, request.instance));
     },
     async findTime(value) {
       const call = fieldsOf(value, 'a call to find the time of a wait');
@@ -236,7 +237,7 @@ function vmCalls(runs: RunAccess, lists: ItemLists): Pick<RunCalls, 'acquire' | 
       const request = scopeRequest(run, call);
       await lists.itemOf(run.runId, request.instance);
       if (!isSharedScope(request.scope))
-        throw refused(run, `the VM of scope ${quote(request.scope.id)} belongs to its only stage`);
+        throw createRefusal(run, `the VM of scope ${quote(request.scope.id)} belongs to its only stage`);
       return request;
     },
     // Ending a VM is right whatever has become of the run.
@@ -252,7 +253,7 @@ function logCalls(runs: RunAccess): Pick<RunCalls, 'append' | 'finish'> {
     async append(value) {
       const call = fieldsOf(value, 'a call to append events');
       const run = await refuseEnded(runs, await runs.ofRunOrItems(call));
-      return { runId: run.runId, events: checkedEvents(run, call['events']) };
+      return { runId: run.runId, events: checkEvents(run, call['events']) };
     },
     async finish(value) {
       const call = fieldsOf(value, 'a call to finish a run');
@@ -284,6 +285,6 @@ function mayShowText({ plan: { hostVariables, output, stages } }: AdmittedRun): 
   );
 }
 
-function ended({ runId }: AdmittedRun, { state }: RunOutcome): CodedError {
+function createEndedError({ runId }: AdmittedRun, { state }: RunOutcome): CodedError {
   return new CodedError('run/ended', `run ${runId} has already ended (${state}); a reset runs nothing again`);
 }

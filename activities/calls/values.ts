@@ -59,7 +59,7 @@ function redactedOf(value: unknown): RedactedData | null {
 }
 
 /** Of exactly the stages that `stage` takes data of, at least what it takes. @param direct  of what ends an item, what that takes */
-export function checkedUpstream(
+export function checkUpstream(
   run: AdmittedRun,
   stage: StagePlan,
   value: unknown,
@@ -70,12 +70,12 @@ export function checkedUpstream(
   const parts = partsBehind(run, stage.input).filter((id) => Object.hasOwn(given, id) && !isTaken(id));
   const sources = [...direct, ...parts.map((id): TakenData => ({ stage: id, output: true, outputs: [] }))];
   const stranger = Object.keys(given).find((id) => !isTaken(id) && !parts.includes(id));
-  if (stranger !== undefined) throw refused(run, `stage ${stage.id} takes no data of ${quote(stranger)}`);
+  if (stranger !== undefined) throw createRefusal(run, `stage ${stage.id} takes no data of ${quote(stranger)}`);
   const taken: [string, UpstreamOutputs][] = [];
   for (const wanted of sources) {
     const source = wanted.stage;
     if (!Object.hasOwn(given, source))
-      throw refused(run, `stage ${stage.id} takes data of ${source}, which the call lacks`);
+      throw createRefusal(run, `stage ${stage.id} takes data of ${source}, which the call lacks`);
     const fields = fieldsOf(given[source], `the outputs of ${source}`);
     taken.push([source, outputsOf(run, stage, wanted, fields, parts.includes(source))]);
   }
@@ -84,11 +84,11 @@ export function checkedUpstream(
 
 /** The stages of the merge that a stage finds in place of what those before it do not have. */
 function partsBehind(run: AdmittedRun, input: InputPlan): readonly string[] {
-  const found = foundBehind(run, input);
+  const found = resolveInput(run, input);
   return input.kind === 'carry' && found.kind === 'merge' ? found.stages : [];
 }
 
-function foundBehind(run: AdmittedRun, input: InputPlan): InputPlan {
+function resolveInput(run: AdmittedRun, input: InputPlan): InputPlan {
   return inputBehind(input, (id) => stageOfPlan(run.plan, id)!);
 }
 
@@ -99,10 +99,10 @@ export function inputOf(
   upstream: Readonly<Record<string, { readonly output: DataRef | null }>>,
 ): InputPlan {
   if (input.kind !== 'carry' || valueAt(upstream, input.stage)?.output !== null) return input;
-  const found = foundBehind(run, input);
+  const found = resolveInput(run, input);
   const missing = found.kind === 'merge' ? found.stages.find((id) => !Object.hasOwn(upstream, id)) : undefined;
   if (missing === undefined) return found;
-  throw refused(run, `the input of ${input.stage} is merged of ${missing}, which the call lacks`);
+  throw createRefusal(run, `the input of ${input.stage} is merged of ${missing}, which the call lacks`);
 }
 
 function outputsOf(
@@ -120,13 +120,13 @@ function outputsOf(
     stage.finally === true ||
     mayLackOutput(stageOfPlan(run.plan, source)!);
   if (output === null && ((wanted.output && !mayLack) || given['output'] !== null))
-    throw refused(run, `the output of ${source} for stage ${stage.id} is not a ref`);
+    throw createRefusal(run, `the output of ${source} for stage ${stage.id} is not a ref`);
   const named = fieldsOf(given['outputs'], `the named outputs of ${source}`);
   const declared = new Set(outputNamesOf(stageOfPlan(run.plan, source)!));
   const outputs = Object.entries(named).map(([name, value]): [string, DataRef] => {
     const ref = dataRefOf(value);
     if (ref === null || !declared.has(name))
-      throw refused(
+      throw createRefusal(
         run,
         `the output ${quote(name)} of ${source} for stage ${stage.id} is not a ref of one of its outputs`,
       );
@@ -134,12 +134,12 @@ function outputsOf(
   });
   const missing = mayLack ? undefined : wanted.outputs.find((name) => !Object.hasOwn(named, name));
   if (missing !== undefined)
-    throw refused(run, `the output ${missing} of ${source} for stage ${stage.id} is not in the call`);
+    throw createRefusal(run, `the output ${missing} of ${source} for stage ${stage.id} is not in the call`);
   return { output, outputs: createMapping(outputs) };
 }
 
 /** Of exactly the stages that a condition is decided with, how they ended. */
-export function checkedEnds(
+export function checkEnds(
   run: AdmittedRun,
   stage: string,
   direct: readonly string[],
@@ -150,10 +150,11 @@ export function checkedEnds(
   const parts = handsOn === null ? [] : partsBehind(run, handsOn);
   const reads = [...direct, ...parts.filter((id) => !direct.includes(id) && Object.hasOwn(given, id))];
   const stranger = Object.keys(given).find((id) => !reads.includes(id));
-  if (stranger !== undefined) throw refused(run, `the condition of stage ${stage} reads nothing of ${quote(stranger)}`);
+  if (stranger !== undefined)
+    throw createRefusal(run, `the condition of stage ${stage} reads nothing of ${quote(stranger)}`);
   const ends = reads.map((source): [string, EndedStage] => {
     if (!Object.hasOwn(given, source))
-      throw refused(run, `the condition of stage ${stage} reads ${source}, which the call lacks`);
+      throw createRefusal(run, `the condition of stage ${stage} reads ${source}, which the call lacks`);
     const { state, attempt, output: ref } = fieldsOf(given[source], `the end of ${source}`);
     const output = ref === null ? null : dataRefOf(ref);
     const { retry, visits } = stageOfPlan(run.plan, source)!;
@@ -162,7 +163,7 @@ export function checkedEnds(
       (attempt as number) >= 0 &&
       (attempt as number) <= lastAttempt({ retry, visits });
     if (!isAttempt || !END_PHASES.includes(state as EndPhase) || (output === null && ref !== null))
-      throw refused(run, `the condition of stage ${stage} reads ${source}, whose end is not one`);
+      throw createRefusal(run, `the condition of stage ${stage} reads ${source}, whose end is not one`);
     return [source, { state: state as EndPhase, attempt: attempt as number, output }];
   });
   return createMapping(ends);
@@ -173,37 +174,37 @@ export function checkOutcome(run: AdmittedRun, value: unknown): RunOutcome {
   const { state, failedStage, failure: given, output: ref, tolerated } = fieldsOf(value, 'an outcome');
   const failure = given === null ? null : failureOf(run, given);
   const output = ref === null ? null : dataRefOf(ref);
-  if (output === null && ref !== null) throw refused(run, 'the output of its outcome is not a ref');
+  if (output === null && ref !== null) throw createRefusal(run, 'the output of its outcome is not a ref');
   if (output !== null && run.plan.output.kind === 'merge')
-    throw refused(run, 'its output is a merge, and the outcome brings one');
+    throw createRefusal(run, 'its output is a merge, and the outcome brings one');
   if (
     failedStage !== null &&
     (typeof failedStage !== 'string' || planIndex(run.machine).stageById(failedStage) === undefined)
   )
-    throw refused(run, `its plan has no stage ${quote(failedStage)} that could have failed`);
+    throw createRefusal(run, `its plan has no stage ${quote(failedStage)} that could have failed`);
   const fits = state === 'succeeded' ? failure === null : state === 'failed' ? failure !== null : state === 'cancelled';
   if (!fits || (failure === null && failedStage !== null))
-    throw refused(run, `it cannot end as ${quote(state)} ${failure === null ? 'without' : 'with'} a failure`);
+    throw createRefusal(run, `it cannot end as ${quote(state)} ${failure === null ? 'without' : 'with'} a failure`);
   return {
     state: state as 'succeeded' | 'failed' | 'cancelled',
     failedStage,
     failure,
     output,
-    ...checkedTolerated(run, tolerated),
+    ...checkTolerated(run, tolerated),
   };
 }
 
-function checkedTolerated(run: AdmittedRun, value: unknown): Pick<RunOutcome, 'tolerated'> {
+function checkTolerated(run: AdmittedRun, value: unknown): Pick<RunOutcome, 'tolerated'> {
   if (value === undefined) return {};
   const may = new Set<unknown>(run.plan.stages.flatMap((stage) => (mayLackOutput(stage) ? [stage.id] : [])));
   if (!Array.isArray(value) || value.length === 0 || !value.every((id) => may.delete(id)))
-    throw refused(run, 'the stages whose failures it tolerates are not those of its plan');
+    throw createRefusal(run, 'the stages whose failures it tolerates are not those of its plan');
   return { tolerated: value as string[] };
 }
 
 function failureOf(run: AdmittedRun, value: unknown): StageFailure {
   const failure = readFailure(value);
-  if (failure === null) throw refused(run, 'a failure must have a code, a message and a stderrTail, as strings');
+  if (failure === null) throw createRefusal(run, 'a failure must have a code, a message and a stderrTail, as strings');
   return failure;
 }
 
@@ -216,23 +217,23 @@ export function readFailure(value: unknown): StageFailure | null {
 }
 
 /** The outputs of the plan's output stages, in its order. */
-export function checkedMerge(run: AdmittedRun, value: unknown): readonly NamedOutput[] | null {
+export function checkMerge(run: AdmittedRun, value: unknown): readonly NamedOutput[] | null {
   if (value === null) return null;
   const { output } = run.plan;
   if (output.kind !== 'merge' || !Array.isArray(value))
-    throw refused(run, 'its output is not merged of what the call brings');
+    throw createRefusal(run, 'its output is not merged of what the call brings');
   const brought = new Set(value.map((each) => fieldsOf(each, 'a part of the output')['name']));
   const names = output.stages.filter((name) => brought.has(name) || !mayLackOutput(stageOfPlan(run.plan, name)!));
-  if (value.length !== names.length) throw refused(run, 'its output is not merged of what the call brings');
+  if (value.length !== names.length) throw createRefusal(run, 'its output is not merged of what the call brings');
   return names.map((name, part) => {
     const given = fieldsOf(value[part], 'a part of the output');
     const ref = dataRefOf(given['output']);
     if (given['name'] !== name || ref === null)
-      throw refused(run, `part ${part} of its output is the output of ${name}`);
+      throw createRefusal(run, `part ${part} of its output is the output of ${name}`);
     return { name, output: ref };
   });
 }
 
-export function refused({ runId }: AdmittedRun, why: string): CodedError {
+export function createRefusal({ runId }: AdmittedRun, why: string): CodedError {
   return new CodedError('call/refused', `run ${runId}: ${why}`);
 }

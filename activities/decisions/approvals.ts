@@ -59,7 +59,7 @@ type AskDeps = Pick<ActivityDeps, 'events' | 'now' | 'hostVariables' | 'lentVari
 export async function askApproval(deps: AskDeps, request: AskRequest): Promise<void> {
   const { runId, execKey, events, approval, made, item } = request;
   if (made === null && item === null) {
-    await deps.events.append(runId, [...events, askingEvent(request, deps.now())]);
+    await deps.events.append(runId, [...events, createAskEvent(request, deps.now())]);
     return;
   }
   if (events.length > 0) await deps.events.append(runId, events);
@@ -67,8 +67,10 @@ export async function askApproval(deps: AskDeps, request: AskRequest): Promise<v
   if ((await deps.events.find(runId, EVENT_ID.attempt(execKey, 'asking'))) !== null) return;
   const redactor = createRedactor(await readSecrets(deps, runId, request.hostVariables));
   const message = made === null ? approval.message : await messageOf(deps, request, made, redactor);
-  const shown = item === null ? null : shortened(redactor.text(sanitizeLine(item.text)));
-  await deps.events.append(runId, [askingEvent({ ...request, approval: { ...approval, message } }, deps.now(), shown)]);
+  const shown = item === null ? null : shortenText(redactor.text(sanitizeLine(item.text)));
+  await deps.events.append(runId, [
+    createAskEvent({ ...request, approval: { ...approval, message } }, deps.now(), shown),
+  ]);
 }
 
 /** Guests printed what stands in it. Without its control characters a text may be a secret that it was not before. */
@@ -97,12 +99,12 @@ async function messageOf(
 /** Of an item's JSON in a question. */
 const SHOWN_CHARACTERS = 200;
 
-function shortened(text: string): string {
+function shortenText(text: string): string {
   return text.length <= SHOWN_CHARACTERS ? text : `${text.slice(0, SHOWN_CHARACTERS - 1)}…`;
 }
 
 /** @param item  whose question it is, for people; null: it is of the run itself */
-export function askingEvent(
+export function createAskEvent(
   { stage, execKey, attempt, approval, deadlineAtMs }: AskRequest,
   atMs: number,
   item: string | null = null,
@@ -131,7 +133,7 @@ export async function recordApproval(
     at: new Date(atMs).toISOString(),
     timedOut,
   };
-  return artifacts.put(once(Buffer.from(`${JSON.stringify(answer)}\n`)), 'application/json');
+  return artifacts.put(toStream(Buffer.from(`${JSON.stringify(answer)}\n`)), 'application/json');
 }
 
 /** Who says no need not say the rest. @throws CodedError `call/refused` */
@@ -141,6 +143,6 @@ export function checkRejection({ runId, approval, fields }: RejectionRequest): {
   return { fields: checked.values };
 }
 
-async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+async function* toStream(bytes: Uint8Array): AsyncIterable<Uint8Array> {
   yield bytes;
 }

@@ -39,8 +39,8 @@ export async function evaluateCondition(deps: Deps, request: EvaluateRequest): P
   if (events.length > 0) await deps.events.append(runId, events);
   const stages = await factsOf(deps, request);
   const answer = await deps.evaluate(when.source, { stages, params: when.params });
-  if ('problem' in answer) throw failed(stage, when, answer.problem);
-  return { holds: answer.holds, output: answer.holds ? null : await handedOn(deps.artifacts, request) };
+  if ('problem' in answer) throw createConditionError(stage, when, answer.problem);
+  return { holds: answer.holds, output: answer.holds ? null : await resolveHandedOn(deps.artifacts, request) };
 }
 
 async function factsOf(deps: Deps, request: EvaluateRequest): Promise<Readonly<Record<string, StageFacts>>> {
@@ -49,7 +49,7 @@ async function factsOf(deps: Deps, request: EvaluateRequest): Promise<Readonly<R
   const refs = [...contents].flatMap((id) => valueAt(upstream, id)?.output ?? []);
   const bytes = refs.reduce((sum, { sizeBytes }) => sum + sizeBytes, Buffer.byteLength(JSON.stringify(when.params)));
   if (bytes > EXPRESSION_LIMITS.inputBytes)
-    throw failed(
+    throw createConditionError(
       stage,
       when,
       `it reads ${bytes} bytes; at most ${EXPRESSION_LIMITS.inputBytes} are allowed: let a stage print only what the condition needs`,
@@ -77,7 +77,8 @@ async function factsOf(deps: Deps, request: EvaluateRequest): Promise<Readonly<R
 /** The stages whose output it reads, and not only how they ended. */
 function contentsRead(stage: string, when: ConditionPlan): ReadonlySet<string> {
   const checked = checkCondition(when.source);
-  if ('problems' in checked) throw failed(stage, when, checked.problems.map(({ message }) => message).join('; '));
+  if ('problems' in checked)
+    throw createConditionError(stage, when, checked.problems.map(({ message }) => message).join('; '));
   const read = checked.stages.filter(({ field }) => field === 'output' || field === 'json');
   return new Set(read.map((reference) => reference.stage));
 }
@@ -100,7 +101,7 @@ async function textOf(artifacts: ArtifactStore, ref: DataRef): Promise<string> {
   return Buffer.concat(chunks).toString('utf8');
 }
 
-async function handedOn(artifacts: ArtifactStore, request: EvaluateRequest): Promise<DataRef | null> {
+async function resolveHandedOn(artifacts: ArtifactStore, request: EvaluateRequest): Promise<DataRef | null> {
   const { handsOn, runInput, upstream } = request;
   switch (handsOn?.kind) {
     case undefined:
@@ -110,7 +111,7 @@ async function handedOn(artifacts: ArtifactStore, request: EvaluateRequest): Pro
       if (runInput === null) return null;
       return runInput.kind === 'ref'
         ? runInput.ref
-        : await artifacts.put(once(Buffer.from(runInput.text)), 'application/json');
+        : await artifacts.put(toStream(Buffer.from(runInput.text)), 'application/json');
     case 'carry':
       return valueAt(upstream, handsOn.stage)?.output ?? null;
     case 'merge': {
@@ -123,11 +124,11 @@ async function handedOn(artifacts: ArtifactStore, request: EvaluateRequest): Pro
   }
 }
 
-function failed(stage: string, { source }: ConditionPlan, problem: string): CodedError {
+function createConditionError(stage: string, { source }: ConditionPlan, problem: string): CodedError {
   const shown = source.length > 200 ? `${source.slice(0, 199)}…` : source;
   return new CodedError('stage/condition', `the condition of stage ${stage} cannot be decided: ${problem}: ${shown}`);
 }
 
-async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+async function* toStream(bytes: Uint8Array): AsyncIterable<Uint8Array> {
   yield bytes;
 }

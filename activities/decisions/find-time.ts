@@ -38,19 +38,23 @@ export async function findTime(deps: Deps, request: FindTimeRequest): Promise<Fo
   if (events.length > 0) await deps.events.append(runId, events);
   // Guests printed what stands in a message.
   const redactor = createRedactor(await readSecrets(deps, runId, hostVariables));
-  const told = (text: string): string => redactor.text(sanitizeLine(text));
+  const redactLine = (text: string): string => redactor.text(sanitizeLine(text));
   const made = await makeTexts(deps, texts, upstream, item);
   if ('problem' in made)
-    throw new CodedError('stage/expression', `stage ${stage} cannot tell until when it waits: ${told(made.problem)}`);
+    throw new CodedError(
+      'stage/expression',
+      `stage ${stage} cannot tell until when it waits: ${redactLine(made.problem)}`,
+    );
   const value = (made.find(({ place }) => place.kind === 'until')?.value ?? '').trim();
   const untilMs = parseTimeMs(value);
-  const refused = (why: string): CodedError =>
+  const createRefusal = (why: string): CodedError =>
     new CodedError(
       'stage/wait-time',
-      `stage ${stage} waits until ${told(JSON.stringify(shorten(value, VALUE_SHOWN)))}, ${why}`,
+      `stage ${stage} waits until ${redactLine(JSON.stringify(shorten(value, VALUE_SHOWN)))}, ${why}`,
     );
-  if (untilMs === null) throw refused('which is not a time with its offset from UTC, such as 2026-12-01T09:00:00Z');
+  if (untilMs === null)
+    throw createRefusal('which is not a time with its offset from UTC, such as 2026-12-01T09:00:00Z');
   if (untilMs > deps.now() + PLAN_LIMITS.waitMs)
-    throw refused(`which is more than ${writeDurationMs(PLAN_LIMITS.waitMs)} away`);
+    throw createRefusal(`which is more than ${writeDurationMs(PLAN_LIMITS.waitMs)} away`);
   return { untilMs };
 }

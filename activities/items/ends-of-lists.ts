@@ -41,7 +41,7 @@ export function createEndsOfLists(events: EventLog, mostKeptItems = MOST_KEPT_IT
     kept -= open.get(key)?.succeeded.size ?? 0;
     open.delete(key);
   };
-  const hear = (runId: string, { atMs, body }: NewRunEvent): void => {
+  const recordEvent = (runId: string, { atMs, body }: NewRunEvent): void => {
     if (body.type === 'stage-started' && body.items !== undefined && isNested(body.execKey)) {
       drop(keyOf(runId, body.execKey));
       open.set(keyOf(runId, body.execKey), { startedAtMs: atMs, succeeded: new Map() });
@@ -66,7 +66,7 @@ export function createEndsOfLists(events: EventLog, mostKeptItems = MOST_KEPT_IT
         // Which of several were new is not known.
         if (event === undefined || more.length > 0 || !isOfInterest(event.body)) return appended;
         return appended.then((count) => {
-          if (count === 1) hear(runId, event);
+          if (count === 1) recordEvent(runId, event);
           return count;
         });
       },

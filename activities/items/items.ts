@@ -84,7 +84,7 @@ export async function beginItems(deps: ActivityDeps, request: BeginItemsRequest)
   const earlier = await readResult(deps.events, runId, execKey);
   if (earlier?.outcome === 'failed') throw stageFailure(earlier);
   const known = await recordOf(deps.records, runId, request);
-  const items = known ?? (await keptList(deps, request, await boundedList(deps, request)));
+  const items = known ?? (await storeList(deps, request, await readBoundedList(deps, request)));
   if ('code' in items) {
     const failed = await writeResult(deps.events, runId, resultOf(request, 0, { failure: items }), null, deps.now());
     throw stageFailure(failed);
@@ -99,7 +99,7 @@ export async function beginItems(deps: ActivityDeps, request: BeginItemsRequest)
   return { count: items.count };
 }
 
-async function keptList(
+async function storeList(
   { artifacts, records }: ActivityDeps,
   request: BeginItemsRequest,
   list: readonly string[] | StageFailure,
@@ -112,7 +112,7 @@ async function keptList(
 }
 
 /** Lists within items are short enough together for the readers of the run's log. @returns the JSON of each item */
-async function boundedList(
+async function readBoundedList(
   { artifacts, records }: ActivityDeps,
   request: BeginItemsRequest,
 ): Promise<readonly string[] | StageFailure> {
@@ -286,7 +286,7 @@ export function endItems(
     if (record === null)
       throw new CodedError('call/refused', `run ${runId}: the items of stage ${stage} have not begun`);
     const list = await readKeptList(deps.artifacts, record.list);
-    const { ends, startedAtMs, vm } = rememberedEnds(remembered, record.count) ?? (await endsOf(deps, request));
+    const { ends, startedAtMs, vm } = findRememberedEnds(remembered, record.count) ?? (await endsOf(deps, request));
     const failed = list.flatMap((value, item) => {
       const end = ends.get(item);
       return end !== undefined && 'failure' in end ? [{ item, value, failure: end.failure }] : [];
@@ -332,7 +332,7 @@ interface Ends {
 }
 
 /** Null unless all of them have succeeded in this worker. */
-function rememberedEnds(remembered: EndsOfList | null, count: number): Ends | null {
+function findRememberedEnds(remembered: EndsOfList | null, count: number): Ends | null {
   if (remembered === null || remembered.succeeded.size < count) return null;
   const { startedAtMs, succeeded } = remembered;
   let vm: VmFacts | null = null;
@@ -407,13 +407,13 @@ function failureOf(
   const { item, value, failure } = first;
   return {
     code: 'stage/items-failed',
-    message: `${name}${failed.length} of ${count} items failed${left}; the first is item ${item}, ${shown(value)}: ${failure.message} (${failure.code})`,
+    message: `${name}${failed.length} of ${count} items failed${left}; the first is item ${item}, ${formatItem(value)}: ${failure.message} (${failure.code})`,
     stderrTail: failure.stderrTail,
   };
 }
 
 /** @param json  of an item */
-function shown(json: string): string {
+function formatItem(json: string): string {
   const text = sanitizeLine(json);
   return text.length <= SHOWN_CHARACTERS ? text : `${text.slice(0, SHOWN_CHARACTERS - 1)}…`;
 }

@@ -6,7 +6,7 @@ import type {
   ActionRequest,
   FlushRequest,
   ObserveRequest,
-  OfWorkflow,
+  WorkflowIdentity,
   OpenedSession,
   OpenRequest,
   SkillCode,
@@ -47,7 +47,7 @@ export interface SessionRecordReader {
 
 export interface SessionRecordStore extends SessionRecordReader {
   /** Gives the name under which they and all before them are read. Idempotent: the same records have the same name. */
-  write(request: Omit<FlushRequest, keyof OfWorkflow>): Promise<string>;
+  write(request: Omit<FlushRequest, keyof WorkflowIdentity>): Promise<string>;
 }
 
 /** What a host remembers of a session that was opened on it: what its activities are told has to agree. */

@@ -7,7 +7,7 @@ import { activityInfo } from '@temporalio/activity';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { Handshake } from '../../domain/step-machine/definition.ts';
 import { isCallOf, isSessionId, SESSION_ID_RULE } from '../../domain/step-machine/session-id.ts';
-import type { OfWorkflow, OpenedSession, OpenRequest, SkillCode, SkillPlace } from '../contract-session.ts';
+import type { WorkflowIdentity, OpenedSession, OpenRequest, SkillCode, SkillPlace } from '../contract-session.ts';
 import type { OpenSession, OpenSessionStore, WorkflowRunLookup } from '../ports/sessions.ts';
 import { quote } from '../../domain/units/quote.ts';
 
@@ -47,8 +47,8 @@ export class SessionGuard {
     firstRun,
   }: OpenRequest): Promise<{ readonly root: string; readonly firstRun: string }> {
     const asker = this.#askedByWorkflowCode();
-    if (!isSessionId(asker.session)) throw new CodedError('skill/params', notAnId(asker.session));
-    sameSession(session, asker);
+    if (!isSessionId(asker.session)) throw new CodedError('skill/params', describeInvalidId(asker.session));
+    requireSameSession(session, asker);
     const own = { root: session, firstRun };
     if (request.calledWith === undefined) return own;
     // Its params are taken as they are, and so is its code: these are its caller's to give.
@@ -91,11 +91,11 @@ export class SessionGuard {
   }
 
   /** For what moves a session. @throws CodedError `session/foreign` */
-  async mayTurn(place: SkillPlace & OfWorkflow): Promise<OpenSession> {
+  async mayTurn(place: SkillPlace & WorkflowIdentity): Promise<OpenSession> {
     const asker = this.#askedByWorkflowCode();
-    sameSession(place.session, asker);
+    requireSameSession(place.session, asker);
     const record = await this.#recordOf(asker.session);
-    if (record === null) throw notOpened(asker.session);
+    if (record === null) throw createNotOpenedError(asker.session);
     if (place.firstRun !== record.firstRun)
       throw foreign(`session "${record.session}" was opened by another workflow of that id`);
     agree(record, place);
@@ -112,24 +112,24 @@ export class SessionGuard {
   }
 
   /** At the end of a session that none has called. @throws CodedError `session/foreign` */
-  async mayClose(request: OfWorkflow & { readonly session: string }): Promise<void> {
+  async mayClose(request: WorkflowIdentity & { readonly session: string }): Promise<void> {
     await this.mayFlush(request);
   }
 
   /** For writing records. @throws CodedError `session/foreign` */
-  async mayFlush({ session, firstRun }: OfWorkflow & { readonly session: string }): Promise<void> {
+  async mayFlush({ session, firstRun }: WorkflowIdentity & { readonly session: string }): Promise<void> {
     const asker = this.#askedByWorkflowCode();
-    sameSession(session, asker);
+    requireSameSession(session, asker);
     const record = await this.#recordOf(asker.session);
-    if (record === null || firstRun !== record.firstRun) throw notOpened(session);
+    if (record === null || firstRun !== record.firstRun) throw createNotOpenedError(session);
   }
 
   /** For actions and observers, which any client of the server can schedule. @throws CodedError `session/foreign` */
   async mayAct(place: SkillPlace): Promise<OpenSession> {
     const asker = this.#askedByWorkflow();
-    sameSession(place.session, asker);
+    requireSameSession(place.session, asker);
     const record = await this.#recordOf(asker.session);
-    if (record === null) throw notOpened(asker.session);
+    if (record === null) throw createNotOpenedError(asker.session);
     if (!record.runs.includes(asker.run)) {
       // A history that has begun anew may tell observers before its first turn.
       const run = await this.#runOf(asker.session, asker.run);
@@ -157,11 +157,11 @@ export class SessionGuard {
   }
 
   async #recordOf(session: string): Promise<OpenSession | null> {
-    return await this.#opened.read(checkedId(session));
+    return await this.#opened.read(checkId(session));
   }
 }
 
-function sameSession(session: unknown, asker: Asker): void {
+function requireSameSession(session: unknown, asker: Asker): void {
   if (session !== asker.session)
     throw foreign(`workflow "${asker.session}" asked for the work of session ${quote(session)}`);
 }
@@ -175,35 +175,35 @@ function agree(record: OpenSession, { code, path, handshake }: SkillPlace): void
     throw foreign(
       `session "${record.session}" was opened with code ${record.codes.at(-1)?.codeHash.slice(0, 12)}, not ${quote(code?.codeHash)}`,
     );
-  if (!sameList(record.path, path))
+  if (!isSameList(record.path, path))
     throw foreign(`session "${record.session}" runs the sub-skill ${quote(record.path.join('/'))}, not ${quote(path)}`);
-  if (!sameHandshake(record.handshake, handshake))
+  if (!isSameHandshake(record.handshake, handshake))
     throw foreign(`session "${record.session}" was opened with another handshake`);
 }
 
-function sameHandshake(one: Partial<Handshake>, other: Partial<Handshake> | undefined): boolean {
+function isSameHandshake(one: Partial<Handshake>, other: Partial<Handshake> | undefined): boolean {
   if (typeof other !== 'object' || other === null) return false;
   return (
     one.host === other.host &&
     one.isSubagent === other.isSubagent &&
-    sameList(one.toolsAvailable ?? [], other.toolsAvailable ?? [])
+    isSameList(one.toolsAvailable ?? [], other.toolsAvailable ?? [])
   );
 }
 
-function sameList(one: readonly string[], other: unknown): boolean {
+function isSameList(one: readonly string[], other: unknown): boolean {
   return Array.isArray(other) && one.length === other.length && one.every((item, index) => item === other[index]);
 }
 
-function checkedId(session: string): string {
+function checkId(session: string): string {
   if (isSessionId(session)) return session;
-  throw foreign(notAnId(session));
+  throw foreign(describeInvalidId(session));
 }
 
-function notAnId(session: string): string {
+function describeInvalidId(session: string): string {
   return `the workflow id ${quote(session)} is not a session id: ${SESSION_ID_RULE}`;
 }
 
-function notOpened(session: string): CodedError {
+function createNotOpenedError(session: string): CodedError {
   return foreign(`session "${session}" was not opened on this host`);
 }
 

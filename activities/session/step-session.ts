@@ -24,7 +24,7 @@ export function createSessionActivities({
   const guard = new SessionGuard(guarded);
   return {
     openSession: (given) =>
-      coded(async () => {
+      codeErrors(async () => {
         const request = { ...given, request: parseSessionRequest(given.request) };
         const allowed = await guard.mayOpen(request);
         try {
@@ -38,7 +38,7 @@ export function createSessionActivities({
         }
       }),
     sessionTurn: (request) =>
-      coded(async () => {
+      codeErrors(async () => {
         const record = await guard.mayTurn(request);
         checkState(request, request.state);
         const outcome = await skills.turn(request, record);
@@ -48,7 +48,7 @@ export function createSessionActivities({
         return outcome;
       }),
     flushRecords: (request) =>
-      coded(async () => {
+      codeErrors(async () => {
         await guard.mayFlush(request);
         return await records.write(request);
       }),
@@ -64,7 +64,7 @@ export function createSessionActivities({
         return await skills.observe(request, record, life.ended);
       }),
     closeSession: (request) =>
-      coded(async () => {
+      codeErrors(async () => {
         await guard.mayClose(request);
         await skills.forget(request.session);
       }),
@@ -80,7 +80,7 @@ function checkState({ session }: SkillPlace, state: unknown): void {
     );
 }
 
-async function coded<T>(work: () => Promise<T>): Promise<T> {
+async function codeErrors<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {

@@ -10,7 +10,7 @@ import { isRetained } from './retain-vm.ts';
 import type { Attempt } from '../attempt/stage-attempt.ts';
 
 /** The result stands by now: a VM that is gone in this moment changes nothing about it, and must not have the stage run again. */
-export async function letGoOfVm(
+export async function releaseVmOfAttempt(
   context: Attempt,
   sandbox: Sandbox,
   execs: readonly Exec[],

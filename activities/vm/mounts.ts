@@ -83,7 +83,7 @@ async function copyBack(
           message: `the stage left no folder at ${mount.guestPath}, a writable mount: nothing is copied back`,
         };
       const { refusal, kept } = await deps.mounts.copyBack(keyOf(request, mount), tar);
-      if (refusal === null && kept !== undefined) await sayGitIsKept(deps, request, mount, kept);
+      if (refusal === null && kept !== undefined) await warnOfKeptGit(deps, request, mount, kept);
       return refusal;
     } catch (error) {
       if (!isCodedError(error) || error.code !== 'stage/bad-output') throw error;
@@ -95,7 +95,7 @@ async function copyBack(
 }
 
 /** Once for an attempt and a mount. */
-async function sayGitIsKept(
+async function warnOfKeptGit(
   { events, now }: ActivityDeps,
   { runId, execKey, stage, scope }: StageRequest,
   mount: HostMount,

@@ -43,15 +43,15 @@ export function followNetwork(context: NetworkContext, redactor: Redactor): Netw
   let isStopped = false;
   let looking: Promise<void> = Promise.resolve();
   let timer: NodeJS.Timeout | undefined;
-  const lookSoon = (): void => {
+  const scheduleRead = (): void => {
     timer = setTimeout(() => {
       // What a look could not store, the next one does; the one at the stage's end says why it cannot.
       looking = advance(context, cursor, false)
         .catch(() => undefined)
-        .then(() => (isStopped ? undefined : lookSoon()));
+        .then(() => (isStopped ? undefined : scheduleRead()));
     }, LOOK_INTERVAL_MS);
   };
-  lookSoon();
+  scheduleRead();
   return {
     listen(listener) {
       cursor.listeners.add(listener);
@@ -108,7 +108,7 @@ async function append(context: NetworkContext, cursor: NoticeCursor, told: reado
       scope: vmKey.scope,
       generation: vmKey.generation,
       offset,
-      ...redacted(notice, cursor.redactors),
+      ...redactNotice(notice, cursor.redactors),
     },
   }));
   await deps.events.append(request.runId, events);
@@ -118,7 +118,7 @@ async function append(context: NetworkContext, cursor: NoticeCursor, told: reado
  * A guest may ask for a name that has a secret in it. Where no stage of this worker has been in the VM, nothing tells which
  * values are secret, and no name is shown.
  */
-function redacted(notice: DoorNotice, redactors: ReadonlySet<Redactor>): DoorNotice {
+function redactNotice(notice: DoorNotice, redactors: ReadonlySet<Redactor>): DoorNotice {
   if (notice.kind !== 'refused' && notice.kind !== 'closed') return notice;
   const clean = (text: string): string =>
     redactors.size === 0 ? REDACTED : [...redactors].reduce((rest, redactor) => redactor.text(rest), text);

@@ -38,11 +38,11 @@ export async function openVm(
 
   await confirmMounts(deps, request.runId, request.scope);
   refuseServices([request.scope], deps.servicePolicy);
-  const lease = await whereThereIsRoom(deps, key, () => leaseOf(deps, key, request, backend));
+  const lease = await makeRoomAndRetry(deps, key, () => leaseOf(deps, key, request, backend));
   if (lease.host !== deps.placement.hostId) return { lease, vm: null };
   life.phase('starting the VM');
   await deps.events.append(request.runId, [event('starting', { type: 'vm-starting', ...identity })]);
-  const vm = await whereThereIsRoom(deps, key, () =>
+  const vm = await makeRoomAndRetry(deps, key, () =>
     deps.vms.use(key, () => backend.launch(key, request.scope.sandbox, life.ended)),
   );
   const { facts } = vm.sandbox;
@@ -63,7 +63,7 @@ export async function openVm(
 }
 
 /** VMs that failed stages have left for a look end before this one waits, one by one and the oldest first. */
-async function whereThereIsRoom<T>(deps: ActivityDeps, key: VmKey, work: () => Promise<T>): Promise<T> {
+async function makeRoomAndRetry<T>(deps: ActivityDeps, key: VmKey, work: () => Promise<T>): Promise<T> {
   for (;;) {
     try {
       return await work();

@@ -38,14 +38,14 @@ type Deps = Pick<
   'allowsRetention' | 'events' | 'leases' | 'marks' | 'now' | 'retainedVms' | 'vms' | 'backendFor'
 >;
 
-interface Failed {
+interface RetainContext {
   readonly deps: Deps;
   readonly request: StageRequest;
   readonly vmKey: VmKey;
 }
 
 /** True where no attempt of the stage follows by its author's `retry`. */
-async function isFinal({ deps, request }: Failed, { failure, command }: StageResult): Promise<boolean> {
+async function isFinal({ deps, request }: RetainContext, { failure, command }: StageResult): Promise<boolean> {
   const { retry } = request.stage;
   if (failure === null || !isWorthRetrying(retry, failure, command?.exitCode ?? null)) return true;
   const name = parseExecKey(request.execKey);
@@ -72,7 +72,7 @@ export interface LeftVm {
  * released.
  */
 export async function retainAfter(
-  failed: Failed & { readonly ownsVm: boolean },
+  failed: RetainContext & { readonly ownsVm: boolean },
   sandbox: Sandbox,
   result: StageResult,
   signal: AbortSignal,
@@ -84,17 +84,17 @@ export async function retainAfter(
   if (forMs === undefined || result.outcome !== 'failed' || failure === null) return ends;
   if (!(await isFinal(failed, result))) return ends;
   const of = { stage: request.stage.id, execKey: request.execKey };
-  const saying = (text: string): StageResult => ({
+  const addToFailure = (text: string): StageResult => ({
     ...result,
     failure: { ...failure, message: `${failure.message}; ${text}` },
   });
   if (!ownsVm) {
     await deps.marks.putOfVm(request.runId, markName(vmKey), { v: 1, ...of } satisfies Mark);
-    return { result: saying(describeSharedVm(request.runId, of, forMs)), isRetained: false };
+    return { result: addToFailure(describeSharedVm(request.runId, of, forMs)), isRetained: false };
   }
   const untilMs = await retain(deps, vmKey, sandbox, of, forMs, signal);
   if (untilMs === null) return ends;
-  return { result: saying(describeRetainedVm(request.runId, of, untilMs)), isRetained: true };
+  return { result: addToFailure(describeRetainedVm(request.runId, of, untilMs)), isRetained: true };
 }
 
 interface Mark {
@@ -130,7 +130,12 @@ export async function retainAtRelease(
       const untilMs = await retain(deps, key, vm.sandbox, of, forMs, signal);
       if (untilMs === null) return false;
       // The failure could not say it: the stage had ended before.
-      await say(deps, key, 'retained', `stage ${stageOfRetained(of)}: ${describeRetainedVm(key.runId, of, untilMs)}`);
+      await recordNotice(
+        deps,
+        key,
+        'retained',
+        `stage ${stageOfRetained(of)}: ${describeRetainedVm(key.runId, of, untilMs)}`,
+      );
       return true;
     } finally {
       vm.leave();
@@ -161,7 +166,7 @@ async function retain(
   const name = vmKeyText(key);
   const stage = stageOfRetained(of);
   const refuse = async (why: string): Promise<null> => {
-    await say(deps, key, 'not-retained', `stage ${stage}: its VM is not left for a look: ${why}`);
+    await recordNotice(deps, key, 'not-retained', `stage ${stage}: its VM is not left for a look: ${why}`);
     return null;
   };
   const { retainedVms } = deps;
@@ -181,7 +186,7 @@ async function retain(
   return deps.now() + leftMs;
 }
 
-async function say(
+async function recordNotice(
   { events, now }: Deps,
   key: VmKey,
   what: 'retained' | 'not-retained',

@@ -27,7 +27,7 @@ import { writeTar } from '../../tar/write.ts';
 import { WorkspaceFailure } from './stage-workspace.ts';
 import {
   CHANGES_LIMITS,
-  checkedChanges,
+  checkChanges,
   chooseIgnored,
   copyChanges,
   measureIgnored,
@@ -351,7 +351,7 @@ test('a tar whose first entry is no list of removed files, or a list beyond 8 Mi
   const checked = async (name: string, sizeBytes: number): Promise<number> => {
     const removed: Uint8Array[] = [];
     const tar = writeTar([{ kind: 'file', path: name, mode: 0o644, body: Buffer.alloc(sizeBytes, 'x') }]);
-    for await (const _ of checkedChanges(tar, removed, []));
+    for await (const _ of checkChanges(tar, removed, []));
     return removed.reduce((sum, { length }) => sum + length, 0);
   };
   expect(await checked('voidbox-removed', CHANGES_LIMITS.removedBytes)).toBe(CHANGES_LIMITS.removedBytes);

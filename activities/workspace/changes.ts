@@ -14,7 +14,7 @@ import { cleanPath, linkStaysInside } from '../../tar/inside.ts';
 import { type StreamedEntry, streamTar } from '../../tar/stream.ts';
 import type { Exec, ExecExit, Sandbox } from '../ports/sandbox.ts';
 import type { StageRequest } from '../calls/requests.ts';
-import { inGuest, WORKSPACE_LIMITS, WorkspaceFailure, whyOf } from './stage-workspace.ts';
+import { runInGuest, WORKSPACE_LIMITS, WorkspaceFailure, describeExit } from './stage-workspace.ts';
 import { CHANGES_SCRIPT, CHANGES_UNFIT, MEASURE_IGNORED_SCRIPT, REMOVED_NAME, RESTORE_SCRIPT } from './scripts.ts';
 
 const MIB = 1024 * 1024;
@@ -54,7 +54,7 @@ export async function measureIgnored(
     timeoutMs: CHANGES_LIMITS.measureMs,
   });
   const exit = await exec.wait(signal);
-  const failure = exit.reason === 'exited' && exit.exitCode !== 0 ? await whyOf(exec, exit, signal) : null;
+  const failure = exit.reason === 'exited' && exit.exitCode !== 0 ? await describeExit(exec, exit, signal) : null;
   const told = exit.reason === 'exited' ? await textOf(exec.output('stdout', 0, signal)) : '';
   await exec.acknowledge();
   if (exit.exitCode === CHANGES_UNFIT || exit.exitCode === 127) return null;
@@ -125,7 +125,7 @@ async function problemOf(
   if (exit.reason === 'output-limit')
     return `what is changed in ${guestPath} has more than the ${Math.floor(mostBytes / MIB)} MiB that may be saved`;
   if (exit.reason === 'timeout') return `what is changed in ${guestPath} could not be read within ${limitMs / 1_000} s`;
-  return `what is changed in ${guestPath} could not be read: ${await whyOf(exec, exit, signal)}`;
+  return `what is changed in ${guestPath} could not be read: ${await describeExit(exec, exit, signal)}`;
 }
 
 /** After it: into the store. */
@@ -141,16 +141,16 @@ export async function storeChanges(
   const { top, inner } = placeOf(stage.workspace!.guestPath);
   const isGit = isGitOf(inner);
   const ref = await put(
-    checkedChanges(exec.output('stdout', 0, signal), removed, leftOut, (path) => (count.files += isGit(path) ? 0 : 1)),
+    checkChanges(exec.output('stdout', 0, signal), removed, leftOut, (path) => (count.files += isGit(path) ? 0 : 1)),
   );
   const list = Buffer.concat(removed);
-  const removedRef = list.length === 0 ? null : await put(once(list));
+  const removedRef = list.length === 0 ? null : await put(toStream(list));
   return {
     guestPath: top,
     ref,
     changes: {
       ...(removedRef === null ? {} : { removed: removedRef }),
-      leftOut: leftOut.slice(0, CHANGES_LIMITS.toldNames).map((name) => toldName(name, redactor)),
+      leftOut: leftOut.slice(0, CHANGES_LIMITS.toldNames).map((name) => redactName(name, redactor)),
       leftOutCount: leftOut.length,
       fileCount: count.files,
       removedCount: list.reduce((sum, byte) => sum + (byte === 0 ? 1 : 0), 0),
@@ -165,7 +165,7 @@ function isGitOf(inner: string): (path: string) => boolean {
 }
 
 /** Redacted before it is cut: a part of a secret would not be found. */
-function toldName(name: string, redactor: Redactor): string {
+function redactName(name: string, redactor: Redactor): string {
   const text = redactor.text(sanitizeLine(Buffer.from(name, 'latin1').toString('utf8')));
   return cut(text, CHANGES_LIMITS.toldNameChars);
 }
@@ -174,7 +174,7 @@ function toldName(name: string, redactor: Redactor): string {
  * Entries that every guest takes: neither sockets nor devices, and no link that leads out. The first one is the list of removed
  * files, and no part of it.
  */
-export async function* checkedChanges(
+export async function* checkChanges(
   tar: AsyncIterable<Uint8Array>,
   removed: Uint8Array[],
   leftOut: string[],
@@ -233,7 +233,7 @@ export async function restoreChanges(
   signal: AbortSignal,
 ): Promise<void> {
   const removed = changes?.removed;
-  const exec = await inGuest(sandbox, signal, {
+  const exec = await runInGuest(sandbox, signal, {
     key: attemptCommand(execKey, 'restore'),
     args: ['-c', RESTORE_SCRIPT, 'sh', stage.workspace!.guestPath],
     maxOutputBytes: MIB,
@@ -247,7 +247,7 @@ export async function restoreChanges(
   if (exit.reason !== 'exited' || exit.exitCode !== 0)
     throw new WorkspaceFailure({
       code: 'workspace/unusable',
-      message: `what the agent of stage ${stage.id} had changed cannot be restored in another VM: ${await whyOf(exec, exit, signal)}; another attempt starts from the beginning`,
+      message: `what the agent of stage ${stage.id} had changed cannot be restored in another VM: ${await describeExit(exec, exit, signal)}; another attempt starts from the beginning`,
     });
   await sandbox.putTar(guestPath, artifacts.open(ref), signal);
 }
@@ -281,13 +281,13 @@ async function startFresh(
   { stdin, ...command }: GuestCommand,
 ): Promise<Exec> {
   for (;;) {
-    const exec = await inGuest(sandbox, signal, {
+    const exec = await runInGuest(sandbox, signal, {
       ...command,
       key: nextKey(),
       stdin:
         stdin === undefined || stdin.length === 0
           ? null
-          : { sizeBytes: stdin.length, open: (offset: number) => once(stdin.subarray(offset)) },
+          : { sizeBytes: stdin.length, open: (offset: number) => toStream(stdin.subarray(offset)) },
     });
     if (!exec.attached) return exec;
   }
@@ -299,6 +299,6 @@ async function textOf(bytes: AsyncIterable<Uint8Array>): Promise<string> {
   return Buffer.concat(parts).toString('latin1');
 }
 
-async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+async function* toStream(bytes: Uint8Array): AsyncIterable<Uint8Array> {
   yield bytes;
 }

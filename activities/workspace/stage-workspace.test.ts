@@ -3,7 +3,7 @@ import { Buffer } from 'node:buffer';
 import { expect, test } from 'vitest';
 import { createRedactor } from '../../domain/security/redactor.ts';
 import type { Exec, ExecExit } from '../ports/sandbox.ts';
-import { whyOf } from './stage-workspace.ts';
+import { describeExit } from './stage-workspace.ts';
 
 const SECRET = 'sk-canary-0b7f21d94c6e';
 
@@ -16,7 +16,7 @@ async function toldOf(stderr: string): Promise<string> {
     },
   };
   const exit = { reason: 'exited', exitCode: 128, message: '', stderrBytes: bytes.length } as ExecExit;
-  const why = await whyOf(exec as Exec, exit, new AbortController().signal);
+  const why = await describeExit(exec as Exec, exit, new AbortController().signal);
   return createRedactor([{ name: 'KEY', value: SECRET }]).text(why);
 }
 

@@ -67,18 +67,18 @@ export async function workspaceOf(
   if (plan === undefined) return null;
   const { from } = plan;
   if (from.kind !== 'stage') {
-    const packed = await packedOnce(deps, request, from, life);
-    return { plan, base: packed, indexed: await indexedOnce(deps, request, packed, life), earlier: null };
+    const packed = await packOnce(deps, request, from, life);
+    return { plan, base: packed, indexed: await indexOnce(deps, request, packed, life), earlier: null };
   }
   const outputs = valueAt(request.upstream, from.stage)?.outputs;
   const base = outputs?.[WORKSPACE_OUTPUTS.base];
   const earlier = outputs?.[WORKSPACE_OUTPUTS.bundle];
   if (base === undefined || earlier === undefined)
     throw new Error(`stage ${request.stage.id} continues the workspace of ${from.stage}, which left no workspace`);
-  return { plan, base, indexed: await indexedOnce(deps, request, base, life), earlier };
+  return { plan, base, indexed: await indexOnce(deps, request, base, life), earlier };
 }
 
-async function packedOnce(
+async function packOnce(
   deps: ActivityDeps,
   { runId, stage }: StageRequest,
   source: Exclude<WorkspaceSource, { readonly kind: 'stage' }>,
@@ -90,7 +90,7 @@ async function packedOnce(
     if (known !== null && known !== undefined) return known.bundle;
     life.phase('packing the repository');
     const repository = await repositoryOf(deps, runId, stage.id, source);
-    const packed = usable(
+    const packed = requireUsable(
       stage.id,
       await withRoom(deps.disk, `the repository of stage ${stage.id}`, life.ended, () =>
         deps.repositories.pack(repository, life.ended),
@@ -101,8 +101,8 @@ async function packedOnce(
   });
 }
 
-/** As `packedOnce`; of a workspace that is handed on, the base comes from wherever the earlier stage ran. */
-async function indexedOnce(
+/** As `packOnce`; of a workspace that is handed on, the base comes from wherever the earlier stage ran. */
+async function indexOnce(
   deps: ActivityDeps,
   { runId, stage }: StageRequest,
   bundle: DataRef,
@@ -113,7 +113,7 @@ async function indexedOnce(
     const known = (await deps.marks.get(runId, name)) as IndexedBase | null | undefined;
     if (known !== null && known !== undefined) return known;
     life.phase('indexing the repository');
-    const indexed = usable(
+    const indexed = requireUsable(
       stage.id,
       await withRoom(deps.disk, `the repository of stage ${stage.id}`, life.ended, () =>
         deps.repositories.index(bundle, life.ended),
@@ -125,7 +125,7 @@ async function indexedOnce(
 }
 
 /** @throws WorkspaceFailure */
-function usable<T extends object>(stage: string, answer: T | Refusal): T {
+function requireUsable<T extends object>(stage: string, answer: T | Refusal): T {
   if (!('problem' in answer)) return answer;
   const message = sanitizeLine(`the workspace of stage ${stage} cannot be packed: ${answer.problem}`);
   throw new WorkspaceFailure({ code: 'workspace/unusable', message });
@@ -151,12 +151,12 @@ export async function unpackWorkspace(
     if (await putCheckedOut(deps, sandbox, request, workspace, signal)) args = ['-c', CHECKED_OUT_SCRIPT];
     else await putObjects(deps, sandbox, workspace, signal);
   }
-  const exec = await inGuest(sandbox, signal, { key, args, maxOutputBytes: 1024 * 1024 });
+  const exec = await runInGuest(sandbox, signal, { key, args, maxOutputBytes: 1024 * 1024 });
   const exit = await exec.wait(signal);
   if (exit.reason === 'exited' && exit.exitCode === 0) return;
   throw new WorkspaceFailure({
     code: 'workspace/unusable',
-    message: `the workspace of stage ${request.stage.id} cannot be unpacked in its VM: ${await whyOf(exec, exit, signal)}`,
+    message: `the workspace of stage ${request.stage.id} cannot be unpacked in its VM: ${await describeExit(exec, exit, signal)}`,
   });
 }
 
@@ -201,7 +201,7 @@ export type LeftWorkspace =
   | { readonly failure: null; readonly outputs: Readonly<Record<string, DataRef>> };
 
 /** What the stage made of it, once its work has succeeded. Everything is durable in the artifact store when this settles. */
-export async function takeWorkspace(
+export async function saveWorkspace(
   deps: ActivityDeps,
   sandbox: Sandbox,
   request: StageRequest,
@@ -224,7 +224,7 @@ export async function takeWorkspace(
   };
 }
 
-export interface Collecting {
+export interface CollectContext {
   readonly deps: Pick<ActivityDeps, 'disk' | 'repositories'>;
   readonly sandbox: Sandbox;
   readonly request: StageRequest;
@@ -245,7 +245,7 @@ export async function collectChanges({
   workspace,
   life,
   timeoutMs = WORKSPACE_LIMITS.guestTimeoutMs,
-}: Collecting): Promise<TakenChanges | Refusal> {
+}: CollectContext): Promise<TakenChanges | Refusal> {
   const { stage, runId } = request;
   const { plan, base, earlier } = workspace;
   const signal = life.detached;
@@ -253,11 +253,12 @@ export async function collectChanges({
   const message = `Not committed by stage ${stage.id} of run ${runId}`;
   const args = ['-c', COLLECT_SCRIPT, 'sh', plan.guestPath, message];
   const key = attemptCommand(request.execKey, 'collect');
-  const exec = await inGuest(sandbox, signal, { key, args, maxOutputBytes: WORKSPACE_LIMITS.packBytes, timeoutMs });
+  const exec = await runInGuest(sandbox, signal, { key, args, maxOutputBytes: WORKSPACE_LIMITS.packBytes, timeoutMs });
   const exit = await exec.wait(signal);
   if (exit.reason === 'output-limit')
     return { problem: `its changes have more than ${WORKSPACE_LIMITS.packBytes - COMMIT_LINE_BYTES} bytes packed` };
-  if (exit.reason !== 'exited' || exit.exitCode !== 0) return { problem: await whyOf(exec, exit, signal, timeoutMs) };
+  if (exit.reason !== 'exited' || exit.exitCode !== 0)
+    return { problem: await describeExit(exec, exit, signal, timeoutMs) };
   const commit = await commitOf(exec, signal);
   return await withRoom(deps.disk, `the workspace of stage ${stage.id}`, signal, () =>
     deps.repositories.takeChanges(
@@ -268,7 +269,7 @@ export async function collectChanges({
 }
 
 /** By the guest's own PATH and configuration, without the variables of the stage. */
-export function inGuest(
+export function runInGuest(
   sandbox: Sandbox,
   signal: AbortSignal,
   command: Pick<ExecRequest, 'key' | 'args' | 'maxOutputBytes'> & Partial<Pick<ExecRequest, 'stdin' | 'timeoutMs'>>,
@@ -298,7 +299,7 @@ async function commitOf(exec: Exec, signal: AbortSignal): Promise<string> {
 const TAIL_BYTES = 1024;
 
 /** In git's own words, the last of them. */
-export async function whyOf(
+export async function describeExit(
   exec: Exec,
   exit: ExecExit,
   signal: AbortSignal,

@@ -1,7 +1,7 @@
 /** A run that has ended takes no answer; the same answer as the one that stands is no new one. */
 import type { Client } from '@temporalio/client';
 import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
-import { answersInHistory } from '../../client/runs/answers-in-history.ts';
+import { readAnswersInHistory } from '../../client/runs/answers-in-history.ts';
 import { describeRun } from '../../client/runs/runs.ts';
 import { parseExecKey, stageNameOf } from '../../domain/run/attempt.ts';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
@@ -85,7 +85,7 @@ export async function answerThatStandsElsewhere(
   given: GivenAnswer,
 ): Promise<AnswerReceipt> {
   const { state } = await describeRun(client, runId);
-  const all = await answersInHistory(client, runId);
+  const all = await readAnswersInHistory(client, runId);
   const meant = stageText === undefined ? all : all.filter(({ receipt }) => receipt.stage === stageText);
   const [answer, ...others] = meant;
   if (answer !== undefined && others.length === 0) {

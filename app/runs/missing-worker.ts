@@ -1,5 +1,5 @@
 /** Whether a run on your own server waits because no worker takes it, and what to type then. */
-import { lastPollMs, QUIET_MS } from '../../client/temporal/pollers.ts';
+import { readLastPollTime, QUIET_MS } from '../../client/temporal/pollers.ts';
 import type { ServerLink } from '../../client/temporal/server-link.ts';
 import { RUN_TASK_QUEUE } from '../../workflows/messages.ts';
 
@@ -8,7 +8,7 @@ export async function describeMissingWorker(link: ServerLink, nowMs: number): Pr
   if (link.isEmbedded) return null;
   const { namespace } = link.client().options;
   try {
-    const last = await lastPollMs(link.client(), RUN_TASK_QUEUE);
+    const last = await readLastPollTime(link.client(), RUN_TASK_QUEUE);
     if (last !== null && nowMs - last < QUIET_MS) return null;
     const queue = `task queue ${RUN_TASK_QUEUE} of namespace ${namespace} on ${link.address()}`;
     const since =

@@ -3,8 +3,8 @@ import { existsSync, realpathSync, statSync } from 'node:fs';
 import { relative, resolve } from 'node:path';
 import type { Plan } from '../../domain/plan/plan.ts';
 import type { Environment } from '../../setup/environment.ts';
-import { allowedMounts } from '../../client/embedded/allowed-mounts.ts';
-import { type RefusedMount, refusedMounts } from '../../client/runs/refused-mounts.ts';
+import { readAllowedMounts } from '../../client/embedded/allowed-mounts.ts';
+import { type RefusedMount, findRefusedMounts } from '../../client/runs/refused-mounts.ts';
 import type { WritableRepository } from '../../client/runs/writable-repositories.ts';
 import { baseDirHint, findFromCwd } from './base-dir.ts';
 import { environmentError, usageError } from '../app-error.ts';
@@ -34,7 +34,7 @@ export async function mountsRefusedHere(
   baseDir: string,
   env: Environment,
 ): Promise<readonly RefusedMount[]> {
-  return await refusedMounts(plan, [baseDir, ...allowedMounts(env.stateDir)], baseDir);
+  return await findRefusedMounts(plan, [baseDir, ...readAllowedMounts(env.stateDir)], baseDir);
 }
 
 export function codeOfRefusal({
@@ -98,7 +98,7 @@ function realPathOf(path: string): string {
 }
 
 function allowCommand(env: Environment, more: readonly string[]): string {
-  return `voidbox up --allow-mounts ${[...allowedMounts(env.stateDir), ...more].map(quoteArgument).join(' ')}`;
+  return `voidbox up --allow-mounts ${[...readAllowedMounts(env.stateDir), ...more].map(quoteArgument).join(' ')}`;
 }
 
 export interface MountsOfRun {
@@ -119,7 +119,7 @@ export async function settleMounts(
   { plan, baseDir, allow, cwd, places }: MountsOfRun,
   env: Environment,
 ): Promise<void> {
-  const [refused] = await refusedMounts(plan, [baseDir, ...allowedMounts(env.stateDir), ...allow], baseDir);
+  const [refused] = await findRefusedMounts(plan, [baseDir, ...readAllowedMounts(env.stateDir), ...allow], baseDir);
   if (refused !== undefined)
     throw environmentError(
       codeOfRefusal(refused),

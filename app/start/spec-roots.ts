@@ -1,4 +1,4 @@
-import { allowedMounts } from '../../client/embedded/allowed-mounts.ts';
+import { readAllowedMounts } from '../../client/embedded/allowed-mounts.ts';
 import { listSpecFolders } from '../../files/find-repository.ts';
 import type { Environment } from '../../setup/environment.ts';
 
@@ -8,5 +8,5 @@ import type { Environment } from '../../setup/environment.ts';
  * @throws SetupError when what is allowed cannot be read
  */
 export function listSpecRoots(baseDir: string, allow: readonly string[], { stateDir }: Environment): readonly string[] {
-  return [...listSpecFolders(baseDir), ...allow, ...allowedMounts(stateDir)];
+  return [...listSpecFolders(baseDir), ...allow, ...readAllowedMounts(stateDir)];
 }

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { Client, Connection } from '@temporalio/client';
 import type { Environment } from '../../setup/environment.ts';
-import { timed } from '../cli.ts';
+import { measureProcess } from '../cli.ts';
 import { itemsArm, itemsSpec } from '../items.ts';
 import { type Arm, type ArmResult, interleave } from '../measure.ts';
 import { type BenchServer, startNode, startServer, TUNED_FLAGS } from '../servers.ts';
@@ -184,7 +184,7 @@ async function compareStarts(comparison: Comparison, pair: Pair<Running>): Promi
   const figure = 'voidbox --help';
   const results = await measure(comparison, figure, pair, async ({ build: { name, root } }) => ({
     name,
-    round: () => timed([process.execPath, join(root, 'bin', 'voidbox.js'), '--help']),
+    round: () => measureProcess([process.execPath, join(root, 'bin', 'voidbox.js'), '--help']),
   }));
   return [compareMeasure(`${figure}: CPU`, 'ms', results, 'cpuMs')];
 }

@@ -1,5 +1,5 @@
 /** The verdict on two builds that were measured pair by pair. Pure. */
-import { type ArmResult, format, formatSpread, pairedRatio, type Spread, spread } from '../measure.ts';
+import { type ArmResult, format, formatSpread, measurePairedRatio, type Spread, spread } from '../measure.ts';
 
 /** A build that needs a tenth more than the build before it has lost. */
 export const MOST_RATIO = 1.1;
@@ -27,7 +27,7 @@ export function compareMeasure<T extends string>(
     unit,
     base: spread(values(base)),
     current: spread(values(current)),
-    ratio: pairedRatio(current, base, measure),
+    ratio: measurePairedRatio(current, base, measure),
   };
 }
 

@@ -1,7 +1,7 @@
 /** The Messages API of Anthropic, as far as Claude Code asks for it. */
 import {
   type ModelApi,
-  offeredTool,
+  findOfferedTool,
   type OfferedTool,
   piecesOf,
   type SpokenStep,
@@ -58,8 +58,8 @@ function blocksOf(step: SpokenStep, context: StepContext): readonly Block[] {
         ? callBlock({ name: SCHEMA_TOOL }, step.answer, context)
         : textBlock(JSON.stringify(step.answer)),
     ];
-  if ('call' in step) return [callBlock(offeredTool(step.call, context), step.input, context)];
-  const call = callBlock(offeredTool(SHELL, context), { command: step.run, description: 'run it' }, context);
+  if ('call' in step) return [callBlock(findOfferedTool(step.call, context), step.input, context)];
+  const call = callBlock(findOfferedTool(SHELL, context), { command: step.run, description: 'run it' }, context);
   return step.saying === undefined ? [call] : [textBlock(step.saying, step.everyMs), call];
 }
 

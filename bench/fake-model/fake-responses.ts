@@ -1,7 +1,7 @@
 /** The Responses API of OpenAI, as far as Codex asks for it. */
 import {
   type ModelApi,
-  offeredTool,
+  findOfferedTool,
   type OfferedTool,
   piecesOf,
   type SpokenStep,
@@ -83,7 +83,7 @@ function itemsOf(step: SpokenStep, context: StepContext): readonly (Message | Ca
   if ('say' in step) return [messageOf(step.say, turn)];
   if ('cut' in step) return [messageOf(step.cut, turn)];
   if ('answer' in step) return [messageOf(JSON.stringify(step.answer), turn)];
-  if ('call' in step) return [callOf(offeredTool(step.call, context), step.input, turn)];
+  if ('call' in step) return [callOf(findOfferedTool(step.call, context), step.input, turn)];
   const name = Object.keys(SHELLS).find((shell) => tools.has(shell));
   if (name === undefined) throw new Error(`no tool for a shell is offered: ${[...tools.keys()].join(', ')}`);
   const call = callOf({ name }, SHELLS[name]!(step.run), turn);

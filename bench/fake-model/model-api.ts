@@ -94,7 +94,7 @@ function listOf(value: unknown): readonly Fields[] {
 }
 
 /** An error names what is offered instead. */
-export function offeredTool(name: string, { tools }: StepContext): OfferedTool {
+export function findOfferedTool(name: string, { tools }: StepContext): OfferedTool {
   const tool = tools.get(name);
   if (tool === undefined) throw new Error(`the tool ${name} is not offered: ${[...tools.keys()].join(', ')}`);
   return tool;

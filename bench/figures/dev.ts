@@ -7,7 +7,7 @@ import { createQemuBackend } from '../../sandbox/micro-vm/qemu/backend.ts';
 import { readHostMemory } from '../../setup/machine/host-memory.ts';
 import { resolveOptionalPieces } from '../../setup/resolve.ts';
 import { agentStartArm, startAskedModel } from '../agent-start.ts';
-import { interleave, pairedRatio, spread } from '../measure.ts';
+import { interleave, measurePairedRatio, spread } from '../measure.ts';
 import type { Figure } from '../report.ts';
 import { coldBootArm, warmVm } from '../vm.ts';
 import type { Bench } from './bench.ts';
@@ -46,7 +46,7 @@ export async function devFigure(bench: Bench): Promise<Figure> {
     rounds,
     say,
   );
-  const ratio = pairedRatio(dev!, bare!, 'toFirstExecMs').median;
+  const ratio = measurePairedRatio(dev!, bare!, 'toFirstExecMs').median;
   return {
     title: '(n) The dev image',
     method: `Made once in an empty cache, with its packages downloaded from this machine's mirror. Boots as in (b), both with ${MEMORY_MIB} MiB, in turn. Command lines of agents are called in a VM of the image as a stage calls them, against a server that answers at once: to the first request that it gets, and to the end of the turn; the maximum is as a rule the first start, from the host's files. Debian kernel, one vCPU.`,

@@ -7,7 +7,7 @@ import { createQemuBackend } from '../../sandbox/micro-vm/qemu/backend.ts';
 import { readHostMemory } from '../../setup/machine/host-memory.ts';
 import { resolveOptionalPieces } from '../../setup/resolve.ts';
 import { connectArm, downloadArm } from '../door.ts';
-import { type Arm, type ArmResult, interleave, pairedRatio, spread } from '../measure.ts';
+import { type Arm, type ArmResult, interleave, measurePairedRatio, spread } from '../measure.ts';
 import type { Figure } from '../report.ts';
 import { fileArm, onIdleDisk, warmVm } from '../vm.ts';
 import type { Bench } from './bench.ts';
@@ -57,7 +57,7 @@ async function measureDoor(bench: Bench, { raw, http, short }: Servers): Promise
   const { vm } = warm;
   const [files, service, tunnel, proxy] = await interleave(
     [
-      asThroughput(fileArm('files', vm)),
+      toThroughput(fileArm('files', vm)),
       downloadArm('service', vm, `bash -c 'cat </dev/tcp/raw/${findPort(raw)}'`, SIZE_BYTES),
       // The same server and program as below, over a tunnel as for TLS.
       downloadArm('tunnel', vm, `curl -sSf --proxytunnel http://10.0.2.2:${findPort(http)}/`, SIZE_BYTES),
@@ -81,7 +81,7 @@ function writeFigure({ files, service, tunnel, proxy, connect }: DoorMeasures): 
     unit: 'MB/s',
   });
   const writeGoal = (what: string, arm: ArmResult<'mbPerS'>): Figure['goals'][number] => {
-    const value = pairedRatio(arm, files, 'mbPerS').median;
+    const value = measurePairedRatio(arm, files, 'mbPerS').median;
     return {
       what: `${what} against the file, paired`,
       value,
@@ -113,7 +113,7 @@ function writeFigure({ files, service, tunnel, proxy, connect }: DoorMeasures): 
 }
 
 /** Of the files only what is written: what comes through the door goes the same way. */
-function asThroughput(files: ReturnType<typeof fileArm>): Arm<'mbPerS'> {
+function toThroughput(files: ReturnType<typeof fileArm>): Arm<'mbPerS'> {
   return { name: files.name, round: async () => ({ mbPerS: (await files.round()).writeMbPerS }) };
 }
 

@@ -9,7 +9,7 @@ import {
   ITEMS_WIDTH,
   longMs,
 } from '../items.ts';
-import { type ArmResult, interleave, pairedRatio, spread } from '../measure.ts';
+import { type ArmResult, interleave, measurePairedRatio, spread } from '../measure.ts';
 import type { Figure, FigureRow } from '../report.ts';
 import { startServer, TUNED_FLAGS } from '../servers.ts';
 import { type Bench, startBareWorker, startOurWorker } from './bench.ts';
@@ -49,7 +49,7 @@ export async function itemsFigure(bench: Bench): Promise<Figure> {
   for (const options of armOptions) arms.push(await itemsArm(options));
   const results = await interleave(arms, bench.rounds, bench.say);
   const [path, bare] = results as [ArmResult<ItemsMeasure>, ArmResult<ItemsMeasure>];
-  const wall = pairedRatio(path, bare, 'wallSeconds').median;
+  const wall = measurePairedRatio(path, bare, 'wallSeconds').median;
   return {
     title: '(k) Items of a list',
     method: `${items} items of a stage with \`for_each\`, ${ITEMS_WIDTH} at a time, each a command of ${ITEM_MS} ms (mock sandbox), beside a stage of ${longMs(items) / 1_000} s. Compared with a bare workflow on the same server that runs as many activities of ${ITEM_MS} ms, as many at a time, beside one of ${longMs(items) / 1_000} s. Whole runs are measured, after one of 2000 items that is not counted.`,
@@ -58,11 +58,11 @@ export async function itemsFigure(bench: Bench): Promise<Figure> {
     ratios: [
       {
         what: 'worker CPU against the bare fan-out, paired',
-        value: pairedRatio(path, bare, 'workerCpuMsPerItem').median,
+        value: measurePairedRatio(path, bare, 'workerCpuMsPerItem').median,
       },
       {
         what: 'server CPU against the bare fan-out, paired',
-        value: pairedRatio(path, bare, 'serverCpuMsPerItem').median,
+        value: measurePairedRatio(path, bare, 'serverCpuMsPerItem').median,
       },
     ],
   };

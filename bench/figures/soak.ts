@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { format } from '../measure.ts';
 import type { Figure } from '../report.ts';
 import { startServer, TUNED_FLAGS } from '../servers.ts';
-import { around, soak } from '../soak.ts';
+import { measureAround, soak } from '../soak.ts';
 import { noopSpec } from '../stages.ts';
 import { type Bench, startOurWorker } from './bench.ts';
 
@@ -28,8 +28,8 @@ export async function soakFigure(bench: Bench): Promise<Figure> {
         say(`  ${runs} of ${SOAK_RUNS} runs: worker ${format(workerMib)} MiB, server ${format(serverMib)} MiB`);
     },
   });
-  const early = around(samples, SOAK_EARLY_RUNS, SOAK_WINDOW);
-  const late = around(samples, SOAK_RUNS, SOAK_WINDOW);
+  const early = measureAround(samples, SOAK_EARLY_RUNS, SOAK_WINDOW);
+  const late = measureAround(samples, SOAK_RUNS, SOAK_WINDOW);
   const growth = {
     worker: late.workerMib.median / early.workerMib.median,
     server: late.serverMib.median / early.serverMib.median,

@@ -1,6 +1,6 @@
 /** What a stage costs, one after the other and side by side. */
 import { join } from 'node:path';
-import { type ArmResult, interleave, pairedRatio, spread } from '../measure.ts';
+import { type ArmResult, interleave, measurePairedRatio, spread } from '../measure.ts';
 import type { Figure, FigureRow } from '../report.ts';
 import { startServer, TUNED_FLAGS } from '../servers.ts';
 import { IN_A_ROW, noopSpec, stageArm, type StageMeasure, WARM_UP_STAGES, wideSpec, WIDE, WIDTH } from '../stages.ts';
@@ -47,9 +47,9 @@ export async function stageFigure(bench: Bench): Promise<Figure> {
   const results = await interleave(arms, bench.rounds, bench.say);
   type Result = ArmResult<StageMeasure>;
   const [path, bareLoop, dispatchedLoop, stockLoop] = results as [Result, Result, Result, Result];
-  const toBare = pairedRatio(path, bareLoop, 'msPerStage').median;
-  const toStock = pairedRatio(path, stockLoop, 'msPerStage').median;
-  const cpu = pairedRatio(path, bareLoop, 'workerCpuMsPerStage').median;
+  const toBare = measurePairedRatio(path, bareLoop, 'msPerStage').median;
+  const toStock = measurePairedRatio(path, stockLoop, 'msPerStage').median;
+  const cpu = measurePairedRatio(path, bareLoop, 'workerCpuMsPerStage').median;
   return {
     title: '(a) Overhead of a stage',
     method: `A stage that does nothing (mock sandbox) takes the whole path; the bare loop runs no-op activities. The figure is the slope between a run of ${IN_A_ROW.short} stages and one of ${IN_A_ROW.long}. Both servers use a SQLite file. On the embedded server, and in the bare loop, the answer to the workflow task carries the activity (eager start). With several hosts each host has its own queue, so one arm measures without eager start. Each arm has a worker of its own, which first runs ${WARM_UP_STAGES} stages that are not counted, to warm up.`,
@@ -77,7 +77,7 @@ export async function stageFigure(bench: Bench): Promise<Figure> {
     ratios: [
       {
         what: 'latency against the bare loop without eager start on the same server, paired',
-        value: pairedRatio(path, dispatchedLoop, 'msPerStage').median,
+        value: measurePairedRatio(path, dispatchedLoop, 'msPerStage').median,
       },
     ],
   };
@@ -111,7 +111,7 @@ export async function wideFigure(bench: Bench): Promise<Figure> {
     bench.say,
   );
   const [path, bare] = results as [ArmResult<StageMeasure>, ArmResult<StageMeasure>];
-  const latency = pairedRatio(path, bare, 'msPerStage').median;
+  const latency = measurePairedRatio(path, bare, 'msPerStage').median;
   return {
     title: '(a2) Overhead of parallel stages',
     method: `As (a), for stages without dependencies: the slope between a run of ${WIDE.short} stages and one of ${WIDE.long}, ${WIDTH} at a time, compared with a fan-out of no-op activities of the same width on the same server.`,
@@ -120,7 +120,7 @@ export async function wideFigure(bench: Bench): Promise<Figure> {
     ratios: [
       {
         what: 'worker CPU against the bare fan-out, paired',
-        value: pairedRatio(path, bare, 'workerCpuMsPerStage').median,
+        value: measurePairedRatio(path, bare, 'workerCpuMsPerStage').median,
       },
     ],
   };

@@ -1,4 +1,4 @@
-import { interleave, pairedRatio, spread } from '../measure.ts';
+import { interleave, measurePairedRatio, spread } from '../measure.ts';
 import type { Figure } from '../report.ts';
 import { SHAPES, SIZES, transitionArm } from '../transitions.ts';
 import type { Bench } from './bench.ts';
@@ -23,7 +23,7 @@ export async function transitionFigure(bench: Bench): Promise<Figure> {
     goals: [
       ...perShape.flatMap(({ shape, sizes: [least, ...larger] }) =>
         larger.map((result, index) => {
-          const value = pairedRatio(result, least!, 'us').median;
+          const value = measurePairedRatio(result, least!, 'us').median;
           return {
             what: `${shape}: ${SIZES[index + 1]} stages against ${SIZES[0]}, paired`,
             value,

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { cliArms } from '../cli.ts';
-import { interleave, pairedRatio, spread } from '../measure.ts';
+import { interleave, measurePairedRatio, spread } from '../measure.ts';
 import type { Figure } from '../report.ts';
 import { SPEC_SHAPES, SPEC_SIZES, validationArm } from '../validation.ts';
 import type { Bench } from './bench.ts';
@@ -13,7 +13,7 @@ export async function validationFigure(bench: Bench): Promise<Figure> {
   );
   const results = await interleave([idle!, small!, ...generated], Math.max(bench.rounds, 5), bench.say);
   const [nothing, smallSpec, ...specs] = results;
-  const smallRatio = pairedRatio(smallSpec!, nothing!, 'cpuMs').median;
+  const smallRatio = measurePairedRatio(smallSpec!, nothing!, 'cpuMs').median;
   return {
     title: '(j) Validation',
     method: `CPU time (user and system) of \`voidbox validate\`, compared with a Node process that does nothing in the same round. Generated specs: a pipeline whose boxes run one after the other, and a workflow whose steps have a VM each and wait for up to three others. Linear is a cost of at most ${SPEC_SIZES[1] / SPEC_SIZES[0]} × for ${SPEC_SIZES[1] / SPEC_SIZES[0]} × the stages, without that of the idle process.`,

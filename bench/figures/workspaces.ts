@@ -15,7 +15,7 @@ import { readHostMemory } from '../../setup/machine/host-memory.ts';
 import { resolveOptionalPieces } from '../../setup/resolve.ts';
 import { planCheckout } from '../../workers/checkout/plan-checkout.ts';
 import { lazyExtras } from '../../workers/host/lazy-pieces.ts';
-import { type Arm, interleave, pairedRatio, spread } from '../measure.ts';
+import { type Arm, interleave, measurePairedRatio, spread } from '../measure.ts';
 import type { Figure } from '../report.ts';
 import { onIdleDisk } from '../vm.ts';
 import type { Bench } from './bench.ts';
@@ -41,7 +41,7 @@ export async function workspaceFigure(bench: Bench): Promise<Figure> {
   const request = { folder, ref: null, includeDirty: false, mayRead: () => true };
   const { bundle } = await packRepository(host, request, bytesOf);
   const [indexed, planned] = await withPrivateRepository(host, async (repository) => {
-    const base = await indexBase(host, repository, once(bundle), bytesOf);
+    const base = await indexBase(host, repository, toStream(bundle), bytesOf);
     return [base, await planCheckout(host, repository, base.base)] as const;
   });
   if ('unfit' in planned) throw new Error(`the host cannot check out the repository of this figure: ${planned.unfit}`);
@@ -62,7 +62,7 @@ export async function workspaceFigure(bench: Bench): Promise<Figure> {
       bench.rounds,
       bench.say,
     );
-    const ratio = pairedRatio(repository!, files!, 'ms');
+    const ratio = measurePairedRatio(repository!, files!, 'ms');
     return {
       title: '(l) A repository into a VM',
       method: `A repository with ${FILES} files of 4 KiB and ${COMMITS} commits as a workspace, until it is checked out, beside the same files as a tar; the dev image, in turns, each when the guest has written all before it to its disk. The host packs it, indexes the pack and judges its names before, once for a run; that it makes the tar of files and objects counts. By git of the guest is how it is where the host cannot.`,
@@ -113,7 +113,7 @@ function filesArm(vm: Sandbox, tar: Buffer): Arm<'ms'> {
     name: 'files',
     async round() {
       const began = performance.now();
-      await vm.putTar(`/workspace/files-${randomUUID()}`, once(tar), never);
+      await vm.putTar(`/workspace/files-${randomUUID()}`, toStream(tar), never);
       return { ms: performance.now() - began };
     },
   };
@@ -127,7 +127,7 @@ function repositoryArm(
   { base, headerBytes, index }: IndexedBase<Buffer>,
   checkout: Buffer,
 ): Arm<'ms'> {
-  const stored = (bytes: Buffer) => ({ sizeBytes: bytes.length, open: () => once(bytes) });
+  const stored = (bytes: Buffer) => ({ sizeBytes: bytes.length, open: () => toStream(bytes) });
   return {
     name: 'repository',
     async round() {
@@ -141,9 +141,9 @@ function repositoryArm(
         nowS: Math.floor(Date.now() / 1_000),
       });
       await vm.putTar(folder, tar, never);
-      await inGuest(vm, ['-c', CHECKED_OUT_SCRIPT]);
+      await runInGuest(vm, ['-c', CHECKED_OUT_SCRIPT]);
       const ms = performance.now() - began;
-      await inGuest(vm, ['-c', 'test -z "$(git -C "$1" status --porcelain)"', 'sh', folder]);
+      await runInGuest(vm, ['-c', 'test -z "$(git -C "$1" status --porcelain)"', 'sh', folder]);
       return { ms };
     },
   };
@@ -156,15 +156,15 @@ function guestArm(vm: Sandbox, bundle: Buffer, indexed: IndexedBase<Buffer>): Ar
     async round() {
       const folder = `/workspace/repository-${randomUUID()}`;
       const began = performance.now();
-      await vm.writeFile(`${folder}/${UNPACKED_FILES.pack}`, pack.length, once(pack), never);
-      await vm.writeFile(`${folder}/${UNPACKED_FILES.index}`, indexed.index.length, once(indexed.index), never);
-      await inGuest(vm, ['-c', UNPACK_SCRIPT, 'sh', folder, indexed.base]);
+      await vm.writeFile(`${folder}/${UNPACKED_FILES.pack}`, pack.length, toStream(pack), never);
+      await vm.writeFile(`${folder}/${UNPACKED_FILES.index}`, indexed.index.length, toStream(indexed.index), never);
+      await runInGuest(vm, ['-c', UNPACK_SCRIPT, 'sh', folder, indexed.base]);
       return { ms: performance.now() - began };
     },
   };
 }
 
-async function inGuest(vm: Sandbox, args: readonly string[]): Promise<void> {
+async function runInGuest(vm: Sandbox, args: readonly string[]): Promise<void> {
   const exec = await vm.exec(
     {
       key: randomUUID(),
@@ -182,7 +182,7 @@ async function inGuest(vm: Sandbox, args: readonly string[]): Promise<void> {
   if (exitCode !== 0) throw new Error(`git in the guest ended with ${exitCode}`);
 }
 
-async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+async function* toStream(bytes: Uint8Array): AsyncIterable<Uint8Array> {
   yield bytes;
 }
 

@@ -19,7 +19,7 @@ export async function pruneSessionFiles(
   // Loaded here and not above: without sessions, runs are pruned without the Temporal SDK.
   const { openServerLink } = await import('../../client/temporal/server-link.ts');
   const { sessionUses } = await import('../../client/sessions/uses.ts');
-  const { configuredAddress, serverIdOf } = await import('../../client/temporal/temporal-address.ts');
+  const { readConfiguredAddress, serverIdOf } = await import('../../client/temporal/temporal-address.ts');
   const link = await openServerLink(context, { start: false }).catch(() => null);
   if (link === null)
     return {
@@ -28,7 +28,7 @@ export async function pruneSessionFiles(
     };
   let uses;
   try {
-    uses = await sessionUses(link.client(), serverIdOf(link.isEmbedded ? null : configuredAddress(context.env)));
+    uses = await sessionUses(link.client(), serverIdOf(link.isEmbedded ? null : readConfiguredAddress(context.env)));
   } catch (error) {
     return {
       ...NOTHING,

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
-import { allowedMounts, keepAllowedMounts } from './allowed-mounts.ts';
+import { readAllowedMounts, keepAllowedMounts } from './allowed-mounts.ts';
 import { mountsMark } from './mounts-mark.ts';
 import { makeStateFolder } from '../../test/rig/runs/state-folder.ts';
 
@@ -13,11 +13,11 @@ beforeEach(() => {
 });
 
 test('what is kept replaces what was, and folders in another one are left out', () => {
-  expect([allowedMounts(stateDir), mountsMark(stateDir)]).toEqual([[], '']);
+  expect([readAllowedMounts(stateDir), mountsMark(stateDir)]).toEqual([[], '']);
   keepAllowedMounts(stateDir, ['/srv/data/in', '/srv', '/srv/data', '/srv', '/home/ada', '/srv-old']);
-  expect(allowedMounts(stateDir)).toEqual(['/home/ada', '/srv', '/srv-old']);
+  expect(readAllowedMounts(stateDir)).toEqual(['/home/ada', '/srv', '/srv-old']);
   keepAllowedMounts(stateDir, []);
-  expect([allowedMounts(stateDir), mountsMark(stateDir)]).toEqual([[], '']);
+  expect([readAllowedMounts(stateDir), mountsMark(stateDir)]).toEqual([[], '']);
 });
 
 test('another permission is another worker; the same in another order is not', () => {
@@ -34,9 +34,11 @@ test.each(['', '{', '[]', '{"folders":"/"}', '{"folders":["data"]}', '{"folders"
   'a file that holds %j allows nothing silently: it is an error with the way out',
   (text) => {
     writeFileSync(join(makeStateFolder(stateDir), 'mounts.json'), text);
-    expect(() => allowedMounts(stateDir)).toThrow(/mounts\.json, the host folders that runs may mount, cannot be used/);
+    expect(() => readAllowedMounts(stateDir)).toThrow(
+      /mounts\.json, the host folders that runs may mount, cannot be used/,
+    );
     expect(() => mountsMark(stateDir)).toThrow(/cannot be used/);
     keepAllowedMounts(stateDir, ['/srv']);
-    expect(allowedMounts(stateDir)).toEqual(['/srv']);
+    expect(readAllowedMounts(stateDir)).toEqual(['/srv']);
   },
 );

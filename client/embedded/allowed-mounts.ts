@@ -15,17 +15,17 @@ function fileOf(stateDir: string): string {
 }
 
 /** Absolute, links followed. @throws SetupError when the file is there and is not what is written here: nothing is guessed */
-export function allowedMounts(stateDir: string): readonly string[] {
+export function readAllowedMounts(stateDir: string): readonly string[] {
   const file = fileOf(stateDir);
   let text: string;
   try {
     text = readFileSync(file, 'utf8');
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
-    throw unusable(file, (error as Error).message);
+    throw createUnusableError(file, (error as Error).message);
   }
   const folders = foldersIn(text);
-  if (folders === null) throw unusable(file, 'it does not hold a list of absolute paths');
+  if (folders === null) throw createUnusableError(file, 'it does not hold a list of absolute paths');
   return folders;
 }
 
@@ -42,7 +42,7 @@ function foldersIn(text: string): readonly string[] | null {
     : null;
 }
 
-function unusable(file: string, why: string): SetupError {
+function createUnusableError(file: string, why: string): SetupError {
   return new SetupError(
     `${file}, the host folders that runs may mount, cannot be used: ${why}`,
     'Write it again: `voidbox up --allow-mounts FOLDER…`, or `voidbox up --no-allow-mounts` to allow none.',

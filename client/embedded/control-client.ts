@@ -18,7 +18,7 @@ const USE_MS = 10_000;
 /** Linux's O_PATH, which Node does not name: the file itself, not opened. */
 const O_PATH = 0o10000000;
 
-export type Asked =
+export type StackReply =
   | { readonly kind: 'answer'; readonly answer: StackAnswer }
   /** No socket, or one that nobody listens at. */
   | { readonly kind: 'nobody' }
@@ -26,7 +26,7 @@ export type Asked =
   | { readonly kind: 'silent' };
 
 /** Asks the stack of a folder, and believes nobody but a process of this user that says it is this folder's. */
-export async function askStack(stateDir: string, op: StackOp): Promise<Asked> {
+export async function askStack(stateDir: string, op: StackOp): Promise<StackReply> {
   let file: number;
   try {
     file = openSync(socketFile(stateDir), O_PATH | constants.O_NOFOLLOW);

@@ -24,7 +24,7 @@ export function skillPaths(stateDir: string): readonly string[] {
 }
 
 /** Of all that is loaded, links followed. */
-export function knownEntries(stateDir: string): readonly string[] {
+export function listEntries(stateDir: string): readonly string[] {
   return [...new Set(skillPaths(stateDir).flatMap((path) => entriesAt(path).map((entry) => realpathSync(entry))))];
 }
 

@@ -55,10 +55,10 @@ export function spawnSupervisor(env: Environment, pieces: StackPieces, build: st
   child.once('error', () => (exit = 127));
   child.once('exit', (code) => (exit = code ?? 128));
   child.unref();
-  return { lastWords: () => lastLines(logFile, logFrom), exitCode: () => exit };
+  return { lastWords: () => readLastLines(logFile, logFrom), exitCode: () => exit };
 }
 
-function lastLines(file: string, from: number): string {
+function readLastLines(file: string, from: number): string {
   try {
     return readFileSync(file)
       .subarray(from)
@@ -66,7 +66,7 @@ function lastLines(file: string, from: number): string {
       .trimEnd()
       .split('\n')
       .slice(-LAST_LINES)
-      .map(shortened)
+      .map(shortenLine)
       .join('\n');
   } catch {
     // A log that is gone says nothing; the error names its folder in any case.
@@ -75,7 +75,7 @@ function lastLines(file: string, from: number): string {
 }
 
 /** The end of a line says what went wrong more often than its middle. */
-function shortened(line: string): string {
+function shortenLine(line: string): string {
   if (line.length <= LINE_CHARACTERS) return line;
   return `${line.slice(0, LINE_CHARACTERS / 2)} … ${line.slice(-LINE_CHARACTERS / 2)}`;
 }

@@ -75,22 +75,23 @@ export async function readStack(env: Environment): Promise<StackInfo | null> {
   const until = Date.now() + SOCKET_LIMIT_MS;
   for (;;) {
     const asked = await askStack(env.stateDir, 'status');
-    if (asked.kind === 'answer') return asked.answer.phase === 'up' ? await ifReachable(asked.answer.info) : null;
+    if (asked.kind === 'answer') return asked.answer.phase === 'up' ? await keepIfReachable(asked.answer.info) : null;
     const holder = lockHolder(env.stateDir);
     if (holder === null) return null;
     // It lives, says the kernel: its socket is coming, or it is stopped, or older than sockets. Then the file tells.
-    if (asked.kind === 'silent' || Date.now() > until) return await ifReachable(publishedBy(holder, env.stateDir));
+    if (asked.kind === 'silent' || Date.now() > until)
+      return await keepIfReachable(readPublished(holder, env.stateDir));
     await sleep(POLL_MS);
   }
 }
 
-function publishedBy(holder: number, stateDir: string): StackInfo | null {
+function readPublished(holder: number, stateDir: string): StackInfo | null {
   const info = readStackFile(stateDir);
   return info?.supervisorPid === holder ? info : null;
 }
 
-async function ifReachable(info: StackInfo | null): Promise<StackInfo | null> {
-  return info !== null && (await answers(info.address)) ? info : null;
+async function keepIfReachable(info: StackInfo | null): Promise<StackInfo | null> {
+  return info !== null && (await isAnswering(info.address)) ? info : null;
 }
 
 /** Stops the stack: attempts let go of their VMs, which go on, and the next stack takes them up. False when none ran. */
@@ -121,7 +122,7 @@ async function waitForEnd(env: Environment, pid: number): Promise<void> {
   const until = Date.now() + STOP_LIMIT_MS;
   for (;;) {
     const isThere = isLockHolder(env.stateDir, pid);
-    if (!isThere && !(await answersAs(env, pid))) return;
+    if (!isThere && !(await isStackProcess(env, pid))) return;
     if (Date.now() > until) {
       // Its children are tied to it and end with it.
       if (isThere) signalIfThere(pid, 'SIGKILL');
@@ -131,7 +132,7 @@ async function waitForEnd(env: Environment, pid: number): Promise<void> {
   }
 }
 
-async function answersAs(env: Environment, pid: number): Promise<boolean> {
+async function isStackProcess(env: Environment, pid: number): Promise<boolean> {
   const asked = await askStack(env.stateDir, 'status');
   return asked.kind === 'answer' && asked.answer.pid === pid;
 }
@@ -158,7 +159,7 @@ async function startStack(start: Start): Promise<StackInfo> {
       if (move !== null) progress(move);
       return ready;
     }
-    const other = await otherBuild(env, build);
+    const other = await findOtherBuild(env, build);
     if (other !== null && drains < MAX_DRAINS) {
       progress(describeRestart(other, build));
       await drain(env, build);
@@ -169,7 +170,7 @@ async function startStack(start: Start): Promise<StackInfo> {
     const code = supervisor?.exitCode() ?? null;
     // 0: it was up, and another client has stopped it before this one saw it.
     if (supervisor !== null && code !== null && code !== EXIT_LOCKED && code !== 0)
-      throw notStarted(env, `ended with ${code} while it started`, supervisor.lastWords());
+      throw createStartError(env, `ended with ${code} while it started`, supervisor.lastWords());
     // Another client's supervisor has the lock, and gives it up if it can't start either: then ours says why.
     if (supervisor === null || (code !== null && Date.now() > lockAgainMs)) {
       if (supervisor === null) progress('starting the embedded stack');
@@ -180,7 +181,7 @@ async function startStack(start: Start): Promise<StackInfo> {
     else if (Date.now() - silentSinceMs > SILENT_LIMIT_MS) await stopStack(env);
     await sleep(POLL_MS);
   }
-  throw notStarted(env, `did not start within ${START_LIMIT_MS / 1000} s`, supervisor?.lastWords() ?? '');
+  throw createStartError(env, `did not start within ${START_LIMIT_MS / 1000} s`, supervisor?.lastWords() ?? '');
 }
 
 /** Of one code, what differs is what `voidbox up` was told. */
@@ -191,7 +192,7 @@ function describeRestart(other: string, build: string): string {
 }
 
 /** The build of a stack that is up and runs other code. */
-async function otherBuild(env: Environment, build: string): Promise<string | null> {
+async function findOtherBuild(env: Environment, build: string): Promise<string | null> {
   const running = await readStack(env);
   return running === null || running.build === build ? null : running.build;
 }
@@ -213,7 +214,7 @@ async function drain(env: Environment, build: string): Promise<void> {
 }
 
 /** With the last words of what did not start: they say more than any exit code. */
-function notStarted(env: Environment, how: string, words: string): SetupError {
+function createStartError(env: Environment, how: string, words: string): SetupError {
   const room = readDiskRoom(env.stateDir);
   // A supervisor without room for its first file has no words either.
   const remedy = room.isLow
@@ -222,7 +223,7 @@ function notStarted(env: Environment, how: string, words: string): SetupError {
   return new SetupError(`the embedded stack ${how}${words === '' ? '' : `:\n${words}`}`, remedy);
 }
 
-function answers(address: string): Promise<boolean> {
+function isAnswering(address: string): Promise<boolean> {
   const [host, port] = address.split(':');
   return new Promise((resolve) => {
     const socket = connect({ host: host ?? '127.0.0.1', port: Number(port) });

@@ -16,7 +16,7 @@ type Payload = Parameters<typeof defaultPayloadConverter.fromPayload>[0];
 const PAGE_EVENTS = 1_000;
 
 /** The last answer of each stage, in the order of the stages' first ones. No worker has to run for it. */
-export async function answersInHistory(client: Client, runId: string): Promise<readonly AnswerInHistory[]> {
+export async function readAnswersInHistory(client: Client, runId: string): Promise<readonly AnswerInHistory[]> {
   const requests = new Map<string, AnswerRequest>();
   const answers = new Map<string, AnswerInHistory>();
   let nextPageToken: Uint8Array | null | undefined;
@@ -42,18 +42,18 @@ function collect(
   for (const event of events) {
     const input = event.workflowExecutionUpdateAcceptedEventAttributes?.acceptedRequest?.input;
     if (input?.name === RUN_MESSAGES.answer) {
-      const request = first(input.args?.payloads);
+      const request = decodeFirst(input.args?.payloads);
       if (answerProblem(request) === null) requests.set(String(event.eventId), request as AnswerRequest);
     }
     const completed = event.workflowExecutionUpdateCompletedEventAttributes;
     const request = requests.get(String(completed?.acceptedEventId));
     const success = completed?.outcome?.success;
     if (request !== undefined && success)
-      answers.set(request.stage, { request, receipt: first(success.payloads) as AnswerReceipt });
+      answers.set(request.stage, { request, receipt: decodeFirst(success.payloads) as AnswerReceipt });
   }
 }
 
-function first(payloads: Payload[] | null | undefined): unknown {
+function decodeFirst(payloads: Payload[] | null | undefined): unknown {
   const payload = payloads?.[0];
   return payload === undefined ? undefined : defaultPayloadConverter.fromPayload(payload);
 }

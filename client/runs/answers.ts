@@ -27,7 +27,7 @@ export class AnswerError extends Error {
 
 /** A stage of an item, which is named as `review[3].ok`, is answered by the window of its list. @throws AnswerError */
 export async function answerStage(client: Client, runId: string, request: AnswerRequest): Promise<AnswerReceipt> {
-  return told(runId, async () => {
+  return translateErrors(runId, async () => {
     const list = LIST_OF_ITEM.exec(request.stage)?.[0];
     if (list !== undefined) return await answerItem(client, runId, list, request);
     return await client.workflow
@@ -38,7 +38,7 @@ export async function answerStage(client: Client, runId: string, request: Answer
 
 async function answerItem(client: Client, runId: string, list: string, request: AnswerRequest): Promise<AnswerReceipt> {
   const { status } = await client.workflow.getHandle(runId).describe();
-  if (status.name !== 'RUNNING') throw ended(runId);
+  if (status.name !== 'RUNNING') throw createEndedError(runId);
   const windows = await windowsOf(client, runId, list);
   const nobody = new AnswerError(
     'refused',
@@ -104,22 +104,22 @@ function isWindowOf(workflowId: string, list: string): boolean {
 
 /** Names of the stages that wait for an answer, in the plan's order, and then those of items. @throws AnswerError */
 export async function stagesThatAsk(client: Client, runId: string): Promise<readonly string[]> {
-  return told(runId, async () => {
+  return translateErrors(runId, async () => {
     const { state, stages } = await client.workflow.getHandle(runId).query<RunStatus, []>(RUN_MESSAGES.view);
-    if (state !== 'running' && state !== 'admitting') throw ended(runId);
+    if (state !== 'running' && state !== 'admitting') throw createEndedError(runId);
     const own = stages.flatMap(({ id, state: each }) => (each === 'asking' ? [id] : []));
     const ofItems = await windowsOf(client, runId, null);
     return [...own, ...ofItems.flatMap(({ asking }) => asking)];
   });
 }
 
-async function told<T>(runId: string, call: () => Promise<T>): Promise<T> {
+async function translateErrors<T>(runId: string, call: () => Promise<T>): Promise<T> {
   try {
     return await call();
   } catch (error) {
-    if (error instanceof WorkflowNotFoundError) throw ended(runId, error);
+    if (error instanceof WorkflowNotFoundError) throw createEndedError(runId, error);
     if (error instanceof WorkflowUpdateFailedError) {
-      if (isClosing(error.cause)) throw ended(runId, error);
+      if (isClosing(error.cause)) throw createEndedError(runId, error);
       if (error.cause instanceof ApplicationFailure)
         throw new AnswerError('refused', error.cause.message, { cause: error });
     }
@@ -128,7 +128,7 @@ async function told<T>(runId: string, call: () => Promise<T>): Promise<T> {
   }
 }
 
-function ended(runId: string, cause?: unknown): AnswerError {
+function createEndedError(runId: string, cause?: unknown): AnswerError {
   return new AnswerError('ended', `run ${runId} has ended`, { cause });
 }
 

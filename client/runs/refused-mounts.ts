@@ -22,7 +22,7 @@ export interface RefusedMount {
  * @param roots  folders that runs may mount from, that of the spec among them
  * @param baseDir  that of the spec: stages may work in the repository that holds it
  */
-export async function refusedMounts(
+export async function findRefusedMounts(
   plan: Plan,
   roots: readonly string[],
   baseDir: string,

@@ -137,8 +137,9 @@ function outcomeOf(cause: Error | undefined): RunOutcome {
       state: 'failed',
       failure: { code: toErrorCode(cause.type), message: cause.message, stderrTail: '' },
     };
-  if (cause instanceof TerminatedFailure) return terminated(cause.message);
-  if (cause instanceof TimeoutFailure) return { ...none, state: 'failed', failure: endedByServer(cause.message) };
+  if (cause instanceof TerminatedFailure) return createTerminatedOutcome(cause.message);
+  if (cause instanceof TimeoutFailure)
+    return { ...none, state: 'failed', failure: createTerminationFailure(cause.message) };
   return {
     ...none,
     state: 'failed',
@@ -149,11 +150,11 @@ function outcomeOf(cause: Error | undefined): RunOutcome {
 /** Of what a server or an operator says; it stands in events and on terminals. */
 const MOST_REASON_CHARACTERS = 2_048;
 
-function terminated(reason: string): RunOutcome {
-  return { state: 'terminated', failedStage: null, failure: endedByServer(reason), output: null };
+function createTerminatedOutcome(reason: string): RunOutcome {
+  return { state: 'terminated', failedStage: null, failure: createTerminationFailure(reason), output: null };
 }
 
-function endedByServer(reason: string): StageFailure {
+function createTerminationFailure(reason: string): StageFailure {
   return {
     code: 'run/terminated',
     message: `the run's workflow was ended from outside: ${sanitizeLine(reason.slice(0, MOST_REASON_CHARACTERS))}`,
@@ -180,11 +181,14 @@ export async function repairRun(
   if ((await events.find(runId, EVENT_ID.runFinished)) !== null) return null;
   const { state } = await describeRun(client, runId);
   if (state === 'running' || (state === 'missing' && !missingIsGone)) return null;
-  const closed = state === 'missing' ? terminated('the server no longer knows it') : await awaitOutcome(client, runId);
+  const closed =
+    state === 'missing' ? createTerminatedOutcome('the server no longer knows it') : await awaitOutcome(client, runId);
   // The latest workflow with the id is another one, which was refused for this run's records.
   const outcome =
-    closed.failure?.code === 'run/id-taken' ? terminated('a later workflow was started with its id') : closed;
-  const recorded = recordedOutcome(outcome);
+    closed.failure?.code === 'run/id-taken'
+      ? createTerminatedOutcome('a later workflow was started with its id')
+      : closed;
+  const recorded = pickRecordedOutcome(outcome);
   const added = await events.append(runId, [
     { id: EVENT_ID.runFinished, atMs: now(), body: { type: 'run-finished', outcome: recorded } },
   ]);
@@ -192,6 +196,6 @@ export async function repairRun(
 }
 
 /** Only the fields of an event, because the reply of a workflow also has the text of the output, which a log of events must not keep. */
-function recordedOutcome({ state, failedStage, failure, output, tolerated }: RunOutcome): RunOutcome {
+function pickRecordedOutcome({ state, failedStage, failure, output, tolerated }: RunOutcome): RunOutcome {
   return { state, failedStage, failure, output, ...(tolerated === undefined ? {} : { tolerated }) };
 }

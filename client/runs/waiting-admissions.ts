@@ -2,7 +2,7 @@
 import { type Client, isGrpcServiceError } from '@temporalio/client';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { RUN_WORKFLOW_TYPE, SEARCH_ATTRIBUTES } from '../../workflows/messages.ts';
-import { lastPollMs, QUIET_MS } from '../temporal/pollers.ts';
+import { readLastPollTime, QUIET_MS } from '../temporal/pollers.ts';
 import { callStatus } from '../temporal/unavailable.ts';
 
 /**
@@ -109,7 +109,7 @@ type Polls = { readonly known: true; readonly lastMs: number | null } | { readon
 
 async function readPolls(client: Client, taskQueue: string): Promise<Polls> {
   try {
-    return { known: true, lastMs: await lastPollMs(client, taskQueue) };
+    return { known: true, lastMs: await readLastPollTime(client, taskQueue) };
   } catch {
     // A role that may list runs need not be allowed to look at a task queue.
     return { known: false };
@@ -131,7 +131,7 @@ async function checkRun(client: Client, runId: string, { pollsOf, nowMs }: Check
   const admission = (described.pendingActivities ?? []).find(({ activityType }) => activityType?.name === 'admit');
   if (admission === undefined && Number(info.historyLength ?? 0) > EVENTS_BEFORE_ADMISSION) return null;
   const taskQueue = described.executionConfig?.taskQueue?.name ?? info.taskQueue ?? '';
-  const found = admission === undefined ? beforeFirstTask(described, nowMs) : inAdmission(admission, nowMs);
+  const found = admission === undefined ? describeFirstTask(described, nowMs) : describeAdmission(admission, nowMs);
   const polls = found.reason === 'not-taken' ? await pollsOf(taskQueue) : null;
   const lastPollAtMs = polls?.known === true ? polls.lastMs : null;
   const isQuiet = polls?.known === true && (polls.lastMs === null || nowMs - polls.lastMs >= QUIET_MS);
@@ -157,9 +157,9 @@ async function describe(
   }
 }
 
-type Found = Pick<WaitingAdmission, 'reason' | 'attempt' | 'triedAtMs' | 'nextAtMs' | 'failure'>;
+type AdmissionState = Pick<WaitingAdmission, 'reason' | 'attempt' | 'triedAtMs' | 'nextAtMs' | 'failure'>;
 
-function beforeFirstTask({ pendingWorkflowTask, workflowExecutionInfo }: Described, nowMs: number): Found {
+function describeFirstTask({ pendingWorkflowTask, workflowExecutionInfo }: Described, nowMs: number): AdmissionState {
   const found = { attempt: pendingWorkflowTask?.attempt ?? 0, triedAtMs: null, failure: null };
   const executionAtMs = msOf(workflowExecutionInfo?.executionTime);
   if (!pendingWorkflowTask && executionAtMs !== null && executionAtMs > nowMs)
@@ -167,9 +167,12 @@ function beforeFirstTask({ pendingWorkflowTask, workflowExecutionInfo }: Describ
   return { ...found, reason: 'not-taken', nextAtMs: null };
 }
 
-function inAdmission(admission: NonNullable<Described['pendingActivities']>[number], nowMs: number): Found {
+function describeAdmission(
+  admission: NonNullable<Described['pendingActivities']>[number],
+  nowMs: number,
+): AdmissionState {
   const { state } = admission;
-  const lastFailure = admission.lastFailure ? unwrapped(admission.lastFailure) : null;
+  const lastFailure = admission.lastFailure ? unwrapFailure(admission.lastFailure) : null;
   const nextAtMs = msOf(admission.nextAttemptScheduleTime);
   const found = {
     attempt: admission.attempt ?? 0,
@@ -177,8 +180,8 @@ function inAdmission(admission: NonNullable<Described['pendingActivities']>[numb
     nextAtMs: nextAtMs !== null && nextAtMs > nowMs ? nextAtMs : null,
     failure: lastFailure
       ? {
-          code: lastFailure.applicationFailureInfo?.type ? bounded(lastFailure.applicationFailureInfo.type) : null,
-          message: bounded(lastFailure.message ?? ''),
+          code: lastFailure.applicationFailureInfo?.type ? boundText(lastFailure.applicationFailureInfo.type) : null,
+          message: boundText(lastFailure.message ?? ''),
         }
       : null,
   };
@@ -191,13 +194,13 @@ function inAdmission(admission: NonNullable<Described['pendingActivities']>[numb
 type Failure = NonNullable<NonNullable<Described['pendingActivities']>[number]['lastFailure']>;
 
 /** The server keeps a failure of more than 4 KiB, cut, as the cause of one of its own, which only says that it is too large. */
-function unwrapped(failure: Failure): Failure {
+function unwrapFailure(failure: Failure): Failure {
   const { serverFailureInfo, cause } = failure;
   return serverFailureInfo && cause ? { ...cause, message: cause.message || (failure.message ?? '') } : failure;
 }
 
 /** A pair of surrogates stays whole. */
-function bounded(text: string): string {
+function boundText(text: string): string {
   return sanitizeLine(text.slice(0, MOST_FAILURE_CHARACTERS).replace(/[\uD800-\uDBFF]$/, ''));
 }
 

@@ -52,7 +52,7 @@ export function failureOf(error: unknown): unknown {
 }
 
 /** A workflow of another type has the id, or none. Anything else is what it was. */
-export function noSuchSession(session: string, error: unknown): unknown {
+export function toNoSuchSessionError(session: string, error: unknown): unknown {
   return error instanceof WorkflowNotFoundError || error instanceof QueryNotRegisteredError
     ? new NoSuchSessionError(session)
     : error;

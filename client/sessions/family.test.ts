@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { SessionView } from '../../activities/contract-session.ts';
 import type { SessionResult, PromptResult } from '../../domain/step-machine/result.ts';
-import { concernsOthers, inFamily, joinViews, prefixView } from './family.ts';
+import { mayConcernOthers, resolveInFamily, joinViews, prefixView } from './family.ts';
 
 const prompt = (step: string, turn: number): PromptResult => ({
   kind: 'prompt',
@@ -52,7 +52,7 @@ describe('an answer in the light of the family', () => {
   const given = { step: 'ask', turn: 7, output: {} };
 
   test('a prompt names what the others ask, once', () => {
-    expect(inFamily(family, null, prompt('call/ask', 7))).toMatchObject({
+    expect(resolveInFamily(family, null, prompt('call/ask', 7))).toMatchObject({
       step: 'call/ask',
       open: [{ step: 'own', turn: 1 }],
     });
@@ -65,32 +65,36 @@ describe('an answer in the light of the family', () => {
       dueMs: 5,
       completed: { step: 'a', response: {} },
     } as SessionResult;
-    expect(inFamily(family, null, waiting)).toMatchObject({ kind: 'prompt', step: 'own', completed: { step: 'a' } });
-    expect(inFamily(view(null, [], [CHILD]), null, waiting)).toBe(waiting);
+    expect(resolveInFamily(family, null, waiting)).toMatchObject({
+      kind: 'prompt',
+      step: 'own',
+      completed: { step: 'a' },
+    });
+    expect(resolveInFamily(view(null, [], [CHILD]), null, waiting)).toBe(waiting);
   });
 
   test('a refusal names what is due by the addresses that clients use', () => {
     const refused: SessionResult = { kind: 'error', error: 'order', step: 'ask', message: 'no', retry: false };
-    expect(inFamily(family, given, refused)).toMatchObject({
+    expect(resolveInFamily(family, given, refused)).toMatchObject({
       message: 'Step "ask" is not the current step. Due: turn 1 of step "own", turn 7 of step "call/ask".',
     });
-    expect(inFamily(family, { ...given, step: 'own' }, refused)).toMatchObject({
+    expect(resolveInFamily(family, { ...given, step: 'own' }, refused)).toMatchObject({
       message: expect.stringMatching(/^Turn 7 of step "own" is not current/) as string,
     });
   });
 
   test('is left alone where nothing was called, or all is over', () => {
     const own = prompt('own', 1);
-    expect(inFamily(view(own, [asking('own', 1)]), null, own)).toBe(own);
-    expect(inFamily({ ...family, status: 'done' }, null, own)).toBe(own);
+    expect(resolveInFamily(view(own, [asking('own', 1)]), null, own)).toBe(own);
+    expect(resolveInFamily({ ...family, status: 'done' }, null, own)).toBe(own);
   });
 });
 
 test('only answers of which others may know more are looked up', () => {
   const order: SessionResult = { kind: 'error', error: 'order', step: 'a', message: 'm', retry: false };
-  expect(concernsOthers(null, prompt('a', 1))).toBe(false);
-  expect(concernsOthers({ step: 'call/ask', turn: 1, output: 1 }, prompt('a', 1))).toBe(true);
-  expect(concernsOthers(null, prompt('call/ask', 1))).toBe(true);
-  expect(concernsOthers(null, order)).toBe(false);
-  expect(concernsOthers({ step: 'a', turn: 1, output: 1 }, order)).toBe(true);
+  expect(mayConcernOthers(null, prompt('a', 1))).toBe(false);
+  expect(mayConcernOthers({ step: 'call/ask', turn: 1, output: 1 }, prompt('a', 1))).toBe(true);
+  expect(mayConcernOthers(null, prompt('call/ask', 1))).toBe(true);
+  expect(mayConcernOthers(null, order)).toBe(false);
+  expect(mayConcernOthers({ step: 'a', turn: 1, output: 1 }, order)).toBe(true);
 });

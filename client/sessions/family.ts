@@ -60,14 +60,14 @@ function withOpen(result: PromptResult, others: readonly OpenStep[]): PromptResu
 }
 
 /** Whether others may know more than the session that answered. Most sessions call nothing, and are not asked. */
-export function concernsOthers(given: GivenAnswer | null, result: SessionResult): boolean {
+export function mayConcernOthers(given: GivenAnswer | null, result: SessionResult): boolean {
   if (result.kind === 'waiting') return true;
   if (result.kind === 'error') return given !== null && result.error === 'order';
   return result.kind === 'prompt' && (result.step.includes('/') || given?.step.includes('/') === true);
 }
 
 /** @param view  of the whole family. @returns what one of them answered, in its light */
-export function inFamily(
+export function resolveInFamily(
   { current, open, childSessions, status }: SessionView,
   given: GivenAnswer | null,
   result: SessionResult,

@@ -16,16 +16,16 @@ import type {
   SessionRequest,
   SessionView,
 } from '../../activities/contract-session.ts';
-import { lastPollMs } from '../temporal/pollers.ts';
+import { readLastPollTime } from '../temporal/pollers.ts';
 import type { SessionResult } from '../../domain/step-machine/result.ts';
 import { sizeProblem } from '../../domain/step-machine/size-limits.ts';
 import { SESSION_MESSAGES, SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../../workflows/messages.ts';
-import { concernsOthers, type GivenAnswer, inFamily, joinViews, prefixResult, prefixView } from './family.ts';
+import { mayConcernOthers, type GivenAnswer, resolveInFamily, joinViews, prefixResult, prefixView } from './family.ts';
 import { isClosing, refusalIn, settleCalled, updateSession } from './update.ts';
 import {
   failureOf,
   NoSessionWorkerError,
-  noSuchSession,
+  toNoSuchSessionError,
   NoSuchSessionError,
   SessionExistsError,
   SessionFailedError,
@@ -50,7 +50,7 @@ export async function startSession(client: Client, session: string, request: Ses
       updateId: randomUUID(),
       startWorkflowOperation: operation,
     })) as SessionAnswer;
-    return await amongOthers(client, session, null, await followed(client, session, answer));
+    return await resolveAmongFamily(client, session, null, await followAnswer(client, session, answer));
   } catch (error) {
     if (error instanceof WorkflowExecutionAlreadyStartedError) throw new SessionExistsError(session);
     throw isPassedBy(error) ? ((await endOfSession(client, session)) ?? failureOf(error)) : failureOf(error);
@@ -81,7 +81,7 @@ export async function endOfSession(client: Client, session: string): Promise<Ses
 
 /** A start would wait for one in silence. @throws NoSessionWorkerError when none has asked for work of late */
 export async function requireWorker(client: Client): Promise<void> {
-  if ((await lastPollMs(client, SESSION_TASK_QUEUE)) === null) throw new NoSessionWorkerError();
+  if ((await readLastPollTime(client, SESSION_TASK_QUEUE)) === null) throw new NoSessionWorkerError();
 }
 
 /**
@@ -89,11 +89,11 @@ export async function requireWorker(client: Client): Promise<void> {
  * @throws NoSuchSessionError
  */
 export async function advanceSession(client: Client, session: string, given: GivenAnswer): Promise<SessionResult> {
-  return await amongOthers(client, session, given, await answeredBy(client, session, given));
+  return await resolveAmongFamily(client, session, given, await deliverAnswer(client, session, given));
 }
 
 /** The session, or that of the sub-skill that the step belongs to. */
-async function answeredBy(
+async function deliverAnswer(
   client: Client,
   session: string,
   { turn, step, output }: GivenAnswer,
@@ -102,17 +102,17 @@ async function answeredBy(
   if (large !== null) return { kind: 'error', error: 'validation', step, message: large, retry: true };
   const child = await childOf(client, session, step);
   if (child !== null) {
-    const inner = await answeredBy(client, child.session, { turn, step: step.slice(child.prefix.length), output });
-    return await returned(client, session, child, inner);
+    const inner = await deliverAnswer(client, child.session, { turn, step: step.slice(child.prefix.length), output });
+    return await returnToCaller(client, session, child, inner);
   }
   const request: AdvanceRequest = { turn, step, output, key: keyOf(step, output) };
   try {
-    return await followed(client, session, await updateSession(client, session, SESSION_MESSAGES.advance, request));
+    return await followAnswer(client, session, await updateSession(client, session, SESSION_MESSAGES.advance, request));
   } catch (error) {
     const refused = refusalIn(error);
     if (refused !== null) return refused;
     if (error instanceof WorkflowNotFoundError)
-      return (await answeredBefore(client, session, request)) ?? (await overResult(client, session, step));
+      return (await findEarlierAnswer(client, session, request)) ?? (await readOverResult(client, session, step));
     throw failureOf(error);
   }
 }
@@ -120,14 +120,14 @@ async function answeredBy(
 /** Waits until nobody works for the session's clients, and says how it stands then. @throws NoSuchSessionError */
 export async function settleSession(client: Client, session: string): Promise<SessionResult> {
   try {
-    return await amongOthers(
+    return await resolveAmongFamily(
       client,
       session,
       null,
-      await followed(client, session, await updateSession(client, session, SESSION_MESSAGES.settle, {})),
+      await followAnswer(client, session, await updateSession(client, session, SESSION_MESSAGES.settle, {})),
     );
   } catch (error) {
-    if (isPassedBy(error)) return await overResult(client, session, '');
+    if (isPassedBy(error)) return await readOverResult(client, session, '');
     throw failureOf(error);
   }
 }
@@ -140,12 +140,12 @@ export async function viewSession(client: Client, session: string): Promise<Sess
       handle.query(SESSION_MESSAGES.view) as Promise<SessionView>,
       handle.describe(),
     ]);
-    if (status.name === 'TERMINATED') return endedFromOutside(view);
+    if (status.name === 'TERMINATED') return withOutsideEnd(view);
     // Whoever looks at a session sees what is to be answered, wherever it runs.
     const inner = await Promise.all(view.childSessions.map((child) => innerView(client, child)));
     return inner.reduce(joinViews, view);
   } catch (error) {
-    throw noSuchSession(session, error);
+    throw toNoSuchSessionError(session, error);
   }
 }
 
@@ -160,17 +160,17 @@ async function innerView(client: Client, { session, prefix }: ChildSession): Pro
 }
 
 /** Sub-skills that were called in parallel branches run side by side, and neither knows what the other asks. */
-async function amongOthers(
+async function resolveAmongFamily(
   client: Client,
   session: string,
   given: GivenAnswer | null,
   result: SessionResult,
 ): Promise<SessionResult> {
-  return concernsOthers(given, result) ? inFamily(await viewSession(client, session), given, result) : result;
+  return mayConcernOthers(given, result) ? resolveInFamily(await viewSession(client, session), given, result) : result;
 }
 
 /** What ended it did not tell it. */
-function endedFromOutside(view: SessionView): SessionView {
+function withOutsideEnd(view: SessionView): SessionView {
   const message = 'The session was ended from outside; it takes no more answers.';
   return {
     ...view,
@@ -186,7 +186,7 @@ export async function recordsOfSession(client: Client, session: string): Promise
   try {
     return (await client.workflow.getHandle(session).query(SESSION_MESSAGES.records)) as SessionRecords;
   } catch (error) {
-    throw noSuchSession(session, error);
+    throw toNoSuchSessionError(session, error);
   }
 }
 
@@ -229,17 +229,17 @@ async function viewOf(client: Client, session: string): Promise<SessionView> {
   try {
     return (await client.workflow.getHandle(session).query(SESSION_MESSAGES.view)) as SessionView;
   } catch (error) {
-    throw noSuchSession(session, error);
+    throw toNoSuchSessionError(session, error);
   }
 }
 
-async function followed(client: Client, session: string, answer: SessionAnswer): Promise<SessionResult> {
+async function followAnswer(client: Client, session: string, answer: SessionAnswer): Promise<SessionResult> {
   if (answer.kind === 'answer') return answer.result;
   if (answer.kind === 'continued') return await settleSession(client, session);
   const { child } = answer;
   let inner: SessionResult;
   try {
-    inner = await followed(client, child.session, await settleCalled(client, session, child.session));
+    inner = await followAnswer(client, child.session, await settleCalled(client, session, child.session));
   } catch (error) {
     if (
       !(error instanceof WorkflowNotFoundError) &&
@@ -249,11 +249,11 @@ async function followed(client: Client, session: string, answer: SessionAnswer):
       throw error;
     inner = { kind: 'done', done: true, finalOutput: null };
   }
-  return await returned(client, session, child, inner);
+  return await returnToCaller(client, session, child, inner);
 }
 
 /** What a sub-skill's session answered, as its caller's; when it is over, what its caller goes on with. */
-async function returned(
+async function returnToCaller(
   client: Client,
   session: string,
   child: ChildSession,
@@ -264,19 +264,19 @@ async function returned(
     (inner.kind === 'error' && (inner.error === 'failed' || inner.error === 'cancelled' || inner.error === 'limit'));
   if (!isOver) return prefixResult(inner, child.prefix);
   try {
-    return await followed(
+    return await followAnswer(
       client,
       session,
       await updateSession(client, session, SESSION_MESSAGES.settle, { ended: child.session }),
     );
   } catch (error) {
-    if (error instanceof WorkflowNotFoundError) return await overResult(client, session, '');
+    if (error instanceof WorkflowNotFoundError) return await readOverResult(client, session, '');
     throw failureOf(error);
   }
 }
 
 /** Of a session whose workflow has ended: what the same answer got when it was taken. */
-async function answeredBefore(
+async function findEarlierAnswer(
   client: Client,
   session: string,
   { turn, key }: AdvanceRequest,
@@ -287,12 +287,12 @@ async function answeredBefore(
       .query(SESSION_MESSAGES.answered, turn, key ?? '')) as SessionAnswer | null;
     return answer?.kind === 'answer' ? answer.result : null;
   } catch (error) {
-    throw noSuchSession(session, error);
+    throw toNoSuchSessionError(session, error);
   }
 }
 
 /** Of a session whose workflow has ended. @throws NoSuchSessionError */
-async function overResult(client: Client, session: string, step: string): Promise<SessionResult> {
+async function readOverResult(client: Client, session: string, step: string): Promise<SessionResult> {
   const { current, status } = await viewSession(client, session);
   if (current === null) throw new NoSuchSessionError(session);
   if (step === '' || current.kind === 'error') return current;

@@ -35,7 +35,7 @@ export async function updateSession(
     try {
       return (await handle.executeUpdate(name, { args: [argument], updateId: randomUUID() })) as SessionAnswer;
     } catch (error) {
-      const crowded = crowdedAnswer(error, argument.step ?? '');
+      const crowded = toCrowdedAnswer(error, argument.step ?? '');
       if (crowded !== null) return crowded;
       if (
         refusalIn(error) !== null ||
@@ -67,15 +67,15 @@ export async function settleCalled(client: Client, caller: string, called: strin
 async function hasBegun(client: Client, caller: string, called: string): Promise<boolean> {
   for (let pauseMs = 0; ; pauseMs = Math.min(Math.max(2 * pauseMs, BEGIN_PAUSE_MS), BEGIN_PAUSE_MAX_MS)) {
     if (pauseMs > 0) await sleep(pauseMs);
-    const found = await described(client, called);
+    const found = await describeWorkflow(client, called);
     if (found !== null) return pauseMs > 0 || found.status.name === 'RUNNING';
-    const by = await described(client, caller);
+    const by = await describeWorkflow(client, caller);
     if (by?.status.name !== 'RUNNING') return false;
     if (by.raw.pendingChildren?.some(({ workflowId }) => workflowId === called) !== true) return false;
   }
 }
 
-async function described(client: Client, workflowId: string): Promise<WorkflowExecutionDescription | null> {
+async function describeWorkflow(client: Client, workflowId: string): Promise<WorkflowExecutionDescription | null> {
   try {
     return await client.workflow.getHandle(workflowId).describe();
   } catch (error) {
@@ -85,7 +85,7 @@ async function described(client: Client, workflowId: string): Promise<WorkflowEx
 }
 
 /** The server takes only so many updates of one run, at once and in all: 10 and 2,000, unless it is set otherwise. */
-function crowdedAnswer(error: unknown, step: string): SessionAnswer | null {
+function toCrowdedAnswer(error: unknown, step: string): SessionAnswer | null {
   const { code, details } =
     (error instanceof Error
       ? (error.cause as { readonly code?: unknown; readonly details?: unknown } | undefined)
@@ -113,7 +113,7 @@ async function isBetweenRuns(client: Client, session: string, error: unknown): P
   const isGap =
     error instanceof WorkflowNotFoundError || (error instanceof WorkflowUpdateFailedError && isClosing(error.cause));
   if (!isGap) return false;
-  return (await described(client, session))?.status.name === 'RUNNING';
+  return (await describeWorkflow(client, session))?.status.name === 'RUNNING';
 }
 
 /** The server's own words for an update that its workflow's run did not live to finish. */

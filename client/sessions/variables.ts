@@ -11,11 +11,11 @@ export async function handOverDuring<T>(
   start: () => Promise<T>,
 ): Promise<T> {
   const opened = new AbortController();
-  const told = (names: readonly string[]): void =>
+  const reportNames = (names: readonly string[]): void =>
     onProgress(names.length === 0 ? 'passes no variables' : `passes ${names.join(', ')}`);
   // What it cannot hand over the worker misses, and says so.
   const answering = openSessionVariables(env)
-    .answer(session, readableOf(env), opened.signal, told)
+    .answer(session, readableOf(env), opened.signal, reportNames)
     .catch((error: unknown) => {
       const { message } = error as Error;
       onProgress(error instanceof CodedError ? message : `no variables can be passed: ${message}`);

@@ -63,7 +63,7 @@ async function ask(
 ): Promise<WaitingSession | { readonly session: string; readonly reason: string }> {
   try {
     const { open } = await viewSession(client, listed.session);
-    return { ...listed, waiting: waitingSteps(open) };
+    return { ...listed, waiting: selectWaitingSteps(open) };
   } catch (error) {
     // The server has removed it since it was listed.
     if (error instanceof NoSuchSessionError) return { ...listed, waiting: [] };
@@ -72,7 +72,7 @@ async function ask(
   }
 }
 
-export function waitingSteps(open: readonly OpenSessionStep[]): readonly WaitingStep[] {
+export function selectWaitingSteps(open: readonly OpenSessionStep[]): readonly WaitingStep[] {
   return open.flatMap(({ step, turn, human }) =>
     human === undefined ? [] : [{ step, turn, assignee: human.assignee ?? null, dueMs: human.dueMs ?? null }],
   );

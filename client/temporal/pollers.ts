@@ -9,7 +9,7 @@ const CALL_LIMIT_MS = 5_000;
 export const QUIET_MS = 90_000;
 
 /** When a worker asked for workflow tasks last, by the server's clock; null when none has within its memory of 5 minutes. */
-export async function lastPollMs(client: Client, taskQueue: string): Promise<number | null> {
+export async function readLastPollTime(client: Client, taskQueue: string): Promise<number | null> {
   const { pollers } = await client.withDeadline(Date.now() + CALL_LIMIT_MS, () =>
     client.workflowService.describeTaskQueue({
       namespace: client.options.namespace,

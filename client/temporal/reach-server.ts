@@ -33,13 +33,13 @@ export async function reachFault(target: TemporalAddress, env: Environment): Pro
   if (where === null) return null;
   if (PROXIES.some((name) => Boolean(env.variables[name]))) return null;
   const tcp = await handshake(connectTcp(where), 'connect');
-  if (tcp !== null) return unreachable(target, tcp);
+  if (tcp !== null) return toReachFault(target, tcp);
   return target.tls === undefined || target.tls === false
     ? await faultWithoutTls(target, where)
     : await faultOfTls(target, where);
 }
 
-function unreachable({ address }: TemporalAddress, error: NodeJS.ErrnoException): ReachFault | null {
+function toReachFault({ address }: TemporalAddress, error: NodeJS.ErrnoException): ReachFault | null {
   const kind = 'away';
   switch (error.code ?? '') {
     case 'ECONNREFUSED':
@@ -60,12 +60,12 @@ function unreachable({ address }: TemporalAddress, error: NodeJS.ErrnoException)
   }
 }
 
-interface Where {
+interface ServerPlace {
   readonly host: string;
   readonly port: number;
 }
 
-async function faultWithoutTls(target: TemporalAddress, where: Where): Promise<ReachFault | null> {
+async function faultWithoutTls(target: TemporalAddress, where: ServerPlace): Promise<ReachFault | null> {
   // Nothing is sent by it: whoever the server is, it is only asked whether it speaks TLS.
   const refused = await handshake(
     connectTls({ ...where, ...nameOf(where), rejectUnauthorized: false }),
@@ -80,7 +80,7 @@ async function faultWithoutTls(target: TemporalAddress, where: Where): Promise<R
   };
 }
 
-async function faultOfTls(target: TemporalAddress, where: Where): Promise<ReachFault | null> {
+async function faultOfTls(target: TemporalAddress, where: ServerPlace): Promise<ReachFault | null> {
   const tls = typeof target.tls === 'object' ? target.tls : {};
   const { serverNameOverride, serverRootCACertificate: ca, clientCertPair } = tls;
   const socket = connectTls({
@@ -138,11 +138,11 @@ function handshake(
 }
 
 /** TLS names hosts, not addresses. */
-function nameOf({ host }: Where): { readonly servername?: string } {
+function nameOf({ host }: ServerPlace): { readonly servername?: string } {
   return /^[\d.]+$/.test(host) || isIPv6(host) ? {} : { servername: host };
 }
 
-function hostAndPort(address: string): Where | null {
+function hostAndPort(address: string): ServerPlace | null {
   const found = /^(?:\[([0-9a-fA-F:.]+)\]|([^\s:/[\]]+))(?::(\d{1,5}))?$/.exec(address);
   const host = found?.[1] ?? found?.[2];
   const port = found?.[3] === undefined ? DEFAULT_PORT : Number(found[3]);

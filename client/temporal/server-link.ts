@@ -4,7 +4,7 @@ import { ensureStack, readStack, type StackInfo } from '../embedded/stack.ts';
 import { isMarkedStopped, StackStoppedError } from '../embedded/stop-mark.ts';
 import { NoServerError } from './no-server.ts';
 import { connectOwnServer } from './server-problem.ts';
-import { configuredAddress, embeddedAddress, type TemporalAddress } from './temporal-address.ts';
+import { readConfiguredAddress, embeddedAddress, type TemporalAddress } from './temporal-address.ts';
 import type { Environment } from '../../setup/environment.ts';
 
 /**
@@ -50,7 +50,7 @@ export interface LinkOptions {
  * @throws NoServerError when the server does not answer, SetupError when the stack lacks a piece
  */
 export async function openServerLink(context: LinkContext, options: LinkOptions): Promise<ServerLink | null> {
-  const configured = configuredAddress(context.env);
+  const configured = readConfiguredAddress(context.env);
   if (configured !== null) return await linkToOwnServer(configured, context);
   const stack = options.start ? await startStack(context, options.onProgress) : await readStack(context.env);
   return stack === null ? null : await linkToStack(stack, context, options);

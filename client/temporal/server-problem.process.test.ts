@@ -9,7 +9,7 @@ import { readEnvironment } from '../../setup/environment.ts';
 import { LOCALHOST_CERTIFICATE, LOCALHOST_KEY } from '../../test/rig/servers/localhost-certificate.ts';
 import { NoServerError } from './no-server.ts';
 import { connectOwnServer } from './server-problem.ts';
-import { configuredAddress } from './temporal-address.ts';
+import { readConfiguredAddress } from './temporal-address.ts';
 
 /** By gRPC's numbers. */
 type Answers = Readonly<Record<string, { readonly status: number; readonly message?: string }>>;
@@ -44,7 +44,7 @@ async function listening(server: Server | Http2Server): Promise<number> {
 
 async function problem(variables: Readonly<Record<string, string>>): Promise<NoServerError> {
   const env = readEnvironment({ HOME: '/nowhere', ...variables });
-  const target = configuredAddress(env);
+  const target = readConfiguredAddress(env);
   if (target === null) throw new Error('no server is named');
   const error = await connectOwnServer(target, env).then(
     async (runs) => {
@@ -110,7 +110,7 @@ test('a role that may not look at the namespace is let go on', async () => {
     asServer(createServer(), { DescribeNamespace: { status: 7, message: 'Request unauthorized.' } }),
   );
   const env = readEnvironment({ HOME: '/nowhere', ...at(port) });
-  await (await connectOwnServer(configuredAddress(env)!, env)).close();
+  await (await connectOwnServer(readConfiguredAddress(env)!, env)).close();
 });
 
 test('TLS where none is spoken, and none where it is', async () => {

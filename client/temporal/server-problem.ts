@@ -31,7 +31,11 @@ export async function connectOwnServer(target: TemporalAddress, env: Environment
     // A role that may start runs need not be allowed to look at the namespace: what it may not do is told by the call itself.
     if (callStatus(error) === PERMISSION_DENIED) return runs;
     await runs.close();
-    throw refusalOf(error, target, env) ?? notTemporal(error, target, env) ?? away(target, env, serverMessageOf(error));
+    throw (
+      refusalOf(error, target, env) ??
+      toNotTemporalError(error, target, env) ??
+      createAwayError(target, env, serverMessageOf(error))
+    );
   }
   return runs;
 }
@@ -53,7 +57,7 @@ async function reach(target: TemporalAddress, env: Environment): Promise<RunsCon
     return await Promise.race([connecting, fault]);
   } catch (error) {
     if (error instanceof NoServerError) throw error;
-    throw refusalOf(error, target, env) ?? away(target, env, serverMessageOf(error));
+    throw refusalOf(error, target, env) ?? createAwayError(target, env, serverMessageOf(error));
   }
 }
 
@@ -78,7 +82,7 @@ export function refusalOf(error: unknown, target: TemporalAddress, env: Environm
 }
 
 /** What answers does not know the call: another program, or a proxy that does not pass gRPC on. */
-function notTemporal(error: unknown, target: TemporalAddress, env: Environment): NoServerError | null {
+function toNotTemporalError(error: unknown, target: TemporalAddress, env: Environment): NoServerError | null {
   if (callStatus(error) !== UNIMPLEMENTED) return null;
   return new NoServerError(
     `what answers at ${target.address} is not a Temporal server: ${serverMessageOf(error)}`,
@@ -87,7 +91,7 @@ function notTemporal(error: unknown, target: TemporalAddress, env: Environment):
   );
 }
 
-function away(target: TemporalAddress, env: Environment, words: string): NoServerError {
+function createAwayError(target: TemporalAddress, env: Environment, words: string): NoServerError {
   return new NoServerError(
     `the Temporal server at ${target.address} does not answer: ${words}`,
     `Check the address and the server.\n${choice(env)}`,

@@ -25,7 +25,7 @@ export function embeddedAddress(address: string, namespace = 'default'): Tempora
  * The server that the environment names; null when it names none.
  * @throws SetupError when the profile or its file is missing or can't be read
  */
-export function configuredAddress(env: Environment): TemporalAddress | null {
+export function readConfiguredAddress(env: Environment): TemporalAddress | null {
   if (!env.temporalConfigured) return null;
   const config = loadConfig(env);
   const { connectionOptions } = config;

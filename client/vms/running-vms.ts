@@ -28,7 +28,7 @@ export async function listRunningStages(
   const byLabel = new Map<string, RunningStage>();
   for (const { dir, vmKey } of vms) {
     const entry = await readEntry(dir);
-    for (const execKey of await runningKeys(dir)) {
+    for (const execKey of await readRunningKeys(dir)) {
       const name = parseExecKey(execKey);
       if (name === null || vmKey === null) continue;
       const label = formatStageName(name.stage, name.instance);
@@ -38,7 +38,7 @@ export async function listRunningStages(
   return [...byLabel.values()].toSorted((one, other) => (one.label < other.label ? -1 : 1));
 }
 
-async function runningKeys(dir: string): Promise<readonly string[]> {
+async function readRunningKeys(dir: string): Promise<readonly string[]> {
   try {
     const { execs } = await askVmStatus(dir, AbortSignal.timeout(ANSWER_LIMIT_MS));
     return execs.filter(({ state }) => state === 'running').map(({ execKey }) => execKey);

@@ -117,7 +117,7 @@ export function createLauncher(options: MicroVmOptions): LaunchVm {
     };
     const vm = await MicroVm.launch({ keeper: pieces.keeper, dir: wanted.dir, config }, signal).catch(
       (error: unknown) => {
-        throw isCodedError(error) && error.code === 'vm/no-capacity' ? noRoom(wanted, error) : error;
+        throw isCodedError(error) && error.code === 'vm/no-capacity' ? createNoRoomError(wanted, error) : error;
       },
     );
     return {
@@ -141,7 +141,7 @@ async function findRootDisk(
 }
 
 /** VMs of others took it: the keeper counts them all. */
-function noRoom({ what }: VmToLaunch, error: CodedError): CodedError {
+function createNoRoomError({ what }: VmToLaunch, error: CodedError): CodedError {
   const message = error.message.replace(/^[^:]*: the VM needs/, `${what} waits for memory: its VM needs`);
   return new CodedError('vm/no-capacity', message, { cause: error, nextRetryDelayMs: ASK_AGAIN_MS });
 }

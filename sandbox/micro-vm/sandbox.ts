@@ -44,9 +44,9 @@ export function createMicroVmSandbox(
         maxOutputBytes: request.maxOutputBytes,
       });
       starting.add(start);
-      const answered = (): void => void starting.delete(start);
-      start.then(answered, answered);
-      const { known } = await unlessAborted(start, signal);
+      const forgetStart = (): void => void starting.delete(start);
+      start.then(forgetStart, forgetStart);
+      const { known } = await rejectOnAbort(start, signal);
       return createMicroVmExec(vm, request.key, stdin, known);
     },
 
@@ -67,12 +67,12 @@ export function createMicroVmSandbox(
 
     async getTar(guestPath, signal) {
       const bytes = await vm.getTar(guestPath, signal);
-      return bytes === null ? null : requireEndMarker(bytes, () => whyTarWasCut(vm, guestPath));
+      return bytes === null ? null : requireEndMarker(bytes, () => explainCutTar(vm, guestPath));
     },
 
     async getFolder(guestPath, signal) {
       const bytes = await vm.getTar(guestPath, signal, 'dir');
-      return bytes === null ? null : requireEndMarker(bytes, () => whyTarWasCut(vm, guestPath));
+      return bytes === null ? null : requireEndMarker(bytes, () => explainCutTar(vm, guestPath));
     },
 
     usage: () => vm.usage(),
@@ -96,7 +96,7 @@ export function createMicroVmSandbox(
 }
 
 /** @throws the signal's reason, and then ignores how the work ends */
-async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+async function rejectOnAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   let onAbort!: () => void;
   const aborted = new Promise<never>((_, reject) => (onAbort = () => reject(signal.reason as Error)));
   signal.addEventListener('abort', onAbort, { once: true });
@@ -108,7 +108,7 @@ async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<
 }
 
 /** The keeper ends a tar without its end marker when it refuses what is in it; a lost or taken VM does so too. */
-async function whyTarWasCut(vm: MicroVm, guestPath: string): Promise<Error> {
+async function explainCutTar(vm: MicroVm, guestPath: string): Promise<Error> {
   await vm.renew();
   const reason = await vm.tarCut(guestPath);
   return new CodedError(

@@ -94,7 +94,7 @@ export class MockExec {
       request.timeoutMs > MOST_TIMER_MS
         ? undefined
         : setTimeout(() => this.interrupt({ reason: 'timeout' }, DEADLINE_GRACE_MS), request.timeoutMs);
-    const terminated = (): AbortSignal => {
+    const endSignal = (): AbortSignal => {
       this.#hasTrap = true;
       return this.#terminated.signal;
     };
@@ -110,7 +110,7 @@ export class MockExec {
           files,
           killed: this.#killed.signal,
           get terminated() {
-            return terminated();
+            return endSignal();
           },
           stdin: this.stdin.bytes(),
           write: (stream, bytes) => this.#write(stream, bytes),

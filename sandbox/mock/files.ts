@@ -45,7 +45,7 @@ export class MockFiles {
 
   /** Unpacks below `root`. @throws CodedError `vm/guest-error` for an entry that would lie outside */
   unpack(root: string, entry: TarEntry): void {
-    const inside = insidePath(entry.path);
+    const inside = normalizeInside(entry.path);
     if (inside === null || this.#leadsThroughLink(root, inside))
       throw new CodedError('vm/guest-error', `tar: ${entry.path} leads out of ${root}`);
     const path = posix.join(root, inside);
@@ -125,7 +125,7 @@ export class MockFiles {
 }
 
 /** A relative path without `..`, or null. */
-function insidePath(path: string): string | null {
+function normalizeInside(path: string): string | null {
   const parts = path.split('/').filter((part) => part !== '' && part !== '.');
   return path.startsWith('/') || parts.includes('..') ? null : parts.join('/');
 }

@@ -86,7 +86,7 @@ function createFileOps(
     async readFile(guestPath, signal) {
       check(signal);
       const node = vm.files.find(guestPath);
-      return node?.kind === 'file' ? { sizeBytes: node.body.length, bytes: pass(inChunks(node.body), signal) } : null;
+      return node?.kind === 'file' ? { sizeBytes: node.body.length, bytes: pass(toChunks(node.body), signal) } : null;
     },
 
     async putTar(guestPath, bytes, signal) {
@@ -195,6 +195,6 @@ async function collect(bytes: AsyncIterable<Uint8Array>, maxBytes: number): Prom
   return Buffer.concat(parts);
 }
 
-async function* inChunks(body: Buffer): AsyncGenerator<Uint8Array, void, void> {
+async function* toChunks(body: Buffer): AsyncGenerator<Uint8Array, void, void> {
   for (let at = 0; at < body.length; at += CHUNK_BYTES) yield body.subarray(at, at + CHUNK_BYTES);
 }

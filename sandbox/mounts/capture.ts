@@ -8,7 +8,7 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 import { endMarker, paddingBytes, writeHeader } from '../../tar/entry.ts';
 import { cleanPath, linkStaysInside } from '../../tar/inside.ts';
 import { errno, Folder, isAbsent } from './folder.ts';
-import { ManifestLimit, printablePath, syncFolder, writeManifest, type MountEntry } from './manifest.ts';
+import { ManifestLimit, toPrintablePath, syncFolder, writeManifest, type MountEntry } from './manifest.ts';
 import { isStaging } from './staging.ts';
 
 export const CAPTURE_TAR = 'capture.tar';
@@ -35,15 +35,15 @@ export async function captureFolder(
 ): Promise<void> {
   const partial = `${into}.partial-${process.pid}-${Date.now().toString(36)}`;
   try {
-    await asStore(`cannot make ${partial}`, async () => {
+    await codeStoreErrors(`cannot make ${partial}`, async () => {
       await makeFolders(dirname(into));
       await mkdir(partial, { mode: 0o700 });
     });
     for (let tries = 1; !(await new Capture(hostPath, limits, signal).run(partial)); tries += 1) {
       if (tries === TRIES)
-        throw unusable(hostPath, 'a file in it changed each time that it was read; mount a folder at rest');
+        throw createUnusableError(hostPath, 'a file in it changed each time that it was read; mount a folder at rest');
     }
-    await asStore(`cannot keep the capture of ${hostPath}`, () => place(partial, into));
+    await codeStoreErrors(`cannot keep the capture of ${hostPath}`, () => place(partial, into));
   } finally {
     await rm(partial, { recursive: true, force: true });
   }
@@ -87,7 +87,9 @@ class Capture {
   /** False when a file changed while it was read. */
   async run(into: string): Promise<boolean> {
     const root = await this.#reading('', () => Folder.open(this.#hostPath));
-    const tar = new TarFile(await asStore('cannot write a capture', () => open(join(into, CAPTURE_TAR), 'w', 0o600)));
+    const tar = new TarFile(
+      await codeStoreErrors('cannot write a capture', () => open(join(into, CAPTURE_TAR), 'w', 0o600)),
+    );
     try {
       await this.#folder(root, '', tar);
       await tar.finish();
@@ -118,7 +120,10 @@ class Capture {
     if (stat === null) return;
     // Nothing is put into a VM that could not come back.
     if (cleanPath(path) === null)
-      throw unusable(this.#hostPath, `${printablePath(path)} is nested too deeply, or its path is too long`);
+      throw createUnusableError(
+        this.#hostPath,
+        `${toPrintablePath(path)} is nested too deeply, or its path is too long`,
+      );
     const mode = Number(stat.mode) & 0o777;
     const modifiedS = Math.max(0, Number(stat.mtimeNs / 1_000_000_000n));
     if (stat.isDirectory()) {
@@ -174,7 +179,7 @@ class Capture {
   #add(path: string, entry: MountEntry): void {
     const over = this.#limit.add(path, entry);
     if (over !== null)
-      throw unusable(
+      throw createUnusableError(
         this.#hostPath,
         `it holds ${over}, and each is compared after each stage: mount a smaller folder, or mount it \`ro\``,
       );
@@ -183,7 +188,7 @@ class Capture {
 
   #tooLarge(): CodedError {
     const mib = Math.floor(this.#limits.maxBytes / (1024 * 1024));
-    return unusable(
+    return createUnusableError(
       this.#hostPath,
       `it holds more than the ${mib} MiB of the VM's disk: raise \`disk_mb\`, or mount a smaller folder`,
     );
@@ -196,8 +201,8 @@ class Capture {
       if (error instanceof CodedError || errno(error) === '') throw error;
       // It went, or became something else, since its folder was read.
       if (path !== '' && (isAbsent(error) || errno(error) === 'ELOOP')) throw new Torn();
-      const place = path === '' ? '' : ` at ${printablePath(path)}`;
-      throw unusable(
+      const place = path === '' ? '' : ` at ${toPrintablePath(path)}`;
+      throw createUnusableError(
         this.#hostPath,
         `it cannot be read${place} (${errno(error)}): let the user that runs the worker read it, or mount a folder that holds less`,
       );
@@ -205,11 +210,11 @@ class Capture {
   }
 }
 
-function unusable(hostPath: string, why: string): CodedError {
+function createUnusableError(hostPath: string, why: string): CodedError {
   return new CodedError('mount/unusable', `the writable mount of ${hostPath}: ${why}`);
 }
 
-async function asStore<T>(doing: string, work: () => Promise<T>): Promise<T> {
+async function codeStoreErrors<T>(doing: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
@@ -245,7 +250,7 @@ class TarFile {
   async finish(): Promise<void> {
     await this.write(endMarker());
     await this.#flush();
-    await asStore('cannot write a capture', () => this.#file.sync());
+    await codeStoreErrors('cannot write a capture', () => this.#file.sync());
   }
 
   close(): Promise<void> {
@@ -253,7 +258,9 @@ class TarFile {
   }
 
   async #flush(): Promise<void> {
-    await asStore('cannot write a capture', () => this.#file.writeFile(this.#held.subarray(0, this.#heldBytes)));
+    await codeStoreErrors('cannot write a capture', () =>
+      this.#file.writeFile(this.#held.subarray(0, this.#heldBytes)),
+    );
     this.#heldBytes = 0;
   }
 }

@@ -1,5 +1,5 @@
 /** What a guest made of a folder, against what it was. Pure. */
-import { sameEntry, type Manifest, type MountEntry } from './manifest.ts';
+import { isSameEntry, type Manifest, type MountEntry } from './manifest.ts';
 
 /** One path that is not as it was; null is absent. */
 export interface Change {
@@ -13,7 +13,7 @@ export function changesBetween(before: Manifest, now: Manifest): readonly Change
   const changes: Change[] = [];
   for (const [path, to] of now) {
     const from = before.get(path) ?? null;
-    if (!sameEntry(from, to)) changes.push({ path, from, to });
+    if (!isSameEntry(from, to)) changes.push({ path, from, to });
   }
   for (const [path, from] of before) if (!now.has(path)) changes.push({ path, from, to: null });
   return changes.sort((a, b) => (a.path < b.path ? -1 : a.path > b.path ? 1 : 0));

@@ -16,7 +16,7 @@ import {
 import type { GitNotice } from '../../activities/ports/mounts.ts';
 import { nameOf, parentOf, type Change } from './changes.ts';
 import { errno, type Folder, FolderPath, isAbsent } from './folder.ts';
-import { printablePath, type Manifest, type MountEntry } from './manifest.ts';
+import { toPrintablePath, type Manifest, type MountEntry } from './manifest.ts';
 
 /** Paths that a notice names. */
 const NAMED_PATHS = 5;
@@ -95,7 +95,7 @@ export async function keepGitData(
   keepAround(changes, kept);
   const known = new Map(entries);
   for (const path of kept) restore(known, path, before.get(path) ?? null);
-  const paths = [...kept].sort().slice(0, NAMED_PATHS).map(printablePath);
+  const paths = [...kept].sort().slice(0, NAMED_PATHS).map(toPrintablePath);
   return {
     changes: changes.filter(({ path }) => !kept.has(path)),
     entries: known,
@@ -150,7 +150,7 @@ async function findGitData(root: Folder, changes: readonly Change[]): Promise<(p
       const touched = byFolded.get(folded) ?? newTouched();
       byFolded.set(folded, touched);
       byPath.set(path, touched);
-      await look(touched, await folders.at(path));
+      await findParts(touched, await folders.at(path));
     }
   } finally {
     await folders.reset();
@@ -168,7 +168,7 @@ function newTouched(): Touched {
   return { isThere: false, parts: new Set(), added: new Set(), removed: new Set() };
 }
 
-async function look(touched: Touched, folder: Folder | null): Promise<void> {
+async function findParts(touched: Touched, folder: Folder | null): Promise<void> {
   if (folder === null) return;
   touched.isThere = true;
   for (const part of REPOSITORY_PARTS) if ((await folder.stat(part)) !== null) touched.parts.add(part);

@@ -5,7 +5,7 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 import { streamTar, type StreamedEntry } from '../../tar/stream.ts';
 import { cleanPath, linkStaysInside } from '../../tar/inside.ts';
 import { parentOf } from './changes.ts';
-import { ManifestLimit, sameEntry, printablePath, type Manifest, type MountEntry } from './manifest.ts';
+import { ManifestLimit, isSameEntry, toPrintablePath, type Manifest, type MountEntry } from './manifest.ts';
 import { isStaging, type Staging } from './staging.ts';
 
 /** Contents up to this size that may be what they were are compared before anything is written. */
@@ -34,8 +34,8 @@ export async function readIncoming(
     const path = cleanPath(item.path);
     // The folder itself.
     if (path === null && /^(\.?\/)*\.?$/.test(item.path)) continue;
-    if (path === null) throw refused(item.path, 'a path that does not stay inside, or is too long or too deep');
-    if (isStaging(path)) throw refused(path, 'a name that is reserved for copies');
+    if (path === null) throw createRefusal(item.path, 'a path that does not stay inside, or is too long or too deep');
+    if (isStaging(path)) throw createRefusal(path, 'a name that is reserved for copies');
     const entry =
       item.kind === 'file' && keepsByName(path)
         ? await hashFile(item)
@@ -51,7 +51,7 @@ export async function readIncoming(
   for (const path of entries.keys()) {
     const parent = parentOf(path);
     if (parent !== '' && entries.get(parent)?.kind !== 'dir')
-      throw refused(path, 'an entry whose parent is not a folder');
+      throw createRefusal(path, 'an entry whose parent is not a folder');
   }
   return { entries, staged };
 }
@@ -69,13 +69,13 @@ async function entryOf(
       return { kind: 'dir', mode: (item.mode & 0o777) | 0o700 };
     case 'symlink':
       if (!linkStaysInside(path, item.linkTarget))
-        throw refused(path, `a link to ${printablePath(item.linkTarget)}, which does not stay inside`);
+        throw createRefusal(path, `a link to ${toPrintablePath(item.linkTarget)}, which does not stay inside`);
       return { kind: 'link', target: item.linkTarget };
     case 'file':
       return fileOf(item, path, before, staging, staged);
     case 'hardlink':
     case 'other':
-      throw refused(path, 'neither a regular file, nor a folder, nor a link');
+      throw createRefusal(path, 'neither a regular file, nor a folder, nor a link');
   }
 }
 
@@ -98,7 +98,7 @@ async function fileOf(
   let made: MountEntry | null = null;
   const entry = (): MountEntry =>
     (made ??= { kind: 'file', mode, sizeBytes: item.sizeBytes, sha256: hash.digest('hex') });
-  const isNew = (): boolean => !(mayBeSame && sameEntry(entry(), before));
+  const isNew = (): boolean => !(mayBeSame && isSameEntry(entry(), before));
   if (mayBeSame && item.sizeBytes <= HELD_BYTES) {
     const parts: Uint8Array[] = [];
     for await (const part of item.body) {
@@ -108,11 +108,11 @@ async function fileOf(
     if (isNew()) await stage(path, [Buffer.concat(parts)], mode, staging, staged, isNew);
     return entry();
   }
-  await stage(path, hashed(item.body, hash), mode, staging, staged, isNew);
+  await stage(path, hashStream(item.body, hash), mode, staging, staged, isNew);
   return entry();
 }
 
-async function* hashed(
+async function* hashStream(
   body: AsyncIterable<Uint8Array>,
   hash: ReturnType<typeof createHash>,
 ): AsyncGenerator<Uint8Array, void, void> {
@@ -151,6 +151,6 @@ async function stage(
   }
 }
 
-function refused(path: string, why: string): CodedError {
-  return new CodedError('stage/bad-output', `a writable mount may not hold ${printablePath(path)}: ${why}`);
+function createRefusal(path: string, why: string): CodedError {
+  return new CodedError('stage/bad-output', `a writable mount may not hold ${toPrintablePath(path)}: ${why}`);
 }

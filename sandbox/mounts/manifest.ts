@@ -25,7 +25,7 @@ export const MAX_NAMES_BYTES = 64 * 1024 * 1024;
 
 const FLUSH_CHARACTERS = 256 * 1024;
 
-export function sameEntry(a: MountEntry | null, b: MountEntry | null): boolean {
+export function isSameEntry(a: MountEntry | null, b: MountEntry | null): boolean {
   if (a === null || b === null) return a === b;
   if (a.kind === 'link') return b.kind === 'link' && a.target === b.target;
   if (a.kind === 'dir') return b.kind === 'dir' && a.mode === b.mode;
@@ -33,7 +33,7 @@ export function sameEntry(a: MountEntry | null, b: MountEntry | null): boolean {
 }
 
 /** A path for people: whatever bytes it has, on one line. */
-export function printablePath(path: string): string {
+export function toPrintablePath(path: string): string {
   return sanitizeLine(Buffer.from(path, 'latin1').toString('utf8'));
 }
 
@@ -97,15 +97,15 @@ export async function readManifest(path: string): Promise<Map<string, MountEntry
     })) {
       const value = JSON.parse(line) as unknown;
       if (isComplete) throw new SyntaxError('lines after its end');
-      if (Array.isArray(value)) entries.set(...checkedLine(value));
+      if (Array.isArray(value)) entries.set(...checkLine(value));
       else isComplete = (value as { readonly count?: unknown } | null)?.count === entries.size;
     }
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
-    if (error instanceof SyntaxError) throw damaged(path, error.message);
+    if (error instanceof SyntaxError) throw createDamageError(path, error.message);
     throw new CodedError('store/io', `cannot read ${path}: ${(error as Error).message}`, { cause: error });
   }
-  if (!isComplete) throw damaged(path, 'its end is missing');
+  if (!isComplete) throw createDamageError(path, 'its end is missing');
   return entries;
 }
 
@@ -118,7 +118,7 @@ export async function syncFolder(path: string): Promise<void> {
   }
 }
 
-function checkedLine(line: readonly unknown[]): [string, MountEntry | null] {
+function checkLine(line: readonly unknown[]): [string, MountEntry | null] {
   const [path, entry] = line as [unknown, Partial<Record<string, unknown>> | null];
   if (typeof path !== 'string' || path === '') throw new SyntaxError('a line without a path');
   if (entry === null) return [path, null];
@@ -129,10 +129,10 @@ function checkedLine(line: readonly unknown[]): [string, MountEntry | null] {
     if (kind === 'file' && typeof sizeBytes === 'number' && typeof sha256 === 'string')
       return [path, { kind, mode, sizeBytes, sha256 }];
   }
-  throw new SyntaxError(`an entry of an unknown kind for ${printablePath(path)}`);
+  throw new SyntaxError(`an entry of an unknown kind for ${toPrintablePath(path)}`);
 }
 
-function damaged(path: string, why: string): CodedError {
+function createDamageError(path: string, why: string): CodedError {
   return new CodedError(
     'mount/unusable',
     `${path}, which says what a writable mount held, is damaged (${why}): start the run again`,

@@ -14,7 +14,7 @@ import { changesBetween, nameOf, parentOf, type Change } from './changes.ts';
 import { isBelowDotGit, keepGitData, liesInGitData, type SplitChanges } from './git-data.ts';
 import { errno, Folder, FolderPath, syncEntries } from './folder.ts';
 import { readIncoming } from './incoming.ts';
-import { readManifest, sameEntry, syncFolder, writeManifest, type Manifest, type MountEntry } from './manifest.ts';
+import { readManifest, isSameEntry, syncFolder, writeManifest, type Manifest, type MountEntry } from './manifest.ts';
 import { Staging } from './staging.ts';
 import { applyChanges, checkChanges, type Refusal } from './write-back.ts';
 
@@ -184,7 +184,7 @@ class Copy {
     try {
       for (const [path, target] of planned) {
         const found = (await (await folders.at(parentOf(path)))?.look(nameOf(path))) ?? null;
-        if (found !== null && found.kind !== 'other' && target !== null && sameEntry(found, target))
+        if (found !== null && found.kind !== 'other' && target !== null && isSameEntry(found, target))
           before.set(path, target);
         // Made, and not yet with its mode.
         else if (found?.kind === 'dir' && target?.kind === 'dir' && before.get(path)?.kind !== 'dir')

@@ -6,7 +6,7 @@ import { constants } from 'node:fs';
 import { access } from 'node:fs/promises';
 import { deepestFirst, nameOf, parentOf, removesFirst, removesFolder, type Change } from './changes.ts';
 import { errno, isAbsent, type Folder, FolderPath, type Found } from './folder.ts';
-import { sameEntry, printablePath, type Manifest, type MountEntry } from './manifest.ts';
+import { isSameEntry, toPrintablePath, type Manifest, type MountEntry } from './manifest.ts';
 import type { Staging } from './staging.ts';
 
 /** Paths that a refusal names. */
@@ -44,7 +44,7 @@ export async function checkChanges(
     for (const change of changes) {
       const parent = parentOf(change.path);
       const folder = await folders.at(parent);
-      const found = await look(folder, nameOf(change.path));
+      const found = await findEntry(folder, nameOf(change.path));
       if (isSame(found, change.to)) continue;
       if (!isSame(found, change.from)) {
         conflicts.push(change.path);
@@ -57,7 +57,7 @@ export async function checkChanges(
       }
       if (folder !== null && !seenParents.has(parent)) {
         seenParents.add(parent);
-        const refusal = await whyUnwritable(folder, parent, device);
+        const refusal = await findWriteRefusal(folder, parent, device);
         if (refusal !== null) return { refusal };
       }
       if (removesFolder(change) && found !== null) conflicts.push(...(await strangersIn(folders, change.path, before)));
@@ -106,7 +106,7 @@ export async function applyChanges(
     if (!isOfTheHost(error)) throw error;
     return errno(error) === 'ENOTEMPTY' || errno(error) === 'EEXIST' || isAbsent(error)
       ? conflict([path])
-      : unwritable(path, errno(error));
+      : createWriteRefusal(path, errno(error));
   } finally {
     await folders.reset();
   }
@@ -139,7 +139,7 @@ async function place(
     }
     case 'file': {
       if (stagedName === undefined)
-        throw new Error(`the contents of ${printablePath(change.path)} are not in the staging folder`);
+        throw new Error(`the contents of ${toPrintablePath(change.path)} are not in the staging folder`);
       return (await staging.folder()).moveTo(stagedName, folder, name);
     }
   }
@@ -154,7 +154,7 @@ async function identityOf(folder: Folder | null, name: string): Promise<string> 
   return `${stat.dev}:${stat.ino}:${stat.mode}${contents}`;
 }
 
-async function look(folder: Folder | null, name: string): Promise<Found | null> {
+async function findEntry(folder: Folder | null, name: string): Promise<Found | null> {
   if (folder === null) return null;
   try {
     return await folder.look(name);
@@ -167,7 +167,7 @@ async function look(folder: Folder | null, name: string): Promise<Found | null> 
 }
 
 function isSame(found: Found | null, entry: MountEntry | null): boolean {
-  return found?.kind === 'other' ? false : sameEntry(found, entry);
+  return found?.kind === 'other' ? false : isSameEntry(found, entry);
 }
 
 /** True for a folder that the changes make. */
@@ -184,15 +184,15 @@ async function strangersIn(folders: FolderPath, path: string, before: Manifest):
     : (await folder.names()).map((name) => `${path}/${name}`).filter((inner) => !before.has(inner));
 }
 
-async function whyUnwritable(folder: Folder, path: string, device: bigint): Promise<Refusal | null> {
+async function findWriteRefusal(folder: Folder, path: string, device: bigint): Promise<Refusal | null> {
   try {
     await access(folder.ownPath, constants.W_OK | constants.X_OK);
   } catch (error) {
-    return unwritable(path, errno(error));
+    return createWriteRefusal(path, errno(error));
   }
   return (await folder.facts()).dev === device
     ? null
-    : unwritable(path, 'EXDEV: it is another file system than the mounted folder');
+    : createWriteRefusal(path, 'EXDEV: it is another file system than the mounted folder');
 }
 
 /** Refusals that stay as they are when they are tried again; a full disk does not. */
@@ -220,7 +220,7 @@ function isOfTheHost(error: unknown): boolean {
 
 function conflict(paths: readonly string[]): Refusal {
   const unique = [...new Set(paths)].sort();
-  const named = unique.slice(0, NAMED_PATHS).map((path) => (path === '' ? 'the folder itself' : printablePath(path)));
+  const named = unique.slice(0, NAMED_PATHS).map((path) => (path === '' ? 'the folder itself' : toPrintablePath(path)));
   const more = unique.length > NAMED_PATHS ? ` and ${unique.length - NAMED_PATHS} more` : '';
   return {
     code: 'stage/mount-conflict',
@@ -228,9 +228,9 @@ function conflict(paths: readonly string[]): Refusal {
   };
 }
 
-function unwritable(path: string, why: string): Refusal {
+function createWriteRefusal(path: string, why: string): Refusal {
   return {
     code: 'stage/mount-unwritable',
-    message: `${path === '' ? 'the folder itself' : printablePath(path)} cannot be written on the host (${why})`,
+    message: `${path === '' ? 'the folder itself' : toPrintablePath(path)} cannot be written on the host (${why})`,
   };
 }

@@ -6,14 +6,14 @@ export function resolveParent(config: StepConfig, next: string): StepConfig {
   const { onMaxVisits, human, parallel } = config;
   return {
     ...config,
-    ...(config.next === undefined ? {} : { next: inNext(config.next, put) }),
+    ...(config.next === undefined ? {} : { next: mapTargets(config.next, put) }),
     ...(onMaxVisits === undefined ? {} : { onMaxVisits: put(onMaxVisits) }),
     ...(human?.onExpiry === undefined ? {} : { human: { ...human, onExpiry: put(human.onExpiry) } }),
     ...(parallel === undefined ? {} : { parallel: { branches: parallel.branches.map(put), join: put(parallel.join) } }),
   };
 }
 
-function inNext(
+function mapTargets(
   next: NonNullable<StepConfig['next']>,
   put: (target: string) => string,
 ): NonNullable<StepConfig['next']> {

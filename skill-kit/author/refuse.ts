@@ -37,7 +37,7 @@ export function refuse(error: Error, definition: SkillDefinition | null = null):
 let turn: Promise<unknown> = Promise.resolve();
 
 /** Loads come one after another, for what they note is not told apart. @throws what `load` throws */
-export async function notingRefusals<T>(load: (noted: readonly Refusal[]) => Promise<T>): Promise<T> {
+export async function collectRefusals<T>(load: (noted: readonly Refusal[]) => Promise<T>): Promise<T> {
   const before = turn;
   const mine = (async () => {
     await before.catch(() => undefined);

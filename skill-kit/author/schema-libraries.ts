@@ -19,7 +19,7 @@ function load<T>(library: string, name: string): T {
  * Stands for an object or function that is loaded when somebody does anything with it.
  * @param target  has the shape that decides what can be done: only a function can be called
  */
-function whenUsed<T extends object>(target: object, make: () => T): T {
+function createLazily<T extends object>(target: object, make: () => T): T {
   let made: T | undefined;
   const real = (): T => (made ??= make());
   return new Proxy(target, {
@@ -36,6 +36,6 @@ function whenUsed<T extends object>(target: object, make: () => T): T {
   }) as T;
 }
 
-export const z: typeof zod = whenUsed({}, () => load<typeof zod>('zod', 'z'));
+export const z: typeof zod = createLazily({}, () => load<typeof zod>('zod', 'z'));
 // A method has no `prototype` of its own that the proxy would have to show.
-export const type: typeof arkType = whenUsed({ type() {} }.type, () => load<typeof arkType>('arktype', 'type'));
+export const type: typeof arkType = createLazily({ type() {} }.type, () => load<typeof arkType>('arktype', 'type'));

@@ -274,9 +274,9 @@ export class SkillBuilder<
       ...(described === undefined ? {} : { description: described }),
       ...(triggers === undefined ? {} : { triggers }),
       steps: this.#steps.frozen(),
-      ...unlessEmpty('stores', stores),
-      ...unlessEmpty('subskills', this.#subskills),
-      ...unlessEmpty('topics', this.#topics),
+      ...omitEmpty('stores', stores),
+      ...omitEmpty('subskills', this.#subskills),
+      ...omitEmpty('topics', this.#topics),
     };
     checkSkillDefinition(definition);
     return Object.freeze(definition);
@@ -322,7 +322,7 @@ function describe(description: string | undefined, triggers: readonly string[] =
   return `${description}${description.endsWith('.') ? ' ' : '. '}${keywords}`;
 }
 
-function unlessEmpty<K extends string, T extends object>(key: K, value: T | undefined): { readonly [P in K]?: T } {
+function omitEmpty<K extends string, T extends object>(key: K, value: T | undefined): { readonly [P in K]?: T } {
   return value === undefined || Object.keys(value).length === 0
     ? {}
     : ({ [key]: Object.freeze({ ...value }) } as { readonly [P in K]: T });

@@ -11,8 +11,8 @@ import { findEntry } from './find-entry.ts';
 import { complianceProblems, hostFieldNames } from './frontmatter.ts';
 import { loadSkill, type LoadedSource } from './load-skill.ts';
 import { copyTree } from './copy-tree.ts';
-import { checkTarget, orOutputError, realTarget, replaceFolder } from './output-folder.ts';
-import { existingPackage, packageJson } from './package-json.ts';
+import { checkTarget, codeOutputErrors, resolveTarget, replaceFolder } from './output-folder.ts';
+import { readExistingPackage, packageJson } from './package-json.ts';
 import { packageVersionAbove, programOf } from './program.ts';
 import { executableScript, LEAST_NODE, nodeScript } from './run-scripts.ts';
 import { type Protocol, skillMd } from './skill-md.ts';
@@ -45,7 +45,7 @@ export interface BuildRequest<Diagnostic extends BuildDiagnostic> {
   readonly lint: (entry: string) => Promise<readonly Diagnostic[]>;
 }
 
-export interface Built {
+export interface BuildReport {
   readonly name: string;
   readonly version: string;
   /** Full path. */
@@ -58,7 +58,7 @@ export interface Built {
 
 export interface BuildResult<Diagnostic> {
   /** Null when lint found errors: nothing has been written. */
-  readonly built: Built | null;
+  readonly built: BuildReport | null;
   readonly diagnostics: readonly Diagnostic[];
 }
 
@@ -71,16 +71,16 @@ export async function buildSkill<Diagnostic extends BuildDiagnostic>(
   if (diagnostics.some(({ severity }) => severity === 'error')) return { built: null, diagnostics };
   const source = await loadSkill(entry);
   const outDir = resolve(request.cwd, request.outDir);
-  return { built: await orOutputError(outDir, () => fillFolder(source, outDir, request)), diagnostics };
+  return { built: await codeOutputErrors(outDir, () => fillFolder(source, outDir, request)), diagnostics };
 }
 
 async function fillFolder(
   source: LoadedSource,
   outDir: string,
   { mode, protocol, force, cwd }: BuildRequest<BuildDiagnostic>,
-): Promise<Built> {
+): Promise<BuildReport> {
   const { definition } = source;
-  const target = realTarget(outDir);
+  const target = resolveTarget(outDir);
   const problems = complianceProblems(definition, basename(outDir));
   if (problems.length > 0)
     throw new CodedError(
@@ -89,7 +89,7 @@ async function fillFolder(
     );
   const version = versionOf(source);
   checkTarget(target, force);
-  const existing = existingPackage(target);
+  const existing = readExistingPackage(target);
   // A skill may be built where its source stands: what is shipped is there, and the source's.
   const shipped = realpathSync(source.folder) === target ? [] : SHIPPED;
   let files: readonly string[] = [];
@@ -98,7 +98,7 @@ async function fillFolder(
     copyShipped(source.folder, shipped, folder);
     writeFileSync(
       join(folder, 'SKILL.md'),
-      skillMd({ definition, version, needs: needsOf(mode), builtWith: builtWith() }, protocol),
+      skillMd({ definition, version, needs: needsOf(mode), builtWith: readBuilderVersion() }, protocol),
     );
     writeFileSync(join(folder, 'package.json'), packageJson(definition, version, existing));
     files = filesBelow(folder).map(({ path }) => path);
@@ -205,7 +205,7 @@ function notesOnPlace(target: string, cwd: string): readonly string[] {
   return isInside ? ['the folder that you are in has been replaced: `cd "$PWD"` leads to the new one'] : [];
 }
 
-function builtWith(): string {
+function readBuilderVersion(): string {
   const { name, version } = JSON.parse(readFileSync(join(packageRoot(), 'package.json'), 'utf8')) as {
     readonly name: string;
     readonly version: string;

@@ -63,7 +63,7 @@ export async function bundle(
   entry: string,
   { program = null, forWorker = false, external = {}, output = {} }: BundleOptions = {},
 ): Promise<Bundle> {
-  const { chunks } = await generated(
+  const { chunks } = await generateBundle(
     entry,
     program,
     { ...resolution(forWorker), external },
@@ -89,8 +89,8 @@ export async function bundleProgram(
   program: Program,
   output: BundleOptions['output'] = {},
 ): Promise<BundledProgram> {
-  const as = async (format: 'cjs' | 'esm', ending: string): Promise<Generated> =>
-    generated(entry, program, resolution(false), {
+  const as = async (format: 'cjs' | 'esm', ending: string): Promise<GeneratedCode> =>
+    generateBundle(entry, program, resolution(false), {
       ...output,
       format,
       entryFileNames: `${name}${ending}`,
@@ -109,18 +109,18 @@ interface Resolution {
   readonly external?: BundleOptions['external'];
 }
 
-interface Generated {
+interface GeneratedCode {
   readonly chunks: readonly [OutputChunk, ...OutputChunk[]];
   /** In another format something that the code asks for would be left out, or answered otherwise. */
   readonly onlyEsm: boolean;
 }
 
-async function generated(
+async function generateBundle(
   entry: string,
   program: Program | null,
   { external = {}, ...resolve }: Resolution,
   output: OutputOptions,
-): Promise<Generated> {
+): Promise<GeneratedCode> {
   const unresolved: RolldownLog[] = [];
   let onlyEsm = false;
   try {
@@ -138,7 +138,7 @@ async function generated(
       },
       plugins: [
         outside(external),
-        ...(output.format === 'cjs' ? [noticing(LOOKS_FOR_COMMONJS, () => (onlyEsm = true))] : []),
+        ...(output.format === 'cjs' ? [createNoticePlugin(LOOKS_FOR_COMMONJS, () => (onlyEsm = true))] : []),
         ...(program === null ? [] : [virtual(program), ...(program.plugins ?? [])]),
       ],
       transform: {
@@ -176,7 +176,7 @@ function needsEsm(error: unknown): boolean {
 const LOOKS_FOR_COMMONJS = /\btypeof[\s(]+(?:module|exports)\b/;
 
 /** @param notice  is called for each ES module whose code matches */
-function noticing(pattern: RegExp, notice: () => void): Plugin {
+function createNoticePlugin(pattern: RegExp, notice: () => void): Plugin {
   return {
     name: 'noticing',
     moduleParsed({ inputFormat, code }) {

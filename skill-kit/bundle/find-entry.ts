@@ -13,11 +13,11 @@ const INDEX_FILES = ['index.ts', 'index.mts', 'index.js', 'index.mjs'];
 
 /** The entry of a folder that is a skill's, its source or built; null for any other. */
 export function entryOfSkillFolder(folder: string): string | null {
-  return firstFile(folder, SKILL_FILES) ?? builtProgram(folder);
+  return findFirstFile(folder, SKILL_FILES) ?? findBuiltProgram(folder);
 }
 
 /** What `skill build` makes for Node: of the files in `bin/` all but one are parts, whose names have a further dot. */
-function builtProgram(folder: string): string | null {
+function findBuiltProgram(folder: string): string | null {
   const isBuilt =
     statOf(join(folder, 'SKILL.md'))?.isFile() === true && statOf(join(folder, 'bin'))?.isDirectory() === true;
   if (!isBuilt) return null;
@@ -35,17 +35,17 @@ export function findEntry(path: string, cwd: string): string {
   const found = statOf(full);
   if (found === undefined) throw new CodedError('skill/not-found', `${full} does not exist`);
   if (found.isDirectory()) {
-    const entry = firstFile(full, [...SKILL_FILES, ...INDEX_FILES]);
+    const entry = findFirstFile(full, [...SKILL_FILES, ...INDEX_FILES]);
     if (entry === null)
       throw new CodedError(
         'skill/not-found',
         `the folder ${full} has none of ${[...SKILL_FILES, ...INDEX_FILES].join(', ')}`,
       );
-    return behindLink(entry);
+    return followLink(entry);
   }
   if (!CODE.includes(extname(full)))
     throw new CodedError('skill/not-found', `${full} is not a TypeScript or JavaScript file (${CODE.join(', ')})`);
-  return behindLink(full);
+  return followLink(full);
 }
 
 /**
@@ -59,7 +59,7 @@ export function entryNamed(path: string): string {
 }
 
 /** What the entry imports is looked for beside the file that a link leads to, so its references are as well. */
-function behindLink(file: string): string {
+function followLink(file: string): string {
   return lstatSync(file).isSymbolicLink() ? realpathSync(file) : file;
 }
 
@@ -95,7 +95,7 @@ function entryWithin(folder: string): string | null {
   }
 }
 
-function firstFile(folder: string, names: readonly string[]): string | null {
+function findFirstFile(folder: string, names: readonly string[]): string | null {
   const name = names.find((candidate) => statOf(join(folder, candidate))?.isFile() === true);
   return name === undefined ? null : join(folder, name);
 }

@@ -59,21 +59,21 @@ export function hostFieldNames(definition: Buildable): readonly string[] {
 export function frontmatter({ definition, version, needs, builtWith }: Head): string {
   const { name, description = '', license, compatibility = needs } = definition;
   const lines = [
-    `name: ${READS_AS_TEXT.test(name) ? name : quoted(name)}`,
-    `description: ${quoted(description)}`,
-    ...(license === undefined ? [] : [`license: ${quoted(license)}`]),
-    `compatibility: ${quoted(compatibility)}`,
+    `name: ${READS_AS_TEXT.test(name) ? name : quoteYaml(name)}`,
+    `description: ${quoteYaml(description)}`,
+    ...(license === undefined ? [] : [`license: ${quoteYaml(license)}`]),
+    `compatibility: ${quoteYaml(compatibility)}`,
     'metadata:',
-    ...(version === NO_VERSION ? [] : [`  version: ${quoted(version)}`]),
-    `  ${BUILT_WITH}: ${quoted(builtWith)}`,
-    `allowed-tools: ${quoted(allowedTools(definition).join(' '))}`,
+    ...(version === NO_VERSION ? [] : [`  version: ${quoteYaml(version)}`]),
+    `  ${BUILT_WITH}: ${quoteYaml(builtWith)}`,
+    `allowed-tools: ${quoteYaml(listAllowedTools(definition).join(' '))}`,
     ...hostFields(definition).flatMap(([key, value]) => field(key, value)),
   ];
   return `---\n${lines.join('\n')}\n---\n`;
 }
 
 /** Those that the text of SKILL.md asks the agent to use, then the author's. */
-function allowedTools(definition: Buildable): readonly string[] {
+function listAllowedTools(definition: Buildable): readonly string[] {
   const { name, allowedTools: more = [] } = definition;
   const tools = mcpTools(definition).map((tool) => `mcp__${name}__${tool}`);
   const own = typeof more === 'string' ? (more.match(/[^\s(]+(\([^)]*\))?/g) ?? []) : more;
@@ -111,12 +111,12 @@ function hostFields(definition: Buildable): readonly (readonly [string, Value])[
 
 function field(key: string, value: Value): readonly string[] {
   if (typeof value === 'boolean') return [`${key}: ${value}`];
-  if (typeof value === 'string') return [`${key}: ${quoted(value)}`];
-  return [`${key}:`, ...value.map((one) => `  - ${quoted(one)}`)];
+  if (typeof value === 'string') return [`${key}: ${quoteYaml(value)}`];
+  return [`${key}:`, ...value.map((one) => `  - ${quoteYaml(one)}`)];
 }
 
 /** JSON's strings are YAML's, but for characters that YAML wants escaped. Some readers cut at the first `---`, wherever it stands. */
-function quoted(text: string): string {
+function quoteYaml(text: string): string {
   return JSON.stringify(text)
     .replaceAll('---', '-\\u002d-')
     .replaceAll(UNPRINTABLE, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);

@@ -7,7 +7,7 @@ import { makeBlockingPipe, PIPE_ENDS_MS } from '../../test/rig/vms/blocking-pipe
 import { contentOf } from '../lint/sources.ts';
 import { copyTree } from './copy-tree.ts';
 import { checkTarget } from './output-folder.ts';
-import { existingPackage } from './package-json.ts';
+import { readExistingPackage } from './package-json.ts';
 import { packageVersionAbove } from './program.ts';
 
 let dir: string;
@@ -30,7 +30,7 @@ function told(read: () => unknown): string {
 
 test.each<[string, string, () => unknown, RegExp]>([
   ['a source', 'index.ts', () => contentOf(join(dir, 'index.ts')), /^null$/],
-  ['the package.json of the output', 'package.json', () => existingPackage(dir), /cannot be merged: it is a pipe/],
+  ['the package.json of the output', 'package.json', () => readExistingPackage(dir), /cannot be merged: it is a pipe/],
   ['the package.json above', 'package.json', () => packageVersionAbove(dir), /cannot be read, .*: it is a pipe/],
   ['SKILL.md of the output', 'SKILL.md', () => checkTarget(dir, false), /it is a pipe/],
   ['a reference', 'references', () => copyTree(join(dir, 'references'), join(dir, 'to')), /is not a file/],

@@ -48,7 +48,7 @@ export function lazyArktype(modules: readonly string[]): readonly Plugin[] {
   const kinds = modules.filter((path) => KINDS.test(path));
   if (kinds.length === 0) return [];
   const tellsClassesAsKnown = kinds.every((path) => readFileSync(path, 'utf8').split(SAME_CLASS).length === 2);
-  return [...(tellsClassesAsKnown ? [LAZY_WEB_CLASSES] : []), ...POSTPONEMENTS.map(postponing)];
+  return [...(tellsClassesAsKnown ? [LAZY_WEB_CLASSES] : []), ...POSTPONEMENTS.map(createPostponingPlugin)];
 }
 
 const LAZY_WEB_CLASSES: Plugin = {
@@ -63,7 +63,7 @@ const LAZY_WEB_CLASSES: Plugin = {
   },
 };
 
-function postponing({ id, eager, lazy }: Postponement): Plugin {
+function createPostponingPlugin({ id, eager, lazy }: Postponement): Plugin {
   return {
     name: 'lazy-arktype',
     transform: {

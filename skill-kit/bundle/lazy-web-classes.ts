@@ -8,7 +8,7 @@ interface Class {
   [Symbol.hasInstance](value: unknown): boolean;
 }
 
-function standIn(name: Name): object {
+function createLazyClass(name: Name): object {
   const real = (): Class => globalThis[name];
   return Object.defineProperties(() => undefined, {
     name: { value: name },
@@ -18,10 +18,10 @@ function standIn(name: Name): object {
   });
 }
 
-export const FormData = standIn('FormData');
-export const Headers = standIn('Headers');
-export const Request = standIn('Request');
-export const Response = standIn('Response');
+export const FormData = createLazyClass('FormData');
+export const Headers = createLazyClass('Headers');
+export const Request = createLazyClass('Request');
+export const Response = createLazyClass('Response');
 
 const STAND_INS: Readonly<Record<Name, object>> = { FormData, Headers, Request, Response };
 

@@ -4,12 +4,12 @@ import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { Buildable } from '../../domain/step-machine/definition.ts';
-import { takeOffers } from '../worker-handoff.ts';
-import { asBuildable } from './buildable.ts';
+import { receiveOffers } from '../worker-handoff.ts';
+import { toBuildable } from './buildable.ts';
 import { bundle } from './bundle.ts';
 import { findEntry } from './find-entry.ts';
 import { temporaryFolder } from './temporary-folder.ts';
-import { whileLoading } from './while-loading.ts';
+import { guardLoading } from './while-loading.ts';
 
 export interface LoadedSource {
   /** Its callbacks are those of the bundle: their texts have no types any more. */
@@ -34,7 +34,7 @@ export async function loadSkill(path: string, cwd: string = process.cwd()): Prom
   const entry = findEntry(path, cwd);
   const { code, modules } = await bundle(entry, { forWorker: true });
   return {
-    definition: definitionIn(await imported(entry, code), entry),
+    definition: definitionIn(await importSkill(entry, code), entry),
     entry,
     folder: dirname(entry),
     modules,
@@ -42,14 +42,14 @@ export async function loadSkill(path: string, cwd: string = process.cwd()): Prom
   };
 }
 
-async function imported(entry: string, code: string): Promise<Readonly<Record<string, unknown>>> {
+async function importSkill(entry: string, code: string): Promise<Readonly<Record<string, unknown>>> {
   // The default export is what counts.
-  takeOffers(() => undefined);
+  receiveOffers(() => undefined);
   const folder = await temporaryFolder();
   try {
     const file = join(folder, 'skill.mjs');
     await writeFile(file, code, { mode: 0o600 });
-    return await whileLoading(async () => (await import(pathToFileURL(file).href)) as Record<string, unknown>);
+    return await guardLoading(async () => (await import(pathToFileURL(file).href)) as Record<string, unknown>);
   } catch (cause) {
     throw new CodedError(
       'skill/unusable',
@@ -62,15 +62,15 @@ async function imported(entry: string, code: string): Promise<Readonly<Record<st
 }
 
 function definitionIn(exports: Readonly<Record<string, unknown>>, entry: string): Buildable {
-  const found = asBuildable(exports['default']);
+  const found = toBuildable(exports['default']);
   if (typeof found !== 'string') return found;
   throw new CodedError(
     'skill/unusable',
-    `${entry} ${Object.hasOwn(exports, 'default') ? found : noDefault(Object.keys(exports))}`,
+    `${entry} ${Object.hasOwn(exports, 'default') ? found : describeMissingDefault(Object.keys(exports))}`,
   );
 }
 
-function noDefault(names: readonly string[]): string {
+function describeMissingDefault(names: readonly string[]): string {
   const others = names.length === 0 ? '' : ` (it exports ${names.join(', ')})`;
   return `has no default export${others}; write \`export default skill({ … }).step(…).build();\``;
 }

@@ -3,7 +3,7 @@ import { dirname } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { TemporaryFolder } from '../../test/rig/skills/skill-command.ts';
 import { copyTree } from './copy-tree.ts';
-import { BUILT_WITH, checkTarget, orOutputError, replaceFolder } from './output-folder.ts';
+import { BUILT_WITH, checkTarget, codeOutputErrors, replaceFolder } from './output-folder.ts';
 
 let folder: TemporaryFolder;
 beforeEach(() => {
@@ -104,7 +104,7 @@ describe('replacing a folder', () => {
       await fill(next);
       mkdirSync(`${next}/scripts`);
     });
-    await expect(orOutputError('OUT', () => failing)).rejects.toMatchObject({
+    await expect(codeOutputErrors('OUT', () => failing)).rejects.toMatchObject({
       code: 'skill/output-taken',
       message: expect.stringMatching(/^OUT cannot be built: .*scripts/),
     });

@@ -19,7 +19,7 @@ export const BUILT_WITH = 'built-with';
 const ENDING = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 /** Where the folder is, behind links. */
-export function realTarget(folder: string): string {
+export function resolveTarget(folder: string): string {
   return existsSync(folder) ? realpathSync(folder) : folder;
 }
 
@@ -109,7 +109,7 @@ class Interruption {
 }
 
 /** As `work`, with what the file system refuses as an error that names the folder. @throws CodedError `skill/output-taken` */
-export async function orOutputError<T>(folder: string, work: () => Promise<T>): Promise<T> {
+export async function codeOutputErrors<T>(folder: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
@@ -143,14 +143,14 @@ class Moves {
 function exchange(target: string, next: string, beside: string, own: (path: string) => boolean, moves: Moves): void {
   for (let round = 0; ; round += 1) {
     const before = join(beside, `before-${round}`);
-    if (attempted(() => moves.move(target, before), 'ENOENT')) takeAlong(before, next, own, moves);
+    if (attemptUnless(() => moves.move(target, before), 'ENOENT')) moveForeignFiles(before, next, own, moves);
     // Another build's folder may stand there by now; that is replaced in turn.
-    if (attempted(() => renameSync(next, target), 'ENOTEMPTY', 'EEXIST')) return;
+    if (attemptUnless(() => renameSync(next, target), 'ENOTEMPTY', 'EEXIST')) return;
   }
 }
 
 /** False when it failed in one of these ways. */
-function attempted(work: () => void, ...codes: readonly string[]): boolean {
+function attemptUnless(work: () => void, ...codes: readonly string[]): boolean {
   try {
     work();
     return true;
@@ -161,7 +161,7 @@ function attempted(work: () => void, ...codes: readonly string[]): boolean {
 }
 
 /** Moved, not copied: there is one of each, whoever else builds here. */
-function takeAlong(from: string, to: string, own: (path: string) => boolean, moves: Moves, prefix = ''): void {
+function moveForeignFiles(from: string, to: string, own: (path: string) => boolean, moves: Moves, prefix = ''): void {
   for (const entry of readdirSync(from, { withFileTypes: true })) {
     const path = `${prefix}${entry.name}`;
     if (own(path)) continue;
@@ -169,7 +169,7 @@ function takeAlong(from: string, to: string, own: (path: string) => boolean, mov
     // Folders are walked only where the build has something in them.
     if (entry.isDirectory() && (path === 'bin' || path === 'scripts')) {
       mkdirSync(goal, { recursive: true });
-      takeAlong(source, goal, own, moves, `${path}/`);
+      moveForeignFiles(source, goal, own, moves, `${path}/`);
       if (readdirSync(goal).length === 0) rmdirSync(goal);
     } else moves.move(source, goal);
   }

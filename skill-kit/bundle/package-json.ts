@@ -38,7 +38,7 @@ function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
 }
 
 /** @throws CodedError `skill/output-taken` for one that is no JSON object, so that nothing of it is lost */
-export function existingPackage(folder: string): Readonly<Record<string, unknown>> {
+export function readExistingPackage(folder: string): Readonly<Record<string, unknown>> {
   const file = join(folder, 'package.json');
   if (!existsSync(file)) return {};
   try {

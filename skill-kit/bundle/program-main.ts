@@ -1,7 +1,7 @@
 /** What the program of a skill does, built or run from its source: the one that program.ts writes calls it. */
 import { main, referenceMain } from '../cli.ts';
 import { type RunOrigin, setRunOrigin } from './run-origin.ts';
-import { asBuildable } from './buildable.ts';
+import { toBuildable } from './buildable.ts';
 
 /**
  * Ends the process.
@@ -17,7 +17,7 @@ export async function runProgram(
   origin: RunOrigin | null = null,
 ): Promise<void> {
   if (origin !== null) setRunOrigin(origin);
-  const definition = asBuildable(found);
+  const definition = toBuildable(found);
   if (typeof definition === 'string') {
     process.stderr.write(`error: the entry ${definition}\n`);
     process.exit(2);

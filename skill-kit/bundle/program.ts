@@ -42,8 +42,8 @@ export function programOf(entry: string, base: ReferencesBase, modules: readonly
     main: main.join('\n'),
     modules: {
       [STDOUT]: stdoutClaim(),
-      [ENVIRONMENT]: withheldEnvironment(),
-      [ARKTYPE]: arktype.map(interpreted).join('\n'),
+      [ENVIRONMENT]: renderWithheldEnvironment(),
+      [ARKTYPE]: arktype.map(renderJitlessImport).join('\n'),
       [GUARD]: guard(entry),
     },
     plugins: lazyArktype(modules),
@@ -56,7 +56,7 @@ function stdoutClaim(): string {
 }
 
 /** The author's code is loaded as a worker loads it. */
-function withheldEnvironment(): string {
+function renderWithheldEnvironment(): string {
   return `import { withholdEnvironment } from ${JSON.stringify(join(packageRoot(), 'dist/skill-kit/drive/skill-environment.js'))};\nwithholdEnvironment();`;
 }
 
@@ -80,7 +80,7 @@ function guard(entry: string): string {
 }
 
 /** ArkType compiles what checks its values, which costs more than checking the one answer of a call. */
-function interpreted(config: string, index: number): string {
+function renderJitlessImport(config: string, index: number): string {
   return `import { configure as configure${index} } from ${JSON.stringify(config)};\nconfigure${index}({ jitless: true });`;
 }
 

@@ -57,12 +57,12 @@ function withSession(definition: SkillDefinition): string {
   return [
     COMMAND_LINE,
     `1. Begin. ${HOSTS}`,
-    indented(fenced('sh', `scripts/run start --session new --host <host>${paramsFlag(definition)}`)),
+    indented(renderCodeBlock('sh', `scripts/run start --session new --host <host>${paramsFlag(definition)}`)),
     '   It prints `{"sessionId","file","line"}`. Line `line` of `file` is a JSON object: `preamble` says how to read prompts, `prompt` what to do, `schema` what your answer has to fit.',
     '2. Do what the prompt says, then append your answer to the file, on a line of its own:',
-    indented(fenced('json', '{"type":"output","step":"<step>","output":<answer>}')),
+    indented(renderCodeBlock('json', '{"type":"output","step":"<step>","output":<answer>}')),
     '3. Hand it in; the number that is printed is the line with what comes next:',
-    indented(fenced('sh', 'scripts/run advance --session <sessionId>')),
+    indented(renderCodeBlock('sh', 'scripts/run advance --session <sessionId>')),
     '4. Continue with 2 until `kind` is `done`; `finalOutput` is the result. `error` with `"retry": true` means: fix the answer, append it again, hand it in again. `waiting` means: hand in again when `dueMs` (since 1970) has come. Calling `advance` twice does no harm.',
     '5. `scripts/run cleanup --session <sessionId>` removes the file.',
   ].join('\n');
@@ -73,11 +73,11 @@ function withoutSession(definition: SkillDefinition): string {
   return [
     COMMAND_LINE,
     `1. Begin. ${HOSTS}`,
-    indented(fenced('sh', `scripts/run start --host <host>${params}`)),
+    indented(renderCodeBlock('sh', `scripts/run start --host <host>${params}`)),
     '   It prints a JSON object: `preamble` says how to read prompts, `prompt` what to do, `schema` what your answer has to fit.',
     '2. Do what the prompt says, then hand in your answer, with the history of all completed steps:',
     indented(
-      fenced(
+      renderCodeBlock(
         'sh',
         `scripts/run advance --step <step> --output '<answer>' --history '<history>' --host <host>${params}`,
       ),
@@ -102,7 +102,7 @@ function subskillPart({ subskills = {} }: SkillDefinition): readonly string[] {
   if (names.length === 0) return [];
   const lines = names.map(
     ([name, { definition }]) =>
-      `- \`${name}\`${definition.description === undefined ? '' : `: ${oneLine(definition.description)}`}`,
+      `- \`${name}\`${definition.description === undefined ? '' : `: ${toOneLine(definition.description)}`}`,
   );
   return [
     `## Parts\nThe skill leads to these automatically. To begin with one of them: \`--subskill <name>\` at the start.\n\n${lines.join('\n')}`,
@@ -119,14 +119,16 @@ function variablePart(definition: SkillDefinition): readonly string[] {
 }
 
 function topicPart(topics: SkillDefinition['topics'] & object, how: string): string {
-  const lines = Object.entries(topics).map(([name, { label }]) => `- \`${name}\`: ${oneLine(label)}`);
+  const lines = Object.entries(topics).map(([name, { label }]) => `- \`${name}\`: ${toOneLine(label)}`);
   return `## Topics\n${how}\n\n${lines.join('\n')}`;
 }
 
 function stepPart({ steps }: SkillDefinition): string {
   const lines = Object.entries(steps).map(([name, { config }]) => {
     if (config.prompt === undefined) return `- \`${name}\`: done by the program`;
-    return typeof config.prompt === 'string' ? `- \`${name}\`: ${shortened(oneLine(config.prompt))}` : `- \`${name}\``;
+    return typeof config.prompt === 'string'
+      ? `- \`${name}\`: ${shortenText(toOneLine(config.prompt))}`
+      : `- \`${name}\``;
   });
   return `## Steps\nWhich of them are taken, and in what order, is the program's to say.\n\n${lines.join('\n')}`;
 }
@@ -143,7 +145,7 @@ function referenceBody(definition: ReferenceDefinition): string {
   ].join('\n\n');
 }
 
-function fenced(language: string, text: string): string {
+function renderCodeBlock(language: string, text: string): string {
   return `\`\`\`${language}\n${text}\n\`\`\``;
 }
 
@@ -151,11 +153,11 @@ function indented(text: string): string {
   return text.replaceAll(/^/gm, '   ');
 }
 
-function oneLine(text: string): string {
+function toOneLine(text: string): string {
   return text.replaceAll(/\s+/g, ' ').trim();
 }
 
-function shortened(text: string): string {
+function shortenText(text: string): string {
   const characters = [...text];
   return characters.length <= MOST_PROMPT ? text : `${characters.slice(0, MOST_PROMPT).join('').trimEnd()}…`;
 }

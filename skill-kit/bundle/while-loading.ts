@@ -10,7 +10,7 @@ const own = { exit: process.exit, write: process.stdout.write };
  * Meanwhile `process.env` holds what every program needs, as it does where a skill runs, `process.exit` throws, and what is printed on standard output goes to standard error.
  * @throws what `load` throws, and an error when it waits for what can no longer come
  */
-export async function whileLoading<T>(load: () => Promise<T>): Promise<T> {
+export async function guardLoading<T>(load: () => Promise<T>): Promise<T> {
   let giveUp = (): void => undefined;
   const never = new Promise<never>((_resolve, reject) => {
     giveUp = () =>

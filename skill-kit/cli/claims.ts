@@ -11,7 +11,7 @@
  */
 import { readlinkSync, rmSync, symlinkSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
-import { describeOwner, livenessOf, ownIdentity } from './owner.ts';
+import { describeOwner, livenessOf, readOwnIdentity } from './owner.ts';
 
 export interface Claim {
   readonly number: number;
@@ -23,7 +23,7 @@ export interface Claim {
 }
 
 /** The state as it stands: its number, and which claim wrote it. */
-export interface Standing {
+export interface HeldClaim {
   readonly number: number;
   readonly claim: number;
 }
@@ -41,7 +41,7 @@ export const CLAIM_LIMIT_MS = 600_000;
  * @param base  path of the session's files without their endings
  * @throws {Error} when somebody else holds the claim for longer than `limitMs`, or may hold it and cannot be seen
  */
-export async function claimNext(base: string, standing: () => Standing, limitMs = CLAIM_LIMIT_MS): Promise<Claim> {
+export async function claimNext(base: string, standing: () => HeldClaim, limitMs = CLAIM_LIMIT_MS): Promise<Claim> {
   const startedAt = performance.now();
   const patience = async (path: string, identity: string): Promise<void> => {
     let waitMs = FIRST_WAIT_MS;
@@ -50,7 +50,7 @@ export async function claimNext(base: string, standing: () => Standing, limitMs 
       if (liveness === 'dead') return;
       const waitedMs = performance.now() - startedAt;
       if (waitedMs >= (liveness === 'unknown' ? Math.min(UNSEEN_LIMIT_MS, limitMs) : limitMs))
-        throw stillHeld(path, identity, liveness);
+        throw createHeldError(path, identity, liveness);
       await delay(waitMs);
       waitMs = Math.min(LONGEST_WAIT_MS, waitMs * 1.5);
     }
@@ -64,7 +64,7 @@ export async function claimNext(base: string, standing: () => Standing, limitMs 
       await patience(before, last);
       continue;
     }
-    const claim = await take(base, number + 1, patience);
+    const claim = await acquireClaim(base, number + 1, patience);
     if (claim === null) continue;
     if (standing().number === number) return claim;
     removeLinks(base, claim);
@@ -72,7 +72,7 @@ export async function claimNext(base: string, standing: () => Standing, limitMs 
 }
 
 /** The first claim on that number that is free or whose predecessors are all dead; null when the number may be taken by now. */
-async function take(
+async function acquireClaim(
   base: string,
   number: number,
   patience: (path: string, identity: string) => Promise<void>,
@@ -80,7 +80,7 @@ async function take(
   for (let index = 0; ; index++) {
     const path = claimPath(base, number, index);
     try {
-      symlinkSync(ownIdentity(), path);
+      symlinkSync(readOwnIdentity(), path);
       held.add(path);
       return claimAt(base, number, index);
     } catch (cause) {
@@ -113,7 +113,7 @@ function removeLinks(base: string, { number, index }: { readonly number: number;
 }
 
 function livenessHere(path: string, identity: string): ReturnType<typeof livenessOf> {
-  if (identity === ownIdentity()) return held.has(path) ? 'alive' : 'dead';
+  if (identity === readOwnIdentity()) return held.has(path) ? 'alive' : 'dead';
   return livenessOf(identity);
 }
 
@@ -134,7 +134,7 @@ function claimPath(base: string, number: number, index: number): string {
   return `${base}.lock.${number}.${index}`;
 }
 
-function stillHeld(path: string, identity: string, liveness: 'alive' | 'unknown'): Error {
+function createHeldError(path: string, identity: string, liveness: 'alive' | 'unknown'): Error {
   const who = describeOwner(identity);
   if (liveness === 'alive')
     return new Error(`The session is being advanced by ${who}. Wait for it, or end it, and try again.`);

@@ -24,7 +24,7 @@ interface Route {
 
 /** @returns the exit code */
 export async function runSkillCommand(definition: SkillDefinition, io: CommandIo, refsBase?: string): Promise<number> {
-  return reported(io, async () => {
+  return reportErrors(io, async () => {
     const refs = lazyLoader(io, refsBase);
     const { topics } = definition;
     if (topics !== undefined && !io.argv.some(isHelp)) {
@@ -48,7 +48,7 @@ export async function runReferenceCommand(
   io: CommandIo,
   base?: string,
 ): Promise<number> {
-  return reported(io, async () => {
+  return reportErrors(io, async () => {
     const { argv } = io;
     if (argv.some(isHelp)) return io.stderr(referenceHelp({ topics, ...reference }));
     const text = topicOutput(topics, argv.length === 0 ? ['topics'] : argv, lazyLoader(io, base));
@@ -138,7 +138,7 @@ function lazyLoader({ script }: CommandIo, base: string | undefined): ReferenceL
   return { load: (filename) => real().load(filename), asset: (path) => real().asset(path) };
 }
 
-async function reported(io: CommandIo, work: () => Promise<void>): Promise<number> {
+async function reportErrors(io: CommandIo, work: () => Promise<void>): Promise<number> {
   try {
     await work();
     return 0;

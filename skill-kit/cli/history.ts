@@ -79,13 +79,13 @@ export function readHistory({ text, where }: Source, identity: string | null): H
   };
 }
 
-interface Parsed {
+interface ParsedHistory {
   readonly entries: readonly unknown[];
   readonly base: Checkpoint | null;
   before(): readonly unknown[];
 }
 
-function arrayBehind(text: string, where: string, holds: (checkpoint: Checkpoint) => boolean): Parsed {
+function arrayBehind(text: string, where: string, holds: (checkpoint: Checkpoint) => boolean): ParsedHistory {
   const all = parseJson(text, where);
   if (!Array.isArray(all)) return { entries: [], base: null, before: () => [] };
   const base = newest(
@@ -98,7 +98,7 @@ function arrayBehind(text: string, where: string, holds: (checkpoint: Checkpoint
 }
 
 /** Lines before the checkpoint are not looked at. */
-function linesBehind(text: string, where: string, holds: (checkpoint: Checkpoint) => boolean): Parsed {
+function linesBehind(text: string, where: string, holds: (checkpoint: Checkpoint) => boolean): ParsedHistory {
   const ends: number[] = [];
   for (
     let at = text.lastIndexOf(KEY);
@@ -188,7 +188,9 @@ function isSaidBy(entries: readonly unknown[], { frames, nextFrame, cursors, rec
     const { step, response, actionResult, result } = records.items[at]!;
     const said = readEntry(entry) as (HistoryEntry & { readonly result?: unknown }) | null;
     if (said === null || said.step !== step || !survivesJson(response) || !survivesJson(result)) return false;
-    return same(said.response, response) && same(said.actionResult, actionResult) && same(resultOf(entry), result);
+    return (
+      isSame(said.response, response) && isSame(said.actionResult, actionResult) && isSame(resultOf(entry), result)
+    );
   });
 }
 
@@ -196,7 +198,7 @@ function resultOf(entry: unknown): unknown {
   return (entry as { readonly result?: unknown }).result;
 }
 
-function same(one: unknown, other: unknown): boolean {
+function isSame(one: unknown, other: unknown): boolean {
   return JSON.stringify(one) === JSON.stringify(other);
 }
 

@@ -12,7 +12,7 @@ export type Liveness = 'alive' | 'dead' | 'unknown';
 let own: string | undefined;
 
 /** `host|boot|namespace|pid|start`; boot, namespace and start are empty where there is no /proc. */
-export function ownIdentity(): string {
+export function readOwnIdentity(): string {
   return (own ??= [hostname(), bootId(), namespaceId(), process.pid, startOf(process.pid)?.start ?? ''].join('|'));
 }
 

@@ -17,7 +17,7 @@ import {
   stuckStep,
   turnOf,
   viewOf,
-  waitedStep,
+  findWaitedStep,
   type OutputLine,
   type SessionView,
 } from './session-view.ts';
@@ -30,12 +30,12 @@ export async function advanceStored(call: SkillCall, id: string): Promise<Outcom
   const folder = sessionFolder(named, false);
   const path =
     folder === null ? `${named ?? 'the folder of sessions'}, which does not exist` : `${basePath(folder, id)}.jsonl`;
-  const notFound = (): Error =>
+  const createNotFoundError = (): Error =>
     new Error(`session "${id}" not found at ${path}. Start a new session with --session new.`);
-  if (folder === null) throw notFound();
-  const log = openLog(path, notFound);
+  if (folder === null) throw createNotFoundError();
+  const log = openLog(path, createNotFoundError);
   try {
-    return await new StoredAdvance(call, basePath(folder, id), log, notFound).run();
+    return await new StoredAdvance(call, basePath(folder, id), log, createNotFoundError).run();
   } finally {
     log.close();
   }
@@ -50,7 +50,7 @@ function openLog(path: string, notFound: () => Error): SessionLog {
   }
 }
 
-interface Answered {
+interface LoggedAnswer {
   readonly line: LogLine | null;
   readonly result: SessionResult;
 }
@@ -73,7 +73,7 @@ class StoredAdvance {
   async run(): Promise<Outcome> {
     const ask = await this.#ask(this.#look());
     for (;;) {
-      const outcome = settledOutcome(nextMove(this.#look(ask), ask, Date.now())) ?? (await this.#moveOn(ask));
+      const outcome = readSettledOutcome(nextMove(this.#look(ask), ask, Date.now())) ?? (await this.#moveOn(ask));
       if (outcome !== null) return outcome;
     }
   }
@@ -134,7 +134,7 @@ class StoredAdvance {
       const line = this.#publish(written);
       claim.release();
       const isOwn = move.kind === 'process' || move.kind === 'append' || move.kind === 'tick';
-      return isOwn ? outcomeOf(line, written.reply.failure) : settledOutcome(move);
+      return isOwn ? outcomeOf(line, written.reply.failure) : readSettledOutcome(move);
     } finally {
       if (!isWritten) claim.abandon();
     }
@@ -202,7 +202,7 @@ class StoredAdvance {
 
   async #tick(view: SessionView, claim: Claim): Promise<StoredSession> {
     const work = this.#open(view.stored, null);
-    const step = waitedStep(view.stored.state, Date.now());
+    const step = findWaitedStep(view.stored.state, Date.now());
     let { result } = work.session;
     if (step === undefined) work.session.feed({ type: 'tick' });
     else
@@ -260,7 +260,7 @@ class StoredAdvance {
 
   #write(
     state: SessionState,
-    { line, result }: Answered,
+    { line, result }: LoggedAnswer,
     { stored, replyLine }: SessionView,
     claim: Claim,
   ): StoredSession {
@@ -293,7 +293,7 @@ class StoredAdvance {
   }
 }
 
-function settledOutcome(move: Move): Outcome | null {
+function readSettledOutcome(move: Move): Outcome | null {
   if (move.kind === 'refuse') throw new Error(move.message);
   return move.kind === 'answer' ? outcomeOf(move.line, move.failure) : null;
 }

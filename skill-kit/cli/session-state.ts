@@ -54,22 +54,23 @@ export function readStored(base: string): StoredSession | null {
   const path = `${base}.state`;
   const text = readText(path);
   if (text === null) return null;
-  const damaged = (how: string, cause?: unknown): Error =>
+  const createDamageError = (how: string, cause?: unknown): Error =>
     new Error(`${path} is damaged (${how}). Start a new session with --session new.`, { cause });
   let stored: unknown;
   try {
     stored = JSON.parse(text);
   } catch (cause) {
-    throw damaged((cause as Error).message, cause);
+    throw createDamageError((cause as Error).message, cause);
   }
-  if (typeof stored !== 'object' || stored === null || !('format' in stored)) throw damaged('it has no format');
+  if (typeof stored !== 'object' || stored === null || !('format' in stored))
+    throw createDamageError('it has no format');
   if (stored.format !== FORMAT) {
     throw new Error(
       `${path} has format ${String(stored.format)}, and this skill reads ${FORMAT}. Continue with the skill that started the session, or start a new one.`,
     );
   }
   if (isStored(stored)) return stored;
-  throw damaged('parts of it are missing');
+  throw createDamageError('parts of it are missing');
 }
 
 /** It is written and replaced as a whole, so that only another hand leaves out a part. */

@@ -167,7 +167,7 @@ export function stuckStep(state: SessionState): string | undefined {
 }
 
 /** The step whose wait is over; answering it tells the client what was passed. */
-export function waitedStep(state: SessionState, nowMs: number): string | undefined {
+export function findWaitedStep(state: SessionState, nowMs: number): string | undefined {
   const result: SessionResult = currentResult(state);
   return result.kind === 'waiting' && result.dueMs <= nowMs ? result.step : undefined;
 }

@@ -22,7 +22,7 @@ const LONGEST_WAIT_MS = 60_000;
 
 export async function startStateless(call: SkillCall): Promise<Outcome> {
   const session = open(call, await call.inputs.json('params'), call.subskill);
-  return outcomeOf(call, await waitedFor(session, await startSession(session)));
+  return outcomeOf(call, await waitWhileWaiting(session, await startSession(session)));
 }
 
 /** @throws {Error} */
@@ -36,7 +36,12 @@ export async function advanceStateless(call: SkillCall): Promise<Outcome> {
     await call.inputs.json('params'),
   ];
   const history = source === null ? NO_HISTORY : readHistory(source, checkpointIdentity(call, source, step, params));
-  const session = continued(call, params, call.subskill ?? subskillOf(call.definition, step, history.entries), history);
+  const session = resumeHistory(
+    call,
+    params,
+    call.subskill ?? subskillOf(call.definition, step, history.entries),
+    history,
+  );
   replayHistory(session, history.entries);
   const checkpoint = history.checkpoint(session.state);
   placeSession(session, step);
@@ -47,7 +52,7 @@ export async function advanceStateless(call: SkillCall): Promise<Outcome> {
       `step "${step}" is answered on its own, because the history does not show its parallel step "${split}". ${remedy}.`,
     );
   }
-  const result = await waitedFor(session, await advanceSession(session, { step, output }));
+  const result = await waitWhileWaiting(session, await advanceSession(session, { step, output }));
   return outcomeOf(call, checkpoint === null ? result : withCheckpoint(result, checkpoint));
 }
 
@@ -71,7 +76,12 @@ function withCheckpoint(result: SessionResult, checkpoint: Checkpoint): SessionR
   return { ...result, completed: { ...result.completed, checkpoint } as StepResult };
 }
 
-function continued(call: SkillCall, params: unknown, subskill: string | undefined, { base, older }: History): Session {
+function resumeHistory(
+  call: SkillCall,
+  params: unknown,
+  subskill: string | undefined,
+  { base, older }: History,
+): Session {
   const session = open(call, params, subskill);
   if (base === null) return session;
   const { state, runtime } = session;
@@ -124,7 +134,7 @@ function splitNotPassed({ steps }: SkillDefinition, { state }: Session, step: st
 }
 
 /** @throws {Error} for a wait that would take too long */
-async function waitedFor(session: Session, first: SessionResult): Promise<SessionResult> {
+async function waitWhileWaiting(session: Session, first: SessionResult): Promise<SessionResult> {
   let result = first;
   while (result.kind === 'waiting') {
     const { step, dueMs } = result;
@@ -135,13 +145,13 @@ async function waitedFor(session: Session, first: SessionResult): Promise<Sessio
       );
     }
     if (waitMs > 0) await delay(waitMs);
-    result = joined(result, await advanceSession(session, { step, output: {} }));
+    result = joinResults(result, await advanceSession(session, { step, output: {} }));
   }
   return result;
 }
 
 /** Both in one answer, for the client has to append all that was completed to its history. */
-function joined(before: SessionResult, after: SessionResult): SessionResult {
+function joinResults(before: SessionResult, after: SessionResult): SessionResult {
   if (after.kind === 'error' || before.kind === 'error') return after;
   const { completed, autoAdvanced: _shown, ...rest } = after;
   const passed: readonly StepResult[] = [

@@ -13,17 +13,17 @@ export function checkUsage(command: Command, flags: Flags): void {
   const [surplus] = flags.surplus;
   if (surplus !== undefined) throw surplusArgument(command, surplus);
   const { session } = flags.text;
-  const given = (names: readonly (keyof Flags['text'])[]): string | undefined =>
+  const findGiven = (names: readonly (keyof Flags['text'])[]): string | undefined =>
     names.find((name) => flags.text[name] !== undefined);
   if (isDurable(command, flags)) {
-    const flag = given([...FILE_SESSION_FLAGS, ...HISTORY_FLAGS]);
+    const flag = findGiven([...FILE_SESSION_FLAGS, ...HISTORY_FLAGS]);
     if (flag === undefined) return;
     const why = flags.durable ? '--durable is given' : `"${session}" has a dash, as ids of durable sessions have`;
     throw new UsageError(
       `--${flag} does not apply to a durable session, and ${why}. Leave out --${flag}${flags.durable ? ', or --durable' : ', or give the id of a session in a file'}.`,
     );
   }
-  const flag = given(session === undefined ? FILE_SESSION_FLAGS : HISTORY_FLAGS);
+  const flag = findGiven(session === undefined ? FILE_SESSION_FLAGS : HISTORY_FLAGS);
   if (flag === undefined) return;
   throw new UsageError(
     session === undefined

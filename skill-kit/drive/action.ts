@@ -68,7 +68,7 @@ async function attemptOf(
   const call = { signal, idempotencyKey, attempt };
   if (typeof action === 'function') return action({ response, store: at.store, params: at.frame.params, ...call });
   const { run: definition } = action;
-  const input = checkMade(definition.input, mappedInput(at, action, response), `action "${definition.name}": input`);
+  const input = checkMade(definition.input, mapInputOf(at, action, response), `action "${definition.name}": input`);
   if (!input.ok)
     throw new NotRetryable(
       `Action "${definition.name}" at step "${at.step}": its input does not fit its schema: ${input.message}`,
@@ -85,7 +85,7 @@ async function attemptOf(
   return output.value;
 }
 
-function mappedInput(at: Place, { mapInput }: ActionUse, response: unknown): unknown {
+function mapInputOf(at: Place, { mapInput }: ActionUse, response: unknown): unknown {
   return mapInput === undefined ? response : mapInput({ response, store: at.store, params: at.frame.params });
 }
 

@@ -234,10 +234,10 @@ export class Session {
       waiter.cause !== undefined &&
       result.kind === 'error' &&
       (result.error === 'action' || result.error === 'failed');
-    const answered = (): void => (isThrown ? waiter.reject(waiter.cause!.of) : waiter.resolve(result));
+    const settleWaiter = (): void => (isThrown ? waiter.reject(waiter.cause!.of) : waiter.resolve(result));
     // A client that exits when it has its answer must not take observers down with it.
-    if (this.#observers.isIdle) answered();
-    else void this.#observers.flushed().then(answered);
+    if (this.#observers.isIdle) settleWaiter();
+    else void this.#observers.flushed().then(settleWaiter);
   }
 }
 

@@ -50,7 +50,7 @@ export class Observers {
       this.#warn(
         `observer ${observer}: its payload cannot be cloned (${errorFacts(cause).message}); it gets the JSON of it`,
       );
-      return Object.fromEntries(Object.entries(payload).map(([key, value]) => [key, sayable(value)]));
+      return Object.fromEntries(Object.entries(payload).map(([key, value]) => [key, copyValue(value)]));
     }
   }
 
@@ -88,7 +88,7 @@ export class Observers {
 }
 
 /** The value, as far as it can be cloned or JSON can say it; undefined for what goes in circles. */
-function sayable(value: unknown): unknown {
+function copyValue(value: unknown): unknown {
   for (const copied of [() => structuredClone(value), () => JSON.parse(JSON.stringify(value)) as unknown]) {
     try {
       return copied();

@@ -66,7 +66,7 @@ export function createRuntime(definition: SkillDefinition, options: RuntimeOptio
     handshake: { host: 'generic', toolsAvailable: [], isSubagent: false, ...options.handshake },
     refs: options.refs ?? NO_REFERENCES,
     now: options.now ?? Date.now,
-    sleep: options.sleep ?? delayed,
+    sleep: options.sleep ?? waitFor,
     warn: options.warn ?? warnOnStderr,
     olderRecords: options.olderRecords ?? (() => []),
     redaction: options.redaction ?? processRedaction(),
@@ -77,7 +77,7 @@ export function newSessionId(): string {
   return randomUUID();
 }
 
-async function delayed(durationMs: number): Promise<void> {
+async function waitFor(durationMs: number): Promise<void> {
   await new Promise<void>((resolve) => void startTimer(durationMs, resolve));
 }
 

@@ -71,18 +71,18 @@ export function redactionOf(values: Readonly<Record<string, string>>): Redaction
   if (secrets.length === 0) return NONE;
   const redactor = createRedactor(secrets);
   const text = (from: string): string => redactor.text(from);
-  return { text, value: (value) => redactedIn(value, text) as typeof value };
+  return { text, value: (value) => redactValue(value, text) as typeof value };
 }
 
 /** The same value when there is nothing to take out. Objects that are none of JSON's stay as they are: they do not travel. */
-function redactedIn(value: unknown, text: (from: string) => string): unknown {
+function redactValue(value: unknown, text: (from: string) => string): unknown {
   if (typeof value === 'string') return text(value);
   if (Array.isArray(value)) {
-    const items = value.map((item: unknown) => redactedIn(item, text));
+    const items = value.map((item: unknown) => redactValue(item, text));
     return items.some((item, index) => item !== value[index]) ? items : value;
   }
   if (typeof value !== 'object' || value === null || !isPlain(value)) return value;
-  const entries = Object.entries(value).map(([key, item]) => [text(key), redactedIn(item, text)] as const);
+  const entries = Object.entries(value).map(([key, item]) => [text(key), redactValue(item, text)] as const);
   const isSame = Object.entries(value).every(
     ([key, item], index) => entries[index]![0] === key && entries[index]![1] === item,
   );

@@ -40,7 +40,7 @@ export async function openDurable(
     );
   }
   const origin = runOrigin();
-  const root = origin?.voidboxRoot ?? installedVoidbox(script);
+  const root = origin?.voidboxRoot ?? findInstalledVoidbox(script);
   const door = (await import(pathToFileURL(join(root, DOOR)).href)) as DurableDoor;
   if (door.DURABLE_DOOR !== DURABLE_DOOR) {
     throw new DurableError(
@@ -72,7 +72,7 @@ export function entryOf(script: string): string {
 }
 
 /** The package's folder. @throws DurableError naming where it was looked for */
-function installedVoidbox(script: string): string {
+function findInstalledVoidbox(script: string): string {
   const { path, voidboxBin } = readEnvironment();
   if (voidboxBin !== null) {
     const root = rootAbove(voidboxBin);

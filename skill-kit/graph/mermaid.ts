@@ -32,12 +32,12 @@ function linesOf(graph: SkillGraph, id: string): readonly string[] {
   return [
     `${id}_start(["start"])`,
     ...graph.steps.map((step) => ids.get(step.name) + shape(step)),
-    ...graph.topics.map(({ name, label }) => `${topics.get(`topic:${name}`)}>${quoted([`topic ${name}`, label])}]`),
+    ...graph.topics.map(({ name, label }) => `${topics.get(`topic:${name}`)}>${quoteLabel([`topic ${name}`, label])}]`),
     ...(used.has(end) ? [`${end}(["end"])`] : []),
-    ...(used.has(anywhere) ? [`${anywhere}{{${quoted(['any step'])}}}`] : []),
+    ...(used.has(anywhere) ? [`${anywhere}{{${quoteLabel(['any step'])}}}`] : []),
     // Before the ways that lead into them: a node belongs to where it stands first.
     ...[...subskills.values()].flatMap((sub) => [
-      `subgraph ${sub.id}[${quoted([`sub-skill ${sub.name}`])}]`,
+      `subgraph ${sub.id}[${quoteLabel([`sub-skill ${sub.name}`])}]`,
       ...linesOf(sub.graph, sub.id).map((line) => `  ${line}`),
       'end',
     ]),
@@ -46,7 +46,7 @@ function linesOf(graph: SkillGraph, id: string): readonly string[] {
     ...graph.steps.flatMap(({ name, call }) =>
       call === null || entryOf(call) === undefined
         ? []
-        : [`${ids.get(name)} <-.->|${quoted(['calls'])}| ${entryOf(call)}`],
+        : [`${ids.get(name)} <-.->|${quoteLabel(['calls'])}| ${entryOf(call)}`],
     ),
   ];
 }
@@ -54,11 +54,11 @@ function linesOf(graph: SkillGraph, id: string): readonly string[] {
 function arrow({ kind }: GraphEdge): string {
   const label = EDGE_LABELS[kind];
   const line = kind === 'possible' || kind === 'unknown' ? '-.->' : '-->';
-  return label === '' ? line : `${line}|${quoted([label])}|`;
+  return label === '' ? line : `${line}|${quoteLabel([label])}|`;
 }
 
 function shape(step: GraphStep): string {
-  const label = quoted([step.name, ...notesOf(step)]);
+  const label = quoteLabel([step.name, ...notesOf(step)]);
   if (step.human !== null) return `[/${label}/]`;
   if (step.joinsAt !== null) return `{{${label}}}`;
   if (step.call !== null) return `[[${label}]]`;
@@ -67,7 +67,7 @@ function shape(step: GraphStep): string {
 }
 
 /** Names are an author's: what Mermaid or its renderer would read as markup is written by number. */
-function quoted(lines: readonly string[]): string {
+function quoteLabel(lines: readonly string[]): string {
   const escaped = lines.map((line) =>
     [...line]
       .map((character) => (/[\p{L}\p{N} .,:;()/_+=-]/u.test(character) ? character : `#${character.codePointAt(0)};`))

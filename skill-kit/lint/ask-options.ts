@@ -26,14 +26,14 @@ export function askMismatches(
   const found: AskMismatch[] = [];
   const offered = new Map<Choice, { readonly values: Set<string>; readonly ask: number }>();
   for (const [ask, values] of asks.entries()) {
-    const choice = values === null ? null : belonging(values, choices, schema);
+    const choice = values === null ? null : chooseProperty(values, choices, schema);
     if (values === null || choice === null) continue;
     const refused = values.filter((value) => !choice.values.includes(value));
     if (refused.length > 0)
       found.push({
         severity: 'error',
         ask,
-        message: `option ${quoted(refused)} of askUser is refused by ${named(choice)}, which takes ${quoted(choice.values)}`,
+        message: `option ${quoteValues(refused)} of askUser is refused by ${describeProperty(choice)}, which takes ${quoteValues(choice.values)}`,
       });
     const known = offered.get(choice) ?? { values: new Set(), ask };
     offered.set(choice, known);
@@ -47,24 +47,24 @@ export function askMismatches(
       found.push({
         severity: 'warning',
         ask,
-        message: `${named(choice)} takes ${quoted(extra)}, which no option of askUser offers`,
+        message: `${describeProperty(choice)} takes ${quoteValues(extra)}, which no option of askUser offers`,
       });
   }
   return found;
 }
 
-function belonging(
+function chooseProperty(
   values: readonly string[],
   choices: readonly Choice[],
   schema: Readonly<Record<string, unknown>> | null,
 ): Choice | null {
-  const taken = (choice: Choice): number => values.filter((value) => choice.values.includes(value)).length;
-  const best = choices.toSorted((a, b) => taken(b) - taken(a) || a.values.length - b.values.length)[0];
+  const countShared = (choice: Choice): number => values.filter((value) => choice.values.includes(value)).length;
+  const best = choices.toSorted((a, b) => countShared(b) - countShared(a) || a.values.length - b.values.length)[0];
   if (best === undefined) return null;
   // Nothing in common: it is this property's only where the answer has no other.
   const isOnly =
     choices.length === 1 && (best.property === '' || Object.keys(record(schema?.['properties'])).length === 1);
-  return taken(best) > 0 || isOnly ? best : null;
+  return countShared(best) > 0 || isOnly ? best : null;
 }
 
 function choicesIn(schema: Readonly<Record<string, unknown>>): readonly Choice[] {
@@ -97,10 +97,10 @@ function record(value: unknown): Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
 }
 
-function named({ property }: Choice): string {
+function describeProperty({ property }: Choice): string {
   return property === '' ? 'the response' : `response.${property}`;
 }
 
-function quoted(values: readonly string[]): string {
+function quoteValues(values: readonly string[]): string {
   return values.map((value) => `"${value}"`).join(', ');
 }

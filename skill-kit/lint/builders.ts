@@ -70,7 +70,7 @@ export function buildersOf(sources: Sources): readonly BuilderSource[] {
     const modules: BuilderSource['modules'][number][] = [];
     // Where a chain ends is in the order of its calls, where it begins is not.
     const own = (calls.get(root) ?? []).toSorted((a, b) => a.call.end - b.call.end);
-    const named = (method: string): NamedCall[] =>
+    const findCalls = (method: string): NamedCall[] =>
       own.flatMap(({ method: m, call }) =>
         m === method && call.arguments[0]
           ? [{ name: sources.textOf(call.arguments[0]), nameNode: call.arguments[0] }]
@@ -84,8 +84,8 @@ export function buildersOf(sources: Sources): readonly BuilderSource[] {
       name: nameNode === null ? null : sources.textOf(nameNode),
       root,
       steps: own.flatMap(({ method, call }) => stepOf(sources, method, call)),
-      subskills: named('subskill'),
-      topics: named('topic'),
+      subskills: findCalls('subskill'),
+      topics: findCalls('topic'),
       modules,
     };
     known.set(root, builder);
@@ -103,7 +103,7 @@ export function buildersOf(sources: Sources): readonly BuilderSource[] {
 }
 
 /** Steps made with `step()`, which builders take over from anywhere. */
-export function sharedSteps(sources: Sources): readonly ConfigSource[] {
+export function findSharedSteps(sources: Sources): readonly ConfigSource[] {
   const made = sources.files
     .flatMap(({ program }) => [...below(program)])
     .filter((node) => is(node, 'CallExpression') && sources.kitExport(node.callee) === 'step');
@@ -160,7 +160,8 @@ function stepOf(sources: Sources, method: string, call: Call): StepSource[] {
   const [name, first, overrides] = call.arguments;
   if (name === undefined || (method !== 'step' && method !== 'extend')) return [];
   const base = first === undefined ? NOTHING : configOf(sources, first);
-  const config = method === 'extend' && overrides !== undefined ? merged(base, configOf(sources, overrides)) : base;
+  const config =
+    method === 'extend' && overrides !== undefined ? mergeConfigs(base, configOf(sources, overrides)) : base;
   return [{ name: sources.textOf(name), nameNode: name, config, parentTarget: null }];
 }
 
@@ -173,15 +174,15 @@ function configOf(sources: Sources, node: Node, hops = 0): ConfigSource {
     if (sources.kitExport(value.callee) === 'step') return configOf(sources, argument, hops + 1);
     const callee = unwrap(value.callee);
     if (!is(callee, 'MemberExpression') || memberName(callee) !== 'extend') return NOTHING;
-    return merged(configOf(sources, callee.object, hops + 1), configOf(sources, argument, hops + 1));
+    return mergeConfigs(configOf(sources, callee.object, hops + 1), configOf(sources, argument, hops + 1));
   }
   if (!is(value, 'ObjectExpression')) return NOTHING;
   let config: ConfigSource = { parts: new Map(), isWhole: true };
   for (const property of value.properties) {
-    if (is(property, 'SpreadElement')) config = merged(config, configOf(sources, property.argument, hops + 1));
+    if (is(property, 'SpreadElement')) config = mergeConfigs(config, configOf(sources, property.argument, hops + 1));
     else {
       const key = keyName(property);
-      config = merged(config, {
+      config = mergeConfigs(config, {
         parts: new Map(key === null ? [] : [[key, property.value as Node]]),
         isWhole: key !== null,
       });
@@ -191,7 +192,7 @@ function configOf(sources: Sources, node: Node, hops = 0): ConfigSource {
 }
 
 /** What is not known on top may replace anything below, so that only what is known on top remains. */
-function merged(below: ConfigSource, above: ConfigSource): ConfigSource {
+function mergeConfigs(below: ConfigSource, above: ConfigSource): ConfigSource {
   return {
     parts: new Map([...(above.isWhole ? below.parts : []), ...above.parts]),
     isWhole: below.isWhole && above.isWhole,

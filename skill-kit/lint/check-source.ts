@@ -33,13 +33,16 @@ export async function checkSource(path: string, { cwd = process.cwd() }: LintOpt
     case 'not-bundled':
       return {
         definition: null,
-        diagnostics: [...refused, ...loaded.mistakes.map(({ message, place }) => failed(message, place))],
+        diagnostics: [
+          ...refused,
+          ...loaded.mistakes.map(({ message, place }) => createFailureDiagnostic(message, place)),
+        ],
       };
     case 'failure':
-      return { definition: null, diagnostics: [...refused, failed(loaded.message, null)] };
+      return { definition: null, diagnostics: [...refused, createFailureDiagnostic(loaded.message, null)] };
   }
 }
 
-function failed(message: string, place: Place | null): LintDiagnostic {
+function createFailureDiagnostic(message: string, place: Place | null): LintDiagnostic {
   return { ...createDiagnostic(ruleOf('definition'), message), ...place };
 }

@@ -25,21 +25,21 @@ export function definitionFindings(
   const insight = insightOf(definition);
   const found: Finding[] = [];
   const prefix = path.map((name) => `[subskill:${name}] `).join('');
-  const teller =
+  const createReporter =
     (rule: ListedRule): Tell =>
     (message, { severity, ...more } = {}) =>
       void found.push({ ...createDiagnostic(rule, prefix + message, severity), skill: definition, path, ...more });
   for (const { rule, message, step, severity } of diagnoseAlone(definition))
-    teller(ruleOf(rule))(message, { severity, ...(step === undefined ? {} : { step }) });
+    createReporter(ruleOf(rule))(message, { severity, ...(step === undefined ? {} : { step }) });
   const subject: SkillSubject = {
     definition,
     insight,
     edges: edgesOf(definition, (step) => insight.targetsOf(step)?.names ?? []),
     isSubskill: path.length > 0,
   };
-  for (const rule of RULES) rule.check.skill?.(subject, teller(rule));
+  for (const rule of RULES) rule.check.skill?.(subject, createReporter(rule));
   for (const [step, { config }] of Object.entries(definition.steps))
-    for (const rule of RULES) rule.check.step?.({ ...subject, step, config }, teller(rule));
+    for (const rule of RULES) rule.check.step?.({ ...subject, step, config }, createReporter(rule));
   for (const [name, sub] of Object.entries(definition.subskills ?? {}))
     found.push(...definitionFindings(sub.definition, insightOf, [...path, name]));
   return found;

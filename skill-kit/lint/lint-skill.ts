@@ -32,16 +32,18 @@ export async function lintSkill(
   const sources = Sources.read(entry);
   const builders = buildersOf(sources);
   const insights = new Insights(sources, builders);
-  const whole = wholePlace(sources, entry);
+  const whole = findWholePlace(sources, entry);
   const found = [...sourceFindings({ sources, builders, insights, whole, folder: dirname(entry) })];
   // What does not parse would only be said once more.
   if (found.some(({ rule }) => rule === 'syntax')) return sortDiagnostics(found);
   const loaded = await loadOrExplain(entry);
   if (loaded.kind === 'definition') found.push(...definitionDiagnostics(sources, insights, loaded.definition, whole));
   else if (loaded.kind === 'not-bundled')
-    found.push(...loaded.mistakes.map(({ message, place }) => saidAt(place ?? whole, 'definition', message)));
-  else if (loaded.kind === 'failure') found.push(saidAt(whole, 'definition', loaded.message));
-  for (const refused of loaded.refused) found.push(...refusedDiagnostics(sources, insights, refused, whole));
+    found.push(
+      ...loaded.mistakes.map(({ message, place }) => createDiagnosticAt(place ?? whole, 'definition', message)),
+    );
+  else if (loaded.kind === 'failure') found.push(createDiagnosticAt(whole, 'definition', loaded.message));
+  for (const refused of loaded.refused) found.push(...collectRefusals(sources, insights, refused, whole));
   return sortDiagnostics(found.filter((one) => !isSaidBetter(found, one)));
 }
 
@@ -81,7 +83,7 @@ function placeOf(
   return found === null ? whole : sources.placeOf(found);
 }
 
-function refusedDiagnostics(
+function collectRefusals(
   sources: Sources,
   insights: Insights,
   refused: Refused,
@@ -92,7 +94,7 @@ function refusedDiagnostics(
   return refused.mistakes.map(({ rule, severity, message, step }) => {
     const node = step === undefined ? builder?.root : (stepNode(builder, step) ?? builder?.root);
     return {
-      ...saidAt(node === undefined ? whole : sources.placeOf(node), rule, message, severity),
+      ...createDiagnosticAt(node === undefined ? whole : sources.placeOf(node), rule, message, severity),
       ...(step === undefined ? {} : { step }),
     };
   });
@@ -102,7 +104,7 @@ function stepNode(builder: BuilderSource | null, step: string): BuilderSource['r
   return builder?.steps.findLast(({ name }) => name === step)?.nameNode;
 }
 
-function saidAt(
+function createDiagnosticAt(
   place: Place,
   rule: RuleName,
   message: string,
@@ -120,7 +122,7 @@ function isSaidBetter(found: readonly PlacedDiagnostic[], { rule, message }: Pla
 }
 
 /** Where the entry exports the skill. */
-function wholePlace(sources: Sources, entry: string): Place {
+function findWholePlace(sources: Sources, entry: string): Place {
   const program = sources.files.find(({ path }) => path === entry)?.program;
   const exported = program?.body.find((statement) => is(statement, 'ExportDefaultDeclaration'));
   return exported === undefined ? { file: entry, line: 1, column: 1 } : sources.placeOf(exported);

@@ -2,7 +2,7 @@
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 import type { Buildable, SkillDefinition } from '../../domain/step-machine/definition.ts';
 import type { SkillDiagnostic } from '../../domain/step-machine/diagnose.ts';
-import { notingRefusals, type Refusal } from '../author/refuse.ts';
+import { collectRefusals, type Refusal } from '../author/refuse.ts';
 import { BundleError, type BundleMistake } from '../bundle/bundle.ts';
 import { loadSkill } from '../bundle/load-skill.ts';
 import type { RuleName } from './rules.ts';
@@ -30,7 +30,7 @@ export type Loaded = { readonly refused: readonly Refused[] } &
 
 /** @throws what is no mistake of the author */
 export async function loadOrExplain(entry: string): Promise<Loaded> {
-  return await notingRefusals(async (noted) => {
+  return await collectRefusals(async (noted) => {
     try {
       const { definition } = await loadSkill(entry);
       return { kind: 'definition', definition, isRefused: noted.length > 0, refused: refusedOf(noted, definition) };
@@ -40,7 +40,7 @@ export async function loadOrExplain(entry: string): Promise<Loaded> {
       if (error instanceof BundleError) return { kind: 'not-bundled', mistakes: error.mistakes, refused };
       const { cause } = error;
       if (!(cause instanceof Error)) return { kind: 'failure', message: error.message, refused };
-      const thrown = whatIsRefused(cause);
+      const thrown = readRefusal(cause);
       if (thrown === null) return { kind: 'failure', message: cause.message, refused };
       return { kind: 'refused', refused: [...refused, thrown] };
     }
@@ -53,7 +53,7 @@ function refusedOf(noted: readonly Refusal[], definition: Buildable | null): rea
   const told = new Set<string>();
   return noted
     .filter((refusal) => !('mistakes' in refusal.error) || !shown.has(refusal.definition!))
-    .map(({ error }) => whatIsRefused(error) ?? { skill: null, mistakes: [mistake('definition', error.message)] })
+    .map(({ error }) => readRefusal(error) ?? { skill: null, mistakes: [mistake('definition', error.message)] })
     .map((one) => ({ ...one, mistakes: one.mistakes.filter(({ message }) => told.size < told.add(message).size) }));
 }
 
@@ -62,7 +62,7 @@ function withSubskills(skill: SkillDefinition): readonly SkillDefinition[] {
 }
 
 /** By names, for the classes are the bundle's own. Null for any other error. */
-function whatIsRefused(error: Error): Refused | null {
+function readRefusal(error: Error): Refused | null {
   const { name, message } = error;
   const { skill, mistakes, step } = error as { skill?: unknown; mistakes?: unknown; step?: unknown };
   if (name === 'SkillDefinitionError' && typeof skill === 'string' && Array.isArray(mistakes))

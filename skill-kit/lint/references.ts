@@ -14,7 +14,7 @@ export function orphanReferences(sources: Sources, folder: string): readonly str
   const root = join(folder, 'references');
   const files = referencesIn(root);
   const nodes = sources.files.flatMap(({ program }) => [...below(program)]);
-  const loads = nodes.flatMap((node) => loadedBy(sources, node));
+  const loads = nodes.flatMap((node) => findLoadedPatterns(sources, node));
   if (loads.includes(null)) return [];
   const texts = nodes.flatMap((node) => textIn(node) ?? []);
   const isMentioned = (file: string): boolean =>
@@ -49,7 +49,7 @@ function mentions(text: string, file: string): boolean {
 }
 
 /** What names the call may load: none, a pattern, or null for any. */
-function loadedBy(sources: Sources, node: Node): readonly (RegExp | null)[] {
+function findLoadedPatterns(sources: Sources, node: Node): readonly (RegExp | null)[] {
   if (!is(node, 'CallExpression')) return [];
   const callee = unwrap(node.callee);
   const origin =

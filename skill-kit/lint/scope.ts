@@ -88,7 +88,7 @@ export function scopesOf(program: Program): Scopes {
     } else if (is(node, 'ImportDeclaration')) {
       for (const specifier of node.specifiers) {
         const imported = is(specifier, 'ImportSpecifier')
-          ? exportedName(specifier.imported)
+          ? readExportedName(specifier.imported)
           : is(specifier, 'ImportDefaultSpecifier')
             ? 'default'
             : '*';
@@ -118,7 +118,7 @@ export function scopesOf(program: Program): Scopes {
 }
 
 /** `a`, or `'a'` in `export { x as 'a' }`. */
-export function exportedName(node: Node): string {
+export function readExportedName(node: Node): string {
   return is(node, 'Identifier') ? node.name : is(node, 'Literal') ? String(node.value) : '';
 }
 

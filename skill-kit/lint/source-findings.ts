@@ -1,5 +1,5 @@
 /** What the source alone says, also where the skill cannot be loaded. */
-import { type BuilderSource, sharedSteps } from './builders.ts';
+import { type BuilderSource, findSharedSteps } from './builders.ts';
 import { type PlacedDiagnostic, createDiagnostic } from './diagnostic.ts';
 import type { Insights } from './insight.ts';
 import { orphanReferences } from './references.ts';
@@ -26,11 +26,11 @@ export function sourceFindings({ folder, ...read }: SkillSources): readonly Plac
     prompts: promptsIn(read),
     orphanReferences: () => orphanReferences(read.sources, folder),
   };
-  for (const rule of RULES) rule.check.source?.(subject, teller(rule, found));
+  for (const rule of RULES) rule.check.source?.(subject, createReporter(rule, found));
   return found;
 }
 
-function teller(rule: ListedRule, found: PlacedDiagnostic[]): TellAt {
+function createReporter(rule: ListedRule, found: PlacedDiagnostic[]): TellAt {
   const told = new Set<string>();
   return (place, message, { once, ...more } = {}) => {
     const key = JSON.stringify([place, once]);
@@ -43,7 +43,7 @@ function teller(rule: ListedRule, found: PlacedDiagnostic[]): TellAt {
 function promptsIn({ sources, builders, insights }: Omit<SkillSources, 'folder'>): readonly SourcePrompt[] {
   const configs = [
     ...builders.flatMap(({ steps }) => steps.map(({ config, name }) => ({ config, step: name }))),
-    ...sharedSteps(sources).map((config) => ({ config, step: null })),
+    ...findSharedSteps(sources).map((config) => ({ config, step: null })),
   ];
   return configs.flatMap(({ config, step }) => {
     const prompt = config.parts.get('prompt');

@@ -2,7 +2,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { readFileWithin } from '../../files/open-file.ts';
-import { type Binding, exportedName, type Scopes, scopesOf } from './scope.ts';
+import { type Binding, readExportedName, type Scopes, scopesOf } from './scope.ts';
 import {
   unwrap,
   below,
@@ -72,7 +72,7 @@ export class Sources {
     for (const path of paths) {
       const text = contentOf(path);
       if (text === null) continue;
-      const program = parsed(path, text);
+      const program = parseSource(path, text);
       if ('message' in program) {
         failures.push(program);
         continue;
@@ -205,14 +205,14 @@ export class Sources {
       }
       if (is(statement, 'ExportNamedDeclaration')) {
         for (const { local, exported } of statement.specifiers) {
-          if (exportedName(exported) !== name) continue;
+          if (readExportedName(exported) !== name) continue;
           return statement.source
-            ? this.#importOrigin(file, statement.source.value, exportedName(local), hops + 1)
-            : this.#nameOrigin(exportedName(local), file.program, hops + 1);
+            ? this.#importOrigin(file, statement.source.value, readExportedName(local), hops + 1)
+            : this.#nameOrigin(readExportedName(local), file.program, hops + 1);
         }
-        if (declaredIn(statement.declaration).includes(name)) return this.#nameOrigin(name, file.program, hops + 1);
+        if (listDeclared(statement.declaration).includes(name)) return this.#nameOrigin(name, file.program, hops + 1);
       }
-      if (is(statement, 'ExportAllDeclaration') && statement.exported && exportedName(statement.exported) === name)
+      if (is(statement, 'ExportAllDeclaration') && statement.exported && readExportedName(statement.exported) === name)
         return this.#importOrigin(file, statement.source.value, '*', hops + 1);
     }
     for (const statement of file.program.body) {
@@ -253,7 +253,7 @@ export function placeIn(file: string, text: string, offset: number): Place {
   return { file, line: before.length, column: before.at(-1)!.length + 1 };
 }
 
-function declaredIn(declaration: Node | null | undefined): readonly string[] {
+function listDeclared(declaration: Node | null | undefined): readonly string[] {
   if (is(declaration, 'VariableDeclaration'))
     return declaration.declarations.flatMap(({ id }) => (is(id, 'Identifier') ? [id.name] : []));
   return is(declaration, 'FunctionDeclaration') && declaration.id ? [declaration.id.name] : [];
@@ -270,7 +270,7 @@ export function contentOf(path: string): string | null {
   }
 }
 
-function parsed(path: string, text: string): Program | ParseFailure {
+function parseSource(path: string, text: string): Program | ParseFailure {
   try {
     return parse(path, text);
   } catch (error) {

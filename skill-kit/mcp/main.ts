@@ -111,10 +111,10 @@ async function serve({ http, idleMs, maxMessageBytes }: McpOptions, tools: ToolS
 
 /** Code of the skill that fails outside of any call must not take the sessions of others with it. */
 function surviveStrayErrors(): void {
-  const tell = (cause: unknown): void =>
+  const warnOfError = (cause: unknown): void =>
     warn(`an error outside of any call: ${cause instanceof Error ? (cause.stack ?? cause.message) : String(cause)}`);
-  process.on('uncaughtException', tell);
-  process.on('unhandledRejection', tell);
+  process.on('uncaughtException', warnOfError);
+  process.on('unhandledRejection', warnOfError);
   // Nobody reads it any more. Told of there, that error would be the next one to tell, for ever.
   process.stderr.on('error', () => undefined);
 }

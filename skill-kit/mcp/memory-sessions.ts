@@ -53,7 +53,7 @@ export class MemorySessions implements SessionStore {
   async start({ handshake, params, subskill }: StartRequest): Promise<SessionReply> {
     this.#expire();
     if (this.#open.size >= this.#maxSessions) {
-      return refused(
+      return createRefusal(
         'full',
         `${this.#open.size} sessions are open, the most that this server keeps.`,
         `Continue an open session, or try again when one has ended or been idle for ${minutes(this.#idleMs)}. The server's --max-sessions sets how many it keeps.`,
@@ -82,7 +82,7 @@ export class MemorySessions implements SessionStore {
     const entry = this.#open.get(id);
     if (entry === undefined) return this.#lateFor(id, answer);
     const { session } = entry;
-    if (answer === undefined) return this.#take(id, entry, '', () => look(session));
+    if (answer === undefined) return this.#take(id, entry, '', () => viewResult(session));
     // Branches of parallel steps are worked on at the same time; everything else takes turns.
     const exclusiveFor = session.state.groups.length > 0 ? answer.step : '';
     return this.#take(id, entry, exclusiveFor, () => {
@@ -124,14 +124,14 @@ export class MemorySessions implements SessionStore {
   #lateFor(id: string, answer: StepAnswer | undefined): SessionReply {
     const ended = this.#ended.get(id);
     if (ended === undefined) {
-      return refused(
+      return createRefusal(
         'unknown',
         `Unknown session "${id}".`,
         'Call start to begin a session; sessions of an earlier run of this server are gone.',
       );
     }
     if (ended.why === 'expired') {
-      return refused(
+      return createRefusal(
         'expired',
         `Session "${id}" was idle for more than ${minutes(this.#idleMs)} and is gone.`,
         'Call start to begin a new session.',
@@ -140,7 +140,7 @@ export class MemorySessions implements SessionStore {
     if (answer === undefined) return { kind: 'answered', session: id, result: ended.result };
     const { result } = ended;
     const how = result.kind === 'error' ? `${result.error}: ${result.message}` : result.kind;
-    return refused(
+    return createRefusal(
       'finished',
       `Session "${id}" has ended (${how}); the answer was not taken.`,
       'Call advance with `session` alone to see how it ended, or start to begin a new session.',
@@ -176,7 +176,7 @@ const ID_LENGTH = 8;
 /** Without characters that look alike: models copy ids by hand. Together 46 bits, because whoever has the id has the session. */
 const ID_ALPHABET = 'abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789';
 
-async function look(session: Session): Promise<SessionResult> {
+async function viewResult(session: Session): Promise<SessionResult> {
   session.feed({ type: 'tick' });
   const { result } = session;
   if (result.kind !== 'error' || result.error !== 'busy') return result;
@@ -196,7 +196,7 @@ function dueOf({ state: { cursors } }: Session): number {
   );
 }
 
-function refused(refusal: Refusal, message: string, remedy: string): SessionReply {
+function createRefusal(refusal: Refusal, message: string, remedy: string): SessionReply {
   return { kind: 'refused', refusal, message, remedy };
 }
 

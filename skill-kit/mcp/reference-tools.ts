@@ -11,20 +11,20 @@ export function referenceTools(reference: ReferenceDefinition, refs: ReferenceLo
     instructions: `${description}\n\nA collection of texts. Call \`topics\` to see what there is, then \`topic\` with a name to read one.`,
     tools: topicTools(topics),
     async call(tool, args) {
-      return tool === 'topics' ? asLines(listTopics(topics), topics) : asContent(readTopic(topics, args['name'], refs));
+      return tool === 'topics' ? toLines(listTopics(topics), topics) : toContent(readTopic(topics, args['name'], refs));
     },
     async close() {},
   };
 }
 
 /** Texts are read by models as they are; JSON around them would only escape them. */
-function asContent(reply: ToolReply): ToolReply {
+function toContent(reply: ToolReply): ToolReply {
   return reply.isError
     ? { ...reply, text: `${String(reply.structured['message'])} ${String(reply.structured['remedy'])}` }
     : { ...reply, text: String(reply.structured['content']) };
 }
 
-function asLines(reply: ToolReply, topics: ReferenceDefinition['topics']): ToolReply {
+function toLines(reply: ToolReply, topics: ReferenceDefinition['topics']): ToolReply {
   const lines = Object.entries(topics).map(([name, { label }]) => `${name}: ${label}`);
   return { ...reply, text: lines.join('\n') };
 }

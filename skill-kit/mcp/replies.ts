@@ -17,7 +17,7 @@ export function resultReply(session: string, result: SessionResult, output: unkn
     case 'done':
       return { structured: { session, status: 'done', finalOutput: result.finalOutput ?? null }, isError: false };
     case 'waiting':
-      return { structured: { session, status: 'waiting', ...waitingFields(result, nowMs) }, isError: false };
+      return { structured: { session, status: 'waiting', ...createWaitingFields(result, nowMs) }, isError: false };
     case 'error':
       return errorReply(session, result, output);
     case 'redirect':
@@ -56,7 +56,7 @@ function promptFields({
   };
 }
 
-function waitingFields({ dueMs, step }: WaitingResult, nowMs: number): Readonly<Record<string, unknown>> {
+function createWaitingFields({ dueMs, step }: WaitingResult, nowMs: number): Readonly<Record<string, unknown>> {
   const waitMs = Math.max(0, dueMs - nowMs);
   return {
     step,
@@ -98,7 +98,7 @@ function fix(output: unknown): string {
     : fixed;
 }
 
-export function refusedReply(
+export function createRefusalReply(
   { message, refusal, remedy }: Extract<SessionReply, { kind: 'refused' }>,
   session: unknown,
 ): ToolReply {

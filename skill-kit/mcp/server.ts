@@ -11,7 +11,7 @@ import {
   type ServerRequest,
   type Tool,
 } from '@modelcontextprotocol/sdk/types.js';
-import { brokenCall } from './skill-tools.ts';
+import { createBrokenReply } from './skill-tools.ts';
 import type { ToolReply, ToolSet, ToolSpec } from './tool-set.ts';
 
 export interface McpServerOptions {
@@ -71,7 +71,7 @@ async function callTool(
   try {
     return resultOf(await tools.call(tool, args, client === undefined ? {} : { name: client }));
   } catch (cause) {
-    return resultOf(brokenCall(tool, cause));
+    return resultOf(createBrokenReply(tool, cause));
   }
 }
 

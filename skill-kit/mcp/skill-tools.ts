@@ -3,7 +3,7 @@ import type { Handshake, ReferenceLoader, SkillDefinition } from '../../domain/s
 import { errorFacts } from '../drive/action.ts';
 import { HOST_TOOLS } from '../prompt/agent-hosts.ts';
 import { checkValue } from '../author/schema.ts';
-import { callerError, refusedReply, resultReply } from './replies.ts';
+import { callerError, createRefusalReply, resultReply } from './replies.ts';
 import type { SessionReply, SessionStore } from './session-store.ts';
 import { advanceTool, skillInstructions, startTool } from './tool-texts.ts';
 import {
@@ -44,10 +44,11 @@ export function skillTools(definition: SkillDefinition, options: SkillToolsOptio
       if (wrong !== null) return callerError('arguments', wrong, 'Fix the arguments and call again.');
       const inexact = inexactNumber(args);
       if (inexact !== null) return callerError('arguments', `${inexact}.`, 'Pass it as a string and call again.');
-      const reply = tool === 'start' ? await begin(definition, options, args, caller) : await goOn(store, args);
+      const reply =
+        tool === 'start' ? await begin(definition, options, args, caller) : await continueSession(store, args);
       if ('isError' in reply) return reply;
       return reply.kind === 'refused'
-        ? refusedReply(reply, args['session'])
+        ? createRefusalReply(reply, args['session'])
         : resultReply(reply.session, reply.result, args['output'], now());
     },
     close: () => store.close(),
@@ -103,7 +104,7 @@ function hostNamed(client: string | undefined): string {
   return Object.keys(HOST_TOOLS).find((host) => name === host || name.startsWith(`${host}-`)) ?? 'generic';
 }
 
-async function goOn(store: SessionStore, args: Arguments): Promise<SessionReply | ToolReply> {
+async function continueSession(store: SessionStore, args: Arguments): Promise<SessionReply | ToolReply> {
   const { session, step, turn } = args as { readonly session: string; readonly step?: string; readonly turn?: number };
   const hasOutput = args['output'] !== undefined;
   if (step === undefined && !hasOutput) return store.advance(session);
@@ -126,7 +127,7 @@ async function goOn(store: SessionStore, args: Arguments): Promise<SessionReply 
 }
 
 /** What a call that broke down is answered with; whatever it was, the server goes on. */
-export function brokenCall(tool: string, cause: unknown): ToolReply {
+export function createBrokenReply(tool: string, cause: unknown): ToolReply {
   const { message, name } = errorFacts(cause);
   return callerError(
     'internal',

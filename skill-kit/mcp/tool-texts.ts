@@ -117,13 +117,13 @@ export function advanceTool(): ToolSpec {
 
 /** Of the skill's own params. Where there are sub-skills it depends on `subskill`, so their schemas stand in the description. */
 function paramsSchema(definition: SkillDefinition): Readonly<Record<string, unknown>> {
-  const own = describedParams(definition);
+  const own = describeParams(definition);
   const subskills = Object.entries(definition.subskills ?? {});
   if (subskills.length === 0 && own !== null && canBeInlined(own)) return own;
   const lines = [
     ...(own === null ? [] : [`JSON Schema: ${JSON.stringify(own)}`]),
     ...subskills.flatMap(([name, sub]) => {
-      const params = describedParams(sub.definition);
+      const params = describeParams(sub.definition);
       return params === null ? [] : [`For subskill "${name}": ${JSON.stringify(params)}`];
     }),
   ];
@@ -133,7 +133,7 @@ function paramsSchema(definition: SkillDefinition): Readonly<Record<string, unkn
   };
 }
 
-function describedParams({ params }: SkillDefinition): Record<string, unknown> | null {
+function describeParams({ params }: SkillDefinition): Record<string, unknown> | null {
   const schema = params === undefined ? null : inputJsonSchema(params);
   if (schema === null) return null;
   const { $schema: _dialect, ...rest } = schema;

@@ -13,19 +13,19 @@ export function createReferenceLoader(baseDir: string): ReferenceLoader {
   const texts = new Map<string, string>();
   return {
     load(filename) {
-      const path = within(folder, filename, 'reference');
+      const path = resolveWithin(folder, filename, 'reference');
       const known = texts.get(path);
       if (known !== undefined) return known;
       const text = read(path, filename, folder);
       texts.set(path, text);
       return text;
     },
-    asset: (path) => within(base, path, 'asset'),
+    asset: (path) => resolveWithin(base, path, 'asset'),
   };
 }
 
 /** Names may come from what a model wrote: none leads out of the skill. */
-function within(folder: string, name: string, what: string): string {
+function resolveWithin(folder: string, name: string, what: string): string {
   const path = resolve(folder, name);
   if (path.startsWith(folder + sep)) return path;
   throw new Error(`The ${what} "${name}" is outside of ${folder}. Name a file below it.`);

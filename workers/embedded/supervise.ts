@@ -11,7 +11,7 @@ import { hostId } from '../host/host-id.ts';
 import { createLog, textOf, type Log } from '../log.ts';
 import { openCappedLog } from './capped-log.ts';
 import { childLog } from './child-log.ts';
-import { allowedMounts } from '../../client/embedded/allowed-mounts.ts';
+import { readAllowedMounts } from '../../client/embedded/allowed-mounts.ts';
 import { folderId, type StackAnswer, type StackOp } from '../../client/embedded/control.ts';
 import { openControl } from './control-server.ts';
 import { watchFolder, type FolderWatch } from './folder-watch.ts';
@@ -297,7 +297,7 @@ function addressOf({ grpc }: ServerPorts): string {
 function workerCommand({ pieces, stateDir }: SupervisorOptions, ports: ServerPorts): ChildCommand {
   const server = ['--address', addressOf(ports), '--namespace', NAMESPACE];
   const skills = skillPaths(stateDir).flatMap((path) => ['--skills', path]);
-  const mounts = allowedMounts(stateDir).flatMap((folder) => ['--allow-mounts', folder]);
+  const mounts = readAllowedMounts(stateDir).flatMap((folder) => ['--allow-mounts', folder]);
   return {
     file: pieces.keeper,
     args: [

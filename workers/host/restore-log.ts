@@ -5,8 +5,8 @@
  */
 import { defaultPayloadConverter, isGrpcServiceError, type Client } from '@temporalio/client';
 import { createAdmittedRuns, type AdmittedRun } from '../../activities/admission/admitted-run.ts';
-import { askingEvent } from '../../activities/decisions/approvals.ts';
-import { checkedEvents } from '../../activities/calls/events.ts';
+import { createAskEvent } from '../../activities/decisions/approvals.ts';
+import { checkEvents } from '../../activities/calls/events.ts';
 import { askRequest } from '../../activities/calls/read-requests.ts';
 import type { EventLog } from '../../activities/ports/event-log.ts';
 import type { RunReader } from '../../activities/ports/run-reader.ts';
@@ -138,9 +138,9 @@ function eventsOf(
   if (typeof argument !== 'object' || argument === null) return [];
   const call = argument as Readonly<Record<string, unknown>>;
   // Events that could not be appended are sent again with another call.
-  if (activity === 'appendEvents') return hasFailed ? [] : checkedEvents(run, call['events']);
+  if (activity === 'appendEvents') return hasFailed ? [] : checkEvents(run, call['events']);
   // A condition that could not be decided, or a time that is none, is a failed call, and its events were written first.
-  if (activity === 'evaluateCondition' || activity === 'findTime') return checkedEvents(run, call['events']);
+  if (activity === 'evaluateCondition' || activity === 'findTime') return checkEvents(run, call['events']);
   if (activity === 'askApproval') return hasFailed ? [] : eventsOfQuestion(run, call, endedAtMs);
   const { stage: given, attempt } = call;
   const stage = typeof given === 'object' && given !== null ? (given as { readonly id?: unknown }).id : given;
@@ -154,12 +154,12 @@ function eventsOf(
     const body = { type: 'stage-started', stage, execKey, attempt } as const;
     return items === null
       ? []
-      : [...checkedEvents(run, call['events']), { ...begun, atMs: endedAtMs, body: { ...body, items } }];
+      : [...checkEvents(run, call['events']), { ...begun, atMs: endedAtMs, body: { ...body, items } }];
   }
   const answered = readStageResult(result, stage, execKey);
   if (answered === null || (hasFailed && answered.outcome !== 'failed')) return [];
   // The end of a stage with items brings none.
-  const sent = checkedEvents(run, call['events'] ?? []);
+  const sent = checkEvents(run, call['events'] ?? []);
   const finishedId = EVENT_ID.attempt(execKey, 'finished');
   if (known.has(finishedId)) return sent;
   const finished: NewRunEvent = {
@@ -196,7 +196,7 @@ function eventsOfQuestion(
 ): readonly NewRunEvent[] {
   try {
     const request = askRequest(run, call);
-    return [...request.events, askingEvent(request, askedAtMs)];
+    return [...request.events, createAskEvent(request, askedAtMs)];
   } catch {
     // Not of this run's workflow.
     return [];

@@ -27,7 +27,7 @@ import { withOlderPath } from '../../skill-kit/drive/observers.ts';
 import { runTurn } from '../../skill-kit/drive/turn.ts';
 import { type Redaction, redactionOf } from '../../skill-kit/drive/skill-environment.ts';
 import { grantVariables, withdrawVariables } from '../../setup/environment.ts';
-import { takeOffers } from '../../skill-kit/worker-handoff.ts';
+import { receiveOffers } from '../../skill-kit/worker-handoff.ts';
 import {
   ANSWER_FD,
   type AbortRequest,
@@ -65,7 +65,7 @@ function sendAnswer(answer: ChildAnswer): void {
 
 async function load(): Promise<SkillDefinition> {
   let offered: unknown;
-  takeOffers((definition) => (offered ??= definition));
+  receiveOffers((definition) => (offered ??= definition));
   const loaded = (await import(pathToFileURL(bundle).href)) as { readonly default?: unknown };
   // A built program has a default export as well, which is none of its author's.
   const found = [loaded.default, offered].find(isSkill);

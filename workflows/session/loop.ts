@@ -3,7 +3,7 @@ import { allHandlersFinished, condition, log, patched, setCurrentDetails, workfl
 import type {
   AdvanceRequest,
   ChildSession,
-  OfWorkflow,
+  WorkflowIdentity,
   OpenedSession,
   SessionAnswer,
   SessionCarried,
@@ -389,7 +389,7 @@ export class SessionLoop implements AwaitedSession, ViewSource {
 }
 
 /** By which the worker knows that it is this session's workflow which asks. */
-export function readWorkflowIdentity(): OfWorkflow {
+export function readWorkflowIdentity(): WorkflowIdentity {
   const { firstExecutionRunId, parent } = workflowInfo();
   return {
     firstRun: firstExecutionRunId,

@@ -18,7 +18,7 @@ export function leftAfter({ work, ledger }: AgentAccount, used: ModelUse): Budge
 }
 
 /** The limit that is used up, or whose use is unknown, so that the agent is asked nothing more; null: something of each limit is left. */
-export function usedUpAfter(
+export function findUsedUpLimit(
   { work, ledger }: AgentAccount,
   used: ModelUse,
   unpricedModels: readonly string[],

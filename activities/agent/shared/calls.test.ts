@@ -12,13 +12,13 @@ import { createRedactor } from '../../../domain/security/redactor.ts';
 import { openStores, type Stores } from '../../../store/open-stores.ts';
 import { plainRequest, plainStage } from '../../../test/rig/runs/mock-worker.ts';
 import type { StageRequest } from '../../calls/requests.ts';
-import { checkRun, leftAfter, shareOfRun, usedUpAfter } from './account.ts';
+import { checkRun, leftAfter, shareOfRun, findUsedUpLimit } from './account.ts';
 import { openLedger, RunBudgetFailure } from './ledger.ts';
-import { demandLogin } from './login.ts';
+import { requireValidLogin } from './login.ts';
 import { BudgetMeter } from './meter.ts';
-import { demandModelServer, ModelServerFailure } from './model-server.ts';
-import { sayUnpriced } from './price.ts';
-import { eventBodyOf, hasEvent, redactedOutcome } from './sayings.ts';
+import { requireModelServer, ModelServerFailure } from './model-server.ts';
+import { warnOfUnpricedModels } from './price.ts';
+import { eventBodyOf, hasEvent, redactOutcome } from './sayings.ts';
 
 const RUN = 'run-1';
 const SECRET = 'sk-chat-4c6e2f90';
@@ -84,7 +84,7 @@ async function chat(
     );
     let calls = 0;
     let so: AgentUsage = NO_USAGE;
-    while (calls < answers && meter.over === null && usedUpAfter(account, meter.used, []) === null) {
+    while (calls < answers && meter.over === null && findUsedUpLimit(account, meter.used, []) === null) {
       calls += 1;
       await beforeCall(calls);
       so = { ...so, inputTokens: calls * CALL.inputTokens, outputTokens: calls * CALL.outputTokens, turns: calls };
@@ -106,7 +106,7 @@ async function chat(
       await stores.events.append(RUN, events);
       await checkRun(account, meter, events.at(-1)!.id);
     }
-    return { calls, used: meter.used, over: meter.over ?? usedUpAfter(account, meter.used, []) };
+    return { calls, used: meter.used, over: meter.over ?? findUsedUpLimit(account, meter.used, []) };
   } finally {
     await followed?.stop();
   }
@@ -163,7 +163,7 @@ test('a server of the model that refuses connections, or a login that has ended,
   const request = requestOf({ stage: 'one' });
   const life = { ended: new AbortController().signal };
   const demand = (isClosed: boolean): Promise<void> =>
-    demandModelServer({
+    requireModelServer({
       deps: { events: stores.events, isPortClosed: async (port) => isClosed && port === 8123 },
       request,
       life,
@@ -172,8 +172,8 @@ test('a server of the model that refuses connections, or a login that has ended,
   await expect(demand(true)).rejects.toThrow(ModelServerFailure);
   await demand(false);
   const deps = { events: stores.events, now: () => 1_000_000 };
-  await demandLogin(deps, request, { owner: 'Codex', endsAtMs: 2_000_000 });
-  await expect(demandLogin(deps, request, { owner: 'Codex', endsAtMs: 1_000_000 })).rejects.toMatchObject({
+  await requireValidLogin(deps, request, { owner: 'Codex', endsAtMs: 2_000_000 });
+  await expect(requireValidLogin(deps, request, { owner: 'Codex', endsAtMs: 1_000_000 })).rejects.toMatchObject({
     code: 'host/login-expires',
   });
 });
@@ -183,7 +183,7 @@ test('a model without a price is one warning, and the outcome is without secrets
   const request = requestOf({ stage: 'one', llm });
   const work = request.stage.work as AgentWork;
   const redactor = createRedactor([{ name: 'KEY', value: SECRET }]);
-  const outcome = redactedOutcome(
+  const outcome = redactOutcome(
     {
       sessionId: null,
       model: 'small',
@@ -202,8 +202,8 @@ test('a model without a price is one warning, and the outcome is without secrets
     failure: { message: 'the server refuses [redacted]' },
   });
   const deps = { events: stores.events, now: () => 1 };
-  await sayUnpriced(deps, request, work, outcome);
-  await sayUnpriced(deps, request, work, outcome);
+  await warnOfUnpricedModels(deps, request, work, outcome);
+  await warnOfUnpricedModels(deps, request, work, outcome);
   const bodies = await told();
   expect(bodies).toEqual([
     {

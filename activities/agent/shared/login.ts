@@ -21,7 +21,7 @@ const RENEW = { Claude: 'start `claude` once', Codex: 'start `codex` once' } as 
 type Deps = Pick<ActivityDeps, 'events' | 'now'>;
 
 /** An attempt that has begun goes on: its agent has the login already. @throws CodedError `host/login-expires` */
-export async function demandLogin(deps: Deps, request: StageRequest, login: AgentLogin | null): Promise<void> {
+export async function requireValidLogin(deps: Deps, request: StageRequest, login: AgentLogin | null): Promise<void> {
   if (login === null) return;
   const { runId, execKey, stage } = request;
   const leftMs = login.endsAtMs - deps.now();
@@ -34,7 +34,7 @@ export async function demandLogin(deps: Deps, request: StageRequest, login: Agen
 }
 
 /** Of one that may end while its agent works: once for the attempt. */
-export async function sayLoginEnds(deps: Deps, request: StageRequest, login: AgentLogin | null): Promise<void> {
+export async function warnOfLoginEnd(deps: Deps, request: StageRequest, login: AgentLogin | null): Promise<void> {
   if (login === null) return;
   const { runId, execKey, stage } = request;
   const nowMs = deps.now();

@@ -30,17 +30,18 @@ export interface ServerDemand {
  * the rules of a VM's door do not apply to a worker, and only the agent itself may send a key. An attempt that has begun continues.
  * @throws ModelServerFailure if nothing listens there
  */
-export async function demandModelServer({ deps, request, life, backend }: ServerDemand): Promise<void> {
+export async function requireModelServer({ deps, request, life, backend }: ServerDemand): Promise<void> {
   const { stage, scope, runId, execKey } = request;
   const agent = answeringOf(stage.work);
   if (agent === null || agent.played === true || backend.name === 'mock' || scope.sandbox.egress === undefined) return;
   const service = providerServices(agent.llm).at(0);
   if (service === undefined || deps.isPortClosed === undefined) return;
   if ((await deps.events.find(runId, EVENT_ID.attempt(execKey, 'started'))) !== null) return;
-  if (await deps.isPortClosed(service.port, life.ended)) throw new ModelServerFailure(stage.id, refusedBy(agent.llm));
+  if (await deps.isPortClosed(service.port, life.ended))
+    throw new ModelServerFailure(stage.id, describeRefusal(agent.llm));
 }
 
-function refusedBy(llm: LlmPlan | null): string {
+function describeRefusal(llm: LlmPlan | null): string {
   const server = selectServer(llm) ?? '';
   const remedy = llm?.baseUrl ? 'or correct `base_url`' : 'or set `base_url` in `llm`';
   return `the model's server ${server} refused the connection: start it, ${remedy}`;
@@ -53,5 +54,5 @@ export function modelRefusal(llm: LlmPlan | null, sinceMs: number, { notice, atM
   if (atMs === null || atMs < sinceMs || !/connection refused/i.test(notice.reason)) return null;
   const isMeant = 'service' in target ? notice.service === target.service : notice.host?.toLowerCase() === target.host;
   if (!isMeant || (notice.port !== undefined && notice.port !== target.port)) return null;
-  return { code: 'agent/api-error', words: `was stopped: ${refusedBy(llm)}` };
+  return { code: 'agent/api-error', words: `was stopped: ${describeRefusal(llm)}` };
 }

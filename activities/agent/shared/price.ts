@@ -8,7 +8,7 @@ import type { ActivityDeps } from '../../deps.ts';
 import type { StageRequest } from '../../calls/requests.ts';
 
 /** Once for the attempt, however many commands it has. */
-export async function sayUnpriced(
+export async function warnOfUnpricedModels(
   deps: Pick<ActivityDeps, 'events' | 'now'>,
   { runId, execKey, stage }: StageRequest,
   { llm, budget }: Pick<AgentWork, 'llm' | 'budget'>,

@@ -31,21 +31,21 @@ export function eventBodyOf(
   const { textCharacters, nameCharacters, detailCharacters, toolOutputBytes } = STREAM_LIMITS;
   switch (saying.kind) {
     case 'text':
-      return { type: 'agent-text', stage, execKey, text: shortly(redactor, saying.text, textCharacters) };
+      return { type: 'agent-text', stage, execKey, text: redactAndCut(redactor, saying.text, textCharacters) };
     case 'tool': {
       const { failed } = saying;
-      const tool = shortly(redactor, saying.tool, nameCharacters);
+      const tool = redactAndCut(redactor, saying.tool, nameCharacters);
       return {
         type: 'agent-tool',
         stage,
         execKey,
         tool,
-        detail: shortly(redactor, saying.detail, detailCharacters),
+        detail: redactAndCut(redactor, saying.detail, detailCharacters),
         failed,
       };
     }
     case 'tool-output': {
-      const tool = shortly(redactor, saying.tool, nameCharacters);
+      const tool = redactAndCut(redactor, saying.tool, nameCharacters);
       return {
         type: 'agent-tool-output',
         stage,
@@ -60,12 +60,12 @@ export function eventBodyOf(
 }
 
 /** Redacted before it is cut: a part of a secret would not be found. */
-export function shortly(redactor: Redactor, text: string, most: number): string {
+export function redactAndCut(redactor: Redactor, text: string, most: number): string {
   return cut(redactor.text(text), most);
 }
 
-export function redactedName(redactor: Redactor, text: string | null): string | null {
-  return text === null ? null : shortly(redactor, text, STREAM_LIMITS.nameCharacters);
+export function redactName(redactor: Redactor, text: string | null): string | null {
+  return text === null ? null : redactAndCut(redactor, text, STREAM_LIMITS.nameCharacters);
 }
 
 /** The outcome of an agent, without secrets. */
@@ -74,9 +74,9 @@ export interface RedactedOutcome extends AgentOutcome {
   readonly textRedacted?: RedactedData;
 }
 
-export function redactedOutcome(outcome: AgentOutcome, redactor: Redactor): RedactedOutcome {
+export function redactOutcome(outcome: AgentOutcome, redactor: Redactor): RedactedOutcome {
   const { textCharacters } = STREAM_LIMITS;
-  const name = (text: string | null): string | null => redactedName(redactor, text);
+  const name = (text: string | null): string | null => redactName(redactor, text);
   const { failure, text, unpricedModels } = outcome;
   const said = text === null ? null : redactWhole(text, redactor);
   return {
@@ -85,7 +85,7 @@ export function redactedOutcome(outcome: AgentOutcome, redactor: Redactor): Reda
     model: name(outcome.model),
     sessionId: name(outcome.sessionId),
     text: said?.text ?? null,
-    failure: failure === null ? null : { ...failure, message: shortly(redactor, failure.message, textCharacters) },
+    failure: failure === null ? null : { ...failure, message: redactAndCut(redactor, failure.message, textCharacters) },
     ...(unpricedModels === undefined ? {} : { unpricedModels: unpricedModels.map((model) => name(model)!) }),
   };
 }

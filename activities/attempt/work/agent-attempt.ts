@@ -4,8 +4,8 @@ import { agentOfWork } from '../../agent/command.ts';
 import type { DrivenAgent } from '../../agent/driven-agent.ts';
 import { saveAtEnd } from '../../agent/progress.ts';
 import { openLedger, type RunLedger } from '../../agent/shared/ledger.ts';
-import { type AgentLogin, demandLogin, sayLoginEnds } from '../../agent/shared/login.ts';
-import { demandModelServer } from '../../agent/shared/model-server.ts';
+import { type AgentLogin, requireValidLogin, warnOfLoginEnd } from '../../agent/shared/login.ts';
+import { requireModelServer } from '../../agent/shared/model-server.ts';
 import { type AgentTurn, execsOf } from '../../agent/turns.ts';
 import type { StageResult } from '../../../domain/run/stage-result.ts';
 import type { StageEnvironment } from '../host-variables.ts';
@@ -25,16 +25,16 @@ export interface AgentMeans {
 export async function demandMeans(attempt: Attempt, { login }: StageEnvironment): Promise<AgentMeans> {
   const { deps, request } = attempt;
   const ledger = await openLedger(deps, request);
-  await demandLogin(deps, request, login);
-  await demandModelServer(attempt);
+  await requireValidLogin(deps, request, login);
+  await requireModelServer(attempt);
   return { ledger, login };
 }
 
 /** While the agent waited for its VM, other agents went on, and so did the clock. @throws StartFailure, CodedError `host/login-expires` */
 export async function demandMeansAgain({ deps, request }: AttemptVm, { ledger, login }: AgentMeans): Promise<void> {
   await ledger?.refuseUsedUp();
-  await demandLogin(deps, request, login);
-  await sayLoginEnds(deps, request, login);
+  await requireValidLogin(deps, request, login);
+  await warnOfLoginEnd(deps, request, login);
 }
 
 /** Neither published nor saved. */

@@ -14,7 +14,7 @@ import {
   agentOfWork,
   commandKey,
   commandOfAgent,
-  firstBytes,
+  readFirstBytes,
   isDefaultFile,
   promptOf,
   putAgentFiles,
@@ -23,12 +23,19 @@ import {
 } from '../../agent/command.ts';
 import type { DrivenAgent } from '../../agent/driven-agent.ts';
 import { withoutHang } from '../../agent/hang.ts';
-import { needsCheckout, restore, resumePromptOf, savedBefore, sayResumed, usedBeforeSave } from '../../agent/resume.ts';
+import {
+  needsCheckout,
+  restore,
+  resumePromptOf,
+  findSave,
+  recordResume,
+  readUseBeforeSave,
+} from '../../agent/resume.ts';
 import { runTurn, type TurnOptions } from '../../agent/turn.ts';
-import { agentResultOf, type AgentTurn, turnFailure, usageOf, usedUpBefore } from '../../agent/turns.ts';
+import { agentResultOf, type AgentTurn, turnFailure, usageOf, findUsedUpBefore } from '../../agent/turns.ts';
 import { outputMismatch } from '../output-check.ts';
 import { type AgentProgress, createProgress } from '../../agent/progress.ts';
-import { createServiceOutput, leftAtCancel } from '../service-output.ts';
+import { createServiceOutput, collectAtCancel } from '../service-output.ts';
 import { collectOutputs, type OutcomeFailure } from '../outputs.ts';
 import { describeExit } from '../result.ts';
 import { beginAttempt } from '../begin.ts';
@@ -84,7 +91,7 @@ function agentWork(work: AgentWork, means: AgentMeans): AttemptWork<PreparedAgen
     },
     run: (_vm, { driven, first }) => withLedger(driven, () => askUntilFit(driven, first)),
     collect: async (_vm, { driven, turns, answer }) =>
-      await endAttempt(driven, turns, await concluded(driven, turns, answer)),
+      await endAttempt(driven, turns, await concludeAttempt(driven, turns, answer)),
   };
 }
 
@@ -106,7 +113,7 @@ function progressOf(vm: AttemptVm, work: AgentWork): AgentProgress | null {
 /** Begins the attempt. A try that takes over finds the command, whatever it makes of how that began. */
 async function prepareFirst({ vm, agent }: DrivenAgent, work: AgentWork): Promise<TurnOptions> {
   const { deps, request, life, sandbox } = vm;
-  const saved = await savedBefore(deps, request, agent.provider.sessionFolder);
+  const saved = await findSave(deps, request, agent.provider.sessionFolder);
   const prompt = saved === null ? await promptOf(deps.artifacts, request, work.prompt) : resumePromptOf(saved);
   const asked = { prompt, outputSchema: schemaOf(request), resume: saved?.sessionId ?? null };
   const files = commandOfAgent(agent, { ...asked, limits: {} });
@@ -115,10 +122,10 @@ async function prepareFirst({ vm, agent }: DrivenAgent, work: AgentWork): Promis
     if (saved !== null) await restore(deps, sandbox, request, saved, life.ended);
   };
   await beginAttempt(vm, { prepare, unpacksWorkspace: saved === null || needsCheckout(saved) });
-  if (saved !== null) await sayResumed(deps, request, saved);
+  if (saved !== null) await recordResume(deps, request, saved);
   return {
     ...asked,
-    ...(saved === null ? {} : { sessionUse: await usedBeforeSave(deps, agent.provider, saved) }),
+    ...(saved === null ? {} : { sessionUse: await readUseBeforeSave(deps, agent.provider, saved) }),
     timeoutMs: request.stage.timeoutMs,
     phase: isService(work) ? 'serving' : 'running',
   };
@@ -132,7 +139,7 @@ async function askUntilFit(driven: DrivenAgent, first: TurnOptions): Promise<End
   let answer = await answerOf(driven, turns);
   let noMore = '';
   while (answer.mismatch !== null && turns.length < MOST_ASKED) {
-    const next = await anotherTurn(driven, turns, answer.mismatch);
+    const next = await runNextTurn(driven, turns, answer.mismatch);
     if ('noMore' in next) {
       noMore = next.noMore;
       break;
@@ -146,7 +153,7 @@ async function askUntilFit(driven: DrivenAgent, first: TurnOptions): Promise<End
 }
 
 /** `noMore`: why it is not asked again, for the failure of the stage; empty: that ends by a cancel. */
-async function anotherTurn(
+async function runNextTurn(
   driven: DrivenAgent,
   turns: readonly AgentTurn[],
   { message }: OutcomeFailure,
@@ -161,9 +168,9 @@ async function anotherTurn(
   const key = commandKey(request.execKey, turns.length + 1);
   const isAsked = (await sandbox.execs()).some((exec) => exec.key === key);
   if (!isAsked && life.cancelRequested.aborted) return { noMore: '' };
-  const usedUp = isAsked ? null : usedUpBefore(driven, turns);
+  const usedUp = isAsked ? null : findUsedUpBefore(driven, turns);
   if (usedUp !== null) return { noMore: `it ${usedUp.words}` };
-  await sayAsked(driven.vm, key, turns.length + 1, message);
+  await recordQuestion(driven.vm, key, turns.length + 1, message);
   const prompt = `${message}. Correct it and give the whole answer again.\n`;
   const phase = `asking again, ${turns.length + 1} of ${MOST_ASKED}`;
   return await runTurn(driven, turns, {
@@ -186,7 +193,7 @@ async function answerOf({ vm }: DrivenAgent, turns: readonly AgentTurn[]): Promi
   if (failure !== null) return { result: { ...base, outcome: 'failed', failure }, mismatch: null };
   if (base.outcome === 'cancelled' && isService(request.stage.work))
     return {
-      result: { ...base, ...(await leftAtCancel(vm, exec, () => writeMountsBack(vm), life.detached)) },
+      result: { ...base, ...(await collectAtCancel(vm, exec, () => writeMountsBack(vm), life.detached)) },
       mismatch: null,
     };
   if (base.outcome !== 'succeeded') return { result: base, mismatch: null };
@@ -196,16 +203,16 @@ async function answerOf({ vm }: DrivenAgent, turns: readonly AgentTurn[]): Promi
     fileIsExpected: writesFile(request) && !isDefaultFile(request.stage.outputFile!),
     ...(outcome.textRedacted === undefined ? {} : { redacted: outcome.textRedacted }),
   });
-  if (collected.failure !== null) return failedWith(base, redactor, collected.failure);
+  if (collected.failure !== null) return withFailure(base, redactor, collected.failure);
   const mismatch = await outputMismatch(deps, request.stage, collected.output);
   const result = { ...base, output: collected.output, outputs: collected.outputs };
   if (mismatch === null) return { result, mismatch };
   const beginning = await readBeginning(deps, collected.output);
-  return { ...failedWith(base, redactor, mismatch), mismatch, beginning };
+  return { ...withFailure(base, redactor, mismatch), mismatch, beginning };
 }
 
 /** Its id is the command's that asks, so that a worker that takes over writes it once. */
-async function sayAsked(
+async function recordQuestion(
   { deps, request, sandbox, redactor }: AttemptVm,
   key: string,
   time: number,
@@ -220,7 +227,7 @@ async function sayAsked(
 
 /** Reads the beginning of an answer. A stored answer contains no secrets. */
 async function readBeginning({ artifacts }: Pick<AttemptVm['deps'], 'artifacts'>, output: DataRef): Promise<string> {
-  return beginningOf((await firstBytes(artifacts.open(output), BEGINNING_BYTES)).toString('utf8'));
+  return beginningOf((await readFirstBytes(artifacts.open(output), BEGINNING_BYTES)).toString('utf8'));
 }
 
 /** How often the agent was asked, why not more often, and what it answered last. */
@@ -229,15 +236,19 @@ function namingTries(answer: Answer, tries: number, noMore: string, redactor: Re
   const times = tries === 1 ? 'once' : `${tries} times`;
   const why = noMore === '' ? '' : `, and not again because ${noMore}`;
   const message = `${mismatch!.message}. The agent was asked ${times}${why}; its last answer begins: ${JSON.stringify(beginning ?? '')}`;
-  return { ...failedWith(result, redactor, { code: mismatch!.code, message }), mismatch };
+  return { ...withFailure(result, redactor, { code: mismatch!.code, message }), mismatch };
 }
 
-function failedWith(base: StageResult, redactor: Redactor, { code, message }: OutcomeFailure): Answer {
+function withFailure(base: StageResult, redactor: Redactor, { code, message }: OutcomeFailure): Answer {
   const failure = { code, message: redactor.text(message), stderrTail: '' };
   return { result: { ...base, outcome: 'failed', failure }, mismatch: null };
 }
 
-async function concluded(driven: DrivenAgent, turns: readonly AgentTurn[], { result }: Answer): Promise<StageResult> {
+async function concludeAttempt(
+  driven: DrivenAgent,
+  turns: readonly AgentTurn[],
+  { result }: Answer,
+): Promise<StageResult> {
   const first = turns[0]!.exit.startedAtMs;
   const told: StageResult = {
     ...result,
@@ -248,9 +259,9 @@ async function concluded(driven: DrivenAgent, turns: readonly AgentTurn[], { res
   if (told.outcome !== 'succeeded') return told;
   const left = await leaveWork(driven.vm);
   if (left.failure === null) return { ...told, outputs: { ...told.outputs, ...left.outputs } };
-  return { ...told, output: null, outputs: {}, ...failedOnly(failedWith(told, driven.vm.redactor, left.failure)) };
+  return { ...told, output: null, outputs: {}, ...pickFailure(withFailure(told, driven.vm.redactor, left.failure)) };
 }
 
-function failedOnly({ result: { outcome, failure } }: Answer): Pick<StageResult, 'outcome' | 'failure'> {
+function pickFailure({ result: { outcome, failure } }: Answer): Pick<StageResult, 'outcome' | 'failure'> {
   return { outcome, failure };
 }

@@ -9,7 +9,7 @@ import { stdinOf } from '../inputs.ts';
 import { outputMismatch } from '../output-check.ts';
 import { collectOutputs, type OutcomeFailure } from '../outputs.ts';
 import { describeExit } from '../result.ts';
-import { createServiceOutput, leftAtCancel, publishing } from '../service-output.ts';
+import { createServiceOutput, collectAtCancel, createPublisher } from '../service-output.ts';
 import type { AttemptVm } from '../stage-attempt.ts';
 import type { AttemptWork, WorkKind } from './attempt-work.ts';
 import { leaveWork, writeMountsBack } from './leave.ts';
@@ -34,7 +34,13 @@ function commandWork(work: CommandWork): AttemptWork<null, EndedCommand> {
       const exec = await sandbox.exec(commandExec(vm, work), life.ended);
       const published = createServiceOutput(vm);
       life.phase(isService(work) ? 'serving' : 'running');
-      const exit = await follow(vm, sandbox, exec, redactor, published === null ? [] : [publishing(published, exec)]);
+      const exit = await follow(
+        vm,
+        sandbox,
+        exec,
+        redactor,
+        published === null ? [] : [createPublisher(published, exec)],
+      );
       return { exec, exit };
     },
     async collect(vm, ended) {
@@ -56,19 +62,19 @@ async function settle(vm: AttemptVm, work: CommandWork, { exec, exit }: EndedCom
   const { deps, request, life, sandbox, redactor } = vm;
   const base = await describeExit(vm.backend, sandbox, exec, exit, request, redactor, life.detached);
   if (base.outcome === 'cancelled' && isService(work))
-    return { ...base, ...(await leftAtCancel(vm, exec, () => writeMountsBack(vm), life.detached)) };
+    return { ...base, ...(await collectAtCancel(vm, exec, () => writeMountsBack(vm), life.detached)) };
   if (base.outcome !== 'succeeded') return base;
   const collected = await collectOutputs(deps.artifacts, sandbox, exec, request.stage, redactor, life.detached);
   // Names of files are the command's own words.
-  const failed = ({ code, message }: OutcomeFailure): StageResult => ({
+  const createFailedResult = ({ code, message }: OutcomeFailure): StageResult => ({
     ...base,
     outcome: 'failed',
     failure: { code, message: redactor.text(message), stderrTail: '' },
   });
-  if (collected.failure !== null) return failed(collected.failure);
+  if (collected.failure !== null) return createFailedResult(collected.failure);
   const mismatch = await outputMismatch(deps, request.stage, collected.output);
-  if (mismatch !== null) return failed(mismatch);
+  if (mismatch !== null) return createFailedResult(mismatch);
   const left = await leaveWork(vm);
-  if (left.failure !== null) return failed(left.failure);
+  if (left.failure !== null) return createFailedResult(left.failure);
   return { ...base, output: collected.output, outputs: { ...collected.outputs, ...left.outputs } };
 }

@@ -1,5 +1,5 @@
 /** What a stage leaves beside the output of its work, once that has succeeded. */
-import { takeWorkspace, type LeftWorkspace } from '../../workspace/stage-workspace.ts';
+import { saveWorkspace, type LeftWorkspace } from '../../workspace/stage-workspace.ts';
 import { copyMountsBack } from '../../vm/mounts.ts';
 import type { OutcomeFailure } from '../outputs.ts';
 import type { AttemptVm } from '../stage-attempt.ts';
@@ -7,7 +7,7 @@ import type { AttemptVm } from '../stage-attempt.ts';
 /** Takes the workspace and writes mounts back; a failure is the stage's. */
 export async function leaveWork(vm: AttemptVm): Promise<LeftWorkspace> {
   const { deps, sandbox, request, inputs, life } = vm;
-  const left = await takeWorkspace(deps, sandbox, request, inputs.workspace, life);
+  const left = await saveWorkspace(deps, sandbox, request, inputs.workspace, life);
   if (left.failure !== null) return left;
   const refused = await writeMountsBack(vm);
   return refused === null ? left : { failure: refused, outputs: {} };

@@ -5,7 +5,7 @@ import type { JsonValue } from '../../../domain/plan/plan.ts';
 import { findLostNumber } from '../../../domain/units/lost-number.ts';
 import type { SessionStanding } from '../../ports/stage-sessions.ts';
 
-export type Next =
+export type NextMove =
   | {
       readonly kind: 'ask';
       readonly step: string;
@@ -22,14 +22,14 @@ export type Next =
   /** It cannot be answered now. `untilMs`: since the epoch; null: nobody knows when. */
   | { readonly kind: 'look'; readonly untilMs: number | null; readonly phase: string };
 
-interface AskedBefore {
+interface EarlierQuestion {
   readonly step: string;
   readonly turn: number;
   readonly schema: JsonValue;
 }
 
 /** @param before  what was asked last; null: nothing was */
-export function nextOf(standing: SessionStanding, before: AskedBefore | null): Next {
+export function nextOf(standing: SessionStanding, before: EarlierQuestion | null): NextMove {
   switch (standing.kind) {
     case 'unopened':
       return { kind: 'failed', code: standing.code, message: standing.message };
@@ -38,31 +38,31 @@ export function nextOf(standing: SessionStanding, before: AskedBefore | null): N
     case 'waiting':
       return { kind: 'look', untilMs: standing.dueMs, phase: `waiting in step ${standing.step}` };
     case 'redirect':
-      return failed('session/failed', `the step machine leads to ${standing.redirect}, which it does not have`);
+      return createFailure('session/failed', `the step machine leads to ${standing.redirect}, which it does not have`);
     case 'prompt': {
       const { step, turn, prompt, preamble, schema, human } = standing;
       if (human !== undefined)
-        return failed(
+        return createFailure(
           'skill/asks-person',
           `step ${step} of the step machine waits for ${human.assignee ?? 'a person'}, and an agent answers the steps of a stage`,
         );
-      if (turn === undefined) return failed('session/failed', `step ${step} has no turn`);
+      if (turn === undefined) return createFailure('session/failed', `step ${step} has no turn`);
       const whole = preamble === undefined || preamble === '' ? prompt : `${preamble}\n\n${prompt}`;
       return { kind: 'ask', step, turn, prompt: whole, schema: (schema ?? null) as JsonValue, refusal: null };
     }
     case 'error':
-      return afterError(standing, before);
+      return handleError(standing, before);
   }
 }
 
-function afterError(
+function handleError(
   { error, step, message, retry }: Extract<SessionStanding, { readonly kind: 'error' }>,
-  before: AskedBefore | null,
-): Next {
+  before: EarlierQuestion | null,
+): NextMove {
   switch (error) {
     case 'validation':
     case 'action':
-      if (!retry || before === null) return failed('session/failed', `step ${step}: ${message}`);
+      if (!retry || before === null) return createFailure('session/failed', `step ${step}: ${message}`);
       return { kind: 'ask', ...before, prompt: '', refusal: message };
     case 'busy':
     case 'order':
@@ -72,16 +72,16 @@ function afterError(
     case 'limit':
     case 'failed':
     case 'cancelled':
-      return failed('session/failed', step === '' ? message : `step ${step}: ${message}`);
+      return createFailure('session/failed', step === '' ? message : `step ${step}: ${message}`);
   }
 }
 
-function failed(code: AnyErrorCode, message: string): Next {
+function createFailure(code: AnyErrorCode, message: string): NextMove {
   return { kind: 'failed', code, message };
 }
 
 /** What the agent reads. */
-export function askedPrompt({ prompt, schema, refusal }: Extract<Next, { readonly kind: 'ask' }>): string {
+export function renderPrompt({ prompt, schema, refusal }: Extract<NextMove, { readonly kind: 'ask' }>): string {
   const said =
     refusal === null ? prompt : `Your answer was not accepted: ${refusal}\nCorrect it and give the whole answer again.`;
   if (schema === null) return said;

@@ -15,14 +15,14 @@ import { commandOfAgent, promptOf, putAgentFiles } from '../../agent/command.ts'
 import type { DrivenAgent } from '../../agent/driven-agent.ts';
 import { withoutHang } from '../../agent/hang.ts';
 import { runTurn } from '../../agent/turn.ts';
-import { agentResultOf, type AgentTurn, turnFailure, usageOf, usedUpBefore } from '../../agent/turns.ts';
+import { agentResultOf, type AgentTurn, turnFailure, usageOf, findUsedUpBefore } from '../../agent/turns.ts';
 import { outputMismatch } from '../output-check.ts';
 import type { SessionStanding, StageSessions } from '../../ports/stage-sessions.ts';
 import type { StageRequest } from '../../calls/requests.ts';
 import { beginningOf } from './answer-beginning.ts';
-import { answerIn, askedPrompt, type Next, nextOf, schemaForAgent } from './skill-answers.ts';
+import { answerIn, renderPrompt, type NextMove, nextOf, schemaForAgent } from './skill-answers.ts';
 import { collectOutputs, type OutcomeFailure } from '../outputs.ts';
-import { cancelledResult, describeExit, vmFactsOf } from '../result.ts';
+import { createCancelledResult, describeExit, vmFactsOf } from '../result.ts';
 import { beginAttempt } from '../begin.ts';
 import type { AttemptVm } from '../stage-attempt.ts';
 import {
@@ -50,7 +50,7 @@ const MOST_ASKED = 5;
 const LOOK_AGAIN_MS = 1_000;
 
 /** What is asked, as the log and an artifact keep it. */
-interface Asked {
+interface SkillQuestion {
   readonly step: string;
   readonly turn: number;
   readonly refusal: string | null;
@@ -59,7 +59,7 @@ interface Asked {
 }
 
 /** `base`: of the last command, where that is what ended it. */
-interface Ended {
+interface SkillEnd {
   readonly output: unknown;
   readonly failure: StageFailure | null;
   readonly base: StageResult | null;
@@ -81,7 +81,7 @@ export const stepMachineKind: WorkKind<StepMachineWork> = {
 interface EndedSession {
   readonly answering: AnsweringAgent;
   readonly turns: readonly AgentTurn[];
-  readonly ended: Ended;
+  readonly ended: SkillEnd;
 }
 
 function stepMachineWork(work: StepMachineWork, means: AgentMeans): AttemptWork<AnsweringAgent, EndedSession> {
@@ -101,13 +101,13 @@ function stepMachineWork(work: StepMachineWork, means: AgentMeans): AttemptWork<
       }),
     async collect(vm, { answering, turns, ended }) {
       vm.life.phase('collecting outputs');
-      return await endAttempt(answering, turns, await concluded(answering, turns, ended));
+      return await endAttempt(answering, turns, await concludeAttempt(answering, turns, ended));
     },
   };
 }
 
 /** @param turns  filled with the agent's, in order */
-async function drive(answering: AnsweringAgent, turns: AgentTurn[]): Promise<Ended> {
+async function drive(answering: AnsweringAgent, turns: AgentTurn[]): Promise<SkillEnd> {
   const { deps, request, life } = answering.vm;
   const session = sessionOfStage(request);
   const startedAtMs = (await deps.events.find(request.runId, EVENT_ID.attempt(request.execKey, 'started')))?.atMs;
@@ -117,9 +117,9 @@ async function drive(answering: AnsweringAgent, turns: AgentTurn[]): Promise<End
   let again = 0;
   for (;;) {
     const command = turns.length + 1;
-    let asked = await recorded(answering, command);
+    let asked = await readRecordedStep(answering, command);
     if (asked === null) {
-      const found = nextOf(standing, turns.length === 0 ? null : await recorded(answering, turns.length));
+      const found = nextOf(standing, turns.length === 0 ? null : await readRecordedStep(answering, turns.length));
       const next = endOrNext(answering, turns, found, { command, again, deadlineMs });
       if (!('kind' in next)) return next;
       if (next.kind === 'look') {
@@ -137,7 +137,7 @@ async function drive(answering: AnsweringAgent, turns: AgentTurn[]): Promise<End
     const failure = turnFailure(request, turn, base) ?? base.failure;
     if (failure !== null) return { output: null, failure, base };
     // It was answered before: what is recorded next says how it went on.
-    if ((await recorded(answering, command + 1)) !== null) continue;
+    if ((await readRecordedStep(answering, command + 1)) !== null) continue;
     standing = await answer(answering, session, asked, turn);
   }
 }
@@ -156,17 +156,17 @@ async function startSession(answering: AnsweringAgent, session: string): Promise
 function endOrNext(
   answering: AnsweringAgent,
   turns: readonly AgentTurn[],
-  next: Next,
+  next: NextMove,
   asking: Omit<Asking, 'lastAnswer'>,
-): Ended | Extract<Next, { readonly kind: 'look' | 'ask' }> {
+): SkillEnd | Extract<NextMove, { readonly kind: 'look' | 'ask' }> {
   const { stage } = answering.vm.request;
   const limit = limitOf(answering.vm, next, { ...asking, lastAnswer: turns.at(-1)?.outcome.text ?? '' });
-  if (limit !== null) return failedWith(limit.code, limit.message);
+  if (limit !== null) return createFailedEnd(limit.code, limit.message);
   if (next.kind === 'done') return { output: next.output, failure: null, base: null };
-  if (next.kind === 'failed') return failedWith(next.code, `stage ${stage.id}: ${next.message}`);
-  const usedUp = next.kind === 'look' ? null : usedUpBefore(answering, turns);
+  if (next.kind === 'failed') return createFailedEnd(next.code, `stage ${stage.id}: ${next.message}`);
+  const usedUp = next.kind === 'look' ? null : findUsedUpBefore(answering, turns);
   if (next.kind === 'look' || usedUp === null) return next;
-  return failedWith(
+  return createFailedEnd(
     usedUp.code,
     `stage ${stage.id}: the session asks on in step ${sanitizeLine(next.step)}, and the agent ${usedUp.words}`,
   );
@@ -176,7 +176,7 @@ function endOrNext(
 async function answer(
   answering: AnsweringAgent,
   session: string,
-  { step, turn }: Asked,
+  { step, turn }: SkillQuestion,
   { outcome }: AgentTurn,
 ): Promise<SessionStanding> {
   const { life } = answering.vm;
@@ -201,7 +201,7 @@ interface Asking {
 
 function limitOf(
   { deps, request: { stage } }: AttemptVm,
-  next: Next,
+  next: NextMove,
   { command, again, deadlineMs, lastAnswer }: Asking,
 ): OutcomeFailure | null {
   if (next.kind === 'done' || next.kind === 'failed') return null;
@@ -223,17 +223,23 @@ function limitOf(
   };
 }
 
-function failedWith(code: StageFailure['code'], message: string): Ended {
+function createFailedEnd(code: StageFailure['code'], message: string): SkillEnd {
   return { output: null, failure: { code, message: sanitizeLine(message), stderrTail: '' }, base: null };
 }
 
 /** Null: so much was not asked yet. */
-async function recorded({ vm: { deps, request } }: AnsweringAgent, command: number): Promise<Asked | null> {
+async function readRecordedStep(
+  { vm: { deps, request } }: AnsweringAgent,
+  command: number,
+): Promise<SkillQuestion | null> {
   const body = (await deps.events.find(request.runId, EVENT_ID.skillStep(request.execKey, command)))?.body;
   if (body?.type !== 'skill-step') return null;
   const parts: Uint8Array[] = [];
   for await (const part of deps.artifacts.open(body.asked)) parts.push(part);
-  const { prompt, schema } = JSON.parse(Buffer.concat(parts).toString('utf8')) as Pick<Asked, 'prompt' | 'schema'>;
+  const { prompt, schema } = JSON.parse(Buffer.concat(parts).toString('utf8')) as Pick<
+    SkillQuestion,
+    'prompt' | 'schema'
+  >;
   return { step: body.step, turn: body.turn, refusal: body.refusal, prompt, schema };
 }
 
@@ -241,15 +247,15 @@ async function record(
   answering: AnsweringAgent,
   session: string,
   command: number,
-  next: Extract<Next, { readonly kind: 'ask' }>,
-): Promise<Asked> {
+  next: Extract<NextMove, { readonly kind: 'ask' }>,
+): Promise<SkillQuestion> {
   const { deps, request, sandbox, redactor } = answering.vm;
   const { runId, execKey, stage } = request;
-  const written = askedPrompt(next);
+  const written = renderPrompt(next);
   // As an agent's own prompt: with the first bytes of the input.
   const prompt = command === 1 ? await promptOf(deps.artifacts, request, written) : `${written}\n`;
   const bytes = Buffer.from(JSON.stringify({ prompt, schema: next.schema }));
-  const asked = await deps.artifacts.put(once(bytes), 'application/json');
+  const asked = await deps.artifacts.put(toStream(bytes), 'application/json');
   const body: RunEventBody = {
     type: 'skill-step',
     stage: stage.id,
@@ -266,13 +272,13 @@ async function record(
     fence: sandbox.facts.fence,
   });
   // What a try before this one recorded counts.
-  return (await recorded(answering, command)) ?? { ...next, prompt };
+  return (await readRecordedStep(answering, command)) ?? { ...next, prompt };
 }
 
 async function ask(
   answering: AnsweringAgent,
   turns: readonly AgentTurn[],
-  { step, prompt, schema }: Asked,
+  { step, prompt, schema }: SkillQuestion,
   deadlineMs: number,
 ): Promise<AgentTurn> {
   const { vm, agent } = answering;
@@ -297,17 +303,17 @@ async function baseOf({ vm }: AnsweringAgent, turn: AgentTurn): Promise<StageRes
 }
 
 /** What the stage comes to. Only a success leaves outputs, a workspace and writable mounts. */
-async function concluded(
+async function concludeAttempt(
   answering: AnsweringAgent,
   turns: readonly AgentTurn[],
-  { output, failure, base }: Ended,
+  { output, failure, base }: SkillEnd,
 ): Promise<StageResult> {
   const { vm } = answering;
   const { deps, request, backend, sandbox, redactor, life } = vm;
   const last = turns.at(-1);
   const described = base ?? (last === undefined ? null : await baseOf(answering, last));
   const told: StageResult = {
-    ...(described ?? { ...cancelledResult(backend, request), vm: vmFactsOf(backend, sandbox) }),
+    ...(described ?? { ...createCancelledResult(backend, request), vm: vmFactsOf(backend, sandbox) }),
     outcome: base?.outcome ?? (failure === null ? 'succeeded' : 'failed'),
     failure: failure === null ? null : { ...failure, message: redactor.text(failure.message) },
     durationMs: last === undefined ? 0 : Math.max(0, last.exit.endedAtMs - turns[0]!.exit.startedAtMs),
@@ -316,7 +322,7 @@ async function concluded(
   };
   // A turn that failed of itself ended a command that may have ended well.
   if (failure !== null) return { ...told, outcome: told.outcome === 'succeeded' ? 'failed' : told.outcome };
-  const failed = ({ code, message }: OutcomeFailure): StageResult => ({
+  const createFailedResult = ({ code, message }: OutcomeFailure): StageResult => ({
     ...told,
     outcome: 'failed',
     failure: { code, message: redactor.text(message), stderrTail: '' },
@@ -327,14 +333,14 @@ async function concluded(
     fileIsExpected: false,
     isJson: true,
   });
-  if (collected.failure !== null) return failed(collected.failure);
+  if (collected.failure !== null) return createFailedResult(collected.failure);
   const mismatch = await outputMismatch(deps, request.stage, collected.output);
-  if (mismatch !== null) return failed(mismatch);
+  if (mismatch !== null) return createFailedResult(mismatch);
   const left = await leaveWork(vm);
-  if (left.failure !== null) return failed(left.failure);
+  if (left.failure !== null) return createFailedResult(left.failure);
   return { ...told, output: collected.output, outputs: { ...collected.outputs, ...left.outputs } };
 }
 
-async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+async function* toStream(bytes: Uint8Array): AsyncIterable<Uint8Array> {
   yield bytes;
 }

@@ -79,18 +79,18 @@ async function inspectTemporal({ env }: CliContext): Promise<TemporalReport> {
 
 /** By the way that `run` takes. Loaded only here: without your own Temporal server the doctor needs no Temporal SDK. */
 async function inspectOwnServer(env: CliContext['env']): Promise<TemporalReport> {
-  const { configuredAddress } = await import('../../../client/temporal/temporal-address.ts');
+  const { readConfiguredAddress } = await import('../../../client/temporal/temporal-address.ts');
   const { connectOwnServer, refusalOf } = await import('../../../client/temporal/server-problem.ts');
-  const { lastPollMs } = await import('../../../client/temporal/pollers.ts');
+  const { readLastPollTime } = await import('../../../client/temporal/pollers.ts');
   const none = { kind: 'own', address: null, namespace: 'default', uiUrl: null, hasWorker: null } as const;
   let own: Omit<TemporalReport, 'problem' | 'remedy'> = none;
   try {
-    const target = configuredAddress(env);
+    const target = readConfiguredAddress(env);
     if (target === null) throw new Error('the environment names no server');
     own = { ...none, address: target.address, namespace: target.namespace };
     const { client } = await connectOwnServer(target, env);
     try {
-      const hasWorker = (await lastPollMs(client, RUN_TASK_QUEUE)) !== null;
+      const hasWorker = (await readLastPollTime(client, RUN_TASK_QUEUE)) !== null;
       return { ...own, problem: null, remedy: null, hasWorker };
     } catch (error) {
       throw refusalOf(error, target, env) ?? error;

@@ -1,5 +1,5 @@
 import { resolveStackPieces } from '../../../setup/resolve.ts';
-import { allowedMounts } from '../../../client/embedded/allowed-mounts.ts';
+import { readAllowedMounts } from '../../../client/embedded/allowed-mounts.ts';
 import type { HoldingSchedules } from '../../../client/embedded/schedules.ts';
 import { readStack, type StackInfo } from '../../../client/embedded/stack.ts';
 import { readDiskState } from '../../../client/vms/disk-state.ts';
@@ -35,7 +35,7 @@ export const command = defineCommand<Options>({
     const disk = await readDiskState(env.stateDir, null);
     const problem = stateFormatProblem(env.stateDir);
     // In another format the file may say something else.
-    const allowed = problem === null ? allowedMounts(env.stateDir) : [];
+    const allowed = problem === null ? readAllowedMounts(env.stateDir) : [];
     const schedules = await schedulesOf(stack);
     if (options.json) {
       await stdout.write(

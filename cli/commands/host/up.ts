@@ -1,5 +1,5 @@
 import { resolveHostPieces, resolveOptionalPieces } from '../../../setup/resolve.ts';
-import { allowedMounts, keepAllowedMounts } from '../../../client/embedded/allowed-mounts.ts';
+import { readAllowedMounts, keepAllowedMounts } from '../../../client/embedded/allowed-mounts.ts';
 import { ensureStack } from '../../../client/embedded/stack.ts';
 import { usageError } from '../../../app/app-error.ts';
 import { rememberSkillPaths } from '../../../client/embedded/skill-paths.ts';
@@ -57,7 +57,7 @@ export const command = defineCommand<Options>({
     await resolveOptionalPieces(context.env, extras, { install: true, onProgress });
     await makeGivenImages(options.images ?? [], context, onProgress);
     const stack = await ensureStack(context.env, { onProgress });
-    const allowed = allowedMounts(context.env.stateDir);
+    const allowed = readAllowedMounts(context.env.stateDir);
     const { findHoldingSchedules } = await import('../../../client/embedded/schedules.ts');
     const schedules = await findHoldingSchedules(stack);
     if (options.json) {

@@ -189,9 +189,9 @@ function lentOptions({ secretsFile, allowEnv = [] }: Options, { env, cwd }: CliC
 
 /** What has to be changed is told before anything is fetched; a server that only starts as well is waited for by the worker. */
 async function lookAtServer(env: Environment, note: (line: string) => void): Promise<void> {
-  const { configuredAddress } = await import('../../../client/temporal/temporal-address.ts');
+  const { readConfiguredAddress } = await import('../../../client/temporal/temporal-address.ts');
   const { connectOwnServer } = await import('../../../client/temporal/server-problem.ts');
-  const target = configuredAddress(env);
+  const target = readConfiguredAddress(env);
   if (target === null) return;
   try {
     await (await connectOwnServer(target, env)).close();

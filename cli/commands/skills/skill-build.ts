@@ -1,5 +1,5 @@
 import type { BunTarget } from '../../../skill-kit/bundle/bun.ts';
-import type { BuildMode, Built, BuildResult } from '../../../skill-kit/bundle/build-skill.ts';
+import type { BuildMode, BuildReport, BuildResult } from '../../../skill-kit/bundle/build-skill.ts';
 import type { PlacedDiagnostic } from '../../../skill-kit/lint/diagnostic.ts';
 import { AppError, environmentError, usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
@@ -106,7 +106,7 @@ async function printResult(
   return EXIT.success;
 }
 
-async function printBuilt({ name, version, folder, files, notes }: Built, context: CliContext): Promise<void> {
+async function printBuilt({ name, version, folder, files, notes }: BuildReport, context: CliContext): Promise<void> {
   for (const note of notes) await context.stderr.write(`note: ${note}\n`);
   await context.stderr.write(`built ${name} ${version}: ${files.length} files\n`);
   await context.stdout.write(`${folder}\n`);
