@@ -1,8 +1,9 @@
 /** docs/security.md promises nothing without a test, and names no test that is not there. */
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { packageRoot } from '../../setup/package-root.ts';
+import { findMissingTest, type NamedTest, readNamedTests, rowsOfPage } from '../rig/named-tests.ts';
 
 const ROOT = packageRoot();
 const PAGE = readFileSync(join(ROOT, 'docs/security.md'), 'utf8');
@@ -10,42 +11,26 @@ const PAGE = readFileSync(join(ROOT, 'docs/security.md'), 'utf8');
 interface Row {
   readonly what: string;
   readonly verdict: string;
-  readonly tests: readonly { readonly file: string; readonly title: string }[];
+  readonly tests: readonly NamedTest[];
 }
 
 function rowsOf(page: string): readonly Row[] {
-  return page
-    .split('\n')
-    .filter((line) => line.startsWith('| ') && !line.startsWith('| what |'))
-    .map((line) => {
-      const [what = '', verdict = '', tests = ''] = line
-        .slice(1, -1)
-        .split('|')
-        .map((cell) => cell.trim());
-      return {
-        what,
-        verdict,
-        tests: [...tests.matchAll(/`([^`]+)` "([^"]+)"/g)].map(([, file = '', title = '']) => ({ file, title })),
-      };
-    });
+  return rowsOfPage(page).map(([what = '', verdict = '', tests = '']) => ({
+    what,
+    verdict,
+    tests: readNamedTests(tests),
+  }));
 }
 
 const ROWS = rowsOf(PAGE);
 
 /** What is wrong with a row; null when nothing is. */
-function problemOf({ what, verdict, tests }: Row, read: (file: string) => string | null): string | null {
+function problemOf({ what, verdict, tests }: Row, read?: (file: string) => string | null): string | null {
   if (!/^(?:cannot|\*\*can\*\*)/.test(verdict)) return `"${what}" says neither cannot nor **can**`;
   if (verdict.startsWith('cannot') && tests.length === 0) return `"${what}" names no test`;
-  for (const { file, title } of tests) {
-    const text = read(file);
-    if (text === null) return `"${what}" names ${file}, which is not there`;
-    if (!text.includes(title)) return `"${what}" names "${title}", which ${file} does not have`;
-  }
-  return null;
+  const missing = findMissingTest(tests, read);
+  return missing === null ? null : `"${what}" names ${missing}`;
 }
-
-const onDisk = (file: string): string | null =>
-  existsSync(join(ROOT, file)) ? readFileSync(join(ROOT, file), 'utf8') : null;
 
 test('has a table for each who', () => {
   const headings = [...PAGE.matchAll(/^## (.+)$/gm)].map((match) => match[1]);
@@ -64,7 +49,7 @@ test('has a table for each who', () => {
 });
 
 test.each(ROWS)('$what: $verdict', (row) => {
-  expect(problemOf(row, onDisk)).toBeNull();
+  expect(problemOf(row)).toBeNull();
 });
 
 /** Rows below one heading. */
