@@ -9,7 +9,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { Sandbox, SandboxBackend } from '../activities/ports/sandbox.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces, resolveOptionalPieces } from '../setup/resolve.ts';
-import { BEHAVIOURS } from '../test/conformance/sandbox.ts';
+import { OF_IMAGES } from '../test/conformance/sandbox.ts';
 import { follow, limit, request, script, textOf } from '../test/conformance/sandbox/behaviour.ts';
 import { createRealHost, type RealHost, SMALL_VM } from '../test/conformance/sandbox/real-host.ts';
 import { type ConformanceRig, createConformanceRig } from '../test/conformance/sandbox/rig.ts';
@@ -150,8 +150,7 @@ describe('the conformance table in the dev image', () => {
   afterEach(() => rig.clear());
   afterAll(() => rig.dispose());
 
-  const rows = BEHAVIOURS.filter(({ image }) => image !== 'base');
-  it.for(rows.map((behaviour) => [behaviour.name, behaviour] as const))(
+  it.for(OF_IMAGES.map((behaviour) => [behaviour.name, behaviour] as const))(
     '%s',
     { timeout: 240_000 },
     async ([, behaviour]) => {

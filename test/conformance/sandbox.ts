@@ -8,6 +8,12 @@ import { LIMITS } from './sandbox/limits.ts';
 
 export type { Behaviour, Conformance } from './sandbox/behaviour.ts';
 
+/** Rows that another image of the guest may break: what commands find, do and leave. */
+export const OF_IMAGES: readonly Behaviour[] = [...COMMANDS, ...FLOODS, ...FILES, ...LIMITS].filter(
+  ({ image }) => image !== 'base',
+);
+
+/** `ATTACHMENT` is about the keeper and its drivers, which are the same for all images. */
 export const BEHAVIOURS: readonly Behaviour[] = [...COMMANDS, ...FLOODS, ...FILES, ...LIMITS, ...ATTACHMENT];
 
 /** Rows that say within seconds whether a kernel, an image and a keeper fit together. */
