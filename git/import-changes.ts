@@ -37,6 +37,8 @@ export const CHANGES_LIMITS = {
   allBytes: 1024 * 1024 * 1024,
 } as const;
 
+export type ChangesLimits = { readonly [Limit in keyof typeof CHANGES_LIMITS]: number };
+
 /** The guest's doing; `message` may quote names that it chose. */
 export class RefusedChanges extends Error {
   constructor(message: string) {
@@ -49,6 +51,7 @@ export async function importChanges<T>(
   host: GitHost,
   request: ChangesRequest,
   store: (bytes: AsyncIterable<Uint8Array>, mediaType: string) => Promise<T>,
+  limits: ChangesLimits = CHANGES_LIMITS,
 ): Promise<Changes<T>> {
   if (!/^[0-9a-f]{40}$/.test(request.commit)) throw new RefusedChanges('the guest names no commit');
   return await withPrivateRepository(host, async (repository) => {
@@ -56,7 +59,7 @@ export async function importChanges<T>(
     const earlier = request.earlier === null ? null : await readEarlier(host, repository, request.earlier);
     await rejectGuestErrors(async () => {
       await readPack(host, repository, request.pack, true);
-      await checkCommits(host, repository, base, request.commit);
+      await checkCommits(host, repository, base, request.commit, limits);
     });
     const stored = await storeChanges(host, repository, base, request.commit, store);
     return { ...stored, isNew: request.commit !== (earlier ?? base.base) };
@@ -84,14 +87,15 @@ async function checkCommits(
   repository: PrivateRepository,
   { commit: from, base }: Base,
   commit: string,
+  limits: ChangesLimits,
 ): Promise<void> {
   const call = { env: { GIT_DIR: repository.gitDir }, confined: true };
   const type = (await gitText(host, ['cat-file', '-t', commit], call)).trim();
   if (type !== 'commit') throw new RefusedChanges(`the guest names a ${type}, not a commit`);
   const commits = Number(await gitText(host, ['rev-list', '--count', commit, '--not', from], call));
-  if (commits > CHANGES_LIMITS.commits)
-    throw new RefusedChanges(`there are ${commits} new commits; at most ${CHANGES_LIMITS.commits} are taken`);
-  const mostBytes = CHANGES_LIMITS.objects * 41;
+  if (commits > limits.commits)
+    throw new RefusedChanges(`there are ${commits} new commits; at most ${limits.commits} are taken`);
+  const mostBytes = limits.objects * 41;
   const names = await gitBytes(host, ['rev-list', '--objects', '--no-object-names', commit, '--not', from], {
     ...call,
     mostBytes,
@@ -105,13 +109,13 @@ async function checkCommits(
   for (const line of sizes.split('\n')) {
     const bytes = Number(line);
     if (!Number.isSafeInteger(bytes)) throw new RefusedChanges('an object that is named is not there');
-    if (bytes > CHANGES_LIMITS.objectBytes)
-      throw new RefusedChanges(`a file has ${bytes} bytes; at most ${CHANGES_LIMITS.objectBytes} are taken`);
+    if (bytes > limits.objectBytes)
+      throw new RefusedChanges(`a file has ${bytes} bytes; at most ${limits.objectBytes} are taken`);
     all += bytes;
   }
-  if (all > CHANGES_LIMITS.allBytes)
-    throw new RefusedChanges(`the changes have ${all} bytes; at most ${CHANGES_LIMITS.allBytes} are taken`);
-  const { files: most } = CHANGES_LIMITS;
+  if (all > limits.allBytes)
+    throw new RefusedChanges(`the changes have ${all} bytes; at most ${limits.allBytes} are taken`);
+  const { files: most } = limits;
   if ((await countFiles(host, repository, commit, most)) <= most) return;
   const had = await countFiles(host, repository, base, Infinity);
   if ((await countFiles(host, repository, commit, had + most)) > had + most)
@@ -213,7 +217,7 @@ export async function withChanges<T>(
   return await withPrivateRepository(host, async (repository) => {
     const base = await readBase(host, repository, bytes.base);
     const commit = (await rejectGuestErrors(() => readEarlier(host, repository, bytes.bundle))) ?? base.base;
-    await rejectGuestErrors(() => checkCommits(host, repository, base, commit));
+    await rejectGuestErrors(() => checkCommits(host, repository, base, commit, CHANGES_LIMITS));
     const files = await listChangedFiles(host, repository, base.base, commit);
     return await work({ base, commit, files, repository });
   });

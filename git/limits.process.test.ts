@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { BUNDLE_BYTES } from './base-bundle.ts';
-import { CHANGES_LIMITS, importChanges } from './import-changes.ts';
+import { CHANGES_LIMITS, type ChangesLimits, importChanges } from './import-changes.ts';
 import { packRepository } from './pack-repository.ts';
 import { STAGE_LIMITS } from './stage-files.ts';
 import { GitError, type GitHost, gitText } from './run-git.ts';
@@ -49,10 +49,14 @@ const pack = (includeDirty = false) =>
   packRepository(host, { folder: repo, ref: null, includeDirty, mayRead: () => true }, collect);
 
 /** What a guest gives that has come to this commit. */
-async function take(base: { readonly bundle: Buffer; readonly commit: string }): Promise<unknown> {
+async function take(
+  base: { readonly bundle: Buffer; readonly commit: string },
+  limits: Partial<ChangesLimits> = {},
+): Promise<unknown> {
   const commit = git(['rev-parse', 'HEAD']).toString().trim();
   const packed = git(['pack-objects', '--revs', '--thin', '--stdout', '-q'], `${commit}\n^${base.commit}\n`);
-  return await importChanges(host, { base: of(base.bundle), earlier: null, pack: of(packed), commit }, collect);
+  const request = { base: of(base.bundle), earlier: null, pack: of(packed), commit };
+  return await importChanges(host, request, collect, { ...CHANGES_LIMITS, ...limits });
 }
 
 const stamp = 'committer a <a@b> 1700000000 +0000\ndata 1\nx\n';
@@ -70,13 +74,15 @@ describe('limits of what a guest made', () => {
 
   it('objects', { timeout: 120_000 }, async () => {
     const base = await pack();
+    const objects = 2_500;
     let stream = `commit refs/heads/main\n${stamp}from ${base.commit}\n`;
-    for (let file = 0; file <= CHANGES_LIMITS.objects; file += 1) {
+    for (let file = 0; file <= objects; file += 1) {
       const text = String(file);
       stream += `M 100644 inline d${file % 500}/${file}\ndata ${text.length}\n${text}\n`;
     }
     git(['fast-import', '--quiet', '--force'], stream);
-    await expect(take(base)).rejects.toThrow(/rev-list gave more than 10250000 bytes/);
+    await expect(take(base)).resolves.toMatchObject({ files: objects + 1 });
+    await expect(take(base, { objects })).rejects.toThrow(/rev-list gave more than 102500 bytes/);
   });
 
   it('files, which a few trees name again and again', { timeout: 120_000 }, async () => {
@@ -110,11 +116,28 @@ describe('limits of what a guest made', () => {
     for (let file = 0; file < 5; file += 1) {
       writeFileSync(join(repo, `f${file}`), '');
       // Zeros, of which a pack has few bytes.
-      truncateSync(join(repo, `f${file}`), 210 * MIB + file);
+      truncateSync(join(repo, `f${file}`), 21 * MIB + file);
     }
     git(['add', '.']);
     git(['commit', '-qm', 'large']);
-    await expect(take(base)).rejects.toThrow(/the changes have 1101\d{6} bytes; at most 1073741824 are taken/);
+    await expect(take(base)).resolves.toMatchObject({ files: 5 });
+    await expect(take(base, { allBytes: 100 * MIB })).rejects.toThrow(
+      /the changes have 1101\d{5} bytes; at most 104857600 are taken/,
+    );
+    await expect(take(base, { objectBytes: 20 * MIB })).rejects.toThrow(
+      /a file has 2202\d{4} bytes; at most 20971520 are taken/,
+    );
+  });
+
+  it('which the documentation names', () => {
+    expect(CHANGES_LIMITS).toEqual({
+      patchBytes: 256 * MIB,
+      commits: 10_000,
+      objects: 250_000,
+      files: 500_000,
+      objectBytes: 256 * MIB,
+      allBytes: 1_024 * MIB,
+    });
   });
 });
 
@@ -137,7 +160,8 @@ describe('limits of what is packed', () => {
   it('the history', { timeout: 120_000 }, async () => {
     const random = execFileSync('head', ['-c', String(BUNDLE_BYTES + MIB), '/dev/urandom'], { maxBuffer: 512 * MIB });
     writeFileSync(join(repo, 'random'), random);
-    git(['add', '.']);
+    // Nothing makes it smaller.
+    git(['-c', 'core.compression=0', 'add', '.']);
     git(['commit', '-qm', 'large']);
     await expect(pack()).rejects.toThrow(/the history of .* is too large: .*more than 268435456 bytes/);
   });
