@@ -41,12 +41,6 @@ const GARBAGE: readonly {
   readonly bootTimeoutMs: number;
 }[] = [
   { name: 'garbage', onPort: '/bin/busybox cat /dev/urandom >&3', code: 'vm/protocol', bootTimeoutMs: 60_000 },
-  {
-    name: 'a huge length',
-    onPort: "printf '\\377\\377\\377\\177\\040' >&3",
-    code: 'vm/protocol',
-    bootTimeoutMs: 60_000,
-  },
   { name: 'nothing at all', onPort: ':', code: 'vm/boot-timeout', bootTimeoutMs: 6_000 },
 ];
 
