@@ -1,6 +1,6 @@
 /**
- * Twelve rounds of blows against everything that a run stands on, some of them on a disk that is filled meanwhile. Each
- * time another storm: its seed is printed, and `npm run storm -- --seed N` sends it again.
+ * Nine rounds of blows against everything that a run stands on, some of them on a disk that is filled meanwhile. Each
+ * time another storm: its seed is printed, and `npm run storm -- --seed N` sends it again. A long storm is `npm run storm -- --rounds 500`.
  */
 import { randomInt } from 'node:crypto';
 import { expect, test } from 'vitest';
@@ -8,8 +8,8 @@ import { storm, type StormRound } from './storm.ts';
 
 /** Side by side: rounds wait for heartbeats and stopped processes more than they compute. */
 const STORMS = [
-  { rounds: 8, lanes: 2, disk: false },
-  { rounds: 4, lanes: 1, disk: true },
+  { rounds: 6, lanes: 2, disk: false },
+  { rounds: 3, lanes: 1, disk: true },
 ] as const;
 
 test(
