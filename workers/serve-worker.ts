@@ -1,6 +1,6 @@
 /** A worker process by its options and environment: which server, which folders, which pieces. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { parseArgs } from 'node:util';
+import { parseArgs, type ParseArgsConfig } from 'node:util';
 import { NO_LENT_VARIABLES } from '../activities/ports/lent-variables.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import { remedyOf } from '../domain/errors/error-code.ts';
@@ -9,101 +9,125 @@ import type { HostPieces } from '../setup/pieces/host-pieces.ts';
 import { resolveStackPieces } from '../setup/resolve.ts';
 import { createLentVariables } from './lent-variables.ts';
 import { imageDisks, lazyExtras, lazyPieces } from './host/lazy-pieces.ts';
-import { createLog, textOf } from './log.ts';
+import { createLog, type Log, textOf } from './log.ts';
 import { NoServerError } from '../client/temporal/no-server.ts';
 import { connectOwnServer } from '../client/temporal/server-problem.ts';
 import { SetupError } from '../setup/setup-error.ts';
 import { readConfiguredAddress, embeddedAddress, type TemporalAddress } from '../client/temporal/temporal-address.ts';
 import { stopOnSignals, rejectOnStop } from './stop-signals.ts';
-import { runWorkerProcess } from './worker-process.ts';
+import { runWorkerProcess, type WorkerProcessOptions } from './worker-process.ts';
 
 const SERVER_LIMIT_MS = 60_000;
 const SERVER_AGAIN_MS = 1_000;
 const USAGE = 'name the server by TEMPORAL_ADDRESS, a temporal.toml profile, or --address HOST:PORT';
 
+const OPTIONS = {
+  embedded: { type: 'boolean', default: false },
+  address: { type: 'string' },
+  namespace: { type: 'string', default: 'default' },
+  'state-dir': { type: 'string' },
+  keeper: { type: 'string' },
+  pieces: { type: 'string' },
+  'allow-mounts': { type: 'string', multiple: true, default: [] },
+  'allow-git': { type: 'string', multiple: true, default: [] },
+  'allow-keep': { type: 'boolean', default: false },
+  'allow-exec': { type: 'boolean', default: false },
+  'allow-services': { type: 'string', multiple: true, default: [] },
+  'allow-env': { type: 'string', multiple: true, default: [] },
+  'secrets-file': { type: 'string' },
+  skills: { type: 'string', multiple: true, default: [] },
+  json: { type: 'boolean', default: false },
+} as const satisfies ParseArgsConfig['options'];
+
 /** Ends the process when it has worked. */
 export async function serveWorker(): Promise<void> {
   const log = createLog('worker');
   const stop = stopOnSignals(log);
-  const { values } = parseArgs({
-    options: {
-      embedded: { type: 'boolean', default: false },
-      address: { type: 'string' },
-      namespace: { type: 'string', default: 'default' },
-      'state-dir': { type: 'string' },
-      keeper: { type: 'string' },
-      pieces: { type: 'string' },
-      'allow-mounts': { type: 'string', multiple: true, default: [] },
-      'allow-git': { type: 'string', multiple: true, default: [] },
-      'allow-keep': { type: 'boolean', default: false },
-      'allow-exec': { type: 'boolean', default: false },
-      'allow-services': { type: 'string', multiple: true, default: [] },
-      'allow-env': { type: 'string', multiple: true, default: [] },
-      'secrets-file': { type: 'string' },
-      skills: { type: 'string', multiple: true, default: [] },
-      json: { type: 'boolean', default: false },
-    },
-  });
+  const values = readArguments();
   try {
     const env = readEnvironment();
     const target =
       values.address === undefined ? readConfiguredAddress(env) : embeddedAddress(values.address, values.namespace);
     if (target === null) throw new Error(USAGE);
     if (values.address === undefined) await rejectOnStop(stop, requireOwnServer(target, env));
-    const known = values.pieces === undefined ? null : (JSON.parse(values.pieces) as HostPieces);
     await runWorkerProcess({
+      ...(await buildProcessOptions(values, env)),
       target,
-      stateDir: values['state-dir'] ?? env.stateDir,
-      keeper: values.keeper ?? known?.keeper ?? (await resolveStackPieces(env, { install: false })).keeper,
-      pieces: known === null ? lazyPieces(env) : () => Promise.resolve(known),
-      extra: lazyExtras(env),
-      disk: imageDisks(env),
-      bootTimeoutMs: env.bootTimeoutMs,
-      diskFullLimitMs: env.diskFullLimitMs,
-      orphanTimeoutMs: env.orphanTimeoutMs,
-      embedded: values.embedded,
-      durability: durabilityOf(env, values.embedded ? 'embedded' : 'own'),
-      allowedMountRoots: values['allow-mounts'],
-      allowedGit: values['allow-git'],
-      allowedServices: values['allow-services'],
-      allowsRetention: values['allow-keep'],
-      allowsExec: values['allow-exec'],
-      // To the embedded stack commands hand over what each run needs: any account of the machine may start one there.
-      lentVariables: values.embedded
-        ? NO_LENT_VARIABLES
-        : createLentVariables({
-            secretsFile: values['secrets-file'] ?? env.secretsFile,
-            allowed: values['allow-env'],
-            environment: env.variables,
-            undecodable: env.undecodable,
-          }),
-      // The supervisor of the embedded stack names them all.
-      skills: values.embedded ? values.skills : [...values.skills, ...env.skills],
-      skillTurnLimitMs: env.skillTurnLimitMs,
-      variables: env.variables,
       log,
       stop,
-      onReady: (hostId, taskQueues) =>
-        process.stdout.write(
-          values.json
-            ? `${JSON.stringify({ state: 'ready', hostId, address: target.address, namespace: target.namespace, taskQueues })}\n`
-            : `voidbox-worker ready: host ${hostId}, server ${target.address}, namespace ${target.namespace}, task queues ${taskQueues.join(', ')}\n`,
-        ),
+      onReady: (hostId, taskQueues) => printReady(values.json, target, hostId, taskQueues),
     });
     process.exit(0);
   } catch (error) {
     if (stop.aborted && error === stop.reason) process.exit(0);
-    if (error instanceof NoServerError || error instanceof SetupError) {
-      process.stderr.write(`error: ${error.message}\n${indented(error.remedy ?? '')}`);
-      process.exit(EXIT_ENVIRONMENT);
-    }
-    if (isCodedError(error) && error.code === 'host/state-format') {
-      process.stderr.write(`error: ${error.message} (${error.code})\n${indented(remedyOf(error.code) ?? '')}`);
-      process.exit(EXIT_ENVIRONMENT);
-    }
-    log('error', error instanceof Error && error.stack !== undefined ? error.stack : textOf(error));
-    process.exit(1);
+    exitWithFailure(error, log);
   }
+}
+
+type Arguments = ReturnType<typeof readArguments>;
+
+function readArguments() {
+  return parseArgs({ options: OPTIONS }).values;
+}
+
+/** What the arguments and the environment mean for the worker process. */
+async function buildProcessOptions(
+  values: Arguments,
+  env: Environment,
+): Promise<Omit<WorkerProcessOptions, 'target' | 'log' | 'stop' | 'onReady'>> {
+  const known = values.pieces === undefined ? null : (JSON.parse(values.pieces) as HostPieces);
+  return {
+    stateDir: values['state-dir'] ?? env.stateDir,
+    keeper: values.keeper ?? known?.keeper ?? (await resolveStackPieces(env, { install: false })).keeper,
+    pieces: known === null ? lazyPieces(env) : () => Promise.resolve(known),
+    extra: lazyExtras(env),
+    disk: imageDisks(env),
+    bootTimeoutMs: env.bootTimeoutMs,
+    diskFullLimitMs: env.diskFullLimitMs,
+    orphanTimeoutMs: env.orphanTimeoutMs,
+    embedded: values.embedded,
+    durability: durabilityOf(env, values.embedded ? 'embedded' : 'own'),
+    allowedMountRoots: values['allow-mounts'],
+    allowedGit: values['allow-git'],
+    allowedServices: values['allow-services'],
+    allowsRetention: values['allow-keep'],
+    allowsExec: values['allow-exec'],
+    // To the embedded stack commands hand over what each run needs: any account of the machine may start one there.
+    lentVariables: values.embedded
+      ? NO_LENT_VARIABLES
+      : createLentVariables({
+          secretsFile: values['secrets-file'] ?? env.secretsFile,
+          allowed: values['allow-env'],
+          environment: env.variables,
+          undecodable: env.undecodable,
+        }),
+    // The supervisor of the embedded stack names them all.
+    skills: values.embedded ? values.skills : [...values.skills, ...env.skills],
+    skillTurnLimitMs: env.skillTurnLimitMs,
+    variables: env.variables,
+  };
+}
+
+function printReady(asJson: boolean, target: TemporalAddress, hostId: string, taskQueues: readonly string[]): void {
+  const { address, namespace } = target;
+  process.stdout.write(
+    asJson
+      ? `${JSON.stringify({ state: 'ready', hostId, address, namespace, taskQueues })}\n`
+      : `voidbox-worker ready: host ${hostId}, server ${address}, namespace ${namespace}, task queues ${taskQueues.join(', ')}\n`,
+  );
+}
+
+function exitWithFailure(error: unknown, log: Log): never {
+  if (error instanceof NoServerError || error instanceof SetupError) {
+    process.stderr.write(`error: ${error.message}\n${indented(error.remedy ?? '')}`);
+    process.exit(EXIT_ENVIRONMENT);
+  }
+  if (isCodedError(error) && error.code === 'host/state-format') {
+    process.stderr.write(`error: ${error.message} (${error.code})\n${indented(remedyOf(error.code) ?? '')}`);
+    process.exit(EXIT_ENVIRONMENT);
+  }
+  log('error', error instanceof Error && error.stack !== undefined ? error.stack : textOf(error));
+  process.exit(1);
 }
 
 /** As commands say it: something outside of this process has to be changed. */
