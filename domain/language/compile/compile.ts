@@ -1,6 +1,6 @@
 /** From a Spec to a Plan: the stages in the order of the spec, and what holds of them together. */
 import type { Diagnostic } from '../../errors/diagnostic.ts';
-import { type Plan, PLAN_VERSION } from '../../plan/plan.ts';
+import { type Plan, type StagePlan, PLAN_VERSION } from '../../plan/plan.ts';
 import { hostVariablesOf } from '../../plan-rules/variables.ts';
 import { compileCondition, compileConditions, type Condition } from './stage/condition.ts';
 import { reportSecrets, warnOfWrittenKeys } from './stage/env.ts';
@@ -104,50 +104,13 @@ function compile(spec: Spec, options: CompileOptions, parts: PartContext, proble
     options.missingParams ?? null,
   );
   const { fill, split } = createFiller(params, problems);
-  const conditions = compileConditions(spec, params, options.checkExpression?.condition ?? null, problems);
-  const texts = compileTexts(spec, {
-    params,
-    check: options.checkExpression ?? null,
-    split,
-    ofItem: parts.ofItem,
-    problems,
-  });
-  const linked = linkStages(
-    spec,
-    {
-      conditions: conditions.map((condition) => condition?.reads ?? []),
-      texts: texts.map((each) => each?.reads ?? []),
-    },
-    problems,
-  );
+  const context = { params, options, fill, parts, problems };
+  const references = findReferences(spec, split, context);
+  const { linked } = references;
   reportCycles(spec, linked, problems);
   reportSecrets(spec, problems);
   warnOfWrittenKeys(spec, problems);
-  const defaults = compileDefaults(spec, problems);
-  const used = spec.stages.map((stage, index) => {
-    const links = linked.links[index]!;
-    return stage.uses === null || links === null
-      ? null
-      : compileUse(spec, stage, links, conditions[index]!, { params, options, fill, parts, problems });
-  });
-  const own = spec.stages.flatMap((stage, index) => {
-    const part = used[index];
-    if (part !== null && part !== undefined) return part.stages;
-    const compiled = compileStage(spec, stage, linked.links[index]!, {
-      params,
-      fill: (text) => texts[index]?.shown.get(text) ?? fill(text),
-      texts: texts[index]!,
-      defaults,
-      baseDir: options.baseDir,
-      listFiles: options.listFiles,
-      readStepMachine: options.readStepMachine ?? null,
-      checkSchema: options.checkSchema ?? null,
-      runMaxParallel: parts.maxParallel,
-      condition: conditions[index]!,
-      problems,
-    });
-    return compiled === null ? [] : [compiled];
-  });
+  const { own, used } = compileStages(spec, references, context);
   const { stages: withLoops, output } = compileLoops(spec, own, linked.output, {
     compile: (until, what) => compileCondition(until, what, params, options.checkExpression!.condition, problems),
     problems,
@@ -179,7 +142,73 @@ function compile(spec: Spec, options: CompileOptions, parts: PartContext, proble
   return plan;
 }
 
-interface UseContext {
+/** What stages read of each other: in conditions, in texts, and by the order of the spec. */
+interface References {
+  readonly conditions: ReturnType<typeof compileConditions>;
+  readonly texts: ReturnType<typeof compileTexts>;
+  readonly linked: ReturnType<typeof linkStages>;
+}
+
+function findReferences(
+  spec: Spec,
+  split: ReturnType<typeof createFiller>['split'],
+  { params, options, parts, problems }: CompileContext,
+): References {
+  const conditions = compileConditions(spec, params, options.checkExpression?.condition ?? null, problems);
+  const texts = compileTexts(spec, {
+    params,
+    check: options.checkExpression ?? null,
+    split,
+    ofItem: parts.ofItem,
+    problems,
+  });
+  const linked = linkStages(
+    spec,
+    {
+      conditions: conditions.map((condition) => condition?.reads ?? []),
+      texts: texts.map((each) => each?.reads ?? []),
+    },
+    problems,
+  );
+  return { conditions, texts, linked };
+}
+
+interface CompiledStages {
+  /** In the order of the spec, those of parts where the part is. */
+  readonly own: readonly StagePlan[];
+  /** By the spec's stages; null: no part, or one with an error. */
+  readonly used: readonly (InlinedPart | null)[];
+}
+
+function compileStages(spec: Spec, { conditions, texts, linked }: References, context: CompileContext): CompiledStages {
+  const { params, options, fill, parts, problems } = context;
+  const defaults = compileDefaults(spec, problems);
+  const used = spec.stages.map((stage, index) => {
+    const links = linked.links[index]!;
+    return stage.uses === null || links === null ? null : compileUse(spec, stage, links, conditions[index]!, context);
+  });
+  const own = spec.stages.flatMap((stage, index) => {
+    const part = used[index];
+    if (part !== null && part !== undefined) return part.stages;
+    const compiled = compileStage(spec, stage, linked.links[index]!, {
+      params,
+      fill: (text) => texts[index]?.shown.get(text) ?? fill(text),
+      texts: texts[index]!,
+      defaults,
+      baseDir: options.baseDir,
+      listFiles: options.listFiles,
+      readStepMachine: options.readStepMachine ?? null,
+      checkSchema: options.checkSchema ?? null,
+      runMaxParallel: parts.maxParallel,
+      condition: conditions[index]!,
+      problems,
+    });
+    return compiled === null ? [] : [compiled];
+  });
+  return { own, used };
+}
+
+interface CompileContext {
   readonly params: ParamValues;
   readonly options: CompileOptions;
   readonly fill: Filler;
@@ -192,7 +221,7 @@ function compileUse(
   stage: StageSpec,
   links: Links,
   condition: Condition | null,
-  context: UseContext,
+  context: CompileContext,
 ): InlinedPart | null {
   const { params: values, options, fill, parts, problems } = context;
   const { baseDir, listFiles } = options;
