@@ -8,7 +8,8 @@ import type { DataRef } from '../domain/plan/plan.ts';
 import type { RunEvent, RunOutcome } from '../domain/run/event.ts';
 import { createWritableMounts } from '../sandbox/mounts/writable-mounts.ts';
 import { mountsDir } from '../store/state-folder.ts';
-import { openStores, type Stores } from '../store/open-stores.ts';
+import { openStores } from '../store/open-stores.ts';
+import type { Stores } from '../store/stores.ts';
 import type { ActivityDeps } from './deps.ts';
 import { finishAgain, finishRun } from './finish-run.ts';
 

@@ -1,5 +1,5 @@
 import type { Environment } from '../setup/environment.ts';
-import type { Stores } from '../store/open-stores.ts';
+import type { Stores } from '../store/stores.ts';
 
 /** The machine and the person behind a request: use-cases reach neither the process nor a terminal. */
 export interface Machine {

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { askOnTerminal } from '../setup/ask-on-terminal.ts';
 import type { Machine } from '../app/machine.ts';
 import type { Environment } from '../setup/environment.ts';
-import type { Stores } from '../store/open-stores.ts';
+import type { Stores } from '../store/stores.ts';
 import { writeOwnCommand } from './own-command.ts';
 import { usageError } from '../app/app-error.ts';
 import { createStyle, type Style } from './render/text/style.ts';

@@ -1,14 +1,6 @@
-/** All that is kept of runs, and the one place that makes it. */
-import type { ArtifactStore } from '../activities/ports/artifacts.ts';
-import type { EventLog } from '../activities/ports/event-log.ts';
-import type { HostMarks } from '../activities/ports/host-marks.ts';
-import type { HostVariables } from '../activities/ports/host-variables.ts';
+/** The one place that opens what is kept of runs. */
 import type { LocalStore } from '../activities/ports/local-store.ts';
-import type { RunIndex } from '../activities/ports/run-index.ts';
 import type { RunInspector } from '../activities/ports/run-inspector.ts';
-import type { RunPruner } from '../activities/ports/run-pruner.ts';
-import type { RunReader } from '../activities/ports/run-reader.ts';
-import type { RunRecords } from '../activities/ports/run-records.ts';
 import { createFileArtifactStore } from './file/artifact-store.ts';
 import type { Durability } from './file/durability.ts';
 import { createFileEventLog } from './file/event-log.ts';
@@ -20,22 +12,7 @@ import { createFileHostMarks, createFileRunRecords } from './file/run-records.ts
 import { refuseSetAside } from './file/run-folder.ts';
 import { runFolderName } from './state-folder.ts';
 import { requireStateFormat } from './state-format.ts';
-
-export interface Stores {
-  readonly events: EventLog;
-  readonly reader: RunReader;
-  readonly index: RunIndex;
-  readonly artifacts: ArtifactStore;
-  readonly records: RunRecords;
-  readonly marks: HostMarks;
-  readonly hostVariables: HostVariables;
-  readonly inspector: RunInspector;
-  readonly pruner: RunPruner;
-  /** Null: the store's data is not on a disk of this host. */
-  readonly local: LocalStore | null;
-  /** Settles when what was under way has ended. Nothing of them is used from then on. */
-  close(): Promise<void>;
-}
+import type { Stores } from './stores.ts';
 
 /** Part of an environment. */
 export interface StorePlace {

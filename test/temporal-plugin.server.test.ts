@@ -10,7 +10,8 @@ import { connectRuns, type RunsConnection } from '../client/temporal/connect.ts'
 import type { CommandOutcome } from '../activities/contract-command.ts';
 import { box, definePipeline } from '../sdk/index.ts';
 import { packageRoot } from '../setup/package-root.ts';
-import { openStores, type Stores } from '../store/open-stores.ts';
+import { openStores } from '../store/open-stores.ts';
+import type { Stores } from '../store/stores.ts';
 import { type PluginProject, pluginProject, type WorkerChild } from './rig/servers/plugin-project.ts';
 import { temporalCliForTests } from './rig/servers/temporal-cli.ts';
 import { startTestServer, type TestServer } from './rig/servers/test-server.ts';

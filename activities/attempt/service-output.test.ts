@@ -14,7 +14,8 @@ import type { NewRunEvent, RunEvent, RunEventBody } from '../../domain/run/event
 import type { StageResult } from '../../domain/run/stage-result.ts';
 import { createRedactor } from '../../domain/security/redactor.ts';
 import { createMockBackend, type MockBackend } from '../../sandbox/mock/backend.ts';
-import { openStores, type Stores } from '../../store/open-stores.ts';
+import { openStores } from '../../store/open-stores.ts';
+import type { Stores } from '../../store/stores.ts';
 import { mockWorkerDeps, plainRequest, plainStage } from '../../test/rig/runs/mock-worker.ts';
 import type { ActivityDeps } from '../deps.ts';
 import type { Exec, Sandbox } from '../ports/sandbox.ts';

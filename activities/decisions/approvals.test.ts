@@ -6,7 +6,8 @@ import { APPROVAL_DEFAULTS, FIELD_DEFAULTS } from '../../domain/plan/defaults.ts
 import { FIELD_TYPES, PLAN_LIMITS, type ApprovalWork, type DataRef } from '../../domain/plan/plan.ts';
 import { EVENT_LIMITS } from '../../domain/run/event-limits.ts';
 import { evaluateTexts } from '../../domain/language/expression/evaluate.ts';
-import { openStores, type Stores } from '../../store/open-stores.ts';
+import { openStores } from '../../store/open-stores.ts';
+import type { Stores } from '../../store/stores.ts';
 import {
   askApproval,
   type AskRequest,

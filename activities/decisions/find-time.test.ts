@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { PLAN_LIMITS } from '../../domain/plan/plan.ts';
 import { evaluateTexts } from '../../domain/language/expression/evaluate.ts';
-import { openStores, type Stores } from '../../store/open-stores.ts';
+import { openStores } from '../../store/open-stores.ts';
+import type { Stores } from '../../store/stores.ts';
 import { findTime } from './find-time.ts';
 import { NO_LENT_VARIABLES } from '../ports/lent-variables.ts';
 

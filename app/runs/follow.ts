@@ -3,7 +3,7 @@ import { isCodedError } from '../../domain/errors/coded-error.ts';
 import type { RunEvent } from '../../domain/run/event.ts';
 import type { DiskRoom } from '../../activities/ports/local-store.ts';
 import { readDiskRoom } from '../../store/disk-room.ts';
-import type { Stores } from '../../store/open-stores.ts';
+import type { Stores } from '../../store/stores.ts';
 import { emptyView, type RunView } from '../../store/run-view.ts';
 import { project } from '../../store/projection.ts';
 import { awaitOutcome, repairRun } from '../../client/runs/runs.ts';

@@ -1,7 +1,7 @@
 import type { RunIndex } from '../../activities/ports/run-index.ts';
 import type { RunReader } from '../../activities/ports/run-reader.ts';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
-import type { Stores } from '../../store/open-stores.ts';
+import type { Stores } from '../../store/stores.ts';
 import { emptyView, type RunView, withDamage } from '../../store/run-view.ts';
 import { project } from '../../store/projection.ts';
 import { matchRunId } from './run-id.ts';

@@ -1,7 +1,7 @@
 /** The end of a run with a service, for commands whose exit code says whether the run did all that it was to do. */
 import { endedAsService } from '../../domain/pipeline/service-end.ts';
 import { fromWire, type PlanWire } from '../../domain/plan/wire.ts';
-import type { Stores } from '../../store/open-stores.ts';
+import type { Stores } from '../../store/stores.ts';
 import type { RunView } from '../../store/run-view.ts';
 
 /** False also if the plan of the run cannot be read. */

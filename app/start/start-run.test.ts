@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { compileText } from '../../domain/language/load.ts';
-import type { Stores } from '../../store/open-stores.ts';
+import type { Stores } from '../../store/stores.ts';
 import type { CliContext } from '../../cli/context.ts';
 import { requestOf } from './start-run.ts';
 

@@ -19,7 +19,7 @@ import { describeOrigin, type RunOrigin } from '../../domain/run/origin.ts';
 import type { KnownImage } from '../../setup/images/images.ts';
 import { resolveHostPieces, resolveOptionalPieces } from '../../setup/resolve.ts';
 import { entryNamed } from '../../skill-kit/bundle/find-entry.ts';
-import type { Stores } from '../../store/open-stores.ts';
+import type { Stores } from '../../store/stores.ts';
 import { usageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { loginsTaken } from './agent-logins.ts';

@@ -9,7 +9,8 @@ import type { AgentWork, BudgetPlan, LlmPlan } from '../../../domain/plan/plan.t
 import { EVENT_ID } from '../../../domain/run/event-id.ts';
 import type { RunEventBody } from '../../../domain/run/event.ts';
 import { createRedactor } from '../../../domain/security/redactor.ts';
-import { openStores, type Stores } from '../../../store/open-stores.ts';
+import { openStores } from '../../../store/open-stores.ts';
+import type { Stores } from '../../../store/stores.ts';
 import { plainRequest, plainStage } from '../../../test/rig/runs/mock-worker.ts';
 import type { StageRequest } from '../../calls/requests.ts';
 import { checkRun, leftAfter, shareOfRun, findUsedUpLimit } from './account.ts';

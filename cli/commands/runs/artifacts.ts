@@ -7,7 +7,7 @@ import { outputNamesOf } from '../../../domain/plan/workspace.ts';
 import { formatBytes } from '../../../domain/units/bytes.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { readOutputs, type StageOutput } from '../../../store/run-outputs.ts';
-import type { Stores } from '../../../store/open-stores.ts';
+import type { Stores } from '../../../store/stores.ts';
 import type { RunView } from '../../../store/run-view.ts';
 import { streamTar } from '../../../tar/stream.ts';
 import { usageError } from '../../../app/app-error.ts';

@@ -1,6 +1,6 @@
 /** What every store of records, marks and host variables has to do, whatever is behind it. */
 import { describe, expect, test } from 'vitest';
-import type { Stores } from '../../../store/open-stores.ts';
+import type { Stores } from '../../../store/stores.ts';
 import { type StoresSubject, usePlaces } from './subject.ts';
 
 const LONG_NAME = 'x'.repeat(221);

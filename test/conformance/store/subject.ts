@@ -1,5 +1,5 @@
 import { afterEach } from 'vitest';
-import type { Stores } from '../../../store/open-stores.ts';
+import type { Stores } from '../../../store/stores.ts';
 
 export interface StoresSubject {
   readonly name: string;

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import type { PruneOptions } from '../../../activities/ports/run-pruner.ts';
 import type { DataRef } from '../../../domain/plan/plan.ts';
 import type { NewRunEvent } from '../../../domain/run/event.ts';
-import type { Stores } from '../../../store/open-stores.ts';
+import type { Stores } from '../../../store/stores.ts';
 import { bytesOf, chunksOf, collect, noticeEvent } from '../store.ts';
 import { type StoresSubject, usePlaces } from './subject.ts';
 

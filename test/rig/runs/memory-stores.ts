@@ -18,7 +18,7 @@ import type { NewRunEvent, RunEvent } from '../../../domain/run/event.ts';
 import { storableEvent } from '../../../domain/run/event-limits.ts';
 import { isRunId, runIdProblem } from '../../../domain/run/run-id.ts';
 import { readAllRuns } from '../../../store/every-run.ts';
-import type { Stores } from '../../../store/open-stores.ts';
+import type { Stores } from '../../../store/stores.ts';
 import { ARTIFACT_GRACE_MS, NAMING_MS } from '../../../store/prune-times.ts';
 
 const NAME_BYTES = 220;

@@ -17,7 +17,8 @@ import type { Plan } from '../../../domain/plan/plan.ts';
 import { toWire } from '../../../domain/plan/wire.ts';
 import { stagesBefore } from '../../../domain/plan/work.ts';
 import type { NewRunEvent, RunEventBody, RunOutcome } from '../../../domain/run/event.ts';
-import { openStores, type Stores } from '../../../store/open-stores.ts';
+import { openStores } from '../../../store/open-stores.ts';
+import type { Stores } from '../../../store/stores.ts';
 import { planOf } from '../../machine/plan-of.ts';
 import { RECORD_DEFAULTS } from './admissions.ts';
 

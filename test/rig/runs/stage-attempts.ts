@@ -14,7 +14,8 @@ import type { CommandWork } from '../../../domain/plan/plan.ts';
 import type { StageResult } from '../../../domain/run/stage-result.ts';
 import { createMockBackend, type MockBackend } from '../../../sandbox/mock/backend.ts';
 import type { MockProgram } from '../../../sandbox/mock/programs.ts';
-import { openStores, type Stores } from '../../../store/open-stores.ts';
+import { openStores } from '../../../store/open-stores.ts';
+import type { Stores } from '../../../store/stores.ts';
 import { mockWorkerDeps, plainRequest, plainStage } from './mock-worker.ts';
 
 export const RUN = 'run-1';

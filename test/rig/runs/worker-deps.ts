@@ -6,7 +6,7 @@ import type { SandboxBackend } from '../../../activities/ports/sandbox.ts';
 import { createVmPool } from '../../../activities/vm/pool.ts';
 import { createWritableMounts } from '../../../sandbox/mounts/writable-mounts.ts';
 import { isDiskFull } from '../../../store/disk-room.ts';
-import type { Stores } from '../../../store/open-stores.ts';
+import type { Stores } from '../../../store/stores.ts';
 import { mountsDir } from '../../../store/state-folder.ts';
 import { createGitRepositories } from '../../../workers/checkout/git-repositories.ts';
 import { createHostLeases } from '../../../workers/host/leases.ts';

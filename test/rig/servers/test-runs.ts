@@ -5,7 +5,7 @@ import type { SandboxBackend } from '../../../activities/ports/sandbox.ts';
 import type { RunsConnection } from '../../../client/temporal/connect.ts';
 import { awaitOutcome } from '../../../client/runs/runs.ts';
 import type { RunOutcome } from '../../../domain/run/event.ts';
-import type { Stores } from '../../../store/open-stores.ts';
+import type { Stores } from '../../../store/stores.ts';
 import { emptyView, type RunView } from '../../../store/run-view.ts';
 import { project } from '../../../store/projection.ts';
 import type { RunningWorkers } from '../../../workers/workers.ts';
