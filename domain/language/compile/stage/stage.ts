@@ -8,7 +8,6 @@ import { compileEnv, compileSecrets } from './env.ts';
 import { compileMock } from './mock.ts';
 import { compileOutputSchema } from './output-schema.ts';
 import { compileRetry } from './retry.ts';
-import { hasAgent } from '../../read/stage-facts.ts';
 import type { StageTexts } from './texts.ts';
 import { compileWait } from './wait.ts';
 import type { ListFiles } from '../../read/file-pattern.ts';
@@ -74,7 +73,7 @@ export function compileStage(
   const each = eachOf(spec, stage, links ?? { items: null }, context);
   const idOf = (index: number): string => spec.stages[index]!.name.value;
   const work = compileWork(spec, stage, links, { ...context, what, env });
-  if (work === null || links === null || (stage.run === null && !hasAgent(stage) && !stage.isShell)) return null;
+  if (work === null || links === null) return null;
   return {
     id: stage.name.value,
     scope: scopeOf(spec, stage),
