@@ -6,7 +6,7 @@ import type { Stores } from '../store/stores.ts';
 import { writeOwnCommand } from './own-command.ts';
 import { usageError } from '../app/app-error.ts';
 import { createStyle, type Style } from './render/text/style.ts';
-import { asTyped, type TypedName } from './typed-name.ts';
+import { withTypedCommands, type TypedName } from './typed-name.ts';
 import { isFolderDescriptor } from '../files/folder-descriptor.ts';
 
 /** The reader of an output has gone, as in `voidbox logs | head`: no error of ours. */
@@ -112,7 +112,8 @@ export function createContext(env: Environment, host: ProcessLike, commands: rea
     },
     now: () => new Date(),
     warn: async (line) => await stderr.write(`${stderr.style.yellow('warning:')} ${line}\n`),
-    advise: (text) => asTyped(text, (ownCommand ??= writeOwnCommand(env.isStartedByNpm, host.cwd())), commands),
+    advise: (text) =>
+      withTypedCommands(text, (ownCommand ??= writeOwnCommand(env.isStartedByNpm, host.cwd())), commands),
     // What could not be opened was told by whoever asked for it.
     close: async () =>
       await stores?.then(

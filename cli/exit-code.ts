@@ -16,7 +16,7 @@ export const EXIT = {
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
 
 /** Of a command in a VM, as `voidbox exec` passes it on: any of them. */
-export function passedExitCode(code: number): ExitCode {
+export function toExitCode(code: number): ExitCode {
   return code as ExitCode;
 }
 

@@ -64,7 +64,7 @@ function toPrintable(error: unknown): Printable {
   }
   if (isSetupError(error))
     return { exitCode: EXIT.environment, code: 'host/not-ready', message: error.message, remedy: error.remedy };
-  if (wantsOpenFiles(error)) {
+  if (needsOpenFiles(error)) {
     const remedy =
       'Raise the limit where it is started: ulimit -n 1024. For ENFILE, the files of all programs on this machine count.';
     return {
@@ -106,7 +106,7 @@ function isSetupError(error: unknown): error is Error & { readonly remedy: strin
   return error instanceof Error && error.name === 'SetupError';
 }
 
-function wantsOpenFiles(error: unknown): boolean {
+function needsOpenFiles(error: unknown): boolean {
   return error instanceof Error && ['EMFILE', 'ENFILE'].includes((error as NodeJS.ErrnoException).code ?? '');
 }
 

@@ -1,16 +1,16 @@
 import { expect, test } from 'vitest';
 import { COMMAND_NAMES } from './command-table.ts';
-import { asTyped } from './typed-name.ts';
+import { withTypedCommands } from './typed-name.ts';
 
 test('commands in our advice are named as they can be typed', () => {
   const advice = 'See: voidbox status r1 (voidbox ps)\nvoidbox run voidbox.yaml';
-  expect(asTyped(advice, 'voidbox', COMMAND_NAMES)).toBe(advice);
-  expect(asTyped(advice, 'npx voidbox', COMMAND_NAMES)).toBe(
+  expect(withTypedCommands(advice, 'voidbox', COMMAND_NAMES)).toBe(advice);
+  expect(withTypedCommands(advice, 'npx voidbox', COMMAND_NAMES)).toBe(
     'See: npx voidbox status r1 (npx voidbox ps)\nnpx voidbox run voidbox.yaml',
   );
 });
 
 test('what is no command, or has its npx, stays', () => {
   for (const text of ['npx voidbox up', 'bug in voidbox: x', 'bin/voidbox run', 'a voidbox runner'])
-    expect(asTyped(text, 'npx voidbox', COMMAND_NAMES)).toBe(text);
+    expect(withTypedCommands(text, 'npx voidbox', COMMAND_NAMES)).toBe(text);
 });

@@ -14,7 +14,7 @@ import { listSpecFolders } from '../files/find-repository.ts';
 import { listFiles } from './list-files.ts';
 import { COMPILE_OPTIONS, PIPELINE_OPTIONS, RUN_OPTIONS, WORKFLOW_OPTIONS } from './known-options.ts';
 import { checkList, checkOptions, keepExact, nameOf, namesOf, secondsOf } from './options.ts';
-import { tellPlace } from './places.ts';
+import { reportPlace } from './places.ts';
 import { readStepMachine } from './read-skill.ts';
 import { createReadSpec } from './read-spec.ts';
 import type { NoParams, Params, RunParams } from './results.ts';
@@ -109,7 +109,7 @@ export function defineWorkflow<const P extends Params = NoParams, R = unknown>(
   for (const each of steps) nameOf('a step of `defineWorkflow`', each);
   const specs = steps.map(({ spec }) => spec);
   const made = definition<P, R>('workflow', options, { output_step: outputName(output), steps: specs }, specs);
-  tellPlace(made, defineWorkflow, stagesIn(made));
+  reportPlace(made, defineWorkflow, stagesIn(made));
   return made;
 }
 
@@ -148,7 +148,7 @@ export function definePipeline<const P extends Params = NoParams, R = unknown>(
   const specs = boxSpecs(options);
   const section = { output_box: outputName(options.output), boxes: specs, stages };
   const made = definition<P, R>('pipeline', options, section, specs);
-  tellPlace(made, definePipeline, stagesIn(made));
+  reportPlace(made, definePipeline, stagesIn(made));
   return made;
 }
 
@@ -223,7 +223,7 @@ function definition<P extends Params, R>(
   return made;
 }
 
-interface Written {
+interface WrittenSpec {
   /** All but its name, as a part of another has it. */
   readonly body: SpecObject;
   readonly stages: readonly SpecObject[];
@@ -231,10 +231,10 @@ interface Written {
   readonly definitions: readonly object[];
 }
 
-const written = new WeakMap<object, Written>();
+const written = new WeakMap<object, WrittenSpec>();
 
 /** The other may be a part wherever this one may. */
-export function standsFor(other: object, made: object): void {
+export function registerReplacement(other: object, made: object): void {
   written.set(other, written.get(made)!);
 }
 

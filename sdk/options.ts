@@ -15,7 +15,7 @@ export function checkOptions<T extends object>(
   known: Readonly<Record<keyof T & string, true>>,
 ): void {
   if (typeof options !== 'object' || options === null || Array.isArray(options))
-    throw new TypeError(`${what}: an object is needed, got ${shown(options)}`);
+    throw new TypeError(`${what}: an object is needed, got ${formatValue(options)}`);
   for (const name of Object.keys(options))
     if (!Object.hasOwn(known, name)) {
       const names = Object.keys(known);
@@ -37,12 +37,12 @@ export function nameOf(what: string, stage: { readonly name: string }): string {
   const given: unknown = stage;
   if (typeof given === 'object' && given !== null && 'spec' in given) return stage.name;
   throw new TypeError(
-    `${what}: a stage is needed, got ${shown(given)}${typeof given === 'string' ? '; give the stage itself instead of its name' : ''}`,
+    `${what}: a stage is needed, got ${formatValue(given)}${typeof given === 'string' ? '; give the stage itself instead of its name' : ''}`,
   );
 }
 
 export function checkList(what: string, list: readonly unknown[]): void {
-  if (!Array.isArray(list)) throw new TypeError(`${what}: a list is needed, got ${shown(list)}`);
+  if (!Array.isArray(list)) throw new TypeError(`${what}: a list is needed, got ${formatValue(list)}`);
 }
 
 /** Returns a value that is not a number unchanged; the compiler reports it. */
@@ -53,11 +53,12 @@ export function secondsOf(ms: number | undefined): number | undefined {
 /** @param what  in a message: `forMs of wait "a"` */
 export function durationOf(what: string, ms: number | undefined): string | undefined {
   if (ms === undefined) return undefined;
-  if (typeof ms !== 'number') throw new TypeError(`${what}: a number of milliseconds is needed, got ${shown(ms)}`);
+  if (typeof ms !== 'number')
+    throw new TypeError(`${what}: a number of milliseconds is needed, got ${formatValue(ms)}`);
   return `${ms}ms`;
 }
 
-export function shown(value: unknown): string {
+export function formatValue(value: unknown): string {
   if (value === null || value === undefined) return String(value);
   if (typeof value === 'string') return `the text ${JSON.stringify(value)}`;
   if (typeof value === 'function') return 'a function';

@@ -5,12 +5,12 @@ import {
   type PipelineOptions,
   type RunArguments,
   stagesIn,
-  standsFor,
+  registerReplacement,
 } from './define.ts';
 import { fanOut, loop } from './stages/box-groups.ts';
 import type { Items } from './stages/items.ts';
 import type { Approval, Box, LoopOptions, Outputs, Part, Wait } from './stages/stage.ts';
-import { tellPlace } from './places.ts';
+import { reportPlace } from './places.ts';
 import type { ItemResults, Merged, NoParams, Params, ResultOf } from './results.ts';
 import type { RunResult } from './run.ts';
 import { forEach, type ForEachOptions } from './stage-modifiers.ts';
@@ -39,8 +39,8 @@ export class Pipeline<P extends Params = NoParams, R = null> implements Definiti
   private constructor(options: PipelineOptions<P>, link: (...args: never[]) => unknown) {
     this.#options = options;
     this.#definition = definePipeline(options) as Definition<P, R>;
-    standsFor(this, this.#definition);
-    tellPlace(this, link, stagesIn(this));
+    registerReplacement(this, this.#definition);
+    reportPlace(this, link, stagesIn(this));
   }
 
   /** One without stages. */

@@ -24,7 +24,11 @@ export function isBeingLoaded(): boolean {
 }
 
 /** @param builder  the function that the author called: frames above it are ours */
-export function tellPlace(made: object, builder: (...args: never[]) => unknown, stages: readonly object[] = []): void {
+export function reportPlace(
+  made: object,
+  builder: (...args: never[]) => unknown,
+  stages: readonly object[] = [],
+): void {
   const listener = (globalThis as ListenerGlobal)[LISTENER];
   if (listener === undefined) return;
   const at: { stack?: string } = {};

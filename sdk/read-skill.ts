@@ -11,7 +11,7 @@ const MOST_BYTES = 1024 * 1024;
 export const readStepMachine: ReadStepMachine = (path) => {
   try {
     const entry = entryNamed(path);
-    return basename(dirname(entry)) === 'bin' ? { params: declaredParams(dirname(dirname(entry))) } : {};
+    return basename(dirname(entry)) === 'bin' ? { params: readDeclaredParams(dirname(dirname(entry))) } : {};
   } catch (error) {
     if (error instanceof CodedError) return { problem: error.message };
     const { code, message } = error as NodeJS.ErrnoException;
@@ -22,7 +22,7 @@ export const readStepMachine: ReadStepMachine = (path) => {
 };
 
 /** Undefined: the folder has no list of params. */
-function declaredParams(folder: string): unknown {
+function readDeclaredParams(folder: string): unknown {
   const text = readManifest(folder);
   try {
     const found = JSON.parse(text ?? '{}') as { readonly voidbox?: { readonly params?: unknown } | null } | null;

@@ -11,7 +11,7 @@ import type { Readable } from 'node:stream';
 import type { Diagnostic } from '../domain/errors/diagnostic.ts';
 import { type AnyErrorCode, toErrorCode } from '../domain/errors/error-code.ts';
 import type { DataRef, Plan } from '../domain/plan/plan.ts';
-import { endedAsService } from '../domain/pipeline/service-end.ts';
+import { isEndOfServices } from '../domain/pipeline/service-end.ts';
 import type { RunEvent } from '../domain/run/event.ts';
 import { separateId } from '../domain/run/run-id.ts';
 import { findLostNumber } from '../domain/units/lost-number.ts';
@@ -169,8 +169,8 @@ async function follow(definition: Runnable, plan: Plan, call: Call): Promise<Run
   // A command that ended early, which says why, takes no more of it.
   child.stdin.on('error', () => undefined).end(definition.source);
   try {
-    const [stdout, status] = await Promise.all([resultLine(child.stdout, call.options.onEvent), ended(child)]);
-    return stdout.trim() === '' ? notStarted(told, status) : resultOf(JSON.parse(stdout) as RunReply, plan);
+    const [stdout, status] = await Promise.all([resultLine(child.stdout, call.options.onEvent), waitForExit(child)]);
+    return stdout.trim() === '' ? throwStartError(told, status) : resultOf(JSON.parse(stdout) as RunReply, plan);
   } finally {
     signal?.removeEventListener('abort', cancel);
   }
@@ -231,7 +231,7 @@ interface RunReply {
 
 function resultOf(reply: RunReply, plan: Plan): RunResult {
   const { runId, state, stages, failedStage, failure, tolerated, output: ref, outputText } = reply;
-  if (state === 'succeeded' || endedAsService(plan, { state, hasFailure: failure !== null, stages }))
+  if (state === 'succeeded' || isEndOfServices(plan, { state, hasFailure: failure !== null, stages }))
     return { runId, output: outputText === null ? null : outputOf(outputText, reply, plan), ref, tolerated };
   const isCancelled = state === 'cancelled';
   throw new RunError(
@@ -277,7 +277,7 @@ function exactJson(text: string, runId: string, stage: string | null): unknown {
 }
 
 /** Reads the reason, which is the last line of JSON that the command line prints. */
-function notStarted(told: readonly string[], status: string): never {
+function throwStartError(told: readonly string[], status: string): never {
   const last = told.findLast((line) => line.startsWith('{"error":'));
   if (last === undefined)
     throw new RunError('cli/bug', `\`voidbox run\` ended with ${status} and no result: ${told.slice(-5).join('\n')}`);
@@ -305,7 +305,7 @@ async function textOf(stream: Readable): Promise<string> {
   return Buffer.concat(chunks).toString('utf8');
 }
 
-function ended(child: ChildProcess): Promise<string> {
+function waitForExit(child: ChildProcess): Promise<string> {
   return new Promise((settle, reject) => {
     child.once('error', reject);
     child.once('close', (code, signal) => settle(signal ?? `exit code ${code}`));

@@ -3,7 +3,7 @@ import { type Items, writeItems } from './stages/items.ts';
 import type { Approval, Box, Outputs, Part, SpecObject, Step, Wait } from './stages/stage.ts';
 import { FOR_EACH_OPTIONS } from './known-options.ts';
 import { checkOptions, nameOf } from './options.ts';
-import { tellPlace } from './places.ts';
+import { reportPlace } from './places.ts';
 import type { ItemResults } from './results.ts';
 
 type Conditional = Step | Box | Approval | Wait | Part;
@@ -14,8 +14,8 @@ type Conditional = Step | Box | Approval | Wait | Part;
  */
 export function when<S extends Conditional>(condition: string, stage: S): S {
   nameOf('`when`', stage);
-  const spec = extended(stage, 'when', { when: condition });
-  tellPlace(spec, when);
+  const spec = extendSpec(stage, 'when', { when: condition });
+  reportPlace(spec, when);
   return { ...stage, spec };
 }
 
@@ -55,18 +55,18 @@ export function forEach<S extends Step<Outputs> | Box<Outputs> | Part>(
   const what = `\`forEach\` around "${nameOf('`forEach`', stage)}"`;
   checkOptions(`options of ${what}`, options, FOR_EACH_OPTIONS);
   const { maxParallel, failFast, allowFailures } = options;
-  const spec = extended(stage, 'for_each', {
+  const spec = extendSpec(stage, 'for_each', {
     for_each: writeItems(list, `the list of ${what}`),
     max_parallel: maxParallel,
     fail_fast: failFast,
     allow_failures: allowFailures,
   });
-  tellPlace(spec, forEach);
+  reportPlace(spec, forEach);
   return { ...stage, spec } as unknown as Each<S>;
 }
 
 /** Two conditions or lists would be one that was not written: the later one must not win in silence. */
-function extended({ name, spec }: Conditional, key: 'when' | 'for_each', more: SpecObject): SpecObject {
+function extendSpec({ name, spec }: Conditional, key: 'when' | 'for_each', more: SpecObject): SpecObject {
   if (spec[key] !== undefined)
     throw new TypeError(`the stage "${name}" already has \`${key === 'when' ? key : 'forEach'}\`: write it once`);
   return { ...spec, ...more };

@@ -3,7 +3,7 @@
  * is read from its own records and log on this host.
  */
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import { differingBefore, type Reuse, reuseOf } from '../../domain/pipeline/reuse.ts';
+import { findDifferingBefore, type Reuse, reuseOf } from '../../domain/pipeline/reuse.ts';
 import { ownStageOf } from '../../domain/plan/item-parts.ts';
 import type { DataRef, Plan } from '../../domain/plan/plan.ts';
 import type { PlanWire } from '../../domain/plan/wire.ts';
@@ -96,7 +96,7 @@ export function reuseFrom(
   const own = ownStageOf(run.plan)(from ?? '');
   if (from !== null && own !== from)
     throw new CodedError('admit/invalid', `stage ${quote(from)} is done for each item of ${own}: start from ${own}`);
-  const differing = kind === 'fork' && from !== null ? differingBefore(run, { plan, input }, from) : new Map();
+  const differing = kind === 'fork' && from !== null ? findDifferingBefore(run, { plan, input }, from) : new Map();
   for (const [stage, keys] of differing as ReadonlyMap<string, readonly string[]>)
     throw new CodedError(
       'origin/differs',

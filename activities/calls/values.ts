@@ -1,7 +1,7 @@
 /** What a call carries beside ids: outputs of earlier stages and the run's outcome. Nothing is taken over that is not checked here. */
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { toErrorCode } from '../../domain/errors/error-code.ts';
-import { type TakenData, dataTakenBy, mayLackOutput, takenAgain } from '../../domain/pipeline/machine-plan.ts';
+import { type TakenData, dataTakenBy, mayLackOutput, listTakenAgain } from '../../domain/pipeline/machine-plan.ts';
 import { stageOfPlan } from '../../domain/plan/item-parts.ts';
 import { planIndex } from '../../domain/pipeline/plan-index.ts';
 import type { EndedStage } from '../../domain/pipeline/command.ts';
@@ -63,7 +63,7 @@ export function checkUpstream(
   run: AdmittedRun,
   stage: StagePlan,
   value: unknown,
-  direct: readonly TakenData[] = [...dataTakenBy(stage), ...takenAgain(stage)],
+  direct: readonly TakenData[] = [...dataTakenBy(stage), ...listTakenAgain(stage)],
 ): Readonly<Record<string, UpstreamOutputs>> {
   const given = fieldsOf(value, 'the outputs of earlier stages');
   const isTaken = (id: string): boolean => direct.some(({ stage: source }) => source === id);

@@ -50,7 +50,7 @@ export async function answerThatStands(
     if (receipt !== null) return receipt;
   }
   const stands = (meant.length > 0 ? meant : all).map(describeAnswer);
-  throw refusal(runId, [whyNone(view!, stageText), ...stands].map(sanitizeLine).join('; '));
+  throw refusal(runId, [explainMissingAnswer(view!, stageText), ...stands].map(sanitizeLine).join('; '));
 }
 
 /**
@@ -101,7 +101,7 @@ export function refusal(runId: string, message: string): AppError {
   return new AppError('failed', 'cli/answer-refused', message, `See: voidbox status ${quoteRunId(runId)}`);
 }
 
-function whyNone({ runId, state, stages }: RunView, stageText: string | undefined): string {
+function explainMissingAnswer({ runId, state, stages }: RunView, stageText: string | undefined): string {
   const ended = `run ${runId} has ended (${state}) and takes no answer`;
   // Of an item, whether there is such a stage stands in the plan alone.
   if (stageText === undefined || stageText.includes('[') || stages.some(({ id }) => id === stageText)) return ended;

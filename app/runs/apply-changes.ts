@@ -33,7 +33,7 @@ import { withLock } from '../../setup/lock.ts';
 import { readOutputs } from '../../store/run-outputs.ts';
 import { AppError, environmentError, usageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
-import { nameRunIn, typedStage } from './run-id.ts';
+import { nameRunIn, quoteStageName } from './run-id.ts';
 import { branchOf, changesOf, type ChangesChoice, type LeftChanges, partialStages } from './workspace-of-run.ts';
 
 /** The changes that a run left, and the stages whose changes they leave out. */
@@ -116,11 +116,11 @@ export async function applyChanges(
     return await takeChanges({ ...found, request, machine, host, onNotice });
   } catch (error) {
     request.signal.throwIfAborted();
-    throw asAppError(error, found.runId);
+    throw toAppError(error, found.runId);
   }
 }
 
-interface Taking extends FoundChanges {
+interface ApplyContext extends FoundChanges {
   readonly request: ApplyRequest;
   readonly machine: Machine;
   readonly host: GitHost;
@@ -130,7 +130,7 @@ interface Taking extends FoundChanges {
 /** The part of a result that an attempt decides. */
 type Settled = Pick<AppliedChanges, 'outcome'> & Partial<Pick<AppliedChanges, 'branch' | 'conflicts' | 'before'>>;
 
-async function takeChanges(taking: Taking): Promise<AppliedChanges> {
+async function takeChanges(taking: ApplyContext): Promise<AppliedChanges> {
   const { left, host, machine, onNotice } = taking;
   const target = await findTargetOf(taking);
   const { artifacts } = await machine.stores();
@@ -146,7 +146,7 @@ async function takeChanges(taking: Taking): Promise<AppliedChanges> {
   });
 }
 
-async function settle(taking: Taking, target: Target, opened: Opened, commits: number): Promise<Settled> {
+async function settle(taking: ApplyContext, target: Target, opened: Opened, commits: number): Promise<Settled> {
   const { runId, left, host, request } = taking;
   if (opened.files.length === 0 && (request.mode !== 'branch' || commits === 0)) return { outcome: 'nothing' };
   if (request.mode === 'branch') {
@@ -164,7 +164,7 @@ async function settle(taking: Taking, target: Target, opened: Opened, commits: n
   return await applyToFiles(taking, target.folder, opened);
 }
 
-function explainName(error: unknown, branch: string, taking: Taking): unknown {
+function explainName(error: unknown, branch: string, taking: ApplyContext): unknown {
   if (error instanceof RefusedBranchName)
     return usageError(
       `--branch: git takes no branch with the name ${quote(branch)}`,
@@ -177,7 +177,7 @@ function explainName(error: unknown, branch: string, taking: Taking): unknown {
   return usageError(sanitizeLine(error.message), `Choose another name: ${writeApplyAgain(taking, other)}`);
 }
 
-async function applyToFiles(taking: Taking, folder: string, opened: Opened): Promise<Settled> {
+async function applyToFiles(taking: ApplyContext, folder: string, opened: Opened): Promise<Settled> {
   const { host, request } = taking;
   const place = placeOf(taking.machine, folder);
   const patch: Patch = { opened, folder, file: await writePatch(host, opened) };
@@ -196,7 +196,7 @@ async function applyToFiles(taking: Taking, folder: string, opened: Opened): Pro
   return await attempt();
 }
 
-async function mergeIntoFiles(taking: Taking, { folder, records }: Place, opened: Opened): Promise<Settled> {
+async function mergeIntoFiles(taking: ApplyContext, { folder, records }: Place, opened: Opened): Promise<Settled> {
   const { host, request } = taking;
   const isCheck = request.mode === 'check';
   const merged = await mergeChanges(host, opened, folder, branchOf(taking.runId, taking.left));
@@ -228,7 +228,7 @@ function placeOf({ env }: Machine, folder: string): Place {
 }
 
 /** Of two at once, the second sees all that the first has done; of one that was killed, nothing is left before. */
-async function runAlone<T>(place: Place, onNotice: Taking['onNotice'], attempt: () => Promise<T>): Promise<T> {
+async function runAlone<T>(place: Place, onNotice: ApplyContext['onNotice'], attempt: () => Promise<T>): Promise<T> {
   const onWait = (): void => void onNotice({ kind: 'waiting' });
   return await withLock(
     place.lock,
@@ -251,13 +251,13 @@ export function writeApplyAgain(
   const given = [
     way,
     ...(choice.isPartial ? ['--partial'] : []),
-    ...(choice.stage === null ? [] : ['--stage', typedStage(again.left.stage)]),
+    ...(choice.stage === null ? [] : ['--stage', quoteStageName(again.left.stage)]),
     ...(repository === null ? [] : ['--repository', quoteArgument(resolve(again.machine.cwd, repository))]),
   ];
   return `voidbox apply ${given.join(' ')} ${quoteRunId(again.runId)}`;
 }
 
-async function findTargetOf({ left, host, request, machine }: Taking): Promise<Target> {
+async function findTargetOf({ left, host, request, machine }: ApplyContext): Promise<Target> {
   if (request.repository !== null) {
     const path = resolve(machine.cwd, request.repository);
     if (!existsSync(path)) throw usageError(`--repository: \`${sanitizeLine(path)}\` does not exist`);
@@ -266,7 +266,7 @@ async function findTargetOf({ left, host, request, machine }: Taking): Promise<T
   return await findTarget(host, left.folder !== null && existsSync(left.folder) ? left.folder : machine.cwd);
 }
 
-function asAppError(error: unknown, runId: string): unknown {
+function toAppError(error: unknown, runId: string): unknown {
   if (error instanceof UnreadableRecord) return usageError(sanitizeLine(error.message));
   if (error instanceof WorkspaceProblem || error instanceof RefusedPlace)
     return usageError(sanitizeLine(error.message));

@@ -22,7 +22,7 @@ export async function leaveBeginning(damaged: readonly DamagedRun[], context: Ma
   const stateOf = await askServer(context);
   const left = new Map<DamagedRun, string>();
   for (const run of beginning) {
-    const reason = await whyLeft(run, stateOf);
+    const reason = await explainLeftRun(run, stateOf);
     if (reason !== null) left.set(run, reason);
   }
   return { ended: damaged.filter((run) => !left.has(run)), left: [...left].map(([run, reason]) => ({ run, reason })) };
@@ -31,7 +31,7 @@ export async function leaveBeginning(damaged: readonly DamagedRun[], context: Ma
 type StateOf = (runId: string) => Promise<string>;
 
 /** Null when the server says that the run has ended. */
-async function whyLeft({ runId }: DamagedRun, stateOf: StateOf | null): Promise<string | null> {
+async function explainLeftRun({ runId }: DamagedRun, stateOf: StateOf | null): Promise<string | null> {
   const none = 'it has no event yet';
   if (stateOf === null) return `${none}, and no server answers whether it is still running`;
   const state = runId === null ? null : await stateOf(runId).catch(() => null);

@@ -2,7 +2,7 @@
 import type { AdmissionRecord } from '../../activities/admission/admission-record.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { AppError } from '../app-error.ts';
-import { shownRunId } from './run-id.ts';
+import { formatRunId } from './run-id.ts';
 import { quoteArgument } from '../../domain/security/typed-argument.ts';
 
 /**
@@ -19,7 +19,7 @@ export function refuseCommandRun(
   throw new AppError(
     'usage',
     'cli/command-run',
-    `run ${shownRunId(runId)} is a command of the workflow ${sanitizeLine(workflowId)}, which alone can ${what} it`,
+    `run ${formatRunId(runId)} is a command of the workflow ${sanitizeLine(workflowId)}, which alone can ${what} it`,
     what === 'cancel'
       ? `temporal workflow cancel --workflow-id ${quoteArgument(workflowId)}`
       : 'Start that workflow again.',

@@ -1,5 +1,5 @@
 /** What differs between two runs. Their ids, hosts, times and attempts always may, and make no difference. */
-import { differingStages } from '../../domain/pipeline/reuse.ts';
+import { findDifferingStages } from '../../domain/pipeline/reuse.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
 import { canonicalJson } from '../../domain/units/canonical-json.ts';
 import type { StageView } from '../../store/run-view.ts';
@@ -51,7 +51,7 @@ export async function diffRuns(
   other: RecordedRun,
   textOf: (ref: DataRef) => Promise<string | null>,
 ): Promise<RunDiff> {
-  const keys = new Map([...differingStages(one, other), ...differingStages(other, one)]);
+  const keys = new Map([...findDifferingStages(one, other), ...findDifferingStages(other, one)]);
   const names = [...new Set([...one.plan.stages, ...other.plan.stages].map(({ id }) => id))];
   const stages: StageDiff[] = [];
   for (const id of names) {
@@ -100,15 +100,15 @@ function tookMs({ view: { startedAtMs, finishedAtMs } }: RecordedRun): number | 
 
 function standingsOf(id: string, one: RecordedRun, other: RecordedRun): Omit<StageDiff, 'keys' | 'outputs'> {
   const [first, second] = [one, other].map(({ view }) => view.stages.find((stage) => stage.id === id));
-  const both = <T>(of: (stage: StageView) => T): Both<T | null> => [
+  const readBoth = <T>(of: (stage: StageView) => T): Both<T | null> => [
     first === undefined ? null : of(first),
     second === undefined ? null : of(second),
   ];
   return {
     id,
-    states: both(({ state }) => state),
-    exitCodes: both(({ exitCode }) => exitCode),
-    tookMs: both(({ durationMs }) => durationMs),
+    states: readBoth(({ state }) => state),
+    exitCodes: readBoth(({ exitCode }) => exitCode),
+    tookMs: readBoth(({ durationMs }) => durationMs),
   };
 }
 

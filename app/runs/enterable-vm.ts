@@ -8,7 +8,7 @@ import { AppError, usageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { findRetained, keeperOf, listRetainedOf, theOnly } from './retained-vms.ts';
 import { quoteRunId } from '../../domain/run/run-id.ts';
-import { shownRunId, typedStage } from './run-id.ts';
+import { formatRunId, quoteStageName } from './run-id.ts';
 
 export interface Enterable {
   readonly runId: string;
@@ -30,13 +30,13 @@ export async function findEnterable(text: string, stage: string | undefined, con
   }
   if (chosen.length === 0)
     throw usageError(
-      `no command of stage \`${sanitizeLine(stage ?? '')}\` of run ${shownRunId(runId)} runs in a VM of this host`,
+      `no command of stage \`${sanitizeLine(stage ?? '')}\` of run ${formatRunId(runId)} runs in a VM of this host`,
       `Stages that run: ${listLabels(running)}`,
     );
   if (chosen.length > 1 || (isRetained && stage === undefined))
     throw usageError(
-      `${chosen.length + (stage === undefined ? all.length : 0)} stages of run ${shownRunId(runId)} have a VM: name one`,
-      `voidbox exec ${quoteRunId(runId)} ${typedStage(chosen[0]!.label)} -- COMMAND`,
+      `${chosen.length + (stage === undefined ? all.length : 0)} stages of run ${formatRunId(runId)} have a VM: name one`,
+      `voidbox exec ${quoteRunId(runId)} ${quoteStageName(chosen[0]!.label)} -- COMMAND`,
     );
   return enterRunning(runId, chosen[0]!, context);
 }
@@ -47,7 +47,7 @@ function listLabels(running: readonly RunningStage[]): string {
   const more = running.length - MOST_LABELS;
   return `${running
     .slice(0, MOST_LABELS)
-    .map(({ label }) => typedStage(label))
+    .map(({ label }) => quoteStageName(label))
     .join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 }
 
@@ -57,7 +57,7 @@ function enterRunning(runId: string, running: RunningStage, context: Machine): E
     throw new AppError(
       'environment',
       'cli/exec-refused',
-      `the worker of run ${shownRunId(runId)} lets no command enter the VM of stage ${sanitizeLine(label)} while it runs`,
+      `the worker of run ${formatRunId(runId)} lets no command enter the VM of stage ${sanitizeLine(label)} while it runs`,
       'Its operator allows it for later VMs: voidbox worker --allow-exec',
     );
   return {

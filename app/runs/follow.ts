@@ -11,7 +11,7 @@ import { hostOfRun } from '../../client/runs/run-host.ts';
 import { describeMissingWorker } from './missing-worker.ts';
 import { type AppError, environmentError } from '../app-error.ts';
 import { StackStoppedError } from '../../client/embedded/stop-mark.ts';
-import { shownRunId, typedCommand } from './run-id.ts';
+import { formatRunId, renderCommand } from './run-id.ts';
 import { readView } from './run-lookup.ts';
 import type { ServerLink } from '../../client/temporal/server-link.ts';
 
@@ -62,7 +62,7 @@ export async function followWherever(
     },
   });
   const announced = new AbortController();
-  void sayWhere(options, () => eventsHere > 0, AbortSignal.any([signal, announced.signal]));
+  void reportWaitReason(options, () => eventsHere > 0, AbortSignal.any([signal, announced.signal]));
   try {
     const closed = awaitOutcome(link.client(), runId);
     const first = await Promise.race([local, closed]);
@@ -82,7 +82,7 @@ export async function followWherever(
 }
 
 /** Says whom the run waits for until its events come here or its host is known; each state once. */
-async function sayWhere(
+async function reportWaitReason(
   { link, runId, onNotice }: FollowOptions & { readonly onNotice: (message: string) => void },
   isHere: () => boolean,
   signal: AbortSignal,
@@ -112,7 +112,12 @@ export async function followRun(options: FollowOptions): Promise<RunView> {
   let view = emptyView(options.runId);
   // Without an event here a run on the user's own server may live on another host, whose store is not this host's to repair.
   const end = new AbortController();
-  const care = takeCare(options, signal, () => options.isHere === true || options.link.isEmbedded || view.seq > 0, end);
+  const care = maintainRun(
+    options,
+    signal,
+    () => options.isHere === true || options.link.isEmbedded || view.seq > 0,
+    end,
+  );
   try {
     for await (const event of options.stores.reader.follow(
       options.runId,
@@ -131,7 +136,7 @@ export async function followRun(options: FollowOptions): Promise<RunView> {
 }
 
 /** Aborts `end` when the run's last event would be waited for in vain: its files are damaged, or the stack was stopped. */
-async function takeCare(
+async function maintainRun(
   { runId, stores, link, onTrouble, onLowDisk, stateDir }: FollowOptions,
   signal: AbortSignal,
   isOurs: () => boolean,
@@ -164,7 +169,7 @@ async function takeCare(
 function stackStopped(runId: string): AppError {
   return environmentError(
     'cli/stack-stopped',
-    `the embedded stack was stopped by voidbox down, and run ${shownRunId(runId)} has not ended`,
-    `Continue it with voidbox up, then ${typedCommand('logs', runId, { options: '-f' })}`,
+    `the embedded stack was stopped by voidbox down, and run ${formatRunId(runId)} has not ended`,
+    `Continue it with voidbox up, then ${renderCommand('logs', runId, { options: '-f' })}`,
   );
 }

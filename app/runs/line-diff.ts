@@ -21,7 +21,7 @@ export function lineDiff(one: string, other: string): readonly DiffLine[] | null
   const middle = [from.slice(head, from.length - tail), to.slice(head, to.length - tail)] as const;
   if (middle[0].length > MOST_LINES || middle[1].length > MOST_LINES) return null;
   const same = (text: string): DiffLine => ({ sign: ' ', text });
-  return aroundChanges([
+  return selectContext([
     ...from.slice(0, head).map(same),
     ...changesBetween(...middle),
     ...from.slice(from.length - tail).map(same),
@@ -68,7 +68,7 @@ function changesBetween(from: readonly string[], to: readonly string[]): readonl
   return lines;
 }
 
-function aroundChanges(lines: readonly DiffLine[]): readonly DiffLine[] {
+function selectContext(lines: readonly DiffLine[]): readonly DiffLine[] {
   const near = new Set<number>();
   lines.forEach(({ sign }, at) => {
     if (sign !== ' ') for (let by = -CONTEXT; by <= CONTEXT; by += 1) near.add(at + by);

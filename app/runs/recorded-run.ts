@@ -11,7 +11,7 @@ import { emptyView, type RunView } from '../../store/run-view.ts';
 import { AppError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { readRepairedViews } from './repair-runs.ts';
-import { shownRunId } from './run-id.ts';
+import { formatRunId } from './run-id.ts';
 
 export interface RecordedRun extends EarlierRun {
   readonly runId: string;
@@ -35,7 +35,7 @@ export async function readRecordedRun(runId: string, context: Machine): Promise<
     throw new AppError(
       'usage',
       'origin/unknown',
-      `run ${shownRunId(runId)} was not admitted, so there is nothing of it`,
+      `run ${formatRunId(runId)} was not admitted, so there is nothing of it`,
       'Start its spec again: voidbox run FILE',
     );
   const client = (await marks.get(runId, CLIENT_MARK)) as ClientMark | null | undefined;

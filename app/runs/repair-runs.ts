@@ -22,7 +22,7 @@ export async function readRepairedViews(runIds: readonly string[], context: Mach
 }
 
 /** Nothing here starts your own server again, so what a command shows may be old. Said once for each command. */
-async function sayOnce(context: Machine, error: unknown): Promise<void> {
+async function warnOnce(context: Machine, error: unknown): Promise<void> {
   if (warned.has(context)) return;
   warned.add(context);
   const { serverMessageOf } = await import('../../client/temporal/unavailable.ts');
@@ -68,17 +68,17 @@ export async function askRunningServer<T>(
 ): Promise<T | null> {
   try {
     const asked = linkOf(context).then((link) => (link === null ? null : ask(link)));
-    return await (mostMs === undefined ? asked : within(asked, mostMs));
+    return await (mostMs === undefined ? asked : rejectAfter(asked, mostMs));
   } catch (error) {
     // A server that has to be named another way is an error; one that stops answering leaves the store's word.
     if (!context.env.temporalConfigured) return null;
     if (refusals === 'throw' && isRefusal(error)) throw error;
-    await sayOnce(context, error);
+    await warnOnce(context, error);
     return null;
   }
 }
 
-async function within<T>(asked: Promise<T>, mostMs: number): Promise<T> {
+async function rejectAfter<T>(asked: Promise<T>, mostMs: number): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {
     timer = setTimeout(

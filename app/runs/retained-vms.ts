@@ -6,7 +6,7 @@ import { usageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { findRunHere } from './run-elsewhere.ts';
 import { quoteRunId } from '../../domain/run/run-id.ts';
-import { shownRunId, typedStage } from './run-id.ts';
+import { formatRunId, quoteStageName } from './run-id.ts';
 
 export function keeperOf({ env }: Pick<Machine, 'env'>): () => Promise<string> {
   return async () => (await resolveStackPieces(env, { install: false })).keeper;
@@ -46,11 +46,11 @@ export async function findRetained(
   if (first !== undefined) return { runId, vms: [first, ...others] };
   if (ofRun.length > 0)
     throw usageError(
-      `the stage \`${stage}\` of run ${shownRunId(runId)} has left no VM`,
+      `the stage \`${stage}\` of run ${formatRunId(runId)} has left no VM`,
       `Stages that have: ${ofRun.map(nameOf).join(', ')}`,
     );
   throw usageError(
-    `run ${shownRunId(runId)} has no VM that a failed stage left for a look`,
+    `run ${formatRunId(runId)} has no VM that a failed stage left for a look`,
     '`keep: on-failure` in a `sandbox` leaves one, until its time is over or a new VM needs its room. All VMs: voidbox ps',
   );
 }
@@ -63,7 +63,7 @@ export function nameOf({ retention }: RetainedVmHere): string {
 export function theOnly({ runId, vms }: RetainedOfRun): RetainedVmHere {
   if (vms.length === 1) return vms[0];
   throw usageError(
-    `${vms.length} stages of run ${shownRunId(runId)} have left a VM: name one`,
-    vms.map((vm) => `voidbox exec ${quoteRunId(runId)} ${typedStage(nameOf(vm))} -- COMMAND`).join('\n'),
+    `${vms.length} stages of run ${formatRunId(runId)} have left a VM: name one`,
+    vms.map((vm) => `voidbox exec ${quoteRunId(runId)} ${quoteStageName(nameOf(vm))} -- COMMAND`).join('\n'),
   );
 }

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { AppError } from '../app-error.ts';
 import { newRunId } from '../../client/runs/new-id.ts';
 import { quoteRunId } from '../../domain/run/run-id.ts';
-import { matchRunId, onlyRun, refuseReservedRunId, typedCommand } from './run-id.ts';
+import { matchRunId, findCommonRunId, refuseReservedRunId, renderCommand } from './run-id.ts';
 
 describe('newRunId', () => {
   const now = new Date('2026-03-04T05:06:07.890Z');
@@ -96,7 +96,7 @@ describe('an id in a command that is to be typed', () => {
   });
 });
 
-test.each<[Parameters<typeof typedCommand>, string]>([
+test.each<[Parameters<typeof renderCommand>, string]>([
   [['status', 'r1'], 'voidbox status r1'],
   [['status', '-r1'], "voidbox status -- '-r1'"],
   [['logs', 'r1', { options: '--stage a' }], 'voidbox logs r1 --stage a'],
@@ -104,13 +104,13 @@ test.each<[Parameters<typeof typedCommand>, string]>([
   [['reject', 'r1', { names: 'ask', options: '--comment WHY' }], 'voidbox reject r1 ask --comment WHY'],
   [['reject', '-r1', { names: 'ask', options: '--comment WHY' }], "voidbox reject --comment WHY -- '-r1' ask"],
 ])('the command of %j has its options where they are read as options', (parts, command) => {
-  expect(typedCommand(...parts)).toBe(command);
+  expect(renderCommand(...parts)).toBe(command);
 });
 
 test('a command names the run if there is only one, and else a placeholder', () => {
-  expect(onlyRun(['a', 'a'])).toBe('a');
-  expect(onlyRun(['-a'])).toBe("-- '-a'");
-  for (const several of [['a', 'b'], [], [null], [null, 'a']]) expect(onlyRun(several)).toBe('RUN');
+  expect(findCommonRunId(['a', 'a'])).toBe('a');
+  expect(findCommonRunId(['-a'])).toBe("-- '-a'");
+  for (const several of [['a', 'b'], [], [null], [null, 'a']]) expect(findCommonRunId(several)).toBe('RUN');
 });
 
 test('an id that is a word of the command line is refused', () => {

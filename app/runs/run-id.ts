@@ -5,7 +5,7 @@ import { quoteRunId } from '../../domain/run/run-id.ts';
 import { shorten } from '../../domain/units/quote.ts';
 
 /** An id in a line that a person reads. */
-export function shownRunId(runId: string): string {
+export function formatRunId(runId: string): string {
   return sanitizeLine(runId);
 }
 
@@ -17,7 +17,7 @@ export interface CommandParts {
 }
 
 /** Returns a command for a run, as a user types it. An id that begins with a hyphen follows `--`, because no option is read after it. */
-export function typedCommand(name: string, runId: string, { options = '', names = '' }: CommandParts = {}): string {
+export function renderCommand(name: string, runId: string, { options = '', names = '' }: CommandParts = {}): string {
   const [given, after] = [options, names].map((text) => (text === '' ? '' : ` ${text}`)) as [string, string];
   const run = quoteRunId(runId);
   return runId.startsWith('-') ? `voidbox ${name}${given} ${run}${after}` : `voidbox ${name} ${run}${after}${given}`;
@@ -26,12 +26,12 @@ export function typedCommand(name: string, runId: string, { options = '', names 
 /** Returns a remedy whose commands name the run; texts that know no run write `RUN` for it. */
 export function nameRunIn(remedy: string, runId: string): string {
   return remedy.replaceAll(/\bvoidbox ([a-z-]+) RUN\b(?: (-[^`]*))?/g, (_, command: string, options = '') =>
-    typedCommand(command, runId, { options }),
+    renderCommand(command, runId, { options }),
   );
 }
 
 /** The id that is to be typed if all of these are of one run; else the placeholder `RUN`. */
-export function onlyRun(runIds: readonly (string | null)[]): string {
+export function findCommonRunId(runIds: readonly (string | null)[]): string {
   const [runId, ...more] = new Set(runIds);
   return runId === undefined || runId === null || more.length > 0 ? 'RUN' : quoteRunId(runId);
 }
@@ -70,21 +70,24 @@ export function matchRunId(text: string, known: readonly string[]): string {
     );
   const alike = known.filter((runId) => Math.abs(text.length - runId.length) <= MOST_LETTERS_APART);
   const meant = nearest(text, alike);
-  const guess = meant === null ? '' : `Did you mean ${shownRunId(meant)}?\n`;
-  throw usageError(`there is no run \`${shorten(shownRunId(text))}\``, `${guess}${listing('The latest runs:', known)}`);
+  const guess = meant === null ? '' : `Did you mean ${formatRunId(meant)}?\n`;
+  throw usageError(
+    `there is no run \`${shorten(formatRunId(text))}\``,
+    `${guess}${listing('The latest runs:', known)}`,
+  );
 }
 
 /** A slip leaves the length about as it was. */
 const MOST_LETTERS_APART = 3;
 
 function listing(title: string, runIds: readonly string[]): string {
-  const shown = runIds.slice(0, 5).map((runId) => `  ${shownRunId(runId)}`);
+  const shown = runIds.slice(0, 5).map((runId) => `  ${formatRunId(runId)}`);
   const more = runIds.length > shown.length ? [`  … ${runIds.length - shown.length} more: voidbox runs --all`] : [];
   return [title, ...shown, ...more].join('\n');
 }
 
 /** As a shell takes it: brackets of an item would be a pattern. */
-export function typedStage(name: string): string {
+export function quoteStageName(name: string): string {
   const line = sanitizeLine(name);
   return /^[\w.-]+$/.test(line) ? line : `'${line.replaceAll("'", '')}'`;
 }

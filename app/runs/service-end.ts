@@ -1,5 +1,5 @@
 /** The end of a run with a service, for commands whose exit code says whether the run did all that it was to do. */
-import { endedAsService } from '../../domain/pipeline/service-end.ts';
+import { isEndOfServices } from '../../domain/pipeline/service-end.ts';
 import { fromWire, type PlanWire } from '../../domain/plan/wire.ts';
 import type { Stores } from '../../store/stores.ts';
 import type { RunView } from '../../store/run-view.ts';
@@ -13,5 +13,5 @@ export async function hasEndedAsService(
   const wire = (await records.get(runId, 'plan').catch(() => null)) as PlanWire | null | undefined;
   if (wire === null || wire === undefined) return false;
   const hasFailure = outcome === null || outcome.failure !== null;
-  return endedAsService(fromWire(wire), { state, hasFailure, stages });
+  return isEndOfServices(fromWire(wire), { state, hasFailure, stages });
 }

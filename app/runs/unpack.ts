@@ -39,7 +39,7 @@ interface Target {
 
 /** @throws AppError where the target cannot be written, or holds such names already; CodedError for bytes that are not the artifact's */
 export async function unpackTar(bytes: AsyncIterable<Uint8Array>, target: Target): Promise<Unpacked> {
-  return await inStaging(target, async (staging) => {
+  return await fillStaging(target, async (staging) => {
     const made = new Set<string>();
     let entries = 0;
     let sizeBytes = 0;
@@ -49,8 +49,8 @@ export async function unpackTar(bytes: AsyncIterable<Uint8Array>, target: Target
       target.signal.throwIfAborted();
       const path = cleanPath(entry.path);
       if (path === null && entry.kind === 'dir' && /^[./]*$/.test(entry.path)) continue;
-      if ((entries += 1) > MAX_ENTRIES) throw refused(entry.path, `more than ${MAX_ENTRIES} entries`);
-      if (path === null) throw refused(entry.path, 'it does not stay inside');
+      if ((entries += 1) > MAX_ENTRIES) throw createRefusal(entry.path, `more than ${MAX_ENTRIES} entries`);
+      if (path === null) throw createRefusal(entry.path, 'it does not stay inside');
       git.see(path);
       await makeFolders(staging, path.split('/').slice(0, -1).join('/'), made);
       await writeEntry(staging, path, entry, made, target.signal);
@@ -91,13 +91,13 @@ class GitData {
 
 /** One file of that name. */
 export async function saveFile(bytes: AsyncIterable<Uint8Array>, name: string, target: Target): Promise<Unpacked> {
-  return await inStaging(target, async (staging) => {
+  return await fillStaging(target, async (staging) => {
     const sizeBytes = await writeFile(join(staging, name), 0o644, bytes, target.signal);
     return { entries: 1, bytes: sizeBytes, gitData: [] };
   });
 }
 
-async function inStaging(target: Target, fill: (staging: string) => Promise<Unpacked>): Promise<Unpacked> {
+async function fillStaging(target: Target, fill: (staging: string) => Promise<Unpacked>): Promise<Unpacked> {
   const { folder, force } = target;
   let made: string | undefined;
   let staging: string | null = null;
@@ -125,16 +125,16 @@ async function inStaging(target: Target, fill: (staging: string) => Promise<Unpa
 async function giveNames(content: string, folder: string, old: string, force: boolean): Promise<void> {
   const names = await readdir(content, { encoding: 'buffer' });
   const taken: Buffer[] = [];
-  for (const name of names) if (await isThere(inside(folder, name))) taken.push(name);
-  if (taken.length > 0 && !force) throw inTheWay(folder, taken);
+  for (const name of names) if (await isThere(joinPath(folder, name))) taken.push(name);
+  if (taken.length > 0 && !force) throw createTakenError(folder, taken);
   await mkdir(old);
   for (const name of names) {
-    if (taken.some((each) => each.equals(name))) await rename(inside(folder, name), inside(old, name));
-    await rename(inside(content, name), inside(folder, name));
+    if (taken.some((each) => each.equals(name))) await rename(joinPath(folder, name), joinPath(old, name));
+    await rename(joinPath(content, name), joinPath(folder, name));
   }
 }
 
-function inTheWay(folder: string, taken: readonly Buffer[]): AppError {
+function createTakenError(folder: string, taken: readonly Buffer[]): AppError {
   const names = taken.slice(0, SHOWN_NAMES).map((name) => sanitizeLine(name.toString()));
   const more = taken.length > SHOWN_NAMES ? ` and ${taken.length - SHOWN_NAMES} more` : '';
   return usageError(
@@ -147,9 +147,9 @@ async function makeFolders(staging: string, path: string, made: Set<string>): Pr
   if (path === '' || made.has(path)) return;
   const end = path.lastIndexOf('/');
   if (end !== -1) await makeFolders(staging, path.slice(0, end), made);
-  await mkdir(at(staging, path), { mode: 0o755 }).catch((error: unknown) => {
+  await mkdir(joinStaging(staging, path), { mode: 0o755 }).catch((error: unknown) => {
     throw (error as NodeJS.ErrnoException).code === 'EEXIST'
-      ? refused(path, 'it is a folder and something else')
+      ? createRefusal(path, 'it is a folder and something else')
       : error;
   });
   made.add(path);
@@ -167,22 +167,22 @@ async function writeEntry(
       return await makeFolders(staging, path, made);
     case 'file':
       await removeEarlier(staging, path, made);
-      await writeFile(at(staging, path), entry.mode & 0o777, entry.body, signal);
+      await writeFile(joinStaging(staging, path), entry.mode & 0o777, entry.body, signal);
       return;
     case 'symlink':
-      if (!linkStaysInside(path, entry.linkTarget)) throw refused(path, 'it is a link that does not stay inside');
+      if (!linkStaysInside(path, entry.linkTarget)) throw createRefusal(path, 'it is a link that does not stay inside');
       await removeEarlier(staging, path, made);
-      return await symlink(Buffer.from(entry.linkTarget, 'latin1'), at(staging, path));
+      return await symlink(Buffer.from(entry.linkTarget, 'latin1'), joinStaging(staging, path));
     case 'hardlink':
     case 'other':
-      throw refused(path, 'only files, folders and links are taken');
+      throw createRefusal(path, 'only files, folders and links are taken');
   }
 }
 
 /** A file that changed while the guest read it may stand in its tar twice. */
 async function removeEarlier(staging: string, path: string, made: ReadonlySet<string>): Promise<void> {
-  if (made.has(path)) throw refused(path, 'it is a folder and something else');
-  await unlink(at(staging, path)).catch((error: unknown) => {
+  if (made.has(path)) throw createRefusal(path, 'it is a folder and something else');
+  await unlink(joinStaging(staging, path)).catch((error: unknown) => {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
   });
 }
@@ -218,15 +218,15 @@ async function isThere(path: Buffer): Promise<boolean> {
   );
 }
 
-function at(staging: string, path: string): Buffer {
-  return inside(staging, Buffer.from(path, 'latin1'));
+function joinStaging(staging: string, path: string): Buffer {
+  return joinPath(staging, Buffer.from(path, 'latin1'));
 }
 
-function inside(folder: string, name: Buffer): Buffer {
+function joinPath(folder: string, name: Buffer): Buffer {
   return Buffer.concat([Buffer.from(`${folder}/`), name]);
 }
 
-function refused(path: string, why: string): CodedError {
+function createRefusal(path: string, why: string): CodedError {
   const shown = sanitizeLine(Buffer.from(path, 'latin1').toString());
   return new CodedError('stage/bad-output', `the output has ${JSON.stringify(shown.slice(0, 200))}: ${why}`);
 }

@@ -7,7 +7,7 @@ import { utf8Length } from '../../domain/units/utf8.ts';
 import type { StageOutput } from '../../store/run-outputs.ts';
 import { type AppError, usageError } from '../app-error.ts';
 import { quoteRunId } from '../../domain/run/run-id.ts';
-import { shownRunId, typedStage } from './run-id.ts';
+import { formatRunId, quoteStageName } from './run-id.ts';
 
 export interface LeftChanges {
   /** As people write it: `fix`, of an item `fixes[1].work`. */
@@ -44,15 +44,15 @@ export function changesOf(
   const names = isPartial ? PARTIAL_OUTPUTS : WORKSPACE_OUTPUTS;
   const ofKind = outputs.filter((output) => (output.isPartial === true) === isPartial);
   const patches = ofKind.filter(({ name }) => name === names.patch);
-  const chosen = stage ?? onlyLast(runId, plan, patches, { outputs, isPartial });
+  const chosen = stage ?? selectLastChanges(runId, plan, patches, { outputs, isPartial });
   const refOf = (name: string): DataRef => {
     const found = ofKind.find((output) => output.label === chosen && output.name === name);
     if (found !== undefined) return found.ref;
     const others = listStages(patches.map(({ label }) => label));
     throw usageError(
-      `stage ${sanitizeLine(chosen)} of run ${shownRunId(runId)} left no ${isPartial ? 'partial ' : ''}changes: ${whyNone(plan, chosen, outputs, isPartial)}`,
+      `stage ${sanitizeLine(chosen)} of run ${formatRunId(runId)} left no ${isPartial ? 'partial ' : ''}changes: ${explainMissingChanges(plan, chosen, outputs, isPartial)}`,
       hasPartial(outputs, chosen) && !isPartial
-        ? `Take them: voidbox apply --partial --stage ${typedStage(chosen)} ${quoteRunId(runId)}`
+        ? `Take them: voidbox apply --partial --stage ${quoteStageName(chosen)} ${quoteRunId(runId)}`
         : patches.length === 0
           ? null
           : `Stages that did: ${others}`,
@@ -77,20 +77,20 @@ export function partialStages(outputs: readonly StageOutput[]): readonly string[
 
 export function listStages(labels: readonly string[]): string {
   const more = labels.length - MOST_STAGES;
-  return `${labels.slice(0, MOST_STAGES).map(typedStage).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+  return `${labels.slice(0, MOST_STAGES).map(quoteStageName).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 }
 
 function hasPartial(outputs: readonly StageOutput[], label: string): boolean {
   return partialStages(outputs).includes(label);
 }
 
-function onlyLast(
+function selectLastChanges(
   runId: string,
   plan: Plan | null,
   patches: readonly StageOutput[],
   { outputs, isPartial }: { readonly outputs: readonly StageOutput[]; readonly isPartial: boolean },
 ): string {
-  if (patches.length === 0) throw noChanges(runId, outputs, isPartial);
+  if (patches.length === 0) throw createNoChangesError(runId, outputs, isPartial);
   const byId = new Map((plan?.stages ?? []).map((stage) => [stage.id, stage]));
   // A stage of an item uses the workspace of a stage of the same item.
   const handedOn = new Set(
@@ -105,30 +105,35 @@ function onlyLast(
   if (last.length <= 1) return (last[0] ?? ends[0] ?? patches[0]!).label;
   const labels = last.map(({ label }) => label);
   throw usageError(
-    `${last.length} stages of run ${shownRunId(runId)} left ${isPartial ? 'partial ' : ''}changes`,
+    `${last.length} stages of run ${formatRunId(runId)} left ${isPartial ? 'partial ' : ''}changes`,
     `Name one: ${labels
       .slice(0, MOST_STAGES)
-      .map((label) => `--stage ${typedStage(label)}`)
+      .map((label) => `--stage ${quoteStageName(label)}`)
       .join(', ')}${labels.length > MOST_STAGES ? ` and ${labels.length - MOST_STAGES} more` : ''}`,
   );
 }
 
-function noChanges(runId: string, outputs: readonly StageOutput[], isPartial: boolean): AppError {
+function createNoChangesError(runId: string, outputs: readonly StageOutput[], isPartial: boolean): AppError {
   if (isPartial)
     return usageError(
-      `no agent of run ${shownRunId(runId)} left partial changes`,
+      `no agent of run ${formatRunId(runId)} left partial changes`,
       `Only agents with \`workspace\` that changed something and did not succeed do: voidbox status ${quoteRunId(runId)}`,
     );
   const partial = partialStages(outputs);
   return usageError(
-    `no stage of run ${shownRunId(runId)} left changes of a workspace`,
+    `no stage of run ${formatRunId(runId)} left changes of a workspace`,
     partial.length > 0
       ? `Agents that did not succeed left partial changes (${listStages(partial)}): voidbox apply --partial ${quoteRunId(runId)}`
       : `Only stages with \`workspace\` that succeeded do: voidbox status ${quoteRunId(runId)}`,
   );
 }
 
-function whyNone(plan: Plan | null, label: string, outputs: readonly StageOutput[], isPartial: boolean): string {
+function explainMissingChanges(
+  plan: Plan | null,
+  label: string,
+  outputs: readonly StageOutput[],
+  isPartial: boolean,
+): string {
   if (!isPartial && hasPartial(outputs, label)) return 'its agent did not succeed, and what it changed is partial';
   if (isPartial && outputs.some((output) => output.label === label && output.name === WORKSPACE_OUTPUTS.patch))
     return 'it has succeeded, and its changes are not partial';

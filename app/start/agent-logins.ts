@@ -91,7 +91,7 @@ export function loginsFor(
   for (const stage of stages.toSorted((a, b) => b.timeoutMs - a.timeoutMs)) {
     for (const [variable, login, kind] of loginsOf(stage, env)) {
       if (taken[variable] !== undefined) continue;
-      demandTime(login, kind, stage, now().getTime());
+      requireLoginTime(login, kind, stage, now().getTime());
       taken[variable] = login.value;
       // The worker looks at it again where its stage begins.
       if (login.expiresAtMs !== null) taken[loginEndKey(variable)] = writeLoginEnd(login.expiresAtMs);
@@ -145,7 +145,12 @@ function loginsOf({ id, work }: StagePlan, env: Env): readonly (readonly [variab
   });
 }
 
-function demandTime({ expiresAtMs }: Login, kind: LoginKind, { id, timeoutMs, work }: StagePlan, nowMs: number): void {
+function requireLoginTime(
+  { expiresAtMs }: Login,
+  kind: LoginKind,
+  { id, timeoutMs, work }: StagePlan,
+  nowMs: number,
+): void {
   if (expiresAtMs === null || expiresAtMs >= nowMs + timeoutMs) return;
   throw environmentError(
     'host/login-expires',

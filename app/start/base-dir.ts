@@ -10,7 +10,7 @@ export interface BaseDirOption {
 }
 
 /** @returns an absolute path; undefined: the spec's folder */
-export function takeBaseDir({ baseDir }: BaseDirOption, cwd: string): string | undefined {
+export function resolveBaseDir({ baseDir }: BaseDirOption, cwd: string): string | undefined {
   if (baseDir === undefined) return undefined;
   const full = resolve(cwd, baseDir);
   const found = statSync(full, { throwIfNoEntry: false });

@@ -58,7 +58,7 @@ export type CompileNotice =
 
 /** @throws AppError `spec/invalid`, `cli/skill-missing`, `cli/image-missing` and its like, `admit/unsupported-work` */
 export async function compileRun(file: string, options: CompileOptions, context: Machine): Promise<CompiledRun> {
-  return await accepted(await loadSpec(file, { ...options, allow: options.images.allow }, context), options, context);
+  return await acceptSpec(await loadSpec(file, { ...options, allow: options.images.allow }, context), options, context);
 }
 
 /** As `compileRun`, of the text that an earlier run was compiled of. */
@@ -80,10 +80,10 @@ export async function compileAgain(
   });
   const sources = new Map([...parts, [file, text]]);
   const loaded = { ...compiled, file, path, text, baseDir, sources, missingParams: [] };
-  return await accepted({ ...loaded, mountPlaces: new Map() }, options, context);
+  return await acceptSpec({ ...loaded, mountPlaces: new Map() }, options, context);
 }
 
-async function accepted(
+async function acceptSpec(
   { file, path, text, plan, baseDir, diagnostics, sources, mountPlaces, appliedSettings }: LoadedSpec,
   { params, settings, mode, mock, mockAgents, images: { given, allow }, onNotice }: CompileOptions,
   context: Machine,
@@ -91,9 +91,9 @@ async function accepted(
   await onNotice({ kind: 'diagnostics', diagnostics, sources, isRefused: plan === null });
   if (plan === null) throw new AppError('usage', 'spec/invalid', `\`${file}\` is not a spec that can run`);
   if (settings !== null) await onNotice({ kind: 'settings', settings, applied: appliedSettings });
-  const read = mode === 'mock' ? inMock(plan) : plan;
+  const read = mode === 'mock' ? withMockSandboxes(plan) : plan;
   const request = mock(read);
-  const withoutSkills = played(mocked(read, request), mockAgents);
+  const withoutSkills = applyMockAgents(applyMocks(read, request), mockAgents);
   const arePlayed = mockAgents === true && listMockAgentStages(withoutSkills).length > 0;
   if (mockAgents === true && !arePlayed) await onNotice({ kind: 'no-agents' });
   const places = { baseDir, allow };
@@ -142,21 +142,21 @@ function canBePlayed(plan: Plan): boolean {
   return 'plan' in made && findUnsupportedParts(made.plan, 'read').length === 0;
 }
 
-function played(plan: Plan, mockAgents: boolean | 'kept'): Plan {
+function applyMockAgents(plan: Plan, mockAgents: boolean | 'kept'): Plan {
   if (mockAgents === false) return plan;
   const made = withMockAgents(plan);
   if ('plan' in made) return made.plan;
   return plan;
 }
 
-function mocked(plan: Plan, request: MockRequest | null): Plan {
+function applyMocks(plan: Plan, request: MockRequest | null): Plan {
   const made = withMocks(plan, request);
   if ('plan' in made) return made.plan;
   throw usageError(`the run cannot be mocked: ${made.problems.join('; ')}`);
 }
 
 /** The flag is a word of its own: it lowers the isolation that the spec demands. */
-function inMock(plan: Plan): Plan {
+function withMockSandboxes(plan: Plan): Plan {
   return {
     ...plan,
     scopes: plan.scopes.map((scope) => ({ ...scope, sandbox: { ...scope.sandbox, mode: 'mock', isolation: 'none' } })),

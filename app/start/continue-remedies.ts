@@ -1,7 +1,7 @@
 /** Remedies for a run that cannot be continued: a line for each kind of refusal. */
-import type { Continuing } from '../../domain/pipeline/continue.ts';
+import type { Continuation } from '../../domain/pipeline/continue.ts';
 import type { ContinueRequest } from '../../domain/run/origin.ts';
-import { typedCommand } from '../runs/run-id.ts';
+import { renderCommand } from '../runs/run-id.ts';
 import { quoteArgument } from '../../domain/security/typed-argument.ts';
 
 /** Names of one remedy. */
@@ -9,19 +9,19 @@ const MOST_NAMED = 20;
 
 export function continueRemedies(
   runId: string,
-  { agents, cannot, obstacles, unknownFresh }: Omit<Continuing, 'problems'>,
+  { agents, cannot, obstacles, unknownFresh }: Omit<Continuation, 'problems'>,
   { fresh = [] }: ContinueRequest,
 ): readonly string[] {
-  const again = typedCommand('retry', runId);
+  const again = renderCommand('retry', runId);
   const known = fresh.filter((name) => !unknownFresh.includes(name));
   const withFresh = (names: readonly string[]): string =>
-    typedCommand('retry', runId, {
+    renderCommand('retry', runId, {
       options: ['--continue', ...names.map((name) => `--fresh ${quoteArgument(name)}`)].join(' '),
     });
   const these = cannot.length === 1 ? 'this agent' : 'these agents';
   const areNamed = agents.size > 0 && cannot.length > 0 && cannot.length <= MOST_NAMED;
   return [
-    ...(obstacles.has('unsaved') ? [`A notice says why nothing was saved: ${typedCommand('status', runId)}`] : []),
+    ...(obstacles.has('unsaved') ? [`A notice says why nothing was saved: ${renderCommand('status', runId)}`] : []),
     ...(obstacles.has('shares-vm')
       ? ['For later runs: give the agent a `sandbox` of its own without writable mounts']
       : []),

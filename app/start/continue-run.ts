@@ -1,5 +1,5 @@
 /** Which agents of an earlier run continue in a retry. */
-import { type Continuing, continuingIn } from '../../domain/pipeline/continue.ts';
+import { type Continuation, continuingIn } from '../../domain/pipeline/continue.ts';
 import type { Reuse } from '../../domain/pipeline/reuse.ts';
 import { findChangedLimits, type ChangedLimits } from '../../domain/plan-rules/agent-limits.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
@@ -9,7 +9,7 @@ import { AppError, usageError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { continueRemedies } from './continue-remedies.ts';
 import type { RecordedRun } from '../runs/recorded-run.ts';
-import { shownRunId, typedCommand } from '../runs/run-id.ts';
+import { formatRunId, renderCommand } from '../runs/run-id.ts';
 
 export interface ContinueOptions {
   readonly continue?: boolean;
@@ -21,7 +21,7 @@ export interface ContinueOptions {
 }
 
 export interface ContinuedPlan {
-  readonly agents: Continuing['agents'];
+  readonly agents: Continuation['agents'];
   /** The limits that the options change; without stages: no change. */
   readonly changed: ChangedLimits;
 }
@@ -41,12 +41,12 @@ export function continueRequest(
   if (fresh === undefined && Object.keys(limits).length === 0) return null;
   throw usageError(
     '`--fresh`, `--agent-timeout`, `--max-cost-usd`, `--max-tokens` and `--max-turns` of `retry` are for agents that continue',
-    `Add --continue, or change the limits in the spec and start a fork: ${typedCommand('fork', typedRun, { names: 'FILE' })}`,
+    `Add --continue, or change the limits in the spec and start a fork: ${renderCommand('fork', typedRun, { names: 'FILE' })}`,
   );
 }
 
 /** @throws AppError what admission would refuse, before anything is started */
-export async function continuedPlan(
+export async function planContinuation(
   { runId, continued }: RecordedRun,
   { plan, reuse }: { readonly plan: Plan; readonly reuse: Reuse },
   request: ContinueRequest,
@@ -60,11 +60,11 @@ export async function continuedPlan(
   return { agents, changed: findChangedLimits(plan, new Set([...agents.values()].map(({ stage }) => stage)), request) };
 }
 
-function cannotContinue(runId: string, continuing: Continuing, request: ContinueRequest): AppError {
+function cannotContinue(runId: string, continuing: Continuation, request: ContinueRequest): AppError {
   return new AppError(
     'usage',
     'origin/no-save',
-    `run ${shownRunId(runId)} cannot be continued: ${continuing.problems.join('; ')}`,
+    `run ${formatRunId(runId)} cannot be continued: ${continuing.problems.join('; ')}`,
     continueRemedies(runId, continuing, request).join('\n'),
   );
 }

@@ -36,7 +36,7 @@ export function refuseUndecodable(names: readonly string[], { undecodable }: Mac
  * @param given  stages whose outputs the run takes of an earlier one, so that it needs no value of theirs
  * @throws AppError for variables that are not set, or that no text has
  */
-export function takeHostVariables(plan: Plan, given: ReadonlySet<string>, context: Machine): Record<string, string> {
+export function selectHostVariables(plan: Plan, given: ReadonlySet<string>, context: Machine): Record<string, string> {
   const { env } = context;
   const ownOf = ownStageOf(plan);
   const left = plan.stages.filter(({ id }) => !given.has(ownOf(id)));

@@ -127,7 +127,7 @@ function isDefinition(path: string): boolean {
 
 async function loadCode(path: string, file: string, values: SpecValues, context: Machine): Promise<LoadedSpec> {
   readSpecFile(path, file);
-  const shown = (full: string): string => shortest(full, relative(context.cwd, full));
+  const formatPath = (full: string): string => shortest(full, relative(context.cwd, full));
   const { loadDefinition } = await import('../../sdk/load/load-definition.ts');
   const { params, settings, allowsMissingParams } = values;
   const missingParams: string[] = [];
@@ -139,9 +139,9 @@ async function loadCode(path: string, file: string, values: SpecValues, context:
     roots: listSpecRoots(baseDir, values.allow ?? [], context.env),
     baseDir,
     variables: context.env.variables,
-    shown,
+    shown: formatPath,
   });
-  return { file: shown(path), path, text: null, baseDir, ...loaded, missingParams };
+  return { file: formatPath(path), path, text: null, baseDir, ...loaded, missingParams };
 }
 
 /** Bytes that are no text would reach commands as other arguments than were written. A byte order mark is left out. */

@@ -7,7 +7,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { compileText } from '../../domain/language/load.ts';
 import { readEnvironment } from '../../setup/environment.ts';
 import type { Machine } from '../machine.ts';
-import { findOrigin, findUnknownAddresses, givenPlaces, settleAddresses } from './plan-addresses.ts';
+import { findOrigin, findUnknownAddresses, parsePlaces, settleAddresses } from './plan-addresses.ts';
 
 let dir: string;
 beforeEach(() => {
@@ -65,15 +65,15 @@ test('an address is asked for on a terminal, once, and not if the request forbid
 });
 
 test('`--allow-git` allows a repository and what lies below it', async () => {
-  expect(await settle(['https://github.com/acme/app.git'], null, givenPlaces(['github.com/acme']))).toMatchObject({
+  expect(await settle(['https://github.com/acme/app.git'], null, parsePlaces(['github.com/acme']))).toMatchObject({
     asked: [],
   });
-  expect(await settle(['https://github.com/acmes/app'], null, givenPlaces(['github.com/acme']))).toMatchObject({
+  expect(await settle(['https://github.com/acmes/app'], null, parsePlaces(['github.com/acme']))).toMatchObject({
     code: 'cli/git-refused',
   });
-  expect(() => givenPlaces(['github.com'])).toThrow('is not HOST/PATH');
-  expect(() => givenPlaces(['github.com/*'])).toThrow('`github.com/*` is not HOST/PATH: no `*` is a pattern');
-  expect(() => givenPlaces(['https://github.com/acme/*'])).toThrow('no `*` is a pattern');
+  expect(() => parsePlaces(['github.com'])).toThrow('is not HOST/PATH');
+  expect(() => parsePlaces(['github.com/*'])).toThrow('`github.com/*` is not HOST/PATH: no `*` is a pattern');
+  expect(() => parsePlaces(['https://github.com/acme/*'])).toThrow('no `*` is a pattern');
 });
 
 test('an address that could mean another repository is refused, whatever is allowed', async () => {

@@ -14,7 +14,7 @@ import { quoteArgument } from '../../domain/security/typed-argument.ts';
 const CONFIG_BYTES = 1024 * 1024;
 
 /** Reads the values of `--allow-git`. @returns places, as `readAllowedPlace` does @throws AppError */
-export function givenPlaces(texts: readonly string[]): readonly string[] {
+export function parsePlaces(texts: readonly string[]): readonly string[] {
   return texts.map((text) => {
     const place = readAllowedPlace(text.replace(/^https:\/\//i, ''));
     if (place !== null) return place;
@@ -82,7 +82,7 @@ export function describeUnknownAddress({ stage, url, place }: UnknownAddress): {
 export interface AddressesOfRun {
   readonly plan: Plan;
   readonly baseDir: string;
-  /** The places that `givenPlaces` returns, and the places of the earlier run. */
+  /** The places that `parsePlaces` returns, and the places of the earlier run. */
   readonly allow: readonly string[];
   /** The person may be asked for an address. */
   readonly mayAsk: boolean;

@@ -54,12 +54,12 @@ export async function withImages(
 ): Promise<{ readonly plans: readonly [Plan, Plan]; readonly images: readonly KnownImage[] }> {
   const known = new Map<string, KnownImage>();
   for (const image of imagesOf(plans[0])) {
-    const found = await knownImage(image, places, context, 'whole');
+    const found = await findKnownImage(image, places, context, 'whole');
     if ('code' in found) throw refusal(found, places);
     known.set(image, found.known!);
   }
   if (known.size === 0) return { plans, images: [] };
-  const [first, second] = plans.map((plan) => replaced(plan, known)) as [Plan, Plan];
+  const [first, second] = plans.map((plan) => replaceImages(plan, known)) as [Plan, Plan];
   return { plans: [first, second], images: [...new Map([...known.values()].map((one) => [one.sha256, one])).values()] };
 }
 
@@ -101,12 +101,12 @@ export async function makeGivenImages(
 }
 
 /** What `run` would refuse of the plan's images, as far as a look at their names tells. */
-export async function refusedImages(
+export async function findRefusedImages(
   plan: Plan,
   places: ImagePlaces,
   context: Machine,
 ): Promise<readonly RefusedImage[]> {
-  const found = await Promise.all(imagesOf(plan).map((image) => knownImage(image, places, context, 'name')));
+  const found = await Promise.all(imagesOf(plan).map((image) => findKnownImage(image, places, context, 'name')));
   return found.flatMap((one) => ('code' in one ? [one] : []));
 }
 
@@ -114,14 +114,14 @@ function refusal({ image, code, message, remedy }: RefusedImage, { named }: Imag
   return new AppError('usage', code, `${placeOfPath(named, image)}${message}`, remedy);
 }
 
-async function knownImage(
+async function findKnownImage(
   image: string,
   places: ImagePlaces,
   { env, cwd }: Machine,
   depth: 'whole' | 'name',
 ): Promise<{ readonly known: KnownImage | null } | RefusedImage> {
   const given = Object.hasOwn(places.given, image) ? resolve(cwd, places.given[image]!) : null;
-  if (given === null && !image.startsWith('/')) return unnamed(image);
+  if (given === null && !image.startsWith('/')) return createUnnamedRefusal(image);
   const path = given ?? image;
   const { ImageError, imageKindAt, knowImage } = await import('../../setup/images/images.ts');
   try {
@@ -131,7 +131,8 @@ async function knownImage(
     if (given === null) resolveWithin(path, { roots: listSpecRoots(places.baseDir, places.allow, env) });
     return { known: depth === 'name' ? null : await knowImage(real) };
   } catch (error) {
-    if (error instanceof FileRefusal && error.leadsTo !== null) return elsewhere(image, error.leadsTo, places);
+    if (error instanceof FileRefusal && error.leadsTo !== null)
+      return createElsewhereRefusal(image, error.leadsTo, places);
     if (!(error instanceof ImageError)) throw error;
     const fromCwd = error.why === 'missing' && given === null ? findFromCwd(path, places.baseDir, cwd) : null;
     if (fromCwd !== null)
@@ -155,7 +156,7 @@ function realPathOf(path: string): string {
   }
 }
 
-function unnamed(image: string): RefusedImage {
+function createUnnamedRefusal(image: string): RefusedImage {
   const folder = image.replace(/[^A-Za-z0-9.]+/g, '-').replace(/^[-.]+/, '') || 'image';
   return {
     image,
@@ -165,7 +166,7 @@ function unnamed(image: string): RefusedImage {
   };
 }
 
-function elsewhere(image: string, real: string, { baseDir }: ImagePlaces): RefusedImage {
+function createElsewhereRefusal(image: string, real: string, { baseDir }: ImagePlaces): RefusedImage {
   const leads = real === image ? '' : `, which leads to ${real},`;
   return {
     image,
@@ -175,7 +176,7 @@ function elsewhere(image: string, real: string, { baseDir }: ImagePlaces): Refus
   };
 }
 
-function replaced(plan: Plan, known: ReadonlyMap<string, KnownImage>): Plan {
+function replaceImages(plan: Plan, known: ReadonlyMap<string, KnownImage>): Plan {
   return {
     ...plan,
     scopes: plan.scopes.map((scope) => {

@@ -16,7 +16,7 @@ import { quoteArgument } from '../../domain/security/typed-argument.ts';
  * @returns absolute paths, links followed: a link that is changed later allows nothing else
  * @throws AppError for what is no folder
  */
-export function givenFolders(paths: readonly string[], cwd: string): string[] {
+export function resolveFolders(paths: readonly string[], cwd: string): string[] {
   return paths.map((path) => {
     const full = resolve(cwd, path);
     const found = statSync(full, { throwIfNoEntry: false });
@@ -104,7 +104,7 @@ function allowCommand(env: Environment, more: readonly string[]): string {
 export interface MountsOfRun {
   readonly plan: Plan;
   readonly baseDir: string;
-  /** As `givenFolders` returns them. */
+  /** As `resolveFolders` returns them. */
   readonly allow: readonly string[];
   readonly cwd: string;
   /** Where the spec names what it mounts, by its full path. */

@@ -1,7 +1,7 @@
 /** Retries and forks: runs that use the results of an earlier run. */
 import type { AdmissionRecord } from '../../activities/admission/admission-record.ts';
 import type { SourceRecord } from '../../client/runs/client-record.ts';
-import { differingBefore, type EarlierRun, type Reuse, reuseOf } from '../../domain/pipeline/reuse.ts';
+import { findDifferingBefore, type EarlierRun, type Reuse, reuseOf } from '../../domain/pipeline/reuse.ts';
 import { findMocksToRepeat, type MockRequest } from '../../domain/plan-rules/mocks.ts';
 import { listMockAgentStages } from '../../domain/plan-rules/mock-agents.ts';
 import { withLimits } from '../../domain/plan-rules/agent-limits.ts';
@@ -12,13 +12,13 @@ import { nearest } from '../../domain/language/text/suggest.ts';
 import { AppError, usageError } from '../app-error.ts';
 import { refuseCommandRun } from '../runs/command-run.ts';
 import { compileAgain, type CompiledRun, type CompileNotice, compileRun } from './compile-run.ts';
-import { continuedPlan, type ContinuedPlan } from './continue-run.ts';
+import { planContinuation, type ContinuedPlan } from './continue-run.ts';
 import type { Machine } from '../machine.ts';
 import { settingsFor } from './host-settings.ts';
 import { readRecordedRun, type RecordedRun } from '../runs/recorded-run.ts';
 import { findRunHere } from '../runs/run-elsewhere.ts';
 import { quoteRunId } from '../../domain/run/run-id.ts';
-import { shownRunId, typedCommand } from '../runs/run-id.ts';
+import { formatRunId, renderCommand } from '../runs/run-id.ts';
 import { type LimitOptions, limitPlan } from './run-limits.ts';
 import type { ImagePlaces } from './plan-images.ts';
 import { quoteArgument } from '../../domain/security/typed-argument.ts';
@@ -62,7 +62,7 @@ export async function prepareRerun(request: RerunRequest, context: Machine): Pro
   const { file, from, params, limits, continue: continueRequest, hasInput } = request;
   const kind = file === null ? 'retry' : 'fork';
   const earlier = await readEarlier(await findRunHere(kind, request.earlier, context), context);
-  const read = await compiledFrom(earlier, request, context);
+  const read = await compileFrom(earlier, request, context);
   const compiled = { ...read, plan: limitPlan(read.plan, limits), written: limitPlan(read.written, limits) };
   const origin: RunOrigin = {
     runId: earlier.runId,
@@ -76,7 +76,7 @@ export async function prepareRerun(request: RerunRequest, context: Machine): Pro
   const continued =
     continueRequest === null
       ? null
-      : await continuedPlan(earlier, { plan: compiled.plan, reuse }, continueRequest, context);
+      : await planContinuation(earlier, { plan: compiled.plan, reuse }, continueRequest, context);
   const plan = continued === null ? compiled.plan : withLimits(compiled.plan, continued.changed);
   const isSamePlan = file === null && params === null && limits.timeout === undefined && limits.deadline === undefined;
   return { compiled, plan, origin, reuse, continued, isSamePlan };
@@ -91,7 +91,7 @@ async function readEarlier(runId: string, context: Machine): Promise<RecordedRun
   throw new AppError(
     'usage',
     'origin/open',
-    `run ${shownRunId(runId)} has not ended: its outputs may still change`,
+    `run ${formatRunId(runId)} has not ended: its outputs may still change`,
     `Wait for it: voidbox logs -f ${quoteRunId(runId)}\nOr end it: voidbox cancel ${quoteRunId(runId)}`,
   );
 }
@@ -99,14 +99,14 @@ async function readEarlier(runId: string, context: Machine): Promise<RecordedRun
 export type Compiled = CompiledRun | (Omit<CompiledRun, 'source'> & { readonly source: SourceRecord | null });
 
 /** A retry keeps the limits that an earlier retry set, also with another value of a parameter. */
-async function compiledFrom(earlier: RecordedRun, request: RerunRequest, context: Machine): Promise<Compiled> {
-  const compiled = await compiledAsWritten(earlier, request, context);
+async function compileFrom(earlier: RecordedRun, request: RerunRequest, context: Machine): Promise<Compiled> {
+  const compiled = await compileAsWritten(earlier, request, context);
   const { limits } = earlier;
   if (request.file !== null || request.params === null || limits === undefined) return compiled;
   return { ...compiled, plan: withLimits(compiled.plan, limits), written: withLimits(compiled.written, limits) };
 }
 
-async function compiledAsWritten(
+async function compileAsWritten(
   { runId, plan, baseDir, source }: RecordedRun,
   { file, params, images, onNotice }: RerunRequest,
   context: Machine,
@@ -140,8 +140,8 @@ async function compiledAsWritten(
     };
   if (source === null)
     throw usageError(
-      `the spec of run ${shownRunId(runId)} was not recorded, so \`--param\` can't change it: the run was started by another client of your Temporal server`,
-      `Name the file of its spec: ${typedCommand('fork', runId, { names: 'FILE', options: paramsText(params) })}`,
+      `the spec of run ${formatRunId(runId)} was not recorded, so \`--param\` can't change it: the run was started by another client of your Temporal server`,
+      `Name the file of its spec: ${renderCommand('fork', runId, { names: 'FILE', options: paramsText(params) })}`,
     );
   const compileOptions = {
     params: { ...source.params, ...params },
@@ -184,19 +184,19 @@ function reuseIn(
       `${meant === null ? '' : `Did you mean ${meant}? `}Its stages: ${stages.slice(0, 20).join(', ')}${stages.length > 20 ? ', …' : ''}`,
     );
   }
-  const [differing] = kind === 'fork' && from !== null ? differingBefore(run, earlier, from) : [];
+  const [differing] = kind === 'fork' && from !== null ? findDifferingBefore(run, earlier, from) : [];
   if (differing !== undefined)
     throw new AppError(
       'usage',
       'origin/differs',
-      `a fork of ${shownRunId(runId)} can't start from ${from}: stage ${differing[0]} before it ${differing[1].length === 0 ? 'is not in that run' : `has another ${differing[1].join(', ')}`}`,
+      `a fork of ${formatRunId(runId)} can't start from ${from}: stage ${differing[0]} before it ${differing[1].length === 0 ? 'is not in that run' : `has another ${differing[1].join(', ')}`}`,
       'Leave out `--from`, so that it starts where the specs differ.',
     );
   const reuse = reuseOf(run, earlier, from);
   if (reuse.again.size === 0)
     throw usageError(
-      `nothing of run ${shownRunId(runId)} is left to run: every stage succeeded and is the same`,
-      `Name where to start: ${typedCommand(kind, runId, { names: kind === 'fork' ? 'FILE' : '', options: `--from ${stages.at(-1) ?? 'STAGE'}` })}`,
+      `nothing of run ${formatRunId(runId)} is left to run: every stage succeeded and is the same`,
+      `Name where to start: ${renderCommand(kind, runId, { names: kind === 'fork' ? 'FILE' : '', options: `--from ${stages.at(-1) ?? 'STAGE'}` })}`,
     );
   return reuse;
 }

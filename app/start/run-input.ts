@@ -4,20 +4,20 @@ import { PLAN_LIMITS } from '../../domain/plan/plan.ts';
 
 /** The input of a run as its request names it: small text by itself, everything else by its hash in the store. */
 export async function storeRunInput(bytes: Uint8Array, artifacts: ArtifactStore): Promise<InlineOrRef> {
-  const text = asText(bytes);
+  const text = decodeText(bytes);
   if (text !== null && bytes.byteLength <= PLAN_LIMITS.inlineBytes) return { kind: 'inline', text };
   return {
     kind: 'ref',
-    ref: await artifacts.put(once(bytes), text === null ? 'application/octet-stream' : 'text/plain; charset=utf-8'),
+    ref: await artifacts.put(toStream(bytes), text === null ? 'application/octet-stream' : 'text/plain; charset=utf-8'),
   };
 }
 
-export async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
+export async function* toStream(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
   yield bytes;
 }
 
 /** Null when the bytes are not UTF-8: text that is not kept to the byte would be another input. */
-export function asText(bytes: Uint8Array): string | null {
+export function decodeText(bytes: Uint8Array): string | null {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch {

@@ -44,7 +44,7 @@ export async function missingAgentSkills(
   const missing: MissingAgentSkill[] = [];
   const roots = listSpecRoots(places.baseDir, places.allow, env);
   for (const [path, stage] of stages) {
-    const refusal = whyUnreadable(path, roots);
+    const refusal = findReadRefusal(path, roots);
     if (refusal === null) continue;
     if (refusal.reason === 'outside') {
       missing.push({ stage, path, beside: null, elsewhere: refusal.leadsTo });
@@ -57,7 +57,7 @@ export async function missingAgentSkills(
 }
 
 /** Null: a file that a spec may name. Its size and text are judged when it is read. */
-function whyUnreadable(path: string, roots: readonly string[]): FileRefusal | null {
+function findReadRefusal(path: string, roots: readonly string[]): FileRefusal | null {
   try {
     readFileWithin(path, { roots, mostBytes: SKILL_BYTES });
     return null;
@@ -84,7 +84,7 @@ export function describeMissingAgentSkill({ stage, path, beside, elsewhere }: Mi
   return `the agent skill ${path} of stage ${stage} is not a file of this machine${where}`;
 }
 
-export function missingSkillRemedy({ beside, elsewhere }: MissingAgentSkill, baseDir: string, cwd: string): string {
+export function suggestSkillFix({ beside, elsewhere }: MissingAgentSkill, baseDir: string, cwd: string): string {
   if (elsewhere !== null)
     return `Move it below the spec's folder, ${baseDir}, or allow its folder: voidbox run FILE --allow-mounts ${quoteArgument(dirname(elsewhere))}`;
   const start = `a relative path starts at the spec's folder, ${baseDir}`;
@@ -105,12 +105,12 @@ export async function withAgentSkillFiles(plan: Plan, places: AgentSkillPlaces, 
     const { work } = stage;
     if (work.kind !== 'agent' && work.kind !== 'skill') return stage;
     if (!work.skills.some(({ kind }) => kind === 'file')) return stage;
-    return { ...stage, work: { ...work, skills: work.skills.map((skill) => inlined(skill, roots)) } };
+    return { ...stage, work: { ...work, skills: work.skills.map((skill) => inlineSkill(skill, roots)) } };
   });
   return { ...plan, stages };
 }
 
-function inlined(skill: AgentSkill, roots: readonly string[]): AgentSkill {
+function inlineSkill(skill: AgentSkill, roots: readonly string[]): AgentSkill {
   if (skill.kind !== 'file' || skill.source.kind !== 'host') return skill;
   const { path } = skill.source;
   try {
@@ -179,6 +179,6 @@ export async function refuseMissingAgentSkills(
       'usage',
       codeOfMissing(first),
       `${placeOfPath(named, first.path)}${describeMissingAgentSkill(first)}`,
-      missingSkillRemedy(first, places.baseDir, cwd),
+      suggestSkillFix(first, places.baseDir, cwd),
     );
 }

@@ -30,7 +30,7 @@ import { settleAddresses } from './plan-addresses.ts';
 import { extrasOf } from './plan-extras.ts';
 import { makeDisks } from './plan-images.ts';
 import { settleMounts } from './plan-mounts.ts';
-import { once, storeRunInput } from './run-input.ts';
+import { toStream, storeRunInput } from './run-input.ts';
 
 /** How long `waitUntilAdmitted` waits; a worker that starts takes a second or two. */
 const ADMISSION_MS = 10_000;
@@ -237,7 +237,7 @@ async function planPartOf(
     throw usageError(
       `the plan has ${json.byteLength} bytes; a plan sent to another machine may have at most ${PLAN_LIMITS.inlinePlanBytes}: keep long texts in mounted files`,
     );
-  return { planRef: await artifacts.put(once(json), 'application/json') };
+  return { planRef: await artifacts.put(toStream(json), 'application/json') };
 }
 
 /** Waits for the first event of a run, which the worker stores at admission: until then, other commands do not know the run. */

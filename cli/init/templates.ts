@@ -47,7 +47,7 @@ export function textFor({ name, text }: Template, file: string): string {
 /** The limits of the files that are copied with a template. */
 const COPY_LIMITS = { files: 1_000, bytes: 16 * 2 ** 20 };
 
-export interface Copied {
+export interface CopiedFiles {
   /** Folders and files, by their paths from the folder of the copy. */
   readonly mounted: readonly string[];
   /** Files of other specs. */
@@ -71,17 +71,24 @@ export interface TemplateNeeds {
  * Copies the files that the template names to the folder of the copy. It changes no file that exists there.
  * @throws AppError for a template with a link or with more files than the limits allow; then no file is copied
  */
-export async function copyNeeded({ text, folder }: Template, path: string): Promise<Copied> {
+export async function copyNeeded({ text, folder }: Template, path: string): Promise<CopiedFiles> {
   if (folder === null) return { mounted: [], parts: [], skills: [], files: [] };
   const { plan, used, listed } = await loadTemplate(text, folder);
-  const within = (paths: Iterable<string>): readonly string[] =>
+  const selectWithin = (paths: Iterable<string>): readonly string[] =>
     [...new Set([...paths].map((each) => relative(folder, each)))].filter(
       (name) => name !== '' && name !== '..' && !name.startsWith('../'),
     );
-  const mounted = within(plan?.scopes.flatMap(({ sandbox }) => sandbox.mounts.map(({ source }) => source.path)) ?? []);
-  const parts = within(used);
-  const skills = within(plan?.stages.flatMap(({ work }) => (work.kind === 'skill' ? [work.source.path] : [])) ?? []);
-  const named = within([...(plan === null ? [] : otherPathsOf(plan)), ...listed.map((name) => join(folder, name))]);
+  const mounted = selectWithin(
+    plan?.scopes.flatMap(({ sandbox }) => sandbox.mounts.map(({ source }) => source.path)) ?? [],
+  );
+  const parts = selectWithin(used);
+  const skills = selectWithin(
+    plan?.stages.flatMap(({ work }) => (work.kind === 'skill' ? [work.source.path] : [])) ?? [],
+  );
+  const named = selectWithin([
+    ...(plan === null ? [] : otherPathsOf(plan)),
+    ...listed.map((name) => join(folder, name)),
+  ]);
   const files = named.filter((name) => ![...mounted, ...parts, ...skills].some((other) => holds(other, name)));
   const names = [...mounted, ...parts, ...skills, ...files];
   await checkCopied(folder, names);

@@ -1,6 +1,6 @@
 import type { Decision } from '../../workflows/run/answer-request.ts';
 import { type CommandModule, defineCommand } from '../command.ts';
-import { takeField } from './answer-field.ts';
+import { addField } from './answer-field.ts';
 
 interface Options {
   readonly json?: boolean;
@@ -19,7 +19,7 @@ export function defineAnswerCommand(
       command
         .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
         .argument('[stage]', 'the stage that asks; may be left out when only one does')
-        .option('-f, --field <name=value>', texts.field, takeField)
+        .option('-f, --field <name=value>', texts.field, addField)
         .option('-c, --comment <text>', texts.comment)
         .option('--by <name>', 'who answers; your user name when left out');
     },

@@ -2,7 +2,7 @@ import { usageError } from '../../app/app-error.ts';
 import { quote, shorten } from '../../domain/units/quote.ts';
 
 /** `--field NAME=VALUE` of `approve` and `reject`, beside those before it. @throws AppError */
-export function takeField(
+export function addField(
   text: string,
   fields: Readonly<Record<string, string>> = {},
 ): Readonly<Record<string, string>> {

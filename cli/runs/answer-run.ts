@@ -17,7 +17,7 @@ import type { CliContext } from '../context.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
 import { describeMissingWorker } from '../../app/runs/missing-worker.ts';
 import { quoteRunId } from '../../domain/run/run-id.ts';
-import { shownRunId, typedStage } from '../../app/runs/run-id.ts';
+import { formatRunId, quoteStageName } from '../../app/runs/run-id.ts';
 import { findRunOrElsewhere, isElsewhere } from '../../app/runs/run-elsewhere.ts';
 
 export interface AnswerOptions {
@@ -43,27 +43,33 @@ export async function answerRun(
   };
   const found = await findRunOrElsewhere(runText, context);
   const runId = isElsewhere(found) ? found.runId : found;
-  const asOfOld = async (): Promise<ExitCode> =>
-    say(runId, await answerThatStands(runId, stageText, given, context), options, context);
-  if (!isElsewhere(found) && (await hasEnded(runId, context))) return await asOfOld();
+  const printRecordedAnswer = async (): Promise<ExitCode> =>
+    printReceipt(runId, await answerThatStands(runId, stageText, given, context), options, context);
+  if (!isElsewhere(found) && (await hasEnded(runId, context))) return await printRecordedAnswer();
   // An answer needs a worker, so the stack is started when it sleeps.
   const link = await openServerLink(context, {
     start: true,
     onProgress: (line) => void context.stderr.write(`==> ${line}\n`),
   });
   if (link === null) throw new Error('the embedded stack was not started');
-  const asOfHistory = async (): Promise<ExitCode> =>
-    say(
+  const printAnswerOfHistory = async (): Promise<ExitCode> =>
+    printReceipt(
       runId,
       await link.briefly((client) => answerThatStandsElsewhere(client, runId, stageText, given)),
       options,
       context,
     );
-  if (isElsewhere(found) && found.state !== 'running') return await asOfHistory();
+  if (isElsewhere(found) && found.state !== 'running') return await printAnswerOfHistory();
   try {
-    const stage = stageText ?? onlyOne(runId, await link.briefly((client) => stagesThatAsk(client, runId)), decision);
+    const stage =
+      stageText ?? requireOneQuestion(runId, await link.briefly((client) => stagesThatAsk(client, runId)), decision);
     const request: AnswerRequest = { stage, ...given };
-    return await say(runId, await link.briefly((client) => answerStage(client, runId, request)), options, context);
+    return await printReceipt(
+      runId,
+      await link.briefly((client) => answerStage(client, runId, request)),
+      options,
+      context,
+    );
   } catch (error) {
     if (!(error instanceof AnswerError)) throw error;
     if (error.kind === 'silent')
@@ -76,8 +82,8 @@ export async function answerRun(
       stageText === undefined || isElsewhere(found)
         ? null
         : await itemAnswerThatStands(runId, stageText, given, context);
-    if (stands !== null) return await say(runId, stands, options, context);
-    if (error.kind === 'ended') return isElsewhere(found) ? await asOfHistory() : await asOfOld();
+    if (stands !== null) return await printReceipt(runId, stands, options, context);
+    if (error.kind === 'ended') return isElsewhere(found) ? await printAnswerOfHistory() : await printRecordedAnswer();
     throw refusal(runId, error.message);
   }
 }
@@ -87,17 +93,17 @@ function checkNote(option: string, text: string | undefined, mostCharacters: num
     throw usageError(`${option} has ${text.length} characters; at most ${mostCharacters} are allowed`, 'Shorten it.');
 }
 
-function onlyOne(runId: string, asking: readonly string[], decision: Decision): string {
+function requireOneQuestion(runId: string, asking: readonly string[], decision: Decision): string {
   const [first, ...others] = asking;
   if (first === undefined) throw new AnswerError('refused', `no stage of run ${runId} waits for an answer`);
   if (others.length === 0) return first;
   throw usageError(
-    `${asking.length} stages of run ${shownRunId(runId)} wait for an answer: ${asking.map(sanitizeLine).join(', ')}`,
-    `Name one: voidbox ${decision} ${quoteRunId(runId)} ${typedStage(first)}`,
+    `${asking.length} stages of run ${formatRunId(runId)} wait for an answer: ${asking.map(sanitizeLine).join(', ')}`,
+    `Name one: voidbox ${decision} ${quoteRunId(runId)} ${quoteStageName(first)}`,
   );
 }
 
-async function say(
+async function printReceipt(
   runId: string,
   receipt: AnswerReceipt,
   options: AnswerOptions,
@@ -108,7 +114,7 @@ async function say(
   await context.stdout.write(
     options.json === true
       ? `${JSON.stringify({ runId, ...receipt })}\n`
-      : `${sanitizeLine(stage)} of ${shownRunId(runId)} ${done}${by === null ? '' : ` by ${sanitizeLine(by)}`}\n`,
+      : `${sanitizeLine(stage)} of ${formatRunId(runId)} ${done}${by === null ? '' : ` by ${sanitizeLine(by)}`}\n`,
   );
   return EXIT.success;
 }

@@ -1,7 +1,7 @@
 import type { CliContext } from '../context.ts';
 
 /** What is said beside runs that have not ended, while nothing here carries them on; null: something does, or your own server is named. */
-export async function whyRunsStandStill(context: CliContext): Promise<string | null> {
+export async function explainStalledRuns(context: CliContext): Promise<string | null> {
   if (context.env.temporalConfigured) return null;
   const { readStack } = await import('../../client/embedded/stack.ts');
   if ((await readStack(context.env)) !== null) return null;
@@ -11,7 +11,7 @@ export async function whyRunsStandStill(context: CliContext): Promise<string | n
 }
 
 /** Returns a line for the list of runs if it cannot ask for runs that wait for admission; null if it can, or if no run can wait. */
-export async function whyAdmissionsAreUnknown(context: CliContext): Promise<string | null> {
+export async function explainUnknownAdmissions(context: CliContext): Promise<string | null> {
   // A warning names your own server that does not answer.
   if (context.env.temporalConfigured) return null;
   const { hasDatabase } = await import('../../client/embedded/database.ts');

@@ -4,7 +4,7 @@ import type { StageOutput } from '../../store/run-outputs.ts';
 import type { RunView, StageState } from '../../store/run-view.ts';
 import { type AppError, usageError } from '../../app/app-error.ts';
 import { quoteRunId } from '../../domain/run/run-id.ts';
-import { shownRunId, typedCommand, typedStage } from '../../app/runs/run-id.ts';
+import { formatRunId, renderCommand, quoteStageName } from '../../app/runs/run-id.ts';
 
 /** Stages of a plan with the outputs that they declare. */
 export interface DeclaredOutputs {
@@ -18,7 +18,7 @@ export interface DeclaredOutputs {
 const MOST_NAMES = 10;
 
 /** As it can be typed: `tables` where only one stage has it, else `build.tables`; a stage's own output is named after it. */
-export function shownOutput({ label, name }: Pick<StageOutput, 'label' | 'name'>): string {
+export function formatOutputName({ label, name }: Pick<StageOutput, 'label' | 'name'>): string {
   return sanitizeLine(name === null ? label : `${label}.${name}`);
 }
 
@@ -44,8 +44,8 @@ export function findOutput(
   if (named[0] !== undefined && owners.size === 1) return named[0];
   if (owners.size > 1)
     throw usageError(
-      `${owners.size} stages of run ${shownRunId(view.runId)} have an output \`${sanitizeLine(text)}\``,
-      `Name one: ${listNames([...owners].map((label) => shownOutput({ label, name: text })))}`,
+      `${owners.size} stages of run ${formatRunId(view.runId)} have an output \`${sanitizeLine(text)}\``,
+      `Name one: ${listNames([...owners].map((label) => formatOutputName({ label, name: text })))}`,
     );
   const own = outputs.find(({ label, name }) => name === null && label === text);
   if (own !== undefined) return own;
@@ -53,8 +53,10 @@ export function findOutput(
     ({ stage, names }) => stage === text || names.some((name) => name === text || `${stage}.${name}` === text),
   );
   if (awaited?.of !== undefined) throw withoutItem(text, awaited.stage, awaited.of, outputs, view);
-  if (awaited !== undefined) throw notThere(text, awaited.stage, view);
-  throw text.includes('[') ? unknownItem(text, outputs, view) : unknown(text, outputs, declared, view);
+  if (awaited !== undefined) throw createAbsentError(text, awaited.stage, view);
+  throw text.includes('[')
+    ? createUnknownItemError(text, outputs, view)
+    : createUnknownError(text, outputs, declared, view);
 }
 
 function listNames(names: readonly string[]): string {
@@ -74,14 +76,14 @@ const WHY: Readonly<Record<Exclude<StageState, 'succeeded'>, string>> = {
   passed: 'was passed over',
 };
 
-function notThere(text: string, stage: string, view: RunView): AppError {
+function createAbsentError(text: string, stage: string, view: RunView): AppError {
   const state = view.stages.find(({ id }) => id === stage)?.state ?? 'waiting';
   const shown = `\`${sanitizeLine(text)}\``;
   const of = `stage ${sanitizeLine(stage)}`;
   if (['waiting', 'running', 'asking', 'sleeping', 'retrying'].includes(state) && view.outcome === null)
     return usageError(
       `${shown} is not there yet: ${of} has not ended (${state})`,
-      `Wait for it: ${typedCommand('logs -f', view.runId, { options: `--stage ${typedStage(stage)}` })}`,
+      `Wait for it: ${renderCommand('logs -f', view.runId, { options: `--stage ${quoteStageName(stage)}` })}`,
     );
   return usageError(
     state === 'succeeded'
@@ -103,40 +105,40 @@ function withoutItem(
     `\`${sanitizeLine(text)}\` is of no item: stage ${sanitizeLine(stage)} is done for each item of ${sanitizeLine(of)}`,
     labels.length === 0
       ? `No item of it has left an output: voidbox status ${quoteRunId(view.runId)}`
-      : `Name one: ${listNames(labels.map(typedStage))}`,
+      : `Name one: ${listNames(labels.map(quoteStageName))}`,
   );
 }
 
-function unknownItem(text: string, outputs: readonly StageOutput[], view: RunView): AppError {
+function createUnknownItemError(text: string, outputs: readonly StageOutput[], view: RunView): AppError {
   const labels = [...new Set(outputs.filter(({ instance }) => instance.length > 0).map(({ label }) => label))];
   const given = view.stages.find(({ id, givenBy }) => givenBy !== null && text.startsWith(`${id}[`));
   if (given !== undefined)
     return usageError(
-      `the items of ${sanitizeLine(given.id)} ran in run ${shownRunId(given.givenBy!)}`,
+      `the items of ${sanitizeLine(given.id)} ran in run ${formatRunId(given.givenBy!)}`,
       `Its outputs: voidbox artifacts ${quoteRunId(given.givenBy!)}`,
     );
   return usageError(
-    `run ${shownRunId(view.runId)} has no output \`${sanitizeLine(text)}\`: there is no such item, or its stage has not ended or left none`,
+    `run ${formatRunId(view.runId)} has no output \`${sanitizeLine(text)}\`: there is no such item, or its stage has not ended or left none`,
     labels.length === 0
       ? `Its outputs: voidbox artifacts ${quoteRunId(view.runId)}`
-      : `Stages of items that left outputs: ${listNames(labels.map(typedStage))}`,
+      : `Stages of items that left outputs: ${listNames(labels.map(quoteStageName))}`,
   );
 }
 
-function unknown(
+function createUnknownError(
   text: string,
   outputs: readonly StageOutput[],
   declared: readonly DeclaredOutputs[],
   view: RunView,
 ): AppError {
   const names = new Set([
-    ...outputs.map(shownOutput),
-    ...declared.flatMap(({ stage, names: of }) => of.map((name) => shownOutput({ label: stage, name }))),
+    ...outputs.map(formatOutputName),
+    ...declared.flatMap(({ stage, names: of }) => of.map((name) => formatOutputName({ label: stage, name }))),
   ]);
   const bare = declared.flatMap(({ names: of }) => of);
   const meant = nearest(text, [...bare, ...names]);
   return usageError(
-    `run ${shownRunId(view.runId)} has no output \`${sanitizeLine(text)}\``,
+    `run ${formatRunId(view.runId)} has no output \`${sanitizeLine(text)}\``,
     `${meant === null ? '' : `Did you mean ${sanitizeLine(meant)}?\n`}Its outputs: voidbox artifacts ${quoteRunId(view.runId)}`,
   );
 }

@@ -14,7 +14,7 @@ import type { CliContext } from '../context.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
 import { renderResult } from '../render/skills/session.ts';
 import type { ServerLink } from '../../client/temporal/server-link.ts';
-import { givenSkills } from './skill-folders.ts';
+import { resolveSkillFolders } from './skill-folders.ts';
 import { shorten } from '../../domain/units/quote.ts';
 
 export interface SessionLink {
@@ -32,7 +32,7 @@ export async function sessionLink(context: CliContext, skills?: readonly string[
     );
   }
   if (!env.temporalConfigured) {
-    if (skills !== undefined) rememberSkillPaths(env.stateDir, givenSkills(skills, cwd), 'replace');
+    if (skills !== undefined) rememberSkillPaths(env.stateDir, resolveSkillFolders(skills, cwd), 'replace');
     if (env.skills.length > 0) rememberSkillPaths(env.stateDir, env.skills, 'add');
     if (skillPaths(env.stateDir).length === 0)
       throw environmentError(

@@ -13,7 +13,7 @@ const REMEDIES: Partial<Record<ErrorCode, string | null>> = {
 };
 
 /** @throws what `work` throws, as a AppError when it is the author's */
-export async function orAuthorsError<T>(work: Promise<T>): Promise<T> {
+export async function codeAuthorErrors<T>(work: Promise<T>): Promise<T> {
   try {
     return await work;
   } catch (error) {

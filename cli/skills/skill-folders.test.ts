@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { AppError } from '../../app/app-error.ts';
-import { givenSkills } from './skill-folders.ts';
+import { resolveSkillFolders } from './skill-folders.ts';
 
 let dir: string;
 beforeAll(() => {
@@ -19,7 +19,7 @@ afterAll(() => rmSync(dir, { recursive: true }));
 
 function refusalOf(path: string, cwd = dir): readonly [string, string | null] {
   try {
-    givenSkills([path], cwd);
+    resolveSkillFolders([path], cwd);
   } catch (error) {
     if (error instanceof AppError) return [error.message, error.remedy];
     throw error;
@@ -28,7 +28,7 @@ function refusalOf(path: string, cwd = dir): readonly [string, string | null] {
 }
 
 test('a file, a folder of a skill and a folder of such folders are skills', () => {
-  expect(givenSkills(['files/b.ts', 'folders/one', 'folders'], dir)).toEqual([
+  expect(resolveSkillFolders(['files/b.ts', 'folders/one', 'folders'], dir)).toEqual([
     join(dir, 'files/b.ts'),
     join(dir, 'folders/one'),
     join(dir, 'folders'),

@@ -14,7 +14,7 @@ const WHAT_SKILLS_ARE =
  * @returns absolute paths
  * @throws AppError for one that holds no step machine: whoever mistypes a folder shall not lose those that are loaded
  */
-export function givenSkills(paths: readonly string[], cwd: string): string[] {
+export function resolveSkillFolders(paths: readonly string[], cwd: string): string[] {
   return paths.map((path) => {
     const full = resolve(cwd, path);
     if (entriesAt(full).length > 0) return full;

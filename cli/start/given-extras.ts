@@ -6,7 +6,7 @@ import { usageError } from '../../app/app-error.ts';
 export const WITH_HELP = `also get what only some runs need: ${OPTIONAL_PIECE_NAMES.join(', ')}`;
 
 /** @throws AppError for a name that is none */
-export function givenExtras(names: readonly string[] | undefined): readonly OptionalPieceName[] {
+export function parseExtras(names: readonly string[] | undefined): readonly OptionalPieceName[] {
   return [...new Set(names)].map((name) => {
     if (isOptionalPiece(name)) return name;
     throw usageError(`--with ${name}: there is no such piece`, `Name one of ${OPTIONAL_PIECE_NAMES.join(', ')}.`);

@@ -5,7 +5,7 @@ import { createEventPrinter } from '../render/runs/event-lines.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { Advise } from '../render/runs/run-end.ts';
 import { quoteRunId } from '../../domain/run/run-id.ts';
-import { typedStage } from '../../app/runs/run-id.ts';
+import { quoteStageName } from '../../app/runs/run-id.ts';
 import { renderCounts, renderStages } from '../render/runs/stages.ts';
 import { truncate } from '../render/text/width.ts';
 
@@ -50,7 +50,7 @@ export function createRunDisplay(sink: Sink, advise: Advise): RunDisplay {
 }
 
 function answerHint(advise: Advise, runId: string, stage: string): string {
-  return advise(`answer it: voidbox approve ${quoteRunId(runId)} ${typedStage(stage)} (or voidbox reject)`);
+  return advise(`answer it: voidbox approve ${quoteRunId(runId)} ${quoteStageName(stage)} (or voidbox reject)`);
 }
 
 function createPlainDisplay(sink: Sink, advise: Advise): RunDisplay {

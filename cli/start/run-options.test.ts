@@ -5,7 +5,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { compileText } from '../../domain/language/load.ts';
 import { readEnvironment } from '../../setup/environment.ts';
 import type { CliContext } from '../context.ts';
-import { takeRunOptions } from './run-options.ts';
+import { resolveRunOptions } from './run-options.ts';
 
 const NOW_MS = Date.UTC(2026, 10, 24, 12);
 
@@ -25,7 +25,7 @@ workflow:
   const { plan } = compileText(text, 's.yaml', { baseDir: null });
   const env = readEnvironment({ HOME: home, TOKEN: 'of b', OTHER: 'of nobody' });
   const context = { env, cwd: home, now: () => new Date(NOW_MS) } as CliContext;
-  const handedOver = (await takeRunOptions(plan!, {}, context)).hostVariables;
+  const handedOver = (await resolveRunOptions(plan!, {}, context)).hostVariables;
   expect(handedOver).toEqual({
     CLAUDE_CODE_OAUTH_TOKEN: 'access',
     TOKEN: 'of b',

@@ -5,14 +5,14 @@ import type { Plan } from '../../domain/plan/plan.ts';
 import { runIdProblem } from '../../domain/run/run-id.ts';
 import { refuseReservedRunId } from '../../app/runs/run-id.ts';
 import { usageError } from '../../app/app-error.ts';
-import { takeHostVariables } from '../../app/start/host-variables.ts';
+import { selectHostVariables } from '../../app/start/host-variables.ts';
 import { readTypedInput } from './typed-input.ts';
 import type { CliContext } from '../context.ts';
 import { parseParam } from './spec-options.ts';
 import { type LimitOptions } from '../../app/start/run-limits.ts';
 import { addLimitOptions } from './limit-options.ts';
-import { givenPlaces } from '../../app/start/plan-addresses.ts';
-import { givenFolders } from '../../app/start/plan-mounts.ts';
+import { parsePlaces } from '../../app/start/plan-addresses.ts';
+import { resolveFolders } from '../../app/start/plan-mounts.ts';
 import { type ImagePlaces } from '../../app/start/plan-images.ts';
 import { parseImage } from './spec-options.ts';
 import type { RunPlanOptions } from './run-plan.ts';
@@ -54,27 +54,27 @@ export function addRunOptions(command: Command, inputDefault = ''): void {
   addLimitOptions(command);
 }
 
-type Taken = 'runId' | 'hostVariables' | 'allowMounts' | 'allowGit' | 'input' | 'detach' | 'json';
+type ResolvedOption = 'runId' | 'hostVariables' | 'allowMounts' | 'allowGit' | 'input' | 'detach' | 'json';
 
 /**
  * @param given  stages whose outputs the run takes of an earlier one
  * @throws AppError for what was typed wrong, and for variables that are not set
  */
-export async function takeRunOptions(
+export async function resolveRunOptions(
   plan: Plan,
   options: RunOptions,
   context: CliContext,
   given: ReadonlySet<string> = new Set(),
-): Promise<Pick<RunPlanOptions, Taken>> {
+): Promise<Pick<RunPlanOptions, ResolvedOption>> {
   const runId = options.runId ?? newRunId(plan.name, context.now());
   refuseReservedRunId(runId);
   const problem = runIdProblem(runId);
   if (problem !== null) throw usageError(`\`${shorten(runId)}\` is not a valid run id: ${problem}`);
   return {
     runId,
-    allowMounts: takeAllowedMounts(options.allowMounts ?? [], context),
-    allowGit: takeAllowedPlaces(options.allowGit ?? [], context),
-    hostVariables: takeHostVariables(plan, given, context),
+    allowMounts: resolveAllowedMounts(options.allowMounts ?? [], context),
+    allowGit: resolveAllowedPlaces(options.allowGit ?? [], context),
+    hostVariables: selectHostVariables(plan, given, context),
     input: options.input === undefined ? null : await readTypedInput(options.input, context),
     detach: options.detach ?? false,
     json: options.json ?? false,
@@ -82,27 +82,27 @@ export async function takeRunOptions(
 }
 
 /** Where a spec's images may lie, as far as options say. */
-export function takeImagePlaces(
+export function resolveImagePlaces(
   { image = {}, allowMounts = [] }: Pick<RunOptions, 'image' | 'allowMounts'>,
   { cwd }: CliContext,
 ): Pick<ImagePlaces, 'given' | 'allow'> {
-  return { given: image, allow: givenFolders(allowMounts, cwd) };
+  return { given: image, allow: resolveFolders(allowMounts, cwd) };
 }
 
-function takeAllowedPlaces(places: readonly string[], { env }: CliContext): readonly string[] {
+function resolveAllowedPlaces(places: readonly string[], { env }: CliContext): readonly string[] {
   if (places.length > 0 && env.temporalConfigured)
     throw usageError(
       '`--allow-git` of `run` is for the embedded stack, and TEMPORAL_* names your own Temporal server: there the host of the worker decides',
       `Start the worker on that host with it: voidbox worker --allow-git ${places.map(quoteArgument).join(' ')}`,
     );
-  return givenPlaces(places);
+  return parsePlaces(places);
 }
 
-function takeAllowedMounts(folders: readonly string[], { env, cwd }: CliContext): readonly string[] {
+function resolveAllowedMounts(folders: readonly string[], { env, cwd }: CliContext): readonly string[] {
   if (folders.length > 0 && env.temporalConfigured)
     throw usageError(
       '`--allow-mounts` of `run` is for the embedded stack, and TEMPORAL_* names your own Temporal server: there the host of the worker decides',
       `Start the worker on that host with it: voidbox worker --allow-mounts ${folders.map(quoteArgument).join(' ')}`,
     );
-  return givenFolders(folders, cwd);
+  return resolveFolders(folders, cwd);
 }

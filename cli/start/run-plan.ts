@@ -14,7 +14,7 @@ import { toOriginJson } from '../render/runs/reuse.ts';
 import { renderRunEnd } from '../render/runs/run-end.ts';
 import { toRunJson } from '../render/runs/run-json.ts';
 import { quoteRunId } from '../../domain/run/run-id.ts';
-import { shownRunId, typedCommand } from '../../app/runs/run-id.ts';
+import { formatRunId, renderCommand } from '../../app/runs/run-id.ts';
 import { createRunDisplay, type RunDisplay } from './run-display.ts';
 import { hasEndedAsService } from '../../app/runs/service-end.ts';
 import { type ServerLink } from '../../client/temporal/server-link.ts';
@@ -49,7 +49,7 @@ async function leave({ runId, json, from }: RunPlanOptions, link: ServerLink, co
     );
     return;
   }
-  await context.stdout.write(`${shownRunId(runId)}\n`);
+  await context.stdout.write(`${formatRunId(runId)}\n`);
   await context.stderr.write(
     `${url === null ? '' : `Temporal UI: ${url}\n`}${context.advise(`Follow it: voidbox logs -f ${quoteRunId(runId)}`)}\n`,
   );
@@ -64,7 +64,7 @@ async function follow(
   context: CliContext,
 ): Promise<ExitCode> {
   const url = link.runUrl(runId);
-  display.note(`run ${shownRunId(runId)}${url === null ? '' : ` · ${url}`}`);
+  display.note(`run ${formatRunId(runId)}${url === null ? '' : ` · ${url}`}`);
   display.note(context.advise(`follow it elsewhere: voidbox logs -f ${quoteRunId(runId)}`));
   const detach = new AbortController();
   let interrupts = 0;
@@ -151,7 +151,7 @@ async function conclude(view: RunView, interrupted: boolean, json: boolean, cont
         output,
         artifacts,
         context,
-        context.advise(typedCommand('result', view.runId, { options: '-o FILE' })),
+        context.advise(renderCommand('result', view.runId, { options: '-o FILE' })),
       );
     }
   }

@@ -7,7 +7,7 @@ import type { ExitCode } from '../exit-code.ts';
 import { renderContinued } from '../render/runs/continued.ts';
 import { renderReuse } from '../render/runs/reuse.ts';
 import { showNotices } from './compile-notices.ts';
-import { type RunOptions, takeImagePlaces, takeRunOptions } from './run-options.ts';
+import { type RunOptions, resolveImagePlaces, resolveRunOptions } from './run-options.ts';
 
 export interface StartFromOptions extends RunOptions, ContinueOptions {
   readonly from?: string;
@@ -32,12 +32,12 @@ export async function startFrom(
       limits: options,
       continue: request,
       hasInput: options.input !== undefined,
-      images: takeImagePlaces(options, context),
+      images: resolveImagePlaces(options, context),
       onNotice: showNotices(context, json),
     },
     context,
   );
-  const taken = await takeRunOptions(compiled.plan, options, context, new Set(reuse.given.keys()));
+  const taken = await resolveRunOptions(compiled.plan, options, context, new Set(reuse.given.keys()));
   if (!json) {
     const { style } = context.stderr;
     const lines = [

@@ -36,7 +36,7 @@ export type ContinueObstacle =
   | 'too-many'
   | 'none-left';
 
-export interface Continuing {
+export interface Continuation {
   /** By series, in the order in which they began. */
   readonly agents: ReadonlyMap<string, ContinuingAgent>;
   /** The reasons why the retry cannot start, a sentence each; empty: it can start. */
@@ -53,7 +53,7 @@ export interface Continuing {
 export const MOST_CONTINUED = 1_000;
 
 /** @param reuse  of the same two runs */
-export function continuingIn(plan: Plan, reuse: Reuse, earlier: EarlierAgents, request: ContinueRequest): Continuing {
+export function continuingIn(plan: Plan, reuse: Reuse, earlier: EarlierAgents, request: ContinueRequest): Continuation {
   const candidates = candidatesOf(plan, reuse, earlier);
   const fresh = new Set(request.fresh ?? []);
   const whyNot = obstacles(plan, reuse);
@@ -63,7 +63,7 @@ export function continuingIn(plan: Plan, reuse: Reuse, earlier: EarlierAgents, r
   const found = new Set<ContinueObstacle>();
   for (const { series, name, stage, save } of candidates) {
     if (fresh.has(name) || fresh.has(stage.id)) continue;
-    const why = whyNot(stage) ?? (save === null ? notSaved(plan, stage) : null);
+    const why = whyNot(stage) ?? (save === null ? explainNotSaved(plan, stage) : null);
     const ofCost = costProblem(stage, request);
     if (why !== null) {
       problems.push(`the agent of stage ${name} cannot continue: ${why.text}`);
@@ -120,13 +120,13 @@ function candidatesOf(plan: Plan, { again }: Reuse, { attempts, continued }: Ear
   });
 }
 
-interface Why {
+interface ObstacleText {
   readonly obstacle: ContinueObstacle;
   readonly text: string;
 }
 
 /** Why the work of a stage would not fit what its agent saved; null: it does. */
-function obstacles(plan: Plan, { again }: Reuse): (stage: StagePlan) => Why | null {
+function obstacles(plan: Plan, { again }: Reuse): (stage: StagePlan) => ObstacleText | null {
   const stages = new Map(plan.stages.map((stage) => [stage.id, stage]));
   const ownOf = ownStageOf(plan);
   const loops = plan.stages.flatMap(({ id, loop, work }) =>
@@ -150,7 +150,7 @@ function obstacles(plan: Plan, { again }: Reuse): (stage: StagePlan) => Why | nu
   };
 }
 
-function notSaved(plan: Plan, { id, work, scope }: StagePlan): Why {
+function explainNotSaved(plan: Plan, { id, work, scope }: StagePlan): ObstacleText {
   if (work.kind === 'skill') return { obstacle: 'never-saved', text: 'the work of step machines is not saved' };
   if (isService(work)) return { obstacle: 'never-saved', text: 'a service starts from its beginning' };
   const own = plan.scopes.find((each) => each.id === scope);

@@ -19,7 +19,7 @@ export function edgeState(on: EdgeCondition, phase: StagePhase, isTolerated: boo
 }
 
 /** Why a stage is skipped whose edge to an earlier one is dead, for people. */
-export function deadBecause(on: EdgeCondition, earlier: string, phase: StagePhase): string {
+export function explainDeadEdge(on: EdgeCondition, earlier: string, phase: StagePhase): string {
   if (on === 'failure') return `stage "${earlier}" did not fail`;
   return `stage "${earlier}" ${phase === 'failed' ? 'failed' : phase === 'cancelled' ? 'was cancelled' : 'was skipped'}`;
 }

@@ -17,7 +17,7 @@ import {
   readEdge,
   readPart,
 } from './edge-states.ts';
-import { deadBecause } from './edges.ts';
+import { explainDeadEdge } from './edges.ts';
 import type { Edge } from './plan-index.ts';
 import { execKeyOf, timerId } from './stage-keys.ts';
 import { evaluateCondition, startStage } from './starts.ts';
@@ -137,7 +137,7 @@ function skipFor(draft: Draft, stage: number, earlier: number, on: Edge['on']): 
     findSkipCause(draft, earlier, on),
     isOneOfSeveral(draft, stage, on)
       ? 'no stage that it names in `on_failure` failed'
-      : deadBecause(on, draft.plan.stages[earlier]!.id, draft.stage(earlier).phase),
+      : explainDeadEdge(on, draft.plan.stages[earlier]!.id, draft.stage(earlier).phase),
   );
   return true;
 }

@@ -10,7 +10,7 @@ export function loseOwnVm(draft: Draft, scope: number, stage: number, execKey: s
   draft.setScope(scope, { lost });
   draft.release(scope);
   if (draft.mayNotStart(stage)) cancel(draft, stage);
-  else if (lost > LOST_VM_ATTEMPTS) failWithoutResult(draft, stage, lostTooOften(failure, lost));
+  else if (lost > LOST_VM_ATTEMPTS) failWithoutResult(draft, stage, describeRepeatedLoss(failure, lost));
   else retry(draft, stage, execKey, `${failure.code}: ${failure.message}`, 0);
 }
 
@@ -19,13 +19,13 @@ export function loseSharedVm(draft: Draft, scope: number, stage: number, failure
   const { phase, lossReason } = draft.scope(scope);
   // A second loss while draining is the same VM.
   if (phase === 'draining') {
-    if (lossReason === null) failWithoutResult(draft, stage, lostTooOften(failure, draft.scope(scope).lost));
+    if (lossReason === null) failWithoutResult(draft, stage, describeRepeatedLoss(failure, draft.scope(scope).lost));
     return;
   }
   const lost = draft.scope(scope).lost + 1;
   const final = lost > LOST_VM_ATTEMPTS;
   draft.setScope(scope, { phase: 'draining', lost, lossReason: final ? null : `${failure.code}: ${failure.message}` });
-  if (final) failScope(draft, scope, lostTooOften(failure, lost), [stage]);
+  if (final) failScope(draft, scope, describeRepeatedLoss(failure, lost), [stage]);
 }
 
 /** No VM will come for this scope: what was to run in it now fails, what would have come later is skipped. */
@@ -46,6 +46,6 @@ export function failScope(draft: Draft, scope: number, failure: StageFailure, fa
   }
 }
 
-function lostTooOften(failure: StageFailure, lost: number): StageFailure {
+function describeRepeatedLoss(failure: StageFailure, lost: number): StageFailure {
   return { ...failure, message: `the VM was lost ${lost} times; the last time: ${failure.message}` };
 }

@@ -159,8 +159,8 @@ function levelOf(plan: Plan): Pick<MachinePlan, 'stages' | 'scopes'> {
     doing: doingOf(stage.work),
     scope: stage.each === undefined ? stage.scope : null,
     after: stage.after,
-    condition: decidedWith(stage, handsOn(stage.id)),
-    takes: [...dataTakenBy(stage), ...takenAgain(stage)],
+    condition: findDecidingStages(stage, handsOn(stage.id)),
+    takes: [...dataTakenBy(stage), ...listTakenAgain(stage)],
     timeoutMs: stage.timeoutMs,
     retry: stage.each === undefined ? stage.retry : RETRY_DEFAULTS,
     deadline: deadlineOf(stage.work),
@@ -168,8 +168,8 @@ function levelOf(plan: Plan): Pick<MachinePlan, 'stages' | 'scopes'> {
     ...waitIn(stage.work),
     ...(stage.continueOnError === true ? { continueOnError: true } : {}),
     ...(stage.finally === true ? { finally: true } : {}),
-    ...coveredBy(stage, (id) => byId.get(id)),
-    ...carriedBy(stage, (id) => byId.get(id)),
+    ...findCovered(stage, (id) => byId.get(id)),
+    ...findCarried(stage, (id) => byId.get(id)),
     ...(stage.continueOnError === true && stage.input.kind === 'merge' ? { merges: stage.input.stages } : {}),
     ...machineEach(stage, partIn),
     ...machineLoop(stage),
@@ -182,7 +182,7 @@ function levelOf(plan: Plan): Pick<MachinePlan, 'stages' | 'scopes'> {
     const stages = plan.stages.filter(({ of = null }) => of === owner);
     const ids = new Set(stages.map(({ id }) => id));
     return {
-      stages: stages.map((stage) => machineStage(beforeItems(stage, (id) => ids.has(id)))),
+      stages: stages.map((stage) => machineStage(withoutItems(stage, (id) => ids.has(id)))),
       scopes: plan.scopes
         .filter(({ id, stages: held }) => !ofItems.has(id) && held.some((stage) => ids.has(stage)))
         .map(({ id, stages: held, keepsVm }) => ({ id, stages: held, ...(keepsVm === true ? { keepsVm } : {}) })),
@@ -198,7 +198,7 @@ function levelOf(plan: Plan): Pick<MachinePlan, 'stages' | 'scopes'> {
 }
 
 /** What a stage with items waits for and takes before the first of them. */
-function beforeItems(stage: StagePlan, isBeside: (id: string) => boolean): StagePlan {
+function withoutItems(stage: StagePlan, isBeside: (id: string) => boolean): StagePlan {
   if (stage.each === undefined || partOf(stage.work) === null) return stage;
   return { ...stage, after: stage.after.filter((edge) => isBeside(edge.stage)) };
 }
@@ -212,8 +212,8 @@ function endOfItem(
 }
 
 /** Those with `finally` run after the part, and those of items within it fail no part but their own. */
-function coveredBy(stage: StagePlan, stageOf: (id: string) => StagePlan | undefined): Pick<MachineStage, 'covers'> {
-  const covers = coveredStages(stage).filter((id) => {
+function findCovered(stage: StagePlan, stageOf: (id: string) => StagePlan | undefined): Pick<MachineStage, 'covers'> {
+  const covers = listCoveredStages(stage).filter((id) => {
     const member = stageOf(id);
     return member !== undefined && member.finally !== true && member.of === stage.of;
   });
@@ -221,7 +221,7 @@ function coveredBy(stage: StagePlan, stageOf: (id: string) => StagePlan | undefi
 }
 
 /** The stages of a part that is done once and whose failure is tolerated as a whole; of any other stage none. */
-export function coveredStages({
+export function listCoveredStages({
   work,
   each,
   loop,
@@ -231,7 +231,7 @@ export function coveredStages({
   return isCovering ? (partOf(work)?.stages ?? []) : [];
 }
 
-function carriedBy(stage: StagePlan, stageOf: (id: string) => StagePlan | undefined): Pick<MachineStage, 'carries'> {
+function findCarried(stage: StagePlan, stageOf: (id: string) => StagePlan | undefined): Pick<MachineStage, 'carries'> {
   if (stage.input.kind !== 'carry') return {};
   const source = stageOf(stage.input.stage);
   const matters = mayLackOutput(stage) || (source !== undefined && mayLackOutput(source));
@@ -262,7 +262,7 @@ function machineEach(stage: StagePlan, partIn: (id: string) => ItemPart): Pick<M
   return scope === null ? {} : { each: { scope, retry, ...how } };
 }
 
-function decidedWith(stage: StagePlan, handsOn: boolean): MachineStage['condition'] {
+function findDecidingStages(stage: StagePlan, handsOn: boolean): MachineStage['condition'] {
   const { when, loop } = stage;
   if (loop !== undefined) return loop.until.stages;
   return when === null ? null : readToDecide(stage, when, handsOn);
@@ -276,7 +276,7 @@ function machineLoop({ loop, work }: StagePlan): Pick<MachineStage, 'loop'> {
 }
 
 /** In the first visit there is none. */
-export function takenAgain({ again = [] }: Pick<StagePlan, 'again'>): readonly TakenData[] {
+export function listTakenAgain({ again = [] }: Pick<StagePlan, 'again'>): readonly TakenData[] {
   return again.map((stage) => ({ stage, output: true, outputs: [] }));
 }
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { LOST_VM_ATTEMPTS } from '../errors/code-info.ts';
 import type { StageFailure } from '../run/stage-result.ts';
-import { onlyWaits } from './state.ts';
+import { isOnlyWaiting } from './state.ts';
 import { start, transition } from './machine.ts';
 import { machineFromWire, machinePlanOf, machineToWire } from './machine-plan.ts';
 import { machineOf, planOf } from '../../test/machine/plan-of.ts';
@@ -515,7 +515,7 @@ describe('waits', () => {
 
   test('while one waits and nothing else is under way, a run only waits', () => {
     const world = new World(machineOf('a b>a c d:2', { wait: 'b', ask: 'c', backoffMs: 100 }));
-    const seen = [onlyWaits(world.state)];
+    const seen = [isOnlyWaiting(world.state)];
     for (const answer of [
       () => world.answer('a'),
       () => world.answer('d', 'fail'),
@@ -525,13 +525,13 @@ describe('waits', () => {
       () => world.answer('c'),
     ]) {
       answer();
-      seen.push(onlyWaits(world.state));
+      seen.push(isOnlyWaiting(world.state));
     }
     expect(seen).toEqual([false, false, false, false, true, true, false]);
   });
 
   test('what runs without a VM is under way', () => {
-    expect(onlyWaits(new World(machineOf('a b', { wait: 'a', bare: 'b' })).state)).toBe(false);
+    expect(isOnlyWaiting(new World(machineOf('a b', { wait: 'a', bare: 'b' })).state)).toBe(false);
   });
 });
 

@@ -15,7 +15,7 @@ export function outcomeOf(plan: MachinePlan, index: PlanIndex, state: RunState):
     return stage.finally !== true && isCut(row) && !isCovered(row, at);
   });
   const finallyCut = index.finallyStages.some((stage) => isCut(rowAt(state.stages, stage)));
-  const tolerated = toleratedIn(plan, state);
+  const tolerated = listTolerated(plan, state);
   const ending = tolerated.length === 0 ? {} : { tolerated };
   const output =
     plan.output.kind === 'stage' ? (rowAt(state.stages, index.outputStages[0]!).result?.output ?? null) : null;
@@ -33,7 +33,7 @@ export function outcomeOf(plan: MachinePlan, index: PlanIndex, state: RunState):
 }
 
 /** In the plan's order. One whose VM took others with it is the reason of the run's end, and not tolerated. */
-export function toleratedIn(plan: MachinePlan, { stages, firstFailure }: RunState): readonly string[] {
+export function listTolerated(plan: MachinePlan, { stages, firstFailure }: RunState): readonly string[] {
   return plan.stages.flatMap(({ id, continueOnError }, index) =>
     continueOnError === true && rowAt(stages, index).phase === 'failed' && firstFailure?.stage !== id ? [id] : [],
   );

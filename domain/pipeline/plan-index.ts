@@ -46,13 +46,13 @@ export function planIndex(plan: MachinePlan): PlanIndex {
 function build(plan: MachinePlan): PlanIndex {
   const stageIds = new Map(plan.stages.map((stage, index) => [stage.id, index]));
   const scopeIds = new Map(plan.scopes.map((scope, index) => [scope.id, index]));
-  const known = (map: Map<string, number>, what: string, id: string): number => {
+  const requireIndex = (map: Map<string, number>, what: string, id: string): number => {
     const index = map.get(id);
     if (index === undefined) throw new Error(`the plan names ${what} "${id}" and does not have it`);
     return index;
   };
-  const stage = (id: string): number => known(stageIds, 'stage', id);
-  const scopeOf = plan.stages.map(({ scope }) => (scope === null ? null : known(scopeIds, 'scope', scope)));
+  const stage = (id: string): number => requireIndex(stageIds, 'stage', id);
+  const scopeOf = plan.stages.map(({ scope }) => (scope === null ? null : requireIndex(scopeIds, 'scope', scope)));
   const stagesOf = plan.scopes.map((scope) => scope.stages.map(stage));
   const before = plan.stages.map(({ after }) => after.map((edge): Edge => ({ stage: stage(edge.stage), on: edge.on })));
   const after: Edge[][] = plan.stages.map(() => []);

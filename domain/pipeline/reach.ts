@@ -7,24 +7,24 @@ import { LOST_VM_ATTEMPTS } from '../errors/code-info.ts';
  * The highest attempt of a stage. Each attempt before the last ended as a failure that the author's `retry` pays for, or with
  * its VM: lost, or (in a shared scope) given up with the finished stage in it.
  */
-export function lastAttempt({ retry, visits = 1 }: Tried): number {
+export function lastAttempt({ retry, visits = 1 }: AttemptLimits): number {
   return (retry.maxAttempts + LOST_VM_ATTEMPTS) * visits;
 }
 
 /** In a loop, attempts are counted on from visit to visit. */
-type Tried = Pick<StagePlan, 'retry' | 'visits'>;
+type AttemptLimits = Pick<StagePlan, 'retry' | 'visits'>;
 
 /** The highest generation of a scope's VM. The stage of a scope that is not shared has a new VM for each attempt. */
 export function lastGeneration(
   scope: Pick<ScopePlan, 'stages' | 'keepsVm'>,
-  stageOf: (id: string) => Tried | undefined,
+  stageOf: (id: string) => AttemptLimits | undefined,
 ): number {
   const only = isSharedScope(scope) ? undefined : stageOf(scope.stages[0]!);
   return only === undefined ? LOST_VM_ATTEMPTS : lastAttempt(only) - 1;
 }
 
 /** Whether the machine can ask for this attempt in a VM of this generation. */
-export function isReachable(stage: Tried, isShared: boolean, attempt: number, generation: number): boolean {
+export function isReachable(stage: AttemptLimits, isShared: boolean, attempt: number, generation: number): boolean {
   if (!Number.isSafeInteger(attempt) || attempt < 1 || attempt > lastAttempt(stage)) return false;
   if (!Number.isSafeInteger(generation) || generation < 0) return false;
   // A VM that one stage owns is used once.

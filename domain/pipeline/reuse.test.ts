@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { planOf, type PlanOptions } from '../../test/machine/plan-of.ts';
 import type { Plan, StagePlan } from '../plan/plan.ts';
 import type { StageEnd } from '../run/stage-ends.ts';
-import { differingBefore, reuseOf } from './reuse.ts';
+import { findDifferingBefore, reuseOf } from './reuse.ts';
 
 /** `a+ b! c-` : succeeded, failed, skipped; `c*` was cancelled, `d?` passed. What is not named has no end. */
 function endsOf(text: string): ReadonlyMap<string, StageEnd> {
@@ -122,8 +122,8 @@ test('a run that starts from the end of a part starts from all of it', () => {
   expect([...given.keys()]).toEqual(['x']);
   expect(again.get('p.a')).toEqual({ kind: 'from' });
   const other = { plan: asPart(withStage('p.a', { timeoutMs: 5 })(planOf(text))), input: null };
-  expect([...differingBefore(other, earlier, 'p').keys()]).toEqual([]);
-  expect([...differingBefore(other, earlier, 'y').keys()]).toEqual(['p.a']);
+  expect([...findDifferingBefore(other, earlier, 'p').keys()]).toEqual([]);
+  expect([...findDifferingBefore(other, earlier, 'y').keys()]).toEqual(['p.a']);
 });
 
 describe('a shared VM', () => {
@@ -212,7 +212,7 @@ describe('a stage that differs', () => {
 test('before a stage stand those that it waits for, near and far', () => {
   const earlier = { plan: planOf('a b>a c>b d'), input: null };
   const change = (plan: Plan): Plan => withStage('a', { timeoutMs: 1 })(withStage('d', { timeoutMs: 1 })(plan));
-  const differing = differingBefore({ plan: change(earlier.plan), input: null }, earlier, 'c');
+  const differing = findDifferingBefore({ plan: change(earlier.plan), input: null }, earlier, 'c');
   expect([...differing]).toEqual([['a', ['timeoutMs']]]);
 });
 

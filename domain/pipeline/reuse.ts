@@ -55,9 +55,9 @@ export interface Reuse {
 /** @param from  a stage of the plan, or null; what ends a part stands for all of it */
 export function reuseOf(run: PlannedRun, earlier: EarlierRun, from: string | null): Reuse {
   const stages = ownStages(run.plan);
-  const differing = differingStages(run, earlier);
+  const differing = findDifferingStages(run, earlier);
   const again = new Map<string, AgainBecause>();
-  const first = startedFrom(run.plan, from);
+  const first = findStartStages(run.plan, from);
   for (const { id, after, finally: isLast } of stages) {
     const because =
       isLast === true ? ({ kind: 'finally' } as const) : ownReason(id, after, { differing, ends: earlier.ends, first });
@@ -73,15 +73,15 @@ export function reuseOf(run: PlannedRun, earlier: EarlierRun, from: string | nul
 }
 
 /** The stages before `from`, near and far, that differ between the plans: outputs of other stages would reach it. */
-export function differingBefore(
+export function findDifferingBefore(
   run: PlannedRun,
   earlier: PlannedRun,
   from: string,
 ): ReadonlyMap<string, readonly string[]> {
-  const differing = differingStages(run, earlier);
+  const differing = findDifferingStages(run, earlier);
   const stages = new Map(ownStages(run.plan).map((stage) => [stage.id, stage]));
   const before = new Set<string>();
-  const first = startedFrom(run.plan, from);
+  const first = findStartStages(run.plan, from);
   const queue = [...first];
   for (const id of queue) {
     for (const { stage } of stages.get(id)?.after ?? []) {
@@ -93,18 +93,18 @@ export function differingBefore(
   return new Map([...differing].filter(([id]) => before.has(id)));
 }
 
-interface Known {
+interface ReuseFacts {
   readonly differing: ReadonlyMap<string, readonly string[]>;
   readonly ends: StageEnds;
   readonly first: ReadonlySet<string>;
 }
 
-function startedFrom({ stages }: Plan, from: string | null): ReadonlySet<string> {
+function findStartStages({ stages }: Plan, from: string | null): ReadonlySet<string> {
   const stage = stages.find(({ id }) => id === from);
   return new Set(stage === undefined ? [] : [stage.id, ...(partOf(stage.work)?.stages ?? [])]);
 }
 
-function ownReason(id: string, after: StagePlan['after'], { differing, ends, first }: Known): AgainBecause | null {
+function ownReason(id: string, after: StagePlan['after'], { differing, ends, first }: ReuseFacts): AgainBecause | null {
   if (first.has(id)) return { kind: 'from' };
   const keys = differing.get(id);
   if (keys !== undefined) return keys.length === 0 ? { kind: 'new' } : { kind: 'differs', keys };
@@ -162,7 +162,7 @@ const OF_THE_WHOLE: ReadonlySet<string> = new Set([
  * By stage the keys in which it differs from the one of the same name; none for a stage that the other plan does not have. A stage
  * whose items are parts differs where a stage of these does.
  */
-export function differingStages(run: PlannedRun, earlier: PlannedRun): ReadonlyMap<string, readonly string[]> {
+export function findDifferingStages(run: PlannedRun, earlier: PlannedRun): ReadonlyMap<string, readonly string[]> {
   const others = new Map(earlier.plan.stages.map((stage) => [stage.id, stage]));
   const whole = keysThatDiffer(rest(run.plan), rest(earlier.plan));
   const isOtherInput = canonicalJson(run.input) !== canonicalJson(earlier.input);

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { compileText } from '../language/load.ts';
-import { endedAsService } from './service-end.ts';
+import { isEndOfServices } from './service-end.ts';
 
 const SPEC = `kind: workflow
 name: serving
@@ -22,7 +22,7 @@ function ended(
 ): boolean {
   const { state = 'cancelled', hasFailure = false, attempt = 1 } = run;
   const stages = Object.entries({ ...ENDED, ...states }).map(([id, of]) => ({ id, state: of, attempt }));
-  return endedAsService(plan, { state, hasFailure, stages });
+  return isEndOfServices(plan, { state, hasFailure, stages });
 }
 
 test('the cancel of a service that served is its end', () => {
@@ -47,6 +47,6 @@ test('a run without a service does not end by a cancel', () => {
     { baseDir: '/' },
   );
   const stages = [{ id: 'a', state: 'cancelled', attempt: 1 }];
-  expect(endedAsService(other!, { state: 'cancelled', hasFailure: false, stages })).toBe(false);
-  expect(endedAsService(other!, { state: 'cancelled', hasFailure: false, stages: [] })).toBe(false);
+  expect(isEndOfServices(other!, { state: 'cancelled', hasFailure: false, stages })).toBe(false);
+  expect(isEndOfServices(other!, { state: 'cancelled', hasFailure: false, stages: [] })).toBe(false);
 });

@@ -14,7 +14,7 @@ interface EndedStage {
  * True if the cancel of the run ended services that had begun, and no other work: every other stage succeeded, was passed over, or
  * waited for the failure of a service.
  */
-export function endedAsService(
+export function isEndOfServices(
   plan: Pick<Plan, 'stages'>,
   run: { readonly state: string; readonly hasFailure: boolean; readonly stages: readonly EndedStage[] },
 ): boolean {

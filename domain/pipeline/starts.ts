@@ -2,7 +2,7 @@
 import type { Draft } from './draft.ts';
 import { isTimeFound } from './machine-plan.ts';
 import { execKeyOf } from './stage-keys.ts';
-import { endsReadBy, upstreamOf } from './upstream.ts';
+import { collectEnds, upstreamOf } from './upstream.ts';
 
 /** Starts ready stages in plan order while there is room. */
 export function startReadyStages(draft: Draft): void {
@@ -59,6 +59,6 @@ export function startStage(draft: Draft, stage: number): void {
 export function evaluateCondition(draft: Draft, stage: number, reads: readonly string[]): void {
   const evaluation = draft.stage(stage).evaluations + 1;
   draft.setStage(stage, { phase: 'deciding', evaluations: evaluation });
-  const upstream = endsReadBy(draft, stage, reads);
+  const upstream = collectEnds(draft, stage, reads);
   draft.commands.push({ type: 'evaluate', stageId: draft.plan.stages[stage]!.id, evaluation, upstream });
 }

@@ -128,7 +128,7 @@ export function isEnd(phase: StagePhase): phase is EndPhase {
 }
 
 /** Whether nothing is under way but what waits for an answer or a time. */
-export function onlyWaits({ stages, running, ready }: Pick<RunState, 'stages' | 'running' | 'ready'>): boolean {
+export function isOnlyWaiting({ stages, running, ready }: Pick<RunState, 'stages' | 'running' | 'ready'>): boolean {
   if (running > 0 || ready.length > 0) return false;
   let waits = false;
   for (const row of stages)

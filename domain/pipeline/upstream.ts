@@ -23,7 +23,7 @@ export function upstreamOf(run: StageReader, stage: number): Readonly<Record<str
     if (result === null) throw new Error(`stage "${id}" starts before "${source}" has a result`);
     upstream[source] = result;
     if (carries !== source) continue;
-    const { output, parts } = carriedFrom(run, index);
+    const { output, parts } = resolveCarried(run, index);
     upstream[source] = { ...result, output };
     for (const part of endedOf(run, parts)) upstream[part] ??= { ...NO_OUTPUTS, output: outputOf(run, part) };
   }
@@ -31,22 +31,23 @@ export function upstreamOf(run: StageReader, stage: number): Readonly<Record<str
 }
 
 /** @param reads  ids of the stages that the condition is decided with */
-export function endsReadBy(
+export function collectEnds(
   run: StageReader,
   stage: number,
   reads: readonly string[],
 ): Readonly<Record<string, EndedStage>> {
   const { id: decided, carries } = run.plan.stages[stage]!;
   const ends: Record<string, EndedStage> = createMapping();
-  const take = (id: string, output: DataRef | null): void => {
+  const addOutput = (id: string, output: DataRef | null): void => {
     const { phase, attempt } = run.stage(run.stageIndex(id));
     if (!isEnd(phase)) throw new Error(`stage "${decided}" is decided before "${id}" has ended`);
     ends[id] = { state: phase, attempt, output };
   };
   for (const id of reads) {
-    const carried = id === carries ? carriedFrom(run, run.stageIndex(id)) : null;
-    take(id, carried === null ? outputOf(run, id) : carried.output);
-    for (const part of endedOf(run, carried?.parts ?? [])) if (!reads.includes(part)) take(part, outputOf(run, part));
+    const carried = id === carries ? resolveCarried(run, run.stageIndex(id)) : null;
+    addOutput(id, carried === null ? outputOf(run, id) : carried.output);
+    for (const part of endedOf(run, carried?.parts ?? []))
+      if (!reads.includes(part)) addOutput(part, outputOf(run, part));
   }
   return ends;
 }
@@ -61,7 +62,7 @@ function outputOf(run: StageReader, id: string): DataRef | null {
 }
 
 /** The output of a stage; of one that ended without, what it had found itself: perhaps a merge, of these parts. */
-function carriedFrom(
+function resolveCarried(
   run: StageReader,
   source: number,
 ): { readonly output: DataRef | null; readonly parts: readonly string[] } {

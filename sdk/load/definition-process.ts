@@ -39,7 +39,7 @@ async function replyOf(bundle: string): Promise<Reply> {
 }
 
 function replyOfExports(exports: Readonly<Record<string, unknown>>): Reply {
-  const unusable = (message: string): Reply => ({
+  const createUnusableReply = (message: string): Reply => ({
     kind: 'unusable',
     message,
     remedy: 'write `export default defineWorkflow({ … })` or `export default definePipeline({ … })`',
@@ -47,7 +47,7 @@ function replyOfExports(exports: Readonly<Record<string, unknown>>): Reply {
   });
   if (!Object.hasOwn(exports, 'default')) {
     const names = Object.keys(exports);
-    return unusable(
+    return createUnusableReply(
       `the module has no default export${names.length === 0 ? '' : `; it exports ${names.slice(0, 8).join(', ')}`}`,
     );
   }
@@ -59,7 +59,7 @@ function replyOfExports(exports: Readonly<Record<string, unknown>>): Reply {
       place: places.get(found) ?? null,
       stages: stagesOf.get(found)!.map((stage) => places.get(stage) ?? null),
     };
-  return unusable(`the default export is ${describe(found)}, not a definition`);
+  return createUnusableReply(`the default export is ${describe(found)}, not a definition`);
 }
 
 function isDefinition(value: object): value is { readonly source: string } {

@@ -17,7 +17,7 @@ import { bundle, BundleError } from '../../skill-kit/bundle/bundle.ts';
 import { listFiles } from '../list-files.ts';
 import type { Place, Reply } from './reply.ts';
 import { runDefinition } from './run-definition.ts';
-import { inSdkWords } from './sdk-words.ts';
+import { toSdkWords } from './sdk-words.ts';
 import { placesInSource } from './source-places.ts';
 
 export interface LoadDefinitionOptions {
@@ -54,7 +54,7 @@ export interface LoadedDefinition {
  * @param entry  full path
  */
 export async function loadDefinition(entry: string, options: LoadDefinitionOptions): Promise<LoadedDefinition> {
-  const { plan, found, mountPlaces, appliedSettings } = await judged(entry, options);
+  const { plan, found, mountPlaces, appliedSettings } = await judgeDefinition(entry, options);
   const sources = new Map<string, string>();
   const named = [...found.map(({ place }) => place.file), ...[...mountPlaces.values()].map(({ file }) => file)];
   for (const file of new Set(named)) {
@@ -92,17 +92,17 @@ function readSource(file: string): string | null {
 /** The size limit of a file whose lines an excerpt shows. */
 const SOURCE_BYTES = 16 * 1024 * 1024;
 
-type Placed = Pick<Diagnostic, 'code' | 'severity' | 'message' | 'remedy'> & { readonly place: Place };
+type PlacedDiagnostic = Pick<Diagnostic, 'code' | 'severity' | 'message' | 'remedy'> & { readonly place: Place };
 
-interface Judged {
+interface Judgement {
   readonly plan: Plan | null;
-  readonly found: readonly Placed[];
+  readonly found: readonly PlacedDiagnostic[];
   readonly mountPlaces: ReadonlyMap<string, Place>;
   readonly appliedSettings: AppliedSettings;
 }
 
-async function judged(entry: string, options: LoadDefinitionOptions): Promise<Judged> {
-  const unusable = (message: string, remedy: string, place: Place | null): Placed => ({
+async function judgeDefinition(entry: string, options: LoadDefinitionOptions): Promise<Judgement> {
+  const createUnusableDiagnostic = (message: string, remedy: string, place: Place | null): PlacedDiagnostic => ({
     code: 'spec/definition',
     severity: 'error',
     message,
@@ -111,16 +111,17 @@ async function judged(entry: string, options: LoadDefinitionOptions): Promise<Ju
   });
   let code: string;
   try {
-    code = await bundled(entry);
+    code = await bundleDefinition(entry);
   } catch (error) {
     if (!(error instanceof BundleError)) throw error;
     const found = error.mistakes.map(({ message, place }) =>
-      unusable(message, 'correct the code at this place', place),
+      createUnusableDiagnostic(message, 'correct the code at this place', place),
     );
-    return unloaded(found);
+    return createUnloaded(found);
   }
   const reply: Reply = await runDefinition(code, { cwd: dirname(entry), ...options });
-  if (reply.kind === 'unusable') return unloaded([unusable(reply.message, reply.remedy, reply.place)]);
+  if (reply.kind === 'unusable')
+    return createUnloaded([createUnusableDiagnostic(reply.message, reply.remedy, reply.place)]);
   const { plan, diagnostics, mountPlaces, appliedSettings } = await loadText(reply.source, entry, {
     baseDir: options.baseDir ?? dirname(entry),
     listFiles,
@@ -142,7 +143,7 @@ async function judged(entry: string, options: LoadDefinitionOptions): Promise<Ju
     severity,
     // A part is a spec, whose author has written what it says.
     ...(file === entry
-      ? { ...inSdkWords({ message, remedy }, lineOf), place: placeOf({ line, column }) }
+      ? { ...toSdkWords({ message, remedy }, lineOf), place: placeOf({ line, column }) }
       : { message, remedy, place: { file, line, column } }),
   }));
   return {
@@ -153,12 +154,12 @@ async function judged(entry: string, options: LoadDefinitionOptions): Promise<Ju
   };
 }
 
-function unloaded(found: readonly Placed[]): Judged {
+function createUnloaded(found: readonly PlacedDiagnostic[]): Judgement {
   return { plan: null, found, mountPlaces: new Map(), appliedSettings: createUnapplied() };
 }
 
 /** Voidbox stays outside: the definition is made with the package whose command loads it, and compiled by it. */
-async function bundled(entry: string): Promise<string> {
+async function bundleDefinition(entry: string): Promise<string> {
   const { code } = await bundle(entry, {
     external: { voidbox: pathToFileURL(join(packageRoot(), 'dist/sdk/index.js')).href },
     output: { sourcemap: 'inline', sourcemapPathTransform: (source, map) => resolve(dirname(map), source) },

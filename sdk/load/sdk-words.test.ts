@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
 import { SPEC } from '../../domain/language/grammar/spec-table.ts';
 import type { Key, MappingTable, ValueType } from '../../domain/language/grammar/table.ts';
-import { inSdkWords, SDK_NAMES } from './sdk-words.ts';
+import { toSdkWords, SDK_NAMES } from './sdk-words.ts';
 
 const translated = (message: string, remedy = ''): readonly string[] => {
-  const words = inSdkWords({ message, remedy }, (line) => `x.ts:${line * 10}:1`);
+  const words = toSdkWords({ message, remedy }, (line) => `x.ts:${line * 10}:1`);
   return remedy === '' ? [words.message] : [words.message, words.remedy];
 };
 

@@ -63,11 +63,11 @@ const DURATION_KEYS = [
 const MS_PER_SECOND = 1_000;
 
 /** @param placeOfLine  what is said for a line of the spec's text, which the author has not seen */
-export function inSdkWords({ message, remedy }: Words, placeOfLine: (line: number) => string): Words {
+export function toSdkWords({ message, remedy }: Words, placeOfLine: (line: number) => string): Words {
   const [, unlisted, kind] = NOT_LISTED.exec(message) ?? [];
   if (unlisted !== undefined) {
     const list = kind === 'step' ? '`steps` of `defineWorkflow`' : '`stages` of `definePipeline`';
-    return { message: `${renamed(unlisted)}, which is not in ${list}`, remedy: 'add it there, or name another one' };
+    return { message: `${renameKeys(unlisted)}, which is not in ${list}`, remedy: 'add it there, or name another one' };
   }
   const duration = DURATION_KEYS.find(({ key }) => message.startsWith(key));
   if (duration !== undefined) {
@@ -78,21 +78,21 @@ export function inSdkWords({ message, remedy }: Words, placeOfLine: (line: numbe
     };
   }
   const inMs = IN_SECONDS.test(message);
-  const translated = (text: string): string =>
-    renamed(inMs ? inMilliseconds(text) : text)
-      .replace(SHELL_COMMAND, (_, script: string) => `\`${inDoubleQuotes(script)}\``)
+  const translateWords = (text: string): string =>
+    renameKeys(inMs ? toMilliseconds(text) : text)
+      .replace(SHELL_COMMAND, (_, script: string) => `\`${toDoubleQuotes(script)}\``)
       .replace(/\bon line (\d+)$/, (_, line: string) => `at ${placeOfLine(Number(line))}`);
-  return { message: translated(message), remedy: translated(remedy) };
+  return { message: translateWords(message), remedy: translateWords(remedy) };
 }
 
 /** Only what is marked as code: everything else may be a value. */
-function renamed(text: string): string {
+function renameKeys(text: string): string {
   return text.replace(/`([a-z_]+)`/g, (code, key: string) =>
     Object.hasOwn(SDK_NAMES, key) ? `\`${SDK_NAMES[key]!}\`` : code,
   );
 }
 
-function inMilliseconds(text: string): string {
+function toMilliseconds(text: string): string {
   return text
     .replace(
       /from (\S+) to (\S+) \(seconds\)/,
@@ -107,6 +107,6 @@ function times1000(text: string): number {
 }
 
 /** YAML's single quotes are not those of TypeScript. */
-function inDoubleQuotes(yaml: string): string {
+function toDoubleQuotes(yaml: string): string {
   return yaml.startsWith("'") ? JSON.stringify(yaml.slice(1, -1).replaceAll("''", "'")) : yaml;
 }

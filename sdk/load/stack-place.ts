@@ -12,12 +12,12 @@ export function placeInStack(stack: string, isOwn: (file: string) => boolean): P
     const [, file, lineNumber, column] = FRAME.exec(line) ?? [];
     return file === undefined || isOwn(file)
       ? []
-      : [{ file: decoded(file), line: Number(lineNumber), column: Number(column) }];
+      : [{ file: decodePath(file), line: Number(lineNumber), column: Number(column) }];
   });
   return frames.find(({ file }) => !file.includes('/node_modules/')) ?? frames[0] ?? null;
 }
 
-function decoded(path: string): string {
+function decodePath(path: string): string {
   try {
     return decodeURIComponent(path);
   } catch {

@@ -1,7 +1,7 @@
 /** Stages in which a coding agent works on a prompt. */
 import { AGENT_BOX_OPTIONS, AGENT_STEP_OPTIONS } from '../known-options.ts';
 import { checkOptions, namesOf } from '../options.ts';
-import { tellPlace } from '../places.ts';
+import { reportPlace } from '../places.ts';
 import { type AgentSkill, type Budget, writeBudget, type Llm, writeLlm } from './agent-settings.ts';
 import { writeCommonOptions, type OfCommands, type StageOptions } from './common-options.ts';
 import type { Approval, Box, Outputs, Part, SpecObject, Step, Wait } from './stage.ts';
@@ -41,7 +41,7 @@ export function agentStep<const O extends Outputs = Record<never, string>, R = s
     on_failure: namesOf(`\`onFailure\` ${of}`, options.onFailure),
     mode: options.service === true ? 'service' : undefined,
   };
-  tellPlace(spec, agentStep);
+  reportPlace(spec, agentStep);
   return { kind: 'step', name, spec, output: (output) => ({ stage: name, output }) };
 }
 
@@ -57,7 +57,7 @@ export function agentBox<const O extends Outputs = Record<never, string>, R = st
     ...writeAgentStage(name, prompt, options, of),
     on_failure: namesOf(`\`onFailure\` ${of}`, options.onFailure),
   };
-  tellPlace(spec, agentBox);
+  reportPlace(spec, agentBox);
   return { kind: 'box', name, spec, output: (output) => ({ stage: name, output }) };
 }
 

@@ -2,7 +2,7 @@
 import type { FieldType, TimeoutAnswer } from '../../domain/plan/plan.ts';
 import { APPROVAL_OPTIONS } from '../known-options.ts';
 import { checkOptions, durationOf, namesOf } from '../options.ts';
-import { tellPlace } from '../places.ts';
+import { reportPlace } from '../places.ts';
 import type { Approval, Box, Part, Step, Wait } from './stage.ts';
 
 export interface ApprovalOptions {
@@ -50,6 +50,6 @@ export function approval(name: string, options: ApprovalOptions): Approval {
     on_failure: namesOf(`\`onFailure\` ${of}`, onFailure),
     continue_on_error: continueOnError,
   };
-  tellPlace(spec, approval);
+  reportPlace(spec, approval);
   return { kind: 'approval', name, spec };
 }

@@ -1,7 +1,7 @@
 /** Stages that run a command. */
 import { BOX_OPTIONS, STEP_OPTIONS } from '../known-options.ts';
-import { checkOptions, nameOf, namesOf, shown } from '../options.ts';
-import { tellPlace } from '../places.ts';
+import { checkOptions, nameOf, namesOf, formatValue } from '../options.ts';
+import { reportPlace } from '../places.ts';
 import { writeCommonOptions, writeForEach, type StageOptions } from './common-options.ts';
 import type { Approval, Box, Outputs, Part, SpecObject, Step, Wait } from './stage.ts';
 
@@ -39,7 +39,7 @@ export function step<const O extends Outputs = Record<never, string>, R = string
     on_failure: namesOf(`\`onFailure\` ${of}`, options.onFailure),
     mode: options.service === true ? 'service' : undefined,
   };
-  tellPlace(spec, step);
+  reportPlace(spec, step);
   return { kind: 'step', name, spec, output: (output) => ({ stage: name, output }) };
 }
 
@@ -55,7 +55,7 @@ export function box<const O extends Outputs = Record<never, string>, R = string>
     ...writeCommandStage(name, command, options, of),
     on_failure: namesOf(`\`onFailure\` ${of}`, options.onFailure),
   };
-  tellPlace(spec, box);
+  reportPlace(spec, box);
   return { kind: 'box', name, spec, output: (output) => ({ stage: name, output }) };
 }
 
@@ -84,7 +84,7 @@ function writeCommand(command: unknown, { stdinFrom, cwd }: CommandOptions, of: 
     return stdinFrom === undefined && cwd === undefined ? command : { script: command, ...beside };
   if (!Array.isArray(command))
     throw new TypeError(
-      `the command ${of}: a text, or a list of program and arguments is needed, got ${shown(command)}`,
+      `the command ${of}: a text, or a list of program and arguments is needed, got ${formatValue(command)}`,
     );
   const [program, ...args] = command as readonly (string | number)[];
   return { program, args, ...beside };

@@ -1,7 +1,7 @@
 /** The options that stages with a VM share, whatever their work. */
 import type { JsonValue } from '../../domain/plan/plan.ts';
 import { DEFAULTS_KEYS, INPUT_KEYS, MOCK_KEYS, RETRY_KEYS, WORKSPACE_KEYS } from '../known-options.ts';
-import { checkList, checkOptions, nameOf, secondsOf, shown } from '../options.ts';
+import { checkList, checkOptions, nameOf, secondsOf, formatValue } from '../options.ts';
 import { type Items, writeItems } from './items.ts';
 import { type SandboxOptions, writeSandbox } from './sandbox.ts';
 import type { Box, OutputRef, Outputs, SpecObject, Step } from './stage.ts';
@@ -154,7 +154,7 @@ function writeInput(input: Input, of: string): SpecObject {
   const given: unknown = from;
   if (typeof given !== 'object' || given === null || !('stage' in given && 'output' in given))
     throw new TypeError(
-      `\`from\` of an input ${of}: an output is needed, got ${shown(given)}; write \`stage.output("name")\``,
+      `\`from\` of an input ${of}: an output is needed, got ${formatValue(given)}; write \`stage.output("name")\``,
     );
   return { from: `${from.stage}.${from.output}`, guest, optional };
 }

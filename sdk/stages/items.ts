@@ -1,6 +1,6 @@
 /** The list of a stage with `forEach`. */
 import type { JsonValue } from '../../domain/plan/plan.ts';
-import { shown } from '../options.ts';
+import { formatValue } from '../options.ts';
 import type { Box, Part, Step } from './stage.ts';
 
 /** A list of values, or its source: `items(stage)`, `items('param')` or `files('data/*.csv')`. */
@@ -37,5 +37,5 @@ export function writeItems(list: Items, what: string): unknown {
   const given: unknown = list;
   if (Array.isArray(given)) return given;
   if (typeof given === 'object' && given !== null && 'source' in given) return given.source;
-  throw new TypeError(`${what}: a list is needed, or what \`items\` or \`files\` gives, got ${shown(given)}`);
+  throw new TypeError(`${what}: a list is needed, or what \`items\` or \`files\` gives, got ${formatValue(given)}`);
 }

@@ -1,7 +1,7 @@
 /** Other specs as stages of this one. */
 import { PART_OPTIONS } from '../known-options.ts';
 import { checkOptions, namesOf } from '../options.ts';
-import { tellPlace } from '../places.ts';
+import { reportPlace } from '../places.ts';
 import { writeForEach, writeJsonSchema, type Mock, writeMock, type OutputSchema } from './common-options.ts';
 import type { Items } from './items.ts';
 import type { Approval, DefinedPart, Part, Step, Wait } from './stage.ts';
@@ -52,6 +52,6 @@ export function part(name: string, uses: string | DefinedPart, options: PartOpti
     on_failure: namesOf(`\`onFailure\` ${of}`, onFailure),
     continue_on_error: continueOnError,
   };
-  tellPlace(spec, part);
+  reportPlace(spec, part);
   return { kind: 'part', name, spec };
 }

@@ -2,7 +2,7 @@
 import type { JsonValue, LlmProvider } from '../../domain/plan/plan.ts';
 import { SKILL_AGENT_KEYS, SKILL_BOX_OPTIONS, SKILL_STEP_OPTIONS } from '../known-options.ts';
 import { checkOptions, namesOf } from '../options.ts';
-import { tellPlace } from '../places.ts';
+import { reportPlace } from '../places.ts';
 import { type AgentSkill, type Budget, writeBudget, type Llm, writeLlm } from './agent-settings.ts';
 import { writeCommonOptions, type OfCommands, type StageOptions } from './common-options.ts';
 import type { Approval, Box, Outputs, Part, SpecObject, Step, Wait } from './stage.ts';
@@ -46,7 +46,7 @@ export function skillStep<const O extends Outputs = Record<never, string>, R = u
     ...writeSkillStage(name, options, of),
     depends_on: namesOf(`\`dependsOn\` ${of}`, options.dependsOn),
   };
-  tellPlace(spec, skillStep);
+  reportPlace(spec, skillStep);
   return { kind: 'step', name, spec, output: (output) => ({ stage: name, output }) };
 }
 
@@ -58,7 +58,7 @@ export function skillBox<const O extends Outputs = Record<never, string>, R = un
   const of = `of box "${name}"`;
   checkOptions(`options ${of}`, options, SKILL_BOX_OPTIONS);
   const spec = writeSkillStage(name, options, of);
-  tellPlace(spec, skillBox);
+  reportPlace(spec, skillBox);
   return { kind: 'box', name, spec, output: (output) => ({ stage: name, output }) };
 }
 

@@ -1,7 +1,7 @@
 /** Stages that let time pass. */
 import { WAIT_OPTIONS } from '../known-options.ts';
 import { checkOptions, durationOf, namesOf } from '../options.ts';
-import { tellPlace } from '../places.ts';
+import { reportPlace } from '../places.ts';
 import type { Approval, Box, Part, Step, Wait } from './stage.ts';
 
 export interface WaitOptions {
@@ -38,6 +38,6 @@ export function wait(name: string, options: WaitOptions): Wait {
     on_failure: namesOf(`\`onFailure\` ${of}`, onFailure),
     continue_on_error: continueOnError,
   };
-  tellPlace(spec, wait);
+  reportPlace(spec, wait);
   return { kind: 'wait', name, spec };
 }

@@ -1,6 +1,6 @@
 /** The run's board in the Temporal UI: what failed first, where its logs are, and a table of its stages. */
 import type { MachinePlan } from '../../domain/pipeline/machine-plan.ts';
-import { toleratedIn } from '../../domain/pipeline/outcome.ts';
+import { listTolerated } from '../../domain/pipeline/outcome.ts';
 import { flatRows, rowAt } from '../../domain/pipeline/rows.ts';
 import { isEnd, type RunState, type StagePhase, type StageState } from '../../domain/pipeline/state.ts';
 import type { RunOutcome } from '../../domain/run/event.ts';
@@ -120,7 +120,7 @@ function questionLines(runId: string, plan: MachinePlan, stages: readonly StageS
 }
 
 function renderToleratedLines(plan: MachinePlan, state: RunState): readonly string[] {
-  const stages = toleratedIn(plan, state);
+  const stages = listTolerated(plan, state);
   if (stages.length === 0) return [];
   const shown = stages.slice(0, 8).map((id) => `**${id}**`);
   const rest = stages.length > shown.length ? ` and ${stages.length - shown.length} more` : '';

@@ -25,7 +25,7 @@ import type { MachineEvent } from '../../domain/pipeline/event.ts';
 import { start, transition, type Transition } from '../../domain/pipeline/machine.ts';
 import { machineFromWire, type MachinePlan, type MachineStage } from '../../domain/pipeline/machine-plan.ts';
 import { planIndex } from '../../domain/pipeline/plan-index.ts';
-import { onlyWaits, type RunState } from '../../domain/pipeline/state.ts';
+import { isOnlyWaiting, type RunState } from '../../domain/pipeline/state.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
 import type { FieldValues } from '../../domain/run/approval-answer.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
@@ -181,7 +181,7 @@ export class RunLoop {
     const { origin } = this.#admission;
     setCurrentDetails(lazyText(() => runBoard(this.#runId, this.#plan, state, origin, this.#items)));
     // Stages with `finally` have a time of their own.
-    if (onlyWaits(state) || state.finallyBegun) this.#clock?.stop();
+    if (isOnlyWaiting(state) || state.finallyBegun) this.#clock?.stop();
     else this.#clock?.run();
     if (state.finallyBegun) this.#deadline?.stop();
     else this.#deadline?.run();

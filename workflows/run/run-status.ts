@@ -3,7 +3,7 @@ import type { RunOutcome } from '../../domain/run/event.ts';
 import type { RunOrigin } from '../../domain/run/origin.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
 import type { MachinePlan } from '../../domain/pipeline/machine-plan.ts';
-import { toleratedIn } from '../../domain/pipeline/outcome.ts';
+import { listTolerated } from '../../domain/pipeline/outcome.ts';
 import { rowAt } from '../../domain/pipeline/rows.ts';
 import { isEnd, type RunState, type StagePhase } from '../../domain/pipeline/state.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
@@ -107,7 +107,7 @@ export function statusOf(
     stages: stages.map((index) => stageStatus(plan, state, index, refs)),
     failedStage: outcome === null ? (state.firstFailure?.stage ?? null) : outcome.failedStage,
     failure: outcome === null ? (state.firstFailure?.failure ?? null) : outcome.failure,
-    tolerated: outcome?.tolerated ?? toleratedIn(plan, state),
+    tolerated: outcome?.tolerated ?? listTolerated(plan, state),
     output: outcome?.output ?? null,
     leftOut: { outputs: refs.leftOut },
   };

@@ -25,7 +25,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
       inspectFolder({ path: stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' }),
     ]);
     const format = stateFormatProblem(stateDir);
-    const state = folder.problem === null && format !== null ? ofOtherFormat(folder, format) : folder;
+    const state = folder.problem === null && format !== null ? reportOtherFormat(folder, format) : folder;
     // In another format other files are whole.
     const runs = format === null ? findDamaged(context) : Promise.resolve([]);
     const damaged = await runs.catch((error: unknown) => {
@@ -58,7 +58,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
   },
 });
 
-function ofOtherFormat({ path }: FolderReport, problem: string): FolderReport {
+function reportOtherFormat({ path }: FolderReport, problem: string): FolderReport {
   return { path, problem, remedy: remedyOf('host/state-format') };
 }
 

@@ -10,7 +10,7 @@ import { listVms } from '../../../client/vms/vm-list.ts';
 import type { Environment } from '../../../setup/environment.ts';
 import { renderStoppedSchedules } from '../../render/runs/schedules.ts';
 import { keeperOf } from '../../../app/runs/retained-vms.ts';
-import { onlyRun } from '../../../app/runs/run-id.ts';
+import { findCommonRunId } from '../../../app/runs/run-id.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
   takesAnyStateFormat: true,
@@ -49,7 +49,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
         );
     } else if (vms.length > 0) {
       lines.push(
-        `${vms.length === 1 ? '1 of their VMs keeps running' : `${vms.length} of their VMs keep running`} until then (voidbox ps). End a run and its VMs: voidbox cancel ${onlyRun(vms.map(({ runId }) => runId))}`,
+        `${vms.length === 1 ? '1 of their VMs keeps running' : `${vms.length} of their VMs keep running`} until then (voidbox ps). End a run and its VMs: voidbox cancel ${findCommonRunId(vms.map(({ runId }) => runId))}`,
       );
     }
     if (sandboxes > 0) {

@@ -8,7 +8,7 @@ import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT } from '../../exit-code.ts';
 import { repairRuns } from '../../../app/runs/repair-runs.ts';
-import { shownRunId } from '../../../app/runs/run-id.ts';
+import { formatRunId } from '../../../app/runs/run-id.ts';
 import { pruneSessionFiles } from '../../skills/prune-sessions.ts';
 
 interface Options {
@@ -61,25 +61,27 @@ reference them; with --artifacts-now, only those stored since the oldest open ru
     }
     const verb = dryRun ? 'would delete' : 'deleted';
     const lines = report.removed.map(
-      ({ runId, sizeBytes }) => `${verb} ${shownRunId(runId)} (${formatBytes(sizeBytes)})`,
+      ({ runId, sizeBytes }) => `${verb} ${formatRunId(runId)} (${formatBytes(sizeBytes)})`,
     );
-    const runs = `${counted(report.runs.length, 'run')} (${formatBytes(report.runBytes)})`;
-    lines.push(`${verb} ${runs} and ${counted(report.artifacts, 'artifact')} (${formatBytes(report.artifactBytes)})`);
+    const runs = `${formatCount(report.runs.length, 'run')} (${formatBytes(report.runBytes)})`;
+    lines.push(
+      `${verb} ${runs} and ${formatCount(report.artifacts, 'artifact')} (${formatBytes(report.artifactBytes)})`,
+    );
     if (report.youngArtifacts > 0) {
       const size = formatBytes(report.youngArtifactBytes);
       const until = options.artifactsNow
         ? 'while a run that began earlier is open and may still reference them; prune again when it has ended'
         : 'until a day old; prune again then, or pass --artifacts-now';
       lines.push(
-        `${counted(report.youngArtifacts, 'artifact')} (${size}) without a reference ${report.youngArtifacts === 1 ? 'stays' : 'stay'} ${until}`,
+        `${formatCount(report.youngArtifacts, 'artifact')} (${size}) without a reference ${report.youngArtifacts === 1 ? 'stays' : 'stay'} ${until}`,
       );
     }
     if (report.damaged.length > 0)
-      lines.push(context.advise(`${counted(report.damaged.length, 'damaged run')} stayed. See: voidbox doctor`));
+      lines.push(context.advise(`${formatCount(report.damaged.length, 'damaged run')} stayed. See: voidbox doctor`));
     if (skills.sessions.length > 0)
-      lines.push(`${verb} files of ${counted(skills.sessions.length, 'session')}: ${skills.sessions.join(', ')}`);
+      lines.push(`${verb} files of ${formatCount(skills.sessions.length, 'session')}: ${skills.sessions.join(', ')}`);
     if (skills.skills.length > 0)
-      lines.push(`${verb} code of step machines that no session runs: ${counted(skills.skills.length, 'bundle')}`);
+      lines.push(`${verb} code of step machines that no session runs: ${formatCount(skills.skills.length, 'bundle')}`);
     if (skills.kept !== null) lines.push(context.advise(skills.kept));
     await context.stdout.write(`${lines.join('\n')}\n`);
     return EXIT.success;
@@ -110,7 +112,7 @@ async function pruneRuns(options: PruneOptions, context: CliContext): Promise<Pr
   };
 }
 
-function counted(number: number, what: string): string {
+function formatCount(number: number, what: string): string {
   return number === 1 ? `1 ${what}` : `${number} ${what}s`;
 }
 

@@ -15,7 +15,7 @@ import { describeDisk, FREE_SPACE, MAKE_ROOM } from '../../render/host/disk.ts';
 import { renderSchedules } from '../../render/runs/schedules.ts';
 import { renderStack } from '../../render/host/stack.ts';
 import { renderTable } from '../../render/text/table.ts';
-import { onlyRun } from '../../../app/runs/run-id.ts';
+import { findCommonRunId } from '../../../app/runs/run-id.ts';
 
 interface Options {
   readonly all?: boolean;
@@ -73,7 +73,7 @@ export const command = defineCommand<Options>({
         '',
         context.advise(
           problem === null
-            ? `Failed stages left VMs. End those of a run: voidbox release ${onlyRun(retaining)}`
+            ? `Failed stages left VMs. End those of a run: voidbox release ${findCommonRunId(retaining)}`
             : 'Failed stages left VMs. End them: voidbox down',
         ),
       );

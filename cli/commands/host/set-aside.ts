@@ -5,7 +5,7 @@ import { usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
 import { quoteRunId } from '../../../domain/run/run-id.ts';
-import { shownRunId } from '../../../app/runs/run-id.ts';
+import { formatRunId } from '../../../app/runs/run-id.ts';
 
 interface Options {
   readonly all?: boolean;
@@ -48,11 +48,11 @@ export const command = defineCommand<Options>({
     else {
       const lines = report.map(({ runId, problem, folder }) =>
         dryRun
-          ? `would set ${shownRunId(runId)} aside: ${sanitizeLine(problem)}`
-          : `set ${shownRunId(runId)} aside, to ${folder}`,
+          ? `would set ${formatRunId(runId)} aside: ${sanitizeLine(problem)}`
+          : `set ${formatRunId(runId)} aside, to ${folder}`,
       );
       for (const { run, reason } of left) {
-        lines.push(`left ${shownRunId(run.label)} where it is: ${reason}`);
+        lines.push(`left ${formatRunId(run.label)} where it is: ${reason}`);
         lines.push(`  ${context.advise(`to set it aside anyway: voidbox set-aside ${quoteRunId(run.label)}`)}`);
       }
       await context.stdout.write(`${lines.join('\n')}\n`);
@@ -69,7 +69,7 @@ function choose(name: string, damaged: readonly DamagedRun[], known: readonly st
     throw usageError(`run ${name} is not damaged`, `See it: voidbox status ${quoteRunId(name)}`);
   const matches = name === '' ? [] : damaged.filter((run) => run.label.startsWith(name));
   if (matches.length === 1 && matches[0] !== undefined) return matches[0];
-  const listed = (matches.length > 0 ? matches : damaged).slice(0, 5).map((run) => `  ${shownRunId(run.label)}`);
+  const listed = (matches.length > 0 ? matches : damaged).slice(0, 5).map((run) => `  ${formatRunId(run.label)}`);
   if (matches.length > 1)
     throw usageError(
       `\`${name}\` matches ${matches.length} damaged runs`,

@@ -6,9 +6,9 @@ import { rememberSkillPaths } from '../../../client/embedded/skill-paths.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
 import { IMAGES_HELP, makeGivenImages } from '../../../app/start/plan-images.ts';
-import { givenFolders } from '../../../app/start/plan-mounts.ts';
-import { givenExtras, WITH_HELP } from '../../start/given-extras.ts';
-import { givenSkills } from '../../skills/skill-folders.ts';
+import { resolveFolders } from '../../../app/start/plan-mounts.ts';
+import { parseExtras, WITH_HELP } from '../../start/given-extras.ts';
+import { resolveSkillFolders } from '../../skills/skill-folders.ts';
 import { renderSchedules } from '../../render/runs/schedules.ts';
 import { renderStack } from '../../render/host/stack.ts';
 
@@ -44,11 +44,11 @@ export const command = defineCommand<Options>({
       );
     }
     const { allowMounts } = options;
-    const extras = givenExtras(options.with);
+    const extras = parseExtras(options.with);
     const folders =
-      allowMounts === undefined ? null : allowMounts === false ? [] : givenFolders(allowMounts, context.cwd);
+      allowMounts === undefined ? null : allowMounts === false ? [] : resolveFolders(allowMounts, context.cwd);
     if (options.skills !== undefined)
-      rememberSkillPaths(context.env.stateDir, givenSkills(options.skills, context.cwd), 'replace');
+      rememberSkillPaths(context.env.stateDir, resolveSkillFolders(options.skills, context.cwd), 'replace');
     if (context.env.skills.length > 0) rememberSkillPaths(context.env.stateDir, context.env.skills, 'add');
     if (folders !== null) keepAllowedMounts(context.env.stateDir, folders);
     const onProgress = (line: string): void => void context.stderr.write(`==> ${line}\n`);

@@ -16,10 +16,10 @@ import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { refuseUndecodable } from '../../../app/start/host-variables.ts';
 import { EXIT, type ExitCode } from '../../exit-code.ts';
-import { givenPlaces } from '../../../app/start/plan-addresses.ts';
+import { parsePlaces } from '../../../app/start/plan-addresses.ts';
 import { IMAGES_HELP, makeGivenImages } from '../../../app/start/plan-images.ts';
-import { givenExtras, WITH_HELP } from '../../start/given-extras.ts';
-import { givenSkills } from '../../skills/skill-folders.ts';
+import { parseExtras, WITH_HELP } from '../../start/given-extras.ts';
+import { resolveSkillFolders } from '../../skills/skill-folders.ts';
 
 /** What an operator of Temporal asks of a worker. */
 const HELP = `
@@ -90,12 +90,12 @@ export const command = defineCommand<Options>({
     }
     requireOpenFiles('A worker');
     openStateFolder(env.stateDir);
-    const extras = givenExtras(options.with);
-    const services = givenServices(options.allowServices ?? []).flatMap((service) => ['--allow-services', service]);
+    const extras = parseExtras(options.with);
+    const services = parseServices(options.allowServices ?? []).flatMap((service) => ['--allow-services', service]);
     const note = (line: string): void => void context.stderr.write(`==> ${line}\n`);
-    const lent = lentOptions(options, context);
-    await lookAtServer(env, note);
-    const skills = givenSkills(options.skills ?? [], context.cwd).flatMap((folder) => ['--skills', folder]);
+    const lent = renderLentOptions(options, context);
+    await checkServer(env, note);
+    const skills = resolveSkillFolders(options.skills ?? [], context.cwd).flatMap((folder) => ['--skills', folder]);
     const pieces = await resolveHostPieces(env, {
       install: true,
       onProgress: note,
@@ -103,7 +103,7 @@ export const command = defineCommand<Options>({
     await resolveOptionalPieces(env, extras, { install: true, onProgress: note });
     await makeGivenImages(options.images ?? [], context, note);
     const mounts = (options.allowMounts ?? []).flatMap((folder) => ['--allow-mounts', folder]);
-    const git = givenPlaces(options.allowGit ?? []).flatMap((place) => ['--allow-git', place]);
+    const git = parsePlaces(options.allowGit ?? []).flatMap((place) => ['--allow-git', place]);
     const retention = options.allowKeep ? ['--allow-keep'] : [];
     const entry = options.allowExec ? ['--allow-exec'] : [];
     const form = options.json ? ['--json'] : [];
@@ -161,7 +161,7 @@ export const command = defineCommand<Options>({
 });
 
 /** @throws AppError */
-function givenServices(texts: readonly string[]): readonly string[] {
+function parseServices(texts: readonly string[]): readonly string[] {
   return texts.map((text) => {
     const service = readAllowedService(text);
     if (service !== null) return service;
@@ -173,7 +173,7 @@ function givenServices(texts: readonly string[]): readonly string[] {
 }
 
 /** Names alone stand on a command line. @throws CodedError `host/secrets-file` */
-function lentOptions({ secretsFile, allowEnv = [] }: Options, { env, cwd }: CliContext): readonly string[] {
+function renderLentOptions({ secretsFile, allowEnv = [] }: Options, { env, cwd }: CliContext): readonly string[] {
   const unset = allowEnv.filter((name) => env.variables[name] === undefined);
   if (unset.length > 0)
     throw environmentError(
@@ -188,7 +188,7 @@ function lentOptions({ secretsFile, allowEnv = [] }: Options, { env, cwd }: CliC
 }
 
 /** What has to be changed is told before anything is fetched; a server that only starts as well is waited for by the worker. */
-async function lookAtServer(env: Environment, note: (line: string) => void): Promise<void> {
+async function checkServer(env: Environment, note: (line: string) => void): Promise<void> {
   const { readConfiguredAddress } = await import('../../../client/temporal/temporal-address.ts');
   const { connectOwnServer } = await import('../../../client/temporal/server-problem.ts');
   const target = readConfiguredAddress(env);

@@ -14,13 +14,13 @@ import { usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT, type ExitCode } from '../../exit-code.ts';
-import { findOutput, shownOutput } from '../../runs/output-name.ts';
+import { findOutput, formatOutputName } from '../../runs/output-name.ts';
 import { printBytes } from '../../runs/print-result.ts';
 import { renderTable } from '../../render/text/table.ts';
 import { readRepairedViews } from '../../../app/runs/repair-runs.ts';
 import { findRunHere } from '../../../app/runs/run-elsewhere.ts';
 import { quoteRunId } from '../../../domain/run/run-id.ts';
-import { shownRunId, typedCommand } from '../../../app/runs/run-id.ts';
+import { formatRunId, renderCommand } from '../../../app/runs/run-id.ts';
 import { fileNameOf, saveFile, type Unpacked, unpackTar } from '../../../app/runs/unpack.ts';
 
 interface Options {
@@ -56,7 +56,7 @@ export const command = defineCommand<Options>({
   async execute([text = '', verb, name], options, context) {
     checkUsage(text, verb, name, options);
     const runId = await findRunHere('artifacts', text, context);
-    const found = await lookUp(runId, await context.stores(), context);
+    const found = await readRun(runId, await context.stores(), context);
     if (name === undefined) return await list(found, options, context);
     return await get(name, found, options, context).catch((error: unknown) => {
       throw isDamage(error) && !isCodedError(error)
@@ -86,9 +86,9 @@ function checkUsage(run: string, verb: string | undefined, name: string | undefi
     throw usageError('-o - prints the bytes, and --json excludes them: name a folder');
 }
 
-async function lookUp(runId: string, { reader, records, artifacts }: Stores, context: CliContext): Promise<Found> {
+async function readRun(runId: string, { reader, records, artifacts }: Stores, context: CliContext): Promise<Found> {
   const [view] = await readRepairedViews([runId], context);
-  if (view === undefined) throw usageError(`there is no run \`${shownRunId(runId)}\``);
+  if (view === undefined) throw usageError(`there is no run \`${formatRunId(runId)}\``);
   if (view.damage !== null) throw new CodedError('store/damaged', view.damage);
   const wire = await records.get(runId, 'plan').catch(() => null);
   return {
@@ -105,7 +105,7 @@ async function list(
   context: CliContext,
 ): Promise<ExitCode> {
   const rows: { readonly output: StageOutput; readonly kind: Kind }[] = [];
-  const listedOutputs = outputs.filter((output) => !standsInList(output));
+  const listedOutputs = outputs.filter((output) => !isInList(output));
   const shown = options.json ? listedOutputs : listedOutputs.slice(0, MOST_ROWS);
   for (const output of shown) rows.push({ output, kind: await kindOf(output, plan, artifacts) });
   if (options.json) {
@@ -123,11 +123,11 @@ async function list(
   }
   if (rows.length === 0) {
     const open = view.outcome === null ? ' yet' : '';
-    await context.stderr.write(`run ${shownRunId(view.runId)} (${view.state}) has no outputs${open}\n`);
+    await context.stderr.write(`run ${formatRunId(view.runId)} (${view.state}) has no outputs${open}\n`);
     return EXIT.success;
   }
   const cells = rows.map(({ output: { label, name, ref, isPartial }, kind }) => [
-    shownOutput({ label, name }),
+    formatOutputName({ label, name }),
     `${name === null && kind === 'file' ? 'output' : kind}${isPartial === true ? ', partial' : ''}`,
     formatBytes(ref.sizeBytes),
     ref.sha256,
@@ -137,7 +137,7 @@ async function list(
   await context.stdout.write(`${lines.join('\n')}\n`);
   if (listedOutputs.length > rows.length)
     await context.stderr.write(
-      `${listedOutputs.length - rows.length} more, of items: ${typedCommand('artifacts', view.runId, { options: '--json' })}\n`,
+      `${listedOutputs.length - rows.length} more, of items: ${renderCommand('artifacts', view.runId, { options: '--json' })}\n`,
     );
   await context.stderr.write(
     `${style.dim(context.advise(`Fetch one: voidbox artifacts ${quoteRunId(view.runId)} get NAME`))}\n`,
@@ -149,7 +149,7 @@ async function list(
 const MOST_ROWS = 500;
 
 /** The result of an item: the output of its list has it. */
-function standsInList({ stage, name, instance }: StageOutput): boolean {
+function isInList({ stage, name, instance }: StageOutput): boolean {
   return name === null && instance.at(-1)?.part === stage;
 }
 
@@ -174,7 +174,7 @@ async function get(name: string, found: Found, options: Options, context: CliCon
       output.name === null || output.isFile
         ? await saveFile(bytes, output.isFile ? `${output.label}.${output.name}` : output.label, target)
         : await unpackTar(bytes, target);
-    await say(output, kind, folder, unpacked, options, context);
+    await printSaved(output, kind, folder, unpacked, options, context);
     return EXIT.success;
   } catch (error) {
     if (abort.signal.aborted) return EXIT.interrupted;
@@ -184,7 +184,7 @@ async function get(name: string, found: Found, options: Options, context: CliCon
   }
 }
 
-async function say(
+async function printSaved(
   output: StageOutput,
   kind: Kind,
   folder: string,
@@ -199,7 +199,7 @@ async function say(
     );
   const what = kind === 'file' ? 'file' : `${entries} ${entries === 1 ? 'entry' : 'entries'}`;
   const note = isPartial ? ' (partial: the stage did not succeed)' : '';
-  await context.stderr.write(`${shownOutput(output)}: ${what}, ${formatBytes(bytes)}, to ${folder}${note}\n`);
+  await context.stderr.write(`${formatOutputName(output)}: ${what}, ${formatBytes(bytes)}, to ${folder}${note}\n`);
   if (gitData.length > 0)
     await context.stderr.write(
       `${context.stderr.style.yellow('warning')}: it holds a repository of git (${gitData.join(', ')}): git can run programs that its files name, also for \`git status\`\n`,
@@ -213,7 +213,10 @@ async function print(
   context: CliContext,
 ): Promise<ExitCode> {
   if (kind === 'folder')
-    throw usageError(`\`${shownOutput(output)}\` is a folder: -o - prints a file`, 'Name a folder for it: -o FOLDER');
+    throw usageError(
+      `\`${formatOutputName(output)}\` is a folder: -o - prints a file`,
+      'Name a folder for it: -o FOLDER',
+    );
   const hint = '-o FOLDER';
   const bytes = artifacts.open(output.ref);
   if (output.name === null || output.isFile) await printBytes(bytes, output.ref.sizeBytes, context, hint);

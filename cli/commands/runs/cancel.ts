@@ -22,9 +22,9 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     const runId = isElsewhere(found) ? found.runId : found;
     const before = isElsewhere(found) ? undefined : (await readRepairedViews([runId], context))[0];
     if (before !== undefined && before.outcome !== null)
-      return await say({ runId, state: before.outcome.state, wasRunning: false }, options, context);
+      return await printCancel({ runId, state: before.outcome.state, wasRunning: false }, options, context);
     if (isElsewhere(found) && found.state !== 'running')
-      return await say({ runId, state: found.state, wasRunning: false }, options, context);
+      return await printCancel({ runId, state: found.state, wasRunning: false }, options, context);
     let last: readonly string[] = [];
     if (!isElsewhere(found)) {
       const { records } = await context.stores();
@@ -44,10 +44,16 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     if (before?.damage !== undefined && before.damage !== null) {
       // Its events tell nothing any more; the server knows.
       const { state } = await link.briefly((client) => describeRun(client, runId));
-      return await say({ runId, state: wasRunning ? 'cancelling' : state, wasRunning }, options, context);
+      return await printCancel({ runId, state: wasRunning ? 'cancelling' : state, wasRunning }, options, context);
     }
-    if (isElsewhere(found)) return await say({ runId, state: 'cancelling', wasRunning: true }, options, context);
-    return await say({ runId, state: await stateInTime(runId, context), wasRunning: true }, options, context, last);
+    if (isElsewhere(found))
+      return await printCancel({ runId, state: 'cancelling', wasRunning: true }, options, context);
+    return await printCancel(
+      { runId, state: await stateInTime(runId, context), wasRunning: true },
+      options,
+      context,
+      last,
+    );
   },
 });
 
@@ -64,7 +70,7 @@ async function stateInTime(runId: string, context: CliContext): Promise<string> 
   return view === undefined || view.outcome === null ? 'cancelling' : view.outcome.state;
 }
 
-async function say(
+async function printCancel(
   fact: CancelFact,
   options: { readonly json?: boolean },
   context: CliContext,

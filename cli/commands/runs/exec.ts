@@ -6,11 +6,11 @@ import { AppError, usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { bytesSink } from '../../runs/bytes-sink.ts';
-import { type ExitCode, passedExitCode } from '../../exit-code.ts';
+import { type ExitCode, toExitCode } from '../../exit-code.ts';
 import { findEnterable } from '../../../app/runs/enterable-vm.ts';
 import { keeperOf } from '../../../app/runs/retained-vms.ts';
 import { quoteRunId } from '../../../domain/run/run-id.ts';
-import { typedStage } from '../../../app/runs/run-id.ts';
+import { quoteStageName } from '../../../app/runs/run-id.ts';
 
 interface Options {
   readonly stdin?: boolean;
@@ -43,7 +43,7 @@ export const command = defineCommand<Options>({
       .addHelpText('after', HELP);
   },
   async execute(typed, options, context) {
-    const { run, stage, program, args } = parted(typed);
+    const { run, stage, program, args } = splitArguments(typed);
     const { runId, vm, record } = await findEnterable(run, stage, context);
     const { execInVm } = await import('../../../client/vms/retained-vms.ts');
     // First: a command that is not in the log does not run.
@@ -97,7 +97,7 @@ interface TypedExec {
   readonly args: readonly string[];
 }
 
-function parted(typed: readonly string[]): TypedExec {
+function splitArguments(typed: readonly string[]): TypedExec {
   // Before a run whose id begins with a hyphen there is another one.
   const words = typed[0] === '--' ? typed.slice(1) : typed;
   const separator = words.indexOf('--');
@@ -106,12 +106,12 @@ function parted(typed: readonly string[]): TypedExec {
   if (program === undefined)
     throw usageError(
       'the command is missing',
-      `Write it behind \`--\`: voidbox exec ${quoteRunId(run)} ${stage === undefined ? 'STAGE' : typedStage(stage)} -- ls -l /workspace`,
+      `Write it behind \`--\`: voidbox exec ${quoteRunId(run)} ${stage === undefined ? 'STAGE' : quoteStageName(stage)} -- ls -l /workspace`,
     );
   if (more.length > 0)
     throw usageError(
       `\`${sanitizeLine(more.join(' '))}\` is too much before \`--\``,
-      `voidbox exec ${quoteRunId(run)} ${typedStage(stage!)} -- COMMAND`,
+      `voidbox exec ${quoteRunId(run)} ${quoteStageName(stage!)} -- COMMAND`,
     );
   return { run, stage, program, args };
 }
@@ -129,12 +129,12 @@ async function exitOf(
         'failed',
         'stage/output-limit',
         'the command wrote more than 256 MiB and was killed',
-        `Print less of it: voidbox exec ${quoteRunId(runId)} ${stage === undefined ? '' : `${typedStage(stage)} `}-- tail -c 1000000 FILE`,
+        `Print less of it: voidbox exec ${quoteRunId(runId)} ${stage === undefined ? '' : `${quoteStageName(stage)} `}-- tail -c 1000000 FILE`,
       );
     case 'cannot-start':
       await stderr.write(`voidbox exec: ${sanitizeLine(message)}\n`);
-      return passedExitCode(exitCode);
+      return toExitCode(exitCode);
     default:
-      return passedExitCode(exitCode);
+      return toExitCode(exitCode);
   }
 }

@@ -3,7 +3,7 @@ import { extname, resolve } from 'node:path';
 import type { Plan } from '../../../domain/plan/plan.ts';
 import { findUnsupportedParts } from '../../../domain/plan-rules/unsupported.ts';
 import { fromWire, type PlanWire, toWire } from '../../../domain/plan/wire.ts';
-import { type BaseDirOption, takeBaseDir } from '../../../app/start/base-dir.ts';
+import { type BaseDirOption, resolveBaseDir } from '../../../app/start/base-dir.ts';
 import { addBaseDirOption } from '../../start/spec-options.ts';
 import { AppError, usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
@@ -17,7 +17,7 @@ import { renderDiagnostics } from '../../render/spec/diagnostics.ts';
 import { REQUIRE_PARAMS_HELP, renderMissingParams } from '../../render/spec/missing-params.ts';
 import { planToMermaid, renderPlanGraph } from '../../render/spec/plan-graph.ts';
 import { quoteRunId } from '../../../domain/run/run-id.ts';
-import { shownRunId } from '../../../app/runs/run-id.ts';
+import { formatRunId } from '../../../app/runs/run-id.ts';
 import { findRunId } from '../../../app/runs/run-lookup.ts';
 
 interface Options extends BaseDirOption {
@@ -66,7 +66,7 @@ async function planOfSpec(
   context: CliContext,
 ): Promise<{ readonly plan: Plan; readonly missingParams: readonly string[] }> {
   const settings = settingsFor(context);
-  const baseDir = takeBaseDir(options, context.cwd);
+  const baseDir = resolveBaseDir(options, context.cwd);
   const values = {
     params: options.param ?? {},
     settings,
@@ -102,7 +102,7 @@ async function planOfRun(text: string, { param, requireParams }: Options, contex
   const wire = await records.get(runId, 'plan');
   if (wire === null || wire === undefined)
     throw usageError(
-      `run ${shownRunId(runId)} has no plan on this machine`,
+      `run ${formatRunId(runId)} has no plan on this machine`,
       `It was not admitted, or its files are on another host: voidbox status ${quoteRunId(runId)}`,
     );
   return fromWire(wire as PlanWire);

@@ -2,7 +2,7 @@ import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
 import { findRetained, keeperOf, nameOf } from '../../../app/runs/retained-vms.ts';
-import { shownRunId } from '../../../app/runs/run-id.ts';
+import { formatRunId } from '../../../app/runs/run-id.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
   configure: (command) => {
@@ -19,7 +19,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
       options.json
         ? `${JSON.stringify({ runId, released })}\n`
         : released
-            .map((vm) => `The VM of ${shownRunId(runId)}, stage ${sanitizeLine(vm.stage)}, has ended.\n`)
+            .map((vm) => `The VM of ${formatRunId(runId)}, stage ${sanitizeLine(vm.stage)}, has ended.\n`)
             .join(''),
     );
     return EXIT.success;

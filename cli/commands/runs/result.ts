@@ -8,11 +8,11 @@ import { readRepairedViews } from '../../../app/runs/repair-runs.ts';
 import type { RunView } from '../../../store/run-view.ts';
 import { printResult, resultText, saveResult } from '../../runs/print-result.ts';
 import { mockAgentsText } from '../../render/runs/agent-usage.ts';
-import { mockedText } from '../../render/runs/stages.ts';
+import { renderMockedCount } from '../../render/runs/stages.ts';
 import { renderRunEnd } from '../../render/runs/run-end.ts';
 import { toRunJson } from '../../render/runs/run-json.ts';
 import { quoteRunId } from '../../../domain/run/run-id.ts';
-import { typedCommand, typedStage } from '../../../app/runs/run-id.ts';
+import { renderCommand, quoteStageName } from '../../../app/runs/run-id.ts';
 import { findRunHere } from '../../../app/runs/run-elsewhere.ts';
 import { hasEndedAsService } from '../../../app/runs/service-end.ts';
 
@@ -22,11 +22,11 @@ interface Options {
 }
 
 /** Of a run that goes on: a service tells its output meanwhile. */
-function whatThereIs(view: RunView | undefined, runId: string): string {
+function suggestNextCommand(view: RunView | undefined, runId: string): string {
   const serving = view?.stages.find((stage) => stage.published !== undefined && stage.state === 'running');
   return serving === undefined
     ? `Wait for it: voidbox logs -f ${quoteRunId(runId)}`
-    : `What its service has published: ${typedCommand('artifacts', runId, { names: `get ${typedStage(serving.id)}`, options: '-o -' })}`;
+    : `What its service has published: ${renderCommand('artifacts', runId, { names: `get ${quoteStageName(serving.id)}`, options: '-o -' })}`;
 }
 
 export const command = defineCommand<Options>({
@@ -41,7 +41,7 @@ export const command = defineCommand<Options>({
     if (view !== undefined && view.damage !== null && view.outcome === null)
       throw new CodedError('store/damaged', view.damage);
     if (view === undefined || view.outcome === null)
-      throw usageError(`run ${runId} has not ended yet`, whatThereIs(view, runId));
+      throw usageError(`run ${runId} has not ended yet`, suggestNextCommand(view, runId));
     if (view.damage !== null)
       await context.stderr.write(`${context.stderr.style.yellow('warning:')} ${sanitizeLine(view.damage)}\n`);
     const stores = await context.stores();
@@ -64,7 +64,7 @@ export const command = defineCommand<Options>({
           output,
           artifacts,
           context,
-          context.advise(typedCommand('result', runId, { options: '-o FILE' })),
+          context.advise(renderCommand('result', runId, { options: '-o FILE' })),
         );
       return isServiceEnd ? EXIT.success : EXIT.runFailed;
     }
@@ -76,7 +76,7 @@ export const command = defineCommand<Options>({
       );
     if (view.mocked.length > 0)
       await context.stderr.write(
-        `${context.stderr.style.yellow('warning:')} mocked, without their work: ${mockedText(view)}\n`,
+        `${context.stderr.style.yellow('warning:')} mocked, without their work: ${renderMockedCount(view)}\n`,
       );
     if (options.output !== undefined)
       await context.stderr.write(`${formatBytes(output.sizeBytes)} to ${options.output}\n`);
@@ -85,7 +85,7 @@ export const command = defineCommand<Options>({
         output,
         artifacts,
         context,
-        context.advise(typedCommand('result', runId, { options: '-o FILE' })),
+        context.advise(renderCommand('result', runId, { options: '-o FILE' })),
       );
     return EXIT.success;
   },

@@ -9,7 +9,7 @@ import { countOf } from '../../typed-count.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT } from '../../exit-code.ts';
-import { whyAdmissionsAreUnknown, whyRunsStandStill } from '../../runs/open-runs.ts';
+import { explainUnknownAdmissions, explainStalledRuns } from '../../runs/open-runs.ts';
 import { repairRuns, readRepairedViews } from '../../../app/runs/repair-runs.ts';
 import { toRunJson } from '../../render/runs/run-json.ts';
 import { describeRoom, MAKE_ROOM } from '../../render/host/disk.ts';
@@ -49,7 +49,7 @@ export const command = defineCommand<Options>({
   async execute(_args, options, context) {
     const { views, hasMore } = await select(options, context);
     const admissions = asksForAdmissions(options) ? await readWaitingAdmissions(context) : null;
-    const waiting = admissions === null ? null : startedSince(admissions, sinceMsOf(options.since, context));
+    const waiting = admissions === null ? null : filterStartedSince(admissions, sinceMsOf(options.since, context));
     if (options.json) {
       const admitting = waiting === null ? null : toAdmittingJson(waiting);
       await context.stdout.write(`${JSON.stringify({ runs: views.map(toRunJson), hasMore, admitting })}\n`);
@@ -68,9 +68,9 @@ export const command = defineCommand<Options>({
         ),
       );
     const blocks = [
-      views.length > 0 ? listed : waitingLines.length > 0 ? [] : [await whyEmpty(options, context)],
+      views.length > 0 ? listed : waitingLines.length > 0 ? [] : [await explainEmptyList(options, context)],
       waitingLines,
-      await standingLines(views, { options, isKnown: waiting !== null, context }),
+      await renderDelayLines(views, { options, isKnown: waiting !== null, context }),
     ];
     const lines = blocks
       .filter((block) => block.length > 0)
@@ -80,7 +80,7 @@ export const command = defineCommand<Options>({
   },
 });
 
-async function whyEmpty({ waiting, state, name, since }: Options, context: CliContext): Promise<string> {
+async function explainEmptyList({ waiting, state, name, since }: Options, context: CliContext): Promise<string> {
   if (waiting === true) return 'No run waits for an answer.';
   const { index } = await context.stores();
   if ((await index.list({ limit: 1 })).runs.length === 0)
@@ -88,7 +88,7 @@ async function whyEmpty({ waiting, state, name, since }: Options, context: CliCo
   return name === undefined && since === undefined ? `No run is ${state ?? 'here'}.` : 'No run is like that.';
 }
 
-interface Standing {
+interface DelayContext {
   readonly options: Options;
   /** The server told which runs wait for admission. */
   readonly isKnown: boolean;
@@ -96,15 +96,15 @@ interface Standing {
 }
 
 /** Returns lines about each cause that delays open runs or hides them. */
-async function standingLines(
+async function renderDelayLines(
   views: readonly RunView[],
-  { options, isKnown, context }: Standing,
+  { options, isKnown, context }: DelayContext,
 ): Promise<readonly string[]> {
   const { style } = context.stdout;
   const { stateDir } = context.env;
   const isRunning = views.some(({ state }) => state === 'running');
-  const standstill = isRunning ? await whyRunsStandStill(context) : null;
-  const unknown = isKnown || !asksForAdmissions(options) ? null : await whyAdmissionsAreUnknown(context);
+  const standstill = isRunning ? await explainStalledRuns(context) : null;
+  const unknown = isKnown || !asksForAdmissions(options) ? null : await explainUnknownAdmissions(context);
   const disk = readDiskRoom(stateDir);
   const blocks = [
     standstill === null ? [] : [style.yellow(standstill)],
@@ -122,7 +122,7 @@ function asksForAdmissions({ state, waiting, name }: Options): boolean {
   return (state === undefined || state === 'running') && waiting !== true && name === undefined;
 }
 
-function startedSince(admissions: WaitingAdmissions, sinceMs: number | undefined): WaitingAdmissions {
+function filterStartedSince(admissions: WaitingAdmissions, sinceMs: number | undefined): WaitingAdmissions {
   if (sinceMs === undefined) return admissions;
   return { ...admissions, runs: admissions.runs.filter(({ startedAtMs }) => startedAtMs >= sinceMs) };
 }

@@ -3,12 +3,12 @@ import { AppError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT } from '../../exit-code.ts';
-import { whyRunsStandStill } from '../../runs/open-runs.ts';
+import { explainStalledRuns } from '../../runs/open-runs.ts';
 import { readRepairedViews } from '../../../app/runs/repair-runs.ts';
 import { toRunJson, withStageFacts } from '../../render/runs/run-json.ts';
 import { describeDisk, MAKE_ROOM } from '../../render/host/disk.ts';
 import { renderStatus } from '../../render/runs/status.ts';
-import { shownRunId } from '../../../app/runs/run-id.ts';
+import { formatRunId } from '../../../app/runs/run-id.ts';
 import { readStageFacts } from '../../../app/runs/stage-facts.ts';
 import { findRunOrElsewhere, isElsewhere, type RunElsewhere } from '../../../app/runs/run-elsewhere.ts';
 import { shorten } from '../../../domain/units/quote.ts';
@@ -41,7 +41,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
         folder: (await context.stores()).local?.folderOf(view.runId) ?? null,
         facts,
       });
-      const standstill = view.state === 'running' ? await whyRunsStandStill(context) : null;
+      const standstill = view.state === 'running' ? await explainStalledRuns(context) : null;
       if (standstill !== null) lines.push('', style.yellow(standstill));
       const held = disk === null ? [] : describeDisk(disk, stateDir);
       if (held.length > 0)
@@ -65,12 +65,12 @@ async function printElsewhere(
   await context.stdout.write(
     options.json
       ? `${JSON.stringify({ runId, state, host, pruned: isPruned, stages: null })}\n`
-      : `${shownRunId(runId)} is ${state}; ${context.advise(whereItIs(found))}\n`,
+      : `${formatRunId(runId)} is ${state}; ${context.advise(describePlace(found))}\n`,
   );
   return EXIT.success;
 }
 
-function whereItIs({ host, isPruned, url, missingWorker }: RunElsewhere): string {
+function describePlace({ host, isPruned, url, missingWorker }: RunElsewhere): string {
   if (isPruned) {
     const history = url === null ? '' : `. Its history: ${url}`;
     return `it was pruned from this host: its stages, logs and outputs are deleted${history}`;

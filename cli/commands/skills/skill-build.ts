@@ -6,7 +6,7 @@ import { defineCommand } from '../../command.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT } from '../../exit-code.ts';
 import { renderLint } from '../../render/skills/lint.ts';
-import { orAuthorsError } from '../../skills/skill-error.ts';
+import { codeAuthorErrors } from '../../skills/skill-error.ts';
 
 interface Options {
   readonly json?: boolean;
@@ -44,7 +44,7 @@ export const command = defineCommand<Options>({
       import('../../../skill-kit/lint/lint-skill.ts'),
     ]);
     const force = options.force === true;
-    const result = await orAuthorsError(
+    const result = await codeAuthorErrors(
       buildSkill({
         path: entry,
         cwd: context.cwd,
@@ -72,7 +72,7 @@ async function modeOf({ mode, targets, single }: Options, context: CliContext): 
     throw usageError('--single and --targets exclude each other', 'Pass only one of them.');
   const { DEFAULT_TARGETS } = await import('../../../skill-kit/bundle/bun.ts');
   const named = single ? [`${process.platform}-${process.arch}`] : targets?.split(',').map((one) => one.trim());
-  const chosen = named === undefined ? DEFAULT_TARGETS : await checkedTargets(named);
+  const chosen = named === undefined ? DEFAULT_TARGETS : await checkTargets(named);
   const { findOnPath } = await import('../../../setup/pieces/find-program.ts');
   const [bun] = findOnPath(context.env, ['bun']);
   if (bun === undefined) {
@@ -82,7 +82,7 @@ async function modeOf({ mode, targets, single }: Options, context: CliContext): 
   return { kind: 'bun', bun, targets: chosen };
 }
 
-async function checkedTargets(named: readonly string[]): Promise<readonly BunTarget[]> {
+async function checkTargets(named: readonly string[]): Promise<readonly BunTarget[]> {
   const { BUN_TARGETS, isBunTarget } = await import('../../../skill-kit/bundle/bun.ts');
   const unknown = named.filter((one) => !isBunTarget(one));
   if (unknown.length > 0)

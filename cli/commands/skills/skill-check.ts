@@ -2,7 +2,7 @@ import type { LintDiagnostic } from '../../../skill-kit/lint/diagnostic.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
 import { renderLint } from '../../render/skills/lint.ts';
-import { orAuthorsError } from '../../skills/skill-error.ts';
+import { codeAuthorErrors } from '../../skills/skill-error.ts';
 
 interface Options {
   readonly json?: boolean;
@@ -15,7 +15,7 @@ export const command = defineCommand<Options>({
   },
   async execute([entry = ''], options, context) {
     const { checkSource } = await import('../../../skill-kit/lint/check-source.ts');
-    const { definition, diagnostics } = await orAuthorsError(checkSource(entry, { cwd: context.cwd }));
+    const { definition, diagnostics } = await codeAuthorErrors(checkSource(entry, { cwd: context.cwd }));
     if (options.json) {
       const { kind = null, name = null, version = null } = definition ?? {};
       await context.stdout.write(`${JSON.stringify({ kind, name, version, diagnostics })}\n`);

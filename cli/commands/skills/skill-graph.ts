@@ -1,7 +1,7 @@
 import { usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
-import { orAuthorsError } from '../../skills/skill-error.ts';
+import { codeAuthorErrors } from '../../skills/skill-error.ts';
 
 interface Options {
   readonly json?: boolean;
@@ -19,7 +19,7 @@ export const command = defineCommand<Options>({
     if (format !== 'text' && format !== 'mermaid')
       throw usageError(`--format is \`${format}\``, 'It must be text or mermaid.');
     const { readGraph } = await import('../../../skill-kit/graph/read-graph.ts');
-    const { graph } = await orAuthorsError(readGraph(entry, context.cwd));
+    const { graph } = await codeAuthorErrors(readGraph(entry, context.cwd));
     if (json) await context.stdout.write(`${JSON.stringify(graph)}\n`);
     else if (format === 'mermaid') {
       const { toMermaid } = await import('../../../skill-kit/graph/mermaid.ts');

@@ -4,7 +4,7 @@ import { usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { EXIT } from '../../exit-code.ts';
 import { renderLint } from '../../render/skills/lint.ts';
-import { orAuthorsError } from '../../skills/skill-error.ts';
+import { codeAuthorErrors } from '../../skills/skill-error.ts';
 
 interface Options {
   readonly json?: boolean;
@@ -28,7 +28,7 @@ export const command = defineCommand<Options>({
     let notFound: { readonly cause: unknown } | null = null;
     for (const entry of entries) {
       try {
-        found.push(...(await orAuthorsError(lintSkill(entry, { cwd: context.cwd }))));
+        found.push(...(await codeAuthorErrors(lintSkill(entry, { cwd: context.cwd }))));
       } catch (cause) {
         // Of the other entries everything is said first.
         notFound ??= { cause };

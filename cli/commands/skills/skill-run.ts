@@ -1,6 +1,6 @@
 import { defineCommand } from '../../command.ts';
 import type { ExitCode } from '../../exit-code.ts';
-import { orAuthorsError } from '../../skills/skill-error.ts';
+import { codeAuthorErrors } from '../../skills/skill-error.ts';
 
 export const command = defineCommand({
   takesAnyStateFormat: true,
@@ -17,6 +17,6 @@ export const command = defineCommand({
   async execute([entry = '', ...args], _options, context) {
     const { runFromSource } = await import('../../../skill-kit/bundle/run-skill.ts');
     // The skill's own exit code: 0 for every answer, 1 for errors, 2 for a wrong command line, or what its code leaves with.
-    return (await orAuthorsError(runFromSource(entry, args, context.cwd))) as ExitCode;
+    return (await codeAuthorErrors(runFromSource(entry, args, context.cwd))) as ExitCode;
   },
 });

@@ -1,6 +1,6 @@
 import { Option } from 'commander';
 import type { MockRequest } from '../../../domain/plan-rules/mocks.ts';
-import { type BaseDirOption, takeBaseDir } from '../../../app/start/base-dir.ts';
+import { type BaseDirOption, resolveBaseDir } from '../../../app/start/base-dir.ts';
 import { addBaseDirOption } from '../../start/spec-options.ts';
 import { usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
@@ -8,7 +8,7 @@ import { showNotices } from '../../start/compile-notices.ts';
 import { compileRun } from '../../../app/start/compile-run.ts';
 import { settingsFor } from '../../../app/start/host-settings.ts';
 import { limitPlan } from '../../../app/start/run-limits.ts';
-import { addRunOptions, type RunOptions, takeImagePlaces, takeRunOptions } from '../../start/run-options.ts';
+import { addRunOptions, type RunOptions, resolveImagePlaces, resolveRunOptions } from '../../start/run-options.ts';
 
 interface Options extends RunOptions, BaseDirOption {
   readonly mode?: 'mock';
@@ -44,7 +44,7 @@ export const command = defineCommand<Options>({
   async execute([file = ''], options, context) {
     if (file === '-' && options.input === '-') throw usageError('standard input cannot be both the spec and the input');
     const { param: params = {}, mode = null, mock = null, mockAgents = false, json = false } = options;
-    const baseDir = takeBaseDir(options, context.cwd);
+    const baseDir = resolveBaseDir(options, context.cwd);
     const read = await compileRun(
       file,
       {
@@ -54,7 +54,7 @@ export const command = defineCommand<Options>({
         mode,
         mock: () => mock,
         mockAgents,
-        images: takeImagePlaces(options, context),
+        images: resolveImagePlaces(options, context),
         onNotice: showNotices(context, json),
       },
       context,
@@ -62,7 +62,7 @@ export const command = defineCommand<Options>({
     const { events = false } = options;
     if (events && !json) throw usageError('--events is for --json', 'Add --json, or leave --events out.');
     const compiled = { ...read, plan: limitPlan(read.plan, options), written: limitPlan(read.written, options) };
-    const taken = await takeRunOptions(compiled.plan, options, context);
+    const taken = await resolveRunOptions(compiled.plan, options, context);
     // Loaded only now: what is wrong with a spec is told without the Temporal SDK.
     const { runPlan } = await import('../../start/run-plan.ts');
     return await runPlan({ ...compiled, ...taken, events, from: null }, context);

@@ -4,7 +4,7 @@ import { type UnsupportedPart, findUnsupportedParts } from '../../../domain/plan
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { findWritableRepositories } from '../../../client/runs/writable-repositories.ts';
 import { hasLogin, loginsFor } from '../../../app/start/agent-logins.ts';
-import { type BaseDirOption, takeBaseDir } from '../../../app/start/base-dir.ts';
+import { type BaseDirOption, resolveBaseDir } from '../../../app/start/base-dir.ts';
 import { addBaseDirOption } from '../../start/spec-options.ts';
 import { AppError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
@@ -17,11 +17,11 @@ import { parseParam } from '../../start/spec-options.ts';
 import {
   codeOfMissing,
   describeMissingAgentSkill,
-  missingSkillRemedy,
+  suggestSkillFix,
   missingAgentSkills,
 } from '../../../app/start/skill-files.ts';
 import { describeUnknownAddress, findUnknownAddresses } from '../../../app/start/plan-addresses.ts';
-import { refusedImages } from '../../../app/start/plan-images.ts';
+import { findRefusedImages } from '../../../app/start/plan-images.ts';
 import {
   codeOfRefusal,
   describeRefusal,
@@ -49,7 +49,7 @@ export const command = defineCommand<Options>({
   },
   async execute([file = ''], options, context) {
     const settings = settingsFor(context);
-    const baseDir = takeBaseDir(options, context.cwd);
+    const baseDir = resolveBaseDir(options, context.cwd);
     const values = {
       params: options.param ?? {},
       settings,
@@ -58,7 +58,7 @@ export const command = defineCommand<Options>({
     };
     const loaded = await loadSpec(file, values, context);
     const { plan, diagnostics, appliedSettings, missingParams } = loaded;
-    const here = plan === null ? null : await sayHere(plan, loaded, context);
+    const here = plan === null ? null : await checkOnThisHost(plan, loaded, context);
     const unsupported =
       plan === null ? [] : findUnsupportedParts(plan, 'read', await documentsOf(plan, loaded, context));
     if (options.json) {
@@ -121,7 +121,7 @@ interface HostVariable {
   readonly isSet: boolean;
 }
 
-async function sayHere(plan: Plan, loaded: LoadedSpec, context: CliContext): Promise<OnThisHost> {
+async function checkOnThisHost(plan: Plan, loaded: LoadedSpec, context: CliContext): Promise<OnThisHost> {
   const { env, cwd } = context;
   const refusedImages = await findImages(plan, loaded, context);
   const refusedLogins = findLogins(plan, loaded, context);
@@ -171,7 +171,7 @@ async function sayHere(plan: Plan, loaded: LoadedSpec, context: CliContext): Pro
       code: codeOfMissing(skill),
       severity: 'warning',
       message: describeMissingAgentSkill(skill),
-      remedy: missingSkillRemedy(skill, loaded.baseDir, cwd),
+      remedy: suggestSkillFix(skill, loaded.baseDir, cwd),
       ...placeOf(skill.path, loaded),
     })),
   };
@@ -179,7 +179,7 @@ async function sayHere(plan: Plan, loaded: LoadedSpec, context: CliContext): Pro
 
 async function findImages(plan: Plan, loaded: LoadedSpec, context: CliContext): Promise<readonly Finding[]> {
   const places = { baseDir: loaded.baseDir, given: {}, allow: [], named: loaded.mountPlaces };
-  return (await refusedImages(plan, places, context)).map(({ image, ...finding }): Finding => ({
+  return (await findRefusedImages(plan, places, context)).map(({ image, ...finding }): Finding => ({
     ...finding,
     severity: 'warning',
     ...placeOf(image, loaded),

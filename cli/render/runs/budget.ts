@@ -15,7 +15,7 @@ type Used = NonNullable<BudgetJson['used']>;
 
 /** Null: it has none. */
 export function budgetOfRun({ budget }: Pick<RunView, 'budget'>): BudgetJson | null {
-  return budget === undefined ? null : { limits: budget.limits, used: usedIn(usedOf(budget)) };
+  return budget === undefined ? null : { limits: budget.limits, used: toUsed(usedOf(budget)) };
 }
 
 /** Of the latest attempt. @param facts  of a stage that has not begun. Null: it has none */
@@ -32,10 +32,10 @@ export function budgetOfStage(
 
 /** Null: it has none. */
 export function budgetOfItem({ budget, used }: Pick<ItemAgent, 'budget' | 'used'>): BudgetJson | null {
-  return budget === undefined ? null : { limits: budget, used: usedIn(used) };
+  return budget === undefined ? null : { limits: budget, used: toUsed(used) };
 }
 
-function usedIn({ inputTokens, outputTokens, turns, costUsd }: ModelUse): Used {
+function toUsed({ inputTokens, outputTokens, turns, costUsd }: ModelUse): Used {
   return { tokens: inputTokens + outputTokens, turns, costUsd };
 }
 

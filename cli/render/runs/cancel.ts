@@ -1,7 +1,7 @@
 /** What a cancel has come to. */
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { quoteRunId } from '../../../domain/run/run-id.ts';
-import { shownRunId } from '../../../app/runs/run-id.ts';
+import { formatRunId } from '../../../app/runs/run-id.ts';
 
 export interface CancelFact {
   readonly runId: string;
@@ -16,11 +16,11 @@ export function renderCancel(
   last: readonly string[],
   advise: (text: string) => string,
 ): string {
-  if (!wasRunning) return `${shownRunId(runId)} had already ended: ${state}\n`;
-  if (state !== 'cancelling') return `${shownRunId(runId)} ${state}\n`;
+  if (!wasRunning) return `${formatRunId(runId)} had already ended: ${state}\n`;
+  if (state !== 'cancelling') return `${formatRunId(runId)} ${state}\n`;
   const run = quoteRunId(runId);
   return [
-    advise(`${shownRunId(runId)} is asked to stop. See: voidbox status ${run}\n`),
+    advise(`${formatRunId(runId)} is asked to stop. See: voidbox status ${run}\n`),
     ...(last.length === 0
       ? []
       : [

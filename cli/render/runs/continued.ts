@@ -43,19 +43,20 @@ function endOf({ code, message }: NonNullable<ContinuedAgent['ended']>): string 
 function backOf(agent: ContinuedAgent, nowMs: number): string {
   const { turns, savedAtMs } = agent;
   const { leftOutCount } = filesOf(agent);
-  const session = turns === null || turns === 0 ? 'its session' : `its session of ${counted(turns, 'turn', 'turns')}`;
-  const left = leftOutCount === 0 ? [] : [`without ${counted(leftOutCount, 'ignored file', 'ignored files')}`];
+  const session =
+    turns === null || turns === 0 ? 'its session' : `its session of ${formatCount(turns, 'turn', 'turns')}`;
+  const left = leftOutCount === 0 ? [] : [`without ${formatCount(leftOutCount, 'ignored file', 'ignored files')}`];
   return `with ${[session, ...changesOf(agent), ...left].join(', ')}, saved ${formatAge(nowMs - savedAtMs)}`;
 }
 
 function changesOf(agent: ContinuedAgent): readonly string[] {
   const { changedFiles, deletedFiles, sizeBytes } = filesOf(agent);
   if (changedFiles === null) return [`${formatBytes(sizeBytes)} of files`];
-  const deleted = deletedFiles === 0 ? [] : [counted(deletedFiles, 'deleted file', 'deleted files')];
-  return [counted(changedFiles, 'changed file', 'changed files'), ...deleted];
+  const deleted = deletedFiles === 0 ? [] : [formatCount(deletedFiles, 'deleted file', 'deleted files')];
+  return [formatCount(changedFiles, 'changed file', 'changed files'), ...deleted];
 }
 
-function counted(count: number, one: string, many: string): string {
+function formatCount(count: number, one: string, many: string): string {
   return `${count} ${count === 1 ? one : many}`;
 }
 
@@ -102,8 +103,8 @@ function differences(one: Limits, next: Limits): readonly string[] {
   return [
     ...difference(one.timeoutMs, next.timeoutMs, formatDurationMs),
     ...difference(one.budget?.maxCostUsd, next.budget?.maxCostUsd, dollars),
-    ...difference(one.budget?.maxTokens, next.budget?.maxTokens, (count) => counted(count, 'token', 'tokens')),
-    ...difference(one.budget?.maxTurns, next.budget?.maxTurns, (count) => counted(count, 'turn', 'turns')),
+    ...difference(one.budget?.maxTokens, next.budget?.maxTokens, (count) => formatCount(count, 'token', 'tokens')),
+    ...difference(one.budget?.maxTurns, next.budget?.maxTurns, (count) => formatCount(count, 'turn', 'turns')),
   ];
 }
 

@@ -2,13 +2,13 @@ import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import type { DamagedRun } from '../../../activities/ports/run-inspector.ts';
 import type { CliContext } from '../../context.ts';
 import { quoteRunId } from '../../../domain/run/run-id.ts';
-import { shownRunId } from '../../../app/runs/run-id.ts';
+import { formatRunId } from '../../../app/runs/run-id.ts';
 
 /** What `voidbox doctor` says of runs whose files are not what was written: nothing when there are none. */
 export function renderDamagedRuns(damaged: readonly DamagedRun[], { advise, stdout: { style } }: CliContext): string[] {
   const lines = damaged.flatMap(({ label: name, problem }) => {
     return [
-      `  ${style.red('✗')} ${shownRunId(name)}  ${sanitizeLine(problem.message)}`,
+      `  ${style.red('✗')} ${formatRunId(name)}  ${sanitizeLine(problem.message)}`,
       `    ${style.cyan('fix:')} ${advise(`restore that file from a copy, or: voidbox set-aside ${quoteRunId(name)}`)}`,
     ];
   });

@@ -76,12 +76,12 @@ export function createEventPrinter(options: EventPrinterOptions): EventPrinter {
       }
       if (body.type === 'run-admitted') output.learn(body);
       // A stage's last words stand before the line that says how it ended.
-      const last = endedBy(body).flatMap(output.flushStage);
+      const last = stagesEndedBy(body).flatMap(output.flushStage);
       const plain = !isHidden(body) && options.states(body) ? renderStateLine(body, PLAIN) : null;
       if (plain === null || !isWanted({ text: plain, atMs })) return last;
       const hint = body.type === 'stage-asking' ? options.answerHint?.(stageNameOf(body)) : undefined;
       const lines = [renderStateLine(body, style), ...(hint === undefined ? [] : [hint])];
-      return [...last, ...lines.map((line) => timed(`${style.dim('==>')} ${line}`, atMs, options))];
+      return [...last, ...lines.map((line) => withTime(`${style.dim('==>')} ${line}`, atMs, options))];
     },
     takeStates: output.takeStates,
     readStates: output.readStates,
@@ -89,7 +89,7 @@ export function createEventPrinter(options: EventPrinterOptions): EventPrinter {
   };
 }
 
-function timed(line: string, atMs: number, { style, timestamps }: EventPrinterOptions): string {
+function withTime(line: string, atMs: number, { style, timestamps }: EventPrinterOptions): string {
   return timestamps === true ? `${style.dim(timeText(atMs))} ${line}` : line;
 }
 
@@ -138,7 +138,7 @@ function createOutputPrinter(options: EventPrinterOptions): OutputPrinter {
     return lines
       .map(({ text, atMs }) => ({ text: sanitize(text), atMs }))
       .filter(isWanted)
-      .map(({ text, atMs }) => timed(`${name}${isDim ? style.dim(text) : text}`, atMs, options));
+      .map(({ text, atMs }) => withTime(`${name}${isDim ? style.dim(text) : text}`, atMs, options));
   };
   const flushWhere = (isMeant: (stage: string) => boolean): readonly string[] =>
     [...streams].flatMap(([key, lines]) => {
@@ -194,7 +194,7 @@ export function timeText(atMs: number): string {
 }
 
 /** Stages whose attempt has ended with the event. */
-function endedBy(body: RunEventBody): readonly string[] {
+function stagesEndedBy(body: RunEventBody): readonly string[] {
   if (body.type === 'scope-restarted' || body.type === 'loop-visited') return body.stages;
   const isEnd = body.type === 'stage-finished' || body.type === 'stage-retrying' || body.type === 'stage-failed';
   return isEnd ? [stageNameOf(body)] : [];
@@ -262,7 +262,7 @@ function mockAgentsNote(played: readonly string[] = []): string {
   return played.length === 0 ? '' : `; played by the mock agent: ${played.map(sanitizeLine).join(', ')}`;
 }
 
-function mockedNote(mocked: readonly string[] = []): string {
+function renderMockedNote(mocked: readonly string[] = []): string {
   return mocked.length === 0 ? '' : `; mocked, without their work: ${mocked.map(sanitizeLine).join(', ')}`;
 }
 
@@ -270,11 +270,11 @@ function mockedNote(mocked: readonly string[] = []): string {
 export function renderStateLine(body: RunEventBody, style: Style): string | null {
   switch (body.type) {
     case 'run-admitted':
-      return `run admitted on host ${sanitizeLine(body.hostId)}, ${body.stages.length} ${body.stages.length === 1 ? 'stage' : 'stages'}${mockedNote(body.mocked)}${mockAgentsNote(body.mockAgents)}`;
+      return `run admitted on host ${sanitizeLine(body.hostId)}, ${body.stages.length} ${body.stages.length === 1 ? 'stage' : 'stages'}${renderMockedNote(body.mocked)}${mockAgentsNote(body.mockAgents)}`;
     case 'run-resumed':
       return style.yellow(`run resumed by ${sanitizeLine(body.by)}`);
     case 'run-finished':
-      return `run ${paintOutcome(body.outcome.state, style)}${toleratedNote(body.outcome)}`;
+      return `run ${paintOutcome(body.outcome.state, style)}${renderToleratedNote(body.outcome)}`;
     case 'vm-starting':
       return `vm ${sanitizeLine(body.scope)} starting${body.generation > 0 ? ` (generation ${body.generation})` : ''}`;
     case 'vm-ready':
@@ -383,7 +383,7 @@ export function outputBytes(body: OutputBody): Uint8Array {
 }
 
 /** `, 1 failure tolerated: lint`, or nothing. */
-export function toleratedNote(outcome: RunOutcome | null): string {
+export function renderToleratedNote(outcome: RunOutcome | null): string {
   const stages = outcome?.tolerated ?? [];
   if (stages.length === 0) return '';
   const shown = stages.slice(0, MOST_NAMES).map((id) => sanitizeLine(id));

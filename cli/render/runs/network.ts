@@ -8,7 +8,7 @@ import { formatBytes } from '../../../domain/units/bytes.ts';
 import { formatDurationMs } from '../../../domain/units/duration.ts';
 import { type NetworkTotals, networkTotals, type RefusalView } from '../../../store/network-view.ts';
 import type { RunView, StageView, VmView } from '../../../store/run-view.ts';
-import { typedCommand } from '../../../app/runs/run-id.ts';
+import { renderCommand } from '../../../app/runs/run-id.ts';
 import type { Style } from '../text/style.ts';
 
 type NetworkBody = Extract<RunEventBody, { type: 'network' }>;
@@ -102,7 +102,7 @@ export function renderRefusals(
   ].join('');
   return [
     style.yellow(`  ${countText(count, 'connection')} refused: ${targets}${during.length > shown.length ? ', …' : ''}`),
-    `  ${style.cyan('help:')} ${advise(`${allow}all of them: ${typedCommand('logs', view.runId, { options: '--network' })}`)}`,
+    `  ${style.cyan('help:')} ${advise(`${allow}all of them: ${renderCommand('logs', view.runId, { options: '--network' })}`)}`,
   ];
 }
 

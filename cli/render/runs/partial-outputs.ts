@@ -2,7 +2,7 @@ import { PARTIAL_OUTPUTS } from '../../../domain/plan/workspace.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { formatBytes } from '../../../domain/units/bytes.ts';
 import type { RunView } from '../../../store/run-view.ts';
-import { typedStage, typedCommand } from '../../../app/runs/run-id.ts';
+import { quoteStageName, renderCommand } from '../../../app/runs/run-id.ts';
 import type { Advise } from './run-end.ts';
 import type { Style } from '../text/style.ts';
 
@@ -17,10 +17,10 @@ export function renderPartial(view: RunView, { style, advise }: { style: Style; 
         .filter(([name]) => name !== PARTIAL_OUTPUTS.base)
         .map(([name, { sizeBytes }]) => `${sanitizeLine(`${id}.${name}`)} (${formatBytes(sizeBytes)})`);
       const command = Object.hasOwn(partial, PARTIAL_OUTPUTS.patch)
-        ? typedCommand('apply', view.runId, {
-            options: `--partial${left.length === 1 ? '' : ` --stage ${typedStage(id)}`}`,
+        ? renderCommand('apply', view.runId, {
+            options: `--partial${left.length === 1 ? '' : ` --stage ${quoteStageName(id)}`}`,
           })
-        : typedCommand('artifacts', view.runId);
+        : renderCommand('artifacts', view.runId);
       return `partial: ${names.join(', ')} ${style.dim(advise(`(${command})`))}`;
     }),
   ];

@@ -4,13 +4,13 @@ import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { formatDurationMs } from '../../../domain/units/duration.ts';
 import { openQuestionsOf } from '../../../store/open-questions.ts';
 import type { RunView } from '../../../store/run-view.ts';
-import { typedCommand, typedStage } from '../../../app/runs/run-id.ts';
+import { renderCommand, quoteStageName } from '../../../app/runs/run-id.ts';
 import type { Style } from '../text/style.ts';
 
 /** On one line: what is asked, of whom, and until when. */
 export function renderQuestion({ message, by, deadlineAtMs, onTimeout, item }: Question): string {
   const of = by.length === 0 ? '' : `asks ${by.map(sanitizeLine).join(', ')}`;
-  const until = deadlineAtMs === null ? '' : `until ${timeText(deadlineAtMs)}, then ${afterwards(onTimeout)}`;
+  const until = deadlineAtMs === null ? '' : `until ${timeText(deadlineAtMs)}, then ${describeTimeout(onTimeout)}`;
   const about = item === undefined ? '' : `item ${sanitizeLine(item)}`;
   const notes = [about, of, until].filter((each) => each !== '').join('; ');
   return `${sanitizeLine(message)}${notes === '' ? '' : ` (${notes})`}`;
@@ -33,7 +33,7 @@ export function renderQuestions(
     if (index > SHOWN_QUESTIONS) return [];
     const name = sanitizeLine(written);
     if (index === SHOWN_QUESTIONS) return ['', style.dim(`and more that wait for answers, beginning with ${name}`)];
-    const typed = typedStage(written);
+    const typed = quoteStageName(written);
     const { deadlineAtMs } = question;
     const left =
       deadlineAtMs === null
@@ -53,13 +53,13 @@ export function renderQuestions(
       `${style.yellow('?')} ${style.bold(name)}: ${renderQuestion(question)}`,
       ...left,
       ...fields,
-      `  ${style.cyan('answer:')} ${advise(typedCommand('approve', runId, { names: typed, options: sanitizeLine(given) }))}`,
-      `  ${style.cyan('or:')}     ${advise(typedCommand('reject', runId, { names: typed, options: '--comment WHY' }))}`,
+      `  ${style.cyan('answer:')} ${advise(renderCommand('approve', runId, { names: typed, options: sanitizeLine(given) }))}`,
+      `  ${style.cyan('or:')}     ${advise(renderCommand('reject', runId, { names: typed, options: '--comment WHY' }))}`,
     ];
   });
 }
 
-function afterwards(onTimeout: Question['onTimeout']): string {
+function describeTimeout(onTimeout: Question['onTimeout']): string {
   return onTimeout === 'approve' ? 'approved' : onTimeout === 'reject' ? 'rejected' : 'failed';
 }
 

@@ -13,18 +13,18 @@ export function renderReuse(origin: RunOrigin, { given, again }: Reuse, style: S
   const behind = [...again].filter(([, because]) => because.kind === 'after').map(([stage]) => sanitizeLine(stage));
   return [
     `${sanitizeLine(describeOrigin(origin))}:`,
-    `  taken over: ${named.length === 0 ? 'nothing' : listed(named)}`,
+    `  taken over: ${named.length === 0 ? 'nothing' : formatList(named)}`,
     ...own
       .slice(0, MOST_NAMED)
       .map(
         ([stage, because]) => `  runs again: ${style.bold(sanitizeLine(stage))}, ${sanitizeLine(becauseOf(because))}`,
       ),
     ...(own.length > MOST_NAMED ? [`  runs again: ${own.length - MOST_NAMED} more`] : []),
-    ...(behind.length === 0 ? [] : [`  and behind them: ${listed(behind)}`]),
+    ...(behind.length === 0 ? [] : [`  and behind them: ${formatList(behind)}`]),
   ];
 }
 
-function listed(names: readonly string[]): string {
+function formatList(names: readonly string[]): string {
   const shown = names.slice(0, MOST_NAMED).join(', ');
   return names.length > MOST_NAMED ? `${shown} and ${names.length - MOST_NAMED} more` : shown;
 }

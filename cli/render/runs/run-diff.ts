@@ -15,7 +15,7 @@ export function renderRunDiff(diff: RunDiff, style: Style): string[] {
       `${one} and ${other} are the same: ${diff.params === null ? '' : 'params, '}input, stages, states and outputs${times(diff.tookMs)}`,
     ];
   const heading = (sign: string, run: string | undefined, at: 0 | 1): string =>
-    `${style.bold(`${sign} ${run}`)}  ${paintOutcome(diff.states[at], style)}${took(diff.tookMs[at])}`;
+    `${style.bold(`${sign} ${run}`)}  ${paintOutcome(diff.states[at], style)}${formatDuration(diff.tookMs[at])}`;
   return [
     heading('---', one, 0),
     heading('+++', other, 1),
@@ -78,7 +78,7 @@ function times([from, to]: Both<number | null>): string {
   return `, ${formatDurationMs(from)} → ${formatDurationMs(to)}`;
 }
 
-function took(ms: number | null): string {
+function formatDuration(ms: number | null): string {
   return ms === null ? '' : `  ${formatDurationMs(ms)}`;
 }
 

@@ -2,9 +2,9 @@ import type { RunView, StageView } from '../../../store/run-view.ts';
 import { remedyOf } from '../../../domain/errors/error-code.ts';
 import { formatDurationMs } from '../../../domain/units/duration.ts';
 import type { StageFailure } from '../../../domain/run/stage-result.ts';
-import { paintOutcome, toleratedNote } from './event-lines.ts';
+import { paintOutcome, renderToleratedNote } from './event-lines.ts';
 import { sanitize, sanitizeLine } from '../../../domain/security/sanitize.ts';
-import { nameRunIn, typedCommand, typedStage } from '../../../app/runs/run-id.ts';
+import { nameRunIn, renderCommand, quoteStageName } from '../../../app/runs/run-id.ts';
 import { renderRefusals } from './network.ts';
 import { renderCounts } from './stages.ts';
 import type { Style } from '../text/style.ts';
@@ -12,12 +12,12 @@ import type { Style } from '../text/style.ts';
 /** Our own advice as it can be typed; see `CliContext.advise`. */
 export type Advise = (text: string) => string;
 
-interface Telling {
+interface RenderContext {
   readonly style: Style;
   readonly advise: Advise;
 }
 
-interface Next extends Telling {
+interface EndContext extends RenderContext {
   /** Of all that is kept of the run; null: it is not on a disk of this host. */
   readonly folder: string | null;
 }
@@ -30,7 +30,7 @@ export function renderRunEnd(
   const { style, advise, folder } = options;
   // A run of another host, or one that was not admitted, has no stages here to be counted.
   const counts = view.stages.length === 0 ? '' : ` ${style.dim(`(${renderCounts(view, options.nowMs)})`)}`;
-  const heading = `${style.bold(sanitizeLine(view.runId))} ${paintOutcome(view.state, style)}${toleratedNote(view.outcome)}${counts}`;
+  const heading = `${style.bold(sanitizeLine(view.runId))} ${paintOutcome(view.state, style)}${renderToleratedNote(view.outcome)}${counts}`;
   if (view.state === 'succeeded') return [heading];
   return [
     heading,
@@ -40,7 +40,7 @@ export function renderRunEnd(
 }
 
 /** For each stage that failed, else for the run: what, its last words, what to do. */
-export function renderFailures(view: RunView, telling: Telling): string[] {
+export function renderFailures(view: RunView, telling: RenderContext): string[] {
   const { style } = telling;
   const failed = view.stages.filter((stage) => stage.state === 'failed' && stage.failure !== null);
   const failure = view.outcome?.failure ?? null;
@@ -60,7 +60,7 @@ export function renderFailures(view: RunView, telling: Telling): string[] {
   return [...ofRun, ...ofStages];
 }
 
-function renderStageFailure(runId: string, stage: StageView, telling: Telling): string[] {
+function renderStageFailure(runId: string, stage: StageView, telling: RenderContext): string[] {
   if (stage.failure === null) return [];
   const attempt = stage.attempt > 1 ? ` (attempt ${stage.attempt})` : '';
   const failure = { ...stage.failure, message: withoutStage(stage.failure.message, stage.id) };
@@ -82,7 +82,12 @@ function withoutStage(message: string, stage: string): string {
   return message.startsWith(name) ? message.slice(name.length) : message;
 }
 
-function renderFailure(runId: string, where: string, failure: StageFailure, { style, advise }: Telling): string[] {
+function renderFailure(
+  runId: string,
+  where: string,
+  failure: StageFailure,
+  { style, advise }: RenderContext,
+): string[] {
   const lines = [
     '',
     `${where} failed: ${sanitizeLine(failure.message)} ${style.dim(`(${sanitizeLine(failure.code)})`)}`,
@@ -101,18 +106,18 @@ function renderFailure(runId: string, where: string, failure: StageFailure, { st
 /** What to type to know more. */
 export function renderNextSteps(
   view: RunView,
-  { style, advise, folder }: Next,
+  { style, advise, folder }: EndContext,
   commands: readonly ('logs' | 'status' | 'retry')[],
 ): string[] {
   const failedStage = view.outcome?.failedStage ?? view.stages.find((stage) => stage.state === 'failed')?.id ?? null;
-  const stage = failedStage === null ? '' : `--stage ${typedStage(failedStage)}`;
+  const stage = failedStage === null ? '' : `--stage ${quoteStageName(failedStage)}`;
   const { runId } = view;
   const lines = {
-    logs: `  ${typedCommand('logs', runId, { options: stage })}`,
-    status: `  ${typedCommand('status', runId)}`,
-    retry: `  ${typedCommand('retry', runId)}`,
+    logs: `  ${renderCommand('logs', runId, { options: stage })}`,
+    status: `  ${renderCommand('status', runId)}`,
+    retry: `  ${renderCommand('retry', runId)}`,
   };
-  const continued = canContinue(view) ? [advise(`  ${typedCommand('retry', runId, { options: '--continue' })}`)] : [];
+  const continued = canContinue(view) ? [advise(`  ${renderCommand('retry', runId, { options: '--continue' })}`)] : [];
   // What another host has, or what was never admitted, is not to be retried from here.
   const isHere = view.stages.length > 0;
   return [

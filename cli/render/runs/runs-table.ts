@@ -1,6 +1,6 @@
 import { formatAge, formatDurationMs } from '../../../domain/units/duration.ts';
 import { type RunView, startOfRun } from '../../../store/run-view.ts';
-import { paintOutcome, timeText, toleratedNote } from './event-lines.ts';
+import { paintOutcome, timeText, renderToleratedNote } from './event-lines.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { openQuestionsOf } from '../../../store/open-questions.ts';
 import { renderQuestion } from './questions.ts';
@@ -23,7 +23,7 @@ export function renderRuns(
     // The wait for the admission is no time of the run.
     const took = view.startedAtMs === null || until === null ? '-' : formatDurationMs(until - view.startedAtMs);
     return [
-      shortened(sanitizeLine(view.runId)),
+      shortenRunId(sanitizeLine(view.runId)),
       paintOutcome(view.state, options.style),
       `${done}/${view.stages.length}`,
       started,
@@ -35,7 +35,7 @@ export function renderRuns(
 }
 
 /** An id may have 1,000 bytes: its beginning, by which it can be named, and its end, by which schedules tell runs apart. */
-export function shortened(runId: string): string {
+export function shortenRunId(runId: string): string {
   const characters = [...runId];
   return characters.length <= MAX_ID_CHARACTERS
     ? runId
@@ -43,7 +43,7 @@ export function shortened(runId: string): string {
 }
 
 function noteOn(view: RunView): string {
-  const from = view.origin === null ? '' : `${view.origin.kind} of ${shortened(sanitizeLine(view.origin.runId))}`;
+  const from = view.origin === null ? '' : `${view.origin.kind} of ${shortenRunId(sanitizeLine(view.origin.runId))}`;
   const mocked = view.mocked.length === 0 ? '' : `${view.mocked.length} mocked`;
   const agents = view.mockAgents.length === 0 ? '' : 'mock agents';
   return [standingOf(view), from, mocked, agents].filter((part) => part !== '').join('; ');
@@ -55,10 +55,10 @@ function standingOf(view: RunView): string {
   if (damage !== null) return sanitizeLine(damage);
   const [asking] = openQuestionsOf(view);
   if (asking !== undefined) return `${sanitizeLine(asking.name)} asks: ${renderQuestion(asking.question)}`;
-  const sleeping = outcome === null ? onlyWait(stages) : undefined;
+  const sleeping = outcome === null ? findFirstWait(stages) : undefined;
   if (sleeping?.sleepsUntilMs !== undefined && sleeping.sleepsUntilMs !== null)
     return `${sanitizeLine(sleeping.id)} waits until ${timeText(sleeping.sleepsUntilMs)}`;
-  if (outcome?.state === 'succeeded') return toleratedNote(outcome).slice(2);
+  if (outcome?.state === 'succeeded') return renderToleratedNote(outcome).slice(2);
   if (outcome === null || outcome.failure === null) return '';
   return outcome.failedStage === null
     ? sanitizeLine(outcome.failure.code)
@@ -66,7 +66,7 @@ function standingOf(view: RunView): string {
 }
 
 /** Of a run in which nothing else is under way: the wait that ends first. */
-function onlyWait(stages: RunView['stages']): RunView['stages'][number] | undefined {
+function findFirstWait(stages: RunView['stages']): RunView['stages'][number] | undefined {
   if (stages.some(({ state }) => state === 'running' || state === 'retrying')) return undefined;
   return stages
     .filter(({ sleepsUntilMs }) => sleepsUntilMs !== null)

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { FAILED_STAGE, run, stage, START_MS } from '../../../test/rig/runs/run-view.ts';
-import { mockedText, renderCounts, renderStages } from './stages.ts';
+import { renderMockedCount, renderCounts, renderStages } from './stages.ts';
 import { createStyle, PLAIN } from '../text/style.ts';
 import { displayWidth } from '../text/width.ts';
 
@@ -102,8 +102,8 @@ test('renderCounts', () => {
 
 test('mocked stages of items count among the stages', () => {
   const stages = [stage('list'), stage('review')];
-  expect(mockedText({ ...run(stages), mocked: ['list'] })).toBe('1 of 2 stages: list');
-  expect(mockedText({ ...run(stages), mocked: ['list', 'review.lint', 'review.fix'] })).toBe(
+  expect(renderMockedCount({ ...run(stages), mocked: ['list'] })).toBe('1 of 2 stages: list');
+  expect(renderMockedCount({ ...run(stages), mocked: ['list', 'review.lint', 'review.fix'] })).toBe(
     '3 of 4 stages: list, review.lint, review.fix',
   );
 });

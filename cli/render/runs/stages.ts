@@ -75,7 +75,7 @@ export function renderCounts(view: RunView, nowMs: number): string {
 }
 
 /** Of a run that has some: `2 of 5 stages: test, deploy`. */
-export function mockedText({ mocked, stages }: RunView): string {
+export function renderMockedCount({ mocked, stages }: RunView): string {
   const shown = mocked.slice(0, MOST_MOCKED).map(sanitizeLine).join(', ');
   const more = mocked.length > MOST_MOCKED ? ` and ${mocked.length - MOST_MOCKED} more` : '';
   // Those of items are mocked under their names, and stand in no row of their own.

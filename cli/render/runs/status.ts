@@ -2,11 +2,11 @@ import { formatBytes } from '../../../domain/units/bytes.ts';
 import { describeOrigin } from '../../../domain/run/origin.ts';
 import { formatAge, formatDurationMs } from '../../../domain/units/duration.ts';
 import type { RunView } from '../../../store/run-view.ts';
-import { paintOutcome, toleratedNote } from './event-lines.ts';
+import { paintOutcome, renderToleratedNote } from './event-lines.ts';
 import { type Advise, renderFailures, renderNextSteps } from './run-end.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { quoteRunId } from '../../../domain/run/run-id.ts';
-import { typedCommand } from '../../../app/runs/run-id.ts';
+import { renderCommand } from '../../../app/runs/run-id.ts';
 import type { StageFacts } from '../../../app/runs/stage-facts.ts';
 import { networkOfRun, renderNetwork } from './network.ts';
 import { renderPartial } from './partial-outputs.ts';
@@ -14,7 +14,7 @@ import { renderQuestions } from './questions.ts';
 import { agentTotals, mockAgentsText, renderTotals } from './agent-usage.ts';
 import { budgetOfRun, renderBudget } from './budget.ts';
 import { renderItemAgents } from './item-agents.ts';
-import { mockedText, renderStages } from './stages.ts';
+import { renderMockedCount, renderStages } from './stages.ts';
 import { describeVmFacts } from './vm-facts.ts';
 import type { Style } from '../text/style.ts';
 import { padEnd } from '../text/width.ts';
@@ -39,11 +39,11 @@ export function renderStatus(
       ? []
       : [['spec', `${sanitizeLine(view.name)} (${sanitizeLine(view.kind)})`] as [string, string]]),
     ...(view.origin === null ? [] : [['from', sanitizeLine(describeOrigin(view.origin))] as [string, string]]),
-    ...(view.mocked.length === 0 ? [] : [['mocked', style.yellow(mockedText(view))] as [string, string]]),
+    ...(view.mocked.length === 0 ? [] : [['mocked', style.yellow(renderMockedCount(view))] as [string, string]]),
     ...(view.mockAgents.length === 0
       ? []
       : [['agents', style.yellow(`played by the mock agent: ${mockAgentsText(view)}`)] as [string, string]]),
-    ['state', `${paintOutcome(view.state, style)}${toleratedNote(view.outcome)}`],
+    ['state', `${paintOutcome(view.state, style)}${renderToleratedNote(view.outcome)}`],
     ...(view.hostId === '' ? [] : [['host', sanitizeLine(view.hostId)] as [string, string]]),
   ];
   if (view.startedAtMs !== null)
@@ -59,7 +59,7 @@ export function renderStatus(
     const where =
       network.refused === 0
         ? ''
-        : ` ${style.dim(advise(`(${typedCommand('logs', view.runId, { options: '--network' })})`))}`;
+        : ` ${style.dim(advise(`(${renderCommand('logs', view.runId, { options: '--network' })})`))}`;
     facts.push(['network', `${renderNetwork(network)}${where}`]);
   }
   const output = view.outcome?.output ?? null;

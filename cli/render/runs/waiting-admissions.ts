@@ -4,7 +4,7 @@ import { RUN_TASK_QUEUE } from '../../../workflows/messages.ts';
 import { sanitizeLine } from '../../../domain/security/sanitize.ts';
 import { formatAge, formatDurationMs } from '../../../domain/units/duration.ts';
 import type { Style } from '../text/style.ts';
-import { shortened } from './runs-table.ts';
+import { shortenRunId } from './runs-table.ts';
 import { renderTable } from '../text/table.ts';
 
 /** A run that waits for admission in `--json`. Stable: fields are added, never renamed or removed. */
@@ -70,7 +70,7 @@ export interface AdmissionDisplay {
 export function renderWaitingAdmissions({ runs, hasMore }: WaitingAdmissions, options: AdmissionDisplay): string[] {
   const { style, nowMs } = options;
   const rows = runs.map((run) => [
-    shortened(sanitizeLine(run.runId)),
+    shortenRunId(sanitizeLine(run.runId)),
     formatAge(nowMs - run.startedAtMs),
     describeWait(run, nowMs),
   ]);
@@ -112,10 +112,10 @@ export function describeWait(run: WaitingAdmission, nowMs: number): string {
   const { reason, attempt, triedAtMs, nextAtMs, lastPollAtMs, failure } = run;
   const before = failure === null ? '' : `; admission failed ${timesText(attempt - 1)} before`;
   const queue = `task queue ${sanitizeLine(run.taskQueue)}`;
-  const until = (atMs: number | null): string => formatDurationMs(Math.max(0, (atMs ?? nowMs) - nowMs));
+  const formatTimeLeft = (atMs: number | null): string => formatDurationMs(Math.max(0, (atMs ?? nowMs) - nowMs));
   switch (reason) {
     case 'delayed':
-      return `the run starts in ${until(nextAtMs)}`;
+      return `the run starts in ${formatTimeLeft(nextAtMs)}`;
     case 'no-worker':
       return lastPollAtMs === null
         ? `no worker polls ${queue}${before}`
@@ -125,7 +125,7 @@ export function describeWait(run: WaitingAdmission, nowMs: number): string {
     case 'admitting':
       return `admission has been running for ${formatDurationMs(Math.max(0, nowMs - (triedAtMs ?? nowMs)))}${before}`;
     case 'retrying':
-      return `admission failed ${timesText(attempt - 1)}, next try in ${until(nextAtMs)}`;
+      return `admission failed ${timesText(attempt - 1)}, next try in ${formatTimeLeft(nextAtMs)}`;
     case 'paused':
       return 'admission is paused';
   }

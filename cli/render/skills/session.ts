@@ -18,7 +18,7 @@ export function renderResult(session: string, result: SessionResult, next: strin
         style.dim(`session ${session}, step ${sanitizeLine(result.step)}`),
         ...(result.preamble === undefined ? [] : [sanitize(result.preamble)]),
         sanitize(result.prompt),
-        ...(result.human === undefined ? [] : [style.dim(`This step ${waitsFor(result.human)}`)]),
+        ...(result.human === undefined ? [] : [style.dim(`This step ${describeWait(result.human)}`)]),
         ...(result.schema === null ? [] : [style.dim(`Answer: ${sanitizeLine(JSON.stringify(result.schema))}`)]),
         ...(result.open ?? []).map((one) => style.dim(`Also open: step ${sanitizeLine(one.step)}, turn ${one.turn}`)),
         style.dim(`Next: ${next} --step ${sanitizeLine(result.step)}${turn} --output JSON`),
@@ -53,7 +53,7 @@ export function renderSession(view: SessionView, next: string, style: Style): st
     `${style.bold(session)}${code}: ${view.status}`,
     ...view.open.map(
       ({ step, phase, turn, human }) =>
-        `  ${sanitizeLine(step)}  ${human === undefined ? phase : waitsFor(human)}, turn ${turn}`,
+        `  ${sanitizeLine(step)}  ${human === undefined ? phase : describeWait(human)}, turn ${turn}`,
     ),
     ...(view.blocked === null ? [] : [`  ${style.red('blocked:')} ${sanitize(view.blocked)}`]),
     ...Object.entries(view.visits).map(([step, count]) => style.dim(`  visited ${sanitizeLine(step)} ${count} times`)),
@@ -99,7 +99,7 @@ export function isoTime(ms: number | null): string | null {
   return isDateMs(ms) ? new Date(ms).toISOString() : null;
 }
 
-function waitsFor({ assignee, dueMs }: NonNullable<PromptResult['human']>): string {
+function describeWait({ assignee, dueMs }: NonNullable<PromptResult['human']>): string {
   const until = isoTime(dueMs ?? null);
   return `waits for ${sanitizeLine(assignee ?? 'a person')}${until === null ? ', without a deadline' : ` until ${until}`}`;
 }

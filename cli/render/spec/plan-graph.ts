@@ -18,12 +18,12 @@ export function renderPlanGraph(plan: Plan, style: Style): string {
   const width = Math.max(...plan.stages.map(({ id }) => id.length));
   const linesIn = (group: Group, indent: string): readonly string[] => {
     const line = (stage: StagePlan): string =>
-      `${indent}  ${padEnd(stage.id, width)}  ${[work(stage, 60), ...facts(stage)].join(style.dim(' · '))}`;
-    const titled = (title: string, stages: readonly StagePlan[]): readonly string[] =>
+      `${indent}  ${padEnd(stage.id, width)}  ${[renderWork(stage, 60), ...facts(stage)].join(style.dim(' · '))}`;
+    const renderTitled = (title: string, stages: readonly StagePlan[]): readonly string[] =>
       stages.length === 0 ? [] : ['', `${indent}${style.cyan(title)}`, ...stages.map(line)];
     return [
-      ...group.scopes.flatMap(({ scope, stages }) => titled(vm(scope), stages)),
-      ...titled('without a VM', group.outside),
+      ...group.scopes.flatMap(({ scope, stages }) => renderTitled(vm(scope), stages)),
+      ...renderTitled('without a VM', group.outside),
       ...group.parts.flatMap((part) => ['', `${indent}${style.bold(part.title)}`, ...linesIn(part, `${indent}  `)]),
     ];
   };
@@ -50,11 +50,11 @@ function vm({ sandbox: { mode, isolation, memoryMib, vcpus, mounts, egress, keep
   return parts.join(', ');
 }
 
-function work(stage: StagePlan, most: number): string {
-  return shortened(sanitizeLine(describeStageWork(stage)), most);
+function renderWork(stage: StagePlan, most: number): string {
+  return shortenText(sanitizeLine(describeStageWork(stage)), most);
 }
 
-function shortened(text: string, most: number): string {
+function shortenText(text: string, most: number): string {
   return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
 
@@ -73,11 +73,11 @@ function facts(stage: StagePlan): readonly string[] {
   } = stage;
   const list = listOf(stage);
   return [
-    ...(list === null ? [] : [shortened(list, 60), ...itemFacts(stage)]),
+    ...(list === null ? [] : [shortenText(list, 60), ...itemFacts(stage)]),
     ...(after.length === 0 ? [] : [`after ${after.map((edge) => `${EDGE[edge.on]}${edge.stage}`).join(', ')}`]),
     ...(isLast === true ? ['after all others, whatever happens'] : []),
-    ...(when === null ? [] : [`when ${shortened(sanitizeLine(when.source), 60)}`]),
-    ...(workspace === undefined ? [] : [shortened(sanitizeLine(describeWorkspace(workspace)), 80)]),
+    ...(when === null ? [] : [`when ${shortenText(sanitizeLine(when.source), 60)}`]),
+    ...(workspace === undefined ? [] : [shortenText(sanitizeLine(describeWorkspace(workspace)), 80)]),
     ...inputs.map(({ fromStage, output }) => `takes ${fromStage}.${output}`),
     ...(outputs.length === 0 ? [] : [`leaves ${outputs.map(({ name }) => name).join(', ')}`]),
     ...secretFacts(stage),
@@ -99,11 +99,11 @@ function result(output: OutputPlan): string {
 export function planToMermaid(plan: Plan): string {
   const ids = new Map(plan.stages.map(({ id }, index) => [id, `s${index}`]));
   const node = (stage: StagePlan): string => {
-    const condition = stage.when === null ? [] : [`when ${shortened(sanitizeLine(stage.when.source), 40)}`];
+    const condition = stage.when === null ? [] : [`when ${shortenText(sanitizeLine(stage.when.source), 40)}`];
     const list = listOf(stage);
-    const each = list === null ? [] : [shortened(list, 40)];
+    const each = list === null ? [] : [shortenText(list, 40)];
     const last = stage.finally === true ? ['after all others, whatever happens'] : [];
-    const label = quoted([stage.id, work(stage, 40), ...each, ...condition, ...last]);
+    const label = quoteLabel([stage.id, renderWork(stage, 40), ...each, ...condition, ...last]);
     const id = ids.get(stage.id)!;
     return stage.scope === null ? `${id}{{${label}}}` : `${id}[${label}]`;
   };
@@ -112,13 +112,13 @@ export function planToMermaid(plan: Plan): string {
   let vms = 0;
   const nodesIn = (group: Group): readonly string[] => [
     ...group.scopes.flatMap(({ scope, stages }) => [
-      `subgraph v${vms++}[${quoted([vm(scope)])}]`,
+      `subgraph v${vms++}[${quoteLabel([vm(scope)])}]`,
       ...stages.map((stage) => `  ${node(stage)}`),
       'end',
     ]),
     ...group.outside.map(node),
     ...group.parts.flatMap((part) => [
-      `subgraph p${groups++}[${quoted([part.title])}]`,
+      `subgraph p${groups++}[${quoteLabel([part.title])}]`,
       ...nodesIn(part).map((line) => `  ${line}`),
       'end',
     ]),
@@ -130,14 +130,14 @@ export function planToMermaid(plan: Plan): string {
         on === 'success' ? `${ids.get(stage)!} --> ${ids.get(id)!}` : `${ids.get(stage)!} -. ${on} .-> ${ids.get(id)!}`,
       ),
     ),
-    `result([${quoted(['result'])}])`,
+    `result([${quoteLabel(['result'])}])`,
     ...results.map((stage) => `${ids.get(stage)!} --> result`),
   ];
   return ['flowchart TD', ...lines.map((each) => `  ${each}`), ''].join('\n');
 }
 
 /** Everything that could end the text, or be markup in it, as its number. */
-function quoted(lines: readonly string[]): string {
+function quoteLabel(lines: readonly string[]): string {
   const escaped = lines.map((line) =>
     [...line]
       .map((character) => (/[\p{L}\p{N} .,:;()/_+=-]/u.test(character) ? character : `#${character.codePointAt(0)};`))

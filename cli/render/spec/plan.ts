@@ -31,19 +31,19 @@ function renderHostVariables({ hostVariables, stages }: Plan): string {
 const EDGE = { success: '', end: 'the end of ', failure: 'a failure of ' } as const;
 
 function describe(stage: StagePlan, shared: ReadonlySet<string>): string {
-  const short = shortened(sanitizeLine(describeStageWork(stage)));
+  const short = shortenText(sanitizeLine(describeStageWork(stage)));
   const after = stage.finally
     ? ', after all others, whatever happens'
     : stage.after.length > 0
       ? `, after ${stage.after.map(({ stage: earlier, on }) => `${EDGE[on]}${earlier}`).join(', ')}`
       : '';
   const where = stage.scope === null || shared.has(stage.scope) ? '' : ', in its own VM';
-  const when = stage.when === null ? '' : `, when ${shortened(sanitizeLine(stage.when.source))}`;
+  const when = stage.when === null ? '' : `, when ${shortenText(sanitizeLine(stage.when.source))}`;
   const list = listOf(stage);
-  const each = list === null ? '' : `, ${shortened(list)}`;
+  const each = list === null ? '' : `, ${shortenText(list)}`;
   return `${short}${each}${after}${when}${each === '' || stage.scope === null ? where : ', each in a VM of its own'}`;
 }
 
-function shortened(text: string): string {
+function shortenText(text: string): string {
   return text.length > 48 ? `${text.slice(0, 47)}…` : text;
 }

@@ -18,8 +18,8 @@ export function excerpt(
   const at = Math.min(column - 1, line.length);
   const from = Math.max(0, at - LOOKED_AT);
   const isCutBefore = from > 0;
-  const before = `${isCutBefore ? '…' : ''}${oneLine(line.slice(from, at))}`;
-  const after = oneLine(line.slice(at, at + LOOKED_AT));
+  const before = `${isCutBefore ? '…' : ''}${toOneLine(line.slice(from, at))}`;
+  const after = toOneLine(line.slice(at, at + LOOKED_AT));
   const needed = displayWidth(before) + displayWidth(after);
   if (needed <= width) return { text: before + after, indent: displayWidth(before) };
   // What stands at the place says more than what stands before it.
@@ -29,6 +29,6 @@ export function excerpt(
   return { text: shown + truncate(after, width - indent), indent };
 }
 
-function oneLine(text: string): string {
+function toOneLine(text: string): string {
   return sanitizeLine(text.replace(/\t/g, ' '));
 }

@@ -1,5 +1,5 @@
 import type { EdgePlan, StagePlan } from '../../plan/plan.ts';
-import { coveredStages } from '../../pipeline/machine-plan.ts';
+import { listCoveredStages } from '../../pipeline/machine-plan.ts';
 import { partOf } from '../../plan/work.ts';
 
 /** What ends a part fails because of it only where that is tolerated; else the part has failed once one of its stages has. */
@@ -10,7 +10,7 @@ export function withFailuresOfParts(stages: readonly StagePlan[]): readonly Stag
   const parts = new Map(
     stages.map(({ id, work, each }) => [id, each === undefined && !tolerated.has(id) ? partOf(work) : null]),
   );
-  const covered = new Set(stages.flatMap(coveredStages));
+  const covered = new Set(stages.flatMap(listCoveredStages));
   const inItems = new Map(stages.map(({ id, of }) => [id, of]));
   return stages.map((stage) => {
     const listStagesWithin = (id: string): readonly string[] =>

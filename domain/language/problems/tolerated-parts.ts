@@ -1,5 +1,5 @@
 /** What a plan with parts whose failure is tolerated as a whole has to keep, so that each run of it ends and comes to something. */
-import { coveredStages } from '../../pipeline/machine-plan.ts';
+import { listCoveredStages } from '../../pipeline/machine-plan.ts';
 import type { Plan, StagePlan } from '../../plan/plan.ts';
 import { stagesBefore } from '../../plan/work.ts';
 
@@ -10,7 +10,7 @@ export function findToleratedPartProblems({ stages, scopes }: Pick<Plan, 'stages
     return member !== undefined && member.finally !== true && member.of === end.of;
   };
   const parts = stages.flatMap((end) => {
-    const members = coveredStages(end).filter((id) => isCounted(id, end));
+    const members = listCoveredStages(end).filter((id) => isCounted(id, end));
     return members.length === 0 ? [] : [{ end, members: new Set(members) }];
   });
   return parts.flatMap(({ end, members }, at) => [
