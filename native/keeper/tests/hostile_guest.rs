@@ -511,11 +511,17 @@ fn connect(id: u32) -> Vec<u8> {
 
 /// A session with a door on both sides, or on neither, and then the frames of a guest.
 fn sends_frames(name: &str, has_door: bool, frames: &[u8]) -> Vm {
-    sends_in_pieces(name, has_door, frames, frames.len())
+    sends_in_pieces(name, has_door, frames, frames.len(), 0)
 }
 
-/// So many bytes at once, with a pause behind each.
-fn sends_in_pieces(name: &str, has_door: bool, frames: &[u8], piece_bytes: usize) -> Vm {
+/// So many bytes at once. Before the next ones, the guest waits until so many more requests have their last answer.
+fn sends_in_pieces(
+    name: &str,
+    has_door: bool,
+    frames: &[u8],
+    piece_bytes: usize,
+    answers: usize,
+) -> Vm {
     let file = std::env::temp_dir().join(format!("voidbox-frames-{name}-{}", std::process::id()));
     std::fs::write(&file, frames).unwrap();
     let mut vm = Vm::new(name, LONG_BOOT_MS);
@@ -528,8 +534,10 @@ fn sends_in_pieces(name: &str, has_door: bool, frames: &[u8], piece_bytes: usize
     };
     // What the keeper answers is read away: it is not to wait for a guest that reads nothing.
     let send = format!(
-        "cat <&$PORT >/dev/null & exec 9<{file}; for piece in $(seq {pieces}); do \
-         head -c {piece_bytes} <&9 >&$PORT; sleep 0.01; done; touch sent; wait;",
+        "cat <&$PORT >answers & exec 9<{file}; for piece in $(seq {pieces}); do \
+         head -c {piece_bytes} <&9 >&$PORT; \
+         until [ $(LC_ALL=C grep -aoE '\"\\}}|\\{{\\}}' answers | wc -l) -ge $((piece * {answers})) ]; do sleep 0.01; done; \
+         done; touch sent; wait;",
         file = file.display(),
         pieces = frames.len().div_ceil(piece_bytes),
     );
@@ -610,8 +618,8 @@ fn a_flood_of_tunnels_is_bounded_in_memory_and_in_what_is_kept_of_it() {
         [frame(CONNECT, id, wanted.as_bytes()), cancel].concat()
     };
     let frames: Vec<u8> = (0..4_000).flat_map(pair).collect();
-    // Without its pauses the guest would have more open than it may, and break the protocol.
-    let vm = sends_in_pieces("flood", true, &frames, 40 * pair(0).len());
+    // A guest that did not wait for answers would have more open than it may, and break the protocol.
+    let vm = sends_in_pieces("flood", true, &frames, 40 * pair(0).len(), 40);
     let deadline = Instant::now() + Duration::from_secs(60);
     while !vm.dir.join("sent").exists() {
         let exit = std::fs::read_to_string(vm.dir.join("exit.json")).unwrap_or_default();
