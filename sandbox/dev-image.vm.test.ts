@@ -135,6 +135,22 @@ describe('the dev image', () => {
     expect(exit).toMatchObject({ reason: 'exited', exitCode: 137 });
     expect(exit.message).toContain('memory');
   });
+
+  it('lets a command read a long file again and again beside a memory that is nearly full', async () => {
+    const program = `import os, time
+held = bytearray(250 << 20)
+with open('/workspace/long', 'wb') as long:
+    for _ in range(120): long.write(os.urandom(1 << 20))
+end = time.monotonic() + 10
+while time.monotonic() < end:
+    with open('/workspace/long', 'rb') as long:
+        while long.read(1 << 20): pass
+os.remove('/workspace/long')
+print('read')`;
+    const { exit, stdout } = await follow(await sandbox.exec(request('python3', ['-c', program]), limit()));
+    expect(exit).toMatchObject({ reason: 'exited', exitCode: 0 });
+    expect(stdout.toString()).toBe('read\n');
+  });
 });
 
 describe('the conformance table in the dev image', () => {

@@ -29,8 +29,12 @@ pub struct Child {
 
 /// What a full memory holds, and how it moves.
 pub struct MemoryStat {
+    /// All memory of users.
+    pub limit_bytes: u64,
     /// Pages of files that were read again after memory had let them go, since the boot.
     pub refaults: u64,
+    /// Times that a program waited for a page of its own, such as its code, to be read from a disk, since the boot.
+    pub major_faults: u64,
     /// Pages of files on disks, of which memory can let go.
     pub file_bytes: u64,
 }
@@ -67,23 +71,22 @@ impl CgroupParent {
         oom_kills(&self.path) + self.killed_for_memory.load(Ordering::Relaxed)
     }
 
-    /// True if users have all of their memory, except a hundredth.
-    pub fn is_full(&self) -> bool {
+    /// `None` unless users have all of their memory, except a hundredth.
+    pub fn full_memory(&self) -> Option<MemoryStat> {
         let number = |name| read(&self.path, name).trim().parse::<u64>().ok();
-        match (number("memory.current"), number("memory.max")) {
-            (Some(current), Some(max)) => current >= max - max / 100,
-            _ => false,
+        let limit_bytes = number("memory.max")?;
+        if number("memory.current")? < limit_bytes - limit_bytes / 100 {
+            return None;
         }
-    }
-
-    pub fn memory_stat(&self) -> MemoryStat {
         let text = read(&self.path, "memory.stat");
         let value = |name| field(&text, name).unwrap_or(0);
-        MemoryStat {
+        Some(MemoryStat {
+            limit_bytes,
             refaults: value("workingset_refault_file"),
+            major_faults: value("pgmajfault"),
             // `file` counts `/dev/shm` too, of which memory cannot let go.
             file_bytes: value("file").saturating_sub(value("shmem")),
-        }
+        })
     }
 
     /// SIGKILL to the process of users that the kernel would kill first, which counts as killed for want of memory.

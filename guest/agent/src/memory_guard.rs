@@ -13,10 +13,15 @@ use crate::log;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Intervals in a row after which a process is killed.
 const LIVELOCK_INTERVALS: u32 = 5;
+/// The kernel drops pages of files before it kills, so files have less than this part of a memory that is full otherwise. A
+/// program that reads long files again and again has a full memory, too, but files have most of it.
+const FILES_PART: u64 = 64;
 /// Pages that are read again in an interval, for each page of files that memory holds.
 const READS_OF_A_PAGE: u64 = 4;
 /// Fewer reads in an interval are those of a command that still runs.
 const READS_MIN: u64 = 256;
+/// Fewer waits of programs for pages of their own in an interval are those of a program that runs and reads.
+const MAJOR_FAULTS_MIN: u64 = 32;
 const PAGE_BYTES: u64 = 4096;
 
 /// Watches the users' memory until the guest ends.
@@ -27,9 +32,7 @@ pub fn start(guest: &Arc<Guest>) {
         let mut guard = Guard::default();
         loop {
             thread::sleep(INTERVAL);
-            // A guest that has room reads one short file in an interval.
-            let stat = cgroup.is_full().then(|| cgroup.memory_stat());
-            if guard.sees_livelock(stat)
+            if guard.sees_livelock(cgroup.full_memory())
                 && let Some(killed) = cgroup.kill_largest()
             {
                 log::line(&format!(
@@ -47,27 +50,19 @@ pub fn start(guest: &Arc<Guest>) {
 /// Counts the intervals of a livelock.
 #[derive(Default)]
 struct Guard {
-    last_refaults: Option<u64>,
+    last: Option<MemoryStat>,
     intervals: u32,
 }
 
 impl Guard {
     /// True when the livelock has lasted long enough; the count begins again. `stat` is there if memory is full.
     fn sees_livelock(&mut self, stat: Option<MemoryStat>) -> bool {
-        let Some(stat) = stat else {
-            *self = Self::default();
-            return false;
+        let is_stuck = match (&self.last, &stat) {
+            (Some(last), Some(stat)) => is_stuck(last, stat),
+            _ => false,
         };
-        let reads = self
-            .last_refaults
-            .map_or(0, |last| stat.refaults.saturating_sub(last));
-        self.last_refaults = Some(stat.refaults);
-        let held_pages = stat.file_bytes / PAGE_BYTES;
-        if reads < READS_MIN.max(held_pages.saturating_mul(READS_OF_A_PAGE)) {
-            self.intervals = 0;
-            return false;
-        }
-        self.intervals += 1;
+        self.last = stat;
+        self.intervals = if is_stuck { self.intervals + 1 } else { 0 };
         if self.intervals < LIVELOCK_INTERVALS {
             return false;
         }
@@ -76,18 +71,32 @@ impl Guard {
     }
 }
 
+/// True if programs did little in an interval but wait for pages of which memory holds too few.
+fn is_stuck(last: &MemoryStat, stat: &MemoryStat) -> bool {
+    let held_pages = stat.file_bytes / PAGE_BYTES;
+    let reads = stat.refaults.saturating_sub(last.refaults);
+    let faults = stat.major_faults.saturating_sub(last.major_faults);
+    stat.file_bytes < stat.limit_bytes / FILES_PART
+        && reads >= READS_MIN.max(held_pages.saturating_mul(READS_OF_A_PAGE))
+        && faults >= MAJOR_FAULTS_MIN
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The verdicts on samples of a full memory: refaults since the boot, and bytes of files.
-    fn judge(samples: &[(u64, u64)]) -> Vec<bool> {
+    const LIMIT_BYTES: u64 = 162_586_624;
+
+    /// The verdicts on samples of a full memory: refaults and major faults since the boot, and bytes of files.
+    fn judge(samples: impl IntoIterator<Item = (u64, u64, u64)>) -> Vec<bool> {
         let mut guard = Guard::default();
         samples
-            .iter()
-            .map(|&(refaults, file_bytes)| {
+            .into_iter()
+            .map(|(refaults, major_faults, file_bytes)| {
                 guard.sees_livelock(Some(MemoryStat {
+                    limit_bytes: LIMIT_BYTES,
                     refaults,
+                    major_faults,
                     file_bytes,
                 }))
             })
@@ -96,22 +105,37 @@ mod tests {
 
     #[test]
     fn five_intervals_in_which_the_held_pages_are_read_again_are_a_livelock() {
-        // What a guest of 256 MiB with `tail /dev/zero` showed.
+        // What a guest of 256 MiB with `tail /dev/zero` showed, every two seconds.
         let samples = [
-            (3_354, 249_856),
-            (8_500, 94_208),
-            (13_778, 94_208),
-            (17_000, 94_208),
-            (20_213, 36_864),
-            (25_700, 32_768),
+            (3_354, 143, 249_856),
+            (13_778, 682, 94_208),
+            (20_213, 1_071, 94_208),
+            (31_268, 1_741, 94_208),
+            (45_970, 2_633, 36_864),
+            (58_180, 3_373, 32_768),
         ];
-        assert_eq!(judge(&samples), [false, false, false, false, false, true]);
+        assert_eq!(judge(samples), [false, false, false, false, false, true]);
+    }
+
+    #[test]
+    fn the_least_figures_of_a_livelock_count_and_one_less_of_each_does_not() {
+        let last_of = |reads: u64, faults: u64, file_bytes: u64| {
+            judge((0..6).map(|second| (second * reads, second * faults, file_bytes)))[5]
+        };
+        let most_bytes = LIMIT_BYTES / FILES_PART - 1;
+        let most_reads = most_bytes / PAGE_BYTES * READS_OF_A_PAGE;
+        assert!(last_of(READS_MIN, MAJOR_FAULTS_MIN, 94_208));
+        assert!(!last_of(READS_MIN - 1, MAJOR_FAULTS_MIN, 94_208));
+        assert!(!last_of(READS_MIN, MAJOR_FAULTS_MIN - 1, 94_208));
+        assert!(last_of(most_reads, MAJOR_FAULTS_MIN, most_bytes));
+        assert!(!last_of(most_reads - 1, MAJOR_FAULTS_MIN, most_bytes));
+        assert!(!last_of(u64::MAX >> 8, MAJOR_FAULTS_MIN, most_bytes + 1));
     }
 
     #[test]
     fn the_count_begins_again_after_a_kill() {
-        let samples: Vec<(u64, u64)> = (0..12).map(|second| (second * 5_000, 94_208)).collect();
-        let kills: Vec<usize> = judge(&samples)
+        let verdicts = judge((0..12).map(|second| (second * 5_000, second * 400, 94_208)));
+        let kills: Vec<usize> = verdicts
             .iter()
             .enumerate()
             .filter_map(|(at, is_kill)| is_kill.then_some(at))
@@ -120,29 +144,37 @@ mod tests {
     }
 
     #[test]
-    fn a_full_memory_whose_files_are_read_once_is_no_livelock() {
-        // A program that reads a long file again and again, with 40 MiB of it in memory.
-        let samples: Vec<(u64, u64)> = (0..20).map(|second| (second * 5_000, 40 << 20)).collect();
-        assert!(!judge(&samples).contains(&true));
+    fn a_program_that_reads_a_long_file_again_and_again_is_no_livelock() {
+        // Two gigabytes in a second, of which memory holds 140 MiB.
+        let verdicts = judge((0..20).map(|second| (second * 500_000, second * 400, 140 << 20)));
+        assert!(!verdicts.contains(&true));
+    }
+
+    #[test]
+    fn a_program_that_reads_by_calls_beside_a_full_memory_is_no_livelock() {
+        let verdicts = judge((0..20).map(|second| (second * 5_000, second, 94_208)));
+        assert!(!verdicts.contains(&true));
     }
 
     #[test]
     fn a_full_memory_in_which_nothing_is_read_is_no_livelock() {
-        let samples = [(100_000, 94_208); 20];
-        assert!(!judge(&samples).contains(&true));
+        assert!(!judge([(100_000, 900, 94_208); 20]).contains(&true));
     }
 
     #[test]
     fn an_interval_with_room_ends_the_count() {
         let mut guard = Guard::default();
-        let mut kills = 0;
-        for second in 0..40 {
-            let stat = (second % 5 != 4).then_some(MemoryStat {
-                refaults: second * 5_000,
-                file_bytes: 94_208,
-            });
-            kills += u32::from(guard.sees_livelock(stat));
-        }
+        let kills = (0..40)
+            .filter(|second| {
+                let stat = (second % 5 != 4).then_some(MemoryStat {
+                    limit_bytes: LIMIT_BYTES,
+                    refaults: second * 5_000,
+                    major_faults: second * 400,
+                    file_bytes: 94_208,
+                });
+                guard.sees_livelock(stat)
+            })
+            .count();
         assert_eq!(kills, 0);
     }
 }
