@@ -18,7 +18,7 @@ export function createSandboxBackends(options: QemuBackendOptions): SandboxBacke
   return { qemu: createQemuBackend(options), mock: createMockBackend() };
 }
 
-/** What a VM takes of a host with these facts beside its guest's memory: as much as the VMM that takes most. */
+/** Memory that a VM takes from a host with these facts, beside its guest's: that of the VMM that takes most. */
 export function largestOverheadMib(host: HostFacts): number {
   return readOverheadMib(host);
 }

@@ -70,7 +70,7 @@ function readArguments() {
   return parseArgs({ options: OPTIONS }).values;
 }
 
-/** What the arguments and the environment mean for the worker process. */
+/** The meaning of the arguments and the environment for the worker process. */
 async function buildProcessOptions(
   values: Arguments,
   env: Environment,

@@ -140,7 +140,7 @@ function endWorkersAtStop(workers: RunningWorkers, stop: AbortSignal, ends: Ends
   });
 }
 
-/** What the options of the process mean for its host. */
+/** The meaning of the options of the process for its host. */
 function buildHostOptions(
   options: WorkerProcessOptions,
   hostId: string,

@@ -96,7 +96,7 @@ export class AttemptSaves {
     return ref;
   };
 
-  /** What it is about to copy of a git workspace; null: all of it. */
+  /** The part of a git workspace that it is about to copy; null: all of it. */
   async #changesFor(signal: AbortSignal): Promise<ChangesContext | null> {
     const { sandbox, base, redactor, request } = this.#context;
     const nextKey = this.#nextKey;
@@ -123,7 +123,7 @@ export async function countSaves(
   );
 }
 
-/** Of workers that had the attempt before this one: what they took counts, too. */
+/** Use by workers that had the attempt before this one, which counts, too. */
 async function findEarlierSaves(
   deps: Pick<ActivityDeps, 'events'>,
   runId: string,

@@ -66,7 +66,7 @@ class SavedProgress implements AgentProgress {
       this.#failures = 0;
     } catch (error) {
       signal.throwIfAborted();
-      // Whoever reads the stream learns of a lost VM, too.
+      // The reader of the stream learns of a lost VM, too.
       if (isEndOfAttempt(error)) return;
       this.#failures += 1;
       await reportNotSaved(this.#context, 'not-saved', describeError(error));
@@ -100,7 +100,7 @@ class SavedProgress implements AgentProgress {
     this.#scheduleNext(begunAtMs, this.#saves.takenBytes - takenBefore);
   }
 
-  /** What may still be taken is spread over the time that is left, and most of the time is the agent's own. */
+  /** Spreads the saves that remain over the time that is left, so that the agent keeps most of it. */
   #scheduleNext(begunAtMs: number, takenBytes: number): void {
     const { deps, request } = this.#context;
     const timeLeftMs = Math.max(0, this.#startedAtMs + request.stage.timeoutMs - deps.now());

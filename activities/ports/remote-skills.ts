@@ -19,7 +19,7 @@ export const REMOTE_SKILL_LIMITS = {
 /** Why a document is not to be had; says from where. */
 export class AgentSkillUnavailable extends Error {}
 
-/** @throws AgentSkillUnavailable also where it is too large, or where no guest may look either */
+/** @throws AgentSkillUnavailable also if it is too large, or if no guest may look either */
 export type FetchAgentSkill = (source: RemoteSource, signal: AbortSignal) => Promise<Uint8Array>;
 
 /** As a spec writes it. */

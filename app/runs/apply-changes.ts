@@ -227,7 +227,7 @@ function placeOf({ env }: Machine, folder: string): Place {
   return { folder, records: join(env.stateDir, 'applies', name), lock: join(env.cacheDir, 'applies', `${name}.lock`) };
 }
 
-/** Of two at once, the second sees all that the first has done; of one that was killed, nothing is left before. */
+/** Runs one attempt at a time. The second of two sees all that the first did; files of a killed one are put back first. */
 async function runAlone<T>(place: Place, onNotice: ApplyContext['onNotice'], attempt: () => Promise<T>): Promise<T> {
   const onWait = (): void => void onNotice({ kind: 'waiting' });
   return await withLock(

@@ -10,7 +10,7 @@ import { environmentError } from '../app-error.ts';
 import type { Machine } from '../machine.ts';
 import { loginCommandsFor, loginsFor } from './agent-logins.ts';
 
-/** Where an agent reads one of them as its key. */
+/** The remedy for agents that read one of the variables as their key. */
 function remedyOfAgents(stages: Plan['stages']): string {
   const hasKeys = stages.some(({ work }) => {
     const answering = answeringOf(work);

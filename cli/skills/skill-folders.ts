@@ -12,7 +12,7 @@ const WHAT_SKILLS_ARE =
 
 /**
  * @returns absolute paths
- * @throws AppError for one that holds no step machine: whoever mistypes a folder shall not lose those that are loaded
+ * @throws AppError for one that holds no step machine: a user who mistypes a folder keeps those that are loaded
  */
 export function resolveSkillFolders(paths: readonly string[], cwd: string): string[] {
   return paths.map((path) => {

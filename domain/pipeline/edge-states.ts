@@ -20,12 +20,12 @@ export function isOneOfSeveral({ plan }: EdgeReader, stage: number, on: Edge['on
   return on === 'failure' && plan.stages[stage]!.anyFailure === true;
 }
 
-/** A dead edge on a failure is not missed while another one holds, or may come to. */
+/** A dead edge on a failure is not missed while another one holds, or may still hold. */
 export function mayStillHold(run: EdgeReader, stage: number, on: Edge['on']): boolean {
   return isOneOfSeveral(run, stage, on) && countFailures(run, 'dead', stage) < listFailureEdges(run, stage).length;
 }
 
-/** Of the edges on a failure before the stage, the number in this state. */
+/** The number of edges on a failure before the stage that are in this state. */
 export function countFailures(run: EdgeReader, state: EdgeState, stage: number): number {
   return listFailureEdges(run, stage).filter((edge) => readEdge(run, edge.on, edge.stage) === state).length;
 }

@@ -28,7 +28,7 @@ export function succeed(draft: Draft, stage: number, result: StageOutputs): void
   follow(draft, stage);
 }
 
-/** All of them have ended before a stage that waits learns of one: none starts because another stands before it. */
+/** All of them have ended before a stage that waits learns of one: so none of them starts too early. */
 export function give(draft: Draft, ends: readonly (readonly [stage: number, end: GivenStage])[]): void {
   for (const [stage, { output, outputs, passed }] of ends)
     draft.end(stage, { phase: passed === true ? 'passed' : 'succeeded', result: { output, outputs } });

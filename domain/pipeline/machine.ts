@@ -163,7 +163,7 @@ export function transition(plan: MachinePlan, state: RunState, event: MachineEve
   return complete(draft);
 }
 
-/** What any event may lead to: VMs that are no longer needed, the turn of `finally`, and stages that have room now. */
+/** The consequences that any event may have: VMs that are no longer needed, the turn of `finally`, and stages that have room now. */
 function complete(draft: Draft): Transition {
   for (const scope of draft.emptied) draft.releaseIfDone(scope);
   beginFinally(draft);

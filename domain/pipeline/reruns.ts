@@ -31,7 +31,7 @@ export function restartScope(draft: Draft, scope: number, generation: number, re
   for (const stage of [...draft.index.stagesOf(scope), ...revived]) settle(draft, stage);
 }
 
-/** The condition of a loop does not hold after a visit: its stages run again, or it has come to its limit. */
+/** The condition of a loop does not hold after a visit: its stages run again, or it has reached its limit. */
 export function visitAgain(draft: Draft, stage: number): void {
   const { id, loop } = draft.plan.stages[stage]!;
   const { stages, output, maxVisits, onLimit } = loop!;

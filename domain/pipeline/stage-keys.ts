@@ -1,7 +1,7 @@
 /** The keys of attempts and timers of a run. */
 import { attemptText } from '../run/attempt.ts';
 
-/** The key of an attempt of the plan's own stage: whoever executes the commands of an item adds the item's instance. */
+/** The key of an attempt of the plan's own stage: the executor of an item's commands adds the item's instance. */
 export function execKeyOf(stage: string, attempt: number): string {
   return attemptText({ stage, instance: [], attempt });
 }

@@ -1,4 +1,4 @@
-/** What an agent works with: its model, budget and skills. */
+/** The parts of an agent: its model, budget and skills. */
 import type { SKILL_TYPES } from '../../domain/language/grammar/agent-table.ts';
 import type { LlmProvider } from '../../domain/plan/plan.ts';
 import { BUDGET_KEYS, LLM_KEYS, PRICE_KEYS } from '../known-options.ts';

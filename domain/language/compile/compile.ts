@@ -142,7 +142,7 @@ function compile(spec: Spec, options: CompileOptions, parts: PartContext, proble
   return plan;
 }
 
-/** What stages read of each other: in conditions, in texts, and by the order of the spec. */
+/** The data that stages read from each other: in conditions, in texts, and by the order of the spec. */
 interface References {
   readonly conditions: ReturnType<typeof compileConditions>;
   readonly texts: ReturnType<typeof compileTexts>;

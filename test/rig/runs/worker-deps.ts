@@ -1,4 +1,4 @@
-/** What activities of every worker in tests get, with a server and without: stores, and VMs of the given backend. */
+/** Dependencies of the activities of each worker in tests, with a server and without: stores, and VMs of the given backend. */
 import type { ActivityDeps } from '../../../activities/deps.ts';
 import { createAttemptRegistry } from '../../../activities/attempt/registry.ts';
 import { NO_LENT_VARIABLES } from '../../../activities/ports/lent-variables.ts';
