@@ -41,7 +41,7 @@ export function fileLeftovers(stateDir: string): readonly string[] {
     if (name === 'scratch.img') return [`${path}: the disk of a VM`];
     // Beside the artifacts a killed writer leaves its file; nothing reads it, and prune takes it after a day.
     if (name === '.partial' || basename(dirname(path)) === '.partial') return [];
-    // A keeper that is killed between the write and the rename leaves it beside the whole record; nothing reads it, and it goes with the VM's folder.
+    // A keeper that is killed between the write and the rename leaves it beside the whole record; nothing reads it, and it goes with the VM's folder. A sweep removes those of the VM itself.
     if (/^vms\/[^/]+\/exec\/[^/]+\/record\.json\.new$/.test(path)) return [];
     return HALF.test(name) ? [`${path}: half a file`] : [];
   });

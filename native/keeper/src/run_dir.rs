@@ -52,6 +52,23 @@ pub struct RunDir {
     path: PathBuf,
 }
 
+/// The files that [`RunDir::write_durable`] replaces.
+const DURABLE: [&str; 6] = [EXIT, FENCE, INTENT, KEEPER, RETAINED, STARTED];
+
+/// The name of a file until it is whole.
+fn temporary_of(name: &str) -> String {
+    format!("{name}.new")
+}
+
+/// Names of files that only a keeper that was killed leaves.
+fn leftovers() -> impl Iterator<Item = String> {
+    let temporaries = DURABLE.iter().map(|name| temporary_of(name));
+    [SOCKET, SCRATCH]
+        .into_iter()
+        .map(String::from)
+        .chain(temporaries)
+}
+
 impl RunDir {
     /// The directory at `path`, which need not exist yet.
     pub fn at(path: impl Into<PathBuf>) -> Self {
@@ -76,7 +93,8 @@ impl RunDir {
 
     /// Replaces a file: whoever reads it sees the old or the new contents, also after a power cut.
     pub fn write_durable(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let temporary = self.file(&format!("{name}.new"));
+        debug_assert!(DURABLE.contains(&name), "{name} would be left behind");
+        let temporary = self.file(&temporary_of(name));
         let mut file = private_file(&temporary)?;
         file.write_all(bytes)?;
         file.sync_all()?;
@@ -141,11 +159,16 @@ impl RunDir {
         }
     }
 
-    /// Removes what a keeper that was killed could not, and what nobody can use without it: its socket
-    /// and its VM's disk, by far the largest file. Only for who holds the lock.
+    /// True if [`RunDir::remove_leftovers`] has anything to remove. Touches nothing.
+    pub fn has_leftovers(&self) -> bool {
+        leftovers().any(|name| self.file(&name).exists())
+    }
+
+    /// Removes what a keeper that was killed could not, and what nobody can use without it: its socket, its VM's disk,
+    /// by far the largest file, and files that it was about to rename. Only for who holds the lock.
     pub fn remove_leftovers(&self) -> io::Result<()> {
-        for name in [SOCKET, SCRATCH] {
-            match fs::remove_file(self.file(name)) {
+        for name in leftovers() {
+            match fs::remove_file(self.file(&name)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }

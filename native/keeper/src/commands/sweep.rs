@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::command_error::CommandError;
 use super::{answer, arguments};
-use crate::run_dir::{EXIT, INTENT, LOCK, RunDir, SCRATCH, SOCKET, STARTED, VmState};
+use crate::run_dir::{EXIT, INTENT, LOCK, RunDir, STARTED, VmState};
 
 /// Prefix of a directory that is being removed.
 const TRASH: &str = ".trash-";
@@ -152,8 +152,7 @@ fn look_at(entry: &fs::DirEntry) -> io::Result<Option<Swept>> {
     }
     let dir = RunDir::at(entry.path());
     let state = dir.state()?;
-    let leaves = [SOCKET, SCRATCH].iter().any(|name| dir.file(name).exists());
-    if state != VmState::Running && leaves {
+    if state != VmState::Running && dir.has_leftovers() {
         // Under the lock: a launch may begin in a directory that has no VM yet.
         if let Some(_lock) = dir.try_lock()? {
             dir.remove_leftovers()?;
@@ -279,8 +278,8 @@ fn disk_bytes(path: &Path) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run_dir::STARTED;
     use crate::run_dir::tests::TempDir;
+    use crate::run_dir::{SCRATCH, STARTED};
 
     fn vm(vms: &Path, name: &str, files: &[(&str, &str)]) -> RunDir {
         let dir = RunDir::at(vms.join(name));
@@ -306,10 +305,18 @@ mod tests {
                 (STARTED, ""),
                 (INTENT, r#"{"vmKey":"r/s/0"}"#),
                 (SCRATCH, "disk"),
+                ("exit.json.new", "{"),
             ],
         );
-        let new = vm(&temp.0, "c", &[]);
-        let running = vm(&temp.0, "d", &[(EXIT, r#"{"reason":"stopped"}"#)]);
+        let new = vm(&temp.0, "c", &[("intent.json.new", "{")]);
+        let running = vm(
+            &temp.0,
+            "d",
+            &[
+                (EXIT, r#"{"reason":"stopped"}"#),
+                ("exit.json.new", r#"{"reason"#),
+            ],
+        );
         let _held = running.try_lock().unwrap().unwrap();
         let report = sweep(&temp.0, None, Duration::ZERO).unwrap();
         assert_eq!(report.vms.len(), 4);
@@ -318,6 +325,22 @@ mod tests {
         assert!(
             !lost.file(SCRATCH).exists(),
             "the disk of a lost VM is of no use"
+        );
+        for dir in [&lost, &new] {
+            assert!(
+                fs::read_dir(dir.path()).unwrap().all(|entry| {
+                    !entry
+                        .unwrap()
+                        .file_name()
+                        .to_string_lossy()
+                        .ends_with(".new")
+                }),
+                "a file that was not renamed is half a file"
+            );
+        }
+        assert!(
+            running.file("exit.json.new").exists(),
+            "a keeper that runs still renames its file"
         );
         let lost = report.vms.iter().find(|vm| vm.name == "b").unwrap();
         assert_eq!(lost.vm_key.as_deref(), Some("r/s/0"));
