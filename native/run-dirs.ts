@@ -57,6 +57,7 @@ export interface VmEntry {
 /** By the worker that launches the VM, whose operator allows it. */
 export async function writeEntry(dir: string, entry: VmEntry): Promise<void> {
   const path = join(dir, ENTRY_FILE);
+  // The keeper's sweep knows the name, and removes that of a worker that was killed.
   const written = `${path}.${process.pid}.new`;
   await writeFile(written, JSON.stringify(entry), { mode: 0o600 });
   await rename(written, path);

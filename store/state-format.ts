@@ -3,7 +3,6 @@
  * builds: builds of one format use the folder by turns. It is written before anything else, so a folder with contents and
  * without a number is of a build that wrote none.
  */
-import { randomBytes } from 'node:crypto';
 import {
   closeSync,
   fsyncSync,
@@ -18,6 +17,7 @@ import {
 import { join } from 'node:path';
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import { remedyOf } from '../domain/errors/error-code.ts';
+import { nameHalfFile, removeHalfFilesOf } from './half-files.ts';
 import { FileRefusal, readFileWithin } from '../files/open-file.ts';
 
 /** The format that this build reads and writes. */
@@ -146,7 +146,7 @@ function namesIn(stateDir: string): readonly string[] {
 /** Of two processes at once the first one's number stays: a link fails if its name exists. */
 function writeNumber(stateDir: string): void {
   mkdirSync(stateDir, { recursive: true, mode: 0o700 });
-  const partial = join(stateDir, `${FILE}.${randomBytes(6).toString('hex')}.partial`);
+  const partial = nameHalfFile(join(stateDir, FILE));
   try {
     const fd = openSync(partial, 'wx', 0o600);
     try {
@@ -157,7 +157,8 @@ function writeNumber(stateDir: string): void {
     }
     linkSync(partial, join(stateDir, FILE));
     syncFolder(stateDir);
-    removePartials(stateDir);
+    // Those of killed processes, and of others that write the number now: they find it written.
+    removeHalfFilesOf(join(stateDir, FILE));
   } catch (error) {
     // ENOENT: another process has linked its number, and removed this one.
     if (!['EEXIST', 'ENOENT'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error;
@@ -174,10 +175,4 @@ function syncFolder(stateDir: string): void {
   } finally {
     closeSync(fd);
   }
-}
-
-/** Those of killed processes, and of others that write the number now: they find it written. */
-function removePartials(stateDir: string): void {
-  for (const name of namesIn(stateDir))
-    if (/^state-format\.[0-9a-f]{12}\.partial$/.test(name)) rmSync(join(stateDir, name), { force: true });
 }

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -6,6 +6,7 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 import { ballastPath, createBallast } from './ballast.ts';
 import type { DiskRoom } from '../../activities/ports/local-store.ts';
 import { isDiskFull, readDiskRoom } from '../disk-room.ts';
+import { nameHalfFile } from '../half-files.ts';
 import { storeFailure } from './layout.ts';
 
 const MIB = 1024 * 1024;
@@ -47,6 +48,13 @@ test('the ballast is made where there is room, given up when the disk is full, a
   }
   now = room(520);
   expect(ballast.look()).toBe('made');
+});
+
+test('a worker that starts removes what a killed one made of the ballast', () => {
+  const left = nameHalfFile(ballastPath(stateDir));
+  writeFileSync(left, 'half');
+  expect(createBallast(stateDir, () => room(0)).look()).toBeNull();
+  expect(existsSync(left)).toBe(false);
 });
 
 test('a worker that starts on a full disk gives it up at once', () => {

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import type { Ballast, DiskRoom } from '../../activities/ports/local-store.ts';
 import { readDiskRoom } from '../disk-room.ts';
 import { errnoOf } from '../errno.ts';
+import { nameHalfFile, removeHalfFilesOf } from '../half-files.ts';
 
 const MIB = 1024 * 1024;
 const BALLAST_BYTES = 8 * MIB;
@@ -24,8 +25,12 @@ export function ballastPath(stateDir: string): string {
 export function createBallast(stateDir: string, readRoom: () => DiskRoom = () => readDiskRoom(stateDir)): Ballast {
   const path = ballastPath(stateDir);
   let lowLooks = 0;
+  let isFirst = true;
   return {
     look(atOnce = false) {
+      // A worker that was killed while it made the ballast leaves megabytes.
+      if (isFirst) removeHalfFilesOf(path);
+      isFirst = false;
       const room = readRoom();
       const sizeBytes = ballastBytes(room);
       if (isThere(path)) {
@@ -60,7 +65,7 @@ function isThere(path: string): boolean {
 
 /** Random bytes: a file system that compresses would store others in no room. */
 function make(path: string, sizeBytes: number): boolean {
-  const partial = `${path}.${process.pid}.partial`;
+  const partial = nameHalfFile(path);
   const chunk = Buffer.allocUnsafe(Math.min(MIB, Math.max(1, sizeBytes)));
   try {
     const fd = openSync(partial, 'w', 0o600);
@@ -74,7 +79,7 @@ function make(path: string, sizeBytes: number): boolean {
     return true;
   } catch (error) {
     rmSync(partial, { force: true });
-    // Other programs took the room, or the first start has not made the folder yet.
+    // Other programs took the room, the first start has not made the folder yet, or another worker removed the half file.
     if (['ENOSPC', 'EDQUOT', 'ENOENT'].includes(errnoOf(error) ?? '')) return false;
     throw error;
   }

@@ -4,7 +4,7 @@ import type { EventLog } from '../../activities/ports/event-log.ts';
 import type { Durability } from './durability.ts';
 import { DurableFolders } from './layout.ts';
 import { LogReader } from './log-reader.ts';
-import { hasLog } from './run-folder.ts';
+import { hasLog, removeHalfFilesOfRun } from './run-folder.ts';
 import { runFolderName } from '../state-folder.ts';
 import { isRelied, RunLog } from './run-log.ts';
 
@@ -28,6 +28,8 @@ export function createFileEventLog(stateDir: string, durability: Durability = 'p
     append: (runId, events, writer) => {
       if (!isRelied(durability, events)) return logs.useAtOnce(runId, (log) => log.append(events, writer));
       return logs.use(runId, async (log) => {
+        // Before the event: a worker that is killed in between writes it again.
+        if (events.some(({ body }) => body.type === 'run-finished')) removeHalfFilesOfRun(stateDir, runId);
         await log.settleOutput();
         const count = log.append(events, writer);
         await log.settle();

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { HostVariables } from '../../activities/ports/host-variables.ts';
+import { nameHalfFile } from '../half-files.ts';
 import { createFileHostVariables } from './host-variables.ts';
 
 let dir: string;
@@ -21,6 +22,13 @@ test('hands variables over in a private file until they are dropped', async () =
   await variables.drop('r');
   await variables.drop('r');
   expect(await variables.get('r')).toEqual({});
+  expect(await readdir(join(dir, 'runs/r'))).toEqual([]);
+});
+
+test('drops what a killed process left half written of them', async () => {
+  await variables.put('r', { TOKEN: 'secret' });
+  await writeFile(nameHalfFile(join(dir, 'runs/r/host-variables.json')), '{"TOKEN":"sec');
+  await variables.drop('r');
   expect(await readdir(join(dir, 'runs/r'))).toEqual([]);
 });
 

@@ -6,6 +6,7 @@ import { createDamageError } from './damage.ts';
 import { readJson, removeFile, writeJson } from './json-file.ts';
 import { DurableFolders } from './layout.ts';
 import { makeRunFolder } from './run-folder.ts';
+import { removeHalfFilesOf } from '../half-files.ts';
 import { runDir } from '../state-folder.ts';
 
 export function createFileHostVariables(stateDir: string): HostVariables {
@@ -16,7 +17,12 @@ export function createFileHostVariables(stateDir: string): HostVariables {
       await writeJson(folders, hostVariablesPath(stateDir, runId), variables);
     },
     get: async (runId) => readHostVariables(stateDir, runId),
-    drop: async (runId) => removeFile(hostVariablesPath(stateDir, runId)),
+    async drop(runId) {
+      const path = hostVariablesPath(stateDir, runId);
+      await removeFile(path);
+      // They have values, too.
+      removeHalfFilesOf(path);
+    },
   };
 }
 

@@ -1,7 +1,7 @@
 /** Small JSON files of a run, each replaced as a whole. */
-import { randomBytes } from 'node:crypto';
 import {
   closeSync,
+  existsSync,
   fsync,
   linkSync,
   openSync,
@@ -18,8 +18,12 @@ import type { Durability } from './durability.ts';
 import { createDamageError, runFileFailure } from './damage.ts';
 import { type DurableFolders, storeFailure, syncDir } from './layout.ts';
 import { errnoOf } from '../errno.ts';
+import { nameHalfFile } from '../half-files.ts';
 
 const sync = promisify(fsync);
+
+/** A half file is removed at most once for each end of its run: by the activity that writes it, and by those that find it written. */
+const MOST_TRIES = 3;
 
 /** Replaces the file, or makes it. */
 export async function writeJson(
@@ -64,21 +68,31 @@ async function writeThenPlace(
 ): Promise<void> {
   const text = JSON.stringify(value);
   if (text === undefined) throw new TypeError(`record ${path}: a value that JSON cannot say`);
-  const partial = `${path}.${randomBytes(6).toString('hex')}.partial`;
-  try {
-    await folders.make(dirname(path));
-    const fd = openSync(partial, 'wx', 0o600);
+  const folder = dirname(path);
+  for (let tries = 1; ; tries++) {
+    const partial = nameHalfFile(path);
     try {
-      writeFileSync(fd, text);
-      if (durability === 'power') await sync(fd);
-    } finally {
-      closeSync(fd);
+      await folders.make(folder);
+      await writeHalfFile(partial, text, durability);
+      place(partial);
+      if (durability === 'power') await syncDir(folder);
+      return;
+    } catch (error) {
+      // The end of the run has removed it.
+      if (errnoOf(error) === 'ENOENT' && tries < MOST_TRIES && existsSync(folder)) continue;
+      rmSync(partial, { force: true });
+      throw runFileFailure('cannot write', path, error);
     }
-    place(partial);
-    if (durability === 'power') await syncDir(dirname(path));
-  } catch (error) {
-    rmSync(partial, { force: true });
-    throw runFileFailure('cannot write', path, error);
+  }
+}
+
+async function writeHalfFile(partial: string, text: string, durability: Durability): Promise<void> {
+  const fd = openSync(partial, 'wx', 0o600);
+  try {
+    writeFileSync(fd, text);
+    if (durability === 'power') await sync(fd);
+  } finally {
+    closeSync(fd);
   }
 }
 

@@ -183,6 +183,24 @@ test('forgets the input and the source of a run that was never started after a d
   expect(await stores.records.get('soon', 'source')).toEqual(source);
 });
 
+test('removes variables and half files of a run that was never started after a day', async () => {
+  await stores.hostVariables.put('never', { TOKEN: 'secret' });
+  await stores.records.put('never', 'client', {});
+  const run = join(dir, 'runs/never');
+  const old = [
+    'host-variables.json',
+    'host-variables.json.0123456789ab.partial',
+    'records/input.json.0123456789ab.partial',
+  ];
+  for (const name of old.slice(1)) await writeFile(join(run, name), '{"TOKEN":"sec');
+  const at = new Date(nowMs - 25 * HOUR_MS);
+  for (const name of old) await utimes(join(run, name), at, at);
+  const young = 'records/source.json.0123456789ab.partial';
+  await writeFile(join(run, young), '{');
+  await prune(dir, options({}));
+  expect((await readdir(run, { recursive: true })).toSorted()).toEqual(['records', 'records/client.json', young]);
+});
+
 test('two prunes at once remove each run once, and each reports only the runs that it removed', async () => {
   for (let index = 0; index < 20; index++) await finishedRun(`r${index}`, 50 * HOUR_MS);
   for (let index = 0; index < 20; index++) await artifact(`garbage ${index}`, 48 * HOUR_MS);

@@ -14,6 +14,7 @@ import { readAllRuns } from '../every-run.ts';
 import { createFileRunIndex } from './run-index.ts';
 import { artifactsDir, damagedDir, storeFailure } from './layout.ts';
 import { errnoOf } from '../errno.ts';
+import { listHalfFilesIn } from '../half-files.ts';
 import { makePrivateDir, runsDir, runDir } from '../state-folder.ts';
 import { listRunFolders } from './run-folder.ts';
 
@@ -96,8 +97,8 @@ async function removeRun(stateDir: string, runId: string): Promise<boolean> {
   return true;
 }
 
-/** Records that a client writes before it starts the run. */
-const LEFT_BY_CLIENTS = ['input', 'source'] as const;
+/** Files that a client writes before it starts the run. */
+const LEFT_BY_CLIENTS = ['records/input.json', 'records/source.json', 'host-variables.json'] as const;
 
 /** What an earlier prune or a killed writer left half done. */
 async function removeLeftovers(stateDir: string, nowMs: number): Promise<void> {
@@ -107,16 +108,21 @@ async function removeLeftovers(stateDir: string, nowMs: number): Promise<void> {
   // Of a run that was never started: its client was killed before.
   for (const { path } of await listRunFolders(runsDir(stateDir))) {
     if ((await statOrNull(join(path, 'events.jsonl'))) !== null) continue;
-    for (const name of LEFT_BY_CLIENTS) {
-      const record = join(path, 'records', `${name}.json`);
-      const facts = await statOrNull(record);
-      if (facts !== null && nowMs - facts.mtimeMs > ARTIFACT_GRACE_MS) await rm(record, { force: true });
-    }
+    const records = join(path, 'records');
+    const left = LEFT_BY_CLIENTS.map((name) => join(path, name));
+    await removeOld([...left, ...listHalfFilesIn(path), ...listHalfFilesIn(records)], nowMs);
   }
   const partial = partialDir(artifactsDir(stateDir));
-  for (const name of await names(partial)) {
-    const facts = await statOrNull(join(partial, name));
-    if (facts !== null && nowMs - facts.mtimeMs > ARTIFACT_GRACE_MS) await rm(join(partial, name), { force: true });
+  await removeOld(
+    (await names(partial)).map((name) => join(partial, name)),
+    nowMs,
+  );
+}
+
+async function removeOld(files: readonly string[], nowMs: number): Promise<void> {
+  for (const file of files) {
+    const facts = await statOrNull(file);
+    if (facts !== null && nowMs - facts.mtimeMs > ARTIFACT_GRACE_MS) await rm(file, { force: true });
   }
 }
 

@@ -3,7 +3,6 @@
  * whose escaped form is too long for a file system is named by its hash, with the id in a file inside. A name that
  * none of these makes is no run's.
  */
-import { randomBytes } from 'node:crypto';
 import { accessSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -12,6 +11,7 @@ import { isRunId, unescapeRunId } from '../../domain/run/run-id.ts';
 import { createDamageError } from './damage.ts';
 import { damagedDir, storeFailure, syncDir, type DurableFolders } from './layout.ts';
 import { errnoOf } from '../errno.ts';
+import { nameHalfFile, removeHalfFilesIn } from '../half-files.ts';
 import { FOLDER_NAME_BYTES, runDir, runFolderName, runsDir } from '../state-folder.ts';
 
 /** No escaped id looks like this: `%lo` escapes nothing. */
@@ -63,7 +63,7 @@ export async function makeRunFolder(stateDir: string, folders: DurableFolders, r
   await folders.make(dir);
   // Also in a folder that was there: who made it may have died in between.
   if (!HASHED.test(name) || existsSync(join(dir, ID_FILE))) return;
-  const partial = join(dir, `${ID_FILE}.${randomBytes(6).toString('hex')}.partial`);
+  const partial = nameHalfFile(join(dir, ID_FILE));
   try {
     writeFileSync(partial, JSON.stringify(runId), { flag: 'wx', mode: 0o600, flush: true });
     renameSync(partial, join(dir, ID_FILE));
@@ -72,6 +72,12 @@ export async function makeRunFolder(stateDir: string, folders: DurableFolders, r
     rmSync(partial, { force: true });
     throw storeFailure('cannot write', join(dir, ID_FILE), error);
   }
+}
+
+/** Removes what killed processes left half written of a run. A process that still writes makes its file again. */
+export function removeHalfFilesOfRun(stateDir: string, runId: string): void {
+  removeHalfFilesIn(runDir(stateDir, runId));
+  removeHalfFilesIn(recordsDir(stateDir, runId));
 }
 
 /** A run that was set aside has no data here any more; whoever goes on with it must not begin from nothing. */

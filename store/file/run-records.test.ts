@@ -4,6 +4,9 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { RunRecords } from '../../activities/ports/run-records.ts';
 import { RECORD_DEFAULTS } from '../../test/rig/runs/admissions.ts';
+import { finishedEvent } from '../../test/conformance/store.ts';
+import { nameHalfFile } from '../half-files.ts';
+import { createFileEventLog } from './event-log.ts';
 import { createFileHostMarks, createFileRunRecords } from './run-records.ts';
 
 let dir: string;
@@ -61,6 +64,21 @@ test('never shows half a value to readers beside writers', async () => {
   }
   await writers;
   expect(await readdir(join(dir, 'runs/r/records'))).toEqual(['x.json']);
+});
+
+test('the end of a run removes what killed processes left half written of it, and a writer that lives makes its file again', async () => {
+  const events = createFileEventLog(dir);
+  await records.put('r', 'plan', {});
+  await writeFile(nameHalfFile(join(dir, 'runs/r/records/plan.json')), '{"st');
+  await writeFile(nameHalfFile(join(dir, 'runs/r/host-variables.json')), '{"TOKEN":"sec');
+  const value = 'x'.repeat(1_000_000);
+  const writes = Promise.all(Array.from({ length: 20 }, async (_, index) => records.put('r', `note-${index}`, value)));
+  await events.append('r', [finishedEvent()]);
+  await writes;
+  for (let index = 0; index < 20; index++) expect(await records.get('r', `note-${index}`)).toBe(value);
+  const left = (await readdir(join(dir, 'runs/r'), { recursive: true })).filter((name) => name.endsWith('.partial'));
+  expect(left).toEqual([]);
+  await events.close();
 });
 
 test('says which file does not hold what it should', async () => {

@@ -1,11 +1,12 @@
 /** What this host remembers of the sessions that were opened on it, a file for each. */
 import { readFileSync } from 'node:fs';
-import { open, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { OpenSession, OpenSessionStore } from '../../activities/ports/sessions.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { isPlain } from '../../domain/step-machine/deep-merge.ts';
-import { DurableFolders, syncDir } from '../file/layout.ts';
+import { writeJson } from '../file/json-file.ts';
+import { DurableFolders } from '../file/layout.ts';
+import { removeHalfFilesOf } from '../half-files.ts';
 import { readLastObserved, forgetObserved } from './observed-files.ts';
 import { sessionRecordsDir } from './record-files.ts';
 import { markUse } from '../server-mark.ts';
@@ -22,11 +23,9 @@ export function createOpenedFiles(stateDir: string, serverId: string): OpenSessi
       // An ended session's id may be given to another one, whose observers have heard of nothing.
       if (readLastObserved(dir) > 0 && readOpened(stateDir, record.session)?.firstRun !== record.firstRun)
         forgetObserved(dir);
-      await folders.make(dir);
       const file = join(dir, FILE);
-      await writeDurably(`${file}.${process.pid}`, `${JSON.stringify(record)}\n`);
-      await rename(`${file}.${process.pid}`, file);
-      await syncDir(dir);
+      await writeJson(folders, file, record);
+      removeHalfFilesOf(file);
       markUse(dir, serverId);
     },
   };
@@ -61,15 +60,5 @@ function parseSession(text: string): OpenSession | null {
       : null;
   } catch {
     return null;
-  }
-}
-
-async function writeDurably(file: string, text: string): Promise<void> {
-  const handle = await open(file, 'w', 0o600);
-  try {
-    await handle.writeFile(text);
-    await handle.datasync();
-  } finally {
-    await handle.close();
   }
 }

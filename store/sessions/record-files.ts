@@ -1,14 +1,15 @@
 /** Records that sessions carry no more: files that name the one before them. */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { open, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { SessionRecordStore } from '../../activities/ports/sessions.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { StepRecord } from '../../domain/step-machine/records.ts';
 import { isSessionId } from '../../domain/step-machine/session-id.ts';
 import { isSha256 } from '../../domain/units/sha256.ts';
-import { DurableFolders, syncDir } from '../file/layout.ts';
+import { writeJson } from '../file/json-file.ts';
+import { DurableFolders } from '../file/layout.ts';
+import { removeHalfFilesOf } from '../half-files.ts';
 import { markUse } from '../server-mark.ts';
 import { quote } from '../../domain/units/quote.ts';
 
@@ -32,28 +33,17 @@ export function createRecordFiles(stateDir: string, serverId: string): SessionRe
   return {
     async write({ session, previous, records }) {
       const dir = sessionRecordsDir(stateDir, session);
-      const text = JSON.stringify({ previous, records } satisfies RecordFile);
-      const ref = createHash('sha256').update(text).digest('hex');
-      await folders.make(dir);
+      const content: RecordFile = { previous, records };
+      const ref = createHash('sha256').update(JSON.stringify(content)).digest('hex');
       const file = fileOf(dir, ref);
-      await writeDurably(`${file}.${process.pid}`, text);
-      await rename(`${file}.${process.pid}`, file);
-      await syncDir(dir);
+      await writeJson(folders, file, content);
+      // Of a worker that was killed: the session's next worker writes the same records.
+      removeHalfFilesOf(file);
       markUse(dir, serverId);
       return ref;
     },
     read: (session, ref) => Promise.resolve().then(() => readRecords(sessionRecordsDir(stateDir, session), ref)),
   };
-}
-
-async function writeDurably(file: string, text: string): Promise<void> {
-  const handle = await open(file, 'w', 0o600);
-  try {
-    await handle.writeFile(text);
-    await handle.datasync();
-  } finally {
-    await handle.close();
-  }
 }
 
 const cache = new Map<string, readonly StepRecord[]>();

@@ -1,8 +1,15 @@
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { answerRequests, valuesHandedOver, waitForVariables } from './variable-files.ts';
+import { nameHalfFile } from '../half-files.ts';
+import {
+  answerRequests,
+  dropVariables,
+  sessionsWithVariables,
+  valuesHandedOver,
+  waitForVariables,
+} from './variable-files.ts';
 import { makeStateFolder } from '../../test/rig/runs/state-folder.ts';
 
 const NAMES = ['TOKEN'];
@@ -48,6 +55,16 @@ test("values of a terminated session do not take the place of the worker's own",
   const file = leave(state, 's', 'variables.json', { skill: 'curious', values: { TOKEN: 'old' }, firstRun: 'run-1' });
   await waitForVariables(state, 's', wanted('run-2'), { TOKEN: 'of the worker' });
   expect(existsSync(file)).toBe(false);
+});
+
+test('half a file of values that a killed client left is found and dropped', () => {
+  const state = stateDir();
+  const half = leave(state, 's', basename(nameHalfFile('variables.json')), { TOKEN: 'sec' });
+  expect(sessionsWithVariables(state, 'server', Date.now())).toEqual([]);
+  expect(sessionsWithVariables(state, 'server', Date.now() + 61_000)).toEqual(['s']);
+  dropVariables(state, 's');
+  expect(existsSync(half)).toBe(false);
+  expect(sessionsWithVariables(state, 'server', Date.now() + 61_000)).toEqual([]);
 });
 
 test('the same workflow that is opened twice keeps its values', async () => {

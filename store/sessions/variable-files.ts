@@ -3,7 +3,7 @@
  * session's folder that its owner alone can read. A client cannot know what a skill declares before a worker has loaded it, so the
  * worker says what it wants in a file as well, and the client, which waits for the session to be opened, answers.
  */
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { type Stats, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Receiver, SessionVariables, Wanted } from '../../activities/ports/session-stores.ts';
@@ -17,6 +17,7 @@ import {
   type Variables,
   valuesOf,
 } from '../../domain/step-machine/skill-variables.ts';
+import { listHalfFilesOf, nameHalfFile, removeHalfFilesOf } from '../half-files.ts';
 import { keepStateFormat } from '../state-format.ts';
 import { sessionRecordsDir } from './record-files.ts';
 import { folderUse } from '../server-mark.ts';
@@ -120,7 +121,11 @@ export async function answerRequests(
 }
 
 export function dropVariables(stateDir: string, session: string): void {
-  for (const name of [VARIABLES, WANTED]) rmSync(join(sessionRecordsDir(stateDir, session), name), { force: true });
+  for (const name of [VARIABLES, WANTED]) {
+    const file = join(sessionRecordsDir(stateDir, session), name);
+    rmSync(file, { force: true });
+    removeHalfFilesOf(file);
+  }
 }
 
 /** Sessions that hold values, were not opened a moment ago, and belong to no other server. */
@@ -128,7 +133,13 @@ export function sessionsWithVariables(stateDir: string, serverId: string, nowMs:
   return sessionNames(stateDir).filter((session) => {
     const folder = join(stateDir, 'sessions', session);
     try {
-      if (nowMs - statSync(join(folder, VARIABLES)).mtimeMs < LEAST_AGE_MS) return false;
+      const file = join(folder, VARIABLES);
+      // A half file has values, too.
+      const found = [file, ...listHalfFilesOf(file)].flatMap((each): readonly Stats[] => {
+        const stats = statSync(each, { throwIfNoEntry: false });
+        return stats === undefined ? [] : [stats];
+      });
+      if (found.length === 0 || found.some(({ mtimeMs }) => nowMs - mtimeMs < LEAST_AGE_MS)) return false;
       const servers = folderUse(folder)?.servers ?? [];
       return servers.length === 0 || servers.includes(serverId);
     } catch {
@@ -188,7 +199,7 @@ function write(stateDir: string, session: string, name: string, value: object): 
   keepStateFormat(stateDir);
   mkdirSync(dir, { recursive: true, mode: 0o700 });
   const file = join(dir, name);
-  const next = `${file}.${process.pid}`;
+  const next = nameHalfFile(file);
   try {
     writeFileSync(next, `${JSON.stringify(value)}\n`, { mode: 0o600 });
     renameSync(next, file);

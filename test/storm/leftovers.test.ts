@@ -22,6 +22,7 @@ test('files of open runs and of living VMs are found', async () => {
   put('artifacts/.partial/abc');
   put('vms/1/exit.json');
   put('vms/1/exec/2/record.json.new');
+  put('runs/never-started/records/input.json.0123456789ab.partial');
   expect(fileLeftovers(folder)).toEqual([]);
   put('runs/r/host-variables.json');
   put('runs/r/records/plan.json.0123.partial');

@@ -1,6 +1,6 @@
 /** What lies below a state folder and runs beside it when no run is open any more. */
 import { createHash } from 'node:crypto';
-import { lstatSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, lstatSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, dirname, join, relative } from 'node:path';
 import { isSha256 } from '../../domain/units/sha256.ts';
 
@@ -43,6 +43,9 @@ export function fileLeftovers(stateDir: string): readonly string[] {
     if (name === '.partial' || basename(dirname(path)) === '.partial') return [];
     // A keeper that is killed between the write and the rename leaves it beside the whole record; nothing reads it, and it goes with the VM's folder. A sweep removes those of the VM itself.
     if (/^vms\/[^/]+\/exec\/[^/]+\/record\.json\.new$/.test(path)) return [];
+    // A command line that is killed before it starts its run leaves it; prune takes it after a day.
+    const [top, run] = path.split('/');
+    if (top === 'runs' && run !== undefined && !existsSync(join(stateDir, top, run, 'events.jsonl'))) return [];
     return HALF.test(name) ? [`${path}: half a file`] : [];
   });
 }

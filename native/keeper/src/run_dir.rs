@@ -52,6 +52,9 @@ pub struct RunDir {
     path: PathBuf,
 }
 
+/// Says that commands of people may enter the VM. Its worker writes it.
+pub const ENTRY: &str = "entry.json";
+
 /// The files that [`RunDir::write_durable`] replaces.
 const DURABLE: [&str; 6] = [EXIT, FENCE, INTENT, KEEPER, RETAINED, STARTED];
 
@@ -60,13 +63,19 @@ fn temporary_of(name: &str) -> String {
     format!("{name}.new")
 }
 
-/// Names of files that only a keeper that was killed leaves.
-fn leftovers() -> impl Iterator<Item = String> {
-    let temporaries = DURABLE.iter().map(|name| temporary_of(name));
-    [SOCKET, SCRATCH]
-        .into_iter()
-        .map(String::from)
-        .chain(temporaries)
+/// True for names of files that only a keeper or a worker that was killed leaves.
+fn is_leftover(name: &str) -> bool {
+    let Some(whole) = name.strip_suffix(".new") else {
+        return name == SOCKET || name == SCRATCH;
+    };
+    DURABLE.contains(&whole) || is_entry_of_process(whole)
+}
+
+/// A worker names its half file with its process id, because two may write at once.
+fn is_entry_of_process(name: &str) -> bool {
+    name.strip_prefix(ENTRY)
+        .and_then(|rest| rest.strip_prefix('.'))
+        .is_some_and(|id| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 impl RunDir {
@@ -160,20 +169,36 @@ impl RunDir {
     }
 
     /// True if [`RunDir::remove_leftovers`] has anything to remove. Touches nothing.
-    pub fn has_leftovers(&self) -> bool {
-        leftovers().any(|name| self.file(&name).exists())
+    pub fn has_leftovers(&self) -> io::Result<bool> {
+        Ok(!self.leftovers()?.is_empty())
     }
 
     /// Removes what a keeper that was killed could not, and what nobody can use without it: its socket, its VM's disk,
-    /// by far the largest file, and files that it was about to rename. Only for who holds the lock.
+    /// by far the largest file, and files that it or its worker was about to rename. Only for who holds the lock.
     pub fn remove_leftovers(&self) -> io::Result<()> {
-        for name in leftovers() {
-            match fs::remove_file(self.file(&name)) {
+        for path in self.leftovers()? {
+            match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    fn leftovers(&self) -> io::Result<Vec<PathBuf>> {
+        let entries = match fs::read_dir(&self.path) {
+            // Another sweep has removed the directory.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_name().to_str().is_some_and(is_leftover) {
+                found.push(entry.path());
+            }
+        }
+        Ok(found)
     }
 
     /// The last fence that was granted; 0 when none was.

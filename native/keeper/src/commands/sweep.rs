@@ -152,7 +152,7 @@ fn look_at(entry: &fs::DirEntry) -> io::Result<Option<Swept>> {
     }
     let dir = RunDir::at(entry.path());
     let state = dir.state()?;
-    if state != VmState::Running && dir.has_leftovers() {
+    if state != VmState::Running && dir.has_leftovers()? {
         // Under the lock: a launch may begin in a directory that has no VM yet.
         if let Some(_lock) = dir.try_lock()? {
             dir.remove_leftovers()?;
@@ -306,6 +306,7 @@ mod tests {
                 (INTENT, r#"{"vmKey":"r/s/0"}"#),
                 (SCRATCH, "disk"),
                 ("exit.json.new", "{"),
+                ("entry.json.4711.new", "{"),
             ],
         );
         let new = vm(&temp.0, "c", &[("intent.json.new", "{")]);

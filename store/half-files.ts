@@ -1,0 +1,45 @@
+/**
+ * Names of files until they are whole: a writer gives the file its own name by a rename. A writer that is killed leaves
+ * half a file, and what ends the folder's use removes it. A writer that lives makes its file again.
+ */
+import { randomBytes } from 'node:crypto';
+import { readdirSync, rmSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { errnoOf } from './errno.ts';
+
+const SUFFIX = /\.[0-9a-f]{12}\.partial$/;
+
+/** A new name beside the file. */
+export function nameHalfFile(path: string): string {
+  return `${path}.${randomBytes(6).toString('hex')}.partial`;
+}
+
+/** Paths of half files in a folder. None if there is no such folder. */
+export function listHalfFilesIn(folder: string): readonly string[] {
+  return listNames(folder)
+    .filter((name) => SUFFIX.test(name))
+    .map((name) => join(folder, name));
+}
+
+/** Paths of the half files of one file. */
+export function listHalfFilesOf(path: string): readonly string[] {
+  const name = basename(path);
+  return listHalfFilesIn(dirname(path)).filter((half) => basename(half).replace(SUFFIX, '') === name);
+}
+
+export function removeHalfFilesIn(folder: string): void {
+  for (const path of listHalfFilesIn(folder)) rmSync(path, { force: true });
+}
+
+export function removeHalfFilesOf(path: string): void {
+  for (const half of listHalfFilesOf(path)) rmSync(half, { force: true });
+}
+
+function listNames(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder);
+  } catch (error) {
+    if (['ENOENT', 'ENOTDIR'].includes(errnoOf(error) ?? '')) return [];
+    throw error;
+  }
+}
