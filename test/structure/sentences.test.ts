@@ -1,0 +1,230 @@
+/** Sentences of pages, comments, ADRs and names of tests: how many of them `sentences.ts` finds. The counts may only fall. */
+import { execFileSync } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { packageRoot } from '../../setup/package-root.ts';
+import { pathsOf } from './imports.ts';
+import {
+  CHECKS,
+  COUNTED,
+  findHits,
+  type Hit,
+  listComments,
+  listSentences,
+  listTestNames,
+  toProse,
+} from './sentences.ts';
+
+const ROOT = packageRoot();
+const RECORD = join(ROOT, 'test/structure/sentences.json');
+const paths = pathsOf(ROOT);
+const read = (path: string): string => readFileSync(join(ROOT, path), 'utf8');
+
+/** Longer sentences are read twice. */
+const MOST_WORDS = 35;
+
+type Counts = Readonly<Record<string, number>>;
+
+interface Recorded {
+  /** Subjects of commits after this one have no hits. */
+  readonly subjectsSince: string;
+  readonly longSentences: number;
+  readonly hits: Readonly<Record<string, Counts>>;
+}
+
+const recorded = JSON.parse(readFileSync(RECORD, 'utf8')) as Recorded;
+
+const isPage = (path: string): boolean => /^(?:README|AGENTS|ARCHITECTURE|docs\/(?!adr\/).*)\.md$/.test(path);
+
+const KINDS: Readonly<Record<string, () => readonly Hit[]>> = {
+  pages: () => paths.filter(isPage).flatMap((path) => findHits(path, toProse(read(path)))),
+  adrs: () =>
+    paths.filter((path) => /^docs\/adr\/.*\.md$/.test(path)).flatMap((path) => findHits(path, toProse(read(path)))),
+  comments: () =>
+    paths
+      .filter((path) => /\.(?:ts|mjs|cjs|js|rs)$/.test(path))
+      .flatMap((path) =>
+        listComments(read(path)).flatMap(({ line, text }) =>
+          findHits(path, text).map((hit) => ({ ...hit, where: `${path}:${line}` })),
+        ),
+      ),
+  tests: () =>
+    paths
+      .filter((path) => path.endsWith('.test.ts'))
+      .flatMap((path) =>
+        listTestNames(path, read(path)).flatMap(({ line, text }) =>
+          findHits(path, text, 'test').map((hit) => ({ ...hit, where: `${path}:${line}` })),
+        ),
+      ),
+};
+
+test.each(Object.keys(KINDS))('no check finds more in %s than the record says', (kind) => {
+  const hits = KINDS[kind]!();
+  const now = countById(hits);
+  if (process.env['UPDATE'] === '1') return record(kind, now);
+  const before = recorded.hits[kind]!;
+  const risen = Object.keys(now).filter((id) => now[id]! > (before[id] ?? 0));
+  const shown = hits
+    .filter(({ id }) => risen.includes(id))
+    .map(({ id, where, text, instead }) => `${where} ${id}: "${text}"; write: ${instead}`);
+  expect(risen, shown.join('\n')).toEqual([]);
+});
+
+function countById(hits: readonly Hit[]): Counts {
+  const counts: Record<string, number> = {};
+  for (const { id } of COUNTED) {
+    const count = hits.filter((hit) => hit.id === id).length;
+    if (count > 0) counts[id] = count;
+  }
+  return counts;
+}
+
+function record(kind: string, counts: Counts): void {
+  const now = JSON.parse(readFileSync(RECORD, 'utf8')) as Recorded;
+  writeFileSync(RECORD, `${JSON.stringify({ ...now, hits: { ...now.hits, [kind]: counts } }, null, 2)}\n`);
+}
+
+test('the changelog has no hits', () => {
+  expect(findHits('CHANGELOG.md', toProse(read('CHANGELOG.md')))).toEqual([]);
+});
+
+test('subjects of new commits have no hits', ({ skip }) => {
+  const subjects = readSubjectsSince(recorded.subjectsSince);
+  if (subjects === null)
+    return skip(`there is no history since ${recorded.subjectsSince}: a package or a shallow clone`);
+  expect(subjects.flatMap((subject) => findHits(subject, subject.replace(/^[\w./ -]+: /, ''), 'test'))).toEqual([]);
+});
+
+/** Null in a tree without this commit. */
+function readSubjectsSince(commit: string): readonly string[] | null {
+  try {
+    const text = execFileSync('git', ['log', '--format=%s', `${commit}..HEAD`], {
+      cwd: ROOT,
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'ignore'],
+    });
+    return text.split('\n').filter((line) => line !== '');
+  } catch {
+    return null;
+  }
+}
+
+test(`the number of sentences of pages with more than ${MOST_WORDS} words only falls, and the mean is at most 16`, () => {
+  const sentences = paths
+    .filter(isPage)
+    .flatMap((path) => listSentences(read(path)).map((each) => ({ path, ...each })));
+  const long = sentences.filter(({ words }) => words > MOST_WORDS);
+  const mean = sentences.reduce((sum, { words }) => sum + words, 0) / sentences.length;
+  if (process.env['UPDATE'] === '1') {
+    const now = JSON.parse(readFileSync(RECORD, 'utf8')) as Recorded;
+    writeFileSync(RECORD, `${JSON.stringify({ ...now, longSentences: long.length }, null, 2)}\n`);
+    return;
+  }
+  const shown = long.map(({ path, words, text }) => `${path}: ${words} words: ${text.slice(0, 120)}`);
+  expect(long.length, shown.join('\n')).toBeLessThanOrEqual(recorded.longSentences);
+  expect(mean).toBeLessThanOrEqual(16);
+});
+
+const WRONG: Readonly<Record<string, string>> = {
+  'of-first': 'The log is read. Of a stage only its name counts',
+  'what-first': 'What was saved is the word of a guest.',
+  'who-first': 'Who starts a run chooses its name',
+  'come-to': 'the stage comes to a result',
+  'go-on': 'the run goes on',
+  'is-none': 'a guess of it is none',
+  stand: 'the events that stand already',
+  'where-if': 'it is empty where nothing was written',
+  'as-any': 'it fails as any other command does',
+  nobody: 'Nobody is billed',
+  alone: 'it lists the tokens alone',
+  behind: 'the worker waits behind the lock',
+  anew: 'the file is made anew',
+  'by-itself': 'the server restarts by itself',
+  'is-said': 'how many are left out is said',
+  'look-at': 'a look at the log',
+  'that-of': 'the limit is that of the host',
+  'any-more': 'the file is not there any more',
+  'for-who': 'a message for who reads it',
+  'in-all': 'at the most ten files',
+};
+
+const RIGHT: Readonly<Record<string, string>> = {
+  'of-first': 'The name of a stage counts. Of course the log has the rest.',
+  'what-first': 'What is a stage? Saved data comes from the guest.',
+  'who-first': 'Who can read it? The user who starts a run chooses its name.',
+  'come-to': 'the stage returns a result',
+  'go-on': 'the run continues',
+  'is-none': 'estimates are ignored',
+  stand: 'the message stands out, and `ro` stands for read-only',
+  'where-if': 'the folder where the log is',
+  'as-any': 'it fails like every other command',
+  nobody: 'you are not billed',
+  alone: 'it lists only the tokens',
+  behind: 'the worker waits for the lock',
+  anew: 'the file is made again',
+  'by-itself': 'the server restarts automatically',
+  'is-said': 'the line says how many are hidden',
+  'look-at': 'it reads the log',
+  'that-of': 'the limit is the host’s',
+  'any-more': 'the file is no longer there',
+  'for-who': 'a message for the reader',
+  'in-all': 'at most ten files',
+};
+
+test.each(CHECKS)('the check $id finds a wrong sentence, and passes a right one', ({ id, pattern }) => {
+  expect(`${WRONG[id]!}\n`).toMatch(new RegExp(pattern, pattern.flags.replace('g', '')));
+  expect(`${RIGHT[id]!}\n`).not.toMatch(new RegExp(pattern, pattern.flags.replace('g', '')));
+});
+
+test('a hint is counted for nothing', () => {
+  expect(findHits('x', 'the worker waits behind the lock')).toEqual([]);
+});
+
+test('the prose of a page has neither code nor targets of links nor quoted names of tests, and its lines keep their numbers', () => {
+  const page = ['```', 'Of this', '```', '[a](docs/Whoever.md)', '`a.test.ts` "nobody waits"', 'It goes on.'].join(
+    '\n',
+  );
+  expect(findHits('x.md', toProse(page))).toEqual([
+    { id: 'go-on', where: 'x.md:6', text: 'goes on', instead: 'continue' },
+  ]);
+});
+
+test('lines of comments that follow each other are one comment', () => {
+  const source = [
+    '/**',
+    ' * One',
+    ' * sentence.',
+    ' * @returns two',
+    ' */',
+    'const a = 1; // three',
+    '// four',
+    '/// five',
+    'x',
+  ];
+  expect(listComments(source.join('\n'))).toEqual(
+    [
+      { line: 6, text: 'three' },
+      { line: 2, text: 'One sentence.' },
+      { line: 4, text: '@returns two' },
+      { line: 7, text: 'four five' },
+    ].toSorted((one, other) => one.line - other.line),
+  );
+});
+
+test('names of tests are found with their groups, tables and values', () => {
+  const source = ["test('one', f);", "test.each([1])('two %s', f);", 'describe(`three ${x}`, f);', "expect('four');"];
+  expect(listTestNames('x.ts', source.join('\n')).map(({ text }) => text)).toEqual(['one', 'two %s', 'three …']);
+});
+
+test('a name of a test that begins with `of` is found', () => {
+  expect(findHits('x', 'of a stage, the last attempt counts', 'test')).toHaveLength(1);
+  expect(findHits('x', 'of a stage, the last attempt counts')).toEqual([]);
+});
+
+test('each cell of a table is a sentence, and code is one word', () => {
+  const page = ['# A title', 'One two. Three `a b c` four!', '| a b | c |', '|---|---|', '```', 'x y', '```'].join(
+    '\n',
+  );
+  expect(listSentences(page).map(({ words }) => words)).toEqual([2, 2, 3, 2, 1]);
+});
