@@ -1,6 +1,6 @@
 /**
  * `npm run bench [figure …] [--rounds N] [--items N] [--no-write]`: takes the figures named (all by default), prints them and writes
- * docs/benchmarks.md: the whole page when all were taken, otherwise their sections of it.
+ * docs/reference/benchmarks.md: the whole page when all were taken, otherwise their sections of it.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -90,7 +90,7 @@ async function main(): Promise<void> {
     }
     const lane = laneOf(pieces, ownKernel, rounds, loads);
     const takenOn = new Date().toISOString().slice(0, 10);
-    const page = join(packageRoot(), 'docs', 'benchmarks.md');
+    const page = join(packageRoot(), 'docs', 'reference', 'benchmarks.md');
     printLine(`\n${renderReport(figures, lane, takenOn)}`);
     if (values['no-write']) return;
     const isWhole = names.length === Object.keys(FIGURES).length;

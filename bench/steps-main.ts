@@ -1,6 +1,6 @@
 /**
  * `npm run bench:steps [figure …] [--rounds N] [--no-write]`: figures of step machines, printed, and written to
- * docs/benchmarks-steps.md when all were taken.
+ * docs/reference/benchmarks-steps.md when all were taken.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -241,7 +241,7 @@ try {
   });
   printLine(`\n${report}`);
   if (names.length === Object.keys(FIGURES).length && !options['no-write'])
-    writeFileSync(join(packageRoot(), 'docs', 'benchmarks-steps.md'), report);
+    writeFileSync(join(packageRoot(), 'docs', 'reference', 'benchmarks-steps.md'), report);
 } finally {
   rmSync(workDir, { recursive: true, force: true });
 }

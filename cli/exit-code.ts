@@ -1,6 +1,6 @@
 import type { Fault } from '../app/app-error.ts';
 
-/** What the process's exit code says; documented in docs/cli.md and kept stable. */
+/** What the process's exit code says; documented in docs/reference/cli.md and kept stable. */
 export const EXIT = {
   success: 0,
   /** The run ended without success, or a bug of ours. */

@@ -27,8 +27,8 @@ test('each code that the keeper can say is one of the list, or a bug of its clie
   });
 });
 
-test('docs/keeper.md lists them all', () => {
-  const page = read('../docs/keeper.md');
+test('docs/reference/keeper.md lists them all', () => {
+  const page = read('../docs/reference/keeper.md');
   expect(SAID.filter((code) => !page.includes(`\`${code}\``))).toEqual([]);
 });
 

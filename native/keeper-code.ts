@@ -1,4 +1,4 @@
-/** Codes of the keeper's API, which docs/keeper.md lists, and what each of them is in the list of error codes. */
+/** Codes of the keeper's API, which docs/reference/keeper.md lists, and what each of them is in the list of error codes. */
 import type { ErrorCode } from '../domain/errors/codes.ts';
 import { endsVm } from '../domain/errors/error-code.ts';
 

@@ -29,7 +29,7 @@ import type { StreamConnection } from './stream.ts';
 
 /** Beyond what the keeper itself grants: its own limit speaks first. */
 const READY_GRACE_MS = 10_000;
-/** A transfer in which nothing moves for this long is given up; a keeper ends a silent guest before that (docs/keeper.md, `guestSilenceMs`). */
+/** A transfer in which nothing moves for this long is given up; a keeper ends a silent guest before that (docs/reference/keeper.md, `guestSilenceMs`). */
 export const TRANSFER_IDLE_LIMIT_MS = 120_000;
 /** An upload and the answer to it, in all. */
 const UPLOAD_LIMIT_MS = 60 * 60 * 1000;

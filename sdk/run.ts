@@ -73,7 +73,7 @@ export interface RunResult<R = unknown> {
 /** The reason why a run has no result. */
 export class RunError extends Error {
   override readonly name = 'RunError';
-  /** As docs/errors.md lists them. */
+  /** As docs/reference/errors.md lists them. */
   readonly code: AnyErrorCode;
   /** Null: it was not started. */
   readonly runId: string | null;

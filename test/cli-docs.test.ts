@@ -1,4 +1,4 @@
-/** docs/cli.md names every command and each of its options. */
+/** docs/reference/cli.md names every command and each of its options. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test, vi } from 'vitest';
@@ -25,8 +25,8 @@ function missingFrom(page: string, name: string, options: readonly string[]): re
   return options.filter((option) => !said.has(option)).map((option) => `${name} ${option}`);
 }
 
-test('docs/cli.md has every command with its options', async () => {
-  const page = readFileSync(join(ROOT, 'docs/cli.md'), 'utf8');
+test('docs/reference/cli.md has every command with its options', async () => {
+  const page = readFileSync(join(ROOT, 'docs/reference/cli.md'), 'utf8');
   const names = COMMANDS.flatMap((entry) =>
     'commands' in entry ? entry.commands.map((verb) => `${entry.name} ${verb.name}`) : [entry.name],
   );

@@ -1,11 +1,11 @@
-/** docs/crashes.md promises nothing without a test, and names no test that is not there. */
+/** docs/reference/crashes.md promises nothing without a test, and names no test that is not there. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { packageRoot } from '../setup/package-root.ts';
 import { findMissingTest, readNamedTests, rowsOfPage } from './rig/named-tests.ts';
 
-const PAGE = readFileSync(join(packageRoot(), 'docs/crashes.md'), 'utf8');
+const PAGE = readFileSync(join(packageRoot(), 'docs/reference/crashes.md'), 'utf8');
 const ROWS = rowsOfPage(PAGE).map(([what = '', promise = '', tests = '']) => ({ what, promise, tests }));
 
 test('has a table for each that may die', () => {

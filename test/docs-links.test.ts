@@ -5,13 +5,44 @@ import { expect, test } from 'vitest';
 import { packageRoot } from '../setup/package-root.ts';
 
 const ROOT = packageRoot();
-const PAGES = ['.', 'docs', 'docs/adr', 'examples', 'guest/image', 'native/keeper']
+const PAGES = ['.', 'docs', 'examples', 'guest/image', 'native/keeper']
   .filter((folder) => existsSync(join(ROOT, folder)))
   .flatMap((folder) =>
-    readdirSync(join(ROOT, folder))
+    readdirSync(join(ROOT, folder), { recursive: folder === 'docs', encoding: 'utf8' })
       .filter((name) => name.endsWith('.md'))
       .map((name) => join(folder, name)),
   );
+
+/** Error texts of earlier builds, agent skills and other sites name these paths of pages that have moved. */
+const EARLIER_PATHS = [
+  'agents',
+  'api',
+  'benchmarks-steps',
+  'benchmarks',
+  'cli',
+  'crashes',
+  'errors',
+  'glossary',
+  'guest',
+  'keeper',
+  'protocol',
+  'runs',
+  'sandbox-api',
+  'security',
+  'sessions',
+  'setup',
+  'skill-build',
+  'skill-cli',
+  'skill-kit',
+  'skill-lint',
+  'skill-mcp',
+  'spec',
+  'temporal-plugin',
+  'temporal',
+  'typescript',
+  'void-box',
+  'workspaces',
+];
 
 /** As GitHub makes them of headings. */
 function anchorOf(heading: string): string {
@@ -37,4 +68,11 @@ test.each(PAGES)('%s leads nowhere that is not there', (page) => {
       return !existsSync(named) || (anchor !== undefined && !anchorsOf(named).includes(anchor));
     });
   expect(broken).toEqual([]);
+});
+
+test.each(EARLIER_PATHS)('docs/%s.md is one line that links to the page', (name) => {
+  const text = readFileSync(join(ROOT, `docs/${name}.md`), 'utf8');
+  expect(text).toMatch(/^[^\n]+\n$/);
+  const [, target = ''] = /\]\(([^)#]+)\)/.exec(text) ?? [];
+  expect(existsSync(join(ROOT, 'docs', target)), target).toBe(true);
 });

@@ -1,4 +1,4 @@
-/** What docs/agents.md shows of an own agent compiles, is registered as it says, and reads the stream that it shows. */
+/** What docs/reference/agents.md shows of an own agent compiles, is registered as it says, and reads the stream that it shows. */
 import { execFile } from 'node:child_process';
 import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,7 +14,7 @@ import { packageRoot } from '../setup/package-root.ts';
 import { TemporaryFolder } from './rig/skills/skill-command.ts';
 
 const ROOT = packageRoot();
-const SECTION = readFileSync(join(ROOT, 'docs/agents.md'), 'utf8')
+const SECTION = readFileSync(join(ROOT, 'docs/reference/agents.md'), 'utf8')
   .split('\n## Your own agent\n')[1]!
   .split('\n## ')[0]!;
 const run = promisify(execFile);

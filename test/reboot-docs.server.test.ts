@@ -1,4 +1,4 @@
-/** The line for cron and the unit for systemd in docs/temporal.md start the stack after a reboot. The tests execute both as cron and systemd do. */
+/** The line for cron and the unit for systemd in docs/reference/temporal.md start the stack after a reboot. The tests execute both as cron and systemd do. */
 import { spawn } from 'node:child_process';
 import { mkdirSync, readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,7 +8,7 @@ import { packageRoot } from '../setup/package-root.ts';
 import { napSpec } from './rig/runs/sleeping-run.ts';
 import { isAlive, Rig } from './e2e/rig.ts';
 
-const DOCS = readFileSync(join(packageRoot(), 'docs/temporal.md'), 'utf8');
+const DOCS = readFileSync(join(packageRoot(), 'docs/reference/temporal.md'), 'utf8');
 const WHERE_IN_DOCS = '/usr/local/bin';
 
 /** A user whose programs lie in a folder that only the docs' `PATH` names. */

@@ -1,4 +1,4 @@
-/** What docs/skill-kit.md shows compiles and runs as an author would copy it, against the built package. */
+/** What docs/reference/skill-kit.md shows compiles and runs as an author would copy it, against the built package. */
 import { execFile } from 'node:child_process';
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -10,9 +10,9 @@ import { TemporaryFolder } from './rig/skills/skill-command.ts';
 const ROOT = packageRoot();
 const run = promisify(execFile);
 
-it('the code of docs/skill-kit.md type-checks, and its program starts', { timeout: 60_000 }, async () => {
+it('the code of docs/reference/skill-kit.md type-checks, and its program starts', { timeout: 60_000 }, async () => {
   using folder = new TemporaryFolder();
-  const [greeter, reminder, writer, main, adder, ...others] = blocksOf('docs/skill-kit.md');
+  const [greeter, reminder, writer, main, adder, ...others] = blocksOf('docs/reference/skill-kit.md');
   expect(others).toEqual([]);
   mkdirSync(folder.file('node_modules'));
   symlinkSync(ROOT, folder.file('node_modules/voidbox'));

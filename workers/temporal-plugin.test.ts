@@ -83,8 +83,8 @@ test('a repository place and its owner are taken', () => {
   expect(createVoidboxPlugin({ allowGit: ['github.com/acme', 'GitHub.com/acme/app.git'] }).name).toBe('voidbox');
 });
 
-test('docs/temporal-plugin.md has a row for each option', () => {
-  const docs = readFileSync(join(packageRoot(), 'docs/temporal-plugin.md'), 'utf8');
+test('docs/reference/temporal-plugin.md has a row for each option', () => {
+  const docs = readFileSync(join(packageRoot(), 'docs/reference/temporal-plugin.md'), 'utf8');
   let names: readonly string[] = [];
   try {
     createVoidboxPlugin({ none: true } as VoidboxPluginOptions);

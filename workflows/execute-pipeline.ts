@@ -108,7 +108,7 @@ function input(value: unknown): Pick<RunRequest, 'input'> {
 }
 
 export interface PipelineFailure {
-  /** An error code, as docs/errors.md lists them. */
+  /** An error code, as docs/reference/errors.md lists them. */
   readonly code: AnyErrorCode;
   readonly message: string;
   /** The first stage that failed, where one is the reason. */

@@ -37,7 +37,7 @@ export interface SandboxBackend {
   /** Ends the key's VM on every path, alive or not, and keeps one from being launched later. Idempotent. */
   release(key: VmKey): Promise<void>;
   /**
-   * What the door of the key's VM has told from a byte on (docs/keeper.md, "The door"): as much as is there at this moment, at
+   * What the door of the key's VM has told from a byte on (docs/reference/keeper.md, "The door"): as much as is there at this moment, at
    * most 256 KiB. Also of a VM that has ended; empty where there is nothing, also of a VM that never was.
    */
   notices(key: VmKey, offset: number): Promise<Uint8Array>;

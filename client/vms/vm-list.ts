@@ -16,7 +16,7 @@ import { vmsDir } from '../../store/state-folder.ts';
 /** A keeper answers at once. One that does not is stopped, and its VM is listed without what it would say. */
 const ANSWER_LIMIT_MS = 2_000;
 
-/** A run directory as its keeper program describes it; see docs/keeper.md. */
+/** A run directory as its keeper program describes it; see docs/reference/keeper.md. */
 export interface ListedVm {
   readonly dir: string;
   readonly state: RunDirStatus['state'];

@@ -6,7 +6,7 @@ import { WORKSPACE_CODES } from './workspace-codes.ts';
 
 /**
  * Every code that an author, an operator or a client can meet. A code is a contract: it is the type of
- * an ApplicationFailure, the reason that the command line prints and a heading of docs/errors.md.
+ * an ApplicationFailure, the reason that the command line prints and a heading of docs/reference/errors.md.
  */
 export const ERROR_CODES = {
   ...SPEC_CODES,
@@ -451,7 +451,7 @@ export const ERROR_CODES = {
     summary:
       'An activity of a session was called by something other than its workflow, for a session that this host did not open, or with other facts than it was opened with. Nothing was done.',
     remedy:
-      'Use `voidbox session` or the update `advance`. If the call was not yours, someone else reaches your Temporal server: see docs/sessions.md, "Who may ask".',
+      'Use `voidbox session` or the update `advance`. If the call was not yours, someone else reaches your Temporal server: see docs/reference/sessions.md, "Who may ask".',
   },
   'skill/unknown': {
     kind: 'world',

@@ -23,7 +23,7 @@ describe('what follows from the list', () => {
 
 test('a remedy names pages of the docs by their paths: terminals have no links', () => {
   expect(remedyOf('stage/condition')).toBe(
-    'Correct the condition as the message says; docs/spec.md#conditions names its limits. Then run again.',
+    'Correct the condition as the message says; docs/reference/spec.md#conditions names its limits. Then run again.',
   );
   expect(CODES.filter((code) => remedyOf(code)!.includes(']('))).toEqual([]);
   expect(withoutLinks('`[a](b)` stays')).toBe('`[a](b)` stays');

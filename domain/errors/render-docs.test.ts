@@ -2,9 +2,9 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { renderErrorDocs } from './render-docs.ts';
 
-const FILE = new URL('../../docs/errors.md', import.meta.url);
+const FILE = new URL('../../docs/reference/errors.md', import.meta.url);
 
-test('docs/errors.md is what the list of codes says; UPDATE=1 writes it', () => {
+test('docs/reference/errors.md is what the list of codes says; UPDATE=1 writes it', () => {
   if (process.env['UPDATE'] === '1') writeFileSync(FILE, renderErrorDocs());
   expect(readFileSync(FILE, 'utf8')).toBe(renderErrorDocs());
 });

@@ -31,7 +31,7 @@ const AGAIN: Readonly<Record<Retry, string>> = {
   never: 'It is not retried.',
 };
 
-/** The text of docs/errors.md; a test keeps the file equal to it. */
+/** The text of docs/reference/errors.md; a test keeps the file equal to it. */
 export function renderErrorDocs(): string {
   const codes = Object.entries(ERROR_CODES) as [string, ErrorCodeInfo][];
   const parts = PARTS.map(({ kind, title, text }) => {

@@ -1,5 +1,5 @@
 /**
- * What a VM's door told: lines of JSON that its keeper writes (docs/keeper.md, "The door"). A guest chooses the names in
+ * What a VM's door told: lines of JSON that its keeper writes (docs/reference/keeper.md, "The door"). A guest chooses the names in
  * them and how many there are, so each line is bounded, and only the first ones become events of their own.
  */
 import { isDateMs } from '../units/time.ts';

@@ -3,7 +3,7 @@
  * VM gets, then it goes, so that a worker's memory does not grow with the runs that it has served.
  */
 
-/** As `voidbox-vm sweep` keeps it; @see docs/keeper.md */
+/** As `voidbox-vm sweep` keeps it; @see docs/reference/keeper.md */
 export const REMEMBERED_MS = 15 * 60_000;
 
 export class EndedVms {

@@ -7,7 +7,7 @@ export interface Rule {
   readonly code: string;
   /** Of its diagnostics; where it can be either, each says which. */
   readonly severity: 'error' | 'warning' | 'error or warning';
-  /** What is wrong, in the words of docs/skill-lint.md. */
+  /** What is wrong, in the words of docs/reference/skill-lint.md. */
   readonly about: string;
   readonly remedy: string;
   readonly check: Checks;

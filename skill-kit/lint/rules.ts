@@ -1,4 +1,4 @@
-/** Every rule of lint, in the order in which they look and in which docs/skill-lint.md has them. Names and severities are a contract. */
+/** Every rule of lint, in the order in which they look and in which docs/reference/skill-lint.md has them. Names and severities are a contract. */
 import type { Rule } from './rule.ts';
 import { compositeDuplicateSubskill } from './rules/composite-duplicate-subskill.ts';
 import { compositeDuplicateTopic } from './rules/composite-duplicate-topic.ts';

@@ -1,4 +1,4 @@
-/** docs/api.md: what each door of the package exports, from the docstrings. */
+/** docs/reference/api.md: what each door of the package exports, from the docstrings. */
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { exportedNames, findDeclaration, moduleDoc, type Declaration } from './declarations.ts';

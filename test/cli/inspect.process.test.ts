@@ -102,8 +102,8 @@ test.each([
   ['explain __proto__', 'there is no error code'],
   ['explain loop', 'Codes with `loop` in them: loop/limit'],
   ['explain STAGE/', 'Codes with `stage` in them: stage/'],
-  ['explain s', ' more. docs/errors.md lists all codes.'],
-  ['explain nothing-like-it', 'docs/errors.md lists all codes.'],
+  ['explain s', ' more. docs/reference/errors.md lists all codes.'],
+  ['explain nothing-like-it', 'docs/reference/errors.md lists all codes.'],
 ])('`%s` is a mistake of usage', async (typed, message) => {
   const { code, stderr } = await type(...typed.split(' '));
   expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) as string });

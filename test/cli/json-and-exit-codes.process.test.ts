@@ -1,4 +1,4 @@
-/** What docs/cli.md says of exit codes and of `--json`, held against commands that need no server. */
+/** What docs/reference/cli.md says of exit codes and of `--json`, held against commands that need no server. */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { leaveFinishedRuns } from './finished-runs.ts';
 
 const BIN = fileURLToPath(new URL('../../bin/voidbox.js', import.meta.url));
-const DOCS = readFileSync(new URL('../../docs/cli.md', import.meta.url), 'utf8');
+const DOCS = readFileSync(new URL('../../docs/reference/cli.md', import.meta.url), 'utf8');
 const SPEC =
   'kind: workflow\nname: s\nworkflow:\n  steps:\n    - { name: a, run: { program: env }, secrets: [VOIDBOX_TEST_UNSET] }\n';
 const skill = (next: string): string =>
@@ -95,7 +95,7 @@ test('doctor ends with 3 where the state folder cannot be written, and shows the
   });
 });
 
-test('every field of `prune --json` stands in the table of docs/cli.md, and no other', async () => {
+test('every field of `prune --json` stands in the table of docs/reference/cli.md, and no other', async () => {
   const { stdout } = await type('prune', '--dry-run', '--json', '--older-than', '1h');
   const said = JSON.parse(stdout) as { readonly removed: readonly object[] };
   const section = /\n## Pruning\n([^]*?)\n## /.exec(DOCS)![1]!;

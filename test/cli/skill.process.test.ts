@@ -227,8 +227,8 @@ describe('skill graph', () => {
     });
   });
 
-  test('docs/skill-kit.md shows what is drawn', async () => {
-    const page = readFileSync(new URL('../../docs/skill-kit.md', import.meta.url), 'utf8');
+  test('docs/reference/skill-kit.md shows what is drawn', async () => {
+    const page = readFileSync(new URL('../../docs/reference/skill-kit.md', import.meta.url), 'utf8');
     expect(page).toContain(
       `\n\`\`\`\n${(await typed('graph', join(EXAMPLES, 'repository-doctor.ts'))).stdout}\`\`\`\n`,
     );

@@ -1,4 +1,4 @@
-/** Each row of docs/void-box.md at the command line, in a checkout of Void-Box with `--base-dir .`: what `run` refuses, and what it asks for. */
+/** Each row of docs/reference/void-box.md at the command line, in a checkout of Void-Box with `--base-dir .`: what `run` refuses, and what it asks for. */
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,7 +12,7 @@ interface Row {
   readonly needs: string;
 }
 
-const DOCS = readFileSync(join(packageRoot(), 'docs/void-box.md'), 'utf8');
+const DOCS = readFileSync(join(packageRoot(), 'docs/reference/void-box.md'), 'utf8');
 const ROWS: readonly Row[] = [...DOCS.matchAll(/^\| `([^`]+)` \| (yes|no) \| (.+) \|$/gm)].map(
   ([, file, runs, needs]) => ({ file: file!, runs: runs === 'yes', needs: needs! }),
 );

@@ -84,8 +84,8 @@ test('specs of commands for the usual guest, and of agents whose command line ru
   ]);
 });
 
-test('docs/void-box.md says of each example whether it runs', () => {
-  const docs = readFileSync(join(import.meta.dirname, '../../docs/void-box.md'), 'utf8');
+test('docs/reference/void-box.md says of each example whether it runs', () => {
+  const docs = readFileSync(join(import.meta.dirname, '../../docs/reference/void-box.md'), 'utf8');
   const rows = [...docs.matchAll(/^\| `([^`]+)` \| (yes|no) \| \S/gm)].map(([, file, runs]) => `${file} ${runs}`);
   expect(rows).toEqual(
     FILES.map((file) => {

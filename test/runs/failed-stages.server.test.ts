@@ -110,7 +110,7 @@ test('standard error of a failed run stands in payloads alone, which a codec cov
   expect(outside).not.toContain('no rule to make');
 });
 
-test('the filters of docs/temporal.md find what they say', async () => {
+test('the filters of docs/reference/temporal.md find what they say', async () => {
   worker = await stack.startWorker();
   const { client } = stack.runs;
   const waiting = ', retry: { max_attempts: 2, backoff_secs: 600 }';
@@ -121,7 +121,7 @@ test('the filters of docs/temporal.md find what they say', async () => {
     while (!started.has(runId)) await sleep(20);
   }
   await client.workflow.getHandle('filter-ended').terminate('test');
-  const page = readFileSync(join(packageRoot(), 'docs/temporal.md'), 'utf8');
+  const page = readFileSync(join(packageRoot(), 'docs/reference/temporal.md'), 'utf8');
   const filters = [...page.matchAll(/^\| .* \| `((?:Voidbox|Workflow)\w+ .+)` \|$/gm)].map(([, filter]) => filter!);
   const found = await Promise.all(
     filters.map(async (filter) => {

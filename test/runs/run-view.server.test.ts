@@ -137,12 +137,12 @@ test(
   },
 );
 
-test('is what the client of docs/temporal.md reads', { timeout: 60_000 }, async () => {
+test('is what the client of docs/reference/temporal.md reads', { timeout: 60_000 }, async () => {
   worker ??= await stack.startWorker();
   const build =
     'kind: workflow\nname: b\nsandbox: { mode: mock, isolation: none }\nworkflow:\n  steps:\n    - { name: build, run: { program: printf, args: [built] } }\n';
   await startRun(stack.runs.client, { runId: 'my-run', request: { spec: build }, summary: 'test' });
-  const page = readFileSync(join(packageRoot(), 'docs/temporal.md'), 'utf8');
+  const page = readFileSync(join(packageRoot(), 'docs/reference/temporal.md'), 'utf8');
   const [, code = ''] = /```js\n([^]*?)```/.exec(page) ?? [];
   using folder = new TemporaryFolder();
   symlinkSync(join(packageRoot(), 'node_modules'), folder.file('node_modules'));

@@ -130,7 +130,7 @@ workflow:
     signalled: [],
     reached: [],
   });
-  // Said in docs/security.md, and asserted so that the page stays true.
+  // Said in docs/reference/security.md, and asserted so that the page stays true.
   expect(gains.reached).toEqual(targets.ports);
 
   expect((await rig.cli('cancel', 'private')).code).toBe(0);

@@ -1,4 +1,4 @@
-/** docs/security.md promises nothing without a test, and names no test that is not there. */
+/** docs/reference/security.md promises nothing without a test, and names no test that is not there. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -6,7 +6,7 @@ import { packageRoot } from '../../setup/package-root.ts';
 import { findMissingTest, type NamedTest, readNamedTests, rowsOfPage } from '../rig/named-tests.ts';
 
 const ROOT = packageRoot();
-const PAGE = readFileSync(join(ROOT, 'docs/security.md'), 'utf8');
+const PAGE = readFileSync(join(ROOT, 'docs/reference/security.md'), 'utf8');
 
 interface Row {
   readonly what: string;

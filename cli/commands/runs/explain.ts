@@ -17,9 +17,9 @@ function remedyFor(typed: string, codes: readonly string[]): string {
   const near = word === '' ? [] : codes.filter((code) => code.includes(word));
   // Those of the group come first.
   const sorted = [...near].sort((a, b) => Number(b.startsWith(`${word}/`)) - Number(a.startsWith(`${word}/`)));
-  if (sorted.length === 0) return 'docs/errors.md lists all codes.';
+  if (sorted.length === 0) return 'docs/reference/errors.md lists all codes.';
   const more = sorted.length > CODES_SHOWN ? `, and ${sorted.length - CODES_SHOWN} more` : '';
-  return `Codes with \`${sanitizeLine(word)}\` in them: ${sorted.slice(0, CODES_SHOWN).join(', ')}${more}. docs/errors.md lists all codes.`;
+  return `Codes with \`${sanitizeLine(word)}\` in them: ${sorted.slice(0, CODES_SHOWN).join(', ')}${more}. docs/reference/errors.md lists all codes.`;
 }
 
 export const command = defineCommand<{ readonly json?: boolean }>({

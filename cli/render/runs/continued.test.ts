@@ -69,7 +69,7 @@ test('each agent has a line with its session, its files and the age of the save,
   expect(toContinuedJson(null)).toEqual({});
 });
 
-test('docs/runs.md shows what is printed', () => {
+test('docs/reference/runs.md shows what is printed', () => {
   const base = planOf('build fix>build');
   const work = { kind: 'agent', mode: 'task', prompt: '', llm: null, messaging: false, skills: [], env: [] } as const;
   const stages = base.stages.map((stage) => ({ ...stage, work, timeoutMs: 1_200_000 }));
@@ -99,7 +99,7 @@ test('docs/runs.md shows what is printed', () => {
       PLAIN,
     ),
   ];
-  const page = readFileSync(new URL('../../../docs/runs.md', import.meta.url), 'utf8');
+  const page = readFileSync(new URL('../../../docs/reference/runs.md', import.meta.url), 'utf8');
   expect(page).toContain(`\n\`\`\`\n${lines.join('\n')}\n\`\`\`\n`);
 });
 

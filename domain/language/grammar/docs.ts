@@ -1,4 +1,4 @@
-/** The tables of keys in docs/spec.md; a test keeps the file equal to them. */
+/** The tables of keys in docs/reference/spec.md; a test keeps the file equal to them. */
 import { writeDurationMs } from '../../units/duration.ts';
 import { plainKey } from './reader.ts';
 import { AGENT, LLM } from './agent-table.ts';
@@ -44,17 +44,17 @@ export function writeTables(text: string): string {
     (_all, begin: string, name: string, end: string) => {
       const table = SECTIONS[name];
       if (table === undefined || !missing.delete(name))
-        throw new Error(`docs/spec.md has a marker for ${name}, which is not a table or appears twice`);
+        throw new Error(`docs/reference/spec.md has a marker for ${name}, which is not a table or appears twice`);
       return `${begin}${[...HEAD, ...rowsOf(table, '')].join('\n')}\n${end}`;
     },
   );
   if (missing.size > 0)
     throw new Error(
-      `docs/spec.md has no place for the keys of ${[...missing].join(', ')}: write <!-- keys: … --> and <!-- end -->`,
+      `docs/reference/spec.md has no place for the keys of ${[...missing].join(', ')}: write <!-- keys: … --> and <!-- end -->`,
     );
   if (!MISTAKES.test(written))
     throw new Error(
-      'docs/spec.md has no place for keys that are mistakes: write <!-- mistaken keys --> and <!-- end -->',
+      'docs/reference/spec.md has no place for keys that are mistakes: write <!-- mistaken keys --> and <!-- end -->',
     );
   return written.replace(
     MISTAKES,

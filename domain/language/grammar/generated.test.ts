@@ -6,7 +6,7 @@ import { renderSpecSchema } from './json-schema.ts';
 const HINT = 'is stale; UPDATE=1 npx vitest run domain/language/grammar writes it';
 
 test.each<[string, (text: string) => string]>([
-  ['docs/spec.md', writeTables],
+  ['docs/reference/spec.md', writeTables],
   ['docs/spec.schema.json', renderSpecSchema],
 ])('%s is what the tables of the grammar say', (path, render) => {
   const file = new URL(`../../../${path}`, import.meta.url);
@@ -22,6 +22,6 @@ test.each([
     '# The spec\n',
     'no place for the keys of spec, workflow, pipeline, part, stage, approval, wait, workspace, mock, agent, llm, skill, sandbox',
   ],
-])('%s in docs/spec.md is told', (_what, text, message) => {
+])('%s in docs/reference/spec.md is told', (_what, text, message) => {
   expect(() => writeTables(text)).toThrow(message);
 });

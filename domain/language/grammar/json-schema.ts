@@ -125,7 +125,7 @@ function keySchema(key: Key): JsonSchema {
   };
 }
 
-/** Links lead to places in docs/spec.md, where an editor is not. */
+/** Links lead to places in docs/reference/spec.md, where an editor is not. */
 function withoutLinks(doc: string): string {
   return doc.replace(/ See \[[^\]]*\]\([^)]*\)\.?/g, '');
 }

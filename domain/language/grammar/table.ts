@@ -1,6 +1,6 @@
 /**
  * What the tables of the grammar are made of. A table says which keys a mapping has. The reader (`read.ts`), the
- * types of a Spec (`../read/spec.ts`), the tables of keys in docs/spec.md (`docs.ts`) and the JSON Schema for editors
+ * types of a Spec (`../read/spec.ts`), the tables of keys in docs/reference/spec.md (`docs.ts`) and the JSON Schema for editors
  * (`json-schema.ts`) are made from it, so a new key is one entry, and its meaning in `compilePlan`.
  */
 import type { SpecCode } from '../../errors/spec-codes.ts';

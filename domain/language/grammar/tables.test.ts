@@ -27,7 +27,7 @@ interface Spot {
   readonly name: string;
   readonly key: Key;
   readonly table: MappingTable;
-  /** As docs/spec.md writes it: a mapping with a place of its own begins anew. */
+  /** As docs/reference/spec.md writes it: a mapping with a place of its own begins anew. */
   readonly path: string;
   readonly title: string;
   readonly mapping: (spec: Mapping) => Mapping;
@@ -214,8 +214,10 @@ describe.each(SPOTS)('$title', (spot) => {
     expect(validate(spec)).toBe(false);
   });
 
-  test('it stands in docs/spec.md', () => {
-    expect(readFileSync(new URL('../../../docs/spec.md', import.meta.url), 'utf8')).toContain(`\n| \`${spot.path}\``);
+  test('it stands in docs/reference/spec.md', () => {
+    expect(readFileSync(new URL('../../../docs/reference/spec.md', import.meta.url), 'utf8')).toContain(
+      `\n| \`${spot.path}\``,
+    );
   });
 });
 

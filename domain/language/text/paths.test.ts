@@ -13,8 +13,8 @@ function namesOfTheGuest(): string[] {
 
 test('the compiler, the guest and the docs have one list of system folders', () => {
   expect([...SYSTEM_FOLDERS].sort()).toEqual(namesOfTheGuest().sort());
-  expect(readFileSync(new URL('docs/spec.md', ROOT), 'utf8')).toContain(`\`${SYSTEM_FOLDERS.join(' ')}\``);
-  expect(readFileSync(new URL('docs/guest.md', ROOT), 'utf8')).toContain(
+  expect(readFileSync(new URL('docs/reference/spec.md', ROOT), 'utf8')).toContain(`\`${SYSTEM_FOLDERS.join(' ')}\``);
+  expect(readFileSync(new URL('docs/reference/guest.md', ROOT), 'utf8')).toContain(
     `\`${SYSTEM_FOLDERS.map((folder) => folder.slice(1)).join(' ')}\``,
   );
 });

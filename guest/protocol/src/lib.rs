@@ -4,7 +4,7 @@
 //! incremental for an event loop), `message` types every frame after the handshake, `handshake`
 //! types the three frames before it, `credit` counts what each stream may still send, `mailbox` has
 //! the slots that hold data instead of frames, `system_folders` the folders that reject mounts.
-//! `docs/protocol.md` is the prose; `vectors/` pins the bytes.
+//! `docs/reference/protocol.md` is the prose; `vectors/` pins the bytes.
 #![forbid(unsafe_code)]
 
 pub mod body;

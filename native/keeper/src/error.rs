@@ -1,8 +1,8 @@
-//! The one error shape that crosses the local API: a code of docs/keeper.md and a text.
+//! The one error shape that crosses the local API: a code of docs/reference/keeper.md and a text.
 
 use std::io;
 
-/// Codes of the API, as docs/keeper.md lists them.
+/// Codes of the API, as docs/reference/keeper.md lists them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
     ApiVersion,

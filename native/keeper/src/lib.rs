@@ -1,6 +1,6 @@
 //! The keeper: one process per VM. It starts the VMM in a jail, is the only client of its guest
 //! port, spools output to disk, keeps deadlines, fence and lease, and serves a local API.
-//! docs/keeper.md describes commands, run directory and API.
+//! docs/reference/keeper.md describes commands, run directory and API.
 
 pub mod api;
 pub mod client;

@@ -1,4 +1,4 @@
-/** What a VM takes of its host beside its guest's memory: QEMU and the keeper. The figures stand in docs/keeper.md. */
+/** What a VM takes of its host beside its guest's memory: QEMU and the keeper. The figures stand in docs/reference/keeper.md. */
 import type { HostFacts } from '../../../native/index.ts';
 
 export type Accelerator = 'kvm' | 'tcg';

@@ -59,7 +59,7 @@ export function compileCondition(
   if ('problems' in checked) {
     for (const { message, remedy, start } of checked.problems) {
       const { at, words } = placeIn(when, start);
-      const help = remedy ?? 'see "Conditions" in docs/spec.md';
+      const help = remedy ?? 'see "Conditions" in docs/reference/spec.md';
       problems.error('spec/bad-expression', at, `${what}: ${message}${words}`, help);
     }
     problems.gap('edges');

@@ -51,7 +51,7 @@ function checkFailures(items: readonly Located<string>[], what: string, problems
       'spec/bad-value',
       at,
       `\`non_retryable\` of ${what} names ${quote(value)}${problems.suggest(value, CODES)}`,
-      `write an error code, such as \`stage/timeout\` (docs/errors.md has all), or \`exit:N\` with N from 0 to ${MOST_EXIT_CODE}`,
+      `write an error code, such as \`stage/timeout\` (docs/reference/errors.md has all), or \`exit:N\` with N from 0 to ${MOST_EXIT_CODE}`,
     );
   }
 }

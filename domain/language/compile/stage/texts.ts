@@ -169,7 +169,7 @@ class ExpressionReader {
           'spec/bad-expression',
           placeIn(text, start).at,
           `${quote(`\${{ ${source} }}`)} in ${what}: ${message}`,
-          remedy ?? 'see "Outputs in arguments and variables" in docs/spec.md',
+          remedy ?? 'see "Outputs in arguments and variables" in docs/reference/spec.md',
         );
       problems.gap('edges');
       return this.sources.length - 1;

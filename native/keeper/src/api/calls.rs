@@ -295,8 +295,8 @@ mod tests {
 
     #[test]
     fn the_manual_names_the_features() {
-        let manual = include_str!("../../../../docs/keeper.md");
+        let manual = include_str!("../../../../docs/reference/keeper.md");
         let listed = format!("features:{}", serde_json::json!(FEATURES));
-        assert!(manual.contains(&listed), "docs/keeper.md has not {listed}");
+        assert!(manual.contains(&listed), "docs/reference/keeper.md has not {listed}");
     }
 }

@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn the_manual_has_every_op_with_what_it_takes() {
-        let manual = include_str!("../../../../docs/keeper.md");
+        let manual = include_str!("../../../../docs/reference/keeper.md");
         let (_, api) = manual.split_once("\n| op | request | answer |\n").unwrap();
         let rows = api.lines().skip(1).take_while(|line| line.starts_with('|'));
         let mut documented: Vec<(String, String)> = rows

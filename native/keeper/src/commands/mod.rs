@@ -23,7 +23,7 @@ const USAGE: u8 = 2;
 /// Exit code of a host that lacks something.
 const ENVIRONMENT: u8 = 3;
 
-const HELP: &str = "voidbox-vm: the keeper of one VM (docs/keeper.md)
+const HELP: &str = "voidbox-vm: the keeper of one VM (docs/reference/keeper.md)
 
   launch --dir DIR [--config FILE]     find or create the VM of a run directory
   status --dir DIR                     what a run directory says, touching nothing
