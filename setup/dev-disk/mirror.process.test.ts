@@ -18,6 +18,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { extrasOf } from '../../app/start/plan-extras.ts';
 import { SANDBOX_DEFAULTS } from '../../domain/plan/defaults.ts';
+import prepareHost from '../../test/rig/servers/host-pieces.setup.ts';
 import { busyboxRoot } from '../../test/rig/vms/oci-layout.ts';
 import { makeContext, pieceSource } from '../pieces/context.ts';
 import { readEnvironment } from '../environment.ts';
@@ -52,6 +53,8 @@ sed 's/^\\(.*\\) \\(.*\\)$/Package: \\1\\nVersion: \\2\\n/' "$MIRROR/index"
 
 let packages: string;
 let busybox: Uint8Array;
+// The disk is made in a jail by programs that a fresh machine lacks.
+beforeAll(() => prepareHost(), 900_000);
 beforeAll(async () => {
   const [, file] = await busyboxRoot();
   if (file?.kind !== 'file') throw new Error('the root has no busybox');
