@@ -10,6 +10,8 @@ export interface CommandModule {
   readonly hasSeparator?: true;
   /** The command has no answer as JSON, so `--json` is an unknown option of it; the text says what to do instead. */
   readonly withoutJson?: string;
+  /** The step that a user takes first if the argument is missing. */
+  readonly beforeFirst?: string;
   /** The command runs on a state folder of any format: it does not open one, or shows or ends what runs there. */
   readonly takesAnyStateFormat?: true;
   configure(command: Command): void;
@@ -21,6 +23,7 @@ export function defineCommand<Options>(definition: {
   readonly withEquals?: readonly string[];
   readonly hasSeparator?: true;
   readonly withoutJson?: string;
+  readonly beforeFirst?: string;
   readonly takesAnyStateFormat?: true;
   readonly configure: (command: Command) => void;
   readonly execute: (args: readonly string[], options: Options, context: CliContext) => Promise<ExitCode>;
@@ -29,6 +32,7 @@ export function defineCommand<Options>(definition: {
     ...(definition.withEquals === undefined ? {} : { withEquals: definition.withEquals }),
     ...(definition.hasSeparator === undefined ? {} : { hasSeparator: definition.hasSeparator }),
     ...(definition.withoutJson === undefined ? {} : { withoutJson: definition.withoutJson }),
+    ...(definition.beforeFirst === undefined ? {} : { beforeFirst: definition.beforeFirst }),
     ...(definition.takesAnyStateFormat === undefined ? {} : { takesAnyStateFormat: definition.takesAnyStateFormat }),
     configure: definition.configure,
     execute: (args, options, context) => definition.execute(args, options as Options, context),

@@ -28,6 +28,22 @@ export function renderHelp(style: Style): string {
     .replace(/\n+$/, '\n');
 }
 
+/** The text of `voidbox` without a command: the commands of the first minute. */
+export function renderFirstSteps(style: Style): string {
+  const steps = [
+    ['voidbox init', 'write a spec for this folder'],
+    ['voidbox run voidbox.yaml', 'run it in micro-VMs, and follow it'],
+    ['voidbox runs', 'list runs, latest first'],
+    ['voidbox --help', 'show all commands'],
+  ] as const;
+  const column = Math.max(...steps.map(([command]) => command.length)) + 2;
+  return [
+    'Voidbox runs pipelines of AI agents and commands, every stage in its own micro-VM. Start here:',
+    ...steps.map(([command, what]) => `  ${padEnd(command, column)}${style.dim(what)}`),
+    '',
+  ].join('\n');
+}
+
 /** The text of `voidbox FAMILY --help`. */
 export function renderFamilyHelp({ name, summary, commands }: CommandFamily, style: Style): string {
   const column = Math.max(...commands.map((command) => command.usage.length)) + 2;

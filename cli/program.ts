@@ -2,7 +2,7 @@ import { AppError } from '../app/app-error.ts';
 import { COMMANDS, type CommandEntry, type CommandFamily } from './command-table.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
-import { renderFamilyHelp, renderHelp } from './help.ts';
+import { renderFamilyHelp, renderFirstSteps, renderHelp } from './help.ts';
 import { printError } from './print-error.ts';
 import { readVersion } from './version.ts';
 
@@ -26,7 +26,7 @@ function asksForJson(argv: readonly string[]): boolean {
 async function dispatch(argv: readonly string[], context: CliContext): Promise<ExitCode> {
   const [first, second, ...rest] = argv;
   if (first === undefined) {
-    await context.stderr.write(renderHelp(context.stderr.style));
+    await context.stderr.write(renderFirstSteps(context.stderr.style));
     return EXIT.usage;
   }
   if (first === '--help' || first === '-h' || (first === 'help' && second === undefined)) {
@@ -69,6 +69,7 @@ async function runCommand(
   // Commander's own words for usage errors become a AppError below, so that --json reaches them too.
   let complaint = '';
   let withoutJson: string | undefined;
+  let beforeFirst: string | undefined;
   let help = '';
   root.configureOutput({
     writeOut: (text) => {
@@ -85,7 +86,7 @@ async function runCommand(
   } else {
     const { command: module } = await entry.load();
     const command = root.command(entry.name).description(sentence(entry));
-    withoutJson = module.withoutJson;
+    ({ withoutJson, beforeFirst } = module);
     if (withoutJson === undefined) command.option('--json', 'print JSON instead of text');
     module.configure(command);
     typed = argv.map((each) => (module.withEquals?.includes(each) === true ? `${each}=` : each));
@@ -102,7 +103,7 @@ async function runCommand(
     await root.parseAsync(entry === undefined ? argv.slice(0, 1) : typed, { from: 'user' });
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error;
-    if (error.exitCode !== 0) throw toUsageError(complaint, { entry, family, withoutJson });
+    if (error.exitCode !== 0) throw toUsageError(complaint, { entry, family, withoutJson, beforeFirst });
     await context.stdout.write(help);
   }
   return exitCode;
@@ -125,9 +126,11 @@ interface TypedCommand {
   readonly family: CommandFamily | undefined;
   /** What to do instead of `--json`; undefined: the command takes it. */
   readonly withoutJson: string | undefined;
+  /** The step that makes a missing argument; undefined: there is none. */
+  readonly beforeFirst: string | undefined;
 }
 
-function toUsageError(complaint: string, { entry, family, withoutJson }: TypedCommand): AppError {
+function toUsageError(complaint: string, { entry, family, withoutJson, beforeFirst }: TypedCommand): AppError {
   const lines = complaint
     .split('\n')
     .map((line) => line.trim())
@@ -135,7 +138,9 @@ function toUsageError(complaint: string, { entry, family, withoutJson }: TypedCo
   const message = (lines[0] ?? 'error: bad usage').replace(/^error: /, '');
   if (withoutJson !== undefined && /^unknown option '--json\b/.test(message))
     return new AppError('usage', 'cli/usage', message, withoutJson);
-  const suggestion = lines.find((line) => line.startsWith('(Did you mean'))?.slice(1, -1);
+  const suggestion = message.startsWith('missing required argument')
+    ? beforeFirst
+    : lines.find((line) => line.startsWith('(Did you mean'))?.slice(1, -1);
   const path = [
     ...(family === undefined ? [] : [family.name]),
     ...(entry === undefined ? [] : [entry.name]),

@@ -47,6 +47,7 @@ test('folders come with it, and nothing in them is overwritten', async () => {
   expect(JSON.parse(typed.stdout)).toEqual({
     file: join(dir, 'voidbox.yaml'),
     template: 'weather-dag',
+    testCommand: null,
     mounted: ['data'],
     parts: [],
     skills: [],
@@ -145,8 +146,8 @@ test.each([
 ])('the next commands of %s have its parameter, its key and `--mock-agents`', async (name, commands) => {
   const { stdout } = await typeCommand(['init', '--template', name], dir, {});
   const lines = stdout.trimEnd().split('\n').slice(1);
-  expect(lines[0]).toMatch(/^ {2}(npx )?voidbox validate voidbox\.yaml$/);
-  expect(lines.slice(1).map((line) => line.trim().replaceAll('npx ', ''))).toEqual(
+  expect(lines.at(-1)).toMatch(/^ {2}(npx )?voidbox validate voidbox\.yaml   # each mistake/);
+  expect(lines.slice(0, -1).map((line) => line.trim().replaceAll('npx ', ''))).toEqual(
     commands.map((command) => command.replaceAll('npx ', '')),
   );
 });
@@ -172,7 +173,9 @@ test('the help and `--list` name them all, each with a line', async () => {
   };
   expect(templates.map(({ name }) => name)).toEqual(TEMPLATES);
   for (const { about } of templates) expect(about).toMatch(/^[A-Z].{10,140}[^.:]$/);
-  expect((await typeCommand(['init', '--list'], dir, {})).stdout).toMatch(/^hello +Three steps in one micro-VM$/m);
+  expect((await typeCommand(['init', '--list'], dir, {})).stdout).toMatch(
+    /^a first run:\n {2}first .*\n {2}hello +Three steps in one micro-VM$/m,
+  );
   expect(existsSync(join(dir, 'voidbox.yaml'))).toBe(false);
 });
 

@@ -4,10 +4,13 @@ import { packageRoot } from '../../../setup/package-root.ts';
 import { usageError } from '../../../app/app-error.ts';
 import { defineCommand } from '../../command.ts';
 import { editorLine } from '../../init/editor-line.ts';
+import { renderFixSpec } from '../../init/fix-spec.ts';
+import { findTestCommand } from '../../init/project.ts';
+import { findTask, TASK_NAMES } from '../../init/tasks.ts';
 import type { CliContext } from '../../context.ts';
 import { EXIT, type ExitCode } from '../../exit-code.ts';
 import { nearest } from '../../../domain/language/text/suggest.ts';
-import { renderTable } from '../../render/text/table.ts';
+import { padEnd } from '../../render/text/width.ts';
 import {
   copyNeeded,
   needsOf,
@@ -31,13 +34,20 @@ export const command = defineCommand<Options>({
     command
       .argument('[file]', 'where to write it', 'voidbox.yaml')
       .option('--force', 'overwrite an existing file')
-      .option('--template <name>', `what to start from: ${names.join(', ')}`, 'first')
+      .option(
+        '--template <name>',
+        `what to start from: ${names.join(', ')} (default: in a git repository with tests an agent that fixes them, else first)`,
+      )
       .option('--list', 'print the templates and write nothing');
   },
   async execute([file = 'voidbox.yaml'], options, context) {
     if (options.list === true) return await list(options.json === true, context);
-    const template = templateOf(options.template ?? 'first');
     const path = resolve(context.cwd, file);
+    const testCommand = options.template === undefined ? findTestCommand(dirname(path)) : null;
+    const template =
+      testCommand === null
+        ? templateOf(options.template ?? 'first')
+        : { name: 'first', about: '', text: renderFixSpec(testCommand), folder: dirname(path) };
     const there = await stat(path).catch(() => null);
     if (there?.isDirectory() === true)
       throw usageError(
@@ -62,10 +72,12 @@ export const command = defineCommand<Options>({
     }
     const copied = await copyNeeded(template, path);
     if (options.json)
-      await context.stdout.write(`${JSON.stringify({ file: path, template: template.name, ...copied })}\n`);
+      await context.stdout.write(
+        `${JSON.stringify({ file: path, template: testCommand === null ? template.name : null, testCommand, ...copied })}\n`,
+      );
     else
       await context.stdout.write(
-        `Wrote ${[file, ...copied.mounted, ...copied.parts, ...copied.skills, ...copied.files].join(' and ')}. Next:\n${nextLines(file, await needsOf(template), context).join('\n')}\n`,
+        `Wrote ${[file, ...copied.mounted, ...copied.parts, ...copied.skills, ...copied.files].join(' and ')}${testCommand === null ? '' : `: an agent fixes what \`${testCommand}\` finds`}. Next:\n${nextLines(file, await needsOf(template), context).join('\n')}\n`,
       );
     return EXIT.success;
   },
@@ -77,9 +89,9 @@ function nextLines(file: string, { params, variables, hasAgents }: TemplateNeeds
   const run = `voidbox run ${quote(file)}${given.join('')}`;
   const keys = variables.map((name) => `${name}=… `).join('');
   return [
-    `  ${advise(`voidbox validate ${quote(file)}`)}`,
     ...(hasAgents ? [`  ${advise(`${run} --mock-agents`)}   # no model, no key: the mock agent plays`] : []),
     `  ${keys}${advise(run)}`,
+    `  ${advise(`voidbox validate ${quote(file)}`)}   # each mistake, with its place and its remedy`,
   ];
 }
 
@@ -100,16 +112,17 @@ function templateOf(name: string): Template {
 async function list(json: boolean, { stdout }: CliContext): Promise<ExitCode> {
   const templates = readTemplates();
   if (json) {
-    const rows = templates.map(({ name, about }) => ({ name, about }));
+    const rows = templates.map(({ name, about }) => ({ name, task: findTask(name), about }));
     await stdout.write(`${JSON.stringify({ templates: rows })}\n`);
     return EXIT.success;
   }
-  const lines = renderTable(
-    ['TEMPLATE', ''],
-    templates.map(({ name, about }) => [name, about]),
-    { style: stdout.style, width: stdout.width() },
-  );
-  await stdout.write(`${lines.join('\n')}\n`);
+  const column = Math.max(...templates.map(({ name }) => name.length));
+  const groups = TASK_NAMES.map((task) => {
+    const rows = templates.filter(({ name }) => findTask(name) === task);
+    const lines = rows.map(({ name, about }) => `  ${padEnd(name, column)}  ${stdout.style.dim(about)}`);
+    return [stdout.style.bold(`${task}:`), ...lines].join('\n');
+  });
+  await stdout.write(`${groups.join('\n\n')}\n`);
   return EXIT.success;
 }
 

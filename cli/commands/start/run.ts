@@ -19,6 +19,7 @@ interface Options extends RunOptions, BaseDirOption {
 
 export const command = defineCommand<Options>({
   withEquals: ['--mock'],
+  beforeFirst: 'Write a spec for this folder: voidbox init',
   configure: (command) => {
     command.argument('<file>', 'the spec, or its definition in TypeScript or JavaScript; - is standard input');
     addRunOptions(command);
