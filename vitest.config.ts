@@ -66,6 +66,8 @@ const LONG_FILES = [
 /** Under load a condition takes seconds to hold; vitest would poll for one. */
 const EXPECT = { poll: { timeout: 20_000 } };
 
+const SETUP_FILES = ['test/rig/fast-node-starts.ts'];
+
 /** The largest specs need 2 s of a CPU, and at a load of 14 a test gets a tenth of one. */
 const PURE_LIMITS = { testTimeout: 30_000, hookTimeout: 30_000 };
 
@@ -114,6 +116,7 @@ export default defineConfig({
       {
         test: {
           name: 'process',
+          setupFiles: SETUP_FILES,
           expect: EXPECT,
           include: every('process.test.ts'),
           exclude: NOT_TESTS,
@@ -125,6 +128,7 @@ export default defineConfig({
       {
         test: {
           name: 'server',
+          setupFiles: SETUP_FILES,
           expect: EXPECT,
           include: every('server.test.ts'),
           exclude: NOT_TESTS,
@@ -140,6 +144,7 @@ export default defineConfig({
       {
         test: {
           name: 'vm',
+          setupFiles: SETUP_FILES,
           expect: EXPECT,
           include: every('vm.test.ts'),
           exclude: [...NOT_TESTS, ...ALONE],
@@ -154,6 +159,7 @@ export default defineConfig({
       {
         test: {
           name: 'vm-alone',
+          setupFiles: SETUP_FILES,
           expect: EXPECT,
           include: ALONE,
           exclude: NOT_TESTS,
