@@ -126,7 +126,7 @@ interface TypedCommand {
   readonly family: CommandFamily | undefined;
   /** What to do instead of `--json`; undefined: the command takes it. */
   readonly withoutJson: string | undefined;
-  /** The step that makes a missing argument; undefined: there is none. */
+  /** The step that makes a missing argument; undefined: no step makes it. */
   readonly beforeFirst: string | undefined;
 }
 

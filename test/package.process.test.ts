@@ -171,13 +171,13 @@ describe('a checkout, used from an empty folder that is not its own', () => {
 
   it('is started by npx with its path, and names commands that work there', async () => {
     const root = packageRoot();
-    expect(await type('npx', [root, 'init', 'by-npx.yaml'])).toContain(`  npx ${root} validate by-npx.yaml\n`);
+    expect(await type('npx', [root, 'init', 'by-npx.yaml'])).toContain(`  npx ${root} validate by-npx.yaml `);
     expect(await type('npx', [root, 'validate', 'by-npx.yaml'])).toContain('valid: by-npx.yaml');
   });
 
   it('is started by a link in a folder of PATH', async () => {
     await symlink(join(packageRoot(), 'bin/voidbox.js'), join(folder, 'voidbox'));
-    expect(await type('voidbox', ['init', 'by-path.yaml'], folder)).toContain('  voidbox validate by-path.yaml\n');
+    expect(await type('voidbox', ['init', 'by-path.yaml'], folder)).toContain('  voidbox validate by-path.yaml ');
     expect(await type('voidbox', ['validate', 'by-path.yaml'], folder)).toContain('valid: by-path.yaml');
   });
 });

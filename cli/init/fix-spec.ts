@@ -1,4 +1,4 @@
-/** What `voidbox init` writes in a git repository with tests: an agent that fixes them, and a command that runs them. */
+/** The spec that `voidbox init` writes in a git repository with tests: an agent fixes them, and a command runs them. */
 
 /** @param testCommand  one line that a shell runs in the repository */
 export function renderFixSpec(testCommand: string): string {

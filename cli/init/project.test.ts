@@ -38,12 +38,12 @@ test.each([
   ['package.json', '{"scripts":{"test":"node a\\nrm -rf /"}}'],
   ['package.json', '{"scripts":{"test":"node --test"},"devDependencies":{"a":"1"}}'],
   ['test_sum.txt', ''],
-])('a repository with %s that says %j has none', (name, text) => {
+])('a repository with %s that says %j has no test command', (name, text) => {
   put(name, text);
   expect(findTestCommand(folder)).toBeNull();
 });
 
-test('a folder without a repository has none', () => {
+test('a folder without a repository has no test command', () => {
   put('test.sh');
   rmSync(join(folder, '.git'), { recursive: true });
   expect(findTestCommand(folder)).toBeNull();

@@ -31,7 +31,7 @@ export function remedyOf(code: AnyErrorCode): string | null {
 
 /** The page in place of a link to it: terminals have none. */
 export function withoutLinks(markdown: string): string {
-  return markdown.replace(/\[[^\]]+\]\(([\w.-]+\.md[^)\s]*)\)/g, 'docs/$1');
+  return markdown.replace(/\[[^\]]+\]\(([\w.-]+\.md[^)\s]*)\)/g, 'docs/reference/$1');
 }
 
 /** The VM is gone, not the stage wrong: the run machine tries with a new VM. */

@@ -36,12 +36,14 @@ fn each_request_is_decided_by_its_url_and_its_host_header_is_the_urls() {
         .unwrap();
     assert_eq!(status(&read_head(&mut stream)), 403);
     assert_eq!(server.accepted(), 1);
-    let kinds: Vec<Value> = door
+    let mut kinds: Vec<String> = door
         .notices(2)
         .iter()
-        .map(|notice| notice["kind"].clone())
+        .map(|notice| notice["kind"].to_string())
         .collect();
-    assert_eq!(kinds, ["closed", "refused"]);
+    // The server closes the first connection while the guest asks again: either may be first.
+    kinds.sort();
+    assert_eq!(kinds, [r#""closed""#, r#""refused""#]);
 }
 
 #[test]
