@@ -1,4 +1,4 @@
-/** Conditions that stand in front of others: that of a part before those of its stages. */
+/** Combines the condition of a part with the conditions of its stages. */
 import { canonicalJson } from '../units/canonical-json.ts';
 import type { ConditionPlan } from './plan.ts';
 
@@ -6,14 +6,14 @@ const BEFORE = '(';
 const BETWEEN = '\n) && (';
 const BEHIND = '\n)';
 
-/** Both have to hold. Each may end in a comment. */
+/** Joins two conditions: both have to hold. Each may end in a comment. */
 export function joinSources(outer: string, inner: string): string {
   return `${BEFORE}${outer}${BETWEEN}${inner}${BEHIND}`;
 }
 
 /**
- * Whether a stage with the one condition never runs where a stage with the other is passed: stages of a part have the condition
- * of the part, alone or in front of their own.
+ * Returns true if a stage with the one condition never runs when a stage with the other is passed over. Stages of a
+ * part have the condition of the part, on its own or before their own condition.
  */
 export function holdsOnlyWith(one: ConditionPlan, other: ConditionPlan): boolean {
   const isSame = ([name, value]: [string, unknown]): boolean =>

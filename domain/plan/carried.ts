@@ -1,8 +1,9 @@
-/** What a box finds where the one before it has ended without an output. */
+/** Finds the input of a box if the previous box ended without an output. */
 import type { InputPlan, StagePlan } from './plan.ts';
 
 /**
- * The input of the first box of those that it carries on from: none of them has an output, so each found what that one had found.
+ * Returns the input of the first box in the chain of boxes that this box carries on from. No box in the chain has an
+ * output, so each box got the input of the one before it.
  * @param stageOf  of a plan without cycles
  */
 export function inputBehind(input: InputPlan, stageOf: (id: string) => Pick<StagePlan, 'input'>): InputPlan {

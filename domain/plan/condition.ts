@@ -1,9 +1,10 @@
-/** What follows from a stage's condition for those around it. */
+/** Derives what a stage's condition means for the stages around it. */
 import type { ConditionPlan, InputPlan, Plan, StagePlan } from './plan.ts';
 
 /**
- * Whether a stage that is passed gives its input as its output: in a pipeline what a box hands on to the next goes through one
- * that is passed. A merge has no part of such a box, and nobody else may take its output.
+ * Returns a predicate: whether a stage that is passed over has its input as its output. In a pipeline, a box that is
+ * passed over hands the previous box's output on to the next. A merge leaves such a box out, and no other stage may
+ * take its output.
  */
 export function createInputPredicate({
   kind,
@@ -15,7 +16,10 @@ export function createInputPredicate({
   return (id) => carried.has(id);
 }
 
-/** The stages whose data the stage is decided with: what its condition reads, and what it may hand on. */
+/**
+ * Returns the stages whose data is needed to decide a stage: those that its condition reads, and those that it may hand
+ * on.
+ */
 export function readToDecide(
   { input }: Pick<StagePlan, 'input'>,
   { stages }: ConditionPlan,

@@ -1,6 +1,6 @@
 /**
- * What a stage and a VM get where nothing is said. A plan on its way leaves these values out (`wire.ts`), so
- * they are part of the Plan format: another default for specs must not change what a recorded plan means.
+ * The default values of stages and VMs. A recorded plan omits them (`wire.ts`), so they are part of the Plan format:
+ * another default for specs must not change what a recorded plan means.
  */
 import type {
   AgentWork,
@@ -42,13 +42,13 @@ export const STEP_MACHINE_DEFAULTS = {
 
 export const SHELL_DEFAULTS = { env: [] } as const satisfies Partial<ShellWork>;
 
-/** What the plan says of a service, which has no time limit: ten years, longer than any VM lives. */
+/** The `timeoutMs` of a service, which has no time limit: ten years, longer than any VM lives. */
 export const SERVICE_TIMEOUT_MS = 3_650 * 24 * 3_600_000;
 
-/** Of stages with `finally`, where the spec says nothing. */
+/** The default for all stages with `finally` together. */
 export const GRACE_MS = 300_000;
 
-/** Of specs alone: a plan says them. */
+/** Defaults for specs only: a plan always contains the values. */
 export const AGENT_STAGE_DEFAULTS = {
   timeoutMs: 1_200_000,
   outputFile: '/workspace/output.json',
@@ -74,7 +74,7 @@ export const FIELD_DEFAULTS = {
 
 export const INPUT_DEFAULTS = { optional: false } as const satisfies Partial<StageInputPlan>;
 
-/** Of specs alone: a plan says it. */
+/** Defaults for specs only: a plan always contains the value. */
 export const WORKSPACE_DEFAULTS = { guestPath: '/workspace/repository' } as const;
 
 export const CONDITION_DEFAULTS = { stages: [], params: {} } as const satisfies Partial<ConditionPlan>;

@@ -1,46 +1,49 @@
-/** What a VM reaches over its door: rules with presets expanded, free of values that belong to one host. */
+/** The network that a VM reaches through its door. Presets are expanded, and no value belongs to one host. */
 
 export const EGRESS_LIMITS = {
-  /** Of `allow`, and of `deny`; presets count with what they stand for. */
+  /** Rules of `allow`, and rules of `deny`; a preset counts as the rules that it expands to. */
   rules: 256,
   services: 32,
-  /** Of one rule. */
+  /** Ports of one rule. */
   ports: 32,
   hostCharacters: 253,
   serviceNameCharacters: 63,
 } as const;
 
-/** Where a rule of `allow` says no port. */
+/** The ports of a rule of `allow` that sets no port. */
 export const DEFAULT_PORTS: readonly number[] = [80, 443];
 
-/** Absent in a sandbox: it reaches nothing. */
+/** The network access of a sandbox. Absent: the sandbox reaches nothing. */
 export interface EgressPlan {
-  /** `any` is the internet, at every port. Neither opens the host's loopback, private networks or metadata addresses. */
+  /**
+   * `any` is the internet, at every port. Neither form opens the host's loopback, private networks or metadata
+   * addresses.
+   */
   readonly allow: 'any' | readonly EgressRule[];
-  /** Wins over `allow`. */
+  /** Takes precedence over `allow`. */
   readonly deny: readonly EgressRule[];
   readonly services: readonly EgressService[];
 }
 
 export type EgressRule =
-  /** One name, lower case. */
+  /** One name, in lower case. */
   | { readonly kind: 'host'; readonly name: string; readonly ports: EgressPorts }
-  /** What is below a name, and not the name itself. */
+  /** All names below a name, without the name itself. */
   | { readonly kind: 'subdomains'; readonly name: string; readonly ports: EgressPorts }
   /** Addresses, as `198.41.0.0/16`. */
   | { readonly kind: 'network'; readonly cidr: string; readonly ports: EgressPorts };
 
 export type EgressPorts = 'any' | readonly number[];
 
-/** Reached by its name in the guest, wherever it is: a host of the worker's network, or its loopback. */
+/** A host that the guest reaches by `name`, wherever it is: a host of the worker's network, or its loopback. */
 export interface EgressService {
   readonly name: string;
   readonly host: string;
-  /** On both sides. */
+  /** The port in the guest and on the host. */
   readonly port: number;
 }
 
-/** On one line, for people. */
+/** Describes the access on one line, for people. */
 export function describeEgress(egress: EgressPlan | undefined): string {
   if (egress === undefined) return 'no network';
   const { allow, deny, services } = egress;

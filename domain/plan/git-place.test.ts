@@ -37,7 +37,7 @@ test.each([
   expect(toRemotePlace(remote)).toBe(place);
 });
 
-test('a place that an option allows is no pattern', () => {
+test('an option that allows places accepts no pattern', () => {
   expect(['github.com/acme', 'github.com/*', '*/acme', 'github.com/acme/a*'].map(readAllowedPlace)).toEqual([
     'github.com/acme',
     null,
@@ -46,7 +46,7 @@ test('a place that an option allows is no pattern', () => {
   ]);
 });
 
-test('a place allows itself and what lies below it', () => {
+test('a place allows itself and the places below it', () => {
   const allowed = [readGitPlace('github.com/acme')!];
   expect(
     ['github.com/acme', 'github.com/acme/app', 'github.com/acmes/app', 'github.com'].map((place) =>

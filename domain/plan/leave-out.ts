@@ -1,6 +1,6 @@
-/** Values on their way, without what equals a default. */
+/** Shortens values for storage and transport: without fields that equal a default. */
 
-/** `T`, of which `K` may be left out. */
+/** `T` with the fields `K` optional. */
 export type WithOptional<T, K extends keyof T> = Omit<T, K> & { readonly [P in K]?: T[P] | undefined };
 
 export function omitDefaults<T extends object, D extends object>(
@@ -13,7 +13,7 @@ export function omitDefaults<T extends object, D extends object>(
   return Object.fromEntries(entries) as WithOptional<T, keyof T & keyof D>;
 }
 
-/** Without the keys whose value is undefined, which would hide defaults. */
+/** Removes the keys whose value is undefined; they would hide defaults. */
 export function omitUndefined<T extends object>(value: T): { readonly [P in keyof T]: Exclude<T[P], undefined> } {
   return Object.fromEntries(Object.entries(value).filter(([, each]) => each !== undefined)) as {
     readonly [P in keyof T]: Exclude<T[P], undefined>;

@@ -1,6 +1,7 @@
 /**
- * The description of a Plan on its way (`wire.ts`), from which every reader of plans is generated. A field of the Plan is a line
- * here and a line of its type, where its comment is; the compiler finds each difference (`Compared`, at the end).
+ * The description of a Plan in its wire form (`wire.ts`), from which every reader of plans is generated. A field of the
+ * Plan has a line here and a line in its type, where its comment is; the compiler finds each difference (`Compared`, at
+ * the end).
  */
 import {
   count,
@@ -131,7 +132,7 @@ const budget = object(
   'budget',
 );
 
-// A program gets none of it, so it may hold a zero byte.
+// No program gets these values, so they may contain a zero byte.
 const mockFields = { output: optional(text('mock-output')), exitCode: optional(count('exit-code')) };
 const mock = object(mockFields);
 
@@ -198,7 +199,7 @@ const edge = object({ stage: name, on: word(EDGE_CONDITIONS) });
 
 const params = map('name', json<ConditionValue>('condition-value'));
 const conditionSource = text('expression');
-/** The condition of a loop, which leaves nothing out. */
+/** The condition of a loop. It has no optional fields. */
 const wholeCondition = object({ source: conditionSource, stages: stagesRead, params });
 const condition = object({ source: conditionSource, stages: optional(stagesRead), params: optional(params) });
 
@@ -256,7 +257,7 @@ const stage = object({
   work,
   texts: optional(texts),
   mock: optional(mock),
-  // Whether it is a schema, admission asks where that can be ended.
+  // Admission checks whether it is a schema, in a place where it can stop that check.
   outputSchema: optional(json<JsonValue>('output-schema')),
   input: optional(kinds({ none: nothing, 'run-input': nothing, carry: stageRef, merge: stageRefs })),
   when: optional(nullable(condition)),
@@ -351,7 +352,7 @@ const plan = object({
   hostVariables: list(text('variable')),
 });
 
-/** The plan and its parts, as a schema for other programs names them. */
+/** The plan and its parts, by the names that schemas for other programs use. */
 export const PLAN_PARTS = {
   Plan: plan,
   Stage: stage,
@@ -375,7 +376,7 @@ export const PLAN_PARTS = {
   Env: env,
 } as const satisfies Readonly<Record<string, Node>>;
 
-/** What each part is as a type. */
+/** The type of each part. */
 interface PartTypes {
   readonly Plan: PlanWire;
   readonly Stage: StageWire;
@@ -401,7 +402,7 @@ interface PartTypes {
 
 type Described = { readonly [P in keyof typeof PLAN_PARTS]: TypeOf<(typeof PLAN_PARTS)[P]> };
 
-/** Each line names a part, or a field of a large part, whose description and type differ. */
+/** Each line names a part, or a field of a large part, whose description and type must not differ. */
 export type Compared = [
   NoKeys<DifferentKeys<Described['Stage'], StageWire, JsonValue>>,
   NoKeys<DifferentKeys<Described['Scope'], ScopeWire, JsonValue>>,

@@ -1,7 +1,7 @@
 /**
- * A Plan is what a run carries out: every name resolved, every default filled, JSON-safe, and free of
- * values that belong to one host. It is made by `compilePlan` in `domain/language` and never edited.
- * Arrays stand in the order of the spec; everything that depends on order uses that order.
+ * A Plan is what a run carries out: every name resolved, every default filled, JSON-safe, and free of values that
+ * belong to one host. `compilePlan` in `domain/language` makes it, and nothing edits it afterwards. Arrays have the
+ * order of the spec; everything that depends on order uses that order.
  */
 import type { EgressPlan } from './egress.ts';
 
@@ -12,64 +12,72 @@ export const PLAN_VERSION = 1;
 export const PLAN_LIMITS = {
   /** Inline values (input, carried state) above this travel as a DataRef. */
   inlineBytes: 2 * 1024,
-  /** As it is recorded, without what equals a default: `planBytes` in `wire.ts`. */
+  /** The recorded form, without values that equal a default: `planBytes` in `wire.ts`. */
   planBytes: 16 * 1024 * 1024,
-  /** A larger one travels to admission as a DataRef: Temporal carries 2 MiB, and keeps it in history. */
+  /** A larger plan travels to admission as a DataRef: Temporal carries 2 MiB, and keeps it in history. */
   inlinePlanBytes: 512 * 1024,
-  /** Of what the workflow holds of it, names, edges and limits: `machineBytes` in `pipeline/machine-plan.ts`. */
+  /**
+   * The part of a plan that the workflow holds (names, edges and limits): `machineBytes` in `pipeline/machine-plan.ts`.
+   */
   machineBytes: 512 * 1024,
   stages: 2_000,
-  /** Those with `finally`: after a history that is full there is room for so many. */
+  /** Stages with `finally`. A history that is full still has room for this many. */
   finallyStages: 16,
   /** Named outputs of all stages together: each is a ref in carried state. */
   outputs: 2_000,
   mountsPerScope: 16,
-  /** JSON of an approval: it stands in an event. */
+  /** JSON of an approval. Its event contains all of it. */
   approvalBytes: 128 * 1024,
-  /** Of an approval. */
+  /** Fields of one approval. */
   approvalFields: 32,
   approvers: 32,
   choices: 64,
-  /** UTF-8 of the output that stands for a mocked stage's. */
+  /** UTF-8 of the output of a mock. */
   mockBytes: 64 * 1024,
-  /** Of one `retry`. */
+  /** Entries in `nonRetryable` of one `retry`. */
   nonRetryable: 32,
   /** Expressions in the texts of one stage. */
   textSources: 64,
-  /** UTF-16 code units of an approval's message, as it is written and as it is asked. */
+  /** UTF-16 code units of an approval's message, as it is written and with its expressions filled in. */
   messageCharacters: 4 * 1024,
-  /** Of a stage that waits until a time: from the admission of its run, or from its own start where the time is known only then. */
+  /**
+   * The longest wait. It counts from the admission of the run, or from the start of the stage if the time is known only
+   * then.
+   */
   waitMs: 400 * 24 * 3_600_000,
-  /** Of an agent. */
+  /** Agent skills of one agent. */
   skills: 64,
   /** JSON of the values that a step machine is started with. */
   skillParamsBytes: 256 * 1024,
   /** UTF-16 code units of a reference to an image, a snapshot, a model, an address. */
   referenceCharacters: 512,
   nameLength: 64,
-  /** Of a loop. */
+  /** Visits of one loop. */
   visits: 1_000,
-  /** Of all stages in loops together, each as often as it may be done. */
+  /** Visits of all stages in loops together: each stage counts as often as it may run. */
   stageVisits: 5_000,
-  /** Of one list of items. */
+  /** Items of one list. */
   items: 10_000,
-  /** Lists and mappings within one item of such a list. */
+  /** Levels of lists and mappings within one item of such a list. */
   itemLevels: 200,
-  /** Outputs of earlier stages, named or not, that a stage with items takes: a window's history has them once for each attempt. */
+  /**
+   * Outputs of earlier stages, named or not, that a stage with items takes. A window's history has them once for each
+   * attempt.
+   */
   itemInputs: 32,
-  /** What one item may take of a window's history, in attempts: `attemptsOfItem` in `pipeline/item-plan.ts`. */
+  /** Attempts that one item may add to a window's history: `attemptsOfItem` in `pipeline/item-plan.ts`. */
   itemAttempts: 3_000,
-  /** Windows of one stage, each of which its run's history has; uneven shares make some more of them. */
+  /** Windows of one stage. The run's history has each of them; uneven shares make some more. */
   itemWindows: 1_000,
   /** Windows of one list within an item: the window around it counts them as attempts of that item. */
   nestedWindows: 14,
-  /** Items of a list within an item, in all items of the lists around it together. */
+  /** Items of a list within an item, summed over all items of the lists around it. */
   nestedItems: 100_000,
-  /** Items of lists within each other that are done at the same time: the product of their `maxParallel`. */
+  /** Items of nested lists that run at the same time: the product of their `maxParallel`. */
   nestedParallel: 1_000,
-  /** Parts in parts. */
+  /** Levels of parts within parts. */
   partDepth: 4,
-  /** Files that a spec uses, near and far. */
+  /** Files that a spec uses, directly or through its parts. */
   partFiles: 64,
   /** Members on the way to a list in a stage's output. */
   listPath: 16,
@@ -86,17 +94,17 @@ export interface Plan {
   readonly name: string;
   readonly stages: readonly StagePlan[];
   readonly scopes: readonly ScopePlan[];
-  /** What the run's result is. */
+  /** The result of the run. */
   readonly output: OutputPlan;
-  /** Most stages that run at the same time; free memory on the host may lower it. */
+  /** The most stages that run at the same time; free memory on the host may lower it. */
   readonly maxParallel: number;
-  /** Time for the whole run, without that in which nothing but waits is under way. Absent: it has no limit. */
+  /** Time for the whole run, without the time in which the run only waits. Absent: it has no limit. */
   readonly timeoutMs?: number | undefined;
-  /** Time for the whole run, with all waits. Only the start of a run sets it, and no spec. Absent: it has no limit. */
+  /** Time for the whole run, with all waits. Only the start of a run sets it, never a spec. Absent: it has no limit. */
   readonly deadlineMs?: number | undefined;
-  /** Time for its stages with `finally`, all of them together; absent where it has none. */
+  /** Time for all stages with `finally` together. Absent: the plan has no such stage. */
   readonly graceMs?: number | undefined;
-  /** What all attempts of all its agents together may take; absent: as much as they like. */
+  /** The limits for all attempts of all agents together. Absent: there is no limit. */
   readonly budget?: BudgetPlan | undefined;
   /** Host variables that some stage reads; the client hands them to the worker outside of history. */
   readonly hostVariables: readonly string[];
@@ -108,109 +116,123 @@ export type OutputPlan =
   /** A JSON array `[{"name","output"}]` of the outputs of several stages, in this order. */
   | { readonly kind: 'merge'; readonly stages: readonly string[] };
 
-/** One piece of work, in a VM where it needs one. */
+/** One piece of work, in a VM if it needs one. */
 export interface StagePlan {
   /** Unique in the plan; `[A-Za-z0-9._-]{1,64}`. */
   readonly id: string;
-  /** The VM that the work happens in; null for work that takes none, which takes no slot of `maxParallel` either. */
+  /** The VM in which the work runs. Null: the work uses no VM, and so no slot of `maxParallel` either. */
   readonly scope: string | null;
-  /** What has to have happened before this stage starts: every edge holds. */
+  /** The conditions under which this stage starts: every edge must hold. */
   readonly after: readonly EdgePlan[];
-  /** Of its edges on a failure, one has to hold and not each. Absent: each. */
+  /** One of the edges on a failure must hold, instead of each. Absent: each must hold. */
   readonly anyFailure?: true | undefined;
-  /** Decides, once every edge holds, whether the stage runs or is passed; null: it runs. */
+  /** Decides, once every edge holds, whether the stage runs or is passed over. Null: the stage runs. */
   readonly when: ConditionPlan | null;
-  /** Its command, or the part that it ends, is done once for each item of a list; absent: it is done once. */
+  /** The list for whose items the command, or the part that this stage ends, runs once each. Absent: it runs once. */
   readonly each?: EachPlan | undefined;
   /**
-   * It belongs to a part that is done for each item: the stage that ends that part, which has `each`. Of nested ones the innermost.
-   * Absent: it is one of the run's own stages.
+   * The stage that ends the part to which this stage belongs, if that part runs for each item; that stage has `each`.
+   * If such parts are nested, it is the innermost. Absent: this is one of the run's own stages.
    */
   readonly of?: string | undefined;
-  /** It ends the visits of a loop; absent: it ends none. Its work is of the kind `part`. */
+  /** The loop whose visits this stage ends. Its work has the kind `part`. Absent: it ends no loop. */
   readonly loop?: LoopPlan | undefined;
-  /** In a loop: the most visits in which it is done, of all loops around it together. Absent: it is in none. */
+  /** In a loop: the most visits in which this stage runs, of all loops around it together. Absent: it is in no loop. */
   readonly visits?: number | undefined;
   /**
-   * First in a loop: the stage that ends the loop, whose output of the visit before it finds as its input; of loops in each other the
-   * inner one first, and the first that has an output counts. Absent: it takes none.
+   * For a first stage of a loop: the stages that end the loops around it, the innermost first. Its input is the output
+   * that such a stage had in the previous visit; the first stage with an output counts. Absent: it takes no such
+   * output.
    */
   readonly again?: readonly string[] | undefined;
   readonly work: WorkPlan;
-  /** What stands for its work in a run that mocks it. A plan that was admitted has none: there the work is `MockWork`. */
+  /**
+   * The result of the stage in a run that mocks it. An admitted plan has no `mock`: its mocked stages have `MockWork`.
+   */
   readonly mock?: MockPlan | undefined;
-  /** Texts of the work that are made when an attempt begins; absent: all are as the work says them. */
+  /** Texts of the work that Voidbox fills in when an attempt begins. Absent: the work has all texts as they are. */
   readonly texts?: TextsPlan | undefined;
-  /** What lies in the stage's `/workspace/input.json`. */
+  /** The content of the stage's `/workspace/input.json`. */
   readonly input: InputPlan;
-  /** Folders or files of earlier stages, put into the guest before the command starts. */
+  /** Folders or files of earlier stages that Voidbox puts into the guest before the command starts. */
   readonly inputs: readonly StageInputPlan[];
   /** Folders or files that later stages may take. */
   readonly outputs: readonly StageOutputPlan[];
-  /** A git repository that its work finds, and whose changes it leaves. Absent: none. */
+  /** A git repository for the work; the stage leaves its changes. Absent: none. */
   readonly workspace?: WorkspacePlan | undefined;
-  /** Guest path whose bytes are the stage's output instead of its standard output; absent is an error code at the stage's end. */
+  /**
+   * The guest path of the file that is the stage's output, instead of its standard output. If the file is missing at
+   * the end, the stage fails.
+   */
   readonly outputFile: string | null;
-  /** What its output, or that of each of its items, has to be as JSON: a JSON Schema. Absent: anything. */
+  /** A JSON Schema for the output, or for the output of each item. Absent: any output is allowed. */
   readonly outputSchema?: JsonValue | undefined;
-  /** Absolute time for one attempt, counted by the keeper where the work is a command; of a service `SERVICE_TIMEOUT_MS`. */
+  /**
+   * The time limit of one attempt. The keeper counts it if the work is a command. A service has `SERVICE_TIMEOUT_MS`.
+   */
   readonly timeoutMs: number;
   readonly retry: RetryPlan;
-  /** Its failure is tolerated: those that wait for its success go on, without data of it, and the run may succeed. Absent: no. */
+  /**
+   * The failure is tolerated: stages that wait for a success continue without its data, and the run may succeed.
+   * Absent: no.
+   */
   readonly continueOnError?: true | undefined;
-  /** It starts once every stage without this has ended, however they did, and also when the run is cancelled. Absent: no. */
+  /**
+   * It starts once every stage without `finally` has ended, however it ended, and also when the run is cancelled.
+   * Absent: no.
+   */
   readonly finally?: true | undefined;
-  /** Most bytes of standard output and error together; more fails the stage with `stage/output-limit`. */
+  /** The most bytes of standard output and error together; more bytes fail the stage with `stage/output-limit`. */
   readonly maxOutputBytes: number;
 }
 
-/** An edge from an earlier stage. Data is taken over `success` edges alone. */
+/** An edge from an earlier stage. Only `success` edges carry data. */
 export interface EdgePlan {
   readonly stage: string;
   readonly on: EdgeCondition;
 }
 
-/** A condition, and all that it reads. */
+/** A condition, with everything that it reads. */
 export interface ConditionPlan {
   /** An expression in CEL whose value is a boolean. */
   readonly source: string;
-  /** The stages that it reads, each once, in the order of the source; edges from them stand in `after`. */
+  /** The stages that it reads, each once, in the order of the source; `after` has the edges from them. */
   readonly stages: readonly string[];
   /** Values of the parameters that it reads, by name. */
   readonly params: Readonly<Record<string, ConditionValue>>;
 }
 
-/** Texts in which values of expressions stand. In the work their places hold what the author wrote. */
+/** Texts that contain values of expressions. The work itself has the texts as the author wrote them. */
 export interface TextsPlan {
   /** Expressions in CEL, each once. */
   readonly sources: readonly string[];
-  /** The stages whose outputs they read, each once; edges on their success stand in `after`. */
+  /** The stages whose outputs the expressions read, each once; `after` has edges on their success. */
   readonly stages: readonly string[];
-  /** Values of the parameters that they read, by name. */
+  /** Values of the parameters that the expressions read, by name. */
   readonly params: Readonly<Record<string, ConditionValue>>;
   readonly texts: readonly TextPlan[];
 }
 
 export interface TextPlan {
   readonly place: TextPlace;
-  /** Literal text, and indices into `sources`. */
+  /** Literal text, and indices of `sources`. */
   readonly parts: readonly (string | number)[];
 }
 
 export type TextPlace =
   | { readonly kind: 'arg'; readonly index: number }
-  /** A variable that the work's `env` has. */
+  /** A variable in `env` of the work. */
   | { readonly kind: 'env'; readonly name: string }
-  /** Of an approval. */
+  /** The message of an approval. */
   | { readonly kind: 'message' }
-  /** Of an agent. */
+  /** The prompt of an agent. */
   | { readonly kind: 'prompt' }
-  /** Of a wait. */
+  /** The time of a wait. */
   | { readonly kind: 'until' }
   /** A text among the values that a step machine is started with. */
   | { readonly kind: 'param'; readonly name: string };
 
-/** As JSON has it. */
+/** A JSON value. */
 export type ConditionValue =
   | string
   | number
@@ -220,26 +242,27 @@ export type ConditionValue =
   | { readonly [key: string]: ConditionValue };
 
 /**
- * The items of a list, each of which the stage's command or part is done for, in VMs of its own. The item is the command's
- * `/workspace/input.json`, or the input of the part, and the results in the order of the items are the stage's output. Of a stage
- * that ends a part, edges from stages of the part hold within an item, and all others before the first item.
+ * A list of items. The stage's command or part runs for each item, in VMs of its own. The item is the command's
+ * `/workspace/input.json`, or the input of the part. The stage's output is the list of results, in the order of the
+ * items. If the stage ends a part, edges from stages of the part hold within an item; all other edges hold before the
+ * first item.
  */
 export interface EachPlan {
   readonly list: ListPlan;
-  /** Most items at the same time, beside the run's own `maxParallel`. */
+  /** The most items that run at the same time; the run's own `maxParallel` also applies. */
   readonly maxParallel: number;
-  /** Once more than `allowFailures` items have failed, those that run are cancelled and no other starts. */
+  /** Once more than `allowFailures` items have failed, running items are cancelled and no other item starts. */
   readonly failFast: boolean;
-  /** With no more failed items than this the stage succeeds. */
+  /** The stage succeeds with at most this many failed items. */
   readonly allowFailures: number;
 }
 
-/** A loop: its stages are done again until a condition holds after them. */
+/** A loop: its stages run again until a condition holds after them. */
 export interface LoopPlan {
-  /** Decided once all stages of a visit have ended. */
+  /** The condition that ends the loop, evaluated once all stages of a visit have ended. */
   readonly until: ConditionPlan;
   readonly maxVisits: number;
-  /** What it comes to when the condition does not hold after the last visit. */
+  /** The result of the loop if the condition does not hold after the last visit. */
   readonly onLimit: OnLimit;
 }
 
@@ -248,7 +271,10 @@ export type OnLimit = (typeof ON_LIMITS)[number];
 
 export type ListPlan =
   | { readonly kind: 'inline'; readonly items: readonly JsonValue[] }
-  /** A list in the output of one stage, which is JSON: the value at the end of `path`, by names of members; empty is all of it. */
+  /**
+   * A list in the JSON output of one stage. `path` has the names of members on the way to it; if empty, the whole
+   * output is the list.
+   */
   | { readonly kind: 'stage-output'; readonly stage: string; readonly path: readonly string[] };
 
 export type JsonValue = string | number | boolean | null | readonly JsonValue[] | { readonly [key: string]: JsonValue };
@@ -256,14 +282,15 @@ export type JsonValue = string | number | boolean | null | readonly JsonValue[] 
 export const EDGE_CONDITIONS = ['success', 'end', 'failure'] as const;
 
 /**
- * `success`: it succeeded, was passed over because its condition did not hold, or failed with `continueOnError`. `end`: it ended, however it did.
- * `failure`: it failed; once it cannot fail any more, the stage that waits for this is skipped.
+ * `success`: the stage succeeded, was passed over because its condition did not hold, or failed with `continueOnError`.
+ * `end`: it ended, however it did. `failure`: it failed. Once the stage can no longer fail, a stage that waits for its
+ * failure is skipped.
  */
 export type EdgeCondition = (typeof EDGE_CONDITIONS)[number];
 
 /**
- * What a stage does. Code that looks at `kind` does so in a switch without a default, and most of it stands in `work.ts`,
- * so that the compiler names each place that a new kind has to touch.
+ * The task of a stage. Code that reads `kind` uses a switch without a default, most of it in `work.ts`, so that the
+ * compiler names each place that a new kind has to touch.
  */
 export type WorkPlan =
   | CommandWork
@@ -283,26 +310,29 @@ export interface CommandWork {
   readonly cwd: string;
   readonly env: readonly EnvPlan[];
   readonly stdin: StdinPlan;
-  /** It serves until the run is cancelled: `timeoutMs` of its stage is `SERVICE_TIMEOUT_MS`. */
+  /** It runs until the run is cancelled: `timeoutMs` of its stage is `SERVICE_TIMEOUT_MS`. */
   readonly service?: true | undefined;
 }
 
-/** A coding agent with a prompt, in the stage's VM. What of it this build can do says `unsupported.ts`. */
+/** A coding agent with a prompt, in the stage's VM. `unsupported.ts` lists the features that this build cannot run. */
 export interface AgentWork {
   readonly kind: 'agent';
-  /** `task` ends with its output, `service` serves until the run is cancelled, `interactive` has a terminal. */
+  /** `task` ends with its output, `service` runs until the run is cancelled, `interactive` has a terminal. */
   readonly mode: AgentMode;
-  /** Empty in mode `interactive` alone. */
+  /** Empty only if `mode` is `interactive`. */
   readonly prompt: string;
-  /** Null: the worker's choice. */
+  /** Null: the worker chooses. */
   readonly llm: LlmPlan | null;
   readonly skills: readonly AgentSkill[];
   readonly env: readonly EnvPlan[];
-  /** Talks with the agents beside it. */
+  /** It can exchange messages with the other agents of the run. */
   readonly messaging: boolean;
-  /** What an attempt of it may take; absent: as much as it likes. */
+  /** The limits for one attempt. Absent: there is no limit. */
   readonly budget?: BudgetPlan | undefined;
-  /** The mock agent plays it, without a model. Only admission says so, for a run that asks for it; absent: it is the real one. */
+  /**
+   * The mock agent plays this agent, without a model. Only admission sets it, if the run asks for it. Absent: the real
+   * agent runs.
+   */
   readonly played?: true | undefined;
 }
 
@@ -322,40 +352,40 @@ export type LlmProvider = (typeof LLM_PROVIDERS)[number];
 
 export interface LlmPlan {
   readonly provider: LlmProvider;
-  /** Null, as with the next two: the provider's own. */
+  /** Null, as in the next two fields: the provider's own value. */
   readonly model: string | null;
   readonly baseUrl: string | null;
-  /** A variable of the host. */
+  /** The name of a variable of the host. */
   readonly apiKeyEnv: string | null;
   readonly credentialProxy: boolean;
-  /** What calls of the model cost; absent: what its command line says. */
+  /** The price of calls of the model. Absent: the cost is what the agent's command line reports. */
   readonly price?: PricePlan | undefined;
 }
 
-/** Limits, at least one. What is used up to a limit is within it. */
+/** At least one limit. Usage that equals a limit is still within it. */
 export interface BudgetPlan {
   readonly maxCostUsd?: number | undefined;
-  /** Of input and output together, cached input included. */
+  /** Input and output tokens together, cached input included. */
   readonly maxTokens?: number | undefined;
   /** Calls of the model. */
   readonly maxTurns?: number | undefined;
 }
 
-/** US dollars for a million tokens. */
+/** US dollars per million tokens. */
 export interface PricePlan {
   readonly inputUsd: number;
-  /** Of input that the provider had in its cache; absent: as all input. */
+  /** The price of input that the provider had in its cache. Absent: it equals `inputUsd`. */
   readonly cachedInputUsd?: number | undefined;
   readonly outputUsd: number;
 }
 
-/** What an agent knows or can call. */
+/** An ability of an agent: a document, a program, a server or an image. */
 export type AgentSkill =
   /** The reasoning engine itself. */
   | { readonly kind: 'agent'; readonly name: string }
-  /** A document of the host. */
+  /** A document on the host. */
   | { readonly kind: 'file'; readonly source: MountSource }
-  /** A document of a repository on GitHub; null: the one at its root. */
+  /** A document of a repository on GitHub. Null: the document at its root. */
   | { readonly kind: 'remote'; readonly repository: string; readonly skill: string | null }
   | { readonly kind: 'cli'; readonly name: string }
   | { readonly kind: 'mcp'; readonly name: string }
@@ -369,27 +399,30 @@ export type AgentSkill =
   | { readonly kind: 'inline'; readonly name: string; readonly content: string };
 
 /**
- * A step machine, whose prompts an agent in the stage's VM answers. The final output of the step machine, as JSON, is the output of
- * the stage.
+ * A step machine, whose prompts an agent in the stage's VM answers. Its final output, as JSON, is the output of the
+ * stage.
  */
 export interface StepMachineWork {
   readonly kind: 'skill';
-  /** The entry of a skill, or its folder. A worker runs it only where it is one of those that the worker was given. */
+  /**
+   * The entry of a skill, or its folder. A worker runs it only if it is one of the skills that the worker was started
+   * with.
+   */
   readonly source: MountSource;
   readonly params: Readonly<Record<string, JsonValue>>;
-  /** As an agent has the next three. */
+  /** This field and the next two mean the same as in `AgentWork`. */
   readonly llm: LlmPlan | null;
   readonly skills: readonly AgentSkill[];
   readonly env: readonly EnvPlan[];
-  /** What the turns of an attempt's agent may take together; absent: as much as they like. */
+  /** The limits for all turns of the agent in one attempt together. Absent: there is no limit. */
   readonly budget?: BudgetPlan | undefined;
-  /** What lies at `source` on the worker that admitted the run; a plan does not say it by itself. */
+  /** The code at `source` on the worker that admitted the run. Only admission sets it, never a plan from outside. */
   readonly code?: StepMachineCodePlan | undefined;
-  /** As an agent has it. */
+  /** The same as in `AgentWork`. */
   readonly played?: true | undefined;
 }
 
-/** Which code a session of the stage runs, and no other. */
+/** The only code that a session of the stage runs. */
 export interface StepMachineCodePlan {
   /** The skill's own name. */
   readonly skill: string;
@@ -398,68 +431,71 @@ export interface StepMachineCodePlan {
   readonly codeHash: string;
 }
 
-/** A VM that is kept for a terminal. This build refuses it: `unsupported.ts`. */
+/** A VM that is kept for a terminal. This build rejects it: `unsupported.ts`. */
 export interface ShellWork {
   readonly kind: 'shell';
   readonly env: readonly EnvPlan[];
 }
 
-/** What a stage comes to without doing its work. */
+/** The result of a stage that does not do its work. */
 export interface MockPlan {
   readonly output: string;
-  /** Anything but 0 fails the stage. */
+  /** Any value but 0 fails the stage. */
   readonly exitCode: number;
 }
 
 /**
- * Nothing is done, and the stage comes to what its author wrote for it. Admission puts it in place of the stage's work where the
- * request of the run asks for that, and refuses a plan that declares it itself.
+ * Does nothing: the stage has the result that its author wrote for it. Admission replaces the stage's work with it if
+ * the run requests that. Admission rejects a plan that already contains it.
  */
 export interface MockWork extends MockPlan {
   readonly kind: 'mock';
 }
 
-/** A question to people. The stage has no VM and waits; the answer, as JSON, is its output: `ApprovalAnswer`. */
+/** A question to people. The stage has no VM and waits; its output is the answer as JSON: `ApprovalAnswer`. */
 export interface ApprovalWork {
   readonly kind: 'approval';
   readonly message: string;
-  /** Who is asked, for people: nothing here checks who answers. */
+  /** The people who are asked, only for display: Voidbox does not check who answers. */
   readonly by: readonly string[];
-  /** Null: it waits for as long as the run may. */
+  /** Null: it waits until the run ends. */
   readonly timeoutMs: number | null;
-  /** What stands for an answer once `timeoutMs` are over. */
+  /** The answer that Voidbox uses once `timeoutMs` are over. */
   readonly onTimeout: TimeoutAnswer;
-  /** What an approval says beside yes. */
+  /** The values that an answer contains in addition to the approval. */
   readonly fields: readonly ApprovalField[];
 }
 
-/** Nothing but time. The stage has no VM, no slot and no output. One of the three says how long. */
+/** A pause. The stage has no VM, no slot and no output. One of the three fields sets its length. */
 export interface WaitWork {
   readonly kind: 'wait';
-  /** From the moment at which the stage starts. */
+  /** Milliseconds from the start of the stage. */
   readonly forMs: number | null;
-  /** Milliseconds since 1970; one that has passed ends the wait at once. */
+  /** Milliseconds since 1970; a time in the past ends the wait at once. */
   readonly untilMs: number | null;
-  /** A time as a spec writes it, with values of expressions in it: `texts` of the stage says which. Absent: `untilMs` says it, or `forMs`. */
+  /**
+   * A time as a spec writes it, with values of expressions: `texts` of the stage has them. Absent: `untilMs` or `forMs`
+   * sets the length.
+   */
   readonly until?: string | undefined;
 }
 
 /**
- * The end of a part: a spec that another one uses, whose stages stand in the plan under the name of this one and a dot. This
- * stage has no VM and no slot. It starts when the part has succeeded, and its output is that of the part.
+ * The end of a part: a spec that another spec uses. The plan contains the part's stages, named after this stage with a
+ * dot. This stage has no VM and no slot. It starts when the part has succeeded, and has the part's output.
  */
 export interface PartWork {
   readonly kind: 'part';
-  /** The part's file, from the folder of the spec that uses it; for people. */
+  /** The path of the part's file from the folder of the spec that uses it; for display. */
   readonly source: string;
-  /** All that belong to the part. */
+  /** All stages of the part. */
   readonly stages: readonly string[];
   readonly output: PartOutput;
 }
 
 export type PartOutput =
   | { readonly kind: 'stage'; readonly stage: string }
-  /** As `OutputPlan` has it, under the names that the stages have in the part. */
+  /** The same as in `OutputPlan`, with the names that the stages have in the part. */
   | { readonly kind: 'merge'; readonly of: readonly { readonly name: string; readonly stage: string }[] };
 
 export const TIMEOUT_ANSWERS = ['approve', 'reject', 'fail'] as const;
@@ -472,10 +508,10 @@ export interface ApprovalField {
   /** Unique in the approval. */
   readonly name: string;
   readonly type: FieldType;
-  /** False: an answer may leave it out. */
+  /** False: an answer may omit the field. */
   readonly required: boolean;
   readonly description: string;
-  /** With `choice`, at least one; else none. */
+  /** At least one if the type is `choice`; empty for other types. */
   readonly choices: readonly string[];
 }
 
@@ -486,7 +522,7 @@ export interface EnvPlan {
 
 /**
  * `fromHost` names a variable that the stage activity resolves; its value never enters history. It must be set, unless
- * `ifUnset` says what stands for it then.
+ * `ifUnset` sets a value for that case.
  */
 export type EnvValue =
   | { readonly kind: 'literal'; readonly text: string }
@@ -496,7 +532,7 @@ export type StdinPlan = { readonly kind: 'none' } | { readonly kind: 'stage-outp
 
 export type InputPlan =
   | { readonly kind: 'none' }
-  /** The run's `--input`; of a stage in a part that is done for each item, the item. */
+  /** The run's `--input`; in a part that runs for each item, the item. */
   | { readonly kind: 'run-input' }
   /** The output of one stage, as it is. */
   | { readonly kind: 'carry'; readonly stage: string }
@@ -507,7 +543,7 @@ export interface StageInputPlan {
   readonly fromStage: string;
   readonly output: string;
   readonly guestPath: string;
-  /** True: nothing is put there when `fromStage` was passed. */
+  /** True: if `fromStage` was passed over, Voidbox puts nothing there. */
   readonly optional: boolean;
 }
 
@@ -516,7 +552,10 @@ export interface StageOutputPlan {
   readonly guestPath: string;
 }
 
-/** It is unpacked at `guestPath`, which is the working folder of an agent. What it leaves is called as in `workspace.ts`. */
+/**
+ * Voidbox unpacks it at `guestPath`, which is the working folder of an agent. `workspace.ts` has the names of its
+ * outputs.
+ */
 export interface WorkspacePlan {
   readonly from: WorkspaceSource;
   readonly guestPath: string;
@@ -526,42 +565,48 @@ export interface WorkspacePlan {
   readonly subfolder?: string | undefined;
 }
 
-/** As a spec says it. */
+/** The values that a spec may set. */
 export const WORKSPACE_CHANGES = ['keep', 'none'] as const;
 
 export type WorkspaceSource =
-  /** A repository of the host; `ref` null: what is checked out there. */
+  /** A repository on the host. `ref` null: the commit that is checked out there. */
   | {
       readonly kind: 'folder';
       readonly source: MountSource;
       readonly ref: string | null;
-      /** With what is not committed, and not ignored. */
+      /** True: with changes that are not committed and not ignored. */
       readonly includeDirty: boolean;
     }
-  /** `https://`, fetched by git of the host; `ref` null: its default branch. */
+  /** `https://`, fetched by git of the host. `ref` null: its default branch. */
   | { readonly kind: 'url'; readonly url: string; readonly ref: string | null }
-  /** The workspace of an earlier stage, as that left it. */
+  /** The workspace of an earlier stage, as that stage left it. */
   | { readonly kind: 'stage'; readonly stage: string };
 
 export interface RetryPlan {
-  /** Attempts in all that the author allows for a failed command; 1 is no retry. Lost VMs are counted apart. */
+  /**
+   * The most attempts that the author allows for a failed command; 1 means no retry. Attempts with a lost VM are
+   * counted separately.
+   */
   readonly maxAttempts: number;
   /** The pause before the second attempt. */
   readonly backoffMs: number;
-  /** What each further pause is multiplied with; absent: all are the same. */
+  /** The factor by which each further pause grows. Absent: all pauses are equal. */
   readonly factor?: number | undefined;
   /** The longest pause; absent: a day. */
   readonly maxBackoffMs?: number | undefined;
-  /** Error codes, or `exit:N`, of failures that are final; absent: none. */
+  /** Error codes, or `exit:N`, of failures that are not retried. Absent: none. */
   readonly nonRetryable?: readonly string[] | undefined;
 }
 
-/** A VM that one or more stages happen in. */
+/** A VM in which one or more stages run. */
 export interface ScopePlan {
   readonly id: string;
   /** Stages of the scope, in spec order. */
   readonly stages: readonly string[];
-  /** True for a scope of one stage whose attempts all run in the same VM, as in a shared scope. Absent: each attempt has a new VM. */
+  /**
+   * True for a scope of one stage whose attempts all run in the same VM, as in a shared scope. Absent: each attempt has
+   * a new VM.
+   */
   readonly keepsVm?: true | undefined;
   readonly sandbox: SandboxPlan;
 }
@@ -570,15 +615,15 @@ export interface ScopePlan {
 export const ISOLATION_LEVELS = ['microvm', 'process', 'none'] as const;
 export type IsolationLevel = (typeof ISOLATION_LEVELS)[number];
 
-/** `auto` takes the best real backend; `mock` is never chosen unless it is written. */
+/** `auto` uses the best real backend. Voidbox uses `mock` only if the spec names it. */
 export const SANDBOX_MODES = ['auto', 'qemu', 'mock'] as const;
 export type SandboxMode = (typeof SANDBOX_MODES)[number];
 
-/** `ro` is live and read-only; `rw` is copied in before the stage and back after its success. */
+/** `ro` is live and read-only; `rw` is copied in before the stage, and copied back after its success. */
 export const MOUNT_MODES = ['ro', 'rw'] as const;
 export type MountMode = (typeof MOUNT_MODES)[number];
 
-/** Whether a copy back writes files of git's own. */
+/** Whether a copy back writes the files of git itself. */
 export const MOUNT_GIT = ['protected', 'writable'] as const;
 
 export interface SandboxPlan {
@@ -589,36 +634,43 @@ export interface SandboxPlan {
   readonly vcpus: number;
   readonly diskMib: number;
   readonly mounts: readonly MountPlan[];
-  /** What the guest's root is; absent: the image that every VM boots, with busybox alone. */
+  /** The root file system of the guest. Absent: the image that every VM boots, with busybox only. */
   readonly image?: ImagePlan | undefined;
-  /** What its guest reaches; absent: nothing. */
+  /** The destinations that the guest may reach. Absent: none. */
   readonly egress?: EgressPlan | undefined;
   /** How long the VM stays after a stage in it has failed. Absent: it ends with its last stage. */
   readonly keepOnFailureMs?: number | undefined;
-  /** What no backend of this build gives, so that a plan with one is refused (`unsupported.ts`); absent: nothing. */
+  /**
+   * Needs that no backend of this build can meet, so Voidbox rejects a plan with one (`unsupported.ts`). Absent: none.
+   */
   readonly needs?: SandboxNeeds | undefined;
 }
 
-/** Of VMs that failed stages leave. */
+/** Limits of retained VMs, which failed stages leave. */
 export const RETENTION = {
   defaultMs: 15 * 60_000,
   minMs: 1_000,
   maxMs: 60 * 60_000,
-  /** Of one run on one host; a VM beyond them ends as always. */
+  /** Retained VMs of one run on one host; a further VM ends with its last stage. */
   vmsOfRun: 8,
 } as const;
 
-/** Images by what they are made of. */
+/** Images, by their source. */
 export type ImagePlan =
   /** Debian's packages: bash, git, node, python3 and more. */
   | { readonly kind: 'dev' }
-  /** A disk that `voidbox run` made of a folder, a tar or an OCI layout, by the hash of what is in it: no path of a host. */
+  /**
+   * A disk that `voidbox run` made of a folder, a tar or an OCI layout. The hash of its content names it, so the plan
+   * has no path of a host.
+   */
   | { readonly kind: 'disk'; readonly sha256: string };
 
 export interface SandboxNeeds {
-  /** Of plans that builds without `egress` have made. */
+  /** Only plans from builds without `egress` have it. */
   readonly network?: true | undefined;
-  /** A container image, or the absolute path of a folder, a tar or an OCI layout: `voidbox run` puts a disk in its place. */
+  /**
+   * A container image, or the absolute path of a folder, a tar or an OCI layout. `voidbox run` replaces it with a disk.
+   */
   readonly image?: string | undefined;
   /** A container image that holds kernel and initramfs. */
   readonly guestImage?: string | undefined;
@@ -632,7 +684,7 @@ export interface MountPlan {
   readonly source: MountSource;
   readonly guestPath: string;
   readonly mode: MountMode;
-  /** With `rw`: a copy back writes repositories of git, too. Absent: it leaves them as they are. */
+  /** With `rw`: a copy back also writes git repositories. Absent: it leaves them unchanged. */
   readonly git?: 'writable' | undefined;
 }
 
@@ -640,7 +692,7 @@ export interface MountPlan {
 export type MountSource =
   /** An absolute path on that host. */
   | { readonly kind: 'host'; readonly path: string }
-  /** A path from the spec's folder, which the client hands over beside the plan; `.` is the folder itself. */
+  /** A path from the spec's folder, which the client sends with the plan; `.` is the folder itself. */
   | { readonly kind: 'spec-folder'; readonly path: string };
 
 /** Data too large for history: bytes in the content-addressed artifact store. */

@@ -1,4 +1,7 @@
-/** The names of rules for values of a plan. `domain/language/plan-value-rules.ts` holds the rules: stored plans are read without them. */
+/**
+ * The names of rules for values of a plan. `domain/language/plan-value-rules.ts` has the rules, because readers of
+ * stored plans do not apply them.
+ */
 
 export type TextRule =
   | 'text'

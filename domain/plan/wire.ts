@@ -1,11 +1,12 @@
 /**
- * A plan on its way: through Temporal's history and into records. What equals its default is left out, so that
- * the largest plan is small; a plan with everything in it is read as well. Values that may be left out are the
- * ones of `defaults.ts`, a stage's `scope` (the scope that holds it, else one with its own id where its work needs
- * a VM) and a scope's `stages` (the stage with its id).
+ * The form of a plan in Temporal's history and in records. A value that equals its default is left out, so that the
+ * largest plan is small; readers also accept a plan with every value. These values may be left out:
+ * - those of `defaults.ts`
+ * - a stage's `scope`: it is the scope that holds the stage, else a scope with the stage's id if its work needs a VM
+ * - a scope's `stages`: it is the stage with the scope's id
  *
- * Two forms are short for another: an edge that is only a stage's id is one on its success, and a mount with a
- * `hostPath` has that as its source.
+ * Two short forms exist: a stage's id instead of an edge is an edge on its success, and a mount with `hostPath` has
+ * that path as its source.
  */
 import { utf8Length } from '../units/utf8.ts';
 import {
@@ -111,7 +112,7 @@ export interface SandboxWire extends WithOptional<
 }
 
 export interface MountWire extends WithOptional<MountPlan, 'source'> {
-  /** In place of `source`. */
+  /** A short form of `source`. */
   readonly hostPath?: string | undefined;
 }
 
@@ -165,7 +166,7 @@ function sandboxWire({ mounts, ...sandbox }: SandboxPlan): SandboxWire {
   return omitDefaults({ ...sandbox, mounts: short }, SANDBOX_DEFAULTS);
 }
 
-/** Does not check: a stage that no scope holds comes out in a scope that does not exist. */
+/** Does not check the plan: a stage that no scope holds gets a scope that does not exist. */
 export function fromWire(wire: PlanWire): Plan {
   const scopes = wire.scopes.map(({ id, stages, keepsVm, sandbox }): ScopePlan => ({
     id,
@@ -228,7 +229,7 @@ function sandboxOf({ mounts, ...sandbox }: SandboxWire): SandboxPlan {
   };
 }
 
-/** Size of a plan as it travels: what `PLAN_LIMITS.planBytes` bounds. */
+/** Returns the size of a plan on the wire, which `PLAN_LIMITS.planBytes` limits. */
 export function planBytes(plan: Plan): number {
   return utf8Length(JSON.stringify(toWire(plan)));
 }

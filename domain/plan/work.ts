@@ -1,5 +1,5 @@
 /**
- * What the rest of the code asks about a stage's work: one function a question. If a new kind may need an answer of its own, the
+ * Answers questions about a stage's work, one function per question. If a new kind may need an answer of its own, the
  * function has a case for every kind; a function that returns the work of one kind compares.
  */
 import { formatDurationMs } from '../units/duration.ts';
@@ -18,7 +18,7 @@ import type {
   PartWork,
 } from './plan.ts';
 
-/** How the run machine has it done: by an activity, by asking somebody and waiting for the answer, or by waiting alone. */
+/** How the run machine does the work: it runs an activity, asks people and waits for the answer, or only waits. */
 export type WorkMode = 'run' | 'ask' | 'wait';
 
 export function doingOf(work: WorkPlan): WorkMode {
@@ -37,7 +37,7 @@ export function doingOf(work: WorkPlan): WorkMode {
   }
 }
 
-/** Whether the work happens in a VM, so that its stage has a scope. */
+/** Whether the work runs in a VM, so that its stage has a scope. */
 export function needsVm(work: WorkPlan): boolean {
   switch (work.kind) {
     case 'approval':
@@ -53,7 +53,7 @@ export function needsVm(work: WorkPlan): boolean {
   }
 }
 
-/** The stages whose output the work itself reads, beside the stage's `input` and `inputs`. */
+/** Returns the stages whose output the work itself reads, without those of the stage's `input` and `inputs`. */
 export function outputsReadBy(work: WorkPlan): readonly string[] {
   switch (work.kind) {
     case 'command':
@@ -93,7 +93,7 @@ function isEnvironment(work: WorkPlan, variable: string): boolean {
   return takesTexts && work.env.some(({ name }) => name === variable);
 }
 
-/** The command line, the question or the prompt, for people. */
+/** Describes the work for people: the command line, the question or the prompt. */
 export function describeWork(work: WorkPlan): string {
   switch (work.kind) {
     case 'command':
@@ -115,23 +115,23 @@ export function describeWork(work: WorkPlan): string {
   }
 }
 
-/** The text of a command that runs a script as `run:` with a text does; null for another command. */
+/** Returns the text of a command that runs a script, as `run:` with a text compiles to; null for another command. */
 function scriptIn({ program, args }: CommandWork): string | null {
   const [errexit, isText, script] = args;
   return program === 'sh' && args.length === 3 && errexit === '-e' && isText === '-c' ? script!.trim() : null;
 }
 
-/** What a stage does, for people. */
+/** Describes the work of a stage, or its loop, for people. */
 export function describeStageWork({ work, loop }: Pick<StagePlan, 'work' | 'loop'>): string {
   return loop === undefined ? describeWork(work) : `ends the loop once ${loop.until.source}`;
 }
 
-/** The command that runs first in the stage's VM; null for work that has none. */
+/** Returns the command that runs first in the stage's VM; null for other work. */
 export function commandOf(work: WorkPlan): CommandWork | null {
   return work.kind === 'command' ? work : null;
 }
 
-/** Whether the work serves until its run is cancelled, and publishes its output meanwhile. */
+/** Whether the work runs until its run is cancelled, and publishes its output while it runs. */
 export function isService(work: WorkPlan): boolean {
   switch (work.kind) {
     case 'command':
@@ -148,12 +148,12 @@ export function isService(work: WorkPlan): boolean {
   }
 }
 
-/** The question to people; null for work that asks none. */
+/** The question to people; null for other work. */
 export function approvalOf(work: WorkPlan): ApprovalWork | null {
   return work.kind === 'approval' ? work : null;
 }
 
-/** What stands for the work of a mocked stage; null for work that is done. */
+/** The mock of a mocked stage; null for other work. */
 export function mockOf(work: WorkPlan): MockWork | null {
   return work.kind === 'mock' ? work : null;
 }
@@ -163,10 +163,10 @@ export function agentOf(work: WorkPlan): AgentWork | null {
   return work.kind === 'agent' ? work : null;
 }
 
-/** The file with the stream of an agent, as the list of artifacts calls it. */
+/** The name that an agent's stream has in the list of artifacts. */
 export const TRANSCRIPT = 'transcript.jsonl';
 
-/** What an agent works on in the stage's VM: its prompt, or those of a step machine; null for other work. */
+/** The work for which an agent runs in the stage's VM: an agent or a step machine; null for other work. */
 export function answeringOf(work: WorkPlan): AgentWork | StepMachineWork | null {
   return work.kind === 'agent' || work.kind === 'skill' ? work : null;
 }
@@ -176,17 +176,17 @@ export function skillOf(work: WorkPlan): StepMachineWork | null {
   return work.kind === 'skill' ? work : null;
 }
 
-/** What the stage's agent knows or can call; empty where it has none. */
+/** The agent skills of the stage; empty if it has no agent. */
 export function skillsOf(work: WorkPlan): readonly AgentSkill[] {
   return work.kind === 'agent' || work.kind === 'skill' ? work.skills : [];
 }
 
-/** What is waited for; null for work that does more. */
+/** The wait of the stage; null for other work. */
 export function waitOf(work: WorkPlan): WaitWork | null {
   return work.kind === 'wait' ? work : null;
 }
 
-/** The part whose end it is; null for other work. */
+/** The part that the stage ends; null for other work. */
 export function partOf(work: WorkPlan): PartWork | null {
   return work.kind === 'part' ? work : null;
 }
@@ -202,7 +202,7 @@ export function edgesOnSuccess(stages: readonly string[]): readonly EdgePlan[] {
   return stages.map((stage) => ({ stage, on: 'success' }));
 }
 
-/** The stages before this one, whatever it waits for of them. */
+/** Returns the stages that have an edge to this one, whatever the edge's condition. */
 export function stagesBefore({ after }: Pick<StagePlan, 'after'>): readonly string[] {
   return after.map(({ stage }) => stage);
 }
