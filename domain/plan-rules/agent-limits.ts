@@ -1,4 +1,4 @@
-/** Limits of agents with which a retry with `continue` overrides those of the plan. */
+/** Agent limits that a retry with `continue` sets; they override those of the plan. */
 import { explainUnknownCost } from '../agent/budget.ts';
 import type { AgentLimits } from '../run/origin.ts';
 import type { BudgetPlan, Plan, StagePlan } from '../plan/plan.ts';
@@ -8,11 +8,11 @@ export interface StageLimits {
   readonly budget?: BudgetPlan | undefined;
 }
 
-/** The limits that differ from what the author wrote. */
+/** The limits that differ from those in the plan. */
 export interface ChangedLimits {
-  /** By stage. */
+  /** New limits, by stage. */
   readonly stages: Readonly<Record<string, StageLimits>>;
-  /** The time limit of the run; absent: as written. */
+  /** The time limit of the run. Absent: the limit of the plan. */
   readonly timeoutMs?: number | undefined;
   readonly budget?: BudgetPlan | undefined;
 }
@@ -42,8 +42,8 @@ export function limitsIn(limits: AgentLimits): AgentLimits | undefined {
 }
 
 /**
- * Returns the changes that the limits make. A limit of the run is raised with them, because an agent could not use its own otherwise:
- * the run's time by as much as the agent's, and each limit of the run's budget up to the agent's.
+ * Returns the changes that the limits make. If the run has limits too, they are raised, because an agent could not use
+ * its own otherwise: the run's time by as much as the agent's, and each limit of the run's budget up to the agent's.
  * @param stages  with an agent each
  */
 export function findChangedLimits(plan: Plan, stages: ReadonlySet<string>, limits: AgentLimits): ChangedLimits {
@@ -71,7 +71,7 @@ function limitsOf({ timeoutMs, work }: StagePlan, limits: AgentLimits): StageLim
   };
 }
 
-/** Undefined: nothing of it is raised. */
+/** Returns undefined if no limit is raised. */
 function raiseBudget(budget: BudgetPlan | undefined, limits: AgentLimits): BudgetPlan | undefined {
   if (budget === undefined) return undefined;
   const higher = BUDGET_KEYS.flatMap((key) => {
@@ -81,7 +81,7 @@ function raiseBudget(budget: BudgetPlan | undefined, limits: AgentLimits): Budge
   return higher.length === 0 ? undefined : { ...budget, ...Object.fromEntries(higher) };
 }
 
-/** The plan with these limits. Stages that it does not have, and stages without an agent, are passed over. */
+/** Returns the plan with these limits. It ignores stages that the plan does not have, and stages without an agent. */
 export function withLimits(plan: Plan, { stages, timeoutMs, budget }: ChangedLimits): Plan {
   return {
     ...plan,
@@ -96,13 +96,13 @@ export function withLimits(plan: Plan, { stages, timeoutMs, budget }: ChangedLim
   };
 }
 
-/** Both, the later ones first. */
+/** Joins two sets of limits; later limits override earlier ones. */
 export function joinLimits(earlier: ChangedLimits | undefined, later: ChangedLimits): ChangedLimits | undefined {
   const joined = { ...earlier, ...later, stages: { ...earlier?.stages, ...later.stages } };
   return Object.keys(joined.stages).length === 0 ? undefined : joined;
 }
 
-/** Why a stage cannot have such a limit of cost, as a sentence; null: it can. */
+/** Explains in a sentence why a stage cannot have such a cost limit; null if it can. */
 export function costProblem(stage: StagePlan, { maxCostUsd }: AgentLimits): string | null {
   if (maxCostUsd === undefined || stage.work.kind !== 'agent') return null;
   const why = explainUnknownCost(stage.work.llm);

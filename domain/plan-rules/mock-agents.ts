@@ -1,12 +1,12 @@
 /**
- * Agents that the mock agent plays: the same command line in the same VM, without a model. Only who starts a run says so; a plan
- * by itself never does.
+ * Replaces agents with the mock agent: the same command line in the same VM, without a model. Only the user who starts
+ * a run asks for it; a plan never does.
  */
 import type { Plan } from '../plan/plan.ts';
 import { answeringOf } from '../plan/work.ts';
 import { hostVariablesOf } from './variables.ts';
 
-/** Every agent of the plan is played, and reads no key. @returns why that cannot be, or the plan as it runs */
+/** Marks every agent of the plan as played, so that it reads no key. @returns the plan that runs, or a problem */
 export function withMockAgents(plan: Plan): { readonly plan: Plan } | { readonly problem: string } {
   if (!plan.stages.some(({ work }) => answeringOf(work) !== null)) return { problem: 'no stage has an agent' };
   const stages = plan.stages.map((stage) => {
@@ -20,7 +20,7 @@ export function agentStages({ stages }: Pick<Plan, 'stages'>): readonly string[]
   return stages.flatMap(({ id, work }) => (answeringOf(work) === null ? [] : [id]));
 }
 
-/** Stages whose agent is played, in the plan's order. */
+/** Lists the stages whose agent is the mock agent, in the plan's order. */
 export function listMockAgentStages({ stages }: Pick<Plan, 'stages'>): readonly string[] {
   return stages.flatMap(({ id, work }) => (answeringOf(work)?.played === true ? [id] : []));
 }

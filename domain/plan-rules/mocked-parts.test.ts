@@ -38,7 +38,7 @@ workflow:
 function made(request: MockRequest | null, plan = planOf()): Plan {
   const result = withMocks(plan, request);
   if ('problems' in result) throw new Error(result.problems.join('\n'));
-  // What runs passes the check, in both forms.
+  // The plan that runs passes the check, in both forms.
   for (const sent of [result.plan, toWire(result.plan)])
     expect(checkPlan(JSON.parse(JSON.stringify(sent)))).toEqual({ plan: result.plan });
   return result.plan;
@@ -46,7 +46,7 @@ function made(request: MockRequest | null, plan = planOf()): Plan {
 
 const idsOf = ({ stages }: Pick<Plan, 'stages'>): readonly string[] => stages.map(({ id }) => id);
 
-test('a part that is mocked comes to its mock, and none of its stages is left', () => {
+test('a mocked part has the result of its mock, and no stage of the part is left', () => {
   const plan = made(['checks', 'each']);
   expect(idsOf(plan)).toEqual(['build', 'old', 'checks', 'each', 'after', 'notify']);
   expect(plan.scopes.flatMap(({ stages }) => stages)).toEqual(['build', 'old', 'after', 'notify']);
@@ -64,7 +64,7 @@ test('a part that is mocked comes to its mock, and none of its stages is left', 
   expect(machinePlanOf(plan).stages[3]).toMatchObject({ mocked: true });
 });
 
-test('a stage that is mocked beside it keeps its place', () => {
+test('a mocked stage outside of the mocked parts keeps its place', () => {
   const steps = STEPS.replace('run: { program: make } }', 'run: { program: make }, mock: { output: built } }');
   const plan = made('all', planOf(steps));
   expect(listMockedStages(plan)).toEqual(['build', 'checks', 'each']);
@@ -74,7 +74,7 @@ test('a stage that is mocked beside it keeps its place', () => {
   ]);
 });
 
-test('what waits for a failure of the part waits for that of its mock', () => {
+test('a stage that waits for a failure of the part waits for a failure of the mock', () => {
   expect(planOf().stages.at(-1)!.after.length).toBeGreaterThan(2);
   expect(made(['checks']).stages.at(-1)).toMatchObject({
     after: [
@@ -85,8 +85,8 @@ test('what waits for a failure of the part waits for that of its mock', () => {
   });
 });
 
-describe('a part within', () => {
-  test('is mocked alone where it is named, once and for each item', () => {
+describe('a part within a part', () => {
+  test('the inner part can be mocked without the outer one, once and for each item', () => {
     const plan = made(['checks.sum', 'each.sum']);
     expect(listMockedStages(plan)).toEqual(['checks.sum', 'each.sum']);
     expect(idsOf(plan)).not.toContain('checks.sum.wc');
@@ -99,13 +99,13 @@ describe('a part within', () => {
     });
   });
 
-  test('is gone where the one around it is mocked as well', () => {
+  test('the inner part is gone if the outer part is mocked too', () => {
     expect(listMockedStages(made('all'))).toEqual(['checks', 'each']);
     expect(idsOf(made(['checks', 'checks.sum']))).toEqual(idsOf(made(['checks'])));
   });
 });
 
-test('its stages with `finally` go with it, and so does their time', () => {
+test('`finally` stages of a mocked part leave the plan, and so does their grace', () => {
   const text = `kind: workflow
 name: last
 parts: { p: { workflow: { steps: [{ name: a, run: { program: a } }, { name: z, finally: true, run: { program: z } }] } } }
@@ -120,7 +120,7 @@ test('a retry mocks the part again', () => {
   expect(findMocksToRepeat(made(['each']), planOf())).toEqual(['each']);
 });
 
-test('a plan from outside whose stages take data of one within is refused', () => {
+test('the run rejects a plan from outside if its stages take data of a stage in a mocked part', () => {
   const plan = planOf();
   const stages = plan.stages.map((stage) =>
     stage.id === 'after' ? { ...stage, input: { kind: 'carry', stage: 'checks.lint' } as const } : stage,

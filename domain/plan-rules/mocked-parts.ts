@@ -1,11 +1,15 @@
-/** A part that a run mocks as a whole: its stages leave the plan, and the stage that ends it waits for what the part waited for. */
+/**
+ * Mocks a part as a whole: its stages leave the plan, and the stage that ends the part waits for what the part waited
+ * for.
+ */
 import type { EdgePlan, Plan, StagePlan } from '../plan/plan.ts';
 import { outputsReadBy, partOf } from '../plan/work.ts';
 import { workspaceGiver } from '../plan/workspace.ts';
 
 /**
- * @param isMocked  of a stage that ends a part: whether the part comes to its mock
- * @returns the plan without the stages of these parts, or who needs one of them, which no compiled plan does
+ * @param isMocked  whether the part that the stage ends is mocked
+ * @returns the plan without the stages of these parts, or problems: stages that need one of them (no compiled plan has
+ * such a stage)
  */
 export function withoutMockedParts(
   plan: Plan,
@@ -31,7 +35,7 @@ export function withoutMockedParts(
   return { plan: { ...rest, stages, scopes, ...(hasGrace ? { graceMs } : {}) } };
 }
 
-/** Of each stage that leaves the plan, the outermost part that it leaves with. */
+/** Maps each stage that leaves the plan to the outermost mocked part that contains it. */
 function ownersOf({ stages }: Plan, isMocked: (id: string) => boolean): ReadonlyMap<string, string> {
   const parts = stages.flatMap(({ id, work }) => {
     const part = isMocked(id) ? partOf(work) : null;
@@ -42,7 +46,10 @@ function ownersOf({ stages }: Plan, isMocked: (id: string) => boolean): Readonly
   return new Map(outermost.flatMap((part) => part.stages.map((stage) => [stage, part.id] as const)));
 }
 
-/** What its stages waited for outside of it. One that only reads what another waits for has a weaker edge, which does not count. */
+/**
+ * Moves the outside edges of the part's stages to its end. If a stage only reads what another one waits for, its edge
+ * is weaker and does not count.
+ */
 function placePart(end: StagePlan, stageOf: ReadonlyMap<string, StagePlan>): StagePlan {
   const within = partOf(end.work)!.stages;
   const edges = new Map<string, EdgePlan>();
@@ -56,13 +63,13 @@ function placePart(end: StagePlan, stageOf: ReadonlyMap<string, StagePlan>): Sta
   return { ...rest, after: [...edges.values()], ...(anyFailure === true ? { anyFailure } : {}) };
 }
 
-/** Of another part, or a loop, that the mocked one stands in. */
+/** Removes the stages of the mocked part from a part or loop around it. */
 function withoutStages(stage: StagePlan, isLeft: (id: string) => boolean): StagePlan {
   const part = partOf(stage.work);
   return part === null ? stage : { ...stage, work: { ...part, stages: part.stages.filter(isLeft) } };
 }
 
-/** Who waits for a stage of the part waits for the part. */
+/** Replaces edges from stages of a mocked part with edges from the stage that ends it. */
 function withEdges(stage: StagePlan, partOfStage: ReadonlyMap<string, string>): StagePlan {
   if (!stage.after.some((edge) => partOfStage.has(edge.stage))) return stage;
   const edges = new Map(stage.after.flatMap((edge) => (partOfStage.has(edge.stage) ? [] : [[edge.stage, edge]])));
@@ -86,7 +93,7 @@ function takersOf(
     `${taker} takes the result of stage ${source}, which does not run if ${partOfStage.get(source)!} is mocked: take the output of ${partOfStage.get(source)!}`;
   return [
     ...left.flatMap((stage) =>
-      // What ends the part hands on the output of its own stages, in whose place the mock stands.
+      // The stage that ends the part hands on the output of the part's stages; the mock replaces that output.
       readBy(stage, (id) => partOfStage.get(id) !== stage.id && partOfStage.has(id)).map((source) =>
         problem(`stage ${stage.id}`, source),
       ),

@@ -37,7 +37,7 @@ function made(request: MockRequest | null, plan = PLAN): Plan {
   return result.plan;
 }
 
-test('a plan by itself mocks nothing, and as it runs has no mocks left', () => {
+test('a run without a mock request mocks nothing, and its plan has no mocks left', () => {
   expect(made(null)).toEqual({
     ...planWith({}),
     stages: PLAN.stages.map(({ mock: _mock, ...stage }) => stage),
@@ -45,7 +45,7 @@ test('a plan by itself mocks nothing, and as it runs has no mocks left', () => {
   });
 });
 
-test('a mocked stage has no VM, takes nothing, and reads no secret', () => {
+test('a mocked stage has no VM, takes no inputs, and reads no secret', () => {
   const plan = made(['b']);
   expect(plan.stages[1]).toMatchObject({
     scope: null,
@@ -61,7 +61,7 @@ test('a mocked stage has no VM, takes nothing, and reads no secret', () => {
   expect(listMockedStages(plan)).toEqual(['b']);
 });
 
-test('all that have a mock are mocked, and a VM without stages is none', () => {
+test('`all` mocks every stage that has a mock, and a VM without stages leaves the plan', () => {
   const plan = made('all');
   expect(listMockedStages(plan)).toEqual(['a', 'b']);
   expect(plan.scopes.map(({ id }) => id)).toEqual(['c']);
@@ -70,7 +70,7 @@ test('all that have a mock are mocked, and a VM without stages is none', () => {
   expect(machineFromWire(machineToWire(machine))).toEqual(machine);
 });
 
-test('what runs is a plan that passes the check, in both forms', () => {
+test('the plan that runs passes the check, in both forms', () => {
   for (const plan of [made('all'), made(['a']), made(null)])
     for (const sent of [plan, toWire(plan)]) expect(checkPlan(JSON.parse(JSON.stringify(sent)))).toEqual({ plan });
 });
@@ -93,7 +93,7 @@ describe('named outputs', () => {
     expect(withMocks(taking(false), ['a'])).toHaveProperty('plan');
   });
 
-  test('are left out where they are optional', () => {
+  test('the plan drops optional inputs that name a mocked stage', () => {
     const plan = made(['b'], taking(true));
     expect(plan.stages[2]!.inputs).toEqual([]);
     expect(checkPlan(toWire(plan))).toEqual({ plan });
@@ -103,7 +103,7 @@ describe('named outputs', () => {
 test.each<[MockRequest, string]>([
   [['zzz'], 'there is no stage zzz to mock'],
   [['a', 'c'], 'stage c has no `mock`: write its result, such as `mock: { output: "…" }`'],
-])('%j is told to be wrong', (request, problem) => {
+])('a request for %j names the mistake', (request, problem) => {
   expect(withMocks(PLAN, request)).toEqual({ problems: [problem] });
 });
 
@@ -113,10 +113,10 @@ test('a plan without mocks has nothing to mock', () => {
   });
 });
 
-test('a run that takes results of an earlier one mocks the same stages, as far as it has them', () => {
+test('a run that takes results of an earlier run mocks the same stages, if it has them', () => {
   expect(findMocksToRepeat(made('all'), PLAN)).toEqual(['a', 'b']);
   expect(findMocksToRepeat(made('all'), planOf('b c'))).toEqual(['b']);
   expect(findMocksToRepeat(made(null), PLAN)).toBeNull();
-  // What is mocked already stays so, whoever asks for it.
+  // A mocked stage stays mocked, whatever a later request names.
   expect(made(['a'], made('all'))).toEqual(made('all'));
 });

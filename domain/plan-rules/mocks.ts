@@ -1,6 +1,6 @@
 /**
- * Stages that a run mocks: each comes to what its author wrote in place of its work, and takes no VM. Only who starts a run says
- * which; a plan by itself mocks nothing.
+ * Mocks stages: each has the result that its author wrote, and uses no VM. The user who starts a run chooses the
+ * stages; a plan on its own mocks nothing.
  */
 import { withoutMockedParts } from './mocked-parts.ts';
 import type { MockPlan, Plan, ScopePlan, StagePlan } from '../plan/plan.ts';
@@ -8,7 +8,7 @@ import { mockOf } from '../plan/work.ts';
 import { hostVariablesOf } from './variables.ts';
 import { workspaceGiver } from '../plan/workspace.ts';
 
-/** The stages to mock; `all`: each that has a mock; of a part that is mocked as a whole, no stage within. */
+/** The stages to mock. `all`: each stage that has a mock; if a part is mocked as a whole, none of its stages counts. */
 export type MockRequest = 'all' | readonly string[];
 
 /** @returns the plan as it runs, in which no other mock is left, or why it cannot run so; null mocks nothing */
@@ -35,14 +35,14 @@ export function withMocks(
   return { plan: { ...plan, stages, scopes, hostVariables: hostVariablesOf(stages) } };
 }
 
-/** Of a plan that runs. */
+/** Lists the mocked stages of an admitted plan. */
 export function listMockedStages({ stages }: Pick<Plan, 'stages'>): readonly string[] {
   return stages.flatMap(({ id, work }) => (mockOf(work) === null ? [] : [id]));
 }
 
 /**
- * What a run that takes results of an earlier one mocks: the same stages, so that a result of a mock is never taken for another.
- * Both are plans, `earlier` as it ran.
+ * Returns the stages to mock in a run that takes results of an earlier one: those that the earlier run mocked.
+ * Otherwise the result of a mock could pass for a real one. `earlier` is the plan as it ran.
  */
 export function findMocksToRepeat(earlier: Pick<Plan, 'stages'>, { stages }: Pick<Plan, 'stages'>): MockRequest | null {
   const ids = new Set(stages.map(({ id }) => id));
@@ -63,7 +63,7 @@ function requestProblems({ stages }: Plan, request: MockRequest | null): readonl
   });
 }
 
-/** A mock has an output, and no named ones. */
+/** A mock has an output, but no named outputs. */
 function inputProblems({ stages }: Plan, isMocked: (id: string) => boolean): readonly string[] {
   return stages.flatMap((stage) => {
     const { id, inputs } = stage;
@@ -88,18 +88,18 @@ function withoutInputsOf(stage: StagePlan, isMocked: (id: string) => boolean): S
   return inputs.length === stage.inputs.length ? stage : { ...stage, inputs };
 }
 
-/** Its place in the run stays, and what becomes of its failure. Its mock stands for all items of a list. */
+/** Keeps the stage's place in the run and the effect of its failure. One mock replaces all items of a list. */
 function replaceWithMock(
   { each, outputSchema, texts: _texts, workspace: _workspace, ...stage }: StagePlan,
   mock: MockPlan,
 ): StagePlan {
   return {
     ...stage,
-    // That of a stage with items is of each item.
+    // The schema of a stage with items is for the result of each item.
     ...(outputSchema === undefined || each !== undefined ? {} : { outputSchema }),
     scope: null,
     work: { kind: 'mock', ...mock },
-    // One that is passed, or whose failure is tolerated, may hand its input on.
+    // A stage that is passed over, or whose failure is tolerated, may hand its input on.
     input: stage.when === null && stage.continueOnError !== true ? { kind: 'none' } : stage.input,
     inputs: [],
     outputs: [],

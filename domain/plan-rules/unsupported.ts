@@ -1,6 +1,6 @@
 /**
- * What a plan may say and this build cannot carry out: it is checked with everything else, and refused before anything
- * starts, by the command line and by admission. Nothing else of a run has to know of it.
+ * Finds the parts of a valid plan that this build cannot run. The command line and admission check them with everything
+ * else, and reject the plan before anything starts. No other code of a run needs to know these parts.
  */
 import { CLI_NEEDS, cliOf } from '../agent/agent-cli.ts';
 import { isCostKnown, isCostKnownByCall } from '../agent/budget.ts';
@@ -17,22 +17,22 @@ import { answeringOf, commandOf } from '../plan/work.ts';
 import { quote } from '../units/quote.ts';
 
 const IS_AGENT = 'is an agent';
-/** Which answers the prompts of its step machine. */
+/** For a stage whose agent answers the prompts of a step machine. */
 const HAS_AGENT = 'has an agent';
 
 export interface UnsupportedPart {
-  /** A stage that has it or whose VM needs it. */
+  /** A stage that has the part, or whose VM needs it. */
   readonly stage: string;
-  /** What the stage is or needs: `is an agent`. */
+  /** The part in words: `is an agent`. */
   readonly reason: string;
 }
 
 type ReadState = 'read' | 'unread';
 
 /**
- * In the plan's order; empty for a plan that can run.
- * @param images  `read` where whoever asks goes on to make disks of the images that the plan names
- * @param documents  the same of skills that are files: `run` puts their texts into the plan
+ * Returns the unsupported parts in the plan's order; empty for a plan that can run.
+ * @param images  `read` if the caller makes disks of the images that the plan names
+ * @param documents  `read` if the caller puts the texts of skills that are files into the plan, as `run` does
  */
 export function findUnsupportedParts(
   { stages, scopes, budget }: Plan,
@@ -42,10 +42,10 @@ export function findUnsupportedParts(
   const scopeById = new Map(scopes.map((scope) => [scope.id, scope]));
   return stages.flatMap(({ id, scope, work }) => {
     const held = scope === null ? undefined : scopeById.get(scope);
-    // Said once for a VM that several stages share.
+    // Report it once for a VM that several stages share.
     const { network, image, ...needs } =
       held?.stages[0] === id && held.sandbox.mode !== 'mock' ? (held.sandbox.needs ?? {}) : {};
-    // An agent and a terminal have it anyway: what they are says enough.
+    // An agent and a terminal always have the network, so report only that the stage is one.
     const asked = {
       ...needs,
       ...(commandOf(work) === null ? {} : { network }),
@@ -60,7 +60,7 @@ export function findUnsupportedParts(
   });
 }
 
-/** On one line, of any number of parts. */
+/** Describes any number of parts on one line. */
 export function describeUnsupported(parts: readonly UnsupportedPart[]): string {
   const shown = parts.slice(0, 8).map(({ stage, reason }) => `stage ${stage} ${reason}`);
   return `this build of Voidbox cannot run it: ${shown.join('; ')}${parts.length > 8 ? `; and ${parts.length - 8} more` : ''}`;
@@ -104,7 +104,7 @@ function checkRunBudget(work: WorkPlan, budget: Plan['budget']): readonly string
   return [`${HAS_AGENT} whose calls have no reported cost, and its run has a limit for it: give \`llm\` a \`price\``];
 }
 
-/** That does not run as it is, though the mock agent could play it. */
+/** Checks requirements of a real agent, which the mock agent does not have. */
 function checkRealAgent(
   work: AgentWork | StepMachineWork,
   sandbox: SandboxPlan | undefined,
@@ -124,7 +124,7 @@ function checkRealAgent(
   ];
 }
 
-/** What the mock agent cannot do either. */
+/** Checks features that the mock agent cannot run either. */
 function checkAnyAgent(work: AgentWork, documents: ReadState): readonly string[] {
   const { mode, messaging } = work;
   return [

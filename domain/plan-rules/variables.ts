@@ -1,10 +1,10 @@
-/** The variables of a stage's work: those that its author writes, and those that its agent needs of the host. */
+/** The variables of a stage's work: those that its author writes, and those of the host that its agent needs. */
 import { credentialsOf } from '../agent/credentials.ts';
 import { listServerVariables } from '../agent/server-variables.ts';
 import type { EnvPlan, StagePlan, WorkPlan } from '../plan/plan.ts';
 import { skillsOf } from '../plan/work.ts';
 
-/** Variables of the guest's environment; those of the host among them are resolved where the work is done. */
+/** Returns the variables of the guest's environment. Values from the host are resolved when the work runs. */
 export function environmentOf(work: WorkPlan): readonly EnvPlan[] {
   switch (work.kind) {
     case 'command':
@@ -23,7 +23,7 @@ export function environmentOf(work: WorkPlan): readonly EnvPlan[] {
   }
 }
 
-/** Names of the host variables that these stages read, each once, in order. */
+/** Returns the names of the host variables that these stages read, each once, in order. */
 export function hostVariablesOf(stages: readonly Pick<StagePlan, 'work'>[]): readonly string[] {
   const names = stages.flatMap(({ work }) =>
     [environmentOf(work), ...environmentsOfServers(work)]
@@ -33,12 +33,12 @@ export function hostVariablesOf(stages: readonly Pick<StagePlan, 'work'>[]): rea
   return [...new Set(names)];
 }
 
-/** Of the servers that an agent calls, each its own. */
+/** Returns the environment of each MCP server of an agent. */
 export function environmentsOfServers(work: WorkPlan): readonly (readonly EnvPlan[])[] {
   return skillsOf(work).flatMap((skill) => (skill.kind === 'server' ? [skill.env] : []));
 }
 
-/** Those of them that must be set, with the first stage that demands each. */
+/** Returns the host variables that must be set, each with the first stage that requires it. */
 export function demandedVariablesOf(
   stages: readonly Pick<StagePlan, 'id' | 'work'>[],
 ): readonly { readonly name: string; readonly stage: string }[] {
