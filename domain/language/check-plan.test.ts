@@ -5,7 +5,7 @@ import { toWire } from '../plan/wire.ts';
 import { compiled, opened, problemsAfter, TWO_STEPS } from '../../test/rig/runs/plan-with-every-link.ts';
 import { checkPlan } from './check-plan.ts';
 
-/** A plan that anything may be written into. */
+/** A plan whose type allows any change. */
 function fresh(): any {
   return opened(compiled(TWO_STEPS));
 }
@@ -14,7 +14,7 @@ function problemsOf(change: (plan: any) => unknown): readonly string[] {
   return problemsAfter(compiled(TWO_STEPS), change);
 }
 
-test('what the compiler makes is admitted', () => {
+test('the check admits a plan of the compiler', () => {
   expect(checkPlan(fresh())).toEqual({ plan: fresh() as Plan });
 });
 
@@ -36,7 +36,7 @@ test.each([[{ a: Number.NaN }], [[() => 1]], [new Date(0)], [JSON.parse(`${'['.r
   },
 );
 
-test('a plan that leaves out its defaults is filled', () => {
+test('a plan without its defaults is filled', () => {
   const sent = {
     version: 1,
     kind: 'workflow',
@@ -67,7 +67,7 @@ test('a plan that leaves out its defaults is filled', () => {
   );
 });
 
-test('edges on the end and on a failure, and a folder beside the spec, travel', () => {
+test('the wire form keeps edges on the end and on a failure, and a folder next to the spec', () => {
   const plan = fresh();
   plan.stages.push({
     ...plan.stages[0],
@@ -83,7 +83,7 @@ test('edges on the end and on a failure, and a folder beside the spec, travel', 
   expect(checkPlan(JSON.parse(JSON.stringify(toWire(plan as Plan))))).toEqual({ plan });
 });
 
-/** A stage that ends the part of `a`. */
+/** Adds a stage that ends a part with the stage `a`. */
 const withPart =
   (change: object, stage: object = {}) =>
   (plan: any): unknown =>
@@ -95,7 +95,7 @@ const withPart =
       ...stage,
     });
 
-test('the end of a part travels', () => {
+test('the wire form keeps the end of a part', () => {
   const plan = fresh();
   withPart({})(plan);
   const checked = checkPlan(plan) as { plan: Plan };
@@ -103,7 +103,7 @@ test('the end of a part travels', () => {
   expect(checkPlan(JSON.parse(JSON.stringify(toWire(checked.plan))))).toEqual(checked);
 });
 
-describe('refused', () => {
+describe('the check refuses', () => {
   test.each<[string, (plan: any) => unknown, RegExp]>([
     ['another version', (plan) => (plan.version = 2), /^version: /],
     ['an unknown key', (plan) => (plan.stages[0].extra = 1), /^stages.0: .*extra/],
@@ -234,7 +234,7 @@ describe('refused', () => {
     expect(checkPlan(value)).toHaveProperty('problems');
   });
 
-  test('a value that holds itself', () => {
+  test('a value that contains itself', () => {
     const value: Record<string, unknown> = {};
     value['self'] = value;
     expect(checkPlan(value)).toEqual({ problems: ['the plan is not JSON'] });

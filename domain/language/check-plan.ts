@@ -1,4 +1,4 @@
-/** Whether a plan that comes from outside is one. */
+/** Checks a plan from outside. */
 import { machineBytes, machinePlanOf } from '../pipeline/machine-plan.ts';
 import { type Plan, PLAN_LIMITS } from '../plan/plan.ts';
 import { fromWire, planBytes, type PlanWire } from '../plan/wire.ts';
@@ -17,16 +17,16 @@ import { mountProblems } from './problems/mounts.ts';
 import { jsonBytes } from './plan-value-rules.ts';
 import { planSchema } from './plan-schema.ts';
 
-/** At most this many problems are named. */
+/** The most problems that a check returns. */
 const PROBLEMS_LIMIT = 50;
 
-/** A plan that says its defaults as well is larger than it need be. */
+/** A plan with its defaults is larger than necessary. */
 const RECEIVED_BYTES = 2 * PLAN_LIMITS.planBytes;
 
 /**
- * Checks a plan that comes from outside, completely: shape, limits, references, cycles, mounts. It may leave
- * out what equals a default. What passes can be run by the machine and the activities without a further look.
- * @returns the plan, or what is wrong with it, at most `PROBLEMS_LIMIT` of it, each with its path
+ * Checks a plan from outside completely: shape, limits, references, cycles, mounts. It may leave out values that equal
+ * a default. The run machine and the activities run a plan that passes without a further check.
+ * @returns the plan, or at most `PROBLEMS_LIMIT` problems, each with its path
  */
 export function checkPlan(value: unknown): { readonly plan: Plan } | { readonly problems: readonly string[] } {
   const size = jsonBytes(value);

@@ -1,4 +1,4 @@
-/** `for_each: files("…")`: what a spec says of files, and what becomes of the list. */
+/** `for_each: files("…")`: the pattern in a spec, and the list of files. */
 import { expect, test } from 'vitest';
 import type { ListFiles } from './read/file-pattern.ts';
 import { compileText } from './load.ts';
@@ -25,7 +25,7 @@ function compiled(
   return compileText(text, 'x.json', { baseDir: '/home/ada', listFiles, ...options });
 }
 
-test('the paths are the items', () => {
+test('the paths of the files are the items', () => {
   const { plan, diagnostics } = compiled('files("data/*.csv")');
   expect(diagnostics).toEqual([]);
   expect(plan?.stages[0]?.each?.list).toEqual({ kind: 'inline', items: ['a.csv', 'b.csv'] });
@@ -42,7 +42,7 @@ test('a pattern may have a parameter, whose value cannot lead out of the folder'
   expect(seen).toEqual([]);
 });
 
-test('no file is a list without items, and is warned of', () => {
+test('a pattern that matches no file gives an empty list, with a warning', () => {
   const { plan, diagnostics } = compiled('files("none/*")');
   expect(plan?.stages[0]?.each?.list).toEqual({ kind: 'inline', items: [] });
   expect(diagnostics).toMatchObject([

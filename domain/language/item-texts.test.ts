@@ -40,12 +40,12 @@ test.each([
   ['an argument', 'name: a, run: { program: echo, args: ["${{ item.path }}"] }', 'arg'],
   ['a script', 'name: a, run: "echo ${{ item.path }}"', 'env'],
   ['a variable', 'name: a, run: { program: env }, env: { P: "${{ item_index }}" }', 'env'],
-])('%s of a stage of the part has the item', (_what, step, kind) => {
+])('%s of a stage of the part can read the item', (_what, step, kind) => {
   const { texts } = planOf(steps(step), ', for_each: [{ path: p }]').stages.find(({ id }) => id === 'each.a')!;
   expect(texts).toMatchObject({ sources: [expect.stringMatching(/^item/)], stages: [], texts: [{ place: { kind } }] });
 });
 
-test('a message and a time of a wait have the item', () => {
+test('a message and the time of a wait can read the item', () => {
   const part = steps(
     'name: a, run: "true", depends_on: [w, q]',
     'name: w, wait: { until: "${{ item.at }}" }',
@@ -56,13 +56,13 @@ test('a message and a time of a wait have the item', () => {
   expect(kinds.toSorted()).toEqual(['message', 'until']);
 });
 
-test('an agent that is the whole part has the item in its prompt', () => {
+test('an agent that is the whole part can read the item in its prompt', () => {
   const part = 'llm: { provider: claude, model: m }\nagent: { prompt: "Review ${{ item }}" }\n';
   const { stages } = planOf(part, ', for_each: [p]');
   expect(stages.flatMap(({ texts }) => texts?.sources ?? [])).toEqual(['item']);
 });
 
-test('a part within the part has the item too', () => {
+test('a part within the part can read the item too', () => {
   const inner = `kind: workflow\nname: inner\n${steps('name: a, prompt: "Review ${{ item }}"')}`;
   const { stages } = planOf(steps('name: a, uses: ./inner.yaml'), ', for_each: [p]', inner);
   expect(stages.find(({ id }) => id === 'each.a.a')?.texts?.sources).toEqual(['item']);

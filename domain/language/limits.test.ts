@@ -49,25 +49,25 @@ test.each([
   ['2,000 steps', workflow(steps(2_000))],
   ['2,000 boxes, one after the other', pipeline],
   ['2,000 boxes side by side, merged', pipeline + SIDE_BY_SIDE],
-])('%s are a plan that a run carries', (_what, text) => {
+])('%s are a plan that a run can execute', (_what, text) => {
   const { plan, diagnostics } = compileText(text, 'x.yaml', { baseDir: null });
   expect(diagnostics).toEqual([]);
-  // Room is left for what real steps say.
+  // Leave room for the content of real steps.
   expect(planBytes(plan!)).toBeLessThan(0.65 * PLAN_LIMITS.planBytes);
   expect(checkPlan(JSON.parse(JSON.stringify(toWire(plan!))))).toEqual({ plan });
-  // A client that says every default is admitted as well.
+  // A plan from a client with every default is admitted too.
   expect(checkPlan(JSON.parse(JSON.stringify(plan)))).toEqual({ plan });
 });
 
-test('more steps than a run carries are refused at the first one over', () => {
+test('more steps than a run can have are refused at the first one too many', () => {
   expect(codes(workflow(steps(2_001)))).toContain('spec/too-large 2006:7');
 });
 
-test('long arguments count for the plan alone: a workflow does not hold them', () => {
+test('long arguments count only for the plan, because a workflow does not hold them', () => {
   expect(codes(workflow(step(0, `, args: ["${'x'.repeat(900_000)}"]`)))).toEqual([]);
 });
 
-test('more edges than a workflow holds are refused, though the plan is not too large', () => {
+test('more edges than a workflow can hold are refused, even if the plan is not too large', () => {
   const names = ['s0', ...Array.from({ length: 180 }, (_, index) => `step-with-a-long-name-for-its-size-${index}`)];
   const text = names
     .map(
@@ -115,7 +115,7 @@ test('a variable list that every stage would copy is bounded', () => {
   ]);
 });
 
-test('at most 200 diagnostics are told, errors first', () => {
+test('at most 200 diagnostics are reported, errors first', () => {
   const wrong = Array.from(
     { length: 500 },
     (_, index) => `    - { name: s${index}, run: { program: "true" }, typo: 1, depends_on: [x${index}] }\n`,

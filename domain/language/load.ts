@@ -16,14 +16,17 @@ import type { Spec } from './read/spec.ts';
 import type { Position } from './text/tree.ts';
 
 export interface CompiledText {
-  /** Null when there is an error among the diagnostics. */
+  /** Null if the diagnostics contain an error. */
   readonly plan: Plan | null;
   readonly diagnostics: readonly Diagnostic[];
-  /** Where the text first names each host path that the plan mounts or has a skill or an image at, and each image by name, for what only a host can say of it. */
+  /**
+   * The first place of each host path in the text, and of each image by name, for checks that only a host can make. The
+   * paths are those that the plan mounts, or at which it has a skill or an image.
+   */
   readonly mountPlaces: ReadonlyMap<string, Position>;
-  /** Texts of the specs that it uses, by how diagnostics name them. */
+  /** Texts of the specs that it uses, by their name in diagnostics. */
   readonly parts: ReadonlyMap<string, string>;
-  /** What came of `settings`. */
+  /** The effect of `settings`. */
   readonly appliedSettings: AppliedSettings;
 }
 
@@ -32,13 +35,15 @@ export interface LoadOptions extends Omit<CompileOptions, 'files'> {
   readonly readSpec?: ReadSpec;
 }
 
-/** A spec's text to its plan, with every mistake of both steps. */
+/** Compiles a spec's text to its plan, and returns the mistakes of both steps. */
 export function compileText(text: string, file: string, options: LoadOptions): CompiledText {
   const parsed = parseSpec(text, file);
   return compileParsed(parsed, { ...options, files: filesOf(parsed, options) });
 }
 
-/** As `compileText`; the language of conditions and what judges schemas are loaded only for a spec that has one. */
+/**
+ * Like `compileText`, but loads the language of conditions and the checker of schemas only for a spec that needs them.
+ */
 export async function loadText(
   text: string,
   file: string,
@@ -102,7 +107,7 @@ function mountPlacesOf(spec: Spec, { baseDir, params }: LoadOptions): ReadonlyMa
   for (const each of specs) {
     const repositories = each.stages.flatMap(({ workspace }) => workspace?.git ?? []);
     if (repositories.length === 0) continue;
-    // What is wrong with them was reported where the plan was made. A part's values are known there alone.
+    // Mistakes in these values were reported when the plan was made. The values of a part are known only there.
     const problems = new Problems(each.file);
     const values = resolveParams(each.params, each === spec ? (params ?? {}) : {}, each.name.at, problems);
     const { fill } = createFiller(values, problems);

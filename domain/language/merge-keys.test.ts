@@ -1,4 +1,4 @@
-/** Merge keys of YAML, which are refused, and keys for anchors, which are free. */
+/** Merge keys of YAML, which are rejected, and keys for anchors, which are free. */
 import { expect, test } from 'vitest';
 import { compileText } from './load.ts';
 
@@ -49,7 +49,7 @@ test('a key in quotes that looks like a merge key is a key', () => {
   expect(diagnose(`kind: workflow\nname: x\n${body}`)).toEqual([]);
 });
 
-test('keys that begin with x- are free in every mapping, and hold anchors', () => {
+test('keys that begin with x- are free in every mapping, and may hold anchors', () => {
   const { plan, diagnostics } = compileText(
     `kind: workflow
 name: x

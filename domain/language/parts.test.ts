@@ -1,4 +1,4 @@
-/** Specs that use others: that such a run ends as it should whatever its stages come to, and what bounds it. */
+/** Specs that use others: their runs end correctly, whatever their stages return, and have limits. */
 import { describe, expect, test } from 'vitest';
 import { randomOf } from '../../test/machine/random.ts';
 import { type Ending, transitionBound, World } from '../../test/machine/world.ts';
@@ -13,7 +13,7 @@ import { evaluateCondition } from './expression/evaluate.ts';
 import { compileText } from './load.ts';
 import { checkPlan } from './check-plan.ts';
 
-/** `files` by path; the first is the spec itself. */
+/** `files` are texts by path; the first is the spec itself. */
 function compiled(files: Readonly<Record<string, string>>): ReturnType<typeof compileText> {
   const [file, text] = Object.entries(files)[0]!;
   return compileText(text, file, {
@@ -37,7 +37,7 @@ const workflow = (steps: readonly string[], more = ''): string =>
   `kind: workflow\nname: x\n${more}workflow:\n  output_step: ${/name: ([\w.]+)/.exec(steps[0]!)![1]!}\n  steps:\n${steps.map((step) => `    - { ${step} }\n`).join('')}`;
 const run = (name: string, more = ''): string => `name: ${name}, run: { program: "true" }${more}`;
 
-/** Steps in a random order of dependencies; the first is the result, so it is not tolerated. */
+/** Steps with random dependencies. The first step is the result, so its failure is not tolerated. */
 function randomSteps(random: (below: number) => number, uses: readonly string[]): readonly string[] {
   const ids = Array.from({ length: 1 + random(6) }, (_, index) => `s${index}`);
   const last = new Set(ids.filter((_, index) => index > 0 && random(10) === 0));
@@ -56,7 +56,7 @@ function randomSteps(random: (below: number) => number, uses: readonly string[])
   });
 }
 
-test("a list of a part takes the run's `max_parallel` where it says no other, also in a file that has one", () => {
+test("a list of a part uses the run's `max_parallel` if it sets no other, also in a file that sets one", () => {
   const list = (more = ''): string => run('each', `, for_each: [1, 2]${more}`);
   const planOf = (own: string, inPart: string, more = ''): readonly (number | undefined)[] => {
     const files = {
@@ -76,13 +76,13 @@ test("a list of a part takes the run's `max_parallel` where it says no other, al
 
 const ENDINGS: readonly Ending[] = ['ok', 'ok', 'ok', 'ok', 'fail', 'lost', 'broken'];
 
-test('a part ends once all of it has succeeded, and what waits for its failure starts once one of its stages has failed', () => {
+test('a part ends once all of it has succeeded, and a stage that waits for its failure starts once one of its stages has failed', () => {
   const seen = { succeeded: 0, failed: 0, undone: 0 };
   for (let seed = 1; seed <= 80; seed += 1) {
     const random = randomOf(seed);
     const plan = planIn({
       'spec.yaml': workflow([
-        // Alone in its VM: with another in it, it might run again once the part has begun.
+        // The step has its own VM: in a shared VM, it might run again after the part has begun.
         run('a', ', sandbox: { vcpus: 1 }'),
         'name: p, uses: ./p.yaml, depends_on: [a]',
         run('u', ', on_failure: [p]'),
@@ -145,7 +145,7 @@ test('a run mocks stages within a part by their names in the plan', () => {
   expect(withMocks(plan, ['p'])).toMatchObject({ problems: [expect.stringContaining('stage p has no `mock`')] });
 });
 
-test('a stage of a part with `finally` runs after all of the run, and with its condition', () => {
+test('a `finally` stage of a part runs after all of the run, and with its condition', () => {
   const last = run('clean', ', finally: true, when: stages.s.state == "failed"');
   const plan = planIn({
     'spec.yaml': workflow([
@@ -171,7 +171,7 @@ test('a stage of a part with `finally` runs after all of the run, and with its c
   expect(partOf(stageOf(plan, 'p').work)!.stages).toContain('p.clean');
 });
 
-test('the time that a spec gives to stages with `finally` holds for those of its parts, and so does their limit', () => {
+test('the grace of a spec and the limit of `finally` stages also hold for its parts', () => {
   const part = workflow([run('s'), run('clean', ', finally: true')]);
   const using = (count: number): readonly string[] => [
     run('a'),
@@ -222,11 +222,11 @@ describe('the condition of a stage in a part', () => {
     ],
     ['params["y.z"] != params.x', 'params["p.y.z"] != params["p.x"]'],
     ['[1].exists(r, r == 1 && stages.r.output != "")', '[1].exists(r, r == 1 && stages["p.r"].output != "")'],
-  ])('%s reads what it read', (own, renamed) => {
+  ])('%s reads the same values after the rename', (own, renamed) => {
     expect(conditionOf(own, null)?.source).toBe(renamed);
   });
 
-  test('and that of the part both hold, each with the parameters of its spec', () => {
+  test('and the condition of the part both hold, each with the parameters of its spec', () => {
     const when = conditionOf('params.x == "one" // of the part', 'params.x == "zero" // of the run')!;
     expect(when.params).toEqual({ x: 'zero', 'p.x': 'one' });
     expect(holds(when)).toEqual({ holds: true });
@@ -235,7 +235,7 @@ describe('the condition of a stage in a part', () => {
     expect(holds(conditionOf('false || true', 'true || false')!)).toEqual({ holds: true });
   });
 
-  test('is known to hold only with that of the part, and with no other', () => {
+  test("is known to hold only with the part's condition, and with no other", () => {
     const only = (source: string, params = {}) => ({ source, stages: [], params });
     const both = conditionOf('params.x == "one"', 'params.x == "zero"')!;
     expect(holdsOnlyWith(both, only('params.x == "zero"', { x: 'zero' }))).toBe(true);
@@ -249,7 +249,7 @@ describe('the condition of a stage in a part', () => {
   });
 });
 
-describe('bounds', () => {
+describe('parts', () => {
   const messages = (files: Readonly<Record<string, string>>): readonly string[] =>
     compiled(files).diagnostics.map(({ file, code, message }) => `${file} ${code} ${message}`);
   const using = (file: string): string => `name: p, uses: ./${file}`;
@@ -261,14 +261,14 @@ describe('bounds', () => {
       ]),
     );
 
-  test('parts within parts', () => {
+  test('the depth of parts within parts is limited', () => {
     expect(planIn(chain(PLAN_LIMITS.partDepth)).stages[0]!.id).toBe('p.p.p.p.p');
     expect(messages(chain(PLAN_LIMITS.partDepth + 1))).toEqual([
       expect.stringContaining('part 5 within parts; at most 4'),
     ]);
   });
 
-  test('files', () => {
+  test('the number of files is limited', () => {
     const many = (count: number): Record<string, string> => ({
       'spec.yaml': workflow(Array.from({ length: count }, (_, at) => `name: p${at}, uses: ./${at}.yaml`)),
       ...Object.fromEntries(Array.from({ length: count }, (_, at) => [`${at}.yaml`, workflow([run('a')])])),
@@ -277,7 +277,7 @@ describe('bounds', () => {
     expect(messages(many(PLAN_LIMITS.partFiles + 1))).toEqual([expect.stringContaining('more than 64 files are used')]);
   });
 
-  test('stages, also of files that use each other many times over', () => {
+  test('the number of stages is limited, also if files use each other many times', () => {
     const many = (count: number, step: (at: number) => string): string =>
       workflow(Array.from({ length: count }, (_, at) => step(at)));
     const files = {
@@ -293,7 +293,7 @@ describe('bounds', () => {
     expect(planIn(fits).stages).toHaveLength(2_000 - 2);
   });
 
-  test('the length of a condition together with those around it', () => {
+  test('the length of a condition is limited, together with the conditions around it', () => {
     const long = (length: number): string => `, when: '${'true || '.repeat(Math.floor(length / 8))}true'`;
     const files = (length: number): Record<string, string> => ({
       'spec.yaml': workflow([run('a'), `${using('p.yaml')}${long(length)}`]),
@@ -303,7 +303,7 @@ describe('bounds', () => {
     expect(messages(files(3_000))).toEqual([expect.stringContaining('"p.s" has a condition that is too long')]);
   });
 
-  test('the length of an expression with the names that it gets', () => {
+  test('the length of an expression is limited, with its new names', () => {
     const files = (length: number): Record<string, string> => ({
       'spec.yaml': workflow([using('p.yaml')]),
       'p.yaml': workflow([
@@ -320,7 +320,7 @@ describe('bounds', () => {
     expect(messages(files(4_096 - short + 1))).toEqual([expect.stringContaining('spec/bad-expression')]);
   });
 
-  test('a spec that comes as text uses no files, and a path leads to none above the root', () => {
+  test('a spec that comes as text uses no files, and a path cannot climb above the root', () => {
     const text = workflow([run('a'), using('p.yaml')]);
     const alone = compileText(text, 'x.yaml', { baseDir: '/specs' });
     expect(alone.diagnostics).toMatchObject([{ code: 'spec/bad-part', message: expect.stringContaining('as text') }]);

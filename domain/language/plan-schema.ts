@@ -1,4 +1,4 @@
-/** The check of a plan from outside, generated from the description of a Plan and the rules that the description names. */
+/** The check of a plan from outside, generated from the description of a Plan and the rules that it names. */
 import * as z from 'zod';
 import type { ListLimits, Node, ObjectNode } from '../plan/description.ts';
 import { PLAN_PARTS } from '../plan/plan-description.ts';
@@ -72,7 +72,7 @@ function numberOf(rule: NumberRule): z.ZodType<number> {
   return or === undefined ? range : z.union([range, z.literal(or)]);
 }
 
-/** Not `z.json()`, which makes a copy without the key `__proto__`. */
+/** `z.json()` would make a copy without the key `__proto__`. */
 function jsonOf(rule: JsonRule): z.ZodType {
   const [first, ...others] = JSON_RULES[rule].demands;
   return others.reduce<z.ZodType>(
@@ -103,5 +103,5 @@ function kindsOf(kinds: readonly (readonly [string, ObjectNode])[]): z.ZodType {
   return z.discriminatedUnion('kind', [first!, ...others]);
 }
 
-/** The compiler has compared the description with the type. */
+/** The cast is safe, because the compiler has compared the description with the type. */
 export const planSchema = schemaOf(PLAN_PARTS.Plan) as z.ZodType<PlanWire>;

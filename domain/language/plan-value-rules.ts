@@ -1,4 +1,7 @@
-/** What values of a plan from outside may be: each rule that `domain/plan/plan-description.ts` names, as data for every reader. */
+/**
+ * The rules for values of a plan from outside: each rule that `domain/plan/plan-description.ts` names, as data for
+ * every reader.
+ */
 import { SERVICE_TIMEOUT_MS } from '../plan/defaults.ts';
 import { PLAN_LIMITS, RETENTION } from '../plan/plan.ts';
 import type { JsonRule, ListRule, NumberRule, ObjectRule, TextRule } from '../plan/rule-names.ts';
@@ -26,15 +29,15 @@ import { OUTPUT_SCHEMA_LIMITS } from './schema/output-schema.ts';
 import { guestPathRefusal, normalizeAbsolute, relativePath } from './text/paths.ts';
 import { SOURCE_LIMITS } from './text/source.ts';
 
-/** One demand on a text; a rule makes its demands in their order. */
+/** One demand on a text; a rule checks its demands in order. */
 export type TextDemand =
   | { readonly pattern: RegExp; readonly says?: string }
-  /** As `String.length` counts. */
+  /** Limits of `String.length`. */
   | { readonly least: number }
   | { readonly most: number }
   | Predicate<string>;
 
-/** What no pattern can say. */
+/** A demand that a pattern cannot express. */
 export interface Predicate<T> {
   readonly holds: (value: T) => boolean;
   readonly says: string;
@@ -44,7 +47,7 @@ export interface NumberRequirement {
   readonly min: number;
   readonly max: number;
   readonly integer: boolean;
-  /** A value outside of the range that is allowed, too. */
+  /** One more value that is allowed outside of the range. */
   readonly or?: number;
 }
 
@@ -64,7 +67,7 @@ export const TEXT_RULES: Readonly<Record<TextRule, readonly TextDemand[]>> = {
     { most: PLAN_LIMITS.nameLength },
   ],
   'scope-id': [
-    // An id that is too long gets no second message.
+    // An id that is too long gets only the message about its length.
     { holds: (id) => isPlanId(id.slice(0, PLAN_LIMITS.nameLength)), says: 'letters, digits, `.`, `_`, `-`' },
     { most: PLAN_LIMITS.nameLength },
   ],
@@ -103,7 +106,7 @@ export const TEXT_RULES: Readonly<Record<TextRule, readonly TextDemand[]>> = {
     { most: PLAN_LIMITS.referenceCharacters },
   ],
   'working-folder': [...text, { pattern: /^\//, says: 'a path that begins with `/`' }],
-  // Codes of another build are not known here.
+  // A plan may contain error codes of another build, which this build does not know.
   'failure-code': [
     { pattern: /^(?:exit:(?:0|[1-9]\d{0,2})|[a-z]+\/[a-z-]+)$/, says: 'an error code or `exit:N`' },
     { most: 64 },
@@ -125,7 +128,7 @@ export const TEXT_RULES: Readonly<Record<TextRule, readonly TextDemand[]>> = {
   sha256: [...text, { pattern: /^[0-9a-f]{64}$/ }],
 };
 
-/** The range of a spec in a plan's unit, in which values are whole. */
+/** Converts the range of a spec to a plan's unit, in which values are whole. */
 const within = ({ min, max }: NumberRange, scale?: number): NumberRequirement => ({
   min: applyScale(min, scale),
   max: applyScale(max, scale),
@@ -174,7 +177,7 @@ export const JSON_RULES: Readonly<Record<JsonRule, JsonRequirement>> = {
     mapping: false,
     demands: [{ holds: (value) => isJson(value, PLAN_LIMITS.itemLevels), says: 'JSON that is not nested too deep' }],
   },
-  // No deeper than a spec may write it.
+  // A plan may not be nested deeper than a spec.
   'condition-value': {
     mapping: false,
     demands: [{ holds: (value) => isShallow(value, SOURCE_LIMITS.depth), says: 'JSON that is not nested too deep' }],
@@ -196,12 +199,12 @@ function mapping(mostBytes: number, says: string): JsonRequirement {
   };
 }
 
-/** A demand on several fields of an object, also as JSON Schema says it. */
+/** A demand on several fields of an object, with its JSON Schema. */
 export interface ObjectRequirement extends Predicate<Readonly<Record<string, unknown>>> {
   readonly jsonSchema: Readonly<Record<string, unknown>>;
 }
 
-/** The field is there, and not null. */
+/** Requires that the field is present and not null. */
 const given = (key: string) => ({ required: [key], properties: { [key]: { not: { type: 'null' } } } });
 
 export const OBJECT_RULES: Readonly<Record<ObjectRule, ObjectRequirement>> = {
@@ -273,7 +276,7 @@ function isShallow(value: unknown, levels: number): boolean {
   return levels > 0 && Object.values(value).every((each) => isShallow(each, levels - 1));
 }
 
-/** Null: the value is not JSON. */
+/** Returns null if the value is not JSON. */
 export function jsonBytes(value: unknown): number | null {
   try {
     const json: string | undefined = JSON.stringify(value);

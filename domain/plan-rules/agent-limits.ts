@@ -42,8 +42,8 @@ export function limitsIn(limits: AgentLimits): AgentLimits | undefined {
 }
 
 /**
- * Returns the changes that the limits make. If the run has limits too, they are raised, because an agent could not use
- * its own otherwise: the run's time by as much as the agent's, and each limit of the run's budget up to the agent's.
+ * Returns the changes that the limits make. Limits of the run are raised too, because an agent could not use its own
+ * otherwise. The run's time grows by as much as the agent's, and each limit of the run's budget grows to the agent's.
  * @param stages  with an agent each
  */
 export function findChangedLimits(plan: Plan, stages: ReadonlySet<string>, limits: AgentLimits): ChangedLimits {

@@ -11,7 +11,9 @@ import { workspaceGiver } from '../plan/workspace.ts';
 /** The stages to mock. `all`: each stage that has a mock; if a part is mocked as a whole, none of its stages counts. */
 export type MockRequest = 'all' | readonly string[];
 
-/** @returns the plan as it runs, in which no other mock is left, or why it cannot run so; null mocks nothing */
+/**
+ * @returns the plan that runs, without further mocks, or the problems of the request. A null request mocks no stage.
+ */
 export function withMocks(
   said: Plan,
   request: MockRequest | null,

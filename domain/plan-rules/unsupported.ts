@@ -32,7 +32,7 @@ type ReadState = 'read' | 'unread';
 /**
  * Returns the unsupported parts in the plan's order; empty for a plan that can run.
  * @param images  `read` if the caller makes disks of the images that the plan names
- * @param documents  `read` if the caller puts the texts of skills that are files into the plan, as `run` does
+ * @param documents  `read` if the caller puts the texts of agent skills `file:` into the plan, as `run` does
  */
 export function findUnsupportedParts(
   { stages, scopes, budget }: Plan,

@@ -1,6 +1,6 @@
 /**
- * The default values of stages and VMs. A recorded plan omits them (`wire.ts`), so they are part of the Plan format:
- * another default for specs must not change what a recorded plan means.
+ * The default values of stages and VMs. A recorded plan omits them (`wire.ts`), so they are part of the Plan format.
+ * Another default for specs must not change what a recorded plan means.
  */
 import type {
   AgentWork,

@@ -1,7 +1,10 @@
 /**
- * The words in which a format of records is described as data. Its readers are generated from the description: the check of
- * stored records (`store/file/stored-shape.ts`), the check of plans from clients (`domain/language/plan-schema.ts`), a schema for
- * OpenAPI (`test/rig/openapi/plan-openapi.ts`). The compiler compares a description with the types: `DifferentKeys`.
+ * The types with which a format of records is described as data. Its readers are generated from the description:
+ * - the check of stored records (`store/file/stored-shape.ts`)
+ * - the check of plans from clients (`domain/language/plan-schema.ts`)
+ * - a schema for OpenAPI (`test/rig/openapi/plan-openapi.ts`)
+ *
+ * The compiler compares a description with the types: `DifferentKeys`.
  */
 import type { JsonRule, ListRule, NumberRule, ObjectRule, TextRule } from './rule-names.ts';
 
@@ -32,7 +35,7 @@ export interface ObjectNode {
   readonly rule: ObjectRule | null;
 }
 
-/** Only readers of values from clients apply limits and rules. */
+/** Only readers of values from clients apply these limits and rules. */
 export interface ListLimits {
   readonly least?: number;
   readonly most?: number;
@@ -102,7 +105,10 @@ export const optional = <S extends Node>(of: S): Shape<TypeOf<S>, { readonly is:
   of,
 });
 
-/** Objects without intersections, so that two types with the same keys are the same to the compiler. `Stop` is left as it is. */
+/**
+ * Removes intersections from objects, so that the compiler treats two types with the same keys as equal. `Stop` stays
+ * unchanged.
+ */
 type Flat<T, Stop> = [Stop] extends [T]
   ? T
   : T extends readonly (infer E)[]
@@ -125,5 +131,5 @@ export type DifferentKeys<A, B, Stop> = {
     : K;
 }[keyof A | keyof B];
 
-/** Does not compile with a key; the compiler names it. */
+/** Does not compile if `K` has a key; the compiler error names it. */
 export type NoKeys<K extends never> = K;

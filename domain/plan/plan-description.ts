@@ -1,6 +1,6 @@
 /**
  * The description of a Plan in its wire form (`wire.ts`), from which every reader of plans is generated. A field of the
- * Plan has a line here and a line in its type, where its comment is; the compiler finds each difference (`Compared`, at
+ * Plan has a line here and a line in its type, where its comment is. The compiler finds each difference (`Compared`, at
  * the end).
  */
 import {

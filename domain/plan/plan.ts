@@ -5,12 +5,12 @@
  */
 import type { EgressPlan } from './egress.ts';
 
-/** The Plan format that this build reads and writes. A change of meaning is a new number and an ADR. */
+/** The Plan format that this build reads and writes. A change of meaning needs a new number and an ADR. */
 export const PLAN_VERSION = 1;
 
 /** Limits that the compiler enforces; the workflow and the activities rely on them. */
 export const PLAN_LIMITS = {
-  /** Inline values (input, carried state) above this travel as a DataRef. */
+  /** Inline values (input, carried state) that are larger travel as a DataRef. */
   inlineBytes: 2 * 1024,
   /** The recorded form, without values that equal a default: `planBytes` in `wire.ts`. */
   planBytes: 16 * 1024 * 1024,
@@ -47,9 +47,9 @@ export const PLAN_LIMITS = {
   waitMs: 400 * 24 * 3_600_000,
   /** Agent skills of one agent. */
   skills: 64,
-  /** JSON of the values that a step machine is started with. */
+  /** JSON of the params of a step machine. */
   skillParamsBytes: 256 * 1024,
-  /** UTF-16 code units of a reference to an image, a snapshot, a model, an address. */
+  /** UTF-16 code units of a reference to an image, a snapshot or a model, and of a URL. */
   referenceCharacters: 512,
   nameLength: 64,
   /** Visits of one loop. */
@@ -81,7 +81,7 @@ export const PLAN_LIMITS = {
   partFiles: 64,
   /** Members on the way to a list in a stage's output. */
   listPath: 16,
-  /** JSON of a list of items: a worker holds it in memory. */
+  /** JSON of a list of items, which a worker holds in memory. */
   itemListBytes: 16 * 1024 * 1024,
 } as const;
 
@@ -229,7 +229,7 @@ export type TextPlace =
   | { readonly kind: 'prompt' }
   /** The time of a wait. */
   | { readonly kind: 'until' }
-  /** A text among the values that a step machine is started with. */
+  /** A text among the params of a step machine. */
   | { readonly kind: 'param'; readonly name: string };
 
 /** A JSON value. */
@@ -289,8 +289,8 @@ export const EDGE_CONDITIONS = ['success', 'end', 'failure'] as const;
 export type EdgeCondition = (typeof EDGE_CONDITIONS)[number];
 
 /**
- * The task of a stage. Code that reads `kind` uses a switch without a default, most of it in `work.ts`, so that the
- * compiler names each place that a new kind has to touch.
+ * The task of a stage. Code that reads `kind` uses a switch without a default, so that the compiler names each place
+ * that a new kind has to touch. Most of this code is in `work.ts`.
  */
 export type WorkPlan =
   | CommandWork
@@ -404,10 +404,7 @@ export type AgentSkill =
  */
 export interface StepMachineWork {
   readonly kind: 'skill';
-  /**
-   * The entry of a skill, or its folder. A worker runs it only if it is one of the skills that the worker was started
-   * with.
-   */
+  /** The entry or the folder of a step machine. A worker runs it only if it was started with this step machine. */
   readonly source: MountSource;
   readonly params: Readonly<Record<string, JsonValue>>;
   /** This field and the next two mean the same as in `AgentWork`. */

@@ -1,7 +1,7 @@
-/** Decides to which stages the VM of a scope belongs. */
+/** Decides whether several stages share the VM of a scope. */
 import type { ScopePlan } from './plan.ts';
 
-/** False: the activity of its only stage owns the VM, and each attempt has a new one. */
+/** Returns false if the activity of the only stage owns the VM, so that each attempt has a new one. */
 export function isSharedScope({ stages, keepsVm }: Pick<ScopePlan, 'stages' | 'keepsVm'>): boolean {
   return stages.length > 1 || keepsVm === true;
 }

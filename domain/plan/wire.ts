@@ -5,8 +5,8 @@
  * - a stage's `scope`: it is the scope that holds the stage, else a scope with the stage's id if its work needs a VM
  * - a scope's `stages`: it is the stage with the scope's id
  *
- * Two short forms exist: a stage's id instead of an edge is an edge on its success, and a mount with `hostPath` has
- * that path as its source.
+ * Two short forms exist. A stage's id instead of an edge is an edge on its success. A mount with `hostPath` has that
+ * path as its source.
  */
 import { utf8Length } from '../units/utf8.ts';
 import {

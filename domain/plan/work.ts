@@ -1,6 +1,6 @@
 /**
  * Answers questions about a stage's work, one function per question. If a new kind may need an answer of its own, the
- * function has a case for every kind; a function that returns the work of one kind compares.
+ * function has a case for every kind. A function that returns the work of one kind compares.
  */
 import { formatDurationMs } from '../units/duration.ts';
 import type {

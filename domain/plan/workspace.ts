@@ -46,7 +46,7 @@ export function findWorkingFolder({ workspace }: Pick<StagePlan, 'workspace'>): 
   return subfolder === undefined ? guestPath : `${guestPath}/${subfolder}`;
 }
 
-/** For people: `workspace ./app (main) at /workspace/repository`. */
+/** Describes a workspace for people: `workspace ./app (main) at /workspace/repository`. */
 export function describeWorkspace({ from, guestPath, subfolder, changes }: WorkspacePlan): string {
   const inner = subfolder === undefined ? '' : `, in ${subfolder}`;
   return `workspace ${describeSource(from)} at ${guestPath}${inner}${changes === 'none' ? ', leaves no changes' : ''}`;

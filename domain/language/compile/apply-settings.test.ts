@@ -16,7 +16,7 @@ function compiled(text: string, settings?: Partial<HostSettings>): CompiledText 
   });
 }
 
-/** A step with a prompt. @param llm  of the spec; empty: it has none */
+/** Returns a spec with one step that has a prompt. @param llm  of the spec; empty: the spec has no `llm` */
 const asking = (llm: string, step = ''): string =>
   `kind: workflow\nname: w\n${llm === '' ? '' : `llm: { ${llm} }\n`}workflow:\n  steps:\n    - { name: a, prompt: hi${step} }\n`;
 
@@ -26,21 +26,21 @@ test.each<[string, Partial<HostSettings>, object, readonly string[]]>([
   ['provider: ollama, model: m', { model: 'n' }, { provider: 'ollama', model: 'n' }, []],
   ['provider: claude', { baseUrl: 'http://a' }, { provider: 'claude', baseUrl: 'http://a' }, []],
   ['provider: claude, api_key_env: A', { apiKeyEnv: 'B' }, { provider: 'claude', apiKeyEnv: 'B' }, []],
-  // What is said of the same provider stays.
+  // The other keys stay if the provider stays the same.
   [
     `provider: codex, model: m, base_url: "http://a", api_key_env: A, ${PRICE}`,
     { provider: 'codex', baseUrl: 'http://b' },
     { model: 'm', baseUrl: 'http://b', apiKeyEnv: 'A', price: { inputUsd: 1, outputUsd: 2 } },
     [],
   ],
-  // Another one gets neither the key nor the model.
+  // Another provider gets neither the key nor the model.
   [
     `provider: codex, model: m, base_url: "http://a", api_key_env: A, ${PRICE}`,
     { provider: 'custom', baseUrl: 'http://b' },
     { provider: 'custom', model: null, baseUrl: 'http://b', apiKeyEnv: null },
     ['model', 'api_key_env', 'price'],
   ],
-  // A price is that of a model.
+  // A price belongs to a model.
   [`provider: codex, model: m, ${PRICE}`, { model: 'n' }, { provider: 'codex', model: 'n' }, ['price']],
   [`provider: codex, model: m, ${PRICE}`, { model: 'm' }, { model: 'm', price: { inputUsd: 1, outputUsd: 2 } }, []],
 ])('{ %s } with %j', (llm, settings, expected, leftOut) => {
@@ -52,7 +52,7 @@ test.each<[string, Partial<HostSettings>, object, readonly string[]]>([
   expect(appliedSettings).toEqual({ ...NOTHING, llm: true, leftOut: new Set(leftOut) });
 });
 
-test('what a stage says of its own stays, and so does a spec without agents', () => {
+test("a stage's own `llm` stays, and so does a spec without agents", () => {
   for (const text of [
     asking('', ', llm: { provider: claude }'),
     'kind: workflow\nname: w\nworkflow:\n  steps:\n    - { name: a, skill: { use: ./s.ts, agent: codex } }\n',
@@ -65,7 +65,7 @@ test('what a stage says of its own stays, and so does a spec without agents', ()
   expect(compiled(command, { provider: 'ollama' })).toEqual(compiled(command));
 });
 
-test('a part has an `llm` like a spec of its own, which counts as that of a spec', () => {
+test('the `llm` of a part is replaced like the `llm` of a spec', () => {
   const { plan, appliedSettings } = compiled(
     `kind: workflow
 name: w
@@ -88,7 +88,7 @@ workflow:
   expect(appliedSettings).toEqual({ ...NOTHING, llm: true, hasOwnLlm: true, leftOut: new Set(['model']) });
 });
 
-test('the VM, its network and the key are those of the provider that is set', () => {
+test('the VM, its network and the key follow from the provider that the settings name', () => {
   const { plan } = compiled(asking('provider: claude'), { provider: 'codex', baseUrl: 'http://127.0.0.1:4000/v1' });
   const { sandbox } = plan!.scopes[0]!;
   expect(sandbox.memoryMib).toBe(512);
@@ -96,7 +96,7 @@ test('the VM, its network and the key are those of the provider that is set', ()
   expect(plan!.hostVariables).toEqual(['OPENAI_API_KEY']);
 });
 
-test('a mistake that the settings make is told at the place of the `llm` or the stage', () => {
+test('a mistake that the settings make is reported at the `llm` or at the stage', () => {
   const text = asking(`provider: codex, model: m, ${PRICE}`, ', budget: { max_cost_usd: 1 }');
   expect(compiled(text).diagnostics).toEqual([]);
   expect(compiled(text, { model: 'n' }).diagnostics).toMatchObject([
@@ -115,7 +115,7 @@ workflow:
   output_step: c
 `;
 
-test("the host's OLLAMA_BASE_URL goes before that of the spec", () => {
+test("the host's OLLAMA_BASE_URL overrides the spec's", () => {
   const { plan, diagnostics, appliedSettings } = compiled(WITH_OLLAMA, { ollamaBaseUrl: 'http://mine:1' });
   expect(diagnostics).toEqual([]);
   const values = plan!.stages.map(({ work }) => environmentOf(work).find(({ name }) => name === 'OLLAMA_BASE_URL'));
@@ -128,7 +128,7 @@ test("the host's OLLAMA_BASE_URL goes before that of the spec", () => {
 });
 
 test.each(['localhost:11434', 'http://ada:secret@mine', 'http://a/${{ params.x }}'])(
-  'OLLAMA_BASE_URL=%s is a mistake where a spec has the variable, and none elsewhere',
+  'OLLAMA_BASE_URL=%s is a mistake only if a spec has the variable',
   (ollamaBaseUrl) => {
     const { plan, diagnostics } = compiled(WITH_OLLAMA, { ollamaBaseUrl });
     expect(plan).toBeNull();

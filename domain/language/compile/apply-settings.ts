@@ -1,4 +1,4 @@
-/** What the settings of a person's environment come to in a spec, as if its author had written them. */
+/** Applies the settings of a user's environment to a spec, as if its author had written them. */
 import { ownLlmOf } from './stage/skill.ts';
 import { hasAgent } from '../read/stage-facts.ts';
 import { type HostSettings, isAddress, SETTING_VARIABLES } from './stage/host-settings.ts';
@@ -10,13 +10,13 @@ type LlmSpec = NonNullable<Spec['llm']>;
 
 const OLLAMA = SETTING_VARIABLES.ollamaBaseUrl;
 
-/** What settings came to in a spec and the parts that it uses. */
+/** The effect of the settings on a spec and the parts that it uses. */
 export interface AppliedSettings {
-  /** Whether an agent is asked by them. */
+  /** Whether an agent uses the settings. */
   llm: boolean;
   /** Whether a stage with an agent has an `llm` of its own, which stays. */
   hasOwnLlm: boolean;
-  /** Keys of an `llm` that are left out with the provider or model that they were said of. */
+  /** Keys of an `llm` that are dropped because they belong to a provider or model that the settings replace. */
   readonly leftOut: Set<string>;
   /** Whether a variable of a spec has the host's value. */
   ollama: boolean;
@@ -26,7 +26,7 @@ export function createUnapplied(): AppliedSettings {
   return { llm: false, hasOwnLlm: false, leftOut: new Set(), ollama: false };
 }
 
-/** The spec as if its author had written what the settings say. @param applied  is told what came of them */
+/** Returns the spec as if its author had written the settings. @param applied  gets their effect */
 export function withHostSettings(
   spec: Spec,
   settings: HostSettings,
@@ -47,7 +47,7 @@ function withLlm(spec: Spec, settings: HostSettings, applied: AppliedSettings): 
   return { ...spec, llm: llmBy(spec.llm, spec.name, settings, applied.leftOut) };
 }
 
-/** What is said of another provider's server, key or model is not this one's. */
+/** Drops the base URL, key or model of the written provider if the settings name another one. */
 function llmBy(
   written: LlmSpec | null,
   { at }: Located<string>,
@@ -81,7 +81,7 @@ function withOllama(spec: Spec, address: string | null, applied: AppliedSettings
   if (address === null) return spec;
   const withoutLeftVariables = (env: readonly EnvSpec[]): readonly EnvSpec[] =>
     env.map((said) => {
-      // An empty one takes the host's by itself.
+      // An empty value uses the host's variable anyway.
       if (said.name !== OLLAMA || said.value.value === '') return said;
       if (!isAddress(address)) {
         problems.error(

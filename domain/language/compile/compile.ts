@@ -1,4 +1,4 @@
-/** From a Spec to a Plan: the stages in the order of the spec, and what holds of them together. */
+/** Compiles a Spec to a Plan: the stages in the order of the spec, and the checks of the plan as a whole. */
 import type { Diagnostic } from '../../errors/diagnostic.ts';
 import { type Plan, type StagePlan, PLAN_VERSION } from '../../plan/plan.ts';
 import { hostVariablesOf } from '../../plan-rules/variables.ts';
@@ -38,33 +38,33 @@ import { warnOfUnused, warnOfUnusedParts } from '../problems/unused.ts';
 import { compileGrace } from './grace.ts';
 
 export interface CompileOptions {
-  /** Absolute folder that relative host paths of mounts start from; null when the spec comes without one. */
+  /** The absolute folder from which relative host paths of mounts start; null if the spec has no folder. */
   readonly baseDir: string | null;
   /** Values for the spec's parameters. */
   readonly params?: Readonly<Record<string, string>>;
-  /** Collects names of parameters that a run must give and that `params` lacks; absent: each is a mistake. */
+  /** Collects names of parameters that a run must set and `params` does not contain. Absent: each one is an error. */
   readonly missingParams?: MissingParams;
-  /** The language of conditions, which takes its time to load; needed where a stage has one. */
+  /** The checker of conditions. It is slow to load, and required only if a stage has a condition. */
   readonly checkExpression?: CheckExpressions;
-  /** Lists files of `baseDir`; absent: whoever compiles sees no files of the author. */
+  /** Lists files of `baseDir`. Absent: the compiler cannot read files of the author. */
   readonly listFiles?: ListFiles;
-  /** Looks at a skill that a stage runs; absent: whoever compiles sees no files of the author. */
+  /** Reads the step machine that a stage runs. Absent: the compiler cannot read files of the author. */
   readonly readStepMachine?: ReadStepMachine;
-  /** What judges schemas of outputs, which takes its time to load; without it who compiles has them checked elsewhere. */
+  /** Checks schemas of outputs; it is slow to load. Absent: another program checks them before a run starts. */
   readonly checkSchema?: CheckSchema;
-  /** The specs that it uses, near and far; absent: it has none beside it. */
+  /** The specs that this one uses, directly or through its parts. Absent: it uses no other spec. */
   readonly files?: PartFiles;
-  /** In place of what the spec and its parts say; absent: they count as they are. */
+  /** Settings of the host, which replace values of the spec and its parts. Absent: their values stay. */
   readonly settings?: HostSettings;
 }
 
 interface CompiledSpec {
-  /** Null when there is an error; warnings alone leave it. */
+  /** Null if there is an error; warnings do not prevent a plan. */
   readonly plan: Plan | null;
   readonly diagnostics: readonly Diagnostic[];
 }
 
-/** Turns a Spec into a Plan: names resolved, defaults filled, everything checked that needs no host. */
+/** Compiles a Spec to a Plan: resolves names, fills defaults, and checks everything that needs no host. */
 export function compilePlan(
   spec: Spec,
   options: CompileOptions,
@@ -142,7 +142,7 @@ function compile(spec: Spec, options: CompileOptions, parts: PartContext, proble
   return plan;
 }
 
-/** The data that stages read from each other: in conditions, in texts, and by the order of the spec. */
+/** References between stages: in conditions, in texts, and by the order of the spec. */
 interface References {
   readonly conditions: ReturnType<typeof compileConditions>;
   readonly texts: ReturnType<typeof compileTexts>;
@@ -174,9 +174,9 @@ function findReferences(
 }
 
 interface CompiledStages {
-  /** In the order of the spec, those of parts where the part is. */
+  /** The stages in the order of the spec; the stages of a part are at the place of the part. */
   readonly own: readonly StagePlan[];
-  /** By the spec's stages; null: no part, or one with an error. */
+  /** For each stage of the spec, its part; null: the stage uses no part, or its part has an error. */
   readonly used: readonly (InlinedPart | null)[];
 }
 

@@ -4,7 +4,7 @@ import type { InlinedPart } from './inline-part.ts';
 import type { Problems } from '../text/diagnostics.ts';
 import type { Spec } from '../read/spec.ts';
 
-/** Time for the stages with `finally`; nothing where there is none. */
+/** Returns the time for the stages with `finally`; an empty object without such stages. */
 export function compileGrace(
   spec: Spec,
   stages: readonly StagePlan[],
@@ -28,7 +28,7 @@ export function compileGrace(
       `${last.length} stages have \`finally\`${own.length === last.length ? '' : ', those of its parts included'}; at most ${PLAN_LIMITS.finallyStages} may`,
       'do their work in fewer stages',
     );
-  // Each part was given time of its own: the longest is enough for the stages that had it.
+  // Each part has its own time: the longest is enough for the stages that had it.
   const longest = Math.max(own.length === 0 ? 0 : GRACE_MS, ...used.map((part) => part?.graceMs ?? 0));
   return { graceMs: spec.graceMs ?? longest };
 }

@@ -1,6 +1,7 @@
 /**
- * The stages of a part in the plan of the spec that uses it: under its name and a dot, behind what it waits for, before the
- * stage that ends it. Plan to plan; what is wrong with a part was found when it was compiled.
+ * Inlines a part into the plan of the spec that uses it. Its stages are named after the using stage with a dot. They
+ * come after the stages for which that stage waits, and before the stage that ends the part. Input and output are
+ * plans; mistakes of the part were reported when it was compiled.
  */
 import type {
   ConditionPlan,
@@ -22,36 +23,36 @@ import { workspaceGiver } from '../../plan/workspace.ts';
 import type { CheckedExpression } from '../expression/check.ts';
 import { createMapping } from '../../units/mapping.ts';
 
-/** Where a part stands: what the stage that uses it has. */
+/** The place of a part: fields of the stage that uses it. */
 export interface PartPlace extends Pick<
   StagePlan,
   'after' | 'anyFailure' | 'when' | 'input' | 'continueOnError' | 'mock' | 'outputSchema'
 > {
   readonly id: string;
   readonly source: string;
-  /** What is carried goes through it when it is passed, or its failure is tolerated. */
+  /** If the part is passed over, or its failure is tolerated, it hands its input on to the next stage. */
   readonly handsOn: boolean;
-  /** The part is done for each item; absent: once. */
+  /** Present if the part runs for each item; absent: it runs once. */
   readonly each?: EachPlan | undefined;
 }
 
-/** What expressions that were compiled read. */
+/** Checked expressions, by source, for those that the part has already compiled. */
 export interface ReadExpressions {
   readonly condition: (source: string) => CheckedExpression;
   readonly text: (source: string) => CheckedExpression;
 }
 
 export interface InlinedPart {
-  /** Those of the part, and last the one that ends it. */
+  /** The stages of the part; the last one ends it. */
   readonly stages: readonly StagePlan[];
   readonly scopes: readonly ScopePlan[];
-  /** Absent: no stage of it has `finally`. */
+  /** Absent: no stage of the part has `finally`. */
   readonly graceMs: Plan['graceMs'];
 }
 
 export function inlinePart(part: Plan, { each, ...place }: PartPlace, read: ReadExpressions): InlinedPart {
   const renameStage = (name: string): string => `${place.id}.${name}`;
-  // What the place waits for and is decided by, it is before the first item; within an item the part stands for itself.
+  // With items, the stage with `each` has the edges and the condition of the place; stages within an item do not.
   const within = each === undefined ? place : withItemInput(place);
   const stages = part.stages.map((stage) => inlineStage(stage, within, renameStage, read));
   const end = endOf(part, within, renameStage);
@@ -69,7 +70,7 @@ export function inlinePart(part: Plan, { each, ...place }: PartPlace, read: Read
   };
 }
 
-/** What its first stages find is the item. */
+/** Returns the place as stages within an item have it: no edges, no condition, and the item as input. */
 function withItemInput({ continueOnError: _tolerated, ...place }: PartPlace): PartPlace {
   return { ...place, after: [], anyFailure: undefined, when: null, input: { kind: 'run-input' }, handsOn: false };
 }
@@ -93,7 +94,7 @@ function inlineStage(
 ): StagePlan {
   if (stage.finally === true) return inlineLast(stage, around, named, read);
   const { anyFailure: own, again, loop, texts, of, ...rest } = stage;
-  // What the place waits for, the stage does whose items it belongs to.
+  // A stage of an inner item has no edges and no condition of the place; the stage with `each` has them.
   const place = of === undefined ? around : withItemInput(around);
   const isWithin = (edge: EdgePlan): boolean =>
     stage.each !== undefined && partOf(stage.work)?.stages.includes(edge.stage) === true;
@@ -134,7 +135,10 @@ function renameWorkspace(stage: StagePlan, named: (name: string) => string): Pic
   return { workspace: { ...stage.workspace, from: { kind: 'stage', stage: named(giver) } } };
 }
 
-/** It runs after all stages of the run, those of the part among them: it has no edges, and its input is that of the run or none. */
+/**
+ * Inlines a stage with `finally`. It runs after all stages of the run, also those of the part. So it has no edges, and
+ * its input is the run's input or none.
+ */
 function inlineLast(
   stage: StagePlan,
   place: PartPlace,
@@ -152,7 +156,10 @@ function inlineLast(
   };
 }
 
-/** It waits for all that the part needs to have succeeded, and for what it hands on. */
+/**
+ * Returns the stage that ends the part. It waits for the success of everything in the part, and for the stages whose
+ * output it hands on.
+ */
 function endOf(part: Plan, place: PartPlace, named: (name: string) => string): StagePlan {
   const taken = part.output.kind === 'stage' ? [part.output.stage] : part.output.stages;
   const isTolerated = place.continueOnError === true;
@@ -186,7 +193,10 @@ function outputOf(output: OutputPlan, named: (name: string) => string): PartOutp
     : { kind: 'merge', of: output.stages.map((name) => ({ name, stage: named(name) })) };
 }
 
-/** Those that nothing in the part waits for; what runs only after a failure, or after the run, does not count. */
+/**
+ * Returns the stages for which no other stage of the part waits; stages that run only after a failure, or with
+ * `finally`, do not count.
+ */
 function findLastStages(stages: readonly StagePlan[]): readonly string[] {
   const exceptional = findStagesAfterFailure(stages);
   const usual = stages.filter(({ id, finally: isLast }) => isLast !== true && !exceptional.has(id));
@@ -194,7 +204,7 @@ function findLastStages(stages: readonly StagePlan[]): readonly string[] {
   return usual.flatMap(({ id }) => (needed.has(id) ? [] : [id]));
 }
 
-/** What runs only after a failure: a part has not ended before it. */
+/** Returns stages that run only after a failure, because a part ends only after them. */
 function findEndStages(stages: readonly StagePlan[]): readonly string[] {
   const exceptional = findStagesAfterFailure(stages);
   const needed = new Set(stages.flatMap(({ after }) => after.map(({ stage }) => stage)));
@@ -205,12 +215,12 @@ function findStagesAfterFailure(stages: readonly StagePlan[]): ReadonlySet<strin
   const behind = new Map<string, string[]>(stages.map(({ id }) => [id, []]));
   for (const { id, after } of stages) for (const { stage, on } of after) if (on !== 'end') behind.get(stage)?.push(id);
   const found = new Set(stages.flatMap(({ id, after }) => (after.some(({ on }) => on === 'failure') ? [id] : [])));
-  // A set that grows while it is walked is walked to its end.
+  // A loop over a set also visits members that are added while it runs.
   for (const id of found) for (const next of behind.get(id) ?? []) found.add(next);
   return found;
 }
 
-/** What the condition of the place reads has to have ended, for each stage that it decides. */
+/** Returns edges on the end of the stages that the condition of the place reads, for each stage that it decides. */
 function readBy({ when }: PartPlace): readonly EdgePlan[] {
   return (when?.stages ?? []).map((stage) => ({ stage, on: 'end' }));
 }
@@ -255,7 +265,7 @@ function renameWork(work: WorkPlan, named: (name: string) => string): WorkPlan {
     : work;
 }
 
-/** A part that is passed is passed with all of its stages, so each has the condition of the part as well. */
+/** Joins the condition of the part with a stage's own: if the part is passed over, so is each of its stages. */
 function joinConditions(
   outer: ConditionPlan | null,
   inner: ConditionPlan | null,
@@ -290,10 +300,10 @@ function renameCondition(
   };
 }
 
-/** Of no other stage, so the parameters keep their names. */
+/** Renames stages in texts. The parameters keep their names, because texts of two specs are never joined. */
 function renameTexts(texts: TextsPlan, named: (name: string) => string, read: ReadExpressions): TextsPlan {
   const renamed = texts.sources.map((source) => renameSource(source, read.text(source), named, (name) => name));
-  // `stages.a` and `stages["a"]` are the same now.
+  // After renaming, `stages.a` and `stages["a"]` have the same source.
   const sources = [...new Set(renamed)];
   return {
     ...texts,

@@ -1,6 +1,6 @@
 /**
- * `type: loop` in the stages of a pipeline: boxes that are done again until a condition holds. Plan to plan: the boxes stand
- * there one after the other; the loop adds the stage that ends it, on which all that comes later waits.
+ * Compiles `type: loop` in the stages of a pipeline: boxes that run again until a condition holds. Input and output are
+ * plans: the boxes are already in sequence. The loop adds the stage that ends it, for which all later boxes wait.
  */
 import { mayLackOutput } from '../../pipeline/machine-plan.ts';
 import { STAGE_DEFAULTS } from '../../plan/defaults.ts';
@@ -21,7 +21,7 @@ interface Context {
 
 interface LoopResult {
   readonly stages: readonly StagePlan[];
-  /** Null: reported. */
+  /** Null: a mistake was reported. */
   readonly output: OutputPlan | null;
 }
 
@@ -62,7 +62,7 @@ function withLoop(
   const names = boxes.map((box) => box.value);
   const stagesOf = (box: string): readonly StagePlan[] =>
     stages.filter(
-      // What belongs to items is done again with their stage.
+      // Stages of items repeat together with the stage that has the items.
       ({ id: stage, of }) => stage === box || (of === undefined && isUsed(spec, box) && stage.startsWith(`${box}.`)),
     );
   const body = names.flatMap(stagesOf);
@@ -86,7 +86,7 @@ function withLoop(
       onLimit: loop.onLimit?.value ?? 'fail',
     },
   };
-  // Of a part, its first stages are.
+  // If the first box is a part, these are the first stages of the part.
   const isFirst = new Set(
     first.flatMap(({ id: stage, after, input }) =>
       input.kind === 'none' || after.some((edge) => within.has(edge.stage)) ? [] : [stage],
@@ -115,13 +115,13 @@ function isUsed(spec: Spec, box: string): boolean {
   return spec.stages.some(({ name, uses }) => name.value === box && uses !== null);
 }
 
-/** It hears of each stage of a visit, and of what its condition reads, whatever that came to. */
+/** Returns edges on the success of the giver, and on any end of the other stages of a visit and of the condition. */
 function edgesBeforeEnd(within: readonly string[], giver: string, read: readonly string[]): readonly EdgePlan[] {
   const others = [...new Set([...within, ...read])].filter((stage) => stage !== giver);
   return [{ stage: giver, on: 'success' }, ...others.map((stage): EdgePlan => ({ stage, on: 'end' }))];
 }
 
-/** What comes after a box of the loop comes after the loop, and finds its output. */
+/** Moves a stage that waits for a box of the loop after the loop; it gets the loop's output. */
 function moveAfterLoop(stage: StagePlan, within: ReadonlySet<string>, loop: string): StagePlan {
   const { after, input } = stage;
   const waits = after.filter((edge) => within.has(edge.stage));
@@ -162,7 +162,7 @@ function refuseBody(
     );
     return true;
   }
-  // Boxes with mistakes are no part of the plan.
+  // Boxes with mistakes are not in the plan.
   if (body.length === 0) return true;
   if (giver === undefined) {
     problems.error('spec/bad-value', at, `${what} has no box with an output`, 'add a box that runs a command');
@@ -178,7 +178,7 @@ function refuseBody(
   return true;
 }
 
-/** The condition is decided after a visit: what runs later has no end yet. */
+/** Rejects a condition that reads later boxes: it is evaluated after a visit, when they have not run yet. */
 function refuseLater(spec: Spec, loop: LoopSpec, what: string, condition: Condition | null, problems: Problems): void {
   const order = (spec.pipelineStages ?? []).flatMap((stage) =>
     (stage.variant === 'box' ? [stage.box] : stage.boxes).map((box) => ({ box: box.value, isIn: stage === loop })),

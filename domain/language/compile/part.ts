@@ -1,4 +1,4 @@
-/** `uses`: another spec as a part of this one, whose stages stand in this one's plan. */
+/** Compiles `uses`: another spec as a part of this one. The stages of the part become stages of this plan. */
 import type { Diagnostic } from '../../errors/diagnostic.ts';
 import { mayLackOutput } from '../../pipeline/machine-plan.ts';
 import { type Plan, PLAN_LIMITS } from '../../plan/plan.ts';
@@ -15,18 +15,21 @@ import type { Position } from '../text/tree.ts';
 import { quote } from '../../units/quote.ts';
 import { createMapping } from '../../units/mapping.ts';
 
-/** What the compilation of a spec and of all its parts shares. */
+/** State that the compilations of a spec and of all its parts share. */
 export interface PartContext {
   readonly files: PartFiles;
-  /** Full path of the file that this one stands in; empty: the first. */
+  /** Full path of the file that contains this spec; empty for the first file. */
   readonly file: string;
-  /** What uses each other, from the first to this one: a file by its full path, a part in it with its name behind a `#`. */
+  /**
+   * The chain of uses, from the first spec to this one. An entry is the full path of a file, or that path with `#` and
+   * the name of a part in it.
+   */
   readonly chain: readonly string[];
-  /** The spec is a part that is done for each item, or is within such a part: its texts may read the item. */
+  /** True if the spec is a part that runs for each item, or is within such a part: its texts may read the item. */
   readonly ofItem: boolean;
-  /** Of the run: what a part says of it has no effect. */
+  /** The value of the run; the `max_parallel` of a part has no effect. */
   readonly maxParallel: number;
-  /** Of all specs so far. */
+  /** Counted over all specs so far. */
   readonly total: { stages: number };
   readonly found: Diagnostic[];
   readonly appliedSettings: AppliedSettings;
@@ -40,7 +43,7 @@ export interface UsedSpec {
 }
 
 export interface PartOptions {
-  /** What it can use by name. */
+  /** The parts that the spec can use by name. */
   readonly own: Spec['parts'];
   readonly baseDir: string | null;
   readonly fill: Filler;
@@ -52,7 +55,7 @@ export interface PartOptions {
 
 type Refuse = (message: string, remedy: string) => null;
 
-/** Null: there is no such part, or it has mistakes, which are told. */
+/** Returns null if there is no such part, or if it has mistakes; both are reported. */
 export function compilePart(
   stage: StageSpec,
   place: Omit<PartPlace, 'source'>,
@@ -119,13 +122,13 @@ export function compilePart(
   return inlined;
 }
 
-/** An expression of a plan was read when that was compiled. */
+/** Returns an expression that was already checked when its plan was compiled. */
 function readable(read: ReturnType<CheckExpressions['text']>): CheckedExpression {
   if ('problems' in read) throw new Error('an expression of a plan cannot be read');
   return read;
 }
 
-/** What has no meaning in an item, or none yet. */
+/** Rejects features that have no meaning within an item, or are not supported there yet. */
 function refuseInItems({ stages, scopes }: Plan, refuse: Refuse): boolean {
   const last = stages.find((stage) => stage.finally === true);
   const writing = stages.find(({ scope }) => writableIn(scopes, scope) !== undefined);
@@ -203,7 +206,7 @@ function findUsedSpec(stage: StageSpec, what: string, options: PartOptions, refu
   return { spec, baseDir: path === null ? baseDir : folderOf(path), params, parts: within };
 }
 
-/** Null: it has mistakes, which are told. */
+/** Returns null if the spec has mistakes; they are reported. */
 function readSpecOf(
   { path, part }: PartFilePath,
   { parts, problems }: Pick<PartOptions, 'parts' | 'problems'>,
@@ -235,12 +238,12 @@ function readSpecOf(
   );
 }
 
-/** What names a part, or a whole file, among all that use each other. */
+/** Returns the key of a part, or of a whole file, in the chain of uses. */
 function keyOf({ path, part }: Pick<PartFilePath, 'path' | 'part'>): string {
   return part === null ? path : `${path}#${part}`;
 }
 
-/** As `--param` gives them; null: reported. */
+/** Returns parameters in the form that `--param` has; null if a mistake was reported. */
 function paramsOf(
   { uses, partParams }: StageSpec,
   { params }: Spec,
@@ -274,7 +277,7 @@ function paramsOf(
   return createMapping(given.map(([name, value]) => [name, textOf(value, at, fill)]));
 }
 
-/** Placeholders are filled in in texts, also in those of lists. */
+/** Fills placeholders in a text, or in the texts of a list. */
 function textOf(value: unknown, at: Position, fill: Filler): string {
   if (typeof value === 'string') return fill({ value, at });
   return JSON.stringify(value, (_key, each: unknown) => (typeof each === 'string' ? fill({ value: each, at }) : each));

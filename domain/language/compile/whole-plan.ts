@@ -1,4 +1,4 @@
-/** What is reported of a compiled plan as a whole: its size, and what its stages do to each other. */
+/** Checks a compiled plan as a whole: its size, and how its stages affect each other. */
 import { machineBytes, machinePlanOf } from '../../pipeline/machine-plan.ts';
 import { type Plan, PLAN_LIMITS } from '../../plan/plan.ts';
 import { planBytes } from '../../plan/wire.ts';
@@ -13,7 +13,7 @@ import { warnOfUnorderedWriters } from '../problems/unordered-writers.ts';
 export function reportWhole(plan: Plan, spec: Spec, problems: Problems): void {
   checkSize(plan, spec.sectionAt, problems);
   const places = new Map(spec.stages.map((stage) => [stage.name.value, stage.name.at]));
-  // A stage of a part stands where the part is used.
+  // A stage of a part has the place where the part is used.
   const placeOf = (stage: string): Position =>
     places.get(stage) ?? places.get(stage.split('.', 1)[0]!) ?? spec.sectionAt;
   checkItems(plan, placeOf, problems);

@@ -1,11 +1,11 @@
-/** What can be said of an expression before anything runs: its type, the stages and parameters that it reads, and its mistakes. */
+/** Checks an expression before a run: its type, the stages and parameters that it reads, and its mistakes. */
 import type { ASTNode } from '@marcbachmann/cel-js';
 import { type ExpressionProblem, isProblem, languageOf, nodesOf, parseExpression } from './language.ts';
 import { didYouMean, nearest } from '../text/suggest.ts';
 import { type JudgeType, type TypedValues, typeMistake } from './value-types.ts';
 import { quote } from '../../units/quote.ts';
 
-/** What an expression may read of a stage. */
+/** The fields of a stage that an expression may read. */
 export const STAGE_FIELDS = ['output', 'json', 'state', 'exit_code'] as const;
 export type StageField = (typeof STAGE_FIELDS)[number];
 
@@ -13,7 +13,7 @@ export interface StageReference {
   readonly stage: string;
   readonly field: StageField;
   readonly start: number;
-  /** Behind the name, before the field. */
+  /** The offset after the name, before the field. */
   readonly nameEnd: number;
   readonly end: number;
 }
@@ -24,21 +24,21 @@ export interface ParamReference {
   readonly end: number;
 }
 
-/** Each place that reads something, in the order of the tree. Whether there is such a stage or parameter is the caller's to say. */
+/** Each reference, in the order of the tree. The caller checks whether the stages and parameters exist. */
 export interface CheckedExpression {
   readonly stages: readonly StageReference[];
   readonly params: readonly ParamReference[];
 }
 
-/** What compiling a spec needs of the language. */
+/** The functions that compiling a spec needs of the language. */
 export interface CheckExpressions {
   readonly condition: typeof checkCondition;
   readonly text: typeof checkText;
 }
 
 /**
- * An expression whose value decides something.
- * @param values  of the parameters: what their types, and those of stages, exclude is a mistake too
+ * Checks an expression whose value decides a condition.
+ * @param values  of the parameters: the types of parameters and stages must also fit
  */
 export function checkCondition(
   source: string,
@@ -68,13 +68,13 @@ function checkTyped(
 
 export const checkExpressions: CheckExpressions = { condition: checkCondition, text: checkText };
 
-/** Types of values that have one text which everybody expects. */
+/** Types whose values have one obvious text. */
 const TEXT_TYPES = /^(?:dyn|string|int|double|bool|list|map)\b/;
 
 /**
- * An expression whose value stands in a text.
+ * Checks an expression whose value becomes part of a text.
  * @param values  as for a condition
- * @param ofItem  the text is of a stage with items, and may read the item
+ * @param ofItem  the text belongs to a stage with items, and may read the item
  */
 export function checkText(
   source: string,
@@ -95,10 +95,10 @@ export function checkText(
   return problems.length > 0 ? { problems } : checked;
 }
 
-/** What `stages.NAME.state` may be where an expression reads it. */
+/** The values that an expression can read as `stages.NAME.state`. */
 const STATES = ['succeeded', 'passed', 'failed', 'skipped', 'cancelled'];
 
-/** A comparison with a state that no stage ever has, or with a text that is none of a parameter's choices. */
+/** Finds comparisons with a state that no stage ever has, or with a text that is not among a parameter's choices. */
 function impossibleValues(source: string, values: TypedValues): readonly ExpressionProblem[] {
   const parsed = parseExpression(source);
   if (isProblem(parsed)) return [];
@@ -118,7 +118,7 @@ interface PossibleValues {
   readonly words: readonly string[];
 }
 
-/** Null: it may be anything. */
+/** Returns null if the node can have any value. */
 function findPossibleValues(node: ASTNode, values: TypedValues): PossibleValues | null {
   if (isState(node)) return { whose: "a stage's state", words: STATES };
   const param = selectionOf(node);
@@ -173,11 +173,11 @@ export function checkExpression(
       params.push({ name: field.name, ...node.range });
     }
   }
-  // Bytes lie outside of the memory that an evaluation may take.
+  // Bytes use memory that the memory limit of an evaluation does not count.
   for (const node of nodesOf(parsed.ast))
     if ((node.op === 'call' && node.args[0] === 'bytes') || (node.op === 'value' && node.args instanceof Uint8Array))
       problems.push({ message: 'bytes are not supported: compare strings', ...node.range });
-  // What is read by a computed name, or all at once, cannot be said beforehand, and the run machine has to know it.
+  // The run machine must know the names that an expression reads, so a computed name or a whole mapping is a mistake.
   for (const node of nodesOf(parsed.ast)) {
     const whole = selectionOf(node);
     if (whole !== null && isVariable(whole.of, 'stages') && !seen.has(node)) {

@@ -1,4 +1,6 @@
-/** The value of a condition. It runs author's text over guests' outputs, so only a thread that can be ended calls this. */
+/**
+ * Evaluates an expression. It runs text of authors over outputs of guests, so only a thread that can be ended calls it.
+ */
 import type { ConditionValue } from '../../plan/plan.ts';
 import { type ExactJson, PrintedNumber, readExactJson } from '../../units/exact-json.ts';
 import { describeNotJson } from '../../security/not-json.ts';
@@ -15,10 +17,10 @@ import {
 import { isProblem, languageOf, isMadeOfSelections, parseExpression, problemOf } from './language.ts';
 import { EXPRESSION_LIMITS } from './limits.ts';
 
-/** What is known of a stage; what it does not have is absent. JSON-safe, so that it can be sent to a thread. */
+/** The values of a stage; absent if the stage has no such value. JSON-safe, so that a thread can receive them. */
 export interface StageFacts {
   readonly output?: string;
-  /** Names of the host variables whose values are redacted in the output; absent: none. */
+  /** Names of the host variables whose values are redacted in the output. Absent: no values are. */
   readonly redacted?: readonly string[];
   readonly state?: string;
   readonly exitCode?: number;
@@ -27,7 +29,7 @@ export interface StageFacts {
 export interface ConditionValues {
   readonly stages: Readonly<Record<string, StageFacts>>;
   readonly params: Readonly<Record<string, ConditionValue>>;
-  /** What the stage is done for, as JSON; absent: it is done once. */
+  /** The item for which the stage runs, as JSON. Absent: the stage runs once. */
   readonly item?: ItemFacts;
 }
 
@@ -49,7 +51,7 @@ export function evaluateCondition(source: string, values: ConditionValues): Cond
   return { problem: `its value is ${typeNameOf(answer.value)}; a condition is true or false` };
 }
 
-/** One text for each source. `source`: the index of the one with the problem. */
+/** One text for each source, or a problem with the index of its source. */
 export type TextsAnswer = { readonly texts: readonly string[] } | { readonly problem: string; readonly source: number };
 
 export function evaluateTexts(sources: readonly string[], values: ConditionValues): TextsAnswer {
@@ -84,7 +86,7 @@ function stagesReadAsJson(checked: readonly CheckedExpression[]): ReadonlySet<st
   );
 }
 
-/** The values that expressions read. The first expression that needs them makes them. */
+/** The values that expressions read, built when the first expression needs them. */
 interface Variables {
   readonly forSelection: () => Values;
   /** @throws NotComputable */
@@ -94,7 +96,7 @@ interface Variables {
 
 type Values = Readonly<Record<string, unknown>>;
 
-/** `stage`: the one whose output is not JSON; empty: the item is not JSON. */
+/** `stage` is the stage whose output is not JSON; if empty, the item is not JSON. */
 function readValues(
   values: ConditionValues,
   asJson: ReadonlySet<string>,
@@ -148,7 +150,7 @@ function makeVariables(
   };
 }
 
-/** @throws NotComputable that names the text of the number */
+/** @throws NotComputable with the place of the number */
 function explain<T>(where: string, convert: () => T): T {
   try {
     return convert();
@@ -160,7 +162,7 @@ function explain<T>(where: string, convert: () => T): T {
 
 type Computation = { readonly value: unknown; readonly doubles: PrintedDoubles } | { readonly problem: string };
 
-/** A selected number keeps its digits itself. */
+/** A selected number is a `PrintedNumber`, which keeps its own digits. */
 const NO_DOUBLES: PrintedDoubles = new Map();
 
 function valueIn(source: string, { forSelection, forComputing, doubles }: Variables, ofItem = false): Computation {
@@ -171,14 +173,14 @@ function valueIn(source: string, { forSelection, forComputing, doubles }: Variab
     return { value: parsed.run(forComputing(), doubles), doubles };
   } catch (error) {
     if (error instanceof NotComputable) return { problem: error.message };
-    // Of the engine: a text beyond what it can hold, or values nested beyond its stack.
+    // Thrown by the JavaScript engine: a text exceeds its limit, or nested values exceed its stack.
     if (error instanceof RangeError) return { problem: 'it makes a value that is too large' };
     const { message, start } = problemOf(error, source);
     return { problem: `${message} (at character ${start + 1})` };
   }
 }
 
-/** What stands in a text for a value: texts, numbers and booleans as they are, lists and mappings as JSON. */
+/** Returns the text of a value: texts, numbers and booleans as they are, lists and mappings as JSON. */
 function textOf(value: unknown, doubles: PrintedDoubles): { readonly text: string } | { readonly problem: string } {
   if (value === null) return { problem: 'its value is null, which is not a text' };
   let text: string | null;
@@ -201,7 +203,7 @@ function textOf(value: unknown, doubles: PrintedDoubles): { readonly text: strin
 
 const LONE_SURROGATE = /[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/;
 
-/** Of a mapping of an output, or of one that the expression makes. */
+/** Returns the entries of a mapping, from an output or built by the expression; null for other values. */
 function pairsOf(value: unknown): readonly (readonly [unknown, unknown])[] | null {
   if (value instanceof Map) return [...(value as ReadonlyMap<unknown, unknown>)];
   if (typeof value !== 'object' || value === null) return null;
@@ -209,7 +211,7 @@ function pairsOf(value: unknown): readonly (readonly [unknown, unknown])[] | nul
   return prototype === null || prototype === Object.prototype ? Object.entries(value) : null;
 }
 
-/** Null: there is something in it that JSON does not have. */
+/** Returns null if the value contains one that JSON cannot represent. */
 function jsonOf(value: unknown, doubles: PrintedDoubles): string | null {
   if (value === null || typeof value === 'string' || typeof value === 'boolean') return JSON.stringify(value);
   if (typeof value === 'bigint') return String(value);
@@ -228,7 +230,7 @@ function jsonOf(value: unknown, doubles: PrintedDoubles): string | null {
   return entries.includes(null) ? null : `{${entries.join(',')}}`;
 }
 
-/** As an output that is read as JSON has it: whole numbers are integers, mappings are Maps. */
+/** Converts a value to the form of JSON outputs: whole numbers are integers, mappings are Maps. */
 function valueOf(value: ConditionValue): unknown {
   if (Array.isArray(value)) return value.map((each: ConditionValue) => valueOf(each));
   if (typeof value === 'object' && value !== null)

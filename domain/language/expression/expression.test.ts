@@ -15,7 +15,7 @@ function evaluate(source: string, values: Readonly<Record<string, unknown>> = {}
 const NOTHING: ConditionValues = { stages: {}, params: {} };
 const ofOutput = (output: string): ConditionValues => ({ stages: { a: { output, state: 'succeeded' } }, params: {} });
 
-test('what an expression reads of stages and parameters is known beforehand', () => {
+test('the check returns the stages and parameters that an expression reads', () => {
   const source = 'stages.build.json.ok && has(stages["unit-tests"].output) && params.env in ["a"] && params.env != ""';
   expect(checkExpression(source)).toEqual({
     type: 'bool',
@@ -99,10 +99,10 @@ test.each<[string, string, string]>([
   ],
   ['"prdo" == params.c', 'the parameter "c" is never "prdo"; did you mean "prod"?', '"prdo"'],
   ['params.b && !(params["c"] in ["dev", "test"])', 'the parameter "c" is never "test"', '"test"'],
-])('by the types of what it reads: %s', (source, message, at) => {
+])('a type mistake is reported: %s', (source, message, at) => {
   const start = source.indexOf(at);
   expect(checkCondition(source, VALUES)).toMatchObject({ problems: [{ message, start, end: start + at.length }] });
-  // A run that was admitted goes on by what it was admitted with.
+  // An admitted run continues even if a later build would reject its expressions.
   expect(checkCondition(source)).not.toHaveProperty('problems');
 });
 
@@ -119,11 +119,11 @@ test.each([
   'stages.a.state == "failed" || "passed" == stages["a-b"].state || stages.a.state in ["skipped", "cancelled"]',
   'params.undeclared == 3',
   'params.t.matches("^1") ? params.b : params.n > 1',
-])('what types allow: %s', (source) => {
+])('the types allow %s', (source) => {
   expect(checkCondition(source, VALUES)).not.toHaveProperty('problems');
 });
 
-test('a text may be of any type that has a text, and is checked by types too', () => {
+test('a text accepts any type that has a text, and its types are checked too', () => {
   expect(checkText('params.n + 1', VALUES)).not.toHaveProperty('problems');
   expect(checkText('params.t + 1', VALUES)).toMatchObject({
     problems: [{ message: 'no such overload: string + int' }],
@@ -173,7 +173,7 @@ test('no text makes the parser, the checker or the evaluation throw', () => {
   expect(read).toBeGreaterThan(5);
 });
 
-test('a pattern that takes other engines for ever takes a moment', () => {
+test('a pattern that takes exponential time in other engines ends fast', () => {
   const values = { params: { env: `${'a'.repeat(64)}b` } };
   expect(evaluate('params.env.matches("^(a+)+$")', values)).toBe(false);
   expect(evaluate('matches(params.env, "^(a+)+b$")', values)).toBe(true);
@@ -210,7 +210,7 @@ test.each([
   expect(evaluateCondition(source, ofOutput(output))).toEqual({ holds: true });
 });
 
-test('what a passed stage does not have is absent, whatever its name', () => {
+test('a value that a passed stage does not have is absent, whatever its name', () => {
   const values = { stages: { 'a-b': { state: 'passed' } }, params: { env: 'prod' } };
   const source = '!has(stages["a-b"].output) && !has(stages["a-b"].exit_code) && stages["a-b"].state == "passed"';
   expect(evaluateCondition(`${source} && params.env == "prod"`, values)).toEqual({ holds: true });
@@ -223,7 +223,7 @@ test.each([
   ['stages.a.json.f == 1 && stages.a.json.f < 1.5 && stages.a.json.f / 2.0 == 0.5', '{"f":1.0}'],
   ['stages.a.json.z == 0', '{"z":-0}'],
   ['{"__proto__": 1, "constructor": 2}.constructor == 2', '{}'],
-])('a number is compared as it was printed: %s', (source, output) => {
+])('a number is compared with the digits that the command printed: %s', (source, output) => {
   expect(evaluateCondition(source, ofOutput(output))).toEqual({ holds: true });
 });
 
@@ -237,7 +237,7 @@ test.each([
 test.each([
   ['stages.in.output', 'stages["in"]'],
   ['stages["a"].json.true.x', 'stages["a"].json["true"]'],
-])('a name that is a word of the language gets its form in brackets: %s', (source, form) => {
+])('for a name that is a word of the language, the remedy shows the form with brackets: %s', (source, form) => {
   const checked = checkText(source);
   expect('problems' in checked ? checked.problems[0]!.remedy : '').toContain(form);
 });

@@ -1,17 +1,20 @@
 /**
- * Values of JSON as the language has them: a whole number is an integer, any other number is a double. A double does not keep
- * the digits of 1.0 or 0.12345678901234567891, so they are kept with it for texts.
+ * Converts JSON values to values of the language: a whole number is an integer, any other number is a double. A double
+ * loses the digits of 1.0 or 0.12345678901234567891, so they are stored next to it for texts.
  */
 import { type ExactJson, PrintedNumber } from '../../units/exact-json.ts';
 import { EXPRESSION_LIMITS } from './limits.ts';
 
-/** The digits of the doubles that an expression reads. Two texts: the numbers are printed differently and have the same double. */
+/**
+ * The printed digits of the doubles that an expression reads. Two texts mean that two printed numbers have the same
+ * double.
+ */
 export type PrintedDoubles = Map<number, string | readonly [string, string]>;
 
 /** A number that an expression cannot compute with. */
 export class NotComputable extends Error {}
 
-/** Digits of a number that an expression does not know. */
+/** Thrown if the printed digits of a number are not known. */
 export class LostDigits extends Error {}
 
 /** @throws LostDigits */
@@ -23,7 +26,7 @@ export function writeDouble(value: number, doubles: PrintedDoubles): string {
   );
 }
 
-/** For an expression that only selects: a number with a fraction stays a `PrintedNumber`. */
+/** Converts a value for an expression that only selects: a number with a fraction stays a `PrintedNumber`. */
 export function toSelectable(value: ExactJson): unknown {
   if (value instanceof PrintedNumber) return value;
   if (Array.isArray(value)) return value.map(toSelectable);
@@ -32,7 +35,7 @@ export function toSelectable(value: ExactJson): unknown {
 }
 
 /**
- * For an expression that computes.
+ * Converts a value for an expression that computes.
  * @param doubles  gets the digits of each double
  * @throws NotComputable
  */
@@ -44,14 +47,14 @@ export function toComputable(value: ExactJson, doubles: PrintedDoubles): unknown
   return isWhole(value) ? BigInt(value) : keepDigits(value, String(value), doubles);
 }
 
-/** Written without an exponent, because the text of the number is what JavaScript writes. */
+/** From 1e21, JavaScript writes a number with an exponent, so its text has no digits of a whole number. */
 function isWhole(value: number): boolean {
   return Number.isInteger(value) && Math.abs(value) < 1e21;
 }
 
 function numberOf({ text, isWhole: whole }: PrintedNumber, doubles: PrintedDoubles): bigint | number {
   if (whole && text !== '-0') {
-    // To read digits takes time that grows faster than their number.
+    // Parsing digits takes more than linear time.
     if (text.length <= EXPRESSION_LIMITS.digits) return BigInt(text);
     throw new NotComputable(
       `the number ${text.slice(0, 20)}…, which has ${text.length} characters; an expression takes at most ${EXPRESSION_LIMITS.digits} of a whole number`,

@@ -1,6 +1,6 @@
 /**
- * The language of expressions (`when`, `until`, `for_each`, `${{ }}`): CEL, with what a run has as variables, and with
- * regular expressions that take time linear in their text. One place parses; checking and evaluating start from here.
+ * The language of expressions (`when`, `until`, `for_each`, `${{ }}`): CEL, with the values of a run as variables, and
+ * with regular expressions in linear time. Only this file parses; checks and evaluation use it.
  */
 import {
   type ASTNode,
@@ -15,10 +15,10 @@ import { LostDigits, type PrintedDoubles, writeDouble } from './json-values.ts';
 import { EXPRESSION_LIMITS } from './limits.ts';
 import { remedyFor } from './remedies.ts';
 
-/** What is wrong with an expression, and where: UTF-16 code units from its beginning. */
+/** A mistake in an expression and its place, in UTF-16 code units from the start. */
 export interface ExpressionProblem {
   readonly message: string;
-  /** Left out: nothing is known but the docs. */
+  /** Absent: the docs are the only help. */
   readonly remedy?: string;
   readonly start: number;
   readonly end: number;
@@ -27,18 +27,18 @@ export interface ExpressionProblem {
 export interface ParsedExpression {
   readonly source: string;
   readonly ast: ASTNode;
-  /** The type of its value, `dyn` where only its values will tell; or what is wrong. */
+  /** Returns the type of the value, `dyn` if only its values decide it; or the mistake. */
   readonly type: () => { readonly type: string } | ExpressionProblem;
   /** @throws what `problemOf` reads */
   readonly run: (values: Readonly<Record<string, unknown>>, doubles?: PrintedDoubles) => unknown;
 }
 
-/** CEL's own `matches` runs on an engine that some texts keep busy for ever, so calls of it go to this one. */
+/** CEL's own `matches` runs on an engine that some texts block for ever, so its calls use this function. */
 const LINEAR_MATCHES = 'matchesLinear';
-/** CEL's own `string` of a double writes the shortest digits, not those that the command printed. */
+/** CEL's own `string` writes the shortest digits of a double, not those that the command printed. */
 const AS_PRINTED = 'stringAsPrinted';
 
-/** The doubles of the running expression. An expression runs without a pause. */
+/** The doubles of the running expression. One variable is enough, because an expression runs synchronously. */
 let doublesInUse: PrintedDoubles = new Map();
 
 const functions = new Environment({
@@ -64,7 +64,7 @@ const functions = new Environment({
 const language = functions.clone().registerVariable('params', 'map').registerVariable('stages', 'map');
 const itemLanguage = withItem(language.clone());
 
-/** What is done for an item knows it. */
+/** Adds the variables that a stage or part with items may read. */
 function withItem(environment: Environment): Environment {
   return environment.registerVariable('item', 'dyn').registerVariable('item_index', 'int');
 }
@@ -74,12 +74,12 @@ export function languageOf(ofItem: boolean): Environment {
   return ofItem ? itemLanguage : language;
 }
 
-/** What is known of a stage, for its type alone. */
+/** Represents a stage in type checks only. */
 class Stage {}
 
 /**
  * @param params  the type of each: `string`, `int`, `dyn`
- * @param ofItem  as of `languageOf`
+ * @param ofItem  as in `languageOf`
  */
 export function createTypedLanguage(params: Readonly<Record<string, string>>, ofItem: boolean): Environment {
   const typed = functions
@@ -94,7 +94,7 @@ export function createTypedLanguage(params: Readonly<Record<string, string>>, of
   return ofItem ? withItem(typed) : typed;
 }
 
-/** The type of its value in a language, or what is wrong. */
+/** Returns the type of the expression's value, or the mistake. */
 export function typeIn(source: string, typed: Environment): { readonly type: string } | ExpressionProblem {
   const parsed = parseExpression(source, typed);
   return isProblem(parsed) ? parsed : parsed.type();
@@ -137,7 +137,7 @@ export function isProblem(value: object): value is ExpressionProblem {
   return 'message' in value;
 }
 
-/** @throws what is no mistake in an expression */
+/** @throws the error if it is not a mistake in an expression */
 export function problemOf(error: unknown, source: string): ExpressionProblem {
   const whole = { start: 0, end: source.length };
   if (error instanceof LostDigits) return { message: error.message, ...whole };
@@ -148,9 +148,9 @@ export function problemOf(error: unknown, source: string): ExpressionProblem {
   return { message: describeProblem(error.summary, error.code), ...(remedy !== null && { remedy }), start, end };
 }
 
-/** What the library's words leave open. */
+/** Adds to the library's message what an author needs. */
 function describeProblem(fromLibrary: string, code: string): string {
-  // No author knows that function.
+  // Authors know CEL's names, not the names of these replacements.
   const summary = fromLibrary.replace(LINEAR_MATCHES, 'matches').replace(AS_PRINTED, 'string');
   const missing = code === 'no_matching_overload' ? /'(.*)'/.exec(summary) : null;
   if (missing !== null) return `there is no function \`${missing[1]!}\``;
@@ -158,7 +158,7 @@ function describeProblem(fromLibrary: string, code: string): string {
   return code === 'no_such_key' ? `${text}; ask for it with \`has(…)\` first, or read it with \`.?\`` : text;
 }
 
-/** Each node below, and itself. */
+/** Yields the node and each node below it. */
 export function* nodesOf(node: ASTNode): Generator<ASTNode> {
   yield node;
   for (const child of childrenOf(node.args)) yield* nodesOf(child);
@@ -183,7 +183,7 @@ interface AdaptableNode {
   setMeta(key: 'evaluate', evaluate: typeof makeMap): void;
 }
 
-/** The library leaves out the keys `__proto__`, `constructor` and `prototype` of a mapping that an expression makes. */
+/** Builds a mapping, because the library drops the keys `__proto__`, `constructor` and `prototype`. */
 function makeMap(
   evaluator: { run(node: ASTNode, context: unknown): unknown },
   { args }: { readonly args: readonly (readonly [ASTNode, ASTNode])[] },
@@ -192,7 +192,7 @@ function makeMap(
   return new Map(args.map(([key, value]) => [evaluator.run(key, context), evaluator.run(value, context)]));
 }
 
-/** Whether the value is one that it reads, or a list or mapping of such values: no number is computed or compared. */
+/** Whether an expression only reads values, or makes lists and mappings of them: it computes or compares no number. */
 export function isMadeOfSelections(node: ASTNode): boolean {
   const { op, args } = node;
   if (op === 'id' || op === 'value') return true;
@@ -203,7 +203,10 @@ export function isMadeOfSelections(node: ASTNode): boolean {
   return op === 'rcall' && args[0] === 'orValue' && isMadeOfSelections(args[1]) && args[2].every(isMadeOfSelections);
 }
 
-/** `has(stages["a-b"].json)` is `has(stages.a-b.json)`, which nobody can write: the library takes only the second. */
+/**
+ * Rewrites `has(stages["a-b"].json)` to `has(stages.a-b.json)`: the library accepts only the second form, which is not
+ * valid as a source.
+ */
 function selectByName(start: ASTNode | undefined): void {
   for (let node = start; node !== undefined && isSelection(node); node = node.args[0]) {
     if (node.op !== '[]' && node.op !== '[?]') continue;

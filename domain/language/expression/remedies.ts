@@ -1,4 +1,4 @@
-/** What to do about a mistake in an expression. Many authors know the expressions of other systems, which look much the same. */
+/** Finds remedies for mistakes in expressions. Many authors know the similar expressions of other systems. */
 
 /** Functions of other systems, and methods that are written as functions. */
 const FUNCTIONS: Readonly<Record<string, string>> = {
@@ -37,7 +37,7 @@ const STRINGS = /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/g;
 
 /**
  * @param code  of the library's error
- * @returns null: nothing is known but the docs
+ * @returns null if the docs are the only help
  */
 export function remedyFor(code: string, summary: string, source: string): string | null {
   const word = /^expected IDENTIFIER/i.test(summary)

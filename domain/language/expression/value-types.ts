@@ -1,21 +1,21 @@
 /**
- * Mistakes in the types of an expression: what it says of a value that cannot have the type which that takes. Types are those
- * of the parameters' values and of what is known of each stage. Only validation asks: a run goes on by what it was admitted with.
+ * Finds type mistakes of an expression: uses of a value that its type does not allow. It knows the types of the
+ * parameters' values and of a stage's fields. Only validation calls it; an admitted run continues without this check.
  */
 import { type ExpressionProblem, createTypedLanguage, typeIn } from './language.ts';
 
-/** Null: nothing is known of the value. */
+/** Null: the value is not known. */
 export type TypedValues = ReadonlyMap<
   string,
   { readonly value: unknown; readonly choices?: readonly string[] | undefined } | null
 >;
 
-/** @returns what is wrong with a type that the expression may have; null: nothing */
+/** @returns the mistake in a possible type of the expression; null if the type is allowed */
 export type JudgeType = (type: string) => string | null;
 
 /**
  * @param names  of the parameters that it reads
- * @param ofItem  it may read an item, of which nothing is known
+ * @param ofItem  the expression may read an item, whose type is not known
  */
 export function typeMistake(
   source: string,
@@ -24,7 +24,7 @@ export function typeMistake(
   judge: JudgeType,
   ofItem: boolean,
 ): ExpressionProblem | null {
-  // Of a parameter that is not declared another mistake is told.
+  // An undeclared parameter is reported as such.
   if (names.some((name) => !values.has(name))) return null;
   const mistakeWith = (number: string | null, type: 'int' | 'double' | 'dyn'): ExpressionProblem | null => {
     const typed = typeIn(source, languageFor(values, number, type, ofItem));
@@ -34,7 +34,7 @@ export function typeMistake(
   };
   const mistake = mistakeWith(null, 'dyn');
   if (mistake !== null) return mistake;
-  // A number is whole or not as a run gives it, so only what fits neither is wrong.
+  // A run may give a whole number or another one, so report only a mistake that both have.
   for (const name of new Set(names)) {
     if (typeof values.get(name)?.value !== 'number') continue;
     const asInt = mistakeWith(name, 'int');
@@ -45,7 +45,7 @@ export function typeMistake(
 
 type Language = ReturnType<typeof createTypedLanguage>;
 
-/** Making one takes longer than asking it. */
+/** Cached, because building a language takes longer than a check with it. */
 const languages = new WeakMap<TypedValues, Map<string, Language>>();
 
 function languageFor(values: TypedValues, number: string | null, type: string, ofItem: boolean): Language {

@@ -63,7 +63,7 @@ const BUDGET_KEYS = {
 
 export const BUDGET = { keys: BUDGET_KEYS } as const satisfies MappingTable;
 
-/** Of an agent. */
+/** The key `budget` of an agent. */
 export const BUDGET_KEY = {
   as: 'budget',
   type: { is: 'mapping', table: BUDGET },
@@ -193,7 +193,7 @@ const INLINE_SKILL = {
 
 export const SKILL_TYPES = ['agent', 'file', 'remote', 'cli', 'mcp'] as const;
 
-/** One of each form, in their order, and a text. */
+/** One agent skill of each form, in their order, and one text. */
 export const SKILLS_EXAMPLE = [
   { image: 'python:3.12-slim', mount: '/skills/python' },
   { command: 'market-mcp', args: ['--cache', '/tmp'] },
@@ -236,10 +236,10 @@ export const PROMPT_DOC = 'What the agent is asked. Placeholders are filled in.'
 
 type Refused = NonNullable<MappingTable['unsupported']>[string];
 
-/** No text is read from a file for an agent; the file may lie elsewhere than where the spec runs. */
+/** Voidbox does not read a prompt from a file: the run may execute on another machine than the one with the file. */
 export const PROMPT_REMEDY = 'write the text itself (`prompt: |`), or put the file into `skills`: `file:PATH`';
 
-/** Said of an agent, a step and a box. */
+/** Errors for keys of an agent, a step and a box that name a file. */
 export const PROMPT_FILES = Object.fromEntries(
   ['prompt_file', 'prompt_path'].map((key) => [
     key,
@@ -261,7 +261,10 @@ function refuseEach(keys: readonly string[], what: string, remedy: string): Read
   );
 }
 
-/** What a step with a prompt has, and what stands beside `agent`: left out, the agent would be another one. */
+/**
+ * Keys that `agent` does not have: keys of a step with a prompt, and keys of the top level. Each is an error, because
+ * without it another agent would run.
+ */
 const NOT_OF_AGENT = {
   ...PROMPT_FILES,
   ...refuseEach(['llm', 'sandbox', 'params'], ': it stands beside `agent`', 'move it to the top level of the spec'),
@@ -288,7 +291,7 @@ const NOT_OF_AGENT = {
   ...refuseEach(['interactive'], '', 'write `mode: interactive`, or remove it'),
 } as const;
 
-/** The one stage of `kind: agent`. */
+/** The only stage of `kind: agent`. */
 export const AGENT = {
   keys: {
     prompt: {

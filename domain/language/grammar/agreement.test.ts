@@ -1,4 +1,7 @@
-/** Specs that the tables allow, and the same with random damage: the reader and the schema for editors say the same of each. */
+/**
+ * Generates specs that the tables allow, and damages them at random: the reader and the schema for editors must agree
+ * on each.
+ */
 import { expect, test } from 'vitest';
 import { compileEditorSchema } from '../../../test/rig/skills/editor-schema.ts';
 import { parseSpec } from '../read/parse.ts';
@@ -9,7 +12,7 @@ import { type PlanKind, PLAN_KINDS } from '../../plan/plan.ts';
 
 const ROUNDS = 150;
 
-/** Every text among them is an absolute path: that a path is one is told by the schema and by the compiler, not by the reader. */
+/** Every text among them is an absolute path: the schema and the compiler check paths, but the reader does not. */
 const JUNK: readonly unknown[] = [7, -1, 1.5, 1e9, true, false, '/x', [], ['/x'], [[]], {}, { zzz: 1 }, { name: 'a' }];
 
 type Random = (below: number) => number;
@@ -100,13 +103,13 @@ function make(type: ValueType, kind: PlanKind, random: Random): unknown {
   }
 }
 
-/** Every mapping and list in a value. */
+/** Returns every mapping and list in a value. */
 function holders(value: unknown): readonly (Record<string, unknown> | unknown[])[] {
   if (typeof value !== 'object' || value === null) return [];
   return [value as Record<string, unknown> | unknown[], ...Object.values(value).flatMap(holders)];
 }
 
-/** A copy: the next damage may change it. */
+/** Returns a copy, because the next damage may change it. */
 function junk(random: Random): unknown {
   return structuredClone(oneOf(JUNK, random));
 }
@@ -127,7 +130,7 @@ function isClean(spec: unknown): boolean {
   return parseSpec(JSON.stringify(spec), 'x.json').diagnostics.length === 0;
 }
 
-test.each(PLAN_KINDS)('what the tables allow of the kind %s, both accept', (kind) => {
+test.each(PLAN_KINDS)('the reader and the schema both accept a spec that the tables allow for the kind %s', (kind) => {
   const random = createRandom(3);
   for (let round = 0; round < ROUNDS; round += 1) {
     const spec = { ...makeMapping(SPEC, kind, random), kind };
@@ -135,7 +138,7 @@ test.each(PLAN_KINDS)('what the tables allow of the kind %s, both accept', (kind
   }
 });
 
-test('what damage makes of it, both accept or both refuse', () => {
+test('the reader and the schema agree on a damaged spec', () => {
   const random = createRandom(5);
   let refused = 0;
   for (let round = 0; round < ROUNDS; round += 1) {

@@ -1,4 +1,4 @@
-/** The tables of keys in docs/reference/spec.md; a test keeps the file equal to them. */
+/** Writes the tables of keys in docs/spec.md; a test keeps the file equal to them. */
 import { writeDurationMs } from '../../units/duration.ts';
 import { plainKey } from './reader.ts';
 import { AGENT, LLM } from './agent-table.ts';
@@ -14,7 +14,7 @@ import { STAGE } from './stage-table.ts';
 import type { Json } from './json.ts';
 import type { Key, MappingTable, ValueType } from './table.ts';
 
-/** Tables with a place of their own in the docs, by the name that the marker there has. */
+/** The tables that have a section of their own in the docs, by the name in its marker. */
 const SECTIONS: Readonly<Record<string, MappingTable>> = {
   spec: SPEC,
   workflow: WORKFLOW,
@@ -33,10 +33,10 @@ const SECTIONS: Readonly<Record<string, MappingTable>> = {
 
 const HEAD = ['| key | value | default | example | |', '|---|---|---|---|---|'];
 
-/** Where the list of keys that are mistakes stands. */
+/** The place of the list of mistaken keys. */
 const MISTAKES = /(<!-- mistaken keys -->\n)[^]*?(<!-- end -->)/;
 
-/** Between `<!-- keys: stage -->` and `<!-- end -->` stands a table of keys; the text with all of them written anew. */
+/** Returns the text with all tables of keys rewritten; a table is between `<!-- keys: stage -->` and `<!-- end -->`. */
 export function writeTables(text: string): string {
   const missing = new Set(Object.keys(SECTIONS));
   const written = text.replace(
@@ -70,7 +70,7 @@ function mistakes(): readonly string[] {
   const of = (name: string, table: MappingTable): readonly string[] => {
     if (seen.has(table)) return [];
     seen.add(table);
-    // Variants of a mapping share them.
+    // Variants of a mapping share these keys.
     const isListed = table.misplaced !== undefined && listed.has(table.misplaced);
     listed.add(table.misplaced);
     return [
@@ -81,7 +81,7 @@ function mistakes(): readonly string[] {
         cells([name, keys.map(code).join(', '), `it belongs to ${owner}`]),
       ),
       ...(isListed ? [] : refusals(table)).map(([remedy, keys]) =>
-        // Only the other kind has no such key.
+        // A box lacks these keys, but a step has them.
         cells([
           keys.some((key) => key in table.keys) ? 'a box' : name,
           keys.map(code).join(', '),
@@ -96,7 +96,7 @@ function mistakes(): readonly string[] {
   return of('the top level', SPEC);
 }
 
-/** Keys of other mappings, by what those are called. */
+/** Lists keys of other mappings, by the name of their mapping. */
 function misplacements(table: MappingTable): readonly (readonly [string, readonly string[]])[] {
   const { misplaced, meant, unsupported } = otherKeys(table);
   const byOwner = new Map<string, string[]>();
@@ -106,7 +106,7 @@ function misplacements(table: MappingTable): readonly (readonly [string, readonl
   return [...byOwner];
 }
 
-/** Keys that are refused, by what is said of them. */
+/** Lists rejected keys, by their remedy. */
 function refusals({ unsupported = {} }: MappingTable): readonly (readonly [string, readonly string[]])[] {
   const byRemedy = new Map<string, string[]>();
   for (const [key, { severity, remedy }] of Object.entries(unsupported))
@@ -127,7 +127,7 @@ function rowsOf({ keys }: MappingTable, prefix: string): readonly string[] {
   ]);
 }
 
-/** Of a mapping that has no place of its own. */
+/** Returns the rows of a mapping without a section of its own. */
 function rowsBelow(type: ValueType, path: string): readonly string[] {
   if (type.is === 'list') return rowsBelow(type.of, `${path}[]`);
   if (type.is === 'parameters') return rowsOf(type.table, `${path}.NAME.`);
@@ -148,7 +148,7 @@ function rowsBelow(type: ValueType, path: string): readonly string[] {
   ];
 }
 
-/** The keys of its group, of which a mapping has exactly one. */
+/** Returns the keys of a group, of which a mapping has exactly one. */
 function alternatives(keys: MappingTable['keys'], { group }: Key): readonly string[] {
   return group === undefined ? [] : Object.keys(keys).filter((name) => keys[name]!.group === group);
 }
@@ -207,7 +207,7 @@ function itemsOf(type: ValueType, called: string | undefined): string {
   return type.is === 'mapping' ? code(`{${Object.keys(type.table.keys).join(', ')}}`) : (called ?? 'mappings');
 }
 
-/** A value as YAML writes it on one line. */
+/** Writes a value as YAML on one line. */
 function flow(value: Json): string {
   if (Array.isArray(value)) return `[${value.map((each: Json) => flow(each)).join(', ')}]`;
   if (typeof value === 'object' && value !== null) {
@@ -215,7 +215,7 @@ function flow(value: Json): string {
       .map(([key, each]) => `${key}: ${flow(each as Json)}`)
       .join(', ')} }`;
   }
-  // A text that YAML would read as something else is put in quotes.
+  // A text that YAML would read as another value needs quotes.
   return typeof value === 'string' && !/^[A-Za-z./-][\w./-]*$/.test(value) ? JSON.stringify(value) : String(value);
 }
 

@@ -8,7 +8,7 @@ const HINT = 'is stale; UPDATE=1 npx vitest run domain/language/grammar writes i
 test.each<[string, (text: string) => string]>([
   ['docs/reference/spec.md', writeTables],
   ['docs/spec.schema.json', renderSpecSchema],
-])('%s is what the tables of the grammar say', (path, render) => {
+])('%s is what the tables of the grammar generate', (path, render) => {
   const file = new URL(`../../../${path}`, import.meta.url);
   if (process.env['UPDATE'] === '1') writeFileSync(file, render(readFileSync(file, { encoding: 'utf8', flag: 'a+' })));
   const text = readFileSync(file, 'utf8');
@@ -22,6 +22,6 @@ test.each([
     '# The spec\n',
     'no place for the keys of spec, workflow, pipeline, part, stage, approval, wait, workspace, mock, agent, llm, skill, sandbox',
   ],
-])('%s in docs/reference/spec.md is told', (_what, text, message) => {
+])('%s in docs/spec.md is reported', (_what, text, message) => {
   expect(() => writeTables(text)).toThrow(message);
 });

@@ -1,8 +1,8 @@
 // oxlint-disable unicorn/no-thenable -- `then` is a keyword of JSON Schema, of data that is never awaited
 /**
- * A JSON Schema of specs, for editors: docs/spec.schema.json. A test keeps the file equal to it. It is of draft 7,
- * the newest that the common language server for YAML reads whole. It knows the shape of a spec only: what hangs
- * together by names, paths and sizes is the compiler's to say.
+ * Generates the JSON Schema of specs for editors: docs/spec.schema.json. A test keeps the file equal to it. It uses
+ * draft 7, the newest draft that the common language server for YAML supports fully. It describes only the shape of a
+ * spec; the compiler checks relations by names, paths and sizes.
  */
 import { PLAN_KINDS, PLAN_LIMITS, type PlanKind } from '../../plan/plan.ts';
 import { AGENT, LLM } from './agent-table.ts';
@@ -16,21 +16,21 @@ import { DURATION, HOST_LABEL, NAME, RESERVED_LABELS, VARIABLE, VARIABLE_LIMITS 
 
 export type JsonSchema = { readonly [keyword: string]: unknown };
 
-/** A text, or what is taken as it is written. */
+/** Types of a text that also accepts other values as they are written. */
 const LENIENT = ['string', 'number', 'boolean'];
 
 const NAME_SCHEMA: JsonSchema = {
   type: 'string',
   pattern: NAME.source,
   maxLength: PLAN_LIMITS.nameLength,
-  // Not of the standard; editors show it instead of the pattern.
+  // Not in the standard; editors show it instead of the pattern.
   patternErrorMessage: 'Use letters, digits, `.`, `_`, `-`, a letter or digit first.',
 };
 
-/** Keys that mean nothing, for anchors. */
+/** Keys without a meaning, for anchors. */
 const FREE_KEYS: JsonSchema = { '^x-': true };
 
-/** Tables that are written once and referred to. */
+/** Tables that the schema contains once and refers to. */
 const DEFINITIONS = [
   { name: 'step', table: STAGE, kind: 'workflow' },
   { name: 'box', table: STAGE, kind: 'pipeline' },
@@ -70,7 +70,7 @@ export function renderSpecSchema(): string {
   return `${JSON.stringify(specSchema(), null, 2)}\n`;
 }
 
-/** @param kind  leaves out the keys of other kinds; null leaves out none */
+/** @param kind  leaves out the keys of other kinds; null leaves out no key */
 function mappingSchema(
   { keys }: MappingTable,
   kind: PlanKind | null,
@@ -90,7 +90,10 @@ function mappingSchema(
   };
 }
 
-/** Of each group one key: a second one is marked where it stands, as is what does not go with the first. */
+/**
+ * Requires one key of each group. An editor marks a second key at its place, and so a key that conflicts with the
+ * first.
+ */
 function groupsOf(keys: MappingTable['keys']): readonly JsonSchema[] {
   const groups = new Map<string, string[]>();
   for (const [name, { group }] of Object.entries(keys))
@@ -125,7 +128,7 @@ function keySchema(key: Key): JsonSchema {
   };
 }
 
-/** Links lead to places in docs/reference/spec.md, where an editor is not. */
+/** Removes links to places in docs/spec.md, because an editor cannot follow them. */
 function withoutLinks(doc: string): string {
   return doc.replace(/ See \[[^\]]*\]\([^)]*\)\.?/g, '');
 }
@@ -203,7 +206,7 @@ function valueSchema(type: ValueType): JsonSchema {
     case 'mapping':
     case 'section': {
       const defined = DEFINITIONS.find(({ table }) => table === type.table);
-      // Beside a `$ref` draft 7 knows nothing, so a description would be lost there.
+      // Draft 7 ignores keywords next to `$ref`, so a description would be lost there.
       return defined === undefined
         ? mappingSchema(type.table, null)
         : { allOf: [{ $ref: `#/definitions/${defined.name}` }] };
@@ -220,12 +223,12 @@ function valueSchema(type: ValueType): JsonSchema {
 function wordSchema({ words, aliases = {}, anyCase }: WordType): JsonSchema {
   const all = [...words, ...Object.keys(aliases)];
   if (anyCase !== true) return { enum: all };
-  // What an editor offers stands first; the pattern allows the rest.
+  // The enum comes first, because editors offer its words; the pattern allows the others.
   const pattern = all.map((word) => word.replace(/[a-z]/g, (letter) => `[${letter}${letter.toUpperCase()}]`));
   return { anyOf: [{ enum: all }, { type: 'string', pattern: `^(?:${pattern.join('|')})$` }] };
 }
 
-/** By `if`, for the same reason as variants. */
+/** Uses `if`, for the same reason as `variantsSchema`. */
 function formsSchema({ prefixes, tables }: FormsType): JsonSchema {
   const keys = Object.keys(tables);
   return {
@@ -259,7 +262,7 @@ function textSchema({ lenient, absolute, filled, variable }: TextType): JsonSche
   };
 }
 
-/** By `if`, so that an editor tells what is wrong with the variant that was meant, and not that none of them fits. */
+/** Uses `if`, so that an editor reports the mistake within the intended variant, instead of that no variant fits. */
 function variantsSchema({ by, tables }: VariantsType): JsonSchema {
   const words = Object.keys(tables);
   return {

@@ -1,25 +1,28 @@
-/** Values of a spec that may be of several shapes. */
+/** Values of a spec that may have several shapes. */
 import type { Position, TreeNode } from '../text/tree.ts';
 
-/** A value as JSON and YAML write it. */
+/** A value that JSON and YAML can write. */
 export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };
 
-/** A value, as it was written. */
+/** A value with its source. */
 export interface JsonSpec<V extends Json = Json> {
   readonly at: Position;
-  /** Of a list or mapping, its JSON. */
+  /** The source of the value; for a list or mapping, its JSON. */
   readonly text: string;
   readonly value: V;
-  /** For the places of what stands in it. */
+  /** The node, for the places of values within it. */
   readonly node: TreeNode;
 }
 
-/** A value of one of several shapes: a text, a number, a boolean, or a list or mapping of anything. */
+/** The type of a value of several shapes: a text, a number, a boolean, or a list or mapping with any content. */
 export interface JsonType {
   readonly is: 'json';
-  /** What it is called in the docs. */
+  /** The type's name in the docs. */
   readonly holds: string;
   readonly shapes: readonly ('string' | 'number' | 'boolean' | 'array' | 'object')[];
-  /** Commands get its lists and mappings as JSON: a number in them that JSON writes with other digits is refused. */
+  /**
+   * Commands get its lists and mappings as JSON: the reader rejects a number in them that JSON would write with other
+   * digits.
+   */
   readonly isPrinted?: true;
 }

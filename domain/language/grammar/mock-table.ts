@@ -29,7 +29,7 @@ export const MOCK = {
   },
 } as const satisfies MappingTable;
 
-/** Of a step, a box, and the stage of `kind: agent`. */
+/** The key `mock` of a step, a box, and the stage of `kind: agent`. */
 export const MOCK_KEY = {
   as: 'mock',
   type: { is: 'mapping', table: MOCK },

@@ -1,4 +1,7 @@
-/** What is said of keys that a mapping does not have: made of its table, once for each. */
+/**
+ * Collects the messages for keys that a mapping does not have. They follow from its table and are computed once per
+ * table.
+ */
 import { type MeantKey, type OtherKeys, plainKey } from './reader.ts';
 import type { Key, Keys, MappingTable } from './table.ts';
 
@@ -20,7 +23,7 @@ function make({ keys, unsupported = {}, misplaced = {} }: MappingTable): OtherKe
   for (const isKey of [false, true])
     for (const { owner, theirs, within } of owners)
       for (const [word, meant] of theirs)
-        // A word that is a key somewhere is that key, whatever else it may stand for.
+        // The exact name of a key overrides an alias of another key.
         if ((word === plainKey(meant.key)) === isKey) misplacedWords.set(word, { ...meant, owner, within });
   return {
     unsupported: new Map(Object.entries(unsupported).map(([key, what]) => [plainKey(key), what])),

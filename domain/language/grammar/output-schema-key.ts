@@ -1,6 +1,6 @@
 import type { Key } from './table.ts';
 
-/** Of a step, a box, and the stage of `kind: agent`. */
+/** The key `output_schema` of a step, a box, and the stage of `kind: agent`. */
 export const OUTPUT_SCHEMA_KEY = {
   as: 'outputSchema',
   type: { is: 'json', holds: 'JSON Schema', shapes: ['object'] },

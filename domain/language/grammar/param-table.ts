@@ -3,7 +3,7 @@ import type { JsonType } from './json.ts';
 import type { MappingTable } from './table.ts';
 import { PARAM_TYPES } from './values.ts';
 
-/** A default, in its mapping or alone. */
+/** A default, in its mapping or as the whole value. */
 export const PARAM_DEFAULT = {
   is: 'json',
   holds: 'text, number, boolean or list',

@@ -1,13 +1,13 @@
-/** Values of a spec's parameters in one run. */
+/** The values of a spec's parameters in one run. */
 import type { Json } from './json.ts';
 
-/** `text` is what placeholders become; `value` is what expressions read. */
+/** `text` replaces placeholders; expressions read `value`. */
 export interface ParamValue {
   readonly text: string;
   readonly value: Json;
-  /** Of a choice: all that it may be. */
+  /** For a choice: all values that it may have. */
   readonly choices?: readonly string[];
 }
 
-/** The values of a spec's parameters in one run. A null value was reported. */
+/** The values of a spec's parameters in one run. Null: a mistake in the value was reported. */
 export type ParamValues = ReadonlyMap<string, ParamValue | null>;

@@ -4,19 +4,19 @@ import type { ParamValues } from './param-values.ts';
 import type { Located, Position } from '../text/tree.ts';
 import { quote } from '../../units/quote.ts';
 
-/** `$${{` is a literal `${{`; anything else that begins so must be a placeholder. */
+/** `$${{` is a literal `${{`; any other text that begins with `${{` must be a placeholder. */
 const PLACEHOLDER = /\$\$\{\{|\$\{\{((?:[^{}"']|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')*)\}\}|\$\{\{([^{}]*)\}\}|\$\{\{/gs;
-/** What is evaluated in the run names what it reads. */
+/** An expression that has a value only in the run contains one of these names. */
 const READS_OF_RUN = /\b(?:stages|item|item_index)\b/;
-/** A parameter as shells and templates write one. */
+/** A placeholder of a parameter in the form that shells and other templates use. */
 const NEARLY =
   /(?<![${])\{\{\s*params\.([A-Za-z0-9][A-Za-z0-9._-]*)\s*\}\}|\$\{\s*params\.([A-Za-z0-9][A-Za-z0-9._-]*)\s*\}/g;
 const PARAM = /^\s*params\.([A-Za-z0-9][A-Za-z0-9._-]*)\s*$/;
 
-/** Fills `${{ params.x }}` in; values are not looked at for placeholders again. */
+/** Replaces `${{ params.x }}` with its value; placeholders within values are not replaced. */
 export type Filler = (text: Located<string>) => string;
 
-/** As a `Filler`, of a text in which expressions may stand. */
+/** Splits a text like a `Filler`, but keeps its expressions. */
 export type Splitter = (text: Located<string>) => readonly (string | PlacedExpression)[];
 
 export interface PlacedExpression {
@@ -30,12 +30,12 @@ export function isExpression(inner: string | undefined): inner is string {
   return inner !== undefined && READS_OF_RUN.test(inner) && !PARAM.test(inner);
 }
 
-/** The parameter that a placeholder names; null: it names none. */
+/** Returns the parameter that a placeholder names; null if it names no parameter. */
 export function paramName(inner: string): string | null {
   return PARAM.exec(inner)?.[1] ?? null;
 }
 
-/** Closed placeholders of a text, in UTF-16 offsets; a literal `$${{` is no placeholder. */
+/** Returns the closed placeholders of a text, in UTF-16 offsets; a literal `$${{` is not a placeholder. */
 export function findPlaceholders(text: string): readonly { readonly start: number; readonly end: number }[] {
   if (!text.includes('${{')) return [];
   return [...text.matchAll(PLACEHOLDER)].flatMap(({ 0: found, 1: quoted, 2: plain, index }) =>
@@ -43,14 +43,17 @@ export function findPlaceholders(text: string): readonly { readonly start: numbe
   );
 }
 
-/** Whether a value in it is known only in the run. */
+/** Whether a text contains an expression, whose value is known only in the run. */
 export function hasExpression(text: string): boolean {
   if (!text.includes('${{')) return false;
   for (const [, quoted, plain] of text.matchAll(PLACEHOLDER)) if (isExpression(quoted ?? plain)) return true;
   return false;
 }
 
-/** Characters that placeholders may add in all: a small text with many of them must not make a huge one. */
+/**
+ * The most characters that all placeholders of a spec may add, because a small text with many of them must not become a
+ * huge one.
+ */
 const FILLED_LIMIT = 2 * PLAN_LIMITS.planBytes;
 
 export function createFiller(
@@ -89,7 +92,7 @@ export function createFiller(
   return { fill, split };
 }
 
-/** What stands in place of a placeholder that names a parameter; mistakes are reported. */
+/** Returns a function that returns the value of a placeholder's parameter, and reports mistakes. */
 function createParamFiller(
   values: ParamValues,
   problems: Problems,

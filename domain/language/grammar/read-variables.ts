@@ -5,7 +5,7 @@ import { quote } from '../../units/quote.ts';
 import type { EnvSpec } from './table.ts';
 import { isVariable, VARIABLE_LIMITS, VARIABLE_REMEDY } from './values.ts';
 
-/** `env` mappings: an empty value names a host's variable. */
+/** Reads a mapping `env`. An empty value names a variable of the host. */
 export function readVariables(node: TreeNode | null, what: string, problems: Problems): readonly EnvSpec[] {
   const entries = readEntries(node, what, problems);
   const over = entries[VARIABLE_LIMITS.count];

@@ -44,11 +44,11 @@ import type { PlanKind } from '../../plan/plan.ts';
 import { applyScale, HOST_LABEL, HOST_LABEL_REMEDY, isVariable, RESERVED_LABELS, VARIABLE_REMEDY } from './values.ts';
 import { createMapping } from '../../units/mapping.ts';
 
-/** What diagnostics of a mapping's values depend on. */
+/** The context that diagnostics of a mapping's values need. */
 export interface Place {
-  /** Null: not known yet; keys that only one kind has are left out. */
+  /** Null: the kind is not known yet, so keys of only one kind are skipped. */
   readonly kind: PlanKind | null;
-  /** The key of a group that the mapping has; others that do not go with it are left out. */
+  /** The key of a group that the mapping has. Keys that do not go with it are skipped. */
   readonly beside?: string;
   /** As in `MappingTable`. */
   readonly of?: MappingTable['of'];
@@ -56,7 +56,7 @@ export interface Place {
   readonly outer?: string;
 }
 
-/** Values of some keys of a mapping. Keys of another kind of spec are not asked for, so that `finish` reports them. */
+/** Reads the values of some keys of a mapping. It skips keys of another kind of spec, so that `finish` reports them. */
 export function readKeys<const K extends ReadableKeys>(map: MapReader, keys: K, place: Place): FieldsOf<K> {
   const values: Record<string, unknown> = createMapping();
   for (const [name, key] of Object.entries<ReadableKeys[string]>(keys)) {
@@ -67,7 +67,7 @@ export function readKeys<const K extends ReadableKeys>(map: MapReader, keys: K, 
       : readValue(key.type, null, '', map, place);
     if (isHere) refuseExcluded(map, name, key);
   }
-  // The type says of each key what `readValue` gives for its type.
+  // `FieldsOf` describes what `readValue` returns for each type.
   return values as FieldsOf<K>;
 }
 
@@ -91,7 +91,7 @@ function readKey(map: MapReader, name: string, key: ReadableKeys[string], place:
   return readValue(key.type, node, what, map, place);
 }
 
-/** A value in the words of a message. */
+/** Names a value in a message. */
 function label(map: MapReader, name: string, key: Key, place: Place): string {
   const called = key.called ?? `\`${name}\``;
   const of = key.of ?? place.of;
@@ -108,7 +108,7 @@ function readValue(type: ReadableType, node: TreeNode | null, what: string, map:
       return readName(node, what, problems);
     case 'word':
     case 'flag':
-      // Items of lists are neither; `readKey` reads the rest.
+      // Items of lists never have these types; `readKey` reads them at other places.
       return null;
     case 'number': {
       const value = readNumber(node, what, type.range, problems);
@@ -148,7 +148,7 @@ function readValue(type: ReadableType, node: TreeNode | null, what: string, map:
   }
 }
 
-/** Of each group one key. False: none is there, or several. */
+/** Checks that each group has exactly one key. Returns false if a group has no key, or several. */
 export function checkGroups(map: MapReader, { keys }: MappingTable): boolean {
   const groups = new Set(Object.values(keys).flatMap(({ group }) => group ?? []));
   return [...groups].every((group) => {
@@ -166,7 +166,7 @@ export function checkGroups(map: MapReader, { keys }: MappingTable): boolean {
   });
 }
 
-/** Null when a required value is missing: the mapping means nothing without it. */
+/** Returns null if a required value is missing, because the mapping is then useless. */
 function readWhole(map: MapReader | null, table: MappingTable, place: Place): Record<string, unknown> | null {
   if (map === null) return null;
   const values: Record<string, unknown> = readKeys(map, table.keys as ReadableKeys, place);
@@ -220,7 +220,7 @@ function readCommand(type: CommandType, node: TreeNode | null, what: string, map
   if (node?.kind === 'map') {
     const command = new MapReader(node, what, problems);
     const values = readWhole(command, type.table, { ...place, outer: map.what });
-    // A group says that one of its keys is there, and not that its value could be read.
+    // `checkGroups` says that a key of the group is there, not that its value could be read.
     return values === null || (values['program'] === null && values['text'] === null) ? null : values;
   }
   if (node?.kind === 'list') {
@@ -379,7 +379,9 @@ function readParameters(
 
 const PLAIN_PARAM = { type: null, fallback: null, isOpen: false, min: null, max: null, choices: [] } as const;
 
-/** A bare value is the default; a mapping may have one; nothing means that the run has to give it. */
+/**
+ * Reads a parameter: a bare value is its default, and a mapping may have one. Without a default, the run must set it.
+ */
 function readParameter(
   type: ParametersType,
   value: TreeNode,
@@ -395,6 +397,6 @@ function readParameter(
   const read = readWhole(map, type.table, { kind: null }) as FieldsOf<typeof PARAMETER.keys> | null;
   if (read === null) return { ...PLAIN_PARAM, isOpen: true };
   const { default: fallback, description: _description, ...rest } = read;
-  // A default that could not be read was reported; the parameter still has one.
+  // A default that could not be read was reported, but the parameter still counts as having one.
   return { ...rest, fallback, isOpen: fallback === null && map.has('default') };
 }

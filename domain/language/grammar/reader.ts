@@ -1,4 +1,4 @@
-/** Reads values out of a positioned tree; a value of the wrong shape is a diagnostic and then absent. */
+/** Reads values from a tree with positions. A value of the wrong shape becomes a diagnostic, and is then absent. */
 import { PLAN_LIMITS } from '../../plan/plan.ts';
 import { parseDurationMs, writeDurationMs } from '../../units/duration.ts';
 import { isRounded, losesValue } from '../../units/rounded.ts';
@@ -17,16 +17,16 @@ import {
 } from '../text/tree.ts';
 import { quote } from '../../units/quote.ts';
 
-/** A key that other versions or systems have; said instead of "unknown key". */
+/** A key of other versions or systems; its message replaces "unknown key". */
 export interface UnsupportedKey {
   readonly severity: 'error' | 'warning';
-  /** `spec/unsupported` where it is left out. */
+  /** Absent: `spec/unsupported`. */
   readonly code?: SpecCode;
   readonly message: string;
   readonly remedy: string;
 }
 
-/** A key that a word stands for, how it is written, what is said of its value, and what is open without it. */
+/** The key that a word means: its form, a hint about its value, and the conclusions that its absence leaves open. */
 export interface MeantKey {
   readonly key: string;
   readonly form: string;
@@ -34,19 +34,19 @@ export interface MeantKey {
   readonly feeds?: Gap | undefined;
 }
 
-/** What is said of keys that a mapping does not have, each by its `plainKey`. */
+/** Messages for keys that a mapping does not have, each by its `plainKey`. */
 export interface OtherKeys {
   readonly unsupported: ReadonlyMap<string, UnsupportedKey>;
-  /** Keys of other mappings, what those are called, and the key that has them, if it is one of this mapping. */
+  /** Keys of other mappings: the name of their mapping, and the key that contains it, if this mapping has that key. */
   readonly misplaced: ReadonlyMap<string, MeantKey & { readonly owner: string; readonly within: string | null }>;
-  /** Keys of the mapping, by other words too. */
+  /** Keys of the mapping, also by their aliases. */
   readonly meant: ReadonlyMap<string, MeantKey>;
 }
 
-/** Keys that mean nothing, for anchors and for other programs. */
+/** Keys without a meaning, for anchors and for other programs. */
 const FREE_KEY = /^x-/;
 
-/** One mapping while its keys are read. `finish` reports what nobody asked for, and what was asked for and is not there. */
+/** Reads the keys of one mapping. `finish` reports unknown keys and missing required keys. */
 export class MapReader {
   readonly at: Position;
   readonly problems: Problems;
@@ -55,7 +55,7 @@ export class MapReader {
   readonly #entries: ReadonlyMap<string, MapEntry>;
   readonly #isPartial: boolean;
   readonly #asked = new Set<string>();
-  /** Required keys that are not there, and how they are written. */
+  /** Required keys that are missing, and their forms. */
   readonly #missing = new Map<string, { readonly form: string; readonly others: readonly string[] }>();
 
   constructor(node: MapNode, what: string, problems: Problems) {
@@ -66,7 +66,7 @@ export class MapReader {
     this.problems = problems;
   }
 
-  /** The value of a key; null when it is absent. A key with nothing behind it counts as absent. */
+  /** Returns the value of a key; null if it is absent. A key without a value counts as absent. */
   optional(key: string): TreeNode | null {
     this.#asked.add(key);
     const entry = this.#entries.get(key);
@@ -74,8 +74,8 @@ export class MapReader {
   }
 
   /**
-   * @param form  how the key is written, for who has not seen it yet
-   * @param others  keys that may stand in its place
+   * @param form  the form of the key, for an author who does not know it yet
+   * @param others  keys that the author may write instead
    */
   required(key: string, form = key, others: readonly string[] = []): TreeNode | null {
     const node = this.optional(key);
@@ -91,14 +91,14 @@ export class MapReader {
     return this.#entries.get(key)?.keyAt ?? this.at;
   }
 
-  /** Once all keys were asked for. */
+  /** Reports the other keys; call it once all keys were read. */
   finish(others: OtherKeys): void {
     for (const [word, { keyAt }] of this.#entries)
       if (!this.#asked.has(word) && !FREE_KEY.test(word)) this.#reportOther(word, keyAt, others);
     this.reportMissing();
   }
 
-  /** Of a mapping whose other keys cannot be judged. */
+  /** Reports missing keys only, for a mapping whose other keys cannot be judged. */
   reportMissing(): void {
     for (const [key, { form, others }] of this.#missing) {
       const more = others.length === 0 ? '' : `, or ${others.map((each) => `\`${each}\``).join(', ')}`;
@@ -113,7 +113,7 @@ export class MapReader {
     const plain = plainKey(word);
     const known = others.meant.get(plain);
     const meant = known !== undefined && this.#asked.has(known.key) ? known : this.#nearMissing(word, others);
-    // A key of the other kind is refused by whatever name it has.
+    // The table rejects a key of the other kind by its usual name, whatever alias the author wrote.
     const unsupported = others.unsupported.get(known === undefined ? plain : plainKey(known.key));
     const misplaced = others.misplaced.get(plain);
     if (meant !== null) this.#reportWrong(word, at, meant);
@@ -140,7 +140,7 @@ export class MapReader {
     }
   }
 
-  /** Left out, the key would change the run that its author expects. */
+  /** Reports a mistaken key as an error: without it, the run would differ from what its author expects. */
   #reportWrong(word: string, at: Position, meant: MeantKey): void {
     if (meant.feeds !== undefined) this.problems.gap(meant.feeds);
     this.problems.error(
@@ -152,26 +152,26 @@ export class MapReader {
     this.#missing.delete(meant.key);
   }
 
-  /** The key of this mapping that a misspelt one means; beside that key itself the other one may be anything. */
+  /** Returns the key of this mapping that a misspelt key means, unless the mapping already has that key. */
   #keyOfSlip(word: string, { meant }: OtherKeys): MeantKey | null {
     const absent = [...this.#asked].filter((key) => !this.#entries.has(key));
     const key = this.problems.withoutSlip(word, absent);
     return key === null ? null : (meant.get(plainKey(key)) ?? null);
   }
 
-  /** The required key that is not there for a slip in its name. */
+  /** Returns the required key whose name is misspelt. */
   #nearMissing(word: string, { meant }: OtherKeys): MeantKey | null {
     const key = this.problems.nearest(word, this.#missing.keys());
     return key === null ? null : (meant.get(plainKey(key)) ?? { key, form: key, unit: '' });
   }
 }
 
-/** `dependsOn` and `depends-on` are `depends_on` in another spelling. */
+/** Returns the spelling-independent form: `dependsOn` and `depends-on` mean `depends_on`. */
 export function plainKey(word: string): string {
   return word.length > 64 ? word : word.toLowerCase().replace(/[-_ ]/g, '');
 }
 
-/** @param form  how the mapping is written, made of the text that stands in its place */
+/** @param form  returns the mapping that the author should write instead of a text */
 export function readMap(
   node: TreeNode | null,
   what: string,
@@ -192,7 +192,7 @@ export function readMap(
   return null;
 }
 
-/** The items of a list; none when it is absent or no list. */
+/** Returns the items of a list; empty if it is absent or not a list. */
 export function readList(node: TreeNode | null, what: string, problems: Problems): readonly TreeNode[] {
   if (node === null) return [];
   if (node.kind === 'list') return node.items;
@@ -200,14 +200,14 @@ export function readList(node: TreeNode | null, what: string, problems: Problems
   return [];
 }
 
-/** A word in the place of a list is most often its only item. */
+/** A word instead of a list is most often its only item. */
 function listRemedy(node: TreeNode): string {
   return node.kind === 'scalar' && /^[\w./-]{1,80}$/.test(node.text)
     ? `write it as \`[${node.text}]\``
     : 'write it as `[a, b]` or as lines that begin with `- `';
 }
 
-/** Keys with texts, as of `env` and `params`. */
+/** Returns the entries of a mapping with free keys, such as `env` and `params`. */
 export function readEntries(
   node: TreeNode | null,
   what: string,
@@ -219,7 +219,7 @@ export function readEntries(
   return [];
 }
 
-/** A text; numbers and booleans are taken as they were written when `lenient`. */
+/** Reads a text. If `lenient`, it also accepts numbers and booleans as they are written. */
 export function readText(
   node: TreeNode | null,
   what: string,
@@ -244,13 +244,13 @@ export function readText(
   return textAt === undefined ? { value, at } : { value, at, textAt };
 }
 
-/** A mapping is seldom meant: YAML makes one of `echo a: b`, and a list of `[ -f x ]`. */
+/** The author seldom means a mapping: YAML reads `echo a: b` as one, and `[ -f x ]` as a list. */
 function textRemedy(node: TreeNode): string {
   const written = node.kind === 'scalar' ? node.text : (node.source ?? '');
   return written === '' ? 'write a string' : `put it in quotes: ${quoteYaml(written)}`;
 }
 
-/** A text in which no placeholder may stand. */
+/** Reads a text that must not contain a placeholder. */
 export function readPlainText(node: TreeNode | null, what: string, problems: Problems): Located<string> | null {
   const text = readText(node, what, problems);
   if (text === null || !text.value.includes('${{')) return text;
@@ -277,7 +277,7 @@ export function readNumber(node: TreeNode | null, what: string, range: NumberRan
   return node.value;
 }
 
-/** In milliseconds. */
+/** Returns milliseconds. */
 export function readDuration(
   node: TreeNode | null,
   what: string,
@@ -301,7 +301,7 @@ function inner(node: TreeNode): string {
   return node.kind === 'scalar' ? node.text : 'of another shape';
 }
 
-/** A text, a number, a boolean or a list, as a run could give it. */
+/** Reads a text, a number, a boolean or a list, in the forms that a run can set. */
 export function readJson(
   node: TreeNode | null,
   what: string,
@@ -320,8 +320,9 @@ export function readJson(
 }
 
 /**
- * Alone a number is kept as it is written; in a list or mapping it becomes another one.
- * @param isPrinted  as of `JsonType`
+ * Rejects numbers whose digits would change. A number on its own keeps its text; in a list or mapping, only its value
+ * is kept.
+ * @param isPrinted  as in `JsonType`
  */
 function refuseChanged(node: TreeNode, what: string, isPrinted: boolean, problems: Problems): boolean {
   const refuseIn = (inner: readonly TreeNode[]): boolean =>
@@ -329,7 +330,7 @@ function refuseChanged(node: TreeNode, what: string, isPrinted: boolean, problem
   if (node.kind === 'list') return refuseIn(node.items);
   if (node.kind === 'map') return refuseIn([...node.entries.values()].map(({ value }) => value));
   if (typeof node.value !== 'number') return false;
-  // A number has no character that `quote` escapes; it may be long.
+  // A number may be long, but has no character that `quote` escapes.
   const quoted = quote(node.text);
   const written = quoted.slice(1, -1);
   const isLost = /^[+-]?[\d.]+(?:[eE][+-]?\d+)?$/.test(node.text) ? losesValue(node.text) : isRounded(node.value);
@@ -346,7 +347,7 @@ function refuseChanged(node: TreeNode, what: string, isPrinted: boolean, problem
   return true;
 }
 
-/** YAML has numbers that JSON has not; alone they are kept as text, where a text may stand. */
+/** Rejects numbers that YAML has and JSON lacks. Such a number on its own stays a text, if a text is allowed. */
 function isJson(value: Json, shapes: JsonType['shapes']): boolean {
   if (typeof value === 'number') return shapes.includes('string') || Number.isFinite(value);
   return typeof value !== 'object' || value === null || Object.values(value).every((each: Json) => isJson(each, []));
@@ -365,7 +366,7 @@ export function readBoolean(node: TreeNode | null, what: string, problems: Probl
   return null;
 }
 
-/** @param remedy  what to write instead of another word, where that is not a list of the words */
+/** @param remedy  the remedy for another word; absent: the list of the words */
 export function readWord(
   node: TreeNode | null,
   what: string,
@@ -385,7 +386,7 @@ export function readWord(
   return null;
 }
 
-/** A name of a run, step, box, output or parameter. */
+/** Reads a name of a run, step, box, output or parameter. */
 export function readName(node: TreeNode | null, what: string, problems: Problems): Located<string> | null {
   const text = readText(node, what, problems);
   if (text === null) return null;
@@ -403,7 +404,7 @@ function isName(text: string): boolean {
   return text.length <= PLAN_LIMITS.nameLength && NAME.test(text);
 }
 
-/** `, such as my-name`, where a name can be made of the text. */
+/** Returns `, such as my-name` if a name can be derived from the text. */
 function suggestName(text: string): string {
   if (text.length > PLAN_LIMITS.nameLength) return '';
   const made = text.replace(/[^A-Za-z0-9._-]+/g, '-').replace(/^[._-]+|[._-]+$/g, '');

@@ -16,7 +16,7 @@ const RULE = {
   filled: 'name a host, or remove it',
 } as const;
 
-/** What a VM reaches, where that is neither nothing nor everything. */
+/** Network rules of a VM that may reach some destinations. */
 export const EGRESS = {
   keys: {
     allow: {
@@ -46,12 +46,12 @@ export const EGRESS = {
   },
 } as const satisfies MappingTable;
 
-/** What a mount is where its `mode` is left out. */
+/** The mode of a mount without `mode`. */
 export const MOUNT_MODE_DEFAULT = 'ro';
 
 export const MOUNT = {
   form: (text) => {
-    // The short form that container tools have.
+    // The short form of container tools.
     const [host = '', guest = '/workspace/data', mode] = text.split(':');
     return `{ host: ${host}, guest: ${guest}${mode === undefined ? '' : `, mode: ${mode}`} }`;
   },

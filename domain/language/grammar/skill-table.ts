@@ -2,7 +2,7 @@ import { LLM_PROVIDERS } from '../../plan/plan.ts';
 import { BUDGET_KEY, LLM, SKILLS, SKILLS_EXAMPLE } from './agent-table.ts';
 import type { MappingTable } from './table.ts';
 
-/** What a box with a prompt has of its agent. */
+/** The keys of the agent that answers a step machine; a box with a prompt has the same keys. */
 const ANSWERING_AGENT = {
   keys: {
     llm: {

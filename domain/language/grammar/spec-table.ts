@@ -7,7 +7,7 @@ import { GRACE_MS } from '../../plan/defaults.ts';
 import { ON_LIMITS, PLAN_KINDS, type PlanKind } from '../../plan/plan.ts';
 import { DEFAULT_MAX_PARALLEL, RANGES, SCALES, VARIABLE_LIMITS } from './values.ts';
 
-/** Of stages that run commands; each where the stage says nothing. */
+/** Defaults for stages that run commands; a stage's own values override them. */
 const DEFAULTS = {
   keys: {
     env: BESIDE_RUN.env,
@@ -18,7 +18,7 @@ const DEFAULTS = {
   misplaced: { 'each step or box': BESIDE_RUN },
 } as const satisfies MappingTable;
 
-/** Keys of the top level that all kinds have. */
+/** Keys of the top level for all kinds. */
 const OF_ALL_KINDS = {
   params: {
     as: 'params',
@@ -126,7 +126,7 @@ export const WORKFLOW = {
 
 const { name: _name, depends_on: _dependsOn, mode: _mode, ...OF_BOXES } = STAGE.keys;
 
-/** An entry of `stages` holds the order alone: what its boxes do stands at the boxes. */
+/** An entry of `stages` sets only the order; the boxes have the other keys. */
 const ORDER_ONLY: Pick<MappingTable, 'misplaced' | 'unsupported'> = {
   misplaced: { 'each box': OF_BOXES },
   unsupported: {
@@ -274,12 +274,12 @@ export const PIPELINE = {
   misplaced: { 'the top level of the spec': OF_ALL_KINDS },
 } as const satisfies MappingTable;
 
-/** Kinds that have a section of their name. The key `sandbox` is of all kinds. */
+/** Kinds with a section of the same name. Every kind has the key `sandbox`. */
 export const SECTION_KINDS = ['workflow', 'pipeline', 'agent'] as const satisfies readonly PlanKind[];
 
 const { max_parallel, timeout_secs, grace_secs, budget, ...OF_PARTS } = OF_ALL_KINDS;
 
-/** A part of the same file: what it would have in a file of its own. */
+/** A part in the same file, with the keys that a file of its own would have. */
 export const PART = {
   keys: {
     ...OF_PARTS,
@@ -378,7 +378,7 @@ export const SPEC = {
     },
   },
   misplaced: {
-    // By their names alone: the whole type of the table would be too long for a declaration.
+    // Only names are needed: the whole type of the table would be too long for a declaration.
     '`agent`': AGENT.keys as Keys,
     'each step or box': BESIDE_RUN as Keys,
     '`sandbox`': SANDBOX.keys as Keys,

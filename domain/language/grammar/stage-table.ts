@@ -17,7 +17,7 @@ import { WORKSPACE_KEY } from './workspace-table.ts';
 import type { Keys, MappingTable } from './table.ts';
 import { RANGES, SCALES, VARIABLE_LIMITS } from './values.ts';
 
-/** Where inputs are put and outputs are taken from when no `guest` is said. */
+/** The default places of inputs and outputs without `guest`. */
 export const GUEST_PATH_DEFAULTS = { input: '/workspace/input', output: '/workspace/output' } as const;
 
 const RETRY = {
@@ -474,7 +474,7 @@ export const STAGE = {
   },
   unsupported: {
     ...PROMPT_FILES,
-    // Of a box: a step has the key.
+    // A box has no such key; a step has it.
     depends_on: {
       severity: 'error',
       code: 'spec/wrong-key',
@@ -514,7 +514,7 @@ export const STAGE = {
       message: 'not supported: `user`; commands run as the user `sandbox` (uid 1000)',
       remedy: 'remove it',
     },
-    // Of a box: a step has the key.
+    // A box has no such key; a step has it.
     mode: {
       severity: 'error',
       code: 'spec/wrong-key',

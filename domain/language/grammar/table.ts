@@ -1,7 +1,7 @@
 /**
- * What the tables of the grammar are made of. A table says which keys a mapping has. The reader (`read.ts`), the
- * types of a Spec (`../read/spec.ts`), the tables of keys in docs/reference/spec.md (`docs.ts`) and the JSON Schema for editors
- * (`json-schema.ts`) are made from it, so a new key is one entry, and its meaning in `compilePlan`.
+ * The types of the grammar tables. A table lists the keys of a mapping. The reader (`read.ts`) and the types of a Spec
+ * (`../read/spec.ts`) follow from the tables. So do the tables of keys in docs/spec.md (`docs.ts`) and the JSON Schema
+ * for editors (`json-schema.ts`). A new key therefore needs one entry, and its meaning in `compilePlan`.
  */
 import type { SpecCode } from '../../errors/spec-codes.ts';
 import type { Gap } from '../text/diagnostics.ts';
@@ -16,48 +16,48 @@ export interface MappingTable {
   readonly keys: Keys;
   /** Keys that other versions or systems have. */
   readonly unsupported?: Readonly<Record<string, UnsupportedKey>>;
-  /** Keys of other mappings that are easily put here, by what those are called. */
+  /** Keys of other mappings that authors often write here, by the name of their mapping. */
   readonly misplaced?: Readonly<Record<string, Keys>>;
-  /** How the mapping is written, made of a text that stands in its place; named in diagnostics. */
+  /** Returns the form of the mapping if the author wrote a text instead; diagnostics show it. */
   readonly form?: (text: string) => string;
-  /** What diagnostics name its values after, where that is not the mapping itself. */
+  /** The owner that diagnostics name for its values. Absent: the mapping itself. */
   readonly of?: ValueOwner;
 }
 
 export type Keys = Readonly<Record<string, Key>>;
 
-/** `nothing`: the key alone; `outer`: the mapping that holds this one. */
+/** `nothing`: diagnostics name only the key; `outer`: the mapping that holds this one. */
 type ValueOwner = 'nothing' | 'outer';
 
 export interface Key {
-  /** The value's name in a Spec, with the unit that it has there. */
+  /** The name of the value in a Spec, with its unit there. */
   readonly as: string;
   readonly type: ValueType;
   readonly required?: true;
-  /** What an absent key stands for, as a spec would write it. The compiler takes it from `domain/plan/defaults.ts`. */
+  /** The meaning of an absent key, as a spec would write it. The compiler uses `domain/plan/defaults.ts`. */
   readonly default?: Json;
-  /** What an absent key stands for, where that is more than one value. Markdown. */
+  /** The meaning of an absent key, if it is not one value. Markdown. */
   readonly otherwise?: string;
-  /** Exactly one key of a group stands in a mapping. */
+  /** A mapping has exactly one key of a group. */
   readonly group?: string;
-  /** The keys of a group that this one goes with; all where it is left out. */
+  /** The keys of a group that allow this key. Absent: all of them. */
   readonly goesWith?: readonly string[];
-  /** Other keys that cannot stand beside it. */
+  /** Other keys that exclude this key. */
   readonly excludes?: readonly string[];
-  /** The key without which this one means nothing. */
+  /** The key without which this one has no effect. */
   readonly needs?: string;
-  /** Kinds of specs that have the key; all where it is left out. */
+  /** Kinds of specs that have the key. Absent: all kinds. */
   readonly kinds?: readonly PlanKind[];
-  /** What it means; Markdown, for docs and editors. */
+  /** The meaning, for docs and editors. Markdown. */
   readonly doc: string;
   readonly example: Json;
-  /** Words that other systems have for it. Left out, the run would be another one, so they are errors. */
+  /** Words of other systems for the key. They are errors, because the run would differ without the key. */
   readonly mistaken?: readonly string[];
-  /** What is concluded from all values of the key in a spec; not where one of them could not be read. */
+  /** The conclusion that needs all values of the key in a spec. It is left open if one of them could not be read. */
   readonly feeds?: Gap;
-  /** The key in a remedy, where its bare name says too little. */
+  /** The key in a remedy, if its name on its own says too little. */
   readonly form?: string;
-  /** The value in diagnostics, where that is not the key. */
+  /** The name of the value in diagnostics. Absent: the key. */
   readonly called?: string;
   readonly of?: ValueOwner;
 }
@@ -85,17 +85,17 @@ export type ValueType =
 
 export interface TextType {
   readonly is: 'text';
-  /** What it is called in the docs: `text`, `absolute path`. */
+  /** The type's name in the docs: `text`, `absolute path`. */
   readonly holds: string;
-  /** Numbers and booleans are taken as they are written. */
+  /** Numbers and booleans are accepted as they are written. */
   readonly lenient?: true;
-  /** No placeholder may stand in it. */
+  /** It must not contain a placeholder. */
   readonly plain?: true;
-  /** Begins with `/`. */
+  /** It must begin with `/`. */
   readonly absolute?: true;
-  /** An empty one is a mistake, and this is the remedy. */
+  /** The remedy for an empty text, which is then a mistake. */
   readonly filled?: string;
-  /** The name of a variable, as `VARIABLE` in `values.ts` has it. */
+  /** The name of a variable, as `VARIABLE` in `values.ts` defines it. */
   readonly variable?: true;
 }
 
@@ -108,22 +108,22 @@ export interface WordType {
   readonly words: readonly string[];
   /** Other words for some of `words`. */
   readonly aliases?: Readonly<Record<string, string>>;
-  /** `Claude` is `claude`. */
+  /** Ignores case: `Claude` means `claude`. */
   readonly anyCase?: true;
-  /** Words of other versions. */
+  /** Words that only other versions have, and the remedy. */
   readonly unsupported?: { readonly words: readonly string[]; readonly remedy: string };
-  /** Instead of a list of the words. */
+  /** The remedy for another word. Absent: the list of the words. */
   readonly remedy?: string;
 }
 
 export interface NumberType {
   readonly is: 'number';
   readonly range: NumberRange;
-  /** Units of a Spec in one unit of the text; 1 where it is left out. */
+  /** Units of a Spec per unit of the text. Absent: 1. */
   readonly scale?: number;
 }
 
-/** A text with units, such as `90s`, `1h30m` or `2d`; milliseconds in a Spec. */
+/** A text with units, such as `90s`, `1h30m` or `2d`; in a Spec, milliseconds. */
 export interface DurationType {
   readonly is: 'duration';
   readonly range: DurationRange;
@@ -131,7 +131,7 @@ export interface DurationType {
 
 export interface FlagType {
   readonly is: 'flag';
-  /** Why it cannot be `true` yet. */
+  /** The error for `true`, which is not supported yet. */
   readonly refused?: { readonly code: SpecCode; readonly message: string; readonly remedy: string };
 }
 
@@ -149,13 +149,13 @@ export interface ParametersType {
 export interface ListType {
   readonly is: 'list';
   readonly of: TextType | MappingType | VariantsType | FormsType;
-  /** An item in diagnostics; `#` is its place, from 1. */
+  /** The name of an item in diagnostics; `#` is its position, from 1. */
   readonly item: string;
-  /** What items are called in the docs, where they are texts. */
+  /** The name of items in the docs, if they are texts. */
   readonly items?: string;
-  /** Most items; the compiler counts them. */
+  /** The most items; the compiler checks it. */
   readonly most?: number;
-  /** An empty one is a mistake; in a Spec, an absent one is null. */
+  /** The remedy for an empty list, which is then a mistake. In a Spec, an absent list is null. */
   readonly filled?: { readonly remedy: string; readonly of?: ValueOwner };
 }
 
@@ -164,7 +164,7 @@ export interface MappingType {
   readonly table: MappingTable;
 }
 
-/** A word, or a mapping where no word says enough. */
+/** A word, or a mapping for values that a word cannot express. */
 export interface ChoiceType {
   readonly is: 'choice';
   readonly words: readonly string[];
@@ -175,21 +175,21 @@ export interface ChoiceType {
 export interface CommandType {
   readonly is: 'command';
   readonly table: MappingTable;
-  /** An empty text is a mistake, and this is the remedy. */
+  /** The remedy for an empty text, which is a mistake. */
   readonly filled: string;
 }
 
 /** Names of hosts, each with a text. */
 export interface NamedTextsType {
   readonly is: 'named-texts';
-  /** What the texts are called in the docs. */
+  /** The name of the texts in the docs. */
   readonly holds: string;
-  /** What one of them is, in messages. */
+  /** The name of one text in messages. */
   readonly of: string;
   readonly most: number;
 }
 
-/** A mapping whose keys depend on the word behind one of them. */
+/** A mapping whose keys depend on the value of one of them. */
 export interface VariantsType {
   readonly is: 'variants';
   readonly by: Pick<Key, 'doc' | 'form'> & { readonly key: string };
@@ -197,13 +197,13 @@ export interface VariantsType {
   readonly form: (text: string) => string;
 }
 
-/** A text with one of some prefixes, such as `file:PATH`, or a mapping that is known by one of its keys. */
+/** A text with one of some prefixes, such as `file:PATH`, or a mapping that one of its keys identifies. */
 export interface FormsType {
   readonly is: 'forms';
   readonly prefixes: readonly string[];
-  /** How one is written, for remedies. */
+  /** The form of one value, for remedies. */
   readonly form: string;
-  /** By the key that only mappings of the table have. */
+  /** Tables by the key that only their mappings have. */
   readonly tables: Readonly<Record<string, MappingTable>>;
 }
 
@@ -220,26 +220,26 @@ export interface SectionType {
   readonly table: MappingTable;
 }
 
-/** Names, each with what a part of that name is: `parse.ts` reads them. */
+/** Names of parts, each with the content of the part: `parse.ts` reads them. */
 export interface PartsType {
   readonly is: 'parts';
   readonly table: MappingTable;
 }
 
-/** Types that `readKeys` reads; the others are read by who knows the whole spec. */
+/** Types that `readKeys` reads. Code that knows the whole spec reads the others. */
 export type ReadableType = Exclude<ValueType, StagesType | SectionType | PartsType>;
 
 export type ReadableKeys = Readonly<Record<string, Key & { readonly type: ReadableType }>>;
 
-/** Whether it fits together is the compiler's to say. */
+/** A parameter as written; the compiler checks whether its keys fit together. */
 export interface ParamSpec {
   readonly name: string;
   readonly at: Position;
-  /** Null: what its other keys ask for. */
+  /** Null: its other keys decide the type. */
   readonly type: Located<(typeof PARAM_TYPES)[number]> | null;
-  /** Null: a run has to give it. */
+  /** Null: a run must set the value. */
   readonly fallback: JsonSpec | null;
-  /** It has a default that could not be read. */
+  /** True if it has a default that could not be read. */
   readonly isOpen: boolean;
   readonly min: JsonSpec<number> | null;
   readonly max: JsonSpec<number> | null;
@@ -249,11 +249,11 @@ export interface ParamSpec {
 export interface EnvSpec {
   readonly name: string;
   readonly at: Position;
-  /** An empty one as written means: the host's variable of that name. */
+  /** An empty text means the host's variable of that name. */
   readonly value: Located<string>;
 }
 
-/** What a value of a type is in a Spec. */
+/** The type of a value in a Spec. */
 export type ValueOf<T> = T extends { readonly is: 'text' | 'name' }
   ? Located<string>
   : T extends { readonly is: 'word'; readonly words: readonly (infer W)[] }
@@ -307,10 +307,10 @@ export type ValueOf<T> = T extends { readonly is: 'text' | 'name' }
                                 }[keyof V]
                             : never;
 
-/** Values of keys, those of required ones too null where they could not be read. */
+/** Values of keys. The value of a required key is also null if it could not be read. */
 export type FieldsOf<K> = { readonly [P in keyof K as PropertyOf<K[P]>]: MaybeOf<TypeOf<K[P]>> };
 
-/** A mapping whose required values could all be read, and where it stands. */
+/** A mapping whose required values could all be read, with its position. */
 export type WholeOf<K> = { readonly at: Position } & {
   readonly [P in keyof K as PropertyOf<K[P]>]: K[P] extends { readonly required: true }
     ? ValueOf<TypeOf<K[P]>>
@@ -320,7 +320,7 @@ export type WholeOf<K> = { readonly at: Position } & {
 type PropertyOf<K> = K extends { readonly as: infer N extends string } ? N : never;
 type TypeOf<K> = K extends { readonly type: infer T } ? T : never;
 
-/** Of an absent key: no items, else null. */
+/** The value of an absent key: an empty list for types with entries or items, otherwise null. */
 type MaybeOf<T> = T extends { readonly is: 'variables' | 'parameters' | 'named-texts' }
   ? ValueOf<T>
   : T extends { readonly is: 'list' }

@@ -1,4 +1,6 @@
-/** Walks the tables: whatever key is added there is read, documented, known to editors, and means its default where it is left out. */
+/**
+ * Walks the tables: every key must be read, documented and known to editors, and its default must equal its absence.
+ */
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { compileEditorSchema } from '../../../test/rig/skills/editor-schema.ts';
@@ -21,13 +23,13 @@ import { type PlanKind, PLAN_KINDS } from '../../plan/plan.ts';
 
 type Mapping = Record<string, unknown>;
 
-/** One key, and how to come to the mapping that holds it in a spec of a kind. */
+/** One key, and the way to the mapping that holds it in a spec of a kind. */
 interface Spot {
   readonly kind: PlanKind;
   readonly name: string;
   readonly key: Key;
   readonly table: MappingTable;
-  /** As docs/reference/spec.md writes it: a mapping with a place of its own begins anew. */
+  /** The path as docs/spec.md writes it: a mapping with a section of its own begins a new path. */
   readonly path: string;
   readonly title: string;
   readonly mapping: (spec: Mapping) => Mapping;
@@ -35,7 +37,7 @@ interface Spot {
 
 const STAGE_INDEX = 3;
 
-/** A spec in which every name stands that examples refer to. */
+/** Returns a spec that contains every name to which examples refer. */
 function baseSpec(kind: PlanKind): Mapping {
   if (kind === 'sandbox') return { kind, name: 'base' };
   if (kind === 'agent') return { kind, name: 'base', agent: { prompt: 'x' } };
@@ -49,7 +51,7 @@ function baseSpec(kind: PlanKind): Mapping {
   };
 }
 
-/** Of a mapping: in the docs, where some begin anew, and from the top of a spec. */
+/** The prefix of a mapping's keys: in the docs, where some mappings begin a new path, and from the top of a spec. */
 interface Prefix {
   readonly docs: string;
   readonly full: string;
@@ -63,7 +65,7 @@ function spotsOf(
 ): readonly Spot[] {
   return Object.entries<Key>(table.keys).flatMap(([name, key]) => {
     if (key.kinds !== undefined && !key.kinds.includes(kind)) return [];
-    // Where the key is not there, its example gives what lies below it a place.
+    // If the key is absent, its example makes room for the keys below it.
     const value = (spec: Mapping): unknown => {
       const holder = mapping(spec);
       makeRoom(holder, table, name);
@@ -77,14 +79,14 @@ function spotsOf(
   });
 }
 
-/** No key stands beside one that excludes it. */
+/** Removes keys that exclude the key, or that it excludes. */
 function removeExcluded(holder: Mapping, { keys }: MappingTable, name: string): void {
   const { excludes = [] } = keys[name]!;
   for (const [other, key] of Object.entries<Key>(keys))
     if (excludes.includes(other) || key.excludes?.includes(name) === true) delete holder[other];
 }
 
-/** Of a group one key stands in a mapping, beside what goes with it. */
+/** Removes the other keys of the group, and adds the key that this one needs. */
 function makeRoom(holder: Mapping, table: MappingTable, name: string): void {
   const { group, goesWith: others } = table.keys[name]!;
   if (group !== undefined) return removeOthers(holder, table, name);
@@ -137,7 +139,7 @@ function spotsBelow(
     const rows = (spec: Mapping): Mapping => within(spec)['rows'] as Mapping;
     return spotsOf(type.table, kind, { docs: `${docs}.NAME.`, full: `${full}.NAME.` }, rows);
   }
-  // Those of one kind stand for all: a part has its own.
+  // Test parts in one kind only, because a part has a kind of its own.
   if (type.is === 'parts' && kind !== 'workflow') return [];
   if (type.is === 'parts') {
     const checks = (spec: Mapping): Mapping => within(spec)['checks'] as Mapping;
@@ -158,13 +160,13 @@ function spotsBelow(
 
 const SPOTS = PLAN_KINDS.flatMap((kind) => spotsOf(SPEC, kind, { docs: '', full: '' }, (spec) => spec));
 
-test('each key is looked at in one place', () => {
+test('each key is tested in one place', () => {
   expect(new Set(SPOTS.map(({ title }) => title)).size).toBe(SPOTS.length);
 });
 
 const validate = compileEditorSchema(specSchema());
 
-/** The spec with a key set, or with it taken out. */
+/** Returns the spec with a key set, or without the key. */
 function specWith({ kind, name, key, table, mapping }: Spot, value: Json | undefined): Mapping {
   const spec = baseSpec(kind);
   const holder = mapping(spec);
@@ -198,31 +200,29 @@ function otherShape(type: ValueType): Json {
 describe.each(SPOTS)('$title', (spot) => {
   const { kind, key, name } = spot;
 
-  test('its example is read and known to editors', () => {
+  test('the example of the key is read and known to editors', () => {
     const spec = specWith(spot, key.example);
-    // A spec says `kind: workflow` in one place only.
+    // `kind: workflow` appears only once in a spec.
     if (name === 'kind' && kind !== key.example) return;
     expect(messagesOf(spec)).toEqual([]);
     expect(validate(spec), JSON.stringify(validate.errors)).toBe(true);
   });
 
-  test('a value of another shape is refused by both', () => {
-    // Any JSON.
+  test('the reader and editors reject a value of another shape', () => {
+    // This type allows any JSON.
     if (key.type.is === 'json' && takes(key.type, 'object') && takes(key.type, 'array')) return;
     const spec = specWith(spot, otherShape(key.type));
     expect(messagesOf(spec)).toContainEqual(expect.stringContaining(key.called ?? `\`${name}\``));
     expect(validate(spec)).toBe(false);
   });
 
-  test('it stands in docs/reference/spec.md', () => {
-    expect(readFileSync(new URL('../../../docs/reference/spec.md', import.meta.url), 'utf8')).toContain(
-      `\n| \`${spot.path}\``,
-    );
+  test('docs/spec.md lists the key', () => {
+    expect(readFileSync(new URL('../../../docs/spec.md', import.meta.url), 'utf8')).toContain(`\n| \`${spot.path}\``);
   });
 });
 
 test.each(SPOTS.filter(({ key }) => key.required === true))(
-  '$title: without it the spec is refused by both',
+  '$title: the reader and editors reject a spec without it',
   (spot) => {
     const spec = specWith(spot, undefined);
     expect(messagesOf(spec)).toContainEqual(expect.stringMatching(`has (?:no |none of .*)\`${spot.name}\``));
@@ -230,23 +230,23 @@ test.each(SPOTS.filter(({ key }) => key.required === true))(
   },
 );
 
-/** Without what is concluded from the spec as a whole: no stage uses the part whose keys are looked at. */
+/** Compiles a spec without `spec/part-unused`, because no stage uses the part whose keys are tested. */
 function compiled(text: string, options: LoadOptions): Pick<ReturnType<typeof compileText>, 'plan' | 'diagnostics'> {
   const { plan, diagnostics } = compileText(text, 'x.json', options);
   return { plan, diagnostics: diagnostics.filter(({ code }) => code !== 'spec/part-unused') };
 }
 
-/** What the example of `uses` names. */
+/** The file that the example of `uses` names. */
 const PART = `{ kind: workflow, name: part, params: { branch: '' }, workflow: { steps: [{ name: a, run: { program: a } }] } }`;
 
-/** Each key by all that is taken for it: other systems' words, and its own in another spelling. */
+/** Each key with all mistaken words for it: words of other systems, and other spellings of its own name. */
 const MISTAKEN = SPOTS.flatMap((spot) => {
   const camel = spot.name.replace(/_(.)/g, (_all, letter: string) => letter.toUpperCase());
   const words = [...(spot.key.mistaken ?? []), ...(camel === spot.name ? [] : [camel, spot.name.replaceAll('_', '-')])];
   return words.map((word) => ({ ...spot, word }));
 });
 
-test.each(MISTAKEN)('$title: written as `$word`, it is an error that names the key, and the only one', (spot) => {
+test.each(MISTAKEN)('$title: written as `$word`, it is the only error, and the message names the key', (spot) => {
   const spec = specWith(spot, undefined);
   spot.mapping(spec)[spot.word] = structuredClone(spot.key.example);
   const { diagnostics } = compiled(JSON.stringify(spec), {
@@ -261,7 +261,7 @@ test.each(MISTAKEN)('$title: written as `$word`, it is an error that names the k
 });
 
 test.each(SPOTS.filter(({ key }) => key.default !== undefined))(
-  '$title: written, its default changes nothing',
+  '$title: its written default changes nothing',
   (spot) => {
     const planOf = (spec: Mapping) =>
       compiled(JSON.stringify(spec), { baseDir: '/', params: {}, checkExpression: checkExpressions });
@@ -274,15 +274,15 @@ test.each(SPOTS.filter(({ key }) => key.default !== undefined))(
 describe.each(SPOTS.filter(({ key }) => key.type.is === 'number'))('$title', (spot) => {
   const range = spot.key.type.is === 'number' ? spot.key.type.range : null!;
 
-  test.each([range.min, range.max])('%s is in its range: for the reader, for editors, in a plan', (value) => {
+  test.each([range.min, range.max])('the reader, editors and a plan accept %s, which is in the range', (value) => {
     const spec = specWith(spot, value);
-    // The cost of a run needs prices; this one asks for nothing.
+    // The cost limit of a run needs prices, but this model costs nothing.
     if (spot.path === 'budget.max_cost_usd') spec['llm'] = { provider: 'ollama' };
     const { plan, diagnostics } = compiled(JSON.stringify(spec), {
       baseDir: '/',
       checkExpression: checkExpressions,
     });
-    // The least memory is allowed, and little; a time for what nothing asks for is no mistake of the number.
+    // The least memory is allowed, but causes a warning; so does a time that has no effect.
     const others = diagnostics.filter(
       ({ code, message }) => code !== 'spec/little-memory' && !message.startsWith('`keep_secs` without'),
     );
@@ -295,14 +295,14 @@ describe.each(SPOTS.filter(({ key }) => key.type.is === 'number'))('$title', (sp
     range.integer ? range.min - 1 : range.min - 0.0005,
     range.max + 1,
     ...(range.integer ? [range.min + 0.5] : []),
-  ])('%s is not', (value) => {
+  ])('the reader and editors reject %s, which is not in the range', (value) => {
     const spec = specWith(spot, value);
     expect(messagesOf(spec)).toEqual([expect.stringContaining(`\`${spot.name}\``)]);
     expect(validate(spec)).toBe(false);
   });
 });
 
-test.each(SPOTS.filter(({ key }) => key.kinds !== undefined))('$title: a spec of the other kind has it not', (spot) => {
+test.each(SPOTS.filter(({ key }) => key.kinds !== undefined))('$title: a spec of the other kind lacks it', (spot) => {
   const other = PLAN_KINDS.find((each) => !spot.key.kinds!.includes(each))!;
   const spec = baseSpec(other);
   const stages = ((spec[other] as Mapping)[other === 'workflow' ? 'steps' : 'boxes'] as Mapping[])[STAGE_INDEX]!;

@@ -1,30 +1,33 @@
-/** What values may be: words, patterns and ranges, for the tables of the grammar and for the check of plans from outside. */
+/**
+ * The allowed values: words, patterns and ranges, for the tables of the grammar and for the check of plans from
+ * outside.
+ */
 import { PLAN_LIMITS } from '../../plan/plan.ts';
 
-/** Stages that run at the same time where the spec says nothing. */
+/** The default for stages that run at the same time. */
 export const DEFAULT_MAX_PARALLEL = 4;
 
-/** Of runs, stages, outputs and parameters; `PLAN_LIMITS.nameLength` bounds them. */
+/** Names of runs, stages, outputs and parameters; `PLAN_LIMITS.nameLength` limits their length. */
 export const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
 
-/** As `parseDurationMs` takes it. */
+/** The durations that `parseDurationMs` accepts. */
 export const DURATION = /^(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+$/;
 
-/** Of GitHub: its owner and its name. */
+/** A repository on GitHub: its owner and its name. */
 export const REPOSITORY = /^[A-Za-z0-9][A-Za-z0-9._-]*\/[A-Za-z0-9][A-Za-z0-9._-]*$/;
 
 export const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
-/** The name of a service, as `/etc/hosts` of a guest has it. */
+/** The name of a service, which `/etc/hosts` of a guest contains. */
 export const HOST_LABEL = /^[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
-/** Names that a guest has already. */
+/** Names that a guest already has. */
 export const RESERVED_LABELS: readonly string[] = ['localhost', 'voidbox'];
 export const HOST_LABEL_REMEDY =
   'use 1 to 63 lower-case letters, digits and hyphens, a letter first; not `localhost` or `voidbox`';
 
 export const VARIABLE_LIMITS = {
   nameLength: 256,
-  /** In one mapping; each stage gets its own copy of them. */
+  /** The most variables of one mapping; each stage gets its own copy of them. */
   count: 256,
 } as const;
 
@@ -41,13 +44,13 @@ export interface NumberRange {
   readonly unit: string;
 }
 
-/** In the units of a spec. A plan has the same ranges in its own units: `scaled`. */
+/** The ranges in the units of a spec. A plan has the same ranges in its own units: `scaled`. */
 export const RANGES = {
   maxParallel: { min: 1, max: 1_000, integer: true, unit: 'stages' },
   timeoutSecs: { min: 0.001, max: 7 * 24 * 3_600, integer: false, unit: 'seconds' },
   runTimeoutSecs: { min: 1, max: 400 * 24 * 3_600, integer: false, unit: 'seconds' },
   graceSecs: { min: 1, max: 24 * 3_600, integer: false, unit: 'seconds' },
-  /** 0 is none but the longest that any stage has. */
+  /** 0 means the longest time limit that a stage can have. */
   agentTimeoutSecs: { min: 0, max: 7 * 24 * 3_600, integer: false, unit: 'seconds' },
   visits: { min: 1, max: PLAN_LIMITS.visits, integer: true, unit: 'visits' },
   attempts: { min: 1, max: 100, integer: true, unit: 'attempts in all' },
@@ -56,39 +59,39 @@ export const RANGES = {
   outputMib: { min: 1, max: 16 * 1024, integer: true, unit: 'MiB' },
   memoryMib: { min: 128, max: 65_536, integer: true, unit: 'MiB' },
   vcpus: { min: 1, max: 64, integer: true, unit: 'virtual CPUs' },
-  /** Of a parameter's value. */
+  /** Items of a parameter's list. */
   listItems: { min: 0, max: 10_000, integer: true, unit: 'items' },
   exitCode: { min: 0, max: 255, integer: true, unit: 'exit code' },
   costUsd: { min: 0.0001, max: 1_000_000, integer: false, unit: 'US dollars' },
-  /** For a million tokens. */
+  /** The price of a million tokens. */
   priceUsd: { min: 0, max: 100_000, integer: false, unit: 'US dollars' },
   tokens: { min: 1, max: 1_000_000_000_000, integer: true, unit: 'tokens' },
   turns: { min: 1, max: 100_000, integer: true, unit: 'calls of the model' },
-  /** As long as a keeper retains a VM. */
+  /** The longest time for which a keeper retains a VM. */
   keepSecs: { min: 1, max: 3_600, integer: false, unit: 'seconds' },
   diskMib: { min: 64, max: 1_048_576, integer: true, unit: 'MiB' },
 } as const satisfies Record<string, NumberRange>;
 
-/** Of parameters: `text` is what a run gives as it likes, `list` is JSON. */
+/** Types of parameters: a run may set `text` to any text; `list` is JSON. */
 export const PARAM_TYPES = ['text', 'number', 'boolean', 'list', 'choice'] as const;
 
-/** Of a text with units, such as `90s` or `2d`. */
+/** The range of a text with units, such as `90s` or `2d`. */
 export interface DurationRange {
   readonly minMs: number;
   readonly maxMs: number;
 }
 
 export const DURATIONS = {
-  /** Longer than any run that somebody still knows of. */
+  /** Longer than a forgotten run is of use. */
   approval: { minMs: 1_000, maxMs: 366 * 24 * 3_600_000 },
-  /** As long as `PLAN_LIMITS.waitMs`. */
+  /** The same as `PLAN_LIMITS.waitMs`. */
   wait: { minMs: 1_000, maxMs: 400 * 24 * 3_600_000 },
 } as const satisfies Record<string, DurationRange>;
 
-/** What one unit of a spec is in a plan. */
+/** The number of plan units in one unit of a spec. */
 export const SCALES = { msPerSecond: 1_000, bytesPerMib: 1024 * 1024 } as const;
 
-/** A number of a spec in a plan's unit. */
+/** Converts a number of a spec to a plan's unit. */
 export function applyScale(value: number, scale: number | undefined): number {
   return scale === undefined ? value : Math.round(value * scale);
 }

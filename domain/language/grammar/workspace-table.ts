@@ -71,13 +71,13 @@ export const WORKSPACE = {
 const { from: _from, git, ...BESIDE } = WORKSPACE.keys;
 const { group: _group, ...GIT } = git;
 
-/** Of the only stage of a spec: it goes on with no other one. */
+/** The workspace of a spec's only stage: it cannot continue another stage's workspace. */
 const OWN_WORKSPACE = {
   form: WORKSPACE.form,
   keys: { git: { ...GIT, required: true, form: 'git: .' }, ...BESIDE },
 } as const satisfies MappingTable;
 
-/** Of a step or a box. */
+/** The key `workspace` of a step or a box. */
 export const WORKSPACE_KEY = {
   as: 'workspace',
   type: { is: 'mapping', table: WORKSPACE },
@@ -87,7 +87,7 @@ export const WORKSPACE_KEY = {
   example: { git: './app', ref: 'main' },
 } as const satisfies Key;
 
-/** Of the stage of `kind: agent`. */
+/** The key `workspace` of the stage of `kind: agent`. */
 export const OWN_WORKSPACE_KEY = {
   ...WORKSPACE_KEY,
   type: { is: 'mapping', table: OWN_WORKSPACE },

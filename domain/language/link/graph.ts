@@ -1,4 +1,7 @@
-/** Strongly connected groups of a dependency graph that hold a cycle, members ascending, groups by first member. Linear; no recursion. */
+/**
+ * Returns the strongly connected groups of a dependency graph that contain a cycle: members ascending, groups by first
+ * member. It takes linear time and does not recurse.
+ */
 export function cycles(dependencies: readonly (readonly number[])[]): readonly (readonly number[])[] {
   const order = dependencies.map(() => -1);
   const low = dependencies.map(() => 0);
@@ -35,7 +38,7 @@ export function cycles(dependencies: readonly (readonly number[])[]): readonly (
   return groups.sort((a, b) => a[0]! - b[0]!);
 }
 
-/** `a → b → a` when the group is one ring, else the members; each waits for the next one named. */
+/** Describes a group: `a → b → a` if it is one ring, else its members; each waits for the next one. */
 export function describeCycle(
   group: readonly number[],
   dependencies: readonly (readonly number[])[],

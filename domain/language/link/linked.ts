@@ -1,31 +1,31 @@
-/** What the stages of a spec are to each other, once every name in it is found. */
+/** The relations between the stages of a spec, after its names are resolved. */
 import type { InputPlan, OutputPlan } from '../../plan/plan.ts';
 import type { Spec } from '../read/spec.ts';
 import type { Located } from '../text/tree.ts';
 
-/** Of one stage, by index into `spec.stages`. */
+/** The relations of one stage; numbers are indices into `spec.stages`. */
 export interface Links {
   readonly dependsOn: readonly number[];
-  /** One of these has to fail; empty: none. */
+  /** The stages of which one has to fail; empty: the stage waits for no failure. */
   readonly onFailure: readonly number[];
   readonly input: InputPlan;
   readonly stdin: number | null;
-  /** Whose output is the list of items. */
+  /** The stage whose output is the list of items. */
   readonly items: number | null;
-  /** In the order of `inputs`; those that name nothing are left out. */
+  /** In the order of `inputs`, without inputs whose name was not found. */
   readonly inputs: readonly { readonly source: number; readonly output: string; readonly index: number }[];
-  /** Whose workspace it goes on with. */
+  /** The stage whose workspace this stage continues. */
   readonly workspace: number | null;
 }
 
 export interface LinkResult {
-  /** Null: the stage never runs and is no part of the plan. */
+  /** Null: the stage never runs and is not in the plan. */
   readonly links: readonly (Links | null)[];
-  /** Null: reported. */
+  /** Null: a mistake was reported. */
   readonly output: OutputPlan | null;
 }
 
-/** Of each stage, those that its condition names, and those that its arguments and variables name. */
+/** For each stage, the stages that its condition names, and those that its texts name. */
 export interface Expressions {
   readonly conditions: readonly (readonly Located<string>[])[];
   readonly texts: readonly (readonly Located<string>[])[];

@@ -1,4 +1,4 @@
-/** How the stages of a spec hang together, by its kind. */
+/** Links the stages of a spec, depending on its kind. */
 import type { OutputPlan } from '../../plan/plan.ts';
 import { linkPipeline } from './pipeline.ts';
 import { findSources, findStage, type Linking, openLinking, refuseBoth, takenOf } from './sources.ts';
@@ -43,7 +43,7 @@ function workflowOutput(links: readonly Links[], linking: Linking): OutputPlan |
   const leaves = spec.stages
     .map((_, index) => index)
     .filter((index) => !needed.has(index) && !exceptional.has(index) && !names.last.has(index));
-  // Without a leaf every step is in a cycle, which is reported as one.
+  // Without a leaf, all steps are in a cycle, which is reported as a cycle.
   if (leaves.length <= 1) return outputOf(spec, leaves[0] ?? null);
   const shown = leaves.slice(0, 8).map((index) => quote(spec.stages[index]!.name.value));
   problems.error(
@@ -55,7 +55,7 @@ function workflowOutput(links: readonly Links[], linking: Linking): OutputPlan |
   return null;
 }
 
-/** Steps that run only after a failure: a run that succeeds has no result of them. */
+/** Returns steps that run only after a failure: they have no output in a run that succeeds. */
 function findStepsAfterFailure(links: readonly Links[]): ReadonlySet<number> {
   const found = new Set(links.flatMap(({ onFailure }, index) => (onFailure.length > 0 ? [index] : [])));
   const queue = [...found];

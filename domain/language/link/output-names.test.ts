@@ -35,7 +35,7 @@ test.each([
   ['two outputs with a name', step('a', ['o']) + step('b', ['o'])],
   ['an output and its stage', step('a', ['a', 'b.c'])],
   ['dots at other places', step('a.b', ['c']) + step('a', ['c.b', 'd'])],
-])('%s have names of their own', (_what, steps) => {
+])('%s have different names', (_what, steps) => {
   expect(
     messagesOf(`${steps}    - { name: q, depends_on: [${/name: (\S+),/.exec(steps)![1]}], run: { program: x } }\n`),
   ).toEqual([]);
@@ -50,7 +50,7 @@ test('an output with the name of the transcript of its agent is an error', () =>
   );
 });
 
-test('a plan of a client is checked as a spec is', () => {
+test('a plan of a client is checked like a spec', () => {
   const steps = `${step('a', ['b'])}${step('ab', ['c'])}    - { name: q, depends_on: [a, ab], run: { program: x } }\n`;
   const plan = compiled(`kind: workflow\nname: x\nworkflow:\n  output_step: q\n  steps:\n${steps}`);
   const rename = (sent: { stages: { outputs: { name: string }[] }[] }): void => {

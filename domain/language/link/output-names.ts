@@ -1,6 +1,6 @@
 /**
- * Names of outputs. `STAGE.OUTPUT` names one output for inputs and for commands. Names of stages and outputs may hold dots
- * themselves, so two pairs can make the same text.
+ * Checks names of outputs. `STAGE.OUTPUT` names one output for inputs and for commands. Names of stages and outputs may
+ * contain dots, so two pairs can have the same text.
  */
 import type { Plan, StagePlan } from '../../plan/plan.ts';
 import { answeringOf, TRANSCRIPT } from '../../plan/work.ts';
@@ -24,7 +24,7 @@ export function outputNameProblems({ stages }: Pick<Plan, 'stages'>): readonly O
     const before = seen.get(full);
     seen.set(full, each);
     const other = byOutput.get(full);
-    // Two declarations with one name are reported at their places.
+    // Two declarations with the same name are reported elsewhere.
     const isSame = before?.stage === each.stage && each.output !== TRANSCRIPT;
     const names =
       before !== undefined && !isSame
@@ -44,7 +44,7 @@ function describe({ stage, output }: { readonly stage: string; readonly output: 
   return `the output ${quote(output)} of ${quote(stage)}`;
 }
 
-/** Also what a stage leaves without a declaration. */
+/** Returns the names of declared outputs, and of outputs that a stage leaves without a declaration. */
 function namesOf(stage: StagePlan): readonly string[] {
   return [
     ...outputNamesOf(stage),

@@ -1,4 +1,4 @@
-/** Of a pipeline: its stages follow each other, with one box or several, and boxes take what stands before them. */
+/** Links a pipeline: its stages run in order, each with one box or several, and boxes take data of earlier stages. */
 import type { InputPlan, OutputPlan } from '../../plan/plan.ts';
 import { findSources, findStage, type Linking, openLinking, refuseBoth, type Sources, takenOf } from './sources.ts';
 import { type LinkResult, type Links, NO_LINKS, outputOf, type Expressions, unique } from './linked.ts';
@@ -12,7 +12,7 @@ interface PlacedStage {
   readonly boxes: readonly number[];
 }
 
-/** Of each box in the order, the position of its stage. */
+/** Maps each box in the order to the position of its stage. */
 type Places = ReadonlyMap<number, number>;
 
 export function linkPipeline(spec: Spec, reads: Expressions, problems: Problems): LinkResult {
@@ -20,7 +20,7 @@ export function linkPipeline(spec: Spec, reads: Expressions, problems: Problems)
   const stages = placeBoxes(linking);
   const places: Places = new Map(stages.flatMap(({ boxes }, position) => boxes.map((box) => [box, position] as const)));
   const links = spec.stages.map((box, index): Links | null => {
-    // Names are checked in boxes that never run too.
+    // Check names also in boxes that never run.
     const sources = findSources(box, index, linking);
     if (isAside(box)) return linksAside(box, sources, places, linking);
     const position = places.get(index);
@@ -30,7 +30,7 @@ export function linkPipeline(spec: Spec, reads: Expressions, problems: Problems)
   return { links, output: pipelineOutput(places, last, linking) };
 }
 
-/** A box that has no place in the order: it runs after a failure, or after all others. */
+/** Whether a box has no place in the order: it runs after a failure, or after all others. */
 function isAside({ onFailure, finally: isLast }: StageSpec): boolean {
   return onFailure.length > 0 || isLast === true;
 }
@@ -44,7 +44,7 @@ function linksAside(box: StageSpec, sources: Sources, places: Places, linking: L
   return { dependsOn, onFailure, input: { kind: 'none' }, stdin, items, inputs, workspace };
 }
 
-/** Of a box in the order: what stands before it, and of what it names that which does. */
+/** Links a box of the order: it waits for the stage before it, and for the earlier boxes that it names. */
 function linksInOrder(
   index: number,
   { stdin, items, inputs, workspace, read }: Sources,
@@ -75,7 +75,7 @@ function linksInOrder(
   };
 }
 
-/** Whether a box stands before another one, which takes its data. */
+/** Whether a box comes before another one that takes its data; reports it otherwise. */
 function isBefore(source: number, index: number, at: Position, places: Places, { spec, problems }: Linking): boolean {
   const [place, position] = [places.get(source), places.get(index)!];
   if (place !== undefined && place < position) return true;
@@ -95,7 +95,7 @@ function isBefore(source: number, index: number, at: Position, places: Places, {
   return false;
 }
 
-/** A box that is in no stage never comes to anything. */
+/** Rejects a reference to a box that is in no stage: it never runs. */
 function refuseUnused(box: StageSpec, sources: readonly number[], places: Places, { spec, problems }: Linking): void {
   const unused = sources.find((source) => !places.has(source) && !isAside(spec.stages[source]!));
   if (unused === undefined || problems.gaps().includes('order')) return;
@@ -149,14 +149,17 @@ function placeBoxes(linking: Linking): readonly PlacedStage[] {
         'add it to `stages`, or remove it',
       );
   });
-  // The boxes of a loop come one after the other.
+  // The boxes of a loop run in sequence.
   const placed = stages.flatMap(({ type, boxes }): readonly PlacedStage[] =>
     type === 'loop' ? boxes.map((box) => ({ type: 'box', boxes: [box] })) : [{ type, boxes }],
   );
   return placed.filter(({ boxes }) => boxes.length > 0);
 }
 
-/** The last stage before a position that has data, with the boxes of it that have: data goes through waits. */
+/**
+ * Returns the last stage before a position with data, and those of its boxes that have data. Waits have no data, so it
+ * skips them.
+ */
 function giverBefore(spec: Spec, stages: readonly PlacedStage[], position: number): PlacedStage | null {
   for (let before = position - 1; before >= 0; before -= 1) {
     const { type, boxes } = stages[before]!;
@@ -166,14 +169,14 @@ function giverBefore(spec: Spec, stages: readonly PlacedStage[], position: numbe
   return null;
 }
 
-/** What a stage finds of the one before it. */
+/** Returns the input that a stage gets from the stage before it. */
 function linkInput(earlier: PlacedStage | null, spec: Spec): InputPlan {
   if (earlier === null) return { kind: 'run-input' };
   const ids = idsOf(spec, earlier);
   return earlier.type === 'box' ? { kind: 'carry', stage: ids[0]! } : { kind: 'merge', stages: ids };
 }
 
-/** The box that the spec names; else what a stage after the last one would find. */
+/** Returns the output of the box that the spec names, else the input that a stage after the last one would have. */
 function pipelineOutput(places: Places, last: PlacedStage | null, linking: Linking): OutputPlan | null {
   const { spec, problems } = linking;
   if (spec.output !== null) {
@@ -188,9 +191,9 @@ function pipelineOutput(places: Places, last: PlacedStage | null, linking: Linki
     );
     return null;
   }
-  // Without a last stage nothing is left of the boxes but mistakes, which are reported.
+  // Without a last stage, all boxes have mistakes, which were reported.
   if (last === null) return null;
-  // Of a pipeline of waits alone, which has no result, any of them says so; a merge of them would be one of nothing.
+  // A pipeline of waits has no result, so the first box of the last stage is its output; a merge would be empty.
   const isMerge = last.type !== 'box' && last.boxes.some((box) => spec.stages[box]!.wait === null);
   return isMerge ? { kind: 'merge', stages: idsOf(spec, last) } : outputOf(spec, last.boxes[0]!);
 }

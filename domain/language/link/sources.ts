@@ -1,4 +1,7 @@
-/** What a stage names: the stages whose success, failure or data it waits for, each as an index into `spec.stages`. */
+/**
+ * Resolves the names in a stage: the stages whose success, failure or data it waits for, each as an index into
+ * `spec.stages`.
+ */
 import { itemSourceOf } from '../read/item-source.ts';
 import { type Links, type Expressions, unique } from './linked.ts';
 import type { Gap, Problems } from '../text/diagnostics.ts';
@@ -9,24 +12,24 @@ import { quote } from '../../units/quote.ts';
 /** A spec whose stages are being linked. */
 export interface Linking {
   readonly spec: Spec;
-  /** What a stage of it is called. */
+  /** The word for a stage of this spec. */
   readonly noun: 'step' | 'box';
   readonly reads: Expressions;
   readonly problems: Problems;
   readonly names: Names;
-  /** By the names of their outputs. */
+  /** Stages by the names of their outputs. */
   readonly producers: ReadonlyMap<string, readonly number[]>;
 }
 
-/** What a stage takes, and what it waits for beside the order of the spec. */
+/** The stages whose data a stage takes, and those for which it waits regardless of the order of the spec. */
 export interface Sources extends Pick<Links, 'stdin' | 'items' | 'inputs' | 'workspace' | 'onFailure'> {
-  /** That its condition and its texts name. */
+  /** The stages that its condition and its texts name. */
   readonly read: readonly { readonly source: number; readonly at: Position }[];
 }
 
 interface Names {
   readonly indices: ReadonlyMap<string, number>;
-  /** With `finally`. */
+  /** Stages with `finally`. */
   readonly last: ReadonlySet<number>;
   readonly lost: LostNames;
 }
@@ -53,7 +56,7 @@ export function findSources(stage: StageSpec, index: number, linking: Linking): 
   };
 }
 
-/** All whose data it takes. */
+/** Returns all stages whose data it takes. */
 export function takenOf({ stdin, items, workspace, inputs, read }: Sources): readonly number[] {
   return [
     ...[stdin, items, workspace].filter((source) => source !== null),
@@ -68,7 +71,7 @@ function stageNames(spec: Spec, noun: Linking['noun'], problems: Problems): Name
     const first = indices.get(name.value);
     if (first === undefined) indices.set(name.value, index);
     else {
-      // Who refers to the name may mean either.
+      // A reference to the name may mean either stage.
       for (const gap of ['edges', 'order', 'outputs'] as const) problems.gap(gap);
       problems.error(
         'spec/duplicate-name',
@@ -113,7 +116,7 @@ export function findStage(
     return null;
   }
   const suggestion = problems.suggest(name.value, indices.keys());
-  // It may be the stage whose name was reported.
+  // The name may belong to the stage whose own name was reported.
   if (lost.written.has(name.value) || (lost.hasMore && suggestion === '')) return null;
   problems.error(
     noun === 'step' ? 'spec/unknown-step' : 'spec/unknown-box',
@@ -166,7 +169,7 @@ function findWorkspace(stage: StageSpec, linking: Linking): number | null {
   return null;
 }
 
-/** It may not have been worked in where the stage starts. */
+/** Rejects a workspace of a stage that may not run, or may fail. */
 function refuseMaybe(
   { name, when, continueOnError }: StageSpec,
   what: string,
@@ -183,7 +186,7 @@ function refuseMaybe(
   );
 }
 
-/** Of a stage with `finally`. */
+/** Rejects data in a stage with `finally`, because the other stage may have ended without an output. */
 function refuseUnsure(what: string, at: Position, isInput: boolean, { noun, problems }: Linking): void {
   problems.error(
     'spec/may-be-absent',
@@ -193,7 +196,7 @@ function refuseUnsure(what: string, at: Position, isInput: boolean, { noun, prob
   );
 }
 
-/** There may be no data where the stage starts. */
+/** Rejects data of a stage that may have no output when this stage starts. */
 function refuseAbsent(
   source: StageSpec,
   what: string,
@@ -236,7 +239,7 @@ function findReads(stage: StageSpec, index: number, linking: Linking): Sources['
   const inTexts = `a placeholder of ${noun} ${quote(stage.name.value)}`;
   const taken = findAll(reads.texts[index]!, inTexts);
   for (const { source, at } of taken) {
-    // Of one that may be absent the expression says what it does then.
+    // Report only these two cases: for any other stage that may have no output, the expression itself handles that.
     const { wait, name } = spec.stages[source]!;
     if (stage.finally === true)
       problems.error(
@@ -292,7 +295,7 @@ function findOutput(
   from: Located<string>,
   { spec, producers, names, problems }: Linking,
 ): { readonly source: number; readonly output: string } | null {
-  // Stages with one name give their outputs under one name too, which is reported already.
+  // Stages with the same name also have outputs with the same name, which was reported.
   const plain = distinct(producers.get(from.value) ?? [], spec);
   if (plain.length === 1) return { source: plain[0]!, output: from.value };
   if (plain.length > 1) {
@@ -306,7 +309,7 @@ function findOutput(
     problems.gap('edges');
     return null;
   }
-  // Names may hold dots themselves: every way to part them is looked at.
+  // Names may contain dots, so try every dot as the separator.
   for (let dot = from.value.indexOf('.'); dot !== -1; dot = from.value.indexOf('.', dot + 1)) {
     const source = names.indices.get(from.value.slice(0, dot));
     const output = from.value.slice(dot + 1);

@@ -1,4 +1,4 @@
-/** Commands that start the command line of an agent, which only stages with an agent have in their VM. */
+/** Warns of commands that start the command line of an agent: only VMs of stages with an agent contain it. */
 import { isOwnImage } from '../grammar/sandbox-table.ts';
 import type { Problems } from '../text/diagnostics.ts';
 import type { Spec, StageSpec } from '../read/spec.ts';
@@ -6,7 +6,7 @@ import { quote } from '../../units/quote.ts';
 
 const PROGRAMS: Readonly<Record<string, string>> = { codex: 'codex', claude: 'claude', 'claude-code': 'claude' };
 
-/** An image of the author's may have the program. */
+/** An image of the author may contain the program, so such a VM gets no warning. */
 export function warnOfAgentPrograms(stage: StageSpec, spec: Spec, what: string, problems: Problems): void {
   const { run } = stage;
   const image = stage.sandbox?.image ?? spec.sandbox?.image ?? null;

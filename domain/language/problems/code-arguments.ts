@@ -1,12 +1,15 @@
-/** Arguments that a program reads as code of its own: a value of a run that stood in one would be code too. */
+/** Finds arguments that a program executes as code: a value of a run in such an argument would be code too. */
 
 const SHELLS: ReadonlySet<string> = new Set(['sh', 'bash', 'ash', 'dash', 'ksh', 'mksh', 'zsh']);
-/** Programs that read an argument as code, by the options that say so. */
+/** Programs that execute the argument of an option such as `-c` or `--eval`. */
 const INTERPRETERS = /^(?:python[\d.]*|node|deno|bun|perl|ruby|php|lua)$/;
 const CODE_OPTION = /^(?:-[A-Za-z]*[cepr]|--eval|--print)$/;
 const FILTERS = /^[gmn]?awk$/;
 
-/** By the index of an argument the program that reads it as code, also behind programs that start another, such as `env`. */
+/**
+ * Maps the index of an argument to the program that executes it as code, also if another program such as `env` starts
+ * that one.
+ */
 export function codeArguments(program: string, args: readonly string[]): ReadonlyMap<number, string> {
   const words = [program, ...args];
   const code = new Map<number, string>();
@@ -20,12 +23,12 @@ export function codeArguments(program: string, args: readonly string[]): Readonl
   return code;
 }
 
-/** Whether a program of that name reads code, from its standard input too. */
+/** Whether a program of that name executes code, also from its standard input. */
 export function isInterpreter(name: string): boolean {
   return SHELLS.has(name) || INTERPRETERS.test(name);
 }
 
-/** The first word behind the options of a shell, one of which is `-c`. */
+/** Returns the first word after the options of a shell, if one of them is `-c`. */
 function scriptBehind(words: readonly string[], shell: number): number | null {
   let hasScript = false;
   for (let at = shell + 1; at < words.length; at += 1) {
@@ -33,7 +36,7 @@ function scriptBehind(words: readonly string[], shell: number): number | null {
     if (word === '--') return hasScript && at + 1 < words.length ? at + 1 : null;
     if (!/^[-+]./.test(word)) return hasScript ? at : null;
     if (/^-[A-Za-z]*c[A-Za-z]*$/.test(word)) hasScript = true;
-    // Its name of an option follows.
+    // The name of a shell option follows.
     if (/^[-+][A-Za-z]*o$/.test(word)) at += 1;
   }
   return null;

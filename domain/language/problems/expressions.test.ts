@@ -5,7 +5,7 @@ import { toWire } from '../../plan/wire.ts';
 import { compiled, opened, problemsAfter, TWO_STEPS } from '../../../test/rig/runs/plan-with-every-link.ts';
 import { checkPlan } from '../check-plan.ts';
 
-/** A plan that anything may be written into. */
+/** A plan whose type allows any change. */
 function fresh(): any {
   return opened(compiled(TWO_STEPS));
 }
@@ -22,7 +22,7 @@ describe('a condition', () => {
       return plan;
     });
 
-  test('that reads what its plan says is admitted, as it travels too', () => {
+  test('that reads what its plan lists is admitted, also in the wire form', () => {
     expect(withWhen({})).toEqual([]);
     const plan = fresh();
     plan.stages[1].when = when;
@@ -46,7 +46,7 @@ describe('a condition', () => {
     expect(withWhen(change)).toContain(problem);
   });
 
-  test('a stage with a condition cannot hand its data to others', () => {
+  test('a stage that may be passed over cannot give its data to others', () => {
     const problems = problemsOf((plan) => {
       plan.stages[0].when = { source: 'true' };
       return plan;
@@ -75,7 +75,7 @@ describe('texts with outputs', () => {
     });
   const at = (place: object, parts: readonly unknown[] = [0]): object => ({ texts: [{ place, parts }] });
 
-  test('that say what they read are admitted, as they travel too', () => {
+  test('that list what they read are admitted, also in the wire form', () => {
     expect(withTexts({})).toEqual([]);
     const plan = fresh();
     plan.stages[1].work.args = ['as written'];
@@ -115,7 +115,7 @@ describe('texts with outputs', () => {
     expect(withItems.join()).not.toMatch(/texts/);
   });
 
-  test('are refused of a stage that is not waited for', () => {
+  test('are refused if their stage does not wait for the stage that they read', () => {
     expect(withTexts({}, (stage) => (stage.after = [])).join('\n')).toMatch(
       /stage b takes data of a and does not depend on its success/,
     );

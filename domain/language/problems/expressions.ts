@@ -1,14 +1,14 @@
-/** What is wrong with expressions of a plan: they read what their plan says that they read, and nothing else. */
+/** Checks the expressions of a plan: they read exactly what their plan lists. */
 import type { ConditionPlan, Plan, TextPlace } from '../../plan/plan.ts';
 import { hasText, waitOf } from '../../plan/work.ts';
 import { checkCondition, checkText } from '../expression/check.ts';
 import { findRepeated } from '../text/repeated.ts';
 
-/** A condition reads what its plan says that it reads: the run machine hands it nothing else. */
+/** Checks that a condition reads exactly what its plan lists, because the run machine provides nothing else. */
 export function conditionProblems(checked: Plan): readonly string[] {
   const others = checked.stages.flatMap((each) => (each.finally === true ? [] : [each.id]));
   return checked.stages.flatMap((stage) => {
-    // Of several failures that may start it, only one has come.
+    // If one of several failures starts the stage, only that one has happened.
     const ended = stage.after.filter(({ on }) => !(on === 'failure' && stage.anyFailure === true));
     const before = new Set(stage.finally === true ? others : ended.map((edge) => edge.stage));
     return [
@@ -48,7 +48,7 @@ function problemsOfCondition(
   ];
 }
 
-/** Texts stand in places that the work has, and read what the plan says that they read. */
+/** Checks that each text has a place in the work, and reads exactly what the plan lists. */
 export function textProblems(checked: Plan): readonly string[] {
   return checked.stages.flatMap(({ id, of, work, each: items, texts: made }) => {
     if (made === undefined)

@@ -6,7 +6,7 @@ function problemsOf(change: (plan: any) => unknown): readonly string[] {
   return problemsAfter(compiled(TWO_STEPS), change);
 }
 
-describe('a stage that runs whatever happens', () => {
+describe('a stage with `finally`', () => {
   const withLast = (change: (plan: any, last: any) => unknown = () => undefined): readonly string[] =>
     problemsOf((plan) => {
       const [first] = plan.stages;
@@ -17,7 +17,7 @@ describe('a stage that runs whatever happens', () => {
       change(plan, last);
     });
 
-  test('may come to a mock, as a retry of a run that mocked it has it', () => {
+  test('may have a mock, as in the retry of a run that mocked it', () => {
     expect(
       withLast((plan, last) => {
         last.work = { kind: 'mock', output: '', exitCode: 0 };
@@ -27,7 +27,7 @@ describe('a stage that runs whatever happens', () => {
     ).toEqual([]);
   });
 
-  test('is admitted, also with data that may be absent and a condition on any other', () => {
+  test('is admitted, also with an optional input and a condition on another stage', () => {
     const taken = { fromStage: 'a', output: 'o', guestPath: '/workspace/in', optional: true };
     expect(withLast()).toEqual([]);
     expect(withLast((_plan, last) => (last.inputs = [taken]))).toEqual([]);
@@ -97,7 +97,7 @@ describe('a stage that runs whatever happens', () => {
     expect(withLast(change)).toContain(problem);
   });
 
-  test('is missed by a time for it', () => {
+  test('is missing if the plan has a time for it', () => {
     expect(problemsOf((plan) => (plan.graceMs = 60_000))).toEqual([
       'graceMs is of stages with `finally`; there is none',
     ]);

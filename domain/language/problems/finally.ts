@@ -2,7 +2,7 @@ import { type Plan, PLAN_LIMITS } from '../../plan/plan.ts';
 import { isSharedScope } from '../../plan/scope.ts';
 import { commandOf, mockOf } from '../../plan/work.ts';
 
-/** Stages with `finally` stand behind all others, each for itself and in its own VM. */
+/** Checks stages with `finally`: each runs after all others, without edges and in its own VM. */
 export function findFinallyProblems(checked: Plan): readonly string[] {
   const last = new Set(checked.stages.flatMap((each) => (each.finally === true ? [each.id] : [])));
   if (last.size === 0)

@@ -23,7 +23,7 @@ function problemsOf(change: (stages: Record<string, any>, plan: any) => unknown)
   return problemsAfter(compiled(TEXT), (plan, stages) => change(stages, plan));
 }
 
-test('what the compiler makes of a part for each item is admitted', () => {
+test('the check admits the plan that the compiler makes of a part for each item', () => {
   expect(problemsOf(() => undefined)).toEqual([]);
 });
 
@@ -71,7 +71,7 @@ test.each<[string, (stages: Record<string, any>, plan: any) => unknown, RegExp]>
   expect(problemsOf(change)).toEqual(expect.arrayContaining([expect.stringMatching(problem)]));
 });
 
-/** Each visit of a loop counts. */
+/** Sets the attempts of a stage, and visits, because each visit of a loop counts. */
 function attempts(stages: Record<string, any>, id: string, most: number): void {
   const stage = stages[`each.${id}`];
   stage.retry = { ...stage.retry, maxAttempts: most };

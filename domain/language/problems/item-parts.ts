@@ -1,4 +1,4 @@
-/** What a part that is done for each item has to keep to in a plan from outside, so that each item is a plan of its own. */
+/** Checks parts that run for each item in a plan from outside, so that each item is a plan of its own. */
 import { dataTakenBy } from '../../pipeline/machine-plan.ts';
 import { PLAN_LIMITS, type Plan, type StagePlan } from '../../plan/plan.ts';
 import { outputsReadBy, partOf } from '../../plan/work.ts';
@@ -6,7 +6,7 @@ import { INSTANCE_LIMITS, instanceProblem } from '../../run/instance.ts';
 import { writableIn } from './list-limits.ts';
 import { listProblems } from './list-limits.ts';
 
-/** First: nothing else can be asked of a plan whose stages belong to no stage, or to themselves. */
+/** This check runs first, because the others need each stage to belong to an existing stage other than itself. */
 export function ownerProblems({ stages }: Plan): readonly string[] {
   const byId = new Map(stages.map((stage) => [stage.id, stage]));
   return stages.flatMap(({ id, of }) => {
@@ -59,7 +59,10 @@ function countTaken(stage: StagePlan): number {
   return dataTakenBy(stage).reduce((sum, { output, outputs }) => sum + (output ? 1 : 0) + outputs.length, 0);
 }
 
-/** A stage hears of those beside it alone; one whose items are parts also of these, within an item. */
+/**
+ * Checks edges: a stage waits only for stages with the same owner. A stage that ends an item's part also waits for
+ * stages of that part.
+ */
 function referenceProblems(
   { id, of, after, each, work, when, loop }: StagePlan,
   ofStage: ReadonlyMap<string, string | undefined>,
@@ -80,14 +83,14 @@ function referenceProblems(
   ];
 }
 
-/** Whether a stage belongs to items of the stages of this owner, at any depth. */
+/** Whether a stage belongs, at any depth, to items of this owner's stages. */
 function isWithin(id: string, owner: string | undefined, ofStage: ReadonlyMap<string, string | undefined>): boolean {
   let at = ofStage.get(id);
   while (at !== undefined && at !== owner) at = ofStage.get(at);
   return at === owner;
 }
 
-/** What ends an item waits for all whose output it hands on. */
+/** Checks that the stage that ends an item waits for every stage whose output it hands on. */
 function endProblems(end: StagePlan, { stages }: Plan): readonly string[] {
   const { id, after, work, input } = end;
   const ofStage = new Map(stages.map((stage) => [stage.id, stage.of]));

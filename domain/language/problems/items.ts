@@ -4,7 +4,7 @@ import { commandOf, partOf } from '../../plan/work.ts';
 import { instanceProblem } from '../../run/instance.ts';
 import { countTakenOutputs, writableIn } from './list-limits.ts';
 
-/** Each item has a VM of its own, and is its command's input. */
+/** Checks that each item has a VM of its own, and is the input of its command. */
 export function itemProblems(checked: Plan): readonly string[] {
   const shared = new Set(checked.scopes.flatMap((each) => (isSharedScope(each) ? [each.id] : [])));
   return checked.stages.flatMap((stage) => {

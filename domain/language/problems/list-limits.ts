@@ -1,4 +1,4 @@
-/** What lists of items have to keep to, so that the histories of their windows, their keys and the run's log stay within limits. */
+/** Checks lists of items, so that the histories of their windows, their keys and the run's log stay within limits. */
 import { attemptsOfItem, type ListOfPlan, listsOf, listsOfStage, mostItems } from '../../pipeline/item-plan.ts';
 import { dataTakenBy, machinePlanOf } from '../../pipeline/machine-plan.ts';
 import { type Plan, PLAN_LIMITS, type ScopePlan, type StagePlan } from '../../plan/plan.ts';
@@ -6,17 +6,17 @@ import { instanceProblem, stepOf } from '../../run/instance.ts';
 import { quote } from '../../units/quote.ts';
 
 export interface ListProblem {
-  /** What an author finds in the spec: the list of the run itself that the list is, or stands in. */
+  /** The stage that an author finds in the spec: the run's own stage with the list, or around it. */
   readonly stage: string;
   readonly message: string;
   readonly remedy: string;
 }
 
-/** Of a list whose length is known before it starts. Others are checked when they start. */
+/** Returns the length of a list. Null: only its start shows the length, which is then checked there. */
 type CountOf = (stage: string) => number | null;
 
 export function listProblems(plan: Plan): readonly ListProblem[] {
-  // A list of the run itself, made once and of commands alone, cannot be too much.
+  // A list of the run itself cannot be too large if it has only commands and runs once.
   if (!plan.stages.some(({ of, each, visits }) => of !== undefined || (each !== undefined && visits !== undefined)))
     return [];
   const listed = new Map(plan.stages.map(({ id, each }) => [id, each?.list]));
@@ -32,7 +32,7 @@ export function listProblems(plan: Plan): readonly ListProblem[] {
 
 type Found = Pick<ListProblem, 'message' | 'remedy'>;
 
-/** Windows have to end within the history that a workflow may have, whatever is tried again. */
+/** Checks that a window ends within the history that a workflow may have, even with every retry. */
 function sizeProblem({ stage, around }: ListOfPlan, countOf: CountOf): Found | null {
   const { id } = stage;
   const attempts = attemptsOfItem(stage);
@@ -84,7 +84,7 @@ export function writableIn(scopes: readonly ScopePlan[], scope: string | null): 
   return mounts.find(({ mode }) => mode === 'rw')?.guestPath;
 }
 
-/** Outputs of earlier stages that each item gets, the list among them. */
+/** Counts the outputs of earlier stages that each item gets, including the list. */
 export function countTakenOutputs(stage: StagePlan): number {
   return dataTakenBy(stage).reduce((sum, { output, outputs }) => sum + (output ? 1 : 0) + outputs.length, 0);
 }

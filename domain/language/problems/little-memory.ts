@@ -1,15 +1,17 @@
-/** VMs whose memory is too small for what they hold: told when the spec is read, long before a kernel kills a command. */
+/**
+ * Warns of VMs with too little memory for their contents when the spec is read, long before a kernel kills a command.
+ */
 import type { SandboxPlan } from '../../plan/plan.ts';
 import type { Problems } from '../text/diagnostics.ts';
 import type { Located } from '../text/tree.ts';
 import { quote } from '../../units/quote.ts';
 
-/** Node and git run in less, and read their files from the disk again and again. */
+/** Node and git run in less memory, but then read their files from the disk again and again. */
 const DEV_IMAGE_MIB = 384;
-/** The command line of an agent, with what the kernel and the guest's agent take. */
+/** The command line of an agent, the kernel and the guest's agent need this much together. */
 const AGENT_MIB = 512;
 
-/** @param stage  the first of the VM */
+/** @param stage  the first stage of the VM */
 export function warnOfLittleMemory(
   stage: Located<string>,
   { mode, memoryMib, image }: SandboxPlan,

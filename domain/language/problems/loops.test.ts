@@ -13,7 +13,7 @@ pipeline:
 `;
   const broken = (change: (plan: any) => unknown): readonly string[] => problemsAfter(compiled(SPEC), change);
 
-  test('is admitted', () => {
+  test('is admitted as the compiler makes it', () => {
     expect(broken(() => undefined)).toEqual([]);
   });
 
@@ -59,7 +59,7 @@ pipeline:
     expect(broken(change).join('\n')).toMatch(message);
   });
 
-  test('may wait for a failure before it', () => {
+  test('may wait for a failure before the loop', () => {
     const ofFailure = broken((plan) => {
       plan.stages[0].after = [{ stage: 'early', on: 'failure' }];
       plan.stages.unshift({ ...plan.stages[0], id: 'early', scope: 'early', after: [] });
@@ -70,7 +70,7 @@ pipeline:
     expect(ofFailure).toEqual([]);
   });
 
-  test('has at most 5,000 runs of its stages', () => {
+  test('allows at most 5,000 executions of its stages', () => {
     const boxes = Array.from({ length: 6 }, (_, at) => `b${at}`);
     const { diagnostics } = compileText(
       `kind: pipeline

@@ -1,4 +1,4 @@
-/** What a loop of a plan from outside has to keep to, so that the run machine comes to its end. */
+/** Checks loops in a plan from outside, so that the run machine ends them. */
 import { PLAN_LIMITS, type Plan, type StagePlan } from '../../plan/plan.ts';
 import { isSharedScope } from '../../plan/scope.ts';
 import { partOf } from '../../plan/work.ts';
@@ -16,7 +16,7 @@ export function loopProblems({ stages, scopes }: Plan): readonly string[] {
     for (const id of within) {
       if (shared.has(id)) problems.push(`stage ${id} is in the loop ${stage.id} and shares its VM`);
       if (byId.get(id)?.finally === true) problems.push(`stage ${id} is in the loop ${stage.id} and has \`finally\``);
-      // One before the loop stays as it is in each visit.
+      // A failure before the loop is allowed, because it stays the same in each visit.
       if (byId.get(id)?.after.some((edge) => edge.on === 'failure' && within.includes(edge.stage)) === true)
         problems.push(`stage ${id} is in the loop ${stage.id} and waits for a failure within it`);
     }

@@ -1,4 +1,4 @@
-/** Names of a spec that are taken twice, and stages that wait for each other by them. */
+/** Reports names that a spec uses twice, and stages that wait for each other by name. */
 import type { ScopePlan, StagePlan } from '../../plan/plan.ts';
 import { cycles, describeCycle } from '../link/graph.ts';
 import type { LinkResult } from '../link/linked.ts';
@@ -6,7 +6,7 @@ import type { Problems } from '../text/diagnostics.ts';
 import type { Spec } from '../read/spec.ts';
 import { quote } from '../../units/quote.ts';
 
-/** A stage of a part has the name of one that the spec has itself. */
+/** Reports stages of a part that have the name of one of the spec's own stages. */
 export function refuseDoubles(
   spec: Spec,
   stages: readonly StagePlan[],
@@ -36,7 +36,7 @@ export function reportCycles(spec: Spec, linked: LinkResult, problems: Problems)
   const doubles = doubleNames(spec);
   const isBox = spec.kind === 'pipeline';
   for (const group of cycles(dependencies)) {
-    // Of two steps with a name, the edges may lead to the other one.
+    // If two steps have the same name, an edge may mean the other one.
     if (group.some((index) => doubles.has(spec.stages[index]!.name.value))) continue;
     const shown = describeCycle(group, dependencies, name);
     const message =

@@ -7,8 +7,8 @@ import { quote } from '../../units/quote.ts';
 const PARAM = /(?<!\$)\$\{\{\s*params\.([A-Za-z0-9][A-Za-z0-9._-]*)\s*\}\}/g;
 
 /**
- * A text of whoever starts the run becomes code where it stands in a script. Numbers, booleans and the choices that the author
- * wrote cannot be more than they look like.
+ * Warns of parameters in scripts: a text from the user who starts a run becomes code there. Numbers, booleans and the
+ * author's choices cannot contain code.
  */
 export function warnOfParamsInCode({ run }: StageSpec, { params }: Spec, what: string, problems: Problems): void {
   if (run === null) return;

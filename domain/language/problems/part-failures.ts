@@ -2,11 +2,14 @@ import type { EdgePlan, StagePlan } from '../../plan/plan.ts';
 import { listCoveredStages } from '../../pipeline/machine-plan.ts';
 import { partOf } from '../../plan/work.ts';
 
-/** What ends a part fails because of it only where that is tolerated; else the part has failed once one of its stages has. */
+/**
+ * Adds edges to a stage that waits for the failure of a part: one on the failure of each stage of the part. The part
+ * has failed once one of them has. If the failure of the part is tolerated, only the stage that ends the part fails.
+ */
 export function withFailuresOfParts(stages: readonly StagePlan[]): readonly StagePlan[] {
   const tolerated = new Set(stages.flatMap(({ id, continueOnError }) => (continueOnError === true ? [id] : [])));
   const last = new Set(stages.flatMap(({ id, finally: isLast }) => (isLast === true ? [id] : [])));
-  // Of a part that is done for each item the stage itself fails, once too many items have.
+  // If a part runs for each item, the stage that ends it fails itself, once too many items have.
   const parts = new Map(
     stages.map(({ id, work, each }) => [id, each === undefined && !tolerated.has(id) ? partOf(work) : null]),
   );

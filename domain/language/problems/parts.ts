@@ -2,7 +2,7 @@ import type { Plan } from '../../plan/plan.ts';
 import { partOf } from '../../plan/work.ts';
 import { findRepeated } from '../text/repeated.ts';
 
-/** What is done of a part without its stages would be done twice, or never. */
+/** Rejects fields of a part's end that would run twice or never, because only the part's stages run. */
 export function partProblems({ stages }: Plan): readonly string[] {
   const ids = new Set(stages.map(({ id }) => id));
   return stages.flatMap(

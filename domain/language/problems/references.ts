@@ -1,4 +1,4 @@
-/** What a plan refers to and does not have, or has twice: stages, outputs, scopes, variables of the host. */
+/** Checks references of a plan: stages, outputs, scopes and host variables that do not exist, or exist twice. */
 import { dataTakenBy, mayLackOutput } from '../../pipeline/machine-plan.ts';
 import { type Plan, PLAN_LIMITS, type StagePlan } from '../../plan/plan.ts';
 import { holdsOnlyWith } from '../../plan/both-conditions.ts';
@@ -40,7 +40,7 @@ export function duplicateProblems(checked: Plan): readonly string[] {
   return problems;
 }
 
-/** Each stage is in exactly the scope that it names, and one that names none in none. */
+/** Checks that each stage is in exactly the scope that it names; a stage without a scope is in no scope. */
 export function scopeProblems(checked: Plan): readonly string[] {
   const scopeOf = new Map(checked.stages.map(({ id, scope }) => [id, scope]));
   const problems = checked.scopes.flatMap((scope) =>
@@ -65,15 +65,15 @@ const NO_INPUT = { kind: 'none' } as const;
 
 interface KnownStages {
   readonly plan: Plan;
-  /** Positions by id. */
+  /** Positions by id of the stage. */
   readonly index: ReadonlyMap<string, number>;
   readonly outputs: ReadonlyMap<string, ReadonlySet<string>>;
-  /** They have no data. */
+  /** Stages that only wait, and have no data. */
   readonly waits: ReadonlySet<string>;
   readonly mayBeAbsent: ReadonlySet<string>;
 }
 
-/** Whatever a stage takes is of a stage that it depends on, and nothing waits for itself. */
+/** Checks that a stage takes data only of stages on which it depends, and that no stage waits for itself. */
 export function referenceProblems(checked: Plan): readonly string[] {
   const { stages } = checked;
   const index = new Map(stages.map(({ id }, position) => [id, position]));
@@ -99,10 +99,10 @@ export function referenceProblems(checked: Plan): readonly string[] {
   );
 }
 
-/** Of what a stage waits for, and of the data that it takes. */
+/** Checks the edges of a stage, and the data that it takes. */
 function dataProblems(stage: StagePlan, { plan, index, waits, mayBeAbsent }: KnownStages): readonly string[] {
   const { id, after, inputs } = stage;
-  // One with `finally` starts after all others, and finds what there is of them.
+  // A stage with `finally` starts after all others, and gets the data that they have left.
   const isLast = stage.finally === true;
   const dependencies = isLast
     ? new Set(plan.stages.flatMap((each) => (each.finally === true ? [] : [each.id])))
@@ -148,7 +148,7 @@ function inputProblems(stage: StagePlan, { plan, index, outputs }: KnownStages):
   ];
 }
 
-/** Of what the run's own output is made of. */
+/** Checks the stages that provide the run's output. */
 function resultProblems({ plan: { output }, index, waits }: KnownStages): readonly string[] {
   const results = output.kind === 'stage' ? [output.stage] : output.stages;
   return [
@@ -162,7 +162,9 @@ function resultProblems({ plan: { output }, index, waits }: KnownStages): readon
   ];
 }
 
-/** It starts only where the other has run, or it ends a part with a merge, which leaves out what is absent. */
+/**
+ * True if the stage starts only after the other has run, or ends a part with a merge, which leaves out absent outputs.
+ */
 function mayTakeNothing(taker: Plan['stages'][number], source: Plan['stages'][number]): boolean {
   if (partOf(taker.work)?.output.kind === 'merge') return true;
   if (taker.when === null || source.when === null || source.continueOnError === true) return false;
@@ -172,7 +174,7 @@ function mayTakeNothing(taker: Plan['stages'][number], source: Plan['stages'][nu
 export function variableProblems(checked: Plan): readonly string[] {
   const declared = new Set(checked.hostVariables);
   const read = new Set(hostVariablesOf(checked.stages));
-  // Keys of agents are known without being said: plans of builds that ran no agents name none.
+  // The plan need not list the keys of agents, because plans of builds that ran no agents do not list them.
   const said = new Set(
     hostVariablesOf(
       checked.stages.map(({ work }) => ({

@@ -1,4 +1,4 @@
-/** Places of a script in which a value would be code, or would not be there at all. */
+/** Finds places of a script in which a value would be code, or would not be available. */
 import { codeArguments, isInterpreter } from './code-arguments.ts';
 import { isExpression, paramName } from '../grammar/placeholders.ts';
 import { typeOf } from '../read/params.ts';
@@ -8,10 +8,10 @@ import { quote } from '../../units/quote.ts';
 import type { Script, ScriptValue } from '../script/read-script.ts';
 import type { ShellWord } from '../script/shell-contexts.ts';
 
-/** Commands of a shell that read their arguments as a script. */
+/** Builtins of a shell that execute their arguments as a script. */
 const READS_ARGUMENTS: ReadonlySet<string> = new Set(['eval', 'let', 'trap']);
 
-/** Words in front of a command of a shell. */
+/** Words that may precede a command of a shell. */
 const PREFIXES: ReadonlySet<string> = new Set(['command', 'builtin', 'exec', 'time']);
 
 export function refuseValuesInCode(script: Script, spec: Spec, what: string, problems: Problems): void {
@@ -25,7 +25,7 @@ export function refuseValuesInCode(script: Script, spec: Spec, what: string, pro
   const plain = new Set(
     spec.params.filter((param) => !['text', 'list'].includes(typeOf(param))).map(({ name }) => name),
   );
-  // A number, a boolean and a choice of the author are only what they look like.
+  // A number, a boolean and a choice of the author cannot contain code.
   const mayBeCode = ({ written }: ScriptValue): boolean => {
     const inner = written.slice('${{'.length, -'}}'.length);
     return isExpression(inner) || !plain.has(paramName(inner) ?? '');
@@ -81,7 +81,7 @@ function reportContext(
   }
 }
 
-/** By the index of a value the program that reads it as code. */
+/** Maps the index of a value to the program that executes it as code. */
 function findCode({ reading }: Script): ReadonlyMap<number, string> {
   const found = new Map<number, string>();
   for (const command of reading.commands) {
@@ -104,7 +104,9 @@ function findCode({ reading }: Script): ReadonlyMap<number, string> {
   return found;
 }
 
-/** Notes the places that a command reads from its standard input: an interpreter without a file executes its input. */
+/**
+ * Records the places that a command reads from its standard input: an interpreter without a file executes its input.
+ */
 function noteRead(found: Map<number, string>, command: readonly ShellWord[], places: readonly number[]): void {
   const [program, ...args] = commandIn(command).map(({ text }) => text);
   const name = program?.slice(program.lastIndexOf('/') + 1);
@@ -115,7 +117,7 @@ function note(found: Map<number, string>, places: readonly number[], program: st
   for (const place of places) if (!found.has(place)) found.set(place, program);
 }
 
-/** Without assignments and prefixes in front of it. */
+/** Removes the assignments and prefixes before a command. */
 function commandIn(words: readonly ShellWord[]): readonly ShellWord[] {
   const first = words.findIndex(({ text }) => !/^[A-Za-z_]\w*=/.test(text) && !PREFIXES.has(text));
   return first === -1 ? [] : words.slice(first);

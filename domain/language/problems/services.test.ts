@@ -3,7 +3,7 @@ import { SERVICE_TIMEOUT_MS } from '../../plan/defaults.ts';
 import { compileText } from '../load.ts';
 import { checkPlan } from '../check-plan.ts';
 
-/** As a client may send it. */
+/** A plan in the form that a client may send. */
 interface Loose {
   readonly stages: Record<string, unknown>[];
 }
@@ -19,7 +19,7 @@ workflow:
 
 const plan = (): Loose => JSON.parse(JSON.stringify(compileText(SPEC, 'spec.yaml', { baseDir: null }).plan)) as Loose;
 
-test('a service of a plan has the time of a service, and is one', () => {
+test('a service in a plan has the time limit of a service, and is marked as one', () => {
   expect(plan().stages[1]).toMatchObject({ timeoutMs: SERVICE_TIMEOUT_MS, work: { service: true } });
   expect(checkPlan(plan())).toMatchObject({ plan: {} });
 });
@@ -64,7 +64,7 @@ test.each<[string, (stages: Loose['stages']) => void, RegExp]>([
   expect('problems' in checked ? checked.problems.join('\n') : '').toMatch(message);
 });
 
-test('a stage for its failure is no mistake', () => {
+test('a stage may wait for the failure of a service', () => {
   const changed = plan();
   changed.stages.push({
     id: 'tell',

@@ -1,17 +1,23 @@
-/** What cannot be of services, which go on until their run is cancelled: what would wait for their end, and what would limit them. */
+/**
+ * Checks services, which run until their run is cancelled: no stage may wait for their end, and no limit may apply to
+ * them.
+ */
 import { SERVICE_TIMEOUT_MS } from '../../plan/defaults.ts';
 import type { Plan, StagePlan } from '../../plan/plan.ts';
 import { isService, mockOf, partOf, stagesBefore } from '../../plan/work.ts';
 import { quote } from '../../units/quote.ts';
 
 export interface ServiceProblem {
-  /** Where an author finds it in the spec. */
+  /** The stage at which an author finds the problem in the spec. */
   readonly stage: string;
   readonly message: string;
   readonly remedy: string;
 }
 
-/** Within a list or a loop, and stages that would wait for a service: each would never come to its turn. */
+/**
+ * Reports services within a list or a loop, and stages that wait for the end of a service: none of these would ever
+ * continue.
+ */
 export function serviceProblems({ stages, maxParallel }: Plan): readonly ServiceProblem[] {
   const byId = new Map(stages.map((stage) => [stage.id, stage]));
   if (!stages.some(({ work }) => isService(work))) return [];
@@ -20,7 +26,10 @@ export function serviceProblems({ stages, maxParallel }: Plan): readonly Service
   return problems.length > 0 ? problems : findCrowdedOut(stages, byId, maxParallel);
 }
 
-/** Services hold their slots for as long as the run goes on: what has not ended before them may find none. */
+/**
+ * Reports stages for which services leave no slot. Services hold their slots until the run ends, so a stage that has not
+ * ended before they start may never get one.
+ */
 function findCrowdedOut(
   stages: readonly StagePlan[],
   byId: ReadonlyMap<string, StagePlan>,
@@ -83,7 +92,7 @@ function findEndlessWaits(stage: StagePlan, endless: ReadonlyMap<string, string>
   ];
 }
 
-/** Services, and the ends of parts and loops that hold one, each with its service. */
+/** Maps services, and ends of parts and loops that contain one, to the service. */
 function endlessStages(
   stages: readonly StagePlan[],
   byId: ReadonlyMap<string, StagePlan>,
@@ -107,7 +116,10 @@ function endlessStages(
   return found;
 }
 
-/** What the keys of a spec exclude. The plan says the time of a service as of every stage, and only that of a service is as long. */
+/**
+ * Rejects service fields that the keys of a spec exclude. A plan sets `timeoutMs` for every stage, and only services
+ * may have `SERVICE_TIMEOUT_MS`.
+ */
 export function servicePlanProblems({ stages }: Plan): readonly string[] {
   return stages.flatMap(({ id, work, each, finally: isLast, timeoutMs }) => {
     const isEndless = timeoutMs === SERVICE_TIMEOUT_MS;

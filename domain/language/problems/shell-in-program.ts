@@ -3,19 +3,22 @@ import type { StageSpec } from '../read/spec.ts';
 import { quoteYaml } from '../text/tree.ts';
 import { quote } from '../../units/quote.ts';
 
-/** Of a shell: words, pipes, redirections, lists, variables, patterns, quotes, and home at the beginning. */
+/** Signs of a shell: words, pipes, redirections, lists, variables, patterns, quotes, and `~` at the start. */
 const SHELL_SIGNS = /[\s|<>&;`*?"']|\$[({A-Za-z_]|^~/;
 
-/** A shell with its option: what follows is the script already. */
+/** A shell with its option: the arguments after it are the script. */
 const SHELL_ITSELF = /^(?:\/(?:usr\/)?bin\/)?(?:sh|ash|bash)\s+-c\s*$/;
 
-/** Most of a command that a remedy writes out. */
+/** The most characters of a command in a remedy. */
 const SHOWN_LENGTH = 120;
 
-/** A program is started as it is, so `ls | wc -l` is looked for as a file of that name. A path may hold such signs: a warning. */
+/**
+ * Warns of shell syntax in `program`: the guest looks for a file with the name `ls | wc -l`. It is only a warning,
+ * because a path may contain such signs.
+ */
 export function warnOfShellInProgram(run: NonNullable<StageSpec['run']>, what: string, problems: Problems): void {
   const { program, args } = run;
-  // What parameters bring is known only in a run.
+  // Values of parameters are known only in a run.
   if (!SHELL_SIGNS.test(program.value.replace(/\$\{\{[^{}]*\}\}/g, ''))) return;
   const isShell = SHELL_ITSELF.test(program.value);
   const script = [
@@ -24,7 +27,7 @@ export function warnOfShellInProgram(run: NonNullable<StageSpec['run']>, what: s
   ]
     .join(' ')
     .trim();
-  // A parameter within a script would be read as shell.
+  // A shell would read a parameter within the script as code.
   const isShown = script.length <= SHOWN_LENGTH && !/\p{Cc}|\$\{\{/u.test(script);
   const shown = isShown ? quoteYaml(script) : '…';
   problems.warning(

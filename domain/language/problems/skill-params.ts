@@ -1,4 +1,6 @@
-/** What a skill says of its params, compared with what a stage gives it. The engine validates them in any case, once it starts. */
+/**
+ * Compares the params of a stage with the schema of its step machine. The engine also validates them, once it starts.
+ */
 import type { JsonValue } from '../../plan/plan.ts';
 import type { Problems } from '../text/diagnostics.ts';
 import type { StageSpec } from '../read/spec.ts';
@@ -6,18 +8,18 @@ import type { MapNode, Position } from '../text/tree.ts';
 import { quote } from '../../units/quote.ts';
 
 /**
- * A skill that lies at a full path, or why there is none. `params` is the JSON Schema of its params, where that can be read without
- * running its code: of a skill that was built.
+ * Reads the step machine at a full path, or returns the problem. `params` is the JSON Schema of its params, if that can
+ * be read without running its code: only if the step machine was built.
  */
 export type ReadStepMachine = (path: string) => { readonly params?: unknown } | { readonly problem: string };
 
-/** Longer lists of names say nothing more. */
+/** The most names in a message. */
 const NAMES_SHOWN = 8;
 
 export interface GivenParams {
   readonly written: NonNullable<StageSpec['skill']>;
   readonly values: Readonly<Record<string, JsonValue>>;
-  /** Of these the values are not known. */
+  /** Params whose values are not known. */
   readonly unreadable: ReadonlySet<string>;
 }
 
@@ -72,7 +74,7 @@ function checkType(
   );
 }
 
-/** Of a type that it does not know, anything is. */
+/** Accepts any value for a type that it does not know. */
 function isOf(value: JsonValue, type: string): boolean {
   switch (type) {
     case 'string':

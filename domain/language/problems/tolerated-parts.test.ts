@@ -26,7 +26,7 @@ function problemsOf(change: (stages: Record<string, any>, plan: any) => unknown)
   return problemsAfter(compiled(TEXT), (plan, stages) => change(stages, plan));
 }
 
-test('what the compiler makes of a tolerated part is admitted, and covers what ends within it', () => {
+test('the check admits the plan that the compiler makes of a tolerated part, and the part covers the ends within it', () => {
   expect(problemsOf(() => undefined)).toEqual([]);
   const covers = machinePlanOf(compiled(TEXT)).stages.flatMap((stage) =>
     stage.covers === undefined ? [] : [[stage.id, stage.covers]],

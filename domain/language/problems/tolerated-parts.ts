@@ -1,4 +1,4 @@
-/** What a plan with parts whose failure is tolerated as a whole has to keep, so that each run of it ends and comes to something. */
+/** Checks parts whose failure is tolerated as a whole, so that each run ends with a result. */
 import { listCoveredStages } from '../../pipeline/machine-plan.ts';
 import type { Plan, StagePlan } from '../../plan/plan.ts';
 import { stagesBefore } from '../../plan/work.ts';
@@ -27,21 +27,24 @@ export function findToleratedPartProblems({ stages, scopes }: Pick<Plan, 'stages
   ]);
 }
 
-/** It is decided once all of them have ended, so none may wait for it. */
+/** Finds stages for which the end does not wait: the part is decided only once all its stages have ended. */
 function findUnawaited(
   end: StagePlan,
   members: ReadonlySet<string>,
   stageOf: ReadonlyMap<string, StagePlan>,
 ): readonly string[] {
   const before = new Set(stagesBefore(end));
-  // A set that grows while it is walked is walked to its end.
+  // A loop over a set also visits members that are added while it runs.
   for (const id of before) for (const earlier of stageOf.get(id)?.after ?? []) before.add(earlier.stage);
   return [...members]
     .filter((id) => !before.has(id))
     .map((id) => `stage ${end.id} ends a part whose failure is tolerated and does not wait for its stage ${id}`);
 }
 
-/** Who needs one of them would be skipped for a failure that nobody tells of. */
+/**
+ * Finds stages outside that need a stage of the part: its failure would skip them, and no event would report that
+ * failure.
+ */
 function outsiders(end: StagePlan, members: ReadonlySet<string>, stages: readonly StagePlan[]): readonly string[] {
   return stages
     .filter(({ id }) => id !== end.id && !members.has(id))
@@ -52,7 +55,7 @@ function outsiders(end: StagePlan, members: ReadonlySet<string>, stages: readonl
     );
 }
 
-/** One that stands in two parts stands in the inner one first. */
+/** Finds parts that overlap without one containing the other; the inner part must come first. */
 function findCrossings(
   end: StagePlan,
   members: ReadonlySet<string>,

@@ -26,13 +26,13 @@ function warnings(text: string): readonly string[] {
   return diagnostics.map(({ line, message }) => `${line}: ${message.split(':')[0]}`);
 }
 
-test('steps without an order that share a writable mount are warned of, once, at the second one', () => {
+test('steps without an order that share a writable mount cause one warning, at the second step', () => {
   expect(warnings(workflow(step('a') + step('b') + step('c') + step('last', 'depends_on: [a, b, c], ')))).toEqual([
     '10: steps "a" and "b" may run at the same time, and both can write to the mount of /home/me/spec/out',
   ]);
 });
 
-test('an order is enough, also one through other steps', () => {
+test('steps with an order cause no warning, also if other steps are between them', () => {
   expect(
     warnings(
       workflow(
@@ -42,15 +42,15 @@ test('an order is enough, also one through other steps', () => {
   ).toEqual([]);
 });
 
-test('steps that never run at the same time are not warned of', () => {
+test('steps that never run at the same time cause no warning', () => {
   expect(warnings(workflow(step('a') + step('last'), 'max_parallel: 1\n'))).toEqual([]);
 });
 
-test('a mount that is read only is none', () => {
+test('a read-only mount causes no warning', () => {
   expect(warnings(workflow(step('a') + step('last')).replace('mode: rw', 'mode: ro'))).toEqual([]);
 });
 
-test('boxes side by side have VMs of their own, and the folder in common', () => {
+test('concurrent boxes have VMs of their own, but share the host folder', () => {
   const spec = (stages: string): string => `api_version: v1
 kind: pipeline
 name: p
@@ -69,13 +69,13 @@ ${stages}`;
   ).toEqual([]);
 });
 
-test('2,000 steps are looked at in no time worth telling', () => {
+test('the check of 2,000 steps is fast', () => {
   const names = Array.from({ length: 1_999 }, (_, index) => `s${index}`);
   const chain = names.map((name, index) => step(name, index === 0 ? '' : `depends_on: [s${index - 1}], `)).join('');
   expect(warnings(workflow(`${chain}${step('last', 'depends_on: [s1998], ')}`))).toEqual([]);
 });
 
-test('a step that could not be read is told, and not looked at', () => {
+test('a step that could not be read is reported, and not checked for mounts', () => {
   const text = `kind: workflow
 name: x
 sandbox: { mounts: [{ host: /data, guest: /data, mode: rw }] }

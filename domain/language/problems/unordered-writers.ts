@@ -6,9 +6,9 @@ import type { Position } from '../text/tree.ts';
 import { quote } from '../../units/quote.ts';
 
 /**
- * Warns of stages that may run at the same time and can write to the same host folder: what one leaves half
- * goes back with the other's success, or one of them meets changes of the other and fails. One warning a folder.
- * @param at where a stage stands in the text
+ * Warns of stages that may run at the same time and can write to the same host folder. The success of one could copy
+ * back half-written files of the other, or one finds the other's changes and fails. It warns once per folder.
+ * @param at  returns the place of a stage in the text
  */
 export function warnOfUnorderedWriters(plan: Plan, at: (stage: string) => Position, problems: Problems): void {
   if (plan.maxParallel === 1) return;
@@ -16,7 +16,7 @@ export function warnOfUnorderedWriters(plan: Plan, at: (stage: string) => Positi
   if (writers.size === 0) return;
   const order = createOrder(plan.stages);
   if (order === null) return;
-  // One with `finally` starts after all others have ended.
+  // A stage with `finally` starts after all others have ended.
   const last = new Set(plan.stages.flatMap((stage) => (stage.finally === true ? [stage.id] : [])));
   for (const [hostPath, stages] of writers) {
     const pair = findFirstUnordered(stages, order, (id) => last.has(id));
@@ -32,10 +32,10 @@ export function warnOfUnorderedWriters(plan: Plan, at: (stage: string) => Positi
   }
 }
 
-/** Stages by the host folders that they can write to; a folder counts for what lies in it too. */
+/** Returns the stages that can write to each host folder; a folder counts also for the folders below it. */
 function writersOf(plan: Plan): ReadonlyMap<string, readonly string[]> {
   const folders = new Map<string, string[]>();
-  // A scope also holds stages whose command could not be read; the plan does not.
+  // A scope also contains stages whose command could not be read; the plan does not.
   const readable = new Set(plan.stages.map(({ id }) => id));
   for (const scope of plan.scopes) {
     const stages = scope.stages.filter((stage) => readable.has(stage));
@@ -75,7 +75,7 @@ interface Order {
   isBefore(first: string, second: string): boolean;
 }
 
-/** Null where stages wait for each other. One bit for each pair: 2,000 stages take half a MiB. */
+/** Returns null if stages wait for each other. It uses one bit per pair: 2,000 stages need half a MiB. */
 function createOrder(stages: readonly StagePlan[]): Order | null {
   const indexes = new Map(stages.map((stage, index) => [stage.id, index]));
   const words = Math.ceil(stages.length / 32);

@@ -1,4 +1,4 @@
-/** What a spec says and no stage asks for. */
+/** Warns of an `llm` and of parts that no stage uses. */
 import { agentStages } from '../../plan-rules/mock-agents.ts';
 import type { Plan } from '../../plan/plan.ts';
 import { hasAgent } from '../read/stage-facts.ts';
@@ -7,11 +7,11 @@ import type { Spec, StageSpec } from '../read/spec.ts';
 import { quote } from '../../units/quote.ts';
 
 /**
- * Warns of what the spec says and no stage asks for.
+ * Warns of an `llm` that no stage uses.
  * @param plan  with the stages of the parts
  */
 export function warnOfUnused(spec: Spec, plan: Pick<Plan, 'stages'>, problems: Problems): void {
-  // Of a stage that could not be read nobody knows what it is.
+  // A stage that could not be read may be an agent.
   const { written, hasMore } = spec.lostNames;
   if (written.size > 0 || hasMore) return;
   const isAnswered = (stage: StageSpec): boolean => hasAgent(stage) || stage.agent !== null || stage.isShell;
@@ -33,10 +33,10 @@ export function warnOfUnused(spec: Spec, plan: Pick<Plan, 'stages'>, problems: P
     );
 }
 
-/** Parts of the first file alone: a file that others use may hold more than they take. */
+/** Warns only for the first file: a file that others use may contain more parts than they need. */
 export function warnOfUnusedParts(spec: Spec, problems: Problems): void {
   const used = new Set(spec.stages.map(({ uses }) => uses?.value));
-  // A list that grows while it is walked is walked to its end.
+  // A loop over a list also visits members that are added while it runs.
   const reached = spec.parts.filter(({ name }) => used.has(name.value));
   for (const { spec: part } of reached)
     for (const { uses } of part?.stages ?? []) {

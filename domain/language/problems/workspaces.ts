@@ -1,4 +1,4 @@
-/** What cannot be of a plan's workspaces: the compiler names these mistakes by their place in a spec. */
+/** Checks the workspaces of a plan from outside; the compiler reports the same mistakes at their place in a spec. */
 import type { Plan, ScopePlan, StagePlan } from '../../plan/plan.ts';
 import { agentOf, commandOf, isService } from '../../plan/work.ts';
 import { isWorkspaceOutput } from '../../plan/workspace.ts';

@@ -1,8 +1,8 @@
-/** Entries of `egress` and `services` as authors write them: `host:port`, `*.host`, networks, presets. */
+/** Parses entries of `egress` and `services`: `host:port`, `*.host`, networks, presets. */
 import { findClosedNetwork, isLoopbackName } from '../../security/closed-networks.ts';
 import { DEFAULT_PORTS, EGRESS_LIMITS, type EgressPorts, type EgressRule } from '../../plan/egress.ts';
 
-/** Each is a list of hosts that change seldom; none is a whole company. */
+/** Each preset is a short list of hosts that seldom change; none opens a whole company. */
 export const EGRESS_PRESETS: Readonly<Record<string, readonly string[]>> = {
   npm: ['registry.npmjs.org'],
   pypi: ['pypi.org', 'files.pythonhosted.org'],
@@ -17,7 +17,7 @@ export const EGRESS_PRESETS: Readonly<Record<string, readonly string[]>> = {
   ],
 };
 
-/** What an agent's provider needs. */
+/** The preset for the hosts that an agent's provider needs. */
 export const PROVIDER_PRESET = 'provider';
 
 export const PRESET_NAMES: readonly string[] = [PROVIDER_PRESET, ...Object.keys(EGRESS_PRESETS)];
@@ -27,7 +27,7 @@ export function presetRules(name: string): readonly EgressRule[] | null {
   return hosts?.map((host) => ({ kind: 'host', name: host, ports: DEFAULT_PORTS })) ?? null;
 }
 
-/** @returns what is wrong, or the rule; `ports` where the entry says none */
+/** @returns the rule, or the problem; the rule has `ports` if the entry sets no port */
 export function parseRule(text: string, ports: EgressPorts): EgressRule | string {
   const split = splitPort(text);
   if (typeof split === 'string') return split;
@@ -57,7 +57,7 @@ export function explainClosedRule(rule: EgressRule): string | null {
   return closed === null ? null : `is ${closed.what}, which no rule of \`allow\` opens; only \`services\` reach it`;
 }
 
-/** The remedy for a rule that {@link explainClosedRule} explains, for a service at one port. */
+/** Returns the remedy for a rule that {@link explainClosedRule} explains, for a service at one port. */
 export function serviceInPlaceOf(rule: EgressRule): string {
   const host = rule.kind === 'network' ? rule.cidr.replace(/\/\d+$/, '') : rule.name;
   const port = rule.ports === 'any' || rule.ports.length > 1 ? 'PORT' : String(rule.ports[0]);
@@ -65,7 +65,7 @@ export function serviceInPlaceOf(rule: EgressRule): string {
   return `remove it, and name the server in \`services\`: \`services: { NAME: "${place}" }\``;
 }
 
-/** @returns what is wrong, or where a service is */
+/** @returns the host and port of a service, or the problem */
 export function parseService(text: string): { readonly host: string; readonly port: number } | string {
   const split = splitPort(text);
   if (typeof split === 'string') return split;
@@ -74,14 +74,17 @@ export function parseService(text: string): { readonly host: string; readonly po
   return { host, port: split.port };
 }
 
-/** A service that a worker allows, as the worker compares it with services of plans; null for what is no host with a port. */
+/**
+ * Returns a service that a worker allows, in the form for comparison with services of plans. Null: the text is not a
+ * host with a port.
+ */
 export function readAllowedService(text: string): string | null {
   const parsed = parseService(text);
   if (typeof parsed === 'string') return null;
   return parsed.host.includes(':') ? `[${parsed.host}]:${parsed.port}` : `${parsed.host}:${parsed.port}`;
 }
 
-/** As the keeper takes names: what a resolver could take for an address is none. */
+/** Returns a host name as the keeper accepts it; null for a name that a resolver could read as an address. */
 export function hostName(text: string): string | null {
   const name = text.replace(/\.$/, '').toLowerCase();
   const labels = name.split('.');
@@ -90,7 +93,7 @@ export function hostName(text: string): string | null {
   return /^(?:0x[0-9a-f]*|[0-9]+)$/.test(labels.at(-1)!) ? null : name;
 }
 
-/** The length of an address in bits; null for what is none. */
+/** Returns the length of an address in bits; null if the text is not an address. */
 export function addressBits(text: string): 32 | 128 | null {
   const parts = text.split('.');
   if (parts.length === 4 && parts.every((part) => /^(?:0|[1-9]\d{0,2})$/.test(part) && Number(part) <= 255)) return 32;
@@ -105,7 +108,7 @@ function isVersion6(text: string): boolean {
   return halves.length === 1 ? groups.length === 8 : halves.length === 2 && groups.length < 8;
 }
 
-/** A network as it stands in rules; null for what is none. */
+/** Returns a network as rules contain it; null if the text is not a network. */
 export function networkOf(text: string): string | null {
   const [address = '', prefix = '', ...more] = text.split('/');
   const bits = addressBits(address);
@@ -113,13 +116,13 @@ export function networkOf(text: string): string | null {
   return isPrefix && more.length === 0 ? `${address}/${Number(prefix)}` : null;
 }
 
-/** `host`, `host:port`, `[address of version 6]:port`, `[network]:port`, `[address]/prefix:port`. */
+/** Splits `host`, `host:port`, `[IPv6 address]:port`, `[network]:port`, `[address]/prefix:port`. */
 function splitPort(text: string): { readonly host: string; readonly port: number | null } | string {
   if (text.includes('://')) return 'is a URL; only its host and port count';
-  // The length of a network's prefix is within the brackets or after them.
+  // The prefix length of a network is within the brackets or after them.
   const match = /^\[([^\]]+)\](\/\d+)?(?::(\d+))?$/.exec(text) ?? /^([^:]*)()(?::(\d+))?$/.exec(text);
   if (match === null) {
-    // An address of version 6 without brackets has no port.
+    // An IPv6 address without brackets has no port.
     return text.includes('::') || text.split(':').length > 2
       ? { host: text, port: null }
       : 'has no port behind its colon';

@@ -24,7 +24,7 @@ function isListed(text: string, path: string): boolean {
   return isMatch(pattern, stateAt(pattern, path));
 }
 
-describe('what a pattern is like', () => {
+describe('matches of a pattern', () => {
   test.each([
     ['data/*.csv', 'data/a.csv'],
     ['./data//*.csv', 'data/a.csv'],
@@ -53,14 +53,14 @@ describe('what a pattern is like', () => {
     ['A', 'a'],
   ])('%s: not %s', (pattern, path) => expect(isListed(pattern, path)).toBe(false));
 
-  test('a folder is only looked into where something of it may be listed', () => {
+  test('a walk enters a folder only if the pattern may match a file in it', () => {
     const pattern = read('data/*/a');
     expect(mayHoldMatch(pattern, stateAt(pattern, 'data'))).toBe(true);
     expect(mayHoldMatch(pattern, stateAt(pattern, 'data/x/a'))).toBe(false);
     expect(mayHoldMatch(pattern, stateAt(pattern, 'other'))).toBe(false);
   });
 
-  test('many stars and many folders cost little', () => {
+  test('patterns with many stars and many folders are fast', () => {
     expect(isListed(`${'a*'.repeat(200)}b`, 'a'.repeat(255))).toBe(false);
     expect(isListed(`${'**/x/'.repeat(15)}y`, `${'x/'.repeat(60)}z`)).toBe(false);
   });
@@ -83,7 +83,7 @@ test.each([
   expect(patternOf(text)).toMatchObject({ problem: expect.stringContaining(problem) });
 });
 
-test('a pattern of the largest size is taken', () => {
+test('a pattern of the largest size is accepted', () => {
   expect(patternOf('a'.repeat(PATTERN_LIMITS.characters))).toHaveProperty('segments');
   expect(read('a/'.repeat(PATTERN_LIMITS.segments)).segments).toHaveLength(PATTERN_LIMITS.segments);
 });

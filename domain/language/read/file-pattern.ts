@@ -1,29 +1,32 @@
-/** Which files of a folder `for_each` names: a pattern, read segment by segment, so that no walk goes where nothing can match. */
+/**
+ * Matches the files of a folder that `for_each` names. A pattern is matched segment by segment, so that a walk skips
+ * folders in which no file can match.
+ */
 import { PLAN_LIMITS } from '../../plan/plan.ts';
 import { quote } from '../../units/quote.ts';
 
 export interface FilePattern {
-  /** As the author wrote it. */
+  /** The pattern as the author wrote it. */
   readonly text: string;
-  /** Between the slashes; `**` is any folders, and never the last. */
+  /** The parts between slashes. `**` matches any number of folders, and is never the last segment. */
   readonly segments: readonly string[];
 }
 
 /** The paths are relative to the folder, with `/`, in the order of their code units. */
 export type ListedFiles = { readonly files: readonly string[] } | { readonly problem: string };
 
-/** @param folder  absolute; nothing outside of it is looked at */
+/** @param folder  absolute; no file outside of it is read */
 export type ListFiles = (folder: string, pattern: FilePattern) => ListedFiles;
 
-/** Positions in the segments, each once, that the names so far have come to. */
+/** The positions in the segments that the names so far have reached, each once. */
 export type PatternState = readonly number[];
 
 export const PATTERN_LIMITS = {
   characters: PLAN_LIMITS.referenceCharacters,
   segments: 32,
-  /** Files and folders that a walk looks at. */
+  /** The most files and folders that a walk visits. */
   entries: 100_000,
-  /** Folders within folders. */
+  /** The deepest level of folders. */
   depth: 64,
 } as const;
 
@@ -37,7 +40,7 @@ export function patternOf(text: string): FilePattern | { readonly problem: strin
   return { text, segments: segments.at(-1) === '**' ? [...segments, '*'] : segments };
 }
 
-/** Any folders below any folders are any folders. */
+/** `**` after `**` matches the same folders. */
 function isAgain(written: readonly string[], at: number): boolean {
   return written[at] === '**' && written[at - 1] === '**';
 }
@@ -63,7 +66,7 @@ export function startOf(pattern: FilePattern): PatternState {
   return withFolders(pattern, [0]);
 }
 
-/** Where the name of a file or folder leads. */
+/** Returns the state after the name of a file or folder. */
 export function advancePattern(pattern: FilePattern, state: PatternState, name: string): PatternState {
   const next = state.flatMap((at) => {
     const segment = pattern.segments[at];
@@ -73,22 +76,25 @@ export function advancePattern(pattern: FilePattern, state: PatternState, name: 
   return withFolders(pattern, next);
 }
 
-/** A file there is one of the list. */
+/** Whether a file in this state matches. */
 export function isMatch({ segments }: FilePattern, state: PatternState): boolean {
   return state.includes(segments.length);
 }
 
-/** In a folder there may be files of the list. */
+/** Whether a folder in this state may contain matching files. */
 export function mayHoldMatch({ segments }: FilePattern, state: PatternState): boolean {
   return state.some((at) => at < segments.length);
 }
 
-/** `**` may be no folder at all. */
+/** `**` may also match no folder. */
 function withFolders({ segments }: FilePattern, state: PatternState): PatternState {
   return [...new Set(state.flatMap((at) => (segments[at] === '**' ? [at, at + 1] : [at])))];
 }
 
-/** In time of the product of both lengths at most: no pattern makes it slow. A leading dot is only matched by a dot. */
+/**
+ * Compares in time of at most the product of both lengths, so that no pattern is slow. Only a dot matches a leading
+ * dot.
+ */
 function isLike(segment: string, name: string): boolean {
   if (name.startsWith('.') && !segment.startsWith('.')) return false;
   const wanted = [...segment];

@@ -1,22 +1,22 @@
-/** Where the items of `for_each` come from. */
+/** Reads the source of the items of `for_each`. */
 import { type JsonValue, PLAN_LIMITS } from '../../plan/plan.ts';
 import type { Located } from '../text/tree.ts';
 import type { StageSpec } from './spec.ts';
 
-/** Of one member: `.name`, `["name"]` or `['name']`. */
+/** One member: `.name`, `["name"]` or `['name']`. */
 const MEMBER = /\s*(?:\.\s*([A-Za-z_][A-Za-z0-9_]*)|\[\s*(?:"([^"\\]*)"|'([^'\\]*)')\s*\])\s*/y;
 
-/** Files below the spec's folder. */
+/** A pattern of files below the spec's folder. */
 const FILES = /^\s*files\(\s*(?:"([^"\\]*)"|'([^'\\]*)')\s*\)\s*$/;
 
-/** Where the items come from. The expressions are those of CEL that name one value. */
+/** The source of the items. An expression must be one of CEL that names one value. */
 export type ItemSource =
   | { readonly kind: 'inline'; readonly items: readonly JsonValue[] }
   | { readonly kind: 'param'; readonly name: Located<string> }
   | { readonly kind: 'files'; readonly pattern: Located<string> }
   | { readonly kind: 'stage'; readonly name: Located<string>; readonly path: readonly string[] };
 
-/** Null: the stage is done once, or what it has is no list. */
+/** Returns null if the stage runs once, or if its `for_each` is not a list. */
 export function itemSourceOf({ forEach }: Pick<StageSpec, 'forEach'>): ItemSource | null {
   if (forEach === null) return null;
   const { value, at } = forEach;

@@ -12,7 +12,7 @@ test.each([
   ['{ max: .inf }', '`max` of parameter "p" must be a number, got the number .inf'],
   ['[.nan]', 'parameter "p" must be a text, number, boolean or list, got a list'],
   ['{ type: number, default: .inf }', 'the default of parameter "p" is ".inf"; a number is needed'],
-])('a number that JSON has not is refused: %s', (params, message) => {
+])('a number that JSON cannot represent is refused: %s', (params, message) => {
   expect(messages(params)).toContain(message);
 });
 
@@ -26,13 +26,13 @@ test.each([
   expect(messages('{ type: list }', { p: JSON.stringify(Array(count).fill(0)) })).toEqual(expected);
 });
 
-test('a list that is nested as deep as a text can be is refused, and nothing runs out of stack', () => {
+test('a list that is nested as deep as a text can be is refused, and does not overflow the stack', () => {
   expect(messages('{ type: list }', { p: `${'['.repeat(200_000)}${']'.repeat(200_000)}` })).toEqual([
     expect.stringContaining('nested more than 16 deep'),
   ]);
 });
 
-test.each(['__proto__', 'constructor', 'toString'])('a value for %s is no value of an object', (name) => {
+test.each(['__proto__', 'constructor', 'toString'])('a value for the undeclared parameter %s is refused', (name) => {
   expect(messages('x', { [name]: '1' })).toEqual([expect.stringContaining('which the spec does not declare')]);
 });
 
@@ -48,7 +48,7 @@ test.each([
   expect(messages(params)).toEqual([expect.stringContaining(message)]);
 });
 
-test('so it is in a list that a run gives', () => {
+test('a number that would be rounded is refused in a list that a run sets', () => {
   const given = (p: string): readonly string[] => messages('{ type: list }', { p });
   expect(given('[1, {"id": 9007199254740993}]')).toEqual([
     expect.stringContaining('it has the number 9007199254740993, which has no exact value'),
@@ -64,7 +64,7 @@ test('a number with more digits than a double keeps is refused', () => {
   for (const same of ['1.0', '1e3', '-0', '0.1', '1.50E+2', '5e-324']) expect(given(same), same).toEqual([]);
 });
 
-test('alone, where a text may stand, it stays as it is written', () => {
+test('a single number stays as it is written, if a text is allowed', () => {
   expect(messages('9007199254740993')).toEqual([]);
   expect(messages('{ default: 9007199254740993, type: number }')).toEqual([
     expect.stringContaining('a number that large has no exact value'),

@@ -1,4 +1,4 @@
-/** What a parameter may be, and the value that it has in one run. */
+/** Checks declarations of parameters, and computes their values in one run. */
 import { PLAN_LIMITS } from '../../plan/plan.ts';
 import { type ExactJson, PrintedNumber, readExactJson } from '../../units/exact-json.ts';
 import { JSON_NUMBER, isRounded, losesValue } from '../../units/rounded.ts';
@@ -12,16 +12,16 @@ import { quote, shorten } from '../../units/quote.ts';
 
 type ParamType = NonNullable<ParamSpec['type']>['value'];
 
-/** Nested lists and mappings in the value of a list. */
+/** The most levels of lists and mappings in the value of a list. */
 const DEPTH_LIMIT = 16;
 
-/** Names of parameters that a run must give and that have no value yet, in the order of the spec. */
+/** Names of required parameters without a value, in the order of the spec. */
 export type MissingParams = string[];
 
-/** A value that a text has until a run gives one; a literal `$${{` can look the same, and only makes a check weaker. */
+/** The value of a text until a run sets it. A literal `$${{` can look the same, which only makes a check weaker. */
 const STAND_IN = /\$\{\{ params\.[A-Za-z0-9][A-Za-z0-9._-]* \}\}/;
 
-/** Whether a filled text has the place of a value that no run has given yet. */
+/** Whether a filled text contains a value that no run has set yet. */
 export function hasStandIn(text: string): boolean {
   return STAND_IN.test(text);
 }
@@ -42,7 +42,7 @@ export function resolveParams(
     const text = Object.hasOwn(given, param.name) ? given[param.name]! : null;
     const isWhole = checkDeclaration(param, problems);
     const fallback = isWhole ? defaultOf(param, problems) : null;
-    // What does not fit a broken declaration is no second mistake.
+    // A value that does not fit a broken declaration is not a second mistake.
     const isOpen = text === null ? param.fallback === null && !param.isOpen : hasStandIn(text);
     const value =
       missing !== null && isWhole && isOpen
@@ -74,7 +74,7 @@ export function resolveParams(
   return values;
 }
 
-/** @param text  given by a part's user, with a placeholder in it */
+/** @param text  the value that the user of a part wrote, with a placeholder in it */
 function createPlaceholder(param: ParamSpec, text: string | null): ParamValue {
   switch (typeOf(param)) {
     case 'text': {
@@ -96,7 +96,10 @@ function createPlaceholder(param: ParamSpec, text: string | null): ParamValue {
   }
 }
 
-/** Without `type`: what its other keys ask for, else the type of its default. A number that has no exact value is a text. */
+/**
+ * Returns the type. Without `type`, the other keys decide it, else the type of the default. A number without an exact
+ * value is a text.
+ */
 export function typeOf({ type, choices, min, max, fallback }: ParamSpec): ParamType {
   if (type !== null) return type.value;
   if (choices.length > 0) return 'choice';
@@ -110,7 +113,7 @@ function isExact(text: string, value: number): boolean {
   return Number.isFinite(value) && !isRounded(value) && !(JSON_NUMBER.test(text) && losesValue(text));
 }
 
-/** @returns whether a value can be judged by it */
+/** @returns whether the declaration can be used to check a value */
 function checkDeclaration(param: ParamSpec, problems: Problems): boolean {
   let isWhole = true;
   const { name, choices, min, max } = param;
@@ -173,7 +176,7 @@ interface Misfit {
   readonly remedy: string;
 }
 
-/** @param written  as the spec has it; a text where a run gave it */
+/** @param written  the value as the spec has it; a text if a run set it */
 function fit(param: ParamSpec, text: string, written: Json): ParamValue | Misfit {
   if (text.includes('\0'))
     return { wanted: 'it contains a zero byte', remedy: 'remove the zero byte: no program can take one' };
@@ -249,7 +252,7 @@ function parseJson(text: string): unknown {
   }
 }
 
-/** A number in a list whose digits would change, if there is one. */
+/** Returns the problem of a number in a list whose digits would change; null if there is no such number. */
 function findChangedNumber(read: ReturnType<typeof readExactJson>): Misfit | null {
   const number = 'value' in read ? findLostDigits(read.value) : null;
   if (number === null) return null;
@@ -273,7 +276,7 @@ function findLostDigits(value: ExactJson): string | null {
   return null;
 }
 
-/** @param most  it is not looked at deeper */
+/** @param most  the depth at which it stops */
 function depthOf(value: unknown, most: number): number {
   if (typeof value !== 'object' || value === null || most === 0) return 0;
   return 1 + Object.values(value).reduce((deepest: number, each) => Math.max(deepest, depthOf(each, most - 1)), 0);

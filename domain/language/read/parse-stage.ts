@@ -24,7 +24,7 @@ const {
 const WORKS = { run: RUN, approval: APPROVAL, wait: WAIT, prompt: PROMPT, skill: SKILL, uses: USES } as const;
 const OTHER_WORKS = Object.keys(WORKS).filter((key) => key !== 'run');
 
-/** Steps of a workflow or boxes of a pipeline, and the names that could not be read. */
+/** Reads steps of a workflow or boxes of a pipeline, and collects the names that could not be read. */
 export function readStages(
   items: readonly TreeNode[],
   kind: PlanKind,
@@ -48,13 +48,13 @@ export function readStages(
     const name = item.kind === 'map' ? item.entries.get('name')?.value : undefined;
     if (name?.kind === 'scalar' && name.value !== null) written.add(name.text);
     else hasMore = true;
-    // What has no name may be any other's cause: its own edges count for nothing.
+    // Other stages may refer to a stage that could not be read, so these conclusions are open.
     if (stage === null) for (const gap of ['edges', 'order', 'outputs', 'secrets'] as const) problems.gap(gap);
   });
   return { stages, lostNames: { written, hasMore } };
 }
 
-/** Null when it is no mapping. */
+/** Returns null if the node is not a mapping. */
 function readStage(
   node: TreeNode,
   kind: PlanKind,
@@ -71,7 +71,7 @@ function readStage(
   const { command, env } = compileCommand(work.read.run, rest.env, map);
   refuseForeign(map, work.kind);
   map.finish(otherKeys(STAGE));
-  // A name that cannot be used is still told from others by its place.
+  // A stage whose name cannot be used gets its position as its name.
   return {
     spec: {
       ...rest,
@@ -93,7 +93,7 @@ interface Work {
   readonly read: Pick<FieldsOf<typeof WORKS>, WorkKey>;
 }
 
-/** What the stage does: one of the keys that say it. Without any, its command is missing. */
+/** Reads the work of a stage: one of the keys of `WORKS`. Without such a key, `run` is reported as missing. */
 function readWork(map: MapReader, kind: PlanKind): Work {
   const said = (Object.keys(WORKS) as WorkKey[]).filter((key) => map.has(key));
   const [first = 'run', second] = said;
@@ -137,7 +137,7 @@ function refuseSecond(map: MapReader, first: WorkKey, second: WorkKey, kind: Pla
   );
 }
 
-/** A text becomes the command of a shell, and its values become variables. */
+/** A text becomes a command of a shell, and its values become variables. */
 function compileCommand(
   run: Work['read']['run'],
   env: readonly EnvSpec[],
@@ -161,7 +161,7 @@ const NOUNS: Readonly<Record<WorkKey, string>> = {
   uses: 'a part',
 };
 
-/** Of what has none itself. */
+/** The remedy for work that cannot have `for_each` itself. */
 const LIST_OF_PARTS =
   'write it as a part of its own in `parts`, and here `uses: PART` with `for_each`; the item is its input';
 
@@ -195,7 +195,7 @@ const INSTEAD: Readonly<Partial<Record<WorkKey, Readonly<Record<string, string>>
   },
 };
 
-/** Keys of the other kinds of work. */
+/** Reports keys that belong to another kind of work. */
 function refuseForeign(map: MapReader, beside: WorkKey): void {
   for (const [name, key] of Object.entries<Key>(REST))
     if (!isAllowedBeside(key, beside) && map.has(name))
@@ -221,7 +221,7 @@ const PLURALS: Readonly<Record<string, string>> = {
   uses: 'parts',
 };
 
-/** The section of `kind: agent`: one stage, which has the name of the spec. */
+/** Reads the section of `kind: agent`: one stage with the name of the spec. */
 export function readAgent(map: MapReader, name: StageSpec['name']): SectionSpec {
   const { skills, mode, messaging, workspace: own, ...read } = readKeys(map, AGENT.keys, { kind: 'agent' });
   map.finish(otherKeys(AGENT));
@@ -235,7 +235,7 @@ export function readAgent(map: MapReader, name: StageSpec['name']): SectionSpec 
   });
 }
 
-/** `kind: sandbox`: one stage, which is a VM and nothing in it. */
+/** Returns the section of `kind: sandbox`: one stage, which is a VM without work. */
 export function readShell(name: StageSpec['name'], problems: Problems): SectionSpec {
   return createStageSection({ ...emptyStage(name, problems), isShell: true });
 }

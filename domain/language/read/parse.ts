@@ -27,9 +27,9 @@ const { boxes: _boxes, ...OF_PIPELINE } = PIPELINE.keys;
 /**
  * Reads a spec's text, YAML or JSON, and reports every mistake in it at once.
  *
- * @param file  how diagnostics name the text: a path or a word like `<stdin>`
- * @returns `spec` is null when the text is no document, or of no kind that can be read further. It may be
- *   there beside errors, with the broken values left out, so that `compilePlan` can find what else is wrong.
+ * @param file  the name of the text in diagnostics: a path or a word like `<stdin>`
+ * @returns `spec` is null if the text is not a document, or its kind cannot be read. With errors, it may still be there
+ * without the broken values, so that `compilePlan` can find further mistakes.
  */
 export function parseSpec(
   text: string,
@@ -43,7 +43,7 @@ export function parseSpec(
 
 function readSpec(root: MapReader, file: string, problems: Problems): Spec | null {
   const { kind: written, name } = readKeys(root, { api_version, kind: KIND, name: NAME }, { kind: null, of: SPEC.of });
-  // A kind that is not carried out has keys that nobody here knows.
+  // An unsupported kind has keys that this build does not know.
   if (written === null && isUnsupportedKind(root)) return null;
   const kind = written?.value ?? guessKind(root);
   if (kind !== null) root.required('kind', `kind: ${kind}`);
@@ -103,7 +103,7 @@ function readPart(map: MapReader, name: Spec['name'], problems: Problems): PartB
 function partSpecs(bodies: readonly NamedBody[], file: string, problems: Problems): readonly PartSpec[] {
   const gaps = problems.gaps();
   const parts: PartSpec[] = [];
-  // Parts use each other, so each has all of them.
+  // Parts may use each other, so each gets all of them.
   for (const { name, body } of bodies)
     parts.push({
       name,
@@ -115,7 +115,7 @@ function partSpecs(bodies: readonly NamedBody[], file: string, problems: Problem
   return parts;
 }
 
-/** Null: there is none that can be read. */
+/** Returns null if there is no section, or it cannot be read. */
 function readSection(
   root: MapReader,
   kind: PlanKind | null,
@@ -142,7 +142,7 @@ function isUnsupportedKind(root: MapReader): boolean {
   return node?.kind === 'scalar' && (SPEC.keys.kind.type.unsupported.words as readonly unknown[]).includes(node.value);
 }
 
-/** Without a kind that can be read: the one whose section is there, so that the rest is checked all the same. */
+/** Guesses a missing kind from the section that is there, so that the rest is checked too. */
 function guessKind(root: MapReader): PlanKind | null {
   const [only, ...more]: readonly PlanKind[] = SECTION_KINDS.filter((kind) => root.has(kind));
   return more.length > 0 ? null : (only ?? null);

@@ -1,16 +1,16 @@
-/** The specs that a spec uses: their files, near and far, read once each. */
+/** Reads the files of the specs that a spec uses, directly or through its parts, once each. */
 import type { Diagnostic } from '../../errors/diagnostic.ts';
 import { PLAN_LIMITS } from '../../plan/plan.ts';
 import { parseSpec } from './parse.ts';
 import { resolveFrom } from '../text/paths.ts';
 import type { Spec } from './spec.ts';
 
-/** The text of a file by its full path, or why it cannot be read. */
+/** Returns the text of a file by its full path, or the problem. */
 export type ReadSpec = (path: string) => { readonly text: string } | { readonly problem: string };
 
 export type PartFile =
   | {
-      /** As diagnostics name it. */
+      /** The name of the file in diagnostics. */
       readonly file: string;
       readonly text: string;
       readonly spec: Spec | null;
@@ -18,21 +18,21 @@ export type PartFile =
     }
   | { readonly problem: string };
 
-/** By full path. */
+/** Files by full path. */
 export type PartFiles = ReadonlyMap<string, PartFile>;
 
 const PART_PATH = /^\.\.?\/[^\0]*\.(?:ya?ml|json)$/;
 
 export interface PartFilePath {
-  /** As it is written, without a part. */
+  /** The path as it is written, without the name of a part. */
   readonly file: string;
-  /** Full. */
+  /** The full path. */
   readonly path: string;
-  /** Of the part in it; null: the spec itself. */
+  /** The name of the part in the file; null: the file's own spec. */
   readonly part: string | null;
 }
 
-/** `./FILE.yaml`, or `./FILE.yaml#PART`; null: what is written names no file. */
+/** Parses `./FILE.yaml`, or `./FILE.yaml#PART`; null if the text names no file. */
 export function partPath(baseDir: string, written: string): PartFilePath | null {
   const mark = PART_PATH.test(written) ? -1 : written.lastIndexOf('#');
   const file = mark === -1 ? written : written.slice(0, mark);
@@ -44,7 +44,7 @@ export function folderOf(path: string): string {
   return path.slice(0, path.lastIndexOf('/')) || '/';
 }
 
-/** Of no more than `PLAN_LIMITS.partFiles`: what is beyond is not there. */
+/** Reads at most `PLAN_LIMITS.partFiles` files; further files are missing from the result. */
 export function readPartFiles(root: Spec, baseDir: string | null, read: ReadSpec | undefined): PartFiles {
   const files = new Map<string, PartFile>();
   if (read === undefined || baseDir === null) return files;
@@ -68,12 +68,12 @@ export function readPartFiles(root: Spec, baseDir: string | null, read: ReadSpec
   return files;
 }
 
-/** A spec, and the parts in its file. */
+/** Returns a spec, and the parts in its file. */
 export function allOf(spec: Spec): readonly Spec[] {
   return [spec, ...spec.parts.flatMap((part) => part.spec ?? [])];
 }
 
-/** A file as it is named from where the one that uses it is. */
+/** Returns a path relative to the folder of the file that uses it. */
 function formatPathFrom(file: string, written: string): string {
   const folder = file.includes('/') ? file.slice(0, file.lastIndexOf('/')) : '';
   const segments: string[] = [];

@@ -1,7 +1,7 @@
 /**
- * A Spec is what an author wrote: unresolved, without defaults, every value with its place. Values that
- * could not be read are absent (`null`, or left out of a list); their diagnostics say so. What it holds comes from
- * the tables of the grammar; what each value means is said there.
+ * A Spec is the text of an author as values: unresolved, without defaults, each with its place. Values that could not
+ * be read are absent (`null`, or left out of a list), and diagnostics report them. Its types follow from the tables of
+ * the grammar, which also document each value.
  */
 import type { AGENT } from '../grammar/agent-table.ts';
 import type { MOUNT, SANDBOX } from '../grammar/sandbox-table.ts';
@@ -24,49 +24,49 @@ export interface Spec
   readonly file: string;
   readonly kind: PlanKind;
   readonly name: Located<string>;
-  /** Where the section stands, for mistakes that concern it as a whole. */
+  /** The place of the section, for mistakes that concern it as a whole. */
   readonly sectionAt: Position;
-  /** What stages of the file can use by name, the same for each of them. */
+  /** The parts that stages of the file can use by name, the same for each stage. */
   readonly parts: readonly PartSpec[];
-  /** What could not be read, and would be missed in conclusions. */
+  /** Facts that the text leaves open, because some of it could not be read; conclusions from them are left out. */
   readonly gaps: readonly Gap[];
 }
 
 /** A part of the same file. */
 export interface PartSpec {
   readonly name: Located<string>;
-  /** As if it stood in a file of its own; null: it could not be read. */
+  /** The part as the spec of a file of its own; null: it could not be read. */
   readonly spec: Spec | null;
 }
 
-/** What the section of a kind says; `kind: sandbox` has none. */
+/** The content of the section of a kind; for `kind: sandbox`, an empty VM. */
 export interface SectionSpec extends FieldsOf<Pick<typeof WORKFLOW.keys, 'output_step'>> {
-  /** Steps of a workflow or boxes of a pipeline, in the order of the text; else the only one. */
+  /** Steps of a workflow or boxes of a pipeline, in the order of the text; for other kinds, the only stage. */
   readonly stages: readonly StageSpec[];
   readonly lostNames: LostNames;
-  /** Null is every box in order. */
+  /** Null means every box in order. */
   readonly pipelineStages: readonly PipelineStageSpec[] | null;
 }
 
-/** Names of stages that could not be read: who refers to one of them has made no mistake. */
+/** Names of stages that could not be read: a reference to one of them is not a mistake. */
 export interface LostNames {
-  /** As they were written. */
+  /** The names as they were written. */
   readonly written: ReadonlySet<string>;
-  /** Of some stages not even that is known. */
+  /** True if some stages have not even a name that could be read. */
   readonly hasMore: boolean;
 }
 
-/** A command, also one that was written as a text. */
+/** A command, also if it was written as a text. */
 export interface CommandSpec extends Omit<WholeOf<typeof RUN.keys>, 'at' | 'program' | 'text'> {
   readonly program: Located<string>;
-  /** Null: it was written as a mapping. */
+  /** Null: the command was written as a mapping. */
   readonly script: Script | null;
 }
 
 export interface StageSpec extends Omit<FieldsOf<Omit<StageKeys, 'name'>>, 'run'> {
   readonly name: Located<string>;
   readonly run: CommandSpec | null;
-  /** What `kind: agent` has beside what boxes with a prompt have. */
+  /** The keys that only `kind: agent` has, in addition to those of a box with a prompt. */
   readonly agent: Pick<FieldsOf<typeof AGENT.keys>, 'mode' | 'messaging'> | null;
   /** The VM of `kind: sandbox`. */
   readonly isShell: boolean;

@@ -54,7 +54,7 @@ test.each<[string, JsonValue, string, string]>([
     `${'['.repeat(200_000)}${']'.repeat(200_000)}`,
     'the output cannot be read as JSON: its values are nested more than 200 deep',
   ],
-])('%s is told', (_what, schema, text, problem) => {
+])('an output with %s is reported', (_what, schema, text, problem) => {
   expect(judgeOutput(engine, schema, text)).toEqual({ problem });
 });
 
@@ -86,7 +86,7 @@ test.each<[string, JsonValue, string, string | null]>([
   expect('fits' in answer).toBe(problem === null);
 });
 
-describe('a schema that is none', () => {
+describe('an invalid schema', () => {
   test.each<[string, JsonValue, string]>([
     ['a slip in a keyword', { requird: ['ok'] }, 'strict mode: unknown keyword: "requird"'],
     [
@@ -109,7 +109,7 @@ describe('a schema that is none', () => {
     expect(judgeOutput(engine, schema, '1')).toEqual({ problem: expect.stringContaining(problem) as string });
   });
 
-  test('is a diagnostic at its place', async () => {
+  test('is a diagnostic at the place of the schema', async () => {
     const text = (schema: string): string =>
       `kind: workflow\nname: x\nworkflow:\n  steps:\n    - name: a\n      run: { program: "true" }\n      output_schema: ${schema}\n`;
     const { plan, diagnostics } = await loadText(text('{ type: text }'), 'x.yaml', { baseDir: null });

@@ -1,6 +1,7 @@
 /**
- * Schemas of outputs, judged by Ajv, which its caller loads: it costs time, and most specs have none. What an author wrote is
- * compiled to code with patterns of any cost, so a worker judges in a thread that it can end.
+ * Checks outputs against JSON Schemas with Ajv, which the caller loads: that is slow, and few specs have a schema. Ajv
+ * compiles an author's schema to code, whose patterns may take any time. So a worker runs it in a thread that it can
+ * end.
  */
 import type { Ajv, ErrorObject, Options, ValidateFunction } from 'ajv';
 import type { JsonValue } from '../../plan/plan.ts';
@@ -10,32 +11,32 @@ import { losesValue } from '../../units/rounded.ts';
 import { quote } from '../../units/quote.ts';
 
 export interface SchemaEngine {
-  /** Of draft 7. */
+  /** The class for draft 7. */
   readonly Ajv: new (options: Options) => Ajv;
-  /** Of 2020-12. */
+  /** The class for draft 2020-12. */
   readonly Ajv2020: new (options: Options) => Ajv;
 }
 
-/** What is wrong with a schema; null: nothing. */
+/** Returns the problem of a schema; null if it is valid. */
 export type CheckSchema = (schema: JsonValue) => string | null;
 
-/** A problem is the author's, or that of who made the output: it is the same however often it is asked. */
+/** A problem of the schema or of the output. A further attempt with the same values returns the same answer. */
 export type OutputAnswer = { readonly fits: true } | { readonly problem: string };
 
 export const OUTPUT_SCHEMA_LIMITS = {
   /** JSON of the schema. */
   schemaBytes: 64 * 1024,
-  /** Of an output that has one. */
+  /** An output with a schema. */
   outputBytes: 1024 * 1024,
-  /** CPU time of one judgement, Ajv's own loading within it. */
+  /** CPU time of one check, including the loading of Ajv. */
   evaluationMs: 2_000,
 } as const;
 
-/** Mistakes that a message names. */
+/** The most mistakes in a message. */
 const PLACES = 5;
-/** Of one mistake in a message. */
+/** The most characters of one mistake in a message. */
 const PLACE_CHARACTERS = 200;
-/** Beyond it only the first mistake is looked for: each costs memory. */
+/** For a larger output, only the first mistake is reported, because each one costs memory. */
 const ALL_MISTAKES_BYTES = 64 * 1024;
 
 export function schemaProblem(engine: SchemaEngine, schema: JsonValue): string | null {
@@ -55,7 +56,7 @@ export function judgeOutput(engine: SchemaEngine, schema: JsonValue, text: strin
   );
   const [number] = rounded;
   if (number === undefined) return problem === null ? { fits: true } : { problem };
-  // Such a number lies between two doubles. If both fit, or none does, the number itself does not matter.
+  // The exact value lies between two doubles. If both doubles have the same answer, the exact value does not matter.
   const other = mistakesOf(made.validate, toPlain(read.value, otherNeighbour));
   if ((problem === null) !== (other === null))
     return {
@@ -64,7 +65,7 @@ export function judgeOutput(engine: SchemaEngine, schema: JsonValue, text: strin
   return problem === null ? { fits: true } : { problem };
 }
 
-/** Null: there are no problems. */
+/** Returns null if there are no mistakes. */
 function mistakesOf(validate: ValidateFunction, value: unknown): string | null {
   try {
     if (validate(value)) return null;
@@ -77,7 +78,7 @@ function mistakesOf(validate: ValidateFunction, value: unknown): string | null {
   return `${errors.slice(0, PLACES).map(describe).join('; ')}${more}`;
 }
 
-/** As the built-in parser makes it. */
+/** Converts a value to the form that `JSON.parse` returns. */
 function toPlain(value: ExactJson, toNumber: (number: PrintedNumber) => number): unknown {
   if (value instanceof PrintedNumber) return toNumber(value);
   if (Array.isArray(value)) return value.map((each) => toPlain(each, toNumber));
@@ -91,7 +92,7 @@ function roundNumber({ text, isWhole }: PrintedNumber, rounded: string[]): numbe
   return value;
 }
 
-/** The double on the other side of the number. */
+/** Returns the double on the other side of the exact value. */
 function otherNeighbour({ text, isWhole }: PrintedNumber): number {
   const value = Number(text);
   if (!Number.isFinite(value)) return Math.sign(value) * Number.MAX_VALUE;
@@ -115,22 +116,22 @@ function compileSchema({ Ajv: Draft7, Ajv2020 }: SchemaEngine, schema: JsonValue
     return {
       problem: `its \`$schema\` is ${quote(dialect)}; use draft 2020-12, which needs none, or draft 7`,
     };
-  // A promise would pass for a yes.
+  // `$async` makes the validator return a promise, which would count as true.
   if (hasProto(schema))
     return { problem: 'it has the key `__proto__`, which the judge of schemas ignores: use another key' };
   if ('$async' in schema) return { problem: '`$async` is no keyword of JSON Schema' };
   const options: Options = {
     allErrors,
     logger: false,
-    // A keyword that is not one is a slip that would check nothing.
+    // An unknown keyword is a typo that would check nothing.
     strict: true,
     strictTypes: false,
     strictTuples: false,
     strictRequired: false,
     allowUnionTypes: true,
-    // As 2020-12 has it: a format says what a text is for, and refuses nothing.
+    // As in draft 2020-12, a format only describes a text, and rejects nothing.
     validateFormats: false,
-    // Otherwise each value has the keys `constructor` and `toString`.
+    // Without this, each value has the keys `constructor` and `toString`.
     ownProperties: true,
   };
   try {

@@ -1,4 +1,4 @@
-/** Loads Ajv, where a spec has a schema. */
+/** Loads Ajv; call it only if a spec has a schema. */
 import type { CheckSchema, SchemaEngine } from './output-schema.ts';
 import { schemaProblem } from './output-schema.ts';
 

@@ -1,7 +1,10 @@
-/** Where in a schema a mistake is that Ajv tells of: it names a path, a keyword or a reference, and knows no positions. */
+/**
+ * Finds the place of a mistake that Ajv reports in a schema. Ajv names a path, a keyword or a reference, but no
+ * position.
+ */
 import type { Position, TreeNode } from '../text/tree.ts';
 
-/** @returns null: its words name no place in the schema */
+/** @returns null if the message names no place in the schema */
 export function placeInSchema(problem: string, schema: TreeNode): Position | null {
   const [, path] = /\bdata((?:\/[^\s,]+)+) must /.exec(problem) ?? [];
   if (path !== undefined) return findPlace(schema, path.slice(1).split('/').map(unescapePointer));
@@ -13,7 +16,7 @@ export function placeInSchema(problem: string, schema: TreeNode): Position | nul
   return null;
 }
 
-/** The nearest to the end of the path that is there: what is missing has no place. */
+/** Returns the last place on the path that exists, because a missing value has no place. */
 function findPlace(schema: TreeNode, path: readonly string[]): Position | null {
   let node = schema;
   let at: Position | null = null;
@@ -27,12 +30,12 @@ function findPlace(schema: TreeNode, path: readonly string[]): Position | null {
   return at;
 }
 
-/** As a JSON pointer says it. */
+/** Decodes a name of a JSON pointer. */
 function unescapePointer(name: string): string {
   return name.replaceAll('~1', '/').replaceAll('~0', '~');
 }
 
-/** Keywords whose members are named by the author. */
+/** Keywords whose members have names that the author chooses. */
 const OF_NAMES = new Set(['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas']);
 
 function keywordIn(schema: TreeNode, isMeant: (name: string, value: TreeNode) => boolean): Position | null {

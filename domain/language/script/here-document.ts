@@ -1,4 +1,4 @@
-/** The beginning of a here-document, from `<<` to the word that ends it. */
+/** Reads the start of a here-document, from `<<` to the word that ends it. */
 
 /** UTF-16 offsets of the places that a value replaces. */
 export interface ScriptPlace {
@@ -7,17 +7,17 @@ export interface ScriptPlace {
 }
 
 export interface DocumentStart {
-  /** The line that ends it, without quotes. */
+  /** The line that ends the document, without quotes. */
   readonly end: string;
-  /** A shell replaces nothing in the document. */
+  /** True if a shell expands nothing in the document. */
   readonly isQuoted: boolean;
-  /** Tabs in front of its lines do not count. */
+  /** True if tabs at the start of its lines are ignored. */
   readonly hasTabs: boolean;
-  /** The offset after it. */
+  /** The offset after the start. */
   readonly stop: number;
 }
 
-/** Characters that are read for it. */
+/** The most characters that it reads. */
 const START_LIMIT = 512;
 const START = /^<<(-?)[ \t]*((?:'[^'\n]*'|"[^"\n]*"|\\.|[^\s'"\\;&|<>()`])+)/;
 
@@ -42,7 +42,7 @@ export function readDocumentStart(
   return { end, isQuoted: end !== written, hasTabs: dash === '-', stop: at + whole.length };
 }
 
-/** Returns the following text with letters for places, because a placeholder has brackets and quotes of its own. */
+/** Returns the following text with letters instead of places, because a placeholder contains brackets and quotes. */
 function maskPlaces(text: string, at: number, places: readonly ScriptPlace[], next: number): string {
   const to = Math.min(text.length, at + START_LIMIT);
   let masked = '';

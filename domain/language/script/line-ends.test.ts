@@ -15,7 +15,7 @@ test.each(['echo a\\r\\nfi\\r\\n', 'echo a\\r'])(
   },
 );
 
-test('a script in a block of a file with CR LF has none, because YAML reads the ends of lines', () => {
+test('a script in a block of a file with CR LF causes no warning, because YAML normalizes line ends', () => {
   expect(warningsOf('      run: |\r\n        echo a\r\n        echo b\r\n')).toEqual([]);
   expect(warningsOf('      run: "printf \'a\\rb\'"\n')).toEqual([]);
 });

@@ -1,4 +1,4 @@
-/** `run` as a text: the command that it stands for, and the variables that hold its values. */
+/** Reads `run` as a text: returns its command, and the variables that hold its values. */
 import { findPlaceholders } from '../grammar/placeholders.ts';
 import type { Problems } from '../text/diagnostics.ts';
 import type { EnvSpec } from '../grammar/table.ts';
@@ -9,9 +9,9 @@ import { readShell, type ShellContext, type ShellReading } from './shell-context
 
 /** A text that a shell reads. */
 export interface Script {
-  /** As it was written. */
+  /** The text as it was written. */
   readonly text: Located<string>;
-  /** Its values, each as often as the text contains it. */
+  /** Its values, one for each occurrence in the text. */
   readonly values: readonly ScriptValue[];
   readonly reading: ShellReading;
 }
@@ -33,13 +33,13 @@ export interface ReadScript {
 
 const VALUE_VARIABLE = 'VOIDBOX_VALUE_';
 
-/** Programs that the first line of a file names, and that are a POSIX shell. */
+/** First lines of files that name a POSIX shell. */
 const IS_SH = /^#![ \t]*(?:\/usr)?\/bin\/(?:env[ \t]+)?(?:sh|ash|dash)(?:\s|$)/;
 
 /**
- * The command is `sh -e -c TEXT`. A placeholder becomes a variable, so that no value is ever read as shell.
- * @param what  the text in the words of a message
- * @param taken  names of variables that the stage has
+ * Returns the command `sh -e -c TEXT`. Each placeholder becomes a variable, so that no value is ever read as shell.
+ * @param what  the name of the text in messages
+ * @param taken  names of variables that the stage already has
  */
 export function readScript(
   text: Located<string>,
@@ -102,7 +102,7 @@ function placeValue({ at, textAt }: Located<string>, value: string, offset: numb
   return { value, at, textAt: { line: textAt.line, column: textAt.column + offset } };
 }
 
-/** One word, whatever the value is. */
+/** Returns a reference that is one word, whatever the value is. */
 function referTo({ variable, context }: ScriptValue): string {
   const reference = `\${${variable}}`;
   switch (context) {
@@ -123,7 +123,7 @@ function referTo({ variable, context }: ScriptValue): string {
   }
 }
 
-/** A shell takes the line for a comment, and the rest for its own words. */
+/** Rejects a first line for another program: a shell reads that line as a comment, and the rest as its own commands. */
 function refuseOtherInterpreter({ value, at }: Located<string>, what: string, problems: Problems): void {
   if (!value.startsWith('#!') || IS_SH.test(value)) return;
   const [line] = value.split('\n', 1);

@@ -1,4 +1,7 @@
-/** Texts of `run`, compiled and carried out by the shell of this machine: what a value is there, and that it is never code. */
+/**
+ * Compiles texts of `run`, and executes them with the shell of this machine: a value keeps its characters and is never
+ * code.
+ */
 import { execFileSync } from 'node:child_process';
 import { describe, expect, test } from 'vitest';
 import { checkExpressions } from '../expression/check.ts';
@@ -33,7 +36,7 @@ function run(text: string, params?: Readonly<Record<string, string>>): string {
   });
 }
 
-describe('a value is one word as it was given', () => {
+describe('a value is one word, with the given characters', () => {
   test.each([
     ['without quotes', 'printf "[%s]" ${{ params.x }} end', `[${HOSTILE}][end]`],
     ['beside other characters', 'printf "[%s]" --tag=${{ params.x }}/y', `[--tag=${HOSTILE}/y]`],
@@ -122,7 +125,7 @@ test('the first line of a file for sh is a comment', () => {
   expect(run('#!/bin/sh\necho end', {})).toBe('end\n');
 });
 
-test('the reader finds each place of a text, whatever surrounds it', () => {
+test('the reader finds each place of a text, whatever is around it', () => {
   const shell = "<< <<- <<< < ' \" $' \\ ` $( $(( (( ${ } ) )) # | ; E sh case esac".split(' ');
   const parts = [...shell, ' ', '\n', '${{ params.x }}', '$${{ a }}', '${{ params["x"] }}'];
   let seed = 1;
@@ -134,7 +137,7 @@ test('the reader finds each place of a text, whatever surrounds it', () => {
   }
 });
 
-test('a text of many nested brackets is read in time that grows with its length', () => {
+test('a text of many nested brackets is read in linear time', () => {
   const text = `${'$('.repeat(100_000)}\${{ params.x }}${'"'.repeat(100_000)}`;
   const { plan } = compile(text);
   const work = plan!.stages[0]!.work;

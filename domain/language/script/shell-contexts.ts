@@ -1,12 +1,12 @@
 /**
- * Reads a text as a POSIX shell does, as far as quotes, substitutions, here-documents and words are concerned: how a variable
- * must be written at a place of it, and which words of a command hold it. A wrong answer changes quotes, and never makes a value code:
- * a shell expands a variable in one pass, and does not read the result as a script.
+ * Reads a text as a POSIX shell does: quotes, substitutions, here-documents and words. It finds how a variable must be
+ * written at each place, and which words of a command contain it. A wrong answer changes quotes, but never makes a
+ * value code. The reason is that a shell expands a variable in one pass, and does not read the result as a script.
  */
 
 import { type DocumentStart, readDocumentStart, type ScriptPlace } from './here-document.ts';
 
-/** How a shell reads the place of a value. */
+/** The context in which a shell reads the place of a value. */
 export type ShellContext =
   | 'word'
   | 'double-quotes'
@@ -21,7 +21,7 @@ export type ShellContext =
 
 export interface ShellWord {
   readonly text: string;
-  /** Indexes of its places. */
+  /** Indexes of the places in the word. */
   readonly places: readonly number[];
 }
 
@@ -30,9 +30,9 @@ export interface ShellReading {
   readonly contexts: readonly ShellContext[];
   /** Simple commands, each with its words. */
   readonly commands: readonly (readonly ShellWord[])[];
-  /** Here-documents that hold places: the words of their command, and these places. */
+  /** Here-documents with places: the words of their command, and these places. */
   readonly documents: readonly { readonly command: readonly ShellWord[]; readonly places: readonly number[] }[];
-  /** Commands, each with the command that reads its output by a pipe. */
+  /** Commands, each with the command that reads its output through a pipe. */
   readonly pipes: readonly { readonly from: readonly ShellWord[]; readonly to: readonly ShellWord[] }[];
 }
 
@@ -42,11 +42,11 @@ export function readShell(text: string, places: readonly ScriptPlace[]): ShellRe
 
 interface Frame {
   readonly kind: 'commands' | 'double-quotes' | 'arithmetic' | 'braces' | 'backquotes' | 'here-document';
-  /** Open `case`, whose patterns end with a bracket that closes nothing. */
+  /** Open `case` commands: the bracket after a pattern closes nothing. */
   cases: number;
   /** Open brackets of an arithmetic expression. */
   depth: number;
-  /** The command that is read in it. */
+  /** The words of the current command. */
   words: Word[];
   word: Word | null;
   /** The last command, if a pipe follows it. */
@@ -62,10 +62,10 @@ interface PendingDocument extends Omit<DocumentStart, 'stop'> {
   readonly command: Word[];
 }
 
-/** Deeper ones are read as one text: a hostile script must not fill memory. */
+/** A deeper level is read as one text, so that a hostile script cannot fill memory. */
 const DEPTH_LIMIT = 50;
 
-/** Words before a command that belong to the shell. */
+/** Words before a command that are keywords of the shell. */
 const KEYWORDS: ReadonlySet<string> = new Set(['if', 'then', 'else', 'elif', 'while', 'until', 'do', '!', '{', '}']);
 
 class ShellReader {
@@ -100,7 +100,7 @@ class ShellReader {
     return this.#frames.at(-1)!;
   }
 
-  /** Leaves the frames above `least` to the caller. */
+  /** Stops at `end`; the caller closes the frames above `least`. */
   #readUntil(end: number, least: number): void {
     while (this.#at < end) {
       if (this.#takePlace()) continue;
@@ -118,7 +118,7 @@ class ShellReader {
     return kind;
   }
 
-  /** Whether a quote around a `${…}` counts in it. */
+  /** Whether a quote around a `${…}` also applies within it. */
   #isQuoted(): boolean {
     for (const { kind } of this.#frames.toReversed()) {
       if (kind === 'commands' || kind === 'backquotes') return false;
@@ -143,7 +143,7 @@ class ShellReader {
     if (this.#text[this.#at] !== '\\') return false;
     this.#at += 1;
     if (this.#takePlace('escaped')) return true;
-    // A line that is continued.
+    // A backslash before a newline continues the line.
     if (this.#text[this.#at] !== '\n') this.#addToWord(this.#text[this.#at] ?? '');
     this.#at += 1;
     return true;
@@ -244,7 +244,10 @@ class ShellReader {
     else this.#addToWord(character);
   }
 
-  /** `((…))` of bash and others; a POSIX shell reads a command in two brackets, before which people write a space. */
+  /**
+   * Whether `((…))` of bash begins here. A POSIX shell reads a command in two brackets; authors write a space between
+   * those.
+   */
   #startsArithmetic({ word, words }: Frame): boolean {
     return word === null && words.length === 0 && this.#starts('((');
   }
@@ -257,7 +260,7 @@ class ShellReader {
     else if (words.length > 0) frame.piped = words;
   }
 
-  /** A place in it is one of no command. */
+  /** A place in a comment belongs to no command. */
   #takeComment(): void {
     while (this.#at < this.#text.length && this.#text[this.#at] !== '\n') {
       if (this.#places[this.#nextPlace]?.start === this.#at) {
@@ -310,7 +313,7 @@ class ShellReader {
     this.#at = Math.max(this.#at, next);
   }
 
-  /** Returns the end of its last line, and the beginning of the text after it. */
+  /** Returns the start of the document's last line, and the offset after that line. */
   #findDocumentEnd(end: string, hasTabs: boolean): readonly [number, number] {
     let start = this.#at;
     while (start < this.#text.length) {

@@ -3,19 +3,22 @@ import type { SpecCode } from '../../errors/spec-codes.ts';
 import { didYouMean, nearest, nearestKey, withoutSlip } from './suggest.ts';
 import type { Position } from './tree.ts';
 
-/** Most diagnostics that are told of one text. */
+/** The most diagnostics that are reported for one text. */
 export const DIAGNOSTICS_LIMIT = 200;
 
-/** Most of one severity that are kept to choose from, so that a hostile text cannot fill memory with them. */
+/** The most diagnostics of one severity that are kept, so that a hostile text cannot fill memory. */
 const KEPT_LIMIT = 10 * DIAGNOSTICS_LIMIT;
 
-/** What the text leaves open: a part of it could not be read, or names nothing, and its author will be told so. */
+/**
+ * Facts that the text leaves open, because some of it could not be read or names something unknown. That mistake is
+ * reported.
+ */
 export const GAPS = ['edges', 'order', 'outputs', 'params', 'result', 'secrets'] as const;
 export type Gap = (typeof GAPS)[number];
 
 /**
- * What is concluded from all values together, by what it takes of them. With a gap there, it says no more than
- * the mistake that made the gap, or something false.
+ * Conclusions from all values of a kind, with the facts that they need. With a gap in these facts, a conclusion would
+ * repeat the mistake that made the gap, or be false.
  */
 const CONCLUDED_FROM: Readonly<Partial<Record<SpecCode, readonly Gap[]>>> = {
   'spec/output-needed': ['edges', 'result'],
@@ -31,7 +34,7 @@ const CONCLUDED_FROM: Readonly<Partial<Record<SpecCode, readonly Gap[]>>> = {
   'spec/unused-secret': ['secrets'],
 };
 
-/** Conclusions about the spec as a whole. Their place says little, so they are told last. */
+/** Conclusions about the spec as a whole. They come last, because their place says little. */
 const OF_THE_WHOLE: ReadonlySet<SpecCode> = new Set([
   'spec/output-needed',
   'spec/box-unused',
@@ -39,15 +42,15 @@ const OF_THE_WHOLE: ReadonlySet<SpecCode> = new Set([
   'spec/unordered-writers',
 ]);
 
-/** Collects an author's mistakes, all of them, in the order of the text. */
+/** Collects all mistakes of an author, in the order of the text. */
 export class Problems {
   readonly #file: string;
   readonly #gaps: Set<Gap>;
   #errors = 0;
-  /** Apart, so that no number of warnings can hide an error. */
+  /** Separate, so that no number of warnings can hide an error. */
   readonly #found = { error: new Map<string, Diagnostic>(), warning: new Map<string, Diagnostic>() };
 
-  /** @param gaps  those that an earlier step found */
+  /** @param gaps  the gaps that an earlier step found */
   constructor(file: string, gaps: readonly Gap[] = []) {
     this.#file = file;
     this.#gaps = new Set(gaps);
@@ -62,12 +65,12 @@ export class Problems {
     this.#add('warning', code, at, message, remedy);
   }
 
-  /** Only beside an error: what is left out for it must not be all that is wrong. */
+  /** Adds a gap. Call it only together with an error; otherwise the missing check could hide the only mistake. */
   gap(gap: Gap): void {
     this.#gaps.add(gap);
   }
 
-  /** The result of `work`, with a gap if anything in it was an error. */
+  /** Returns the result of `work`, and adds a gap if it reported an error. */
   watch<T>(gap: Gap | undefined, work: () => T): T {
     const before = this.#errors;
     const result = work();
@@ -83,22 +86,22 @@ export class Problems {
     return [...this.#gaps];
   }
 
-  /** `; did you mean "x"?`, or nothing; nothing too when so much is wrong that nobody would be told. */
+  /** Returns `; did you mean "x"?`, or an empty text. It is also empty if the limit of diagnostics is reached. */
   suggest(word: string, known: Iterable<string>): string {
     return this.#isFull() ? '' : didYouMean(nearest(word, known));
   }
 
-  /** The known word that another most likely means; null too when so much is wrong that nobody would be told. */
+  /** Returns the known word that another most likely means; null also if the limit of diagnostics is reached. */
   nearest(word: string, known: Iterable<string>): string | null {
     return this.#isFull() ? null : nearest(word, known);
   }
 
-  /** As `nearest`, for typing slips alone. */
+  /** Like `nearest`, but only for typos. */
   withoutSlip(word: string, known: Iterable<string>): string | null {
     return this.#isFull() ? null : withoutSlip(word, known);
   }
 
-  /** As `suggest`, of keys, where the word may be another system's for the same. */
+  /** Like `suggest`, but for keys: the word may be another system's name for one. */
   suggestKey(word: string, known: ReadonlySet<string>): string {
     return this.#isFull() ? '' : didYouMean(nearestKey(word, known));
   }
@@ -120,7 +123,10 @@ export class Problems {
   }
 }
 
-/** As they are told: causes before what is concluded of the whole, each by position. Of more than `DIAGNOSTICS_LIMIT`, errors stay. */
+/**
+ * Sorts diagnostics in the order in which they are reported: causes before conclusions about the whole, then by
+ * position. If there are more than `DIAGNOSTICS_LIMIT`, errors take precedence.
+ */
 export function sortDiagnostics(diagnostics: readonly Diagnostic[]): readonly Diagnostic[] {
   const kept =
     diagnostics.length <= DIAGNOSTICS_LIMIT
@@ -129,7 +135,10 @@ export function sortDiagnostics(diagnostics: readonly Diagnostic[]): readonly Di
   return kept.sort((a, b) => rankDiagnostic(a) - rankDiagnostic(b) || a.line - b.line || a.column - b.column);
 }
 
-/** As `sortDiagnostics`, of several texts: file after file, as they first appear. */
+/**
+ * Sorts the diagnostics of several texts like `sortDiagnostics`, grouped by file in the order of their first
+ * appearance.
+ */
 export function sortByFile(diagnostics: readonly Diagnostic[]): readonly Diagnostic[] {
   const files = [...new Set(diagnostics.map(({ file }) => file))];
   return [...sortDiagnostics(diagnostics)].sort((a, b) => files.indexOf(a.file) - files.indexOf(b.file));

@@ -11,7 +11,7 @@ function namesOfTheGuest(): string[] {
     .map((name) => `/${name}`);
 }
 
-test('the compiler, the guest and the docs have one list of system folders', () => {
+test('the compiler, the guest and the docs have the same list of system folders', () => {
   expect([...SYSTEM_FOLDERS].sort()).toEqual(namesOfTheGuest().sort());
   expect(readFileSync(new URL('docs/reference/spec.md', ROOT), 'utf8')).toContain(`\`${SYSTEM_FOLDERS.join(' ')}\``);
   expect(readFileSync(new URL('docs/reference/guest.md', ROOT), 'utf8')).toContain(
@@ -19,7 +19,7 @@ test('the compiler, the guest and the docs have one list of system folders', () 
   );
 });
 
-test('nothing is mounted on a system folder or in it', () => {
+test('no mount can be a system folder or be within one', () => {
   for (const folder of namesOfTheGuest()) {
     expect(guestPathRefusal(folder)).toContain(folder);
     expect(guestPathRefusal(`${folder}/deep/er`)).toContain(folder);

@@ -1,6 +1,6 @@
-/** POSIX paths, without Node: the domain is pure. */
+/** Functions for POSIX paths, without Node, because the domain is pure. */
 
-/** `/a/./b//../c` → `/a/c`; null when the path climbs above the root or is not absolute. */
+/** Normalizes a path: `/a/./b//../c` becomes `/a/c`; null if it climbs above the root or is not absolute. */
 export function normalizeAbsolute(path: string): string | null {
   if (!path.startsWith('/')) return null;
   const parts: string[] = [];
@@ -12,25 +12,28 @@ export function normalizeAbsolute(path: string): string | null {
   return `/${parts.join('/')}`;
 }
 
-/** A path as seen from a folder; an absolute one stays itself. */
+/** Resolves a path from a folder; an absolute path stays the same. */
 export function resolveFrom(folder: string, path: string): string | null {
   return normalizeAbsolute(path.startsWith('/') ? path : `${folder}/${path}`);
 }
 
-/** A path without a root, from a folder that it does not leave; `.` is the folder. Null when it does. */
+/** Normalizes a relative path; `.` is the folder itself. Null if it leaves the folder or is absolute. */
 export function relativePath(path: string): string | null {
   const normal = path.startsWith('/') ? null : normalizeAbsolute(`/${path}`);
   return normal === null ? null : normal === '/' ? '.' : normal.slice(1);
 }
 
-/** Both normalized: whether the second is the first or lies below it. */
+/** Whether the second path is the first or lies below it. Both must be normalized. */
 export function contains(outer: string, inner: string): boolean {
   return inner === outer || outer === '/' || inner.startsWith(`${outer}/`);
 }
 
-/** Pairs of indexes of normalized paths that lie on or in each other: for each path that does, at least one pair with it. */
+/**
+ * Returns pairs of indexes of normalized paths that overlap: at least one pair for each path that overlaps with
+ * another.
+ */
 export function findOverlappingPairs(paths: readonly string[]): readonly (readonly [number, number])[] {
-  // With a slash behind each, all that lie in a path follow it directly in sorted order.
+  // With a slash at the end, all paths below a path follow it directly in sorted order.
   const sorted = paths
     .map((path, index) => ({ path: path === '/' ? path : `${path}/`, index }))
     .sort((a, b) => (a.path < b.path ? -1 : a.path > b.path ? 1 : a.index - b.index));
@@ -45,8 +48,8 @@ export function findOverlappingPairs(paths: readonly string[]): readonly (readon
 }
 
 /**
- * Folders of the guest's own system; nothing may be put into or over them. The guest reads the same list from
- * `guest/protocol/src/system-folders.txt`, which this module cannot: it is pure.
+ * System folders of the guest: no mount may be in or over them. The guest reads the same list from
+ * `guest/protocol/src/system-folders.txt`. This module cannot read it, because it is pure.
  */
 export const SYSTEM_FOLDERS = [
   '/bin',
@@ -67,25 +70,25 @@ export const SYSTEM_FOLDERS = [
   '/var',
 ];
 
-/** Where a stage's own files lie: its input, what an agent reads and writes, and the home of the user of commands. */
+/** The places of a stage's own files: its input, the files of an agent, and the home of the commands' user. */
 const OWN_FOLDERS = ['/workspace', '/home/sandbox'];
 
-/** The folder with a stage's own files that lies in this one; null: none. */
+/** Returns the folder with a stage's own files within this path; null if the path contains no such folder. */
 export function ownFolderIn(path: string): string | null {
   return OWN_FOLDERS.find((folder) => contains(path, folder)) ?? null;
 }
 
-/** Folders that every stage needs writable. */
+/** Folders that must be writable in every stage. */
 const WRITABLE_FOLDERS = ['/workspace', '/tmp', '/home', '/home/sandbox'];
 
-/** Why a normalized guest path may not be mounted on, or filled; null when it may. */
+/** Explains why a normalized guest path may not be mounted or filled; null if it may. */
 export function guestPathRefusal(path: string): string | null {
   if (path === '/') return 'the whole root of the guest';
   const system = SYSTEM_FOLDERS.find((folder) => contains(folder, path));
   return system === undefined ? null : `a system folder of the guest (${system})`;
 }
 
-/** Whether a read-only mount there would take a folder away that the stage must be able to write. */
+/** Whether a read-only mount at this path would hide a folder that the stage must be able to write. */
 export function mustStayWritable(path: string): boolean {
   return WRITABLE_FOLDERS.includes(path);
 }

@@ -9,11 +9,11 @@ const problemsIn = (args: string): readonly string[] =>
     { baseDir: '/' },
   ).diagnostics.map(({ line, column, message }) => `${line}:${column} ${message}`);
 
-test.each(['[-]', '[-, x]', '[x, -]'])('a dash without quotes is named: %s', (args) => {
+test.each(['[-]', '[-, x]', '[x, -]'])('a dash without quotes has its own message: %s', (args) => {
   expect(problemsIn(args)).toEqual([expect.stringMatching(/^6:\d+ a `-` without quotes begins an item of a list$/)]);
 });
 
-test.each(['["x]', "['x]"])('a quote that is not closed is an error at the place where it opens: %s', (args) => {
+test.each(['["x]', "['x]"])('an unclosed quote is an error at its start: %s', (args) => {
   expect(problemsIn(args)).toEqual(['6:35 the quote that opens here is not closed']);
 });
 

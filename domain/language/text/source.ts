@@ -20,22 +20,22 @@ import { GAPS, type Problems } from './diagnostics.ts';
 import { quoteYaml, type MapEntry, type Position, type TreeNode } from './tree.ts';
 import { quote } from '../../units/quote.ts';
 
-/** What a text may cost before anything of it is believed. */
+/** Limits of a text, which is not trusted. */
 export const SOURCE_LIMITS = {
   bytes: 1024 * 1024,
-  /** Tokens of YAML, which are what reading costs: a text of nothing but quotes would keep a worker busy for many seconds. */
+  /** Tokens of YAML, which determine the time to read: a text of only quotes would block a worker for many seconds. */
   tokens: 300_000,
   /** Nested lists and mappings. */
   depth: 32,
-  /** Values after aliases are expanded, so that a few lines cannot stand for billions. */
+  /** Values after aliases are expanded, so that a few lines cannot expand to billions. */
   nodes: 200_000,
 } as const;
 
 const START: Position = { line: 1, column: 1 };
 
 /**
- * Reads a text as YAML, of which JSON is a part; null when nothing of it can be used.
- * @param isJson  its author writes JSON, so a mistake is told of JSON
+ * Reads a text as YAML, which includes JSON; null if nothing of it can be used.
+ * @param isJson  true if its author writes JSON, so that mistakes are described in terms of JSON
  */
 export function readSource(text: string, problems: Problems, isJson = false): TreeNode | null {
   if (text.length > SOURCE_LIMITS.bytes || utf8Length(text) > SOURCE_LIMITS.bytes) {
@@ -69,16 +69,17 @@ export function readSource(text: string, problems: Problems, isJson = false): Tr
     const { line, col } = lines.linePos(offset);
     return { line: Math.max(1, line), column: Math.max(1, col) };
   };
-  // YAML allows more than JSON does, such as a comma before a closing bracket, at which other readers of the file would fail.
+  // YAML allows more than JSON, such as a comma before a closing bracket, at which other readers of the file would
+  // fail.
   const isYaml = document.errors.length === 0;
   if (isJson && document.contents !== null && reportJsonMistake(text, isYaml, position, problems)) return null;
   const broken = new Set<number>();
   for (const error of document.errors) {
     const at = position(error.pos[0]);
-    // What the parser says next of a line that it lost its way in is noise.
+    // Further errors in a line with an error are noise of the parser.
     if (broken.has(at.line)) continue;
     broken.add(at.line);
-    // The library composes recursively and says so when it runs out of stack.
+    // The library composes recursively, and reports this error if it runs out of stack.
     if (/call stack/.test(error.message))
       problems.error(
         'spec/too-large',
@@ -102,7 +103,7 @@ export function readSource(text: string, problems: Problems, isJson = false): Tr
         'the quote that opens here is not closed',
         'close it with the same sign before the end of the value',
       );
-      // All that follows it was read as a part of the text, or behind it.
+      // The parser read the rest of the text as part of the open quote.
       break;
     }
   }
@@ -119,14 +120,14 @@ export function readSource(text: string, problems: Problems, isJson = false): Tr
   return new TreeBuilder(text, position, problems).build(document.contents);
 }
 
-/** False: the text is JSON, and if something is wrong with it, it is something else. */
+/** Returns false if the text is valid JSON, so that any mistake is not one of syntax. */
 function reportJsonMistake(
   text: string,
   isYaml: boolean,
   position: (offset: number) => Position,
   problems: Problems,
 ): boolean {
-  // As some editors on Windows begin a file; the parser of YAML skips it too.
+  // Some editors on Windows begin a file with a byte order mark; the YAML parser skips it too.
   const start = text.startsWith('\ufeff') ? 1 : 0;
   const read = readExactJson(text.slice(start));
   if ('value' in read || read.isTooDeep) return false;
@@ -149,14 +150,14 @@ function reportJsonMistake(
   return true;
 }
 
-/** `[-]` and `[-, x]`. */
+/** Whether the error is at a bare dash, as in `[-]` and `[-, x]`. */
 function isLoneDash(text: string, { code, pos: [offset] }: YAMLParseError): boolean {
   if (code !== 'BLOCK_IN_FLOW' && code !== 'MULTILINE_IMPLICIT_KEY') return false;
   const line = text.slice(text.lastIndexOf('\n', offset - 1) + 1, offset + 2);
   return /[[,]\s*-\s*[\],]/.test(line);
 }
 
-/** Returns the beginning of a text whose closing quote is missing; null: the error has another cause. */
+/** Returns the start of a text whose closing quote is missing; null if the error has another cause. */
 function openQuoteBefore(contents: Node | null, { code, message, pos: [offset] }: YAMLParseError): number | null {
   if (code !== 'MISSING_CHAR' || !/^Missing closing ["']quote/.test(message) || contents === null) return null;
   let opened: number | null = null;
@@ -170,7 +171,7 @@ function openQuoteBefore(contents: Node | null, { code, message, pos: [offset] }
 }
 
 function syntaxRemedy(text: string, { code, pos: [offset, end] }: YAMLParseError): string {
-  // Braces end a value that stands in `[…]` or `{…}` without quotes.
+  // A value without quotes in `[…]` or `{…}` ends at a brace.
   if (text.slice(Math.max(0, offset - 2), offset + 3).includes('${{'))
     return 'put the value with the placeholder in quotes: "${{ params.name }}"';
   const quoteIt = (value: string): string | null =>
@@ -185,7 +186,7 @@ function syntaxRemedy(text: string, { code, pos: [offset, end] }: YAMLParseError
   return quoted ?? 'fix the YAML at this place; indentation and quotes are the usual causes';
 }
 
-/** Short enough to be written once more in a remedy. */
+/** Whether a text is short enough for a remedy. */
 function isShort(text: string): boolean {
   return text.length <= 80 && !/\p{Cc}/u.test(text);
 }
@@ -201,11 +202,11 @@ function hasTooManyTokens(text: string): boolean {
 class TreeBuilder {
   readonly #text: string;
   readonly #position: (offset: number) => Position;
-  /** Anchors met so far, and what each alias meant where it stands: the nearest anchor before it. */
+  /** Anchors so far, and the meaning of each alias: the nearest anchor before it. */
   readonly #anchors = new Map<string, Node>();
   readonly #targets = new Map<Node, Node | null>();
   readonly #problems: Problems;
-  /** An alias repeats its mapping, and no mistake in it. */
+  /** Mappings whose merge key was reported: an alias repeats the mapping, but not the mistake. */
   readonly #refusedMerges = new Set<Node>();
   #nodes = 0;
 
@@ -266,7 +267,7 @@ class TreeBuilder {
     if (merge !== undefined) this.#refuseMerge(merge);
     for (const pair of pairs) {
       if (isMergeKey(pair.key)) {
-        // Its value may hold anchors.
+        // The value may contain anchors.
         this.#child(pair.value, at, depth);
         continue;
       }
@@ -301,7 +302,7 @@ class TreeBuilder {
       'a YAML merge key (`<<`) is not supported',
       'write its keys out, or write them once in `defaults`; an alias may stand for a whole value',
     );
-    // The keys that it brings may hold anything.
+    // The merged keys may be any.
     for (const gap of GAPS) this.#problems.gap(gap);
   }
 
@@ -319,7 +320,7 @@ class TreeBuilder {
     return isShort(source) ? { source } : {};
   }
 
-  /** An absent value stands where its key or list does. */
+  /** An absent value has the position of its key or list. */
   #child(node: unknown, owner: Position, depth: number): TreeNode {
     return node === null || node === undefined
       ? { kind: 'scalar', at: owner, value: null, text: '' }
@@ -331,7 +332,7 @@ class TreeBuilder {
   }
 }
 
-/** Where a value ends; lines and comments behind its last part count to it for the parser. */
+/** Returns the end of a value; the parser also counts lines and comments after its last part. */
 function endOf(node: Node): number | null {
   if ((isMap(node) || isSeq(node)) && node.flow !== true) {
     const last: unknown = node.items.at(-1);
@@ -357,7 +358,7 @@ function scalar(value: unknown, source: string | undefined, at: Position): TreeN
   return { kind: 'scalar', at, value: null, text: source ?? '' };
 }
 
-/** In quotes it is a key like any other, as in JSON. */
+/** A merge key in quotes is an ordinary key, as in JSON. */
 function isMergeKey(key: Node): boolean {
   return isScalar(key) && key.value === '<<' && (key.type === undefined || key.type === 'PLAIN');
 }

@@ -1,7 +1,7 @@
-/** Suggestions are a courtesy; a text full of wrong names must not make them a cost. */
+/** Limits the cost of suggestions for a text with many wrong names. */
 const CANDIDATES_LIMIT = 200;
 
-/** Words that others have for values of ours: who makes a model, and what its command line is called. */
+/** Other words for values: the maker of a model, or the name of its command line. */
 const OTHER_VALUES: Readonly<Record<string, string>> = {
   anthropic: 'claude',
   'claude-code': 'claude',
@@ -9,20 +9,20 @@ const OTHER_VALUES: Readonly<Record<string, string>> = {
   chatgpt: 'codex-personal',
 };
 
-/** The known word that a misspelt one most likely means; null when none is near. */
+/** Returns the known word that a misspelt word most likely means; null if none is similar. */
 export function nearest(word: string, known: Iterable<string>): string | null {
   const other = Object.hasOwn(OTHER_VALUES, word) ? OTHER_VALUES[word]! : null;
   if (other !== null && [...known].includes(other)) return other;
   return nearestWithin(word, known, Math.max(1, Math.floor(word.length / 3)));
 }
 
-/** The known word that one with a typing slip means: one letter of a short word, two of a longer one. */
+/** Returns the known word that a word with a typo means: one letter of a short word, two of a longer one. */
 export function withoutSlip(word: string, known: Iterable<string>): string | null {
   return word.length < 3 ? null : nearestWithin(word, known, word.length < 8 ? 1 : 2);
 }
 
 function nearestWithin(word: string, known: Iterable<string>, limit: number): string | null {
-  // Beyond this length a near miss is no typing slip, and hostile words must stay cheap.
+  // Longer words are not typos, and hostile words must be cheap.
   if (word.length === 0 || word.length > 64) return null;
   let best: string | null = null;
   let bestDistance = limit + 1;
@@ -36,21 +36,24 @@ function nearestWithin(word: string, known: Iterable<string>, limit: number): st
   return best;
 }
 
-/** Words that other systems have for keys of ours, and that change nothing when they are left out. */
+/** Words of other systems for our keys, which change nothing if they are left out. */
 const OTHER_WORDS: Readonly<Record<string, readonly string[]>> = { version: ['api_version'] };
 
-/** The known key that a wrong one most likely means: a slip, a key cut short (`timeout`), or another system's word. */
+/**
+ * Returns the known key that a wrong key most likely means: a typo, a shortened key (`timeout`), or another system's
+ * word.
+ */
 export function nearestKey(word: string, known: ReadonlySet<string>): string | null {
   const other = Object.hasOwn(OTHER_WORDS, word) ? OTHER_WORDS[word]!.find((key) => known.has(key)) : undefined;
   return other ?? [...known].find((key) => key.startsWith(`${word}_`)) ?? nearest(word, known);
 }
 
-/** `; did you mean "x"?`, or nothing. */
+/** Returns `; did you mean "x"?`, or an empty text. */
 export function didYouMean(suggestion: string | null): string {
   return suggestion === null ? '' : `; did you mean "${suggestion}"?`;
 }
 
-/** Insertions, deletions, replacements and swaps of neighbours. */
+/** Counts insertions, deletions, replacements and swaps of neighbours. */
 function editDistance(a: string, b: string): number {
   let beforeLast: number[] = [];
   let last = Array.from({ length: b.length + 1 }, (_, index) => index);

@@ -1,4 +1,4 @@
-/** A document as values with positions: what YAML and JSON have in common, and all that the readers see. */
+/** A document as values with positions: the common form of YAML and JSON, and the only input of the readers. */
 import { quote } from '../../units/quote.ts';
 export interface Position {
   /** From 1. */
@@ -13,16 +13,16 @@ export interface ScalarNode {
   readonly kind: 'scalar';
   readonly at: Position;
   readonly value: string | number | boolean | null;
-  /** As it was written, without quotes: `1e3` and `0x10` stay what the author typed. */
+  /** The value as it was written, without quotes: `1e3` and `0x10` stay unchanged. */
   readonly text: string;
-  /** Where `text` begins; absent where it is not written as it is read, on one line. */
+  /** The start of `text`. Absent if the source differs from `text`, or has several lines. */
   readonly textAt?: Position;
 }
 
 export interface ListNode {
   readonly kind: 'list';
   readonly at: Position;
-  /** As it was written, if that is short and on one line. */
+  /** The source, if it is short and on one line. */
   readonly source?: string;
   readonly items: readonly TreeNode[];
 }
@@ -30,10 +30,10 @@ export interface ListNode {
 export interface MapNode {
   readonly kind: 'map';
   readonly at: Position;
-  /** As it was written, if that is short and on one line. */
+  /** The source, if it is short and on one line. */
   readonly source?: string;
   readonly entries: ReadonlyMap<string, MapEntry>;
-  /** A merge key was refused in it, so keys that its author wrote are not there. */
+  /** True if a merge key in the mapping was rejected, so that keys of its author are missing. */
   readonly isPartial?: true;
 }
 
@@ -42,15 +42,15 @@ export interface MapEntry {
   readonly value: TreeNode;
 }
 
-/** A value and where it was written. */
+/** A value and its place. */
 export interface Located<T> {
   readonly value: T;
   readonly at: Position;
-  /** Where a text begins, as in `ScalarNode`: mistakes in an expression have places of their own. */
+  /** The start of a text, as in `ScalarNode`, because mistakes in an expression have their own places. */
   readonly textAt?: Position;
 }
 
-/** What a node is, in the words of a message. */
+/** Describes a node for a message. */
 export function describe(node: TreeNode): string {
   if (node.kind === 'list') return 'a list';
   if (node.kind === 'map') return 'a mapping';
@@ -58,7 +58,7 @@ export function describe(node: TreeNode): string {
   return typeof node.value === 'string' ? `the string ${quote(node.value)}` : `the ${typeof node.value} ${node.text}`;
 }
 
-/** A text as YAML takes it for nothing else. */
+/** Quotes a text so that YAML reads it as nothing else. */
 export function quoteYaml(text: string): string {
   if (!/["\\]/.test(text)) return `"${text}"`;
   return `'${text.replaceAll("'", "''")}'`;

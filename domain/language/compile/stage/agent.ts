@@ -23,7 +23,7 @@ type AgentSkillSpec = StageSpec['skills'][number];
 
 export interface AgentContext {
   readonly what: string;
-  /** Of the stage, else of the spec. */
+  /** The `llm` of the stage, else of the spec. */
   readonly llm: LlmSpec | null;
   readonly env: readonly EnvPlan[];
   readonly baseDir: string | null;
@@ -32,14 +32,14 @@ export interface AgentContext {
   readonly problems: Problems;
 }
 
-/** A path that is all of a prompt, as other systems read it. */
+/** A prompt that is only a path, as other systems accept it. */
 const NAMES_FILE = /^(?:(?:file:|@)\S+|\S+\/\S+\.(?:md|txt|prompt))$/;
 
 export function compileAgent(stage: StageSpec, prompt: Located<string>, context: AgentContext): AgentWork {
   const { what, llm, env, fill, problems } = context;
   const mode = stage.agent?.mode?.value ?? stage.mode?.value ?? AGENT_DEFAULTS.mode;
   const filled = fill(prompt);
-  // Of a step or box an empty one was reported where it was read.
+  // The reader has already reported an empty prompt of a step or box.
   if (mode !== 'interactive' && filled.trim() === '' && (stage.agent !== null || prompt.value !== ''))
     problems.error(
       'spec/bad-value',
@@ -67,7 +67,7 @@ export function compileAgent(stage: StageSpec, prompt: Located<string>, context:
   };
 }
 
-/** Each alone is a mistake of one key with another, so both are named. */
+/** Rejects keys that contradict `mode`; each message names both keys. */
 function refuseTogether(stage: StageSpec, llm: LlmSpec | null, { what, problems }: AgentContext): void {
   const mode = stage.agent?.mode ?? stage.mode;
   if (mode === null || mode.value === 'task') return;
@@ -106,12 +106,12 @@ export function compileLlm(llm: LlmSpec, what: string, problems: Problems): LlmP
   return planOfLlm(llm);
 }
 
-/** Nobody could say which host it is, so its VM would reach none and the agent would wait for an answer in vain. */
+/** Rejects a `base_url` without a host: the VM could not reach it, and the agent would wait for an answer in vain. */
 function refuseNoAddress(baseUrl: LlmSpec['baseUrl'], what: string, problems: Problems): void {
   if (baseUrl === null || baseUrl.value === '' || isAddress(baseUrl.value)) return;
-  // Reported by its length.
+  // Its length is reported elsewhere.
   if (baseUrl.value.length > PLAN_LIMITS.referenceCharacters) return;
-  // What may be a password is not printed.
+  // Do not print text that may contain a password.
   const shown = baseUrl.value.includes('@') ? 'an address with a user or password' : quote(baseUrl.value);
   const withScheme = `http://${baseUrl.value}`;
   problems.error(
@@ -122,7 +122,7 @@ function refuseNoAddress(baseUrl: LlmSpec['baseUrl'], what: string, problems: Pr
   );
 }
 
-/** As the author wrote it, mistakes and all. */
+/** Returns the `llm` as the author wrote it, with its mistakes. */
 export function planOfLlm({ provider, model, baseUrl, apiKeyEnv, credentialProxy, price }: LlmSpec): LlmPlan {
   return {
     provider: provider.value,
@@ -165,7 +165,7 @@ export function compileAgentSkills(specs: readonly AgentSkillSpec[], context: Ag
   });
 }
 
-/** The name of the file that the skill is written to in the guest. */
+/** Returns the name of the guest's file with the agent skill; null if the agent skill has no file. */
 function documentOf(skill: AgentSkill): string | null {
   switch (skill.kind) {
     case 'file':

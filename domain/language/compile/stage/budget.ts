@@ -1,4 +1,4 @@
-/** `budget`: what agents may take of the model, one in an attempt and all of a run together. */
+/** Compiles `budget`: the model usage that one attempt of an agent may have, and all agents of a run together. */
 import { isCostKnownByCall, PRICE_REMEDY, explainUnknownCost } from '../../../agent/budget.ts';
 import type { BudgetPlan, LlmPlan, Plan, StagePlan } from '../../../plan/plan.ts';
 import { answeringOf } from '../../../plan/work.ts';
@@ -9,10 +9,10 @@ import type { Position } from '../../text/tree.ts';
 type BudgetSpec = NonNullable<StageSpec['budget']>;
 
 const COST_REMEDY = `${PRICE_REMEDY}, or limit \`max_tokens\``;
-/** Stages that one mistake names. */
+/** The most stages that one message names. */
 const MOST_NAMES = 8;
 
-/** Of one agent. @param llm  that answers to it; null: that of the worker */
+/** Compiles the budget of one agent. @param llm  that the agent uses; null: the worker's choice */
 export function compileBudget(
   budget: BudgetSpec | null,
   llm: LlmPlan | null,
@@ -27,7 +27,7 @@ export function compileBudget(
   return { budget: limits };
 }
 
-/** Of all agents of the run, those of its parts among them. */
+/** Compiles the budget of all agents of the run, including those of its parts. */
 export function compileRunBudget(
   { budget }: Spec,
   stages: readonly StagePlan[],
@@ -51,9 +51,9 @@ export function compileRunBudget(
 }
 
 function refuseWithoutAgents(stages: readonly StagePlan[], at: Position, problems: Problems): void {
-  // A VM for a terminal has no stages, and as little use for other keys of the top level.
+  // A VM for a terminal has no stages. Other keys of the top level are useless for it, too.
   if (stages.some(({ work }) => work.kind === 'shell')) return;
-  // Of a stage that could not be read nobody knows what it is.
+  // A stage that could not be read may be an agent.
   if (problems.gaps().length > 0 || problems.errorCount() > 0) return;
   if (stages.some(({ work }) => answeringOf(work) !== null)) return;
   problems.error(
@@ -69,7 +69,7 @@ function namesOf(stages: readonly StagePlan[]): string {
   return `${shown.join(', ')}${stages.length > MOST_NAMES ? ` and ${stages.length - MOST_NAMES} more` : ''}`;
 }
 
-/** Null: it has none. */
+/** Returns null if the budget has no limit. */
 function limitsOf(
   { at, maxCostUsd, maxTokens, maxTurns }: BudgetSpec,
   what: string,

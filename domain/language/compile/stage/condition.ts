@@ -1,4 +1,4 @@
-/** Conditions of stages: what is wrong with each, which stages it waits for, and the values of the parameters that it reads. */
+/** Compiles conditions of stages: reports their mistakes, and finds the stages and parameter values that they read. */
 import type { ConditionPlan, ConditionValue } from '../../../plan/plan.ts';
 import type { CheckExpressions } from '../../expression/check.ts';
 import type { ParamValues } from '../../grammar/param-values.ts';
@@ -8,15 +8,16 @@ import type { Located, Position } from '../../text/tree.ts';
 import { quote } from '../../../units/quote.ts';
 import { createMapping } from '../../../units/mapping.ts';
 
-/** A condition that can be read. */
+/** A valid condition. */
 export interface Condition extends ConditionPlan {
-  /** Where each of its stages is named first. */
+  /** The first place of each stage name. */
   readonly reads: readonly Located<string>[];
 }
 
 /**
- * Of each stage, by index into `spec.stages`; null: it has none, or one that was reported.
- * @param check  null: nobody loaded the language, because no stage has a condition
+ * Returns the condition of each stage, by index into `spec.stages`; null if the stage has no condition, or a mistake in it was
+ * reported.
+ * @param check  null if no stage has a condition, because the language is then not loaded
  */
 export function compileConditions(
   spec: Spec,
@@ -32,7 +33,7 @@ export function compileConditions(
   });
 }
 
-/** @param when  in a spec under the key that `what` names */
+/** @param when  the condition, in a spec under the key that `what` names */
 export function compileCondition(
   when: NonNullable<StageSpec['when']>,
   what: string,
@@ -53,7 +54,7 @@ export function compileCondition(
     problems.gap('edges');
     return null;
   }
-  // Reported where it was read.
+  // The reader has already reported an empty condition.
   if (source === '') return null;
   const checked = check(source, params);
   if ('problems' in checked) {
@@ -83,7 +84,10 @@ export function compileCondition(
   return { source, stages: [...reads.keys()], params: values, reads: [...reads.values()] };
 }
 
-/** Where a character of the text stands; only its beginning is known of one that is folded, escaped or on several lines. */
+/**
+ * Finds the place of a character in a text. If the text is folded, escaped or on several lines, only its start is
+ * known.
+ */
 export function placeIn(
   { at, textAt }: Located<string>,
   offset: number,

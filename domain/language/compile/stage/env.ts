@@ -1,4 +1,4 @@
-/** Variables of a command: those that are written, and those that the host lends. */
+/** Compiles variables of a command: written values, and values that the host lends. */
 import type { EnvPlan } from '../../../plan/plan.ts';
 import { VARIABLE_LIMITS } from '../../grammar/values.ts';
 import type { Filler } from '../../grammar/placeholders.ts';
@@ -7,7 +7,10 @@ import type { EnvSpec, Spec, StageSpec } from '../../read/spec.ts';
 import type { Located } from '../../text/tree.ts';
 import { quote } from '../../../units/quote.ts';
 
-/** Later layers win, first places stay. An empty text takes the host's variable where it is set, a secret demands it. */
+/**
+ * Joins layers of variables: later values override earlier ones, and the first place stays. An empty value uses the
+ * host's variable if it is set; a secret requires it.
+ */
 export function compileEnv(
   layers: readonly (readonly EnvSpec[])[],
   secrets: readonly string[],
@@ -26,7 +29,7 @@ export function compileEnv(
   return [...env].map(([name, value]) => ({ name, value }));
 }
 
-/** Names of the stage's secrets, each once. */
+/** Returns the names of the stage's secrets, each once. */
 export function compileSecrets({ env, secrets }: StageSpec, what: string, problems: Problems): readonly string[] {
   refuseMore(secrets, `\`secrets\` of ${what}`, problems);
   const names = new Set(secrets.map(({ value }) => value));
@@ -41,7 +44,7 @@ export function compileSecrets({ env, secrets }: StageSpec, what: string, proble
   return [...names];
 }
 
-/** A spec that lists its secrets lists all, and none in vain. */
+/** Reports secrets that the spec's list does not contain, and listed secrets that no stage uses. */
 export function reportSecrets({ secrets: listed, stages }: Spec, problems: Problems): void {
   if (listed === null) return;
   refuseMore(listed, '`secrets`', problems);
@@ -66,10 +69,13 @@ export function reportSecrets({ secrets: listed, stages }: Spec, problems: Probl
       );
 }
 
-/** As providers of models and GitHub make them. */
+/** Keys of model providers and of GitHub. */
 const KEY = /^(?:sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})$/;
 
-/** A value that is written stands in the plan and in history, and is not redacted. The message does not repeat it. */
+/**
+ * Warns of keys as written values: they enter the plan and history, and are not redacted. The message does not repeat
+ * the value.
+ */
 export function warnOfWrittenKeys({ sandbox, defaults, stages }: Spec, problems: Problems): void {
   const layers = [sandbox?.env, defaults?.env, ...stages.flatMap((stage) => [stage.env, stage.sandbox?.env])];
   for (const { name, value } of layers.flatMap((layer) => layer ?? []))

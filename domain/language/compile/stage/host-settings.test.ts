@@ -12,7 +12,7 @@ test.each([
   [{ VOIDBOX_LLM_BASE_URL: 'http://127.0.0.1:80/v1' }, { ...NONE, baseUrl: 'http://127.0.0.1:80/v1' }],
   [{ VOIDBOX_LLM_BASE_URL: 'https://[::1]' }, { ...NONE, baseUrl: 'https://[::1]' }],
   [{ VOIDBOX_LLM_API_KEY_ENV: 'TEAM_KEY' }, { ...NONE, apiKeyEnv: 'TEAM_KEY' }],
-  // Another program's, and judged where a spec has it.
+  // Ollama's own variable is checked only if a spec uses it.
   [{ OLLAMA_BASE_URL: 'localhost' }, { ...NONE, ollamaBaseUrl: 'localhost' }],
 ])('%j', (variables, settings) => {
   expect(readHostSettings(variables)).toEqual({ settings });

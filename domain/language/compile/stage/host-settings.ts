@@ -1,6 +1,6 @@
 /**
- * Variables of the environment in which a person types a command that stand in place of what a spec says: of its `llm`, and
- * Void-Box's `OLLAMA_BASE_URL`. The command reads them once; the plan has what they come to, so that nobody else needs them.
+ * Reads variables of the user's environment that override the spec: its `llm`, and Void-Box's `OLLAMA_BASE_URL`. The
+ * command reads them once; the plan contains the result, so that no other program needs them.
  */
 import { LLM_PROVIDERS, type LlmProvider, PLAN_LIMITS } from '../../../plan/plan.ts';
 import { LLM } from '../../grammar/agent-table.ts';
@@ -9,13 +9,13 @@ import { didYouMean, nearest } from '../../text/suggest.ts';
 import { quote } from '../../../units/quote.ts';
 import { createMapping } from '../../../units/mapping.ts';
 
-/** JSON-safe. Null: not set. */
+/** JSON-safe. Null: the variable is not set. */
 export interface HostSettings {
   readonly provider: LlmProvider | null;
   readonly model: string | null;
   readonly baseUrl: string | null;
   readonly apiKeyEnv: string | null;
-  /** As it stands there: it counts only where a spec has that variable, and is judged there. */
+  /** The raw value. It has an effect only if a spec has that variable, and is checked then. */
   readonly ollamaBaseUrl: string | null;
 }
 
@@ -27,7 +27,7 @@ export const SETTING_VARIABLES = {
   ollamaBaseUrl: 'OLLAMA_BASE_URL',
 } as const satisfies Readonly<Record<keyof HostSettings, string>>;
 
-/** As a program in a guest is given it: neither credentials nor what stands for something else. */
+/** A URL that a program in a guest may get: without credentials and placeholders. */
 const ADDRESS = /^https?:\/\/(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?(?:[/?#][^\s{}"'`\\]*)?$/;
 
 interface SettingProblem {
@@ -36,8 +36,8 @@ interface SettingProblem {
 }
 
 /**
- * @param variables  of the environment; one that is empty counts as not set
- * @returns null settings: none is set; else one that cannot be what it stands for
+ * @param variables  of the environment; an empty one counts as not set
+ * @returns the settings, null if no variable is set; or the problem of a value that is not valid
  */
 export function readHostSettings(
   variables: Readonly<Record<string, string | undefined>>,
@@ -55,7 +55,7 @@ export function readHostSettings(
   return problem === null ? { settings: { ...texts, provider } } : { problem };
 }
 
-/** Case does not count, as in a spec. */
+/** Compares without case, as in a spec. */
 function providerOf(text: string): LlmProvider | null {
   const { aliases } = LLM.keys.provider.type;
   const word = text.toLowerCase();
@@ -80,7 +80,7 @@ function problemOfModel(text: string | null): SettingProblem | null {
 
 function problemOfBaseUrl(text: string | null): SettingProblem | null {
   if (text === null || isAddress(text)) return null;
-  // What may be a password is not printed.
+  // Do not print text that may contain a password.
   const shown = text.includes('@') ? 'an address with a user or password' : quote(text.slice(0, 80));
   return {
     message: `${SETTING_VARIABLES.baseUrl} is ${shown}, which is not the address of a model server`,
@@ -91,7 +91,7 @@ function problemOfBaseUrl(text: string | null): SettingProblem | null {
 
 function problemOfKeyName(text: string | null): SettingProblem | null {
   if (text === null || isVariable(text)) return null;
-  // It may be the key itself, which must not get into a log.
+  // The value may be the key itself, which must not get into a log.
   return {
     message: `${SETTING_VARIABLES.apiKeyEnv} has a value of ${text.length} characters, which is not the name of a variable`,
     remedy: `Set it to the name of the variable that holds the key, never to the key itself: ${VARIABLE_REMEDY}. Or unset it.`,

@@ -1,4 +1,4 @@
-/** `for_each`: the list whose items a stage is done for. */
+/** Compiles `for_each`: the list of items for which a stage runs. */
 import { type EachPlan, type JsonValue, type Plan, PLAN_LIMITS } from '../../../plan/plan.ts';
 import { instanceProblem } from '../../../run/instance.ts';
 import { utf8Length } from '../../../units/utf8.ts';
@@ -17,20 +17,20 @@ const REMEDY =
   'write a list, `params.NAME`, `stages.NAME.json` or `files("data/*.csv")`; a name with other characters than letters, digits and `_` stands as `stages["NAME"].json`';
 
 interface EachContext {
-  /** The name of the stage that the list is of, once it is known to exist. */
+  /** The name of the stage that provides the list, if that stage exists. */
   readonly source: string | null;
   readonly runMaxParallel: number;
   readonly params: ParamValues;
   readonly fill: Filler;
-  /** Of the spec; null when it comes without one. */
+  /** The folder of the spec; null if the spec has no folder. */
   readonly baseDir: string | null;
-  /** Absent: whoever compiles sees no files of the author. */
+  /** Absent: the compiler cannot read files of the author. */
   readonly listFiles: ListFiles | undefined;
   readonly what: string;
   readonly problems: Problems;
 }
 
-/** @returns undefined for a stage that is done once, or whose list was reported */
+/** @returns undefined for a stage that runs once, or whose list was reported as wrong */
 export function eachOf(
   spec: Spec,
   stage: StageSpec,
@@ -88,7 +88,7 @@ function listOf({ forEach }: StageSpec, context: EachContext): EachPlan['list'] 
         );
         return null;
       }
-      // It was reported.
+      // A mistake of this parameter was reported.
       if (param === null) return null;
       if (Array.isArray(param.value)) return inlineList(param.value as readonly JsonValue[], at, what, problems);
       problems.error(
@@ -102,7 +102,7 @@ function listOf({ forEach }: StageSpec, context: EachContext): EachPlan['list'] 
   }
 }
 
-/** Null: reported. */
+/** Returns null if a mistake was reported. */
 function filesOf(
   written: Located<string>,
   { fill, baseDir, listFiles, what, problems }: EachContext,
@@ -154,7 +154,7 @@ function inlineList(items: readonly JsonValue[], at: Position, what: string, pro
   return { kind: 'inline', items };
 }
 
-/** Keys that say how items are done, where there are none. */
+/** Warns of keys that configure items if the stage has no `for_each`. */
 function warnOfNoItems(stage: StageSpec, what: string, problems: Problems): void {
   const keys = { max_parallel: stage.itemsAtOnce, fail_fast: stage.failFast, allow_failures: stage.allowFailures };
   for (const [key, value] of Object.entries(keys))
@@ -168,15 +168,15 @@ function warnOfNoItems(stage: StageSpec, what: string, problems: Problems): void
 }
 
 /**
- * What each item brings beside its command. What a host folder held before is kept once for a stage: of items side by side each
- * would undo what others wrote.
+ * Checks what each item needs besides its command. A stage has one capture of a host folder, so items that run
+ * concurrently would each undo the changes of the others.
  */
 export function checkItems(plan: Plan, at: (stage: string) => Position, problems: Problems): void {
   const { stages, scopes } = plan;
   for (const stage of stages) {
     const { id, each, of } = stage;
     if (each === undefined && of === undefined) continue;
-    // What ends an item takes what the part hands on.
+    // The stage that ends an item takes the output that the part hands on.
     const taken = countTakenOutputs({ ...stage, each: undefined }) + (each?.list.kind === 'stage-output' ? 1 : 0);
     const what = each === undefined ? `is done for each item of ${quote(of!)}` : 'has `for_each`';
     if (taken > PLAN_LIMITS.itemInputs)

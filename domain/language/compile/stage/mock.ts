@@ -13,7 +13,7 @@ export function compileMock(
 ): Pick<StagePlan, 'mock'> {
   if (mock === null) return {};
   const { output, exitCode } = mock;
-  // What is no text has no places for placeholders: JSON would have to stay JSON.
+  // A value that is not a text has no placeholders, because JSON must stay JSON.
   const text = typeof output?.value === 'string' ? fill({ at: output.at, value: output.value }) : output?.text;
   const bytes = utf8Length(text ?? '');
   if (output !== null && bytes > PLAN_LIMITS.mockBytes)

@@ -5,7 +5,7 @@ import type { Problems } from '../../text/diagnostics.ts';
 import { placeInSchema } from '../../schema/schema-place.ts';
 import type { StageSpec } from '../../read/spec.ts';
 
-/** @param check  null: who compiles has it checked before anything runs */
+/** @param check  null: the caller has the schema checked elsewhere before a run starts */
 export function compileOutputSchema(
   { outputSchema }: StageSpec,
   what: string,

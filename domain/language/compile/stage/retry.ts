@@ -11,7 +11,7 @@ import { quote } from '../../../units/quote.ts';
 
 type RetrySpec = StageSpec['retry'];
 
-/** What is not said is left out of the plan, so that plans without it stay as they were. */
+/** Leaves absent keys out of the plan, so that plans without them do not change. */
 export function compileRetry(retry: RetrySpec, what: string, problems: Problems): RetryPlan {
   if (retry === null) return RETRY_DEFAULTS;
   const factor = retry.factor ?? 1;
@@ -56,7 +56,7 @@ function checkFailures(items: readonly Located<string>[], what: string, problems
   }
 }
 
-/** Those of stages first: a suggestion looks at the first ones only. */
+/** Codes of stages come first, because a suggestion considers only the first ones. */
 const CODES = [
   ...Object.keys(ERROR_CODES).filter((code) => code.startsWith('stage/')),
   ...Object.keys(ERROR_CODES).filter((code) => !code.startsWith('stage/')),

@@ -1,4 +1,4 @@
-/** Which VMs a plan has: which of its stages share one, and what each is made of. */
+/** Compiles the VMs of a plan: which stages share one, and the settings of each. */
 import { CLI_NEEDS, cliOf } from '../../../agent/agent-cli.ts';
 import { SANDBOX_DEFAULTS } from '../../../plan/defaults.ts';
 import type { LlmPlan, ScopePlan, StagePlan } from '../../../plan/plan.ts';
@@ -14,10 +14,10 @@ import type { Problems } from '../../text/diagnostics.ts';
 import type { Spec, StageSpec } from '../../read/spec.ts';
 import { describeStage } from './describe-stage.ts';
 
-/** The scope that steps of a workflow share. No step can have this name: names begin with a letter or digit. */
+/** The scope that steps of a workflow share. No step can have this name, because names begin with a letter or digit. */
 export const SHARED_SCOPE = '_shared';
 
-/** The model of each agent in a VM. Mistakes in it are the stage's to report. */
+/** Returns the model of each agent in a VM. Mistakes in a model are reported for its stage. */
 function agentsOf(spec: Spec, running: readonly StageSpec[], scope: string): readonly (LlmPlan | null)[] {
   return running
     .filter((stage) => (hasAgent(stage) || stage.isShell) && scopeOf(spec, stage) === scope)
@@ -27,14 +27,14 @@ function agentsOf(spec: Spec, running: readonly StageSpec[], scope: string): rea
     });
 }
 
-/** Their names, of all layers from which stages of a VM have some. */
+/** Returns the names of variables in every layer from which stages of a VM get some. */
 function variablesOf(spec: Spec, running: readonly StageSpec[], scope: string): readonly string[] {
   const stages = running.filter((stage) => scopeOf(spec, stage) === scope);
   const layers = [spec.sandbox?.env, spec.defaults?.env, ...stages.flatMap(({ env, sandbox }) => [env, sandbox?.env])];
   return layers.flatMap((layer) => layer?.map(({ name }) => name) ?? []);
 }
 
-/** A box is its own scope; steps share one unless they have a `sandbox` of their own. */
+/** Compiles scopes: each box has its own; steps share one unless they have a `sandbox` of their own. */
 export function compileScopes(
   spec: Spec,
   linked: LinkResult,
@@ -46,7 +46,7 @@ export function compileScopes(
       linked.links[index] !== null && approval === null && wait === null && uses === null,
   );
   const scopes = new Map<string, { stages: string[]; sandbox: ScopePlan['sandbox'] }>();
-  // Of a VM that nothing is said of, what is in it decides.
+  // If the spec sets nothing for a VM, the contents of the VM decide.
   const forAgents = new Set(
     running.flatMap((stage) => (hasAgent(stage) || stage.isShell ? [scopeOf(spec, stage)] : [])),
   );
@@ -76,9 +76,9 @@ export function compileScopes(
 }
 
 /**
- * Steps without a sandbox of their own find what their earlier attempts left, however many steps the workflow has: the VM of the only
- * such step stays for its attempts.
- * @param stages  as they are compiled
+ * Keeps the VM of the only shared step for its attempts. A step without a sandbox of its own thus finds the files of
+ * its earlier attempts, however many steps the workflow has.
+ * @param stages  in compiled form
  */
 export function keepVmOfRetries(
   spec: Spec,
@@ -102,15 +102,15 @@ export function keepVmOfRetries(
   });
 }
 
-/** Of a VM that nothing is said of: what the command lines of its agents need. */
+/** The memory of a VM for which the spec sets none: what the command lines of its agents need. */
 function memoryFor(agents: readonly (LlmPlan | null)[]): number {
   return Math.max(SANDBOX_DEFAULTS.memoryMib, ...agents.map((llm) => CLI_NEEDS[cliOf(llm)].memoryMib));
 }
 
 export function scopeOf(spec: Spec, stage: StageSpec): string {
-  // Items that run side by side cannot share a VM with other steps.
-  // The shared VM may be lost, or hold a command that would not stop, when a stage with `finally` starts.
-  // Of a VM that is lost each stage runs again, and a workspace is there once.
+  // Items that run concurrently cannot share a VM with other steps. The shared VM may be lost, or still run a command,
+  // when a stage with `finally` starts. If a VM is lost, each of its stages runs again, but a workspace is there only
+  // once.
   const hasItsOwn =
     stage.sandbox !== null || stage.forEach !== null || stage.finally === true || stage.workspace !== null;
   return spec.kind === 'workflow' && !hasItsOwn ? SHARED_SCOPE : stage.name.value;

@@ -1,4 +1,4 @@
-/** `skill`: a step machine as a stage's work, and the agent that answers its prompts. */
+/** Compiles `skill`: a step machine as a stage's work, and the agent that answers its prompts. */
 import { type JsonValue, PLAN_LIMITS, type StepMachineWork, type TextsPlan } from '../../../plan/plan.ts';
 import { utf8Length } from '../../../units/utf8.ts';
 import { type AgentContext, compileLlm, compileAgentSkills, planOfLlm } from './agent.ts';
@@ -15,23 +15,23 @@ import { createMapping } from '../../../units/mapping.ts';
 type StepMachineSpec = NonNullable<StageSpec['skill']>;
 type LlmSpec = NonNullable<StageSpec['llm']>;
 
-/** A parameter of the spec and nothing else: its value keeps its type. */
+/** A placeholder of one parameter and no other text: its value keeps its type. */
 const ONLY_A_PARAM = /^\s*\$\{\{\s*params\.([A-Za-z0-9][A-Za-z0-9._-]*)\s*\}\}\s*$/;
 
 export interface StepMachineContext extends AgentContext {
   readonly params: ParamValues;
-  /** What of the params is made in the run. */
+  /** The params that are filled in during the run. */
   readonly texts: TextsPlan | null;
-  /** Null: whoever compiles sees no files of the author. */
+  /** Null: the compiler cannot read files of the author. */
   readonly readStepMachine: ReadStepMachine | null;
 }
 
-/** Who answers: of the stage, else of the spec. */
+/** Returns the `llm` of the agent that answers: of the stage, else of the spec. */
 export function llmOf(spec: Spec, stage: StageSpec): LlmSpec | null {
   return ownLlmOf(stage) ?? spec.llm;
 }
 
-/** Null: the stage leaves it to the spec. */
+/** Returns the `llm` of the stage; null if it sets none. */
 export function ownLlmOf({ skill, llm }: StageSpec): LlmSpec | null {
   const agent = skill?.agent ?? null;
   return agent === null ? llm : agent.variant === 'mapping' ? agent.llm : providerAlone(agent);
@@ -55,7 +55,7 @@ function providerAlone({
   };
 }
 
-/** Skills of the stage's agent. */
+/** Returns the agent skills of the stage's agent. */
 export function agentSkillsOf({ skill, skills }: StageSpec): StageSpec['skills'] {
   const agent = skill?.agent ?? null;
   return agent?.variant === 'mapping' ? agent.skills : skills;
@@ -65,7 +65,9 @@ function budgetOf({ agent }: StepMachineSpec): StageSpec['budget'] {
   return agent?.variant === 'mapping' ? agent.budget : null;
 }
 
-/** Texts among its params in which outputs of earlier stages stand. Those within lists and mappings are filled in as they are. */
+/**
+ * Returns the params that are texts with outputs of earlier stages. Texts within lists and mappings are not among them.
+ */
 export function paramTexts({
   params,
 }: StepMachineSpec): readonly { readonly name: string; readonly text: Located<string> }[] {
@@ -80,14 +82,14 @@ function textAt({ at, ...node }: TreeNode, value: string): Located<string> {
   return { value, at, ...('textAt' in node && node.textAt !== undefined ? { textAt: node.textAt } : {}) };
 }
 
-/** Null: it names no file, which is reported. */
+/** Returns null if `use` names no file, which is reported. */
 export function compileStepMachine(
   stage: StageSpec,
   skill: StepMachineSpec,
   context: StepMachineContext,
 ): StepMachineWork | null {
   const { what, llm, env, baseDir, problems } = context;
-  // An empty one was reported where it was read.
+  // The reader has already reported an empty path.
   const path =
     skill.use.value === '' ? null : compileHostPath(skill.use, `\`use\` in \`skill\` of ${what}`, baseDir, problems);
   const { params, unreadable } = compileParams(skill, context);
@@ -115,7 +117,7 @@ export function compileStepMachine(
 
 interface CompiledParams {
   readonly params: Readonly<Record<string, JsonValue>>;
-  /** Those with a placeholder that cannot be filled in. */
+  /** Params with a placeholder that cannot be filled in. */
   readonly unreadable: ReadonlySet<string>;
 }
 

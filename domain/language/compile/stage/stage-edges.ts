@@ -1,4 +1,4 @@
-/** What of a stage is compiled alike whatever its work is: what it waits for, when it is done, whether its failure is tolerated. */
+/** Compiles the fields that stages of every kind share: edges, condition, and whether the failure is tolerated. */
 import type { StagePlan } from '../../../plan/plan.ts';
 import { edgesOnSuccess } from '../../../plan/work.ts';
 import type { Condition } from './condition.ts';

@@ -1,4 +1,4 @@
-/** One stage of a spec that is no part: what it does, when, with what, and what it leaves. */
+/** Compiles one stage of a spec that is not a part: its work, edges, inputs and outputs. */
 import { AGENT_STAGE_DEFAULTS, INPUT_DEFAULTS, SERVICE_TIMEOUT_MS, STAGE_DEFAULTS } from '../../../plan/defaults.ts';
 import type { StageInputPlan, StagePlan, WorkPlan } from '../../../plan/plan.ts';
 import { isService } from '../../../plan/work.ts';
@@ -33,7 +33,7 @@ import { eachOf } from './items.ts';
 export interface StageContext {
   readonly checkSchema: CheckSchema | null;
   readonly readStepMachine: ReadStepMachine | null;
-  /** Of the run; what a list says nothing of is done so. */
+  /** The `maxParallel` of the run, which is the default for items. */
   readonly runMaxParallel: number;
   readonly condition: Condition | null;
   readonly texts: StageTexts | null;
@@ -45,7 +45,7 @@ export interface StageContext {
   readonly problems: Problems;
 }
 
-/** Null: the stage is no part of the plan, or could not be read. */
+/** Returns null if the stage is not in the plan, or could not be read. */
 export function compileStage(
   spec: Spec,
   stage: StageSpec,
@@ -110,7 +110,7 @@ export function compileStage(
 
 type StageDefaults = Pick<StagePlan, 'timeoutMs' | 'retry' | 'maxOutputBytes'>;
 
-/** Once for the spec, so that a mistake in it is told once. */
+/** Compiles the defaults once per spec, so that each mistake is reported once. */
 export function compileDefaults({ defaults }: Spec, problems: Problems): StageDefaults {
   return {
     timeoutMs: defaults?.timeoutMs ?? STAGE_DEFAULTS.timeoutMs,
@@ -119,7 +119,7 @@ export function compileDefaults({ defaults }: Spec, problems: Problems): StageDe
   };
 }
 
-/** Of an agent 0 is the longest that there is. */
+/** For an agent, 0 means the longest time limit that exists. */
 function timeoutOf(work: WorkPlan, { timeoutMs, prompt }: StageSpec, spec: Spec, defaults: StageDefaults): number {
   if (isService(work)) return SERVICE_TIMEOUT_MS;
   if (timeoutMs === 0) return RANGES.timeoutSecs.max * SCALES.msPerSecond;
@@ -127,7 +127,7 @@ function timeoutOf(work: WorkPlan, { timeoutMs, prompt }: StageSpec, spec: Spec,
   return timeoutMs ?? spec.defaults?.timeoutMs ?? AGENT_STAGE_DEFAULTS.timeoutMs;
 }
 
-/** Null: the stage has a VM. */
+/** Returns null if the stage has a VM. */
 function compileWorkWithoutVm(
   { approval, wait }: StageSpec,
   what: string,
@@ -137,7 +137,7 @@ function compileWorkWithoutVm(
   return wait === null ? null : compileWait(wait, what, texts?.plan ?? null, fill, problems);
 }
 
-/** What work without a VM has: an order, and nothing that a guest would find or leave. */
+/** Returns a stage without a VM: it has a place in the order, but no inputs and outputs in a guest. */
 function stageWithoutVm(
   spec: Spec,
   { name, approval }: StageSpec,
@@ -150,7 +150,7 @@ function stageWithoutVm(
     scope: null,
     ...edgesOf(links, (index) => spec.stages[index]!.name.value),
     when: whenOf(condition),
-    // A box that is passed hands it on.
+    // A box that is passed over hands its input on.
     ...(condition !== null && approval !== null && spec.kind === 'pipeline' ? { input: links.input } : {}),
   };
 }
@@ -162,7 +162,7 @@ function compileOutputFile(
   problems: Problems,
 ): string | null {
   if (outputFile !== null) return compileGuestPath(outputFile, `\`output_file\` of ${what}`, problems);
-  // In a VM that stages share, the file may be another agent's: there the last message is the output.
+  // In a VM that stages share, the file may come from another agent, so the output is the last message.
   return prompt !== null && spec.kind !== 'workflow' ? AGENT_STAGE_DEFAULTS.outputFile : null;
 }
 
@@ -181,7 +181,7 @@ function compileInputPaths(stage: StageSpec, what: string, problems: Problems): 
   return paths;
 }
 
-/** A path that cannot be used is reported, and stays in its place for what else is checked. */
+/** Returns the path even if it cannot be used, which is reported, so that other checks have a value. */
 function guestPathOr(fallback: string, path: Located<string> | null, what: string, problems: Problems): string {
   return path === null ? fallback : (compileGuestPath(path, what, problems) ?? path.value);
 }

@@ -1,4 +1,7 @@
-/** Texts in which outputs of earlier stages stand: what is wrong with them, and what their stage waits for. */
+/**
+ * Compiles texts that contain outputs of earlier stages: reports their mistakes, and finds the stages for which they
+ * wait.
+ */
 import { type ConditionValue, PLAN_LIMITS, type TextPlace, type TextPlan, type TextsPlan } from '../../../plan/plan.ts';
 import { codeArguments } from '../../problems/code-arguments.ts';
 import { placeIn } from './condition.ts';
@@ -16,23 +19,23 @@ import { createMapping } from '../../../units/mapping.ts';
 
 export interface StageTexts {
   readonly plan: TextsPlan;
-  /** Where each of its stages is named first. */
+  /** The first place of each stage name. */
   readonly reads: readonly Located<string>[];
-  /** What stands in the plan's work in place of each text. */
+  /** The text that the plan's work has for each of these texts. */
   readonly shown: ReadonlyMap<Located<string>, string>;
 }
 
 export interface TextTools {
   readonly params: ParamValues;
-  /** Null: nobody loaded the language, because no stage needs it. */
+  /** Null if no stage needs the language, because it is then not loaded. */
   readonly check: CheckExpressions | null;
   readonly split: Splitter;
-  /** The stages belong to an item, which their texts may read. */
+  /** True if the stages belong to an item, which their texts may read. */
   readonly ofItem: boolean;
   readonly problems: Problems;
 }
 
-/** Texts of a stage that an expression stands in. */
+/** Returns the texts of a stage that contain an expression. */
 export function textsWithExpressions({ run, env, approval, wait, prompt, skill }: StageSpec): readonly PlacedText[] {
   const all: readonly PlacedText[] = [
     ...(run?.args ?? []).map((text, index) => ({ text, place: { kind: 'arg', index } as const })),
@@ -58,9 +61,9 @@ interface PlacedText {
   readonly place: TextPlace;
 }
 
-/** Of each stage, by index into `spec.stages`; null: it has none. */
+/** Returns the texts of each stage, by index into `spec.stages`; null if a stage has no such text. */
 export function compileTexts(spec: Spec, tools: TextTools): readonly (StageTexts | null)[] {
-  // One stage alone has no other to read: an output in a text of it is a placeholder that cannot be filled in.
+  // A single stage cannot read another one: an output in its text is a placeholder that cannot be filled in.
   const isOne = spec.kind === 'agent' || spec.kind === 'sandbox';
   if (isOne && !tools.ofItem) return spec.stages.map(() => null);
   return spec.stages.map((stage) => {
@@ -136,7 +139,7 @@ function nameOfPlace(place: TextPlace, script: Script | null): string {
   }
 }
 
-/** The expression alone, and where it begins if that is known. */
+/** Returns the expression without its text, and its start if that is known. */
 function locateExpression({ at, textAt }: Located<string>, { source, offset }: PlacedExpression): Located<string> {
   if (textAt === undefined) return { value: source, at };
   return { value: source, at, textAt: { line: textAt.line, column: textAt.column + offset } };
@@ -149,13 +152,13 @@ class ExpressionReader {
   readonly #tools: TextTools;
   readonly #ofItem: boolean;
 
-  /** @param ofItem  they may read the item that the stage is done for */
+  /** @param ofItem  true if the expressions may read the item for which the stage runs */
   constructor(tools: TextTools, ofItem: boolean) {
     this.#tools = tools;
     this.#ofItem = ofItem;
   }
 
-  /** @returns its index in `sources` */
+  /** @returns the index of the expression in `sources` */
   read({ source }: PlacedExpression, text: Located<string>, what: string): number {
     const known = this.sources.indexOf(source);
     if (known !== -1) return known;

@@ -9,11 +9,11 @@ import { quote } from '../../../units/quote.ts';
 
 type WaitSpec = NonNullable<StageSpec['wait']>;
 
-/** What an expression reads of a spec, and no time has in it. */
+/** A name that only an expression contains, and no time. */
 const READS = /\b(?:stages|params)\b/;
 const OPENING = '${{ ';
 
-/** An expression that stands alone is written like a condition, without its braces. */
+/** Adds the braces to a bare expression, which an author may write as in a condition. */
 export function toUntilTemplate(until: Located<string>): Located<string> {
   const { value, at, textAt } = until;
   if (value.includes('${{') || !READS.test(value)) return until;
@@ -23,7 +23,7 @@ export function toUntilTemplate(until: Located<string>): Located<string> {
   return { ...text, textAt: { line: textAt.line, column: textAt.column + indent - OPENING.length } };
 }
 
-/** @param texts  what of its time is made in the run; null: nothing */
+/** @param texts  the texts of the stage with expressions; null if no text has one */
 export function compileWait(
   { forMs, until }: WaitSpec,
   what: string,
@@ -37,12 +37,12 @@ export function compileWait(
     const shown = made.parts.map((part) => (typeof part === 'string' ? part : `\${{ ${texts!.sources[part]!} }}`));
     return { kind: 'wait', forMs: null, untilMs: null, until: shown.join('') };
   }
-  // Reported where it was read.
+  // The reader has already reported an empty time.
   if (until.value === '') return { kind: 'wait', forMs, untilMs: null };
   const errorsBefore = problems.errorCount();
   const filled = fill(toUntilTemplate(until)).trim();
   const untilMs = parseTimeMs(filled);
-  // A run gives the time.
+  // The run computes the time.
   if (untilMs === null && hasStandIn(filled)) return { kind: 'wait', forMs: null, untilMs: null, until: filled };
   if (untilMs === null && problems.errorCount() === errorsBefore)
     problems.error(

@@ -1,4 +1,4 @@
-/** What a stage does in its VM. */
+/** Compiles the work of a stage in its VM. */
 import type { StageTexts } from './texts.ts';
 import type { ParamValues } from '../../grammar/param-values.ts';
 import type { Filler } from '../../grammar/placeholders.ts';
@@ -30,7 +30,7 @@ interface WorkContext {
   readonly problems: Problems;
 }
 
-/** What happens in the stage's VM; null: it could not be read. */
+/** Returns the work in the stage's VM; null if it could not be read. */
 export function compileWork(
   spec: Spec,
   stage: StageSpec,
@@ -80,7 +80,7 @@ export function compileWork(
   };
 }
 
-/** What its parameters leave of it; one that names no declared parameter was reported as that. */
+/** Fills the parameters in. An undeclared parameter was already reported as such. */
 function compileProgram(program: Located<string>, what: string, fill: Filler, problems: Problems): string {
   const errorsBefore = problems.errorCount();
   const filled = fill(program);

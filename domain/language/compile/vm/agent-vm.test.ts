@@ -19,7 +19,7 @@ const noAddress = (what: string): string =>
   `6 error spec/bad-value: \`base_url\` of step "a" is ${what}, which is not the address of a model server`;
 
 test.each<[string, string, string, readonly string[]]>([
-  // `base` is said, and cannot be.
+  // The spec names `base`, which has no command line of an agent.
   ['image: base', agent('claude'), RUN, [`3 ${NO_BASE}`]],
   ['image: base', RUN, agent('ollama'), [`3 ${NO_BASE}`]],
   ['', `prompt: hi${OWN}`, RUN, [`6 ${NO_BASE}`]],
@@ -29,7 +29,7 @@ test.each<[string, string, string, readonly string[]]>([
   ['image: ./root', agent('claude'), RUN, []],
   ['memory_mb: 1024', agent('claude'), RUN, []],
   ['image: base, mode: mock', agent('claude'), RUN, []],
-  // An address that nobody could reach.
+  // URLs that no program could reach.
   ...['localhost:8080', 'llm.example.com/v1', 'http://h:70000', 'HTTPS://llm.example.com'].map(
     (url): [string, string, string, readonly string[]] => [
       '',
@@ -44,14 +44,14 @@ test.each<[string, string, string, readonly string[]]>([
     RUN,
     [noAddress('an address with a user or password')],
   ],
-  // Two servers of the host in one VM.
+  // One VM cannot reach two model servers of the host.
   ['', agent('ollama'), agent('lm-studio'), [TWO]],
   ['', agent('ollama'), agent('custom', ', model: m, base_url: "http://localhost:1234"'), [TWO]],
   ['', agent('ollama'), agent('ollama', ', model: m'), []],
   ['', agent('ollama'), agent('custom', ', model: m'), []],
   ['', agent('ollama'), `${agent('lm-studio')}, sandbox: {}`, []],
   ['', agent('ollama'), agent('claude'), []],
-  // The model is out of reach.
+  // The egress rules exclude the model.
   ['egress: { allow: [github] }', agent('claude'), RUN, [noWay(3, 'does not allow api.anthropic.com')]],
   ['egress: { allow: [github] }', RUN, agent('codex'), [noWay(3, 'does not allow api.openai.com')]],
   ['egress: none', agent('claude'), RUN, [noWay(3, 'does not allow api.anthropic.com')]],
@@ -76,7 +76,7 @@ test.each<[string, string, string, readonly string[]]>([
   ],
   ['egress: { allow: [provider, github] }', agent('codex'), agent('claude'), []],
   ['egress: { allow: ["*.anthropic.com"] }', agent('claude'), RUN, []],
-  // Codex needs its other hosts with a subscription alone.
+  // Codex needs its other hosts only with a subscription.
   ['egress: { allow: [api.openai.com] }', agent('codex'), RUN, []],
   ['egress: { allow: [198.41.0.0/16] }', agent('claude'), RUN, []],
   ['egress: open', agent('claude'), RUN, []],

@@ -1,4 +1,7 @@
-/** What a VM cannot be for the agents in it: told when the spec is read, since neither is seen in the plan. */
+/**
+ * Checks whether a VM suits the agents in it. It runs when the spec is read, because the plan no longer shows the
+ * settings that it compares.
+ */
 import { CLI_NEEDS, cliOf } from '../../../agent/agent-cli.ts';
 import { providerRules, providerServices } from '../../../agent/provider-hosts.ts';
 import type { EgressRule } from '../../../plan/egress.ts';
@@ -9,18 +12,18 @@ import type { Located } from '../../text/tree.ts';
 import { quote } from '../../../units/quote.ts';
 
 interface AgentVm {
-  /** Of the spec. */
+  /** The sandbox of the spec. */
   readonly base: SandboxSpec | null;
-  /** Of the stage. */
+  /** The sandbox of the stage. */
   readonly own: SandboxSpec | null;
   readonly sandbox: SandboxPlan;
-  /** The model of each agent in it. */
+  /** The model of each agent in the VM. */
   readonly agents: readonly (LlmPlan | null)[];
-  /** Variables that the spec gives to its stages. */
+  /** Variables that the spec sets for the stages. */
   readonly variables: readonly string[];
 }
 
-/** @param stage  the first of the VM */
+/** @param stage  the first stage of the VM */
 export function checkAgentVm(stage: Located<string>, vm: AgentVm, problems: Problems): void {
   if (vm.sandbox.mode === 'mock') return;
   warnOfBaseImage(stage, vm, problems);
@@ -40,7 +43,10 @@ function warnOfBaseImage(stage: Located<string>, { base, own, agents }: AgentVm,
   );
 }
 
-/** Each is called the same in the guest, where a name is one host and one port. */
+/**
+ * Rejects two model servers of the host: both have the same name in the guest, and a name there is one host and one
+ * port.
+ */
 function refuseTwoModelServers(stage: Located<string>, { base, own, agents }: AgentVm, problems: Problems): void {
   const said = new Set([...(own?.services ?? []), ...(base?.services ?? [])].map(({ name }) => name));
   const servers = agents.flatMap(providerServices).filter(({ name }) => !said.has(name));
@@ -54,23 +60,23 @@ function refuseTwoModelServers(stage: Located<string>, { base, own, agents }: Ag
   );
 }
 
-/** What leads an agent to another server than that of its `llm`. */
+/** Variables that direct an agent to another server than its `llm` names. */
 const LEADS_ELSEWHERE = /_(?:BASE_URL|PROXY)$/i;
 
-/** An agent asks again for minutes before it gives up. */
+/** Warns if the rules exclude the model: the agent would retry for minutes before it gives up. */
 function warnOfModelOutOfReach(stage: Located<string>, vm: AgentVm, problems: Problems): void {
   const { base, own, sandbox, agents, variables } = vm;
   const said = own?.egress ?? base?.egress ?? null;
-  // A service may be the way to the model.
+  // The model may be reachable through a service.
   const services = own?.services?.length || base?.services?.length;
   if (said === null || services || variables.some((name) => LEADS_ELSEWHERE.test(name))) return;
   const allow = sandbox.egress?.allow ?? [];
   const deny = sandbox.egress?.deny ?? [];
-  // The first one is that of the model; the others may do without.
+  // The first rule is for the model; the agent works without the others.
   const model = agents.flatMap((llm) => providerRules(llm).slice(0, 1));
   for (const rule of model) {
     const isDenied = deny.some((other) => covers(other, rule));
-    // Which addresses a name has, nobody knows here.
+    // The compiler cannot resolve the name to addresses, so any network may contain it.
     if (!isDenied && (allow === 'any' || allow.some((other) => other.kind === 'network' || covers(other, rule))))
       continue;
     const host = rule.kind === 'network' ? rule.cidr : rule.name;
@@ -88,7 +94,7 @@ function warnOfModelOutOfReach(stage: Located<string>, vm: AgentVm, problems: Pr
 
 function covers(rule: EgressRule, host: EgressRule): boolean {
   if (rule.kind === 'network' || host.kind === 'network') return false;
-  // An agent asks one port: by TLS where it may be one of several.
+  // An agent uses one port: 443 if the rule has several.
   const port = host.ports === 'any' ? 443 : Math.max(...host.ports);
   if (rule.ports !== 'any' && !rule.ports.includes(port)) return false;
   return rule.kind === 'host' ? rule.name === host.name : host.name.endsWith(`.${rule.name}`);

@@ -22,7 +22,7 @@ import type { Located, Position } from '../../text/tree.ts';
 import { quote } from '../../../units/quote.ts';
 
 /**
- * What a VM reaches: what its sandbox says, else what its agents need to talk to their models.
+ * Compiles the egress of a VM: the rules of its sandbox, else those that its agents need to reach their models.
  * @param agents  the model of each agent in the VM
  */
 export function compileEgress(
@@ -58,12 +58,14 @@ function compileRules(
   if (allow.some((rule) => rule.kind === 'network')) warnOfDeniedNames(said.deny, problems);
   return {
     allow,
-    // At every port where it says none: a host that is denied at two ports is not denied.
+    // A rule without a port denies every port: with the default ports, others would stay open.
     deny: compileList(said.deny, 'deny', agents.length === 0 ? null : provided, problems),
   };
 }
 
-/** A network of `allow` opens addresses by number, and nothing lists all addresses of a name. */
+/**
+ * Warns of names in `deny`: a network in `allow` opens addresses by number, and no list has all addresses of a name.
+ */
 function warnOfDeniedNames(entries: readonly Located<string>[], problems: Problems): void {
   for (const entry of entries) {
     const rule = presetRules(entry.value)?.[0] ?? parseRule(entry.value, 'any');
@@ -81,7 +83,7 @@ function warnOfDeniedNames(entries: readonly Located<string>[], problems: Proble
   }
 }
 
-/** @param provided  what `provider` stands for; null where no agent is */
+/** @param provided  the rules of the preset `provider`; null if the VM has no agent */
 function compileList(
   entries: readonly Located<string>[],
   key: 'allow' | 'deny',
@@ -90,7 +92,7 @@ function compileList(
 ): readonly EgressRule[] {
   const ports = key === 'allow' ? DEFAULT_PORTS : 'any';
   const rules = entries.flatMap((entry): readonly EgressRule[] => {
-    // An empty one was reported where it was read.
+    // The reader has already reported an empty entry.
     if (entry.value === '') return [];
     if (entry.value === PROVIDER_PRESET) return provided ?? reportMissingProvider(entry, problems);
     const preset = presetRules(entry.value);
@@ -154,7 +156,7 @@ function compileServices(specs: NonNullable<SandboxSpec['services']>, problems: 
   });
 }
 
-/** A stage's service stands for one of the spec's of the same name. */
+/** A stage's service replaces the spec's service of the same name. */
 function distinctNames(services: readonly EgressService[]): readonly EgressService[] {
   return services.filter(({ name }, index) => services.findIndex((other) => other.name === name) === index);
 }

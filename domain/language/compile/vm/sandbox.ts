@@ -16,18 +16,18 @@ import type { MountSpec, SandboxSpec } from '../../read/spec.ts';
 import type { Located, Position } from '../../text/tree.ts';
 import { quote } from '../../../units/quote.ts';
 
-/** What is in a VM decides where nothing is said of it. */
+/** The contents of a VM, which decide the settings that the spec leaves out. */
 export interface WithinVm {
   readonly memoryMib: number;
-  /** The model of each agent. */
+  /** The model of each agent in the VM. */
   readonly agents: readonly (LlmPlan | null)[];
   readonly hasWorkspace: boolean;
 }
 
 /**
- * The sandbox of a scope: the spec's own, with what a step or box says over it; mounts of both.
- * @param baseDir  the folder that relative host paths start from; null when the spec has none
- * @param within  what is in the VM
+ * Compiles the sandbox of a scope: the spec's settings, overridden by those of the step or box; the mounts of both.
+ * @param baseDir  the folder from which relative host paths start; null if the spec has no folder
+ * @param within  the contents of the VM
  */
 export function compileSandbox(
   base: SandboxSpec | null,
@@ -81,18 +81,21 @@ function compileKeep(
   return {};
 }
 
-/** Any other image stands in what the VM needs, until `voidbox run` has made a disk of it. A workspace needs git, which `base` does not have. */
+/**
+ * Returns the image only if it is `dev`: any other image is in `needs` until `voidbox run` has made a disk of it. With a
+ * workspace, `dev` is the default, because `base` has no git.
+ */
 function compileImage(said: SandboxSpec['image'], hasWorkspace: boolean): Pick<SandboxPlan, 'image'> {
   const image = said?.value ?? (hasWorkspace ? 'dev' : 'base');
   return image === 'dev' ? { image: { kind: 'dev' } } : {};
 }
 
-/** Anything else is a name, whatever lies in the spec's folder. */
+/** Whether an image is a path; any other text is a name, even if a file of that name exists. */
 export function isImagePath(text: string): boolean {
   return /^(?:\/|~\/|\.{1,2}(?:\/|$))/.test(text) || /\.(?:tar|tgz|tar\.(?:gz|zst))$/.test(text);
 }
 
-/** What no VM of this build has: carried by the plan, and refused by `run`. */
+/** Compiles settings that no VM of this build has. The plan contains them, and `run` rejects it. */
 function compileNeeds(
   base: SandboxSpec | null,
   own: SandboxSpec | null,
@@ -129,7 +132,10 @@ function compileNeeds(
   return Object.keys(needs).length === 0 ? {} : { needs };
 }
 
-/** Kernel and first root of Void-Box's guests, which speak another protocol: stages do not see which of both boots. */
+/**
+ * Warns of a guest image, which contains kernel and first root of Void-Box's guests. These speak another protocol, and
+ * stages cannot see which kernel boots.
+ */
 function warnOfGuestImage(said: SandboxSpec['guestImage'], problems: Problems): void {
   if (said === null || said.value === '') return;
   problems.warning(
@@ -199,7 +205,7 @@ function checkPair(first: MountPlan, second: MountPlan, at: Position, problems: 
   }
 }
 
-/** An absolute path of the host; null, and reported, when there is none. */
+/** Returns an absolute path of the host; null if the path cannot be used, which is reported. */
 export function compileHostPath(
   path: Located<string>,
   what: string,
@@ -228,7 +234,7 @@ export function compileHostPath(
   );
 }
 
-/** A normalized guest path outside of the guest's system; null, and reported, when it is none. */
+/** Returns a normalized guest path outside of the guest's system; null if it is not valid, which is reported. */
 export function compileGuestPath(path: Located<string>, what: string, problems: Problems): string | null {
   const normal = normalizeAbsolute(path.value);
   const refusal = normal === null ? null : guestPathRefusal(normal);

@@ -1,4 +1,4 @@
-/** The git repository that a stage works in. */
+/** Compiles the git repository in which a stage works. */
 import { WORKSPACE_DEFAULTS } from '../../../plan/defaults.ts';
 import { PLAN_LIMITS, type SandboxPlan, type StagePlan, type WorkspaceSource } from '../../../plan/plan.ts';
 import { addressProblem, isRefName, isWorkspaceOutput } from '../../../plan/workspace.ts';
@@ -14,14 +14,16 @@ type WorkspaceSpec = NonNullable<StageSpec['workspace']>;
 
 interface WorkspaceContext {
   readonly what: string;
-  /** The stage that it goes on with; null: it names none, or none that exists, which is told. */
+  /**
+   * The stage whose workspace this stage continues; null: it names none, or one that does not exist, which is reported.
+   */
   readonly giver: string | null;
   readonly baseDir: string | null;
   readonly fill: Filler;
   readonly problems: Problems;
 }
 
-/** Of a stage without one nothing. */
+/** Returns an empty object for a stage without a workspace. */
 export function compileWorkspace(
   stage: StageSpec,
   inputPaths: readonly string[],
@@ -44,7 +46,7 @@ export function compileWorkspace(
   return { workspace: { from, guestPath, ...(subfolder === null ? {} : { subfolder }), ...leaves } };
 }
 
-/** Null: the top folder; also if it could not be read, which was reported. */
+/** Returns null for the top folder, and also if the subfolder could not be read, which was reported. */
 function compileSubfolder({ subfolder }: WorkspaceSpec, { what, fill, problems }: WorkspaceContext): string | null {
   if (subfolder === null) return null;
   const written = fill(subfolder);
@@ -105,7 +107,7 @@ function compileSource(workspace: WorkspaceSpec, context: WorkspaceContext): Wor
   if (git === null) return null;
   const written = { at: git.at, value: context.fill(git) };
   const ref = compileRef(workspace, context);
-  // Also `git@host:path`, which is the short form of an address.
+  // `git@host:path` is a short form of a URL.
   return /^[A-Za-z][A-Za-z0-9+.-]*:\/\/|^[^/]+@[^/]+:/.test(written.value)
     ? compileAddress(written, ref, workspace, context)
     : compileFolder(written, ref, workspace, context);
@@ -167,7 +169,7 @@ function compileRef({ ref }: WorkspaceSpec, { what, fill, problems }: WorkspaceC
   return name;
 }
 
-/** The top folder of the repository in the guest. */
+/** Returns the top folder of the repository in the guest. */
 function topFolder({ guestPath }: WorkspaceSpec): string {
   return guestPath?.value ?? WORKSPACE_DEFAULTS.guestPath;
 }
@@ -178,7 +180,7 @@ export function workspaceFolder(workspace: WorkspaceSpec, fill: Filler): string 
   return inner === null || inner === '.' ? topFolder(workspace) : `${topFolder(workspace)}/${inner}`;
 }
 
-/** What its VM must have. The scope of a stage with a workspace is its own. */
+/** Checks that the VM can hold a workspace. A stage with a workspace has a scope of its own. */
 export function checkWorkspaceVm(
   { workspace }: StageSpec,
   what: string,
@@ -186,7 +188,7 @@ export function checkWorkspaceVm(
   problems: Problems,
 ): void {
   if (workspace === null) return;
-  // Neither could be read, which was reported: the workspace itself says where.
+  // If neither could be read, which was reported, use the place of the workspace itself.
   const { at } = workspace.git ?? workspace.from ?? workspace;
   if (mode === 'mock')
     problems.error(
