@@ -27,8 +27,8 @@ export function serviceProblems({ stages, maxParallel }: Plan): readonly Service
 }
 
 /**
- * Reports stages for which services leave no slot. Services hold their slots until the run ends, so a stage that has not
- * ended before they start may never get one.
+ * Reports stages for which services leave no slot. Services hold their slots until the run ends, so a stage that has
+ * not ended before they start may never get one.
  */
 function findCrowdedOut(
   stages: readonly StagePlan[],

@@ -28,7 +28,8 @@ export function hasStandIn(text: string): boolean {
 
 /**
  * Returns the defaults, overridden by the given values.
- * @param missing  collects parameters without a value, each of which gets a placeholder of its type; null: each is a mistake
+ * @param missing  collects parameters without a value, each of which gets a placeholder of its type. Null: each is a
+ * mistake.
  */
 export function resolveParams(
   declared: readonly ParamSpec[],

@@ -15,8 +15,8 @@ export interface Condition extends ConditionPlan {
 }
 
 /**
- * Returns the condition of each stage, by index into `spec.stages`; null if the stage has no condition, or a mistake in it was
- * reported.
+ * Returns the condition of each stage, by index into `spec.stages`. Null: the stage has no condition, or a mistake in
+ * it was reported.
  * @param check  null if no stage has a condition, because the language is then not loaded
  */
 export function compileConditions(

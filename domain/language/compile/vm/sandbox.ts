@@ -82,8 +82,8 @@ function compileKeep(
 }
 
 /**
- * Returns the image only if it is `dev`: any other image is in `needs` until `voidbox run` has made a disk of it. With a
- * workspace, `dev` is the default, because `base` has no git.
+ * Returns the image only if it is `dev`: any other image is in `needs` until `voidbox run` has made a disk of it. With
+ * a workspace, `dev` is the default, because `base` has no git.
  */
 function compileImage(said: SandboxSpec['image'], hasWorkspace: boolean): Pick<SandboxPlan, 'image'> {
   const image = said?.value ?? (hasWorkspace ? 'dev' : 'base');
