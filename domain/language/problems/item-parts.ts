@@ -90,7 +90,10 @@ function isWithin(id: string, owner: string | undefined, ofStage: ReadonlyMap<st
   return at === owner;
 }
 
-/** Checks that the stage that ends an item waits for every stage whose output it hands on. */
+/**
+ * Checks the stage that ends an item: its part has exactly the stages that belong to it, and it waits for every stage
+ * whose output it hands on.
+ */
 function endProblems(end: StagePlan, { stages }: Plan): readonly string[] {
   const { id, after, work, input } = end;
   const ofStage = new Map(stages.map((stage) => [stage.id, stage.of]));

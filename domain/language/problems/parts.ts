@@ -2,7 +2,10 @@ import type { Plan } from '../../plan/plan.ts';
 import { partOf } from '../../plan/work.ts';
 import { findRepeated } from '../text/repeated.ts';
 
-/** Rejects fields of a part's end that would run twice or never, because only the part's stages run. */
+/**
+ * Checks the stage that ends a part: the part's stages exist and appear once. It has no field of a command, because
+ * such a field would apply twice or never.
+ */
 export function partProblems({ stages }: Plan): readonly string[] {
   const ids = new Set(stages.map(({ id }) => id));
   return stages.flatMap(
