@@ -1,6 +1,7 @@
 /**
- * Writes the changes of a stage into the working tree of an author. The patch is applied under a repository of Voidbox, so that neither the
- * author's configuration nor attributes of the guest name a program that runs, and no file of the author's git folder changes.
+ * Writes the changes of a stage into the working tree of an author. Git applies the patch with a repository of Voidbox.
+ * So neither the author's configuration nor the guest's attributes start a program, and no file of the author's git
+ * folder changes.
  */
 import { Buffer } from 'node:buffer';
 import { createWriteStream } from 'node:fs';
@@ -19,17 +20,17 @@ import { WorkspaceProblem } from './workspace-problem.ts';
 export interface Target {
   /** The folder that the spec or the user names, without links. */
   readonly top: string;
-  /** The top of its working tree, which is `top`; null of a bare one. */
+  /** The top of its working tree, which is `top`; null for a bare repository. */
   readonly folder: string | null;
 }
 
 export interface Conflict {
-  /** As git names it; what it says of no file alone has none. */
+  /** The path as git names it; null if git reports a problem that concerns no single file. */
   readonly path: string | null;
   readonly problem: string;
 }
 
-/** Why it is not done; the message names what the author can change. */
+/** The changes cannot be applied; the message names what the author can change. */
 export class ApplyProblem extends Error {
   readonly remedy: string | null;
 
@@ -42,9 +43,9 @@ export class ApplyProblem extends Error {
 
 const OTHER_REPOSITORY = 'Name the repository: voidbox apply RUN --repository FOLDER';
 const UNREADABLE = `git says over ${GIT_LIMITS.stderrBytes / 1024} KiB of what is in the way; names of files with line breaks make it unreadable`;
-/** Git cuts a message at 4,096 bytes, and so a longer name. */
+/** Git cuts a message, and so a longer name, at 4,096 bytes. */
 const MESSAGE_NAME_BYTES = 4_000;
-/** Git prints this for a binary file, and the next line says the same. */
+/** Git prints this for a binary file, and the next line repeats the problem. */
 const OF_BINARY = /^the patch applies to '.*' \([0-9a-f]{40}\), which does not match the current contents\.$/;
 const LIST_BYTES = 64 * 1024 * 1024;
 const NONE = '0'.repeat(40);
@@ -61,7 +62,10 @@ export async function findTarget(host: GitHost, named: string): Promise<Target> 
   return { top, folder: author.isBare ? null : top };
 }
 
-/** What is read of it reaches no guest, so its links may lead to any folder. @throws ApplyProblem */
+/**
+ * Opens a repository whose links may lead to any folder, because no guest receives what is read from it.
+ * @throws ApplyProblem
+ */
 export async function openForApply(host: GitHost, top: string): Promise<OpenRepository> {
   try {
     return await openRepository(host, top, () => true);
@@ -72,7 +76,7 @@ export async function openForApply(host: GitHost, top: string): Promise<OpenRepo
 }
 
 /**
- * The patch as a file: git that reads it from a pipe would take the part that is there for all of it when its writer ends.
+ * Writes the patch to a file: if a pipe's writer ended early, git would apply the part that it had received.
  * @returns its path
  */
 export async function writePatch(host: GitHost, { repository, base, commit }: Opened): Promise<string> {
@@ -81,7 +85,7 @@ export async function writePatch(host: GitHost, { repository, base, commit }: Op
   return path;
 }
 
-/** What stands against it; empty: it applies. */
+/** Lists the files and reasons for which git would reject the patch; the list is empty if the patch applies. */
 export async function conflictsOf(host: GitHost, patch: Patch): Promise<readonly Conflict[]> {
   try {
     await runApply(host, patch, ['--check']);
@@ -92,7 +96,7 @@ export async function conflictsOf(host: GitHost, patch: Patch): Promise<readonly
   }
 }
 
-/** Whether the working tree has all of it already. */
+/** Reports whether the working tree contains all of the patch already. */
 export async function isApplied(host: GitHost, patch: Patch): Promise<boolean> {
   try {
     await runApply(host, patch, ['--check', '--reverse']);
@@ -104,12 +108,12 @@ export async function isApplied(host: GitHost, patch: Patch): Promise<boolean> {
 }
 
 /**
- * All of it or nothing; the index of the author stays as it is. Git writes file after file, so what it has done until something
- * fails, such as a disk that is full, is taken back.
- * @param records  a folder of Voidbox, for files as they were before
- * @param keeps  whether these files stay there once all is applied
- * @returns their folder if they stay
- * @throws ApplyProblem where git cannot write
+ * Applies the whole patch or nothing; the author's index stays unchanged. Git writes file after file, so this function
+ * reverts the written files if git fails, for example because the disk is full.
+ * @param records  a folder of Voidbox for copies of the files as they were before
+ * @param keeps  whether these copies stay in the folder after git has applied the patch
+ * @returns the folder of the copies if they stay
+ * @throws ApplyProblem if git cannot write
  */
 export async function applyToFolder(
   host: GitHost,
@@ -131,10 +135,10 @@ export async function applyToFolder(
   return null;
 }
 
-/** What is applied, and where to. */
+/** A patch and the working tree to which git applies it. */
 export interface Patch {
   readonly opened: Opened;
-  /** As `writePatch` says. */
+  /** The path that `writePatch` returned. */
   readonly file: string;
   /** The top of a working tree. */
   readonly folder: string;
@@ -149,7 +153,7 @@ async function namesOf(host: GitHost, patch: Patch): Promise<readonly string[]> 
   return parseChanges(await readChanging(host, patch)).map(({ name }) => name.toString('utf8'));
 }
 
-/** `:100644 100644 <object> <object> M`, and the name behind it. */
+/** `:100644 100644 <object> <object> M`, followed by the name. */
 function parseChanges(list: Buffer): readonly ChangingFile[] {
   const records = namesIn(list);
   return records.flatMap((record, index) => {
@@ -173,7 +177,7 @@ async function runApply(
   });
 }
 
-/** What went wrong first; what git says behind it is advice. */
+/** Returns the first error; the lines that git prints after it are advice. */
 export function quoteFirstLine({ said, detail }: GitError): string {
   return /^(?:fatal|error): (.+)$/m.exec(said)?.[1] ?? detail;
 }
@@ -194,10 +198,10 @@ function conflictsIn({ said, isCut }: GitError, names: readonly string[]): reado
   const fillNames = (text: string, write: (name: string) => string): string =>
     // eslint-disable-next-line no-control-regex
     text.replace(/\0(\d+)\0/g, (_, index: string) => write(broken[Number(index)]!));
-  // Of a line that is cut, nothing is certain.
+  // The last line of a cut message may be incomplete, so it is ignored.
   for (const line of (isCut ? whole.slice(0, whole.lastIndexOf('\n') + 1) : whole).split('\n')) {
     const text = /^error: (.*)$/.exec(line)?.[1];
-    // The line behind it says the same of the file.
+    // The next line repeats the problem of the file.
     if (text === undefined || text.startsWith('patch failed: ') || OF_BINARY.test(text)) continue;
     const [, found = null, problem = ''] = /^(.+): ([^:]+)$/.exec(text) ?? [null, undefined, text];
     const path = found === null ? null : fillNames(found, (name) => name);
@@ -209,13 +213,13 @@ function conflictsIn({ said, isCut }: GitError, names: readonly string[]): reado
   return isCut ? [...listed, { path: null, problem: more }] : listed;
 }
 
-/** Git says `?` for a control character of a name, but a tab or a line break. */
+/** Git prints `?` for each control character of a name, except a tab or a line break. */
 function maskControls(name: string): string {
   // eslint-disable-next-line no-control-regex
   return name.replaceAll(/[\u0001-\u0008\u000b-\u001f\u007f]/g, '?');
 }
 
-/** How many commits there are to take. */
+/** The number of commits that the author may take over. */
 export async function commitsIn({ repository, base, commit }: Opened): Promise<number> {
   return Number(await repository.text(['rev-list', '--count', commit, '--not', base.commit]));
 }

@@ -1,4 +1,4 @@
-/** What a workspace starts from: one commit with its history, and what was not committed yet as a commit on top. */
+/** The start of a workspace: one commit with its history, and one more commit for uncommitted changes. */
 import { createReadStream } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -9,9 +9,9 @@ import type { PrivateRepository } from './private-repository.ts';
 
 /** The commit that the repository has. */
 const COMMIT_REF = 'refs/voidbox/commit';
-/** The one that the stage starts from: the same, or one more with changes that were not committed. */
+/** The commit from which the stage starts: the same commit, or one more commit with the uncommitted changes. */
 const BASE_REF = 'refs/voidbox/base';
-/** What a stage made of it. */
+/** The commit that a stage made from the base. */
 export const RESULT_REF = 'refs/heads/voidbox';
 
 export const BUNDLE_BYTES = 256 * 1024 * 1024;
@@ -60,12 +60,15 @@ export async function readBase(
 export interface IndexedBase<T> {
   /** The commit that stages start from. */
   readonly base: string;
-  /** Of the bundle: behind them is the pack. */
+  /** The length of the bundle's header; the pack follows it. */
   readonly headerBytes: number;
   readonly index: T;
 }
 
-/** The index of the bundle's pack, as any git reads it. The bundle has a whole history: a pack that leaves out anything is refused. */
+/**
+ * Writes the index of the bundle's pack, which every git can read. The bundle must have its whole history: git rejects
+ * a pack that lacks an object.
+ */
 export async function indexBase<T>(
   host: GitHost,
   { gitDir }: PrivateRepository,
@@ -85,7 +88,7 @@ export async function indexBase<T>(
   return { base, headerBytes: header.bytes, index: await store(createReadStream(join(folder, name))) };
 }
 
-/** Objects of the bundle are in the repository afterwards; its references are only told. */
+/** Puts the objects of the bundle into the repository. Its references are only returned. */
 export async function readBundle(
   host: GitHost,
   repository: PrivateRepository,
@@ -98,14 +101,14 @@ export async function readBundle(
   return { needs: header.needs, tips: new Map(header.refs.map(({ name, commit }) => [name, commit])) };
 }
 
-/** Each object is parsed and hashed; with `isStrict` its content is checked as well, and that all it names is there. */
+/** Parses and hashes each object. With `isStrict`, git also checks the content, and that each named object exists. */
 export async function readPack(
   host: GitHost,
   repository: PrivateRepository,
   bytes: AsyncIterable<Uint8Array>,
   isStrict: boolean,
 ): Promise<void> {
-  // A mode that git does not write is only a remark to it.
+  // Git only warns of a mode that it never writes itself.
   const strict = isStrict ? ['--strict=badFilemode=error'] : [];
   const args = ['index-pack', '--stdin', '--fix-thin', ...strict, `--max-input-size=${BUNDLE_BYTES}`];
   for await (const _ of streamGit(host, args, {

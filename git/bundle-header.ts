@@ -1,4 +1,4 @@
-/** What stands before the pack in a git bundle (version 2): what it needs, and what its references are. */
+/** The header of a git bundle (version 2), which precedes the pack: required commits, and references. */
 
 export interface BundleHeader {
   /** Commits that its reader must have. */
@@ -10,7 +10,10 @@ export interface BundleHeader {
 export const HEADER_BYTES = 16 * 1024;
 const SIGNATURE = '# v2 git bundle\n';
 
-/** @param start  the first bytes of the bundle, HEADER_BYTES of them where it has as many @throws Error for what is no bundle */
+/**
+ * @param start  the first HEADER_BYTES bytes of the bundle, or all of a shorter bundle
+ * @throws Error if the bytes are not a git bundle
+ */
 export function readBundleHeader(start: Uint8Array): BundleHeader {
   const text = Buffer.from(start.subarray(0, HEADER_BYTES)).toString('latin1');
   const end = text.indexOf('\n\n');

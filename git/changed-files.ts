@@ -1,17 +1,17 @@
-/** What differs between two commits, file by file, for people who decide whether to take it. */
+/** The files that differ between two commits, for people who decide whether to apply them. */
 import { findReasons } from './notable-files.ts';
 import type { PrivateRepository } from './private-repository.ts';
 import { type GitHost, gitBytes } from './run-git.ts';
 
 export interface ChangedFile {
   readonly path: string;
-  /** Of a file that has another name now. */
+  /** The earlier name of a renamed file. */
   readonly from: string | null;
   readonly change: 'added' | 'changed' | 'deleted' | 'renamed' | 'type-changed';
-  /** Null: it is binary. */
+  /** Null for a binary file. */
   readonly added: number | null;
   readonly removed: number | null;
-  /** Why to look at it before it is taken; empty: for no special reason. */
+  /** Reasons to read the file before it is applied; empty if there is no special reason. */
   readonly notable: readonly string[];
 }
 
@@ -53,7 +53,7 @@ function countsIn(list: readonly string[]): ReadonlyMap<string, readonly [number
   for (let at = 0; at < list.length;) {
     // A name may have tabs of its own.
     const [, added = '', removed = '', path = ''] = /^([^\t]*)\t([^\t]*)\t([^]*)$/.exec(list[at]!) ?? [];
-    // Of a renamed file both names follow.
+    // Git lists both names of a renamed file after its counts.
     const name = path === '' ? list[at + 2]! : path;
     at += path === '' ? 3 : 1;
     const count = (text: string): number | null => (text === '-' ? null : Number(text));

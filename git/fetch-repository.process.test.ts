@@ -1,4 +1,7 @@
-/** An address of a server that asks for a login, as git of the host knows it: it is used there, and stands in nothing that is left. */
+/**
+ * Git of the host fetches a URL of a server that requires a login. It uses the login, and neither result nor scratch
+ * folder contains it.
+ */
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -50,14 +53,14 @@ function configure(more: string, credentials: readonly string[] = []): void {
 
 const STORE = '[credential]\n  helper = store\n';
 
-/** What git packs of it, as text. */
+/** Returns the fetched commit, and the bundle as text. */
 async function fetched(url: string): Promise<{ readonly commit: string; readonly text: string }> {
   const parts: Uint8Array[] = [];
   const { commit, bundle } = await fetchRepository(host, { url, ref: 'main' }, async (bytes) => {
     for await (const chunk of bytes) parts.push(chunk);
     return Buffer.concat(parts);
   });
-  // Neither a folder nor a line of it is left behind.
+  // The fetch leaves neither a folder nor a file in the scratch folder.
   expect(readdirSync(host.scratch!)).toEqual([]);
   return { commit, text: bundle.toString('latin1') };
 }
@@ -68,7 +71,7 @@ async function refusal(url: string): Promise<string> {
     () => 'it was fetched',
     (error: unknown) => String(error),
   );
-  // Nobody was asked, so nobody was waited for.
+  // A prompt for a login would wait for an answer until the timeout.
   expect(Date.now() - startedMs).toBeLessThan(20_000);
   expect(message).not.toContain(TOKEN);
   return message;
@@ -85,7 +88,7 @@ it('logs in as the user does, and packs nothing of the login', async () => {
   expect(text).not.toContain('localhost');
 });
 
-it('asks nobody where there is no login, also if a program for it is configured, and says what is missing', async () => {
+it('git without a login runs no program that asks for one, and the error names the missing login', async () => {
   await using server = await serve();
   const canary = join(folder, 'asked');
   configure(`[core]\n  askPass = "touch ${canary}; echo"\n`);
@@ -96,7 +99,7 @@ it('asks nobody where there is no login, also if a program for it is configured,
   expect(new Set(server.logins)).toEqual(new Set([null]));
 });
 
-it('says that a login is refused, without a word of it', async () => {
+it('the error says that the server rejected the login, and does not contain the login', async () => {
   await using server = await serve({ login: 'ada:another' });
   configure(STORE, [`https://${LOGIN}@localhost:${server.port}`]);
   const message = await refusal(`${server.url}/app.git`);
@@ -105,7 +108,7 @@ it('says that a login is refused, without a word of it', async () => {
   expect(server.logins).toContain(LOGIN);
 });
 
-it('takes no login of one host to another that it is sent to', async () => {
+it('git does not send the login of one host to another host after a redirect', async () => {
   await using other = await serve();
   await using server = await serve({ redirectTo: `https://127.0.0.1:${other.port}` });
   configure(STORE, [`https://${LOGIN}@localhost:${server.port}`]);
@@ -116,11 +119,11 @@ it('takes no login of one host to another that it is sent to', async () => {
   expect(message).toMatch(/cannot be fetched/);
 });
 
-it('takes no header of the configuration to another host that it is sent to, and says what to write', async () => {
+it('git sends no header of the configuration to another host after a redirect, and the error says what to write', async () => {
   await using other = await serve({ login: null });
   await using server = await serve({ redirectTo: `https://127.0.0.1:${other.port}` });
   const header = `Authorization: Basic ${Buffer.from(LOGIN).toString('base64')}`;
-  // Of the address that another one stands for.
+  // The header is configured for the URL that replaces `https://forge.invalid/`.
   configure(
     `[http "${server.url}/"]\n  extraHeader = ${header}\n[url "${server.url}/"]\n  insteadOf = https://forge.invalid/\n`,
   );
@@ -131,7 +134,7 @@ it('takes no header of the configuration to another host that it is sent to, and
   expect(other.logins).toEqual([]);
 });
 
-it('goes where it is sent without a header of the configuration, and never to http', async () => {
+it('git follows a redirect without sending headers of the configuration, and never follows one to http', async () => {
   await using other = await serve({ login: null });
   await using server = await serve({ login: null, redirectTo: `https://127.0.0.1:${other.port}` });
   configure(`[http "https://127.0.0.1:${other.port}/"]\n  extraHeader = X-Other: 1\n`);
@@ -140,7 +143,7 @@ it('goes where it is sent without a header of the configuration, and never to ht
   expect(await refusal(`${plain.url}/app.git`)).toMatch(/Protocol .?http\b.*disabled/);
 });
 
-it('says that another protocol stands for the address', async () => {
+it('the error says that `insteadOf` replaces the URL with one of another protocol', async () => {
   configure('[url "ssh://git@forge.invalid/"]\n  insteadOf = https://forge.invalid/\n');
   expect(await refusal('https://forge.invalid/app.git')).toMatch(/not allowed; `insteadOf` of git's configuration/);
 });
@@ -148,7 +151,7 @@ it('says that another protocol stands for the address', async () => {
 it.each([
   ['the password', (port: number) => `https://ada:${TOKEN}@localhost:${port}/`],
   ['the user', (port: number) => `https://${TOKEN}@localhost:${port}/`],
-])('says nothing of a token that the configuration puts into an address as %s', async (_as, addressOf) => {
+])('the error does not contain a token that the configuration puts into a URL as %s', async (_as, addressOf) => {
   await using server = await serve({ login: 'ada:another' });
   configure(`[url "${addressOf(server.port)}"]\n  insteadOf = https://forge.invalid/\n`);
   const message = await refusal('https://forge.invalid/app.git');

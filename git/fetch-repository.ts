@@ -1,4 +1,7 @@
-/** A repository of another machine, fetched by git of the host, which logs in as the user does. Its credentials reach no guest. */
+/**
+ * Fetches a repository from another machine with git of the host, which logs in as the user does. No guest receives its
+ * credentials.
+ */
 import { writeBase } from './base-bundle.ts';
 import type { Packed } from './pack-repository.ts';
 import { type PrivateRepository, withPrivateRepository } from './private-repository.ts';
@@ -40,22 +43,22 @@ export async function fetchRepository<T>(
 }
 
 /**
- * Whether the user's configuration adds headers to requests for this address, which may be a login: git sends them to whatever
- * host the server redirects to as well, unlike the logins of helpers.
+ * Reports whether the user's configuration adds headers, which may be a login, to requests for this URL. After a
+ * redirect, git sends them to the other host too, unlike logins of helpers.
  */
 async function sendsHeaders(repository: PrivateRepository, url: string, call: GitCall): Promise<boolean> {
-  // After `insteadOf`, as the configuration is looked up.
+  // Git looks up the configuration with the URL that `insteadOf` produces.
   const address = (await repository.text(['ls-remote', '--get-url', '--end-of-options', url], call)).trim();
   try {
     return (await repository.text(['config', '--get-urlmatch', 'http.extraHeader', address], call)).trim() !== '';
   } catch (error) {
-    // It has none, and says nothing about it.
+    // Git fails without a message if the configuration has no such header.
     if (error instanceof GitError && error.reason === 'failed' && error.said === '') return false;
     throw error;
   }
 }
 
-/** `insteadOf` may put a login into the address, which git repeats where it asks for the rest. */
+/** Removes logins, because `insteadOf` may put one into the URL, which git repeats when it asks for the rest. */
 function withoutLogins(said: string): string {
   return said.replaceAll(/:\/\/[^/\s]*@/g, '://');
 }

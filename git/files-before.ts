@@ -1,4 +1,4 @@
-/** Files of a working tree as they are before git changes them, for the case that it ends in the middle. */
+/** Copies of files of a working tree from before git changes them, in case git ends before it has written all. */
 import { Buffer } from 'node:buffer';
 import {
   link,
@@ -20,39 +20,39 @@ import { pipeline } from 'node:stream/promises';
 import { openUnlinked } from '../files/open-file.ts';
 
 export interface FilesBefore {
-  /** Of who changes the files. */
+  /** Two files of the process that changes the working tree. */
   readonly writer: { readonly lock: string; readonly ended: string };
-  /** Files have their content again, and what came to be since is gone. */
+  /** Restores the content of the files, and removes files that were created since. */
   putBack(): Promise<void>;
   forget(): Promise<void>;
   /**
-   * Keeps them for the user, under their own names.
+   * Keeps the copies for the user, under the files' own names.
    * @returns the folder
    */
   keep(): Promise<string>;
 }
 
-/** A file that may change or come to be. */
+/** A file that may be changed or created. */
 export interface ChangingFile {
-  /** Within the folder. */
+  /** A path relative to the folder. */
   readonly name: Buffer;
-  /** The object that it is to the one who made the changes; null: it is not there. */
+  /** The object in the commit from which the author of the changes started; null if the file did not exist. */
   readonly was: string | null;
-  /** The object that it becomes; null: it will be gone. */
+  /** The object that the file becomes; null if the file will be deleted. */
   readonly becomes: string | null;
 }
 
-/** What a process that is killed leaves of it, beside the second names: these are numbers. */
+/** The record that a killed process leaves. It lists the files; their second names are their numbers in this list. */
 export interface Record {
   readonly sinceMs: number;
-  /** The files stay for the user once all is written; absent: they do not. */
+  /** Whether the files stay for the user once git has written all of them; if absent, they do not. */
   readonly keeps?: boolean;
   readonly files: readonly (Omit<ChangingFile, 'name'> & { readonly name: string; readonly isThere: boolean })[];
 }
 
 export const STORE_PREFIX = 'voidbox-apply-';
 export const KEPT_PREFIX = 'voidbox-before-';
-/** Stands there before anything changes. */
+/** This file exists before git changes anything. */
 export const RECORD_NAME = 'record.json';
 export const LOCK_NAME = 'lock';
 export const ENDED_NAME = 'ended';
@@ -60,10 +60,11 @@ export const ENDED_NAME = 'ended';
 const SLASH = 0x2f;
 
 /**
- * Git removes a file before it writes another one in its place, so a second name keeps its content without taking room.
- * @param records  a folder of Voidbox, where the second names are: no author of a repository can put a record there
- * @param files  all that may change or come to be
- * @param keeps  whether `keep` is called once all is written: another process does so if this one is killed before
+ * Gives each file a second name, which keeps its content without using space: git removes a file before it writes the
+ * new one.
+ * @param records  a folder of Voidbox for the second names, so that no author of a repository can put a record there
+ * @param files  all files that may be changed or created
+ * @param keeps  whether `keep` is called once all is written; if this process is killed before, another one calls it
  */
 export async function rememberFiles(
   folder: string,
@@ -116,7 +117,8 @@ export async function rememberFiles(
 }
 
 /**
- * Gives second names the names of their files, in a folder for the user. What an earlier call has moved stays where it is.
+ * Moves second names to the names of their files, in a folder for the user. Files that an earlier call moved stay in
+ * that folder.
  * @returns the folder
  */
 export async function keepFiles(records: string, store: string, names: readonly Buffer[]): Promise<string> {
@@ -131,7 +133,7 @@ export async function keepFiles(records: string, store: string, names: readonly 
   return place;
 }
 
-/** By the clock of the folder's file system: what a stranger made until now is not git's. */
+/** Reads the clock of the folder's file system. A file that a stranger made before this time is not git's. */
 async function timeOf(folder: string, store: string): Promise<number> {
   try {
     const { atime, mtime } = await lstat(folder);
@@ -146,7 +148,7 @@ async function timeOf(folder: string, store: string): Promise<number> {
 interface FileBackup {
   readonly folder: string;
   readonly names: readonly Buffer[];
-  /** Second names, by the place in `names`. */
+  /** Second names by the index in `names`. */
   readonly before: ReadonlyMap<number, string>;
   readonly sinceMs: number;
 }
@@ -166,7 +168,7 @@ export async function removeMade(folder: string, name: Buffer, sinceMs: number):
   await removeEmpty(folder, name, sinceMs);
 }
 
-/** In place of what stands there, unless it is the same file. */
+/** Replaces the current file, unless it is the same file. */
 export async function putBackFile(folder: string, name: Buffer, second: string): Promise<void> {
   const path = joinPath(folder, name);
   const [now, then] = [await statsOf(path), await lstat(second)];
@@ -176,7 +178,7 @@ export async function putBackFile(folder: string, name: Buffer, second: string):
   await rename(second, path).catch(() => copy(second, path, then));
 }
 
-/** Folders that git made for the file, which have nothing in them any more. */
+/** Removes folders that git made for the file and that are empty now. */
 async function removeEmpty(folder: string, name: Buffer, sinceMs: number): Promise<void> {
   for (let parent = parentOf(name); parent.length > 0; parent = parentOf(parent)) {
     const path = joinPath(folder, parent);
@@ -197,14 +199,14 @@ function parentOf(name: Buffer): Buffer {
   return end === -1 ? Buffer.alloc(0) : name.subarray(0, end);
 }
 
-/** Another file system, or a file that is not the user's own. */
+/** Copies a file that is on another file system, or that belongs to another user. */
 async function copy(from: string | Buffer, to: string | Buffer, stats: Stats): Promise<void> {
   if (!stats.isFile() && !stats.isSymbolicLink()) throw new Error(`${from.toString()} is neither a file nor a link`);
   if (stats.isSymbolicLink()) await symlink(await readlink(from, { encoding: 'buffer' }), to);
   else await copyContent(from, to, stats.mode);
 }
 
-/** The file may have become a pipe, a device or a link since it was looked at. */
+/** The file may have become a pipe, a device or a link since the last check. */
 async function copyContent(from: string | Buffer, to: string | Buffer, mode: number): Promise<void> {
   const source = await openUnlinked(from);
   try {

@@ -338,7 +338,7 @@ describe('limits', () => {
   });
 });
 
-it('git that is given no repository finds none, and a PATH within the repository counts for nothing', async () => {
+it('git without a repository finds none, and no program starts from a relative folder of PATH', async () => {
   const { repo } = makeHostile('tree');
   await expect(gitText(host, ['rev-parse', '--git-dir'], { cwd: repo })).rejects.toThrow(/not a git repository/);
   writeFileSync(join(repo, 'git'), `#!/bin/sh\ntouch ${folder}/canary\n`, { mode: 0o755 });

@@ -1,6 +1,6 @@
 /**
- * What a stage made of its workspace, out of its VM. The guest gives a pack and the name of a commit, and nothing else of its
- * repository: no configuration, no hook, no reference. Both are hostile until they are checked here, in a temporary repository.
+ * Imports the changes of a stage from the workspace in its VM. The guest provides only a pack and the id of a commit:
+ * no configuration, no hook, no reference. Both are hostile until a temporary repository has checked them.
  */
 import { type Base, readBase, readBundle, readPack, RESULT_REF, BUNDLE_BYTES } from './base-bundle.ts';
 import { listChangedFiles, type ChangedFile } from './changed-files.ts';
@@ -8,22 +8,25 @@ import { withPrivateRepository, type PrivateRepository } from './private-reposit
 import { GitError, type GitHost, gitBytes, gitText, streamGit } from './run-git.ts';
 
 export interface ChangesRequest {
-  /** As `packRepository` made it. */
+  /** The bundle that `packRepository` made. */
   readonly base: AsyncIterable<Uint8Array>;
-  /** What an earlier stage handed on, as this function made it; null: the stage started from the base. Empty: it changed nothing. */
+  /**
+   * The bundle that this function made for an earlier stage; empty if that stage changed nothing. Null if the stage
+   * started from the base.
+   */
   readonly earlier: AsyncIterable<Uint8Array> | null;
   readonly pack: AsyncIterable<Uint8Array>;
   readonly commit: string;
 }
 
 export interface Changes<T> {
-  /** From the base on, what earlier stages made included. */
+  /** All changes since the base, with those that earlier stages made. */
   readonly patch: T;
-  /** Commits from the base's own commit on; empty where there are none. */
+  /** The commits since the base's own commit; empty if there is no such commit. */
   readonly bundle: T;
   readonly commit: string;
   readonly files: number;
-  /** The commit differs from the one that the stage started from: this stage changed something itself. */
+  /** Whether this stage changed something: its commit differs from the commit that it started from. */
   readonly isNew: boolean;
 }
 
@@ -31,7 +34,10 @@ export const CHANGES_LIMITS = {
   patchBytes: 256 * 1024 * 1024,
   commits: 10_000,
   objects: 250_000,
-  /** More than the repository had: a few objects can name each other into billions of files. */
+  /**
+   * Files that a commit may have in addition to the files of the base: without this limit, a few objects could name
+   * billions of files.
+   */
   files: 500_000,
   objectBytes: 256 * 1024 * 1024,
   allBytes: 1024 * 1024 * 1024,
@@ -39,7 +45,7 @@ export const CHANGES_LIMITS = {
 
 export type ChangesLimits = { readonly [Limit in keyof typeof CHANGES_LIMITS]: number };
 
-/** The guest's doing; `message` may quote names that it chose. */
+/** The guest caused this error; `message` may quote names that the guest chose. */
 export class RefusedChanges extends Error {
   constructor(message: string) {
     super(message);
@@ -81,7 +87,7 @@ async function readEarlier(
   return (await readBundle(host, repository, whole(), true)).tips.get(RESULT_REF) ?? null;
 }
 
-/** Limits of what a few bytes can unpack to, and that all that is named is there. */
+/** Checks how much a few bytes unpack to, and that each named object exists. */
 async function checkCommits(
   host: GitHost,
   repository: PrivateRepository,
@@ -122,7 +128,9 @@ async function checkCommits(
     throw new RefusedChanges(`there are more than ${most} new files; at most as many are taken`);
 }
 
-/** In the tree of a commit, with those of its folders. Git keeps none of them in memory here, as it does where it compares. */
+/**
+ * Counts files in the tree of a commit, and in its folders. This command keeps no names in memory; a comparison would.
+ */
 async function countFiles(host: GitHost, { gitDir }: PrivateRepository, commit: string, most: number): Promise<number> {
   let files = 0;
   const args = ['ls-tree', '-r', '-z', '--name-only', '--full-tree', commit];
@@ -137,7 +145,7 @@ async function countFiles(host: GitHost, { gitDir }: PrivateRepository, commit: 
   return files;
 }
 
-/** Names of all files of a commit. */
+/** The limit for the names of all files of a commit. */
 const NAMES_BYTES = 512 * 1024 * 1024;
 
 async function storeChanges<T>(
@@ -155,7 +163,7 @@ async function storeChanges<T>(
   });
 }
 
-/** For `git apply`: whole, with what is binary, and without a word of the guest's about how a diff is shown. */
+/** Returns a whole patch for `git apply`, binary files included. The guest's settings for diffs have no effect. */
 export function patchOf(
   host: GitHost,
   { gitDir }: PrivateRepository,
@@ -177,7 +185,7 @@ async function bundleOf(
   to: string,
 ): Promise<AsyncIterable<Uint8Array>> {
   const env = { GIT_DIR: repository.gitDir };
-  // Nothing is no bundle.
+  // Git makes no bundle without a commit.
   if ((await gitText(host, ['rev-list', '--count', to, '--not', from], { env })).trim() === '0') return streamNothing();
   await repository.text(['update-ref', RESULT_REF, to]);
   return streamGit(host, ['bundle', 'create', '--quiet', '-', RESULT_REF, `^${from}`], {
@@ -189,7 +197,7 @@ async function bundleOf(
 
 async function* streamNothing(): AsyncIterable<Uint8Array> {}
 
-/** Whatever git says of what a guest gave is the guest's doing. A git that is missing is not. */
+/** An error of git about data of the guest is the guest's fault, unless git is missing. */
 async function rejectGuestErrors<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
@@ -202,13 +210,13 @@ async function rejectGuestErrors<T>(work: () => Promise<T>): Promise<T> {
 
 export interface Opened {
   readonly base: Base;
-  /** The last commit; the base where there is none. */
+  /** The last commit; the base if the stage made no commit. */
   readonly commit: string;
   readonly files: readonly ChangedFile[];
   readonly repository: PrivateRepository;
 }
 
-/** Results of a stage, checked once more before they are applied. */
+/** Checks the results of a stage once more before they are applied. */
 export async function withChanges<T>(
   host: GitHost,
   bytes: { readonly base: AsyncIterable<Uint8Array>; readonly bundle: AsyncIterable<Uint8Array> },

@@ -1,4 +1,4 @@
-/** The limits of workspaces, each of them reached, and a disk that is full. */
+/** Reaches each limit of workspaces, and fills a disk. */
 import { execFileSync } from 'node:child_process';
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -48,7 +48,7 @@ async function* of(bytes: Buffer): AsyncIterable<Uint8Array> {
 const pack = (includeDirty = false) =>
   packRepository(host, { folder: repo, ref: null, includeDirty, mayRead: () => true }, collect);
 
-/** What a guest gives that has come to this commit. */
+/** Imports the pack of a guest whose repository has this commit. */
 async function take(
   base: { readonly bundle: Buffer; readonly commit: string },
   limits: Partial<ChangesLimits> = {},
@@ -89,7 +89,7 @@ describe('limits of what a guest made', () => {
     const base = await pack();
     const write = (args: readonly string[], input: string): string => git(args, input).toString().trim();
     const blob = write(['hash-object', '-w', '--stdin'], 'x');
-    /** A tree of these counts, from the innermost on. */
+    /** Builds a tree of these counts, beginning with the innermost folder. */
     const treeOf = (counts: readonly number[]): string => {
       const entries = (mode: string, id: string, count: number): string =>
         Array.from({ length: count }, (_, at) => `${mode} ${id}\t${String(at).padStart(4, '0')}\n`).join('');
@@ -104,7 +104,7 @@ describe('limits of what a guest made', () => {
     await expect(take(base)).resolves.toMatchObject({ files: CHANGES_LIMITS.files });
     come(treeOf([1_001, 500]));
     await expect(take(base)).rejects.toThrow('there are more than 500000 new files; at most as many are taken');
-    // Ten billion, which git that compares would want all of the memory for.
+    // A git that compares trees of ten billion files would need all of the memory.
     come(treeOf(Array<number>(10).fill(10)));
     const startedAt = performance.now();
     await expect(take(base)).rejects.toThrow('there are more than 500000 new files');
@@ -115,7 +115,7 @@ describe('limits of what a guest made', () => {
     const base = await pack();
     for (let file = 0; file < 5; file += 1) {
       writeFileSync(join(repo, `f${file}`), '');
-      // Zeros, of which a pack has few bytes.
+      // A file of zeros takes only a few bytes of a pack.
       truncateSync(join(repo, `f${file}`), 21 * MIB + file);
     }
     git(['add', '.']);
@@ -160,7 +160,7 @@ describe('limits of what is packed', () => {
   it('the history', { timeout: 120_000 }, async () => {
     const random = execFileSync('head', ['-c', String(BUNDLE_BYTES + MIB), '/dev/urandom'], { maxBuffer: 512 * MIB });
     writeFileSync(join(repo, 'random'), random);
-    // Nothing makes it smaller.
+    // Compression would take time and could not shrink random bytes.
     git(['-c', 'core.compression=0', 'add', '.']);
     git(['commit', '-qm', 'large']);
     await expect(pack()).rejects.toThrow(/the history of .* is too large: .*more than 268435456 bytes/);

@@ -1,4 +1,4 @@
-/** What private repositories leave behind, and who removes it. */
+/** The folders that private repositories leave, and the calls that remove them. */
 import { spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,7 @@
-/** A bare repository of our own in a temporary folder: nothing in it is from anybody's configuration. */
+/**
+ * A bare repository of Voidbox in a temporary folder. No configuration of the user, the system or another repository
+ * applies to it.
+ */
 import { existsSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -7,7 +10,7 @@ import { type GitCall, type GitHost, gitText } from './run-git.ts';
 
 export interface PrivateRepository {
   readonly gitDir: string;
-  /** Room for files beside the repository. */
+  /** A folder for files that do not belong in the repository. */
   readonly folder: string;
   text(args: readonly string[], call?: GitCall): Promise<string>;
 }
@@ -15,7 +18,7 @@ export interface PrivateRepository {
 /** Highest in precedence: no attribute of a tree or a folder names a program, or changes what a diff shows. */
 const ATTRIBUTES = '* !filter !diff !merge !export-subst !export-ignore\n';
 
-/** @returns the result of `work`, after the repository is removed */
+/** @returns the result of `work`, after it has removed the repository */
 export async function withPrivateRepository<T>(
   host: GitHost,
   work: (repository: PrivateRepository) => Promise<T>,
@@ -28,7 +31,7 @@ export async function withPrivateRepository<T>(
   }
 }
 
-/** As `withPrivateRepository`, for those who remove it on their own. */
+/** Makes a repository as `withPrivateRepository` does, for callers that remove it themselves. */
 export async function makePrivateRepository(host: GitHost): Promise<PrivateRepository & { remove(): Promise<void> }> {
   const folder = await mkdtemp(join(host.scratch ?? tmpdir(), `voidbox-git-${process.pid}-`));
   inUse.add(folder);
@@ -55,19 +58,19 @@ export async function makePrivateRepository(host: GitHost): Promise<PrivateRepos
   }
 }
 
-/** Of this process. */
+/** The folders that this process uses. */
 const inUse = new Set<string>();
 
-/** No command of git takes as long: what is older was left by a process that was killed, or belongs to one that still lives. */
+/** No command of git takes this long: an older folder was left by a killed process, unless the process still lives. */
 const LEFT_OVER_MS = 60 * 60_000;
 
-/** A folder for private repositories, in which nothing of a process that was killed stays. */
+/** Makes a folder for private repositories, and removes the repositories of killed processes from it. */
 export function openScratch(scratch: string): void {
   mkdirSync(scratch, { recursive: true, mode: 0o700 });
   sweepScratch(scratch);
 }
 
-/** Where there is such a folder. */
+/** Removes the repositories of killed processes, if the folder exists. */
 export function sweepScratch(scratch: string): void {
   if (!existsSync(scratch)) return;
   const before = Date.now() - LEFT_OVER_MS;
@@ -79,7 +82,7 @@ export function sweepScratch(scratch: string): void {
   }
 }
 
-/** A number that another process has by now keeps it for as long. */
+/** Reports whether the folder's process lives. A process that got the same pid later also keeps the folder. */
 function isInUse(path: string, name: string): boolean {
   const pid = Number(/^voidbox-git-(\d+)-/.exec(name)?.[1] ?? 0);
   if (pid === 0 || pid === process.pid) return inUse.has(path);

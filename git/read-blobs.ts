@@ -1,4 +1,4 @@
-/** Contents of many objects by one command of git, in the order in which they are named. */
+/** Reads the contents of many objects with one command of git, in the order of the list. */
 import { Buffer } from 'node:buffer';
 import { streamGit, type GitHost } from './run-git.ts';
 
@@ -12,12 +12,12 @@ export interface ReadBlobsOptions {
   readonly timeoutMs?: number;
 }
 
-/** `11` for ` blob ` and the line ends, and the digits of a size. */
+/** An id, `11` for ` blob ` and the line ends, and the digits of a size. */
 const LINE_BYTES = 40 + 11 + 16;
 
 /**
- * Parts of them: first the place of the blob in the list and its beginning, where it has one. An empty blob is one empty part.
- * @throws GitError, Error where an object is not there, or not as it was said
+ * Yields parts of the blobs: the index of the blob in the list, and bytes. An empty blob is one empty part.
+ * @throws GitError, Error if an object is missing, or differs from its entry in the list
  */
 export async function* readBlobs(
   host: GitHost,
@@ -34,13 +34,13 @@ export async function* readBlobs(
   });
   let held: Buffer = Buffer.alloc(0);
   let at = 0;
-  /** Bytes of the blob that are still to come; null: its line is. */
+  /** The number of bytes of the blob that git has not sent yet; null before its line. */
   let left: number | null = null;
   for await (const chunk of stream) {
     held = held.length === 0 ? Buffer.from(chunk) : Buffer.concat([held, chunk]);
     for (;;) {
       if (left === null) {
-        // A line end stands behind each blob but before the first.
+        // Git writes a line end after each blob, so each line except the first follows one.
         const expected = `${at === 0 ? '' : '\n'}${wanted[at]?.id} blob ${wanted[at]?.sizeBytes}\n`;
         if (at === wanted.length || held.length < expected.length) break;
         if (held.toString('latin1', 0, expected.length) !== expected)

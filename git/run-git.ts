@@ -1,6 +1,7 @@
 /**
- * Git of the host, as a child process that reads no configuration but what is said here: not the user's, not the system's, and
- * none of a repository, because every command works in a repository that Voidbox made. A command that names none finds none.
+ * Runs git of the host as a child process. It reads only the configuration that this file sets, not the configuration
+ * of the user, the system or a repository, because every command works in a repository that Voidbox made. Without a
+ * repository, git finds none.
  */
 import { spawn, type ChildProcessByStdio } from 'node:child_process';
 import { statfsSync } from 'node:fs';
@@ -8,17 +9,17 @@ import { tmpdir } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 
-/** What git finds of the host. */
+/** The host's settings for git. */
 export interface GitHost {
-  /** The PATH that `git` is looked up in. */
+  /** The PATH in which the host looks up `git`. */
   readonly path: string;
-  /** Of the user: ignore rules, and for addresses the credentials. Null: none. */
+  /** The user's home with ignore rules, and for URLs with credentials. Null: git reads no home. */
   readonly home: string | null;
-  /** Of the user too, as `XDG_CONFIG_HOME` names it; null or absent: `.config` of the home. */
+  /** The user's folder of configuration, as in `XDG_CONFIG_HOME`; null or absent: `.config` of the home. */
   readonly configHome?: string | null;
-  /** Where private repositories are made; the system's temporary folder where nothing is said. */
+  /** The folder for private repositories; by default the system's temporary folder. */
   readonly scratch?: string;
-  /** Ends every command that does not say another one. */
+  /** The default signal, which ends every command that has no other signal. */
   readonly signal?: AbortSignal;
 }
 
@@ -26,34 +27,34 @@ export interface GitCall {
   readonly cwd?: string;
   readonly env?: Readonly<Record<string, string>>;
   readonly stdin?: AsyncIterable<Uint8Array> | Uint8Array;
-  /** Of standard output; more ends the command. */
+  /** The limit for standard output; git is killed when it writes more. */
   readonly mostBytes?: number;
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;
-  /** It reads what a guest made, so it gets no more memory and CPU time than this. */
+  /** Limits memory and CPU time, because the command reads data of a guest. */
   readonly confined?: boolean;
-  /** Files by which others learn of git's end, also where this process ends before it. */
+  /** Files that show git's end to other processes, even if this process ends first. */
   readonly outliving?: OutlivingFiles;
-  /** With the user's and the system's configuration, which know how to log in. */
+  /** Reads the user's and the system's configuration, which contain the logins. */
   readonly withUserConfig?: boolean;
 }
 
 export interface OutlivingFiles {
-  /** Locked as long as git lives. */
+  /** A file that is locked while git lives. */
   readonly lock: string;
-  /** Written once it has ended: its exit code. */
+  /** A file that gets git's exit code once git has ended. */
   readonly ended: string;
 }
 
-/** Why git did not do it; `detail` is what git said, which may quote hostile names. */
+/** The reason why git failed; `detail` is text of git, which may quote hostile names. */
 export class GitError extends Error {
   readonly reason: 'missing' | 'failed' | 'too-large' | 'timeout' | 'disk-full';
   readonly detail: string;
-  /** All of it, of at most `stderrBytes`; `detail` is its end. */
+  /** All text of git, up to `stderrBytes`; `detail` is its end. */
   readonly said: string;
-  /** It said more. */
+  /** Whether git wrote more than `said` contains. */
   readonly isCut: boolean;
-  /** As of a call of the system, for those who wait for space. */
+  /** The code of a system call, for callers that wait for space. */
   readonly code?: 'ENOSPC';
   constructor(reason: GitError['reason'], detail: string, said = detail, isCut = false) {
     super(`git: ${detail}`);
@@ -67,17 +68,17 @@ export class GitError extends Error {
 }
 
 export const GIT_LIMITS = {
-  /** Of one command, unless it says otherwise. */
+  /** The timeout of one command, unless its call sets another. */
   timeoutMs: 5 * 60_000,
-  /** Of what is read as text. */
+  /** The limit for output that is read as text. */
   textBytes: 4 * 1024 * 1024,
-  /** Address space and CPU time of a command that reads what a guest made. */
+  /** Address space and CPU time of a command that reads data of a guest. */
   confinedKib: 6 * 1024 * 1024,
   confinedCpuSecs: 300,
   stderrBytes: 8 * 1024,
 } as const;
 
-/** Whatever a repository or its history says, none of this is done. */
+/** Settings that disable these features, whatever a repository or its history contains. */
 const NEVER = [
   'core.hooksPath=/dev/null',
   'core.fsmonitor=false',
@@ -108,7 +109,7 @@ export function environmentOf(host: GitHost, { env = {}, withUserConfig = false 
     ...(withUserConfig && host.configHome ? { XDG_CONFIG_HOME: host.configHome } : {}),
     ...(withUserConfig ? {} : { GIT_CONFIG_NOSYSTEM: '1', GIT_CONFIG_GLOBAL: '/dev/null' }),
     GIT_ATTR_NOSYSTEM: '1',
-    // Else git looks for a repository from the working folder upwards, and reads its configuration.
+    // Without it, git looks for a repository from the working folder upwards, and reads its configuration.
     GIT_DIR: NO_REPOSITORY,
     GIT_TERMINAL_PROMPT: '0',
     GIT_OPTIONAL_LOCKS: '0',
@@ -126,7 +127,7 @@ export function environmentOf(host: GitHost, { env = {}, withUserConfig = false 
 
 const NO_REPOSITORY = '/nonexistent/repository.git';
 
-/** Folders that begin in the working folder are left out: the author of a repository could put a program `git` there. */
+/** Leaves out relative folders: the author of a repository could put a program `git` into the working folder. */
 function absolutePath(path: string): string {
   const folders = path.split(':').filter((folder) => folder.startsWith('/'));
   // An empty PATH means the working folder.
@@ -150,12 +151,12 @@ function start(host: GitHost, args: readonly string[], call: GitCall): GitProces
     cwd: call.cwd ?? '/',
     env: environmentOf(host, call),
     stdio: ['pipe', 'pipe', 'pipe'],
-    // Ctrl-C on a terminal is for its caller, which knows what may end in the middle.
+    // Ctrl-C on a terminal reaches only the caller, which knows what it may interrupt.
     detached: true,
   });
 }
 
-/** With the programs that it has started, such as the one that speaks HTTPS. */
+/** Kills git and the programs that it has started, for example the one for HTTPS. */
 function kill(child: GitProcess): void {
   if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
   try {
@@ -165,7 +166,7 @@ function kill(child: GitProcess): void {
   }
 }
 
-/** Standard output as it comes. Ends with a GitError where git fails, or where a limit is reached. */
+/** Yields standard output as it arrives. Throws a GitError if git fails or exceeds a limit. */
 export async function* streamGit(
   host: GitHost,
   args: readonly string[],
@@ -178,7 +179,7 @@ export async function* streamGit(
     ended ??= why;
     kill(child);
   };
-  // A setting of `-c` is no command.
+  // The argument after `-c` is a setting, not a command.
   const name = args.find((arg, at) => !arg.startsWith('-') && args[at - 1] !== '-c') ?? 'git';
   const timer = setTimeout(
     () => end(new GitError('timeout', `${name} took longer than ${timeoutMs / 1_000} s`)),
@@ -217,9 +218,9 @@ export async function* streamGit(
   }
 }
 
-/** Of the host's own disk: the C locale says it so. */
+/** Messages about the host's disk, in the words of the C locale. */
 const NO_SPACE = /No space left on device|Disk quota exceeded|Out of diskspace/;
-/** Some words of git name a file and no reason. With so little room left, that is the reason. */
+/** Some messages of git name a file and no reason. If the disk is almost full, that is the reason. */
 const UNWRITTEN = /(?:failed to|could not|couldn't|cannot|unable to) write|write error/i;
 const LITTLE_ROOM_BYTES = 1024 * 1024;
 
@@ -239,7 +240,10 @@ function hasLittleRoom({ scratch = tmpdir() }: GitHost): boolean {
   }
 }
 
-/** What went wrong in the source itself; a reader that closed early says more by its own end. */
+/**
+ * Returns the error of the source itself. If git stopped reading early, its exit code explains more, so this returns
+ * null.
+ */
 async function feed(stdin: Writable, source: GitCall['stdin']): Promise<Error | null> {
   try {
     if (source === undefined) stdin.end();
@@ -273,7 +277,7 @@ export async function gitText(host: GitHost, args: readonly string[], call: GitC
   return Buffer.concat(parts).toString('utf8');
 }
 
-/** As `gitText`, of bytes: names of files need not be text. */
+/** Like `gitText`, but returns bytes, because names of files need not be text. */
 export async function gitBytes(host: GitHost, args: readonly string[], call: GitCall = {}): Promise<Buffer> {
   const parts: Uint8Array[] = [];
   for await (const chunk of streamGit(host, args, call)) parts.push(chunk);

@@ -1,4 +1,4 @@
-/** Files of an author's working tree in a private folder, where git reads them: opened through no link and no pipe. */
+/** Copies files of an author's working tree into a private folder for git, without opening a link or a pipe. */
 import { Buffer } from 'node:buffer';
 import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import type { HeldFolder } from './held-folder.ts';
@@ -11,25 +11,25 @@ export const STAGE_LIMITS = { files: 50_000, bytes: 256 * 1024 * 1024 } as const
 const ATTRIBUTES_BYTES = 100 * 1024 * 1024;
 const SLASH = 0x2f;
 const ZERO = Buffer.from([0]);
-/** Before a name in what `update-index --index-info` reads. */
+/** The text before a name in the input of `update-index --index-info`. */
 const GONE = Buffer.from(`0 ${'0'.repeat(40)}\t`);
 
 export interface StagedFiles {
   readonly present: readonly Buffer[];
-  /** Files that are gone, or that lie behind a link. */
+  /** Files that are deleted, or that are below a link. */
   readonly absent: readonly Buffer[];
 }
 
-/** Words of an error: which files there are too many of, and the remedy. */
+/** Text for an error: the files that exceed the limit, and the remedy. */
 export interface StagedKind {
   readonly which: string;
   readonly remedy: string;
 }
 
 /**
- * Puts files of a working tree below a private folder, as they are.
+ * Copies files of a working tree to a private folder, unchanged.
  * @param into  a folder that does not exist yet
- * @param attributes  `.gitattributes`, none of them among the names, by which git reads the others; they are not part of the result
+ * @param attributes  `.gitattributes` files by which git reads the others; none of them is in `names` or in the result
  * @throws WorkspaceProblem
  */
 export async function stageFiles(
@@ -48,7 +48,7 @@ export async function stageFiles(
   const tree = new HeldTree(top);
   let bytes = 0;
   try {
-    // First: a file of these names may be a link by now, and nothing is written behind one.
+    // Attributes come first: a file of these names may be a link by now, and nothing may be written through a link.
     for (const name of attributes) bytes += await stageAttributes(tree, name, into);
     for (const name of names) {
       const sizeBytes = await stageFile(tree, top, name, into);
@@ -65,14 +65,17 @@ export async function stageFiles(
   }
 }
 
-/** Git takes the attributes of its index where a folder has no such file, so a folder without one gets an empty one. @returns its bytes */
+/**
+ * Copies an attributes file. A folder without one gets an empty one, because git would use the attributes in its index.
+ * @returns its bytes
+ */
 async function stageAttributes(tree: HeldTree, path: Buffer, into: string): Promise<number> {
   const { folder, name } = await tree.find(path);
   if (folder === null) return 0;
   const staged = Buffer.concat([Buffer.from(`${into}/`), path]);
   await mkdir(staged.subarray(0, staged.lastIndexOf(SLASH)), { recursive: true });
   const facts = await folder.facts(name);
-  // Git follows no link to attributes, and reads none that are larger.
+  // Git follows no link to attributes, and ignores larger files.
   const copied =
     facts?.isFile() === true && facts.size <= ATTRIBUTES_BYTES
       ? await folder.copyTo(name, staged, ATTRIBUTES_BYTES)
@@ -103,9 +106,9 @@ async function stageFile(tree: HeldTree, top: HeldFolder, path: Buffer, into: st
   return copied?.size ?? null;
 }
 
-/** @param call  with the staged files as its working tree, and with a private index */
+/** @param call  uses the staged files as its working tree, and a private index */
 export async function updateIndex(host: GitHost, { present, absent }: StagedFiles, call: GitCall): Promise<void> {
-  // First: a link may have the name of the folder that they were in.
+  // Deleted files come first: a link may have the name of the folder that contained them.
   const gone = Buffer.concat(absent.flatMap((name) => [GONE, name, ZERO]));
   await gitText(host, ['update-index', '-z', '--index-info'], { ...call, stdin: gone });
   const stdin = Buffer.concat(present.flatMap((name) => [name, ZERO]));

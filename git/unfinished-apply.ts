@@ -1,6 +1,7 @@
 /**
- * What an apply that was killed leaves: files of the working tree of which some are written and some are not, and the files as
- * they were, under second names. They are put back, unless all was written, or somebody has changed them since.
+ * Recovers from an apply that was killed. It leaves a working tree in which only some files are written, and the
+ * earlier files under second names. Recovery restores them, unless git wrote all files. A file that was changed since
+ * then stays.
  */
 import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
@@ -24,30 +25,35 @@ import {
 } from './files-before.ts';
 
 export interface Recovery {
-  /** It had written all of it, so that nothing is put back. */
+  /** Whether the apply had written all files, so that recovery restores nothing. */
   readonly isWhole: boolean;
-  /** The folder with the files as they were before a merge that wrote all; null: there is none. */
+  /** The folder with the files from before a merge that wrote all files; null if the apply kept no copies. */
   readonly kept: string | null;
   readonly putBack: number;
-  /** Files that somebody has changed since, or that are written in part, which stay; and where each is as it was before. Null: it was not there. */
+  /**
+   * Files that stay because another program changed them, or that are partly written. `before` is the path of the copy;
+   * null if the file did not exist.
+   */
   readonly changed: readonly { readonly name: Buffer; readonly before: Buffer | null }[];
 }
 
-/** Whether there is anything of the kind; also of one that is at work. */
+/** Reports whether the folder contains a record, also of an apply that is still running. */
 export async function hasUnfinished(records: string): Promise<boolean> {
   return (await storesIn(records)).length > 0;
 }
 
 /** A working tree of an author. */
 interface Tree {
-  /** As of `applyToFolder`. */
+  /** The folder of records that `applyToFolder` got. */
   readonly records: string;
   readonly folder: string;
 }
 
 /**
- * For who keeps others from applying to this repository: each that is found was left by a process that is gone.
- * @param untilFree  settles once nobody holds the lock on a file: git may have outlived the one that started it
+ * Recovers each unfinished apply. The caller must prevent others from applying to this repository: then each record is
+ * of a dead process.
+ * @param untilFree  resolves once no process holds the lock on a file: git may have outlived the process that started
+ * it
  * @throws UnreadableRecord
  */
 export async function recoverUnfinished(
@@ -57,7 +63,7 @@ export async function recoverUnfinished(
   const recovered: Recovery[] = [];
   for (const store of await storesIn(tree.records)) {
     const record = await recordOf(store);
-    // Nothing was changed yet.
+    // Without a record, the apply has not changed anything yet.
     if (record !== null) {
       await untilFree(join(store, LOCK_NAME));
       recovered.push(await recover(tree, store, record));
@@ -75,7 +81,7 @@ async function storesIn(records: string): Promise<readonly string[]> {
   return names.filter((name) => name.startsWith(STORE_PREFIX)).map((name) => join(records, name));
 }
 
-/** A machine without power: what is there is for a person. */
+/** The record is damaged, for example by a power failure; a person must decide. */
 export class UnreadableRecord extends Error {
   constructor(store: string) {
     super(
@@ -85,7 +91,7 @@ export class UnreadableRecord extends Error {
   }
 }
 
-/** Names of all files of a large patch. */
+/** The limit allows for the names of all files of a large patch. */
 const MOST_RECORD_BYTES = 1024 ** 3;
 
 /** @throws FileRefusal */
@@ -112,9 +118,12 @@ function staysInside(name: Buffer): boolean {
 
 interface FileState {
   readonly name: Buffer;
-  /** As it was; null: it was not there. */
+  /** The path of the earlier file; null if the file did not exist. */
   readonly second: string | null;
-  /** Written by the apply; removed by it, to be written; not touched by it; or changed by somebody else. */
+  /**
+   * `written` by the apply; `begun`: removed by the apply, but not written yet; `untouched` by it; or `changed` by
+   * another program.
+   */
   readonly state: 'written' | 'begun' | 'untouched' | 'changed';
 }
 
@@ -132,7 +141,7 @@ async function recover({ records, folder }: Tree, store: string, record: Record)
   if (standing.every(({ state }) => state === 'written')) return await finishWhole(records, store, record);
   const changed: { name: Buffer; before: Buffer | null }[] = [];
   let putBack = 0;
-  // What came to be is removed first: it may stand where a folder was.
+  // Created files are removed first: one may be where a folder was.
   for (const { name, second, state } of standing)
     if (state === 'written' && second === null) {
       await removeMade(folder, name, sinceMs);
@@ -153,7 +162,7 @@ async function finishWhole(records: string, store: string, { keeps, files }: Rec
   return { isWhole: true, kept, putBack: 0, changed: [] };
 }
 
-/** False where somebody has put something else in its place, or in that of a folder above it. */
+/** Returns false if another file or folder is at this place, or at the place of a folder above it. */
 async function isPutBack(folder: string, name: Buffer, second: string): Promise<boolean> {
   try {
     await putBackFile(folder, name, second);
@@ -171,7 +180,7 @@ interface Change extends ChangingFile {
   readonly second: string | null;
 }
 
-/** When git was at work; null: nobody knows when it ended, as it was killed too. */
+/** The time during which git wrote; the end is null if git was killed, too. */
 interface WriteTimes {
   readonly sinceMs: number;
   readonly untilMs: number | null;
@@ -181,7 +190,7 @@ async function stateOf(
   { folder, name, was, becomes, second }: Change,
   { sinceMs, untilMs }: WriteTimes,
 ): Promise<FileState['state']> {
-  // An earlier recovery came as far as this file.
+  // An earlier recovery already handled this file.
   if (second !== null && (await statsOf(second)) === null) return 'untouched';
   if (await isBehindLink(folder, name)) return second === null ? 'untouched' : 'changed';
   const path = joinPath(folder, name);
@@ -200,12 +209,13 @@ async function stateOf(
   if (then === null) return 'changed';
   const before = await objectOf(Buffer.from(second!), then);
   if (object === before) return 'untouched';
-  // With changes of the author in it, nobody knows by its content what it becomes.
+  // If the file had changes of the author, `becomes` does not match its new content, so only the time can show who
+  // wrote it.
   const isInTime = untilMs !== null && now.ctimeMs >= sinceMs && now.ctimeMs <= untilMs;
   return before !== was && isInTime ? 'written' : 'changed';
 }
 
-/** Made by somebody since: git writes through none. */
+/** Reports whether a folder above the file became a link later: git never writes through a link. */
 async function isBehindLink(folder: string, name: Buffer): Promise<boolean> {
   for (let end = name.indexOf(SLASH); end !== -1; end = name.indexOf(SLASH, end + 1))
     if ((await statsOf(joinPath(folder, name.subarray(0, end))))?.isSymbolicLink() === true) return true;
@@ -214,7 +224,7 @@ async function isBehindLink(folder: string, name: Buffer): Promise<boolean> {
 
 const SLASH = 0x2f;
 
-/** As git names its content; null if it is neither a file nor a link, or has become another kind of file since. */
+/** Returns the id that git gives to the content; null if it is neither a file nor a link, or changed its kind since. */
 async function objectOf(path: Buffer, stats: Stats): Promise<string | null> {
   const hash = createHash('sha1');
   if (stats.isSymbolicLink()) {
@@ -235,7 +245,7 @@ async function objectOf(path: Buffer, stats: Stats): Promise<string | null> {
   }
 }
 
-/** Where a person finds it, under its own name. */
+/** Moves the file to a folder for the user, under its own name. */
 async function setAside(records: string, store: string, name: Buffer, second: string): Promise<Buffer> {
   const place = join(records, `${KEPT_PREFIX}${store.slice(join(records, STORE_PREFIX).length)}`);
   const path = joinPath(place, name);

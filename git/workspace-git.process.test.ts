@@ -76,7 +76,7 @@ function pack(repo: string, more: Partial<RepositoryRequest> = {}) {
   );
 }
 
-/** As the guest makes it of its repository. */
+/** Packs a commit as the guest does. */
 function guestPack(repo: string, commit: string, base: string): Buffer {
   return Buffer.from(
     git(repo, ['pack-objects', '--thin', '--revs', '--stdout', '-q'], `${commit}\n^${base}\n`),
@@ -92,7 +92,7 @@ function take(base: Buffer, packed: Buffer, commit: string, earlier: Buffer | nu
   );
 }
 
-/** Every program that a configuration can name leaves the canary. */
+/** Configures programs in every way that git supports; each of them writes the canary. */
 function withHostilePrograms(repo: string): void {
   const program = join(folder, 'program');
   writeFileSync(program, `#!/bin/sh\necho ran >> ${canary}\ncat\n`);
@@ -204,7 +204,7 @@ describe('packing a repository of the host', () => {
     writeFileSync(join(repo, 'a.txt'), 'two\n');
     writeFileSync(join(repo, 'sub', 'a.txt'), 'two\n');
     rmSync(canary, { force: true });
-    // The programs would run: git itself calls the one for changes.
+    // This shows that the programs would run: plain git starts the one for changes.
     spawnSync('git', ['status'], { cwd: repo, env: { PATH: host.path, HOME: folder } });
     expect(existsSync(canary)).toBe(true);
     rmSync(canary);
@@ -222,7 +222,7 @@ describe('packing a repository of the host', () => {
     await expect(pack(makeRepository(), { ref })).rejects.toThrow(problem);
   });
 
-  it('refuses a folder that is none, a folder within one, a shallow clone, and one without a commit', async () => {
+  it('rejects a folder that is not a repository, a folder within one, a shallow clone, and a repository without a commit', async () => {
     const repo = makeRepository();
     writeFileSync(join(repo, 'a.txt'), 'two\n');
     git(repo, ['commit', '-qam', 'second']);
@@ -253,7 +253,7 @@ describe('the index of a pack', () => {
   const indexOf = (bundle: Buffer) =>
     withPrivateRepository(host, (repository) => indexBase(host, repository, of(bundle), collect));
 
-  it('lets git read the bundle without another look at all of it', async () => {
+  it('lets git read the bundle without indexing it again', async () => {
     const repo = makeRepository();
     writeFileSync(join(repo, 'b.txt'), 'two\n');
     const { bundle, base, commit } = await pack(repo, { includeDirty: true });
@@ -268,7 +268,7 @@ describe('the index of a pack', () => {
     git(there, ['fsck', '--strict']);
   });
 
-  it('is refused for a pack that leaves out objects, and for what is no base', async () => {
+  it('is rejected for a pack that lacks objects, and for a bundle that is not a base', async () => {
     const repo = makeRepository();
     const first = git(repo, ['rev-parse', 'HEAD']).trim();
     writeFileSync(join(repo, 'a.txt'), `one\n${'more of it\n'.repeat(2_000)}`);
@@ -400,7 +400,7 @@ describe('what a guest made', () => {
     await expect(take(base, alone, whole)).rejects.toThrow(/git refuses/);
   });
 
-  it('is refused where its `.gitmodules` names an option, or is a link', async () => {
+  it('is rejected if its `.gitmodules` names an option or is a link', async () => {
     const repo = makeRepository();
     const { bundle: base, commit } = await pack(repo);
     const modules = blob(repo, '[submodule "x"]\n\tpath = x\n\turl = --upload-pack=touch\n');
@@ -413,7 +413,7 @@ describe('what a guest made', () => {
     }
   });
 
-  it('is refused where it is no pack, a cut one, one with other bytes, or where its commit is none', async () => {
+  it('is rejected if it is not a pack, is cut off, has other bytes, or has no such commit', async () => {
     const repo = makeRepository();
     const { bundle: base, commit } = await pack(repo);
     writeFileSync(join(repo, 'a.txt'), 'two\n');
@@ -448,7 +448,7 @@ describe('what a guest made', () => {
     );
   });
 
-  it('says of itself nothing about how it is shown: attributes in it run nothing and hide nothing', async () => {
+  it('cannot control how its diff is shown: its attributes start no program and hide no change', async () => {
     const repo = makeRepository();
     const { bundle: base, commit } = await pack(repo);
     writeFileSync(join(repo, '.gitattributes'), '* -diff filter=x diff=x\n');
@@ -470,7 +470,7 @@ describe('what a guest made', () => {
     ]);
   });
 
-  it('is marked where it makes programs run: a link that leads elsewhere now, a repository within it, settings of agents', async () => {
+  it('is marked if it makes programs run: a link that leads elsewhere now, a repository within it, settings of agents', async () => {
     const repo = makeRepository();
     symlinkSync('a.txt', join(repo, 'link'));
     git(repo, ['add', '.']);
