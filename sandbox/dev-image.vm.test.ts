@@ -1,4 +1,4 @@
-/** VMs whose root is the dev image: what it holds, and that a guest keeps everything that it promises of its own image. */
+/** VMs whose root is the dev image: its programs, and each promise that also holds for the guest's own image. */
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { chmod, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
@@ -14,7 +14,7 @@ import { follow, limit, request, script, textOf } from '../test/conformance/sand
 import { createRealHost, type RealHost, SMALL_VM } from '../test/conformance/sandbox/real-host.ts';
 import { type ConformanceRig, createConformanceRig } from '../test/conformance/sandbox/rig.ts';
 
-/** Of downloading and making the disk too. */
+/** The limit includes downloading and making the disk. */
 const SETUP_LIMIT_MS = 1_200_000;
 const DEV = { ...SMALL_VM, memoryMib: 384, diskMib: 256, image: { kind: 'dev' } } as const;
 
@@ -43,7 +43,7 @@ describe('the dev image', () => {
   let folder: string;
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'voidbox-dev-'));
-    // A VMM of another user reads it.
+    // The VMM runs as another user and must read the folder.
     await chmod(folder, 0o755);
     await writeFile(join(folder, 'here.txt'), 'here');
     const key = { runId: 'dev', scope: 'image', instance: [], generation: 0 };
@@ -105,7 +105,7 @@ describe('the dev image', () => {
     expect(await sh('ls -d /proc/1 2>/dev/null || echo hidden')).toBe('hidden');
     expect(await sh('ls /run/scratch /run/root-disk 2>/dev/null || echo closed')).toBe('closed');
     expect(await sh('head -c 1 /dev/vda 2>/dev/null || head -c 1 /dev/vdc 2>/dev/null || echo closed')).toBe('closed');
-    // The root of the boot lies below nothing that a user reaches.
+    // The first root of the boot is below no folder that a user reaches.
     expect(await sh('ls /init 2>/dev/null || echo none')).toBe('none');
   });
 

@@ -1,4 +1,4 @@
-/** The door of real VMs: what a guest reaches over it, and that it reaches nothing of its host by any other way. */
+/** The door of real VMs: a guest reaches its services over it, and nothing of its host in any other way. */
 import { createHash } from 'node:crypto';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -11,7 +11,7 @@ import { limit, run, script, textOf } from '../test/conformance/sandbox/behaviou
 import { createRealHost, type RealHost, SMALL_VM } from '../test/conformance/sandbox/real-host.ts';
 
 const LARGE_BYTES = 1024 ** 3;
-/** No two pages of it are equal. */
+/** A block in which no two pages are equal. */
 const BLOCK = Buffer.from(Uint32Array.from({ length: 256 * 1024 }, (_, at) => at * 2_654_435_761).buffer);
 
 let server: Server;
@@ -65,7 +65,7 @@ describe('a guest with a service of its host’s loopback', () => {
     expect(await text(connect)).toMatch(/^HTTP\/1\.1 200 /);
   }, 120_000);
 
-  test('finds variables that say so, and its own win', async () => {
+  test("the guest's variables name the proxy, and variables of a command take precedence", async () => {
     expect(await text('echo $http_proxy $HTTPS_PROXY $ALL_PROXY')).toBe(
       'http://127.0.0.1:3128 http://127.0.0.1:3128 http://127.0.0.1:3128',
     );
@@ -108,8 +108,8 @@ describe('a guest with a service of its host’s loopback', () => {
     expect(await text(`wget -q -O - http://web:${port}/`)).toBe(`hello web:${port}`);
   }, 60_000);
 
-  test('is served by a user of its own, who is neither root nor its own', async () => {
-    // Of a connection that the helper has accepted, and of this end of it. `/proc` shows no process of others.
+  test('the proxy runs as a user of its own, which is neither root nor the user of the command', async () => {
+    // Reads the users of both ends of a connection to the proxy. `/proc` shows no process of another user.
     const users = `(sleep 5 | nc 127.0.0.1 3128 >/dev/null) & sleep 2
       awk '$4 == "01" && $2 ~ /:0C38$/ { print "theirs", $8 } $4 == "01" && $3 ~ /:0C38$/ { print "mine", $8 }' /proc/net/tcp | sort
       id -u; wait`;

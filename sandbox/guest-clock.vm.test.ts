@@ -1,4 +1,4 @@
-/** The guest's time of day is the host's, also after its VM stood still, and no user of the guest changes it. */
+/** The guest's clock shows the host's time, also after its VM was stopped, and no user of the guest can change it. */
 import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -13,19 +13,19 @@ import { createRealHost, SMALL_VM, type RealHost } from '../test/conformance/san
 import { SmallDisk } from '../test/rig/vms/small-disk.ts';
 
 const DISK_MIB = 200;
-/** The keeper looks at its disk once a second, and twice a second while it is full. */
+/** The keeper checks its disk once a second, and twice a second while the disk is full. */
 const FULL_MS = 6_000;
 const STOOD_STILL_MS = 3_000;
 const TOLERANCE_MS = 1_000;
-/** Prints the time in milliseconds: `date` of busybox knows whole seconds. */
+/** Prints the time in milliseconds, because `date` of busybox prints only whole seconds. */
 const LOOK = `adjtimex | awk '/tv_sec/ {s = $2} /tv_usec/ {printf "%d%03d\\n", s, $2 / 1000}'`;
 const KEY = { runId: 'clock', scope: 'guest', instance: [], generation: 0 };
 
 interface Sample {
   readonly timeMs: number;
-  /** For how long the guest has run. */
+  /** The time for which the guest has run. */
   readonly uptimeMs: number;
-  /** The guest looked at its clocks between these. */
+  /** The host's time before and after the guest read its clocks. */
   readonly fromMs: number;
   readonly toMs: number;
 }
@@ -43,7 +43,7 @@ function expectRight({ timeMs, fromMs, toMs }: Omit<Sample, 'uptimeMs'>): void {
   expect(timeMs, 'the guest’s clock is early').toBeLessThan(toMs + TOLERANCE_MS);
 }
 
-/** A process and all below it. */
+/** Returns a process and all its descendants. */
 function familyOf(pid: number): number[] {
   const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number);
   return [pid, ...children.flatMap(familyOf)];
@@ -89,7 +89,7 @@ describe('the guest’s clock', () => {
   );
 
   it(
-    'is right after all processes of the VM were stopped, as those of a container are',
+    'is right after all processes of the VM were stopped, like the processes of a paused container',
     { timeout: 120_000 },
     async () => {
       const { pid } = await readRunDir(host.pieces.keeper, vmRunDir(host.vmsDir, KEY));

@@ -1,4 +1,7 @@
-/** A guest of the dev image that tries to get past its door: by sockets, by many connections, by redirects, and to the server of its host. */
+/**
+ * A guest of the dev image tries to get past its door: by sockets, many connections, redirects, and a server of its
+ * host.
+ */
 import { createServer as createHttpServer, type Server as HttpServer } from 'node:http';
 import { type AddressInfo, connect, createServer, type Server } from 'node:net';
 import { hostname } from 'node:os';
@@ -11,10 +14,10 @@ import { createRealHost, type RealHost, SMALL_VM } from '../test/conformance/san
 
 const KEY = { runId: 'hostile-network', scope: 'dev', instance: [], generation: 0 };
 
-/** The service that the guest may reach: `/to?URL` sends it on to the URL. */
+/** The service that the guest may reach: `/to?URL` redirects to the URL. */
 let web: HttpServer;
 let webPort: number;
-/** As a server of Temporal that a worker has beside it, on all addresses of the host. */
+/** Acts as the server of Temporal on the worker's host; it listens on all addresses. */
 let temporal: Server;
 let temporalPort: number;
 let accepted = 0;
@@ -54,7 +57,7 @@ const sh = async (line: string): Promise<string> => await textOf(sandbox, script
 const python = async (program: string): Promise<unknown> =>
   JSON.parse(await textOf(sandbox, request('python3', ['-c', program]))) as unknown;
 
-/** What the door refused so far, as `host:port cause`. */
+/** Lists the refusals of the door so far, as `host:port cause`. */
 async function refusals(): Promise<readonly string[]> {
   const lines = Buffer.from(await host.backend.notices(KEY, 0))
     .toString()
@@ -122,7 +125,7 @@ print(json.dumps({'statuses': statuses, 'reasons': sorted(reasons)}))
   const count = (status: string): number => statuses[status] ?? 0;
   expect(count('200') + count('503') + count('reset'), JSON.stringify(statuses)).toBe(200);
   expect(count('200')).toBeGreaterThan(0);
-  // As docs/reference/keeper.md says it.
+  // The limit of docs/keeper.md.
   expect(count('200')).toBeLessThanOrEqual(64);
   expect(count('503')).toBeGreaterThan(0);
   for (const reason of reasons)
@@ -131,7 +134,7 @@ print(json.dumps({'statuses': statuses, 'reasons': sorted(reasons)}))
   expect(await sh(`sleep 1.1; curl -sS http://web:${webPort}/`)).toBe('hello');
 }, 60_000);
 
-test('a redirect leads to nothing that is closed, and what it led to is told', async () => {
+test('a redirect reaches no closed address, and a notice names the address', async () => {
   const follow = `curl -s -L -o /dev/null -w '%{http_code} %{http_connect} %{url_effective}'`;
   const from = (to: string): string => `http://web:${webPort}/to?${to}`;
   const metadata = 'http://169.254.169.254/latest/meta-data/';
@@ -140,7 +143,7 @@ test('a redirect leads to nothing that is closed, and what it led to is told', a
   expect(await sh(`${follow} --noproxy '' '${from(loopback)}'`)).toBe(`403 000 ${loopback}`);
   const tls = `https://localhost:${temporalPort}/`;
   expect(await sh(`${follow} --noproxy '' '${from(tls)}' || true`)).toBe(`000 403 ${tls}`);
-  // By the guest's own variables it is the guest's loopback.
+  // With the guest's own variables, this address is the guest's loopback.
   const { exit } = await run(sandbox, script(`${follow} '${from(loopback)}'`));
   expect(exit).toMatchObject({ reason: 'exited', exitCode: 7 });
   expect(await refusals()).toEqual(
@@ -158,7 +161,7 @@ test('a server of Temporal on the host is reached by no address and by no name',
   const direct = `curl -s -m 5 --noproxy '*' -o /dev/null`;
   for (const address of ['127.0.0.1', '10.0.2.2', '127.0.1.1'])
     expect(await sh(`${direct} http://${address}:${port}/; echo $?`), address).toBe('7');
-  // 502: a name that the host's resolver does not know.
+  // 502: the host's resolver does not know the name.
   const names: readonly (readonly [string, RegExp])[] = [
     ['127.0.0.1', /^403$/],
     ['10.0.2.2', /^403$/],
@@ -169,11 +172,11 @@ test('a server of Temporal on the host is reached by no address and by no name',
   const answer = `curl -s -m 10 --noproxy '' -o /dev/null -w`;
   for (const [name, status] of names) {
     expect(await sh(`${answer} '%{http_code}' http://${name}:${port}/`), name).toMatch(status);
-    // As gRPC goes: through a tunnel.
+    // gRPC uses a tunnel.
     expect(await sh(`${answer} '%{http_connect}' -p http://${name}:${port}/ || true`), name).toMatch(status);
   }
   expect(accepted).toBe(0);
-  // The control: it is there.
+  // The control: the server accepts a connection from the host.
   await new Promise((resolve) => connect(port, '127.0.0.1').on('close', resolve).resume());
   expect(accepted).toBe(1);
 }, 60_000);

@@ -1,6 +1,6 @@
 /**
- * Keepers that are killed while bubblewrap builds their jail. The VMM is a program that sleeps: like a hostile
- * guest it never ends by itself, so only the host can end it.
+ * Kills keepers while bubblewrap builds their jail. The VMM is a program that sleeps: like a hostile guest, it never
+ * ends on its own, so only the host can end it.
  */
 import { spawnSync } from 'node:child_process';
 import {
@@ -20,7 +20,7 @@ import { readEnvironment } from '../setup/environment.ts';
 import type { HostPieces } from '../setup/pieces/host-pieces.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
 
-/** Enough to hit each step of bubblewrap, which makes a jail in about 5 ms. */
+/** Enough moments to hit each step of bubblewrap, which makes a jail in about 5 ms. */
 const MOMENTS = [...spread('the answer of the keeper', 16, 80), ...spread('the start of bubblewrap', 48, 8)];
 const START_LIMIT_MS = 20_000;
 const END_LIMIT_MS = 10_000;
@@ -69,7 +69,7 @@ it('a keeper that lives keeps what runs in its jail, and says how it ended', { t
   });
 });
 
-/** A folder as QEMU's builds have one, whose `bin/qemu` runs a script of the shell beside it. */
+/** Makes a folder like those of QEMU's builds; its `bin/qemu` runs a shell script in the same folder. */
 function program(folder: string, script: string): string {
   const bin = join(folder, 'bin');
   mkdirSync(bin, { recursive: true });
@@ -84,7 +84,7 @@ function sleeper(folder: string): string {
   return program(folder, `exec ${folder}/bin/sleep 1000`);
 }
 
-/** Returns once the keeper answers, which is before it starts its VMM; its process id. */
+/** Returns the keeper's process id once the keeper answers, which is before it starts its VMM. */
 function launchKeeper(dir: string, qemu: string): number {
   const { kernel, initramfs, bwrap, mke2fs, keeper } = pieces;
   const config = {
@@ -107,7 +107,7 @@ function launchKeeper(dir: string, qemu: string): number {
   return (JSON.parse(stdout) as { readonly pid: number }).pid;
 }
 
-/** Blocks, because a timer's millisecond is longer than what is to be hit. */
+/** Blocks the thread, because a timer's millisecond is longer than the steps that the test must hit. */
 function waitForJail(keeper: number): void {
   const deadlineMs = performance.now() + START_LIMIT_MS;
   const children = `/proc/${keeper}/task/${keeper}/children`;
@@ -123,7 +123,7 @@ function busyWait(forMs: number): void {
   while (performance.now() < untilMs);
 }
 
-/** The command lines of what is left after a fair time, which are then ended. */
+/** Returns the command lines of processes that still live after a fair time, and kills the processes. */
 async function survivors(): Promise<string[]> {
   const deadlineMs = performance.now() + END_LIMIT_MS;
   let pids = processesNaming(base);
@@ -142,11 +142,11 @@ function end(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL');
   } catch {
-    // It went with another of its jail.
+    // The process ended with another process of its jail.
   }
 }
 
-/** Processes with `text` on their command line; a keeper and all that it starts name the folder of this test. */
+/** Returns processes with `text` on their command line. A keeper and its children name the folder of this test. */
 function processesNaming(text: string): number[] {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name) && commandLine(name).includes(text))
@@ -157,7 +157,7 @@ function commandLine(pid: string): string {
   return readOrEmpty(`/proc/${pid}/cmdline`);
 }
 
-/** Files of /proc go with their process. */
+/** A file of /proc disappears with its process. */
 function readOrEmpty(path: string): string {
   try {
     return readFileSync(path, 'utf8');

@@ -1,4 +1,6 @@
-/** Keepers that are killed at each step of a VM's life: the VM goes with them, the driver learns it, release works. */
+/**
+ * Kills keepers at each step of a VM's life: the VM ends with its keeper, the driver gets an error, and release works.
+ */
 import { readdirSync, readFileSync } from 'node:fs';
 import { spawn, type ChildProcess } from 'node:child_process';
 import { type AddressInfo, createServer } from 'node:net';
@@ -10,7 +12,7 @@ import { resolveHostPieces } from '../setup/resolve.ts';
 import { collect, limit, request, run, script } from '../test/conformance/sandbox/behaviour.ts';
 import { createRealHost, SMALL_VM, type RealHost } from '../test/conformance/sandbox/real-host.ts';
 
-/** From the keeper's death to the error that the driver sees. */
+/** The time between the keeper's death and the error of the driver. */
 const NOTICE_LIMIT_MS = 5_000;
 
 let host: RealHost;
@@ -42,7 +44,7 @@ async function killKeeper(key: VmKey): Promise<void> {
   process.kill(await keeperPid(key), 'SIGKILL');
 }
 
-/** Processes whose command line names the run directory, or that are children of its keeper. */
+/** Returns processes whose command line names the run directory, and children of its keeper. */
 function processesOf(pid: number): number[] {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
@@ -50,7 +52,7 @@ function processesOf(pid: number): number[] {
     .filter((child) => parentOf(child) === pid);
 }
 
-/** Null for a process that is gone, or that only waits to be reaped. */
+/** Returns null for a process that has ended, also if its parent has not reaped it yet. */
 function parentOf(pid: number): number | null {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
@@ -172,7 +174,7 @@ describe('a keeper that is killed', () => {
         const exec = await sandbox.exec(script(`nc web ${port} > /dev/null`), limit());
         const end = exec.wait(limit());
         end.catch(() => undefined);
-        // More than all buffers between hold: bytes reach the program.
+        // This is more than all buffers on the way hold, so bytes have reached the program.
         await expect.poll(() => sentBytes, { timeout: 60_000 }).toBeGreaterThan(32 * 1024 * 1024);
         await killKeeper(key);
         await expectLost(end);
@@ -205,7 +207,7 @@ describe('a keeper that is killed', () => {
 });
 
 describe('a driver that is stopped', () => {
-  it('hangs nobody: the next one takes over, and the old one finds its fence stale', { timeout: 180_000 }, async () => {
+  it('blocks no other driver: the next driver takes over, and the stopped one finds its fence stale', { timeout: 180_000 }, async () => {
     const key = newKey();
     const first = await launch(key);
     const wanted = script('i=0; while [ $i -lt 30 ]; do echo line $i; i=$((i+1)); sleep 0.1; done; cat', {
@@ -217,7 +219,7 @@ describe('a driver that is stopped', () => {
       },
     });
     first.detach();
-    // Another process, as another worker would be: it starts the command, reads it, and feeds it nothing.
+    // A second process acts as another worker: it starts the command, reads its output, and sends no input.
     const zombie = startDriver(vmRunDir(host.vmsDir, key), wanted.key, wanted.args[1] as string);
     try {
       await zombie.line('reading');
@@ -248,11 +250,14 @@ describe('a driver that is stopped', () => {
 
 interface Driver {
   readonly child: ChildProcess;
-  /** The first line that begins with a word. */
+  /** Returns the first line that begins with a word. */
   line(word: string): Promise<string>;
 }
 
-/** A client of the documented API in another process: attaches, starts a command, reads on, renews when it is woken. */
+/**
+ * Starts a client of the documented API in another process. It attaches, starts a command, reads its output, and renews
+ * its lease after SIGCONT.
+ */
 function startDriver(dir: string, execKey: string, text: string): Driver {
   const code = `
     const { connect } = require('node:net');

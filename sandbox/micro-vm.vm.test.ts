@@ -1,4 +1,7 @@
-/** The conformance table on real VMs: all of it on Debian's kernel, the smoke set on ours where it is built. */
+/**
+ * The conformance table on real VMs: the whole table on Debian's kernel, and the smoke set on Voidbox's kernel if it is
+ * built.
+ */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces, SetupError } from '../setup/resolve.ts';
@@ -17,7 +20,7 @@ const voidbox = await resolveHostPieces(environment, { install: false, kernelKin
 );
 
 conforms(`Debian's kernel ${debian.kernel.version}: the whole table`, debian, BEHAVIOURS);
-// A kernel that VOIDBOX_KERNEL names is the same for both askings, and is no kernel of ours.
+// If VOIDBOX_KERNEL names a kernel, both calls return that kernel, which is not the kernel of Voidbox.
 if (voidbox === null || voidbox.kernel.path === debian.kernel.path)
   console.log('Our kernel is not built (npm run kernel), so its smoke set does not run.');
 else conforms(`our kernel ${voidbox.kernel.version}: the smoke set`, voidbox, SMOKE);

@@ -73,7 +73,7 @@ describe('the mock pretends nothing', () => {
     expect(stderr.toString()).toContain('(mock)');
   });
 
-  it('runs programs that a test hands in, and loses VMs when a test says so', async () => {
+  it('runs programs that a test provides, and loses VMs when a test calls `lose`', async () => {
     const backend = createMockBackend({
       programs: {
         fail: async ({ files, write }) => {

@@ -1,4 +1,4 @@
-/** What run directories say about the VMs of a host: for a worker's start, for admission, for cleaning up. */
+/** Reads the VMs of a host from their run directories: for a worker's start, for admission, for cleaning up. */
 import { join } from 'node:path';
 import type { VmNeed } from '../activities/ports/leases.ts';
 import type { VmKey } from '../activities/ports/sandbox.ts';
@@ -6,24 +6,25 @@ import type { Retention } from '../domain/run/retained-vm.ts';
 import { parseVmKey } from '../domain/run/vm-key.ts';
 import { readIntent, readRetention, sweepRunDirs } from '../native/index.ts';
 
-/** All run directories together; beyond it dead VMs lose theirs, oldest first. */
+/** The limit of all run directories together; beyond it, directories of dead VMs are removed, oldest first. */
 export const RUN_DIRS_BUDGET_BYTES = 4 * 1024 * 1024 * 1024;
 
 export interface SweptHostVm {
   readonly key: VmKey;
-  /** A keeper runs it, whether or not any worker holds it. */
+  /** Whether a keeper runs it, even if no worker holds it. */
   readonly alive: boolean;
-  /** What it was launched with; nothing for one that is not alive. */
+  /** The resources in its launch intent; zero if it is not alive. */
   readonly need: VmNeed;
   readonly sizeBytes: number;
-  /** A failed stage has left it for a look, and its keeper ends it; null: not, or it is not alive. */
+  /**
+   * Set if a failed stage left the VM for inspection, and its keeper will end it; null if not, or if it is not alive.
+   */
   readonly retention: Retention | null;
 }
 
 /**
- * Removes what stopped VMs left, and beyond the budget what other dead ones did; lists the rest. That a VM was
- * stopped stays known for 15 minutes.
- * A directory that holds no readable intent is no VM and is not listed.
+ * Removes directories of stopped VMs, and beyond the budget also those of other dead VMs. Lists the rest. The keeper
+ * remembers for 15 minutes that a VM was stopped. A directory without a readable intent is not a VM and is not listed.
  */
 export async function sweepVms(
   keeper: string,
@@ -55,7 +56,7 @@ const NOTHING: VmNeed = { memoryMib: 0, vcpus: 0, diskMib: 0 };
 
 async function readIntendedNeed(runDir: string): Promise<VmNeed> {
   const intent = await readIntent(runDir);
-  // Removed between the listing and now.
+  // The directory was removed after it was listed.
   if (intent === null) return NOTHING;
   const count = (name: keyof VmNeed): number => (typeof intent[name] === 'number' ? intent[name] : 0);
   return { memoryMib: count('memoryMib'), vcpus: count('vcpus'), diskMib: count('diskMib') };

@@ -1,4 +1,6 @@
-/** What QEMU takes beside its guest's memory once a large program has run: admission counts with it. */
+/**
+ * The memory that QEMU uses in addition to its guest's memory after a large program has run: admission counts with it.
+ */
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { expect, it } from 'vitest';
@@ -9,10 +11,13 @@ import { follow, limit, script } from '../test/conformance/sandbox/behaviour.ts'
 import { createRealHost, SMALL_VM } from '../test/conformance/sandbox/real-host.ts';
 import { VM_OVERHEAD_MIB, type Accelerator } from './micro-vm/qemu/vm-overhead.ts';
 
-/** Unlike any other mapping of QEMU. */
+/** No other mapping of QEMU has this size. */
 const GUEST_MIB = 640;
 const KEY = { runId: 'overhead', scope: 'vm', instance: [], generation: 0 };
-/** What was admitted while the cache of translated code had 64 MiB. A larger cache that stays below it was not used. */
+/**
+ * The admitted overhead when the cache of translated code was 64 MiB. If QEMU stays below it, the larger cache was not
+ * used.
+ */
 const OVERHEAD_WITH_A_SMALL_CACHE_MIB = 160;
 
 it(
@@ -21,10 +26,10 @@ it(
   async () => {
     const pieces = await resolveHostPieces(readEnvironment(), { install: true });
     const host = await createRealHost(pieces);
-    // Looked at behind the block: within it, it would hide what failed.
+    // This is asserted after the block: within it, a failure here would hide the first one.
     let left: readonly string[];
     try {
-      // The largest program at hand, static: 150 MB of Go.
+      // The largest static program at hand: 150 MB of Go.
       const mounts = [{ hostPath: dirname(pieces.temporalCli), guestPath: '/data', mode: 'ro' as const }];
       const sandbox = await host.backend.launch(KEY, { ...SMALL_VM, memoryMib: GUEST_MIB, mounts }, limit());
       const accelerator = sandbox.facts.accelerator as Accelerator;
@@ -58,7 +63,7 @@ function qemuBelow(keeperPid: number): number {
       parents.set(Number(name), Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]));
       if (stat.includes('(qemu-system')) found.push(Number(name));
     } catch {
-      // Ended while /proc was listed.
+      // The process ended while /proc was listed.
     }
   }
   const isBelow = (pid: number | undefined): boolean =>
@@ -68,7 +73,7 @@ function qemuBelow(keeperPid: number): number {
   return qemu;
 }
 
-/** Proportional resident memory of all mappings but the guest's. @source proc_pid_smaps(5) */
+/** Returns the proportional resident memory of all mappings except the guest's. @source proc_pid_smaps(5) */
 function mebibytesBesideGuest(pid: number): number {
   let kib = 0;
   let isGuest = false;

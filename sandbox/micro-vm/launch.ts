@@ -1,14 +1,14 @@
-/** Launches a VM in its run directory: what it is made with, room for it, and what it says once it answers. */
+/** Launches a VM in its run directory: collects its parts, waits for memory, and returns its facts once it answers. */
 import { type AgentLayer, agentLayerFolder } from '../../activities/ports/agent-layers.ts';
 import type { LaunchSpec, SandboxFacts } from '../../activities/ports/sandbox.ts';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import { MicroVm, readHostFacts, type HostFacts, type LaunchConfig, type VmStatus } from '../../native/index.ts';
 import type { Vmm, VmmLaunch } from './vmm.ts';
 
-/** Beyond both boots: making the disk, ending the first VM. */
+/** The time beyond both boots, for making the disk and ending the first VM. */
 const READY_GRACE_MS = 10_000;
 
-/** How long a launch that found no room waits before it asks again. */
+/** The pause after which a launch that found no room tries again. */
 const ASK_AGAIN_MS = 2_000;
 
 /** All paths are absolute. */
@@ -19,42 +19,46 @@ export interface MicroVmPieces {
 }
 
 /**
- * The absolute path of what only some VMs are made with: the folder of an agent's command line, the root disk of an image.
- * @throws CodedError `host/not-ready` that names what is missing and the line that brings it
+ * Finds the absolute path of a part that only some VMs need: the folder of an agent's command line, the root disk of an
+ * image.
+ * @throws CodedError `host/not-ready` that names the missing part and the command that provides it
  */
 export type FindVmExtra = (name: AgentLayer | 'dev') => Promise<string>;
 
-/** The root disk of a VM, and the variables that its commands have where they have no others of these names. */
+/** The root disk of a VM, and default variables of its commands. */
 export interface RootDisk {
   readonly path: string;
   readonly env: Readonly<Record<string, string>>;
 }
 
-/** A disk that was made on this host, by the hash in a plan. @throws CodedError `host/not-ready` where there is none */
+/**
+ * Finds a disk that was made on this host, by the hash in a plan.
+ * @throws CodedError `host/not-ready` if there is no such disk
+ */
 export type FindRootDisk = (sha256: string) => Promise<RootDisk>;
 
 export interface MicroVmOptions {
   /** Folder of the run directories. */
   readonly vmsDir: string;
-  /** The `voidbox-vm` binary: enough to end a VM, also where pieces that start one are gone. */
+  /** The `voidbox-vm` binary. It is enough to end a VM, even if the pieces that start one are missing. */
   readonly keeper: string;
-  /** @throws CodedError `host/not-ready` that names what is missing and the line that brings it */
+  /** @throws CodedError `host/not-ready` that names the missing piece and the command that provides it */
   readonly pieces: () => Promise<MicroVmPieces>;
   readonly extra: FindVmExtra;
-  /** Absent: no VM has an image that a user named. */
+  /** Absent: no VM can have an image that a user named. */
   readonly disk?: FindRootDisk;
-  /** What all VMs of the folder may take together; absent: a launch is not counted. */
+  /** The memory that all VMs of the folder may use together; absent: launches are not counted. */
   readonly budgetMib?: () => number;
-  /** What the host could give to one VM that has it alone. */
+  /** The memory that the host could give to one VM if no other VM ran. */
   readonly hostMemoryMib: () => number;
   readonly bootTimeoutMs?: number;
-  /** How long a guest may owe something without progress; the keeper's default otherwise. */
+  /** The time that a guest may stay silent while it owes an answer; by default the keeper's limit. */
   readonly guestSilenceMs?: number;
-  /** How long a VM waits while the disk is full; the keeper's own limit otherwise. */
+  /** The time that a VM waits while the disk is full; by default the keeper's limit. */
   readonly diskFullLimitMs?: number;
-  /** How long a VM lives whose lease nobody renews. */
+  /** The time for which a VM lives after its lease was last renewed. */
   readonly orphanTimeoutMs?: number;
-  /** Commands of people may enter a VM while its stages run; absent: they may not. */
+  /** Whether users may run commands in a VM while its stages run; absent: they may not. */
   readonly allowsExec?: boolean;
 }
 
@@ -79,7 +83,10 @@ export interface LaunchedVm {
 
 export type LaunchVm = (wanted: VmToLaunch, signal: AbortSignal) => Promise<LaunchedVm>;
 
-/** @returns the function that finds or creates a VM; it throws CodedError `vm/no-capacity`, `vm/too-large`, `host/not-ready` */
+/**
+ * @returns the function that finds or creates a VM; it throws CodedError `vm/no-capacity`, `vm/too-large`,
+ * `host/not-ready`
+ */
 export function createLauncher(options: MicroVmOptions): LaunchVm {
   let hostFacts: Promise<HostFacts> | null = null;
   const readHost = (keeper: string): Promise<HostFacts> => {
@@ -128,7 +135,9 @@ export function createLauncher(options: MicroVmOptions): LaunchVm {
   };
 }
 
-/** Node 22 and later take the guest's proxy for `fetch` and `http` only with it; earlier ones ignore it. */
+/**
+ * Node 22 and later use the guest's proxy for `fetch` and `http` only with this variable; earlier versions ignore it.
+ */
 const DEV_ENV = { NODE_USE_ENV_PROXY: '1' } as const;
 
 async function findRootDisk(
@@ -140,7 +149,7 @@ async function findRootDisk(
   throw new CodedError('host/not-ready', `this process launches no VM with an image of files (${image.sha256})`);
 }
 
-/** VMs of others took it: the keeper counts them all. */
+/** Other VMs use the memory: the keeper counts all of them. */
 function createNoRoomError({ what }: VmToLaunch, error: CodedError): CodedError {
   const message = error.message.replace(/^[^:]*: the VM needs/, `${what} waits for memory: its VM needs`);
   return new CodedError('vm/no-capacity', message, { cause: error, nextRetryDelayMs: ASK_AGAIN_MS });
@@ -157,7 +166,7 @@ function refuseTooLarge({ what, spec }: VmToLaunch, { overheadMib }: VmmLaunch, 
 
 type Mounts = LaunchConfig['mounts'];
 
-/** What the VM is made of. */
+/** The parts from which the VM is made. */
 interface Parts {
   readonly pieces: MicroVmPieces;
   readonly vmm: VmmLaunch;
@@ -166,7 +175,7 @@ interface Parts {
   readonly rootDisk: string | null;
 }
 
-/** @throws CodedError `admit/mount-refused` where a mount of the plan would lie over one of them, or below */
+/** @throws CodedError `admit/mount-refused` if a mount of the plan would cover a layer, or be below one */
 async function layerMounts({ what, spec }: VmToLaunch, extra: FindVmExtra): Promise<Mounts> {
   const { layers = [], mounts } = spec;
   return await Promise.all(

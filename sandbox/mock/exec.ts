@@ -1,4 +1,4 @@
-/** One command of a mock VM: runs once, whoever is attached. */
+/** One command of a mock VM. It runs once, even if several callers attach to it. */
 import { Buffer } from 'node:buffer';
 import type { ExecExit, ExecRequest, StopCause } from '../../activities/ports/sandbox.ts';
 import type { MockFiles } from './files.ts';
@@ -6,15 +6,15 @@ import type { MockProgram } from './programs.ts';
 import { MockSpool, type MockStream } from './spool.ts';
 import { quote } from '../../domain/units/quote.ts';
 
-/** Input that a program has not read yet; beyond it the sender waits. */
+/** The limit of input that a program has not read yet; at the limit, the sender waits. */
 const STDIN_HELD_BYTES = 256 * 1024;
 
-/** A longer timer of Node's would end at once; no mock VM lives as long. */
+/** Node would fire a longer timer at once; no mock VM lives this long. */
 const MOST_TIMER_MS = 2 ** 31 - 1;
 
 const SIGNALS = { SIGTERM: 15, SIGKILL: 9, SIGINT: 2 } as const;
 
-/** As the keeper's. */
+/** The same grace as the keeper's. */
 const DEADLINE_GRACE_MS = 2_000;
 
 /** The reason for which a command ends early. */
@@ -30,7 +30,7 @@ export class MockExec {
   readonly #terminated = new AbortController();
   #hasTrap = false;
   #killedBy: 'SIGTERM' | 'SIGKILL' | 'SIGINT' | null = null;
-  /** The first one. */
+  /** The first interruption; later ones are ignored. */
   #interruption: Interruption | null = null;
 
   constructor(request: ExecRequest, program: MockProgram | null, known: readonly string[], files: MockFiles) {
@@ -39,7 +39,7 @@ export class MockExec {
     this.ended = this.#run(request, program, known, files);
   }
 
-  /** A command that has ended keeps its end. */
+  /** Kills the command; a command that has ended keeps its exit. */
   kill(signal: 'SIGTERM' | 'SIGKILL' | 'SIGINT'): void {
     if (!this.isRunning) return;
     this.#killedBy ??= signal;
@@ -47,7 +47,7 @@ export class MockExec {
     this.stdin.close();
   }
 
-  /** SIGTERM, and SIGKILL after `graceMs` if the program has a trap. A command that has ended keeps its end. */
+  /** Sends SIGTERM, and SIGKILL after `graceMs` if the program has a trap. A command that has ended keeps its exit. */
   interrupt(by: Interruption, graceMs: number): void {
     if (!this.isRunning) return;
     this.#interruption ??= by;
@@ -128,7 +128,7 @@ export class MockExec {
     }
   }
 
-  /** Lets others run between pieces, so that a flood can be killed. */
+  /** Yields between pieces, so that another caller can kill a program that floods its output. */
   async #write(stream: MockStream, bytes: Uint8Array | string): Promise<void> {
     if (this.#killed.signal.aborted) throw new Error('killed');
     const isWithinLimit = this.spool.append(stream, typeof bytes === 'string' ? Buffer.from(bytes) : bytes);
@@ -140,9 +140,9 @@ export class MockExec {
   }
 }
 
-/** Standard input: one sender at a time, the newest; a reader that may be slow. */
+/** Standard input with one sender, the newest; the reader may be slow. */
 export class MockStdin {
-  /** Null until the end of a source that did not say it. */
+  /** Null until a source of unknown size ends. */
   #sizeBytes: number | null;
   readonly #held: Buffer[] = [];
   #heldBytes = 0;
@@ -155,7 +155,10 @@ export class MockStdin {
     this.#sizeBytes = sizeBytes;
   }
 
-  /** Sends from where the last sender stood until all is there, the command has ended or a newer sender came. */
+  /**
+   * Continues where the last sender stopped, until all input has arrived, the command has ended, or a newer sender
+   * comes.
+   */
   async feed(open: (offset: number) => AsyncIterable<Uint8Array>): Promise<void> {
     const mine = ++this.#sender;
     this.#wake();

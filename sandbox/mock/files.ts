@@ -1,4 +1,4 @@
-/** A mock guest's files: a tree in memory that nothing of the host is reached through. */
+/** A mock guest's files: a tree in memory that contains nothing of the host. */
 import { Buffer } from 'node:buffer';
 import { posix } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
@@ -43,7 +43,10 @@ export class MockFiles {
     this.#put(path, { kind: 'symlink', target });
   }
 
-  /** Unpacks below `root`. @throws CodedError `vm/guest-error` for an entry that would lie outside */
+  /**
+   * Unpacks an entry below `root`.
+   * @throws CodedError `vm/guest-error` for an entry that would be outside
+   */
   unpack(root: string, entry: TarEntry): void {
     const inside = normalizeInside(entry.path);
     if (inside === null || this.#leadsThroughLink(root, inside))
@@ -60,8 +63,8 @@ export class MockFiles {
   }
 
   /**
-   * What lies at a path, as a tar holds it: a folder's content, or one file by its name.
-   * @throws CodedError `stage/bad-output` for a link that leads out
+   * Returns the entries that a tar of the path contains: a folder's content, or one file under its name.
+   * @throws CodedError `stage/bad-output` for a link that leads outside
    */
   pack(path: string): TarItem[] | null {
     const root = this.#resolve(path, true);
@@ -99,7 +102,7 @@ export class MockFiles {
     );
   }
 
-  /** The path with every link followed; null when links turn in a circle. */
+  /** Returns the path with every link followed; null if links form a cycle. */
   #resolve(path: string, followLast: boolean): string | null {
     let pending = posix
       .normalize(path)

@@ -1,9 +1,9 @@
-/** One holder's right to drive a mock VM, until it is cut off. */
+/** One holder's right to drive a mock VM, until the hold is cut. */
 import type { CodedError } from '../../domain/errors/coded-error.ts';
 
 /**
- * Why is made when somebody asks: mostly nobody does, and an abort signal with its error, whose stack nobody reads, costs more
- * than all else that ends a mock VM.
+ * Creates the error of a cut only when a call needs it. Usually no call does, and an abort signal with its error and
+ * stack costs more than everything else that ends a mock VM.
  */
 export class MockHold {
   readonly fence: number;
@@ -14,7 +14,7 @@ export class MockHold {
     this.fence = fence;
   }
 
-  /** For a newer holder, for the VM's end, or when the holder lets go. The first reason stands. */
+  /** Ends the hold, because of a newer holder, the VM's end, or the holder itself. The first reason is kept. */
   cut(why: () => CodedError): void {
     if (this.#why !== null) return;
     this.#why = why;
@@ -23,27 +23,27 @@ export class MockHold {
     for (const listener of listeners) listener(why());
   }
 
-  /** @throws CodedError why it was cut */
+  /** @throws CodedError with the reason of the cut */
   check(): void {
     if (this.#why !== null) throw this.#why();
   }
 
-  /** @returns how to hear of it no longer */
+  /** @returns a function that removes the listener */
   onCut(listener: (reason: CodedError) => void): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
   }
 }
 
-/** What ends a call: its caller's signal, or its hold. */
+/** The limits of a call: its caller's signal and its hold. */
 export interface Bounds {
-  /** @throws the reason of what ended it */
+  /** @throws the reason that ended the call */
   check(): void;
-  /** @returns how to hear of it no longer */
+  /** @returns a function that removes the listener */
   onEnd(listener: (reason: unknown) => void): () => void;
 }
 
-/** Not `AbortSignal.any`, whose weak references and finalizers weigh on every command. */
+/** This avoids `AbortSignal.any`, whose weak references and finalizers slow down every command. */
 export function boundsOf(signal: AbortSignal, hold: MockHold): Bounds {
   return {
     check() {

@@ -8,7 +8,7 @@ import type { MockExec } from './exec.ts';
 import { boundsOf, type MockHold } from './hold.ts';
 import type { MockVm } from './vm.ts';
 
-/** A mock keeps files in memory. */
+/** The limit of a file, because a mock keeps files in memory. */
 const FILE_BYTES = 256 * 1024 * 1024;
 const CHUNK_BYTES = 64 * 1024;
 
@@ -24,7 +24,7 @@ export function createMockSandbox(vm: MockVm, hold: MockHold, attached: boolean)
   };
 }
 
-/** Ends each operation with the VM, with the hold on it, and with its caller's signal. */
+/** Ends each operation together with the VM, the hold on it, or its caller's signal. */
 interface Guard {
   /** @throws the reason for which the operation may not continue */
   check(signal?: AbortSignal): void;
@@ -117,13 +117,13 @@ function createLifeOps(
   return {
     async usage() {
       check();
-      // No process and no disk of its own; its files are in the memory of the worker, which nobody counts by VM.
+      // A mock VM has no process and no disk. Its files are in the worker's memory, which is not counted for each VM.
       return { cpuMs: 0, memoryPeakMib: null, diskBytes: 0 };
     },
 
     async retain() {
       check();
-      // It is in the memory of the worker, where nobody else looks into it.
+      // The VM is in the worker's memory, where no user can inspect it.
       return null;
     },
 
@@ -173,7 +173,7 @@ function mockExec(vm: MockVm, hold: MockHold, exec: MockExec, known: boolean, fe
       vm.check(hold);
       exec.interrupt({ cause }, graceMs);
     },
-    /** Its programs are functions, which nothing stops. */
+    /** The programs are functions, which cannot be frozen. */
     whileFrozen: async () => false,
     async acknowledge() {
       vm.check(hold);

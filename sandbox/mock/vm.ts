@@ -1,4 +1,4 @@
-/** A mock VM: files, commands by key, and who may drive it. */
+/** A mock VM: its files, its commands by key, and its current holder. */
 import { randomUUID } from 'node:crypto';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { ExecRequest, ExecState } from '../../activities/ports/sandbox.ts';
@@ -11,13 +11,13 @@ export class MockVm {
   readonly name: string;
   readonly files = new MockFiles();
   readonly bootMs: number;
-  /** Another one in each VM. */
+  /** An id that differs in each VM. */
   readonly life = randomUUID();
   readonly #programs: Readonly<Record<string, MockProgram>>;
   readonly #execs = new Map<string, MockExec>();
   #hold: MockHold | null = null;
   #fence = 0;
-  /** Why it has ended. */
+  /** The reason for which the VM has ended. */
   #end: string | null = null;
   readonly #onEnd: (message: string) => void;
 
@@ -58,7 +58,7 @@ export class MockVm {
     );
   }
 
-  /** Raises the fence and cuts the earlier holder off. */
+  /** Raises the fence, and cuts the hold of the earlier holder. */
   attach(): MockHold {
     this.#fence += 1;
     const fence = this.#fence;
@@ -80,14 +80,14 @@ export class MockVm {
     return { exec, known: false };
   }
 
-  /** @throws CodedError `vm/guest-error` for a key that it does not know */
+  /** @throws CodedError `vm/guest-error` for an unknown key */
   findExec(key: string): MockExec {
     const found = this.#execs.get(key);
     if (found === undefined) throw new CodedError('vm/guest-error', `mock VM ${this.name} has no command ${key}`);
     return found;
   }
 
-  /** What needs it from then on fails with `vm/lost`, and these words. */
+  /** Ends the VM. Later operations fail with `vm/lost` and this message. */
   end(message: string): void {
     if (this.#end !== null) return;
     this.#end = message;

@@ -1,4 +1,4 @@
-/** A host folder as a tar file and a manifest, taken once: what every VM of a scope starts from. */
+/** Captures a host folder once, as a tar file and a manifest, with which every VM of a scope starts. */
 import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { mkdir, open, rename, rm, type FileHandle } from 'node:fs/promises';
@@ -14,17 +14,19 @@ import { isStaging } from './staging.ts';
 export const CAPTURE_TAR = 'capture.tar';
 export const CAPTURE_MANIFEST = 'capture.jsonl';
 
-/** A file that changes each time while it is read is not captured half. */
+/**
+ * The number of attempts for a file that changes each time while it is read, because half a file must not be captured.
+ */
 const TRIES = 3;
 const BUFFER_BYTES = 1024 * 1024;
 
 export interface CaptureLimits {
-  /** Of the VM's disk: what is larger could not be put into it. */
+  /** The size of the VM's disk, which could not hold a larger folder. */
   readonly maxBytes: number;
 }
 
 /**
- * Captures `hostPath` into the folder `into`, which appears whole or not at all; one that is there already stands.
+ * Captures `hostPath` into the folder `into`, which appears whole or not at all. An existing folder `into` is kept.
  * @throws CodedError `mount/unusable` for a folder that cannot be read or is too large, `store/io`
  */
 export async function captureFolder(
@@ -49,14 +51,14 @@ export async function captureFolder(
   }
 }
 
-/** On the disk with the folders above that were made for it. */
+/** Makes the folder and the folders above it, and syncs them to the disk. */
 async function makeFolders(path: string): Promise<void> {
   const first = await mkdir(path, { recursive: true, mode: 0o700 });
   if (first === undefined) return;
   for (let made = path; made.length >= first.length; made = dirname(made)) await syncFolder(dirname(made));
 }
 
-/** The first one stands: a rename onto a folder that is not empty fails. */
+/** Keeps the first capture: a rename onto a folder that is not empty fails. */
 async function place(partial: string, into: string): Promise<void> {
   try {
     await rename(partial, into);
@@ -84,7 +86,7 @@ class Capture {
     this.#signal = signal;
   }
 
-  /** False when a file changed while it was read. */
+  /** Returns false if a file changed while it was read. */
   async run(into: string): Promise<boolean> {
     const root = await this.#reading('', () => Folder.open(this.#hostPath));
     const tar = new TarFile(
@@ -108,7 +110,7 @@ class Capture {
   async #folder(folder: Folder, path: string, tar: TarFile): Promise<void> {
     for (const name of await this.#reading(path, () => folder.names())) {
       this.#signal.throwIfAborted();
-      // What a copy of a run that was killed left behind is no part of the folder.
+      // The staging folder of a killed run is not part of the folder.
       if (path === '' && isStaging(name)) continue;
       await this.#entry(folder, name, path === '' ? name : `${path}/${name}`, tar);
     }
@@ -116,9 +118,9 @@ class Capture {
 
   async #entry(folder: Folder, name: string, path: string, tar: TarFile): Promise<void> {
     const stat = await this.#reading(path, () => folder.stat(name));
-    // Gone since its folder was read.
+    // The entry was removed after its folder was read.
     if (stat === null) return;
-    // Nothing is put into a VM that could not come back.
+    // A VM gets only names that could come back.
     if (cleanPath(path) === null)
       throw createUnusableError(
         this.#hostPath,
@@ -137,7 +139,7 @@ class Capture {
       }
     } else if (stat.isSymbolicLink()) {
       const target = await this.#reading(path, () => folder.link(name));
-      // A link that leads out stays behind, as in a read-only mount it leads nowhere.
+      // A link that leads outside is left out; in a read-only mount, it also leads nowhere.
       if (!linkStaysInside(path, target)) return;
       this.#add(path, { kind: 'link', target });
       await tar.header({ path, typeFlag: '2', mode: 0o777, sizeBytes: 0, linkTarget: target, modifiedS });
@@ -163,7 +165,7 @@ class Capture {
         const { bytesRead } = await this.#reading(path, () =>
           file.read(buffer, 0, Math.min(left, buffer.length), null),
         );
-        // It was cut while it was read. The tar is thrown away.
+        // The file became shorter while it was read. The tar is discarded.
         if (bytesRead === 0) throw new Torn();
         hash.update(buffer.subarray(0, bytesRead));
         await tar.write(buffer.subarray(0, bytesRead));
@@ -199,7 +201,7 @@ class Capture {
       return await work();
     } catch (error) {
       if (error instanceof CodedError || errno(error) === '') throw error;
-      // It went, or became something else, since its folder was read.
+      // The entry was removed or replaced after its folder was read.
       if (path !== '' && (isAbsent(error) || errno(error) === 'ELOOP')) throw new Torn();
       const place = path === '' ? '' : ` at ${toPrintablePath(path)}`;
       throw createUnusableError(
@@ -223,7 +225,7 @@ async function codeStoreErrors<T>(doing: string, work: () => Promise<T>): Promis
   }
 }
 
-/** A tar file that is written in large pieces. */
+/** A tar file that is written in large chunks. */
 class TarFile {
   readonly #file: FileHandle;
   readonly #held = Buffer.allocUnsafe(BUFFER_BYTES);

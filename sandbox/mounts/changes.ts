@@ -1,14 +1,14 @@
-/** What a guest made of a folder, against what it was. Pure. */
+/** Computes the changes of a guest in a folder. Pure. */
 import { isSameEntry, type Manifest, type MountEntry } from './manifest.ts';
 
-/** One path that is not as it was; null is absent. */
+/** One changed path; null means absent. */
 export interface Change {
   readonly path: string;
   readonly from: MountEntry | null;
   readonly to: MountEntry | null;
 }
 
-/** In the order of paths, so a folder comes before what is in it. */
+/** Returns changes sorted by path, so a folder precedes its content. */
 export function changesBetween(before: Manifest, now: Manifest): readonly Change[] {
   const changes: Change[] = [];
   for (const [path, to] of now) {
@@ -19,12 +19,12 @@ export function changesBetween(before: Manifest, now: Manifest): readonly Change
   return changes.sort((a, b) => (a.path < b.path ? -1 : a.path > b.path ? 1 : 0));
 }
 
-/** True for a change that takes a folder away: it is removed, or something else comes in its place. */
+/** Returns true for a change that removes a folder, or replaces it by something else. */
 export function removesFolder({ from, to }: Change): boolean {
   return from?.kind === 'dir' && to?.kind !== 'dir';
 }
 
-/** True for a change in which the old entry has to go before the new one can come. */
+/** Returns true for a change in which the old entry must be removed before the new one is made. */
 export function removesFirst({ from, to }: Change): boolean {
   return from !== null && (to === null || (from.kind === 'dir') !== (to.kind === 'dir'));
 }
@@ -38,7 +38,10 @@ export function nameOf(path: string): string {
   return path.slice(path.lastIndexOf('/') + 1);
 }
 
-/** Depth first, deepest last: `a` before `a/b`. Sorting paths as texts keeps that, since a beginning sorts first. */
+/**
+ * Sorts the deepest paths first: `a/b` before `a`. Changes are sorted as text, and a prefix sorts first, so reversing
+ * is enough.
+ */
 export function deepestFirst(changes: readonly Change[]): readonly Change[] {
   return [...changes].reverse();
 }

@@ -1,6 +1,6 @@
 /**
- * A folder of the host held by its descriptor. Names in it are reached through that, one at a time, and never through
- * a link: what a guest or a neighbour puts on the way leads nowhere else.
+ * Holds a folder of the host by its descriptor. Names in it are reached through the descriptor, one component at a
+ * time, and never through a link. So a guest or another program cannot redirect a path.
  */
 import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
@@ -21,11 +21,11 @@ import type { MountEntry } from './manifest.ts';
 import { nameOf, parentOf } from './changes.ts';
 
 const FOLDER_FLAGS = constants.O_RDONLY | constants.O_DIRECTORY;
-/** It may have become something else since it was looked at: never wait for a pipe. */
+/** The file may have become a pipe since the last check: opening it must not wait. */
 const FILE_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 const READ_BYTES = 1024 * 1024;
 
-/** What lies under a name. `other` is a device, a pipe, a socket. */
+/** The kind of entry at a name. `other` is a device, a pipe or a socket. */
 export type Found = MountEntry | { readonly kind: 'other' };
 
 export class Folder {
@@ -57,12 +57,12 @@ export class Folder {
     return new Folder(await open(this.#at(name), FOLDER_FLAGS | constants.O_NOFOLLOW));
   }
 
-  /** In an order that does not depend on the file system. */
+  /** Returns names in an order that does not depend on the file system. */
   async names(): Promise<readonly string[]> {
     return (await readdir(`/proc/self/fd/${this.#handle.fd}`, { encoding: 'latin1' })).sort();
   }
 
-  /** Null when nothing is there. */
+  /** Returns null if the name does not exist. */
   async stat(name: string): Promise<BigIntStats | null> {
     try {
       return await lstat(this.#at(name), { bigint: true });
@@ -76,7 +76,7 @@ export class Folder {
     return (await readlink(this.#at(name), { encoding: 'buffer' })).toString('latin1');
   }
 
-  /** A regular file for reading. */
+  /** Opens a regular file for reading. */
   openFile(name: string): Promise<FileHandle> {
     return open(this.#at(name), FILE_FLAGS);
   }
@@ -97,7 +97,7 @@ export class Folder {
     return symlink(Buffer.from(target, 'latin1'), this.#at(name));
   }
 
-  /** Over a file or link that is there. */
+  /** Replaces an existing file or link. */
   moveTo(name: string, folder: Folder, newName: string): Promise<void> {
     return rename(this.#at(name), folder.#at(newName));
   }
@@ -114,12 +114,12 @@ export class Folder {
     await this.#handle.chmod(mode);
   }
 
-  /** On the disk when it settles: which names it has, and its mode. */
+  /** Resolves once the folder's names and its mode are on the disk. */
   async sync(): Promise<void> {
     try {
       await this.#handle.sync();
     } catch (error) {
-      // Some network file systems have no such call for folders, and keep names as they do it.
+      // Some network file systems have no such call for folders, and store names in their own way.
       if (errno(error) !== 'EINVAL' && errno(error) !== 'ENOTSUP') throw error;
     }
   }
@@ -128,7 +128,7 @@ export class Folder {
     return this.#handle.stat({ bigint: true });
   }
 
-  /** A path of this very folder that the kernel resolves by descriptor. */
+  /** A path of this folder that the kernel resolves by descriptor. */
   get ownPath(): string {
     return `/proc/self/fd/${this.#handle.fd}/.`;
   }
@@ -137,7 +137,7 @@ export class Folder {
     await this.#handle.close();
   }
 
-  /** What lies under a name, contents included; null when nothing does. */
+  /** Returns the entry at a name, with the hash of its contents; null if the name does not exist. */
   async look(name: string): Promise<Found | null> {
     const stat = await this.stat(name);
     if (stat === null) return null;
@@ -161,7 +161,7 @@ export class Folder {
     }
   }
 
-  /** Removes what lies under a name, whatever it is; nothing there is fine. Links are removed, not followed. */
+  /** Removes any entry at a name; a missing entry is no error. Links are removed, not followed. */
   async removeAll(name: string): Promise<void> {
     const stat = await this.stat(name);
     if (stat === null) return;
@@ -176,14 +176,14 @@ export class Folder {
   }
 
   #at(name: string): Buffer {
-    // A name is one component, or the descriptor keeps nobody inside.
+    // A longer path could leave the folder of the descriptor.
     if (name === '' || name === '.' || name === '..' || name.includes('/') || name.includes('\0'))
       throw new Error(`${JSON.stringify(name)} is not one name`);
     return Buffer.from(`/proc/self/fd/${this.#handle.fd}/${name}`, 'latin1');
   }
 }
 
-/** Folders of a tree by path, opened from the root down; holds those of the path that was asked for last. */
+/** Opens folders of a tree by path, from the root down; keeps open those of the last path. */
 export class FolderPath {
   readonly #root: Folder;
   #open: { readonly path: string; readonly folder: Folder }[] = [];
@@ -192,7 +192,7 @@ export class FolderPath {
     this.#root = root;
   }
 
-  /** The folder at a path; null when there is none, or something else on the way. */
+  /** Returns the folder at a path; null if the folder does not exist, or if another kind of entry is on the path. */
   async at(path: string): Promise<Folder | null> {
     while (this.#open.length > 0 && !isWithin((this.#open.at(-1) as { path: string }).path, path)) await this.#pop();
     const known = this.#open.at(-1);
@@ -210,7 +210,7 @@ export class FolderPath {
     }
   }
 
-  /** Forgets what is open, after folders have come or gone. */
+  /** Closes the open folders, after folders were made or removed. */
   async reset(): Promise<void> {
     while (this.#open.length > 0) await this.#pop();
   }
@@ -225,7 +225,7 @@ export class FolderPath {
   }
 }
 
-/** Has the names that entries got or lost on the disk when it settles; of folders among them, the mode too. */
+/** Resolves once created and removed names of entries are on the disk; for folders among them, the mode too. */
 export async function syncEntries(
   root: Folder,
   entries: Iterable<readonly [path: string, entry: MountEntry | null]>,
@@ -237,7 +237,7 @@ export async function syncEntries(
   }
   const folders = new FolderPath(root);
   try {
-    // One that is gone took its names along, and the folder above it is among these.
+    // A removed folder has no names to sync, and the folder above it is in this list.
     for (const path of [...paths].sort()) await (await folders.at(path))?.sync();
   } finally {
     await folders.reset();

@@ -1,4 +1,4 @@
-/** What a guest's tar says its folder holds. Contents that differ from what they were wait in the staging folder. */
+/** Reads the content of a folder from a guest's tar. Changed file contents are stored in the staging folder. */
 import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { CodedError } from '../../domain/errors/coded-error.ts';
@@ -8,18 +8,18 @@ import { parentOf } from './changes.ts';
 import { ManifestLimit, isSameEntry, toPrintablePath, type Manifest, type MountEntry } from './manifest.ts';
 import { isStaging, type Staging } from './staging.ts';
 
-/** Contents up to this size that may be what they were are compared before anything is written. */
+/** Contents up to this size are compared in memory before they are written, because they may be unchanged. */
 const HELD_BYTES = 1024 * 1024;
 
 export interface Incoming {
   readonly entries: Manifest;
-  /** Names in the staging folder of contents that are not those of `before`. */
+  /** The names, in the staging folder, of contents that differ from `before`. */
   readonly staged: ReadonlyMap<string, string>;
 }
 
 /**
- * @param keepsByName  true for a path whose contents do not go to the host
- * @throws CodedError `stage/bad-output` for what may not come out of a VM, and what the stream throws
+ * @param keepsByName  returns true for a path whose contents are not copied to the host
+ * @throws CodedError `stage/bad-output` for an entry that may not leave a VM; also throws errors of the stream
  */
 export async function readIncoming(
   tar: AsyncIterable<Uint8Array>,
@@ -32,7 +32,7 @@ export async function readIncoming(
   const limit = new ManifestLimit();
   for await (const item of streamTar(tar, 'latin1')) {
     const path = cleanPath(item.path);
-    // The folder itself.
+    // This entry is the folder itself.
     if (path === null && /^(\.?\/)*\.?$/.test(item.path)) continue;
     if (path === null) throw createRefusal(item.path, 'a path that does not stay inside, or is too long or too deep');
     if (isStaging(path)) throw createRefusal(path, 'a name that is reserved for copies');
@@ -65,7 +65,7 @@ async function entryOf(
 ): Promise<MountEntry> {
   switch (item.kind) {
     case 'dir':
-      // Its owner can always go on writing in it.
+      // The owner must always be able to write in the folder.
       return { kind: 'dir', mode: (item.mode & 0o777) | 0o700 };
     case 'symlink':
       if (!linkStaysInside(path, item.linkTarget))
@@ -122,7 +122,7 @@ async function* hashStream(
   }
 }
 
-/** @param isNew asked when the whole body was read */
+/** @param isNew  called after the whole body was read */
 async function stage(
   path: string,
   body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
@@ -136,7 +136,7 @@ async function stage(
     for await (const part of body) await file.writeFile(part);
     if (isNew()) {
       await file.chmod(mode);
-      // Before it gets its name: a power loss behind the move would leave an empty file that counts as copied.
+      // The sync precedes the move: a power loss after the move would leave an empty file that counts as copied.
       await file.sync();
     }
   } finally {

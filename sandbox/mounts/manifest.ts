@@ -1,6 +1,6 @@
 /**
- * What a folder holds, entry by entry. Names are bytes on both sides, so a path here is a text with one character
- * for each byte (latin1); `shown` makes it readable.
+ * Lists the content of a folder, entry by entry. Names are bytes on both sides, so a path here is a text with one
+ * character for each byte (latin1); `toPrintablePath` makes it readable.
  */
 import { Buffer } from 'node:buffer';
 import { createReadStream } from 'node:fs';
@@ -15,12 +15,12 @@ export type MountEntry =
   | { readonly kind: 'file'; readonly mode: number; readonly sizeBytes: number; readonly sha256: string }
   | { readonly kind: 'link'; readonly target: string };
 
-/** By path, without the folder itself. */
+/** Entries by path, without the folder itself. */
 export type Manifest = ReadonlyMap<string, MountEntry>;
 
-/** Entries of one writable mount; each is held in the worker's memory while two states are compared. */
+/** The limit of entries of one writable mount; the worker holds each entry in memory while it compares two states. */
 export const MAX_ENTRIES = 250_000;
-/** Bytes of all paths and link targets of one writable mount. */
+/** The limit of bytes of all paths and link targets of one writable mount. */
 export const MAX_NAMES_BYTES = 64 * 1024 * 1024;
 
 const FLUSH_CHARACTERS = 256 * 1024;
@@ -32,17 +32,17 @@ export function isSameEntry(a: MountEntry | null, b: MountEntry | null): boolean
   return b.kind === 'file' && a.mode === b.mode && a.sizeBytes === b.sizeBytes && a.sha256 === b.sha256;
 }
 
-/** A path for people: whatever bytes it has, on one line. */
+/** Formats a path for users on one line, whatever bytes it contains. */
 export function toPrintablePath(path: string): string {
   return sanitizeLine(Buffer.from(path, 'latin1').toString('utf8'));
 }
 
-/** Counts what a manifest may hold. */
+/** Enforces the limits of a manifest. */
 export class ManifestLimit {
   #entries = 0;
   #namesBytes = 0;
 
-  /** Which limit the next entry breaks; null while it fits. */
+  /** Returns the limit that the next entry breaks; null while it fits. */
   add(path: string, entry: MountEntry): string | null {
     this.#entries += 1;
     this.#namesBytes += path.length + (entry.kind === 'link' ? entry.target.length : 0);
@@ -52,7 +52,7 @@ export class ManifestLimit {
   }
 }
 
-/** Replaces the file at once; on the disk when it settles. */
+/** Replaces the file atomically; resolves once it is on the disk. */
 export async function writeManifest(
   path: string,
   entries: Iterable<readonly [string, MountEntry | null]>,
@@ -84,8 +84,8 @@ export async function writeManifest(
 }
 
 /**
- * What `writeManifest` wrote; null when the file does not exist.
- * @throws CodedError `mount/unusable` when the file is damaged
+ * Reads the entries that `writeManifest` wrote; null if the file does not exist.
+ * @throws CodedError `mount/unusable` if the file is damaged
  */
 export async function readManifest(path: string): Promise<Map<string, MountEntry | null> | null> {
   const entries = new Map<string, MountEntry | null>();

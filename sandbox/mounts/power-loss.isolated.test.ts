@@ -1,7 +1,7 @@
 /**
- * What a copy back has put on the disk by the time it says that it is done. No test can cut the power; what it would
- * take with it is known from the calls: a rename takes contents along that no sync came before, and a name is there
- * again, or gone again, until its folder is synced.
+ * The state of the disk when a copy back reports success. No test can cut the power, so the test records calls and
+ * computes the loss: a rename loses contents that were not synced before it, and a name may reappear or disappear until
+ * its folder is synced.
  *
  * Isolated, because it replaces `node:fs/promises` in modules that other files load.
  */
@@ -33,7 +33,7 @@ import { createWritableMounts } from './writable-mounts.ts';
 type Call =
   | { readonly kind: 'write'; readonly inode: number }
   | { readonly kind: 'sync'; readonly inode: number; readonly path: string }
-  /** A name came, went or changed. */
+  /** A name was created, removed or changed. */
   | { readonly kind: 'name'; readonly path: string; readonly inode: number | null };
 
 const seen = vi.hoisted(() => ({ calls: [] as unknown[] }));
@@ -109,7 +109,7 @@ afterEach(() => {
   rmSync(base, { recursive: true, force: true });
 });
 
-/** Every open file is of one class, which Node does not export. */
+/** All open files share one class, which Node does not export. */
 async function observeHandles(): Promise<void> {
   const handle = await open(base);
   const prototype = Object.getPrototypeOf(handle) as FileHandle;
@@ -156,25 +156,25 @@ async function copyBack(): Promise<void> {
   expect(copied.refusal).toBeNull();
 }
 
-/** The moment at which the journal says what the host has: from there on nothing may be missing. */
+/** The moment at which the journal records the host's state: after it, nothing may be missing. */
 function momentOfJournal(): number {
   const moment = calls.findLastIndex((call) => call.kind === 'name' && basename(call.path) === 'copied.jsonl');
   expect(moment).toBeGreaterThan(0);
   return moment;
 }
 
-/** Paths below the mounted folder whose name is not on the disk for sure at that moment. */
+/** Returns paths below the mounted folder whose name may not be on the disk at that moment. */
 function namesLost(before: number): string[] {
   const lost = new Set<string>();
   for (const call of calls.slice(0, before)) {
     if (call.kind === 'name' && call.path.startsWith(`${host}/`)) lost.add(call.path);
     else if (call.kind === 'sync') for (const path of lost) if (dirname(path) === call.path) lost.delete(path);
   }
-  // A folder that is gone takes what was in it along.
+  // A removed folder also removes its content.
   return [...lost].filter((path) => statSync(dirname(path), { throwIfNoEntry: false }) !== undefined).sort();
 }
 
-/** Files below the mounted folder that got their name there before their contents were on the disk. */
+/** Returns files below the mounted folder that got their name before their contents were on the disk. */
 function contentsLost(): string[] {
   const unsynced = new Set<number>();
   const lost: string[] = [];
@@ -200,7 +200,7 @@ test('a copy back says that it is done when all of it is on the disk', async () 
   await copyBack();
   expect(contentsLost()).toEqual([]);
   expect(namesLost(momentOfJournal())).toEqual([]);
-  // The modes of new folders come behind their names.
+  // The modes of new folders are set after their names.
   const made = statSync(join(host, 'made', 'deep')).ino;
   const lastWrite = calls.findLastIndex((call) => call.kind === 'write' && call.inode === made);
   expect(calls.findIndex((call, at) => at > lastWrite && call.kind === 'sync' && call.inode === made)).toBeLessThan(

@@ -1,17 +1,17 @@
 /**
- * A folder within the mounted one in which a copy back prepares what it then moves into place. Everything that a copy
- * changes goes through it, so removing it stops that copy: a worker that was held up and wakes behind its
- * successor finds its staging folder gone, and changes nothing.
+ * A folder within the mounted folder. A copy back prepares its changes here, and then moves them to their place. Every
+ * change goes through this folder, so removing it stops the copy: a delayed worker that wakes after its successor finds
+ * no staging folder and changes nothing.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import type { FileHandle } from 'node:fs/promises';
 import { errno, type Folder } from './folder.ts';
 
 const PREFIX = '.voidbox-copy-';
-/** Rounds of removing a folder that a copy which is being stopped may still write to. */
+/** Attempts to remove a folder while the copy that is being stopped may still write to it. */
 const REMOVE_ROUNDS = 5;
 
-/** True for a name at the top of a mounted folder that is kept for copies. */
+/** Returns true for a name at the top of a mounted folder that is reserved for copies. */
 export function isStaging(name: string): boolean {
   return name.startsWith(PREFIX);
 }
@@ -23,19 +23,19 @@ export class Staging {
   #folder: Folder | null = null;
   #count = 0;
 
-  /** @param owner the run, scope and mount that the copies are of; another owner's are left alone */
+  /** @param owner  the run, scope and mount of the copies; copies of other owners are not touched */
   constructor(root: Folder, owner: string) {
     this.#root = root;
     this.#owner = `${PREFIX}${createHash('sha256').update(owner).digest('hex').slice(0, 12)}-`;
   }
 
-  /** Stops earlier copies of the same owner, dead or held up. */
+  /** Stops earlier copies of the same owner, whether their worker is dead or delayed. */
   async stopOthers(): Promise<void> {
     for (const name of await this.#root.names())
       if (name.startsWith(this.#owner) && name !== this.#name) await removeWhole(this.#root, name);
   }
 
-  /** Made when the first thing needs it: where nothing changed, nothing is written. */
+  /** Makes the folder at the first use, so that a copy without changes writes nothing. */
   async folder(): Promise<Folder> {
     if (this.#folder !== null) return this.#folder;
     this.#name = `${this.#owner}${randomBytes(6).toString('hex')}`;

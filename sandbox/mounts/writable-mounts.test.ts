@@ -1,4 +1,4 @@
-/** Writable mounts on real folders. A second folder plays the guest: its tar is what a VM would give. */
+/** Writable mounts on real folders. A second folder acts as the guest: its tar replaces the tar of a VM. */
 import { Buffer } from 'node:buffer';
 import { execFileSync } from 'node:child_process';
 import {
@@ -53,7 +53,7 @@ function key(): typeof KEY & { hostPath: string } {
   return { ...KEY, hostPath: host };
 }
 
-/** Puts the capture into the guest, as a new VM gets it. */
+/** Unpacks the capture into the guest's folder, as for a new VM. */
 async function boot(): Promise<void> {
   rmSync(guest, { recursive: true, force: true });
   mkdirSync(guest);
@@ -62,7 +62,7 @@ async function boot(): Promise<void> {
   execFileSync('tar', ['-xf', '-', '-C', guest], { input: Buffer.concat(parts) });
 }
 
-/** A folder as the tar of a guest. */
+/** Packs a folder as a guest does. */
 function tarOf(folder: string): AsyncIterable<Uint8Array> {
   const items: TarItem[] = [];
   const add = (inside: string): void => {
@@ -82,7 +82,7 @@ function tarOf(folder: string): AsyncIterable<Uint8Array> {
   return writeTar(items);
 }
 
-/** The same by the tar of the system, for names that are no text. */
+/** Packs the folder with the system's tar, for names that are not text. */
 function systemTarOf(folder: string): AsyncIterable<Uint8Array> {
   return pieces(execFileSync('tar', ['--format=gnu', '-cf', '-', '-C', folder, '.'], { maxBuffer: 256 * 1024 * 1024 }));
 }
@@ -95,7 +95,7 @@ function copyBack(): Promise<CopiedBack> {
   return mounts.copyBack(key(), tarOf(guest));
 }
 
-/** All that lies in a folder, in a comparable shape. */
+/** Returns all entries of a folder in a comparable shape. */
 function tree(folder: string, inside = ''): Record<string, string> {
   const found: Record<string, string> = {};
   for (const name of readdirSync(join(folder, inside)).sort()) {
@@ -137,7 +137,7 @@ function begin(make: Make): void {
   make(host);
 }
 
-test('a capture that nothing reads, as that of a VM that does not start, leaves no file open', async () => {
+test('a capture that is never read, because its VM does not start, leaves no file open', async () => {
   writeFileSync(join(host, 'a.txt'), 'a');
   await mounts.capture(key(), LIMITS, signal);
   // A stream opens its file in the background.
@@ -154,7 +154,7 @@ test('a capture that nothing reads, as that of a VM that does not start, leaves 
 });
 
 describe('a copy back', () => {
-  test.each(PAIRS)('makes of %s what the guest made of it: %s', async (from, to) => {
+  test.each(PAIRS)('turns %s into %s on the host, as in the guest', async (from, to) => {
     begin(KINDS[from]!);
     await boot();
     expect(tree(guest)).toEqual(tree(host));
@@ -162,10 +162,10 @@ describe('a copy back', () => {
     KINDS[to]!(guest);
     expect((await copyBack()).refusal).toBeNull();
     expect(tree(host)).toEqual(tree(guest));
-    // Again, as after a worker that died behind it, or a second stage.
+    // The copy runs again, as after the death of a worker, or for a second stage.
     mounts = create();
     expect(await copyBack()).toEqual({ refusal: null, written: 0, removed: 0 });
-    // And back.
+    // The guest changes the entry back.
     rmSync(join(guest, 'x'), { recursive: true, force: true });
     KINDS[from]!(guest);
     expect((await copyBack()).refusal).toBeNull();
@@ -173,7 +173,7 @@ describe('a copy back', () => {
     expect(readFileSync(join(host, 'kept'), 'utf8')).toBe('kept');
   });
 
-  test('writes nothing where nothing changed, and leaves what the host changed meanwhile', async () => {
+  test('writes nothing if nothing changed, and keeps later changes of the host', async () => {
     begin(KINDS['folder']!);
     await boot();
     writeFileSync(join(host, 'kept'), 'edited');
@@ -248,7 +248,7 @@ describe('a copy back', () => {
       'kept',
     ],
   ];
-  test.each(EDITS)('is refused with the path, and writes nothing, where %s', async (_, onHost, inGuest, path) => {
+  test.each(EDITS)('is rejected with the path, and writes nothing, if %s', async (_, onHost, inGuest, path) => {
     begin(KINDS['folder']!);
     await boot();
     onHost(host);
@@ -263,7 +263,7 @@ describe('a copy back', () => {
     expect(before).toBeGreaterThan(0);
   });
 
-  test('takes what the host has got already, as from a copy whose end nobody wrote down', async () => {
+  test('accepts changes that the host already has, for example from a copy whose end was not recorded', async () => {
     begin(KINDS['file']!);
     await boot();
     for (const folder of [host, guest]) {
@@ -273,10 +273,10 @@ describe('a copy back', () => {
     expect(await copyBack()).toEqual({ refusal: null, written: 0, removed: 0 });
   });
 
-  test('goes on behind one that died in the middle, though the guest has gone on too', async () => {
+  test('continues a copy that died in the middle, even if the guest changed the folder again', async () => {
     begin(KINDS['folder']!);
     await boot();
-    // A copy planned these and came as far as: kept written, x emptied but not yet a file.
+    // An earlier copy planned these changes; it wrote `kept`, and removed `x` but did not write the new file.
     const planned = [
       ['kept', { kind: 'file', mode: 0o644, sizeBytes: 3, sha256: 'fe7f2b0d7bd2f77bb4b8e9ad8e7e3c1a' }],
       ['x', { kind: 'file', mode: 0o644, sizeBytes: 4, sha256: 'beef' }],
@@ -358,7 +358,7 @@ describe('a copy back', () => {
     );
     await read;
     expect((await copyBack()).refusal).toBeNull();
-    // The next stage takes the folder away again.
+    // The next stage removes the folder again.
     rmSync(join(guest, 'made'), { recursive: true });
     writeFileSync(join(guest, 'kept'), 'of the next stage');
     expect((await copyBack()).refusal).toBeNull();
@@ -368,7 +368,7 @@ describe('a copy back', () => {
     expect(await copyBack()).toEqual({ refusal: null, written: 0, removed: 0 });
   });
 
-  test('takes a folder that a copy made and had not given its mode for no edit of the host', async () => {
+  test('does not mistake a folder that a copy made without setting its mode for an edit of the host', async () => {
     begin(KINDS['file']!);
     await boot();
     mkdirSync(join(guest, 'made'));
@@ -381,26 +381,26 @@ describe('a copy back', () => {
     const state = join(base, 'state', 'run');
     const lines = [...planned, { v: 1, count: planned.length }].map((line) => `${JSON.stringify(line)}\n`);
     writeFileSync(join(state, readdirSync(state)[0]!, 'copying.jsonl'), lines.join(''));
-    // Killed here.
+    // The copy was killed at this point.
     mkdirSync(join(host, 'made'), { mode: 0o700 });
     expect((await copyBack()).refusal).toBeNull();
     expect(tree(host)).toEqual(tree(guest));
   });
 
-  test('leaves another run its staging folder', async () => {
+  test('does not touch the staging folder of another run', async () => {
     begin(KINDS['file']!);
     await boot();
     mkdirSync(join(host, '.voidbox-copy-000000000000-123'));
     writeFileSync(join(guest, 'new'), 'new');
     expect((await copyBack()).refusal).toBeNull();
     expect(readdirSync(host)).toContain('.voidbox-copy-000000000000-123');
-    // It is no part of what a VM gets either.
+    // A VM does not get the staging folder either.
     rmSync(join(base, 'state'), { recursive: true });
     await boot();
     expect(readdirSync(guest)).not.toContain('.voidbox-copy-000000000000-123');
   });
 
-  test('carries names that are no text, long ones, and large files', async () => {
+  test('copies names that are not text, long names, and large files', async () => {
     const odd = Buffer.concat([Buffer.from(`${host}/`), Buffer.from([0xff, 0xfe, 0x41])]);
     writeFileSync(odd, 'odd');
     mkdirSync(join(host, 'd'.repeat(200), 'e'.repeat(200)), { recursive: true });
@@ -420,7 +420,7 @@ describe('a copy back', () => {
     expect(await back()).toEqual({ refusal: null, written: 0, removed: 0 });
   });
 
-  test('without the right to write is an outcome with its path', async () => {
+  test('returns the path if the user may not write', async () => {
     begin(KINDS['folder']!);
     await boot();
     writeFileSync(join(guest, 'x', 'in', 'f'), 'changed');
@@ -442,7 +442,7 @@ describe('a copy back', () => {
   });
 });
 
-test('a folder that is reached through a link since its run was admitted is not touched', async () => {
+test('a folder that became reachable through a link after its run was admitted is not touched', async () => {
   begin(KINDS['file']!);
   await boot();
   writeFileSync(join(guest, 'new'), 'new');
@@ -481,7 +481,7 @@ describe('what may not come out of a guest', () => {
     expect(tree(host)).toEqual(before);
   });
 
-  test('nothing goes through a link of the guest, whatever stands behind it in its tar', async () => {
+  test('nothing is written through a link of the guest, whatever entries follow it in its tar', async () => {
     begin(KINDS['folder']!);
     await boot();
     const before = tree(host);
@@ -495,7 +495,7 @@ describe('what may not come out of a guest', () => {
     expect(tree(host)).toEqual(before);
   });
 
-  test('a tar that breaks off removes nothing', async () => {
+  test('a tar that ends early removes nothing', async () => {
     begin(KINDS['folder']!);
     await boot();
     const before = tree(host);
@@ -530,7 +530,7 @@ describe('what may not come out of a guest', () => {
 });
 
 describe('a capture', () => {
-  test('is taken once: later VMs get the same, whatever became of the host', async () => {
+  test('is taken once: later VMs get the same, even if the host changes', async () => {
     begin(KINDS['folder']!);
     utimesSync(join(host, 'kept'), 1_000_000_000, 1_000_000_000);
     await boot();
@@ -542,14 +542,14 @@ describe('a capture', () => {
     mounts = create();
     await boot();
     expect(tree(guest)).toEqual(first);
-    // The next VM ends with something else: what the lost one left is not taken for an edit of the host.
+    // The next VM ends with other content: changes of the lost VM are not mistaken for edits of the host.
     writeFileSync(join(guest, 'kept'), 'of the second VM');
     expect((await copyBack()).refusal).toBeNull();
     expect(readFileSync(join(host, 'kept'), 'utf8')).toBe('of the second VM');
     expect(readFileSync(join(host, 'later'), 'utf8')).toBe('later');
   });
 
-  test('leaves links that lead out, pipes and sockets behind, and the host keeps them', async () => {
+  test('leaves out links that lead outside, pipes and sockets, and the host keeps them', async () => {
     begin(KINDS['file']!);
     symlinkSync('/etc', join(host, 'out'));
     execFileSync('mkfifo', [join(host, 'pipe')]);
@@ -560,7 +560,7 @@ describe('a capture', () => {
     expect(readdirSync(host).sort()).toEqual(['folder', 'kept', 'out', 'pipe']);
   });
 
-  test('captures of a folder above the disk of its VM, of a file and of an absent path are refused with the reason', async () => {
+  test("captures of a folder larger than the VM's disk, of a file and of an absent path are rejected with the reason", async () => {
     writeFileSync(join(host, 'large'), Buffer.alloc(100_000));
     await expect(mounts.capture(key(), { maxBytes: 99_999 }, signal)).rejects.toMatchObject({
       code: 'mount/unusable',
@@ -574,7 +574,7 @@ describe('a capture', () => {
     expect(readdirSync(join(base, 'state', 'run', readdirSync(join(base, 'state', 'run'))[0]!))).toEqual([]);
   });
 
-  test('a folder that is too deep to come back is refused before a VM gets it', async () => {
+  test('a folder that is too deep to come back is rejected before a VM gets it', async () => {
     const deep = Array.from({ length: MAX_DEPTH }, () => 'd').join('/');
     mkdirSync(join(host, deep), { recursive: true });
     await boot();
@@ -586,7 +586,7 @@ describe('a capture', () => {
     });
   });
 
-  test('that is damaged says so', async () => {
+  test('is rejected with an error that says that it is damaged', async () => {
     begin(KINDS['file']!);
     await boot();
     const state = join(base, 'state', 'run');
@@ -607,7 +607,7 @@ describe('a capture', () => {
     }
   });
 
-  test('goes with its run', async () => {
+  test('is removed with its run', async () => {
     begin(KINDS['file']!);
     await boot();
     await mounts.dropRun('run');

@@ -1,7 +1,7 @@
 /**
- * Folders of the host that VMs write to. Each is captured once for a scope; what a VM made of it goes back after a
- * success, compared with what was captured or copied last. All state lies in the run's folder, so a worker that
- * starts again, and the VM after a lost one, compare with the same.
+ * Folders of the host to which VMs write. Each folder is captured once for a scope. After a success, the changes of a
+ * VM are copied back, relative to the capture or the last copy. All state is in the run's folder, so a restarted
+ * worker, and the VM after a lost one, use the same state.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { createReadStream } from 'node:fs';
@@ -18,25 +18,25 @@ import { readManifest, isSameEntry, syncFolder, writeManifest, type Manifest, ty
 import { Staging } from './staging.ts';
 import { applyChanges, checkChanges, type Refusal } from './write-back.ts';
 
-/** What the host has by us: the capture, and every copy since. */
+/** The state of the host that Voidbox produced: the capture, and every copy since. */
 const COPIED = 'copied.jsonl';
-/** Written before the first change of a copy: what each path is to become. */
+/** Written before the first change of a copy: the planned state of each path. */
 const COPYING = 'copying.jsonl';
 /**
- * There while a VM was not filled from the capture: what it lacks of that may have come to the host since, so it was not
- * removed by a stage.
+ * Exists while a VM was not filled from the capture. A path that the VM lacks may have been added to the host later, so
+ * its absence is not a removal by a stage.
  */
 const ADOPTED = 'adopted';
-/** Names the copy that began last: only that one writes down what the host has. */
+/** Names the copy that began last: only this copy may record the host's state. */
 const COPIER = 'copier';
 const CHUNK_BYTES = 256 * 1024;
 
-/** A stream opens its file at once and leaves it open if nothing reads it, as for a VM that does not start. */
+/** Opens the file when it is first read: a stream opens it at once and leaks it if no VM reads it. */
 async function* readWhenAsked(path: string): AsyncIterable<Uint8Array> {
   yield* createReadStream(path, { highWaterMark: CHUNK_BYTES }) as AsyncIterable<Buffer>;
 }
 
-/** @param mountsDir the folder of a run for what its mounts held */
+/** @param mountsDir  returns the folder of a run for the state of its mounts */
 export function createWritableMounts(mountsDir: (runId: string) => string): WritableMounts {
   const dirOf = (key: MountKey): string => join(mountsDir(key.runId), nameOfMount(key));
   return {
@@ -68,7 +68,7 @@ export function createWritableMounts(mountsDir: (runId: string) => string): Writ
 
 export type { CaptureLimits };
 
-/** Scope ids and guest paths are any text of any length. */
+/** Hashes the key, because scope ids and guest paths may be any text of any length. */
 function nameOfMount({ scope, guestPath }: MountKey): string {
   return createHash('sha256')
     .update(JSON.stringify([scope, guestPath]))
@@ -87,12 +87,12 @@ async function exists(path: string): Promise<boolean> {
 }
 
 interface GitRule {
-  /** True for a path whose contents the host does not get, whatever else there is. */
+  /** Returns true for a path whose contents are never copied to the host. */
   readonly keepsByName: (path: string) => boolean;
   readonly split: (before: Manifest, entries: Manifest) => Promise<SplitChanges>;
 }
 
-/** One copy of one mount. */
+/** One copy back of one mount. */
 class Copy {
   readonly #key: MountKey;
   readonly #dir: string;
@@ -135,7 +135,7 @@ class Copy {
         await this.#settle(root, before);
         return this.#refused(refusal);
       }
-      // What it cannot remove now, the next copy does. Nothing is moved through it any more.
+      // If removal fails, the next copy removes the folder. No later change is moved through it.
       await staging.dispose().catch(() => undefined);
       await syncEntries(root, targets(changes));
       await this.#keep(entries, ADOPTED);
@@ -163,7 +163,7 @@ class Copy {
     };
   }
 
-  /** What the host has by us. A copy that was broken off is looked through first. */
+  /** Returns the state of the host that Voidbox produced, after checking an interrupted copy. */
   async #before(root: Folder): Promise<Map<string, MountEntry>> {
     const known =
       (await readManifest(join(this.#dir, COPIED))) ??
@@ -176,7 +176,7 @@ class Copy {
     return this.#settle(root, new Map([...known].filter((each): each is [string, MountEntry] => each[1] !== null)));
   }
 
-  /** Takes over what a copy that did not come to its end has done. */
+  /** Records the changes that an interrupted copy has made. */
   async #settle(root: Folder, before: Map<string, MountEntry>): Promise<Map<string, MountEntry>> {
     const planned = await readManifest(join(this.#dir, COPYING));
     if (planned === null) return before;
@@ -186,10 +186,10 @@ class Copy {
         const found = (await (await folders.at(parentOf(path)))?.look(nameOf(path))) ?? null;
         if (found !== null && found.kind !== 'other' && target !== null && isSameEntry(found, target))
           before.set(path, target);
-        // Made, and not yet with its mode.
+        // The folder was made, but its mode was not set yet.
         else if (found?.kind === 'dir' && target?.kind === 'dir' && before.get(path)?.kind !== 'dir')
           before.set(path, found);
-        // Gone is as planned, or half of a change of its kind.
+        // The path was removed as planned, or its kind is being replaced.
         else if (found === null) before.delete(path);
       }
     } finally {
@@ -200,14 +200,17 @@ class Copy {
     return before;
   }
 
-  /** A worker that was held up and wakes behind its successor must not put its own state over that one's. */
+  /** A delayed worker that wakes after its successor must not overwrite the successor's state. */
   async #assertNewest(): Promise<void> {
     const newest = await readFile(join(this.#dir, COPIER), 'utf8');
     if (newest !== this.#name)
       throw new CodedError('fence/stale', `another worker has started to copy ${this.#key.guestPath} back`);
   }
 
-  /** Only for what is on the disk. A plan that came back behind a power loss would take later edits of the host for its own. */
+  /**
+   * Call this only for changes that are on the disk. A plan that reappeared after a power loss would claim later edits
+   * of the host.
+   */
   async #keep(entries: ReadonlyMap<string, MountEntry>, ...alsoDone: readonly string[]): Promise<void> {
     await writeManifest(join(this.#dir, COPIED), entries);
     for (const name of [COPYING, ...alsoDone]) await rm(join(this.#dir, name), { force: true });

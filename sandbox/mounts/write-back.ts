@@ -1,6 +1,6 @@
 /**
- * Changes of a guest onto the host. First everything is looked at: an entry that changed on the host too, or that the
- * host will not take, refuses the whole before anything is written. Then each change is one move.
+ * Applies changes of a guest to the host. First it checks every entry. If the host also changed an entry, or cannot
+ * accept it, the whole copy is rejected before anything is written. Then each change is one move.
  */
 import { constants } from 'node:fs';
 import { access } from 'node:fs/promises';
@@ -9,16 +9,16 @@ import { errno, isAbsent, type Folder, FolderPath, type Found } from './folder.t
 import { isSameEntry, toPrintablePath, type Manifest, type MountEntry } from './manifest.ts';
 import type { Staging } from './staging.ts';
 
-/** Paths that a refusal names. */
+/** The number of paths that a refusal names. */
 const NAMED_PATHS = 5;
 
-/** Why a copy back came to nothing, or to less than all. */
+/** The reason why a copy back wrote nothing, or only some of the changes. */
 export interface Refusal {
   readonly code: 'stage/mount-conflict' | 'stage/mount-unwritable';
   readonly message: string;
 }
 
-/** A change that the host is to get, with what lay there when it was looked at. */
+/** A checked change for the host, with the identity of the current entry. */
 interface Checked {
   readonly change: Change;
   readonly identity: string;
@@ -28,7 +28,7 @@ export type CheckedChanges =
   | { readonly refusal: Refusal }
   | { readonly refusal: null; readonly todo: readonly Checked[] };
 
-/** Looks at every entry that is to change. What is on the host already needs nothing. */
+/** Checks every changed entry. Changes that the host already has are left out. */
 export async function checkChanges(
   root: Folder,
   changes: readonly Change[],
@@ -51,7 +51,7 @@ export async function checkChanges(
         continue;
       }
       if (folder === null && !isMade(coming, parent)) {
-        // Where the folder went, there is no place for what the stage put into it.
+        // The folder was removed, so the stage's new entry has no place.
         conflicts.push(parent);
         continue;
       }
@@ -69,7 +69,7 @@ export async function checkChanges(
   return conflicts.length === 0 ? { refusal: null, todo } : { refusal: conflict(conflicts) };
 }
 
-/** Carries checked changes out. What could not be done is told; the host then has what came before it. */
+/** Applies checked changes. If a change fails, returns the reason; the host keeps the changes before it. */
 export async function applyChanges(
   root: Folder,
   todo: readonly Checked[],
@@ -145,11 +145,11 @@ async function place(
   }
 }
 
-/** What lies there, without its contents: enough to see that it is what was looked at. */
+/** Identifies an entry without reading its contents: enough to see whether it changed after the check. */
 async function identityOf(folder: Folder | null, name: string): Promise<string> {
   const stat = await folder?.stat(name);
   if (stat === null || stat === undefined) return 'absent';
-  // A folder's size and times change with what is in it, and that has checks of its own.
+  // A folder's size and times change with its content, which is checked separately.
   const contents = stat.isDirectory() ? '' : `:${stat.size}:${stat.mtimeNs}:${stat.ctimeNs}`;
   return `${stat.dev}:${stat.ino}:${stat.mode}${contents}`;
 }
@@ -159,7 +159,7 @@ async function findEntry(folder: Folder | null, name: string): Promise<Found | n
   try {
     return await folder.look(name);
   } catch (error) {
-    // It went between two looks, or cannot be read: then it is not what was captured.
+    // The entry disappeared between two calls, or cannot be read, so it differs from the captured entry.
     if (isAbsent(error)) return null;
     if (isOfTheHost(error) || errno(error) === 'ELOOP') return { kind: 'other' };
     throw error;
@@ -170,13 +170,13 @@ function isSame(found: Found | null, entry: MountEntry | null): boolean {
   return found?.kind === 'other' ? false : isSameEntry(found, entry);
 }
 
-/** True for a folder that the changes make. */
+/** Returns true for a folder that the changes create. */
 function isMade(coming: ReadonlyMap<string, Change>, path: string): boolean {
   const change = coming.get(path);
   return change !== undefined && change.to?.kind === 'dir' && change.from?.kind !== 'dir';
 }
 
-/** What lies in a folder that is to go and was not there before. */
+/** Lists entries of a folder that is to be removed, if they are not in `before`. */
 async function strangersIn(folders: FolderPath, path: string, before: Manifest): Promise<readonly string[]> {
   const folder = await folders.at(path);
   return folder === null
@@ -195,7 +195,7 @@ async function findWriteRefusal(folder: Folder, path: string, device: bigint): P
     : createWriteRefusal(path, 'EXDEV: it is another file system than the mounted folder');
 }
 
-/** Refusals that stay as they are when they are tried again; a full disk does not. */
+/** Errors that a retry would not fix; a full disk is not among them. */
 const LASTING: ReadonlySet<string> = new Set([
   'EACCES',
   'EPERM',

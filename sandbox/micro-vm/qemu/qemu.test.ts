@@ -9,12 +9,12 @@ function launchOn(kvm: HostFacts['kvm'], kernel: QemuPieces['kernel'] = KERNEL) 
   return vmm.launchOn({ kvm, memoryTotalBytes: 1, memoryAvailableBytes: 1 });
 }
 
-test('an emulated CPU gets the kernel that it need not unpack, where there is one', () => {
+test('an emulated CPU gets an uncompressed kernel if the host has one', () => {
   expect(launchOn('none').kernel).toEqual({ path: '/k/vmlinux', kind: 'debian' });
   expect(launchOn('none', { path: '/k/vmlinuz', kind: 'voidbox' }).kernel.path).toBe('/k/vmlinuz');
 });
 
-test('a real CPU gets the one that lies at an address of chance', () => {
+test('a real CPU gets the compressed kernel, which unpacks itself to a random address', () => {
   expect(launchOn('hardware').kernel.path).toBe('/k/vmlinuz');
 });
 

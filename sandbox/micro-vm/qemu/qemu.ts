@@ -3,7 +3,7 @@ import type { HostFacts } from '../../../native/index.ts';
 import type { Vmm } from '../vmm.ts';
 import { acceleratorOf, readOverheadMib, type Accelerator } from './vm-overhead.ts';
 
-/** Emulated, a boot takes 5 s on an idle machine and 30 s on one with six times as much to do as it has cores. */
+/** An emulated boot takes 5 s on an idle machine, and 30 s on a machine with six times more work than cores. */
 const BOOT_TIMEOUT_MS: Readonly<Record<Accelerator, number>> = { kvm: 20_000, tcg: 45_000 };
 
 /** All paths are absolute. */
@@ -41,8 +41,8 @@ export function createQemu(pieces: Pick<QemuPieces, 'qemu' | 'bwrap' | 'mke2fs' 
 }
 
 /**
- * An emulated CPU takes 0.6 s to unpack a kernel. Real ones take it as it is packed: what unpacks it also moves it to an address that
- * nobody can guess.
+ * Chooses the kernel. An emulated CPU takes 0.6 s to unpack a kernel. A real CPU gets the compressed one, because its
+ * unpacker also moves the kernel to a random address.
  */
 function kernelFor(accelerator: Accelerator, { kernel }: Pick<QemuPieces, 'kernel'>): string {
   return accelerator === 'tcg' ? (kernel.uncompressedPath ?? kernel.path) : kernel.path;

@@ -1,12 +1,15 @@
-/** What a VM takes of its host beside its guest's memory: QEMU and the keeper. The figures stand in docs/reference/keeper.md. */
+/**
+ * The host memory that a VM uses in addition to its guest's memory, for QEMU and the keeper. docs/keeper.md lists the
+ * figures.
+ */
 import type { HostFacts } from '../../../native/index.ts';
 
 export type Accelerator = 'kvm' | 'tcg';
 
-/** An emulated CPU comes with a cache of translated code (`tb-size` in the keeper), which a large program fills. */
+/** An emulated CPU needs a cache of translated code (`tb-size` in the keeper), which a large program fills. */
 export const VM_OVERHEAD_MIB: Readonly<Record<Accelerator, number>> = { kvm: 160, tcg: 384 };
 
-/** An emulated KVM runs no stock kernel; only hardware counts. */
+/** Only hardware KVM counts, because an emulated KVM runs no stock kernel. */
 export function acceleratorOf(host: HostFacts): Accelerator {
   return host.kvm === 'hardware' ? 'kvm' : 'tcg';
 }
