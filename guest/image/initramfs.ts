@@ -1,4 +1,7 @@
-/** What a guest's first root holds: the agent as /init, the mock agent, busybox with its applets, users, mount points, modules. */
+/**
+ * Builds a guest's first root: the agent as /init, the mock agent, busybox with its applets, users, mount points,
+ * modules.
+ */
 import { gzipSync } from 'node:zlib';
 import { type CpioEntry, writeCpio } from './cpio.ts';
 
@@ -9,9 +12,12 @@ export interface InitramfsInputs {
   readonly mockAgent: Uint8Array;
   /** A static busybox. */
   readonly busybox: Uint8Array;
-  /** What `busybox --list-full` prints: paths such as `bin/ls`. */
+  /** The output of `busybox --list-full`: paths such as `bin/ls`. */
   readonly applets: readonly string[];
-  /** Kernel modules, not compressed, in the order in which the agent loads them; none for a kernel that has all built in. */
+  /**
+   * Uncompressed kernel modules in the order in which the agent loads them; empty if the kernel has all of them built
+   * in.
+   */
   readonly modules: readonly KernelModule[];
 }
 
@@ -21,7 +27,7 @@ export interface KernelModule {
   readonly content: Uint8Array;
 }
 
-/** Part of the cache key: grows whenever the same inputs give another image. */
+/** Part of the cache key. It must grow whenever the same inputs produce another image. */
 export const INITRAMFS_FORMAT = 2;
 
 const READ_ONLY_FOLDERS = [
@@ -48,7 +54,7 @@ const READ_ONLY_FOLDERS = [
 /** Mount points of the scratch disk's folders. */
 const SCRATCH_FOLDERS = ['home/sandbox', 'tmp', 'var/tmp', 'workspace'];
 const MOCK_AGENT = 'usr/lib/voidbox/mock-agent';
-/** Command lines that the mock agent plays. */
+/** The command lines that the mock agent replaces. */
 const MOCKED = ['claude', 'codex'];
 const PRIVATE_FOLDERS = ['root'];
 
@@ -85,7 +91,7 @@ export function initramfsEntries(inputs: InitramfsInputs): CpioEntry[] {
     { kind: 'file', path: 'init', mode: 0o755, content: inputs.agent },
     { kind: 'file', path: 'bin/busybox', mode: 0o755, content: inputs.busybox },
     { kind: 'file', path: MOCK_AGENT, mode: 0o755, content: inputs.mockAgent },
-    // By its name it knows whose part it plays.
+    // The mock agent learns from its name which command line it replaces.
     ...MOCKED.map((name) => ({
       kind: 'link' as const,
       path: `usr/lib/voidbox/mock-agents/${name}`,
@@ -102,12 +108,14 @@ export function initramfsEntries(inputs: InitramfsInputs): CpioEntry[] {
   return entries;
 }
 
-/** Links in /bin, /sbin, /usr/bin and /usr/sbin; a first process of busybox's own is not wanted beside the agent. */
+/**
+ * Links in /bin, /sbin, /usr/bin and /usr/sbin. `init` of busybox is left out, because the agent is the first process.
+ */
 function appletLinks(applets: readonly string[]): CpioEntry[] {
   const paths = new Set(
     applets.filter((path) => /^(?:usr\/)?s?bin\/[^/]+$/.test(path) && path !== 'bin/busybox' && path !== 'sbin/init'),
   );
-  // Scripts name these by the places that distributions give them.
+  // Scripts expect these programs at the usual paths of distributions.
   for (const path of ['usr/bin/env', 'bin/sh']) paths.add(path);
   return [...paths].map((path) => ({ kind: 'link' as const, path, target: '/bin/busybox' }));
 }

@@ -1,7 +1,7 @@
-//! The agent's allocator: blocks of about a frame's size are kept for the next frame.
+//! The agent's allocator keeps blocks of about a frame's size for the next frame.
 //!
-//! musl maps and unmaps each block of this size, so every 64 KiB that pass through cost their page
-//! faults anew; under an emulated CPU those are most of what a transfer costs.
+//! musl maps and unmaps each block of this size, so each 64 KiB of a transfer would cause new page faults. Under an
+//! emulated CPU, they are most of the cost of a transfer.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
@@ -9,12 +9,12 @@ use std::sync::Mutex;
 
 use crate::lock::lock;
 
-/// A frame of the longest chunk fits, its head included.
+/// The block holds a frame of the longest chunk with its head.
 const BLOCK_BYTES: usize = 72 << 10;
-/// Smaller requests are for the system's allocator.
+/// The system's allocator serves smaller requests.
 const SMALLEST_BYTES: usize = 16 << 10;
 const BLOCK_ALIGN: usize = 16;
-/// Blocks that are kept; the rest goes back to the system.
+/// The number of kept blocks; the others are returned to the system.
 const KEPT_BLOCKS: usize = 32;
 
 const BLOCK: Layout = match Layout::from_size_align(BLOCK_BYTES, BLOCK_ALIGN) {
@@ -50,7 +50,7 @@ impl BlockCache {
         Some(kept.blocks[kept.count])
     }
 
-    /// False when there are enough.
+    /// Returns false if enough blocks are kept.
     fn keep(&self, block: *mut u8) -> bool {
         let mut kept = lock(&self.kept);
         let count = kept.count;
@@ -67,8 +67,8 @@ fn is_block(layout: Layout) -> bool {
     (SMALLEST_BYTES..=BLOCK_BYTES).contains(&layout.size()) && layout.align() <= BLOCK_ALIGN
 }
 
-// SAFETY: a layout is either the system's own from first to last, or always the whole block's; a
-// block is in at most one pair of hands, since it leaves `kept` when it is given out.
+// SAFETY: a layout is either the system's own from first to last, or always the whole block's. A block has at most one
+// owner, because it leaves `kept` when it is handed out.
 unsafe impl GlobalAlloc for BlockCache {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !is_block(layout) {

@@ -1,4 +1,4 @@
-//! Cgroups: the one of all user processes, and below it that of each exec.
+//! Cgroups: one for all user processes, and below it one for each exec.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -15,31 +15,32 @@ use crate::lock::lock;
 use crate::log;
 use crate::procfs;
 
-/// How long a killed cgroup may take to be empty before its folder is left for later.
+/// How often removal of a killed cgroup is tried before its folder stays.
 const REMOVE_TRIES: u32 = 200;
 const REMOVE_PAUSE: Duration = Duration::from_millis(10);
 
-/// The cgroup of an exec, as `ExecFreeze` finds it.
+/// The cgroup of an exec, for `ExecFreeze`.
 pub struct Child {
     pub path: PathBuf,
     pub is_frozen: bool,
-    /// Processes of it that the agent killed for want of memory.
+    /// The number of its processes that the agent killed to free memory.
     killed_for_memory: Arc<AtomicU64>,
 }
 
-/// What a full memory holds, and how it moves.
+/// The contents of a full memory, and counters of page reads.
 pub struct MemoryStat {
     /// All memory of users.
     pub limit_bytes: u64,
-    /// Pages of files that were read again after memory had let them go, since the boot.
+    /// File pages that were read again after the kernel had dropped them, since the boot.
     pub refaults: u64,
-    /// Times that a program waited for a page of its own, such as its code, to be read from a disk, since the boot.
+    /// The number of times that a program waited for one of its own pages, such as code, to be read from a disk, since
+    /// the boot.
     pub major_faults: u64,
-    /// Pages of files on disks, of which memory can let go.
+    /// Pages of files on disks, which the kernel can drop.
     pub file_bytes: u64,
 }
 
-/// Those of the execs that run, by their requests.
+/// The cgroups of running execs, by request id.
 pub type Children = Arc<Mutex<HashMap<u32, Child>>>;
 
 /// The cgroup of all user processes, under which each exec has its own.
@@ -47,7 +48,7 @@ pub struct CgroupParent {
     path: PathBuf,
     next: AtomicU64,
     children: Children,
-    /// As [`Child::killed_for_memory`], of all of them since the boot.
+    /// Like [`Child::killed_for_memory`], but for all execs since the boot.
     killed_for_memory: AtomicU64,
 }
 
@@ -61,17 +62,17 @@ impl CgroupParent {
         }
     }
 
-    /// Processes and threads of users.
+    /// The number of users' processes and threads.
     pub fn processes(&self) -> u64 {
         read(&self.path, "pids.current").trim().parse().unwrap_or(0)
     }
 
-    /// Processes of users that were killed for want of memory.
+    /// The number of users' processes that were killed to free memory.
     pub fn oom_kills(&self) -> u64 {
         oom_kills(&self.path) + self.killed_for_memory.load(Ordering::Relaxed)
     }
 
-    /// `None` unless users have all of their memory, except a hundredth.
+    /// Returns `None` unless users have all of their memory, except one percent.
     pub fn full_memory(&self) -> Option<MemoryStat> {
         let number = |name| read(&self.path, name).trim().parse::<u64>().ok();
         let limit_bytes = number("memory.max")?;
@@ -84,12 +85,12 @@ impl CgroupParent {
             limit_bytes,
             refaults: value("workingset_refault_file"),
             major_faults: value("pgmajfault"),
-            // `file` counts `/dev/shm` too, of which memory cannot let go.
+            // `file` also counts `/dev/shm`, which the kernel cannot drop.
             file_bytes: value("file").saturating_sub(value("shmem")),
         })
     }
 
-    /// SIGKILL to the process of users that the kernel would kill first, which counts as killed for want of memory.
+    /// Sends SIGKILL to the user process that the kernel would kill first, and counts it as killed to free memory.
     pub fn kill_largest(&self) -> Option<Pid> {
         let children = lock(&self.children);
         let (_, pid, child) = children
@@ -104,7 +105,7 @@ impl CgroupParent {
         Some(pid)
     }
 
-    /// SIGKILL to every process of users.
+    /// Sends SIGKILL to every user process.
     pub fn kill_all(&self) {
         kill(&self.path);
     }
@@ -134,7 +135,7 @@ impl CgroupParent {
     }
 }
 
-/// The cgroup of one exec; removed, with all that is in it, when it is dropped.
+/// The cgroup of one exec; dropping this removes it with all its processes.
 pub struct ExecCgroup {
     exec: u32,
     path: PathBuf,
@@ -143,7 +144,7 @@ pub struct ExecCgroup {
 }
 
 impl ExecCgroup {
-    /// Open for a process that writes `0` to join.
+    /// Opens the file to which a process writes `0` to join.
     pub fn open_procs(&self) -> io::Result<File> {
         OpenOptions::new()
             .write(true)
@@ -158,7 +159,7 @@ impl ExecCgroup {
         pids(&self.path)
     }
 
-    /// Processes of it that were killed for want of memory.
+    /// The number of its processes that were killed to free memory.
     pub fn oom_kills(&self) -> u64 {
         oom_kills(&self.path) + self.killed_for_memory.load(Ordering::Relaxed)
     }
@@ -201,7 +202,7 @@ fn kill(cgroup: &Path) {
     }
 }
 
-/// True when all processes in it stand still.
+/// Returns true if all processes of the cgroup are frozen.
 pub fn is_frozen(cgroup: &Path) -> bool {
     field(&read(cgroup, "cgroup.events"), "frozen") == Some(1)
 }
@@ -210,7 +211,7 @@ fn oom_kills(cgroup: &Path) -> u64 {
     field(&read(cgroup, "memory.events"), "oom_kill").unwrap_or(0)
 }
 
-/// A value of a file of `name value` lines.
+/// Reads a value from lines of the form `name value`.
 fn field(text: &str, name: &str) -> Option<u64> {
     text.lines()
         .filter_map(|line| line.split_once(' '))

@@ -1,4 +1,4 @@
-//! Why a request failed, as the keeper is told.
+//! The failure of a request, as the agent sends it to the keeper.
 
 use std::io;
 
@@ -35,7 +35,7 @@ impl Failure {
         Self::new(code_of(&error), format!("{place}: {error}"))
     }
 
-    /// A failure to read what the command left. Rights that are in the way are the command's doing.
+    /// A failure to read output of the command. If permissions deny the read, the command caused it.
     pub fn output(place: impl std::fmt::Display, error: impl Into<io::Error>) -> Self {
         let error = error.into();
         let code = match code_of(&error) {
@@ -46,7 +46,7 @@ impl Failure {
     }
 
     pub fn into_body(self) -> ErrorBody {
-        // A message stays far below the cap of a control frame, whatever names are in it.
+        // A message must stay far below the limit of a control frame, whatever names it contains.
         let message = self.message.chars().take(4096).collect();
         ErrorBody {
             code: self.code,

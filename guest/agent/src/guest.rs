@@ -11,15 +11,15 @@ use crate::precedence::Precedences;
 use crate::reaper::Reaper;
 use crate::tunnel::Tunnels;
 
-/// The process that the agent is.
+/// The role of the agent's process.
 pub enum Role {
     /// PID 1 of a guest.
     Init(Storage),
-    /// A process under test, on a machine that is not its own.
+    /// A process under test, on a machine that it shares.
     Process,
 }
 
-/// The guest as requests see it.
+/// The guest's state for requests.
 pub struct Guest {
     pub role: Role,
     pub reaper: Reaper,
@@ -27,11 +27,11 @@ pub struct Guest {
     pub precedences: Precedences,
     configuring: AtomicBool,
     configured: AtomicBool,
-    /// Folders outside the user's own that were made for copies, by their guest path.
+    /// Folders outside the user's own that were made for copies, as guest paths.
     pub made_folders: Mutex<Vec<PathBuf>>,
-    /// There once the keeper keeps a door for this guest.
+    /// Set once the keeper provides a door for this guest.
     pub tunnels: OnceLock<Arc<Tunnels>>,
-    /// The environment variables of commands, which their own override.
+    /// The default environment variables of commands.
     variables: OnceLock<Vec<(String, String)>>,
 }
 
@@ -58,12 +58,12 @@ impl Guest {
         self.configured.load(Ordering::Acquire)
     }
 
-    /// True for the first call alone.
+    /// Returns true only for the first call.
     pub fn claim_configuration(&self) -> bool {
         !self.configuring.swap(true, Ordering::AcqRel)
     }
 
-    /// Lets every request through.
+    /// Allows all requests.
     pub fn set_configured(&self) {
         self.configured.store(true, Ordering::Release);
     }
@@ -77,7 +77,7 @@ impl Guest {
         self.variables.get().map_or(&[], Vec::as_slice)
     }
 
-    /// A place on the disk that has what users write.
+    /// Returns a path on the disk that stores users' files.
     pub fn disk(&self) -> &Path {
         match &self.role {
             Role::Init(storage) => &storage.scratch,
@@ -85,12 +85,12 @@ impl Guest {
         }
     }
 
-    /// The user whose rights file requests have: `None` is the process's own.
+    /// The user with whose rights file requests run; `None` means the process's own user.
     pub fn file_owner(&self) -> Option<Owner> {
         rustix::process::geteuid().is_root().then_some(SANDBOX)
     }
 
-    /// The user to change to for a program; `None` when that is who this process is already.
+    /// Returns the user to switch to for a program; `None` if this process already runs as that user.
     pub fn may_run_as(&self, uid: u32, gid: u32) -> Result<Option<Owner>, String> {
         let me = rustix::process::geteuid();
         if uid == 0 || gid == 0 {

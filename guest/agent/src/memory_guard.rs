@@ -1,6 +1,6 @@
-//! Ends a livelock of the users' memory, in which the kernel kills no process: memory is full of what has no other
-//! place, and the last pages of programs are read from the disk again and again. Each page that is read counts as
-//! progress for the kernel, so a command would stand still until its deadline.
+//! Ends a livelock of the users' memory in which the kernel kills no process. Memory is full of pages that cannot be
+//! dropped, and programs' last pages are read from the disk again and again. The kernel counts each read as progress,
+//! so a command would hang until its deadline.
 
 use std::sync::Arc;
 use std::thread;
@@ -11,16 +11,16 @@ use crate::guest::Guest;
 use crate::log;
 
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Intervals in a row after which a process is killed.
+/// The number of consecutive intervals after which a process is killed.
 const LIVELOCK_INTERVALS: u32 = 5;
-/// The kernel drops pages of files before it kills, so files have less than this part of a memory that is full otherwise. A
-/// program that reads long files again and again has a full memory, too, but files have most of it.
+/// The kernel drops file pages before it kills, so in a livelock, files have less than this part of the memory. A
+/// program that reads long files again and again also fills the memory, but files have most of it.
 const FILES_PART: u64 = 64;
-/// Pages that are read again in an interval, for each page of files that memory holds.
+/// The number of pages that are read again in an interval, for each file page in memory.
 const READS_OF_A_PAGE: u64 = 4;
-/// Fewer reads in an interval are those of a command that still runs.
+/// If an interval has fewer reads, the command still runs.
 const READS_MIN: u64 = 256;
-/// Fewer waits of programs for pages of their own in an interval are those of a program that runs and reads.
+/// If programs wait for their own pages less often in an interval, a program runs and reads files.
 const MAJOR_FAULTS_MIN: u64 = 32;
 const PAGE_BYTES: u64 = 4096;
 
@@ -55,7 +55,8 @@ struct Guard {
 }
 
 impl Guard {
-    /// True when the livelock has lasted long enough; the count begins again. `stat` is there if memory is full.
+    /// Returns true if the livelock has lasted long enough, and then starts to count again. `stat` is present if memory
+    /// is full.
     fn sees_livelock(&mut self, stat: Option<MemoryStat>) -> bool {
         let is_stuck = match (&self.last, &stat) {
             (Some(last), Some(stat)) => is_stuck(last, stat),
@@ -71,7 +72,7 @@ impl Guard {
     }
 }
 
-/// True if programs did little in an interval but wait for pages of which memory holds too few.
+/// Returns true if programs spent an interval mostly on waiting for pages, because memory holds too few.
 fn is_stuck(last: &MemoryStat, stat: &MemoryStat) -> bool {
     let held_pages = stat.file_bytes / PAGE_BYTES;
     let reads = stat.refaults.saturating_sub(last.refaults);
@@ -87,7 +88,7 @@ mod tests {
 
     const LIMIT_BYTES: u64 = 162_586_624;
 
-    /// The verdicts on samples of a full memory: refaults and major faults since the boot, and bytes of files.
+    /// Judges samples of a full memory: refaults and major faults since the boot, and bytes of files.
     fn judge(samples: impl IntoIterator<Item = (u64, u64, u64)>) -> Vec<bool> {
         let mut guard = Guard::default();
         samples
@@ -105,7 +106,7 @@ mod tests {
 
     #[test]
     fn five_intervals_in_which_the_held_pages_are_read_again_are_a_livelock() {
-        // What a guest of 256 MiB with `tail /dev/zero` showed, every two seconds.
+        // Samples of a guest of 256 MiB with `tail /dev/zero`, every two seconds.
         let samples = [
             (3_354, 143, 249_856),
             (13_778, 682, 94_208),
@@ -145,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_program_that_reads_a_long_file_again_and_again_is_no_livelock() {
-        // Two gigabytes in a second, of which memory holds 140 MiB.
+        // A program reads two gigabytes each second, and memory holds 140 MiB of the files.
         let verdicts = judge((0..20).map(|second| (second * 500_000, second * 400, 140 << 20)));
         assert!(!verdicts.contains(&true));
     }

@@ -1,4 +1,4 @@
-//! The frames that wait for the connection: control frames ahead of data frames.
+//! Queues frames for the connection: control frames precede data frames.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -6,12 +6,12 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::lock::lock;
 
-/// Data bytes that wait at most; senders beyond it block.
+/// The limit of queued data bytes; at the limit, senders block.
 const DATA_QUEUE_BYTES: usize = 1 << 20;
-/// Control bytes that wait at most.
+/// The limit of queued control bytes.
 const CONTROL_QUEUE_BYTES: usize = 4 << 20;
 
-/// The connection is over; what is sent now goes nowhere.
+/// The connection is over; later frames are dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closed;
 
@@ -22,7 +22,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// A frame fits when the bound holds with it, or alone.
+    /// Returns true if the frame keeps the queue within the bound, or if the queue is empty.
     fn fits(&self, length: usize, bound: usize) -> bool {
         self.bytes == 0 || self.bytes + length <= bound
     }
@@ -59,8 +59,8 @@ impl Outbox {
         self.send(frame, |state| &mut state.control, CONTROL_QUEUE_BYTES)
     }
 
-    /// Queues a frame behind the data that was sent before it: data itself, and the frames that
-    /// mean "no more data". Blocks while the data queue is full.
+    /// Queues a frame after the data that was sent before it: data frames, and frames that mean "no more data". Blocks
+    /// while the data queue is full.
     pub fn send_behind(&self, frame: Vec<u8>) -> Result<(), Closed> {
         self.send(frame, |state| &mut state.data, DATA_QUEUE_BYTES)
     }
@@ -86,14 +86,14 @@ impl Outbox {
         Ok(())
     }
 
-    /// Ends the connection for all senders; what waits is dropped.
+    /// Ends the connection for all senders, and drops queued frames.
     pub fn close(&self) {
         let mut state = lock(&self.state);
         state.closed = true;
         self.changed.notify_all();
     }
 
-    /// Writes what is queued until the outbox is closed or writing fails, which closes it.
+    /// Writes queued frames until the outbox is closed. A failed write closes it.
     pub fn write_to(&self, writer: &mut impl Write) -> io::Result<()> {
         while let Some(frame) = self.next() {
             if let Err(error) = writer.write_all(&frame) {
@@ -130,7 +130,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    /// Takes what it is given and closes the outbox after `left` frames.
+    /// Accepts bytes, and closes the outbox after `left` frames.
     struct Sink(Arc<Outbox>, usize, Vec<u8>);
 
     impl Write for Sink {

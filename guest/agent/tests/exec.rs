@@ -9,7 +9,7 @@ use voidbox_protocol::body::{Empty, ExecReason, ExecSignal};
 use voidbox_protocol::credit::WINDOW_BYTES;
 use voidbox_protocol::message::{Message, Stream};
 
-/// Waits until a process is gone; a zombie counts as gone.
+/// Waits until a process has ended; a zombie counts as ended.
 fn expect_gone(pid: &str) {
     let since = Instant::now();
     loop {
@@ -59,12 +59,12 @@ fn a_program_has_no_way_back_to_privileges() {
 #[test]
 fn a_program_inherits_no_descriptor_and_no_blocked_signal() {
     let mut keeper = Keeper::start();
-    // 3 is the folder that ls itself reads.
+    // Descriptor 3 is the folder that ls itself reads.
     let outcome = keeper.run("exec ls /proc/self/fd");
     assert_eq!(outcome.text(), "0\n1\n2\n3");
     let outcome = keeper.run("exec grep ^SigBlk /proc/self/status");
     assert_eq!(outcome.text(), "SigBlk:\t0000000000000000");
-    // A writer that outlives its reader has to be told by a signal, as everywhere.
+    // A writer that outlives its reader must get SIGPIPE, as on any Linux system.
     let outcome = keeper.run("(yes; echo $? >&2) | head -n 1");
     assert_eq!(outcome.stderr, b"141\n");
 }
@@ -72,7 +72,7 @@ fn a_program_inherits_no_descriptor_and_no_blocked_signal() {
 #[test]
 fn execs_run_at_the_same_time() {
     let mut keeper = Keeper::start();
-    // Each waits for the other's file: one after the other they would never end.
+    // Each script waits for the other's file: one after the other, they would never end.
     let scripts = [
         "touch a; until [ -e b ]; do sleep 0.01; done; echo first",
         "touch b; until [ -e a ]; do sleep 0.01; done; echo second",
@@ -120,7 +120,7 @@ fn input_that_nobody_reads_holds_nothing_up() {
 fn the_end_comes_behind_the_last_byte_of_both_streams() {
     let mut keeper = Keeper::start();
     for _ in 0..20 {
-        // `finish` checks the counts of the response against what came before it.
+        // `finish` compares the response's counts with the received output.
         let outcome = keeper.run("head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2; exit 3");
         assert_eq!(outcome.stdout.len(), 300_000);
         assert_eq!(outcome.stderr.len(), 300_000);
@@ -141,7 +141,8 @@ fn a_flood_stops_at_the_window_and_other_requests_go_on() {
         }
     }
     assert_eq!(flooded, WINDOW_BYTES as usize);
-    // Without credit no byte more comes; a frame of the flood here would be one of no exec.
+    // Without credit, no more bytes may arrive; `run` would fail at a frame of the flood, which belongs to another
+    // exec.
     assert_eq!(keeper.run("sleep 0.3; echo alive").text(), "alive");
     keeper.send(flood, &Message::ExecSignal(ExecSignal { signal: 9 }));
     keeper.send(flood, &Message::Credit(Stream::Stdout, WINDOW_BYTES));
@@ -177,7 +178,7 @@ fn a_signal_goes_to_the_whole_group() {
             other => panic!("{other:?}"),
         }
     }
-    // Let the shell set its trap.
+    // The shell needs time to set its trap.
     std::thread::sleep(Duration::from_millis(200));
     keeper.send(id, &Message::ExecSignal(ExecSignal { signal: 15 }));
     let mut out = Vec::new();
@@ -286,7 +287,7 @@ fn a_script_whose_interpreter_is_missing_says_so() {
         assert!(message.starts_with("./x.sh: its "), "{message}");
         assert!(message.contains(words), "{message}");
     }
-    // `env` is there, and fails to find `sh` with a carriage return.
+    // `env` exists, and fails to find `sh` with a carriage return.
     let script =
         format!("cd {cwd} && printf '#!/usr/bin/env sh\\r\\necho hi\\n' > x.sh && exec ./x.sh");
     let outcome = keeper.run(&script);

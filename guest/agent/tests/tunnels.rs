@@ -1,4 +1,4 @@
-//! Bytes of tunnels through the mailbox, beside those of the port.
+//! Bytes of tunnels pass through the mailbox in parallel to those of the port.
 
 mod keeper;
 
@@ -14,12 +14,12 @@ use voidbox_protocol::mailbox::{SLOTS_PER_SIDE, Slots};
 use voidbox_protocol::message::{Message, Stream, encode_data};
 
 const PIECE_BYTES: usize = 64 << 10;
-/// The silence after which no side can send more.
+/// After this silence, no side can send more.
 const QUIET: Duration = Duration::from_millis(700);
 
-/// An agent with one service, a program's connection to it, and the tunnel's id.
+/// Starts an agent with one service; returns it, a program's connection, and the tunnel's id.
 fn open_tunnel(flags: u8) -> (Keeper, TcpStream, u32) {
-    // The address of the first service, on which only it listens.
+    // The address of the first service; no other program listens on it.
     let address = TcpListener::bind("127.0.1.1:0")
         .unwrap()
         .local_addr()
@@ -43,7 +43,7 @@ fn open_tunnel(flags: u8) -> (Keeper, TcpStream, u32) {
     (keeper, program, id)
 }
 
-/// Sends until no credit comes any more, and gives what it sent. Every slot has come back.
+/// Sends until no credit arrives, and returns the sent bytes. Every slot has been given back.
 fn fill(keeper: &mut Keeper, id: u32) -> Vec<u8> {
     let mut window = SendWindow::of(TUNNEL_MAIL_WINDOW_BYTES);
     let mut slots = Slots::default();
@@ -66,7 +66,7 @@ fn fill(keeper: &mut Keeper, id: u32) -> Vec<u8> {
             None => break,
         }
     }
-    // Some room is left for what comes late.
+    // Some room remains for late messages.
     assert!(window.left() <= PIECE_BYTES, "{} bytes left", window.left());
     assert!(slots.all_free());
     sent
@@ -114,10 +114,10 @@ fn a_program_that_does_not_read_holds_no_slot_and_loses_nothing() {
 fn slots_of_a_tunnel_that_is_over_come_back() {
     let (mut keeper, program, id) = open_tunnel(FLAG_DOOR_MAIL);
     fill(&mut keeper, id);
-    // With bytes unread the connection breaks.
+    // The connection breaks, because the program leaves bytes unread.
     drop(program);
     while !matches!(keeper.receive(), (got, Message::Cancel(_)) if got == id) {}
-    // It crosses the guest's last word.
+    // This message crosses the guest's last message.
     keeper.put_mail(id, 1, b"late");
     assert_eq!(keeper.receive(), (id, Message::MailTaken(1)));
     keeper.send(id, &Message::Cancel(Empty {}));
@@ -125,7 +125,7 @@ fn slots_of_a_tunnel_that_is_over_come_back() {
     assert_eq!(keeper.receive(), (id, Message::MailTaken(2)));
 }
 
-/// An agent whose door is a proxy alone, and the proxy's address as its programs know it.
+/// Starts an agent whose door has only a proxy; returns it and the proxy's address for programs.
 fn start_with_proxy() -> (Keeper, String) {
     let door = Door {
         proxy: true,
@@ -137,7 +137,7 @@ fn start_with_proxy() -> (Keeper, String) {
     (keeper, proxy.to_owned())
 }
 
-/// The head of the proxy's answer.
+/// Reads the head of the proxy's answer.
 fn read_head(program: &mut TcpStream) -> String {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -147,7 +147,7 @@ fn read_head(program: &mut TcpStream) -> String {
     String::from_utf8(head).unwrap()
 }
 
-/// A tunnel that a program asks the proxy for, with what it sends behind its head at once.
+/// Opens a tunnel through the proxy; `early` is sent together with the head of the request.
 fn connect(keeper: &mut Keeper, proxy: &str, early: &str) -> (TcpStream, u32) {
     let mut program = TcpStream::connect(proxy).unwrap();
     program
@@ -192,11 +192,11 @@ fn tunnels_that_were_handed_over_outlive_the_helper() {
     assert_eq!(got, b"down");
     drop(program);
     while !matches!(keeper.receive(), (got, Message::StreamEnd(_)) if got == id) {}
-    // The next helper serves as the first one did.
+    // The next helper serves like the first one.
     connect(&mut keeper, &proxy, "");
 }
 
-/// Sends a server's bytes and their end as a keeper does; gives the guest's last word.
+/// Sends a server's bytes and their end as a keeper does; returns the guest's last message.
 fn send_all(keeper: &mut Keeper, id: u32, bytes: &[u8]) -> Message {
     let mut window = SendWindow::of(TUNNEL_MAIL_WINDOW_BYTES);
     let mut slots = Slots::default();
@@ -286,7 +286,7 @@ fn mail_that_a_tunnel_cannot_have_ends_the_session() {
     let (mut beyond, _program, id) = open_tunnel(FLAG_DOOR_MAIL);
     for _ in 0..64 {
         for slot in 0..SLOTS_PER_SIDE {
-            // No program takes so much without reading.
+            // No program accepts this much without reading.
             let piece = vec![0; PIECE_BYTES];
             let frame = Message::Mail(
                 voidbox_protocol::mailbox::Mail::new(slot, u32::try_from(piece.len()).unwrap())

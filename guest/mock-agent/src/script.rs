@@ -1,4 +1,4 @@
-//! The plan to play: the steps of `MOCK_AGENT_SCRIPT`, else the scenario of `MOCK_CLAUDE_SCENARIO`.
+//! The plan of the mock agent: the steps of `MOCK_AGENT_SCRIPT`, or else the scenario of `MOCK_CLAUDE_SCENARIO`.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::instance::instance_of;
 use crate::workspace::Found;
 
 const MOST_STEPS: usize = 10_000;
-/// Characters of the prompt that an answer contains.
+/// The number of the prompt's characters that an answer repeats.
 const ECHOED: usize = 120;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -21,16 +21,16 @@ pub enum Step {
     },
     Run(String),
     Sleep(Duration),
-    /// The agent itself holds so many MiB until its end.
+    /// The agent holds this many MiB until its end.
     HoldMib(usize),
-    /// A line of the stream as it is, whatever it means: the text so many times.
+    /// Prints a line of the stream unchanged: the text, repeated.
     Print {
         text: String,
         times: u64,
     },
-    /// The stream ends within a line.
+    /// The stream ends in the middle of a line.
     Cut,
-    /// The call of the model's interface failed.
+    /// The call to the model fails.
     Fail(String),
     /// The result with which the agent ends.
     Result(String),
@@ -52,7 +52,8 @@ pub struct Plan {
     pub cost_usd: f64,
 }
 
-/// `goes_on`: with a session that has not ended, so that its own steps are played, not those of one that is asked again.
+/// Reads the plan. `goes_on` means that the session has not ended, so its own steps are played, not those of a resumed
+/// session.
 pub fn plan(call: &Call, found: &Found, goes_on: bool) -> Result<Plan, String> {
     from(call, found, goes_on, &|name| std::env::var(name).ok())
 }
@@ -133,7 +134,7 @@ fn tool_steps(tools: &str, turns: u64) -> Vec<Step> {
         .collect()
 }
 
-/// The prompt again and what was found, or the least value of the schema that the answer must fit.
+/// The prompt and the found files, or the smallest value that fits the answer's schema.
 fn answer(call: &Call, found: &Found) -> Result<String, String> {
     match &call.schema {
         None => {
@@ -156,7 +157,7 @@ fn answer(call: &Call, found: &Found) -> Result<String, String> {
     }
 }
 
-/// Reads `steps`, or `resumed` if a session that has ended is asked again.
+/// Reads `steps`, or `resumed` if an ended session is asked again.
 fn steps(script: &str, asked_again: bool) -> Result<Vec<Step>, String> {
     let script: Value =
         serde_json::from_str(script).map_err(|error| format!("MOCK_AGENT_SCRIPT: {error}"))?;
@@ -192,7 +193,7 @@ fn read_step(step: &Value) -> Option<Step> {
         "say" => Some(Step::Say(text()?)),
         "run" => Some(Step::Run(text()?)),
         "fail" => Some(Step::Fail(text()?)),
-        // Anything but a text is JSON.
+        // A value that is not text is written as JSON.
         "result" => Some(Step::Result(text().unwrap_or_else(|| value.to_string()))),
         "sleep_ms" => Some(Step::Sleep(Duration::from_millis(value.as_u64()?))),
         "hold_mb" => Some(Step::HoldMib(usize::try_from(value.as_u64()?).ok()?)),
@@ -258,7 +259,7 @@ mod tests {
         assert!(plan.steps.is_empty());
     }
 
-    /// Variables, and the change that they alone make to the plan without any.
+    /// Variables, and the difference that they make to the default plan.
     type Row = (&'static [(&'static str, &'static str)], fn(&mut Plan));
 
     fn runs(programs: &[&str]) -> Vec<Step> {
@@ -323,7 +324,7 @@ mod tests {
             (&[("MOCK_CLAUDE_OUTPUT_TOKENS", "8")], |plan| {
                 plan.output_tokens = 8
             }),
-            // A script is played instead of a scenario.
+            // A script takes precedence over a scenario.
             (
                 &[
                     ERROR,
@@ -391,7 +392,7 @@ mod tests {
                 "[{\"print\":{\"text\":\"a\",\"times\":-1}}]",
             ),
             ("MOCK_CLAUDE_SCENARIO", "none"),
-            // Without its lines.
+            // The custom scenario without its lines.
             ("MOCK_CLAUDE_SCENARIO", "custom"),
             ("MOCK_CLAUDE_TURNS", "-1"),
             ("MOCK_CLAUDE_DELAY_MS", "soon"),

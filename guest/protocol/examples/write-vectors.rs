@@ -1,4 +1,4 @@
-//! Writes `vectors/*.hex` anew. Run it when the protocol changes on purpose:
+//! Writes `vectors/*.hex` again. Run it when the protocol changes on purpose:
 //! `cargo run -p voidbox-protocol --example write-vectors`, and read the difference.
 
 #[path = "../tests/samples/mod.rs"]
@@ -12,7 +12,7 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The text of a vector file: the bytes in hex, 32 to a line.
+/// Formats the text of a vector file: the bytes in hex, 32 to a line.
 fn to_text(bytes: &[u8]) -> String {
     bytes
         .chunks(32)

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Start a process. Its standard input comes as `Data` frames of the same request id when
-/// `stdin` is true, else it is empty.
+/// Start a process. If `stdin` is true, its standard input arrives as `Data` frames of the same request id; otherwise
+/// it is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecRequest {
@@ -29,11 +29,11 @@ pub struct ExecStarted {
     pub pid: u32,
 }
 
-/// Why an exec is over.
+/// The reason why an exec is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExecReason {
-    /// The process ended, by itself or by a signal that the agent did not send.
+    /// The process ended on its own, or by a signal that the agent did not send.
     Exited,
     /// `timeoutMs` passed.
     Timeout,
@@ -66,8 +66,8 @@ pub struct ExecSignal {
     pub signal: i32,
 }
 
-/// Freeze the tree of an exec until this request is cancelled, or for `limitMs`. `ExecFrozen` says that
-/// the tree is frozen. An Error after it says that the tree runs again because the limit is over.
+/// Freeze the tree of an exec until this request is cancelled, or for `limitMs`. `ExecFrozen` reports that the tree is
+/// frozen. A later Error reports that the tree runs again because the limit has passed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecFreeze {
@@ -76,7 +76,7 @@ pub struct ExecFreeze {
     pub limit_ms: u64,
 }
 
-/// A request that is about one path: `MkdirP`, `ReadFile`, `FileStat`, `TarPut`, `TarGet`.
+/// A request with one path: `MkdirP`, `ReadFile`, `FileStat`, `TarPut`, `TarGet`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PathRequest {
@@ -87,7 +87,7 @@ pub struct PathRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Empty {}
 
-/// Write a file; `Data` frames with `sizeBytes` in all and `StreamEnd` follow.
+/// Write a file; `Data` frames with a total of `sizeBytes` and `StreamEnd` follow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WriteFile {
@@ -97,7 +97,7 @@ pub struct WriteFile {
     pub size_bytes: u64,
 }
 
-/// The head of a file that `Data` frames and `StreamEnd` follow, or that the path is no file.
+/// The head of a file that `Data` frames and `StreamEnd` follow, or the answer that the path is not a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadFileResponse {
     Present { size_bytes: u64, mode: u32 },
@@ -131,7 +131,7 @@ pub struct TarPutResponse {
     pub bytes: u64,
 }
 
-/// The contents of the tar that follows: those of a folder, or one file; or that the path is absent.
+/// The contents of the tar that follows: a folder's, or one file. Or the answer that the path is absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TarGetResponse {
     Dir,
@@ -153,10 +153,10 @@ pub enum ErrorCode {
     /// The request itself is wrong: a relative path, a size that does not match, a bad tar.
     #[serde(rename = "bad-request")]
     BadRequest,
-    /// The path is not there.
+    /// The path does not exist.
     #[serde(rename = "not-found")]
     NotFound,
-    /// The path is not one that the request may touch.
+    /// The request may not use the path.
     #[serde(rename = "not-allowed")]
     NotAllowed,
     /// The path leads to something that may not leave a guest: a device, a pipe, a socket.
@@ -171,7 +171,7 @@ pub enum ErrorCode {
     /// The request was cancelled, or its stream was ended with an error.
     #[serde(rename = "cancelled")]
     Cancelled,
-    /// The guest's system refused.
+    /// The guest's system returned an error.
     #[serde(rename = "io")]
     Io,
     /// A bug of the agent.
@@ -193,9 +193,9 @@ pub struct StatsResponse {
     pub memory_available_bytes: u64,
     /// Free bytes of the scratch disk.
     pub disk_free_bytes: u64,
-    /// Processes of users, threads included.
+    /// The number of users' processes and threads.
     pub processes: u64,
-    /// Processes of users that were killed for want of memory.
+    /// The number of users' processes that were killed to free memory.
     pub oom_kills: u64,
 }
 
@@ -214,12 +214,11 @@ pub struct Configure {
     pub door: Option<Door>,
 }
 
-/// Move the guest's clock by `stepMs`, when it is there, and say what it shows then.
+/// Move the guest's clock by `stepMs`, if it is set, and report its new time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Clock {
-    /// By so much, whatever the clock shows: a message that waits for a VM that stands still is as true
-    /// when it arrives.
+    /// A relative step, whatever the clock shows: a message stays valid while it waits for a stopped VM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_ms: Option<i64>,
 }
@@ -235,9 +234,9 @@ pub struct ClockResponse {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Door {
-    /// An HTTP proxy listens on 127.0.0.1, and commands are told so.
+    /// Whether an HTTP proxy listens on 127.0.0.1, and variables of commands name it.
     pub proxy: bool,
-    /// Each is a listener on a loopback address of its own, under its name.
+    /// A listener for each service, on its own loopback address, under the service's name.
     pub services: Vec<DoorService>,
 }
 
@@ -249,11 +248,11 @@ pub struct DoorService {
     pub port: u16,
 }
 
-/// Opens a tunnel; the id is one of the guest's. The keeper decides about it.
+/// Opens a tunnel; the guest chooses the id. The keeper decides whether to allow it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "to", rename_all = "kebab-case")]
 pub enum Connect {
-    /// A name or an address, as the program of the guest gave it.
+    /// A name or an address from the program of the guest.
     Host { host: String, port: u16 },
     /// A service of `Configure`.
     Service { name: String },

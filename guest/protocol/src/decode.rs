@@ -1,4 +1,4 @@
-//! Bytes into frames: [`read_frame`] over a blocking reader, [`Decoder`] for an event loop.
+//! Decodes bytes into frames: [`read_frame`] for a blocking reader, [`Decoder`] for an event loop.
 
 use std::io::{self, Read};
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::frame::{Frame, FrameError, FrameType, HEADER_BYTES};
 
-/// What a peer may send now.
+/// The frames that a peer may send in this phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Only `Hello`, `Ping` and `Pong`.
@@ -15,7 +15,7 @@ pub enum Phase {
     Session,
 }
 
-/// Why no frame came out of a reader.
+/// The reason why a reader returned no frame.
 #[derive(Debug, Error)]
 pub enum ReadError {
     #[error(transparent)]
@@ -26,7 +26,7 @@ pub enum ReadError {
     Io(#[from] io::Error),
 }
 
-/// The type and the payload length of a frame, checked before anything is allocated for it.
+/// Parses the type and the payload length of a frame, and checks them before memory is allocated.
 fn parse_header(
     header: [u8; HEADER_BYTES],
     phase: Phase,
@@ -48,7 +48,7 @@ fn parse_header(
     Ok((frame_type, length))
 }
 
-/// The next frame of a blocking reader; `None` when the connection ended between two frames.
+/// Reads the next frame of a blocking reader; `None` if the connection ended between two frames.
 pub fn read_frame(reader: &mut impl Read, phase: Phase) -> Result<Option<Frame>, ReadError> {
     let mut header = [0u8; HEADER_BYTES];
     let mut filled = 0;
@@ -73,7 +73,7 @@ pub fn read_frame(reader: &mut impl Read, phase: Phase) -> Result<Option<Frame>,
     }))
 }
 
-/// Turns the bytes of a connection into frames, however they are cut.
+/// Turns the bytes of a connection into frames, however the bytes are split.
 ///
 /// Holds at most one unfinished frame, so its memory is bounded by the largest cap. An error is
 /// final: the connection is over and the decoder keeps returning it.
@@ -97,18 +97,18 @@ impl Decoder {
         }
     }
 
-    /// Lets every type through from the next frame on: call it once the session is set.
+    /// Accepts every type from the next frame on; call it once the session is set.
     pub fn open_session(&mut self) {
         self.phase = Phase::Session;
     }
 
-    /// True when no part of a frame is held: an end of the connection here is a clean one.
+    /// Returns true if no part of a frame is held: a connection that ends here ends cleanly.
     pub fn is_between_frames(&self) -> bool {
         self.header_filled == 0
     }
 
-    /// Takes all of `bytes` and appends the frames that they complete to `frames`. On an error,
-    /// `frames` has what was complete before it.
+    /// Consumes all of `bytes`, and appends the frames that they complete to `frames`. On an error, `frames` contains
+    /// the frames before it.
     pub fn push(&mut self, mut bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -213,7 +213,7 @@ mod tests {
         let mut decoder = Decoder::new(Phase::Session);
         let mut frames = Vec::new();
         decoder.push(&[0, 0, 0, 0, 43], &mut frames).unwrap();
-        // The frame is there as soon as its last byte is, with nothing behind it.
+        // The frame is returned as soon as its last byte has arrived, even if no byte follows.
         assert_eq!(frames.len(), 1);
     }
 

@@ -1,18 +1,18 @@
 //! The mailbox: memory that both sides reach, for data that is too much for the port.
 //!
-//! Each side has slots that it alone writes. A `Mail` frame says which slot holds the next bytes of
-//! a request's data; `MailTaken` gives the slot back.
+//! Only the owner of a slot writes it; each side has its own slots. A `Mail` frame names the slot with the next bytes
+//! of a request's data; `MailTaken` returns the slot.
 
 use thiserror::Error;
 
-/// Bytes of one slot. A disk request of this size costs an emulated CPU little more than one of a
-/// tenth of it.
+/// The size of one slot. Under an emulated CPU, a disk request of this size costs little more than a request of a tenth
+/// of it.
 pub const SLOT_BYTES: usize = 256 << 10;
-/// Slots that each side has. A sender without a free slot sends `Data` instead.
+/// The number of slots of each side. A sender without a free slot sends `Data` instead.
 pub const SLOTS_PER_SIDE: u8 = 4;
-/// Size of the whole mailbox: the keeper's slots, then the agent's.
+/// The size of the whole mailbox: the keeper's slots, then the agent's.
 pub const MAILBOX_BYTES: usize = 2 * SLOTS_PER_SIDE as usize * SLOT_BYTES;
-/// Fewer bytes go as `Data`: a disk request costs more than a short frame.
+/// Fewer bytes are sent as `Data`: a disk request costs more than a short frame.
 pub const MIN_MAIL_BYTES: usize = 32 << 10;
 
 const _: () = assert!(
@@ -27,14 +27,14 @@ pub enum Side {
     Agent,
 }
 
-/// Bytes at the start of a slot of the sender. Always within the slot.
+/// Bytes at the start of a sender's slot; they never exceed the slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mail {
     slot: u8,
     bytes: u32,
 }
 
-/// A reference or a return that cannot be. It ends the connection.
+/// An invalid reference or return, which ends the connection.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum MailError {
     #[error("there is no slot {0}")]
@@ -68,13 +68,13 @@ impl Mail {
         self.bytes
     }
 
-    /// The same as a length in memory.
+    /// The size as a length in memory.
     pub fn size(self) -> usize {
         self.bytes as usize
     }
 }
 
-/// The number of a slot that exists.
+/// Checks that the slot exists.
 pub fn checked_slot(slot: u8) -> Result<u8, MailError> {
     if slot < SLOTS_PER_SIDE {
         return Ok(slot);
@@ -91,26 +91,26 @@ pub fn slot_offset(side: Side, slot: u8) -> u64 {
     u64::from(first + slot) * SLOT_BYTES as u64
 }
 
-/// The sender's account of its slots.
+/// The sender's record of its slots.
 #[derive(Debug, Default)]
 pub struct Slots {
     sent: [bool; SLOTS_PER_SIDE as usize],
 }
 
 impl Slots {
-    /// A slot that is the caller's until it is given back.
+    /// Returns a free slot, which the caller owns until it is given back.
     pub fn take(&mut self) -> Option<u8> {
         let slot = (0..SLOTS_PER_SIDE).find(|slot| !self.sent[usize::from(*slot)])?;
         self.sent[usize::from(slot)] = true;
         Some(slot)
     }
 
-    /// True when no slot is out.
+    /// Returns true if no slot is in use.
     pub fn all_free(&self) -> bool {
         self.sent.iter().all(|sent| !sent)
     }
 
-    /// Takes a slot back; one that is not out is a broken peer.
+    /// Takes a slot back; returns an error for a slot that is not in use.
     pub fn give_back(&mut self, slot: u8) -> Result<(), MailError> {
         let sent = &mut self.sent[usize::from(checked_slot(slot)?)];
         if !std::mem::take(sent) {

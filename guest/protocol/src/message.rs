@@ -10,8 +10,8 @@ use crate::body::{
 use crate::frame::{self, Frame, FrameError, FrameType, MAX_CHUNK_BYTES};
 use crate::mailbox::{Mail, MailError, checked_slot};
 
-/// Why a frame is not a message, or a message not a frame. On the receiving side each of them
-/// ends the connection.
+/// The reason why a frame is not a message, or a message is not a frame. On the receiving side, each error ends the
+/// connection.
 #[derive(Debug, Error)]
 pub enum MessageError {
     #[error(transparent)]
@@ -60,7 +60,7 @@ impl TryFrom<u8> for Stream {
 
 macro_rules! messages {
     ($($name:ident($body:ty),)+) => {
-        /// A message after the handshake. The variants' names are those of the frame types.
+        /// A message after the handshake. Its variants have the names of the frame types.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum Message {
             $($name($body),)+
@@ -68,11 +68,11 @@ macro_rules! messages {
             ExecOutput(Stream, Vec<u8>),
             /// Raw bytes of the request's data or of stdin.
             Data(Vec<u8>),
-            /// Bytes more that the other side may send on a stream.
+            /// The number of additional bytes that the other side may send on a stream.
             Credit(Stream, u32),
             /// Bytes of the request's data that are in a slot of the sender.
             Mail(Mail),
-            /// The receiver has taken the mail out of this slot.
+            /// The receiver has read the bytes of this slot.
             MailTaken(u8),
         }
 
@@ -88,7 +88,7 @@ macro_rules! messages {
                 }
             }
 
-            /// The wire bytes of the message under a request's id.
+            /// Encodes the message with a request's id.
             pub fn encode(&self, request_id: u32) -> Result<Vec<u8>, MessageError> {
                 match self {
                     $(Message::$name(body) => {
@@ -112,7 +112,7 @@ macro_rules! messages {
                 }
             }
 
-            /// The request id and the message of a frame.
+            /// Decodes the request id and the message of a frame.
             pub fn decode(mut frame: Frame) -> Result<(u32, Message), MessageError> {
                 let frame_type = frame.frame_type;
                 let Some((&id, body)) = frame.payload.split_first_chunk::<4>() else {
@@ -202,13 +202,13 @@ fn checked_chunk(bytes: &[u8]) -> Result<&[u8], MessageError> {
     Ok(bytes)
 }
 
-/// The wire bytes of a `Data` frame, without a message in between. At most 64 KiB.
+/// Encodes a `Data` frame without building a message. At most 64 KiB.
 pub fn encode_data(request_id: u32, bytes: &[u8]) -> Result<Vec<u8>, MessageError> {
     let parts = [&request_id.to_le_bytes()[..], checked_chunk(bytes)?];
     Ok(frame::encode(FrameType::Data, &parts)?)
 }
 
-/// The wire bytes of an `ExecOutput` frame, without a message in between. At most 64 KiB.
+/// Encodes an `ExecOutput` frame without building a message. At most 64 KiB.
 pub fn encode_output(
     request_id: u32,
     stream: Stream,

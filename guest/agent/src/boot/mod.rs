@@ -36,7 +36,7 @@ pub struct Booted {
     pub cgroup: CgroupParent,
 }
 
-/// Mounts, loads, limits and opens; ends with the keeper's port open and the keeper on it.
+/// Mounts, loads, limits and opens; returns once the keeper has connected to the port.
 pub fn boot() -> Result<Booted, BootError> {
     mounts::mount_kernel_views()?;
     log::open_kmsg();
@@ -52,7 +52,7 @@ pub fn boot() -> Result<Booted, BootError> {
     }
     mounts::bind_user_folders(&scratch)?;
     let port = port::open()?;
-    // Disks are there before the port: both are found when the bus is.
+    // Disks appear before the port does: the kernel finds both when it finds the bus.
     let mailbox =
         Mailbox::find().map_err(|error| BootError::at("opening the mailbox disk", error))?;
     Ok(Booted {
@@ -63,7 +63,7 @@ pub fn boot() -> Result<Booted, BootError> {
     })
 }
 
-/// The agent is never the one that is killed for memory; its descriptors do not run out first.
+/// Protects the agent from being killed for memory, and from running out of descriptors first.
 fn protect_agent() {
     if let Err(error) = procfs::refuse_oom_kill() {
         log::line(&format!("oom_score_adj: {error}"));
@@ -72,7 +72,7 @@ fn protect_agent() {
         rlim_cur: 65_536,
         rlim_max: 65_536,
     };
-    // SAFETY: `limit` is a valid value that outlives the call; umask takes a number alone.
+    // SAFETY: `limit` is a valid value that outlives the call; umask takes only a number.
     unsafe {
         libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
         libc::umask(0o022);

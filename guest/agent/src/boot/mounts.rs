@@ -16,15 +16,15 @@ use super::boot_error::BootError;
 use crate::disks::Storage;
 use crate::owner::SANDBOX;
 
-/// Folders of the scratch disk that user code has from the start.
+/// Folders of the scratch disk that exist for user code from the start.
 pub const USER_FOLDERS: &[&str] = &["/workspace", "/tmp", "/var/tmp", "/home/sandbox"];
 
-/// Files with keys and logins, for the sandbox user alone.
+/// Files with keys and logins, which only the sandbox user may read.
 pub const CREDENTIALS: &str = "/run/credentials";
 
-/// The scratch disk as a whole, for root alone.
+/// The whole scratch disk, which only root may enter.
 const SCRATCH: &str = "/run/scratch";
-/// The tree of all shared folders, for root alone.
+/// The tree of all shared folders, which only root may enter.
 const SHARED: &str = "/run/mounts";
 /// How long a disk may take to appear.
 pub(super) const DEVICE_WAIT: Duration = Duration::from_secs(5);
@@ -75,7 +75,7 @@ const VIEWS: &[View] = &[
         flags: SAFE,
         options: c"mode=0755,size=16m",
     },
-    // In memory alone, so that what a command is trusted with never lies on a disk of the host.
+    // This file system is in memory, so that credentials are never written to a disk of the host.
     View {
         target: CREDENTIALS,
         kind: "tmpfs",
@@ -87,14 +87,14 @@ const VIEWS: &[View] = &[
 /// Mounts the kernel's views. All of them are bounded. Users can write only to `/dev/shm` and
 /// `/run/credentials`, whose memory counts as theirs.
 pub fn mount_kernel_views() -> Result<(), BootError> {
-    // The kernel makes an initramfs's own root writable for everybody, and it is all memory.
+    // The kernel makes an initramfs's root writable for all users, and all of it is memory.
     rustix::fs::chmod("/", Mode::from_raw_mode(0o755))
         .map_err(|error| BootError::at("closing / to users", error))?;
     for view in VIEWS {
         let step = || format!("mounting {} on {}", view.kind, view.target);
         fs::create_dir_all(view.target).map_err(|error| BootError::at(step(), error))?;
         match mount(view.kind, view.target, view.kind, view.flags, view.options) {
-            // The kernel may have mounted devtmpfs by itself.
+            // The kernel may have mounted devtmpfs automatically.
             Ok(()) | Err(Errno::BUSY) => {}
             Err(error) => return Err(BootError::at(step(), error)),
         }
@@ -105,7 +105,7 @@ pub fn mount_kernel_views() -> Result<(), BootError> {
         ("/dev/stdout", "/proc/self/fd/1"),
         ("/dev/stderr", "/proc/self/fd/2"),
     ] {
-        // There already when the image has it.
+        // The link already exists if the image has it.
         let _ = std::os::unix::fs::symlink(target, link);
     }
     Ok(())
@@ -133,7 +133,7 @@ pub fn mount_scratch(device: &Path) -> Result<PathBuf, BootError> {
         c"",
     )
     .map_err(|error| failed(error.into()))?;
-    // The file system that was just mounted has rights of its own.
+    // The new file system has its own mode.
     make_private(&scratch).map_err(failed)?;
     Ok(scratch)
 }
@@ -154,13 +154,13 @@ pub fn bind_user_folders(scratch: &Path) -> Result<(), BootError> {
     Ok(())
 }
 
-/// A folder that root alone may enter.
+/// Makes a folder that only root may enter.
 pub(super) fn make_private(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o700))
 }
 
-/// A folder of the sandbox user.
+/// Makes a folder of the sandbox user.
 fn make_users(path: &Path, mode: u32) -> io::Result<()> {
     match fs::create_dir(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -176,19 +176,19 @@ fn bind(source: &Path, target: &Path, flags: MountFlags) -> io::Result<()> {
         fs::create_dir_all(target)?;
     }
     mount_bind(source, target)?;
-    // A bind takes its flags only when it is remounted.
+    // A bind mount accepts flags only when it is remounted.
     mount_remount(target, MountFlags::BIND.union(flags), "")?;
     Ok(())
 }
 
-/// Makes a folder of the scratch disk appear at a path, for the sandbox user.
+/// Binds a folder of the scratch disk to a path, for the sandbox user.
 pub fn bind_scratch_folder(storage: &Storage, number: usize, target: &Path) -> io::Result<()> {
     let source = storage.scratch.join(format!("made-{number}"));
     make_users(&source, 0o755)?;
     bind(&source, target, SAFE)
 }
 
-/// Mounts the 9p device with all shared folders, for root alone.
+/// Mounts the 9p device with all shared folders, which only root may enter.
 pub fn mount_shared_tree() -> io::Result<PathBuf> {
     let target = PathBuf::from(SHARED);
     make_private(&target)?;
@@ -202,7 +202,7 @@ pub fn mount_shared_tree() -> io::Result<PathBuf> {
     Ok(target)
 }
 
-/// Makes a shared folder or file appear at a path, read-only.
+/// Binds a shared folder or file to a path, read-only.
 pub fn bind_read_only(source: &Path, target: &Path) -> io::Result<()> {
     bind(source, target, SAFE.union(MountFlags::RDONLY))
 }

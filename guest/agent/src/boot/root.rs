@@ -1,5 +1,5 @@
-//! A root disk in place of the initramfs's own root: read-only, with a layer of the scratch disk over
-//! it that takes what only root writes, such as mount points.
+//! Uses a root disk instead of the initramfs's root. The disk is read-only; a layer of the scratch disk over it stores
+//! files that only root writes, such as mount points.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -12,15 +12,15 @@ use super::boot_error::BootError;
 use super::mounts::{DEVICE_WAIT, SAFE, make_private};
 use crate::disks;
 
-/// For root alone: what is mounted in it has rights of its own.
+/// A folder that only root may enter, because mounts in it have their own modes.
 const PRIVATE: &str = "/run/root-disk";
-/// The disk alone.
+/// The disk without the layer over it.
 const DISK: &str = "/run/root-disk/lower";
 /// The folder in which the new root is made. It may not be below the mounts that move into it.
 const NEW_ROOT: &str = "/mnt";
 /// Programs of the initramfs that are in every guest, whatever its root.
 const OWN: &str = "/usr/lib/voidbox";
-/// Mounted by now, with all that is mounted below them.
+/// Mounts that exist before the switch and move with all mounts below them.
 const MOVED: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
 
 /// Makes the disk with this serial number the root of every process.
@@ -62,7 +62,7 @@ fn lay_over(scratch: &Path) -> std::io::Result<()> {
     let work = scratch.join("root-work");
     make_private(&work)?;
     make_private(&upper)?;
-    // The new root has the rights of this folder, and only root enters the one around it.
+    // The new root gets the mode of this folder; only root may enter the folder around it.
     rustix::fs::chmod(&upper, Mode::from_raw_mode(0o755))?;
     let options = format!(
         "lowerdir={DISK},upperdir={},workdir={}",
@@ -74,7 +74,7 @@ fn lay_over(scratch: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Files, links and folders, as the image of the guest has them. Nothing where there is no such folder.
+/// Copies files, links and folders of the guest's image. Does nothing if the folder does not exist.
 fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
     let entries = match std::fs::read_dir(from) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -95,8 +95,8 @@ fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The mount itself moves to `/`. After a chroot alone the kernel would refuse user namespaces to every
-/// process, since their root would not be that of the mount namespace.
+/// Moves the mount to `/`. After only a chroot, the kernel would refuse user namespaces to every process, because its
+/// root would differ from the root of the mount namespace.
 fn enter() -> rustix::io::Result<()> {
     rustix::process::chdir(NEW_ROOT)?;
     mount_move(".", "/")?;

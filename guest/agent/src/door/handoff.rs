@@ -1,17 +1,16 @@
 //! The messages between the helper and PID 1.
 //!
-//! For each connection the helper sends one [`Wanted`] over the control socket, with the end of a
-//! socket pair that is this connection's line. PID 1 writes its answer into the line. When that is
-//! yes, the helper sends the descriptor whose bytes are to be moved, with those that it has read
-//! already; when the connection is over, PID 1 writes into the line how.
+//! For each connection, the helper sends one [`Wanted`] over the control socket, with one end of a socket pair, the
+//! connection's line. PID 1 writes its answer into the line. If PID 1 agrees, the helper sends the descriptor whose
+//! bytes PID 1 moves, and the bytes that it has already read from it. At the end of the connection, PID 1 writes its
+//! outcome into the line.
 //!
-//! When it passes on an answer of known length, the helper may send on the same line what is left of it
-//! and the program's connection. PID 1 moves so many bytes there itself, and writes into the line how
-//! that went.
+//! For an answer of known length, the helper may send the program's connection and the number of remaining bytes on the
+//! same line. PID 1 then moves these bytes, and writes the outcome into the line.
 //!
-//! The helper is not trusted. PID 1 neither waits in a call for it nor leaves that to a flag of the
-//! descriptor, which the helper shares: it polls, and calls with `DONTWAIT`. A line belongs to
-//! one tunnel and takes one connection. So no message names a tunnel, and no tunnel is handed over twice.
+//! The helper is not trusted. PID 1 never blocks in a call for it, and does not rely on a flag of the descriptor, which
+//! the helper shares. Instead it polls, and calls with `DONTWAIT`. A line belongs to one tunnel and accepts one
+//! connection. So no message names a tunnel, and no tunnel can be handed over twice.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -25,25 +24,25 @@ use rustix::net::{
 };
 use voidbox_protocol::body::{Connect, ErrorCode};
 
-/// Bytes of a name.
+/// The limit of a name in bytes.
 const MAX_NAME_BYTES: usize = 255;
-/// Bytes that a helper may have read of a connection before it hands it over.
+/// The limit of bytes that a helper may read from a connection before it hands the connection over.
 pub const MAX_EARLY_BYTES: usize = 64 << 10;
-/// Bytes of a message that says why there is no connection.
+/// The limit in bytes of a message with the reason for a refusal.
 const MAX_REASON_BYTES: usize = 1024;
 
 const TO_HOST: u8 = 0;
 const TO_SERVICE: u8 = 1;
 
-/// Why there is no connection, as far as the helper tells them apart.
+/// The reason for a refusal, in the kinds that the helper distinguishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Refusal {
-    /// The policy, or the request itself.
+    /// The policy refuses it, or the request is malformed.
     NotAllowed = 1,
-    /// Too many at once or in all.
+    /// Too many connections at once, or since the start.
     Limit = 2,
-    /// The other end.
+    /// The other end failed.
     Failed = 3,
 }
 
@@ -57,7 +56,7 @@ impl Refusal {
     }
 }
 
-/// Asks for a connection, with the end of its line.
+/// Requests a connection, and sends one end of its line.
 pub fn send_wanted(
     control: BorrowedFd<'_>,
     wanted: &Connect,
@@ -73,7 +72,7 @@ pub fn send_wanted(
     send_with(control, &message, line)
 }
 
-/// The next request of the helper; `None` when it has ended or does not keep to the form.
+/// Receives the helper's next request; `None` if the helper has ended or sends a malformed message.
 pub fn receive_wanted(control: BorrowedFd<'_>) -> Option<(Connect, OwnedFd)> {
     let mut buffer = [0u8; 3 + MAX_NAME_BYTES + 1];
     let (count, line) = receive_with(control, &mut buffer, RecvFlags::empty()).ok()?;
@@ -98,7 +97,7 @@ fn is_line(line: &OwnedFd) -> bool {
         && sockopt::socket_type(line) == Ok(SocketType::STREAM)
 }
 
-/// PID 1's answer.
+/// Sends PID 1's answer.
 pub fn send_answer(line: &UnixStream, answer: Result<(), (Refusal, &str)>) -> io::Result<()> {
     let (code, reason) = match answer {
         Ok(()) => (0, ""),
@@ -112,7 +111,7 @@ pub fn send_answer(line: &UnixStream, answer: Result<(), (Refusal, &str)>) -> io
     send_now(line, &message)
 }
 
-/// The answer as the helper reads it.
+/// Receives the answer on the helper's side.
 pub fn receive_answer(line: &mut UnixStream) -> io::Result<Result<(), (Refusal, String)>> {
     let mut head = [0u8; 3];
     line.read_exact(&mut head)?;
@@ -130,7 +129,7 @@ pub fn receive_answer(line: &mut UnixStream) -> io::Result<Result<(), (Refusal, 
     )))
 }
 
-/// Hands a connection over, with what was read of it.
+/// Hands a connection over, with the bytes that were read from it.
 pub fn send_connection(
     line: &mut UnixStream,
     connection: BorrowedFd<'_>,
@@ -141,8 +140,8 @@ pub fn send_connection(
     line.write_all(early)
 }
 
-/// A connection that the helper hands over, and how many bytes of it were read and come behind. To be
-/// called when the line can be read.
+/// Receives a connection from the helper, and the number of early bytes that follow it. Call this when the line is
+/// readable.
 pub fn receive_connection(line: &UnixStream) -> io::Result<(OwnedFd, usize)> {
     let mut length = [0u8; 4];
     let (count, connection) = receive_with(line.as_fd(), &mut length, RecvFlags::DONTWAIT)?;
@@ -156,7 +155,7 @@ pub fn receive_connection(line: &UnixStream) -> io::Result<(OwnedFd, usize)> {
     Ok((connection, length))
 }
 
-/// Some of the bytes that come behind a connection. To be called when the line can be read.
+/// Receives some of the early bytes that follow a connection. Call this when the line is readable.
 pub fn receive_early(line: &UnixStream, into: &mut [u8]) -> io::Result<usize> {
     match recv(line, into, RecvFlags::DONTWAIT)? {
         (0, _) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -164,13 +163,13 @@ pub fn receive_early(line: &UnixStream, into: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Sends the program's connection, into which PID 1 moves the rest of an answer, and the bytes of the rest.
+/// Sends the program's connection, and the number of remaining bytes that PID 1 moves into it.
 pub fn send_rest(line: &UnixStream, program: BorrowedFd<'_>, left: u64) -> io::Result<()> {
     send_with(line.as_fd(), &left.to_le_bytes(), program)
 }
 
-/// The connection of a program, and how many bytes go there; `None` at the end of the line. To be called
-/// when the line can be read.
+/// Receives a program's connection and the number of bytes for it; `None` at the end of the line. Call this when the
+/// line is readable.
 pub fn receive_rest(line: &UnixStream) -> io::Result<Option<(OwnedFd, u64)>> {
     let mut left = [0u8; 8];
     let (count, program) = receive_with(line.as_fd(), &mut left, RecvFlags::DONTWAIT)?;
@@ -181,12 +180,12 @@ pub fn receive_rest(line: &UnixStream) -> io::Result<Option<(OwnedFd, u64)>> {
     }
 }
 
-/// Says how a connection ended.
+/// Sends the outcome of a connection.
 pub fn send_end(line: &UnixStream, is_clean: bool) -> io::Result<()> {
     send_now(line, &[u8::from(is_clean)])
 }
 
-/// True when a connection ended with nothing lost.
+/// Returns true if a connection ended without loss.
 pub fn receive_end(line: &mut UnixStream) -> bool {
     let mut end = [0u8];
     line.read_exact(&mut end).is_ok() && end[0] == 1
@@ -215,7 +214,7 @@ fn send_with(socket: BorrowedFd<'_>, bytes: &[u8], fd: BorrowedFd<'_>) -> io::Re
     Ok(())
 }
 
-/// Sends all of it, or fails: a line has room for what is said in it.
+/// Sends all bytes or fails. A line has room for every message of the protocol.
 fn send_now(line: &UnixStream, bytes: &[u8]) -> io::Result<()> {
     let sent = send(line, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
     if sent != bytes.len() {
@@ -224,13 +223,13 @@ fn send_now(line: &UnixStream, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Receives a message and the descriptor that came with it; `None` if several came, which are closed.
+/// Receives a message with its descriptor. If several descriptors arrive, closes them and returns `None`.
 fn receive_with(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
     flags: RecvFlags,
 ) -> io::Result<(usize, Option<OwnedFd>)> {
-    // With room for one too many, which is how they are seen.
+    // The buffer has room for one extra descriptor, so that extra ones are detected.
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let received = loop {

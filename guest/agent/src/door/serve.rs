@@ -26,11 +26,11 @@ use crate::tunnel::Tunnels;
 
 /// The helper's own user, which owns nothing.
 const HELPER_USER: Owner = Owner { uid: 990, gid: 990 };
-/// How often a helper that ended is replaced, and the pause before.
+/// The number of times that an ended helper is replaced, and the pause before.
 const MAX_HELPERS: u32 = 100;
 const HELPER_PAUSE: Duration = Duration::from_millis(200);
 
-/// Opens the door to programs of the guest. The threads that it starts live as long as this process.
+/// Opens the door to programs of the guest. Its threads live as long as this process.
 pub fn open(guest: &Guest, tunnels: &Arc<Tunnels>, door: &Door) -> Result<(), Failure> {
     let is_init = matches!(guest.role, Role::Init(_));
     if door.services.len() > MAX_SERVICES {
@@ -55,7 +55,7 @@ pub fn open(guest: &Guest, tunnels: &Arc<Tunnels>, door: &Door) -> Result<(), Fa
             let spawn = || spawn_helper(&reaper, is_init, &listeners);
             keep_helpers(first, HELPER_PAUSE, spawn, |helper| {
                 serve_helper(&tunnels, &helper.control);
-                // A helper that broke the form would otherwise still accept connections.
+                // A helper that sent a malformed message would otherwise still accept connections.
                 reaper.signal_group(&helper.leader, Signal::KILL);
             });
         })
@@ -63,7 +63,7 @@ pub fn open(guest: &Guest, tunnels: &Arc<Tunnels>, door: &Door) -> Result<(), Fa
     Ok(())
 }
 
-/// Serves helpers one after the other until there have been too many, or too many failed to start.
+/// Runs one helper after the other, until too many have ended or failed to start.
 fn keep_helpers<Helper>(
     first: Helper,
     pause: Duration,
@@ -87,8 +87,8 @@ fn keep_helpers<Helper>(
 
 type Listeners = Vec<(String, TcpListener)>;
 
-/// The listeners with what the helper is told of each: `-` for the proxy, else a service's name; and
-/// where the proxy is. Root makes them, because a service may have a port that users cannot listen on.
+/// Returns the listeners with their names for the helper, and the proxy's address. A name is `-` for the proxy,
+/// otherwise a service. Root binds them, because a service may use a port that users cannot bind.
 fn listeners(door: &Door, is_init: bool) -> Result<(Listeners, Option<SocketAddr>), Failure> {
     let mut listeners = Vec::new();
     let mut listen = |name: &str, at: SocketAddrV4| {
@@ -101,7 +101,7 @@ fn listeners(door: &Door, is_init: bool) -> Result<(Listeners, Option<SocketAddr
     };
     let mut proxy = None;
     if door.proxy {
-        // A process under test shares its machine's loopback with others.
+        // A process under test shares the loopback with other processes of its machine.
         let port = if is_init { PROXY.port() } else { 0 };
         proxy = Some(listen("-", SocketAddrV4::new(*PROXY.ip(), port))?);
     }
@@ -115,7 +115,7 @@ fn listeners(door: &Door, is_init: bool) -> Result<(Listeners, Option<SocketAddr
 }
 
 struct Helper {
-    /// This side's end of its control socket.
+    /// This process's end of the control socket.
     control: OwnedFd,
     leader: Arc<Leader>,
 }
@@ -165,7 +165,7 @@ fn become_helper(kept: &[RawFd], user: Option<Owner>) -> io::Result<()> {
         true => Err(io::Error::last_os_error()),
         false => Ok(()),
     };
-    // SAFETY: async-signal-safe calls with integers and null alone.
+    // SAFETY: the calls are async-signal-safe, and take only integers and null.
     unsafe {
         check(libc::setsid().into())?;
         let marked = libc::CLOSE_RANGE_CLOEXEC;

@@ -14,13 +14,13 @@ use crate::lock::lock;
 use crate::log;
 use crate::request::Request;
 
-/// The longest time for which an exec is frozen, because a keeper that is gone cannot end it earlier.
+/// The longest freeze: if the keeper is gone, only this limit ends it.
 const MOST: Duration = Duration::from_secs(30);
-/// How long its processes may take to stop: a process in a system call stops when the call ends.
+/// The time that processes get to stop: a process in a system call stops when the call ends.
 const SETTLE: Duration = Duration::from_secs(2);
 const SETTLE_PAUSE: Duration = Duration::from_millis(2);
 
-/// A frozen exec; dropping this lets it run again.
+/// A frozen exec; dropping this resumes it.
 struct Frozen {
     exec: u32,
     path: PathBuf,
@@ -33,7 +33,7 @@ impl Frozen {
         let child = open
             .get_mut(&exec)
             .ok_or_else(|| Failure::new(ErrorCode::NotFound, "the command has ended"))?;
-        // Of two that freeze it, the first to end would let it run under the other.
+        // If two requests froze it, the first to end would resume it during the second.
         if std::mem::replace(&mut child.is_frozen, true) {
             return Err(Failure::new(
                 ErrorCode::Limit,
@@ -86,8 +86,8 @@ fn write(cgroup: &Path, value: &str) -> std::io::Result<()> {
     fs::write(cgroup.join("cgroup.freeze"), value)
 }
 
-/// Holds the exec until the request is cancelled. The limit ends the hold too, as a failure: the files that were copied may
-/// not be of one moment then.
+/// Freezes the exec until the request is cancelled. If the limit ends the freeze, the request fails, because the copied
+/// files may be of different moments.
 pub fn freeze(guest: &Guest, request: &Request, wanted: &ExecFreeze) -> Result<(), Failure> {
     let Some(cgroup) = &guest.cgroup else {
         return Err(Failure::bad_request(

@@ -1,17 +1,16 @@
-//! Why a program that is there cannot be found: the kernel reports a missing interpreter of a script
-//! as the script itself.
+//! Explains why an existing program is not found: for a missing interpreter, the kernel reports the script as missing.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The kernel reads no more of a first line.
+/// The kernel reads at most this much of a first line.
 const FIRST_LINE_BYTES: usize = 256;
 
-/// Describes what the program lacks; `None` if the program itself is not there.
+/// Describes what the program lacks; `None` if the program itself does not exist.
 ///
-/// `path` is the variable of the command that lists folders, each beneath `cwd` if it is relative.
+/// `path` is the command's variable with a list of folders; relative folders are below `cwd`.
 pub fn describe(program: &str, path: &str, cwd: &str) -> Option<String> {
     if let Some(line_end) = describe_line_end(program, path, cwd) {
         return Some(line_end);
@@ -68,7 +67,7 @@ fn find(program: &str, path: &str, cwd: &str) -> Option<PathBuf> {
     candidates.into_iter().find(|file| file.is_file())
 }
 
-/// Reads the begin of a regular file. A guest can put a pipe there meanwhile, which must not block the agent.
+/// Reads the beginning of a regular file. A guest may have put a pipe at this path, which must not block the agent.
 fn read_begin(file: &Path) -> Option<Vec<u8>> {
     let opened: File = OpenOptions::new()
         .read(true)
@@ -108,7 +107,7 @@ mod tests {
         let mut found = None;
         in_folder(content, |program, cwd| {
             found = describe(program, "/nowhere", cwd);
-            // The same file by its name alone, in a folder of the variable.
+            // The name without a folder finds the same file in a folder of the variable.
             assert_eq!(describe("x.sh", &format!("/nowhere:{cwd}"), "/"), found);
         });
         found

@@ -27,14 +27,15 @@ use tree::Tree;
 pub use freeze::freeze;
 pub use spawn::{CLOSE_ON_EXEC_FROM, drop_bounding_set};
 
-/// Runs a program to its end and sends everything of it but the response, which is returned: the
-/// caller sends it behind the last byte of output.
+/// Runs a program to its end, and sends its output. The response is returned, because the caller sends it after the
+/// last byte of output.
 pub fn run(
     guest: &Guest,
     request: &Arc<Request>,
     exec: &ExecRequest,
 ) -> Result<ExecResponse, Failure> {
-    // Before the program runs: a short one writes all that it has before a thread without precedence reads for the first time.
+    // This precedes the program's start: a short program writes all its output before a thread without precedence reads
+    // for the first time.
     let pace = Pace::new(&guest.precedences, Instant::now());
     match spawn::start(guest, request, exec) {
         Ok(started) => {
@@ -95,7 +96,7 @@ impl<'a> Run<'a> {
 
     fn finish(mut self) -> Result<ExecResponse, Failure> {
         let streamed = self.stream();
-        // Whatever ended the loop, nothing of the tree outlives the exec.
+        // No process of the tree may outlive the exec, whatever ended the loop.
         self.tree.kill(&self.guest.reaper);
         streamed?;
         Ok(self.response())
@@ -150,8 +151,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Describes a line end that breaks a script such as `#!/usr/bin/env node`: `env` does not find the
-    /// interpreter and fails with 127.
+    /// Describes a line end that breaks a script such as `#!/usr/bin/env node`: `env` does not find the interpreter,
+    /// and fails with 127.
     fn describe_line_end(&self, exit_code: i32) -> Option<String> {
         let ExecRequest { program, cwd, .. } = self.exec;
         let path = spawn::path_of(self.guest, self.exec);
@@ -174,7 +175,7 @@ impl<'a> Run<'a> {
             })
         };
         let (reason, message) = match self.killed.clone() {
-            // A kill that came when the leader had ended by itself changes nothing.
+            // A kill after the leader's own end does not change the result.
             Some((reason, message)) if signal.is_some() => (reason, Some(message)),
             _ if exit_code == 0 => (ExecReason::Exited, out_of_memory()),
             _ => (
@@ -195,10 +196,10 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Bytes that are left on a disk on which a command finds no room.
+/// If fewer bytes are free, a command counts as having failed for a full disk.
 const FULL_DISK_BYTES: u64 = 256 << 10;
 
-/// Describes a full disk that may have failed a command: no blocks or no inodes are left for users.
+/// Describes a full disk that may have failed a command: it has no blocks or no inodes for users.
 fn describe_full_disk(disk: &Path) -> Option<String> {
     let stat = rustix::fs::statvfs(disk).ok()?;
     let is_full =

@@ -25,9 +25,9 @@ const OPEN_FILES: (libc::rlim_t, libc::rlim_t) = (1024, 65_536);
 /// The first descriptor that a child does not keep.
 pub const CLOSE_ON_EXEC_FROM: u32 = 3;
 
-/// Why a program never ran.
+/// The reason why a program never ran.
 pub struct CannotStart {
-    /// 127 when there is no such program, else 126.
+    /// 127 if the program does not exist, otherwise 126.
     pub exit_code: i32,
     pub message: String,
 }
@@ -41,7 +41,7 @@ impl CannotStart {
     }
 }
 
-/// A program that runs, and this side's ends of its pipes, which never block.
+/// A running program, and the agent's ends of its pipes, which never block.
 pub struct Started {
     pub tree: Tree,
     pub stdin: Option<OwnedFd>,
@@ -138,7 +138,7 @@ fn not_started(guest: &Guest, exec: &ExecRequest, error: &io::Error) -> CannotSt
     }
 }
 
-/// The variable `PATH` that the command gets.
+/// Returns the variable `PATH` of the command.
 pub fn path_of<'a>(guest: &'a Guest, exec: &'a ExecRequest) -> &'a str {
     let of_exec = exec.env.get("PATH");
     of_exec
@@ -190,19 +190,18 @@ fn become_user(procs: Option<RawFd>, user: Option<Owner>, cwd: &std::ffi::CStr) 
         rlim_cur: OPEN_FILES.0,
         rlim_max: OPEN_FILES.1,
     };
-    // SAFETY: each call has valid pointers to data that outlives it, and all of them are
-    // async-signal-safe. The ids are set with raw calls, which change this thread alone: after a
-    // fork it is the only one.
+    // SAFETY: each call has valid pointers to data that outlives it, and all of them are async-signal-safe. The ids are
+    // set with raw calls, which change only this thread: after a fork, no other thread exists.
     unsafe {
         if let Some(procs) = procs {
             check(libc::write(procs, c"0".as_ptr().cast(), 1) as libc::c_long)?;
         }
         check(libc::setsid().into())?;
-        // The agent blocks SIGCHLD for its reaper; a program starts with nothing blocked.
+        // The agent blocks SIGCHLD for its reaper; a program must start with no blocked signal.
         let mut none = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
         check(libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()).into())?;
-        // Marked, not closed: the way in which a failing exec is told goes over one of them.
+        // The descriptors are marked, not closed: one of them reports a failing exec.
         let marked = libc::CLOSE_RANGE_CLOEXEC;
         check(libc::syscall(
             libc::SYS_close_range,
@@ -212,7 +211,7 @@ fn become_user(procs: Option<RawFd>, user: Option<Owner>, cwd: &std::ffi::CStr) 
         ))?;
         procfs::allow_oom_kill();
         check(libc::setrlimit(libc::RLIMIT_CORE, &raw const cores).into())?;
-        // An agent that is not root may have a lower hard limit; then the program keeps it.
+        // An agent that is not root may have a lower hard limit; the program then keeps that limit.
         libc::setrlimit(libc::RLIMIT_NOFILE, &raw const files);
         if let Some(Owner { uid, gid }) = user {
             let none: *const libc::gid_t = std::ptr::null();
@@ -226,10 +225,10 @@ fn become_user(procs: Option<RawFd>, user: Option<Owner>, cwd: &std::ffi::CStr) 
     }
 }
 
-/// Leaves no capability that a later exec could give back.
+/// Drops every capability that a later exec could restore.
 ///
 /// # Safety
-/// To be called between fork and exec: it makes async-signal-safe calls only.
+/// Call this between fork and exec: it makes only async-signal-safe calls.
 pub unsafe fn drop_bounding_set() {
     // SAFETY: each call takes integers; the first capability that the kernel does not know ends it.
     unsafe {

@@ -22,15 +22,15 @@ impl Tree {
         self.leader.pid
     }
 
-    /// How the leader ended, once it has.
+    /// Returns how the leader ended, once it has.
     pub fn exit(&self) -> Option<Exit> {
         self.leader.exit()
     }
 
     pub fn signal(&self, reaper: &Reaper, signal: Signal) {
         match &self.cgroup {
-            // Pids of a cgroup are read and used at once; a pid that is reused in between is in
-            // the worst case another process of the same user.
+            // Pids of a cgroup are used right after they are read. A pid that is reused in between belongs, in the
+            // worst case, to another process of the same user.
             Some(cgroup) => {
                 for pid in cgroup.pids() {
                     let _ = kill_process(pid, signal);
@@ -40,7 +40,7 @@ impl Tree {
         }
     }
 
-    /// SIGKILL to everything, forks in flight included where there is a cgroup.
+    /// Sends SIGKILL to all processes. With a cgroup, this includes processes that are being forked.
     pub fn kill(&self, reaper: &Reaper) {
         if let Some(cgroup) = &self.cgroup {
             cgroup.kill();
@@ -48,7 +48,7 @@ impl Tree {
         reaper.signal_group(&self.leader, Signal::KILL);
     }
 
-    /// Processes of this exec that were killed for want of memory.
+    /// The number of processes of this exec that were killed to free memory.
     pub fn oom_kills(&self) -> u64 {
         self.cgroup.as_ref().map_or(0, ExecCgroup::oom_kills)
     }

@@ -1,4 +1,4 @@
-//! The rights that file requests have, and the only ways in which they open paths.
+//! The rights of file requests, and the only functions that open their paths.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,19 +11,19 @@ use rustix::io::Errno;
 use crate::failure::Failure;
 use crate::owner::Owner;
 
-/// Bytes of the longest path that the kernel takes, with its end.
+/// The longest path that the kernel accepts, its terminator included.
 const MAX_PATH_BYTES: usize = 4096;
-/// Tries of an open that a rename somewhere keeps disturbing.
+/// Attempts to open a path that concurrent renames disturb.
 const OPEN_TRIES: usize = 64;
 
-/// Makes this thread open and make files as `owner`, for good: the thread ends with its request.
-/// A change of the file user away from root takes its file capabilities too.
+/// Makes this thread open and create files as `owner`. The thread never changes back, because it ends with its
+/// request. Changing the file user away from root also drops its file capabilities.
 pub fn become_file_user(owner: Option<Owner>) -> Result<(), Failure> {
     let Some(Owner { uid, gid }) = owner else {
         return Ok(());
     };
-    // SAFETY: raw system calls with plain numbers and an empty list; made raw, they change this
-    // thread alone, where libc's wrappers would change every thread.
+    // SAFETY: raw system calls with plain numbers and an empty list. Raw calls change only this thread; libc's wrappers
+    // would change every thread.
     let (groups, file_uid, file_gid) = unsafe {
         let groups = libc::syscall(libc::SYS_setgroups, 0usize, std::ptr::null::<libc::gid_t>());
         libc::syscall(libc::SYS_setfsgid, gid);
@@ -44,7 +44,7 @@ pub fn become_file_user(owner: Option<Owner>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The path of a request: absolute, without `..`, of a length that the kernel takes.
+/// Checks the path of a request: absolute, without `..`, and not longer than the kernel accepts.
 pub fn checked_path(path: &str) -> Result<&Path, Failure> {
     let checked = Path::new(path);
     let is_plain = checked
@@ -58,12 +58,12 @@ pub fn checked_path(path: &str) -> Result<&Path, Failure> {
     Ok(checked)
 }
 
-/// Opens a path of the guest, links followed but for those of /proc, which lead anywhere.
+/// Opens a path of the guest and follows links, except those of /proc, which lead anywhere.
 pub fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     open_with(CWD, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)
 }
 
-/// Opens what is beneath a folder, with no link on the way.
+/// Opens a path beneath a folder without following links.
 pub fn open_beneath(
     folder: BorrowedFd<'_>,
     path: &Path,
@@ -91,7 +91,7 @@ fn open_with(
     }
 }
 
-/// The folder at a path, made with its parents where they are missing.
+/// Opens the folder at a path, and makes missing folders.
 pub fn open_or_make_folder(path: &Path) -> Result<OwnedFd, Failure> {
     let flags = OFlags::PATH | OFlags::DIRECTORY;
     let failed = |error: Errno| Failure::io(path.display(), error);
@@ -105,8 +105,7 @@ pub fn open_or_make_folder(path: &Path) -> Result<OwnedFd, Failure> {
     Ok(folder)
 }
 
-/// The folder at a relative path beneath another, made where it is missing, with no link on the
-/// way.
+/// Opens the folder at a relative path beneath another, makes missing folders, and follows no link.
 pub fn open_or_make_beneath(top: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let mut folder = open_with(

@@ -1,4 +1,4 @@
-//! Writing a new file of a known size: past the page cache when it is large.
+//! Writes a new file of a known size; a large one bypasses the page cache.
 
 use std::fs::File;
 use std::io;
@@ -8,22 +8,21 @@ use rustix::fs::{OFlags, fcntl_setfl};
 
 use crate::mailbox::PAGE_BYTES;
 
-/// Files of this size and more do not go through the page cache. In there they would be copied once
-/// more, page by page, and displace what a small guest needs more; a first reader gets them from the
-/// disk for less than that.
+/// Files of this size and more bypass the page cache. The cache would copy them once more, page by page, and displace
+/// pages that a small guest needs more. The first reader loads them from the disk at a lower cost.
 const LARGE_BYTES: u64 = 1 << 20;
 
 /// Writes a file from its start to its end.
 pub struct BulkWriter {
     file: File,
     written: u64,
-    /// False for small files, and for a file system that cannot.
+    /// False for small files, and for a file system without direct writes.
     may_be_direct: bool,
     is_direct: bool,
 }
 
 impl BulkWriter {
-    /// A writer of a file that is new and opened without status flags.
+    /// Creates a writer for a new file that was opened without status flags.
     pub fn new(file: File, size_bytes: u64) -> Self {
         Self {
             file,
@@ -37,7 +36,7 @@ impl BulkWriter {
         &self.file
     }
 
-    /// Writes the next bytes; past the page cache those that are whole pages, in memory and file.
+    /// Writes the next bytes; whole pages, in memory and in the file, bypass the page cache.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let is_paged = bytes.as_ptr().addr() % PAGE_BYTES == 0
             && bytes.len() % PAGE_BYTES == 0
@@ -68,7 +67,7 @@ impl BulkWriter {
         };
         match fcntl_setfl(&self.file, flags) {
             Ok(()) => self.is_direct = direct,
-            // A file system without it says so here.
+            // A file system without direct writes returns its error here.
             Err(_) if direct => self.may_be_direct = false,
             Err(error) => return Err(error.into()),
         }
@@ -97,7 +96,7 @@ mod tests {
     fn pieces_of_any_shape_are_one_file() {
         for size_bytes in [LARGE_BYTES - 1, LARGE_BYTES] {
             let (writer, was_direct) = write(size_bytes);
-            // Whether the first piece is direct is the file system's to say; the others never are.
+            // The file system decides whether the first piece is direct; the others never are.
             assert_eq!(was_direct[1..], [false, false]);
             let mut bytes = vec![0; (512 << 10) + 5];
             writer.file().read_exact_at(&mut bytes, 0).unwrap();

@@ -1,4 +1,4 @@
-//! ReadFile: a regular file, as long as it was when it was opened.
+//! ReadFile: sends a regular file with the length that it had when it was opened.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::mailbox::Block;
 use crate::request::Request;
 
-/// Sends a file: its head, its bytes, its end. A failure after the head is told in the end.
+/// Sends a file: its head, its bytes, its end. The end reports a failure after the head.
 pub fn read_file(request: &Request, path: &str, reader: Reader) -> Result<(), Failure> {
     let path = access::checked_path(path)?;
     let Some((mut file, size_bytes, mode)) = open_regular(path, reader)? else {
@@ -28,13 +28,13 @@ pub fn read_file(request: &Request, path: &str, reader: Reader) -> Result<(), Fa
     send_end(request, sent)
 }
 
-/// The end of a stream whose head is out: complete, or with what broke it.
+/// Ends a stream whose head was sent: complete, or with the error that broke it.
 pub fn send_end(request: &Request, sent: Result<(), Failure>) -> Result<(), Failure> {
     let error = sent.err().map(Failure::into_body);
     request.send_last(&Message::StreamEnd(StreamEnd { error }))
 }
 
-/// Opens a regular file and returns its size and permission bits; `None` if the path is no such file.
+/// Opens a regular file, and returns its size and permission bits; `None` if the path is not a regular file.
 fn open_regular(path: &Path, reader: Reader) -> Result<Option<(File, u64, u32)>, Failure> {
     // Without NONBLOCK a FIFO would hold the request until a process writes to it.
     let file: File = match reader.open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY) {

@@ -1,4 +1,4 @@
-//! TarGet: a folder or one file as a tar stream.
+//! TarGet: sends a folder or one file as a tar stream.
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -22,10 +22,10 @@ use crate::failure::Failure;
 use crate::mailbox::Block;
 use crate::request::Request;
 
-/// Names that wait to be sent at most, over all folders that are open.
+/// The limit of names that wait to be sent, over all open folders.
 const MAX_WAITING_NAMES: usize = 200_000;
 
-/// Collects what the tar builder writes and sends it in whole blocks.
+/// Collects output of the tar builder, and sends it in whole blocks.
 struct Outgoing<'a> {
     request: &'a Request,
     block: Block,
@@ -68,8 +68,8 @@ impl Write for Outgoing<'_> {
 
 type Tar<'a> = Builder<Outgoing<'a>>;
 
-/// Sends the head, the tar with its end marker, and the stream's end. Links are sent as links,
-/// wherever they lead; a device, FIFO or socket ends the stream with an error.
+/// Sends the head, the tar with its end marker, and the stream's end. Links are sent as links, wherever they lead; a
+/// device, FIFO or socket ends the stream with an error.
 pub fn tar_get(request: &Request, path: &str, reader: Reader) -> Result<(), Failure> {
     let path = access::checked_path(path)?;
     let (fd, is_folder) = match open_source(path, reader)? {
@@ -104,7 +104,7 @@ pub fn tar_get(request: &Request, path: &str, reader: Reader) -> Result<(), Fail
     send_end(request, failure.map_or(sent, Err))
 }
 
-/// The folder or regular file at a path, links followed; `None` when nothing is there.
+/// Opens the folder or regular file at a path, and follows links; `None` if the path does not exist.
 fn open_source(path: &Path, reader: Reader) -> Result<Option<(OwnedFd, bool)>, Failure> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     let fd = match reader.open(path, flags) {
@@ -123,12 +123,12 @@ fn open_source(path: &Path, reader: Reader) -> Result<Option<(OwnedFd, bool)>, F
     }
 }
 
-/// True for what an entry answers that was removed, or became another kind, while its folder is read.
+/// Returns true for errors of an entry that was removed, or replaced by another kind, while its folder was read.
 fn has_changed(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
 }
 
-/// A folder that is being sent: its path in the tar and the names left in it, last one first.
+/// A folder that is being sent: its path in the tar, and its remaining names in reverse order.
 struct Level {
     path: PathBuf,
     names: Vec<CString>,
@@ -151,7 +151,7 @@ fn add_tree(tar: &mut Tar<'_>, top: BorrowedFd<'_>, reader: Reader) -> Result<()
     Ok(())
 }
 
-/// The names of a folder in reverse order, so that a tar of the same contents has the same bytes.
+/// Lists the names of a folder in reverse order, so that a tar of the same contents has the same bytes.
 fn list(
     top: BorrowedFd<'_>,
     path: PathBuf,
@@ -166,7 +166,7 @@ fn list(
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let mut names = Vec::new();
     let fd = match reader.open_beneath(top, relative, flags) {
-        // It vanished behind its entry.
+        // The folder disappeared after its entry was sent.
         Err(error) if !path.as_os_str().is_empty() && has_changed(error) => {
             return Ok(Level { path, names });
         }
@@ -201,14 +201,14 @@ fn add_entry(
     reader: Reader,
 ) -> Result<Option<Level>, Failure> {
     let failed = |error: io::Error| Failure::output(path.display(), error);
-    // The parent is opened without a link on the way, so the name in it is judged by itself.
+    // The parent is opened without following links, so only the name in it must be checked.
     let found = parent_in(top, &path, reader).and_then(|(parent, name)| {
         let look = || statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW);
         let stat = reader.within(parent.as_fd(), look)?;
         Ok((parent, name, stat))
     });
     let (parent, name, stat) = match found {
-        // Another command of the VM took it away since its folder was read.
+        // Another command of the VM removed the entry after its folder was read.
         Err(error) if has_changed(error) => return Ok(None),
         other => other.map_err(|error| failed(error.into()))?,
     };
@@ -277,8 +277,8 @@ fn add_file(tar: &mut Tar<'_>, name: &Path, file: File) -> Result<(), Failure> {
     header.set_size(size);
     header.set_mode(metadata.mode() & 0o777);
     header.set_mtime(u64::try_from(metadata.mtime()).unwrap_or(0));
-    // A file that grows is sent as long as it was, one that shrinks breaks the stream: the
-    // builder writes what it reads, and the next header must not land inside a file.
+    // A file that grows is sent with its earlier length, and a file that shrinks breaks the stream: the builder writes
+    // what it reads, and the next header must not be inside a file.
     let mut exact = file.take(size);
     tar.append_data(&mut header, name, &mut exact)
         .map_err(failed)?;

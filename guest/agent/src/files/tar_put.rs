@@ -1,4 +1,4 @@
-//! TarPut: a tar stream into a folder.
+//! TarPut: unpacks a tar stream into a folder.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,12 +18,12 @@ use crate::chunk::Chunk;
 use crate::failure::Failure;
 use crate::request::Request;
 
-/// Entries of one tar at most.
+/// The limit of entries of one tar.
 const MAX_ENTRIES: u64 = 1_000_000;
-/// Folders whose modes are set at the end, at most: those that their owner may not write.
+/// The limit of folders whose modes are set at the end: folders that their owner may not write.
 const MAX_LATE_MODES: usize = 100_000;
 
-/// The request's inbound data as a reader. Its failure is kept, since a tar reader hides it.
+/// The request's inbound data as a reader. It keeps its failure, because a tar reader hides it.
 struct Incoming<'a> {
     request: &'a Request,
     chunk: Chunk,
@@ -55,8 +55,8 @@ impl Read for Incoming<'_> {
     }
 }
 
-/// Unpacks regular files, folders and links that stay inside; anything else ends the request,
-/// with the entries before it in place. A file that an entry replaces is removed first, a link too.
+/// Unpacks regular files, folders and links that stay inside. Any other entry ends the request; the entries before it
+/// stay. An entry that replaces a file or a link removes it first.
 pub fn tar_put(request: &Request, path: &str) -> Result<TarPutResponse, Failure> {
     let top = access::open_or_make_folder(access::checked_path(path)?)?;
     let mut archive = Archive::new(Incoming {
@@ -71,7 +71,7 @@ pub fn tar_put(request: &Request, path: &str) -> Result<TarPutResponse, Failure>
         return Err(failure);
     }
     let response = unpacked?;
-    // Bytes after the tar's end marker are padding; the response comes after the stream's end.
+    // Bytes after the tar's end marker are padding, but the response must follow the stream's end.
     io::copy(&mut incoming, &mut io::sink()).map_err(|error| {
         incoming
             .failure
@@ -125,7 +125,7 @@ fn unpack(
             ));
         }
     }
-    // Inner folders come after their parents, so the last is closed first.
+    // Inner folders follow their parents, so the list is processed in reverse order.
     for (name, mode) in late_modes.into_iter().rev() {
         let folder = open_folder(top, &name).map_err(|error| failed(&name, error))?;
         fchmod(&folder, Mode::from_raw_mode(mode)).map_err(|error| failed(&name, error))?;
@@ -137,7 +137,7 @@ fn failed(name: &Path, error: impl Into<io::Error>) -> Failure {
     Failure::io(name.display(), error)
 }
 
-/// The path of an entry without `.`; `..` and absolute paths are refused.
+/// Returns the path of an entry without `.`; rejects `..` and absolute paths.
 fn inner_path(path: &Path) -> Result<PathBuf, Failure> {
     let mut inner = PathBuf::new();
     for part in path.components() {
@@ -155,7 +155,7 @@ fn inner_path(path: &Path) -> Result<PathBuf, Failure> {
     Ok(inner)
 }
 
-/// The folder that an entry is in, made where it is missing, and the entry's own name.
+/// Opens the folder of an entry, makes missing folders, and returns the entry's own name.
 fn parent_of<'n>(
     top: BorrowedFd<'_>,
     name: &'n Path,
@@ -178,10 +178,10 @@ fn open_folder(top: BorrowedFd<'_>, name: &Path) -> Result<OwnedFd, Errno> {
     access::open_beneath(top, name, flags, Mode::empty())
 }
 
-/// Makes a folder. `Some(mode)` when its mode has to wait until all is in it.
+/// Makes a folder. Returns `Some(mode)` if the mode must wait until the folder is filled.
 fn put_folder(top: BorrowedFd<'_>, name: &Path, mode: u32) -> Result<Option<u32>, Failure> {
     if name.as_os_str().is_empty() {
-        // The top's own mode is that of the folder which was made for it.
+        // The top keeps the mode of the folder that was made for it.
         return Ok(None);
     }
     let (parent, last) = parent_of(top, name)?;
@@ -271,7 +271,7 @@ fn put_link(
         .map_err(|error| failed(name, error))
 }
 
-/// True when a relative link, read from where it lies, never climbs above the top.
+/// Returns true if a relative link, resolved from its folder, never climbs above the top.
 fn stays_inside(link: &Path, target: &Path) -> bool {
     let mut depth = link.components().count().saturating_sub(1);
     for part in target.components() {

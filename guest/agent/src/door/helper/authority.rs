@@ -1,12 +1,12 @@
-//! `host:port` as a request names it.
+//! Parses the `host:port` of a request.
 
 use super::problem::Problem;
 
-/// Bytes of a host.
+/// The limit of a host in bytes.
 const MAX_HOST_BYTES: usize = 255;
 
-/// Splits `host:port`, `[address]:port` or, with a default, a host alone. Nothing else is taken: what
-/// two readers could read in two ways is no authority.
+/// Splits `host:port` or `[address]:port`; with a default port, also a host without a port. Everything else is
+/// rejected, because two readers could interpret it differently.
 pub fn split(text: &str, default_port: Option<u16>) -> Result<(String, u16), Problem> {
     let wrong = || Problem::new(400, format!("{text:?} is not a host and a port"));
     let (host, rest) = match text.strip_prefix('[') {

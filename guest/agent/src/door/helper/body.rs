@@ -1,16 +1,16 @@
-//! Finds the end of a body in its bytes while they pass.
+//! Finds the end of a body while its bytes pass.
 
 use std::io::{self, Read, Write};
 
-/// Digits of a chunk's size.
+/// The limit of digits in a chunk's size.
 const MAX_SIZE_DIGITS: usize = 16;
-/// Bytes of the line of a chunk's size, or of a line behind the last chunk.
+/// The limit in bytes of a chunk's size line, or of a line after the last chunk.
 const MAX_LINE_BYTES: usize = 8 << 10;
-/// Bytes behind the last chunk.
+/// The limit of bytes after the last chunk.
 const MAX_TRAILER_BYTES: usize = 64 << 10;
 const COPY_BYTES: usize = 32 << 10;
 
-/// How the end of a body is told.
+/// How a message marks the end of its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
     None,
@@ -21,22 +21,21 @@ pub enum Framing {
 
 #[derive(Debug)]
 enum State {
-    /// Bytes that are left.
+    /// The remaining bytes.
     Length(u64),
-    /// Within the line of a chunk's size: the size so far, its digits, bytes of the line, and whether
-    /// the digits are over.
+    /// Within a chunk's size line: the size so far, its digits, bytes of the line, and whether the digits have ended.
     Size(u64, usize, usize, bool),
-    /// Bytes of a chunk that are left.
+    /// The remaining bytes of a chunk.
     Chunk(u64),
-    /// The line end of a chunk.
+    /// The line end after a chunk.
     ChunkEnd,
-    /// Behind the last chunk: bytes of this line, bytes in all.
+    /// After the last chunk: bytes of this line, bytes of the whole trailer.
     Trailer(usize, usize),
     UntilClose,
     Over,
 }
 
-/// Follows one body.
+/// Tracks one body.
 #[derive(Debug)]
 pub struct Body(State);
 
@@ -54,7 +53,7 @@ impl Body {
         matches!(self.0, State::Over)
     }
 
-    /// Bytes that are left of a body whose length was told.
+    /// The remaining bytes of a body with a known length.
     pub fn left(&self) -> Option<u64> {
         match self.0 {
             State::Length(left) => Some(left),
@@ -62,12 +61,12 @@ impl Body {
         }
     }
 
-    /// True when the end of the connection is the end of the body.
+    /// Returns true if the end of the connection is the end of the body.
     pub fn ends_with_connection(&self) -> bool {
         matches!(self.0, State::Over | State::UntilClose)
     }
 
-    /// How many of the bytes belong to the body; fewer than all only when it is over.
+    /// Returns how many of the bytes belong to the body; fewer than all only at its end.
     pub fn take(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut at = 0;
         while at < bytes.len() && !self.is_over() {
@@ -76,7 +75,7 @@ impl Body {
         Ok(at)
     }
 
-    /// Takes at least one byte.
+    /// Consumes at least one byte.
     fn step(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let some =
             |left: u64| usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
@@ -147,8 +146,8 @@ fn broken(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// Passes a body on as it comes, never more than one read behind. Bytes that were read beyond it
-/// stay in `ahead`. False when the connection ended before the body.
+/// Passes a body on as it arrives, and holds at most one read. Bytes read beyond the body stay in `ahead`. Returns
+/// false if the connection ends before the body.
 pub fn pass(
     body: &mut Body,
     ahead: &mut Vec<u8>,

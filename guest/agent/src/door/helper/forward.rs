@@ -1,4 +1,4 @@
-//! One request with a whole URL: passed on over a connection of its own, its response passed back.
+//! Forwards one request with a whole URL over its own connection, and returns the response.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -17,11 +17,11 @@ use crate::door::handoff::{receive_end, send_connection, send_rest};
 use crate::door::socket::reset;
 
 const READ_BYTES: usize = 16 << 10;
-/// If more than this is left of an answer, PID 1 moves the rest: for less it is not worth the messages.
+/// If more than this remains of an answer, PID 1 moves the rest; for less, the messages would cost more.
 const LEAST_REST_BYTES: u64 = 256 << 10;
 
-/// Serves one request. True when the program's connection can have another one. Each request has a
-/// connection to the server of its own, so that the policy decides on each.
+/// Serves one request. Returns true if the program's connection can carry another one. Each request has its own
+/// connection to the server, so that the policy checks each of them.
 pub fn serve(asker: &Asker, client: &mut Client, request: &Forward) -> Result<bool, Problem> {
     let wanted = Connect::Host {
         host: request.host.clone(),
@@ -37,7 +37,7 @@ pub fn serve(asker: &Asker, client: &mut Client, request: &Forward) -> Result<bo
     let mut program = client.stream.try_clone().map_err(failed)?;
     let mut ahead = std::mem::take(&mut client.ahead);
     if let Some(length) = length_of_whole(request.body, &ahead) {
-        // Nothing of it is on the way when the answer comes, so the connection stays open for the next request.
+        // The whole request is sent before the answer arrives, so the connection stays open for the next request.
         let is_uploaded = server.write_all(&ahead[..length]).is_ok();
         ahead.drain(..length);
         client.ahead = ahead;
@@ -53,7 +53,7 @@ pub fn serve(asker: &Asker, client: &mut Client, request: &Forward) -> Result<bo
         });
         let answered = pass_response(&mut line, &mut server, &mut program, request);
         if !upload.is_finished() {
-            // The server has said all that it will: the program's further bytes have no reader.
+            // The server has sent its whole answer, so no reader exists for further bytes of the program.
             let _ = program.shutdown(Shutdown::Read);
             let _ = server.shutdown(Shutdown::Both);
         }
@@ -64,14 +64,14 @@ pub fn serve(asker: &Asker, client: &mut Client, request: &Forward) -> Result<bo
     Ok(answered? && is_uploaded)
 }
 
-/// The length of a body of which all has come, mostly because the request has no body.
+/// Returns the length of a body that has arrived whole, usually because the request has no body.
 fn length_of_whole(framing: Framing, ahead: &[u8]) -> Option<usize> {
     let mut body = Body::new(framing);
     let length = body.take(ahead).ok()?;
     body.is_over().then_some(length)
 }
 
-/// True when the program can tell where the response ended, so that its connection can stay open.
+/// Returns true if the program can detect the end of the response, so that its connection can stay open.
 fn pass_response(
     line: &mut UnixStream,
     server: &mut UnixStream,
@@ -98,19 +98,19 @@ fn pass_response(
         _ => pass(&mut body, &mut ahead, server, program),
     };
     let is_whole = match (passed, response.body) {
-        // If the connection's end is the body's, only PID 1 knows whether it was a clean end.
+        // If the body ends with the connection, only PID 1 knows whether the end was clean.
         (Ok(true), Framing::UntilClose) => receive_end_of(line, server),
         (Ok(whole), _) => whole,
         (Err(_), _) => false,
     };
     if !is_whole {
-        // The head has gone: that the rest is missing must not look like its end.
+        // The head was sent, so a missing rest must not look like the response's end.
         reset(program);
     }
     Ok(is_whole && request.keep_alive && response.body != Framing::UntilClose)
 }
 
-/// Passes on what has come of a long body, and lets PID 1 move the rest.
+/// Passes on the received part of a long body, and lets PID 1 move the rest.
 fn pass_rest(
     line: &mut UnixStream,
     body: &mut Body,
@@ -118,7 +118,7 @@ fn pass_rest(
     server: &mut UnixStream,
     program: &mut (impl Write + AsFd),
 ) -> io::Result<bool> {
-    // The bytes that PID 1 has put in are still read, and it puts in no more: so both know where the rest begins.
+    // After this, PID 1 adds no bytes, and those that it has added are read. So both know where the rest begins.
     server.shutdown(Shutdown::Read)?;
     if pass(body, ahead, server, program)? {
         return Ok(true);
@@ -129,7 +129,7 @@ fn pass_rest(
 }
 
 fn receive_end_of(line: &mut UnixStream, server: &UnixStream) -> bool {
-    // The other direction is still open, and the end of both is told.
+    // The other direction is still open, and PID 1 reports the outcome only once both have ended.
     let _ = server.shutdown(Shutdown::Write);
     receive_end(line)
 }

@@ -1,4 +1,4 @@
-//! Heads of requests and responses: what they ask for, and how they are passed on.
+//! Parses heads of requests and responses, and rewrites them for forwarding.
 
 use httparse::{EMPTY_HEADER, Header, Status};
 
@@ -6,12 +6,12 @@ use super::authority;
 use super::body::Framing;
 use super::problem::Problem;
 
-/// Bytes of a head, and headers in one.
+/// The limits of a head: its bytes and its headers.
 pub const MAX_HEAD_BYTES: usize = 64 << 10;
 const MAX_HEADERS: usize = 128;
 
-/// Headers that are of one connection alone. `transfer-encoding` is too, but a body is passed on as it
-/// comes.
+/// Headers that apply to one connection only. `transfer-encoding` is one of them, but the body is forwarded as it
+/// arrives.
 const HOP_HEADERS: &[&str] = &[
     "connection",
     "keep-alive",
@@ -25,7 +25,7 @@ const HOP_HEADERS: &[&str] = &[
 /// A request of a program to the proxy.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Request {
-    /// A connection for bytes of any kind.
+    /// A connection for any bytes.
     Tunnel {
         host: String,
         port: u16,
@@ -33,19 +33,19 @@ pub enum Request {
     Forward(Forward),
 }
 
-/// A request to pass on.
+/// A request to forward.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Forward {
     pub host: String,
     pub port: u16,
-    /// As it goes to the server.
+    /// The head that is sent to the server.
     pub head: Vec<u8>,
     pub body: Framing,
     pub is_head_method: bool,
     pub keep_alive: bool,
 }
 
-/// Reads the head of a request and its length; `None` when it is not complete.
+/// Parses the head of a request, and returns its length; `None` if the head is incomplete.
 pub fn parse_request(bytes: &[u8]) -> Result<Option<(Request, usize)>, Problem> {
     let mut headers = [EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
@@ -92,7 +92,7 @@ fn forward(
     let slash = if path.starts_with('/') { "" } else { "/" };
     let mut head =
         format!("{method} {slash}{path} HTTP/1.{version}\r\nHost: {authority}\r\n").into_bytes();
-    // The URL says where the request goes; a Host header that says otherwise goes no further.
+    // The URL determines the server; a Host header that differs is dropped.
     push_headers(&mut head, headers, &["host"]);
     head.extend_from_slice(b"Connection: close\r\n\r\n");
     Ok(Forward {
@@ -113,7 +113,7 @@ fn push_headers(head: &mut Vec<u8>, headers: &[Header<'_>], without: &[&str]) {
     for header in headers {
         let name = header.name.to_ascii_lowercase();
         let is_hop = HOP_HEADERS.contains(&name.as_str()) || named.contains(&name);
-        // A body without these would be read as the next message.
+        // Without these headers, the server would read the body as the next message.
         let frames = matches!(name.as_str(), "content-length" | "transfer-encoding");
         if without.contains(&name.as_str()) || is_hop && !frames {
             continue;
@@ -145,7 +145,7 @@ fn is_kept_alive(version: u8, headers: &[Header<'_>]) -> bool {
     }
 }
 
-/// The one length that the headers give; two that differ are an attack on a reader.
+/// Returns the length that the headers agree on. Two different lengths would let two readers disagree, as in an attack.
 fn length(headers: &[Header<'_>]) -> Result<Option<u64>, Problem> {
     let mut lengths = values(headers, "content-length").map(|text| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -176,17 +176,17 @@ fn request_framing(version: u8, headers: &[Header<'_>]) -> Result<Framing, Probl
     }
 }
 
-/// The head of a response as it goes to the program.
+/// The head of a response for the program.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Response {
     pub head: Vec<u8>,
     pub body: Framing,
-    /// A response to wait for comes behind this one.
+    /// Whether another response follows this one.
     pub is_interim: bool,
 }
 
 impl Response {
-    /// Ends the head, with what becomes of the connection.
+    /// Ends the head, and sets whether the connection stays open.
     pub fn finish(&mut self, keep_alive: bool) {
         let word = if keep_alive { "keep-alive" } else { "close" };
         if !self.is_interim {
@@ -197,7 +197,7 @@ impl Response {
     }
 }
 
-/// Reads the head of a response and its length; `None` when it is not complete.
+/// Parses the head of a response, and returns its length; `None` if the head is incomplete.
 pub fn parse_response(
     bytes: &[u8],
     is_head_method: bool,
@@ -225,7 +225,7 @@ pub fn parse_response(
         .flat_map(|value| value.split(','))
         .last()
         .map(|coding| coding.trim().eq_ignore_ascii_case("chunked"));
-    // Only the first of the two counts, and the program must not read the other one.
+    // If both headers are present, only this one counts, and the program must not read the other.
     let without: &[&str] = match is_chunked {
         Some(_) => &["content-length"],
         None => &[],
