@@ -1,4 +1,4 @@
-/** Shapes of the keeper's local API (docs/reference/keeper.md), and the checks that turn its answers into them. */
+/** The shapes of the keeper's local API (docs/keeper.md), and the checks that parse its answers. */
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import type { EgressPlan } from '../domain/plan/egress.ts';
 import { endsVm } from '../domain/errors/error-code.ts';
@@ -7,16 +7,16 @@ import { opWords } from './op-words.ts';
 
 export const API_VERSION = 1;
 
-/** A Unix socket's address holds this many bytes of path. */
+/** The limit of a Unix socket's path in bytes. */
 export const SOCKET_PATH_BYTES = 107;
 
-/** Longest request line that the keeper reads, newline included. */
+/** The longest request line that the keeper reads, newline included. */
 export const REQUEST_LINE_BYTES = 1024 * 1024;
 
-/** Longest answer line that a client reads; a longer one is no keeper. */
+/** The longest answer line that a client reads; no keeper sends a longer one. */
 export const ANSWER_LINE_BYTES = 2 * 1024 * 1024;
 
-/** Texts out of an answer may quote the guest: they are cut here. */
+/** Texts of an answer may quote the guest, so they are cut at this length. */
 const MESSAGE_CHARACTERS = 2_000;
 
 export type Answer = Readonly<Record<string, unknown>>;
@@ -26,13 +26,13 @@ export type ExitReason = 'exited' | 'timeout' | 'output-limit' | 'cannot-start' 
 export type SignalName = 'SIGTERM' | 'SIGKILL' | 'SIGINT';
 export type OutputStream = 'stdout' | 'stderr';
 
-/** Bytes of one stream, between those of the other. */
+/** Bytes of one stream, which may come between bytes of the other. */
 export interface OutputPiece {
   readonly stream: OutputStream;
   readonly bytes: Uint8Array;
 }
 
-/** The VMM that runs a VM, and the settings that only this VMM has: one member for each VMM. */
+/** The VMM of a VM with its own settings: one member for each VMM. */
 export type VmmSettings = QemuSettings;
 
 export interface QemuSettings {
@@ -53,59 +53,59 @@ export interface LaunchConfig {
   readonly kernel: { readonly path: string; readonly kind: 'debian' | 'voidbox' };
   readonly initramfs: string;
   readonly vmm: VmmSettings;
-  /** A read-only ext4 disk that is the guest's root; absent: the initramfs is. */
+  /** A read-only ext4 disk that is the guest's root; absent: the initramfs is the root. */
   readonly rootDisk?: string;
-  /** Read-only ones; writable ones go in and out as tars. */
+  /** Read-only mounts; writable mounts are copied in and out as tars. */
   readonly mounts: readonly { readonly hostPath: string; readonly guestPath: string }[];
-  /** What the guest reaches; absent: nothing. */
+  /** The hosts and services that the guest may reach; absent: none. */
   readonly egress?: EgressPlan;
   readonly orphanTimeoutMs?: number;
   readonly bootTimeoutMs?: number;
   readonly guestSilenceMs?: number;
   readonly consoleMaxBytes?: number;
   readonly spoolMaxBytes?: number;
-  /** How long the VM waits while the host's disk is full. */
+  /** The time that the VM waits while the host's disk is full. */
   readonly diskFullTimeoutMs?: number;
-  /** What all VMs of the folder may take; the launch is refused with `vm/no-capacity` beyond it. */
+  /** The limit for all VMs of the folder; above it, the launch fails with `vm/no-capacity`. */
   readonly budget?: {
     readonly memoryMib: number;
-    /** What this VM takes beside its guest's memory. */
+    /** The memory that this VM uses in addition to its guest's memory. */
     readonly overheadMib: number;
   };
-  /** The run directory goes when the VM is stopped: its key is never launched again. */
+  /** Removes the run directory when the VM is stopped, because its key is never launched again. */
   readonly discard?: boolean;
-  /** For clients, which read it from the run directory. */
+  /** A note for clients, which read it from the run directory. */
   readonly note?: Readonly<Record<string, unknown>>;
 }
 
-/** `stdinBytes` of a command whose input has no known length; `exec.stdin.end` says it. */
+/** `stdinBytes` of a command whose input has no known length; `exec.stdin.end` reports the length later. */
 export const OPEN_STDIN_BYTES = Number.MAX_SAFE_INTEGER;
 
-/** The VM stands still for want of room on the host, and its deadlines with it. */
+/** The VM is paused because the host's disk is full, and its deadlines are paused too. */
 export interface FullDisk {
   readonly forMs: number;
-  /** After this long the VM is given up with `host/disk-full`. */
+  /** After this time the keeper ends the VM with `host/disk-full`. */
   readonly limitMs: number;
   readonly availableBytes: number;
-  /** With this much room it goes on. */
+  /** With this many free bytes the VM continues. */
   readonly neededBytes: number;
 }
 
 /**
- * The ops that came after the first release, as the keeper's own list has them. A keeper lives as long as its VM, so it may be of
- * an earlier build than its client: such an op is only sent to a keeper whose `status` lists it.
+ * The ops that came after the first release, in the order of the keeper's own list. A keeper lives as long as its VM,
+ * so its build may be older than its client. The client sends such an op only to a keeper whose `status` lists it.
  */
 export const FEATURES: readonly string[] = [];
 
-/** What the keeper says of its VM. */
+/** The status of a VM, as its keeper reports it. */
 export interface VmStatus {
   readonly state: 'booting' | 'ready' | 'stopping';
   readonly vmKey: string;
   readonly fence: number;
   readonly bootMs: number;
-  /** When the keeper began. */
+  /** The time at which the keeper started. */
   readonly startedAtMs: number;
-  /** VMs that were started until one answered. */
+  /** The number of VMs that were started until one answered. */
   readonly boots: number;
   readonly vmm: string;
   readonly accelerator: string;
@@ -114,13 +114,15 @@ export interface VmStatus {
   readonly memoryMib: number;
   readonly leaseLeftMs: number;
   readonly execs: readonly { readonly execKey: string; readonly state: string }[];
-  /** Null where there is room. */
+  /** Null while the disk has room. */
   readonly diskFull: FullDisk | null;
-  /** The ops of the keeper that came after the first release; a later build may list ops that this one does not know. */
+  /**
+   * The ops of the keeper that came after the first release; a later build may list ops that this build does not know.
+   */
   readonly features: readonly string[];
 }
 
-/** What a VM has taken of its host so far, by the host's accounts; null where the host does not tell. */
+/** The host's resources that a VM has used so far, measured by the host; null if the host does not report a figure. */
 export interface VmUsage {
   readonly cpuMs: number | null;
   readonly memoryPeakMib: number | null;
@@ -135,7 +137,7 @@ export interface ExecStart {
   readonly cwd: string;
   readonly uid: number;
   readonly gid: number;
-  /** Null is an empty standard input. */
+  /** Null means an empty standard input. */
   readonly stdinBytes: number | null;
   readonly timeoutMs: number;
   readonly maxOutputBytes: number;
@@ -144,9 +146,9 @@ export interface ExecStart {
 export interface ExecEnd {
   readonly reason: ExitReason;
   readonly exitCode: number;
-  /** The signal that ended the command itself; null: none did. */
+  /** The signal that ended the command itself; null if no signal did. */
   readonly signal: number | null;
-  /** The object of the `exec.end` that came before the command's end; null: none did. */
+  /** The object of the `exec.end` that preceded the command's end; null if no client sent one. */
   readonly cause: Answer | null;
   readonly message: string;
   readonly startedAtMs: number;
@@ -157,8 +159,8 @@ export interface ExecEnd {
 }
 
 /**
- * The error of an answer's `error` field. A plain Error is a bug of this client: a request that the keeper
- * does not understand or an exec that was never started.
+ * Converts an answer's `error` field to an error. A plain Error is a bug of this client: the keeper does not understand
+ * a request, or the exec was never started.
  */
 export function errorOfAnswer(error: unknown, what: string): Error {
   const { code, message } = isRecord(error) ? error : { code: undefined, message: undefined };
@@ -171,7 +173,7 @@ export function errorOfAnswer(error: unknown, what: string): Error {
   return new CodedError(known, `${text}${why}`);
 }
 
-/** True for an error that says that the VM cannot be used any more. */
+/** Returns true for an error that means that the VM cannot be used any longer. */
 export function isVmGone(error: unknown): boolean {
   return isCodedError(error) && endsVm(error.code);
 }
@@ -225,7 +227,7 @@ export function readVmStatus(answer: Answer): VmStatus {
     state: state as VmStatus['state'],
     vmKey: readText(answer, 'vmKey', 'status'),
     fence: readCount(answer, 'fence', 'status'),
-    // Null until the guest has answered.
+    // The field is null until the guest has answered.
     bootMs: readCountOrNull(answer, 'bootMs', 'status') ?? 0,
     startedAtMs: readCount(answer, 'startedAtMs', 'status'),
     boots: readCount(answer, 'boots', 'status'),
@@ -244,7 +246,7 @@ export function readVmStatus(answer: Answer): VmStatus {
   };
 }
 
-/** A keeper whose status lacks the field is of a build whose only VMM was QEMU, and its VM still runs. */
+/** A keeper without this field is of a build whose only VMM was QEMU, and its VM still runs. */
 function readVmm(status: Answer): string {
   return status['vmm'] === undefined ? 'qemu' : readText(status, 'vmm', 'status');
 }

@@ -1,4 +1,4 @@
-/** Connections to a keeper's socket: one line of request, one line of answer, raw bytes after it on streams. */
+/** Connections to a keeper's socket: one request line, one answer line, and on streams raw bytes after it. */
 import { Buffer } from 'node:buffer';
 import { open, type FileHandle } from 'node:fs/promises';
 import { constants } from 'node:fs';
@@ -20,8 +20,8 @@ import { opWords } from './op-words.ts';
 const SOCKET_NAME = 'k.sock';
 
 /**
- * The connection broke or never came up: whether the VM is lost is for its run directory to say. Where its
- * keeper lives, the next attempt attaches again, hence a retryable code.
+ * The connection broke or could not be opened. Only the run directory shows whether the VM is lost. The code is
+ * retryable, because the next attempt attaches again if the keeper lives.
  */
 export class ConnectionError extends CodedError {
   constructor(message: string, options?: { readonly cause?: unknown }) {
@@ -31,7 +31,7 @@ export class ConnectionError extends CodedError {
 }
 
 /**
- * Connects to the socket of a run directory, however deep the folder is.
+ * Connects to the socket of a run directory, however long the folder's path is.
  * @throws ConnectionError, or the signal's reason
  */
 export async function connectKeeper(dir: string, signal: AbortSignal): Promise<Socket> {
@@ -74,7 +74,7 @@ function connectTo(address: string, signal: AbortSignal): Promise<Socket> {
   });
 }
 
-/** @throws CodedError `run/too-large` when the keeper would refuse the line for its length */
+/** Formats a request line. @throws CodedError `run/too-large` if the keeper would reject the line for its length */
 export function requestLine(id: number, op: string, fields: Readonly<Record<string, unknown>>): string {
   const line = `${JSON.stringify({ v: API_VERSION, id, op, ...fields })}\n`;
   const lengthBytes = Buffer.byteLength(line);
@@ -88,8 +88,8 @@ export function requestLine(id: number, op: string, fields: Readonly<Record<stri
 }
 
 /**
- * The answer that a line holds.
- * @throws CodedError `vm/protocol` when it is none
+ * Parses an answer line.
+ * @throws CodedError `vm/protocol` if the line is not an answer
  */
 export function parseAnswer(
   line: Buffer,
@@ -110,12 +110,12 @@ export function parseAnswer(
   return { id, error: value['error'] };
 }
 
-/** Splits a byte stream into lines, holding at most one line of `ANSWER_LINE_BYTES`. */
+/** Splits a byte stream into lines; holds at most one line of `ANSWER_LINE_BYTES`. */
 export class LineSplitter {
   #parts: Buffer[] = [];
   #heldBytes = 0;
 
-  /** The lines that `chunk` completes, without their newlines. */
+  /** Returns the lines that `chunk` completes, without their newlines. */
   push(chunk: Buffer): Buffer[] {
     const lines: Buffer[] = [];
     let rest = chunk;
@@ -143,7 +143,7 @@ interface Pending {
   reject(error: unknown): void;
 }
 
-/** A connection of many requests at once, told apart by their ids. */
+/** A connection with many concurrent requests, which are matched by their ids. */
 export class ControlConnection {
   readonly #socket: Socket;
   readonly #pending = new Map<number, Pending>();
@@ -166,8 +166,8 @@ export class ControlConnection {
   }
 
   /**
-   * One request and its answer.
-   * @throws ConnectionError when the connection breaks, the error of the answer, or the signal's reason
+   * Sends one request, and returns its answer.
+   * @throws ConnectionError if the connection breaks, the error of the answer, or the signal's reason
    */
   request(op: string, fields: Readonly<Record<string, unknown>>, signal: AbortSignal): Promise<Answer> {
     return new Promise((resolve, reject) => {
@@ -178,7 +178,7 @@ export class ControlConnection {
       const onAbort = (): void => settle(() => reject(toError(signal.reason)));
       const settle = (then: () => void): void => {
         this.#pending.delete(id);
-        // A connection without a question keeps no process alive.
+        // A connection without an open request must not keep the process alive.
         if (this.#pending.size === 0) this.#socket.unref();
         signal.removeEventListener('abort', onAbort);
         then();
@@ -209,11 +209,11 @@ export class ControlConnection {
   #onLine(line: Buffer): void {
     const answer = parseAnswer(line);
     if (answer.id === null) {
-      // The keeper could not read a request, so it cannot say which.
+      // The keeper could not parse a request, so it cannot name the request's id.
       if ('error' in answer) throw errorOfAnswer(answer.error, 'the keeper refused a request');
       throw new CodedError('vm/protocol', 'the keeper sent an answer without an id');
     }
-    // An answer without a request is one that was given up on.
+    // The caller of this answer's request has given up.
     const pending = this.#pending.get(answer.id);
     if (pending === undefined) return;
     if ('ok' in answer) pending.resolve(answer.ok);

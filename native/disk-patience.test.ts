@@ -7,7 +7,7 @@ const FULL: FullDisk = { forMs: 1, limitMs: 2, availableBytes: 0, neededBytes: 1
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-test('a limit is asked about only when it is up, and expires where there is room', async () => {
+test('a limit asks the keeper only when the time is up, and expires if the disk has room', async () => {
   const asked: string[] = [];
   let expired = 0;
   startPatientLimit(
@@ -25,7 +25,7 @@ test('a limit is asked about only when it is up, and expires where there is room
   expect([asked, expired]).toEqual([['/vm'], 1]);
 });
 
-test('a limit stands still while the disk is full, and begins anew when there is room', async () => {
+test('a limit is paused while the disk is full, and restarts when the disk has room', async () => {
   let full: FullDisk | null = FULL;
   let expired = 0;
   startPatientLimit(

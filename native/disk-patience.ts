@@ -1,14 +1,14 @@
-/** Limits on what a VM does stand still while the VM itself does: for want of room on its host's disk. */
+/** Time limits that are paused together with a VM, while its host's disk is full. */
 import { ControlConnection, connectKeeper } from './connection.ts';
 import { readFullDisk, type FullDisk } from './api.ts';
 
-/** A keeper says how it is at once. One that does not is no reason to wait longer. */
+/** A keeper answers immediately. If it does not answer in this time, the limit is not extended. */
 const ASK_LIMIT_MS = 2_000;
 const ASK_AGAIN_MS = 1_000;
 
 /**
- * What the keeper of a run directory says of its disk; null where there is room.
- * @throws ConnectionError when no keeper answers, CodedError `vm/protocol`
+ * Reads the state of the disk from the keeper of a run directory; null if the disk has room.
+ * @throws ConnectionError if no keeper answers, CodedError `vm/protocol`
  */
 export async function readDiskOfVm(dir: string): Promise<FullDisk | null> {
   const signal = AbortSignal.timeout(ASK_LIMIT_MS);
@@ -21,9 +21,9 @@ export async function readDiskOfVm(dir: string): Promise<FullDisk | null> {
 }
 
 /**
- * Calls `onExpired` after `limitMs`, not counting the time in which the VM of `dir` stands still.
- * Whether it does is asked only when the time is up, so that a limit which is kept costs nothing.
- * @returns how to give the limit up
+ * Calls `onExpired` after `limitMs`, not counting the time in which the VM of `dir` is paused. The keeper is asked only
+ * when the time is up, so that a limit that does not expire costs nothing.
+ * @returns a function that cancels the limit
  */
 export function startPatientLimit(
   dir: string,
@@ -39,7 +39,7 @@ export function startPatientLimit(
       () => false,
     );
     if (isOver) return;
-    // What was held up gets all of its time again.
+    // After a pause, the limit starts again with its full time.
     if (isFull) timer = setTimeout(() => void checkDisk(), ASK_AGAIN_MS);
     else if (wasFull) timer = setTimeout(() => void checkDisk(), limitMs);
     else onExpired();

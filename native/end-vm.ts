@@ -1,22 +1,22 @@
-/** Ends a VM by its run directory alone. */
+/** Ends a VM, given only its run directory. */
 import { kill } from 'node:process';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { isVmGone } from './api.ts';
 import { isAlive, readRunDir, sealRunDir } from './keeper-command.ts';
 import { MicroVm } from './micro-vm.ts';
 
-/** After this long without an answer a keeper counts as stuck and its VM is ended from outside. */
+/** After this time without an answer, the keeper counts as stuck, and its process is killed. */
 const KILLED_LIMIT_MS = 10_000;
 
 /**
- * Raises the fence, then stops; ends the keeper itself when it does not answer. Where there is no VM, none
- * can come later: a launch of an attempt that was held up finds its key stopped.
+ * Raises the fence, then stops the VM; kills the keeper if it does not answer. If the VM does not exist, it can never
+ * be created: a delayed launch of an attempt finds its key stopped.
  */
 export async function endVm(keeper: string, dir: string, name: string): Promise<void> {
   if ((await sealRunDir(keeper, dir, name)) !== 'running') return;
   try {
     const vm = await MicroVm.attach({ keeper, dir, vmKey: name }, AbortSignal.timeout(KILLED_LIMIT_MS));
-    // Gone by itself, or a launch that came to nothing.
+    // The VM ended on its own, or its launch failed.
     if (vm === null) await sealRunDir(keeper, dir, name);
     else await vm.stop();
     return;
@@ -25,7 +25,7 @@ export async function endVm(keeper: string, dir: string, name: string): Promise<
     if (!isAlive(status)) return;
     const isStuck = isVmGone(error) || (error instanceof DOMException && error.name === 'TimeoutError');
     if (!isStuck || status.pid === null) throw error;
-    // The lock is held, so its holder lives and the pid is its own; the VMM dies with it.
+    // The lock is held, so its holder lives and the pid is correct; the VMM dies with its keeper.
     kill(status.pid, 'SIGKILL');
   }
   const deadlineMs = Date.now() + KILLED_LIMIT_MS;

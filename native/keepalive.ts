@@ -1,10 +1,10 @@
-/** Renews a VM's lease from outside: without a fence, so that nobody who drives the VM is cut off. */
+/** Renews a VM's lease from outside. It uses no fence, so the client that drives the VM keeps its fence. */
 import { readCount } from './api.ts';
 import { connectKeeper, ControlConnection } from './connection.ts';
 
 /**
- * Milliseconds that the lease has now.
- * @throws ConnectionError when nobody answers, or the signal's reason
+ * Renews the lease, and returns its remaining milliseconds.
+ * @throws ConnectionError if no keeper answers, or the signal's reason
  */
 export async function keepVmAlive(dir: string, signal: AbortSignal): Promise<number> {
   const connection = new ControlConnection(await connectKeeper(dir, signal));

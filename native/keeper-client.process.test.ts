@@ -14,7 +14,7 @@ import { KeeperLink } from './keeper-link.ts';
 
 useFakeKeepers();
 
-/** Refuses a while after it has let the client begin. */
+/** Rejects the request a while after the client may begin to send. */
 const refuseLater: Handler = (request, socket) => {
   answer(socket, request, {});
   setTimeout(
@@ -79,7 +79,7 @@ describe('requests', () => {
     await expect(vm.execAck('k')).rejects.toThrow('exec/unknown');
   });
 
-  it('fail with vm/lost when the keeper dies under them, and say where the console is', async () => {
+  it('fail with vm/lost if the keeper dies during the request, and the error names the console', async () => {
     const keeper = await fakeKeeper({ 'exec.wait': () => undefined });
     const vm = await launchFake(keeper);
     const waiting = vm.execWait('k', soon());
@@ -201,7 +201,7 @@ describe('usage and the reason of a tar', () => {
 describe('an op that came after the first release', () => {
   const OP = 'made.up';
 
-  /** A client of a build with the op, and the ops that its keeper is asked for. */
+  /** Connects a client of a build with the op, and records the ops that its keeper receives. */
   async function linkTo(
     keeperFeatures: readonly string[],
   ): Promise<{ readonly link: KeeperLink; readonly ops: readonly string[] }> {
@@ -265,7 +265,7 @@ describe('streams', () => {
     expect((await read(file?.bytes ?? once())).toString()).toBe('helloworld');
   });
 
-  it('notice a file that ends short or goes on too long', async () => {
+  it('fail if a file ends early or is too long', async () => {
     const short =
       (size: number): Handler =>
       (request, socket) =>
@@ -283,7 +283,7 @@ describe('streams', () => {
     await expect(read(two?.bytes ?? once())).rejects.toMatchObject({ code: 'vm/protocol' });
   });
 
-  it('do not read ahead of a reader that rests', async () => {
+  it('do not read ahead of a reader that pauses', async () => {
     let sentBytes = 0;
     const vm = await launchFake(
       await fakeKeeper({
@@ -328,7 +328,7 @@ describe('streams', () => {
     await expect(vm.putFile('/f', 0o644, 9, once('hello', 'world'), soon())).rejects.toThrow('more than its 9 bytes');
   });
 
-  it('stop sending when the keeper refuses in mid-stream', async () => {
+  it('stop sending when the keeper rejects the transfer in mid-stream', async () => {
     const vm = await launchFake(
       await fakeKeeper({
         'tar.put': (request, socket) => {
@@ -355,7 +355,7 @@ describe('streams', () => {
     });
   });
 
-  it('learn of a refusal though their source rests', async () => {
+  it('report a rejection even while their source pauses', async () => {
     const vm = await launchFake(await fakeKeeper({ 'file.put': refuseLater }));
     async function* resting(): AsyncGenerator<Uint8Array> {
       yield Buffer.from('one');
@@ -381,7 +381,7 @@ describe('streams', () => {
     await expect.poll(() => isEnded).toBe(true);
   });
 
-  it('take the keeper at its word when it has enough of a tar', async () => {
+  it("stop at the keeper's answer when it has received a complete tar", async () => {
     const vm = await launchFake(
       await fakeKeeper({
         'tar.put': (request, socket) => {
@@ -399,7 +399,7 @@ describe('streams', () => {
     await vm.putTar('/t', padded(), soon());
   });
 
-  it('send standard input from where the keeper stands', async () => {
+  it("send standard input from the keeper's offset", async () => {
     let got = '';
     const vm = await launchFake(
       await fakeKeeper({
@@ -416,7 +416,7 @@ describe('streams', () => {
 });
 
 describe('keeping a VM from outside', () => {
-  it('renews its lease and takes it from nobody', async () => {
+  it('renews the lease without taking a fence', async () => {
     const ops: string[] = [];
     const say =
       (ok: object): Handler =>
@@ -434,7 +434,7 @@ describe('keeping a VM from outside', () => {
     await expect(keepVmAlive(keeper.dir, soon())).rejects.toMatchObject({ code: 'vm/protocol' });
   });
 
-  it('gives up on a keeper that says nothing, and on one that is gone', async () => {
+  it('gives up on a keeper that does not answer, and on one that has ended', async () => {
     const silent = await fakeKeeper({ keepalive: () => undefined });
     await expect(keepVmAlive(silent.dir, AbortSignal.timeout(200))).rejects.toMatchObject({ name: 'TimeoutError' });
     silent.kill();

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { errorCodeOfEnd, errorCodeOfKeeper } from './keeper-code.ts';
 
 const read = (path: string): string => readFileSync(new URL(path, import.meta.url), 'utf8');
-/** What the keeper can say, in its own words. */
+/** The codes of the keeper, read from its source. */
 const SAID = [...read('keeper/src/error.rs').matchAll(/Code::\w+ => "([^"]+)"/g)].map((match) => match[1]!);
 
 test('each code that the keeper can say is one of the list, or a bug of its client', () => {

@@ -1,4 +1,4 @@
-/** Codes of the keeper's API, which docs/reference/keeper.md lists, and what each of them is in the list of error codes. */
+/** Maps codes of the keeper's API, which docs/keeper.md lists, to codes of the list of errors. */
 import type { ErrorCode } from '../domain/errors/codes.ts';
 import { endsVm } from '../domain/errors/error-code.ts';
 
@@ -15,16 +15,21 @@ const ERROR_CODES_OF_KEEPER: ReadonlyMap<string, ErrorCode> = new Map<string, Er
   ['host/io', 'store/io'],
   ['guest/disk-full', 'stage/disk-full'],
   ['guest/error', 'vm/guest-error'],
-  // A VM of another build of Voidbox cannot be driven by this one.
+  // This build cannot drive a VM of another build of Voidbox.
   ['api/version', 'vm/lost'],
 ]);
 
-/** Null for what only a bug of this client leads to: a request that is not understood, an exec that was never started. */
+/**
+ * Returns null for errors that only a bug of this client causes: a request that the keeper does not understand, an exec
+ * that was never started.
+ */
 export function errorCodeOfKeeper(code: string): ErrorCode | null {
   return ERROR_CODES_OF_KEEPER.get(code) ?? null;
 }
 
-/** Of the end that a run directory tells. A VM that is gone is lost, unless the keeper said more. */
+/**
+ * Returns the error code for a VM's end in its run directory: `vm/lost`, unless the keeper wrote a more precise code.
+ */
 export function errorCodeOfEnd(code: string): ErrorCode {
   const known = errorCodeOfKeeper(code);
   return known !== null && (endsVm(known) || known === 'vm/refused') ? known : 'vm/lost';

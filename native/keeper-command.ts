@@ -1,4 +1,4 @@
-/** The commands of `voidbox-vm`, run to their end: one line of JSON each. */
+/** Runs the commands of `voidbox-vm` to their end; each prints one line of JSON. */
 import { spawn } from 'node:child_process';
 import { Buffer } from 'node:buffer';
 import { CodedError } from '../domain/errors/coded-error.ts';
@@ -6,13 +6,13 @@ import { API_VERSION, cutText, errorOfAnswer, isRecord, type Answer, type Launch
 
 const ANSWER_BYTES = 64 * 1024 * 1024;
 const STDERR_BYTES = 8 * 1024;
-/** Making the scratch disk of a large VM on a busy machine is the slowest part of a launch. */
+/** The slowest part of a launch is making the scratch disk of a large VM on a busy machine. */
 const LAUNCH_LIMIT_MS = 60_000;
 const COMMAND_LIMIT_MS = 30_000;
-/** Removing the run directories of many dead VMs. */
+/** The limit allows for removing the run directories of many dead VMs. */
 const SWEEP_LIMIT_MS = 120_000;
 
-/** The keeper and the VMM below it get none of this process's variables. */
+/** The environment of the keeper and its VMM, which get no variable of this process. */
 const CHILD_ENVIRONMENT = { PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', LANG: 'C' } as const;
 
 export interface LaunchResult {
@@ -21,24 +21,24 @@ export interface LaunchResult {
 
 export interface RunDirStatus {
   readonly state: VmState;
-  /** The keeper's process; only to be trusted while `state` is `running`. */
+  /** The keeper's process id; valid only while `state` is `running`. */
   readonly pid: number | null;
   readonly fence: number;
-  /** Why the VM ended, where a keeper could write it. */
+  /** The reason why the VM ended, if a keeper could write it. */
   readonly exit: { readonly reason: string; readonly code: string; readonly message: string } | null;
 }
 
-/** A keeper that has written why its VM ended only waits for its clients to read what is left. */
+/** Returns true if the VM lives. A keeper that has written its VM's end only waits for clients to read the rest. */
 export function isAlive(status: RunDirStatus): boolean {
   return status.state === 'running' && status.exit === null;
 }
 
 export interface SweptVm {
-  /** Name of the run directory. */
+  /** The name of the run directory. */
   readonly name: string;
   readonly vmKey: string | null;
   readonly state: VmState;
-  /** The VM is over; a keeper in state `running` only lets its clients read what is left. */
+  /** Whether the VM has ended; a keeper in state `running` then only waits for clients to read the rest. */
   readonly ended: boolean;
   readonly sizeBytes: number;
   readonly removed: boolean;
@@ -52,7 +52,7 @@ export interface HostFacts {
 
 /**
  * Finds or creates the VM of a run directory.
- * @throws CodedError `host/not-ready`, `store/io` and what the keeper says
+ * @throws CodedError `host/not-ready`, `store/io`, and the keeper's error
  */
 export async function launchKeeper(
   binary: string,
@@ -71,7 +71,7 @@ export async function launchKeeper(
   return { state };
 }
 
-/** What a run directory says, without touching it. */
+/** Reads the state of a run directory without changing it. */
 export async function readRunDir(binary: string, dir: string): Promise<RunDirStatus> {
   const answer = await runKeeper(binary, ['status', '--dir', dir], { limitMs: COMMAND_LIMIT_MS });
   const { state, pid, fence, exit } = answer;
@@ -92,8 +92,8 @@ export async function readRunDir(binary: string, dir: string): Promise<RunDirSta
 }
 
 /**
- * Sees to it that a run directory without a VM never gets one: a later launch finds it `stopped`.
- * @returns what the directory has: `running` when a keeper or a launch holds it, which is left alone
+ * Ensures that a run directory without a VM never gets one: a later launch finds it `stopped`.
+ * @returns the state of the directory: `running` if a keeper or a launch holds it, which is not touched
  */
 export async function sealRunDir(binary: string, dir: string, vmKey: string): Promise<Exclude<VmState, 'new'>> {
   const answer = await runKeeper(binary, ['seal', '--dir', dir, '--key', vmKey], { limitMs: COMMAND_LIMIT_MS });
@@ -103,8 +103,8 @@ export async function sealRunDir(binary: string, dir: string, vmKey: string): Pr
 }
 
 /**
- * Lists the run directories of a folder, removes those of VMs that were stopped a while ago and, beyond the
- * budget, the oldest of other dead ones.
+ * Lists the run directories of a folder. Removes directories of VMs that were stopped a while ago, and beyond the
+ * budget the oldest of other dead VMs.
  */
 export async function sweepRunDirs(
   binary: string,
@@ -185,7 +185,7 @@ function collect(binary: string, args: readonly string[], options: CommandOption
     child.stderr.on('data', (chunk: Buffer) => {
       stderr = (stderr + chunk.toString('utf8')).slice(-STDERR_BYTES);
     });
-    // The command may end before it has read its input; its exit code says why.
+    // The command may end before it has read its input; its exit code then explains why.
     child.stdin.on('error', () => undefined);
     child.stdin.end(options.input ?? '');
     const settle = (): void => {

@@ -1,6 +1,6 @@
 /**
- * The way to one keeper: requests on one control connection and streams of their own, each tried again while the run directory
- * says that the keeper lives. How they fail says what became of the VM.
+ * Connects to one keeper: requests on one control connection, and a connection for each stream. Each is retried while
+ * the run directory shows that the keeper lives. The error of a failure describes what happened to the VM.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { join } from 'node:path';
@@ -13,14 +13,16 @@ import { startPatientLimit } from './disk-patience.ts';
 import { StreamConnection } from './stream.ts';
 import { opWords } from './op-words.ts';
 
-/** A keeper answers control requests at once; this long means that it is stopped or its host is. */
+/**
+ * A keeper answers control requests immediately; without an answer for this long, the keeper or its host is stopped.
+ */
 export const REQUEST_LIMIT_MS = 30_000;
 const LOOK_AGAIN_MS = 300;
-/** A running keeper refuses connections only for moments: while it binds, or while 64 are open. */
+/** A running keeper rejects connections only for moments: while it binds its socket, or while 64 are open. */
 const CONNECT_ATTEMPTS = 5;
 const CONNECT_PAUSE_MS = 200;
 
-/** A VM that exists, by its run directory. */
+/** An existing VM, identified by its run directory. */
 export interface KeeperPlace {
   /** The `voidbox-vm` binary. */
   readonly keeper: string;
@@ -30,7 +32,7 @@ export interface KeeperPlace {
 
 export interface RequestOptions {
   readonly signal?: AbortSignal;
-  /** Null waits for as long as the connection stands. */
+  /** Null: no limit while the connection is open. */
   readonly limitMs?: number | null;
 }
 
@@ -39,7 +41,7 @@ export class KeeperLink {
   readonly dir: string;
   readonly #keeper: string;
   readonly #features: readonly string[];
-  /** A keeper is of one build for its life, so it is asked once for its features. */
+  /** A keeper keeps its build for life, so its features are read once. */
   #listed: readonly string[] | null = null;
   #control: ControlConnection | null = null;
   #connecting: Promise<ControlConnection> | null = null;
@@ -53,22 +55,22 @@ export class KeeperLink {
     this.vmKey = vmKey;
   }
 
-  /** The guest's console, capped; for messages to people. */
+  /** The path of the guest's console, which has a size limit; for messages to users. */
   get consolePath(): string {
     return join(this.dir, 'console.log');
   }
 
-  /** Aborted once this client has detached. */
+  /** A signal that aborts when this client has detached. */
   get closed(): AbortSignal {
     return this.#closed.signal;
   }
 
-  /** Whether the run directory says that the keeper lives. */
+  /** Reports whether the keeper lives, according to the run directory. */
   async isAlive(): Promise<boolean> {
     return isAlive(await readRunDir(this.#keeper, this.dir));
   }
 
-  /** Whether the VM's keeper has the op, for callers that can do without it. */
+  /** Reports whether the VM's keeper has the op, for callers that can work without it. */
   async offers(op: string): Promise<boolean> {
     if (!this.#features.includes(op)) return true;
     this.#listed ??= readVmStatus(await this.request('status', {})).features;
@@ -76,8 +78,9 @@ export class KeeperLink {
   }
 
   /**
-   * Every request may be sent again: the API is idempotent by fence, exec key and path.
-   * @throws CodedError `vm/lost` if the keeper lacks the op, also in `open`: another VM has a keeper of this build
+   * Sends a request. Every request may be repeated: the API is idempotent by fence, exec key and path.
+   * @throws CodedError `vm/lost` if the keeper lacks the op; the same holds for `open`. A new VM would have a keeper of
+   * this build
    */
   async request(op: string, fields: Readonly<Record<string, unknown>>, options: RequestOptions = {}): Promise<Answer> {
     await this.#requireOp(op);
@@ -125,12 +128,12 @@ export class KeeperLink {
     this.#control = null;
   }
 
-  /** A broken connection of a dead keeper is a lost VM; of a living one it stays what it is, with a code. */
+  /** Explains a broken connection: if the keeper is dead, the VM is lost; if it lives, the error stays as it is. */
   async explain(error: unknown): Promise<Error> {
     if (!(error instanceof ConnectionError)) return error as Error;
     if (this.#closed.signal.aborted) return this.#closed.signal.reason as Error;
     if (!(await this.isAlive())) return this.loss(error);
-    // A keeper that was killed closes its connections a moment before its lock is free.
+    // A killed keeper closes its connections a moment before its lock is free.
     await sleep(LOOK_AGAIN_MS);
     return (await this.isAlive()) ? error : this.loss(error);
   }
@@ -157,7 +160,7 @@ export class KeeperLink {
     );
   }
 
-  /** Tries again while the connection breaks and the run directory says that the keeper lives. */
+  /** Retries while the connection breaks and the run directory shows that the keeper lives. */
   async #alive<T>(signal: AbortSignal, attempt: () => Promise<T>): Promise<T> {
     for (let tries = 1; ; tries += 1) {
       try {

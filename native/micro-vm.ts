@@ -1,6 +1,6 @@
 /**
- * One client of one VM, under one fence. Bytes never gather here: a stream that nobody reads stands still
- * in the keeper's spool, a source that is faster than the guest waits.
+ * One client of one VM, under one fence. It collects no bytes: a stream without a reader waits in the keeper's spool,
+ * and a source that is faster than the guest waits too.
  */
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import {
@@ -27,11 +27,14 @@ import { KeeperLink, type KeeperPlace, REQUEST_LIMIT_MS, type RequestOptions } f
 import { readOutputPieces } from './output-pieces.ts';
 import type { StreamConnection } from './stream.ts';
 
-/** Beyond what the keeper itself grants: its own limit speaks first. */
+/** This grace exceeds the keeper's own limit, so that the keeper's error comes first. */
 const READY_GRACE_MS = 10_000;
-/** A transfer in which nothing moves for this long is given up; a keeper ends a silent guest before that (docs/reference/keeper.md, `guestSilenceMs`). */
+/**
+ * A transfer without progress for this long is given up; a keeper ends a silent guest earlier (docs/keeper.md,
+ * `guestSilenceMs`).
+ */
 export const TRANSFER_IDLE_LIMIT_MS = 120_000;
-/** An upload and the answer to it, in all. */
+/** The limit for a whole upload with its answer. */
 const UPLOAD_LIMIT_MS = 60 * 60 * 1000;
 const STDIN_LIMIT_MS = 24 * UPLOAD_LIMIT_MS;
 const STOP_LIMIT_MS = 30_000;
@@ -39,7 +42,7 @@ const STOP_LIMIT_MS = 30_000;
 export interface MicroVmLaunch {
   /** The `voidbox-vm` binary. */
   readonly keeper: string;
-  /** Run directory of the VM; made if absent. */
+  /** The run directory of the VM, which is made if absent. */
   readonly dir: string;
   readonly config: LaunchConfig;
 }
@@ -47,15 +50,16 @@ export interface MicroVmLaunch {
 export class MicroVm {
   readonly vmKey: string;
   readonly dir: string;
-  /** True when launch found the VM alive. */
+  /** True if the launch found the VM alive. */
   readonly attached: boolean;
   readonly #link: KeeperLink;
   #fence = 0;
   #isStopped = false;
 
   /**
-   * Finds or creates the VM and takes it over: from here on lower fences are refused. The guest may still be booting.
-   * @throws CodedError `vm/lost` when the directory's VM ran once and is dead, `host/not-ready`, `store/io`
+   * Finds or creates the VM, and takes it over: from here on, lower fences are rejected. The guest may still be
+   * booting.
+   * @throws CodedError `vm/lost` if the directory's VM ran once and is dead, `host/not-ready`, `store/io`
    */
   static async launch(options: MicroVmLaunch, signal: AbortSignal): Promise<MicroVm> {
     const launched = await launchKeeper(options.keeper, options.dir, options.config, signal);
@@ -72,15 +76,15 @@ export class MicroVm {
   }
 
   /**
-   * Takes over a VM that a keeper holds, without launching one; null when the directory has none alive.
+   * Takes over a VM that a keeper holds, without launching one; null if the directory has no living VM.
    */
   static attach(options: KeeperPlace, signal: AbortSignal): Promise<MicroVm | null> {
     return MicroVm.#held(options, (vm) => vm.#takeOver(signal));
   }
 
   /**
-   * Uses a VM that nobody drives any more beside others who do so: under the fence that is granted already. Null when the
-   * directory has none alive.
+   * Uses a VM in parallel to the client that drives it, under the granted fence. Null if the directory has no living
+   * VM.
    */
   static join(options: KeeperPlace, signal: AbortSignal): Promise<MicroVm | null> {
     return MicroVm.#held(options, async (vm) => {
@@ -88,7 +92,7 @@ export class MicroVm {
     });
   }
 
-  /** @param begin  what a client does first with a VM that is alive */
+  /** @param begin  the first request of the client to a living VM */
   static async #held(options: KeeperPlace, begin: (vm: MicroVm) => Promise<void>): Promise<MicroVm | null> {
     if (!isAlive(await readRunDir(options.keeper, options.dir))) return null;
     const vm = new MicroVm(options, true);
@@ -113,7 +117,7 @@ export class MicroVm {
     return this.#fence;
   }
 
-  /** The guest's console, capped; for messages to people. */
+  /** The path of the guest's console, which has a size limit; for messages to users. */
   get consolePath(): string {
     return this.#link.consolePath;
   }
@@ -135,25 +139,25 @@ export class MicroVm {
     }
   }
 
-  /** Renews the lease; the time that is left of it. @throws CodedError `fence/stale`, `vm/lost` */
+  /** Renews the lease, and returns its remaining milliseconds. @throws CodedError `fence/stale`, `vm/lost` */
   async renew(): Promise<number> {
     return readCount(await this.#fenced('renew', {}), 'leaseLeftMs', 'renew');
   }
 
-  /** Starts the command once per key; `known` tells a key that was started before. */
+  /** Starts the command once per key; `known` is true if the key was started before. */
   async execStart(exec: ExecStart, signal?: AbortSignal): Promise<{ readonly known: boolean }> {
     const answer = await this.#fenced('exec.start', { ...exec }, signal === undefined ? {} : { signal });
     return { known: answer['known'] === true };
   }
 
-  /** Settles when the command has ended and its output is complete on disk. */
+  /** Resolves once the command has ended and its output is complete on disk. */
   async execWait(execKey: string, signal: AbortSignal): Promise<ExecEnd> {
     return readExecEnd(await this.#link.request('exec.wait', { execKey }, { signal, limitMs: null }));
   }
 
   /**
-   * Ends a command that runs: SIGTERM, and SIGKILL after `graceMs`. The keeper answers `cause` as that of the command's end, to
-   * every client, unless the command ended before.
+   * Ends a running command: SIGTERM, and SIGKILL after `graceMs`. The keeper reports `cause` as the cause of the
+   * command's end to every client, unless the command ended before.
    */
   async execEnd(execKey: string, cause: object, graceMs: number): Promise<void> {
     await this.#fenced('exec.end', { execKey, graceMs, cause });
@@ -164,9 +168,9 @@ export class MicroVm {
   }
 
   /**
-   * Runs `copy` while every process of the command stands still. False if nothing was frozen, because the command has ended, and
-   * if the command continued before `copy` had settled.
-   * @throws what `copy` throws
+   * Runs `copy` while every process of the command is frozen. Returns false if nothing was frozen because the command
+   * has ended, or if the command continued before `copy` had settled.
+   * @throws the error of `copy`
    */
   async whileFrozen(
     execKey: string,
@@ -200,9 +204,9 @@ export class MicroVm {
   }
 
   /**
-   * Bytes of a stream's spool from `offset` until the connection ends, which may be before the stream does:
-   * the caller compares the count with `execWait`.
-   * @throws ConnectionError when it was interrupted and the VM lives
+   * Yields bytes of a stream's spool from `offset` until the connection ends, which may be before the stream does. The
+   * caller compares the count with `execWait`.
+   * @throws ConnectionError if it was interrupted and the VM lives
    */
   async *execOutput(
     execKey: string,
@@ -220,7 +224,7 @@ export class MicroVm {
   }
 
   /**
-   * Both streams from these offsets, in the order in which their bytes came.
+   * Yields both streams from these offsets, in the order in which their bytes arrived.
    * @returns true at the end of both; false if the connection ended before
    * @throws ConnectionError if it was interrupted and the VM lives
    */
@@ -235,9 +239,9 @@ export class MicroVm {
   }
 
   /**
-   * Sends standard input from where the keeper stands. Settles when all of it is the keeper's, or when the
-   * command no longer reads.
-   * @throws ConnectionError when it was interrupted and the VM lives
+   * Sends standard input from the keeper's offset. Resolves once the keeper has all of it, or the command no longer
+   * reads.
+   * @throws ConnectionError if it was interrupted and the VM lives
    */
   async execStdin(
     execKey: string,
@@ -252,7 +256,7 @@ export class MicroVm {
       for await (const chunk of open(offset)) {
         offset += chunk.length;
         if (offset > sizeBytes) throw new Error(`standard input of ${execKey} is longer than its ${sizeBytes} bytes`);
-        // A command may rest for as long as its own deadline allows before it reads on.
+        // A command may pause for as long as its own deadline allows before it reads on.
         await stream.write(chunk, STDIN_LIMIT_MS);
       }
       if (offset !== sizeBytes)
@@ -265,9 +269,9 @@ export class MicroVm {
   }
 
   /**
-   * Sends standard input whose length only its end tells, and closes it there. It cannot be sent again: where the
-   * connection breaks, the command waits for the rest until it is ended.
-   * @throws ConnectionError when it was interrupted and the VM lives
+   * Sends standard input of unknown length, and closes it at its end. It cannot be sent again: if the connection
+   * breaks, the command waits for the rest until it is ended.
+   * @throws ConnectionError if it was interrupted and the VM lives
    */
   async execOpenStdin(execKey: string, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
     const { stream, answer } = await this.#link.open('exec.stdin', { execKey, offset: 0, fence: this.#fence }, signal);
@@ -280,7 +284,7 @@ export class MicroVm {
         await stream.write(chunk, STDIN_LIMIT_MS);
       }
       stream.end();
-      // The keeper closes the connection when all of it is with the guest.
+      // The keeper closes the connection once the guest has all of it.
       for await (const _ of stream.bytes(null));
       await this.#fenced('exec.stdin.end', { execKey, sizeBytes }, { signal });
     } finally {
@@ -288,7 +292,10 @@ export class MicroVm {
     }
   }
 
-  /** @throws CodedError `stage/disk-full`, or `vm/guest-error` if the guest cannot put it in place (not a folder) */
+  /**
+   * @throws CodedError `stage/disk-full`, or `vm/guest-error` if the guest cannot write the file (for example below a
+   * file)
+   */
   async putFile(
     path: string,
     mode: number,
@@ -300,7 +307,7 @@ export class MicroVm {
     await this.#send(stream, bytes, { what: `file.put of ${path}`, sizeBytes });
   }
 
-  /** Null when there is no regular file at `path`. The bytes are exactly `sizeBytes` or the iteration throws. */
+  /** Returns null if `path` is not a regular file. The bytes are exactly `sizeBytes`, or the iteration throws. */
   async getFile(
     path: string,
     signal: AbortSignal,
@@ -320,8 +327,8 @@ export class MicroVm {
   }
 
   /**
-   * Null when nothing lies at `path`, or nothing of the kind that is asked for. A tar without its end marker is
-   * incomplete: the caller checks.
+   * Returns null if `path` does not exist, or is not of the requested kind. A tar without its end marker is incomplete:
+   * the caller checks this.
    */
   async getTar(
     path: string,
@@ -336,34 +343,35 @@ export class MicroVm {
     return this.#guarded(stream.bytes(TRANSFER_IDLE_LIMIT_MS));
   }
 
-  /** Why the newest tar of a path broke off; null when the keeper knows no reason. */
+  /** Returns the reason why the newest tar of a path ended early; null if the keeper knows no reason. */
   async tarCut(path: string): Promise<string | null> {
     const answer = await this.#fenced('tar.cut', { path });
     return answer['message'] === undefined ? null : readText(answer, 'message', 'tar.cut');
   }
 
   /**
-   * What the VM's door tells from `offset` on, as it comes, until the VM has ended. It may break off before.
-   * @throws ConnectionError when it was interrupted and the VM lives
+   * Yields notices of the VM's door from `offset` on, as they arrive, until the VM has ended. The stream may end
+   * earlier.
+   * @throws ConnectionError if it was interrupted and the VM lives
    */
   async *notices(offset: number, signal: AbortSignal): AsyncGenerator<Uint8Array, void, void> {
     const { stream } = await this.#link.open('notices', { offset, fence: this.#fence }, signal);
     yield* stream.bytes(null);
   }
 
-  /** The guest's figures and the VMM's resident memory, as the keeper gives them. */
+  /** Returns the guest's figures and the VMM's resident memory, as the keeper reports them. */
   stats(): Promise<Answer> {
     return this.#link.request('stats', {});
   }
 
-  /** What the VM has taken of its host so far. */
+  /** Returns the host's resources that the VM has used so far. */
   async usage(): Promise<VmUsage> {
     return readVmUsage(await this.#link.request('usage', {}));
   }
 
   /**
-   * From here on the VM lives as long as this client: it ends when this process does, however it does. With `keep` it
-   * stays then, until its lease runs out. The connection keeps no process alive.
+   * Ties the VM's life to this client: it ends when this process does, for whatever reason. With `keep`, it stays until
+   * its lease expires. The connection does not keep the process alive.
    */
   async tie(keep: boolean): Promise<void> {
     const { stream } = await this.#link.open('tie', { keep, fence: this.#fence }, this.#link.closed);
@@ -371,15 +379,15 @@ export class MicroVm {
   }
 
   /**
-   * From here on the VM ends by itself after this time, at most an hour, and no renewal moves that; said again, nothing changes.
-   * The milliseconds that it has left.
-   * @param note  is there for clients as long as the VM lives
+   * Limits the rest of the VM's life to this time, at most an hour; no renewal or later call changes it. Returns the
+   * remaining milliseconds.
+   * @param note  clients can read it as long as the VM lives
    */
   async retain(forMs: number, note: object): Promise<number> {
     return readCount(await this.#fenced('retain', { forMs, note }), 'leftMs', 'retain');
   }
 
-  /** Settles when the VM is gone. A VM that is gone already is not an error. */
+  /** Resolves once the VM has ended. It is no error if the VM has already ended. */
   async stop(): Promise<void> {
     if (this.#isStopped) return;
     try {
@@ -391,7 +399,7 @@ export class MicroVm {
     this.close(new CodedError('vm/lost', `VM ${this.vmKey} was stopped`));
   }
 
-  /** Cuts every connection of this client; what waits on one throws `reason`. The VM goes on. */
+  /** Closes every connection of this client; pending calls throw `reason`. The VM continues. */
   close(reason: Error = new CodedError('fence/stale', `VM ${this.vmKey}: this client has detached from it`)): void {
     this.#link.close(reason);
   }
@@ -434,7 +442,7 @@ export class MicroVm {
         throw new CodedError('vm/protocol', `${what}: more than the announced ${sizeBytes} bytes came`);
       yield chunk;
     }
-    // Another client's attach cuts streams too: then the renewal tells.
+    // Another client's attach also cuts streams: the renewal then reports it.
     if (count < sizeBytes) {
       await this.renew();
       throw new ConnectionError(`${what} ended at ${count} of ${sizeBytes} bytes`);

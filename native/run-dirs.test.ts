@@ -21,13 +21,13 @@ function make(intent: string | null): string {
   return dir;
 }
 
-test('a directory that is made for a key is listed, and nothing else that lies beside it', async () => {
+test('a directory of a key is listed, and other entries of the folder are not', async () => {
   const dir = make(null);
   for (const name of ['notes', `${basename(dir)}.old`, basename(dir).toUpperCase()]) mkdirSync(join(vms, name));
   expect(await listRunDirs(vms)).toEqual([dir]);
 });
 
-test('a host that never had a VM has none', async () => {
+test('a host that never had a VM has no run directories', async () => {
   expect(await listRunDirs(join(vms, 'absent'))).toEqual([]);
 });
 

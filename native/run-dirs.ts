@@ -1,4 +1,6 @@
-/** The run directories of a host's VMs. Whether a VM is alive is the keeper program's word alone: it asks the lock. */
+/**
+ * The run directories of a host's VMs. Only the keeper program decides whether a VM lives, because it tests the lock.
+ */
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { open, readdir, readFile, rename, writeFile } from 'node:fs/promises';
@@ -9,12 +11,12 @@ import { isRecord } from './api.ts';
 
 const NAME = /^[0-9a-f]{16}$/;
 
-/** Keys may be long and socket paths may not, so that the name is a hash. */
+/** The name is a hash, because keys may be long, and socket paths must be short. */
 export function vmRunDir(vmsDir: string, key: VmIdentity): string {
   return join(vmsDir, createHash('sha256').update(vmKeyText(key)).digest('hex').slice(0, 16));
 }
 
-/** Paths by name; what else lies in the folder is none of ours. A host that never had a VM has no folder. */
+/** Lists paths by name; entries with other names are ignored. A host that never had a VM has no folder. */
 export async function listRunDirs(vmsDir: string): Promise<readonly string[]> {
   const names = await readdir(vmsDir).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return [];
@@ -26,7 +28,10 @@ export async function listRunDirs(vmsDir: string): Promise<readonly string[]> {
     .map((name) => join(vmsDir, name));
 }
 
-/** What the VM was asked for, written before anything else of it. Null where none can be read: a directory may go at any time. */
+/**
+ * Reads the VM's launch request, which is written before any other file. Null if it cannot be read: a directory may
+ * disappear at any time.
+ */
 export async function readIntent(dir: string): Promise<Readonly<Record<string, unknown>> | null> {
   try {
     const intent: unknown = JSON.parse(await readFile(join(dir, 'intent.json'), 'utf8'));
@@ -36,7 +41,7 @@ export async function readIntent(dir: string): Promise<Readonly<Record<string, u
   }
 }
 
-/** Until when its keeper retains the VM, as the keeper wrote it; null for any other VM. It says something of a living VM alone. */
+/** Reads the time until which the keeper retains the VM; null for any other VM. It is valid only for a living VM. */
 export async function readRetention(dir: string): Promise<Retention | null> {
   try {
     return retentionOf(JSON.parse(await readFile(join(dir, 'retained.json'), 'utf8')));
@@ -45,7 +50,7 @@ export async function readRetention(dir: string): Promise<Retention | null> {
   }
 }
 
-/** Says that commands of people may enter the VM while its stages run. */
+/** A file that allows users' commands to enter the VM while its stages run. */
 const ENTRY_FILE = 'entry.json';
 
 /** The facts of a running VM that a command needs to enter it. */
@@ -54,16 +59,16 @@ export interface VmEntry {
   readonly env: Readonly<Record<string, string>>;
 }
 
-/** By the worker that launches the VM, whose operator allows it. */
+/** Called by the worker that launches the VM, if its operator allows it. */
 export async function writeEntry(dir: string, entry: VmEntry): Promise<void> {
   const path = join(dir, ENTRY_FILE);
-  // The keeper's sweep knows the name, and removes that of a worker that was killed.
+  // The keeper's sweep knows this name, and removes the file of a killed worker.
   const written = `${path}.${process.pid}.new`;
   await writeFile(written, JSON.stringify(entry), { mode: 0o600 });
   await rename(written, path);
 }
 
-/** Null: its worker does not allow it, or the file is damaged. */
+/** Returns null if the VM's worker does not allow it, or if the file is damaged. */
 export async function readEntry(dir: string): Promise<VmEntry | null> {
   try {
     const entry: unknown = JSON.parse(await readFile(join(dir, ENTRY_FILE), 'utf8'));
@@ -78,8 +83,8 @@ export async function readEntry(dir: string): Promise<VmEntry | null> {
 const NOTICE_CHUNK_BYTES = 256 * 1024;
 
 /**
- * What the VM's door has told from a byte on, at most 256 KiB. It is read beside the keeper, so that it is there as well when
- * the keeper was killed; what the keeper is about to write has no line end yet.
+ * Reads notices of the VM's door from a byte on, at most 256 KiB. This reads the file, so it also works after the
+ * keeper was killed; a line that the keeper has not finished has no line end yet.
  */
 export async function readNotices(dir: string, offset: number): Promise<Uint8Array> {
   const empty = new Uint8Array(0);
@@ -98,7 +103,7 @@ export async function readNotices(dir: string, offset: number): Promise<Uint8Arr
   }
 }
 
-/** The key's text, as it was written; null where none can be read. */
+/** Returns the key's text as it was written; null if it cannot be read. */
 export async function readVmKey(dir: string): Promise<string | null> {
   const key = (await readIntent(dir))?.['vmKey'];
   return typeof key === 'string' ? key : null;

@@ -7,7 +7,7 @@ import { startPatientLimit } from './disk-patience.ts';
 import { ConnectionError, toError, connectKeeper, parseAnswer, requestLine } from './connection.ts';
 import { opWords } from './op-words.ts';
 
-/** How long the answer line may take. The keeper may wait for its guest first, whose silence it ends sooner. */
+/** The limit for the answer line. The keeper may first wait for its guest, whose silence it ends sooner. */
 const ANSWER_LIMIT_MS = 120_000;
 
 export class StreamConnection {
@@ -16,12 +16,12 @@ export class StreamConnection {
   readonly #dir: string;
   readonly #chunks: AsyncIterator<Buffer>;
   readonly #dispose: () => void;
-  /** Bytes that came behind a line. */
+  /** Bytes that arrived after a line. */
   #rest: Buffer = Buffer.alloc(0);
   #broken: Error | null = null;
 
   /**
-   * Connects, asks and reads the answer line. `track` gets a function that cuts the stream.
+   * Connects, sends the request and reads the answer line. `track` receives a function that cuts the stream.
    * @throws ConnectionError, the error of the answer, or the signal's reason
    */
   static async open(
@@ -46,7 +46,7 @@ export class StreamConnection {
     this.#socket = socket;
     this.#op = op;
     this.#chunks = socket.iterator({ destroyOnReturn: false })[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
-    // The reader or writer meets the error; without a listener an idle moment would crash the process.
+    // The reader or writer gets the error; without a listener, an error between two calls would crash the process.
     socket.on('error', (error) => (this.#broken ??= error));
     const onAbort = (): void => this.#cut(toError(signal.reason));
     if (signal.aborted) onAbort();
@@ -55,9 +55,10 @@ export class StreamConnection {
   }
 
   /**
-   * Raw bytes until the keeper ends the stream. Reads no further ahead than the socket's buffer.
-   * @param idleLimitMs time without a byte after which the stream counts as broken; null for streams that may rest
-   * @throws ConnectionError when the connection is reset, CodedError `vm/lost` beyond the idle limit
+   * Yields raw bytes until the keeper ends the stream. Reads no further ahead than the socket's buffer.
+   * @param idleLimitMs  the time without a byte after which the stream counts as broken; null for streams that may
+   * pause
+   * @throws ConnectionError if the connection is reset, CodedError `vm/lost` beyond the idle limit
    */
   async *bytes(idleLimitMs: number | null): AsyncGenerator<Uint8Array, void, void> {
     try {
@@ -76,7 +77,7 @@ export class StreamConnection {
     }
   }
 
-  /** The next answer line. @throws ConnectionError when the stream ends before it */
+  /** Reads the next answer line. @throws ConnectionError if the stream ends before it */
   async readAnswer(limitMs: number): Promise<Answer> {
     const parts: Buffer[] = [];
     let heldBytes = 0;
@@ -105,8 +106,9 @@ export class StreamConnection {
   }
 
   /**
-   * Writes one chunk; settles when the socket takes more. Memory in flight is one chunk and the socket's buffer.
-   * @throws ConnectionError when the keeper went away, CodedError `vm/lost` beyond the idle limit, which ends the stream
+   * Writes one chunk; resolves once the socket accepts more. Memory in flight is one chunk and the socket's buffer.
+   * @throws ConnectionError if the keeper disconnected, CodedError `vm/lost` beyond the idle limit, which ends the
+   * stream
    */
   async write(chunk: Uint8Array, idleLimitMs: number): Promise<void> {
     if (chunk.length === 0) return;
@@ -128,10 +130,10 @@ export class StreamConnection {
   }
 
   /**
-   * Sends a source and gives the keeper's answer to all of it. Sends no further than an answer that comes
-   * earlier: the keeper has refused, or has a tar's end marker and no use for what stands behind it.
-   * @param about what the bytes are, for messages, and how many; null where their format tells their end
-   * @throws the error of the answer, also where the connection broke over it; ConnectionError; what the source throws
+   * Sends a source, and returns the keeper's answer to all of it. Stops at an earlier answer: then the keeper has
+   * rejected the transfer, or has found a tar's end marker and ignores later bytes.
+   * @param about  the description of the bytes for messages, and their number; null if their format marks their end
+   * @throws the error of the answer, also if the connection broke because of it; ConnectionError; the source's error
    */
   async upload(
     bytes: AsyncIterable<Uint8Array>,
@@ -159,7 +161,7 @@ export class StreamConnection {
         sentBytes += next.value.length;
         if (sizeBytes !== null && sentBytes > sizeBytes)
           throw new Error(`${what}: the source has more than its ${sizeBytes} bytes`);
-        // Where it fails the answer does too, or says why.
+        // If the write fails, the answer fails too, or explains the failure.
         const written = this.write(next.value, limits.idleLimitMs).catch(() => answered);
         await Promise.race([written, answered]);
       }
@@ -169,17 +171,17 @@ export class StreamConnection {
       return await answer;
     } finally {
       const ended = source.return?.().catch(() => undefined);
-      // One that still waits for its next chunk may do so for ever.
+      // A source that still waits for its next chunk may wait for ever.
       if (!isPulling) await ended;
     }
   }
 
-  /** The connection keeps this process alive no longer. */
+  /** The connection no longer keeps this process alive. */
   unref(): void {
     this.#socket.unref();
   }
 
-  /** No more bytes from here. */
+  /** Ends this client's half of the stream. */
   end(): void {
     this.#socket.end();
   }
@@ -189,7 +191,7 @@ export class StreamConnection {
     this.#socket.destroy();
   }
 
-  /** Whoever reads or writes meets `error`. */
+  /** Makes pending and later reads and writes throw `error`. */
   #cut(error: Error): void {
     this.#broken ??= error;
     this.#socket.destroy(this.#broken);
@@ -214,7 +216,7 @@ export class StreamConnection {
     return new CodedError('vm/lost', `${opWords(this.#op)}: not a byte moved in ${limitMs} ms`);
   }
 
-  /** Errors of the socket become a ConnectionError; a cut by the owner keeps the owner's reason. */
+  /** Converts errors of the socket to a ConnectionError; a cut by the owner keeps the owner's reason. */
   #failure(): Error {
     const error = this.#broken ?? new Error('closed');
     const isSocketError =

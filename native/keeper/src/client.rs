@@ -1,4 +1,4 @@
-//! A client whose connection became a stream: lines of answers, and raw bytes either way.
+//! A client whose connection became a stream: answer lines, and raw bytes in both directions.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use crate::error::{Code, Failure};
 use crate::guest::transfer::Transfer;
 
-/// What is read away at a time of what a client sends behind its answer.
+/// The size of one read of bytes that a client sends after its answer; they are discarded.
 const UNREAD_BYTES: usize = 64 << 10;
-/// How long a client may go on sending behind its answer.
+/// The time for which a client may send more bytes after its answer.
 const LISTEN_LIMIT: Duration = Duration::from_secs(30);
 
 /// A connection that became a stream.
 pub struct Client {
-    /// Of the request that made a stream of it; answers carry it.
+    /// The id of the request that opened the stream, for the answers.
     id: Value,
     reader: BufReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
 }
 
-/// The client is gone, or its half of the stream ended early. There is nobody to tell.
+/// The client has disconnected, or its half of the stream ended early, so it gets no answer.
 #[derive(Debug)]
 pub struct Gone;
 
@@ -40,17 +40,17 @@ impl Client {
         self.writer.write_all(bytes).await.map_err(|_| Gone)
     }
 
-    /// Reads what there is into the buffer; 0 at the end.
+    /// Reads available bytes into the buffer; returns 0 at the end.
     pub async fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Gone> {
         self.reader.read(buffer).await.map_err(|_| Gone)
     }
 
-    /// Returns once a client that has nothing to send ends its half, or sends all the same.
+    /// Returns once a client that should send nothing ends its half, or sends something anyway.
     pub async fn left(&mut self) {
         let _ = self.reader.read_u8().await;
     }
 
-    /// Reads bytes that are meant for `transfer`, and no longer than the guest takes them.
+    /// Reads bytes for `transfer`, but only while the guest accepts them.
     pub async fn read_for(
         &mut self,
         transfer: &Transfer,
@@ -69,16 +69,16 @@ impl Client {
         }
     }
 
-    /// Ends the connection behind its last answer, once the client has seen that. What it sends till
-    /// then is read away: a socket that is closed over unread bytes is reset, and whoever writes
-    /// into it may lose the answer.
+    /// Ends the connection after its last answer, once the client has seen the answer. Bytes from the client are
+    /// discarded until then: closing a socket with unread bytes resets it, and a client that still writes may lose the
+    /// answer.
     pub async fn let_go(&mut self) {
         if self.writer.shutdown().await.is_err() {
             return;
         }
         let mut nothing = vec![0u8; UNREAD_BYTES];
         let unread = async { while let Ok(1..) = self.read(&mut nothing).await {} };
-        // Beyond the limit the client is cut off: it does not listen.
+        // After the limit the client is cut off, because it does not read its answer.
         let _ = tokio::time::timeout(LISTEN_LIMIT, unread).await;
     }
 
@@ -89,7 +89,7 @@ impl Client {
     }
 }
 
-/// What a stream ends with: a failure that can still be answered, or nobody to answer to.
+/// The end of an interrupted stream: a failure for the client, or a client that has disconnected.
 pub enum Interrupted {
     Failure(Failure),
     Gone,
@@ -107,7 +107,7 @@ impl From<Gone> for Interrupted {
     }
 }
 
-/// The line that answers a request.
+/// Formats the line that answers a request.
 pub fn answer_line(id: &Value, result: &Result<Value, Failure>) -> Vec<u8> {
     let body = match result {
         Ok(ok) => serde_json::json!({ "id": id, "ok": ok }),

@@ -1,5 +1,5 @@
-//! The disk below the run directory. While it is full the VM waits for room, and what waits with it
-//! stands still: the deadlines of its execs, of its boot, of what is asked of its guest.
+//! The disk of the run directory. While it is full, the VM waits for room, and its deadlines are paused: those of its
+//! execs, of its boot, and of requests to its guest.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -12,31 +12,31 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// How often a full disk is looked at.
+/// The interval between checks of a full disk.
 const POLL: Duration = Duration::from_millis(500);
-/// How often one that is not is.
+/// The interval between checks of a disk that is not full.
 const LOW_POLL: Duration = Duration::from_secs(1);
-/// Below this a VM is stopped before it finds no room: what a worker's ballast then gives free is for
-/// messages, and a VM that still runs would eat it.
+/// Below this, a VM is stopped before it finds no room. A worker may delete its ballast to free space for messages, and
+/// a running VM would use that space.
 const LOW_BYTES: u64 = 8 << 20;
-/// On a small file system it is this part of it.
+/// On a small file system, the limit is this part of it.
 const LOW_SHARE: u64 = 100;
-/// Room with which a VM goes on: more than the ballast that a worker gives free for messages.
+/// The free bytes with which a VM continues: more than a worker's ballast frees for messages.
 const ROOM_BYTES: u64 = 16 << 20;
-/// On a small file system it is this part of it.
+/// On a small file system, the limit is this part of it.
 const ROOM_SHARE: u64 = 40;
-/// A disk that has room for no longer than this has been full all the while.
+/// A disk that has room only for this long counts as full all the time.
 const RELAPSE: Duration = Duration::from_secs(5);
 
-/// What a client is told of a full disk.
+/// The state of a full disk for clients.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FullDisk {
     pub for_ms: u64,
-    /// For how long the VM waits for room before it is given up.
+    /// The time that the VM waits for room before it is given up.
     pub limit_ms: u64,
     pub available_bytes: u64,
-    /// With this much the VM goes on.
+    /// The free bytes with which the VM continues.
     pub needed_bytes: u64,
 }
 
@@ -46,15 +46,15 @@ pub struct Disk {
     limit: Duration,
     waiting: Cell<usize>,
     since: Cell<Option<Instant>>,
-    /// The last time of fullness: its begin and its end.
+    /// The last period in which the disk was full: its begin and its end.
     earlier: Cell<Option<(Instant, Instant)>>,
     full: watch::Sender<bool>,
-    /// Available and all bytes, for tests.
+    /// Available and total bytes, for tests.
     #[cfg(test)]
     pub pretended: Cell<Option<(u64, u64)>>,
 }
 
-/// Somebody waits for room, until this is dropped.
+/// A task waits for room until this is dropped.
 #[derive(Debug)]
 pub struct Waiting(Rc<Disk>);
 
@@ -76,7 +76,7 @@ impl Drop for Waiting {
 #[derive(Debug, PartialEq, Eq)]
 pub struct TimeIsUp;
 
-/// True for the failure that more room would have prevented.
+/// Returns true for a failure that more room would have prevented.
 pub fn is_full(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -98,7 +98,7 @@ impl Disk {
         })
     }
 
-    /// Says that something waits for room; the disk counts as full until all of that is dropped.
+    /// Registers a task that waits for room; the disk counts as full until every such registration is dropped.
     pub fn wait_begins(self: &Rc<Self>) -> Waiting {
         self.waiting.set(self.waiting.get() + 1);
         if self.waiting.get() == 1 {
@@ -113,7 +113,7 @@ impl Disk {
         Waiting(self.clone())
     }
 
-    /// Returns when there is room, not before the next look.
+    /// Returns once the disk has room, but not before the next check.
     pub async fn room(&self) {
         loop {
             tokio::time::sleep(POLL).await;
@@ -123,7 +123,7 @@ impl Disk {
         }
     }
 
-    /// Returns when so little room is left that a VM is better stopped. Calls `meanwhile` once a second.
+    /// Returns once so little room is left that the VM should be stopped. Calls `meanwhile` once a second.
     pub async fn runs_low(&self, meanwhile: impl Fn()) {
         loop {
             tokio::time::sleep(LOW_POLL).await;
@@ -135,8 +135,8 @@ impl Disk {
         }
     }
 
-    /// Available bytes, and those of the whole file system. One that cannot be asked has room: trying is
-    /// then all that tells.
+    /// Returns the available bytes, and the bytes of the whole file system. If the file system does not report them, it
+    /// counts as having room, and only writing shows whether it has.
     fn bytes(&self) -> (u64, u64) {
         #[cfg(test)]
         if let Some(bytes) = self.pretended.get() {
@@ -159,7 +159,7 @@ impl Disk {
         available >= needed(size)
     }
 
-    /// Does `work` as soon as it does not fail for want of room.
+    /// Runs `work` until it does not fail for lack of room.
     pub async fn once_there_is_room<T>(
         self: &Rc<Self>,
         mut work: impl FnMut() -> io::Result<T>,
@@ -176,7 +176,7 @@ impl Disk {
         }
     }
 
-    /// What there is to say while the disk is full.
+    /// Reports the state of a full disk; `None` if it is not full.
     pub fn report(&self) -> Option<FullDisk> {
         let since = self.since.get()?;
         let (available_bytes, size) = self.bytes();
@@ -188,11 +188,11 @@ impl Disk {
         })
     }
 
-    /// Sleeps for `length` of the time in which the disk is not full.
+    /// Sleeps for `length`, not counting the time in which the disk is full.
     pub async fn sleep(&self, length: Duration) {
         let mut full = self.full.subscribe();
         let mut left = length;
-        // The sender lives as long as `self`, so waits for it do not fail.
+        // The sender lives as long as `self`, so waiting for it does not fail.
         loop {
             let _ = full.wait_for(|full| !full).await;
             let start = Instant::now();
@@ -203,8 +203,8 @@ impl Disk {
         }
     }
 
-    /// The outcome of `work`, unless it takes longer than `length` of the time in which the disk is
-    /// not full.
+    /// Returns the outcome of `work`, unless it takes longer than `length`, not counting the time in which the disk is
+    /// full.
     pub async fn within<T>(
         &self,
         length: Duration,
@@ -217,8 +217,7 @@ impl Disk {
         }
     }
 
-    /// Returns when the disk has been full for longer than a VM waits. Calls `meanwhile` now and then
-    /// while it is full.
+    /// Returns once the disk has been full for longer than a VM waits. Calls `meanwhile` repeatedly while it is full.
     pub async fn given_up(&self, meanwhile: impl Fn()) {
         let mut full = self.full.subscribe();
         loop {
@@ -235,7 +234,7 @@ impl Disk {
         }
     }
 
-    /// Holds what `pause` gives for as long as the disk is full, each time that it is. Never returns.
+    /// Holds the value of `pause` each time that the disk is full. Never returns.
     pub async fn stand_still<T>(&self, pause: impl Fn() -> T) {
         let mut full = self.full.subscribe();
         loop {
@@ -254,7 +253,7 @@ impl Disk {
     }
 }
 
-/// Room with which a VM goes on, on a file system of `size` bytes.
+/// Returns the free bytes with which a VM continues, on a file system of `size` bytes.
 fn needed(size: u64) -> u64 {
     ROOM_BYTES.min(size / ROOM_SHARE)
 }

@@ -1,5 +1,4 @@
-//! The lease: a VM whose lease nobody renews is an orphan. One that is retained has a last moment
-//! instead, which nobody can move.
+//! The lease: a VM whose lease expires is an orphan. A retained VM has a fixed end instead, which no renewal moves.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -7,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The longest time that a VM is retained.
+/// The longest time for which a VM is retained.
 pub const LONGEST_RETENTION: Duration = Duration::from_secs(60 * 60);
 
 #[derive(Debug)]
@@ -28,21 +27,21 @@ impl Lease {
         }
     }
 
-    /// Changes nothing of a VM that is retained.
+    /// Renews the lease; does nothing for a retained VM.
     pub fn renew(&self) {
         if !self.retained.get() {
             self.ends.set(Instant::now() + self.length);
         }
     }
 
-    /// From now on the VM lives for `length`, and no renewal changes that. The first one counts.
+    /// Sets the rest of the VM's life to `length`, which no renewal changes. Only the first call counts.
     pub fn retain(&self, length: Duration) {
         if self.retained.replace(true) {
             return;
         }
         self.ends
             .set(Instant::now() + length.min(LONGEST_RETENTION));
-        // The end may be earlier than the one that is slept for.
+        // The new end may be earlier than the one for which `expired` sleeps.
         self.moved.notify_one();
     }
 
@@ -50,7 +49,7 @@ impl Lease {
         self.retained.get()
     }
 
-    /// Renews for as long as this is waited for; never returns.
+    /// Renews the lease while this future is polled; never returns.
     pub async fn hold(&self) {
         loop {
             self.renew();
@@ -63,8 +62,8 @@ impl Lease {
         u64::try_from(left.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Returns when the lease has run out. Sleeps to its end and looks again, so that a renewal
-    /// costs nothing.
+    /// Returns once the lease has expired. It sleeps until the end and then checks again, so that a renewal costs
+    /// nothing.
     pub async fn expired(&self) {
         while Instant::now() < self.ends.get() {
             tokio::select! {
@@ -96,7 +95,7 @@ mod tests {
             loop {
                 sleep(Duration::from_secs(10)).await;
                 lease.renew();
-                // Only the first one counts.
+                // Only the first call counts.
                 lease.retain(30 * MINUTE);
             }
         };

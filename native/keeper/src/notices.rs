@@ -1,4 +1,4 @@
-//! What a VM's door has to say: lines of JSON on disk, which clients read from an offset.
+//! The notices of a VM's door: lines of JSON on disk, which clients read from an offset.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -11,10 +11,10 @@ use tokio::sync::watch;
 
 use crate::run_dir::{NOTICES, RunDir, private_file};
 
-/// Bytes of a VM's notices of one kind. Beyond them one last notice says that there are more.
+/// The limit of bytes for a VM's notices of one kind. A last notice then reports that there are more.
 const MAX_BYTES: u64 = 512 << 10;
 
-/// What a notice tells. Each kind has room of its own: a flood of refusals hides no connection.
+/// The kind of a notice. Each kind has its own limit, so that a flood of refusals hides no connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Refused,
@@ -38,17 +38,17 @@ struct Room {
 
 pub struct Notices {
     file: RefCell<Option<File>>,
-    /// Bytes that can be read.
+    /// The number of bytes that can be read.
     len: watch::Sender<u64>,
     refused: Room,
     closed: Room,
-    /// Notices for which the disk had no room, until one finds it again.
+    /// The number of notices that the disk had no room for, until one is written again.
     unwritten: Cell<u64>,
     max_bytes: u64,
 }
 
 impl Notices {
-    /// Those of a new VM.
+    /// Creates the empty notices of a new VM.
     pub fn create(dir: &RunDir) -> io::Result<Rc<Self>> {
         private_file(&dir.file(NOTICES))?;
         let file = File::options()
@@ -69,7 +69,7 @@ impl Notices {
         }
     }
 
-    /// Adds one. A notice that finds no room is dropped, and so is every later one of its kind.
+    /// Adds a notice. If its kind has no room left, this notice and all later ones of the kind are dropped.
     pub fn add(&self, kind: Kind, notice: &Value) {
         let room = match kind {
             Kind::Refused => &self.refused,
@@ -91,7 +91,7 @@ impl Notices {
         }
     }
 
-    /// True when it stands in the file, behind a word on those before it that do not.
+    /// Returns true if the line was written. A notice about earlier unwritten notices precedes it.
     fn write(&self, line: &str) -> bool {
         let unwritten = self.unwritten.get();
         let word = match unwritten {
@@ -104,7 +104,7 @@ impl Notices {
         let Some(open) = file.as_mut() else {
             return false;
         };
-        // What a full disk left of a notice has no line end, and the next one is written over it.
+        // A partial notice from a full disk has no line end, and the next one overwrites it.
         match open.write_all_at(text.as_bytes(), len) {
             Ok(()) => {
                 self.unwritten.set(0);
@@ -123,7 +123,7 @@ impl Notices {
         *self.len.borrow()
     }
 
-    /// Reads from `offset` once there is something behind it.
+    /// Reads from `offset` once bytes follow it.
     pub async fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let mut len = self.len.subscribe();
         // The sender lives as long as `self`.

@@ -1,4 +1,4 @@
-//! The run directory of one VM: its files, its lock, and what they say about the VM.
+//! The run directory of one VM: its files, its lock, and the VM's state that they show.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -18,27 +18,27 @@ pub const CONSOLE: &str = "console.log";
 pub const SCRATCH: &str = "scratch.img";
 pub const EXECS: &str = "exec";
 pub const EXIT: &str = "exit.json";
-/// Until when the VM is retained, and what its client noted of it; absent: it is not.
+/// The time until which the VM is retained, and the note of its client; absent if it is not retained.
 pub const RETAINED: &str = "retained.json";
-/// What the door had to say, one line of JSON each.
+/// The notices of the door, one line of JSON each.
 pub const NOTICES: &str = "notices";
 pub const LOG: &str = "keeper.log";
 
-/// What a run directory says when its lock is free, or that somebody holds it.
+/// The state of a run directory: `Running` if its lock is held, otherwise the state in its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VmState {
-    /// No VM was ever started here.
+    /// No VM was ever started in this directory.
     New,
     /// A keeper holds the lock.
     Running,
-    /// A VM was started and its keeper went without a word.
+    /// A VM was started, and its keeper ended without writing a reason.
     Lost,
     /// A keeper wrote why its VM ended.
     Stopped,
 }
 
-/// What `keeper.json` holds.
+/// The content of `keeper.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeeperFile {
@@ -52,18 +52,18 @@ pub struct RunDir {
     path: PathBuf,
 }
 
-/// Says that commands of people may enter the VM. Its worker writes it.
+/// A file that allows users' commands to enter the VM. Its worker writes it.
 pub const ENTRY: &str = "entry.json";
 
 /// The files that [`RunDir::write_durable`] replaces.
 const DURABLE: [&str; 6] = [EXIT, FENCE, INTENT, KEEPER, RETAINED, STARTED];
 
-/// The name of a file until it is whole.
+/// Returns the name of a file until it is complete.
 fn temporary_of(name: &str) -> String {
     format!("{name}.new")
 }
 
-/// True for names of files that only a keeper or a worker that was killed leaves.
+/// Returns true for names of files that only a killed keeper or worker leaves.
 fn is_leftover(name: &str) -> bool {
     let Some(whole) = name.strip_suffix(".new") else {
         return name == SOCKET || name == SCRATCH;
@@ -71,7 +71,7 @@ fn is_leftover(name: &str) -> bool {
     DURABLE.contains(&whole) || is_entry_of_process(whole)
 }
 
-/// A worker names its half file with its process id, because two may write at once.
+/// A worker puts its process id into the name of a partial file, because two workers may write at once.
 fn is_entry_of_process(name: &str) -> bool {
     name.strip_prefix(ENTRY)
         .and_then(|rest| rest.strip_prefix('.'))
@@ -79,7 +79,7 @@ fn is_entry_of_process(name: &str) -> bool {
 }
 
 impl RunDir {
-    /// The directory at `path`, which need not exist yet.
+    /// Refers to the directory at `path`, which need not exist yet.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
@@ -92,7 +92,7 @@ impl RunDir {
         self.path.join(name)
     }
 
-    /// Makes the directory and its parents, 0700.
+    /// Makes the directory and its parents, with mode 0700.
     pub fn create(&self) -> io::Result<()> {
         DirBuilder::new()
             .recursive(true)
@@ -100,7 +100,7 @@ impl RunDir {
             .create(&self.path)
     }
 
-    /// Replaces a file: whoever reads it sees the old or the new contents, also after a power cut.
+    /// Replaces a file: a reader sees the old or the new contents, also after a power failure.
     pub fn write_durable(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         debug_assert!(DURABLE.contains(&name), "{name} would be left behind");
         let temporary = self.file(&temporary_of(name));
@@ -111,10 +111,10 @@ impl RunDir {
         File::open(&self.path)?.sync_all()
     }
 
-    /// Takes the lock that a keeper holds for its life; `None` when it is held.
+    /// Takes the lock that a keeper holds for its life; `None` if another process holds it.
     ///
-    /// An open-file-description lock: a child that inherits the descriptor holds it too, and it can
-    /// be asked for without being touched.
+    /// It is an open-file-description lock: a child that inherits the descriptor also holds it, and a process can test
+    /// it without taking it.
     pub fn try_lock(&self) -> io::Result<Option<File>> {
         loop {
             let file = OpenOptions::new()
@@ -137,7 +137,7 @@ impl RunDir {
         }
     }
 
-    /// True while a keeper (or a launch) holds the lock. Touches nothing.
+    /// Returns true while a keeper or a launch holds the lock. Changes nothing.
     pub fn is_locked(&self) -> io::Result<bool> {
         match OpenOptions::new()
             .read(true)
@@ -157,7 +157,7 @@ impl RunDir {
         Ok(self.state_unlocked())
     }
 
-    /// The state by the files alone: that of a directory whose lock nobody else holds.
+    /// Returns the state in the files, which is valid if no other process holds the lock.
     pub fn state_unlocked(&self) -> VmState {
         if self.file(EXIT).exists() {
             VmState::Stopped
@@ -168,13 +168,13 @@ impl RunDir {
         }
     }
 
-    /// True if [`RunDir::remove_leftovers`] has anything to remove. Touches nothing.
+    /// Returns true if [`RunDir::remove_leftovers`] would remove anything. Changes nothing.
     pub fn has_leftovers(&self) -> io::Result<bool> {
         Ok(!self.leftovers()?.is_empty())
     }
 
-    /// Removes what a keeper that was killed could not, and what nobody can use without it: its socket, its VM's disk,
-    /// by far the largest file, and files that it or its worker was about to rename. Only for who holds the lock.
+    /// Removes files that a killed keeper could not remove, and that are useless without it: its socket, its VM's disk,
+    /// by far the largest file, and files that it or its worker was about to rename. The caller must hold the lock.
     pub fn remove_leftovers(&self) -> io::Result<()> {
         for path in self.leftovers()? {
             match fs::remove_file(path) {
@@ -201,7 +201,7 @@ impl RunDir {
         Ok(found)
     }
 
-    /// The last fence that was granted; 0 when none was.
+    /// Returns the last granted fence; 0 if none was granted.
     pub fn read_fence(&self) -> io::Result<u64> {
         match fs::read_to_string(self.file(FENCE)) {
             Ok(text) => text.trim().parse().map_err(|_| {
@@ -224,7 +224,8 @@ impl RunDir {
     }
 }
 
-/// Takes an exclusive lock on a file beside run directories, which is made if absent; `None` when it is held.
+/// Takes an exclusive lock on a file next to run directories, and makes the file if absent; `None` if another process
+/// holds the lock.
 pub fn try_lock_file(path: &Path) -> io::Result<Option<File>> {
     let file = OpenOptions::new()
         .create(true)
@@ -236,7 +237,7 @@ pub fn try_lock_file(path: &Path) -> io::Result<Option<File>> {
     Ok(ofd_lock(&file, libc::F_OFD_SETLK)?.then_some(file))
 }
 
-/// A new or emptied file that only its owner reads.
+/// Creates or empties a file that only its owner can read.
 pub fn private_file(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .create(true)
@@ -246,12 +247,12 @@ pub fn private_file(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// A constant of `struct flock`, whose fields are shorter than the constants.
+/// Converts a constant of `struct flock`, whose fields are shorter than the constants.
 fn small(constant: libc::c_int) -> libc::c_short {
     libc::c_short::try_from(constant).expect("lock constants are below 10")
 }
 
-/// With `F_OFD_SETLK` takes the lock, with `F_OFD_GETLK` asks for it; true when nobody else has it.
+/// With `F_OFD_SETLK` takes the lock, with `F_OFD_GETLK` tests it; returns true if no other process holds it.
 fn ofd_lock(file: &File, command: libc::c_int) -> io::Result<bool> {
     // SAFETY: `flock` is plain data for which all zeroes are valid.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
@@ -272,7 +273,7 @@ fn ofd_lock(file: &File, command: libc::c_int) -> io::Result<bool> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A directory that is gone at the end of the test.
+    /// A directory that is removed at the end of the test.
     pub(crate) struct TempDir(pub PathBuf);
 
     impl TempDir {

@@ -36,7 +36,7 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Asks whether a process is there; one that only waits to be reaped is not.
+/// Reports whether a process lives; a zombie does not count.
 fn alive(pid: &str) -> impl Fn() -> bool + use<> {
     let stat = format!("/proc/{pid}/stat");
     move || fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "))
@@ -118,7 +118,7 @@ fn a_command_on_a_lifeline_dies_when_its_holder_does() {
 fn a_lifeline_that_is_cut_before_the_start_ends_the_command_too() {
     let mut child = lifeline(&["sleep", "60"], Stdio::null());
     assert_eq!(child.wait().unwrap().code(), Some(137));
-    // The pipe is open for as long as the command has it.
+    // The pipe is open as long as the command holds it.
     let mut rest = Vec::new();
     let mut stdout = child.stdout.take().unwrap();
     stdout.read_to_end(&mut rest).unwrap();
@@ -145,7 +145,7 @@ fn config() -> Value {
     })
 }
 
-/// What `launch` says of a run directory.
+/// Runs `launch` on a run directory, and returns its answer.
 fn launch(folder: &Folder) -> String {
     launch_with(folder, &config())
 }
@@ -163,7 +163,7 @@ fn launch_with(folder: &Folder, config: &Value) -> String {
     state_of(&launch.wait_with_output().unwrap().stdout)
 }
 
-/// What `seal` and the like say.
+/// Runs `seal` or another command, and returns its answer.
 fn ask(command: &str, folder: &Folder) -> String {
     let key: &[&str] = if command == "seal" {
         &["--key", "run/scope/0"]
@@ -184,7 +184,7 @@ fn state_of(answer: &[u8]) -> String {
     answer["state"].as_str().unwrap().to_owned()
 }
 
-/// The same of one that holds `files`.
+/// Launches in a directory that contains `files`.
 fn launch_over(name: &str, files: &[(&str, &str)]) -> (String, Folder) {
     let folder = Folder::new(name);
     for (name, text) in files {
@@ -240,7 +240,7 @@ fn what_a_killed_keeper_left_is_removed_by_a_sweep_and_by_a_seal() {
         let vms = Folder::new(&format!("leftovers-{command}"));
         let folder = Folder(vms.0.join("vm"));
         fs::create_dir(&folder.0).unwrap();
-        // A keeper that gives its boots up before the kill removes everything itself.
+        // A keeper that gave its boots up before the kill would remove everything itself.
         let mut config = config();
         config["bootTimeoutMs"] = json!(20_000);
         let launched = std::thread::scope(|scope| {
@@ -264,7 +264,7 @@ fn what_a_killed_keeper_left_is_removed_by_a_sweep_and_by_a_seal() {
             folder.0.join("k.sock").exists(),
             "the keeper left its socket"
         );
-        // A child that it was about to start has its lock for a moment longer.
+        // A child that the keeper was about to start holds its lock for a moment longer.
         wait_until("the lock outlives the keeper", || {
             ask("status", &folder) == "lost"
         });
@@ -280,7 +280,7 @@ fn what_a_killed_keeper_left_is_removed_by_a_sweep_and_by_a_seal() {
     }
 }
 
-/// A VM's folder that its keeper left, `minutes` ago.
+/// Makes the folder of a VM whose keeper ended `minutes` ago.
 fn left_behind(vms: &Folder, name: &str, minutes: u64, discard: bool) -> PathBuf {
     let folder = vms.0.join(name);
     fs::create_dir(&folder).unwrap();

@@ -1,5 +1,5 @@
-//! A keeper whose guest misbehaves: each is an error within its time, and the keeper ends.
-//! The guest is a shell script on the guest port; there is no jail and no VM.
+//! A keeper whose guest misbehaves: each misbehaviour is an error within its time limit, and the keeper ends. The guest
+//! is a shell script on the guest port; there is no jail and no VM.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -9,19 +9,19 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// Two boots of this are soon over.
+/// Two boots with this limit are soon over.
 const SHORT_BOOT_MS: u64 = 400;
-/// Longer than what a test does before its VM ends by itself, however busy the machine is.
+/// Longer than the steps of a test before its VM ends on its own, however busy the machine is.
 const LONG_BOOT_MS: u64 = 15_000;
-/// How a guest begins that misbehaves once its keeper was asked whether it is ready.
+/// The first lines of a guest that misbehaves only after its keeper was asked whether it is ready.
 const WHEN_ASKED: &str = "until [ -e asked ]; do sleep 0.02; done;";
 
-/// Its run directory, which is also where the guest stands.
+/// A VM by its run directory, which is also the guest's working folder.
 struct Vm {
     dir: PathBuf,
     boot_timeout_ms: u64,
     guest_silence_ms: u64,
-    /// What its door opens; null: it has none.
+    /// The configuration of its door; null if the VM has no door.
     egress: Value,
 }
 
@@ -90,7 +90,7 @@ impl Vm {
         serde_json::from_str(&answer).unwrap()
     }
 
-    /// The answer's line; `asked` is called when the request is out.
+    /// Returns the answer's line; `asked` is called after the request was sent.
     fn ask(&self, op: &str, asked: impl FnOnce()) -> String {
         let mut stream = UnixStream::connect(self.dir.join("k.sock")).unwrap();
         stream
@@ -104,7 +104,7 @@ impl Vm {
         line
     }
 
-    /// Waits for the keeper's end and gives `exit.json`.
+    /// Waits for the keeper's end, and returns `exit.json`.
     fn exit(&self) -> Value {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
@@ -159,7 +159,7 @@ fn garbage_a_huge_length_and_half_a_frame_end_the_vm() {
     ready_fails_with("half", SHORT_BOOT_MS, half, "vm/boot-timeout");
 }
 
-/// A guest that sets its session, with the mailbox or without, and then sends `frame`.
+/// Starts a guest that sets its session, with the mailbox or without, and then sends `frame`.
 fn ends_a_session(name: &str, pong_flags: u8, frame: &str) {
     let hello =
         r#"printf '\063\000\000\000\040{"protocol":1,"agent":"hostile","bootMs":1}        '"#;
@@ -290,13 +290,13 @@ fn a_vmm_gets_no_descriptor_of_whoever_launched_its_keeper() {
     assert!(!console.lines().any(|line| line == "200"), "{console}");
 }
 
-/// Bash that says hello, takes the session and the head of its configuration, of which `$length` bytes
-/// are left, and leaves those and the next frames of the keeper unread until it calls `take`.
+/// Returns a Bash script that says hello, and reads the session and the head of its configuration, of which `$length`
+/// bytes remain. It leaves them and the keeper's next frames unread until it calls `take`.
 fn session_then(answer_configure: &str, then: &str) -> String {
     session_with(1, answer_configure, then)
 }
 
-/// The same with other flags in the guest's `Pong`.
+/// Like `session_then`, with other flags in the guest's `Pong`.
 fn session_with(flags: u8, answer_configure: &str, then: &str) -> String {
     let hello =
         r#"printf '\063\000\000\000\040{"protocol":1,"agent":"hostile","bootMs":1}        '"#;
@@ -308,7 +308,7 @@ fn session_with(flags: u8, answer_configure: &str, then: &str) -> String {
     )
 }
 
-/// Bash that sends one frame.
+/// Returns Bash code that sends one frame.
 fn said(kind: u8, id: u32, body: &str) -> String {
     let frame = frame(kind, id, body.as_bytes());
     let escaped: String = frame.iter().map(|byte| format!("\\{byte:03o}")).collect();
@@ -324,9 +324,9 @@ fn frame(kind: u8, id: u32, body: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What a keeper answers to a request whose guest says no more, line by line.
+/// Returns the keeper's answers, line by line, to a request whose guest falls silent.
 fn silent_guest_answers(name: &str, then: &str, op: Value, sent: &[u8]) -> (Vec<Value>, Value) {
-    // It speaks once the request is there: an answer before the question is another breach of the protocol.
+    // The guest sends its answer only after the request: an earlier answer would be another breach of the protocol.
     let then = format!("take $length; take 1; {then}");
     let mut vm = Vm::new(name, LONG_BOOT_MS);
     vm.guest_silence_ms = 600;
@@ -346,7 +346,7 @@ fn silent_guest_answers(name: &str, then: &str, op: Value, sent: &[u8]) -> (Vec<
         request[field] = value;
     }
     stream.write_all(format!("{request}\n").as_bytes()).unwrap();
-    // A keeper that gives up early takes no more.
+    // A keeper that gives up early reads no more.
     let _ = stream.write_all(sent);
     let mut lines = Vec::new();
     let mut reader = BufReader::new(stream);
@@ -427,8 +427,8 @@ fn a_guest_that_stands_still_under_a_command_loses_its_vm() {
     assert!(message.contains("went silent"), "{exit}");
 }
 
-/// A guest that reads every frame and answers to all that ask for its figures; `to_exec` is what it does
-/// about a command.
+/// Returns a guest that reads every frame, and answers each request for its figures; `to_exec` is its reaction to a
+/// command.
 fn lively_guest(to_exec: &str) -> String {
     let hello =
         r#"printf '\063\000\000\000\040{"protocol":1,"agent":"hostile","bootMs":1}        '"#;
@@ -475,7 +475,7 @@ fn a_guest_that_lives_and_never_starts_a_command_loses_its_vm() {
     assert_eq!(exit["code"], "vm/protocol", "{exit}");
     let message = exit["message"].as_str().unwrap();
     assert!(message.contains("a/0/1 was not started"), "{exit}");
-    // One that has started may be silent for as long as its deadline lets it.
+    // A command that has started may be silent until its deadline.
     let vm = begin("started", &said(33, 1, r#"{"pid":7}"#));
     std::thread::sleep(Duration::from_millis(2_500));
     assert_eq!(vm.call("status")["ok"]["state"], "ready");
@@ -509,12 +509,13 @@ fn connect(id: u32) -> Vec<u8> {
     frame(CONNECT, id, body)
 }
 
-/// A session with a door on both sides, or on neither, and then the frames of a guest.
+/// Starts a session with a door on both sides, or on neither, and then sends the frames of a guest.
 fn sends_frames(name: &str, has_door: bool, frames: &[u8]) -> Vm {
     sends_in_pieces(name, has_door, frames, frames.len(), 0)
 }
 
-/// So many bytes at once. Before the next ones, the guest waits until so many more requests have their last answer.
+/// Sends `piece_bytes` at once. Before the next piece, the guest waits until `answers` more requests have their last
+/// answer.
 fn sends_in_pieces(
     name: &str,
     has_door: bool,
@@ -532,7 +533,7 @@ fn sends_in_pieces(
         }
         false => 1,
     };
-    // What the keeper answers is read away: it is not to wait for a guest that reads nothing.
+    // The script reads the keeper's answers, because the keeper must not wait for a guest that reads nothing.
     let send = format!(
         "cat <&$PORT >answers & exec 9<{file}; for piece in $(seq {pieces}); do \
          head -c {piece_bytes} <&9 >&$PORT; \
@@ -618,7 +619,7 @@ fn a_flood_of_tunnels_is_bounded_in_memory_and_in_what_is_kept_of_it() {
         [frame(CONNECT, id, wanted.as_bytes()), cancel].concat()
     };
     let frames: Vec<u8> = (0..4_000).flat_map(pair).collect();
-    // A guest that did not wait for answers would have more open than it may, and break the protocol.
+    // A guest that did not wait for answers would exceed its limit of open streams, and break the protocol.
     let vm = sends_in_pieces("flood", true, &frames, 40 * pair(0).len(), 40);
     let deadline = Instant::now() + Duration::from_secs(60);
     while !vm.dir.join("sent").exists() {

@@ -1,4 +1,4 @@
-//! The ops that are answered with one line.
+//! The ops whose answer is one line.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -19,14 +19,14 @@ use crate::lease::LONGEST_RETENTION;
 use crate::run_dir::{EXECS, RETAINED};
 use crate::vmm::{self, Usage};
 
-/// The ops that came after the first release: keepers of earlier builds lack them, so a client reads
-/// this list before it asks for one of them. A name in a released list stays.
+/// The ops that came after the first release. Keepers of earlier builds lack them, so a client reads this list before
+/// it sends one. A name in a released list is never removed.
 const FEATURES: &[&str] = &[];
 
-/// Longest cause of an `exec.end`, as JSON.
+/// The longest cause of an `exec.end`, as JSON.
 const CAUSE_BYTES: usize = 4096;
 
-/// The answer to a call.
+/// Runs a call, and returns its answer.
 pub async fn run(keeper: &Rc<Keeper>, head: &Head, call: Call) -> Result<Value, Failure> {
     match call {
         Call::Open(call) => open(keeper, head, call).await,
@@ -141,9 +141,9 @@ async fn ready(keeper: &Rc<Keeper>, Ready { timeout_ms }: Ready) -> Result<Value
 
 async fn start_exec(keeper: &Rc<Keeper>, head: &Head, start: StartExec) -> Result<Value, Failure> {
     let link = keeper.guest().await?;
-    // A command that began with a wrong time would meet certificates that are not valid yet.
+    // With a wrong time, a command would reject certificates as not valid yet.
     keeper.clock.be_right(&link).await;
-    // From here to the insert nothing waits, so that a key is started once.
+    // No await follows until the insert, so that a key is started only once.
     fence::check(keeper, head)?;
     if keeper.execs.borrow().contains_key(&start.exec_key) {
         return Ok(json!({ "known": true }));
@@ -237,7 +237,7 @@ async fn stats(keeper: &Rc<Keeper>) -> Result<Value, Failure> {
 }
 
 async fn usage(keeper: &Rc<Keeper>) -> Result<Value, Failure> {
-    // Before that a boot may be given up, and its figures with it.
+    // Before this point, a boot may be given up together with its figures.
     keeper.guest().await?;
     let usage = keeper
         .running_vm()
@@ -245,7 +245,7 @@ async fn usage(keeper: &Rc<Keeper>) -> Result<Value, Failure> {
     Ok(serde_json::to_value(usage).expect("plain data serialises"))
 }
 
-/// What a client finds of a VM that is retained is written before the VM is.
+/// Retains the VM. The record for clients is written first, so that every retained VM has one.
 async fn retain(keeper: &Rc<Keeper>, Retain { for_ms, note }: Retain) -> Result<Value, Failure> {
     let _one = keeper.attaching.lock().await;
     if !keeper.lease.is_retained() {
@@ -278,7 +278,7 @@ mod tests {
     use super::FEATURES;
     use crate::api::request::Request;
 
-    /// The names that are no ops of this keeper.
+    /// Returns the names that are not ops of this keeper.
     fn unknown_ops<'a>(names: &[&'a str]) -> Vec<&'a str> {
         let is_op = |name: &str| {
             let line = serde_json::json!({ "v": 1, "id": 1, "op": name });

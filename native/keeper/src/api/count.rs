@@ -1,4 +1,4 @@
-//! What the keeper counts of its API: connections, and work that its end waits for.
+//! Counts open connections of the API, and work that the keeper must finish before it ends.
 
 use std::rc::Rc;
 
@@ -20,7 +20,7 @@ impl Drop for Open {
     }
 }
 
-/// Counts a request or a stream while it is at work, so that the keeper's end waits for it.
+/// Counts a request or a stream while it runs, so that the keeper waits for it before it ends.
 pub struct Busy(Rc<Keeper>);
 
 impl Busy {

@@ -1,10 +1,10 @@
-//! Who drives the VM: the client with the highest fence, until another one attaches.
+//! The fence of the client that drives the VM: the highest granted one, until another client attaches.
 
 use super::request::Head;
 use crate::error::{Code, Failure};
 use crate::keeper::Keeper;
 
-/// Lets a request with the granted fence through and renews the lease.
+/// Accepts a request with the granted fence, and renews the lease.
 pub fn check(keeper: &Keeper, head: &Head) -> Result<u64, Failure> {
     let Some(fence) = head.fence else {
         return Err(Failure::bad_request(format!(
@@ -25,7 +25,7 @@ pub fn check(keeper: &Keeper, head: &Head) -> Result<u64, Failure> {
     Ok(fence)
 }
 
-/// Returns when a fence above `fence` is granted.
+/// Returns once a fence above `fence` is granted.
 pub async fn raised(keeper: &Keeper, fence: u64) {
     let mut granted = keeper.fence.subscribe();
     // The sender lives as long as the keeper.

@@ -14,7 +14,7 @@ use tokio::net::UnixListener;
 use crate::keeper::Keeper;
 use count::Open;
 
-/// Connections that may be open at once; more are closed at once.
+/// The limit of open connections; the keeper closes further ones at once.
 const MAX_CONNECTIONS: usize = 64;
 
 /// Accepts connections until it is aborted.
@@ -27,7 +27,7 @@ pub async fn serve(keeper: Rc<Keeper>, listener: UnixListener) {
             }
             Ok(_) => {}
             Err(error) => {
-                // Out of descriptors: what is open goes on, and closing it makes room.
+                // The keeper has no free descriptors. Open connections continue, and closing them frees descriptors.
                 eprintln!("accepting a connection: {error}");
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             }

@@ -1,4 +1,4 @@
-//! One request line, checked: which op it asks for, and with what.
+//! Parses and checks one request line: its op and its arguments.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
@@ -16,18 +16,18 @@ pub struct Request {
     pub op: Op,
 }
 
-/// What every request has.
+/// The fields that every request has.
 #[derive(Debug)]
 pub struct Head {
     pub id: Value,
-    /// The op as the client named it, for messages.
+    /// The op's name from the client, for messages.
     pub name: String,
-    /// The fence that the request carries, when it does.
+    /// The fence of the request, if it has one.
     pub fence: Option<u64>,
 }
 
-/// What is asked for. Each op stands in one of three lists: what is done before it is carried out, and
-/// with its connection, depends on the list alone.
+/// The requested op. Each op is in one of three lists. Only the list determines the checks before the op, and how its
+/// connection is used.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub enum Op {
@@ -35,7 +35,7 @@ pub enum Op {
     Stream(StreamOp),
 }
 
-/// Answered with one line.
+/// Ops that are answered with one line.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub enum Call {
@@ -43,7 +43,7 @@ pub enum Call {
     Fenced(FencedCall),
 }
 
-/// For every client.
+/// Ops for every client.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "op")]
 pub enum OpenCall {
@@ -63,7 +63,7 @@ pub enum OpenCall {
     Usage,
 }
 
-/// For the client that has the granted fence.
+/// Ops for the client that has the granted fence.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "op")]
 pub enum FencedCall {
@@ -87,7 +87,7 @@ pub enum FencedCall {
     Stop,
 }
 
-/// Takes its connection over: raw bytes follow the answer line.
+/// Ops that take their connection over: raw bytes follow the answer line.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "op")]
 pub enum StreamOp {
@@ -135,7 +135,7 @@ pub struct StdinEnd {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tie {
-    /// The VM stays when the client goes, until its lease has run out.
+    /// Whether the VM stays when the client disconnects, until its lease expires.
     #[serde(default)]
     pub keep: bool,
 }
@@ -144,7 +144,7 @@ pub struct Tie {
 #[serde(rename_all = "camelCase")]
 pub struct Retain {
     pub for_ms: u64,
-    /// For clients, which read it from the run directory.
+    /// A note for clients, which read it from the run directory.
     #[serde(default)]
     pub note: serde_json::Map<String, Value>,
 }
@@ -160,9 +160,9 @@ pub struct Signal {
 #[serde(rename_all = "camelCase")]
 pub struct End {
     pub exec_key: String,
-    /// Between SIGTERM and SIGKILL.
+    /// The time between SIGTERM and SIGKILL.
     pub grace_ms: u64,
-    /// For clients, which read it in the answer of `exec.wait`.
+    /// The cause for clients, which read it in the answer of `exec.wait`.
     pub cause: Cause,
 }
 
@@ -170,7 +170,7 @@ pub struct End {
 #[serde(rename_all = "camelCase")]
 pub struct Freeze {
     pub exec_key: String,
-    /// The guest lets go after it, and after 30 s at the latest.
+    /// The guest resumes the command after this time, and after 30 s at the latest.
     pub limit_ms: u64,
 }
 
@@ -182,7 +182,7 @@ pub struct Output {
     pub offset: u64,
 }
 
-/// Both outputs, each from the reader's offset.
+/// Reads both outputs, each from the reader's offset.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outputs {
@@ -197,8 +197,8 @@ pub struct Offset {
     pub offset: u64,
 }
 
-/// An op's own fields, or what is wrong with them: that is said once the op is known and its fence
-/// is found to be the granted one. Fields that no op of this build reads are left alone.
+/// An op's own fields, or their error. The error is reported only after the op is known and its fence is the granted
+/// one. Fields that no op of this build knows are ignored.
 #[derive(Debug)]
 pub struct Args<T>(Result<T, String>);
 
@@ -212,7 +212,7 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Args<T> {
 }
 
 impl Head {
-    /// The arguments of this request's op.
+    /// Returns the arguments of this request's op.
     pub fn read<T>(&self, args: Args<T>) -> Result<T, Failure> {
         args.0
             .map_err(|why| Failure::bad_request(format!("{}: {why}", self.name)))
@@ -220,7 +220,7 @@ impl Head {
 }
 
 impl Request {
-    /// Parses a line; the error comes with the id to answer to, `null` when there is none.
+    /// Parses a line. An error comes with the id for its answer, which is `null` if the line has no id.
     pub fn parse(line: &[u8]) -> Result<Self, (Value, Failure)> {
         let body: Value = serde_json::from_slice(line).map_err(|error| {
             (
@@ -247,7 +247,7 @@ impl Request {
             return Err((id, Failure::bad_request("op is missing")));
         };
         let fence = body.get("fence").and_then(Value::as_u64);
-        // Arguments are read without fail, so it is the name that is in none of the lists.
+        // Parsing arguments never fails here, so an error means that no list contains the name.
         match Op::deserialize(body) {
             Ok(op) => Ok(Self {
                 head: Head { id, name, fence },
@@ -285,7 +285,7 @@ mod tests {
         }
     }
 
-    /// The ops of a list, as its parser says them of one that it does not have.
+    /// Extracts the ops of a list from its parser's error about an unknown op.
     fn names<T: DeserializeOwned + std::fmt::Debug>(marks: &'static str) -> Vec<(String, String)> {
         let refusal = serde_json::from_str::<T>(r#"{"op":""}"#).unwrap_err();
         let text = refusal.to_string();

@@ -33,7 +33,7 @@ pub async fn run(
 ) {
     let mut client = Client::new(head.id.clone(), reader, writer);
     let fence = match (&op, head.fence) {
-        // What is only read can be read without one.
+        // Ops that only read need no fence.
         (StreamOp::ExecOutput(_) | StreamOp::ExecOutputs(_) | StreamOp::Notices(_), None) => {
             Ok(u64::MAX)
         }
@@ -43,7 +43,7 @@ pub async fn run(
         Ok(fence) => fence,
         Err(failure) => return client.refuse(failure).await,
     };
-    // Standard input is cut by its exec, at a point where every byte is counted.
+    // The exec itself cuts standard input, at a point at which every byte is counted.
     let is_stdin = matches!(op, StreamOp::ExecStdin(_));
     tokio::select! {
         () = serve(keeper, head, op, &mut client) => {}
@@ -52,7 +52,7 @@ pub async fn run(
 }
 
 async fn serve(keeper: &Rc<Keeper>, head: &Head, op: StreamOp, client: &mut Client) {
-    // A tar may go on behind its end marker.
+    // The client may send more bytes after a tar's end marker.
     let is_put = matches!(op, StreamOp::FilePut(_) | StreamOp::TarPut(_));
     match carry_out(keeper, head, op, client).await {
         Err(Interrupted::Failure(failure)) => client.refuse(failure).await,
@@ -84,7 +84,7 @@ async fn carry_out(
     }
 }
 
-/// The VM lives as long as the client's connection. A higher fence takes it over from this one.
+/// Ties the VM's life to the client's connection. A client with a higher fence takes the VM over from this one.
 async fn tie(keeper: &Rc<Keeper>, head: &Head, Tie { keep }: Tie, client: &mut Client) {
     let mut phase = keeper.phase.subscribe();
     let ended = async {
@@ -140,7 +140,7 @@ async fn exec_output(
             read = exec.read_output(stream, offset, &mut buffer) => read,
             () = client.left() => return Ok(()),
         };
-        // After the answer line an interruption is told by the count alone.
+        // After the answer line, only the byte count shows an interruption.
         let Ok(count) = read else { return Ok(()) };
         if count == 0 {
             return Ok(());
@@ -150,8 +150,8 @@ async fn exec_output(
     }
 }
 
-/// Pieces of both outputs in the order in which they came: the number of the stream (1 or 2), the piece's length as 32 bits,
-/// most significant first, and its bytes. An end of both is a piece of stream 0.
+/// Sends pieces of both outputs in the order of their arrival. A piece is the number of the stream (1 or 2), the length
+/// as 32 bits, most significant first, and the bytes. A piece of stream 0 marks the end of both.
 async fn exec_outputs(
     keeper: &Rc<Keeper>,
     outputs: Outputs,
@@ -178,7 +178,7 @@ async fn exec_outputs(
             read = exec.read_outputs(&mut place, &mut buffer[PIECE_HEAD_BYTES..]) => read,
             () = client.left() => return Ok(()),
         };
-        // After the answer line an interruption is an end without the last piece.
+        // After the answer line, an interruption is an end without the last piece.
         let Ok(read) = read else { return Ok(()) };
         let (number, count) = match read {
             Some((Stream::Stderr, count)) => (2, count),
@@ -195,7 +195,7 @@ async fn exec_outputs(
     }
 }
 
-/// Lines as they come, until the client goes or the VM has ended, and with it every connection.
+/// Sends lines as they arrive, until the client disconnects or the VM has ended. The VM's end closes every connection.
 async fn notices(
     keeper: &Rc<Keeper>,
     Offset { mut offset }: Offset,
@@ -268,7 +268,8 @@ async fn feed(exec: &Rc<Exec>, link: &Rc<Link>, owner: u64, client: &mut Client)
     }
 }
 
-/// The command stands still until the client ends its half. The second answer says whether it has done so all the time.
+/// Freezes the command until the client ends its half. The second answer confirms that the command was frozen all the
+/// time.
 async fn exec_freeze(
     keeper: &Rc<Keeper>,
     Freeze { exec_key, limit_ms }: Freeze,
@@ -276,7 +277,7 @@ async fn exec_freeze(
 ) -> Result<(), Interrupted> {
     let exec = keeper.exec(&exec_key)?;
     let link = keeper.guest().await?;
-    // Its number may be another request's by now.
+    // The number may belong to another request by now.
     if !exec.is_running() {
         return Err(Failure::new(Code::GuestError, "the command has ended").into());
     }
@@ -288,7 +289,7 @@ async fn exec_freeze(
     frozen.response().await?;
     client.answer(&Ok(json!({}))).await?;
     tokio::select! {
-        // What the guest said before the client was done counts.
+        // A failure that the guest sent before the client ended its half takes precedence.
         biased;
         failure = frozen.let_go() => return Err(failure.into()),
         () = client.left() => {}
@@ -351,7 +352,7 @@ async fn file_get(
     client.answer(&Ok(json!({ "sizeBytes": left }))).await?;
     let mut buffer = Vec::new();
     while left > 0 {
-        // From here on a failure is an end before `sizeBytes`.
+        // From here on, a failure ends the stream before `sizeBytes`.
         let received = transfer.receive(&mut buffer).await;
         if received.is_err() || buffer.is_empty() {
             return Err(Interrupted::Gone);

@@ -1,5 +1,5 @@
-//! Room for one more VM. The VMs of a folder are counted by the locks that their keepers hold, so that
-//! every process that launches one sees the same, and a VM that is gone takes no room, however it went.
+//! Reserves memory for one more VM. The VMs of a folder are counted by the locks of their keepers. So every process
+//! that launches a VM sees the same count, and a VM that has ended, in whatever way, uses no memory.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,12 +11,12 @@ use crate::config::{Budget, LaunchConfig};
 use crate::error::{Code, Failure};
 use crate::run_dir::{EXIT, INTENT, RunDir, try_lock_file};
 
-/// Held while a launch counts and writes its intent; beside the run directories.
+/// The lock that a launch holds while it counts and writes its intent; the file is next to the run directories.
 const ADMISSION: &str = ".admission";
 const POLL: Duration = Duration::from_millis(5);
 
-/// Waits its turn and counts. The caller, which holds the lock of `dir`, drops the file once its own intent is
-/// written.
+/// Waits for its turn, and counts. The caller holds the lock of `dir`, and drops the returned file once its own intent
+/// is written.
 pub fn admit(
     dir: &RunDir,
     config: &LaunchConfig,
@@ -54,8 +54,8 @@ fn wait_for_turn(vms: &Path, deadline: Instant) -> Result<File, CommandError> {
     }
 }
 
-/// How many other VMs live in the folder, and the memory that they were admitted with. One that was launched
-/// without a budget is counted with the overhead of this launch.
+/// Returns the number of other VMs in the folder, and the memory with which they were admitted. A VM without a budget
+/// is counted with the overhead of this launch.
 fn living(vms: &Path, own: &RunDir, budget: Budget) -> io::Result<(usize, u64)> {
     let mut found = (0, 0);
     for entry in fs::read_dir(vms)? {
@@ -69,7 +69,7 @@ fn living(vms: &Path, own: &RunDir, budget: Budget) -> io::Result<(usize, u64)> 
         let intent = fs::read(dir.file(INTENT)).ok();
         let intent: Option<serde_json::Value> =
             intent.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        // A launch that waits for its turn has none yet.
+        // A launch that waits for its turn has not written its intent yet.
         let Some(intent) = intent else { continue };
         let overhead = intent["budget"]["overheadMib"].as_u64();
         found.0 += 1;

@@ -1,4 +1,4 @@
-//! What a command prints.
+//! The output of a command.
 
 /// Prints one line of JSON.
 pub fn print_json(value: &impl serde::Serialize) {

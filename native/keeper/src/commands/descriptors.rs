@@ -1,10 +1,10 @@
-//! Descriptors that a process got from whoever started it.
+//! Closes descriptors that a process inherited from its parent.
 
 use std::io;
 use std::os::fd::RawFd;
 
-/// Closes everything above standard error but `kept`. A VMM inherits what the processes above it
-/// hold open, and must have nothing of the host but what it was given.
+/// Closes everything above standard error except `kept`. A VMM inherits the open files of the processes above it, but
+/// must get only the files of the host that the keeper passes to it.
 pub fn close_inherited(kept: Option<RawFd>) -> io::Result<()> {
     const FIRST: RawFd = libc::STDERR_FILENO + 1;
     match kept {

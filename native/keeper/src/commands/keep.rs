@@ -1,4 +1,4 @@
-//! `keep`: the detached keeper itself, which `launch` starts with the lock held.
+//! `keep`: the detached keeper itself. `launch` starts it with the lock held.
 
 use std::ffi::OsString;
 use std::fs;
@@ -19,7 +19,7 @@ use crate::error::Failure;
 use crate::keeper::{EndReason, Keeper};
 use crate::run_dir::{INTENT, RunDir, SOCKET};
 
-/// How long clients may take to read what is left for them after the VM's end.
+/// The time for which clients may read the rest after the VM's end.
 const DRAIN: Duration = Duration::from_secs(10);
 
 pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
@@ -30,7 +30,7 @@ pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
         .and_then(|text| text.parse().ok())
         .filter(|fd| *fd > 2)
         .ok_or_else(|| CommandError::Usage("keep is started by launch".into()))?;
-    // SAFETY: plain calls; a descriptor that is not open makes the first of them fail.
+    // SAFETY: plain calls; the first of them fails if the descriptor is not open.
     let lock = unsafe {
         if libc::fcntl(lock_fd, libc::F_SETFD, libc::FD_CLOEXEC) == -1 {
             return Err(CommandError::Usage("keep is started by launch".into()));
@@ -50,7 +50,7 @@ pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
         .map_err(CommandError::io("entering the run directory"))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        // 16 lookups of the guest, 4 of names that `deny` has.
+        // 16 lookups of the guest, and 4 of names in `deny`.
         .max_blocking_threads(20)
         .thread_keep_alive(Duration::from_secs(2))
         .build()
@@ -66,16 +66,16 @@ pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serves one VM until its end. Returns once `exit.json` is written and clients have had their say.
+/// Serves one VM until its end. Returns once `exit.json` is written, and clients have had time to read the rest.
 async fn serve(dir: RunDir, config: LaunchConfig) -> Result<EndReason, Failure> {
     let keeper = Keeper::new(dir, config)
         .map_err(|error| Failure::io("writing the run directory", &error))?;
     let keeper = Rc::new(keeper);
-    // The keeper stands in its run directory, so the path is short whatever the folder's is.
+    // The keeper's working folder is its run directory, so this path is short, however long the folder's path is.
     let listener = UnixListener::bind(SOCKET).map_err(|error| Failure::io(SOCKET, &error))?;
     let server = tokio::task::spawn_local(api::serve(keeper.clone(), listener));
     let end = keeper.live().await;
-    // Nobody new comes in; who is being answered gets the rest.
+    // The keeper accepts no new client, but finishes answers to clients that are connected.
     server.abort();
     let _ = fs::remove_file(SOCKET);
     let _ = timeout(DRAIN, keeper.drained()).await;

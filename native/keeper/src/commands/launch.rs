@@ -1,4 +1,4 @@
-//! `launch`: find or create the VM of a run directory.
+//! `launch`: finds or creates the VM of a run directory.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ use crate::error::{Code, Failure};
 use crate::run_dir::{INTENT, LOG, RunDir, SOCKET, VmState};
 use crate::vmm;
 
-/// How long a keeper may take to answer; the boot of its VM is not in it.
+/// The time within which a keeper must answer; it does not include the boot of its VM.
 const API_TIMEOUT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(5);
 
@@ -53,8 +53,8 @@ fn find_or_create(dir: &RunDir, config: &LaunchConfig) -> Result<&'static str, C
             .try_lock()
             .map_err(CommandError::io("taking the run directory's lock"))?;
         let Some(lock) = locked else {
-            // A keeper lives here, or another launch is about to start one. One that has written its
-            // VM's end only lets clients read what is left.
+            // A keeper lives here, or another launch is about to start one. A keeper that has written its VM's end only
+            // waits for clients to read the rest.
             if dir.state_unlocked() == VmState::Stopped {
                 return Ok("stopped");
             }
@@ -87,7 +87,7 @@ fn create(
     let intent = serde_json::to_vec(config).expect("plain data serialises");
     dir.write_durable(INTENT, &intent)
         .map_err(CommandError::io("writing intent.json"))?;
-    // Its lock and its intent are there: from here on others count it.
+    // The lock and the intent exist: from here on, other launches count this VM.
     drop(admitted);
     let _ = fs::remove_file(dir.file(SOCKET));
     let mut keeper = spawn_keeper(dir, &lock).map_err(CommandError::io("starting the keeper"))?;
@@ -99,7 +99,7 @@ fn create(
             .try_wait()
             .map_err(CommandError::io("waiting for the keeper"))?;
         if ended.is_some() && dir.state_unlocked() == VmState::Stopped {
-            // Its VM was over before this looked again; why stands in exit.json.
+            // The VM ended before this check; exit.json contains the reason.
             return Ok("created");
         }
         if ended.is_some() || Instant::now() > deadline {
@@ -114,7 +114,7 @@ fn create(
     }
 }
 
-/// Connects through the directory's descriptor: a socket's path may have 107 bytes only.
+/// Connects through the directory's descriptor, because a socket's path may have only 107 bytes.
 fn connect(dir: &RunDir) -> io::Result<UnixStream> {
     let folder = File::open(dir.path())?;
     UnixStream::connect(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd()))
@@ -134,7 +134,7 @@ fn spawn_keeper(dir: &RunDir, lock: &File) -> io::Result<Child> {
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log);
-    // SAFETY: only async-signal-safe calls between fork and exec.
+    // SAFETY: the closure makes only async-signal-safe calls between fork and exec.
     unsafe {
         command.pre_exec(move || {
             if libc::setsid() == -1 || libc::fcntl(lock_fd, libc::F_SETFD, 0) == -1 {

@@ -1,7 +1,7 @@
-//! `lifeline`: a command that lives no longer than the process at the other end of standard input.
+//! `lifeline`: runs a command that lives no longer than the process at the other end of standard input.
 //!
-//! It is PID 1 of a VM's jail. A parent-death signal ties a process only from the moment in which it
-//! is asked for, and bubblewrap forks before it asks; an end of file comes whenever the keeper dies.
+//! It is PID 1 of a VM's jail. A parent-death signal ties a process only after the process has requested it, and
+//! bubblewrap forks before it does so. An end of file arrives whenever the keeper dies.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,13 +11,13 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use super::arguments;
 use super::command_error::CommandError;
 
-/// What a process that SIGKILL ended is told by, to shells and to the jail.
+/// The exit code that shells and the jail use for a process that SIGKILL ended.
 const KILLED: i32 = 128 + libc::SIGKILL;
 
 pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
     let (own, command) = arguments::split(args)?;
     arguments::options(own, &[])?;
-    // SAFETY: a plain call. The VMM may be of the same user, and must not attach to what ends it.
+    // SAFETY: a plain call. The VMM may run as the same user, and must not attach to the process that ends it.
     if unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) } == -1 {
         return Err(CommandError::io("guarding the lifeline")(
             io::Error::last_os_error(),
@@ -25,7 +25,7 @@ pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
     }
     let starting = CommandError::io(format!("starting {:?}", command[0]));
     let mut child = spawn(command).map_err(starting)?;
-    // The guest port and the console are the command's alone, so that they close with it.
+    // Only the command may hold the guest port and the console, so that they close when it ends.
     super::descriptors::close_inherited(None)
         .map_err(CommandError::io("closing what is the command's"))?;
     std::thread::Builder::new()
@@ -35,18 +35,18 @@ pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
     Ok(ExitCode::from(code_of(status)))
 }
 
-/// Ends this process, and with it the command, at the end of standard input or when it cannot be read.
+/// Ends this process, and so the command, at the end of standard input, or if reading it fails.
 fn end_with_input() {
     let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
     std::process::exit(KILLED);
 }
 
-/// Starts the command, which dies with this process: as a member of its pid namespace, or by signal.
+/// Starts the command, which dies with this process: as a member of its pid namespace, or by a signal.
 fn spawn(command: &[OsString]) -> io::Result<Child> {
     let mut child = Command::new(&command[0]);
     child.args(&command[1..]).stdin(Stdio::null());
     let own = std::process::id();
-    // SAFETY: only async-signal-safe calls between fork and exec.
+    // SAFETY: the closure makes only async-signal-safe calls between fork and exec.
     unsafe {
         child.pre_exec(move || {
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == -1 {

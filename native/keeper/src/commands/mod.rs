@@ -18,9 +18,9 @@ mod sweep;
 
 use command_error::CommandError;
 
-/// Exit code of wrong usage.
+/// The exit code of wrong usage.
 const USAGE: u8 = 2;
-/// Exit code of a host that lacks something.
+/// The exit code if the host lacks something.
 const ENVIRONMENT: u8 = 3;
 
 const HELP: &str = "voidbox-vm: the keeper of one VM (docs/reference/keeper.md)
@@ -36,7 +36,7 @@ const HELP: &str = "voidbox-vm: the keeper of one VM (docs/reference/keeper.md)
   --version
 ";
 
-/// Runs the command of an argument list without the program's name.
+/// Runs a command; the list does not contain the program's name.
 pub fn run(args: Vec<OsString>) -> ExitCode {
     let Some((command, rest)) = args.split_first() else {
         eprint!("{HELP}");
@@ -67,7 +67,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     result.unwrap_or_else(|error| report(&error))
 }
 
-/// What this binary was built as.
+/// Describes the build of this binary.
 pub fn build() -> String {
     let profile = if cfg!(debug_assertions) {
         "debug"

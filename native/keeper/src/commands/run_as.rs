@@ -1,4 +1,4 @@
-//! `lock` and `tie`: become another command with a lock held or a life tied to the parent's.
+//! `lock` and `tie`: replace this process by another command, with a lock held or with its life tied to the parent's.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 use super::arguments;
 use super::command_error::CommandError;
 
-/// `EX_TEMPFAIL`: somebody else holds the lock.
+/// `EX_TEMPFAIL`: another process holds the lock.
 const HELD: u8 = 75;
 
 pub fn lock(args: &[OsString]) -> Result<ExitCode, CommandError> {
@@ -28,7 +28,7 @@ pub fn lock(args: &[OsString]) -> Result<ExitCode, CommandError> {
         .open(&path)
         .map_err(CommandError::io(format!("opening {path:?}")))?;
     // The command keeps the descriptor, and so the lock, until its last copy is closed.
-    // SAFETY: plain calls on a descriptor that is open.
+    // SAFETY: plain calls on an open descriptor.
     let taken = unsafe {
         libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0);
         libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB)
@@ -53,7 +53,7 @@ pub fn tie(args: &[OsString]) -> Result<ExitCode, CommandError> {
     become_command(command)
 }
 
-/// Asks for SIGKILL at the parent's death, and dies now if that has happened already.
+/// Requests SIGKILL at the parent's death, and ends immediately if the parent has died already.
 fn tie_to_parent() -> Result<(), CommandError> {
     // SAFETY: plain calls without pointers.
     let (before, asked, after) = unsafe {

@@ -1,4 +1,4 @@
-//! `sweep`: lists the run directories of a host and removes dead ones.
+//! `sweep`: lists the run directories of a host, and removes dead ones.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,13 +15,13 @@ use super::command_error::CommandError;
 use super::{answer, arguments};
 use crate::run_dir::{EXIT, INTENT, LOCK, RunDir, STARTED, VmState};
 
-/// Prefix of a directory that is being removed.
+/// The prefix of a directory that is being removed.
 const TRASH: &str = ".trash-";
 const DISCARD_ATTEMPTS: u32 = 8;
-/// How long it stays known that a VM was stopped. A worker that was held up may still launch it, and
-/// must not get a new one of the same key; what it launches later ends for want of a lease.
+/// The time for which the record of a stopped VM is kept. A delayed worker may still launch the VM, and must not get a
+/// new one with the same key. After this time, a VM that it launches ends when its lease expires.
 const STOPPED_KNOWN: Duration = Duration::from_secs(15 * 60);
-/// What that takes, and a listing.
+/// The files that this record and a listing need.
 const STOPPED_FILES: [&str; 4] = [LOCK, EXIT, INTENT, STARTED];
 
 #[derive(Debug, Serialize)]
@@ -30,11 +30,11 @@ struct Swept {
     name: String,
     vm_key: Option<String>,
     state: VmState,
-    /// `exit.json` is written. A keeper that still runs then only lets its clients read what is left.
+    /// `exit.json` exists. A keeper that still runs then only waits for clients to read the rest.
     ended: bool,
     /// A worker stopped this VM, or retained it for a time that has passed: its records are no longer needed.
     acknowledged: bool,
-    /// Nobody will launch its key again.
+    /// Its key will not be launched again.
     #[serde(skip)]
     discard: bool,
     #[serde(skip)]
@@ -48,7 +48,7 @@ struct Swept {
 #[serde(rename_all = "camelCase")]
 struct SweepReport {
     vms: Vec<Swept>,
-    /// What is left on disk.
+    /// The bytes that remain on disk.
     total_bytes: u64,
 }
 
@@ -83,7 +83,8 @@ fn sweep(vms: &Path, max_bytes: Option<u64>, stopped_known: Duration) -> io::Res
             vm.removed = while_it_is_there(remove(vms, vm))?.unwrap_or(true);
         }
     }
-    // Its keeper was killed before it could remove it, or it ended by itself: what it left is for a look at the reason.
+    // The keeper was killed before it could remove the directory, or the VM ended on its own: the files stay for a
+    // while to show the reason.
     for vm in found.iter_mut().filter(|vm| vm.discard && !vm.removed) {
         let is_dead = matches!(vm.state, VmState::Lost | VmState::Stopped);
         if is_dead && age(&vms.join(&vm.name).join(STARTED)) >= stopped_known {
@@ -122,7 +123,7 @@ fn list(vms: &Path) -> io::Result<Vec<Swept>> {
         Err(error) => return Err(error),
     };
     for entry in entries {
-        // What another sweep removes meanwhile is no failure of this one.
+        // Another sweep may remove the directory at the same time, which is not a failure.
         if let Some(vm) = while_it_is_there(look_at(&entry?))?.flatten() {
             found.push(vm);
         }
@@ -130,7 +131,7 @@ fn list(vms: &Path) -> io::Result<Vec<Swept>> {
     Ok(found)
 }
 
-/// `None` for what was not found.
+/// Returns `None` if the file was not found.
 fn while_it_is_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -139,21 +140,21 @@ fn while_it_is_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// What a run directory says; `None` for what is none.
+/// Reads the state of a run directory; `None` for any other entry.
 fn look_at(entry: &fs::DirEntry) -> io::Result<Option<Swept>> {
     let name = entry.file_name().to_string_lossy().into_owned();
     if !entry.file_type()?.is_dir() {
         return Ok(None);
     }
     if name.starts_with(TRASH) {
-        // A sweep that was killed left it.
+        // A killed sweep left this directory.
         discard(&entry.path())?;
         return Ok(None);
     }
     let dir = RunDir::at(entry.path());
     let state = dir.state()?;
     if state != VmState::Running && dir.has_leftovers()? {
-        // Under the lock: a launch may begin in a directory that has no VM yet.
+        // This needs the lock, because a launch may begin in a directory that has no VM yet.
         if let Some(_lock) = dir.try_lock()? {
             dir.remove_leftovers()?;
         }
@@ -183,7 +184,7 @@ fn look_at(entry: &fs::DirEntry) -> io::Result<Option<Swept>> {
     }))
 }
 
-/// Leaves of a stopped VM that it was stopped; the bytes that this takes.
+/// Removes the files of a stopped VM except its record; returns the record's bytes.
 fn reduce(vms: &Path, vm: &Swept) -> io::Result<u64> {
     let dir = RunDir::at(vms.join(&vm.name));
     let Some(_lock) = dir.try_lock()? else {
@@ -203,7 +204,7 @@ fn reduce(vms: &Path, vm: &Swept) -> io::Result<u64> {
     disk_bytes(dir.path())
 }
 
-/// Time since a file was written; none for one that is not there or of the future.
+/// Returns the time since a file was written; zero if it does not exist, or if its time is in the future.
 fn age(path: &Path) -> Duration {
     let written = fs::metadata(path).and_then(|metadata| metadata.modified());
     written
@@ -212,7 +213,7 @@ fn age(path: &Path) -> Duration {
         .unwrap_or_default()
 }
 
-/// Removes a dead directory while its lock is held, so that no launch can begin in it.
+/// Removes a dead directory while holding its lock, so that no launch can begin in it.
 fn remove(vms: &Path, vm: &Swept) -> io::Result<bool> {
     let dir = RunDir::at(vms.join(&vm.name));
     let Some(_lock) = dir.try_lock()? else {
@@ -232,14 +233,14 @@ pub fn remove_locked(dir: &RunDir) -> io::Result<()> {
     discard(&trash)
 }
 
-/// A name that no other removal has, of this process or another.
+/// Returns a name that no other removal uses, in this process or another.
 fn trash_name(name: &str) -> String {
     static REMOVALS: AtomicU64 = AtomicU64::new(0);
     let removal = REMOVALS.fetch_add(1, Ordering::Relaxed);
     format!("{TRASH}{name}-{}-{removal}", std::process::id())
 }
 
-/// Removes a directory that another sweep may be removing too, or may have just opened a lock in.
+/// Removes a directory that another sweep may also be removing, or in which it may have just opened a lock.
 fn discard(trash: &Path) -> io::Result<()> {
     for _ in 0..DISCARD_ATTEMPTS {
         match fs::remove_dir_all(trash) {
@@ -248,7 +249,7 @@ fn discard(trash: &Path) -> io::Result<()> {
             done => return done,
         }
     }
-    // The next sweep removes what the other one leaves.
+    // The next sweep removes the remaining files.
     Ok(())
 }
 
@@ -259,7 +260,7 @@ fn modified_ms(path: &Path) -> io::Result<u64> {
     Ok(age.map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)))
 }
 
-/// Bytes that a tree takes on disk; sparse files count what they have.
+/// Returns the bytes that a tree uses on disk; for sparse files, only their blocks count.
 fn disk_bytes(path: &Path) -> io::Result<u64> {
     let metadata = fs::symlink_metadata(path)?;
     let mut bytes = metadata.blocks() * 512;

@@ -1,4 +1,4 @@
-//! The launch configuration: what one VM is made of.
+//! The launch configuration: the parts and limits of one VM.
 
 mod vmm;
 
@@ -13,7 +13,7 @@ pub use vmm::*;
 
 pub const CONFIG_VERSION: u32 = 1;
 
-/// A run's id has up to 1,000 bytes and stands in the key with three for each that is escaped.
+/// A run's id has up to 1,000 bytes; the key contains it with three bytes for each escaped byte.
 const MAX_VM_KEY_BYTES: usize = 4096;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -28,35 +28,36 @@ pub struct LaunchConfig {
     pub kernel: Kernel,
     pub initramfs: PathBuf,
     pub vmm: VmmSettings,
-    /// A read-only disk with the guest's root; without one the initramfs is the root.
+    /// A read-only disk with the guest's root; without it, the initramfs is the root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_disk: Option<PathBuf>,
     #[serde(default)]
     pub mounts: Vec<Mount>,
-    /// What the guest may reach; without it, nothing.
+    /// The hosts and services that the guest may reach; without it, none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress: Option<Egress>,
     #[serde(default = "default_orphan_timeout_ms")]
     pub orphan_timeout_ms: u64,
     #[serde(default = "default_boot_timeout_ms")]
     pub boot_timeout_ms: u64,
-    /// How long the guest may make no progress in an exchange that it owes something in.
+    /// The time for which the guest may make no progress in an exchange in which it owes an answer.
     #[serde(default = "default_guest_silence_ms")]
     pub guest_silence_ms: u64,
     #[serde(default = "default_console_max_bytes")]
     pub console_max_bytes: u64,
     #[serde(default = "default_spool_max_bytes")]
     pub spool_max_bytes: u64,
-    /// How long a VM waits while its host's disk is full.
+    /// The time that a VM waits while its host's disk is full.
     #[serde(default = "default_disk_full_timeout_ms")]
     pub disk_full_timeout_ms: u64,
-    /// What all VMs of the folder may take together; without it a launch is not counted.
+    /// The limit for all VMs of the folder together; without it, a launch is not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
-    /// The run directory is removed when the VM was stopped or its owner has gone: nobody asks for it again.
+    /// Whether the run directory is removed when the VM was stopped or its owner has gone, because no client needs it
+    /// later.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub discard: bool,
-    /// For clients, which find it in `intent.json`; the keeper does not read it.
+    /// A note for clients, which read it in `intent.json`; the keeper ignores it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<serde_json::Map<String, serde_json::Value>>,
 }
@@ -68,20 +69,20 @@ pub struct Kernel {
     pub kind: KernelKind,
 }
 
-/// Memory that VMs are admitted by.
+/// The memory by which VMs are admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Budget {
-    /// Of all VMs of the folder.
+    /// The limit for all VMs of the folder.
     pub memory_mib: u32,
-    /// What this VM takes beside its guest's memory.
+    /// The memory that this VM uses in addition to its guest's memory.
     pub overhead_mib: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KernelKind {
-    /// PCI devices, modules, a TSC that must be told.
+    /// PCI devices, modules, and a TSC whose speed the kernel must be given.
     Debian,
     /// MMIO devices, no modules, no ACPI.
     Voidbox,
@@ -188,12 +189,12 @@ impl LaunchConfig {
         }
     }
 
-    /// All that the guest can hold, on disk and in memory: no honest tree of it is larger.
+    /// The bytes that the guest's disk and memory can hold together: no honest tree is larger.
     pub fn guest_bytes(&self) -> u64 {
         (u64::from(self.disk_mib) + u64::from(self.memory_mib)) << 20
     }
 
-    /// Fails closed when a file or folder that the VM is made of is missing, with the remedy.
+    /// Fails, with a remedy, if a file or folder that the VM needs is missing.
     pub fn check_files(&self) -> Result<(), Failure> {
         let not_ready = |message: String| Err(Failure::new(Code::HostNotReady, message));
         let root_disk = self.root_disk.iter().map(|disk| ("root disk", disk));

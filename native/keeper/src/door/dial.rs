@@ -1,4 +1,4 @@
-//! From a guest's request to a connection: the rules, one lookup, the address that was judged.
+//! Turns a guest's request into a connection: the rules, one lookup, and the address that the rules allowed.
 
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
@@ -16,13 +16,13 @@ use super::no_connection::NoConnection;
 use crate::egress::{ByName, Cause, Denied, Egress, Guarded, Host, Refused, Service, Surroundings};
 use crate::host::routes::{Nearness, read_nearness};
 
-/// Lookups at once. One that the resolver does not answer holds a thread until it gives up.
+/// The limit of concurrent lookups. A lookup without an answer holds a thread until it gives up.
 const MAX_LOOKUPS: usize = 16;
-/// Addresses of a name that are tried.
+/// The number of a name's addresses that are tried.
 const MAX_ADDRESSES: usize = 4;
-/// Names of `deny` that are looked up at once, beside the lookups of the guest.
+/// The number of concurrent lookups of names in `deny`, in addition to lookups of the guest.
 const MAX_DENIED_LOOKUPS: usize = 4;
-/// Between two lookups of the names of `deny`.
+/// The interval between two lookups of the names in `deny`.
 const DENIED_INTERVAL: Duration = Duration::from_secs(60);
 
 pub struct Dialer {
@@ -30,7 +30,7 @@ pub struct Dialer {
     lookups: Arc<Semaphore>,
     denied_lookups: Arc<Semaphore>,
     denied: RefCell<Denied>,
-    /// True once each name of `deny` has been looked up for the first time.
+    /// True once each name in `deny` has been looked up for the first time.
     is_denied_known: watch::Sender<bool>,
     #[cfg(feature = "test-vmm")]
     looked_up: RefCell<std::collections::HashMap<String, usize>>,
@@ -76,7 +76,7 @@ impl Dialer {
         Duration::from_millis(self.egress.limits.connect_ms)
     }
 
-    /// Looks up the names of `deny` until the VM ends: their addresses are closed by number too.
+    /// Looks up the names in `deny` until the VM ends, because their addresses are closed by number too.
     pub async fn follow_denied(self: Rc<Self>) {
         let names = self.denied.borrow().names();
         if names.is_empty() {
@@ -87,7 +87,7 @@ impl Dialer {
             for name in names.clone() {
                 let dialer = self.clone();
                 lookups.spawn_local(async move {
-                    // A name without an address denies none. The next round asks again.
+                    // A name without an address denies no address. The next round repeats the lookup.
                     let found = dialer.look_up(&name, &dialer.denied_lookups).await;
                     let found = found.unwrap_or_default();
                     dialer.denied.borrow_mut().add(&name, &found);
@@ -142,14 +142,15 @@ impl Dialer {
         self.dial_first(&host, &open, port).await
     }
 
-    /// A service is wherever the launch configuration says.
+    /// Connects to a service wherever the launch configuration places it.
     async fn dial_service(&self, service: &Service) -> Result<TcpStream, NoConnection> {
         let host = Host::parse(&service.host).map_err(|why| failed(why.into()))?;
         let addresses = self.addresses(&host).await?;
         self.dial_first(&host, &addresses, service.port).await
     }
 
-    /// What a host stands for: asked once, so that what is dialled is what was judged.
+    /// Returns the addresses of a host. The name is looked up once, so that the dialled address is the one that the
+    /// rules allowed.
     async fn addresses(&self, host: &Host) -> Result<Vec<IpAddr>, NoConnection> {
         let name = match host {
             Host::Address(address) => return Ok(vec![*address]),
@@ -172,7 +173,7 @@ impl Dialer {
                 .await
                 .map_err(std::io::Error::other)?;
             let found = tokio::task::spawn_blocking(move || {
-                // The permit goes with the thread: a lookup that nobody waits for still takes one.
+                // The thread keeps the permit: a lookup whose request has given up still uses a thread.
                 let _permit = permit;
                 resolve()
             });
@@ -261,7 +262,7 @@ impl Dialer {
     }
 }
 
-/// Asks what a name stands for, and blocks until that is known.
+/// Looks up a name, and blocks until the lookup ends.
 type Resolve = Box<dyn FnOnce() -> std::io::Result<Vec<IpAddr>> + Send>;
 
 fn by_the_host(name: &str) -> Resolve {
@@ -301,7 +302,7 @@ mod tests {
     #[tokio::test]
     async fn a_host_that_does_not_answer_has_ten_seconds() {
         assert_eq!(crate::egress::Limits::default().connect_ms, 10_000);
-        // With a full queue the kernel drops what asks for a connection.
+        // If the queue is full, the kernel drops requests for a connection.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         // SAFETY: a plain call on a descriptor that is open.
         assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
@@ -410,7 +411,7 @@ mod tests {
                     let late = late.unwrap();
                     assert_eq!(late, "looking up slow.example took longer than 400 ms");
                 }
-                // Nobody waits for them any more, and they still have their places.
+                // The requests have given up, but their lookups still hold their permits.
                 assert_eq!(dialer.lookups.available_permits(), 0);
                 tokio::time::sleep(Duration::from_millis(1_500)).await;
                 let closed = reason(dialer.clone(), "fast.example").await;

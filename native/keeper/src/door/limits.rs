@@ -1,4 +1,4 @@
-//! How much of the door a VM has taken, against its limits.
+//! Counts a VM's use of the door, and compares it with its limits.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,7 +11,7 @@ pub struct Usage {
     pub limits: Limits,
     open: Cell<usize>,
     bytes: Cell<u64>,
-    /// New connections that may come now, and when that was counted.
+    /// The number of new connections that may be opened now, and the time of that count.
     tokens: RefCell<(f64, Instant)>,
 }
 
@@ -35,7 +35,7 @@ impl Usage {
         }
     }
 
-    /// A place for one more connection, or the limit that there is none by.
+    /// Reserves a place for one more connection; the error names the limit that is reached.
     pub fn take(self: &Rc<Self>) -> Result<Held, String> {
         let limits = &self.limits;
         if self.bytes.get() >= limits.total_bytes {
@@ -73,7 +73,7 @@ impl Usage {
         true
     }
 
-    /// Counts bytes that passed; false once there are too many.
+    /// Counts bytes that passed; returns false once the limit is exceeded.
     pub fn count(&self, bytes: usize) -> bool {
         self.bytes
             .set(self.bytes.get().saturating_add(bytes as u64));

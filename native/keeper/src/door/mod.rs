@@ -1,4 +1,4 @@
-//! The door of a VM: joins streams that its guest opens to connections of the host, by the rules.
+//! The door of a VM: it connects streams that its guest opens to connections of the host, if the rules allow them.
 
 mod dial;
 mod limits;
@@ -29,7 +29,7 @@ fn now_ms() -> u64 {
     u64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Bytes of a host that stand in a notice.
+/// The limit of a host's bytes in a notice.
 const MAX_LABEL_BYTES: usize = 255;
 
 pub struct Door {
@@ -97,7 +97,7 @@ impl Door {
         }
     }
 
-    /// A connection within the limits and by the rules, and its place in the count.
+    /// Opens a connection that the limits and the rules allow, and reserves its place in the count.
     async fn connect(&self, wanted: &Connect) -> Result<(TcpStream, limits::Held), NoConnection> {
         let held = self.usage.take().map_err(|reason| NoConnection {
             code: ErrorCode::Limit,
@@ -118,13 +118,13 @@ impl Door {
         self.notices.add(kind, &notice);
     }
 
-    /// Connections that were refused so far.
+    /// The number of refused connections so far.
     pub fn refused(&self) -> u64 {
         self.refused.get()
     }
 }
 
-/// What a guest asked for, as a notice has it: printable and short, whatever the guest wrote.
+/// Formats the guest's request for a notice: printable and short, whatever the guest wrote.
 fn label(wanted: &Connect) -> Value {
     let clean = |text: &str| -> String {
         let printable = text.chars().map(|letter| match letter.is_ascii_graphic() {

@@ -1,11 +1,11 @@
-//! Why a request of the guest comes to no connection.
+//! The reason why a request of the guest gets no connection.
 
 use voidbox_protocol::body::ErrorCode;
 
-/// Why there is no connection: what the guest is told, and the code that it acts on.
+/// The refusal of a connection: a text for the guest, and the code on which it acts.
 pub struct NoConnection {
     pub code: ErrorCode,
-    /// The same for readers of notices: `rules`, `closed`, `limit` or `failed`.
+    /// The same reason for readers of notices: `rules`, `closed`, `limit` or `failed`.
     pub cause: &'static str,
     pub reason: String,
 }

@@ -1,4 +1,4 @@
-//! Moves bytes between a tunnel and its connection, both ways at once, until one of them ends it.
+//! Moves bytes between a tunnel and its connection, in both directions at once, until one side ends it.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use tokio::time::{Instant, sleep_until};
 use super::limits::Usage;
 use super::tunnel::{GivenUp, Tunnel};
 
-/// Less room than this part of the window is waited for, so that pieces are large. A guest grants before
-/// so much of it is used.
+/// A sender waits until this part of the window is free, so that pieces are large. A guest grants more before it has
+/// used that much.
 const LEAST_ROOM: usize = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// Both sides ended their bytes.
+    /// Both sides have ended their bytes.
     Clean,
-    /// One of them broke.
+    /// One of the sides broke.
     Reset,
     Idle,
-    /// The bytes of all connections of the VM are used up.
+    /// The VM has used up the bytes of all its connections.
     Limit,
 }
 
@@ -39,7 +39,7 @@ impl How {
 
 pub struct Ended {
     pub how: How,
-    /// By the guest.
+    /// Bytes that the guest sent.
     pub sent_bytes: u64,
     pub received_bytes: u64,
 }
@@ -61,7 +61,7 @@ impl Progress<'_> {
         }
     }
 
-    /// Returns when no byte has moved for too long.
+    /// Returns once no byte has moved for too long.
     async fn idle(&self) {
         let limit = Duration::from_millis(self.usage.limits.idle_ms);
         loop {
@@ -80,7 +80,7 @@ impl From<GivenUp> for How {
     }
 }
 
-/// Returns when the connection is over. A tunnel that did not end cleanly is still to be cancelled.
+/// Returns once the connection is over. The caller must cancel a tunnel that did not end cleanly.
 pub async fn run(tunnel: &Tunnel, mut stream: TcpStream, usage: &Usage) -> Ended {
     let progress = Progress {
         usage,
@@ -112,14 +112,14 @@ pub async fn run(tunnel: &Tunnel, mut stream: TcpStream, usage: &Usage) -> Ended
     }
 }
 
-/// What the other end has of a connection that broke must not look whole.
+/// Makes the close a reset: otherwise the other end would take a broken connection's bytes for the whole.
 fn reset_on_close(stream: &TcpStream) {
     let linger = libc::linger {
         l_onoff: 1,
         l_linger: 0,
     };
     let size = libc::socklen_t::try_from(size_of::<libc::linger>()).unwrap_or(0);
-    // SAFETY: the option's value lives across the call and its size is said.
+    // SAFETY: the option's value lives across the call, and the call passes its size.
     unsafe {
         libc::setsockopt(
             std::os::fd::AsRawFd::as_raw_fd(stream),

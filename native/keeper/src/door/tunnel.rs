@@ -13,12 +13,12 @@ use voidbox_protocol::message::{Message, Stream, encode_data};
 use crate::error::Failure;
 use crate::guest::link::{After, Inbound, Link, Violation};
 
-/// The tunnel is over: the guest gave it up, or its VM is gone.
+/// The tunnel is over: the guest gave it up, or its VM has ended.
 #[derive(Debug)]
 pub struct GivenUp;
 
 struct State {
-    /// Bytes of the guest that nobody has taken yet; never more than the window.
+    /// Bytes of the guest that have not been read yet; never more than the window.
     incoming: Vec<u8>,
     receive: ReceiveWindow,
     send: SendWindow,
@@ -64,14 +64,14 @@ impl Tunnel {
         self.link.send(self.id, &Message::Connected(Empty {}));
     }
 
-    /// Says why there is no connection; the last word.
+    /// Sends the reason for a refusal as the last message.
     pub fn refuse(&self, why: ErrorBody) {
         if self.say_last() {
             self.link.send(self.id, &Message::Error(why));
         }
     }
 
-    /// Gives the tunnel up; nothing, when both sides have said their last word.
+    /// Gives the tunnel up; does nothing if both sides have sent their last message.
     pub fn cancel(&self) {
         let is_over = {
             let state = self.inner.state.borrow();
@@ -83,7 +83,7 @@ impl Tunnel {
         }
     }
 
-    /// Counts the last word as said. From here on what the guest sends is dropped.
+    /// Records that the last message was sent. From here on, bytes of the guest are dropped.
     fn say_last(&self) -> bool {
         let mut state = self.inner.state.borrow_mut();
         let is_first = !state.said_last;
@@ -98,7 +98,7 @@ impl Tunnel {
         is_first
     }
 
-    /// Returns when nobody is at the other end any more.
+    /// Returns once the other end has given the tunnel up.
     pub async fn given_up(&self) {
         loop {
             let changed = self.inner.changed.notified();
@@ -109,7 +109,7 @@ impl Tunnel {
         }
     }
 
-    /// Moves what the guest has sent into `buffer`, which it replaces; empty at the end.
+    /// Moves bytes of the guest into `buffer`, replacing its contents; it is empty at the end.
     pub async fn receive(&self, buffer: &mut Vec<u8>) -> Result<(), GivenUp> {
         buffer.clear();
         loop {
@@ -131,7 +131,7 @@ impl Tunnel {
         }
     }
 
-    /// Says that received bytes have left the keeper's memory.
+    /// Reports that received bytes have left the keeper's memory.
     pub fn consumed(&self, bytes: usize) {
         let due = self.inner.state.borrow_mut().receive.consumed(bytes);
         if let Some(due) = due {
@@ -139,7 +139,7 @@ impl Tunnel {
         }
     }
 
-    /// Waits until the guest takes at least `least` bytes; the answer is how many it takes.
+    /// Waits until the guest accepts at least `least` bytes, and returns how many it accepts.
     pub async fn room(&self, least: usize) -> Result<usize, GivenUp> {
         loop {
             let changed = self.inner.changed.notified();
@@ -156,7 +156,7 @@ impl Tunnel {
         }
     }
 
-    /// Most bytes that one call of [`Tunnel::send`] sends well.
+    /// The largest size that one call of [`Tunnel::send`] sends efficiently.
     pub fn piece_bytes(&self) -> usize {
         match self.link.has_door_mail() {
             true => SLOT_BYTES,
@@ -164,12 +164,12 @@ impl Tunnel {
         }
     }
 
-    /// The window of each direction.
+    /// Returns the window of each direction.
     pub fn window_bytes(&self) -> usize {
         tunnel_window(self.link.has_door_mail()) as usize
     }
 
-    /// Sends bytes that there is room for: through the mailbox when it has room, else as frames.
+    /// Sends bytes for which the window has room: through the mailbox if it has room, otherwise as frames.
     pub async fn send(&self, bytes: &[u8]) -> Result<(), GivenUp> {
         self.inner.state.borrow_mut().send.take(bytes.len());
         let slot = match self.link.has_door_mail() {
@@ -190,7 +190,7 @@ impl Tunnel {
         Ok(())
     }
 
-    /// Ends this side's bytes, behind all of them.
+    /// Ends this side's bytes, after all of them.
     pub async fn end(&self) -> Result<(), GivenUp> {
         let frame = Message::StreamEnd(StreamEnd::default()).encode(self.id);
         self.link.send_data(frame.map_err(|_| GivenUp)?).await;

@@ -1,8 +1,8 @@
-//! Addresses that no rule opens, because what listens there trusts its network.
+//! Addresses that no rule opens, because their listeners trust their network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Networks of version 4, with their prefix and what they are.
+/// Networks of version 4, with their prefix and their description.
 const CLOSED_V4: &[([u8; 4], u32, &str)] = &[
     ([0, 0, 0, 0], 8, "of this network"),
     ([10, 0, 0, 0], 8, "private"),
@@ -69,7 +69,7 @@ const CLOSED_V6: &[([u16; 8], u32, &str)] = &[
     ([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, "of a group"),
 ];
 
-/// What an address is that a guest never reaches; `None` for one of the internet.
+/// Returns why a guest never reaches this address; `None` for an address of the internet.
 pub fn why_closed(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => CLOSED_V4
@@ -99,7 +99,7 @@ pub struct Guarded {
 }
 
 impl Guarded {
-    /// A network that this host is directly connected to.
+    /// Describes a network to which this host is directly connected.
     pub fn of_host((network, prefix): (IpAddr, u8)) -> Self {
         Self {
             network,
@@ -124,7 +124,7 @@ impl Guarded {
     }
 }
 
-/// The guarded networks that have this address.
+/// Returns the guarded networks that contain this address.
 pub fn find_guarded(address: IpAddr) -> Vec<Guarded> {
     let IpAddr::V4(address) = address else {
         return Vec::new();

@@ -1,7 +1,7 @@
-//! What a guest may reach: the rules of its launch configuration, and what they say of one request.
+//! The hosts that a guest may reach: the rules of its launch configuration, and their verdict on one request.
 //!
-//! Knows nothing of sockets: [`Egress::judge_name`] decides what can be decided by the name alone,
-//! [`Egress::judge_address`] about each address that the name stands for.
+//! This module uses no sockets. [`Egress::judge_name`] decides what depends only on the name, and
+//! [`Egress::judge_address`] decides about each address of the name.
 
 mod address;
 mod denied;
@@ -20,28 +20,28 @@ use voidbox_protocol::body::Connect;
 
 use crate::error::Failure;
 
-/// Rules of each list.
+/// The limit of rules in each list.
 const MAX_RULES: usize = 256;
-/// Services of a guest.
+/// The limit of a guest's services.
 const MAX_SERVICES: usize = 32;
 
-/// What a guest may reach. A guest without it has no door.
+/// The hosts and services that a guest may reach. A guest without it has no door.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Egress {
     pub allow: Allow,
-    /// Holds against everything that is allowed, but not against services.
+    /// Overrides everything in `allow`, but does not apply to services.
     #[serde(default)]
     pub deny: Vec<Rule>,
     #[serde(default)]
     pub services: Vec<Service>,
     #[serde(default)]
     pub limits: Limits,
-    /// What names stand for in tests, and where their connections go.
+    /// The addresses of names in tests, and the targets of their connections.
     #[cfg(feature = "test-vmm")]
     #[serde(default)]
     pub test_hosts: std::collections::HashMap<String, TestHost>,
-    /// Networks that this host counts as connected to in tests, besides its own.
+    /// Networks that count, in tests, as directly connected to this host, in addition to its own.
     #[cfg(feature = "test-vmm")]
     #[serde(default)]
     pub test_networks: Vec<(IpAddr, u8)>,
@@ -51,28 +51,28 @@ pub struct Egress {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TestHost {
-    /// One after another, for the first lookup and those that follow; the last one stays.
+    /// The addresses for the first lookup and for later ones; the last entry repeats.
     pub addresses: Vec<Vec<IpAddr>>,
-    /// Instead of an address that was allowed.
+    /// Dialled instead of an allowed address.
     pub dial: Option<std::net::SocketAddr>,
-    /// How long a lookup takes.
+    /// The time that a lookup takes.
     #[serde(default)]
     pub lookup_ms: u64,
 }
 
-/// Why a request is refused, for the program that asked and for the notice.
+/// The reason for a refusal, for the program that sent the request and for the notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
     pub cause: Cause,
     pub reason: String,
 }
 
-/// What would have to change.
+/// The part of the configuration that would have to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// No rule of `allow` has it.
+    /// No rule of `allow` matches it.
     Rules,
-    /// Every rule that could allow it does not count: `deny`, a closed address, no such service.
+    /// No rule may allow it: `deny`, a closed address, no such service.
     Closed,
 }
 
@@ -85,11 +85,11 @@ impl Refused {
     }
 }
 
-/// What the name of a request comes to.
+/// The verdict on the name of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ByName<'a> {
     Service(&'a Service),
-    /// Each address of this host is still to be judged.
+    /// Each address of this host must still be judged.
     Host {
         host: Host,
         port: u16,
@@ -104,22 +104,22 @@ pub enum NameAllowed {
     Named,
     /// Everything is allowed.
     Any,
-    /// A rule has to allow the address.
+    /// A rule must allow the address.
     ByAddress,
 }
 
 /// The facts, besides the rules, that decide about a connection.
 #[derive(Debug, Default)]
 pub struct Surroundings<'a> {
-    /// The address is one of this host.
+    /// The address belongs to this host.
     pub is_own: bool,
-    /// Networks of this host that have the address.
+    /// Networks of this host that contain the address.
     pub networks: Vec<Guarded>,
     pub denied: Option<&'a Denied>,
 }
 
 impl Egress {
-    /// Bounds everything, and takes no rule that could be read in two ways.
+    /// Checks the limits, and rejects ambiguous rules.
     pub fn check(&self) -> Result<(), Failure> {
         let wrong = |why: String| {
             Err(Failure::bad_request(format!(
@@ -159,7 +159,7 @@ impl Egress {
         self.limits.check().or_else(wrong)
     }
 
-    /// Decides what can be decided before anything is looked up.
+    /// Decides everything that needs no lookup.
     pub fn judge_name(&self, wanted: &Connect) -> Result<ByName<'_>, Refused> {
         let (text, port) = match wanted {
             Connect::Service { name } => {
@@ -238,7 +238,7 @@ impl Egress {
         if let Some(rule) = denied {
             return Err(Refused::closed(format!("{address}: `deny` has {rule}")));
         }
-        // A name that a rule of `allow` has may share its server with one that `deny` has.
+        // A name in `allow` may share its server with a name in `deny`.
         let denied = surroundings
             .denied
             .filter(|_| by_name != NameAllowed::Named)
@@ -262,7 +262,7 @@ impl Egress {
         }
     }
 
-    /// A service by its own name and port, or by the address that other virtual machines give their host.
+    /// Finds a service by its own name and port, or by the address that other virtual machines use for their host.
     fn service_at(&self, host: &Host, port: u16) -> Option<&Service> {
         self.services.iter().find(|service| {
             service.port == port

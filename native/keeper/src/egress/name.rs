@@ -1,17 +1,17 @@
-//! Hosts as programs name them.
+//! Parses hosts in the form that programs use.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
 const MAX_NAME_BYTES: usize = 253;
 const MAX_LABEL_BYTES: usize = 63;
-/// What user-mode networks of virtual machines call their host.
+/// The address by which guests of user-mode networks reach their host.
 const GATEWAY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 2));
 
-/// A name or an address, in one form.
+/// A name or an address, in its normal form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Host {
-    /// Lower case, without a dot at its end.
+    /// A name in lower case, without a dot at its end.
     Name(String),
     Address(IpAddr),
 }
@@ -26,8 +26,8 @@ impl fmt::Display for Host {
 }
 
 impl Host {
-    /// Takes names of letters, digits, hyphens and underscores, and addresses in their usual form. What
-    /// a resolver would take for an address and this does not, is refused: `0x7f.1`, `2130706433`.
+    /// Parses names of letters, digits, hyphens and underscores, and addresses in their usual form. Rejects other texts
+    /// that a resolver would read as an address: `0x7f.1`, `2130706433`.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let bare = text
             .strip_prefix('[')
@@ -64,7 +64,7 @@ impl Host {
     }
 }
 
-/// What `inet_aton` takes for a part of an address: digits, or hexadecimal after `0x`.
+/// Returns true for text that `inet_aton` reads as a part of an address: digits, or hexadecimal digits after `0x`.
 fn is_number(label: &str) -> bool {
     let hex = label.strip_prefix("0x");
     match hex {

@@ -8,12 +8,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::address::{Guarded, has_v4, has_v6};
 use super::name::Host;
 
-/// Ports of one rule.
+/// The limit of ports in one rule.
 const MAX_PORTS: usize = 32;
-/// Bytes of a service's name.
+/// The limit of a service's name in bytes.
 const MAX_SERVICE_NAME_BYTES: usize = 63;
 
-/// What is allowed: everything of the internet, or what some rule has.
+/// The allowed hosts: the whole internet, or the hosts of some rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Allow {
     Any,
@@ -32,7 +32,7 @@ pub enum Ports {
 pub enum Rule {
     /// A host by its name.
     Host { name: String, ports: Ports },
-    /// All hosts below a name, and not the name itself.
+    /// All hosts below a name, without the name itself.
     Subdomains { name: String, ports: Ports },
     /// Addresses: `198.41.0.0/16`.
     Network { cidr: String, ports: Ports },
@@ -110,7 +110,7 @@ impl Rule {
         ports.has(port)
     }
 
-    /// True when an address may decide.
+    /// Returns true if the address may decide.
     pub(super) fn may_have_address(&self, port: u16) -> bool {
         matches!(self, Rule::Network { ports, .. } if ports.has(port))
     }
@@ -133,7 +133,7 @@ impl Rule {
 }
 
 impl Rule {
-    /// True if the rule has the address at this port and names no more than the guarded network.
+    /// Returns true if the rule contains the address at this port, and names no more than the guarded network.
     pub(super) fn names(&self, guarded: &Guarded, address: IpAddr, port: u16) -> bool {
         let Rule::Network { cidr, .. } = self else {
             return false;
@@ -156,14 +156,14 @@ fn network(cidr: &str) -> Option<(IpAddr, u32)> {
     Some((address, prefix))
 }
 
-/// What a guest reaches by a name of its own, wherever it is: also on the host's loopback.
+/// A service that a guest reaches by a name of its own, wherever it listens: also on the host's loopback.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Service {
     pub name: String,
-    /// As the host of the VM resolves it.
+    /// The host's name, which the host of the VM resolves.
     pub host: String,
-    /// On both sides.
+    /// The port on both sides.
     pub port: u16,
 }
 
@@ -187,7 +187,7 @@ impl Service {
         }
     }
 
-    /// True when it names the host's loopback.
+    /// Returns true if the service is on the host's loopback.
     pub(super) fn is_loopback(&self) -> bool {
         match Host::parse(&self.host) {
             Ok(Host::Address(address)) => address.is_loopback(),
@@ -197,19 +197,19 @@ impl Service {
     }
 }
 
-/// What a guest may take of the door.
+/// The limits of a guest's use of the door.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Limits {
-    /// At once.
+    /// The limit of concurrent connections.
     pub connections: usize,
-    /// New ones in a second; as many may come at once.
+    /// The limit of new connections in a second; the same number may start at once.
     pub connections_per_second: u32,
-    /// Of all connections of the VM, in both directions.
+    /// The limit of bytes of all connections of the VM, in both directions.
     pub total_bytes: u64,
-    /// For how long a connection may have no byte in either direction.
+    /// The time for which a connection may pass no byte in either direction.
     pub idle_ms: u64,
-    /// For the lookup of a name, and again for the connection.
+    /// The limit for the lookup of a name, and again for the connection.
     pub connect_ms: u64,
 }
 
@@ -244,7 +244,7 @@ impl Limits {
     }
 }
 
-/// `"any"`, or a list.
+/// Parses `"any"` or a list.
 fn any_or<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {

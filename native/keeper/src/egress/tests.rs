@@ -9,7 +9,7 @@ fn egress(value: Value) -> Egress {
     egress
 }
 
-/// What a request comes to when its name stands for this address.
+/// Returns the verdict on a request if its name resolves to this address.
 fn reaches(egress: &Egress, host: &str, port: u16, address: &str) -> Result<String, Refused> {
     reaches_from(egress, host, port, address, &Surroundings::default())
 }
@@ -155,7 +155,7 @@ fn what_trusts_its_network_is_closed_however_it_is_named() {
     for egress in [&open, &wide] {
         for address in closed {
             assert!(reaches(egress, address, 7233, PUBLIC).is_err(), "{address}");
-            // A name that stands for it: rebinding.
+            // A name with this address is rejected too (DNS rebinding).
             assert!(
                 reaches(egress, "a.example", 7233, address).is_err(),
                 "{address}"

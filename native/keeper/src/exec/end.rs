@@ -1,4 +1,4 @@
-//! How an exec ends: by itself, at its deadline, by a client, or with its VM.
+//! Ends an exec: on its own, at its deadline, by a client, or with its VM.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use super::{Exec, now_ms};
 use crate::error::{Code, Failure};
 use crate::guest::link::{Link, Violation};
 
-/// How long a guest may take to end an exec that was killed. After it the VM is killed.
+/// The time within which a guest must end a killed exec. After it, the VM is killed.
 const KILL_GRACE: Duration = Duration::from_secs(10);
-/// How long a command has between SIGTERM and SIGKILL at its deadline.
+/// The time between SIGTERM and SIGKILL at a command's deadline.
 const DEADLINE_GRACE: Duration = Duration::from_secs(2);
 
 impl Exec {
-    /// Ends a VM whose guest does not say that the command has started, nor that it cannot: what comes
-    /// then is nothing, until a deadline that may be hours away.
+    /// Ends a VM whose guest reports neither that the command has started nor that it cannot start. Without this, a
+    /// client would wait until a deadline that may be hours away.
     pub(super) async fn watch_start(self: Rc<Self>, link: Rc<Link>) {
         let begun = async {
             loop {
@@ -50,8 +50,8 @@ impl Exec {
         }
     }
 
-    /// Ends the command for a client: SIGTERM, and SIGKILL after `grace`. A command that has ended keeps its end,
-    /// and the first cause counts. Both are recorded before the signal leaves the keeper.
+    /// Ends the command for a client: SIGTERM, and SIGKILL after `grace`. A command that has ended keeps its outcome,
+    /// and only the first cause counts. Both are recorded before the signal leaves the keeper.
     pub fn end(self: &Rc<Self>, link: &Rc<Link>, cause: Cause, grace: Duration) {
         self.interrupt(link, Interruption::Client(cause), grace);
     }
@@ -70,7 +70,7 @@ impl Exec {
         });
     }
 
-    /// False: the command has ended before.
+    /// Returns false if the command has ended before.
     fn record_interruption(&self, by: Interruption) -> bool {
         let mut state = self.state.borrow_mut();
         if state.phase != Phase::Running || state.ending.is_some() {
@@ -80,7 +80,7 @@ impl Exec {
         true
     }
 
-    /// Kills the guest's whole process group, and the VM when the guest does not obey.
+    /// Kills the guest's whole process group, and the VM if the guest does not obey.
     pub(super) fn kill(&self, link: &Link, reason: Reason) {
         if self.record_interruption(Interruption::Keeper(reason)) {
             self.send_kill(link);
@@ -104,7 +104,7 @@ impl Exec {
         }
     }
 
-    /// Kills the VM when a killed exec does not end. Runs for as long as the exec does.
+    /// Kills the VM if a killed exec does not end. Runs as long as the exec does.
     pub(super) async fn watch_kill(self: Rc<Self>, link: Rc<Link>) {
         loop {
             let changed = self.changed.notified();
@@ -162,7 +162,7 @@ impl Exec {
         self.changed.notify_waiters();
     }
 
-    /// The outcome, once the exec has ended and its spools are complete.
+    /// Returns the outcome, once the exec has ended and its spools are complete.
     pub async fn wait(&self) -> Result<Outcome, Failure> {
         loop {
             let changed = self.changed.notified();
@@ -179,7 +179,7 @@ impl Exec {
         }
     }
 
-    /// The guest's word on the end, which must agree with what came.
+    /// Checks the guest's response, which must match the received output.
     pub(super) fn on_response(&self, response: ExecResponse) -> Result<(), Violation> {
         let (received, interrupted_by) = {
             let state = self.state.borrow();
@@ -202,7 +202,7 @@ impl Exec {
                 response.exit_code
             )));
         }
-        // The signal left before this message came, so it decides, whatever the exit code.
+        // The signal was sent before this message arrived, so it decides, whatever the exit code is.
         let reason = match (interrupted_by, response.reason) {
             (Some(Interruption::Keeper(reason)), _) => reason,
             (_, ExecReason::Exited) => Reason::Exited,
@@ -225,7 +225,7 @@ impl Exec {
         Ok(())
     }
 
-    /// The VM is gone, and with it the command.
+    /// Records that the VM has ended, and the command with it.
     pub(super) fn lose(&self, failure: &Failure) {
         let mut state = self.state.borrow_mut();
         if state.phase != Phase::Running {

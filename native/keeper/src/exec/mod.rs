@@ -1,4 +1,4 @@
-//! One exec: a command of the guest under a key that never starts a second one.
+//! One exec: a command of the guest under a key that is never started twice.
 
 use std::cell::{Cell, RefCell};
 use std::fs;
@@ -39,11 +39,11 @@ struct State {
     stderr: Spool,
     order: order::Order,
     stdin: SendWindow,
-    /// The first that ended it before its own end.
+    /// The first interruption before the command's own end.
     interrupted_by: Option<Interruption>,
-    /// SIGKILL is on its way to the guest.
+    /// SIGKILL was sent to the guest.
     is_killed: bool,
-    /// How it has ended, while there is no room to write that down.
+    /// The outcome, while the disk has no room for its record.
     ending: Option<Ending>,
     outcome: Option<Outcome>,
     failure: Option<Failure>,
@@ -56,17 +56,17 @@ pub struct Exec {
     budget: Rc<SpoolBudget>,
     disk: Rc<Disk>,
     id: Cell<u32>,
-    /// The guest has said something of it.
+    /// The guest has sent a message about it.
     is_begun: Cell<bool>,
-    /// Bytes of standard input in all; a client may say later that there are fewer.
+    /// The size of standard input; a client may report a smaller size later.
     stdin_total: Cell<u64>,
-    /// Bytes of standard input that are on their way to the guest.
+    /// Bytes of standard input that were sent to the guest.
     stdin_taken: Cell<u64>,
-    /// Which connection may feed standard input; the newest one does.
+    /// The number of the connection that may send standard input: the newest one.
     stdin_owner: Cell<u64>,
     state: RefCell<State>,
     changed: Notify,
-    /// Something waits for room on the disk, or never will.
+    /// Notifies when data waits for room on the disk, or can never be written.
     owes: Notify,
 }
 
@@ -144,7 +144,7 @@ impl Exec {
         Ok(exec)
     }
 
-    /// By which the guest knows it.
+    /// The id under which the guest knows the exec.
     pub fn request_id(&self) -> u32 {
         self.id.get()
     }
@@ -157,7 +157,7 @@ impl Exec {
         self.state.borrow().outcome.clone()
     }
 
-    /// False from the guest's word on its end, also while there is no room for what it wrote.
+    /// Returns false once the guest has reported the end, even if the disk has no room for the remaining output.
     pub fn is_running(&self) -> bool {
         let state = self.state.borrow();
         state.phase == Phase::Running && state.ending.is_none()

@@ -1,8 +1,8 @@
-//! What `exec.start` asks for.
+//! The arguments of `exec.start`.
 
 use serde::Deserialize;
 
-/// One command, as a client asks for it.
+/// One command in a client's request.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StartExec {

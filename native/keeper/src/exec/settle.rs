@@ -1,4 +1,4 @@
-//! What an exec has to write and the disk has no room for: output that came, and how it ended.
+//! Writes an exec's data that had no room on the disk: its output and its outcome.
 
 use std::io;
 use std::rc::Rc;
@@ -12,8 +12,8 @@ use crate::error::{Code, Failure};
 use crate::guest::link::Link;
 
 impl Exec {
-    /// Writes what waits for room as soon as there is some, for as long as the exec lives. Meanwhile
-    /// the disk counts as full, and deadlines stand still.
+    /// Writes waiting data as soon as the disk has room, as long as the exec lives. Until then, the disk counts as
+    /// full, and deadlines are paused.
     pub(super) async fn pay_what_it_owes(self: Rc<Self>, link: Rc<Link>) {
         while self.phase() == Phase::Running {
             if !self.is_owing() {
@@ -34,8 +34,7 @@ impl Exec {
         state.phase == Phase::Running && waits
     }
 
-    /// Writes what there is room for, and behind all of it the end. `link` gets the credit for what was
-    /// written of a command that runs.
+    /// Writes data that fits, and then the end. `link` receives the credit for written output of a running command.
     pub(super) fn settle(&self, link: Option<&Link>) {
         let mut state = self.state.borrow_mut();
         let flushed = flush(&mut state);
@@ -61,8 +60,8 @@ impl Exec {
         self.changed.notify_waiters();
     }
 
-    /// The answer to all that ask for the exec's end from here on. Another VM may find a disk that works; in
-    /// this one the output is lost, however often it is asked for.
+    /// The failure for all later requests for the exec's end. Another VM may have a working disk; in this VM, the
+    /// output is lost, however often a client asks for it.
     pub(super) fn lost_output(&self, error: &io::Error) -> Failure {
         Failure::new(
             Code::VmLost,
@@ -73,7 +72,7 @@ impl Exec {
         )
     }
 
-    /// Makes the end known once the output and the record of it are written.
+    /// Publishes the end once the output and its record are written.
     fn conclude(&self) {
         let state = self.state.borrow();
         let Some(ending) = &state.ending else { return };
@@ -109,8 +108,8 @@ impl Exec {
     }
 }
 
-/// Per stream, the credit that is due for what was written of a command that goes on. At its end the
-/// guest has had credit for some of what waits: the end of what came after the limit.
+/// Returns, for each stream, the credit for written output of a command that still runs. An ended command gets no
+/// credit: the guest already had credit for the tail after the limit.
 fn flush(state: &mut State) -> io::Result<[(Stream, Option<u32>); 2]> {
     let State { stdout, stderr, .. } = state;
     let written = (stdout.flush()?, stderr.flush()?);

@@ -1,5 +1,5 @@
-//! One output stream of an exec on disk. It only grows, so an offset stays what it is. What the disk
-//! has no room for waits in memory, and the guest gets no credit for it.
+//! One output stream of an exec on disk. It only grows, so an offset stays valid. Bytes for which the disk has no room
+//! wait in memory, and the guest gets no credit for them.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -12,10 +12,10 @@ use voidbox_protocol::credit::ReceiveWindow;
 
 use crate::disk::is_full;
 
-/// Bytes of what came after the limit that are kept, from its end.
+/// The number of bytes that are kept from the end of the output after the limit.
 const TAIL_BYTES: usize = 1 << 20;
 
-/// What all spools of a VM may take on disk.
+/// The disk space that all spools of a VM may use.
 #[derive(Debug)]
 pub struct SpoolBudget {
     left: Cell<u64>,
@@ -39,16 +39,16 @@ impl SpoolBudget {
     }
 }
 
-/// The first bytes up to the limit, then the last MiB of what came behind it.
+/// The first bytes up to the limit, then the last MiB of the bytes after it.
 #[derive(Debug)]
 pub struct Spool {
     file: Option<File>,
-    /// Bytes in the file.
+    /// The length of the file.
     len: u64,
-    /// Of the VM's budget. What comes behind a limit is written at the end, and takes none.
+    /// Bytes of the VM's budget. The tail after a limit is written at the end, and uses no budget.
     budgeted: u64,
     received: u64,
-    /// What there was no room for: at most the guest's window, at the end the tail as well.
+    /// Bytes without room on disk: at most the guest's window, and at the end also the tail.
     waiting: Vec<u8>,
     tail: VecDeque<u8>,
     pub window: ReceiveWindow,
@@ -82,17 +82,17 @@ impl Spool {
         self.len == 0
     }
 
-    /// Bytes that came from the guest.
+    /// The number of bytes that the guest has sent.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// Bytes that count against the exec's limit.
+    /// The number of bytes that count against the exec's limit.
     pub fn taken(&self) -> u64 {
         self.len + self.waiting.len() as u64
     }
 
-    /// Bytes that wait for room.
+    /// The number of bytes that wait for room.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
@@ -101,8 +101,8 @@ impl Spool {
         self.received - self.len
     }
 
-    /// Writes what fits into `room` and the VM's budget, and holds the end of the rest; true when
-    /// all of it fitted.
+    /// Writes bytes that fit into `room` and the VM's budget, and keeps the end of the rest. Returns true if all of
+    /// them fitted.
     pub fn append(&mut self, bytes: &[u8], room: u64, budget: &SpoolBudget) -> io::Result<bool> {
         self.received += bytes.len() as u64;
         let fits = if self.tail.is_empty() {
@@ -127,7 +127,7 @@ impl Spool {
         Ok(false)
     }
 
-    /// Writes as much of `bytes` as there is room for; the answer is how much.
+    /// Writes as many of `bytes` as fit on the disk, and returns their number.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(file) = &self.file else {
             return Ok(bytes.len());
@@ -146,7 +146,7 @@ impl Spool {
         Ok(written)
     }
 
-    /// Writes what waits for room; the answer is how much of it there was room for.
+    /// Writes waiting bytes that fit on the disk, and returns their number.
     pub fn flush(&mut self) -> io::Result<usize> {
         let waiting = std::mem::take(&mut self.waiting);
         let written = self.write(&waiting)?;
@@ -155,12 +155,12 @@ impl Spool {
         Ok(written)
     }
 
-    /// Nothing comes any more: the end of what came after the limit is all that is still to be flushed.
+    /// Ends the stream. After this, only the tail after the limit still has to be flushed.
     pub fn close(&mut self) {
         self.waiting.extend(std::mem::take(&mut self.tail));
     }
 
-    /// Reads what is there at `offset`.
+    /// Reads the available bytes at `offset`.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let left = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
         let count = left.min(buffer.len());
@@ -170,7 +170,7 @@ impl Spool {
         }
     }
 
-    /// Forgets the file, and gives its room back to the VM's budget.
+    /// Releases the file, and returns its space to the VM's budget.
     pub fn discard(&mut self, budget: &SpoolBudget) {
         self.file = None;
         budget.give_back(std::mem::take(&mut self.budgeted));
@@ -234,7 +234,7 @@ mod tests {
         assert!(three.append(b"1234", 100, &budget).unwrap());
     }
 
-    /// A spool on a device that is always full, and on a file from when there is room.
+    /// A spool on a device that is always full, and on a file once there is room.
     #[test]
     fn what_there_is_no_room_for_waits_in_order() {
         let temp = TempDir::new("spool-full");

@@ -1,4 +1,4 @@
-//! An exec's standard input: one client at a time feeds it, and every byte is counted.
+//! An exec's standard input: one client at a time sends it, and every byte is counted.
 
 use voidbox_protocol::frame::MAX_CHUNK_BYTES;
 use voidbox_protocol::message::{Message, encode_data};
@@ -8,19 +8,19 @@ use crate::error::Failure;
 use crate::guest::link::Link;
 
 impl Exec {
-    /// Makes the caller the one that feeds standard input: its token, and where to go on from.
+    /// Makes the caller the only sender of standard input; returns its token, and the offset at which it continues.
     pub fn own_stdin(&self) -> (u64, u64) {
         self.cut_stdin();
         (self.stdin_owner.get(), self.stdin_taken.get())
     }
 
-    /// Ends whoever feeds standard input.
+    /// Ends the current sender of standard input.
     pub fn cut_stdin(&self) {
         self.stdin_owner.set(self.stdin_owner.get() + 1);
         self.changed.notify_waiters();
     }
 
-    /// Returns when `owner` may not feed standard input any more.
+    /// Returns once `owner` may no longer send standard input.
     pub async fn stdin_cut(&self, owner: u64) {
         loop {
             let changed = self.changed.notified();
@@ -31,14 +31,14 @@ impl Exec {
         }
     }
 
-    /// Bytes of standard input that are still to come.
+    /// The number of bytes of standard input that were not sent to the guest yet.
     pub fn stdin_left(&self) -> u64 {
         let total = self.stdin_total.get();
         total.saturating_sub(self.stdin_taken.get())
     }
 
-    /// Says how long standard input is, for a client that did not know it at the start. The same
-    /// length said again changes nothing.
+    /// Sets the size of standard input, for a client that did not know it at the start. Repeating the same size changes
+    /// nothing.
     pub async fn end_stdin(&self, link: &Link, size_bytes: u64) -> Result<(), Failure> {
         let (total, taken) = (self.stdin_total.get(), self.stdin_taken.get());
         if size_bytes < taken || size_bytes > total {
@@ -58,8 +58,8 @@ impl Exec {
         Ok(())
     }
 
-    /// Hands standard input to the guest as fast as its window lets; false when `owner` was cut.
-    /// What was not handed over is not counted, so the next one sends it again.
+    /// Passes standard input to the guest as fast as its window allows; returns false if `owner` was cut. Bytes that
+    /// were not passed are not counted, so the next sender sends them again.
     pub async fn feed_stdin(&self, link: &Link, owner: u64, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             let changed = self.changed.notified();
@@ -79,7 +79,7 @@ impl Exec {
             let Ok(frame) = encode_data(self.id.get(), chunk) else {
                 return false;
             };
-            // Counted first: from here on the frame goes out, whatever becomes of the client.
+            // The bytes are counted first: from here on, the frame is sent, whatever happens to the client.
             self.stdin_taken.set(self.stdin_taken.get() + count as u64);
             link.send_data(frame).await;
             bytes = rest;

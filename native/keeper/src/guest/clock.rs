@@ -1,6 +1,6 @@
-//! The guest's time of day. Its kernel counts on from what it was told at the boot, which goes wrong when
-//! the VM stands still, when the host sleeps and when the host's own clock is set. So it is looked at
-//! behind each of these, and now and then while a command runs, and moved when it is off.
+//! The guest's time of day. Its kernel starts from the time at the boot. The clock becomes wrong when the VM is paused,
+//! when the host sleeps, and when the host's own clock is set. So the keeper checks it after each of these, and
+//! periodically while a command runs, and corrects it.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,36 +14,36 @@ use super::link::Link;
 use super::transfer::Transfer;
 use crate::error::{Code, Failure};
 
-/// A guest's clock that is off by less than this is left alone.
+/// A smaller error of a guest's clock is not corrected.
 const TOLERANCE_MS: i64 = 200;
-/// The clocks of the host have moved against each other when they have by this much.
+/// A larger difference between the host's clocks means that one of them was moved.
 const HOST_JUMP_MS: i64 = 250;
-/// Two checks of the host lie at most a second apart. When they lie further apart, the keeper was itself stopped,
-/// and its VM most likely with it.
+/// The keeper checks the host at least once a second. A longer interval means that the keeper was stopped, most likely
+/// together with its VM.
 const STALL: Duration = Duration::from_secs(3);
-/// A look that is older is repeated before a command starts: no two clocks run alike.
+/// An older check is repeated before a command starts, because two clocks never run equally.
 const STALE: Duration = Duration::from_secs(60);
-/// An answer that took longer says too little about the time.
+/// After a slower answer, the guest's time is too uncertain.
 const SLOW_ANSWER: Duration = Duration::from_millis(400);
-/// Looks in a row: one finds the guest wrong, one moves it, others come slowly.
+/// The number of checks in a row: one finds the error, one corrects it, others may be slow.
 const MAX_LOOKS: u32 = 6;
-/// Lines about it in the keeper's log, which a guest can ask for by lying.
+/// The limit of lines about it in the keeper's log, because a lying guest could cause any number.
 const MAX_LINES: u32 = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// As far as the keeper knows.
+    /// The clock is right as far as the keeper knows.
     Right,
-    /// Something has happened since the last look.
+    /// An event has happened since the last check.
     Doubtful,
     BeingLookedAt,
 }
 
-/// What the keeper knows about the clock of its guest.
+/// The keeper's knowledge of its guest's clock.
 pub struct GuestClock {
     state: watch::Sender<State>,
     begin: Instant,
-    /// How far the host's time of day was ahead of its steady clock when the guest was last doubted.
+    /// The difference between the host's time of day and its steady clock when the guest was last doubted.
     host_lead_ms: Cell<i64>,
     checked: Cell<Instant>,
     looked: Cell<Instant>,
@@ -53,7 +53,7 @@ pub struct GuestClock {
 impl GuestClock {
     pub fn new() -> Rc<Self> {
         let clock = Self {
-            // The guest took its time out of a message that may have waited for it.
+            // The guest got its time from a message that may have been delayed.
             state: watch::Sender::new(State::Doubtful),
             begin: Instant::now(),
             host_lead_ms: Cell::new(0),
@@ -65,13 +65,13 @@ impl GuestClock {
         Rc::new(clock)
     }
 
-    /// Something has happened that may have put the guest's clock wrong, or a look is due.
+    /// Marks the clock as doubtful, after an event that may have moved it, or when a check is due.
     pub fn doubt(&self) {
         self.state.send_replace(State::Doubtful);
     }
 
-    /// Doubts the guest's clock when the host has slept or its clock was set, and when the keeper was
-    /// stopped. Called once a second, and before a command starts.
+    /// Marks the guest's clock as doubtful if the host has slept, if its clock was set, or if the keeper was stopped.
+    /// Called once a second, and before a command starts.
     pub fn check_host(&self) {
         if self.checked.replace(Instant::now()).elapsed() > STALL {
             self.doubt();
@@ -79,7 +79,7 @@ impl GuestClock {
         self.compare_host(self.read_host_lead());
     }
 
-    /// The steady clock stands still while the host sleeps, and is moved by nobody.
+    /// Returns how far the time of day is ahead of the steady clock, which stops while the host sleeps and is never set.
     fn read_host_lead(&self) -> i64 {
         unix_ms().saturating_sub(millis(self.begin.elapsed()))
     }
@@ -91,7 +91,7 @@ impl GuestClock {
         }
     }
 
-    /// Returns when the guest's clock is right as of the last minute, or the link has ended.
+    /// Returns once the guest's clock was right within the last minute, or the link has ended.
     pub async fn be_right(&self, link: &Link) {
         if !link.can_set_clock {
             return;
@@ -108,8 +108,8 @@ impl GuestClock {
         }
     }
 
-    /// Looks whenever the clock is doubtful, for as long as the link lives. A guest that does not answer
-    /// ends the link, as in every exchange.
+    /// Checks whenever the clock is doubtful, as long as the link lives. A guest that does not answer ends the link, as
+    /// in every exchange.
     pub async fn keep_right(&self, link: &Rc<Link>) -> ! {
         if !link.can_set_clock {
             std::future::pending::<()>().await;
@@ -121,7 +121,7 @@ impl GuestClock {
             match self.set_right(link).await {
                 Ok(0) => {}
                 Ok(moved_ms) => self.log(&moved(moved_ms)),
-                // Among them: as many requests are open as there may be. The next look is not far.
+                // A possible failure is that the limit of open requests is reached. The next check follows soon.
                 Err(failure) => self.log(&format!(
                     "the guest's clock is not set: {}",
                     failure.message
@@ -138,7 +138,7 @@ impl GuestClock {
         }
     }
 
-    /// By how many milliseconds the guest's clock was moved.
+    /// Corrects the guest's clock, and returns by how many milliseconds it was moved.
     async fn set_right(&self, link: &Rc<Link>) -> Result<i64, Failure> {
         let mut moved_ms = 0i64;
         let mut step_ms = None;
@@ -160,7 +160,7 @@ impl GuestClock {
             }
         }
         match step_ms {
-            // All answers came slowly, and none of them says that it is wrong.
+            // All answers were slow, and none of them shows an error.
             None => Ok(moved_ms),
             Some(off_ms) => Err(Failure::new(
                 Code::GuestError,
@@ -178,7 +178,7 @@ impl GuestClock {
     }
 }
 
-/// What a guest has to move by whose clock showed `shown` at some moment between two of the host's.
+/// Returns the correction for a guest whose clock showed `shown` at some moment between two times of the host.
 fn correction(shown: i64, from: i64, to: i64) -> Option<i64> {
     let middle = from.saturating_add(to.saturating_sub(from) / 2);
     let slack = (to.saturating_sub(from).saturating_abs() / 2).saturating_add(TOLERANCE_MS);
@@ -222,12 +222,12 @@ mod tests {
         assert_eq!(correction(1_200, 1_000, 1_010), None);
         assert_eq!(correction(5_005, 1_000, 1_010), Some(-4_000));
         assert_eq!(correction(1_005, 5_000, 5_010), Some(4_000));
-        // It may have been read at either end.
+        // The guest may have read its clock at either end.
         assert_eq!(correction(1_000, 1_000, 5_000), None);
         assert_eq!(correction(5_000, 1_000, 5_000), None);
         assert_eq!(correction(9_000, 1_000, 5_000), Some(-6_000));
         assert_eq!(correction(i64::MAX, 0, 0), Some(-i64::MAX));
-        // The host's own clock was set meanwhile.
+        // The host's own clock was set between the two times.
         assert_eq!(correction(1_500, 2_000, 1_000), None);
     }
 
@@ -253,11 +253,11 @@ mod tests {
         assert!(is_doubtful());
     }
 
-    /// A guest that answers looks by a clock that is off, and says which steps it was told.
+    /// A guest whose clock is off. It answers checks, and records the steps that it receives.
     struct FakeGuest {
         off_ms: i64,
         obeys: bool,
-        /// For so long the first look waits in the port of a VM that stands still.
+        /// The time for which the first check waits in the port of a paused VM.
         stands_still: Duration,
     }
 
@@ -292,7 +292,7 @@ mod tests {
         }
     }
 
-    /// The steps that a guest is told until the keeper takes its clock for right.
+    /// Returns the steps that the keeper sends until it considers the clock right.
     fn steps_of(guest: FakeGuest, can_set_clock: bool) -> Vec<i64> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -308,7 +308,7 @@ mod tests {
             let settled = async {
                 clock.be_right(&link).await;
                 assert!(*clock.state.borrow() == State::Right || !can_set_clock);
-                // A second look finds nothing to do, or a guest that still lies.
+                // A second check finds nothing to correct, or a guest that still lies.
                 let told = steps.borrow().len();
                 clock.looked.set(Instant::now() - 2 * STALE);
                 clock.be_right(&link).await;

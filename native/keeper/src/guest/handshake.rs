@@ -1,4 +1,4 @@
-//! From the first byte of the guest port to a configured session.
+//! Sets up a session, from the first byte of the guest port to the configuration.
 
 use std::fs::File;
 use std::io::Read;
@@ -20,10 +20,10 @@ use crate::config::Mount;
 use crate::egress::Egress;
 
 const ENTROPY_BYTES: usize = 256;
-/// Request id of `Configure`; every later request has a higher one.
+/// The request id of `Configure`; every later request has a higher one.
 const CONFIGURE_ID: u32 = 0;
 
-/// Why there is no session.
+/// The reason why no session was opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     #[error(transparent)]
@@ -34,7 +34,7 @@ pub enum SessionError {
     Message(#[from] MessageError),
     #[error("the guest could not be configured: {0}")]
     Configure(String),
-    /// The same configuration would be refused by every VM.
+    /// Every VM would refuse the same configuration.
     #[error("the guest refuses its configuration: {0}")]
     Refused(String),
     #[error("the guest closed its port")]
@@ -44,7 +44,7 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    /// True when the guest broke the protocol, false when it went away.
+    /// Returns true if the guest broke the protocol, false if it disconnected.
     pub fn is_violation(&self) -> bool {
         !matches!(
             self,
@@ -53,23 +53,23 @@ impl SessionError {
     }
 }
 
-/// A guest that has said hello and took its configuration.
+/// A guest that has sent its hello and accepted its configuration.
 #[derive(Debug)]
 pub struct Session {
     pub port: UnixStream,
     pub decoder: Decoder,
-    /// Frames that came behind the last one of the handshake.
+    /// Frames that arrived after the last frame of the handshake.
     pub early: Vec<Frame>,
     pub hello: Hello,
-    /// The memory of the mailbox, when the guest has found it.
+    /// The memory of the mailbox, if the guest has found it.
     pub mailbox: Option<File>,
-    /// Bytes of tunnels may go through it.
+    /// Whether bytes of tunnels may pass through the mailbox.
     pub has_door_mail: bool,
-    /// The guest moves its clock when it is told to.
+    /// Whether the guest moves its clock on request.
     pub can_set_clock: bool,
 }
 
-/// Reads one frame at a time off a port.
+/// Reads one frame at a time from a port.
 struct Frames {
     port: UnixStream,
     decoder: Decoder,
@@ -95,7 +95,7 @@ impl Frames {
     }
 }
 
-/// Waits for the hello, sets the session key, and hands over what the guest must know.
+/// Waits for the hello, sets the session key, and sends the guest's configuration.
 pub async fn open_session(
     port: UnixStream,
     mounts: &[Mount],
@@ -191,7 +191,7 @@ fn configuration(
     })
 }
 
-/// What the guest has to know: the names of services, and not where they are.
+/// Returns the guest's part of the door: the names of services, but not their addresses.
 fn door(egress: &Egress) -> Door {
     let services = egress.services.iter().map(|service| DoorService {
         name: service.name.clone(),

@@ -1,4 +1,4 @@
-//! Requests over the guest port: ids, who gets which frame, and what a broken peer leads to.
+//! Requests over the guest port: their ids, the routing of frames, and the consequences of a broken peer.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ use crate::error::{Code, Failure};
 
 const READ_BYTES: usize = 256 << 10;
 
-/// What a guest did that its VM is killed for.
+/// The misbehaviour of a guest for which its VM is killed.
 #[derive(Debug, thiserror::Error)]
 pub enum Violation {
     #[error(transparent)]
@@ -47,21 +47,21 @@ pub enum Violation {
     Broken(String),
 }
 
-/// What becomes of a request after one of its messages.
+/// The state of a request after one of its messages.
 #[derive(Debug, PartialEq, Eq)]
 pub enum After {
     GoesOn,
     Finished,
 }
 
-/// Who gets the frames of one request.
+/// The receiver of one request's frames.
 pub trait Inbound {
     fn on_message(&self, link: &Link, id: u32, message: Message) -> Result<After, Violation>;
-    /// The VM is gone; no message comes any more.
+    /// The VM has ended; no further message arrives.
     fn on_lost(&self, failure: &Failure);
 }
 
-/// Who takes the streams that the guest opens.
+/// The receiver of streams that the guest opens.
 pub trait Acceptor {
     fn on_connect(
         &self,
@@ -75,15 +75,15 @@ pub struct Link {
     outbox: Outbox,
     mailbox: Option<Rc<Mailbox>>,
     has_door_mail: bool,
-    /// The guest moves its clock when it is told to.
+    /// Whether the guest moves its clock on request.
     pub can_set_clock: bool,
     requests: RefCell<HashMap<u32, Rc<dyn Inbound>>>,
     next_id: Cell<u32>,
-    /// There when the guest was offered a door and took it.
+    /// Present if the guest was offered a door and accepted it.
     acceptor: Option<Box<dyn Acceptor>>,
     tunnels: RefCell<HashMap<u32, Rc<dyn Inbound>>>,
     pub patience: Rc<Patience>,
-    /// The reason, once the link is over.
+    /// The reason, once the link has ended.
     ended: watch::Sender<Option<Failure>>,
 }
 
@@ -112,7 +112,7 @@ impl Link {
         link
     }
 
-    /// Returns why the link ended, when it has.
+    /// Returns the reason once the link has ended.
     pub async fn ended(&self) -> Failure {
         let mut ended = self.ended.subscribe();
         loop {
@@ -168,23 +168,24 @@ impl Link {
         self.send(id, &Message::Credit(stream, bytes));
     }
 
-    /// Sends a data frame, once there is room. The caller has taken the bytes out of the window.
+    /// Sends a data frame once there is room. The caller has taken the bytes out of the window.
     pub async fn send_data(&self, frame: Vec<u8>) {
         self.outbox.push_data(frame).await;
     }
 
-    /// A slot for `bytes` of data, when the guest has a mailbox, one is free and it is worth it.
+    /// Reserves a slot for `bytes` of data, if the guest has a mailbox, a slot is free, and the size makes it
+    /// worthwhile.
     pub fn take_slot(&self, bytes: usize) -> Option<Slot> {
         let mailbox = self.mailbox.as_ref().filter(|_| bytes >= MIN_MAIL_BYTES)?;
         mailbox.take_slot()
     }
 
-    /// Whether bytes for the guest's streams may go through the mailbox.
+    /// Reports whether bytes for the guest's streams may go through the mailbox.
     pub fn has_door_mail(&self) -> bool {
         self.has_door_mail
     }
 
-    /// Ends the link and everything open on it. The first reason stands.
+    /// Ends the link and everything open on it. The first reason is kept.
     pub fn end(&self, failure: Failure) {
         let first = self.ended.send_if_modified(|ended| {
             let first = ended.is_none();
@@ -274,7 +275,7 @@ impl Link {
         }
         let inbound = self.requests.borrow().get(&id).cloned();
         let Some(inbound) = inbound else {
-            // A signal, a cancel or bytes of ours may cross the end of their request on the way.
+            // A signal, a cancel or bytes of the keeper may cross the end of their request.
             return match message {
                 Message::Credit(..) | Message::Error(_) => Ok(()),
                 other => Err(Violation::Unexpected {
@@ -289,7 +290,7 @@ impl Link {
         Ok(())
     }
 
-    /// A frame of a stream that the guest opened, or opens.
+    /// Dispatches a frame of a stream that the guest has opened, or opens now.
     fn dispatch_tunnel(self: &Rc<Self>, id: u32, message: Message) -> Result<(), Violation> {
         let inbound = self.tunnels.borrow().get(&id).cloned();
         let unexpected = Violation::Unexpected {
@@ -312,20 +313,20 @@ impl Link {
                 let inbound = acceptor.on_connect(self, id, wanted)?;
                 self.tunnels.borrow_mut().insert(id, inbound);
             }
-            // Both may cross the last word of this side.
+            // Both may cross the last message of this side.
             (None, Message::Credit(..) | Message::Cancel(_)) if self.acceptor.is_some() => {}
             (None, _) => return Err(unexpected),
         }
         Ok(())
     }
 
-    /// Both sides of a stream that the guest opened have said their last word.
+    /// Removes a stream that the guest opened, after both sides have sent their last message.
     pub fn forget_tunnel(&self, id: u32) {
         self.tunnels.borrow_mut().remove(&id);
     }
 }
 
-/// The next id of the keeper's range; 0 is that of `Configure`.
+/// Returns the next id of the keeper's range; 0 is the id of `Configure`.
 fn next_request_id(id: u32) -> u32 {
     match id + 1 {
         FIRST_TUNNEL_ID => 1,

@@ -1,7 +1,7 @@
-//! The mailbox: memory that the guest has as a small disk, for data that is too much for the port.
+//! The mailbox: memory that the guest sees as a small disk, for data that is too much for the port.
 //!
-//! It is read and written by system calls alone and never mapped: the guest may change it at any
-//! moment, and what was read once is what is checked and used.
+//! The keeper reads and writes it only by system calls, and never maps it: the guest may change it at any moment, so
+//! the keeper checks and uses a single copy.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -12,7 +12,7 @@ use std::rc::Rc;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use voidbox_protocol::mailbox::{MAILBOX_BYTES, Mail, MailError, Side, Slots, slot_offset};
 
-/// Anonymous memory of the mailbox's size. Nobody who has its descriptor can change that size.
+/// Creates anonymous memory of the mailbox's size. It is sealed, so no holder of its descriptor can change the size.
 pub fn memory() -> io::Result<File> {
     let memory = memfd_create(
         "voidbox-mailbox",
@@ -33,7 +33,7 @@ pub struct Mailbox {
     slots: RefCell<Slots>,
 }
 
-/// A slot of ours. Dropped before its mail was sent, it is free again.
+/// A slot of the keeper. If it is dropped before its mail was sent, it is free again.
 pub struct Slot {
     mailbox: Rc<Mailbox>,
     number: u8,
@@ -48,7 +48,7 @@ impl Mailbox {
         })
     }
 
-    /// A slot of ours that is free.
+    /// Reserves a free slot of the keeper.
     pub fn take_slot(self: &Rc<Self>) -> Option<Slot> {
         let number = self.slots.borrow_mut().take()?;
         Some(Slot {
@@ -58,12 +58,12 @@ impl Mailbox {
         })
     }
 
-    /// The guest has read a slot of ours.
+    /// Records that the guest has read a slot of the keeper.
     pub fn give_back(&self, slot: u8) -> Result<(), MailError> {
         self.slots.borrow_mut().give_back(slot)
     }
 
-    /// Takes the guest's mail out.
+    /// Reads the guest's mail.
     pub fn read(&self, mail: Mail) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; mail.size()];
         self.memory
@@ -73,7 +73,7 @@ impl Mailbox {
 }
 
 impl Slot {
-    /// Puts bytes into the slot, as many as fit; none are no mail.
+    /// Writes as many bytes into the slot as fit; an empty mail is an error.
     pub fn write(&self, bytes: &[u8]) -> io::Result<Mail> {
         let invalid = |_| io::Error::from(io::ErrorKind::InvalidInput);
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -83,7 +83,7 @@ impl Slot {
         Ok(mail)
     }
 
-    /// The guest has been told: from here on it gives the slot back.
+    /// Records that the mail was sent: from here on, the guest gives the slot back.
     pub fn sent(mut self) {
         self.is_sent = true;
     }

@@ -1,4 +1,4 @@
-//! What waits to be written to the guest: control frames ahead of data, both bounded.
+//! Queues frames for the guest: control frames precede data frames, and both queues have a limit.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -7,9 +7,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::Notify;
 
-/// Data frames that may wait; who has more waits for room.
+/// The limit of queued data frames; at the limit, a sender waits.
 const DATA_FRAMES: usize = 8;
-/// Control bytes that may wait. Only a guest that makes us answer and never reads gets here.
+/// The limit of queued control bytes. Only a guest that causes answers and never reads them reaches it.
 const CONTROL_BYTES: usize = 8 << 20;
 
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub struct Outbox {
     closed: Cell<bool>,
 }
 
-/// The guest has stopped reading while it makes the keeper answer.
+/// The guest has stopped reading, but still causes answers of the keeper.
 #[derive(Debug, thiserror::Error)]
 #[error("the guest reads none of {CONTROL_BYTES} bytes of control frames")]
 pub struct ControlFull;
@@ -42,7 +42,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Queues a data frame once there is room; a closed outbox swallows it.
+    /// Queues a data frame once there is room; a closed outbox drops it.
     pub async fn push_data(&self, frame: Vec<u8>) {
         while !self.closed.get() {
             let room = self.room.notified();
@@ -55,7 +55,7 @@ impl Outbox {
         }
     }
 
-    /// Lets everybody who waits for room go on; nothing is sent any more.
+    /// Releases all senders that wait for room; later frames are dropped.
     pub fn close(&self) {
         self.closed.set(true);
         self.control.borrow_mut().clear();
@@ -75,7 +75,7 @@ impl Outbox {
         Some(frame)
     }
 
-    /// Writes what is queued until the outbox is closed or the port fails.
+    /// Writes queued frames until the outbox is closed or the port fails.
     pub async fn drain_into(&self, port: &mut OwnedWriteHalf) -> std::io::Result<()> {
         while !self.closed.get() {
             let filled = self.filled.notified();

@@ -1,13 +1,13 @@
-//! How long the keeper waits for a guest that owes it something. Every exchange but a command's own
-//! output and input waits here; a command has its deadline.
+//! The time limit for a guest that owes an answer. It applies to every exchange except a command's own output and
+//! input; a command has its deadline.
 
 use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A limit is waited for in this many steps: a keeper that was itself stopped loses one of them,
-/// and a pause is noticed after one.
+/// The limit is waited for in this many steps: a keeper that was itself stopped loses only one of them, and a pause is
+/// noticed after one.
 const STEPS: u32 = 20;
 
 /// The deadlines of all exchanges with one guest.
@@ -16,7 +16,7 @@ pub struct Patience {
     pauses: Cell<u32>,
 }
 
-/// Deadlines stand still while it lives.
+/// Deadlines are paused until this is dropped.
 pub struct Pause(Rc<Patience>);
 
 impl Drop for Pause {
@@ -37,13 +37,13 @@ impl Patience {
         self.limit
     }
 
-    /// For as long as the guest cannot go on and it is not its doing: its disk's host is full.
+    /// Pauses deadlines while the guest cannot continue for a reason that it did not cause: the host's disk is full.
     pub fn pause(self: &Rc<Self>) -> Pause {
         self.pauses.set(self.pauses.get() + 1);
         Pause(self.clone())
     }
 
-    /// What `progress` comes to, or `None` when the guest made none within the limit. Pauses do not
+    /// Returns the outcome of `progress`, or `None` if the guest made no progress within the limit. Pauses do not
     /// count.
     pub async fn wait<T>(&self, progress: impl Future<Output = T>) -> Option<T> {
         let step = (self.limit / STEPS).max(Duration::from_millis(1));

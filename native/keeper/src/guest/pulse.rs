@@ -1,5 +1,5 @@
-//! A guest that stands still owes nobody anything while a command of its own runs, and the command has
-//! hours. So it is asked for its figures now and then: one that does not answer is gone.
+//! Checks that a guest lives while it owes no answer, for example while a command runs for hours. The keeper asks for
+//! its figures at intervals; a guest that does not answer is dead.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,11 +11,12 @@ use super::clock::GuestClock;
 use super::link::Link;
 use super::transfer::Transfer;
 
-/// Between two questions lies this part of the silence that a guest may keep.
+/// The interval between two questions, as this part of the silence that a guest may keep.
 const PAUSES_IN_SILENCE: u32 = 5;
 
-/// Asks while `is_wanted`, for as long as the link lives. An answer of any kind is a sign of life; the
-/// want of one ends the link, as in every exchange. Behind it the clock is looked at: no two run alike.
+/// Asks while `is_wanted` returns true, as long as the link lives. Any answer is a sign of life; without one the link
+/// ends, as in every exchange. After each answer, the keeper checks the guest's clock, because two clocks never run
+/// equally.
 pub async fn watch(link: &Rc<Link>, clock: &GuestClock, is_wanted: impl Fn() -> bool) -> ! {
     let pause = link.patience.limit() / PAUSES_IN_SILENCE;
     loop {
@@ -23,7 +24,7 @@ pub async fn watch(link: &Rc<Link>, clock: &GuestClock, is_wanted: impl Fn() -> 
         if !is_wanted() {
             continue;
         }
-        // Refused while as many requests are open as there may be: those have deadlines themselves.
+        // The request is refused at the limit of open requests, whose own deadlines then apply.
         if let Ok(request) = Transfer::open(link, &Message::Stats(Empty {})) {
             let _ = request.response().await;
             clock.doubt();

@@ -1,4 +1,4 @@
-//! One request that moves a file or a tar, or just asks: its answer and its two data streams.
+//! One request that transfers a file or a tar, or only asks: its answer and its two data streams.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -15,25 +15,25 @@ use super::link::{After, Inbound, Link, Violation};
 use super::mailbox::Slot;
 use crate::error::{Code, Failure};
 
-/// What ends a request of this kind on the guest's side.
+/// The message that ends a request of this kind on the guest's side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ends {
     /// Its response.
     WithResponse,
-    /// The end of the guest's data, or a response that says `absent`.
+    /// The end of the guest's data, or a response `absent`.
     WithData,
 }
 
 struct State {
     ends: Ends,
     response: Option<Message>,
-    /// Bytes of the guest that nobody has taken yet; never more than the window.
+    /// Bytes of the guest that have not been read yet; never more than the window.
     incoming: Vec<u8>,
     receive: ReceiveWindow,
     send: SendWindow,
     finished: bool,
     failure: Option<Failure>,
-    /// The client has gone: what still comes is thrown away.
+    /// The client has disconnected; later data is discarded.
     abandoned: bool,
 }
 
@@ -42,12 +42,12 @@ struct Inner {
     changed: Notify,
 }
 
-/// An open request. Dropped before its end it is cancelled.
+/// An open request. If it is dropped before its end, it is cancelled.
 pub struct Transfer {
     link: Rc<Link>,
     id: u32,
     inner: Rc<Inner>,
-    /// For messages.
+    /// The text that names the request in messages.
     what: String,
 }
 
@@ -104,8 +104,8 @@ impl Transfer {
         })
     }
 
-    /// What the guest owes, or the end of its VM: one that makes no progress for too long would hold
-    /// up its stage for ever.
+    /// Waits for `owed`, or for the end of the VM. A guest that makes no progress for too long loses its VM, because it
+    /// would block its stage for ever.
     async fn progress<T>(&self, owed: impl Future<Output = T>) -> Result<T, Failure> {
         let patience = &self.link.patience;
         if let Some(done) = patience.wait(owed).await {
@@ -123,12 +123,12 @@ impl Transfer {
         Err(failure)
     }
 
-    /// The guest's response, which it owes now.
+    /// Waits for the guest's response, which it owes now.
     pub async fn response(&self) -> Result<Message, Failure> {
         self.answer(true).await
     }
 
-    /// The guest's response while it may still wait for data of the client.
+    /// Waits for the guest's response while the guest may still wait for data of the client.
     pub async fn early_response(&self) -> Result<Message, Failure> {
         self.answer(false).await
     }
@@ -138,7 +138,7 @@ impl Transfer {
             let changed = self.inner.changed.notified();
             {
                 let mut state = self.inner.state.borrow_mut();
-                // The guest's first message counts, however late this side reads it.
+                // The guest's first message counts, however late the keeper reads it.
                 if let Some(response) = state.response.take() {
                     return Ok(response);
                 }
@@ -154,8 +154,8 @@ impl Transfer {
         }
     }
 
-    /// Moves what the guest has sent into `buffer`, which it replaces; empty at the end. The guest
-    /// may send more only after [`Transfer::consumed`].
+    /// Moves bytes of the guest into `buffer`, replacing its contents; it is empty at the end. The guest may send more
+    /// only after [`Transfer::consumed`].
     pub async fn receive(&self, buffer: &mut Vec<u8>) -> Result<(), Failure> {
         buffer.clear();
         loop {
@@ -177,7 +177,7 @@ impl Transfer {
         }
     }
 
-    /// Returns when the guest ends a request that it holds until it is cancelled: with why.
+    /// Returns once the guest ends a request that should last until it is cancelled; returns the reason.
     pub async fn let_go(&self) -> Failure {
         loop {
             let changed = self.inner.changed.notified();
@@ -194,7 +194,7 @@ impl Transfer {
         }
     }
 
-    /// Says that received bytes have left the keeper's memory.
+    /// Reports that received bytes have left the keeper's memory.
     pub fn consumed(&self, bytes: usize) {
         let due = {
             let mut state = self.inner.state.borrow_mut();
@@ -209,8 +209,8 @@ impl Transfer {
         }
     }
 
-    /// Sends bytes of the request's data, as fast as the guest's window lets: through the mailbox
-    /// when it has room, else as frames.
+    /// Sends bytes of the request's data as fast as the guest's window allows: through the mailbox if it has room,
+    /// otherwise as frames.
     pub async fn send(&self, mut bytes: &[u8]) -> Result<(), Failure> {
         while !bytes.is_empty() {
             let (piece, rest) = bytes.split_at(bytes.len().min(SLOT_BYTES));
@@ -224,7 +224,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// Takes `count` bytes, at most a slot's worth, out of the guest's window once it has them.
+    /// Takes `count` bytes, at most a slot's worth, out of the guest's window once it has room for them.
     async fn take_window(&self, count: usize) -> Result<(), Failure> {
         loop {
             let changed = self.inner.changed.notified();
@@ -269,7 +269,7 @@ impl Transfer {
         Ok(())
     }
 
-    /// Ends the request's data. It goes the way of the data, behind all of it.
+    /// Ends the request's data. The end uses the data's queue, so it arrives after all data.
     pub async fn send_end(&self) -> Result<(), Failure> {
         let end = Message::StreamEnd(StreamEnd::default()).encode(self.id);
         let frame = end.map_err(|error| Failure::bad_request(error.to_string()))?;
@@ -292,10 +292,10 @@ impl Drop for Transfer {
 }
 
 impl Inner {
-    /// A message that ends an abandoned request, or goes with one.
+    /// Handles a message of an abandoned request.
     fn on_abandoned(state: &mut State, message: &Message) -> Result<After, Violation> {
         if let Message::Data(bytes) = message {
-            // Nothing is granted any more, so what was in flight is all that may come.
+            // The keeper grants no more credit, so only bytes that are in flight may arrive.
             state.receive.received(bytes.len())?;
         }
         let absent = state.ends == Ends::WithResponse || is_absent(message);

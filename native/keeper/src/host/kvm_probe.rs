@@ -1,5 +1,5 @@
-//! Tells hardware KVM from an emulation of it, which no real guest boots on: a few thousand
-//! ring-0 instructions take microseconds on the one and tens of milliseconds on the other.
+//! Distinguishes hardware KVM from an emulation of it, on which no real guest boots: a few thousand ring-0 instructions
+//! take microseconds on hardware and tens of milliseconds on an emulation.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-/// What `/dev/kvm` is worth to this process.
+/// The kind of `/dev/kvm` that this process can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KvmKind {
@@ -33,9 +33,9 @@ const GUEST_CODE_ADDRESS: u64 = 0x1000;
 const PAGE_BYTES: usize = 4096;
 /// `mov cx, 20000; again: dec cx; jnz again; hlt` in real mode, which is ring 0.
 const GUEST_CODE: [u8; 7] = [0xB9, 0x20, 0x4E, 0x49, 0x75, 0xFD, 0xF4];
-/// 40,000 instructions: hardware needs well under 1 ms, emulators were seen to need 12 to 80 ms.
+/// 40,000 instructions: hardware needs well under 1 ms; measured emulators needed 12 to 80 ms.
 const HARDWARE_LIMIT: Duration = Duration::from_millis(3);
-/// The quickest of these counts: a busy host delays any one of them.
+/// The quickest of these rounds counts, because a busy host may delay any of them.
 const ROUNDS: u32 = 6;
 
 #[repr(C)]
@@ -51,11 +51,11 @@ struct MemoryRegion {
 #[repr(C)]
 struct Registers([u64; 18]);
 
-/// `struct kvm_sregs`, of which only the code segment's base and selector are set.
+/// `struct kvm_sregs`, in which only the code segment's base and selector are set.
 #[repr(C, align(8))]
 struct SpecialRegisters([u8; 312]);
 
-/// Looks at `/dev/kvm`. An error is one of this process (no descriptors left), never "no KVM".
+/// Probes `/dev/kvm`. An error concerns this process (no free descriptors); it never means "no KVM".
 pub fn probe_kvm() -> io::Result<KvmKind> {
     let device = match OpenOptions::new().read(true).write(true).open("/dev/kvm") {
         Ok(device) => device,
@@ -67,7 +67,7 @@ pub fn probe_kvm() -> io::Result<KvmKind> {
             };
         }
     };
-    // A device that cannot run seven bytes of code is no hardware KVM, whatever it answers.
+    // A device that cannot run seven bytes of code is not hardware KVM, whatever it answers.
     match time_guest(&device) {
         Ok(Some(elapsed)) if elapsed < HARDWARE_LIMIT => Ok(KvmKind::Hardware),
         Ok(_) => Ok(KvmKind::Emulated),
@@ -95,7 +95,7 @@ impl Mapping {
             Some(fd) => (libc::MAP_SHARED, fd.as_raw_fd()),
             None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
         };
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps no existing memory.
         let address = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -118,15 +118,15 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and nothing points into it any more.
+        // SAFETY: this value owns the mapping, and no pointer into it is left.
         unsafe { libc::munmap(self.address.cast(), self.bytes) };
     }
 }
 
-/// An ioctl whose argument is an integer or a pointer, as `request` defines it.
+/// Calls an ioctl whose argument is an integer or a pointer, as `request` defines it.
 ///
 /// # Safety
-/// `argument` is what `request` expects and, when it is a pointer, valid across the call.
+/// `argument` has the type that `request` expects and, if it is a pointer, is valid across the call.
 unsafe fn ioctl(fd: &impl AsRawFd, request: u64, argument: u64) -> io::Result<libc::c_int> {
     // SAFETY: the caller vouches for the argument.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), request as _, argument) };
@@ -137,7 +137,7 @@ unsafe fn ioctl(fd: &impl AsRawFd, request: u64, argument: u64) -> io::Result<li
     }
 }
 
-/// The quickest of several runs of the guest code; `None` when one did not come to its end.
+/// Returns the time of the quickest of several runs of the guest code; `None` if a run did not end.
 fn time_guest(device: &File) -> io::Result<Option<Duration>> {
     // SAFETY: these requests take an integer; each answer of the first two is a new descriptor.
     let (vm, vcpu, run_bytes) = unsafe {
@@ -146,7 +146,7 @@ fn time_guest(device: &File) -> io::Result<Option<Duration>> {
         (vm, vcpu, ioctl(device, KVM_GET_VCPU_MMAP_SIZE, 0)?)
     };
     let memory = Mapping::new(PAGE_BYTES, None)?;
-    // SAFETY: the page is ours and larger than the code.
+    // SAFETY: this process owns the page, which is larger than the code.
     unsafe { ptr::copy_nonoverlapping(GUEST_CODE.as_ptr(), memory.address, GUEST_CODE.len()) };
     let region = MemoryRegion {
         slot: 0,
@@ -192,7 +192,7 @@ fn time_guest(device: &File) -> io::Result<Option<Duration>> {
     Ok(Some(quickest))
 }
 
-/// Interrupts a KVM_RUN that does not come back.
+/// Interrupts a KVM_RUN that does not return.
 struct Alarm;
 
 impl Alarm {

@@ -10,7 +10,7 @@ pub mod routes;
 
 pub use kvm_probe::{KvmKind, probe_kvm};
 
-/// Answer of `voidbox-vm host`.
+/// The answer of `voidbox-vm host`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HostReport {
@@ -32,11 +32,11 @@ impl HostReport {
     }
 }
 
-/// Readings of a moment of which the best is taken.
+/// The number of readings of a moment; the best one is used.
 const READINGS: usize = 16;
 
-/// Ticks of the TSC per millisecond, counted over 50 ms. A guest that is told a wrong figure has
-/// time that runs fast or slow.
+/// Measures ticks of the TSC per millisecond, counted over 50 ms. With a wrong figure, a guest's time would run fast or
+/// slow.
 pub fn measure_tsc_khz() -> u64 {
     let (start, first) = read_both();
     std::thread::sleep(Duration::from_millis(50));
@@ -45,14 +45,14 @@ pub fn measure_tsc_khz() -> u64 {
     u64::try_from(ticks * 1_000_000 / (end - start).as_nanos().max(1)).unwrap_or(0)
 }
 
-/// One moment, by the clock and by the TSC.
+/// Reads one moment from the clock and from the TSC.
 fn read_both() -> (Instant, u64) {
     let readings = std::iter::repeat_with(|| (read_tsc(), Instant::now(), read_tsc()));
     closest(readings.take(READINGS)).expect("there are readings")
 }
 
-/// Of readings of the clock between two of the TSC the one that took least: on a busy machine another
-/// process may run in the middle of one, for as long as is measured.
+/// Chooses the shortest of the readings: the clock between two reads of the TSC. On a busy machine, another process may
+/// interrupt a reading for as long as the measurement lasts.
 fn closest(readings: impl Iterator<Item = (u64, Instant, u64)>) -> Option<(Instant, u64)> {
     let (before, at, after) =
         readings.min_by_key(|(before, _, after)| after.wrapping_sub(*before))?;
@@ -60,16 +60,16 @@ fn closest(readings: impl Iterator<Item = (u64, Instant, u64)>) -> Option<(Insta
     Some((at, middle))
 }
 
-/// What the host knows of its TSC, for guests whose TSC it is.
+/// Facts about the host's TSC, for guests that use it.
 #[derive(Debug, Clone, Copy)]
 pub struct HostTsc {
     pub khz: u64,
-    /// The host's own clock runs by it: its kernel found it even, and alike on all CPUs.
+    /// Whether the host's own clock uses the TSC: its kernel found it steady, and equal on all CPUs.
     pub trusted: bool,
 }
 
 impl HostTsc {
-    /// Takes 50 ms.
+    /// Measures for 50 ms.
     pub fn read() -> Self {
         let clock = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
         Self {
@@ -84,7 +84,7 @@ fn read_tsc() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Total and available bytes of memory, of the machine and of this process's cgroup's view of it.
+/// Returns total and available bytes of memory: the machine's, limited by this process's cgroup.
 fn memory() -> io::Result<(u64, u64)> {
     let text = std::fs::read_to_string("/proc/meminfo")?;
     let field = |name: &str| {

@@ -1,28 +1,28 @@
-//! Why a VM ended.
+//! The reason why a VM ended.
 
 use serde::Serialize;
 
 use crate::error::{Code, Failure};
 
-/// Why a VM ended, as `exit.json` says it.
+/// The reason why a VM ended, as in `exit.json`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EndReason {
     /// A client stopped it.
     Stopped,
-    /// Nobody renewed its lease.
+    /// No client renewed its lease.
     Orphaned,
-    /// The time was over for which it was retained.
+    /// The time for which it was retained has passed.
     Retained,
-    /// The VMM ended by itself.
+    /// The VMM ended on its own.
     Lost,
     /// The guest broke the protocol.
     Protocol,
-    /// The guest refused what its VM was launched with.
+    /// The guest refused its configuration.
     Refused,
-    /// No boot came to a session.
+    /// No boot reached a session.
     BootTimeout,
-    /// The keeper was told to end by a signal.
+    /// A signal ended the keeper.
     Terminated,
     /// The VMM could not be started.
     HostFailure,

@@ -1,4 +1,4 @@
-//! One VM's life: boot, the time in which it serves, and one end of many.
+//! One VM's life: its boot, its service, and the first of several possible ends.
 
 mod boot;
 mod end;
@@ -29,10 +29,10 @@ use crate::vmm::{RunningVm, Vm};
 
 pub use end::{End, EndReason};
 
-/// Broken tars that are remembered.
+/// The number of broken tars whose reasons are kept.
 const MAX_CUT_TARS: usize = 16;
 
-/// Where the VM is in its life.
+/// The phase of the VM's life.
 #[derive(Clone)]
 pub enum Phase {
     Booting,
@@ -56,7 +56,7 @@ pub struct Keeper {
     pub dir: RunDir,
     pub config: LaunchConfig,
     pub lease: Lease,
-    /// There when the guest may reach anything.
+    /// Present if the guest may reach any host or service.
     pub door: Option<Rc<Door>>,
     pub notices: Rc<Notices>,
     pub disk: Rc<Disk>,
@@ -71,20 +71,20 @@ pub struct Keeper {
     vm: RefCell<Option<Rc<dyn RunningVm>>>,
     pub started_at_ms: u64,
     pub stop_asked: Notify,
-    /// The client that the VM was tied to has gone.
+    /// Notifies when the client to which the VM was tied has disconnected.
     pub owner_left: Notify,
-    /// Why the newest tars of some paths broke off, newest last.
+    /// The reasons why the newest tars of some paths ended early, newest last.
     cut_tars: RefCell<VecDeque<(String, Failure)>>,
     pub connections: Cell<usize>,
-    /// Requests and streams at work.
+    /// The number of running requests and streams.
     pub busy: Cell<usize>,
     pub idle: Notify,
-    /// One fence is granted at a time.
+    /// Held while a fence is granted, so that only one is granted at a time.
     pub attaching: tokio::sync::Mutex<()>,
 }
 
 impl Keeper {
-    /// Takes a run directory over: says in it who keeps it, and goes on from the fence that it has.
+    /// Takes a run directory over: writes this keeper into it, and continues from its fence.
     pub fn new(dir: RunDir, config: LaunchConfig) -> io::Result<Self> {
         let keeper_file = KeeperFile {
             pid: std::process::id(),
@@ -125,7 +125,7 @@ impl Keeper {
         })
     }
 
-    /// The guest, once it answers; the reason when it never will.
+    /// Returns the guest once it answers; the reason if it never will.
     pub async fn guest(&self) -> Result<Rc<Link>, Failure> {
         let mut phase = self.phase.subscribe();
         loop {
@@ -139,7 +139,7 @@ impl Keeper {
         }
     }
 
-    /// The exec of a key.
+    /// Returns the exec of a key.
     pub fn exec(&self, key: &str) -> Result<Rc<Exec>, Failure> {
         let found = self.execs.borrow().get(key).cloned();
         found.ok_or_else(|| {
@@ -150,7 +150,7 @@ impl Keeper {
         })
     }
 
-    /// Keeps why a tar of `path` broke off; behind raw bytes there is no line to say it in.
+    /// Records why a tar of `path` ended early, because no answer line can follow raw bytes.
     pub fn remember_tar(&self, path: String, cut: Option<Failure>) {
         let mut tars = self.cut_tars.borrow_mut();
         tars.retain(|(known, _)| *known != path);
@@ -168,13 +168,13 @@ impl Keeper {
         found.map(|(_, failure)| failure.clone())
     }
 
-    /// Boots the VM and stays until its end, which is written down when this returns.
+    /// Boots the VM, and returns at its end, which is then recorded.
     pub async fn live(&self) -> End {
         let mut vm = None;
         let end = tokio::select! {
             end = self.boot_and_watch(&mut vm) => end,
             () = self.lease.expired() => self.expired(),
-            // A client cannot attach while the disk is full, and so not renew.
+            // While the disk is full, a client cannot attach, and so cannot renew.
             () = self.disk.given_up(|| self.lease.renew()) => End::new(
                 EndReason::DiskFull,
                 Code::DiskFull,
@@ -219,7 +219,7 @@ impl Keeper {
         )
     }
 
-    /// Until the VM ends by itself.
+    /// Returns when the VM ends on its own.
     async fn boot_and_watch(&self, slot: &mut Option<Vm>) -> End {
         let session = match self.boot(slot).await {
             Ok(session) => session,
@@ -245,7 +245,7 @@ impl Keeper {
             never = self.clock.keep_right(&link) => never,
             _ = vm.exited() => Failure::new(Code::VmLost, "the VMM ended"),
         };
-        // A closed port and the VMM's end come together, in either order; say the one that tells more.
+        // A closed port and the VMM's end come together, in either order; the more precise one is reported.
         let failure = match failure.code {
             Code::VmLost => match timeout(Duration::from_millis(300), vm.exited()).await {
                 Ok(Ok(status)) => Failure::new(
@@ -268,12 +268,12 @@ impl Keeper {
         End { reason, failure }
     }
 
-    /// The VM of the newest boot, also after its end; `None` before the first.
+    /// Returns the VM of the newest boot, also after its end; `None` before the first.
     pub fn running_vm(&self) -> Option<Rc<dyn RunningVm>> {
         self.vm.borrow().clone()
     }
 
-    /// Returns once every request and stream that was at work has ended.
+    /// Returns once every running request and stream has ended.
     pub async fn drained(&self) {
         while self.busy.get() > 0 {
             self.idle.notified().await;

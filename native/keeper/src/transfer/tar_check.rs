@@ -1,5 +1,5 @@
-//! Reads a hostile tar entry by entry: regular files, folders and links that stay inside, or
-//! nothing. Headers, names and counts are bounded before anything is kept.
+//! Reads a hostile tar entry by entry: only regular files, folders and links that stay inside. Headers, names and
+//! counts are limited before anything is kept.
 
 use std::collections::HashSet;
 use std::io::{self, Read};
@@ -11,9 +11,9 @@ use tar::{Archive, EntryType};
 const MAX_ENTRIES: u64 = 1_000_000;
 const MAX_PATH_BYTES: usize = 4096;
 const MAX_NAME_BYTES: usize = 255;
-/// Cap of a PAX or GNU header that carries a long name.
+/// The limit of a PAX or GNU header with a long name.
 const MAX_EXTENSION_BYTES: u64 = 64 << 10;
-/// Names of links that are held to see that nothing is written through them.
+/// The limit for names of links, which are kept to prevent writing through them.
 const MAX_LINK_NAMES_BYTES: usize = 16 << 20;
 
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +49,7 @@ pub struct Entry {
     pub modified_s: u64,
 }
 
-/// Long names that stand in entries of their own before the one they belong to.
+/// Long names, which are in separate entries before the entry that they belong to.
 #[derive(Default)]
 struct Extension {
     path: Option<Vec<u8>>,
@@ -57,7 +57,7 @@ struct Extension {
     size: Option<u64>,
 }
 
-/// Hands every entry to `visit`, with a reader of a file's contents.
+/// Calls `visit` for every entry, with a reader of a file's contents.
 pub fn read_checked(
     reader: impl Read,
     max_bytes: u64,
@@ -99,7 +99,7 @@ pub fn read_checked(
     Ok(())
 }
 
-/// Takes an entry that only carries names of the next one; false when it is not one.
+/// Reads an entry that only contains names of the next one; returns false for any other entry.
 fn read_extension(
     kind: EntryType,
     raw: &mut impl Read,
@@ -154,7 +154,7 @@ fn to_path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
 }
 
-/// `None` for the root itself.
+/// Checks an entry; returns `None` for the root itself.
 fn check_entry(header: &tar::Header, extension: Extension) -> Result<Option<Entry>, TarError> {
     let named = extension
         .path
@@ -196,7 +196,7 @@ fn check_entry(header: &tar::Header, extension: Extension) -> Result<Option<Entr
     }))
 }
 
-/// The path without `.`; `None` when nothing is left of it.
+/// Returns the path without `.`; `None` if nothing is left of it.
 fn clean_path(named: &Path) -> Result<Option<PathBuf>, TarError> {
     let refuse = || TarError::Path(named.to_owned());
     let bytes = named.as_os_str().as_bytes();
@@ -214,8 +214,8 @@ fn clean_path(named: &Path) -> Result<Option<PathBuf>, TarError> {
     Ok((!path.as_os_str().is_empty()).then_some(path))
 }
 
-/// True for a relative target whose `..` all stand at its front and do not outnumber the folders
-/// above the link. A `..` behind a name could climb out of what another link leads to.
+/// Returns true for a relative target whose `..` are all at its front, and are not more than the folders above the
+/// link. A `..` after a name could climb out of the target of another link.
 fn link_stays_inside(path: &Path, target: &Path) -> bool {
     let bytes = target.as_os_str().as_bytes();
     if bytes.is_empty() || bytes.len() > MAX_PATH_BYTES || bytes.contains(&0) {
@@ -234,7 +234,7 @@ fn link_stays_inside(path: &Path, target: &Path) -> bool {
     true
 }
 
-/// The links so far. Nothing may be written through one, or twice over one.
+/// The links so far. No later entry may be below a link, or replace it.
 #[derive(Default)]
 struct Links {
     paths: HashSet<PathBuf>,
@@ -275,7 +275,7 @@ mod tests {
             Self(tar::Builder::new(Vec::new()))
         }
 
-        /// Writes names as they are, however wrong.
+        /// Writes names unchanged, even invalid ones.
         fn raw(mut self, kind: EntryType, path: &[u8], link: &[u8], data: &[u8]) -> Self {
             let mut header = tar::Header::new_ustar();
             header.set_entry_type(kind);

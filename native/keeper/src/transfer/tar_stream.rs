@@ -1,4 +1,4 @@
-//! `tar.put` and `tar.get`: a tar between a client and the guest.
+//! `tar.put` and `tar.get`: transfer a tar between a client and the guest.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use crate::transfer::tar_check::{self, Entry, Kind, TarError};
 
 const BLOCK_BYTES: usize = 512;
 
-/// Hands the client's tar to the guest, up to its end marker or the end of the client's half.
+/// Sends the client's tar to the guest, up to its end marker or the end of the client's half.
 pub async fn put(client: &mut Client, transfer: &Transfer) -> Result<(), Interrupted> {
     let mut end = EndMarker::default();
     let mut buffer = vec![0u8; SLOT_BYTES];
@@ -28,11 +28,11 @@ pub async fn put(client: &mut Client, transfer: &Transfer) -> Result<(), Interru
     Ok(())
 }
 
-/// Finds the end of a tar in its bytes: two blocks of zeroes where a header would be.
+/// Finds the end of a tar in its bytes: two blocks of zeroes instead of a header.
 #[derive(Default)]
 struct EndMarker {
     header: Vec<u8>,
-    /// Bytes of contents still to come.
+    /// The remaining bytes of contents.
     contents: u64,
     zero_blocks: u32,
     seen: bool,
@@ -70,8 +70,8 @@ impl EndMarker {
     }
 }
 
-/// Checks the guest's tar, writes it anew and sends it to the client. A tar that breaks the rules,
-/// or off, ends without its end marker; the reason is what this gives, and is in the keeper's log.
+/// Checks the guest's tar, writes it again, and sends it to the client. A tar that breaks the rules, or ends early, is
+/// sent without its end marker. The reason is returned, and is in the keeper's log.
 pub async fn get(
     client: &mut Client,
     transfer: Transfer,
@@ -90,7 +90,7 @@ pub async fn get(
         while let Some(chunk) = checked_out.recv().await {
             client.write(&chunk).await?;
         }
-        // Dropped here, the checking thread cannot wait for room that never comes.
+        // Dropping this here ensures that the checking thread does not wait for room that never comes.
         drop(checked_out);
         Ok::<(), Interrupted>(())
     };
@@ -105,7 +105,7 @@ pub async fn get(
     if let Some(failure) = &refusal {
         eprintln!("tar.get: {failure}");
     }
-    // There is no line behind raw bytes.
+    // No answer line can follow raw bytes.
     Ok(refusal)
 }
 
@@ -118,7 +118,7 @@ fn rewrite(reader: PipeReader, writer: PipeWriter, max_bytes: u64) -> Result<(),
     Ok(())
 }
 
-/// Writes one entry with nothing of the guest's header but what was checked.
+/// Writes one entry with only the checked parts of the guest's header.
 fn append<W: io::Write>(
     builder: &mut tar::Builder<W>,
     entry: &Entry,
@@ -127,7 +127,7 @@ fn append<W: io::Write>(
     let mut header = tar::Header::new_gnu();
     header.set_mode(entry.mode);
     header.set_mtime(entry.modified_s);
-    // Fields that are left out are no numbers to a strict reader.
+    // A strict reader rejects fields that are left out, because they are not numbers.
     header.set_uid(0);
     header.set_gid(0);
     header.set_size(0);
@@ -156,8 +156,7 @@ fn append<W: io::Write>(
     Ok(())
 }
 
-/// A reader that fails when there is less than its size, so that a tar is never padded with what
-/// is not there.
+/// A reader that fails if it gets less than its size, so that a tar is never padded with missing bytes.
 struct Exactly<'a> {
     inner: &'a mut dyn io::Read,
     left: u64,
@@ -188,7 +187,7 @@ mod tests {
     fn the_end_is_found_however_the_bytes_are_cut() {
         let mut builder = tar::Builder::new(Vec::new());
         let mut header = tar::Header::new_gnu();
-        // A file of zeroes is no end marker.
+        // A file of zeroes is not an end marker.
         header.set_size(2048);
         builder
             .append_data(&mut header, "zeroes", [0u8; 2048].as_slice())

@@ -1,4 +1,4 @@
-//! The console and the VMM's own words, in a file that never outgrows its cap.
+//! The console and the VMM's own output, in a file with a size limit.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 
-/// A file that keeps the last of what is appended: at its cap it goes on from its newer half.
+/// A file that keeps the newest bytes: at its limit, it drops the older half.
 #[derive(Debug)]
 pub struct Ring {
     path: PathBuf,
@@ -62,16 +62,16 @@ fn tail_bytes(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The end of the console as text.
+/// Returns the end of the console as text.
 pub fn tail(path: &Path, max_bytes: u64) -> String {
     let bytes = tail_bytes(path, max_bytes).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Lines that the kernel prints in each boot, also in one that succeeds: none is the cause of an end.
+/// Lines that the kernel prints in each boot, even a successful one, so they never explain an end.
 const OF_EACH_BOOT: [&str; 1] = ["PCI: Fatal: No config space access function found"];
 
-/// The last line of a console that may say why its VM ended.
+/// Returns the last line of a console that may explain why its VM ended.
 pub fn describe_end(tail: &str) -> String {
     let mut is_empty = true;
     for line in tail.lines().rev().map(str::trim) {
@@ -89,7 +89,7 @@ pub fn describe_end(tail: &str) -> String {
     "the console has only lines of each boot".into()
 }
 
-/// A line of the kernel begins with its time: `[    0.123456] `.
+/// Removes the time with which a line of the kernel begins: `[ 0.123456] `.
 fn without_time(line: &str) -> &str {
     let Some((time, rest)) = line
         .strip_prefix('[')
@@ -103,8 +103,8 @@ fn without_time(line: &str) -> &str {
     if is_time { rest } else { line }
 }
 
-/// Takes everything off `console` until it ends, so that the VMM never waits for it. What a full
-/// disk does not take is lost.
+/// Reads `console` until it ends, so that the VMM never waits for a reader. Bytes that a full disk does not accept are
+/// lost.
 pub async fn drain(mut console: UnixStream, mut ring: Ring) {
     let mut buffer = [0u8; 16 << 10];
     loop {

@@ -1,5 +1,5 @@
-//! Pauses and resumes a VM by the room on the host's disk. A VMM pauses a VM whose disk image finds no room on the
-//! host, and something has to let it go on. A VM that has not found that out yet is paused from here.
+//! Pauses and resumes a VM depending on the room on the host's disk. A VMM pauses a VM whose disk image finds no room
+//! on the host, and this module resumes it. It also pauses a VM that has not found the disk full yet.
 
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -8,8 +8,8 @@ use crate::disk::{Disk, Waiting};
 use crate::guest::clock::GuestClock;
 use crate::vmm::interface::{RunningVm, Said, Violation};
 
-/// Sees to it that a VM which stopped for want of room goes on when there is some. Returns what is not the protocol of
-/// its control; the VMM's end is seen by others.
+/// Resumes a VM that was paused for lack of room, once there is some. Returns a violation of the control's protocol;
+/// other tasks notice the VMM's end.
 pub async fn watch(vm: &dyn RunningVm, disk: &Rc<Disk>, clock: &GuestClock) -> Violation {
     match serve(vm, disk, clock).await {
         Err(violation) => violation,
@@ -41,11 +41,11 @@ async fn serve(
                     return std::future::pending().await;
                 }
             },
-            // What is still full says so again, and is asked again after the next look.
+            // If the disk is still full, the VMM reports it again, and is resumed again after the next check.
             () = disk.room(), if stopped.is_some() => control.resume().await,
             () = disk.runs_low(|| clock.check_host()), if stopped.is_none() => {
                 stopped = Some(disk.wait_begins());
-                // Before the VM goes on: a command that is started meanwhile waits for the look.
+                // This precedes the resume: a command that starts after it must wait for the clock check.
                 clock.doubt();
                 control.pause().await;
             }
@@ -68,7 +68,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A VM without a process: the test says what its VMM says, and sees what it is asked.
+    /// A VM without a process: the test scripts its VMM's messages, and sees the keeper's requests.
     struct ScriptedVm(RefCell<Option<ScriptedControl>>);
 
     struct ScriptedControl {
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    /// What the VMM says, what it is asked, and the disk.
+    /// The messages of the VMM, the keeper's requests to it, and the disk.
     struct Vmm {
         says: UnboundedSender<Said>,
         asked: UnboundedReceiver<&'static str>,
@@ -181,7 +181,7 @@ mod tests {
             assert!(vmm.disk.report().is_some(), "it has not gone on yet");
             vmm.say(Said::Refused("not yet".into()));
             assert_eq!(vmm.asked().await, "resume");
-            // A VM that runs into the wall again stops again.
+            // A VM that fills the disk again is paused again.
             vmm.say(Said::NoRoom);
             assert_eq!(vmm.asked().await, "resume");
             assert!(vmm.disk.report().is_some());
@@ -196,7 +196,7 @@ mod tests {
             vmm.disk.pretended.set(Some((7 * MIB, 100_000 * MIB)));
             assert_eq!(vmm.asked().await, "pause");
             assert!(vmm.disk.report().is_some());
-            // What the ballast gives free lets no VM go on.
+            // The space that the ballast frees is too little to resume a VM.
             vmm.disk.pretended.set(Some((15 * MIB, 100_000 * MIB)));
             tokio::time::sleep(Duration::from_millis(1200)).await;
             assert!(vmm.asked.is_empty());

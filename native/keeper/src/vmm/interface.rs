@@ -1,4 +1,4 @@
-//! What the keeper asks of a VMM, whichever it is.
+//! The interface of a VMM for the keeper.
 
 use std::fs::File;
 use std::io;
@@ -15,24 +15,24 @@ use crate::error::Failure;
 use crate::host::HostTsc;
 use crate::run_dir::RunDir;
 
-/// A future of an interface: the keeper has one thread.
+/// A future of an interface; it is not `Send`, because the keeper has one thread.
 pub type Work<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// A VMM with its settings of one launch.
 pub trait Vmm {
-    /// As in the launch configuration, in `status` and in events of runs.
+    /// The name in the launch configuration, in `status` and in events of runs.
     fn name(&self) -> &'static str;
 
-    /// How the code of the guest runs. An emulation is never called hardware.
+    /// How the guest's code runs. An emulation must never be reported as hardware.
     fn accelerator(&self) -> &'static str;
 
-    /// What confines the VMM of the VM in `dir` on the host; `none` without a jail.
+    /// Describes the host's jail around the VMM of the VM in `dir`; `none` without a jail.
     fn describe_jail(&self, dir: &RunDir) -> String;
 
-    /// Fails closed when a piece that this VM needs is missing, with the line that brings it.
+    /// Fails if a piece that this VM needs is missing; the error names the command that provides it.
     fn check_host(&self, config: &LaunchConfig) -> Result<(), Failure>;
 
-    /// Starts a VM with a fresh scratch disk, which its guest has as `/dev/vda`.
+    /// Starts a VM with a new scratch disk, which its guest sees as `/dev/vda`.
     fn start<'a>(&'a self, vm: NewVm<'a>) -> Work<'a, Result<Started, Failure>>;
 }
 
@@ -41,12 +41,12 @@ pub trait Vmm {
 pub struct NewVm<'a> {
     pub config: &'a LaunchConfig,
     pub dir: &'a RunDir,
-    /// Without room on it, the start waits.
+    /// The start waits while this disk is full.
     pub disk: &'a Rc<Disk>,
     pub tsc: HostTsc,
 }
 
-/// A VM that runs, and the two ways to its guest.
+/// A running VM, and the two connections to its guest.
 pub struct Started {
     pub vm: Rc<dyn RunningVm>,
     /// The keeper's end of the guest port.
@@ -57,53 +57,52 @@ pub struct Started {
 
 /// A VM that was started. It ends with its keeper at the latest.
 pub trait RunningVm {
-    /// Process id of what the keeper started; the VMM is this process or below it.
+    /// The id of the process that the keeper started; the VMM is this process or a descendant.
     fn pid(&self) -> u32;
 
-    /// Opens the control, once, and returns as soon as the VMM takes commands. Never returns for a VMM that ends
-    /// before.
+    /// Opens the control, once, and returns as soon as the VMM accepts commands. Never returns if the VMM ends before.
     fn control(&self) -> Work<'_, Result<Box<dyn Control>, Violation>>;
 
-    /// What the VM takes of its host.
+    /// Returns the resources of the host that the VM uses.
     fn usage(&self) -> Usage;
 
-    /// Memory of the VMM that is resident now.
+    /// Returns the VMM's resident memory.
     fn resident_bytes(&self) -> u64;
 
-    /// Returns when the VMM has ended, whatever ended it.
+    /// Returns once the VMM has ended, for whatever reason.
     fn exited(&self) -> Work<'_, io::Result<ExitStatus>>;
 
-    /// Kills the VMM. Returns when it is gone with everything below it and its last words are in the console file.
+    /// Kills the VMM. Returns once it and its descendants have ended, and its last output is in the console file.
     fn kill(&self) -> Work<'_, io::Result<ExitStatus>>;
 }
 
-/// The control of a VM that runs. The keeper pauses and resumes the VM while the host's disk is full.
+/// The control of a running VM. The keeper pauses and resumes the VM while the host's disk is full.
 pub trait Control {
-    /// Returns what the VMM says next. Giving up on it loses nothing.
+    /// Returns the VMM's next message. Cancelling this call loses no message.
     fn said(&mut self) -> Work<'_, Result<Said, Violation>>;
 
-    /// Asks the VMM to pause the VM. A VMM that cannot is about to end.
+    /// Requests a pause of the VM. A VMM that cannot do so is about to end.
     fn pause(&mut self) -> Work<'_, ()>;
 
-    /// Asks the VMM to resume the VM; it says [`Said::Resumed`] or [`Said::Refused`].
+    /// Requests that the VMM resumes the VM; it answers [`Said::Resumed`] or [`Said::Refused`].
     fn resume(&mut self) -> Work<'_, ()>;
 }
 
-/// What a VMM says over its control.
+/// A message of a VMM over its control.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Said {
-    /// The VM is paused: a write of its disk found no room on the host. Its guest saw nothing of it.
+    /// The VM is paused: a write of its disk found no room on the host. Its guest did not notice this.
     NoRoom,
     /// The VM runs.
     Resumed,
-    /// It does not do what it was asked.
+    /// The VMM refuses a request.
     Refused(String),
     /// The VMM has ended.
     Ended,
 }
 
-/// What a VMM said that is not the protocol of its control. It is hostile then, or broken: its guest may have taken
-/// it over.
+/// A message of a VMM that violates the protocol of its control. Such a VMM is hostile or broken: its guest may have
+/// taken it over.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Violation(pub String);

@@ -1,4 +1,4 @@
-//! The jail of a VMM: namespaces of its own, what of the host it sees, and as whom it runs.
+//! The jail of a VMM: its own namespaces, the files of the host that it sees, and its user.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use crate::error::{Code, Failure};
 use crate::run_dir::RunDir;
 
-/// Where the jail has the keeper's binary, which starts the VMM there.
+/// The path of the keeper's binary in the jail, where it starts the VMM.
 const KEEPER: &str = "/vm/voidbox-vm";
-/// First of the user ids that a VMM runs as when the keeper is root: above those of systemd's
-/// containers and of subuid files. Each VM has its own.
+/// The first of the user ids of VMMs when the keeper is root: above those of systemd's containers and of subuid files.
+/// Each VM has its own id.
 const FIRST_UID: u32 = 1_900_000_000;
 const UIDS: u32 = 65_536;
 
 const SETPRIV: &str = "/usr/bin/setpriv";
 
-/// Who the VMM runs as, when that is not who the keeper runs as.
+/// Returns the user of the VMM, if it differs from the keeper's user.
 pub fn vmm_uid(dir: &RunDir) -> Option<u32> {
     rustix::process::geteuid().is_root().then(|| {
         let name = dir.path().as_os_str().as_encoded_bytes();
@@ -28,7 +28,7 @@ pub fn vmm_uid(dir: &RunDir) -> Option<u32> {
     })
 }
 
-/// How the run says what keeps this VMM in.
+/// Describes the confinement of this VMM for the run.
 pub fn description(uid: Option<u32>) -> String {
     match uid {
         Some(uid) => format!("bwrap, uid {uid}"),
@@ -36,7 +36,7 @@ pub fn description(uid: Option<u32>) -> String {
     }
 }
 
-/// The command line of bubblewrap as it grows. Nothing of the host is in the jail but what is shown.
+/// Builds the command line of bubblewrap. The jail contains only files of the host that are added here.
 pub struct Jail {
     args: Vec<OsString>,
     uid: Option<u32>,
@@ -44,7 +44,7 @@ pub struct Jail {
 }
 
 impl Jail {
-    /// A jail that shows nothing but devices.
+    /// Creates a jail that contains only devices.
     pub fn new(bwrap: &Path, uid: Option<u32>) -> Self {
         let mut jail = Self {
             args: vec![bwrap.into()],
@@ -62,8 +62,8 @@ impl Jail {
             jail.add(["--unshare-user"]);
         }
         jail.add([
-            // The lifeline is PID 1, so its end is everything's. `--die-with-parent` would kill bwrap
-            // between its fork and the moment in which its child is tied to it.
+            // The lifeline is PID 1, so every process ends with it. `--die-with-parent` would leave a gap: bwrap may be
+            // killed between its fork and the moment in which its child is tied to it.
             "--as-pid-1",
             "--new-session",
             "--clearenv",
@@ -71,7 +71,7 @@ impl Jail {
             "vm",
         ]);
         jail.add(["--dev", "/dev"]);
-        // Those of the keeper's binary and of setpriv.
+        // The folders of the keeper's binary and of setpriv.
         for folder in ["/vm", "/usr", "/usr/bin"] {
             jail.make_folder(folder);
         }
@@ -82,19 +82,19 @@ impl Jail {
         self.args.extend(args.into_iter().map(Into::into));
     }
 
-    /// An empty folder. Left to itself bwrap makes some folders above what is shown 0700, and the VMM may be another
+    /// Adds an empty folder. By default, bwrap makes some parent folders with mode 0700, and the VMM may run as another
     /// user.
     pub fn make_folder(&mut self, at: impl AsRef<Path>) {
         self.add(["--perms", "0755", "--dir"]);
         self.add([at.as_ref()]);
     }
 
-    /// A file or a folder, read-only.
+    /// Adds a file or a folder, read-only.
     pub fn show(&mut self, from: impl AsRef<Path>, at: impl AsRef<Path>) {
         self.bind("--ro-bind", from.as_ref(), at.as_ref());
     }
 
-    /// The same where the host has it, at the path that it has there.
+    /// Adds a file or a folder at its path on the host, if the host has it.
     pub fn show_if_there(&mut self, path: impl AsRef<Path>) {
         self.bind("--ro-bind-try", path.as_ref(), path.as_ref());
     }
@@ -103,7 +103,7 @@ impl Jail {
         self.bind("--symlink", target.as_ref(), at.as_ref());
     }
 
-    /// A file that the VMM can write.
+    /// Adds a file that the VMM can write.
     pub fn show_writable(&mut self, from: impl AsRef<Path>, at: impl AsRef<Path>) {
         self.bind("--bind", from.as_ref(), at.as_ref());
     }
@@ -117,7 +117,7 @@ impl Jail {
         self.add([how.as_ref(), from.as_os_str(), at.as_os_str()]);
     }
 
-    /// The whole command: bwrap, what it shows, and `words` inside it behind the lifeline of `keeper`.
+    /// Returns the whole command: bwrap with its arguments, and `words` inside it under the lifeline of `keeper`.
     pub fn command(
         mut self,
         keeper: &Path,
@@ -128,7 +128,7 @@ impl Jail {
         }
         self.show(resolve(keeper)?, KEEPER);
         self.add(["--remount-ro", "/", "--chdir", "/", "--"]);
-        // Before privileges are dropped: a VMM of another user cannot reach it.
+        // The lifeline precedes the drop of privileges, so that a VMM of another user cannot reach it.
         self.add([KEEPER, "lifeline", "--"]);
         if let Some(uid) = self.uid {
             self.args.extend(drop_privileges(uid, self.has_kvm)?);
@@ -138,7 +138,7 @@ impl Jail {
     }
 }
 
-/// What starts the VMM as nobody of this host, when the keeper is root.
+/// Returns the command that starts the VMM as a user that the host does not have, when the keeper is root.
 fn drop_privileges(uid: u32, has_kvm: bool) -> Result<Vec<OsString>, Failure> {
     if !Path::new(SETPRIV).is_file() {
         return Err(Failure::new(
@@ -175,13 +175,13 @@ fn kvm_group() -> Result<u32, Failure> {
     Ok(metadata.gid())
 }
 
-/// The path without links: bwrap shows what a path leads to.
+/// Returns the path without links, because bwrap binds the target of a link.
 pub fn resolve(path: &Path) -> Result<PathBuf, Failure> {
     path.canonicalize()
         .map_err(|error| Failure::io(path.display(), &error))
 }
 
-/// A file that the VMM, as another user, can read once the jail shows it.
+/// Checks that the VMM, as another user, can read a file once it is in the jail.
 pub fn readable(what: &str, path: &Path, uid: Option<u32>) -> Result<PathBuf, Failure> {
     let path = resolve(path)?;
     let metadata = fs::metadata(&path).map_err(|error| Failure::io(path.display(), &error))?;

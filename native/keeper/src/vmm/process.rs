@@ -1,4 +1,4 @@
-//! The process of a VMM: started with its sockets and a lifeline, gone when the lifeline is.
+//! The process of a VMM: it starts with its sockets and a lifeline, and ends with the lifeline.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -24,22 +24,22 @@ use crate::run_dir::{CONSOLE, RunDir};
 use crate::vmm::console::{self, Ring};
 
 const SOCKET_BUFFER_BYTES: usize = 1 << 20;
-/// How long a VMM may take to go with its lifeline before its process is killed.
+/// The time within which a VMM must end with its lifeline before its process is killed.
 const END_LIMIT: Duration = Duration::from_secs(5);
-/// How long its last words may take to come to the console file.
+/// The time within which its last output must reach the console file.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// Descriptors that a VMM inherits.
+/// The descriptors that a VMM inherits.
 #[derive(Debug, Clone, Copy)]
 pub struct Descriptors {
     pub port: i32,
     pub console: i32,
     pub mailbox: i32,
-    /// The VMM's end of its control; the other end is the keeper's alone.
+    /// The VMM's end of its control; only the keeper has the other end.
     pub control: i32,
 }
 
-/// What a VMM is started with, before it is: the keeper's ends and the VMM's.
+/// The sockets and the mailbox of a VMM before its start: the keeper's ends and the VMM's.
 pub struct Ends {
     port: (StdStream, StdStream),
     console: (StdStream, StdStream),
@@ -79,12 +79,12 @@ pub struct Spawned {
     pub mailbox: File,
 }
 
-/// A process that lives for as long as its lifeline. Dropped, it ends.
+/// A process that lives as long as its lifeline. Dropping this ends the process.
 pub struct VmmProcess {
     pid: u32,
     child: Mutex<Child>,
-    /// The VMM lives for as long as this is open. No other process has it: whatever becomes of the
-    /// keeper, and whenever, the VMM's side reads the end.
+    /// The VMM lives as long as this is open. No other process has it, so the VMM's side reads the end whenever the
+    /// keeper dies.
     lifeline: RefCell<Option<OwnedFd>>,
     console: RefCell<Option<JoinHandle<()>>>,
 }
@@ -132,7 +132,7 @@ impl VmmProcess {
         })
     }
 
-    /// Of what the keeper started; a jailed VMM is below it.
+    /// Returns the id of the process that the keeper started; a jailed VMM is its descendant.
     pub fn pid(&self) -> u32 {
         self.pid
     }
@@ -141,7 +141,8 @@ impl VmmProcess {
         self.child.lock().await.wait().await
     }
 
-    /// Returns when the VMM and everything in its pid namespace are gone and its last words are in the console file.
+    /// Returns once the VMM and every process in its pid namespace have ended, and its last output is in the console
+    /// file.
     pub async fn kill(&self) -> io::Result<ExitStatus> {
         drop(self.lifeline.take());
         let mut child = self.child.lock().await;
@@ -162,11 +163,11 @@ fn starting(error: io::Error) -> Failure {
     Failure::io("starting the VMM", &error)
 }
 
-/// Two connected sockets: ours does not block, and neither is inherited unless it is asked for.
+/// Creates two connected sockets. The keeper's end does not block, and a child inherits neither unless its flag is cleared.
 fn socket_pair() -> io::Result<(StdStream, StdStream)> {
     let (ours, theirs) = StdStream::pair()?;
     for socket in [&ours, &theirs] {
-        // The kernel caps what it gives; less is slower, not wrong.
+        // The kernel limits the buffer's size; a smaller one is only slower.
         let _ = sockopt::set_socket_send_buffer_size(socket, SOCKET_BUFFER_BYTES);
     }
     ours.set_nonblocking(true)?;
@@ -188,7 +189,7 @@ fn spawn(
         .stdin(Stdio::from(lifeline))
         .stdout(output.try_clone()?)
         .stderr(output);
-    // SAFETY: only async-signal-safe calls between fork and exec.
+    // SAFETY: the closure makes only async-signal-safe calls between fork and exec.
     unsafe {
         command.pre_exec(move || {
             if libc::fcntl(fds.port, libc::F_SETFD, 0) == -1
@@ -198,7 +199,7 @@ fn spawn(
             {
                 return Err(io::Error::last_os_error());
             }
-            // Folders that bwrap makes in the jail are for a VMM of another user.
+            // A VMM of another user must be able to enter folders that bwrap makes in the jail.
             libc::umask(0o022);
             Ok(())
         });

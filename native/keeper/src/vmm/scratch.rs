@@ -1,4 +1,4 @@
-//! The scratch disk: sparse, ext4 without a journal, thrown away with the VM.
+//! The scratch disk: sparse, ext4 without a journal, deleted with the VM.
 
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use tokio::process::Command;
 use crate::disk::Disk;
 use crate::error::{Code, Failure};
 
-/// The tool that makes the disk: `configured`, or the one in a usual place.
+/// Finds the tool that makes the disk: `configured`, or one at a usual path.
 pub fn find_mke2fs(configured: Option<&Path>) -> Result<PathBuf, Failure> {
     let known = ["/usr/sbin/mke2fs", "/sbin/mke2fs", "/usr/bin/mke2fs"].map(Path::new);
     let mut candidates = configured.into_iter().chain(known);
@@ -33,7 +33,7 @@ pub async fn make(
     let mut waiting = None;
     loop {
         let made = try_make(mke2fs, path, mib, owner).await;
-        // What mke2fs says is for people; whether there is room is asked of the disk.
+        // The text of mke2fs is only for users; the file system itself shows whether it has room.
         if made.is_ok() || disk.has_room() {
             return made;
         }

@@ -1,4 +1,4 @@
-//! What a VM takes of its host, by the host's own accounts: the guest has no say in it.
+//! The host's resources that a VM uses, as measured by the host: the guest cannot influence the figures.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -6,25 +6,24 @@ use std::path::Path;
 
 use serde::Serialize;
 
-/// Processes of one VMM that are looked at; a jail has three.
+/// The limit of a VMM's processes that are read; a jail has three.
 const MAX_PROCESSES: usize = 256;
-/// Size of a block in the account that a file system gives of a file, whatever its own blocks are.
+/// The block size in which every file system reports a file's usage, whatever its own blocks are.
 const ACCOUNT_BLOCK_BYTES: u64 = 512;
 
-/// Figures of the VM's whole life; `None` where the host does not tell.
+/// Figures of the VM's whole life; `None` if the host does not report one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// Time of the VMM on the host's CPUs: what the guest ran, and what it took to emulate it.
+    /// The VMM's time on the host's CPUs: the guest's code, and the work of emulating it.
     pub cpu_ms: Option<u64>,
-    /// Most memory that the VMM ever had, the guest's within it.
+    /// The peak of the VMM's memory, the guest's included.
     pub memory_peak_mib: Option<u64>,
-    /// Room that the scratch disk takes on the host's.
+    /// The bytes that the scratch disk uses on the host's disk.
     pub disk_bytes: Option<u64>,
 }
 
-/// The usage of a VMM that runs as `pid` with everything below it. An emulator's start and its jail
-/// are counted too.
+/// Returns the usage of the VMM `pid` and all its descendants. It includes the start of an emulator and the jail.
 pub fn read(pid: u32, scratch: &Path) -> Usage {
     let processes = process_tree(pid);
     let ticks = rustix::param::clock_ticks_per_second();
@@ -34,7 +33,7 @@ pub fn read(pid: u32, scratch: &Path) -> Usage {
             .filter_map(|pid| cpu_ticks(&proc_file(*pid, "stat")))
             .reduce(u64::saturating_add)
             .map(|spent| spent.saturating_mul(1000) / ticks),
-        // Of these processes one is large, and their peaks need not fall together.
+        // Only one of these processes is large, and their peaks may be at different times, so the largest peak counts.
         memory_peak_mib: processes
             .iter()
             .filter_map(|pid| peak_kib(&proc_file(*pid, "status")))
@@ -46,7 +45,7 @@ pub fn read(pid: u32, scratch: &Path) -> Usage {
     }
 }
 
-/// Resident memory of a process and everything below it.
+/// Returns the resident memory of a process and all its descendants.
 pub fn resident_bytes(pid: u32) -> u64 {
     let pages: u64 = process_tree(pid)
         .into_iter()
@@ -61,7 +60,7 @@ pub fn resident_bytes(pid: u32) -> u64 {
     pages * rustix::param::page_size() as u64
 }
 
-/// A process and those below it, the first one first.
+/// Returns a process and its descendants, the process itself first.
 fn process_tree(pid: u32) -> Vec<u32> {
     let mut pids = vec![pid];
     let mut looked_at = 0;
@@ -77,13 +76,13 @@ fn process_tree(pid: u32) -> Vec<u32> {
     pids
 }
 
-/// Empty for a process that is gone.
+/// Reads a file of a process; returns an empty text if the process has ended.
 fn proc_file(pid: u32, name: &str) -> String {
     fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default()
 }
 
-/// Ticks in user and kernel mode of a process and of its children that have ended, out of its
-/// `stat`. Its name, which stands before them, may have any characters.
+/// Parses `stat` for ticks in user and kernel mode, of a process and of its children that have ended. The name, which
+/// precedes them, may contain any characters.
 fn cpu_ticks(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(") ")?;
     let ticks: Vec<u64> = fields

@@ -1,4 +1,4 @@
-//! A VM as its keeper has it: running, with its control watched.
+//! A running VM whose control the keeper watches.
 
 use std::io;
 use std::process::ExitStatus;
@@ -15,7 +15,7 @@ use crate::vmm::interface::RunningVm;
 pub struct Vm {
     running: Rc<dyn RunningVm>,
     control: JoinHandle<()>,
-    /// What the VMM said over its control that is not its protocol.
+    /// A message of the VMM that violates the protocol of its control.
     broken: watch::Receiver<Option<String>>,
 }
 
@@ -35,7 +35,7 @@ impl Vm {
         }
     }
 
-    /// Returns why the VMM cannot be trusted with its control any more; never for one that can.
+    /// Returns the reason once the VMM's control cannot be trusted any longer.
     pub fn broken_control(&self) -> impl Future<Output = String> + use<> {
         let mut broken = self.broken.clone();
         async move {
@@ -51,7 +51,7 @@ impl Vm {
     }
 
     pub async fn kill(self) -> io::Result<ExitStatus> {
-        // It counts the VM as one that waits for room, for as long as it lives.
+        // Otherwise the task would count the VM, as long as it lives, as waiting for room.
         self.control.abort();
         self.running.kill().await
     }

@@ -1,4 +1,4 @@
-//! A keeper whose disk is full: what waits, what is said of it, and what comes of it.
+//! A keeper whose disk is full: waiting tasks, the reports about it, and the outcomes.
 
 use std::io::Write;
 use std::path::Path;
@@ -20,8 +20,8 @@ fn disk_full(vm: &Vm) -> Value {
     vm.call("status", json!({}))["ok"]["diskFull"].clone()
 }
 
-/// Writes into a file until nothing fits, and again until that stays so: the keeper may still be
-/// giving room back that it used at a start.
+/// Writes into a file until nothing fits, and repeats this until it stays so: the keeper may still be freeing space
+/// that it used at its start.
 fn fill(vm: &Vm) {
     let mut options = std::fs::File::options();
     let mut file = options
@@ -54,7 +54,7 @@ fn output_waits_for_room_and_comes_whole_and_once() {
     let go = vm.guest_path("go");
     let script =
         format!("until [ -e {go} ]; do sleep 0.02; done; seq 300000; echo end >&2; exit 3");
-    // Far less time than the disk is full.
+    // The deadline is far shorter than the time for which the disk is full.
     vm.start(fence, "k", &script, json!({ "timeoutMs": 1500 }));
     fill(&vm);
     std::fs::write(&go, "").unwrap();
@@ -97,7 +97,7 @@ fn an_end_that_cannot_be_written_down_is_told_once_it_can() {
     fill(&vm);
     std::fs::write(&go, "").unwrap();
     wait_until("a full disk is said", || !disk_full(&vm).is_null());
-    // A failed write is tried again and again; between two tries nothing of it lies there.
+    // A failed write is repeated; between two attempts, no part of it remains.
     let halves = || names_of_exec(&vm).contains(&"record.json.new".to_owned());
     wait_until("no half record stays", || !halves());
     make_room(&vm);
@@ -124,8 +124,8 @@ fn walk_for(folder: &std::path::Path, name: &str) -> Value {
     serde_json::from_slice(&std::fs::read(exec.path().join(name)).unwrap()).unwrap()
 }
 
-/// The agent behind a VMM that pauses it once there is a file `full` or it is asked to, and resumes it when it is asked to
-/// and there is a file `room`.
+/// Starts the agent with a VMM that pauses once a file `full` exists, or on request. It resumes on request once a file
+/// `room` exists.
 fn stopping(extra: Value) -> Value {
     let script = r#"
         # With the shell both end, also while the first is stopped.
@@ -154,7 +154,7 @@ fn stopping(extra: Value) -> Value {
     config
 }
 
-/// The words that the VMM was asked, behind `ready`.
+/// The requests that the VMM received after `ready`.
 fn asked(vm: &Vm) -> Vec<String> {
     let words = std::fs::read_to_string(vm.dir.join("asked")).unwrap_or_default();
     words.lines().map(str::to_owned).collect()
@@ -170,7 +170,7 @@ fn a_vm_that_found_no_room_goes_on_and_its_deadlines_stood_still() {
     wait_until("the command begins", || walk_for_output(&vm));
     std::fs::write(vm.dir.join("full"), "").unwrap();
     wait_until("a full disk is said", || !disk_full(&vm).is_null());
-    // Longer than the deadline, and asked again and again.
+    // This is longer than the deadline, and the VMM is asked again and again.
     std::thread::sleep(Duration::from_secs(3));
     wait_until("it is asked again", || asked(&vm).len() >= 4);
     assert!(asked(&vm)[1..].iter().all(|word| word == "resume"));

@@ -61,7 +61,7 @@ fn standard_input_of_unknown_length_ends_where_the_client_says() {
     let mut line = [0; 7];
     output.socket.read_exact(&mut line).unwrap();
     assert_eq!(end(12)["error"]["code"], "api/bad-request", "13 were sent");
-    // One more byte is announced before it comes.
+    // One more byte is announced before it arrives.
     assert_eq!(end(14)["ok"], json!({}));
     stdin.socket.write_all(b"!").unwrap();
     assert_eq!(output.rest(), b"!end\n");
@@ -123,7 +123,7 @@ fn a_counting_stream_is_exact_over_many_attaches() {
         let count = stream.socket.read(&mut part).unwrap();
         all.extend_from_slice(&part[..count]);
         fence = vm.attach();
-        // The stream of the lower fence ends, though its command goes on.
+        // The stream of the lower fence ends, but its command continues.
         let _ = stream.socket.read_to_end(&mut Vec::new());
     }
     vm.wait("count");
@@ -194,7 +194,7 @@ fn a_write_that_the_disk_refuses_fails_the_command_and_not_the_keeper() {
         &format!("head -c {} /dev/zero; sleep 20", 8 * MIB),
         json!({}),
     );
-    // The same to each that asks: what the command wrote is nowhere, and no attempt in this VM brings it back.
+    // Each client gets the same answer: the command's output is lost, and no attempt in this VM restores it.
     for _ in 0..2 {
         let answer = vm.call("exec.wait", json!({ "execKey": "big" }));
         assert_eq!(answer["error"]["code"], "vm/lost", "{answer}");
@@ -253,7 +253,7 @@ fn the_first_of_an_interruption_and_an_end_decides_what_a_command_comes_to() {
     assert_eq!(exit["exitCode"], 0, "{exit}");
     assert_eq!(exit["signal"], json!(null), "{exit}");
     assert_eq!(exit["cause"], json!({ "kind": "cancel" }), "{exit}");
-    // A worker that takes over learns the same.
+    // A worker that takes over gets the same outcome.
     let fence = vm.attach();
     assert_eq!(vm.wait("interrupted"), exit);
 

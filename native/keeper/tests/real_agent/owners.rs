@@ -1,4 +1,4 @@
-//! VMs of a process that launched them for itself: they end with it, and count with all others.
+//! VMs of a process that launched them for itself: they end with the process, and count like all others.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ fn a_tied_vm_ends_with_its_client_and_leaves_nothing() {
     let life = tie(&vm, fence, false);
     let marker = vm.guest_path("runs");
     vm.start(fence, "k", &format!("touch {marker}; sleep 60"), json!({}));
-    // Longer than the lease: the connection alone keeps it.
+    // This is longer than the lease: only the connection keeps the VM.
     std::thread::sleep(Duration::from_millis(2_500));
     assert_eq!(vm.call("status", json!({}))["ok"]["state"], "ready");
     drop(life);
@@ -89,7 +89,7 @@ fn a_higher_fence_takes_a_tied_vm_over() {
 #[test]
 fn vms_of_a_folder_never_take_more_than_its_budget() {
     let folder = Folder::new("budget");
-    // Each takes 64 and 36 MiB.
+    // Each VM needs 64 and 36 MiB.
     let extra = json!({ "budget": { "memoryMib": 250, "overheadMib": 36 } });
     let launched: Vec<_> = std::thread::scope(|scope| {
         let launches: Vec<_> = (0..6)
@@ -119,7 +119,7 @@ fn vms_of_a_folder_never_take_more_than_its_budget() {
             "{message}"
         );
     }
-    // One that is killed takes no room from then on; its launch is not told of it by anybody.
+    // A killed VM uses no memory from then on, although no process notifies its launch.
     let killed = admitted.pop().unwrap();
     let pid = killed.keeper_pid().unwrap().to_string();
     assert!(
@@ -137,7 +137,7 @@ fn vms_of_a_folder_never_take_more_than_its_budget() {
         }
         std::thread::sleep(Duration::from_millis(20));
     };
-    // So does one that was launched by a build that says no overhead.
+    // A VM of a build without an overhead in its budget is counted too.
     drop(next);
     let rest = json!({});
     let old = Vm::in_folder(&folder.0, "old", rest).unwrap();

@@ -1,4 +1,4 @@
-//! Requests that cannot be carried out: what is said of them, and what becomes of their connection.
+//! Requests that the keeper rejects: the errors, and the state of their connections.
 
 use std::io::Read;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Stream, Vm};
 
-/// Asks over a connection that is open.
+/// Sends a request over an open connection.
 fn ask(connection: &mut Stream, request: &Value) -> Value {
     let mut line = json!({ "v": 1, "id": "a" });
     for (key, value) in request.as_object().unwrap() {
@@ -46,7 +46,7 @@ fn a_request_that_makes_no_sense_is_answered_and_its_connection_goes_on() {
             "api/bad-request",
             "exec.wait: invalid type: integer `1`, expected a string",
         ),
-        // Whose turn it is comes before what is asked.
+        // The fence is checked before the arguments.
         (
             json!({ "op": "exec.start" }),
             "api/bad-request",
@@ -82,7 +82,7 @@ fn a_request_that_makes_no_sense_is_answered_and_its_connection_goes_on() {
         let expected = json!({ "code": code, "message": message });
         assert_eq!(answer["error"], expected, "{request}");
     }
-    // A later client may say more than this keeper reads.
+    // A later client may send fields that this keeper does not know.
     let answer = ask(&mut connection, &json!({ "op": "status", "more": [1] }));
     assert_eq!(answer["ok"]["fence"], fence);
     let answer = ask(

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 pub const MIB: u64 = 1 << 20;
-/// No single answer takes longer than this.
+/// The limit of a single answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 const KEEPER: &str = env!("CARGO_BIN_EXE_voidbox-vm");
 
-/// The agent of this checkout, built where the keeper was.
+/// Returns the agent of this checkout, built in the same folder as the keeper.
 pub fn agent() -> &'static Path {
     static AGENT: OnceLock<PathBuf> = OnceLock::new();
     AGENT.get_or_init(|| {
@@ -42,7 +42,7 @@ pub fn agent() -> &'static Path {
     })
 }
 
-/// The setting `vmm` of a program that holds the guest port.
+/// Returns the setting `vmm` for a program that holds the guest port.
 pub fn test_vmm(program: &Path, args: &[&str]) -> Value {
     json!({ "name": "test", "program": program, "args": args })
 }
@@ -54,12 +54,12 @@ pub struct Vm {
 }
 
 impl Vm {
-    /// A keeper whose guest is the agent; `extra` goes over its launch configuration.
+    /// Launches a keeper whose guest is the agent; `extra` overrides its launch configuration.
     pub fn with_agent(name: &str, extra: Value) -> Self {
         Self::launch(name, extra, Command::new(KEEPER))
     }
 
-    /// In a folder of VMs; the answer of a launch that did not come to one.
+    /// Launches in a folder of VMs; the error is the answer of a launch that created no VM.
     pub fn in_folder(folder: &Path, name: &str, extra: Value) -> Result<Self, Value> {
         let vm = Self::at(folder.join(name), name);
         let answer = vm.try_launch(extra, Command::new(KEEPER));
@@ -69,7 +69,7 @@ impl Vm {
         }
     }
 
-    /// The same where no file may grow beyond `bytes`.
+    /// Launches with a limit of `bytes` for every file.
     pub fn with_agent_and_file_limit(name: &str, bytes: u64) -> Self {
         let mut command = Command::new("bash");
         let script = format!(
@@ -80,7 +80,7 @@ impl Vm {
         Self::launch(name, json!({}), command)
     }
 
-    /// The same with a run directory on a file system of `mib` MiB, in a mount namespace of the keeper's.
+    /// Launches with a run directory on a file system of `mib` MiB, in a mount namespace of the keeper.
     pub fn with_agent_on_small_disk(name: &str, mib: u64, extra: Value) -> Self {
         let disk = std::env::temp_dir().join(format!("voidbox-disk-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&disk);
@@ -98,7 +98,7 @@ impl Vm {
         command.args(["bash", "-c", &script, KEEPER]);
         let mut vm = Self::at(disk.join("vm"), name);
         let pid = vm.launch_by(extra, command);
-        // Where this process sees that file system; the folder that it is mounted on stays empty.
+        // This path shows that file system to this process; the folder on which it is mounted stays empty.
         vm.dir = PathBuf::from(format!("/proc/{pid}/root{}", vm.dir.display()));
         vm.mount_point = Some(disk);
         vm
@@ -112,7 +112,7 @@ impl Vm {
     }
 
     fn at(dir: PathBuf, name: &str) -> Self {
-        // The agent serves files as a user that has no way into a run directory.
+        // The agent serves files as a user that cannot enter a run directory.
         let guest = std::env::temp_dir().join(format!("{name}-guest"));
         for folder in [&dir, &guest] {
             let _ = std::fs::remove_dir_all(folder);
@@ -126,7 +126,7 @@ impl Vm {
         }
     }
 
-    /// The keeper's process id.
+    /// Launches, and returns the keeper's process id.
     fn launch_by(&self, extra: Value, command: Command) -> u64 {
         let answer = self.try_launch(extra, command);
         assert_eq!(answer["state"], "created", "{answer}");
@@ -156,7 +156,7 @@ impl Vm {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// A path that commands and files of the guest may use.
+    /// Returns a path that commands and files of the guest may use.
     pub fn guest_path(&self, name: &str) -> String {
         self.guest.join(name).to_str().unwrap().to_owned()
     }
@@ -182,7 +182,7 @@ impl Vm {
             .unwrap()
     }
 
-    /// Starts a shell script; `extra` goes over the request.
+    /// Starts a shell script; `extra` overrides fields of the request.
     pub fn start(&self, fence: u64, key: &str, script: &str, extra: Value) -> Value {
         let answer = self.call("exec.start", start(fence, key, script, &extra));
         assert!(answer["ok"].is_object(), "{answer}");
@@ -219,7 +219,7 @@ impl Vm {
         pages * 4096
     }
 
-    /// Waits for the keeper's end and gives `exit.json`.
+    /// Waits for the keeper's end, and returns `exit.json`.
     pub fn exit(&self) -> Value {
         let deadline = Instant::now() + ANSWER_TIMEOUT;
         loop {
@@ -235,7 +235,7 @@ impl Vm {
 
 impl Drop for Vm {
     fn drop(&mut self) {
-        // A keeper that is killed takes its guest along.
+        // The guest dies with a killed keeper.
         if !self.dir.join("exit.json").exists()
             && let Some(pid) = self.keeper_pid()
         {
@@ -250,7 +250,7 @@ impl Drop for Vm {
     }
 }
 
-/// The fields of an `exec.start` of a shell script.
+/// Returns the fields of an `exec.start` for a shell script.
 pub fn start(fence: u64, key: &str, script: &str, extra: &Value) -> Value {
     // SAFETY: plain calls that cannot fail.
     let own = unsafe { (libc::geteuid(), libc::getegid()) };
@@ -272,7 +272,7 @@ pub struct Stream {
     pub socket: BufferedSocket,
 }
 
-/// What was read behind an answer line is not lost.
+/// A socket with a buffer, so that bytes read after an answer line are not lost.
 pub struct BufferedSocket(BufReader<UnixStream>);
 
 impl Read for BufferedSocket {
@@ -313,7 +313,7 @@ impl Stream {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// All bytes up to the stream's end.
+    /// Returns all bytes up to the stream's end.
     pub fn rest(mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.socket.read_to_end(&mut bytes).unwrap();
@@ -321,7 +321,7 @@ impl Stream {
     }
 }
 
-/// A client process that has a stream open and stands under SIGSTOP; dropped, it is killed.
+/// A client process that holds an open stream, and is stopped by SIGSTOP; dropping this kills it.
 pub struct StoppedReader(Child);
 
 pub fn stopped_reader(stream: &Stream) -> StoppedReader {

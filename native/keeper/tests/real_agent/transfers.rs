@@ -31,19 +31,19 @@ fn files_go_in_and_out(vm: &Vm) {
     assert_eq!(vm.stream("file.get", nothing).head["ok"]["absent"], true);
 }
 
-/// What the guest has below `name` as the tar that a client gets, and the answer before it.
+/// Returns the guest's files below `name` as the client's tar, and the answer before it.
 fn tar_of(vm: &Vm, fence: u64, name: &str) -> (Value, Vec<u8>) {
     let request = json!({ "fence": fence, "path": vm.guest_path(name) });
     let got = vm.stream("tar.get", request);
     (got.head.clone(), got.rest())
 }
 
-/// A tar ends with two blocks of zeroes; one that was broken off does not.
+/// A tar ends with two blocks of zeroes, unless it was cut off.
 fn is_complete(tar: &[u8]) -> bool {
     tar.len() >= 1024 && tar[tar.len() - 1024..].iter().all(|byte| *byte == 0)
 }
 
-/// Path, permission bits and what an entry holds: contents, the target of a link, or nothing.
+/// Returns each entry's path, permission bits and content: bytes of a file, the target of a link, or nothing.
 fn entries(tar: &[u8]) -> BTreeMap<String, (u32, Vec<u8>)> {
     let mut archive = tar::Archive::new(tar);
     let read = archive.entries().unwrap().map(|entry| {
@@ -128,7 +128,7 @@ fn a_tar_breaks_off_before_what_may_not_leave_a_guest() {
     assert_eq!(vm.wait("pipe")["exitCode"], 0);
     let big = vm.guest_path("big");
     std::fs::create_dir(&big).unwrap();
-    // More than the guest's disk and memory hold.
+    // This is larger than the guest's disk and memory together.
     let sparse = std::fs::File::create(format!("{big}/sparse")).unwrap();
     sparse.set_len(1 << 30).unwrap();
     for (name, reason) in [
@@ -165,7 +165,7 @@ fn a_tar_that_was_put_comes_back() {
     assert_eq!(entries(&tar)["a/1"], (0o640, b"one".to_vec()));
 }
 
-/// A VM, its fence, and a path of it that nothing can be put at: it lies below a regular file.
+/// Returns a VM, its fence, and a path at which nothing can be written, because it is below a regular file.
 fn with_impossible_path(name: &str) -> (Vm, u64, String) {
     let vm = Vm::with_agent(name, json!({}));
     let fence = vm.attach();

@@ -1,4 +1,4 @@
-//! QEMU's command line, as seen from inside the jail.
+//! QEMU's command line, with paths inside the jail.
 
 use std::ffi::OsString;
 
@@ -6,22 +6,22 @@ use crate::config::{Accelerator, KernelKind, LaunchConfig};
 use crate::host::HostTsc;
 use crate::vmm::process::Descriptors;
 
-/// Where the jail has what QEMU opens.
+/// The paths of QEMU's files in the jail.
 pub const KERNEL: &str = "/vm/kernel";
 pub const INITRAMFS: &str = "/vm/initramfs";
 pub const SCRATCH: &str = "/vm/scratch.img";
 pub const ROOT_DISK: &str = "/vm/root.img";
 pub const MOUNTS: &str = "/mounts";
 
-/// By which the guest finds its root.
+/// The serial number by which the guest finds its root disk.
 const ROOT_SERIAL: &str = "voidbox-root";
 
-/// What TCG emulates: AVX2 and the like for programs, and no `erms`, with which the kernel would copy
-/// memory byte by byte, each of them an emulated instruction. The other three are not in TCG, and
-/// QEMU would say so at every start. `max` has slower page tables and copies than this.
+/// The CPU that TCG emulates: AVX2 and the like for programs. It lacks `erms`, with which the kernel would copy memory
+/// byte by byte, each byte an emulated instruction. TCG lacks the other features, and QEMU would print a warning at
+/// every start. `max` has slower page tables and copies than this CPU.
 const EMULATED_CPU: &str = "Haswell-noTSX,-erms,-pcid,-invpcid,-x2apic,-tsc-deadline";
 
-/// The arguments behind QEMU's own path. Nothing in them is secret.
+/// Returns the arguments after QEMU's own path. No argument is secret.
 pub fn qemu_args(
     accelerator: Accelerator,
     config: &LaunchConfig,
@@ -32,17 +32,17 @@ pub fn qemu_args(
         KernelKind::Debian => ("microvm,acpi=on,pcie=on,rtc=on", "pci"),
         KernelKind::Voidbox => ("microvm,acpi=off,pcie=off,rtc=on", "device"),
     };
-    // Virtio over MMIO has the interrupts 5 to 12 and is filled from the last: the fifth device would
-    // get 8, which is the clock's.
+    // Virtio over MMIO has the interrupts 5 to 12, and the last bus is used first: the fifth device would get 8, the
+    // clock's interrupt.
     let (fifth_bus, root_bus) = match config.kernel.kind {
         KernelKind::Debian => ("", ""),
         KernelKind::Voidbox => (",bus=virtio-mmio-bus.2", ",bus=virtio-mmio-bus.1"),
     };
     let (accelerator_option, cpu) = match accelerator {
         Accelerator::Kvm => ("kvm", "host"),
-        // MiB of translated code. A program that does not fit is translated again and again: with 64 a
-        // large one costs half as much CPU again. QEMU grows by what is used of it, and admission
-        // counts all of it. The default is a 1 GiB reservation.
+        // The size of the cache for translated code, in MiB. A program that does not fit is translated again and again:
+        // with 64, a large program needs half as much CPU time again. QEMU grows by the used part of the cache, and
+        // admission counts all of it. The default is a 1 GiB reservation.
         Accelerator::Tcg => ("tcg,tb-size=256", EMULATED_CPU),
     };
     let mut args: Vec<OsString> = Vec::new();
@@ -72,13 +72,13 @@ pub fn qemu_args(
     );
     add(
         "-drive",
-        // Without room on the host the VM stops, and its guest sees nothing of it.
+        // If the host has no room, the VM is paused, and its guest does not notice this.
         format!(
             "if=none,id=scratch,file={SCRATCH},format=raw,cache=unsafe,discard=unmap,werror=enospc"
         ),
     );
     add("-device", format!("virtio-blk-{bus},drive=scratch"));
-    // QEMU opens it for reading first unless it may not, and a descriptor has one mode.
+    // QEMU opens the file for reading first unless the option forbids it, and a descriptor has only one mode.
     add("-add-fd", format!("fd={},set=1", fds.mailbox));
     add(
         "-drive",
@@ -91,7 +91,7 @@ pub fn qemu_args(
     if config.root_disk.is_some() {
         add(
             "-drive",
-            // Many VMs have the same file open, and none of them for writing.
+            // Many VMs have the same file open, all of them for reading.
             format!(
                 "if=none,id=root,file={ROOT_DISK},format=raw,readonly=on,cache=unsafe,file.locking=off"
             ),
@@ -119,8 +119,8 @@ pub fn qemu_args(
     args
 }
 
-/// Debian's kernel tries its ciphers when it boots, and sets up keys and a source of random numbers that
-/// no guest needs (it has virtio-rng): on an emulated CPU a quarter of the boot.
+/// Debian's kernel tests its ciphers at each boot, and sets up keys and a source of random numbers. No guest needs them
+/// (it has virtio-rng), and they take a quarter of the boot on an emulated CPU.
 const DEBIAN_WITHOUT_TESTS: &str = " cryptomgr.notests initcall_blacklist=jent_mod_init,crypto_kdf108_init,init_encrypted,load_system_certificate_list";
 
 fn kernel_command_line(accelerator: Accelerator, config: &LaunchConfig, tsc: HostTsc) -> String {
@@ -131,21 +131,20 @@ fn kernel_command_line(accelerator: Accelerator, config: &LaunchConfig, tsc: Hos
         line.push_str(&format!(" voidbox.root={ROOT_SERIAL}"));
     }
     if config.kernel.kind == KernelKind::Debian {
-        // This machine has no timer that Debian's kernel could calibrate its TSC with: without the
-        // figure one boot of five hangs.
+        // This machine has no timer with which Debian's kernel could calibrate its TSC: without the figure, one boot of
+        // five hangs.
         line.push_str(&format!(" tsc_early_khz={}", tsc.khz));
     }
     if accelerator != Accelerator::Kvm {
-        // An emulated CPU does not speculate, so it needs no mitigations, and they cost it a switch of
-        // page tables at every system call. Zeroing each page of the page cache, as Debian's kernel
-        // does, costs it 512 more instructions.
+        // An emulated CPU does not speculate, so it needs no mitigations, which would cost a switch of page tables at
+        // every system call. Zeroing each page of the page cache, as Debian's kernel does, costs 512 more instructions.
         line.push_str(" mitigations=off init_on_alloc=0");
         if config.kernel.kind == KernelKind::Debian {
             line.push_str(DEBIAN_WITHOUT_TESTS);
         }
-        // An emulated TSC is the host's. The kernel checks it against a timer that is late whenever
-        // one of two virtual CPUs waits for a CPU of the host, gives it up for that, and its clock
-        // falls behind from then on. The host has checked it already.
+        // An emulated TSC is the host's. The kernel compares it with a timer that is late whenever one of two virtual
+        // CPUs waits for a CPU of the host. It would then stop using the TSC, and its clock would fall behind. The host
+        // has already checked the TSC.
         if tsc.trusted {
             line.push_str(" tsc=reliable");
         }
@@ -255,13 +254,13 @@ mod tests {
             "debian",
             serde_json::json!([{ "hostPath": "/secret/x", "guestPath": "/data" }]),
         ));
-        // Nothing that anybody could connect to, by a path or a port.
+        // No argument opens a path or a port to which another process could connect.
         for forbidden in [
             "net", "-monitor", "-qmp", "server", "path=/vm", "host=", "port=", "/secret", "/home",
         ] {
             assert!(!line.contains(forbidden), "{forbidden} in {line}");
         }
-        // The one control is the socket whose other end the keeper has.
+        // The only control is the socket whose other end the keeper has.
         assert_eq!(line.matches("-mon ").count(), 1);
         assert!(
             line.contains("-chardev socket,id=control,fd=10 -mon chardev=control,mode=control")

@@ -1,4 +1,4 @@
-//! What of the host QEMU sees in its jail.
+//! The files of the host that QEMU sees in its jail.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::vmm::interface::NewVm;
 use crate::vmm::jail::{Jail, readable, resolve};
 use crate::vmm::process::Descriptors;
 
-/// Beside QEMU's binary: its libraries and the firmware that the machine starts with.
+/// The read-only files in addition to QEMU's binary: its libraries and the firmware with which the machine starts.
 const READ_ONLY: [&str; 5] = [
     "/usr/lib",
     "/usr/lib64",
@@ -21,7 +21,7 @@ const READ_ONLY: [&str; 5] = [
     "/etc/ld.so.cache",
 ];
 
-/// The whole command: the jail, and QEMU inside it.
+/// Returns the whole command: the jail, and QEMU inside it.
 pub fn command(
     settings: &QemuSettings,
     NewVm {
@@ -58,7 +58,7 @@ pub fn command(
     jail.command(keeper, words)
 }
 
-/// The folders above what is shown.
+/// Makes the folders above the files of the jail.
 fn make_folders(jail: &mut Jail, qemu: &Path) {
     for folder in ["/etc", "/usr/share", command::MOUNTS] {
         jail.make_folder(folder);
@@ -85,7 +85,7 @@ fn show_system(jail: &mut Jail) {
     }
 }
 
-/// QEMU's binary, and what a build outside `/usr` has around it.
+/// Adds QEMU's binary, and for a build outside `/usr` its surrounding files.
 fn show_qemu(jail: &mut Jail, qemu: &Path) {
     let prefix = qemu.parent().and_then(Path::parent);
     let shown = match prefix {

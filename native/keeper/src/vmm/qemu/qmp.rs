@@ -1,4 +1,4 @@
-//! QEMU's control socket, whose other end the keeper alone has: QMP, of which it uses three commands.
+//! QEMU's control socket, whose other end only the keeper has. It speaks QMP, of which the keeper uses three commands.
 
 use serde_json::Value;
 use tokio::net::UnixStream;
@@ -6,7 +6,7 @@ use tokio::net::UnixStream;
 use crate::vmm::interface::{Control, Said, Violation, Work};
 use crate::vmm::lines::{Lines, LongLine};
 
-/// What QEMU said that is not QMP.
+/// A message of QEMU that is not QMP.
 #[derive(Debug, thiserror::Error)]
 enum NoQmp {
     #[error(transparent)]
@@ -19,11 +19,11 @@ enum NoQmp {
     NotNegotiated(String),
 }
 
-/// What one line says.
+/// The meaning of one line.
 #[derive(Debug, PartialEq, Eq)]
 enum Heard {
     Greeting,
-    /// The VM stands still: a write of its disk found no room on the host.
+    /// The VM is paused: a write of its disk found no room on the host.
     NoSpace,
     /// The VM runs.
     Resumed,
@@ -67,10 +67,10 @@ impl From<NoQmp> for Violation {
     }
 }
 
-/// The control of one QEMU that takes commands.
+/// The control of one QEMU that accepts commands.
 pub struct Qmp(Lines);
 
-/// Agrees with QEMU on the protocol. Never returns for one that ends before.
+/// Agrees with QEMU on the protocol. Never returns if QEMU ends before.
 pub async fn open(socket: UnixStream) -> Result<Qmp, Violation> {
     let mut qmp = Qmp(Lines::new(socket));
     qmp.negotiate().await?;
@@ -83,7 +83,7 @@ impl Qmp {
     }
 
     async fn send(&mut self, command: &str) {
-        // A QEMU that does not read has ended, which others see.
+        // A QEMU that does not read has ended, which other tasks notice.
         let _ = self.0.send(&format!("{{\"execute\":\"{command}\"}}")).await;
     }
 

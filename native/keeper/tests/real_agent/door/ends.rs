@@ -1,4 +1,4 @@
-//! What a program sees, and what notices say, when a server, the VM or the keeper ends in the middle.
+//! A server, the VM or the keeper ends in the middle: the errors of the program, and the notices.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -23,7 +23,7 @@ fn a_server_that_breaks_off_is_seen_to_do_so() {
             .write_all(format!("HTTP/1.1 200 OK\r\n{length}\r\nhalf").as_bytes())
             .unwrap();
         thread::sleep(Duration::from_millis(100));
-        // Closed over unread bytes, a socket is reset.
+        // A socket that is closed with unread bytes is reset.
         if until_close {
             thread::sleep(Duration::from_millis(100));
         }

@@ -1,4 +1,5 @@
-//! How much a guest may have: connections, their rate, idle time and bytes; what reaches a limit costs others nothing.
+//! The limits of a guest: connections, their rate, idle time and bytes. A connection at its limit does not affect
+//! others.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -39,7 +40,7 @@ fn at_most_so_many_connections_are_open_and_those_go_on() {
 fn a_guest_has_128_connections_to_its_proxy_and_one_more_is_told_so() {
     let server = Server::echo();
     let door = vm("door-programs", &server, |_| ());
-    // They ask for nothing yet.
+    // These connections send no request yet.
     let mut held: Vec<TcpStream> = (0..128).map(|_| door.open()).collect();
     let told = read_head(&mut door.open());
     assert_eq!(status(&told), 503, "{told}");
@@ -114,7 +115,7 @@ fn who_does_not_read_holds_up_nobody_and_costs_little() {
         let _ = stream.read_exact(&mut first);
         match first[0] {
             b'e' => drop(stream.write_all(b"e")),
-            // Sends for as long as somebody takes it.
+            // Sends as long as the other end reads.
             _ => while stream.write_all(&[7; 64 << 10]).is_ok() {},
         }
     });
@@ -130,6 +131,6 @@ fn who_does_not_read_holds_up_nobody_and_costs_little() {
     other.read_exact(&mut [0]).unwrap();
     let grown = door.vm.keeper_resident_bytes().saturating_sub(before);
     assert!(grown < 24 * MIB, "the keeper has grown by {grown} bytes");
-    // What waited comes when it is read.
+    // Waiting bytes arrive when they are read.
     held[0].read_exact(&mut vec![0; 4 << 20]).unwrap();
 }

@@ -1,4 +1,4 @@
-//! What passes: both directions, whole and in order, however much it is.
+//! Transfers of any size in both directions arrive whole and in order.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -65,7 +65,7 @@ fn large_answers_come_through_the_mailbox_and_through_the_port_alike() {
 
 #[test]
 fn a_connection_goes_on_also_behind_an_answer_that_comes_at_once() {
-    // Before the request: nothing of that may count as still on its way.
+    // The server's answer precedes the request, so no byte of the request may count as still in flight.
     let server = Server::new(|mut stream| {
         stream
             .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
@@ -80,7 +80,7 @@ fn a_connection_goes_on_also_behind_an_answer_that_comes_at_once() {
         let mut stream = door.open();
         let answered = (0..100)
             .take_while(|_| {
-                // A connection to the server each: 50 in a second are allowed.
+                // Each request has its own connection to the server, and the limit is 50 in a second.
                 thread::sleep(Duration::from_millis(20));
                 stream.write_all(request.as_bytes()).is_ok()
                     && read_head(&mut stream).starts_with("HTTP/1.1 200 ")
@@ -100,7 +100,7 @@ fn a_body_goes_up_while_its_answer_comes_down() {
             .unwrap();
         let mut buffer = [0u8; 6];
         for _ in 0..2 {
-            // An event for each part of the request, as it comes.
+            // The server sends an event for each part of the request, when it arrives.
             stream.read_exact(&mut buffer).unwrap();
             stream.write_all(b"2\r\nok\r\n").unwrap();
         }
