@@ -1,7 +1,7 @@
 /**
- * What `npm start`, `npm test` and the other scripts run: brings the checkout to a state in which the verb can work
- * (dependencies, compiled TypeScript, workflow bundle), then does the verb. Plain JavaScript without dependencies,
- * because it runs before there is anything else. What is already done is recognised by hashes and file times.
+ * Runs `npm start`, `npm test` and the other scripts. It first prepares the checkout for the verb (dependencies, compiled
+ * TypeScript, workflow bundle), then runs the verb. It is plain JavaScript without dependencies, because it runs before
+ * anything is installed. It detects finished steps by hashes and file times.
  */
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -13,7 +13,7 @@ import { withFileLock } from './file-lock.mjs';
 import { describeFailures, parseCargoFailures, REPORT_FILE, runAll } from './test-report.mjs';
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
-/** Folders that the product itself consists of; tests and benchmarks are compiled for `check` and `bench` only. */
+/** Folders of the product itself; tests and benchmarks are compiled only for `check` and `bench`. */
 const PRODUCT = [
   'domain',
   'agents',
@@ -35,7 +35,7 @@ const PRODUCT = [
   'sdk',
   'skill-kit',
 ];
-/** What the workflow bundle is made of. */
+/** The folders in the workflow bundle. */
 const BUNDLED = ['domain', 'activities', 'workflows', 'workers'];
 const PROGRAM_BUNDLES = [
   join(ROOT, 'dist', 'cli-bundle', 'main.cjs'),
@@ -43,17 +43,17 @@ const PROGRAM_BUNDLES = [
 ];
 const GENERATED = new Set(['node_modules', 'dist', 'target', '.git']);
 const BUILD_RECORD = join(ROOT, 'dist', '.build.json');
-/** What fails soonest comes first. All but `static` and `rust` are run by vitest. */
+/** The groups, beginning with the one that fails soonest. vitest runs all of them except `static` and `rust`. */
 const TEST_GROUPS = ['static', 'pure', 'process', 'rust', 'server', 'vm'];
-/** The projects of vitest.config.ts that a group consists of; the others are one project of the same name. */
+/** The projects of vitest.config.ts in a group; every other group is one project of the same name. */
 const PROJECTS = /** @type {Record<string, string[]>} */ ({ pure: ['pure', 'isolated'], vm: ['vm', 'vm-alone'] });
-/** Run by their name alone: they download what not everybody may want. */
+/** Groups that run only when they are named, because they download programs that a user may not want. */
 const NAMED_GROUPS = ['agents'];
-/** Groups that need tests, benchmarks and examples compiled: `static` checks their types, the others start examples. */
+/** Groups that need compiled tests, benchmarks and examples: `static` checks their types, the others start examples. */
 const NEEDS_ALL = new Set(['static', 'vm', 'agents']);
-/** What `npm run check` runs: all that needs neither a server nor a VM. */
+/** The groups of `npm run check`, which need neither a server nor a VM. */
 const CHECK_GROUPS = ['static', 'pure', 'process', 'rust'];
-/** Side by side where both run: tests of Rust wait for half of their time, and those of processes compute. */
+/** Two groups that run in parallel: tests of Rust wait half of their time, and tests of processes use the CPU. */
 const PAIR = ['process', 'rust'];
 const START_EXAMPLE = 'examples/hello.yaml';
 
@@ -76,14 +76,14 @@ class BootstrapError extends Error {
 }
 
 const ignore = () => undefined;
-/** Time for the last output of a child that has ended. */
+/** The time for the last output of a child that has ended. */
 const LEFT_OUTPUT_MS = 2_000;
 
 /**
- * Runs a child with our terminal and gives its exit code; a signal is 128 and its usual number.
+ * Runs a child with this process's terminal, and returns its exit code; a signal is 128 plus its usual number.
  * @param {string} program @param {string[]} args @param {NodeJS.ProcessEnv} [env]
- * @param {(chunk: Buffer) => void} [read] gets standard output and standard error too, which are pipes then
- * @param {boolean} [isShown] false: only `read` gets them
+ * @param {(chunk: Buffer) => void} [read] gets standard output and standard error too, which are then pipes
+ * @param {boolean} [isShown] if false, only `read` gets the output
  * @returns {Promise<number>}
  */
 function run(program, args, env = process.env, read, isShown = true) {
@@ -96,7 +96,8 @@ function run(program, args, env = process.env, read, isShown = true) {
       child.stdout?.pipe(process.stdout, { end: false });
       child.stderr?.pipe(process.stderr, { end: false });
     }
-    // An interrupt goes to the whole foreground group: the child decides what it means, this process waits for it.
+    // The terminal sends an interrupt to the whole foreground group: the child decides what it means, and this process
+    // waits for it.
     process.on('SIGINT', ignore);
     const end = () => child.kill('SIGTERM');
     process.once('SIGTERM', end);
@@ -106,7 +107,7 @@ function run(program, args, env = process.env, read, isShown = true) {
       process.off('SIGTERM', end);
       const settle = () => resolve(code ?? (signal === 'SIGINT' ? 130 : 143));
       if (read === undefined) return settle();
-      // A process that the child left behind may hold the pipes open.
+      // A process that the child started may still hold the pipes open.
       const limit = setTimeout(settle, LEFT_OUTPUT_MS);
       child.once('close', () => {
         clearTimeout(limit);
@@ -142,7 +143,8 @@ function collectSources(folder, found) {
 }
 
 /**
- * Path, size and time of every source of the folders: changes when a compiler would have something to do.
+ * Lists path, size and time of every source of the folders, so the signature changes whenever a compiler has work to
+ * do.
  * @param {readonly string[]} folders
  */
 function signatureOf(folders) {
@@ -172,8 +174,8 @@ function record(key, value) {
 }
 
 /**
- * True when node_modules holds what package-lock.json names, by the list that npm leaves there. Optional packages
- * are those of other platforms too and may be absent.
+ * Returns true if node_modules contains the packages in package-lock.json, according to npm's own list there. Optional
+ * packages include those of other platforms, so they may be absent.
  */
 function isInstalled() {
   try {
@@ -189,7 +191,7 @@ function isInstalled() {
   }
 }
 
-/** What is still to be done before the verb; nothing on most runs. @param {boolean} everything */
+/** Returns the steps that must run before the verb; usually none. @param {boolean} everything */
 function pending(everything) {
   const done = readBuildRecord();
   const install = !isInstalled();
@@ -236,9 +238,9 @@ async function bundle() {
 }
 
 /**
- * Dependencies, compiled code and workflow bundle, each only when its inputs have changed.
- * Two of these at once are safe: the second waits, looks again and finds nothing to do.
- * @param {boolean} everything compile tests and benchmarks too
+ * Prepares dependencies, compiled code and the workflow bundle, each only if its inputs have changed. Two concurrent
+ * calls are safe: the second waits, checks again and finds no work.
+ * @param {boolean} everything also compile tests and benchmarks
  */
 export async function prepareCheckout(everything = false) {
   const before = pending(everything);
@@ -246,7 +248,8 @@ export async function prepareCheckout(everything = false) {
   const machine = thisMachine(process.env.PATH ?? '');
   const problems = before.install ? checkoutProblems(ROOT, machine) : platformProblems(machine);
   if (problems.length > 0) throw new BootstrapError(describeProblems(problems), 3);
-  // Readable as the umask says: a lock would make its folder for one user alone, and all of the machine may run the checkout.
+  // The umask sets this folder's mode: `withFileLock` would make it for one user, but all users of the machine may run
+  // the checkout.
   mkdirSync(join(ROOT, 'dist'), { recursive: true });
   await withFileLock(
     join(ROOT, 'dist', '.build.lock'),
@@ -296,7 +299,10 @@ async function start(args) {
   return 0;
 }
 
-/** What can be said without running the code; types are checked by the build before. @type {[string, () => [string, string[]]][]} */
+/**
+ * Checks that do not run the code; the build has already checked types.
+ * @type {[string, () => [string, string[]]][]}
+ */
 const STATIC_STEPS = [
   ['TypeScript format', () => [tool('oxfmt'), ['--check']]],
   ['lint and boundaries', () => [tool('oxlint'), ['--type-aware', '--deny-warnings']]],
@@ -307,7 +313,7 @@ const STATIC_STEPS = [
   ],
 ];
 
-/** Runs every step, also after one that failed, and names those that failed. */
+/** Runs every step, even after a failed one, and names the failed steps. */
 async function runStatic() {
   let first = 0;
   const failures = [];
@@ -322,8 +328,8 @@ async function runStatic() {
 }
 
 /**
- * Every crate runs, also after one that failed. Output is kept for the names of failures, and shown as it arrives or, beside another
- * group, at the end.
+ * Tests every crate, even after a failed one. The output is kept for the names of failures. It is printed as it arrives
+ * or, if another group runs in parallel, at the end.
  * @param {boolean} isBeside
  */
 async function runRust(isBeside) {
@@ -363,9 +369,9 @@ async function runGroup(group, rest, reportFile, isBeside) {
 }
 
 /**
- * Runs all groups, also after one that failed. Prints at the end where the time went and the name of each failure.
+ * Runs all groups, even after a failed one. At the end, prints the times and the name of each failure.
  * @param {string} verb @param {readonly string[]} groups @param {string[]} rest for vitest
- * @throws BootstrapError that names the groups that failed
+ * @throws BootstrapError that names the failed groups
  */
 async function runGroups(verb, groups, rest) {
   const isPaired = PAIR.every((group) => groups.includes(group));
@@ -399,7 +405,7 @@ async function test(args) {
   return 0;
 }
 
-/** Everything that needs neither a server nor a VM. */
+/** Runs every check that needs neither a server nor a VM. */
 async function check() {
   await runGroups('check', CHECK_GROUPS, []);
   progress('check: all passed');

@@ -35,7 +35,7 @@ function calls(): string[] {
   return existsSync(join(checkout, 'calls')) ? readFileSync(join(checkout, 'calls'), 'utf8').trim().split('\n') : [];
 }
 
-/** A checkout whose npm and compilers only write down that they were called. */
+/** A checkout whose npm and compilers only record their calls. */
 beforeEach(() => {
   checkout = mkdtempSync(join(tmpdir(), 'voidbox-checkout-'));
   mkdirSync(join(checkout, 'setup'));
@@ -148,7 +148,7 @@ describe('bootstrap', () => {
 });
 
 describe('before npm downloads anything', () => {
-  it('everything that is missing is said at once', async () => {
+  it('set-up names everything that is missing in one message', async () => {
     for (const name of ['npm', 'flock']) rmSync(join(checkout, 'bin', name));
     const { exitCode, stderr } = await bootstrap('build');
     expect(exitCode).toBe(3);
@@ -198,7 +198,7 @@ describe('before npm downloads anything', () => {
 });
 
 describe('npm test and npm run check', () => {
-  /** Formatter, linter, cargo and vitest that write down how they were called, and fail when a file `fail-NAME` says so. */
+  /** Installs a formatter, linter, cargo and vitest that record their calls, and fail if a file `fail-NAME` exists. */
   async function withTools(): Promise<void> {
     await bootstrap('build');
     const script = (name: string): string => `#!/bin/sh\necho "${name} $1 $2" >> calls\n[ ! -e "fail-${name}" ]\n`;
@@ -226,7 +226,7 @@ describe('npm test and npm run check', () => {
     rmSync(join(checkout, 'calls'));
   }
 
-  /** Tests of processes and of Rust start side by side: those of processes first here. */
+  /** Tests of processes and of Rust start in parallel; this puts tests of processes first. */
   const inOrder = (called: readonly string[]): readonly string[] => {
     const [rust, process] = ['cargo test', 'vitest run --project=process'].map((start) =>
       called.findIndex((call) => call.startsWith(start)),

@@ -1,13 +1,13 @@
 /**
- * What the first stage of set-up needs of a machine, looked at before npm downloads anything: all that is missing is
- * told at once. Plain JavaScript that old versions of Node can read, because it says that Node is too old.
+ * Checks the machine for the first stage of set-up before npm downloads anything, and reports all problems at once. It
+ * is plain JavaScript that old versions of Node can parse, because it reports a Node that is too old.
  */
 import { accessSync, constants, rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** As `engines` in package.json. */
+/** The same versions as `engines` in package.json. */
 export const NODE_VERSIONS = '20.19 or newer, but not 21; 22.12 or newer';
-/** npm dependencies and compiled code. */
+/** The space for npm dependencies and compiled code. */
 export const CHECKOUT_ROOM_MIB = 700;
 const PROGRAMS = [
   { name: 'npm', fix: 'Install npm (it comes with Node from https://nodejs.org; Debian: npm).' },
@@ -40,7 +40,7 @@ function isFitNode(version) {
   return (major === 20 && minor >= 19) || (major === 22 && minor >= 12) || major > 22;
 }
 
-/** What would stop anything that a checkout does. @param {Machine} machine @returns {Problem[]} */
+/** Lists problems that would stop every verb of a checkout. @param {Machine} machine @returns {Problem[]} */
 export function platformProblems(machine) {
   /** @type {Problem[]} */
   const problems = [];
@@ -57,7 +57,12 @@ export function platformProblems(machine) {
   return problems;
 }
 
-/** What would stop npm and the compiler. @param {string} root @param {Machine} machine @returns {Problem[]} */
+/**
+ * Lists problems that would stop npm and the compiler.
+ * @param {string} root
+ * @param {Machine} machine
+ * @returns {Problem[]}
+ */
 export function checkoutProblems(root, machine) {
   const problems = platformProblems(machine);
   for (const { name, fix } of PROGRAMS)

@@ -39,14 +39,14 @@ describe('readEnvironment', () => {
     'TEMPORAL_CONFIG_FILE',
     'TEMPORAL_TLS',
     'TEMPORAL_TLS_SERVER_CA_CERT_PATH',
-  ])('%s alone names a server of your own', (name) => {
+  ])('%s is enough to name a server of your own', (name) => {
     expect(readEnvironment({ [name]: 'x', TEMPORAL_UI_URL: 'y', TEMPORAL_DEBUG: '1' })).toMatchObject({
       temporalConfigured: true,
       temporalVariables: [name],
     });
   });
 
-  test('what Temporal reads beside a server names none', () => {
+  test('other variables of Temporal do not name a server', () => {
     expect(readEnvironment({ TEMPORAL_UI_URL: 'y', TEMPORAL_DEBUG: '1', TEMPORAL_CODEC_ENDPOINT: 'z' })).toMatchObject({
       temporalConfigured: false,
       temporalVariables: [],
@@ -60,12 +60,12 @@ describe('readEnvironment', () => {
     ['VOIDBOX_ORPHAN_TIMEOUT_MS', '15m'],
     ['VOIDBOX_ORPHAN_TIMEOUT_MS', '9999'],
     ['VOIDBOX_DURABILITY', 'disk'],
-  ])('%s=%s is refused and not taken for the default', (name, value) => {
+  ])('%s=%s is rejected instead of using the default', (name, value) => {
     expect(() => readEnvironment({ HOME: '/home/me', [name]: value })).toThrow(SetupError);
     expect(() => readEnvironment({ HOME: '/home/me', [name]: value })).toThrow(`${name} is \`${value}\``);
   });
 
-  test('the embedded server and what runs write survive the same by default', () => {
+  test('runs survive the same failures as the embedded server by default', () => {
     const unset = readEnvironment({ HOME: '/home/me' });
     expect(durabilityOf(unset, 'embedded')).toBe('process');
     expect(durabilityOf(unset, 'own')).toBe('power');

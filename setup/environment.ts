@@ -1,4 +1,4 @@
-/** The one place that reads the environment. Everything else is handed what it needs. */
+/** The only module that reads the environment. Other modules get their settings from it. */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
@@ -7,50 +7,62 @@ import { join, resolve } from 'node:path';
 import { SetupError } from './setup-error.ts';
 import { createMapping } from '../domain/units/mapping.ts';
 
-/** The death of processes, or a power cut too. */
+/** The failures that runs survive: the death of processes, or also a power failure. */
 export type Durability = 'process' | 'power';
 
 export interface Environment {
-  /** Pieces that set-up makes or fetches, one folder each, keyed by a hash of their inputs. */
+  /** The folder of pieces that set-up makes or fetches, one folder each, keyed by a hash of their inputs. */
   readonly cacheDir: string;
-  /** Runs, artifacts, VMs, the embedded stack. */
+  /** The folder of runs, artifacts, VMs and the embedded stack. */
   readonly stateDir: string;
   /** Explicit paths to pieces, by piece name: `VOIDBOX_TEMPORAL_CLI`, `VOIDBOX_QEMU`, `VOIDBOX_BWRAP`, `VOIDBOX_VM`, `VOIDBOX_KERNEL`, `VOIDBOX_INITRAMFS`. */
   readonly piecePaths: Readonly<Record<string, string>>;
-  /** True when a variable of Temporal's names your own server. */
+  /** True if a variable of Temporal names your own server. */
   readonly temporalConfigured: boolean;
-  /** Those variables, by name. */
+  /** The names of these variables. */
   readonly temporalVariables: readonly string[];
-  /** `VOIDBOX_KERNEL_KIND=debian|voidbox` forces which kernel runs get; unset prefers ours when it is built. */
+  /**
+   * `VOIDBOX_KERNEL_KIND=debian|voidbox` selects the kernel of runs; if it is unset, a built Voidbox kernel is
+   * preferred.
+   */
   readonly kernelKind: 'debian' | 'voidbox' | null;
-  /** `VOIDBOX_BOOT_TIMEOUT_MS`: how long one boot may take until the guest's hello; null is the backend's own limit. For slow machines. */
+  /**
+   * `VOIDBOX_BOOT_TIMEOUT_MS`: the limit of one boot until the guest's hello, for slow machines; null is the backend's
+   * own limit.
+   */
   readonly bootTimeoutMs: number | null;
-  /** `VOIDBOX_DISK_FULL_LIMIT_MS`: how long a VM waits while the disk of the state folder is full; null is the keeper's own limit. */
+  /**
+   * `VOIDBOX_DISK_FULL_LIMIT_MS`: the time that a VM waits while the disk of the state folder is full; null is the
+   * keeper's own limit.
+   */
   readonly diskFullLimitMs: number | null;
-  /** `VOIDBOX_ORPHAN_TIMEOUT_MS`: how long a VM lives that no worker asks to keep; null is the keeper's own limit. */
+  /**
+   * `VOIDBOX_ORPHAN_TIMEOUT_MS`: the time for which a VM lives without a renewal by a worker; null is the keeper's own
+   * limit.
+   */
   readonly orphanTimeoutMs: number | null;
-  /** `VOIDBOX_DURABILITY=process|power`: what a run survives without losing anything; null: see `durabilityOf`. */
+  /** `VOIDBOX_DURABILITY=process|power`: the failures that a run survives without loss; null: see `durabilityOf`. */
   readonly durability: Durability | null;
   /** `VOIDBOX_SKILLS`: folders of skills, with `:` between them. */
   readonly skills: readonly string[];
-  /** `VOIDBOX_SECRETS_FILE`: what a worker of your own Temporal server lends to runs; null is nothing. */
+  /** `VOIDBOX_SECRETS_FILE`: the variables that a worker of your own Temporal server provides to runs; null: no file. */
   readonly secretsFile: string | null;
-  /** `VOIDBOX_SKILL_TURN_LIMIT_MS`: how long callbacks of skills may take for one turn; null is the worker's own limit. */
+  /** `VOIDBOX_SKILL_TURN_LIMIT_MS`: the limit for callbacks of skills in one turn; null is the worker's own limit. */
   readonly skillTurnLimitMs: number | null;
   /** Packages that the user adds to the dev image: `dev-packages` in the folder of Voidbox's configuration. */
   readonly devPackagesFile: string;
-  /** `VOIDBOX_BIN`: the `voidbox` that durable sessions of a skill's own command line go through; null looks for one. */
+  /** `VOIDBOX_BIN`: the `voidbox` that a skill's own command line uses for durable sessions; null: it looks for one. */
   readonly voidboxBin: string | null;
   readonly path: string;
   readonly noColor: boolean;
-  /** `TERM=dumb`: a terminal that only takes lines, as Emacs has one. */
+  /** `TERM=dumb`: a terminal that only prints lines, such as the one of Emacs. */
   readonly isDumbTerminal: boolean;
   readonly isCi: boolean;
-  /** True when npm started this process (`npx voidbox`, `npm start`), so that `voidbox` alone may not be on the PATH. */
+  /** True if npm started this process (`npx voidbox`, `npm start`), so that `voidbox` may not be on the PATH. */
   readonly isStartedByNpm: boolean;
   /** All variables, for child processes and for the variables that a spec names. */
   readonly variables: Readonly<Record<string, string | undefined>>;
-  /** Names of variables whose bytes are not UTF-8: their values in `variables` are other ones. */
+  /** Names of variables whose bytes are not UTF-8, so that their values in `variables` are wrong. */
   readonly undecodable: readonly string[];
 }
 
@@ -63,12 +75,14 @@ const PIECE_VARIABLES: Readonly<Record<string, string>> = {
   initramfs: 'VOIDBOX_INITRAMFS',
 };
 
-/** Each of them says that a run is to be on that server: it must not end on another one because one more is missing. */
+/**
+ * Each of these variables names a server, so a run must not start on another one because a second variable is missing.
+ */
 const NAMES_A_SERVER = /^TEMPORAL_(?:ADDRESS|NAMESPACE|API_KEY|PROFILE|CONFIG_FILE|TLS(?:_[A-Z_]+)?)$/;
 
 /**
- * A variable that is set to nothing counts as not set, as it does for shells and the XDG folders.
- * @throws SetupError for a variable of Voidbox whose value means nothing
+ * An empty variable counts as unset, as in shells and for the XDG folders.
+ * @throws SetupError for a variable of Voidbox with an invalid value
  */
 export function readEnvironment(
   variables: Readonly<Record<string, string | undefined>> = originalVariables(),
@@ -116,7 +130,7 @@ export function readEnvironment(
   };
 }
 
-/** Node replaces bytes that are not UTF-8 by U+FFFD; the kernel has the bytes that this process was started with. */
+/** Node replaces bytes that are not UTF-8 by U+FFFD; the kernel still has the original bytes of this process. */
 function undecodableOf(variables: Readonly<Record<string, string | undefined>>): readonly string[] {
   const suspects = Object.keys(variables).filter((name) => variables[name]?.includes('\uFFFD') === true);
   if (suspects.length === 0) return [];
@@ -124,7 +138,7 @@ function undecodableOf(variables: Readonly<Record<string, string | undefined>>):
   return suspects.filter((name) => started.has(`${name}=${variables[name]!}`));
 }
 
-/** Arguments of this process whose bytes are not UTF-8, as Node reads them. */
+/** Returns arguments of this process whose bytes are not UTF-8, in the form that Node gives them. */
 export function findUndecodableArguments(args: readonly string[]): readonly string[] {
   const suspects = args.filter((arg) => arg.includes('\uFFFD'));
   if (suspects.length === 0) return [];
@@ -132,7 +146,7 @@ export function findUndecodableArguments(args: readonly string[]): readonly stri
   return suspects.filter((arg) => started.has(arg));
 }
 
-/** Texts that end with a zero byte. */
+/** Reads texts that end with a zero byte. */
 function findUndecodableEntries(path: string): readonly string[] {
   const bytes = readFileSync(path);
   const entries: string[] = [];
@@ -145,30 +159,30 @@ function findUndecodableEntries(path: string): readonly string[] {
 
 let withheld: Readonly<Record<string, string | undefined>> | null = null;
 
-/** The variables that this process was started with, also those that were withheld since. */
+/** Returns the variables with which this process was started, including withheld ones. */
 export function originalVariables(): Readonly<Record<string, string | undefined>> {
   return withheld ?? createMapping(Object.entries(process.env));
 }
 
-/** From now on code that looks at `process.env` finds those variables alone. Once withheld, others stay away. */
+/** Removes from `process.env` all variables that `isKept` rejects. A later call does not bring removed ones back. */
 export function withholdVariables(isKept: (name: string) => boolean): void {
   withheld ??= createMapping(Object.entries(process.env));
   for (const name of Object.keys(process.env)) if (!isKept(name)) delete process.env[name];
 }
 
-/** Code that looks at `process.env` finds these as well. */
+/** Adds variables to `process.env`. */
 export function grantVariables(values: Readonly<Record<string, string>>): void {
   Object.assign(process.env, values);
 }
 
-/** The opposite of both. */
+/** Undoes `withholdVariables` and `grantVariables`. */
 export function restoreVariables(): void {
   if (withheld === null) return;
   for (const [name, value] of Object.entries(withheld)) if (value !== undefined) process.env[name] = value;
   withheld = null;
 }
 
-/** Code that looks at `process.env` finds these no more. */
+/** Removes variables from `process.env`. */
 export function withdrawVariables(names: readonly string[]): void {
   for (const name of names) delete process.env[name];
 }
@@ -178,8 +192,8 @@ type Scope = Record<string, string>;
 let scopes: AsyncLocalStorage<Scope | null> | null = null;
 
 /**
- * What runs within `work`, also later, finds these variables at `process.env` and no others; everything else in the process finds
- * what there is. Null: within such work, what there is.
+ * Runs `work`, in which `process.env` contains only these variables, also in later callbacks. Other code of the process
+ * still sees the real environment. With null, `work` also sees the real environment.
  */
 export function withVariables<T>(variables: Readonly<Scope> | null, work: () => T): T {
   scopes ??= createScopedEnvironment();
@@ -218,12 +232,12 @@ function durability(value: string | null): Durability | null {
   );
 }
 
-/** What is not said: the embedded server promises to survive the death of processes, and other servers more. */
+/** The default durability: the embedded server survives the death of processes, and other servers survive more. */
 export function durabilityOf({ durability: said }: Environment, server: 'embedded' | 'own'): Durability {
   return said ?? (server === 'embedded' ? 'process' : 'power');
 }
 
-/** A worker that died has to be back within it. */
+/** A worker that died must restart within this time. */
 const LEAST_ORPHAN_TIMEOUT_MS = 10_000;
 
 function milliseconds(name: string, text: string | null, leastMs = 1): number | null {

@@ -1,14 +1,14 @@
 /**
- * A lock between processes that the kernel releases when its holder dies, however it dies.
- * util-linux's (or busybox's) `flock` holds it in a child whose standard input is a pipe of this process.
- * Plain JavaScript: the bootstrap needs it before anything is compiled.
+ * A lock between processes, which the kernel releases when its holder dies, for whatever reason. `flock` of util-linux
+ * (or busybox) holds it in a child whose standard input is a pipe of this process. It is plain JavaScript, because the
+ * bootstrap uses it before anything is compiled.
  */
 import { spawn } from 'node:child_process';
 import { closeSync, constants, fchmodSync, fstatSync, mkdirSync, openSync } from 'node:fs';
 import { dirname } from 'node:path';
 
 /**
- * For its user alone: a process that can read a file can lock it, and would block all others.
+ * Makes the file readable only for its user: a process that can read a file can lock it, and would block all others.
  * @param {string} file
  */
 function makeLockFile(file) {
@@ -21,7 +21,7 @@ function makeLockFile(file) {
       closeSync(descriptor);
     }
   } catch {
-    // `flock` says why it cannot be locked; another user's file may be lockable as it is.
+    // `flock` reports why it cannot lock the file; another user's file may still be lockable.
   }
 }
 
@@ -49,7 +49,7 @@ export async function withFileLock(file, work, onWait = () => undefined) {
   try {
     return await work();
   } finally {
-    // One that somebody else has ended says so no second time.
+    // A holder that has already been killed emits no second `exit`.
     const isGone = holder.exitCode !== null || holder.signalCode !== null;
     const gone = isGone ? null : new Promise((resolve) => holder.once('exit', resolve));
     holder.stdin.end();
@@ -58,7 +58,7 @@ export async function withFileLock(file, work, onWait = () => undefined) {
 }
 
 /**
- * Whether nobody holds the lock at this moment.
+ * Reports whether the lock is free at this moment.
  * @param {string} file
  * @returns {Promise<boolean>}
  */

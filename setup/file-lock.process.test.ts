@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, it } from 'vitest';
 
-it('comes back where its holder was ended by somebody else meanwhile', async () => {
+it('`withFileLock` returns even if its holder has already ended', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'file-lock-test-'));
   try {
     writeFileSync(join(folder, 'flock'), '#!/bin/sh\necho\n', { mode: 0o755 });

@@ -1,4 +1,4 @@
-/** Says at intervals that something long is still going on. */
+/** Reports at intervals that long work is still running. */
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
@@ -15,7 +15,7 @@ export async function reportWhile<T>(progress: (line: string) => void, what: str
   }
 }
 
-/** As `reportWhile`, for work that fills a folder: how far it is follows from the folder's size. */
+/** Like `reportWhile`, but for work that fills a folder: the folder's size shows the progress. */
 export async function reportGrowth<T>(
   progress: (line: string) => void,
   what: string,
@@ -25,7 +25,7 @@ export async function reportGrowth<T>(
 ): Promise<T> {
   const report = async (): Promise<void> => {
     const mb = Math.round((await sizeBelow(folder)) / MB);
-    // What is expected is a guess, and is never said to be exceeded.
+    // The expected size is a guess, so the report never shows more.
     progress(`still ${what}: ${Math.min(mb, expectedMb)} of about ${expectedMb} MB`);
   };
   const timer = setInterval(() => void report(), intervalMs);
@@ -36,7 +36,7 @@ export async function reportGrowth<T>(
   }
 }
 
-/** Files come and go while it looks. */
+/** Returns the size of a folder, in which files may appear and disappear at the same time. */
 export async function sizeBelow(folder: string): Promise<number> {
   const names = await readdir(folder, { recursive: true }).catch(() => []);
   const sizes = names.map(async (name) => {

@@ -1,15 +1,15 @@
 /**
- * How many files this process may have open. Plain JavaScript: `bin/voidbox.js` asks before anything else is loaded, since
- * Node's own loader ends with a stack trace where there are too few.
+ * Checks how many files this process may open. It is plain JavaScript: `bin/voidbox.js` calls it before it loads
+ * anything else, because Node's own loader ends with a stack trace if the limit is too low.
  */
 const { readFileSync } = require('node:fs');
 
 /** Node loads the modules of a command a hundred at a time. */
 const COMMAND_OPEN_FILES = 192;
-/** A worker has several for each stage that runs, the Temporal server some for each of its clients. */
+/** A worker has several for each running stage, and the Temporal server some for each of its clients. */
 const STACK_OPEN_FILES = 1024;
 
-/** The hard limit, to which Node raises its own; null where the system does not say. */
+/** Returns the hard limit, to which Node raises its own limit; null if the system does not report it. */
 function openFilesLimit() {
   try {
     const limit = /^Max open files\s+\S+\s+(\S+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1];
@@ -20,8 +20,8 @@ function openFilesLimit() {
 }
 
 /**
- * The message and the remedy; null when there are enough.
- * @param {string} what who needs them, as the beginning of a sentence
+ * Returns the message and the remedy; null if the limit is high enough.
+ * @param {string} what the process that needs them, as the beginning of a sentence
  * @param {number} needed
  * @param {number | null} [limit]
  * @returns {{ message: string, remedy: string } | null}

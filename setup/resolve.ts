@@ -1,4 +1,4 @@
-/** The door of set-up: every piece that a run needs, found or got. */
+/** The entry point of set-up: finds or gets every piece that a run needs. */
 import { readFileSync, statSync } from 'node:fs';
 import { readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -21,20 +21,22 @@ export type { CacheReport, HostReport, PieceReport, RustReport } from './machine
 export { SetupError } from './setup-error.ts';
 
 export interface ResolveOptions {
-  /** False: only look; a piece that would have to be fetched, compiled or installed is a SetupError. */
+  /**
+   * If false, pieces are only looked up; a piece that would have to be fetched, compiled or installed is a SetupError.
+   */
   readonly install: boolean;
-  /** Which kernel; by default the environment's wish, else ours where it is built, else Debian's. */
+  /** The kernel's kind. By default: the environment's setting, else Voidbox's kernel if it is built, else Debian's. */
   readonly kernelKind?: KernelKind;
   readonly onProgress?: (line: string) => void;
 }
 
 interface ResolvedRecord {
   readonly pieces: HostPieces;
-  /** Size and time of each piece's file, by path. */
+  /** The size and time of each piece's file, by path. */
   readonly files: Readonly<Record<string, string>>;
 }
 
-/** All pieces, checked. When nothing has changed since the last time it only looks at files' times. */
+/** Resolves and checks all pieces. If nothing has changed since the last time, it only reads the files' times. */
 export async function resolveHostPieces(env: Environment, options: ResolveOptions): Promise<HostPieces> {
   refuseForeignCache(env);
   const root = packageRoot();
@@ -42,14 +44,14 @@ export async function resolveHostPieces(env: Environment, options: ResolveOption
   const known = readRecord(file);
   if (known !== null) return known;
   const pieces = await resolveAll(await makeContext(env, options.onProgress, options.kernelKind), options.install);
-  // Without a record the next command looks for the pieces again: nothing is lost where the cache is read-only or full.
+  // Without a record, the next command looks for the pieces again. So a read-only or full cache is no problem here.
   await writeRecord(file, pieces).catch(() => undefined);
   return pieces;
 }
 
 /**
- * The pieces of the embedded stack alone: Temporal's CLI and the keeper. Runs without VMs need no others, so nothing
- * is asked for QEMU, the jail, a kernel or an image here.
+ * Resolves only the pieces of the embedded stack: Temporal's CLI and the keeper. Runs without VMs need no other piece,
+ * so QEMU, the jail, a kernel and an image are not required.
  */
 export async function resolveStackPieces(
   env: Environment,
@@ -67,7 +69,7 @@ export async function resolveStackPieces(
   return { temporalCli: temporalCli.value.path, keeper: keeper.value.path };
 }
 
-/** What VMs need and nothing of Temporal: for processes that use VMs on their own. */
+/** Resolves the pieces of VMs without Temporal, for processes that use VMs on their own. */
 export async function resolveVmPieces(
   env: Environment,
   options: Pick<ResolveOptions, 'install' | 'onProgress'>,
@@ -78,8 +80,8 @@ export async function resolveVmPieces(
 }
 
 /**
- * Paths of pieces that only some runs need. They are looked for each time: that is a look at one folder.
- * @throws SetupError that says what is missing and the command that gets it
+ * Resolves paths of pieces that only some runs need. They are looked up each time, because this only reads one folder.
+ * @throws SetupError that names the missing piece and the command that gets it
  */
 export async function resolveOptionalPieces(
   env: Environment,
@@ -100,7 +102,7 @@ export async function resolveOptionalPieces(
   );
 }
 
-/** What lies in it is run. */
+/** Rejects a cache that other users may write, because Voidbox runs programs from it. */
 function refuseForeignCache({ cacheDir }: Environment): void {
   refuseForeignFolder(cacheFolderOf(cacheDir));
 }
@@ -109,7 +111,7 @@ function cacheFolderOf(path: string): OwnFolder {
   return { path, what: 'cache folder', variable: 'VOIDBOX_CACHE_DIR' };
 }
 
-/** A piece that is not among `names` has no path. */
+/** Pieces that are not in `names` get no path. */
 async function resolveAll(
   context: SetupContext,
   install: boolean,
@@ -118,7 +120,8 @@ async function resolveAll(
   if (install) await checkBeforeGetting(context, names);
   await resolvePackaged(context, install);
   const need = pieceSource(context, install);
-  // The downloads run while the compiler does; the first failure is told when all have ended, so that no work is cut off.
+  // The downloads run while the compiler does. The first failure is thrown after all have ended, so that no work is cut
+  // off.
   const results = await Promise.allSettled(names.map((name) => need(name)));
   const found = new Map<PieceName, FoundPiece>();
   for (const [index, result] of results.entries()) {
@@ -143,7 +146,7 @@ function kernelOf({ kernelKind: kind }: SetupContext, found: FoundPiece | undefi
   return { path, kind, version, ...(uncompressedPath === null ? {} : { uncompressedPath }) };
 }
 
-/** Programs that only the distribution gives: all that are missing are installed, or asked for, in one go. */
+/** Installs, or asks for, all missing programs that only the distribution provides, in one command. */
 async function resolvePackaged(context: SetupContext, install: boolean): Promise<void> {
   const packaged = RUN_PIECES.map(pieceByName).filter((piece) => piece.packages !== null && piece.get === null);
   const found = await Promise.all(packaged.map((piece) => piece.find(context)));
@@ -153,7 +156,7 @@ async function resolvePackaged(context: SetupContext, install: boolean): Promise
   await installPackages(context, missing);
 }
 
-/** Everything that can change which files are the right ones, by names, sizes and times only. */
+/** Hashes names, sizes and times of everything that determines which files are the right ones. */
 async function inputsHash(env: Environment, root: string, kernelKind: KernelKind | undefined): Promise<string> {
   const explicit = Object.entries(env.piecePaths).sort().flat();
   const ownKernels = (await readdir(env.cacheDir).catch(() => []))
@@ -164,7 +167,7 @@ async function inputsHash(env: Environment, root: string, kernelKind: KernelKind
     join(root, 'guest', 'kernel', 'voidbox.config'),
     join(root, 'package.json'),
   ].map((path) => `${path} ${fileStamp(path)}`);
-  // The code that finds pieces is part of what they are.
+  // The code that finds pieces is part of the inputs.
   const compiled = join(root, 'dist', 'setup', 'resolve.js');
   const code = `${compiled} ${fileStamp(compiled)}`;
   return hashInputs([
@@ -208,7 +211,7 @@ function readRecord(file: string): HostPieces | null {
   try {
     record = JSON.parse(readFileSync(file, 'utf8')) as ResolvedRecord;
   } catch {
-    // Missing or cut off: the pieces are looked for again.
+    // The record is missing or cut off, so the pieces are looked up again.
     return null;
   }
   const isUnchanged = pathsOf(record.pieces).every(
@@ -230,7 +233,9 @@ async function writeRecord(file: string, pieces: HostPieces): Promise<void> {
   await removeOldRecords(dirname(file));
 }
 
-/** Records of other inputs: of earlier versions, or of environments that would only be looked through once more. */
+/**
+ * Removes records of other inputs: of earlier versions, or of environments whose pieces are then looked up once more.
+ */
 async function removeOldRecords(cacheDir: string): Promise<void> {
   for (const name of (await readdir(cacheDir)).filter((candidate) => /^resolved-[0-9a-f]+\.json/.test(candidate))) {
     const path = join(cacheDir, name);

@@ -25,7 +25,7 @@ afterEach(() => rmSync(cacheDir, { recursive: true, force: true }));
 const nothing = (): void => undefined;
 
 describe('withFileLock', () => {
-  /** Another process that takes the lock, says so, and holds it until it is killed. */
+  /** Starts another process that takes the lock, prints `held`, and holds the lock until it is killed. */
   async function holder(file: string): Promise<ReturnType<typeof spawn>> {
     const module = new URL('../file-lock.mjs', import.meta.url).href;
     const script = `import { withFileLock } from '${module}'; await withFileLock(process.argv[1], () => new Promise(() => { console.log('held'); setInterval(() => {}, 1000); }));`;

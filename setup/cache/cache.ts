@@ -1,4 +1,4 @@
-/** Folders of the cache: named by a piece and a hash of what it is made of, complete or not there at all. */
+/** Folders of the cache, named by a piece and a hash of its inputs. A folder is complete, or does not exist. */
 import { createHash, randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, rename, rm, stat } from 'node:fs/promises';
@@ -9,10 +9,13 @@ import { freeSpaceAt, hasNoSpace } from './free-space.ts';
 import { SetupError } from '../setup-error.ts';
 
 const HASH_LENGTH = 16;
-/** What nothing has written for this long is of an earlier version, and no process can still use it. */
+/** A folder that was not written for this long is of an earlier version, and no process can still use it. */
 export const OBSOLETE_AFTER_MS = 30 * 86_400_000;
 
-/** The first 16 hex digits of a hash over the parts; each part's length counts, so that borders between them matter. */
+/**
+ * Returns the first 16 hex digits of a hash over the parts. Each part's length is hashed too, so that the borders
+ * between parts matter.
+ */
 export function hashInputs(parts: readonly (string | Uint8Array)[]): string {
   const hash = createHash('sha256');
   for (const part of parts) hash.update(`${Buffer.byteLength(part)}\n`).update(part);
@@ -22,11 +25,11 @@ export function hashInputs(parts: readonly (string | Uint8Array)[]): string {
 export interface CacheFolder {
   readonly cacheDir: string;
   readonly piece: string;
-  /** From `hashInputs`; a whole SHA-256 where strangers choose what is hashed. */
+  /** From `hashInputs`; a whole SHA-256 if strangers choose the hashed content. */
   readonly hash: string;
-  /** What making it takes at most, for a message. */
+  /** The most space that making it needs, for a message. */
   readonly roomMib?: number;
-  /** A path in it without which it is of no use, for folders of earlier versions, which list no files. */
+  /** A path in the folder that must exist, for folders of earlier versions, which list no files. */
   readonly main?: string;
 }
 
@@ -34,13 +37,13 @@ export function cacheFolderPath(folder: CacheFolder): string {
   return join(folder.cacheDir, `${folder.piece}-${folder.hash}`);
 }
 
-/** The path of the folder; null where it is not there, and where it is damaged. */
+/** Returns the path of the folder; null if it does not exist or is damaged. */
 export function findCacheFolder(folder: CacheFolder): string | null {
   const path = cacheFolderPath(folder);
   return existsSync(path) && cacheDamage(folder) === null ? path : null;
 }
 
-/** What is wrong with the folder, for a message; null where nothing is, and where there is none. */
+/** Describes the damage of the folder for a message; null if it is undamaged or does not exist. */
 export function cacheDamage(folder: CacheFolder): string | null {
   const path = cacheFolderPath(folder);
   if (!existsSync(path)) return null;
@@ -49,12 +52,15 @@ export function cacheDamage(folder: CacheFolder): string | null {
   return contentsDamage(path);
 }
 
-/** Makers of this process, by path of the folder: two that ask for the same folder share one attempt and its failure. */
+/**
+ * Running makers of this process, by path of the folder: two callers for the same folder share one attempt and its
+ * failure.
+ */
 const attempts = new Map<string, Promise<string>>();
 
 /**
- * The path of the folder, made by `make` if it isn't there or is damaged. `make` writes into a folder of its own that is then
- * renamed, so a folder under its final name is complete. Of two makers at once the second waits and makes nothing.
+ * Returns the path of the folder. If it is missing or damaged, `make` fills a temporary folder, which is then renamed.
+ * So a folder under its final name is complete. If two makers run at once, the second waits and makes nothing.
  */
 export function ensureCacheFolder(
   folder: CacheFolder,
@@ -94,7 +100,10 @@ async function makeCacheFolder(
   return target;
 }
 
-/** As where root has made files in it by sudo, or one of its folders is something else. */
+/**
+ * Reports a cache that cannot be written, for example because root made files in it with sudo, or a folder is something
+ * else.
+ */
 function cannotWrite({ cacheDir }: CacheFolder, error: unknown): SetupError {
   return new SetupError(
     `The cache folder ${cacheDir} cannot be written: ${(error as Error).message}.`,
@@ -107,7 +116,7 @@ function lockOf(cacheDir: string, name: string): string {
   return join(cacheDir, 'locks', `${name}.lock`);
 }
 
-/** Under a name that no earlier maker had: programs that outlive a killed one still write to its folder. */
+/** Uses a name that no earlier maker had: programs that outlive a killed maker still write to its folder. */
 async function makeInTemporary(
   folder: CacheFolder,
   target: string,
@@ -117,7 +126,7 @@ async function makeInTemporary(
   let isMaking = false;
   try {
     await mkdir(join(folder.cacheDir, 'tmp'), { recursive: true, mode: 0o700 });
-    // What is damaged is of no use to anybody, and its room may be needed.
+    // A damaged folder is useless, and the new one may need its space.
     if (existsSync(target)) await rename(target, `${temporary}.damaged`);
     await rm(`${temporary}.damaged`, { recursive: true, force: true });
     await mkdir(temporary);
@@ -126,18 +135,20 @@ async function makeInTemporary(
     await writeContents(temporary);
     await rename(temporary, target);
   } catch (error) {
-    // Before it is removed, and room is there again.
+    // The disk is inspected before the partial folder is removed, which frees space.
     throw diskFull(folder, error) ?? (isMaking ? error : cannotWrite(folder, error));
   } finally {
-    // A failure here would hide the one before; what stays is removed by the next that makes something.
+    // A failure here would hide the first one; the next maker removes remaining files.
     await rm(temporary, { recursive: true, force: true }).catch(() => undefined);
   }
 }
 
-/** Of programs by what they print, in the language that set-up runs them in. */
+/** Messages of programs about a full disk, in the language in which set-up runs them. */
 const SAYS_FULL = /\bENOSPC\b|\bEDQUOT\b|no space left on device|disk quota exceeded|not have enough free space/i;
 
-/** Null where the fault is none of the disk's. Where a program does not say it, the disk does. */
+/**
+ * Returns null if the disk is not the cause. If a program's message does not name the cause, the free space shows it.
+ */
 function diskFull({ cacheDir, piece, roomMib }: CacheFolder, error: unknown): SetupError | null {
   if (!(error instanceof Error)) return null;
   if (!SAYS_FULL.test(error.message) && !hasNoSpace(cacheDir)) return null;
@@ -152,8 +163,8 @@ function diskFull({ cacheDir, piece, roomMib }: CacheFolder, error: unknown): Se
 }
 
 /**
- * What interrupted makers left: of this name, whose lock is held here, and of others whose lock nobody holds. A program that
- * outlived its maker may still write there; what it brings back is removed the next time.
+ * Removes folders of interrupted makers: of this name, whose lock this process holds, and of other names whose lock is
+ * free. A program that outlived its maker may still write there, and restore a folder; the next call removes it again.
  */
 async function removeLeftOvers(cacheDir: string, own: string): Promise<void> {
   const tmp = join(cacheDir, 'tmp');
@@ -164,7 +175,7 @@ async function removeLeftOvers(cacheDir: string, own: string): Promise<void> {
   }
 }
 
-/** Earlier versions of a piece go when they are old enough that no process can still use them. */
+/** Removes folders of earlier versions of a piece, once they are so old that no process can still use them. */
 async function removeOldFolders(folder: CacheFolder, current: string): Promise<void> {
   for (const path of await listCacheFolders(folder.cacheDir, folder.piece)) {
     const stats = path === current ? null : await stat(path).catch(() => null);
@@ -173,7 +184,7 @@ async function removeOldFolders(folder: CacheFolder, current: string): Promise<v
   }
 }
 
-/** Paths of the complete folders of a piece. */
+/** Returns the paths of a piece's complete folders. */
 export async function listCacheFolders(cacheDir: string, piece: string): Promise<string[]> {
   const pattern = new RegExp(`^${piece}-(?:[0-9a-f]{${HASH_LENGTH}}|[0-9a-f]{64})$`);
   const names = await readdir(cacheDir).catch(() => []);

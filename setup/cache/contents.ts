@@ -1,14 +1,14 @@
-/** Whether a folder of the cache still holds what it was made with, told by names and sizes: contents are not read. */
+/** Checks whether a folder of the cache still has its files, by names and sizes; it does not read contents. */
 import { lstatSync, readFileSync, readlinkSync } from 'node:fs';
 import { chmod, lstat, readdir, readlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { filesBelow } from './files-below.ts';
 import { createMapping } from '../../domain/units/mapping.ts';
 
-/** Lies in the folder that it lists, so that a copy of the folder is as good. */
+/** The list is in the folder that it describes, so that a copy of the folder is also valid. */
 const LIST = 'contents.json';
 
-/** By path: the size of a file in bytes, the target of a link. */
+/** Maps a path to the size of a file in bytes, or to the target of a link. */
 type Contents = Readonly<Record<string, number | string>>;
 
 export async function writeContents(folder: string): Promise<void> {
@@ -26,7 +26,10 @@ export async function writeContents(folder: string): Promise<void> {
   await chmod(list, 0o644);
 }
 
-/** What is wrong with the folder, `its file x is missing`; null where nothing is. One of an earlier version has no list, and is believed. */
+/**
+ * Describes damage, such as `its file x is missing`; null if the folder is undamaged. A folder of an earlier version
+ * has no list, and counts as undamaged.
+ */
 export function contentsDamage(folder: string): string | null {
   let text: string;
   try {
@@ -43,7 +46,10 @@ export function contentsDamage(folder: string): string | null {
   return null;
 }
 
-/** What is run or booted is written by its user alone, whatever umask made it. Gives the size. */
+/**
+ * Removes write permission for other users, whatever the umask, because runs execute or boot these files. Returns the
+ * size.
+ */
 async function restrictToOwner(path: string): Promise<number> {
   const { mode, size } = await lstat(path);
   if ((mode & 0o022) !== 0) await chmod(path, mode & 0o7755);

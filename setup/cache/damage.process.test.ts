@@ -1,4 +1,4 @@
-/** What happens to the cache when builders die, disks are full and files go missing. */
+/** The cache after builders die, disks fill up and files disappear. */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
@@ -42,10 +42,10 @@ const write = (into: string): Promise<void> => {
 };
 const half = (): string[] => readdirSync(join(cacheDir, 'tmp'));
 
-/** A maker in a process of its own, as set-up is one, whose program goes on for a while when the maker is killed. */
+/** Starts a maker in its own process, like set-up. Its program continues for a while when the maker is killed. */
 async function startMaker(hash: string): Promise<{ killMaker(): Promise<void>; killProgram(): Promise<void> }> {
   const module = pathToFileURL(join(packageRoot(), 'dist', 'setup', 'cache', 'cache.js')).href;
-  // As a loop of a shell over packages does: each step opens its files by their paths.
+  // The program opens its files by path in each step, like a shell's loop over packages.
   const program = 'while sleep 0.02; do echo "$$" > "$0/foreign-$$"; done';
   const script = `
     import { execFile, spawn } from 'node:child_process';
@@ -76,16 +76,16 @@ async function startMaker(hash: string): Promise<{ killMaker(): Promise<void>; k
       try {
         process.kill(pid, 'SIGKILL');
       } catch {
-        // It found its folder gone.
+        // The folder no longer exists.
       }
-      // A process that has ended has no command line, also before its parent has read its end.
+      // A process that has ended has no command line, even before its parent has reaped it.
       const commandLine = `/proc/${pid}/cmdline`;
       await expect.poll(() => (existsSync(commandLine) ? readFileSync(commandLine, 'utf8') : '')).toBe('');
     },
   };
 }
 
-test('a maker that is killed blocks nobody, and a program that outlives it writes nothing into what the next one makes', async () => {
+test('a killed maker blocks no other maker, and a program that outlives it writes nothing into the next folder', async () => {
   const first = await startMaker(folder.hash);
   try {
     let waits = 0;
@@ -105,7 +105,7 @@ test('a maker that is killed blocks nobody, and a program that outlives it write
   }
 });
 
-test('what killed makers of other folders left is removed, and what a living one makes is not', async () => {
+test('folders of other killed makers are removed, and the folder of a living maker is not', async () => {
   const [dead, alive] = [await startMaker('d'.repeat(16)), await startMaker('e'.repeat(16))];
   try {
     await dead.killProgram();
@@ -122,7 +122,7 @@ test('what killed makers of other folders left is removed, and what a living one
   }
 });
 
-test('a folder whose file is cut off, gone or another link is none, and is made again', async () => {
+test('a folder with a truncated file, a missing file or a changed link is damaged, and is made again', async () => {
   const path = await ensureCacheFolder(folder, write, nothing);
   expect(findCacheFolder(folder)).toBe(path);
   const damages: readonly [() => void, string][] = [
@@ -144,7 +144,7 @@ test('a folder whose file is cut off, gone or another link is none, and is made 
   }
 });
 
-test('a folder of an earlier version, without a list of its files, is whole where it has what it is there for', () => {
+test('a folder of an earlier version, without a list of its files, is valid if its main file exists', () => {
   const path = join(cacheDir, `thing-${folder.hash}`);
   mkdirSync(path);
   expect(cacheDamage(folder)).toBeNull();
@@ -161,7 +161,7 @@ test.each([
   ['a quota', () => Object.assign(new Error('EDQUOT: disk quota exceeded, write'), { code: 'EDQUOT' })],
   ['a program', () => new SetupError('npm cannot download x:\nnpm error ENOSPC: no space left', 'Check npm.')],
   ['tar', () => new SetupError('cannot unpack:\ntar: a: Cannot write: No space left on device', 'Retry.')],
-])('a disk that fills while a folder is made is told as such, where %s says so', async (_who, fault) => {
+])('if a disk fills while a folder is made, the error names the disk, even if only %s reports it', async (_who, fault) => {
   const error = await ensureCacheFolder(
     { ...folder, roomMib: 850 },
     (into) => {
@@ -183,10 +183,10 @@ test.each([
   expect(existsSync(await ensureCacheFolder(folder, write, nothing))).toBe(true);
 });
 
-/** As apt, a program that neither goes on nor ends where its disk is full. */
+/** Like apt, this program neither continues nor ends when its disk is full. */
 const HANGS = 'cat /dev/zero > part || true; exec sleep 60';
 
-test('a disk that is full ends a program that would go on trying, and the next try finds all its room', async () => {
+test('set-up ends a program that hangs on a full disk, and the next attempt finds all its space', async () => {
   const modules = ['cache/cache', 'cache/free-space', 'pieces/run-program', 'environment'].map(
     (path) =>
       `import * as ${basename(path).replace(/-./, 'X')} from '${pathToFileURL(join(packageRoot(), 'dist', 'setup', `${path}.js`)).href}';`,
@@ -212,8 +212,8 @@ test('a disk that is full ends a program that would go on trying, and the next t
   });
 });
 
-test('nobody else writes to a piece or holds a lock, whatever the umask and however open the folder is', async () => {
-  // As a user might have made it.
+test("no other user can write to a piece or hold a lock, whatever the umask and the folder's mode", async () => {
+  // A folder that a user might have made.
   chmodSync(cacheDir, 0o755);
   mkdirSync(join(cacheDir, 'locks'));
   writeFileSync(join(cacheDir, 'locks', `thing-${folder.hash}.lock`), '', { mode: 0o644 });
@@ -241,7 +241,7 @@ test('nobody else writes to a piece or holds a lock, whatever the umask and howe
   expect(modes).toEqual({ locks: '755', tmp: '700', ...piece(folder.hash), ...piece('c'.repeat(16)) });
 });
 
-test.each(['locks', 'tmp'])('a cache whose %s cannot be written says so, with what to do', async (name) => {
+test.each(['locks', 'tmp'])('the error for a cache whose %s cannot be written names the remedy', async (name) => {
   writeFileSync(join(cacheDir, name), 'no folder');
   await expect(ensureCacheFolder(folder, write, nothing)).rejects.toMatchObject({
     name: 'SetupError',
@@ -252,7 +252,7 @@ test.each(['locks', 'tmp'])('a cache whose %s cannot be written says so, with wh
   expect(existsSync(await ensureCacheFolder(folder, write, nothing))).toBe(true);
 });
 
-test('a fault that is none of the disk is told as it is', async () => {
+test('a fault that the disk did not cause is reported unchanged', async () => {
   const fault = new SetupError('no such package', 'Check npm.');
   await expect(ensureCacheFolder(folder, () => Promise.reject(fault), nothing)).rejects.toBe(fault);
 });

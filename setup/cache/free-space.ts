@@ -1,4 +1,4 @@
-/** How much free space the disk of a folder has for this user. */
+/** Measures the free space that the disk of a folder has for this user. */
 import { statfsSync, type StatsFs } from 'node:fs';
 import { dirname } from 'node:path';
 
@@ -7,20 +7,20 @@ export interface FreeSpace {
   readonly sizeBytes: number;
 }
 
-/** At a path, or at the folder that it will be made in. */
+/** Measures at a path, or at the folder in which the path will be made. */
 export function freeSpaceAt(path: string): FreeSpace {
   const { bavail, blocks, bsize } = statfsAt(path);
   return { availableBytes: bavail * bsize, sizeBytes: blocks * bsize };
 }
 
-/** With less, a download or a disk cannot go on. */
+/** With less, a download or a disk image cannot be completed. */
 const LEAST_FREE_BYTES = 1_048_576;
 
 export function hasNoSpace(path: string): boolean {
   return freeSpaceAt(path).availableBytes < LEAST_FREE_BYTES;
 }
 
-/** For programs that go on trying: why they are to be ended; null while there is space. */
+/** Returns the reason to end a program that would otherwise retry for ever; null while the disk has space. */
 export function reasonOfFullDisk(path: string): Promise<string | null> {
   return Promise.resolve(hasNoSpace(path) ? 'no space left on device' : null);
 }

@@ -33,19 +33,19 @@ afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
 const make = (path: string): void => makeOwnFolder({ path, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' });
 
-test('makes the folder and those above it for its user alone, and takes one that is there', () => {
+test('makes the folder and its parents for its user only, and accepts an existing one', () => {
   make(join(dir, 'a', 'b'));
   make(join(dir, 'a', 'b'));
   expect(statSync(join(dir, 'a', 'b')).mode & 0o777).toBe(0o700);
 });
 
-test('names the folder, the reason and the variable where it cannot be', () => {
+test('the error for a folder that cannot be made names the folder, the reason and the variable', () => {
   writeFileSync(join(dir, 'file'), '');
   for (const path of [join(dir, 'file'), join(dir, 'file', 'x')]) {
     expect(() => make(path)).toThrow(`The state folder ${path} cannot be used`);
   }
   expect(existsSync('/proc')).toBe(true);
-  // Node's own recursive mkdir never comes back from here.
+  // Node's own recursive mkdir never returns for this path.
   expect(() => make('/proc/voidbox/state')).toThrow('ENOENT');
 });
 
@@ -54,7 +54,7 @@ const made = (): string => {
   mkdirSync(join(dir, 'planted'));
   return join(dir, 'planted');
 };
-/** As anybody may prepare in /tmp, before its user comes. */
+/** Folders that any user may prepare in /tmp before the first run. */
 const PLANTED: readonly (readonly [string, () => string, string])[] = [
   [
     'that all may write to',
@@ -64,7 +64,7 @@ const PLANTED: readonly (readonly [string, () => string, string])[] = [
     },
     'other users may write to it, and so could replace what lies in it.',
   ],
-  // Only root can make what a stranger would have made.
+  // Only root can make folders of another user.
   ...(process.getuid?.() === 0
     ? ([
         [
@@ -88,7 +88,7 @@ const PLANTED: readonly (readonly [string, () => string, string])[] = [
     : []),
 ];
 
-test.each(PLANTED)('a state or cache folder %s is refused, and nothing is put in it', async (_what, plant, why) => {
+test.each(PLANTED)('a state or cache folder %s is rejected, and nothing is written to it', async (_what, plant, why) => {
   const path = plant();
   const refusal = `The state folder ${path} cannot be used: ${why}`;
   expect(() => make(path)).toThrow(refusal);
@@ -111,7 +111,7 @@ test.each(PLANTED)('a state or cache folder %s is refused, and nothing is put in
   expect(readdirSync(path)).toEqual([]);
 });
 
-test('a folder of its user behind a link of its user is taken', () => {
+test('a folder of its user behind a link of its user is accepted', () => {
   symlinkSync(made(), join(dir, 'link'));
   make(join(dir, 'link'));
 });

@@ -1,22 +1,26 @@
-/** Folders of ours: made before anything is put in them, so that one that can't be used is told by its variable. */
+/**
+ * Makes Voidbox's own folders before anything is written to them, so that an error can name the variable of an unusable
+ * folder.
+ */
 import { accessSync, constants, existsSync, lstatSync, mkdirSync, type Stats, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { SetupError } from '../setup-error.ts';
 
 export interface OwnFolder {
-  /** Absolute. */
+  /** An absolute path. */
   readonly path: string;
   /** `state folder`, for the message. */
   readonly what: string;
-  /** The variable that names another one. */
+  /** The variable that names another folder. */
   readonly variable: string;
 }
 
-/** Group and others may write. */
+/** The permission bits with which group and others may write. */
 const WRITABLE_BY_OTHERS = 0o022;
 
 /**
- * A folder that another user made, as any user can in /tmp, or can write to: that user could replace the programs that run from it.
+ * Rejects a folder that another user made or can write to, for example in /tmp: that user could replace the
+ * programs that run from it.
  * @throws SetupError
  */
 export function refuseForeignFolder({ path, what, variable }: OwnFolder): void {
@@ -28,7 +32,7 @@ export function refuseForeignFolder({ path, what, variable }: OwnFolder): void {
   );
 }
 
-/** @throws SetupError for a path at which something else than a folder is */
+/** @throws SetupError if the path exists and is not a folder */
 export function refuseOtherThanFolder({ path, what, variable }: OwnFolder): void {
   const found = factsOf(path, statSync);
   if (found === null || found.isDirectory()) return;
@@ -38,7 +42,7 @@ export function refuseOtherThanFolder({ path, what, variable }: OwnFolder): void
   );
 }
 
-/** @throws SetupError for a path that leads through something else than a folder */
+/** @throws SetupError if a part of the path exists and is not a folder */
 export function refuseBelowFile({ path, what, variable }: OwnFolder): void {
   for (let above = dirname(path); ; above = dirname(above)) {
     const found = factsOf(above, statSync);
@@ -51,7 +55,9 @@ export function refuseBelowFile({ path, what, variable }: OwnFolder): void {
   }
 }
 
-/** Null where it is not there, and where nobody else but root can change it. */
+/**
+ * Explains who else could change the folder; null if it does not exist, or if only this user and root can change it.
+ */
 function explainForeign(path: string): string | null {
   const uid = process.getuid?.();
   if (uid === undefined) return null;
@@ -65,7 +71,7 @@ function explainForeign(path: string): string | null {
   return null;
 }
 
-/** Null also where this user may not look: who uses the folder is told so. */
+/** Returns null also if this user may not read the path, because the later use of the folder reports that. */
 function factsOf(path: string, look: typeof statSync): Stats | null {
   try {
     return look(path);
@@ -74,7 +80,7 @@ function factsOf(path: string, look: typeof statSync): Stats | null {
   }
 }
 
-/** Makes the folder and those above it. @throws SetupError when it can't be made or written, or is another user's */
+/** Makes the folder and its parents. @throws SetupError if it cannot be made or written, or belongs to another user */
 export function makeOwnFolder({ path, what, variable }: OwnFolder): void {
   try {
     makeFolders(path);
@@ -88,11 +94,14 @@ export function makeOwnFolder({ path, what, variable }: OwnFolder): void {
       },
     );
   }
-  // After it is made: another user may have made it first.
+  // This check follows the creation, because another user may have made the folder first.
   refuseForeignFolder({ path, what, variable });
 }
 
-/** One after the other: Node's `recursive` never ends where a file system says ENOENT below a folder that is there, as /proc does. */
+/**
+ * Makes one folder after the other: Node's `recursive` never ends if a file system returns ENOENT below an existing
+ * folder, as /proc does.
+ */
 function makeFolders(path: string): void {
   if (existsSync(path)) {
     if (!statSync(path).isDirectory()) throw new Error('it is not a folder');
@@ -103,7 +112,7 @@ function makeFolders(path: string): void {
   try {
     mkdirSync(path, { mode: 0o700 });
   } catch (error) {
-    // Another process made it meanwhile.
+    // Another process made it at the same time.
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
   }
 }

@@ -13,7 +13,7 @@ afterEach(() => rmSync(dir, { recursive: true, force: true }));
 const inspect = (path: string): Promise<FolderReport> =>
   inspectFolder({ path, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' });
 
-test('a folder that can be written is left as it was, and one that is missing is not made', async () => {
+test('a writable folder is left unchanged, and a missing one is not made', async () => {
   mkdirSync(join(dir, 'there'));
   for (const path of [join(dir, 'there'), join(dir, 'not', 'yet')])
     expect(await inspect(path)).toEqual({ path, problem: null, remedy: null });
@@ -21,7 +21,7 @@ test('a folder that can be written is left as it was, and one that is missing is
   expect(readdirSync(join(dir, 'there'))).toEqual([]);
 });
 
-test('a file in its place, a file above it and a place where nothing can be written are told', async () => {
+test("a file at the folder's path, a file above it and an unwritable place are each reported", async () => {
   writeFileSync(join(dir, 'file'), '');
   for (const path of [join(dir, 'file'), join(dir, 'file', 'x')])
     expect((await inspect(path)).problem).toBe(

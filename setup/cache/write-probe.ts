@@ -1,4 +1,4 @@
-/** Whether a folder can be written, found out by writing: permissions alone say nothing of read-only or full disks. */
+/** Tests whether a folder can be written by writing a file, because permissions do not show read-only or full disks. */
 import { randomUUID } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { open, rm } from 'node:fs/promises';
@@ -6,17 +6,17 @@ import { dirname, join } from 'node:path';
 import { type OwnFolder, refuseForeignFolder } from './own-folder.ts';
 import { SetupError } from '../setup-error.ts';
 
-/** A block: a full disk may still have room for the name of an empty file. */
+/** The size of a block: a full disk may still have room for the name of an empty file. */
 const PROBE_BYTES = 4096;
 
 export interface FolderReport {
   readonly path: string;
   readonly problem: string | null;
-  /** What to do; null where there is no problem. */
+  /** The remedy; null if there is no problem. */
   readonly remedy: string | null;
 }
 
-/** Whether another user may change what lies in it. */
+/** Reports whether another user may change the folder's content. */
 export function reportForeign(folder: OwnFolder): FolderReport {
   try {
     refuseForeignFolder(folder);
@@ -27,7 +27,7 @@ export function reportForeign(folder: OwnFolder): FolderReport {
   }
 }
 
-/** Writes, syncs and removes a file in the folder, or in the one that the folder will be made in. Makes no folder. */
+/** Writes, syncs and removes a file in the folder, or in its nearest existing parent. Makes no folder. */
 export async function inspectFolder({ path, what, variable }: OwnFolder): Promise<FolderReport> {
   const report = reportForeign({ path, what, variable });
   if (report.problem !== null) return report;
@@ -62,7 +62,7 @@ function nearestFolder(path: string): string {
 
 async function writeAndRemove(folder: string): Promise<void> {
   const file = join(folder, `.voidbox-probe-${process.pid}-${randomUUID()}`);
-  // Exclusive: in a folder that others may write too, no link of theirs is followed.
+  // Exclusive creation follows no link, which others could plant in a folder that they may write.
   const handle = await open(file, 'wx', 0o600);
   try {
     await handle.write(Buffer.alloc(PROBE_BYTES));

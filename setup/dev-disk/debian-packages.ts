@@ -1,4 +1,7 @@
-/** Packages of a Debian suite that is not the machine's own: all that a list of them needs, as a mirror has it now. */
+/**
+ * Packages of a Debian suite that differs from the machine's own: resolves a list with all dependencies from a mirror's
+ * current index.
+ */
 import { createHash } from 'node:crypto';
 import { createReadStream, existsSync } from 'node:fs';
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
@@ -10,10 +13,10 @@ import type { SetupContext } from '../pieces/piece.ts';
 import { lastLines, type ProgramResult, runProgram } from '../pieces/run-program.ts';
 import { SetupError } from '../setup-error.ts';
 
-/** The newest first; an older mirror may have the other alone. */
+/** Suites, the newest first; an older mirror may have only the second. */
 const SUITES = ['trixie', 'bookworm'] as const;
 export type Suite = (typeof SUITES)[number];
-/** Debian's own name for its mirrors, for machines whose apt names none. */
+/** Debian's own name for its mirrors, for machines whose apt is not configured with a mirror. */
 const DEFAULT_MIRROR = 'http://deb.debian.org/debian';
 export const DEBIAN_KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg';
 const UPDATE_TIMEOUT_MS = 180_000;
@@ -24,7 +27,7 @@ const DOWNLOAD_MB = 90;
 export interface LockedPackage {
   readonly name: string;
   readonly version: string;
-  /** Of the package's file. */
+  /** The hash of the package's file. */
   readonly sha256: string;
 }
 
@@ -34,13 +37,13 @@ export interface PackageLock {
   readonly packages: readonly LockedPackage[];
 }
 
-/** What apt is told to read in place of the machine's own state. */
+/** Options that make apt use this source instead of the machine's own state. */
 export interface PackageSource {
   readonly suite: Suite;
   readonly options: readonly string[];
 }
 
-/** @throws Error for a text that is no lock */
+/** @throws Error if the text is not a lock */
 export function parseLock(text: string): PackageLock {
   const value: unknown = JSON.parse(text);
   const isRecord = (one: unknown): one is Record<string, unknown> => typeof one === 'object' && one !== null;
@@ -52,7 +55,10 @@ export function parseLock(text: string): PackageLock {
   return value as unknown as PackageLock;
 }
 
-/** Names of a list: one a line, `#` begins a comment. @throws SetupError for a line that is not a package name */
+/**
+ * Parses a list of names, one on each line; `#` begins a comment.
+ * @throws SetupError for a line that is not a package name
+ */
 export function parsePackageList(text: string, file: string): readonly string[] {
   return text.split('\n').flatMap((line, index) => {
     const name = line.replace(/#.*/, '').trim();
@@ -65,7 +71,7 @@ export function parsePackageList(text: string, file: string): readonly string[] 
   });
 }
 
-/** The newest suite that the machine's mirror has, its index read into `folder`. */
+/** Opens the newest suite that the machine's mirror has, and reads its index into `folder`. */
 export async function openPackageSource(context: SetupContext, folder: string): Promise<PackageSource> {
   const mirror = await findMirror(context);
   const failures: string[] = [];
@@ -76,10 +82,10 @@ export async function openPackageSource(context: SetupContext, folder: string): 
       timeoutMs: UPDATE_TIMEOUT_MS,
       reasonToEnd: () => reasonOfFullDisk(folder),
     });
-    // Without an index apt still ends with 0 where a mirror has no such suite.
+    // If a mirror has no such suite, apt exits with 0 but writes no index.
     if (result.exitCode === 0 && (await hasIndex(folder, suite))) return { suite, options };
     failures.push(`${suite}: ${lastLines(result, 3)}`);
-    // The next suite would find no room either.
+    // The next suite would also find no space.
     if (hasNoSpace(folder)) break;
   }
   throw new SetupError(
@@ -88,7 +94,7 @@ export async function openPackageSource(context: SetupContext, folder: string): 
   );
 }
 
-/** The mirror of Debian that this machine's apt is configured with. */
+/** Returns the mirror of Debian in the configuration of this machine's apt. */
 async function findMirror(context: SetupContext): Promise<string> {
   const format = '$(SITE) $(RELEASE) $(COMPONENT)';
   const { stdout } = await runProgram(context.env, 'apt-get', [
@@ -105,7 +111,10 @@ async function findMirror(context: SetupContext): Promise<string> {
   return DEFAULT_MIRROR;
 }
 
-/** An empty status: nothing counts as installed. Only the one source is read: others of the machine could replace a package. */
+/**
+ * Writes an empty status, so that no package counts as installed. Apt reads only this source, because another one could
+ * replace a package.
+ */
 async function writeSource(folder: string, mirror: string, suite: Suite): Promise<readonly string[]> {
   const base = join(folder, suite);
   for (const name of ['state/lists/partial', 'cache/archives/partial', 'etc'])
@@ -133,7 +142,7 @@ async function hasIndex(folder: string, suite: Suite): Promise<boolean> {
   return names.some((name) => name.includes('_Packages'));
 }
 
-/** The names with all that they need, and their versions: `name=version`, sorted. */
+/** Resolves the names with all dependencies, and returns `name=version`, sorted. */
 export async function resolvePackages(
   context: SetupContext,
   source: PackageSource,
@@ -154,7 +163,7 @@ export async function resolvePackages(
   return found.sort();
 }
 
-/** Those of a lock that the mirror's index has no more, as `name=version`. */
+/** Returns packages of the lock that the mirror's index no longer has, as `name=version`. */
 export async function findMissingPackages(
   context: SetupContext,
   source: PackageSource,
@@ -162,7 +171,7 @@ export async function findMissingPackages(
 ): Promise<readonly string[]> {
   const wanted = lock.packages.map(({ name, version }) => `${name}=${version}`);
   if (source.suite !== lock.suite) return wanted;
-  // It fails when one of them is unknown, and shows the others.
+  // It fails if one name is unknown, but still prints the others.
   const names = lock.packages.map(({ name }) => name);
   const { stdout } = await runProgram(context.env, 'apt-cache', [...source.options, 'show', ...names], {
     timeoutMs: RESOLVE_TIMEOUT_MS,
@@ -173,7 +182,7 @@ export async function findMissingPackages(
   return wanted.filter((one) => !offered.has(one));
 }
 
-/** Downloads into the folder, checked against the signed index; the files by package, with their hashes. */
+/** Downloads into the folder, checks against the signed index, and returns the files by package with their hashes. */
 export async function downloadPackages(
   context: SetupContext,
   source: PackageSource,
@@ -207,7 +216,7 @@ function downloadFailed(result: ProgramResult): SetupError {
   );
 }
 
-/** As apt names it, with the colon of an epoch escaped. */
+/** Returns the file of a package under apt's name, in which the colon of an epoch is escaped. */
 export function packageFile(folder: string, name: string, version: string): string | null {
   const paths = ['amd64', 'all'].map((arch) => join(folder, `${name}_${version.replaceAll(':', '%3a')}_${arch}.deb`));
   return paths.find((path) => existsSync(path)) ?? null;
@@ -219,7 +228,7 @@ async function sha256Of(path: string): Promise<string> {
   return hash.digest('hex');
 }
 
-/** @throws SetupError where the mirror's file is another than that of the lock */
+/** @throws SetupError if the mirror's file differs from the lock */
 export function checkAgainstLock(found: readonly LockedPackage[], lock: PackageLock): void {
   const locked = new Map(lock.packages.map((one) => [one.name, one]));
   for (const { name, version, sha256 } of found) {

@@ -1,4 +1,4 @@
-/** The root disk of `image: dev`, made of Debian packages without root and without changing this machine. */
+/** Makes the root disk of `image: dev` from Debian packages, without root and without changing this machine. */
 import { existsSync, readFileSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -27,21 +27,21 @@ import { makeRootTree } from './root-tree.ts';
 
 const PIECE = 'dev';
 const ROOM_MIB = 1_200;
-/** Part of the cache key: grows whenever the same packages give another disk. */
+/** Part of the cache key. It must grow whenever the same packages produce another disk. */
 const RECIPE = '2';
 const DISK = 'root.ext4';
 const RECORD = 'image.json';
 
-/** What a disk was made of, beside it. */
+/** The packages of a disk, stored in the same folder. */
 interface DiskRecord extends PackageLock {
-  /** False where the mirror did not have the packages that Voidbox was tested with, and where a user adds some. */
+  /** False if the mirror lacked packages of the lock, or if a user adds packages. */
   readonly isLocked: boolean;
 }
 
-/** What the disk is made of. */
+/** The packages of the disk. */
 interface Recipe {
   readonly names: readonly string[];
-  /** Those that the user adds. */
+  /** The packages that the user adds. */
   readonly added: readonly string[];
   readonly lock: PackageLock;
   readonly hash: string;
@@ -133,7 +133,10 @@ async function getDisk(context: SetupContext): Promise<FoundPiece> {
   return describe(folder);
 }
 
-/** The packages of the lock where the mirror has them all; else, and with packages of the user's, all resolved anew. */
+/**
+ * Fetches the packages of the lock if the mirror has all of them; otherwise, and with packages of the user, resolves
+ * all of them again.
+ */
 async function fetchDevPackages(
   context: SetupContext,
   recipe: Recipe,
@@ -163,7 +166,7 @@ async function hasAllLocked(context: SetupContext, source: PackageSource, lock: 
   return false;
 }
 
-/** Makes the disk in `into` of packages that were downloaded. */
+/** Makes the disk in `into` from downloaded packages. */
 export async function makeDevDisk(
   context: SetupContext,
   packages: readonly LockedPackage[],
@@ -181,7 +184,7 @@ export async function makeDevDisk(
   await rm(tree, { recursive: true });
 }
 
-/** The lock of the packages as the mirror has them today. */
+/** Locks the packages to the versions that the mirror has today. */
 export async function lockDevPackages(context: SetupContext, folder: string): Promise<PackageLock> {
   const folders = { index: join(folder, 'index'), packages: join(folder, 'packages') };
   const source = await openPackageSource(context, folders.index);

@@ -1,4 +1,4 @@
-/** The disk of the dev image is the same, byte for byte, wherever and by whomever it is made. */
+/** The disk of the dev image is the same, byte for byte, in whichever folder and by whichever user it is made. */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import {
@@ -53,7 +53,7 @@ function newFolder(name: string): string {
 
 /**
  * Makes the disk as a user without the rights of this process. The checkout and Node may be below a folder that this user
- * cannot enter, such as /root. So a private mount namespace shows both below a folder that it can.
+ * cannot enter, such as /root. So a private mount namespace shows both below a folder that the user can enter.
  */
 function makeAsUser(into: string): void {
   const checkout = newFolder('checkout');
@@ -76,7 +76,7 @@ function makeAsUser(into: string): void {
   });
 }
 
-/** In which order a folder lists its files. */
+/** Returns the order in which a folder lists its files. */
 function orderIn(into: string): string {
   const probe = join(into, 'probe');
   mkdirSync(probe);
@@ -94,7 +94,7 @@ it(
   { timeout: 3 * MAKE_LIMIT_MS },
   async () => {
     const [first, second] = [newFolder('first'), newFolder('second')];
-    // Who may not mount one has two folders that list alike.
+    // A user who may not mount a file system has two folders with the same order.
     using _other = isRoot() ? new SmallDisk(second, 4_096) : null;
     expect(isRoot() && orderIn(second) === orderIn(first)).toBe(false);
     await makeDevDisk(context, lock.packages, join(folder, 'packages'), first);

@@ -1,4 +1,4 @@
-/** A read-only ext4 disk of a tree: equal trees give equal bytes for every user. */
+/** Makes a read-only ext4 disk from a tree: equal trees give equal bytes for every user. */
 import { chmod, lstat, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { writeFile } from 'node:fs/promises';
@@ -11,28 +11,31 @@ import { FILE_TIME_SECONDS } from './root-tree.ts';
 
 const BLOCK_BYTES = 4096;
 const INODE_BYTES = 256;
-/** Inodes beyond those of the tree: those that ext4 keeps for itself, and one for lost+found. */
+/** Inodes in addition to the tree's: those that ext4 reserves, and one for lost+found. */
 const SPARE_INODES = 200;
-/** Of group descriptors, bitmaps, blocks of long extents and folders that grow. */
+/** Space for group descriptors, bitmaps, blocks of long extents and growing folders. */
 const SPARE_BYTES = 16 << 20;
-/** Of a name in a folder, beside its own length: its head, what fills it up to four, and what is left at the end of a block. */
+/**
+ * Bytes of a folder's entry in addition to the name: its head, padding to four bytes, and unused space at the end of a
+ * block.
+ */
 const ENTRY_BYTES = 16;
-/** Any, but always the same. */
+/** An arbitrary value, which must never change. */
 const DISK_UUID = '6f1d9c52-8e0b-4c7e-9d0a-2f3b5a7c9e11';
 const MAKE_TIMEOUT_MS = 300_000;
-/** A slow disk of a busy machine; the largest image takes a quarter of an hour more. */
+/** A slow disk of a busy machine; with this speed, the largest image takes a quarter of an hour more. */
 const LEAST_BYTES_PER_SECOND = 10_000_000;
 
-/** Programs beside mke2fs, of the same package. */
+/** Programs of the same package as mke2fs. */
 export const EXT4_PROGRAMS = ['debugfs', 'dumpe2fs'] as const;
 
-/** Inodes and bytes of a tree. */
+/** The number of inodes and bytes of a tree. */
 export interface TreeSize {
   readonly inodes: number;
   readonly bytes: number;
 }
 
-/** Makes the disk; all of it belongs to root, whoever made the tree. */
+/** Makes the disk. All files belong to root, whichever user made the tree. */
 export async function makeExt4(context: SetupContext, tree: string, disk: string, size?: TreeSize): Promise<void> {
   const { inodes, bytes } = size ?? (await measure(tree));
   const mke2fs = await context.need('mke2fs');
@@ -61,7 +64,7 @@ export async function makeExt4(context: SetupContext, tree: string, disk: string
     disk,
     String(blocks),
   ];
-  // Owners are taken from the tree: where this process is not root, it is called root for the length of it.
+  // mke2fs copies owners from the tree. If this process is not root, it runs in a user namespace in which it is root.
   const [program, before] = isRoot()
     ? [mke2fs.path, []]
     : [(await context.need('bwrap')).path, sandboxAsRoot(mke2fs.path)];
@@ -80,7 +83,7 @@ function options(bytes: number): Parameters<typeof runProgram>[3] {
   return { timeoutMs, variables: { E2FSPROGS_FAKE_TIME: time, SOURCE_DATE_EPOCH: time } };
 }
 
-/** When a file was last read or changed is copied from the tree, where nobody can set it. */
+/** Sets fixed times: mke2fs copies a file's access and change times from the tree, in which they cannot be set. */
 async function settleTimes(context: SetupContext, disk: string, bytes: number): Promise<void> {
   const [debugfs, dumpe2fs] = EXT4_PROGRAMS.map((name) => findOnPath(context.env, [name])[0] ?? name);
   const listed = requireSuccess('dumpe2fs', await runProgram(context.env, dumpe2fs!, [disk], options(bytes)));
@@ -92,7 +95,7 @@ async function settleTimes(context: SetupContext, disk: string, bytes: number): 
   requireSuccess('debugfs', await runProgram(context.env, debugfs!, ['-w', '-f', script, disk], options(bytes)));
 }
 
-/** From what dumpe2fs says of each group: its inodes, and the ranges of them that are free. */
+/** Parses the output of dumpe2fs for each group: its inodes, and the ranges of free ones. */
 export function parseUsedInodes(text: string): readonly number[] {
   const count = Number(/^Inode count:\s+(\d+)$/m.exec(text)?.[1]);
   const first = Number(/^First inode:\s+(\d+)$/m.exec(text)?.[1]);
@@ -117,7 +120,7 @@ async function measure(tree: string): Promise<TreeSize> {
     if (!entry.isDirectory()) bytes += toBlocks((await lstat(join(parentPath, name))).size);
     else if (!folders.has(join(parentPath, name))) folders.set(join(parentPath, name), 0);
   }
-  // Not what it takes here, which is another size on each kind of file system.
+  // The size of a folder in the tree is not used, because it differs between file systems.
   for (const named of folders.values()) bytes += toBlocks(named);
   return { inodes: entries.length, bytes };
 }

@@ -1,4 +1,4 @@
-/** The dev image of packages of a mirror that is made up: a lock that fits, one that got old, and packages of the user's. */
+/** The dev image with packages of a simulated mirror: a lock that fits, an outdated lock, and packages of the user. */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import {
@@ -28,7 +28,7 @@ import { SetupError } from '../setup-error.ts';
 import { busybox as busyboxPiece } from '../pieces/programs.ts';
 import { devDisk } from './dev-disk.ts';
 
-/** Packages of the mirror as apt would find them in its index: name, version, and the file that stands for both. */
+/** The packages in the mirror's index: name, version, and the file for both. */
 const APT_GET = `#!/bin/sh
 echo "apt-get $*" >> "$MIRROR/calls"
 for word; do case $word in Dir::State=*) state=\${word#*=};; esac; done
@@ -182,7 +182,7 @@ test('set-up names the busybox if the mirror has only one whose `wget -T` crashe
   expect(said).toContain("the mirror has no Debian trixie: of the guest's busybox its `wget -T` crashes");
 });
 
-test('packages of the lock are taken where the mirror has them, and the disk is made once', async () => {
+test('packages of the lock are used if the mirror has them, and the disk is made once', async () => {
   const { path, version } = await make();
   expect(version).toBe('Debian trixie, 2 packages');
   expect(look(path, '/usr/share/tiny')).toBe('1');
@@ -194,7 +194,7 @@ test('packages of the lock are taken where the mirror has them, and the disk is 
   expect(calls()).toBe('');
 });
 
-test('a disk that is cut off or has lost its record is none, and is made again', async () => {
+test('a truncated disk and a disk without its record are damaged, and are made again', async () => {
   const { path } = await make();
   const bytes = readFileSync(path);
   for (const damage of [() => truncateSync(path, 4096), () => truncateSync(join(path, '../image.json'), 0)]) {
@@ -205,7 +205,7 @@ test('a disk that is cut off or has lost its record is none, and is made again',
   }
 });
 
-test('a package that has left the mirror has all of them resolved again, and it is said', async () => {
+test('if the mirror has dropped a package, all packages are resolved again, and a message reports it', async () => {
   offer('base-passwd 1', 'tiny 2');
   const { path, version } = await make();
   expect(said).toContain('the mirror has no more tiny=1: all packages of the dev image are resolved again');
@@ -213,14 +213,14 @@ test('a package that has left the mirror has all of them resolved again, and it 
   expect(look(path, '/usr/share/tiny')).toBe('2');
 });
 
-test('a mirror without the suite of the lock gives the packages of the one before it, and it is said', async () => {
+test("if the mirror lacks the lock's suite, the earlier suite is used, and a message reports it", async () => {
   writeFileSync(join(dir, 'mirror/suite'), 'bookworm');
   const { version } = await make();
   expect(said).toContain('the mirror has no Debian trixie: the packages of the dev image are those of bookworm');
   expect(version).toBe('Debian bookworm, 2 packages, not those of the lock');
 });
 
-test('a package that is another than the locked one is refused, and nothing is kept', async () => {
+test('a package that differs from the lock is rejected, and nothing is kept', async () => {
   rmSync(join(dir, 'mirror/debs/tiny_1_all.deb'));
   symlinkSync(join(packages, 'tiny_2_all.deb'), join(dir, 'mirror/debs/tiny_1_all.deb'));
   await expect(make()).rejects.toThrow(
@@ -230,7 +230,7 @@ test('a package that is another than the locked one is refused, and nothing is k
   expect(readdirSync(join(dir, 'cache/tmp'))).toEqual([]);
 });
 
-test('packages of the user come to it in a disk of their own, and without the list the locked one counts again', async () => {
+test('packages of the user are put into a separate disk, and without the list the locked disk is used again', async () => {
   const locked = await make();
   wish('# mine\nextra\ntiny\n');
   expect(await devDisk.find(await context())).toBeNull();
@@ -243,7 +243,7 @@ test('packages of the user come to it in a disk of their own, and without the li
   expect(kept()).toHaveLength(2);
 });
 
-test('a package of the user that the mirror does not have is named, with what to do', async () => {
+test("the error for a user's package that the mirror does not have names it and the remedy", async () => {
   wish('nonesuch\n');
   const error = await make().catch((thrown: unknown) => thrown);
   expect(error).toBeInstanceOf(SetupError);

@@ -1,4 +1,7 @@
-/** The tree of the dev image: packages unpacked, and what their maintainer scripts would have done as far as a guest needs it. */
+/**
+ * Builds the tree of the dev image: unpacks packages, and performs the steps of their maintainer scripts that a guest
+ * needs.
+ */
 import { existsSync } from 'node:fs';
 import { chmod, lstat, lutimes, mkdir, open, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -8,12 +11,12 @@ import { lastLines, runProgram } from '../pieces/run-program.ts';
 import { SetupError } from '../setup-error.ts';
 
 const UNPACK_TIMEOUT_MS = 600_000;
-/** Time of all files: what packages were built at is not what an image is equal by. */
+/** The time of all files. The packages' build times would make equal images differ. */
 export const FILE_TIME_SECONDS = 1_750_000_000;
 
-/** Since Debian 12 everything lies in /usr; packages still name the old places. */
+/** Since Debian 12 these folders are in /usr; packages still use the old paths. */
 const MERGED = ['bin', 'sbin', 'lib', 'lib64'];
-/** Mount points of the guest, and of its scratch disk. */
+/** Mount points of the guest and its scratch disk. */
 const FOLDERS: Readonly<Record<string, number>> = {
   dev: 0o755,
   'etc/ssl/certs': 0o755,
@@ -28,7 +31,7 @@ const FOLDERS: Readonly<Record<string, number>> = {
   'var/tmp': 0o755,
   workspace: 0o755,
 };
-/** What packages leave to their scripts. */
+/** Links that the packages' scripts would make. */
 const LINKS: Readonly<Record<string, string>> = {
   'usr/bin/awk': 'mawk',
   'usr/bin/pager': 'less',
@@ -41,10 +44,10 @@ const TEXT_FILES: Readonly<Record<string, string>> = {
   'etc/hostname': 'voidbox\n',
   'etc/hosts': '127.0.0.1 localhost voidbox\n',
   'etc/shells': '/bin/sh\n/bin/bash\n',
-  // A repository may come with files of another user.
+  // A repository may contain files of another user.
   'etc/gitconfig': '[safe]\n\tdirectory = *\n',
 };
-/** Nobody reads them in a guest. Licences stay: they lie in the folders of their packages. */
+/** Files that guests do not need. Licences stay, because they are in the folders of their packages. */
 const LEFT_OUT = ['usr/share/man', 'usr/share/info', 'usr/share/locale', 'usr/share/lintian', 'var/cache/ldconfig'];
 
 /** @param files  the packages' files, in the order of unpacking */
@@ -62,7 +65,7 @@ export async function makeRootTree(context: SetupContext, files: readonly string
   await writeUsers(root);
   await writeCertificates(root);
   await runWithin(context, root, ['/usr/sbin/ldconfig', '-X']);
-  // A root that users cannot write gets no compiled modules later.
+  // Users cannot write to the root, so Python's modules must be compiled now.
   if (existsSync(join(root, 'usr/bin/python3')))
     await runWithin(context, root, [
       '/usr/bin/python3',
@@ -85,7 +88,7 @@ async function unpack(context: SetupContext, files: readonly string[], root: str
     await mkdir(join(root, 'usr', name), { recursive: true });
     await symlink(`usr/${name}`, join(root, name));
   }
-  // One shell for all: a pipe for each package. Owners do not matter, all of them become root.
+  // One shell unpacks all packages, with a pipe for each. Owners do not matter, because all files become root's.
   const script = `umask 022; for file; do dpkg-deb --fsys-tarfile "$file" | tar -x -p --no-same-owner --keep-directory-symlink -C "$ROOT" || exit 1; done`;
   const result = await runProgram(context.env, 'bash', ['-o', 'pipefail', '-c', script, 'unpack', ...files], {
     variables: { ROOT: root },
@@ -103,7 +106,7 @@ async function removeDocs(folder: string): Promise<void> {
     if (!entry.isDirectory() && entry.name !== 'copyright') await rm(join(entry.parentPath, entry.name));
 }
 
-/** Users of Debian, and the one that commands run as. */
+/** Writes the users of Debian, and the user of commands. */
 async function writeUsers(root: string): Promise<void> {
   const master = async (name: string): Promise<string> =>
     (await readFile(join(root, 'usr/share/base-passwd', name), 'utf8')).replaceAll(':*:', ':x:');
@@ -114,7 +117,7 @@ async function writeUsers(root: string): Promise<void> {
   await write(join(root, 'etc/group'), `${await master('group.master')}sandbox:x:1000:\n`);
 }
 
-/** All authorities of Mozilla's list in one file, where programs look for it. */
+/** Writes all authorities of Mozilla's list into the file that programs read. */
 async function writeCertificates(root: string): Promise<void> {
   const folder = join(root, 'usr/share/ca-certificates/mozilla');
   const names = (await readdir(folder).catch(() => [])).filter((name) => name.endsWith('.crt')).sort();
@@ -129,7 +132,7 @@ async function pythonFolders(root: string): Promise<readonly string[]> {
     .map((name) => `/usr/lib/${name}`);
 }
 
-/** Runs a program of the tree itself; of the machine it sees nothing. */
+/** Runs a program of the tree itself, which sees no file of the machine. */
 async function runWithin(context: SetupContext, root: string, command: readonly string[]): Promise<void> {
   const bwrap = await context.need('bwrap');
   const result = await runProgram(
@@ -166,11 +169,11 @@ async function runWithin(context: SetupContext, root: string, command: readonly 
     throw new SetupError(`${command[0]} failed in the dev image:\n${lastLines(result)}`, 'Remove your own packages.');
 }
 
-/** One time for everything, and no rights that come with a file: no program of a guest gains any. */
+/** Sets one time for all files, and removes setuid and similar bits, so that no program of a guest gains rights. */
 async function settle(root: string): Promise<void> {
   const entries = await readdir(root, { recursive: true, withFileTypes: true });
   const paths = ['', ...entries.map((entry) => join(entry.parentPath, entry.name).slice(root.length))];
-  // Folders last: what is changed in one changes its time.
+  // Folders come last, because changing an entry changes its folder's time.
   for (const path of paths.toReversed()) {
     const at = join(root, path);
     const stats = await lstat(at);

@@ -1,4 +1,4 @@
-/** From a tar or a layer to files of the tree; contents become blobs, numbered files in one folder of the build. */
+/** Adds files of a tar or a layer to the tree; contents become blobs, numbered files in one folder of the build. */
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { streamTar, type StreamedEntry } from '../../tar/stream.ts';
@@ -7,12 +7,14 @@ import type { ImageLimits } from './image-limits.ts';
 import type { ImageTree } from './image-tree.ts';
 
 const WHITEOUT = '.wh.';
-/** Everything of earlier layers in the folder that it lies in. */
+/** Marks a folder from which everything of earlier layers is removed. */
 const OPAQUE = '.wh..wh..opq';
-/** Of the guest itself, which mounts its own there: what an image has in them nobody would see. */
+/**
+ * Folders of the guest itself, which mounts its own file systems over them: files of an image there would be hidden.
+ */
 export const OWN_FOLDERS: readonly string[] = ['dev', 'proc', 'run', 'sys'];
 
-/** Writes blobs, and counts what all of them have. */
+/** Writes blobs, and counts the bytes of all of them. */
 export class Blobs {
   readonly folder: string;
   readonly #limits: ImageLimits;
@@ -51,13 +53,13 @@ export class Blobs {
 }
 
 export interface Layer {
-  /** Counts from 1. */
+  /** The number of the layer, beginning with 1. */
   readonly number: number;
-  /** A file `.wh.x` removes x of earlier layers. */
+  /** Whether a file `.wh.x` removes x of earlier layers. */
   readonly hasWhiteouts: boolean;
 }
 
-/** @throws ImageError, and Error for a tar that is none */
+/** @throws ImageError, and Error for bytes that are not a tar */
 export async function fillFromTar(
   tree: ImageTree,
   blobs: Blobs,
@@ -80,7 +82,7 @@ async function addEntry(
   if (hasWhiteouts && name.startsWith(WHITEOUT)) {
     const folder = names.slice(0, -1).join('/');
     if (name === OPAQUE) tree.whiteOutAll(folder, number);
-    // Others of this form are notes of a storage driver for itself.
+    // Other names of this form are notes of a storage driver.
     else if (!name.startsWith(`${WHITEOUT}${WHITEOUT}`))
       tree.whiteOut([folder, name.slice(WHITEOUT.length)].filter((part) => part !== '').join('/'), number);
     return;

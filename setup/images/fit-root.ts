@@ -1,19 +1,19 @@
-/** What a guest needs of its root, and what of it an image has to bring. */
+/** Checks that an image has what a guest needs of its root, and adds the rest. */
 import { Buffer } from 'node:buffer';
 import { open, readFile } from 'node:fs/promises';
 import { type Blobs, OWN_FOLDERS } from './fill-tree.ts';
 import { ImageError } from './image-error.ts';
 import { type FileNode, type FolderNode, type ImageTree, newFolder } from './image-tree.ts';
 
-/** Mounted over by the guest: what an image has there is hidden, and a link there would lead elsewhere. */
+/** The guest mounts over these folders: files of an image there are hidden, and a link there would lead elsewhere. */
 const MOUNT_POINTS: readonly string[] = [...OWN_FOLDERS, 'tmp', 'var/tmp', 'workspace', 'home/sandbox'];
-/** Where the guest puts its own programs and those of agents. */
+/** The folders into which the guest puts its own programs and those of agents. */
 const NEEDED_FOLDERS: readonly string[] = ['etc', 'usr/lib', 'opt', 'mnt', 'root'];
 const X86_64 = 62;
 const PASSWD_BYTES = 1 << 20;
 const SHELL = '/bin/sh';
 
-/** @throws ImageError where a guest cannot work with it */
+/** @throws ImageError if a guest cannot work with the image */
 export async function fitRoot(tree: ImageTree, blobs: Blobs): Promise<void> {
   await requireShell(tree, blobs);
   for (const path of NEEDED_FOLDERS) folderAt(tree.root, path);
@@ -75,7 +75,7 @@ function replaceByFolder(root: FolderNode, path: string): void {
   above.children.set(names.at(-1)!, newFolder(0, 0o755));
 }
 
-/** The user that commands run as, where the image gives its number to nobody. */
+/** Adds the user of commands if the image has no user with this id. */
 async function addUser(tree: ImageTree, blobs: Blobs, path: string, otherwise: string, line: string): Promise<void> {
   const found = tree.get(path);
   if (found !== null && (found.kind !== 'file' || found.content.sizeBytes > PASSWD_BYTES)) return;

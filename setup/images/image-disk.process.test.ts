@@ -1,4 +1,4 @@
-/** Disks of images: made of folders, tars and OCI layouts, and of what strangers put into them. */
+/** Disks of images: from folders, tars and OCI layouts, also with hostile content. */
 import { Buffer } from 'node:buffer';
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -49,7 +49,7 @@ async function make(path: string, limits: Partial<ImageLimits> = {}, cache = 'ca
   return { disk, env, said };
 }
 
-/** What debugfs says of a disk, without mounting it. */
+/** Runs a command of debugfs on a disk without mounting it. */
 function look(disk: string, command: string): string {
   return execFileSync('debugfs', ['-R', command, disk], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
 }
@@ -313,7 +313,7 @@ describe('an OCI layout', () => {
     expect(look(disk, 'cat /kept')).toBe('2');
     expect(env).toEqual({ PATH: '/opt/x:/bin', GREETING: 'hello world=' });
     expect(said.join('\n')).toContain('User, WorkingDir, Cmd of the image are ignored');
-    // Also where the disk is there already.
+    // The warning also appears if the disk already exists.
     expect((await make(layout())).said).toEqual(said.slice(-1));
   });
 

@@ -1,4 +1,4 @@
-/** Root disks of images that users name: made once for what an image holds, and kept in the cache by its hash. */
+/** Root disks of images that users name. Each disk is made once for an image's content, and is cached by its hash. */
 import { createHash } from 'node:crypto';
 import { mkdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -19,29 +19,29 @@ import { unpackTar, verifyStream } from './unpack-archive.ts';
 import { writeTree } from './write-tree.ts';
 
 const PIECE = 'image';
-/** Part of the cache key: grows whenever the same image gives another disk. */
+/** Part of the cache key. It must grow whenever the same image produces another disk. */
 const RECIPE = '1';
 const DISK = 'root.ext4';
 const RECORD = 'image.json';
 
-/** An image as it was when it was looked at. */
+/** The state of an image when it was read. */
 export interface KnownImage {
-  /** Names the disk: of all that goes into it. A plan carries it in place of a path. */
+  /** The hash of everything in the disk, which names it. A plan contains it instead of a path. */
   readonly sha256: string;
   readonly path: string;
   readonly kind: ImageKind;
-  /** Of what was read: contents of a folder, bytes of a tar, the manifest of a layout. */
+  /** The hash of the input: contents of a folder, bytes of a tar, or the manifest of a layout. */
   readonly contentSha256: string;
   readonly oci: OciImage | null;
 }
 
 export interface ImageDisk {
   readonly path: string;
-  /** Variables of its configuration. */
+  /** Variables in the image's configuration. */
   readonly env: Readonly<Record<string, string>>;
 }
 
-/** Reads all that the image holds, and makes nothing. @throws ImageError */
+/** Reads the whole image without making a disk. @throws ImageError */
 export async function knowImage(path: string, limits: ImageLimits = IMAGE_LIMITS): Promise<KnownImage> {
   const kind = await imageKindAt(path);
   const oci = kind === 'oci-layout' ? await readOciLayout(path, limits) : null;
@@ -51,23 +51,23 @@ export async function knowImage(path: string, limits: ImageLimits = IMAGE_LIMITS
   return { sha256, path, kind, contentSha256, oci };
 }
 
-/** What is wrong with a disk that was made, for a message; null where nothing is, and where none was made. */
+/** Describes the damage of a disk for a message; null if it is undamaged or was not made. */
 export function imageDiskDamage(env: Pick<Environment, 'cacheDir'>, sha256: string): string | null {
   return cacheDamage(cacheFolder(env, sha256));
 }
 
-/** Null where no such disk was made on this machine, or it is damaged. */
+/** Returns null if this machine has no such disk, or if it is damaged. */
 export async function findImageDisk(env: Pick<Environment, 'cacheDir'>, sha256: string): Promise<ImageDisk | null> {
   const folder = findCacheFolder(cacheFolder(env, sha256));
   if (folder === null) return null;
-  // A disk that is used is none that may go.
+  // The new time keeps the cache from removing a disk that is in use.
   const now = new Date();
   await utimes(folder, now, now).catch(() => undefined);
   const { env: variables } = JSON.parse(await readFile(join(folder, RECORD), 'utf8')) as Pick<ImageDisk, 'env'>;
   return { path: join(folder, DISK), env: variables };
 }
 
-/** Makes the disk where it is not in the cache. @throws ImageError, SetupError */
+/** Makes the disk if the cache does not have it. @throws ImageError, SetupError */
 export async function ensureImageDisk(
   context: SetupContext,
   image: KnownImage,
@@ -82,7 +82,10 @@ export async function ensureImageDisk(
   return (await findImageDisk(context.env, image.sha256))!;
 }
 
-/** For each run, also where the disk is in the cache: it runs as another user, in another folder, than its author had in mind. */
+/**
+ * Reports this in each run, even if the disk is cached: the image runs with another user and folder than its author
+ * intended.
+ */
 export function reportIgnored(image: KnownImage, onProgress: (line: string) => void): void {
   const ignored = image.oci?.ignored ?? [];
   if (ignored.length > 0)
@@ -126,7 +129,7 @@ async function makeTree(
   try {
     await fill(tree, image, blobs, limits);
   } catch (error) {
-    // Of the reader of tars, which names no archive.
+    // The tar reader throws such errors, which do not name the archive.
     if (!(error instanceof Error) || !error.message.startsWith('tar: ')) throw error;
     throw new ImageError(
       `The image ${image.path} is no tar that can be read: ${error.message.slice('tar: '.length)}.`,

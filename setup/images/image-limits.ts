@@ -1,20 +1,20 @@
-/** What an image may have at most: those who make one are strangers. */
+/** The limits of an image, because strangers make images. */
 export interface ImageLimits {
-  /** Files, folders, links and whiteouts of all layers, those that a later layer replaces included. */
+  /** The limit of files, folders, links and whiteouts of all layers, with those that a later layer replaces. */
   readonly entries: number;
-  /** Of all files of all layers. */
+  /** The limit for all files of all layers. */
   readonly contentBytes: number;
-  /** Of one layer or tar, unpacked: its contents, headers and padding. */
+  /** The limit for one unpacked layer or tar: its contents, headers and padding. */
   readonly streamBytes: number;
-  /** Of an archive or a layer as it lies on the disk. */
+  /** The limit for an archive or a layer in the form in which it is stored. */
   readonly archiveBytes: number;
   readonly layers: number;
-  /** Of each JSON document of an OCI layout. */
+  /** The limit for each JSON document of an OCI layout. */
   readonly documentBytes: number;
   readonly variables: number;
-  /** Names and values of all variables. */
+  /** The limit for names and values of all variables. */
   readonly variableBytes: number;
-  /** Of a path from the image's root. */
+  /** The limit for a path from the image's root. */
   readonly pathBytes: number;
 }
 

@@ -1,4 +1,4 @@
-/** What an image is given as: a folder, a tar, or an OCI layout. */
+/** The source of an image: a folder, a tar, or an OCI layout. */
 import { lstat, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { FileRefusal, openFile } from '../../files/open-file.ts';
@@ -7,7 +7,7 @@ import type { ImageLimits } from './image-limits.ts';
 
 export type ImageKind = 'folder' | 'tar' | 'oci-layout';
 
-/** @throws ImageError where nothing of the kind is there */
+/** @throws ImageError if the path does not exist, or is of another kind */
 export async function imageKindAt(path: string): Promise<ImageKind> {
   const stats = await lstat(path).catch((error: NodeJS.ErrnoException) => {
     throw new ImageError(
@@ -24,8 +24,8 @@ export async function imageKindAt(path: string): Promise<ImageKind> {
 }
 
 /**
- * A regular file of an image.
- * @param root  the image: a link may lead to another place in it, and nowhere else
+ * Opens a regular file of an image.
+ * @param root  the image; a link may lead only to another path in it
  * @throws ImageError
  */
 export async function openImageFile(
@@ -43,7 +43,7 @@ export async function openImageFile(
   }
 }
 
-/** The bytes of a file, from its start; the file is closed at the end. */
+/** Reads a file from its start, and closes it at the end. */
 export async function* readImageFile(
   path: string,
   root: string,

@@ -10,7 +10,7 @@ let blob = 0;
 const file = (tree: ImageTree, path: string, layer = 1): void =>
   tree.addFile(at(path), { blob: ++blob, sizeBytes: 1 }, layer);
 
-/** Paths of all that is in it; of links, where they lead. */
+/** Lists all paths of a folder, and the targets of links. */
 function listed(folder: FolderNode, above = ''): readonly string[] {
   return [...folder.children].flatMap(([name, node]) => {
     const path = `${above}${name}`;
@@ -33,11 +33,11 @@ describe('paths', () => {
     'a/\0',
     `${'n'.repeat(256)}`,
     Array.from({ length: 129 }, () => 'd').join('/'),
-  ])('that lead out or are none are refused: %j', (path) => {
+  ])('that lead outside or are invalid are rejected: %j', (path) => {
     expect(() => file(newTree(), path)).toThrow(ImageError);
   });
 
-  test('through a link stay inside, whatever it says', () => {
+  test("through a link stay inside the image, whatever the link's target", () => {
     const tree = newTree();
     tree.addFolder(at('usr/lib'), 1);
     tree.addLink(at('lib'), 'usr/lib', 1);
@@ -57,7 +57,7 @@ describe('paths', () => {
     ]);
   });
 
-  test('through links in a circle, or below a file, are refused', () => {
+  test('through links in a circle, or below a file, are rejected', () => {
     const tree = newTree();
     tree.addLink(at('a'), 'b', 1);
     tree.addLink(at('b'), 'a', 1);
@@ -67,7 +67,7 @@ describe('paths', () => {
     expect(tree.resolve('a')).toBeNull();
   });
 
-  test('that become too long behind links are refused', () => {
+  test('that become too long through links are rejected', () => {
     const tree = newTree();
     const long = Array.from({ length: 100 }, () => 'd'.repeat(20)).join('/');
     tree.addFolder(at(long), 1);
@@ -77,7 +77,7 @@ describe('paths', () => {
     ).toThrow('bytes');
   });
 
-  test('that become too deep behind links are refused', () => {
+  test('that become too deep through links are rejected', () => {
     const tree = newTree();
     const many = (name: string, count: number): string => Array.from({ length: count }, () => name).join('/');
     tree.addFolder(at(many('d', 128)), 1);
@@ -101,7 +101,7 @@ describe('entries', () => {
     expect(listed(tree.root)).toEqual(['a/', 'a/x', 'b', 'usr/', 'usr/lib/', 'lib/']);
   });
 
-  test('as hard links share what a file holds, and lead to nothing else', () => {
+  test("that are hard links share the file's content, and cannot lead to anything but a file", () => {
     const tree = newTree();
     file(tree, 'a');
     tree.addHardLink('b', '/a', 1);
@@ -111,20 +111,20 @@ describe('entries', () => {
       expect(() => tree.addHardLink('c', target, 1), target).toThrow('hard link');
   });
 
-  test('are counted, folders on the way and whiteouts too', () => {
+  test('are counted, including parent folders and whiteouts', () => {
     const tree = newTree({ entries: 3 });
     file(tree, 'a/b/c');
     expect(() => tree.whiteOut('a', 2)).toThrow('more than 3 entries');
   });
 
-  test('with a target that is none are refused', () => {
+  test('with an invalid target are rejected', () => {
     for (const target of ['', 'a\0b', 'x'.repeat(4_096)])
       expect(() => newTree().addLink(at('l'), target, 1)).toThrow(ImageError);
   });
 });
 
 describe('whiteouts', () => {
-  test('remove what earlier layers have, and nothing of their own', () => {
+  test('remove entries of earlier layers, and none of their own layer', () => {
     const tree = newTree();
     for (const path of ['gone', 'kept', 'd/old', 'd/e/old']) file(tree, path);
     tree.whiteOut('gone', 2);
@@ -136,7 +136,7 @@ describe('whiteouts', () => {
     expect(listed(tree.root)).toEqual(['kept', 'd/', 'd/e/', 'd/e/new']);
   });
 
-  test('lead nowhere else', () => {
+  test('with a path outside of the image are rejected, and whiteouts of a file change nothing', () => {
     const tree = newTree();
     file(tree, 'a');
     expect(() => tree.whiteOut('../a', 2)).toThrow(ImageError);
@@ -144,7 +144,7 @@ describe('whiteouts', () => {
     expect(listed(tree.root)).toEqual(['a']);
   });
 
-  test('cannot be made to look at everything again and again', () => {
+  test('cannot cause unlimited work', () => {
     const tree = newTree({ entries: 100 });
     for (let index = 0; index < 60; index += 1) file(tree, `d/${index}`, 1);
     expect(() => {

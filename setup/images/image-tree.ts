@@ -1,12 +1,12 @@
 /**
- * The files of an image as a tree in memory. Entries of folders, tars and layers go into it one after the other; links are
- * followed here, below the image's own root, and never by the host's kernel.
+ * The files of an image as a tree in memory. Entries of folders, tars and layers are added in order. Links are resolved
+ * in the tree, below the image's own root, and never by the host's kernel.
  */
 import { cleanPath } from '../../tar/inside.ts';
 import { ImageError, formatPath } from './image-error.ts';
 import type { ImageLimits } from './image-limits.ts';
 
-/** What a file holds, shared by its hard links. The number is that of the blob with the bytes. */
+/** The content of a file, which its hard links share. `blob` is the number of the blob with the bytes. */
 export interface FileContent {
   readonly blob: number;
   readonly sizeBytes: number;
@@ -33,17 +33,17 @@ export interface FolderNode {
 }
 export type ImageNode = FileNode | LinkNode | FolderNode;
 
-/** Paths and targets are bytes, one character for each. */
+/** Paths and targets are bytes, with one character for each. */
 export interface TreeEntry {
   readonly path: string;
   readonly mode: number;
   readonly modifiedS: number;
 }
 
-/** As many as Linux follows on the way to a file. */
+/** Linux follows the same number of links in a path. */
 const MAX_LINKS = 40;
 const MAX_NAMES = 256;
-/** By whiteouts, on average. */
+/** The average number of nodes that whiteouts may visit for each entry. */
 const VISITS_PER_ENTRY = 20;
 
 interface Place {
@@ -82,7 +82,7 @@ export class ImageTree {
     this.#put(entry.path, { kind: 'symlink', layer, target, modifiedS: entry.modifiedS });
   }
 
-  /** Of a file that stands in the tree already. */
+  /** Adds a hard link to a file that the tree already contains. */
   addHardLink(path: string, target: string, layer: number): void {
     const names = namesOf(target);
     const found = names === null || names.length === 0 ? null : this.#find(names, false);
@@ -94,7 +94,7 @@ export class ImageTree {
     this.#put(path, { ...found, layer });
   }
 
-  /** Removes what earlier layers have at the path; what this one has stays. */
+  /** Removes entries of earlier layers at the path; entries of this layer stay. */
   whiteOut(path: string, layer: number): void {
     this.#count(path);
     const names = requireNames(path);
@@ -104,14 +104,14 @@ export class ImageTree {
       folder.children.delete(names.at(-1)!);
   }
 
-  /** Removes what earlier layers have in the folder. */
+  /** Removes entries of earlier layers in the folder. */
   whiteOutAll(path: string, layer: number): void {
     this.#count(path);
     const folder = this.#find(namesOf(path) ?? [], true);
     if (folder?.kind === 'dir') this.#keepChildren(folder, layer);
   }
 
-  /** What a path leads to, links followed; null when that is nothing. */
+  /** Returns the node at the end of a path after following links; null if it does not exist. */
   resolve(path: string): ImageNode | null {
     return this.#find(
       path.split('/').filter((name) => name !== ''),
@@ -119,7 +119,7 @@ export class ImageTree {
     );
   }
 
-  /** The node itself. */
+  /** Returns the node itself, without following a link. */
   get(path: string): ImageNode | null {
     return this.#find(
       path.split('/').filter((name) => name !== ''),
@@ -138,7 +138,7 @@ export class ImageTree {
     place.folder.children.set(place.name, node);
   }
 
-  /** Null is the root. Folders on the way that are missing are made. */
+  /** Returns null for the root. Missing parent folders are made. */
   #placeOf(path: string, layer: number): Place | null {
     const names = requireNames(path);
     const name = names.at(-1);
@@ -201,7 +201,7 @@ export class ImageTree {
     return walk.folder;
   }
 
-  /** False: nothing of the layer is in it. */
+  /** Returns false if no part of the node belongs to the layer. */
   #keep(node: ImageNode, layer: number): boolean {
     if (node.kind === 'dir') this.#keepChildren(node, layer);
     return node.layer === layer || (node.kind === 'dir' && node.children.size > 0);
@@ -209,7 +209,7 @@ export class ImageTree {
 
   #keepChildren(folder: FolderNode, layer: number): void {
     this.#visited += folder.children.size;
-    // Each whiteout looks at all that it could remove: without a limit few of them keep a processor busy for days.
+    // Each whiteout visits every node that it could remove: without a limit, a few of them would use a CPU for days.
     if (this.#visited > VISITS_PER_ENTRY * this.#limits.entries)
       throw new ImageError('The image removes files of its layers again and again.', 'Use an image with fewer layers.');
     for (const [name, child] of folder.children) if (!this.#keep(child, layer)) folder.children.delete(name);
@@ -225,7 +225,7 @@ export class ImageTree {
   }
 }
 
-/** Where a walk through the tree stands; `..` of the root is the root. */
+/** The position of a walk through the tree; `..` of the root is the root. */
 class Walk {
   readonly names: string[] = [];
   readonly #folders: FolderNode[];
@@ -261,7 +261,10 @@ function partsOf(target: string): readonly string[] {
   return target.split('/').filter((part) => part !== '' && part !== '.');
 }
 
-/** Of an entry of an archive: paths that begin with `/` are meant from the image's root. Null leaves the image. */
+/**
+ * Splits the path of an archive's entry; a path that begins with `/` is relative to the image's root. Null if it leaves
+ * the image.
+ */
 function namesOf(path: string): readonly string[] | null {
   const inside = path.replace(/^\/+/, '');
   if (partsOf(inside).length === 0 && !inside.includes('\0')) return [];

@@ -1,4 +1,4 @@
-/** An OCI layout: a folder of documents and layers, each named by its digest. No registry is asked. */
+/** Reads an OCI layout: a folder of documents and layers, each named by its digest. It contacts no registry. */
 import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
@@ -7,18 +7,18 @@ import type { ImageLimits } from './image-limits.ts';
 import { openImageFile, readImageFile } from './image-source.ts';
 import { unpackTar, verifyStream } from './unpack-archive.ts';
 
-/** An index may name indexes; more than these stand in no layout. */
+/** An index may name other indexes; no real layout is nested deeper than this. */
 const MAX_NESTING = 3;
 const MAX_NAMED = 8;
 const PLATFORM = { os: 'linux', architecture: 'amd64' } as const;
 
 export interface OciImage {
-  /** SHA-256 of the manifest, which names all else. */
+  /** SHA-256 of the manifest, which names all other parts. */
   readonly sha256: string;
   readonly layers: readonly string[];
-  /** Variables of its configuration. */
+  /** Variables in the image's configuration. */
   readonly env: Readonly<Record<string, string>>;
-  /** What its configuration says and a guest does not do: `User node`. */
+  /** Settings of its configuration that a guest ignores: `User node`. */
   readonly ignored: readonly string[];
 }
 
@@ -39,7 +39,7 @@ export async function readOciLayout(path: string, limits: ImageLimits): Promise<
   return { sha256, layers, env: variablesOf(path, said['Env'], limits), ignored: ignoredOf(said) };
 }
 
-/** The tar of a layer, checked against its digest when it ends. */
+/** Yields the tar of a layer, and checks its digest at the end. */
 export function readOciLayer(path: string, sha256: string, limits: ImageLimits): AsyncIterable<Uint8Array> {
   const what = `The layer ${sha256.slice(0, 12)} of ${path}`;
   return unpackTar(verifyStream(readImageFile(blobPath(path, sha256), path, limits), sha256, what), what, limits);
@@ -67,7 +67,7 @@ async function findManifest(
   return await findManifest(path, document, limits, depth + 1);
 }
 
-/** One that names none is told by its configuration. What signs an image has the platform `unknown`. */
+/** An entry without a platform is checked by its configuration. Signatures of an image have the platform `unknown`. */
 function fitsPlatform(platform: unknown): boolean {
   return (
     !isDocument(platform) || (platform['os'] === PLATFORM.os && platform['architecture'] === PLATFORM.architecture)
@@ -94,7 +94,7 @@ function variablesOf(path: string, env: unknown, limits: ImageLimits): Readonly<
     const [name, value] = [String(one).slice(0, Math.max(0, equals)), String(one).slice(equals + 1)];
     if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name) || value.includes('\0'))
       throw createUnfitError(path, `has a variable that is none: ${JSON.stringify(String(one).slice(0, 80))}`);
-    // Where a program lives and how it gets out is the guest's to say.
+    // The guest sets the home of programs and their proxy.
     return name === 'HOME' || name === 'USER' || /_proxy$/i.test(name) ? [] : [[name, value]];
   });
   const bytes = pairs.reduce((sum, [name, value]) => sum + Buffer.byteLength(name) + Buffer.byteLength(value), 0);
@@ -117,7 +117,7 @@ async function readBlob(path: string, sha256: string, limits: ImageLimits): Prom
   return await readDocument(path, blobPath(path, sha256), limits, sha256);
 }
 
-/** What the text is, is never repeated: a file that the name leads to may be another than was meant. */
+/** Reads a document. Errors never quote its text, because a link may lead to a file that was not meant. */
 async function readDocument(
   root: string,
   file: string,
@@ -138,7 +138,7 @@ async function readDocument(
     const value: unknown = JSON.parse(bytes.toString('utf8'));
     if (isDocument(value)) return value;
   } catch {
-    // Told below.
+    // The error below reports it.
   }
   throw new ImageError(`${file} is not a JSON document of an OCI layout.`, 'Make the OCI layout again.');
 }

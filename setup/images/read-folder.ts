@@ -1,4 +1,7 @@
-/** A folder as an image. It is walked by descriptors and no link in it is followed: what stands beside it is never read. */
+/**
+ * Reads a folder as an image. It is walked by descriptors, and no link in it is followed, so files outside of it are
+ * never read.
+ */
 import { Buffer } from 'node:buffer';
 import { createHash, type Hash } from 'node:crypto';
 import { constants, type Stats } from 'node:fs';
@@ -14,7 +17,7 @@ const FILE_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBL
 const READ_BYTES = 1 << 20;
 const LAYER = 1;
 
-/** What is done with the files of a folder, in an order that does not depend on the file system. */
+/** Receives the files of a folder, in an order that does not depend on the file system. */
 interface Visitor {
   readonly folder: (facts: Facts) => void;
   readonly link: (facts: Facts, target: string) => void;
@@ -26,7 +29,7 @@ interface Facts {
   readonly modifiedS: number;
 }
 
-/** SHA-256 of names, rights, times and contents. */
+/** Returns a SHA-256 of names, permissions, times and contents. */
 export async function hashFolder(path: string, limits: ImageLimits): Promise<string> {
   const hash = createHash('sha256');
   const counter = new Counter(limits);
@@ -49,7 +52,7 @@ export async function hashFolder(path: string, limits: ImageLimits): Promise<str
   return hash.digest('hex');
 }
 
-/** Fills the tree. @returns what `hashFolder` returns of the same files */
+/** Fills the tree. @returns the value that `hashFolder` returns for the same files */
 export async function fillFromFolder(tree: ImageTree, blobs: Blobs, path: string): Promise<string> {
   const hash = createHash('sha256');
   await walkFolder(path, {
@@ -76,13 +79,15 @@ async function* hashStream(body: AsyncIterable<Uint8Array>, hash: Hash): AsyncGe
   }
 }
 
-/** Names are bytes: lengths stand before them, so that no name can look like the rest. */
+/**
+ * Hashes an entry. Names are bytes, and their lengths precede them, so that no name can imitate the following fields.
+ */
 function note(hash: Hash, kind: string, { path, mode, modifiedS }: Facts, more = ''): void {
   hash.update(`${kind} ${mode.toString(8)} ${modifiedS} ${path.length} ${more.length}\n`);
   hash.update(Buffer.from(path + more, 'latin1'));
 }
 
-/** The limits, before anything is written. */
+/** Checks the limits before anything is written. */
 class Counter {
   readonly #limits: ImageLimits;
   #entries = 0;

@@ -1,4 +1,4 @@
-/** Archives as they come: what they are compressed with is told by their first bytes, whatever they are called. */
+/** Unpacks archives as a stream. Their first bytes determine the compression, whatever their names are. */
 import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { pipeline, Readable } from 'node:stream';
@@ -8,7 +8,7 @@ import type { ImageLimits } from './image-limits.ts';
 
 const GZIP = [0x1f, 0x8b];
 const ZSTD = [0x28, 0xb5, 0x2f, 0xfd];
-/** Known, and not read here. */
+/** Formats that are recognised but not supported. */
 const OTHERS: readonly (readonly [string, readonly number[]])[] = [
   ['xz', [0xfd, 0x37, 0x7a, 0x58, 0x5a]],
   ['bzip2', [0x42, 0x5a, 0x68]],
@@ -17,7 +17,7 @@ const OTHERS: readonly (readonly [string, readonly number[]])[] = [
 const MAGIC_BYTES = 6;
 
 /**
- * The tar within, of at most `streamBytes`.
+ * Yields the tar in the archive, at most `streamBytes`.
  * @param what  the archive, for messages
  */
 export async function* unpackTar(
@@ -47,7 +47,7 @@ export async function* unpackTar(
 
 function decompressed(first: Buffer, all: AsyncIterable<Uint8Array>, what: string): AsyncIterable<Uint8Array> {
   const begins = (magic: readonly number[]): boolean => magic.every((byte, at) => first[at] === byte);
-  // It ends both when one fails; who reads the tar is told by the stream itself.
+  // `pipeline` ends both streams if one fails; the stream itself reports the error to its reader.
   const pipeThrough = (stream: zlib.Gunzip): AsyncIterable<Uint8Array> =>
     pipeline(Readable.from(all, { objectMode: false }), stream, () => undefined);
   if (begins(GZIP)) return pipeThrough(zlib.createGunzip());
@@ -65,7 +65,7 @@ function decompressed(first: Buffer, all: AsyncIterable<Uint8Array>, what: strin
   return all;
 }
 
-/** The first bytes, and a stream of all. */
+/** Returns the first bytes, and a stream of all bytes. */
 async function peek(
   bytes: AsyncIterable<Uint8Array>,
 ): Promise<{ first: Buffer; all: AsyncIterable<Uint8Array>; close: () => Promise<void> }> {
@@ -89,7 +89,7 @@ async function peek(
   };
 }
 
-/** Hands the bytes on, and fails at their end where they are others than those that were asked for. */
+/** Passes the bytes on, and throws at their end if they differ from the expected ones. */
 export async function* verifyStream(
   bytes: AsyncIterable<Uint8Array>,
   sha256: string,

@@ -1,4 +1,4 @@
-/** What the host's /dev/kvm is, and which isolation runs get from it. */
+/** The kind of the host's /dev/kvm, and the isolation that runs get from it. */
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import type { SetupContext } from '../pieces/piece.ts';
@@ -9,13 +9,13 @@ export type KvmKind = 'hardware' | 'emulated' | 'none' | 'no-permission';
 export interface KvmReport {
   readonly kind: KvmKind;
   readonly explanation: string;
-  /** What gives better isolation or speed, or null. */
+  /** The way to better isolation or speed, or null. */
   readonly remedy: string | null;
 }
 
 const KINDS: readonly string[] = ['hardware', 'emulated', 'none', 'no-permission'] satisfies KvmKind[];
 
-/** By the keeper's own measurement where there is one; by what the kernel says of itself otherwise. */
+/** Uses the keeper's measurement if the keeper is built; otherwise the kernel's own description. */
 export async function inspectKvm(context: SetupContext, keeper: string | null): Promise<KvmReport> {
   return describeKvm((await measureKind(context, keeper)) ?? readDeclaredKind());
 }

@@ -5,7 +5,7 @@ const MIB = 1024 * 1024;
 const MEMINFO = 'MemTotal:       16777216 kB\nMemFree:  1 kB\nMemAvailable:    8388608 kB\n';
 const NO_LIMIT_V1 = '9223372036854771712\n';
 
-/** Files of a host by path; asking for another throws, as `readFileSync` does. */
+/** Files of a host by path; reading another path throws, as `readFileSync` does. */
 function host(files: Readonly<Record<string, string>>): (path: string) => string {
   return (path) => {
     const text = { '/proc/meminfo': MEMINFO, ...files }[path];
@@ -22,7 +22,7 @@ const V1_MOUNTS =
   '35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n34 31 0:31 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n';
 
 describe('memory of a host', () => {
-  it('is the machine’s where there are no cgroups, or none with a limit', () => {
+  it('is the machine’s if there are no cgroups, or none with a limit', () => {
     expect(readHostMemory(host({}))).toEqual({ totalMib: 16_384, availableMib: 8_192 });
     const unlimited = host({
       '/proc/self/cgroup': '0::/user.slice\n',
@@ -33,7 +33,7 @@ describe('memory of a host', () => {
     expect(readHostMemory(unlimited)).toEqual({ totalMib: 16_384, availableMib: 8_192 });
   });
 
-  it('is that of the cgroup that this process is in, not of the root', () => {
+  it("is the memory of this process's cgroup, not of the root cgroup", () => {
     const files = {
       '/proc/self/cgroup': '0::/system.slice/voidbox.service\n',
       '/proc/self/mountinfo': V2_MOUNT,
@@ -45,7 +45,7 @@ describe('memory of a host', () => {
     expect(readHostMemory(host(files)), 'page cache can be had back').toEqual({ totalMib: 4_096, availableMib: 3_272 });
   });
 
-  it('is that of the narrowest cgroup above, whichever level it is', () => {
+  it('is the memory of the narrowest parent cgroup, at whichever level', () => {
     const files = {
       '/proc/self/cgroup': '0::/outer/inner\n',
       '/proc/self/mountinfo': V2_MOUNT,
@@ -59,7 +59,7 @@ describe('memory of a host', () => {
     expect(readHostMemory(slowed), 'beyond memory.high all is slow').toEqual({ totalMib: 1_000, availableMib: 548 });
   });
 
-  it('is that of version 1, also beside an empty version 2', () => {
+  it('is the memory of a cgroup of version 1, even with an empty version 2', () => {
     const files = {
       '/proc/self/cgroup': '9:name=systemd:/\n4:memory:/process/a:b\n3:cpuset:/\n0::/\n',
       '/proc/self/mountinfo': V1_MOUNTS,
@@ -74,7 +74,7 @@ describe('memory of a host', () => {
     expect(readHostMemory(host(files))).toEqual({ totalMib: 1_024, availableMib: 524 });
   });
 
-  it('is found in a container, whose mount begins at its own cgroup', () => {
+  it('is found in a container whose mount begins at its own cgroup', () => {
     const limits = { '/cg mount/memory.max': mebibytes(512), '/cg mount/memory.current': mebibytes(12) };
     const mount = (root: string): string => `30 23 0:26 ${root} /cg\\040mount rw - cgroup2 cgroup2 rw\n`;
     const cases = [
@@ -112,7 +112,7 @@ describe('memory of a host', () => {
     expect(inspectHostMemory('self', host(files))).toEqual({ totalMib: 16_384, availableMib: 8_192, limitedBy: null });
   });
 
-  it('is never less than nothing', () => {
+  it('is never negative', () => {
     const over = host({
       '/proc/self/cgroup': '0::/\n',
       '/proc/self/mountinfo': V2_MOUNT,

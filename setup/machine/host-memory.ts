@@ -1,8 +1,8 @@
-/** How much memory a host has for VMs: the machine's, or that of the narrowest cgroup around this process. */
+/** The memory that a host has for VMs: the machine's, or the limit of the narrowest cgroup around this process. */
 import { readFileSync } from 'node:fs';
 
 const MIB = 1024 * 1024;
-/** Kept for the host, the workers and the Temporal server. */
+/** The memory that is reserved for the host, the workers and the Temporal server. */
 const RESERVE_SHARE = 0.2;
 const RESERVE_MAX_MIB = 2048;
 
@@ -13,29 +13,29 @@ export interface HostMemory {
   readonly availableMib: number;
 }
 
-/** With what it comes from. */
+/** The memory and the source of its limit. */
 export interface HostMemoryReport extends HostMemory {
-  /** Folder of the cgroup whose limit `totalMib` is; null when it is the machine's memory. */
+  /** The folder of the cgroup that sets `totalMib`; null if it is the machine's memory. */
   readonly limitedBy: string | null;
 }
 
-/** Names of files in one hierarchy. Limits of all levels hold, so that of a parent may be the narrowest. */
+/** Names of files in one hierarchy. The limits of all levels apply, so a parent's limit may be the narrowest. */
 interface Hierarchy {
   /** Folders from this process's cgroup up to the mounted root. */
   readonly levels: readonly string[];
   readonly limits: readonly string[];
   readonly usage: string;
-  /** Page cache that the kernel gives back before it refuses memory, in `memory.stat`. */
+  /** The name in `memory.stat` of page cache that the kernel frees before it refuses memory. */
   readonly reclaimable: string;
 }
 
-/** VMs are in the cgroup of the worker that asked for them: keepers are its children. */
+/** VMs are in the cgroup of the worker that launches them, because keepers are its children. */
 export function readHostMemory(read?: ReadText): HostMemory {
   const { totalMib, availableMib } = inspectHostMemory('self', read);
   return { totalMib, availableMib };
 }
 
-/** As the process `pid` is limited. */
+/** Reads the limits of the process `pid`. */
 export function inspectHostMemory(
   pid: number | 'self',
   read: ReadText = (path) => readFileSync(path, 'utf8'),
@@ -48,7 +48,7 @@ export function inspectHostMemory(
     for (const folder of hierarchy.levels) {
       const limits = hierarchy.limits.flatMap((file) => fileMib(read, `${folder}/${file}`) ?? []);
       if (limits.length === 0) continue;
-      // Version 1 says that there is no limit by a number beyond all memory.
+      // Version 1 represents "no limit" by a number larger than all memory.
       const limitMib = Math.min(...limits);
       if (limitMib < totalMib) [totalMib, limitedBy] = [limitMib, folder];
       availableMib = Math.min(availableMib, Math.max(0, limitMib - readUsedMib(read, folder, hierarchy)));
@@ -57,7 +57,7 @@ export function inspectHostMemory(
   return { totalMib, availableMib, limitedBy };
 }
 
-/** What all VMs together may take, their overhead included. */
+/** The memory that all VMs together may use, their overhead included. */
 export function vmBudgetMib(totalMib: number): number {
   return Math.floor(totalMib - Math.min(totalMib * RESERVE_SHARE, RESERVE_MAX_MIB));
 }
@@ -68,7 +68,10 @@ function meminfoMib(text: string, field: string): number {
   return Math.floor(Number(match[1]) / 1024);
 }
 
-/** Version 2, version 1, or both: a hybrid system has its memory controller in one of them, the other has no such files. */
+/**
+ * Version 2, version 1, or both: a hybrid system has its memory controller in one of them, and the other has no such
+ * files.
+ */
 function hierarchies(pid: number | 'self', read: ReadText): readonly Hierarchy[] {
   const groups = textOrNull(read, `/proc/${pid}/cgroup`);
   const mounts = textOrNull(read, `/proc/${pid}/mountinfo`);
@@ -103,8 +106,8 @@ function hierarchies(pid: number | 'self', read: ReadText): readonly Hierarchy[]
 }
 
 /**
- * Folders of a cgroup and of those above it, as this process sees them. In a container the root of the mount is
- * often the container's own cgroup, while the path is still the host's.
+ * Returns the folders of a cgroup and its parents, from this process's view. In a container, the root of the mount is
+ * often the container's own cgroup, but the path is still the host's.
  */
 function levelsOf(
   mounts: string,
@@ -117,7 +120,7 @@ function levelsOf(
     if (!isWanted(type, options)) continue;
     const [root = '/', point = ''] = mount.split(' ').slice(3, 5).map(unescapePath);
     const below = root === '/' ? path : path === root || path.startsWith(`${root}/`) ? path.slice(root.length) : '/';
-    // A cgroup outside of the process's own namespace has a path that climbs.
+    // A cgroup outside of the process's own namespace has a path with `..`.
     const names = below.split('/').filter((name) => name !== '');
     if (names.includes('..')) return [point];
     return Array.from({ length: names.length + 1 }, (_, count) =>
@@ -127,7 +130,7 @@ function levelsOf(
   return [];
 }
 
-/** `\040` and the like, as mountinfo writes spaces. */
+/** Decodes `\040` and the like, with which mountinfo writes spaces. */
 function unescapePath(text: string): string {
   return text.replace(/\\([0-7]{3})/g, (_, digits: string) => String.fromCodePoint(Number.parseInt(digits, 8)));
 }
@@ -138,7 +141,7 @@ function readUsedMib(read: ReadText, folder: string, { usage, reclaimable }: Hie
   return Math.max(0, (fileMib(read, `${folder}/${usage}`) ?? 0) - Math.floor(Number(cache) / MIB));
 }
 
-/** Null without the file, and for the word "max". */
+/** Returns null if the file does not exist, or contains the word "max". */
 function fileMib(read: ReadText, path: string): number | null {
   const text = textOrNull(read, path)?.trim() ?? '';
   return /^\d+$/.test(text) ? Math.floor(Number(text) / MIB) : null;

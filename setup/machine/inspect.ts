@@ -1,4 +1,6 @@
-/** What `voidbox doctor` shows: every piece, the hardware, the isolation that runs get. Nothing is fetched or changed. */
+/**
+ * The report of `voidbox doctor`: every piece, the hardware, and the isolation of runs. It fetches and changes nothing.
+ */
 import { availableParallelism, freemem, release, totalmem } from 'node:os';
 import type { Environment } from '../environment.ts';
 import { createPackagesError } from '../pieces/distribution-packages.ts';
@@ -16,26 +18,26 @@ import { inspectFolder, reportForeign, type FolderReport } from '../cache/write-
 export interface PieceReport {
   readonly name: PieceName;
   readonly purpose: string;
-  /** The variable that names it outright. */
+  /** The variable that names the piece's path. */
   readonly variable: string | null;
-  /** Null when it is missing. */
+  /** Null if it is missing. */
   readonly path: string | null;
   readonly version: string | null;
-  /** A variable's name, `PATH` or `cache`. */
+  /** The name of a variable, `PATH` or `cache`. */
   readonly from: string | null;
   readonly problem: string | null;
-  /** What to type; null when nothing is missing. */
+  /** The command to type; null if nothing is missing. */
   readonly remedy: string | null;
-  /** Only some runs need it, and those get it: without it others can start. */
+  /** Whether only some runs need it, and get it when they start; other runs start without it. */
   readonly isOptional: boolean;
 }
 
 export interface IsolationReport {
-  /** What runs get, or null while pieces are missing. */
+  /** The isolation of runs, or null while pieces are missing. */
   readonly level: 'microvm' | null;
   readonly accelerator: 'kvm' | 'tcg';
   readonly explanation: string;
-  /** How to get better, or null. */
+  /** The way to better isolation or speed, or null. */
   readonly remedy: string | null;
 }
 
@@ -53,31 +55,31 @@ export interface HostReport {
   readonly isolation: IsolationReport;
   readonly rust: RustReport;
   readonly cache: CacheReport;
-  /** True when runs can start now. */
+  /** True if runs can start now. */
   readonly isReady: boolean;
 }
 
-/** What compiles the keeper and the guest agent. */
+/** The compiler of the keeper and the guest agent. */
 export interface RustReport {
-  /** False where they are built, or named: then nothing else here is looked at. */
+  /** False if both are built, or named by variables: then the other fields are not determined. */
   readonly isNeeded: boolean;
   readonly minimumVersion: string;
-  /** Of cargo. */
+  /** The path of cargo. */
   readonly path: string | null;
   readonly version: string | null;
   readonly problem: string | null;
   readonly remedy: string | null;
 }
 
-/** The cache folder. Where nothing is missing it need not be writable. */
+/** The cache folder. If no piece is missing, it need not be writable. */
 export interface CacheReport extends FreeSpace, FolderReport {
-  /** What getting the missing pieces takes of its disk at most; 0 where none is missing. */
+  /** The most space that the missing pieces need on its disk; 0 if no piece is missing. */
   readonly neededBytes: number;
 }
 
 const MIB = 1_048_576;
 
-/** A SetupError only where Voidbox can't run at all; everything else is in the report. */
+/** Throws a SetupError only if Voidbox cannot run at all; every other problem is in the report. */
 export async function inspectHost(
   env: Environment,
   freeSpace: (path: string) => FreeSpace = freeSpaceAt,
@@ -88,7 +90,7 @@ export async function inspectHost(
   const kvm = await inspectKvm(context, pieces.find((piece) => piece.name === 'keeper')?.path ?? null);
   const isOwn = reportForeign(cacheOf(env)).problem === null;
   const isReady = isOwn && pieces.every((piece) => piece.problem === null || mayBeMissing(piece, pieces));
-  // A piece that is named outright and wrong is not got in its place.
+  // A wrong piece that a variable names is not fetched, because the variable takes precedence.
   const missing = pieces
     .filter((piece) => piece.problem !== null && !mayBeMissing(piece, pieces))
     .map(({ name }) => name)
@@ -111,7 +113,7 @@ export async function inspectHost(
   };
 }
 
-/** The agent and busybox are not missed where the image is there without them. */
+/** The agent and busybox may be missing if the image exists without them. */
 function mayBeMissing({ name, isOptional }: PieceReport, pieces: readonly PieceReport[]): boolean {
   if (isOptional) return true;
   return (
@@ -161,7 +163,7 @@ async function inspectCache(env: Environment, missing: readonly PieceName[], fre
   const path = env.cacheDir;
   const report = { ...free, neededBytes: roomForBytes(missing), path, problem: null, remedy: null };
   const cache = cacheOf(env);
-  // Where nothing is missing it need not be writable, and must be nobody else's all the same.
+  // If no piece is missing, the folder need not be writable, but no other user may write to it.
   if (missing.length === 0) return { ...report, ...reportForeign(cache) };
   const folder = await inspectFolder(cache);
   const space = folder.problem === null ? spaceProblem(path, missing, free.availableBytes) : null;

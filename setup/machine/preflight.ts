@@ -1,4 +1,7 @@
-/** Everything that can stop set-up, looked at before the first download: a user is told all of it in one message. */
+/**
+ * Checks everything that could stop set-up before the first download, so that the user gets all problems in one
+ * message.
+ */
 import { mayInstall, createPackagesError, packagesOf } from '../pieces/distribution-packages.ts';
 import { findOnPath } from '../pieces/find-program.ts';
 import { freeSpaceAt } from '../cache/free-space.ts';
@@ -10,10 +13,10 @@ import { inspectFolder } from '../cache/write-probe.ts';
 
 const MIB = 1_048_576;
 
-/** What is asked of the machine itself. */
+/** The facts that the checks read from the machine itself. */
 export interface Machine {
   readonly availableBytes: (path: string) => number;
-  /** Null where the system does not say. */
+  /** Null if the system does not report it. */
   readonly openFiles: () => number | null;
 }
 
@@ -23,7 +26,7 @@ const THIS_MACHINE: Machine = {
 };
 
 /**
- * Returns when nothing is known that would stop the pieces from being got; downloads, compiles and installs nothing.
+ * Returns if no known problem would stop set-up from getting the pieces; downloads, compiles and installs nothing.
  * @throws SetupError that names every problem with its remedy
  */
 export async function checkBeforeGetting(
@@ -31,7 +34,7 @@ export async function checkBeforeGetting(
   wanted: readonly PieceName[],
   machine: Machine = THIS_MACHINE,
 ): Promise<void> {
-  // What is passed over is told when it is passed over for good.
+  // Getting the pieces reports what it skips, so this check stays silent.
   const quiet = { ...context, progress: () => undefined };
   const { missing, problems } = await findMissing(quiet, wanted);
   if (missing.length > 0) {
@@ -57,7 +60,9 @@ function describeProblem({ message, remedy }: SetupError): string {
   return [`- ${message}`, ...fixes.map((line) => `  fix: ${line}`)].join('\n');
 }
 
-/** Which pieces are not here, those included that they are made of; a variable that names the wrong thing is a problem. */
+/**
+ * Returns the missing pieces, and those from which they are made. A variable that names the wrong file is a problem.
+ */
 async function findMissing(
   context: SetupContext,
   wanted: readonly PieceName[],
@@ -83,7 +88,7 @@ async function findMissing(
   return { missing: missing.filter((name) => !isMade(name, missing)), problems };
 }
 
-/** Of a local piece nothing is missing while what it is made of is here: at most a second's work. */
+/** A local piece counts as present while its inputs are present, because making it takes at most a second. */
 function isMade(name: PieceName, missing: readonly PieceName[]): boolean {
   const piece = pieceByName(name);
   return piece.isLocal && !piece.needs.some((needed) => missing.includes(needed));
@@ -119,7 +124,7 @@ async function placeProblems(
   return problems;
 }
 
-/** Free space that getting these takes in the cache, all at once. */
+/** Returns the free space that these pieces need in the cache, all together. */
 export function roomForBytes(missing: readonly PieceName[]): number {
   const isBuiltTwice = missing.includes('keeper') && missing.includes('agent');
   const mib = missing.reduce((sum, name) => sum + pieceByName(name).roomMib, 0);

@@ -1,17 +1,19 @@
-/** What runs for long is refused where it would end for want of descriptors, in the middle of something. */
+/**
+ * Refuses to start long-running processes that would fail later for lack of descriptors, in the middle of their work.
+ */
 import { openFilesLimit, STACK_OPEN_FILES, tooFewOpenFiles } from '../open-files.cjs';
 import { SetupError } from '../setup-error.ts';
 
-/** As the command line ends on a host that is not ready. */
+/** The exit code of the command line on a host that is not ready. */
 const EXIT_NOT_READY = 3;
 
-/** `what`: the beginning of a sentence. @throws SetupError */
+/** `what` is the beginning of a sentence. @throws SetupError */
 export function requireOpenFiles(what: string): void {
   const tooFew = tooFewOpenFiles(what, STACK_OPEN_FILES);
   if (tooFew !== null) throw new SetupError(tooFew.message, tooFew.remedy);
 }
 
-/** For entries of processes that serve, which ask before they load what they serve with. */
+/** For entry points of servers, which check this before they load their modules. */
 export function exitWithoutOpenFiles(what: string): void {
   const tooFew = tooFewOpenFiles(what, STACK_OPEN_FILES);
   if (tooFew === null) return;
@@ -19,7 +21,7 @@ export function exitWithoutOpenFiles(what: string): void {
   process.exit(EXIT_NOT_READY);
 }
 
-/** Of this process; infinite where the system does not say. */
+/** Returns the limit of this process; infinite if the system does not report it. */
 export function mostOpenFiles(): number {
   return openFilesLimit() ?? Number.POSITIVE_INFINITY;
 }

@@ -28,11 +28,11 @@ import { roomForBytes } from '../machine/preflight.ts';
 import { runProgram } from './run-program.ts';
 import { inspectHost, resolveOptionalPieces } from '../resolve.ts';
 
-/** As the piece itself finds it. */
+/** The piece's own folder in the cache. */
 const CODEX_FOLDER = (cacheDir: string): string =>
   cacheFolderPath(agentCliPiece(CODEX).folder!({ env: { cacheDir } } as unknown as SetupContext));
 
-/** One that has ended and is not collected has no command line. */
+/** A process that has ended and was not reaped has no command line. */
 function isRunning(pid: string): boolean {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, 'utf8') !== '';
@@ -45,7 +45,10 @@ let folder: string;
 let lines: string[];
 let cli: AgentCli;
 
-/** npm as far as set-up calls it: puts the archive where it runs, and says with what it was called. */
+/**
+ * Installs an npm that only does what set-up calls: it puts the archive into its working folder, and records its
+ * arguments.
+ */
 function putNpm(script: string): void {
   writeFileSync(join(folder, 'bin', 'npm'), `#!/bin/sh\necho "$@" >> ${join(folder, 'npm-calls')}\n${script}\n`, {
     mode: 0o755,
@@ -64,7 +67,7 @@ beforeEach(() => {
   mkdirSync(join(folder, 'package', 'vendor'), { recursive: true });
   writeFileSync(join(folder, 'package', 'vendor', 'tool'), '#!/bin/sh\necho 1.2.3\n', { mode: 0o700 });
   writeFileSync(join(folder, 'package', 'package.json'), '{}', { mode: 0o600 });
-  // What a package says of rights is not what a VMM of another user can read with.
+  // The modes in a package may not let a VMM of another user read it.
   chmodSync(join(folder, 'package', 'vendor'), 0o700);
   execFileSync('tar', ['-czf', join(folder, 'tool.tgz'), '-C', folder, 'package']);
   const integrity = `sha512-${createHash('sha512')
@@ -83,7 +86,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-it('is fetched once, and anybody may read it', async () => {
+it('is fetched once, and every user may read it', async () => {
   const piece = agentCliPiece(cli);
   expect(await piece.find(await context())).toBeNull();
   const found = await piece.get!(await context());
@@ -107,7 +110,7 @@ it('is fetched once, and anybody may read it', async () => {
   expect(lines[0]).toBe('downloading the codex command line 1.2.3 (npm, about 1 MB)');
 });
 
-it('another package than the pinned one is refused, and nothing is left of it', async () => {
+it('a package other than the pinned one is rejected, and no part of it is kept', async () => {
   const other = { ...cli, integrity: CODEX.integrity };
   const refused = agentCliPiece(other).get!(await context());
   await expect(refused).rejects.toThrow(
@@ -117,7 +120,7 @@ it('another package than the pinned one is refused, and nothing is left of it', 
   expect(readdirSync(join(folder, 'cache', 'tmp'))).toEqual([]);
 });
 
-it('what npm says when it fails is told', async () => {
+it('the error contains the message of a failed npm', async () => {
   putNpm('echo E404 no such package >&2; exit 1');
   const failed = agentCliPiece(cli).get!(await context());
   await expect(failed).rejects.toMatchObject({
@@ -126,7 +129,7 @@ it('what npm says when it fails is told', async () => {
   });
 });
 
-it('a registry that cannot be reached is named, without the trace of npm', async () => {
+it("the error names a registry that cannot be reached, without npm's stack trace", async () => {
   const npm = execFileSync('which', ['npm'], { encoding: 'utf8' }).trim();
   putNpm(`npm_config_registry=http://127.0.0.1:1 npm_config_fetch_retries=0 exec ${npm} "$@"`);
   const error = await agentCliPiece(cli).get!(await context()).then(
@@ -144,7 +147,7 @@ it.each([
     'of memory',
     `exec "${process.execPath}" -e 'const held = []; setInterval(() => held.push(Buffer.alloc(4e7, 1)), 20)'`,
   ],
-])('a registry that sends without end fills no more %s than its package may take', async (where, script) => {
+])('a registry that sends without end uses no more %s than its package may use', async (where, script) => {
   putNpm(script);
   const error = await agentCliPiece(cli).get!(await context()).then(
     () => 'no error',
@@ -156,12 +159,12 @@ it.each([
     ),
   );
   expect(readdirSync(join(folder, 'cache', 'tmp'))).toEqual([]);
-  // Nothing that npm has started writes on.
+  // No process that npm has started still writes.
   await sleep(200);
   expect(readdirSync(join(folder, 'cache', 'tmp'))).toEqual([]);
 });
 
-it('a program that takes too long is ended with all that it started, and it is said', async () => {
+it('a program that takes too long is ended with all its children, and the result names the limit', async () => {
   const { env } = await context();
   const began = Date.now();
   const result = await runProgram(env, 'sh', ['-c', 'sleep 30 & echo $!; echo begun >&2; wait'], { timeoutMs: 3_000 });
@@ -170,7 +173,7 @@ it('a program that takes too long is ended with all that it started, and it is s
   await expect.poll(() => isRunning(result.stdout.trim())).toBe(false);
 });
 
-it('a program that is cut off or gone is told where nothing is fetched, and fetched again where it may be', async () => {
+it('a truncated or missing program is reported if set-up may not fetch it, and otherwise fetched again', async () => {
   const piece = agentCliPiece(cli);
   const { path } = await piece.get!(await context());
   truncateSync(join(path, 'package', 'vendor', 'tool'), 4);
@@ -179,7 +182,7 @@ it('a program that is cut off or gone is told where nothing is fetched, and fetc
   expect(execFileSync(join(path, 'bin', 'codex'), { encoding: 'utf8' })).toBe('1.2.3\n');
 });
 
-it('a damaged command line is named with what is wrong with it', async () => {
+it('the error names a damaged command line and its damage', async () => {
   const { env } = await context();
   const inCache = CODEX_FOLDER(env.cacheDir);
   mkdirSync(join(inCache, 'bin'), { recursive: true });
@@ -198,17 +201,17 @@ it('a damaged command line is named with what is wrong with it', async () => {
   expect(said).toContain('codex in the cache is damaged, its link bin/codex is missing: set-up gets it again');
 });
 
-it('a package without the program is refused', async () => {
+it('a package without the program is rejected', async () => {
   const moved = { ...cli, program: 'vendor/other' };
   await expect(agentCliPiece(moved).get!(await context())).rejects.toThrow('holds no program vendor/other');
 });
 
-it('without npm set-up says so before it starts', async () => {
+it('set-up without npm reports it before it starts', async () => {
   const blocker = await agentCliPiece(cli).blocker!(await context(join(folder, 'empty')));
   expect(blocker?.message).toBe('There is no npm on PATH, which fetches the codex command line.');
 });
 
-it('a run is told the command that gets it, and the doctor does not miss it', async () => {
+it('a run without the command line gets the command to install it, and the doctor does not require it', async () => {
   const { env } = await context();
   await expect(resolveOptionalPieces(env, ['claude'], { install: false })).rejects.toMatchObject({
     message: 'claude is not set up on this machine yet.',
@@ -228,17 +231,17 @@ it('a run is told the command that gets it, and the doctor does not miss it', as
   expect(existsSync(join(folder, 'npm-calls'))).toBe(false);
 });
 
-it('both are pinned by version and hash', () => {
+it('both packages are pinned by version and hash', () => {
   for (const { package: name, version, integrity } of [CLAUDE, CODEX]) {
     expect(name).toContain(`@${version}`);
     expect(integrity).toMatch(/^sha512-[A-Za-z0-9+/]{86}==$/);
   }
 });
 
-it('a download says how far it is', async () => {
+it('a download reports its progress', async () => {
   writeFileSync(join(folder, 'part'), Buffer.alloc(1_400_000));
   let end!: (value: string) => void;
-  /** Tells the first line, and ends the work, so that a slow look at the folder still comes first. */
+  /** Records the first line, and ends the work, so that even a slow measurement of the folder comes first. */
   const tell = (line: string): void => {
     lines.push(line);
     end('done');

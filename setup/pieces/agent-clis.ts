@@ -1,4 +1,7 @@
-/** The command lines of agents, each a package of npm that is fetched when a run first needs it, and never passed on. */
+/**
+ * The command lines of agents. Each is an npm package that is fetched when a run first needs it, and is never
+ * redistributed.
+ */
 import { createHash } from 'node:crypto';
 import { createReadStream, readFileSync } from 'node:fs';
 import { mkdir, readdir, rm, symlink } from 'node:fs/promises';
@@ -13,28 +16,28 @@ import { SetupError } from '../setup-error.ts';
 
 const DOWNLOAD_TIMEOUT_MS = 1_200_000;
 const UNPACK_TIMEOUT_MS = 300_000;
-/** Memory that npm takes beside the package. */
+/** The memory that npm needs in addition to the package. */
 const NPM_MIB = 512;
 const MIB = 1_048_576;
-/** Part of the cache key: grows whenever the same package gives another folder. */
+/** Part of the cache key. It must grow whenever the same package produces another folder. */
 const RECIPE = '1';
 
 export interface AgentCli {
-  /** Of the piece, and of the program in `bin/`. */
+  /** The name of the piece, and of the program in `bin/`. */
   readonly name: 'claude' | 'codex';
-  /** As npm names it, with its version. */
+  /** The package with its version, in npm's form. */
   readonly package: string;
   readonly version: string;
-  /** Of the package's archive, as npm writes it. */
+  /** The hash of the package's archive, in npm's form. */
   readonly integrity: string;
   /** The program in the package. */
   readonly program: string;
-  /** For progress. */
+  /** The size of the download, for progress. */
   readonly downloadMb: number;
   readonly roomMib: number;
 }
 
-/** OpenAI's: Apache-2.0, a static binary, which any guest can run. */
+/** OpenAI's command line: Apache-2.0, a static binary, which any guest can run. */
 export const CODEX: AgentCli = {
   name: 'codex',
   package: '@openai/codex@0.169.0-linux-x64',
@@ -45,7 +48,7 @@ export const CODEX: AgentCli = {
   roomMib: 850,
 };
 
-/** Anthropic's: proprietary, so each user fetches it; it needs glibc. */
+/** Anthropic's command line: proprietary, so each user must fetch it; it needs glibc. */
 export const CLAUDE: AgentCli = {
   name: 'claude',
   package: '@anthropic-ai/claude-code-linux-x64@2.1.330',
@@ -56,7 +59,7 @@ export const CLAUDE: AgentCli = {
   roomMib: 800,
 };
 
-/** A folder that is mounted as it is: `bin/<name>` leads to the program. */
+/** A folder that is mounted unchanged; `bin/<name>` is a link to the program. */
 export function agentCliPiece(cli: AgentCli): Piece {
   return {
     name: cli.name,
@@ -113,7 +116,8 @@ async function makeFolder(context: SetupContext, cli: AgentCli, into: string): P
   const archive = await downloadPackage(context, cli, download);
   await checkIntegrity(cli, archive);
   context.progress(`unpacking the ${cli.name} command line`);
-  // Owners of the archive are nobody here, and its modes are for everybody: a VMM of another user reads the files.
+  // The archive's owners do not exist on this machine, and its modes must let every user read: a VMM runs as another
+  // user.
   await run(context, `unpack ${cli.package}`, 'tar', ['-xzf', archive, '-C', into, '--no-same-owner']);
   await rm(download, { recursive: true });
   const program = join(into, 'package', cli.program);
@@ -124,14 +128,15 @@ async function makeFolder(context: SetupContext, cli: AgentCli, into: string): P
   await run(context, 'let VMs read it', 'chmod', ['-R', 'u+rwX,go+rX,go-w', into]);
 }
 
-/** By npm's own configuration: registry, proxy, credentials. */
+/** Downloads with npm's own configuration: registry, proxy, credentials. */
 async function downloadPackage(context: SetupContext, cli: AgentCli, folder: string): Promise<string> {
   const what = `downloading the ${cli.name} command line ${cli.version}`;
   context.progress(`${what} (npm, about ${cli.downloadMb} MB)`);
   const packed = runProgram(
     context.env,
     'npm',
-    // Scripts of a package are not run. npm's own cache would keep the archive for ever. `--silent` would hide why it fails.
+    // npm must not run scripts of a package. Its own cache would keep the archive for ever. `--silent` would hide the
+    // reason of a failure.
     [
       'pack',
       cli.package,
@@ -171,13 +176,13 @@ function residentBytes(pid: number): number {
   }
 }
 
-/** npm says first what is wrong, and then where in its own code. */
+/** Keeps npm's first lines, which name the problem, and drops the stack trace after them. */
 function withoutTrace(text: string): string {
   const lines = text.split('\n');
   return lines.filter((line) => !/^npm error(?: {2,}| \}$)/.test(line)).join('\n');
 }
 
-/** What the registry gives has to be what this version of Voidbox was tested with. */
+/** Rejects a package that differs from the one with which this version of Voidbox was tested. */
 async function checkIntegrity(cli: AgentCli, archive: string): Promise<void> {
   const hash = createHash('sha512');
   await pipeline(createReadStream(archive), hash);

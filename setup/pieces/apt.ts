@@ -1,4 +1,4 @@
-/** Debian packages, by way of apt's signed index. */
+/** Downloads Debian packages, checked by apt's signed index. */
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { findOnPath } from './find-program.ts';
@@ -14,7 +14,10 @@ export function hasApt(context: SetupContext): boolean {
   return findOnPath(context.env, ['apt-get']).length > 0 && findOnPath(context.env, ['dpkg-deb']).length > 0;
 }
 
-/** Options under which apt reads an index: the system's where there is one, else one of our own that needs no root. */
+/**
+ * Returns the options with which apt reads an index: the system's index if it exists, otherwise an index of Voidbox
+ * that needs no root.
+ */
 async function indexOptions(context: SetupContext): Promise<string[]> {
   // Root's downloads go to the cache, which apt's own user may not write.
   const common = ['-o', 'APT::Sandbox::User=root', '-o', 'Acquire::Retries=3'];
@@ -63,7 +66,7 @@ async function update(context: SetupContext, options: readonly string[]): Promis
     );
 }
 
-/** Names of packages that match, as apt's extended regular expression. */
+/** Returns names of packages that match an extended regular expression of apt. */
 export async function searchPackages(context: SetupContext, pattern: string): Promise<string[]> {
   const result = await runProgram(context.env, 'apt-cache', [
     ...(await indexOptions(context)),
@@ -76,7 +79,7 @@ export async function searchPackages(context: SetupContext, pattern: string): Pr
 
 /**
  * Downloads the package into the folder, checked against the signed index, and unpacks it to `into` without installing it.
- * @param source  options of apt for an index that has been read; the machine's own index without them
+ * @param source  options of apt for an index that was read; without them, the machine's own index is used
  */
 export async function unpackPackage(
   context: SetupContext,
@@ -127,7 +130,7 @@ async function download(
       `apt can't download ${name}:\n${lastLines(first)}`,
       'Fix the apt sources or the network and retry.',
     );
-  // An index that is older than the archive names files that are gone: read it anew once.
+  // An index that is older than the archive names files that no longer exist, so it is read again once.
   const fresh = isRoot() ? await refreshSystemIndex(context) : await ownIndex(context, []);
   const second = await runProgram(context.env, 'apt-get', await args(fresh), {
     cwd: folder,

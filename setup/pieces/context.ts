@@ -1,4 +1,4 @@
-/** What pieces are found with: the environment, the system, the kernel's kind, and the other pieces. */
+/** The context in which pieces are found: the environment, the system, the kernel's kind, and the other pieces. */
 import { cacheDamage, cacheFolderPath } from '../cache/cache.ts';
 import { createPackagesError } from './distribution-packages.ts';
 import type { Environment } from '../environment.ts';
@@ -9,7 +9,7 @@ import { isOptionalPiece, pieceByName } from './pieces.ts';
 import { SetupError } from '../setup-error.ts';
 import { findVoidboxKernel } from './voidbox-kernel.ts';
 
-/** Gets every piece, in a checkout as beside an installed package. */
+/** The command that gets every piece, in a checkout and with an installed package. */
 const SET_UP_COMMAND = 'npx voidbox up';
 
 export async function makeContext(
@@ -30,12 +30,12 @@ export async function makeContext(
 
 async function preferredKernelKind(context: SetupContext): Promise<KernelKind> {
   if (context.env.kernelKind !== null) return context.env.kernelKind;
-  // A kernel that is named without its kind is taken for one that has everything built in.
+  // A kernel that is named without its kind counts as a kernel with everything built in.
   if (context.env.piecePaths['kernel'] !== undefined) return 'voidbox';
   return (await findVoidboxKernel(context)) === null ? 'debian' : 'voidbox';
 }
 
-/** A function that gives each piece once, found or got, however many ask for it. */
+/** Returns a function that finds or gets each piece once, even if many callers need it. */
 export function pieceSource(context: SetupContext, install: boolean): (name: PieceName) => Promise<FoundPiece> {
   const asked = new Map<PieceName, Promise<FoundPiece>>();
   const need = (name: PieceName): Promise<FoundPiece> => {

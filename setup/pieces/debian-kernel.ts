@@ -1,4 +1,4 @@
-/** Debian's prebuilt kernel and the modules that a guest needs, taken out of its package without installing it. */
+/** Unpacks Debian's prebuilt kernel, and the modules that a guest needs, from its package without installing it. */
 import { existsSync, readFileSync } from 'node:fs';
 import { copyFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -12,13 +12,16 @@ import { SetupError } from '../setup-error.ts';
 import { unpackKernel } from './uncompressed-kernel.ts';
 
 const PIECE = 'kernel-debian';
-/** Part of the cache key: grows whenever the same package gives another folder. */
+/** Part of the cache key. It must grow whenever the same package produces another folder. */
 const RECIPE = '2';
 
-/** Beside the kernel as Debian packs it. */
+/** The uncompressed kernel, in the same folder as Debian's compressed one. */
 const UNCOMPRESSED = 'vmlinux';
 
-/** In the order of loading, as far as modules' own dependencies don't say more. What a kernel has built in is passed over. */
+/**
+ * The order of loading, unless modules' own dependencies require another. Modules that a kernel has built in are
+ * skipped.
+ */
 const WANTED_MODULES = [
   'virtio_mmio',
   'virtio_pci',
@@ -34,7 +37,7 @@ const WANTED_MODULES = [
   'overlay',
 ];
 
-/** Generic kernels, never the cloud flavour: that one has no 9p. Signed images first; 6.12 before 6.1. */
+/** Generic kernels, not the cloud flavour, which has no 9p. Signed images come first; 6.12 precedes 6.1. */
 const SERIES = [
   /^linux-image-(6\.12\.\d+\+deb\d+)-amd64$/,
   /^linux-image-(6\.12\.\d+\+deb\d+)-amd64-unsigned$/,
@@ -47,7 +50,7 @@ interface KernelRecord {
   readonly version: string;
 }
 
-/** The newest Debian kernel in the cache. */
+/** Returns the newest Debian kernel in the cache. */
 export async function findDebianKernel(context: SetupContext): Promise<FoundPiece | null> {
   const found: FoundPiece[] = [];
   for (const folder of await listCacheFolders(context.env.cacheDir, PIECE)) {
@@ -121,13 +124,16 @@ async function installKernel(context: SetupContext, tree: string, into: string, 
   await writeFile(join(into, 'modules.order'), modules.map((module) => `${module.name}\n`).join(''));
 }
 
-/** The same kernel as an ELF file; null where there is none, as of a series that is packed in another way. */
+/**
+ * Returns the path of the same kernel as an ELF file; null if the folder lacks it, for example for a series with
+ * another compression.
+ */
 export function findUncompressed(kernel: string): string | null {
   const path = join(dirname(kernel), UNCOMPRESSED);
   return existsSync(path) ? path : null;
 }
 
-/** The modules that lie beside a kernel of the cache, in their order of loading; none beside other kernels. */
+/** Returns the modules in the folder of a cached kernel, in their order of loading; none for other kernels. */
 export function readKernelModules(kernelFolder: string): { name: string; content: Uint8Array }[] {
   const order = join(kernelFolder, 'modules.order');
   if (!existsSync(order)) return [];

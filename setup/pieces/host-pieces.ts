@@ -1,11 +1,11 @@
-/** What the embedded stack itself needs, VMs or not. All paths are absolute. */
+/** The pieces that the embedded stack needs even without VMs. All paths are absolute. */
 export interface StackPieces {
   readonly temporalCli: string;
-  /** The `voidbox-vm` binary: it keeps VMs, locks the stack's folder and ties the stack's processes together. */
+  /** The `voidbox-vm` binary: it keeps VMs, locks the stack's folder, and ties the stack's processes together. */
   readonly keeper: string;
 }
 
-/** What a host needs to run real VMs and the embedded stack: the result of set-up. */
+/** The pieces that a host needs to run real VMs and the embedded stack: the result of set-up. */
 export interface HostPieces extends StackPieces {
   readonly qemu: string;
   readonly bwrap: string;
@@ -14,7 +14,7 @@ export interface HostPieces extends StackPieces {
   readonly initramfs: string;
 }
 
-/** Without the embedded stack. */
+/** The pieces for VMs without the embedded stack. */
 export type VmPieces = Omit<HostPieces, 'temporalCli'>;
 
 export interface KernelPiece {

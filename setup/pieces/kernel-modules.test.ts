@@ -18,13 +18,13 @@ describe('withoutSignature', () => {
     return Buffer.concat([Buffer.from(content + signature), info, Buffer.from('~Module signature appended~\n')]);
   };
 
-  it('leaves the module alone', () => {
+  it('returns only the module', () => {
     expect(withoutSignature(signed('module', 'signature')).toString()).toBe('module');
     expect(withoutSignature(Buffer.from('module')).toString()).toBe('module');
     expect(withoutSignature(Buffer.alloc(0)).length).toBe(0);
   });
 
-  it('takes nothing off one whose signature is longer than it is', () => {
+  it('returns the bytes unchanged if the signature claims to be longer than they are', () => {
     const odd = signed('module', 'signature', 1_000);
     expect(withoutSignature(odd)).toEqual(odd);
   });

@@ -1,4 +1,4 @@
-/** Picks kernel modules with all that they depend on, in an order in which they can be loaded. */
+/** Picks kernel modules with all their dependencies, in an order in which they can be loaded. */
 import { readFile, readdir } from 'node:fs/promises';
 import { spawn } from 'node:child_process';
 import { basename, join } from 'node:path';
@@ -6,14 +6,14 @@ import type { Environment } from '../environment.ts';
 import { SetupError } from '../setup-error.ts';
 
 export interface LoadableModule {
-  /** File name without compression: `virtio_blk.ko`. */
+  /** The file name without the suffix of a compression: `virtio_blk.ko`. */
   readonly name: string;
   readonly content: Buffer;
 }
 
 /**
- * The wanted modules and their dependencies, uncompressed; those that the kernel has built in are left out.
- * `modulesRoot` holds one folder, named by the kernel's release.
+ * Collects the wanted modules and their dependencies, uncompressed; modules that the kernel has built in are left out.
+ * `modulesRoot` contains one folder, which is named after the kernel's release.
  */
 export async function collectModules(
   env: Environment,
@@ -34,7 +34,7 @@ export async function collectModules(
   return [...taken.values()];
 }
 
-/** By module name, in which the kernel takes `-` and `_` for the same. */
+/** Indexes files by module name, because the kernel treats `-` and `_` as equal. */
 async function indexModules(modulesRoot: string): Promise<Map<string, string>> {
   const entries = await readdir(modulesRoot, { recursive: true });
   const modules = entries.filter((entry) => /\.ko(?:\.\w+)?$/.test(entry));
@@ -48,7 +48,7 @@ async function indexModules(modulesRoot: string): Promise<Map<string, string>> {
   );
 }
 
-/** Names from the `depends=` entry that the build puts into each module. */
+/** Reads names from the `depends=` entry that the build writes into each module. */
 export function moduleDependencies(content: Buffer): string[] {
   const start = content.indexOf('\0depends=');
   if (start < 0) return [];
@@ -58,12 +58,15 @@ export function moduleDependencies(content: Buffer): string[] {
 }
 
 const SIGNATURE_END = Buffer.from('~Module signature appended~\n');
-/** Of `struct module_signature`, which stands before that; its last four bytes are the length of what stands before it. */
+/**
+ * The size of `struct module_signature`, which precedes the marker; its last four bytes are the length of the signature
+ * before it.
+ */
 const SIGNATURE_INFO_BYTES = 12;
 
 /**
- * Nothing in a guest asks for a signature: the modules come with its agent. An emulated CPU takes a third of a second to check
- * them all.
+ * Removes the signature, because no guest checks it: the modules come with its agent. An emulated CPU takes a third of
+ * a second to check all of them.
  */
 export function withoutSignature(content: Buffer): Buffer {
   const infoEnd = content.length - SIGNATURE_END.length;

@@ -1,4 +1,4 @@
-/** What a piece of set-up is: how it is found, how it is got, what the user is told when neither works. */
+/** The interface of a piece of set-up: how it is found, how it is made or fetched, and the error if neither works. */
 import type { CacheFolder } from '../cache/cache.ts';
 import type { Environment } from '../environment.ts';
 import type { HostSystem } from '../machine/host-system.ts';
@@ -15,15 +15,15 @@ export type PieceName =
   | 'kernel'
   | 'initramfs'
   | OptionalPieceName;
-/** Pieces that only some runs need: such a run gets them, and no other waits for them. */
+/** Pieces that only some runs need: such a run gets them, and no other run waits for them. */
 export type OptionalPieceName = 'claude' | 'codex' | 'dev';
 export type KernelKind = 'debian' | 'voidbox';
 
 export interface FoundPiece {
-  /** Absolute. */
+  /** An absolute path. */
   readonly path: string;
   readonly version: string;
-  /** Where it came from: a variable's name, `PATH` or `cache`. */
+  /** The source of the piece: a variable's name, `PATH` or `cache`. */
   readonly from: string;
 }
 
@@ -34,29 +34,32 @@ export interface SetupContext {
   /** The folder with package.json, Cargo.toml and guest/. */
   readonly packageRoot: string;
   readonly progress: (line: string) => void;
-  /** A piece that is in the `needs` of the one that asks. */
+  /** Returns a piece that is in the `needs` of the calling piece. */
   readonly need: (name: PieceName) => Promise<FoundPiece>;
 }
 
 export interface Piece {
   readonly name: PieceName;
   readonly purpose: string;
-  /** The variable that names it outright. */
+  /** The variable that names the piece's path. */
   readonly variable: string | null;
-  /** Distribution packages that hold it; set-up installs those of all missing pieces in one go. */
+  /** Distribution packages that contain it; set-up installs those of all missing pieces in one command. */
   readonly packages: Readonly<Record<'debian' | 'fedora' | 'arch' | 'suse' | 'alpine', string>> | null;
-  /** True when `get` only puts together what is on the machine: no download, no compiler, a second or so. */
+  /** True if `get` only combines files of the machine: no download, no compiler, about a second. */
   readonly isLocal: boolean;
-  /** What `get` asks for. */
+  /** The pieces that `get` needs. */
   readonly needs: readonly PieceName[];
-  /** Free space in the cache that `get` takes at most, what it removes again included. */
+  /** The most free space in the cache that `get` needs, including files that it removes again. */
   readonly roomMib: number;
-  /** Where in the cache `get` puts it, for those that lie there under one name. */
+  /** The folder in the cache into which `get` puts it, for pieces with a single name there. */
   readonly folder?: (context: SetupContext) => CacheFolder;
-  /** Why `get` would fail, as far as that can be told without downloading or compiling; null when nothing is in its way. */
+  /** The reason why `get` would fail, if it is known without downloading or compiling; null if nothing would stop it. */
   readonly blocker: ((context: SetupContext) => Promise<SetupError | null>) | null;
-  /** The piece if it is here and fit for use, else null. A piece that is named outright and unfit is a SetupError. */
+  /**
+   * Returns the piece if it exists and is usable, otherwise null. Throws a SetupError if a variable names an unusable
+   * piece.
+   */
   readonly find: (context: SetupContext) => Promise<FoundPiece | null>;
-  /** Gets or makes it, or fails with a SetupError that says what to do; null when only a package gives it. */
+  /** Gets or makes it, or fails with a SetupError that names the remedy; null if only a package provides it. */
   readonly get: ((context: SetupContext) => Promise<FoundPiece>) | null;
 }

@@ -93,7 +93,7 @@ const initramfs: Piece = {
 
 const NEEDED_PIECES: readonly Piece[] = [temporalCli, qemu, bwrap, mke2fs, keeper, kernel, initramfs, agent, busybox];
 
-/** By their names, which `--with` takes. */
+/** The optional pieces by name, for `--with`. */
 const OPTIONAL_PIECES: Readonly<Record<OptionalPieceName, Piece>> = {
   claude: agentCliPiece(CLAUDE),
   codex: agentCliPiece(CODEX),
@@ -102,13 +102,13 @@ const OPTIONAL_PIECES: Readonly<Record<OptionalPieceName, Piece>> = {
 
 export const OPTIONAL_PIECE_NAMES = Object.keys(OPTIONAL_PIECES) as readonly OptionalPieceName[];
 
-/** In the order in which doctor shows them. */
+/** All pieces in the order of doctor's output. */
 export const PIECES: readonly Piece[] = [...NEEDED_PIECES, ...Object.values(OPTIONAL_PIECES)];
 
 export function isOptionalPiece(name: string): name is OptionalPieceName {
   return Object.hasOwn(OPTIONAL_PIECES, name);
 }
-/** What runs need by name; `agent` and `busybox` are needed for the initramfs only. */
+/** The pieces that runs need; `agent` and `busybox` are needed only for the initramfs. */
 export const RUN_PIECES: readonly PieceName[] = [
   'temporal-cli',
   'qemu',
@@ -119,10 +119,10 @@ export const RUN_PIECES: readonly PieceName[] = [
   'initramfs',
 ];
 
-/** What VMs need. */
+/** The pieces that VMs need. */
 export const VM_PIECES: readonly PieceName[] = RUN_PIECES.filter((name) => name !== 'temporal-cli');
 
-/** What the embedded stack needs, VMs or not. */
+/** The pieces that the embedded stack needs even without VMs. */
 export const STACK_PIECES: readonly PieceName[] = ['temporal-cli', 'keeper'];
 
 export function pieceByName(name: PieceName): Piece {

@@ -1,11 +1,11 @@
-/** Runs a program for set-up and keeps what it wrote. */
+/** Runs a program for set-up, and collects its output. */
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import type { Readable } from 'node:stream';
 import type { Environment } from '../environment.ts';
 
 export interface ProgramResult {
-  /** Null when a signal or the time limit ended it. */
+  /** Null if a signal or the time limit ended it. */
   readonly exitCode: number | null;
   readonly stdout: string;
   readonly stderr: string;
@@ -13,21 +13,24 @@ export interface ProgramResult {
 
 export interface ProgramOptions {
   readonly cwd?: string;
-  /** Added to the environment's own variables. */
+  /** Variables that are added to the environment's own. */
   readonly variables?: Readonly<Record<string, string>>;
   readonly timeoutMs?: number;
-  /** Asked twice a second; a text ends the program, and says why. */
+  /** Called twice a second; a returned text ends the program, and is the reason. */
   readonly reasonToEnd?: (pid: number) => Promise<string | null>;
-  /** Called for each line of standard error and output as it comes. */
+  /** Called for each line of standard error and output when it arrives. */
   readonly onLine?: (line: string) => void;
 }
 
 const DEFAULT_TIMEOUT_MS = 30_000;
 const GUARD_INTERVAL_MS = 500;
-/** For what a program that was ended has still written. */
+/** The time for the last output of a program that was ended. */
 const LAST_OUTPUT_MS = 2_000;
 
-/** What the program wrote and how it ended, and in `stderr` why it was ended; a program that can't be started ends with 127. */
+/**
+ * Returns the program's output and exit code. `stderr` also contains the reason if the program was ended. A program
+ * that cannot be started ends with 127.
+ */
 export function runProgram(
   env: Environment,
   program: string,
@@ -67,7 +70,7 @@ export function runProgram(
   });
 }
 
-/** Ends the program, with those that it has started, at its time limit or for a reason that its caller sees. */
+/** Ends the program and its children at the time limit, or when its caller returns a reason. */
 function watchProgram(
   child: ChildProcessByStdio<null, Readable, Readable>,
   program: string,
@@ -78,7 +81,7 @@ function watchProgram(
     if (because !== null || child.pid === undefined) return;
     because = `${program} was ended: ${why}`;
     killTree(child.pid);
-    // Whoever else holds its output open is not waited for.
+    // Another process may hold the output open; its end is not awaited.
     setTimeout(() => [child.stdout, child.stderr].forEach((stream) => stream.destroy()), LAST_OUTPUT_MS).unref();
   };
   const limit = setTimeout(() => end(`it took longer than ${timeoutMs / 1000} s`), timeoutMs);
@@ -94,13 +97,13 @@ function watchProgram(
   };
 }
 
-/** Children first: of a process that is gone they are no more known. */
+/** Children come first, because their list disappears with their parent. */
 function killTree(pid: number): void {
   for (const child of childrenOf(pid)) killTree(child);
   try {
     process.kill(pid, 'SIGKILL');
   } catch {
-    // It has ended meanwhile.
+    // The process has ended in the meantime.
   }
 }
 
@@ -116,7 +119,7 @@ function childrenOf(pid: number): readonly number[] {
   }
 }
 
-/** The last lines of what a failed program wrote, for a message. */
+/** Returns the last lines of a failed program's output, for a message. */
 export function lastLines(result: ProgramResult, count = 15): string {
   const text = `${result.stdout}\n${result.stderr}`.trimEnd();
   return text.split('\n').slice(-count).join('\n').trim();

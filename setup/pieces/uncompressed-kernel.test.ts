@@ -3,7 +3,7 @@ import { unpackKernel } from './uncompressed-kernel.ts';
 
 const PVH_ENTRY = 18;
 
-/** An ELF file with one segment, of notes: the one that is looked for behind another one. */
+/** An ELF file with a segment of notes, in which another note precedes the wanted one. */
 function elf(noteType = PVH_ENTRY, owner = 'Xen\0'): Buffer {
   const file = Buffer.alloc(0xc0);
   file.write('\x7fELF', 0, 'latin1');
@@ -24,7 +24,7 @@ function elf(noteType = PVH_ENTRY, owner = 'Xen\0'): Buffer {
   return file;
 }
 
-/** A frame of zstd with one block, which is not compressed. */
+/** A frame of zstd with one uncompressed block. */
 function zstd(bytes: Buffer): Buffer {
   const head = Buffer.alloc(12);
   head.writeUInt32LE(0xfd2fb528, 0);
@@ -58,6 +58,6 @@ test.each([
   ['holds an ELF file whose notes lie behind its end', image(zstd(elf().subarray(0, 0x90)), { sizeBytes: 0x90 })],
   ['has no entry for a VMM', image(zstd(elf(7)))],
   ['has an entry of another owner', image(zstd(elf(PVH_ENTRY, 'Lin\0')))],
-])('an image that %s has none', (_what, damaged) => {
+])('unpackKernel returns null for an image that %s', (_what, damaged) => {
   expect(unpackKernel(damaged)).toBeNull();
 });

@@ -1,7 +1,7 @@
-/** The ELF file in a compressed kernel. An emulated CPU takes longer to unpack it than to boot it. */
+/** Extracts the ELF file from a compressed kernel. An emulated CPU takes longer to unpack a kernel than to boot it. */
 import { decompress } from 'fzstd';
 
-/** Of what is unpacked; Debian's has 58 MB. */
+/** The limit of the unpacked size; Debian's kernel has 58 MB. */
 const MOST_BYTES = 256 * 1024 * 1024;
 
 /** Offsets of the x86 boot protocol (Documentation/arch/x86/boot.rst), in bytes. */
@@ -15,17 +15,17 @@ const SECTOR_BYTES = 512;
 const ZSTD_MAGIC = 0xfd2fb528;
 const ELF_MAGIC = 0x464c457f;
 const NOTE_SEGMENT = 4;
-/** XEN_ELFNOTE_PHYS32_ENTRY: where a VMM without firmware enters (PVH). */
+/** XEN_ELFNOTE_PHYS32_ENTRY: the address at which a VMM without firmware enters (PVH). */
 const PVH_ENTRY = 18;
 
 /**
- * @returns the kernel as an ELF file that QEMU enters directly; null where the image is packed in another way than by zstd, is
- * damaged, or has no such entry: it boots as it is then
+ * @returns the kernel as an ELF file that QEMU enters directly; null if the image is not packed by zstd, is damaged, or
+ * has no such entry: QEMU then boots the image itself
  */
 export function unpackKernel(image: Buffer): Buffer | null {
   const packed = payloadOf(image);
   if (packed === null || packed.length < 8 || packed.readUInt32LE(0) !== ZSTD_MAGIC) return null;
-  // The build appends the size to what zstd has made.
+  // The build appends the size to the output of zstd.
   const sizeBytes = packed.readUInt32LE(packed.length - 4);
   if (sizeBytes > MOST_BYTES) return null;
   const kernel = Buffer.alloc(sizeBytes);
@@ -39,13 +39,13 @@ export function unpackKernel(image: Buffer): Buffer | null {
 
 function payloadOf(image: Buffer): Buffer | null {
   if (image.length < HEADER_BYTES || image.toString('latin1', MAGIC.at, MAGIC.at + 4) !== MAGIC.text) return null;
-  // 0 stands for 4, from the days of floppies.
+  // 0 means 4, a value from the days of floppies.
   const start = ((image[SETUP_SECTORS]! || 4) + 1) * SECTOR_BYTES + image.readUInt32LE(PAYLOAD_OFFSET);
   const end = start + image.readUInt32LE(PAYLOAD_BYTES);
   return end > image.length ? null : image.subarray(start, end);
 }
 
-/** @throws RangeError where it is no whole ELF file */
+/** @throws RangeError if it is not a complete ELF file */
 function hasPvhEntry(kernel: Buffer): boolean {
   if (kernel.readUInt32LE(0) !== ELF_MAGIC) return false;
   const table = Number(kernel.readBigUInt64LE(0x20));

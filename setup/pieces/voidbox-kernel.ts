@@ -1,4 +1,4 @@
-/** Voidbox's own guest kernel: a small configuration compiled once, then preferred by every run. */
+/** Voidbox's own guest kernel: a small configuration that is compiled once, and then preferred by every run. */
 import { existsSync, readFileSync } from 'node:fs';
 import { copyFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
@@ -14,11 +14,11 @@ import { lastLines, runProgram } from './run-program.ts';
 import { SetupError } from '../setup-error.ts';
 
 export const VOIDBOX_KERNEL_PIECE = 'kernel-voidbox';
-/** Part of the cache key: grows whenever the same configuration gives another kernel. */
+/** Part of the cache key. It must grow whenever the same configuration produces another kernel. */
 const RECIPE = '1';
 const BUILD_TIMEOUT_MS = 3_600_000;
 const SOURCE_PACKAGES = ['linux-source-6.12', 'linux-source-6.1'];
-/** Programs that a build of the kernel runs, and Debian's packages of them. */
+/** Programs that a build of the kernel runs, and their Debian packages. */
 const BUILD_PROGRAMS: Readonly<Record<string, string>> = {
   make: 'make',
   gcc: 'gcc',
@@ -59,7 +59,7 @@ export function findVoidboxKernel(context: SetupContext): Promise<FoundPiece | n
   return Promise.resolve({ path: join(folder, 'vmlinuz'), version: record.version, from: 'cache' });
 }
 
-/** Compiles the kernel from the source tree that is named, else from Debian's source package. */
+/** Compiles the kernel from the named source tree, or else from Debian's source package. */
 export async function buildVoidboxKernel(context: SetupContext, sourceTree: string | null): Promise<FoundPiece> {
   await ensureBuildTools(context);
   const folder = await ensureCacheFolder(
@@ -104,7 +104,7 @@ function findLackingBuildTools(context: SetupContext): {
   return { names: lacking.map(([name]) => name).join(', '), packages: lacking.map(([, name]) => name) };
 }
 
-/** The path of Debian's source tree of the newest series that the index offers. */
+/** Returns the path of Debian's source tree, of the newest series in the index. */
 async function unpackDebianSource(context: SetupContext, work: string): Promise<string> {
   const offered = hasApt(context) ? await searchPackages(context, '^linux-source-6\\.') : [];
   const name = SOURCE_PACKAGES.find((candidate) => offered.includes(candidate));
@@ -134,10 +134,10 @@ async function unpackDebianSource(context: SetupContext, work: string): Promise<
   return join(work, folder);
 }
 
-/** Configures and compiles; leaves `vmlinuz` and the configuration in `into`. Gives the kernel's release. */
+/** Configures and compiles; writes `vmlinuz` and the configuration to `into`. Returns the kernel's release. */
 async function compile(context: SetupContext, source: string, build: string, into: string): Promise<string> {
   const make = async (...args: string[]): Promise<string> => {
-    // A build that does not depend on when, where and by whom it is made.
+    // These variables make the build independent of its time, place and user.
     const variables = {
       KBUILD_BUILD_TIMESTAMP: 'Thu Jan  1 00:00:00 UTC 1970',
       KBUILD_BUILD_USER: 'voidbox',
@@ -158,7 +158,7 @@ async function compile(context: SetupContext, source: string, build: string, int
   await runProgram(context.env, 'mkdir', ['-p', build]);
   await make('tinyconfig');
   const base = readFileSync(join(build, '.config'), 'utf8');
-  // Of two lines for an option the later counts.
+  // If an option has two lines, the later one applies.
   await writeFile(join(build, '.config'), `${base}\n${readFileSync(configPath(context), 'utf8')}`);
   await make('olddefconfig');
   const resulting = readFileSync(join(build, '.config'), 'utf8');
@@ -171,7 +171,7 @@ async function compile(context: SetupContext, source: string, build: string, int
   return make('kernelrelease');
 }
 
-/** Lines of the fragment that the resulting configuration contradicts. An option that is wanted off may be absent. */
+/** Returns lines of the fragment that the resulting configuration contradicts. A disabled option may be absent. */
 export function findRefusedOptions(fragment: string, resulting: string): string[] {
   const lines = new Set(resulting.split('\n'));
   return fragment.split('\n').filter((line) => {
@@ -181,7 +181,7 @@ export function findRefusedOptions(fragment: string, resulting: string): string[
   });
 }
 
-/** True when a kernel of ours stands in the cache for this version's configuration. */
+/** Returns true if the cache contains Voidbox's kernel for this version's configuration. */
 export async function isVoidboxKernelBuilt(context: SetupContext): Promise<boolean> {
   return (await findVoidboxKernel(context)) !== null;
 }
