@@ -1,17 +1,20 @@
-/** New files that programs make of others, such as `node_modules`: a person seldom wants them among the changes of a stage. */
+/**
+ * New files that programs generate from others, such as `node_modules`; users seldom want them among the changes of a
+ * stage.
+ */
 import type { ChangedFile } from './changed-files.ts';
 import type { PrivateRepository } from './private-repository.ts';
 import { type GitHost, gitBytes } from './run-git.ts';
 
 export interface BuildProduct {
-  /** A folder, with a slash behind it, or a file. */
+  /** A folder, with a slash at its end, or a file. */
   readonly path: string;
   readonly files: number;
-  /** What is notable about files in it, each reason once. */
+  /** Reasons to check files in it, each once. */
   readonly notable: readonly string[];
 }
 
-/** Folders that no author writes. */
+/** Folders that authors never write. */
 const MADE: ReadonlySet<string> = new Set([
   '__pycache__',
   '.cache',
@@ -35,7 +38,7 @@ const MADE: ReadonlySet<string> = new Set([
   'node_modules',
 ]);
 
-/** Folders of builds that some authors write themselves: they count if the repository did not have them. */
+/** Folders of builds that some authors write themselves: they count only if the repository did not have them. */
 const OFTEN_MADE: ReadonlySet<string> = new Set([
   'bin',
   'build',
@@ -51,7 +54,7 @@ const OFTEN_MADE: ReadonlySet<string> = new Set([
 const MADE_FILE = /(\.(pyc|pyo|class|o|obj|tsbuildinfo|swp)|^\.DS_Store|^\.coverage|^core\.\d+|^npm-debug\.log)$/;
 const EGG_INFO = /\.egg-info$/;
 
-/** Folders whose names say nothing for sure, looked up in the repository; the names of others count. */
+/** The limit of ambiguous folders that are looked up in the repository; the others are judged by name. */
 const MOST_LOOKED_UP = 200;
 
 /** @param base  the commit that the stage started from */
@@ -76,12 +79,12 @@ export async function findBuildProducts(
   return [...byPath].map(([path, group]) => ({ path, files: group.files, notable: [...group.notable] }));
 }
 
-/** Whether a file belongs to one of them. */
+/** Reports whether a file belongs to one of the products. */
 export function isInProduct({ path, change }: ChangedFile, products: ReadonlySet<string>): boolean {
   return change === 'added' && (products.has(path) || foldersOf(path).some((folder) => products.has(folder)));
 }
 
-/** The outermost folder that is one, else the file itself; null: neither is. */
+/** Returns the outermost folder that is a product, otherwise the file if it is one; null if neither is. */
 function productOf(path: string, had: ReadonlySet<string>): string | null {
   const folder = foldersOf(path).find((each) => {
     const name = nameOf(each);
@@ -91,7 +94,7 @@ function productOf(path: string, had: ReadonlySet<string>): string | null {
   return MADE_FILE.test(path.slice(path.lastIndexOf('/') + 1)) ? path : null;
 }
 
-/** `a/b/` and `a/` of `a/b/c`, the outermost first. */
+/** Returns `a/` and `a/b/` for `a/b/c`, the outermost first. */
 function foldersOf(path: string): readonly string[] {
   const folders: string[] = [];
   for (let at = path.indexOf('/'); at >= 0; at = path.indexOf('/', at + 1)) folders.push(path.slice(0, at + 1));

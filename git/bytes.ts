@@ -14,7 +14,7 @@ export async function* limitBytes(
   }
 }
 
-/** The first bytes of a stream, and all of it. */
+/** Returns the first bytes of a stream, and the whole stream. */
 export async function withStart(
   source: AsyncIterable<Uint8Array>,
   bytes: number,

@@ -1,25 +1,25 @@
-/** Git's index (version 2): what it says of files, and what makes git of a guest believe that it knows them. */
+/** Reads and changes git's index (version 2), so that git of a guest considers the files of its checkout unchanged. */
 import type { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
 
 export interface IndexEntry {
-  /** Where it begins in the index. */
+  /** The offset of the entry in the index. */
   readonly offset: number;
   readonly mode: number;
   readonly id: string;
-  /** One character for each byte. */
+  /** The path with one character for each byte. */
   readonly path: string;
 }
 
 const HEADER_BYTES = 12;
 const ENTRY_BYTES = 62;
 const HASH_BYTES = 20;
-/** Conflicts, more flags, and `assume-valid`: git writes none of them of one tree. */
+/** Flags for conflicts, extended flags, and `assume-valid`: git writes none of them for a single tree. */
 const FLAGS = 0xf000;
 
 const AT = { mtimeS: 8, mtimeNs: 12, mode: 24, size: 36, id: 40, flags: 60 } as const;
 
-/** @throws Error for an index that is not of version 2, or not of one tree */
+/** @throws Error for an index that has another version, or is not of a single tree */
 export function readIndex(index: Buffer): readonly IndexEntry[] {
   if (index.toString('latin1', 0, 4) !== 'DIRC' || index.readUInt32BE(4) !== 2)
     throw new Error('git made an index of another version than 2');
@@ -35,7 +35,7 @@ export function readIndex(index: Buffer): readonly IndexEntry[] {
       id: index.toString('hex', offset + AT.id, offset + AT.id + HASH_BYTES),
       path: index.toString('latin1', offset + ENTRY_BYTES, end),
     });
-    // One byte of zero at least, up to eight.
+    // An entry ends with one to eight zero bytes.
     offset += (end - offset + 8) & ~7;
   }
   return entries;
@@ -45,13 +45,13 @@ export function sizeIn(index: Buffer, { offset }: IndexEntry): number {
   return index.readUInt32BE(offset + AT.size);
 }
 
-/** Changes the index: files have these sizes. */
+/** Sets the sizes of the index's files. */
 export function setSizes(index: Buffer, entries: readonly IndexEntry[], sizeOf: (entry: IndexEntry) => number): void {
   for (const entry of entries) index.writeUInt32BE(sizeOf(entry), entry.offset + AT.size);
   sign(index);
 }
 
-/** Changes the index: all of its files are of this time. */
+/** Sets the time of all files in the index. */
 export function setTime(index: Buffer, entries: readonly IndexEntry[], modifiedS: number): void {
   for (const { offset } of entries) {
     index.writeUInt32BE(modifiedS, offset + AT.mtimeS);

@@ -1,6 +1,6 @@
 /**
- * The working tree of an author as a commit on top, without what is ignored. Git of the host lists what differs; Voidbox opens
- * the files, through no link and no pipe, and git reads their copies.
+ * Commits the working tree of an author on top of HEAD, without ignored files. Git of the host lists the differences.
+ * Voidbox opens the files, through no link and no pipe, and git reads their copies.
  */
 import { Buffer } from 'node:buffer';
 import { utimes, writeFile } from 'node:fs/promises';
@@ -18,7 +18,7 @@ const LIST_BYTES = 16 * 1024 * 1024;
 const INDEX_BYTES = 512 * 1024 * 1024;
 const SLASH = 0x2f;
 
-/** The index and the objects of the author's repository stay as they are. */
+/** The index and the objects of the author's repository stay unchanged. */
 export async function commitDirty(
   host: GitHost,
   repository: PrivateRepository,
@@ -34,12 +34,12 @@ export async function commitDirty(
   const env = { GIT_DIR: repository.gitDir, GIT_INDEX_FILE: index };
   const inTree = { cwd: folder, mostBytes: LIST_BYTES, env: { ...env, GIT_WORK_TREE: folder } };
   await copyIndex(author.gitDir, index);
-  // An index in two parts, or none, or one of a newer git: then each file is compared.
+  // If the index is split, missing or of a newer git, each file is compared.
   await gitText(host, ['ls-files', '--stage', '-z'], inTree).catch(() => gitText(host, ['read-tree', commit], inTree));
   await writeFile(join(repository.gitDir, 'info', 'exclude'), await ignoreRules(host, author));
   const ignore = ['-c', `core.excludesFile=${await userIgnoreFile(host, repository, folder)}`];
   const others = await gitBytes(host, [...ignore, 'ls-files', '-z', '--others', '--exclude-standard'], inTree);
-  // With its submodules it would run git in them, under their configuration.
+  // Without this option, git would run in the submodules, with their configuration.
   const changed = await gitBytes(host, ['diff-files', '-z', '--name-only', '--ignore-submodules=all'], inTree);
   const names = [...namesIn(changed), ...namesIn(others)].filter((name) => name.at(-1) !== SLASH);
   const staging = join(repository.folder, 'changed');
@@ -69,7 +69,10 @@ async function copyIndex(gitDir: HeldFolder, to: string): Promise<void> {
   await utimes(to, seconds, seconds);
 }
 
-/** Rules of the repository itself: those of its `core.excludesFile`, and of `info/exclude`, which precede them. */
+/**
+ * Rules of the repository itself: those of its `core.excludesFile`, and after them those of `info/exclude`, which take
+ * precedence.
+ */
 async function ignoreRules(host: GitHost, { top, commonDir, excludesFile }: OpenRepository): Promise<Buffer> {
   const info = await commonDir.folder('info');
   try {
@@ -88,7 +91,7 @@ async function readNamedRules(host: GitHost, top: HeldFolder, path: string): Pro
   return await top.readPath(file, SMALL_FILE_BYTES, '`core.excludesFile` of the repository');
 }
 
-/** The user's own rules hold as well: what they ignore everywhere, such as files with keys, stays on the host. */
+/** The user's own rules apply too: files that they ignore everywhere, such as files with keys, stay on the host. */
 async function userIgnoreFile(host: GitHost, { gitDir }: PrivateRepository, folder: string): Promise<string> {
   const call = { env: { GIT_DIR: gitDir }, withUserConfig: true };
   const named = await gitText(host, ['config', '--type=path', '--get', 'core.excludesFile'], call).catch(() => '');

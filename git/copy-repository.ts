@@ -1,6 +1,6 @@
 /**
- * A private copy of what git needs of an author's repository to find commits: references, and second names of the files with
- * objects. Git of the host works with the copy, whose configuration is Voidbox's own.
+ * Makes a private copy of the parts of an author's repository that git needs to find commits: references, and second
+ * names of the files with objects. Git of the host works with the copy, whose configuration is Voidbox's own.
  */
 import { Buffer } from 'node:buffer';
 import { mkdir, writeFile } from 'node:fs/promises';
@@ -10,16 +10,16 @@ import { type OpenRepository, SMALL_FILE_BYTES } from './open-repository.ts';
 import { WorkspaceProblem } from './workspace-problem.ts';
 
 export interface RepositoryCopy {
-  /** For names of commits. */
+  /** The git folder with which git finds commits. */
   readonly gitDir: string;
   /** The folder with all objects, including those of alternates. */
   readonly objects: string;
 }
 
 export const COPY_LIMITS = {
-  /** Files with references, and their folders. */
+  /** The limit of files with references, and of their folders. */
   references: 100_000,
-  /** Loose objects, and files of packs. */
+  /** The limit of loose objects and files of packs. */
   objectFiles: 1_000_000,
   /** The size limit of object files on another file system than the state folder. */
   objectBytes: 4 * 1024 * 1024 * 1024,
@@ -29,7 +29,7 @@ export const COPY_LIMITS = {
   alternates: 32,
 } as const;
 
-/** References that lie beside `refs`. */
+/** References next to `refs`. */
 const HEADS = [
   'ORIG_HEAD',
   'FETCH_HEAD',
@@ -41,7 +41,7 @@ const HEADS = [
   'AUTO_MERGE',
 ];
 const REFERENCE_DEPTH = 32;
-/** Files that are linked at once. */
+/** The number of files that are linked at the same time. */
 const AT_ONCE = 64;
 
 /** @param into  a folder that does not exist yet @throws WorkspaceProblem, RefusedPlace */
@@ -145,7 +145,7 @@ interface ObjectBudget {
   bytes: number;
 }
 
-/** Names of objects follow from their content, so objects of several folders lie in one. */
+/** The name of an object is the hash of its content, so objects of several folders fit into one. */
 async function copyObjects(commonDir: HeldFolder, into: string, mayRead: ReadPermission): Promise<void> {
   const most = COPY_LIMITS.objectFiles;
   const budget: ObjectBudget = {

@@ -1,6 +1,7 @@
 /**
- * A folder of a repository, held by its descriptor. Its author may be hostile: a link in it is followed only into folders that
- * the reader may read, a named pipe blocks no reader, and what the author exchanges afterwards changes nothing of what is open.
+ * A folder of a repository, held by its descriptor. Its author may be hostile. A link in it is followed only into
+ * folders that the reader may read, and a named pipe blocks no reader. Changes by the author do not affect a folder
+ * that is already open.
  */
 import { Buffer } from 'node:buffer';
 import { constants, type Dirent, type Stats } from 'node:fs';
@@ -26,13 +27,13 @@ const READ_BYTES = 64 * 1024;
 
 export type Name = string | Buffer;
 
-/** Whether a path without links may be read. */
+/** Reports whether a path without links may be read. */
 export type ReadPermission = (path: string) => boolean;
 
-/** A place in a repository that is not read or written; the message names it. */
+/** A path in a repository that must not be read or written; the message names it. */
 export class RefusedPlace extends Error {
   readonly place: string;
-  /** The path outside of the allowed folders that a link leads to; null: the place has another fault. */
+  /** The path outside of the allowed folders to which a link leads; null if the path has another fault. */
   readonly target: string | null;
 
   constructor(place: string, problem: string, target: string | null = null) {
@@ -44,7 +45,7 @@ export class RefusedPlace extends Error {
 }
 
 export class HeldFolder {
-  /** Without links, as the kernel names it. */
+  /** The path without links, as the kernel names it. */
   readonly path: string;
   readonly #handle: FileHandle;
   readonly #mayRead: ReadPermission;
@@ -56,7 +57,8 @@ export class HeldFolder {
   }
 
   /**
-   * Opens a folder and follows links. The kernel names the folder that is open, so no exchange between a check and a use counts.
+   * Opens a folder and follows links. The kernel names the open folder, so an exchange between a check and a use has no
+   * effect.
    * @param place  the name of the path in an error
    * @throws RefusedPlace, ENOENT
    */
@@ -85,7 +87,7 @@ export class HeldFolder {
     return await HeldFolder.open(this.#at(name), this.#mayRead, this.placeOf(name)).catch(toNullIfAbsent);
   }
 
-  /** A folder that is no link. @returns null if the name is absent, a link or a file */
+  /** Opens a folder that is not a link. @returns null if the name is absent, a link or a file */
   async folderWithoutLink(name: Name): Promise<HeldFolder | null> {
     const handle = await open(this.#at(name), FOLDER_FLAGS | constants.O_NOFOLLOW).catch((error: unknown) => {
       if (codeOf(error) === 'ELOOP') return null;
@@ -120,14 +122,14 @@ export class HeldFolder {
   }
 
   /**
-   * A regular file of at most so many bytes.
+   * Reads a regular file of at most `mostBytes`.
    * @returns null if the name is absent @throws RefusedPlace
    */
   async readFile(name: Name, mostBytes: number): Promise<Buffer | null> {
     return await readAll(await this.#openFile(name, mostBytes), mostBytes, this.placeOf(name));
   }
 
-  /** A file by an absolute path that something in the folder names, as `place` says. */
+  /** Reads a file by an absolute path from a file of the folder; `place` names that file. */
   async readPath(path: string, mostBytes: number, place: string): Promise<Buffer | null> {
     return await readAll(await this.#openAt(path, mostBytes, place), mostBytes, place);
   }
@@ -144,14 +146,15 @@ export class HeldFolder {
     }
   }
 
-  /** Whether a name, or what a link leads to, is a folder. */
+  /** Reports whether a name, or the target of its link, is a folder. */
   async isFolder(name: Name): Promise<boolean> {
     return (await stat(this.#at(name)).catch(() => null))?.isDirectory() === true;
   }
 
   /**
    * Gives a regular file a second name in a private folder, which its author cannot exchange.
-   * @returns `other` if it is no regular file, or if the file system does not let it have one there: `copyTo` copies it
+   * @returns `other` if it is not a regular file, or if the file system does not allow a second name: `copyTo` copies
+   * it
    */
   async linkTo(name: Name, path: Name): Promise<'linked' | 'absent' | 'other'> {
     try {
@@ -167,7 +170,7 @@ export class HeldFolder {
     }
   }
 
-  /** As it is on the disk when this settles. @throws EEXIST if the name is taken */
+  /** Writes a file; resolves once it is on the disk. @throws EEXIST if the name is taken */
   async writeFile(name: string, mode: number, write: (file: FileHandle) => Promise<void>): Promise<void> {
     const file = await open(this.#at(name), NEW_FILE_FLAGS, mode);
     try {
@@ -230,14 +233,17 @@ export class HeldFolder {
   #at(name: Name): Buffer {
     const bytes = Buffer.from(name);
     const text = bytes.toString('latin1');
-    // A name of two parts, or one that leads up, leaves the folder.
+    // A name with a slash, or `..`, would leave the folder.
     if (text === '' || text === '.' || text === '..' || text.includes('/') || text.includes('\0'))
       throw new Error(`${JSON.stringify(text)} is not one name`);
     return Buffer.concat([Buffer.from(`/proc/self/fd/${this.#handle.fd}/`), bytes]);
   }
 }
 
-/** Another file system, a file of another user, a file system without second names, too many names of one file. */
+/**
+ * Errors for another file system, a file of another user, a file system without second names, and too many names of one
+ * file.
+ */
 const MAY_BE_COPIED = new Set(['EXDEV', 'EPERM', 'EACCES', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK', 'EROFS']);
 
 async function readAll(file: FileHandle | null, mostBytes: number, place: string): Promise<Buffer | null> {

@@ -1,4 +1,4 @@
-/** Files below a held folder by their paths. A link on the way leads nowhere. */
+/** Finds files below a held folder by their paths. It follows no link. */
 import type { Buffer } from 'node:buffer';
 import type { HeldFolder } from './held-folder.ts';
 import { WorkspaceProblem } from './workspace-problem.ts';
@@ -7,7 +7,7 @@ const SLASH = 0x2f;
 
 export class HeldTree {
   readonly #top: HeldFolder;
-  /** From the top down, as the last path went. */
+  /** The open folders of the last path, from the top down. */
   #open: { readonly name: string; readonly folder: HeldFolder }[] = [];
 
   constructor(top: HeldFolder) {
@@ -15,9 +15,10 @@ export class HeldTree {
   }
 
   /**
-   * @param path  names with slashes between them, as git gives them
-   * @returns the folder, which stays open until the next call, and the name in it; no folder if one on the way is missing or a link
-   * @throws WorkspaceProblem for a path that leads out
+   * @param path  names with slashes between them, in git's form
+   * @returns the folder, which stays open until the next call, and the name in it; no folder if one in the path is
+   * missing or a link
+   * @throws WorkspaceProblem for a path that leads outside
    */
   async find(path: Buffer): Promise<{ readonly folder: HeldFolder | null; readonly name: Buffer }> {
     const names = split(path);

@@ -1,6 +1,6 @@
 /**
- * The commits of a stage as a branch of an author's repository. Git makes the branch in a private copy of it, and Voidbox puts
- * the new files into the author's git folder: through descriptors, through no link, and over no file.
+ * Makes a branch of a stage's commits in an author's repository. Git makes the branch in a private copy. Voidbox then
+ * adds the new files to the author's git folder, through descriptors; it follows no link and replaces no file.
  */
 import { Buffer } from 'node:buffer';
 import { randomUUID } from 'node:crypto';
@@ -19,7 +19,10 @@ import { WorkspaceProblem } from './workspace-problem.ts';
 const HEADS = 'refs/heads/';
 const NONE = '0'.repeat(40);
 
-/** Git keeps branches as files below folders of their names, so a branch excludes those whose names continue its own with `/`. */
+/**
+ * Git stores a branch as a file below folders of its name. So a branch excludes branches whose names continue its own
+ * with `/`.
+ */
 export class BlockedBranch extends Error {
   constructor(branch: string, blocking: string) {
     super(`git cannot make the branch ${branch}, because the repository has the branch ${blocking}`);
@@ -27,7 +30,7 @@ export class BlockedBranch extends Error {
   }
 }
 
-/** A user may have typed the name. */
+/** The branch name is invalid; a user may have typed it. */
 export class RefusedBranchName extends Error {
   constructor() {
     super('git takes no branch of this name');
@@ -36,11 +39,12 @@ export class RefusedBranchName extends Error {
 }
 
 /**
- * Makes the branch, and merges it into nothing.
- * @returns whether it is new; else it was there already, at the same commit
+ * Makes the branch, but does not merge it.
+ * @returns whether it is new; otherwise it already existed at the same commit
  * @throws BlockedBranch if a branch of the repository excludes the name
  * @throws RefusedBranchName
- * @throws ApplyProblem if the repository lacks the commit that the run started from, or has another branch of the name
+ * @throws ApplyProblem if the repository lacks the commit from which the run started, or has another branch of this
+ * name
  */
 export async function makeBranch(
   host: GitHost,
@@ -71,7 +75,7 @@ function toApplyProblem(error: unknown, branch: string): unknown {
   return error;
 }
 
-/** A branch changes the repository that `.git` leads to: it must be the one of the named folder. */
+/** Rejects a `.git` that leads to the repository of another folder, because the branch would change that repository. */
 function refuseOther({ top, gitDir, isOwn, refStorage }: OpenRepository): void {
   if (!isOwn)
     throw new ApplyProblem(
@@ -115,7 +119,7 @@ async function makeIn(
   await readPack(host, { ...repository, gitDir }, pack, true);
   await gitText(host, ['update-ref', reference, commit, NONE], { env: { GIT_DIR: gitDir } });
   const made = (await readdir(packs)).filter((name) => !before.has(name));
-  // Git looks for the index, so that comes last.
+  // Git detects a pack by its index, so the index comes last.
   const order = ['.pack', '.rev', '.idx'].flatMap((end) => made.filter((name) => name.endsWith(end)));
   await openInFolder(author.commonDir, ['objects', 'pack'], async (folder) => {
     for (const name of order) await installFile(folder, join(packs, name), name);
@@ -124,11 +128,11 @@ async function makeIn(
   return { isNew: true };
 }
 
-/** `update-ref` takes names that `git branch` refuses. */
+/** Rejects names that `git branch` would reject, because `update-ref` accepts them. */
 async function refuseName(host: GitHost, gitDir: string, branch: string): Promise<void> {
   try {
     const name = await gitText(host, ['check-ref-format', '--branch', branch], { env: { GIT_DIR: gitDir } });
-    // Git takes `@{-1}` for the branch before.
+    // Git replaces `@{-1}` by the previous branch.
     if (name === `${branch}\n`) return;
   } catch (error) {
     if (!(error instanceof GitError && error.reason === 'failed')) throw error;
@@ -136,7 +140,7 @@ async function refuseName(host: GitHost, gitDir: string, branch: string): Promis
   throw new RefusedBranchName();
 }
 
-/** The branch that excludes one of this reference: a beginning of its name, or a name that begins with it. */
+/** Returns the branch that excludes this reference: a prefix of its name, or a name that it is a prefix of. */
 async function findBlocking(host: GitHost, gitDir: string, reference: string): Promise<string | null> {
   const names = reference.split('/');
   const shorter = names.slice(3).map((_, index) => names.slice(0, index + 3).join('/'));
@@ -185,7 +189,7 @@ async function installFile(folder: HeldFolder, from: string, name: string): Prom
   }
 }
 
-/** As git does it: the lock is taken by making it, and becomes the reference. */
+/** Works like git: creating the lock file takes the lock, and renaming it creates the reference. */
 async function installReference(
   commonDir: HeldFolder,
   reference: string,

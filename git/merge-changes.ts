@@ -1,6 +1,6 @@
 /**
- * A merge of a stage's changes with what a working tree has by now, for `git apply` as a patch of its own. Git merges commits in a
- * private repository: its own `apply --3way` needs the author's index, and writes while it merges.
+ * Merges a stage's changes with the current working tree, into a patch for `git apply`. Git merges commits in a private
+ * repository: its own `apply --3way` needs the author's index, and writes while it merges.
  */
 import { Buffer } from 'node:buffer';
 import { join } from 'node:path';
@@ -12,9 +12,9 @@ import { GitError, type GitHost, gitBytes, gitText, streamGit } from './run-git.
 import { stageFiles, updateIndex } from './stage-files.ts';
 
 export interface Merged {
-  /** From the files of the working tree as they are to what the merge makes of them. */
+  /** The changes from the current files of the working tree to the merged files. */
   readonly opened: Opened;
-  /** False: each file stays as it is. */
+  /** False if each file stays unchanged. */
   readonly changesFiles: boolean;
   /** Files in which both sides changed the same lines; they have conflict markers, or the version of the working tree. */
   readonly conflicts: readonly MergeConflict[];
@@ -22,18 +22,18 @@ export interface Merged {
 
 export interface MergeConflict {
   readonly path: string;
-  /** In git's words. */
+  /** The problem in git's words. */
   readonly problem: string;
 }
 
 const CHANGED = { which: 'that the stage changed', remedy: 'take the commits as a branch' } as const;
 const LIST_BYTES = 64 * 1024 * 1024;
-/** Both become names of branches, and so the words behind conflict markers. */
+/** Both become names of branches, which git writes after conflict markers. */
 const YOURS = 'yours';
 
 /**
  * @param folder  the top of a working tree
- * @param label  the name of the other side in conflict markers, as a branch can have it
+ * @param label  the name of the other side in conflict markers, which must be a valid branch name
  * @throws WorkspaceProblem, RefusedPlace, GitError, ApplyProblem if a file has markers of an earlier merge
  */
 export async function mergeChanges(host: GitHost, opened: Opened, folder: string, label: string): Promise<Merged> {
@@ -44,7 +44,7 @@ export async function mergeChanges(host: GitHost, opened: Opened, folder: string
   const names = namesIn(await gitBytes(host, list, { env, mostBytes: LIST_BYTES, confined: true }));
   const current = await commitCurrent(host, opened, folder, names, env);
   await refuseMarkers(host, current, label, env);
-  // A stage may have changed the history: the merge is of trees, whose common ancestor is the base.
+  // A stage may have rewritten the history, so the merge uses trees, whose common ancestor is the base.
   const theirs = await text('commit-tree', `${commit}^{tree}`, '-p', base.base, '-m', label);
   await text('update-ref', `refs/heads/${YOURS}`, current);
   await text('update-ref', `refs/heads/${label}`, theirs);
@@ -54,7 +54,7 @@ export async function mergeChanges(host: GitHost, opened: Opened, folder: string
   return { opened: { ...opened, base: { ...base, base: current }, commit: merged }, changesFiles, conflicts };
 }
 
-/** The base, with the files that the stage changed as the working tree has them. */
+/** Commits the base, with the working tree's versions of the files that the stage changed. */
 async function commitCurrent(
   host: GitHost,
   { repository, base }: Opened,
@@ -76,7 +76,10 @@ async function commitCurrent(
   }
 }
 
-/** The files whose attributes count for these names, such as `eol=crlf`: those of the working tree, as for `git apply`. */
+/**
+ * Returns the attributes files that apply to these names, such as `eol=crlf`: those of the working tree, as for `git
+ * apply`.
+ */
 function attributesOf(names: readonly Buffer[]): readonly Buffer[] {
   const changed = new Set(names.map((name) => name.toString('latin1')));
   const found = new Set(['.gitattributes']);
@@ -86,7 +89,7 @@ function attributesOf(names: readonly Buffer[]): readonly Buffer[] {
   return [...found].filter((name) => !changed.has(name)).map((name) => Buffer.from(name, 'latin1'));
 }
 
-/** Git would put markers around markers. */
+/** Rejects files with conflict markers, because git would put markers around them. */
 async function refuseMarkers(
   host: GitHost,
   current: string,
@@ -95,7 +98,7 @@ async function refuseMarkers(
 ): Promise<void> {
   const args = ['grep', '-I', '-l', '-z', '--fixed-strings', '-e', `>>>>>>> ${label}`, current];
   const found = await gitBytes(host, args, { env, mostBytes: LIST_BYTES, confined: true }).catch((error: unknown) => {
-    // It finds nothing, and says nothing about it.
+    // Git found no match, and then fails without a message.
     if (error instanceof GitError && error.reason === 'failed' && error.said === '') return Buffer.alloc(0);
     throw error;
   });
@@ -117,7 +120,7 @@ async function mergeTrees(
   try {
     for await (const chunk of streamGit(host, args, { env, mostBytes: LIST_BYTES, confined: true })) parts.push(chunk);
   } catch (error) {
-    // With conflicts it ends with 1, and says all that it says without.
+    // With conflicts git exits with 1, and prints the same output as without.
     if (!(error instanceof GitError) || error.reason !== 'failed' || parts.length === 0) throw error;
   }
   const fields = Buffer.concat(parts).toString('utf8').split('\0');
@@ -135,7 +138,10 @@ interface Message {
   readonly text: string;
 }
 
-/** The number of paths, the paths, the kind and the words; kinds that are no conflict, such as `Auto-merging`, are left out. */
+/**
+ * Reads the number of paths, the paths, the kind and the text of each message. Kinds that are not conflicts, such as
+ * `Auto-merging`, are left out.
+ */
 function readMessages(fields: readonly string[]): readonly Message[] {
   const messages: Message[] = [];
   for (let at = 0; at < fields.length;) {

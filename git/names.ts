@@ -1,4 +1,4 @@
-/** Names of files as git puts them out with `-z`: bytes, which need not be text. */
+/** Splits names of files in git's output with `-z`: bytes, which need not be text. */
 import type { Buffer } from 'node:buffer';
 
 export function namesIn(list: Buffer): readonly Buffer[] {

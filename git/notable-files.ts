@@ -1,16 +1,16 @@
 /**
- * Files that programs run or read without a word of the user: on install and build, in CI, shells, editors and agents. The table is
- * never complete, since any program may have such files.
+ * Files that programs run or read without being asked: on install and build, in CI, shells, editors and agents. The
+ * table is never complete, because any program may have such files.
  */
 
 /**
- * Names in any folder, without regard to case. `*` stands for part of a name, a slash at the end for all files below a folder.
- * Names with a slash within are the end of a path.
+ * Names match in any folder, in any case. `*` matches a part of a name; a slash at the end means all files below a
+ * folder. A name with a slash inside matches the end of a path.
  */
 const TABLE: readonly (readonly [why: string, names: string])[] = [
   ['attributes of git', '.gitattributes'],
   ['submodules of git', '.gitmodules'],
-  // Git reads the configuration of a folder that looks like a repository, and runs what that names, once a user enters it.
+  // When a user enters a folder that looks like a repository, git reads its configuration, and runs the programs in it.
   ['a repository within it', 'HEAD .git/'],
   [
     'hooks',
@@ -109,7 +109,7 @@ const TABLE: readonly (readonly [why: string, names: string])[] = [
   ],
 ];
 
-/** No file system takes a longer one. */
+/** No file system allows a longer path. */
 const PATH_LENGTH = 4096;
 
 const PATTERNS = TABLE.map(([why, names]) => ({
@@ -117,7 +117,7 @@ const PATTERNS = TABLE.map(([why, names]) => ({
   pattern: patternOf(names.split(/\s+/).filter((name) => name !== '')),
 }));
 
-/** One expression for all names of a row: a run may change hundreds of thousands of files. */
+/** Builds one expression for all names of a row, because a run may change hundreds of thousands of files. */
 function patternOf(names: readonly string[]): RegExp {
   const parts = names.map((name) => {
     const text = name.replaceAll(/[.+?^${}()|[\]\\]/g, '\\$&').replaceAll('*', '[^/]*');
@@ -126,7 +126,7 @@ function patternOf(names: readonly string[]): RegExp {
   return new RegExp(`(?:^|/)(?:${parts.join('|')})`, 'i');
 }
 
-/** @returns why a user should look at a file of this path; empty if the table does not have it */
+/** @returns reasons for a user to check a file at this path; empty if the table does not contain it */
 export function findReasons(path: string): readonly string[] {
   if (path.length > PATH_LENGTH) return [`a path of more than ${PATH_LENGTH} characters`];
   return PATTERNS.flatMap(({ why, pattern }) => (pattern.test(path) ? [why] : []));

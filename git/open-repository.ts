@@ -1,6 +1,6 @@
 /**
- * Finds the folders of an author's repository and reads what its configuration says of its format. Git does not run there: its
- * configuration can name programs, and its links can lead to any file.
+ * Finds the folders of an author's repository, and reads its format from its configuration. Git does not run in it,
+ * because its configuration can name programs, and its links can lead to any file.
  */
 import type { Buffer } from 'node:buffer';
 import { lstat, realpath } from 'node:fs/promises';
@@ -12,27 +12,30 @@ import { WorkspaceProblem } from './workspace-problem.ts';
 export interface OpenRepository {
   /** The folder that the spec or the user names: the top of a working tree, or a bare repository. */
   readonly top: HeldFolder;
-  /** With `HEAD` and the index. */
+  /** The folder with `HEAD` and the index. */
   readonly gitDir: HeldFolder;
-  /** With objects and references; of a linked working tree another folder than `gitDir`, else the same. */
+  /**
+   * The folder with objects and references. In a linked working tree it differs from `gitDir`; otherwise it is the
+   * same.
+   */
   readonly commonDir: HeldFolder;
   readonly isBare: boolean;
   readonly isShallow: boolean;
   readonly refStorage: 'files' | 'reftable';
-  /** `core.excludesFile` of the repository itself. */
+  /** `core.excludesFile` in the repository's own configuration. */
   readonly excludesFile: string | null;
   /** Whether the repository names this top folder as its own; if not, `.git` leads to the repository of another folder. */
   readonly isOwn: boolean;
   close(): Promise<void>;
 }
 
-/** Bytes of files that git reads as text. */
+/** The size limit of files that git reads as text. */
 export const SMALL_FILE_BYTES = 1024 * 1024;
 const PATH_BYTES = 8 * 1024;
 
 /**
- * @param folder  without links
- * @throws WorkspaceProblem if it is no repository, or one that is not supported; RefusedPlace
+ * @param folder  a path without links
+ * @throws WorkspaceProblem if it is not a repository, or not supported; RefusedPlace
  */
 export async function openRepository(host: GitHost, folder: string, mayRead: ReadPermission): Promise<OpenRepository> {
   const held: HeldFolder[] = [];
@@ -76,7 +79,7 @@ async function openTop(folder: string, mayRead: ReadPermission): Promise<HeldFol
   }
 }
 
-/** Null: there is no `.git`, so the folder itself may be a bare repository. */
+/** Opens `.git`. Null if it does not exist, so that the folder itself may be a bare repository. */
 async function openGitDir(top: HeldFolder, mayRead: ReadPermission): Promise<HeldFolder | null> {
   const facts = await top.facts('.git');
   if (facts === null) return null;
@@ -132,7 +135,7 @@ interface Format extends Pick<OpenRepository, 'isBare' | 'refStorage' | 'exclude
   readonly worktree: string | null;
 }
 
-/** Extensions of the format that need nothing of a reader of objects and references. */
+/** Extensions of the format that do not affect a reader of objects and references. */
 const KNOWN_EXTENSIONS = new Set([
   'noop',
   'noop-v1',
@@ -163,7 +166,7 @@ async function readFormat(host: GitHost, folder: string, gitDir: HeldFolder, com
       `the repository ${folder} stores references as ${refStorage}; only files and reftable are supported`,
     );
   const ofTree = has('extensions.worktreeconfig') ? await readConfig(host, gitDir, 'config.worktree') : new Map();
-  // As git reads it: the common configuration says nothing of a linked working tree.
+  // As in git, these keys of the common configuration do not apply to a linked working tree.
   const main = gitDir === commonDir ? common : new Map<string, string>();
   return {
     refStorage,
@@ -173,7 +176,7 @@ async function readFormat(host: GitHost, folder: string, gitDir: HeldFolder, com
   };
 }
 
-/** Git parses a copy of the text, which it gets by its standard input, and follows no include. */
+/** Reads a configuration with git, which parses a copy of the text from its standard input and follows no include. */
 async function readConfig(host: GitHost, folder: HeldFolder, name: string): Promise<ReadonlyMap<string, string>> {
   const stdin = await folder.readFile(name, SMALL_FILE_BYTES);
   if (stdin === null || stdin.length === 0) return new Map();
@@ -203,7 +206,10 @@ async function resolveFolder(from: string, path: string): Promise<string | null>
   return await realpath(resolve(from, path)).catch(() => null);
 }
 
-/** A `.git` that lies in the folder, or one that names the folder: of a linked working tree, by its `gitdir`. */
+/**
+ * Returns true for a `.git` inside the folder, and for one whose `gitdir` names the folder, as in a linked working
+ * tree.
+ */
 async function isOwnGitDir(
   top: HeldFolder,
   gitDir: HeldFolder,

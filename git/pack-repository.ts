@@ -1,6 +1,7 @@
 /**
- * A repository of the host, for a stage. What is read of it are names of commits, objects and, where the author wants what is
- * not committed yet, files of the working tree. Git works with a private copy, so it opens no file of the author's git folder.
+ * Packs a repository of the host for a stage. It reads names of commits, objects and, if the author includes
+ * uncommitted changes, files of the working tree. Git works with a private copy, so it opens no file of the author's
+ * git folder.
  */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -14,12 +15,12 @@ import { GitError, type GitHost, gitText } from './run-git.ts';
 import { WorkspaceProblem } from './workspace-problem.ts';
 
 export interface RepositoryRequest {
-  /** The top folder of a working tree, or a bare repository. Absolute, without links. */
+  /** The top folder of a working tree, or a bare repository: an absolute path without links. */
   readonly folder: string;
-  /** Null: HEAD. */
+  /** Null means HEAD. */
   readonly ref: string | null;
   readonly includeDirty: boolean;
-  /** Whether runs may read this path of the host, which has no links in it. */
+  /** Reports whether runs may read this path of the host, which has no links in it. */
   readonly mayRead: ReadPermission;
   readonly signal?: AbortSignal;
 }

@@ -1,4 +1,4 @@
-/** Pipes in a working tree while an `apply` that was killed is put back. */
+/** Recovery of a killed `apply` meets pipes in the working tree. */
 import { lstatSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -27,7 +27,7 @@ test('a pipe that an unfinished apply remembered is not read', async () => {
   const startedMs = Date.now();
   const [recovered] = await recoverUnfinished({ folder, records }, () => Promise.resolve());
   expect(Date.now() - startedMs).toBeLessThan(PIPE_ENDS_MS / 2);
-  // It changed after the end of git, at a time that is not known: the file of the user stays.
+  // The file changed after git's end, at an unknown time, so the user's file stays.
   expect(recovered).toMatchObject({ isWhole: false, putBack: 0 });
   expect(lstatSync(join(folder, 'file')).isFile()).toBe(true);
   const [changed] = recovered!.changed;
