@@ -7,7 +7,7 @@ const ENTRIES: CpioEntry[] = [
   { kind: 'link', path: 'bin/name', target: '/bin/tool' },
 ];
 
-/** The fields of one record, read by the format's own description: thirteen of eight hex digits after the magic. */
+/** Reads the fields of one record according to the format: thirteen fields of eight hex digits after the magic. */
 function readRecord(
   archive: Buffer,
   offset: number,

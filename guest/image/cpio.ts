@@ -10,8 +10,8 @@ const TRAILER = 'TRAILER!!!';
 const ALIGNMENT = 4;
 
 /**
- * An archive of the entries, owned by root, with times of zero and numbered in the order of their paths,
- * so that equal entries give equal bytes. Paths are relative and without a leading slash.
+ * Writes an archive of the entries. They belong to root, have a time of zero, and are numbered in the order of their
+ * paths, so that equal entries give equal bytes. Paths are relative.
  */
 export function writeCpio(entries: readonly CpioEntry[]): Buffer {
   const sorted = [...entries].sort((a, b) => (a.path < b.path ? -1 : a.path > b.path ? 1 : 0));

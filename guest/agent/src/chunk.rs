@@ -1,4 +1,4 @@
-//! A piece of a request's data, wherever it came in.
+//! A piece of a request's data, from a frame or from the mailbox.
 
 use std::io;
 
@@ -6,13 +6,13 @@ use voidbox_protocol::mailbox::Mail;
 
 use crate::mailbox::{Block, Mailbox};
 
-/// A piece of a request's data in its reader's hands: a frame's, or the mailbox's in a block that
-/// is used again for the next piece.
+/// A piece of a request's data that its reader owns: a frame's bytes, or the mailbox's bytes in a block that is reused
+/// for the next piece.
 #[derive(Default)]
 pub struct Chunk {
     frame: Vec<u8>,
     block: Option<Block>,
-    /// Bytes of the block that are the chunk; 0 when the frame is.
+    /// The number of the block's bytes in the chunk; 0 if the chunk is a frame.
     block_bytes: usize,
 }
 
@@ -29,21 +29,20 @@ impl Chunk {
         self.block_bytes = 0;
     }
 
-    /// Takes mail out of its slot, which the caller gives back whatever comes of it.
+    /// Reads mail from its slot. The caller gives the slot back, whatever the outcome.
     pub fn put_mail(&mut self, mailbox: &Mailbox, mail: Mail) -> io::Result<()> {
         mailbox.read(mail, self.block_of(mail.size()))?;
         self.block_bytes = mail.size();
         Ok(())
     }
 
-    /// Takes a block whose first `bytes` are mail that came out of its slot before; the answer is the
-    /// block that was in use.
+    /// Replaces the block by one whose first `bytes` are mail that was already read; returns the previous block.
     pub fn put_block(&mut self, block: Block, bytes: usize) -> Option<Block> {
         self.block_bytes = bytes;
         self.block.replace(block)
     }
 
-    /// The block, when it has room for `bytes`; else a new one.
+    /// Returns the block if it has room for `bytes`, otherwise a new one.
     fn block_of(&mut self, bytes: usize) -> &mut Block {
         let block = self
             .block

@@ -1,4 +1,4 @@
-//! Clock: the guest's time of day. Only the keeper moves it, because its port is open only to PID 1.
+//! Clock: the guest's time of day. Only the keeper can move it, because only PID 1 has opened its port.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,15 +9,15 @@ use crate::boot::set_clock;
 use crate::failure::Failure;
 use crate::guest::{Guest, Role};
 
-/// The begin of the year 2000. A host with an earlier time has not learnt what time it is.
+/// The beginning of the year 2000. A host with an earlier time has not set its clock yet.
 const EARLIEST_UNIX_MS: u64 = 946_684_800_000;
-/// The begin of the year 2200, some years before the kernel's own limit.
+/// The beginning of the year 2200, some years before the kernel's own limit.
 const LATEST_UNIX_MS: u64 = 7_258_118_400_000;
 
-/// By how much a process under test would have moved the clock. The machine's is not its own.
+/// The total by which a process under test would have moved the clock. It must not change the machine's clock.
 static PRETENDED_MS: AtomicI64 = AtomicI64::new(0);
 
-/// Moves the clock when that is asked for, and says what it shows.
+/// Moves the clock on request, and returns its new time.
 pub fn clock(guest: &Guest, wanted: Clock) -> Result<ClockResponse, Failure> {
     let unix_ms = match wanted.step_ms {
         Some(step_ms) => step(guest, step_ms)?,
@@ -40,7 +40,7 @@ fn step(guest: &Guest, step_ms: i64) -> Result<u64, Failure> {
 }
 
 fn now_ms() -> u64 {
-    // Before 1970 it is as wrong as in 1970.
+    // A time before 1970 counts as 1970; both are equally wrong.
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now_ms = u64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(u64::MAX);
     now_ms.saturating_add_signed(PRETENDED_MS.load(Ordering::Relaxed))

@@ -1,4 +1,4 @@
-//! Configure: what the guest has to know before the first exec.
+//! Configure: the settings of the guest before the first exec.
 
 use std::io;
 
@@ -11,10 +11,10 @@ use crate::files::mount_point;
 use crate::guest::{Guest, Role};
 use crate::log;
 
-/// Hex digits of the 512 bytes of randomness that are taken.
+/// The limit of hex digits, for 512 bytes of randomness.
 const MAX_ENTROPY_DIGITS: usize = 1024;
 
-/// Sets clock, hostname and random pool, and makes the mounts. Once only.
+/// Sets clock, hostname and random pool, and makes the mounts. It works only once.
 pub fn configure(guest: &Guest, wanted: &Configure) -> Result<(), Failure> {
     let entropy = parse_hex(&wanted.entropy)?;
     if !guest.claim_configuration() {

@@ -1,4 +1,4 @@
-//! The guest's disks: their devices, by the serial numbers that the keeper gives them, and the scratch disk.
+//! The guest's disks: their devices by serial number, which the keeper sets, and the scratch disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ pub struct Storage {
     pub scratch: PathBuf,
 }
 
-/// The device of the disk with this serial number.
+/// Returns the device of the disk with this serial number.
 pub fn by_serial(serial: &str) -> Option<PathBuf> {
     in_class(Path::new("/sys/block"), serial)
 }

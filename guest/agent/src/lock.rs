@@ -1,4 +1,4 @@
-//! A mutex whose holder panicked is still good: each critical section here leaves its data whole.
+//! Ignores the poison of a mutex whose holder panicked: each critical section of the agent leaves its data consistent.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

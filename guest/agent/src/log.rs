@@ -1,5 +1,5 @@
-//! The agent's log: `/dev/kmsg` in a guest, standard error in a test. Never the console's tty,
-//! where a writer can be blocked by its reader.
+//! The agent's log: `/dev/kmsg` in a guest, standard error in a test. It never uses the console's tty, where a reader
+//! can block the writer.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -7,15 +7,14 @@ use std::sync::OnceLock;
 
 static KMSG: OnceLock<File> = OnceLock::new();
 
-/// Sends all later lines to `/dev/kmsg`. Before it, and where it can't be opened, they go to
-/// standard error.
+/// Sends all later lines to `/dev/kmsg`. Earlier lines, and all lines if it cannot be opened, go to standard error.
 pub fn open_kmsg() {
     if let Ok(file) = OpenOptions::new().write(true).open("/dev/kmsg") {
         let _ = KMSG.set(file);
     }
 }
 
-/// Writes one line. A record of kmsg holds about 1 KiB, so longer lines are cut.
+/// Writes one line. A record of kmsg has at most about 1 KiB, so longer lines are cut.
 pub fn line(text: &str) {
     let clean: String = text
         .chars()

@@ -12,18 +12,18 @@ use crate::lock::lock;
 
 /// The serial number that the keeper gives the disk.
 const SERIAL: &str = "voidbox-mailbox";
-/// Alignment of memory and lengths that a disk needs to be read past the page cache.
+/// The alignment of memory and lengths for reads of a disk that bypass the page cache.
 pub const PAGE_BYTES: usize = 4096;
 
 #[repr(C, align(4096))]
 #[derive(Clone, Copy)]
 struct Page([u8; PAGE_BYTES]);
 
-/// Memory that the disk reads and writes, at most a slot's worth.
+/// Memory for reads and writes of the disk, at most a slot's worth.
 pub struct Block(Vec<Page>);
 
 impl Block {
-    /// A block for `bytes`, or for a whole slot when that is less.
+    /// Creates a block for `bytes`, or for a whole slot if that is smaller.
     pub fn new(bytes: usize) -> Self {
         let pages = bytes.min(SLOT_BYTES).div_ceil(PAGE_BYTES);
         Self(vec![Page([0; PAGE_BYTES]); pages])
@@ -42,13 +42,13 @@ impl Block {
     }
 }
 
-/// Blocks that are held for the next mail at most.
+/// The limit of blocks that are kept for the next mail.
 const SPARE_BLOCKS: usize = 4;
 
 pub struct Mailbox {
     disk: File,
     slots: Mutex<Slots>,
-    /// Memory of a block is new pages of the kernel each time, which costs more than what it carries.
+    /// Kept blocks: a new block would need new pages of the kernel, which costs more than the transfer of its bytes.
     spare: Mutex<Vec<Block>>,
 }
 
@@ -61,7 +61,7 @@ impl Mailbox {
         }
     }
 
-    /// A block for `bytes`, with whatever it carried before.
+    /// Returns a block for `bytes`, with arbitrary earlier contents.
     pub fn take_block(&self, bytes: usize) -> Block {
         let spare = lock(&self.spare).pop();
         spare
@@ -69,7 +69,7 @@ impl Mailbox {
             .unwrap_or_else(|| Block::new(bytes))
     }
 
-    /// Takes a block that has no reader, for the next request that needs one.
+    /// Keeps a block without a reader for the next request that needs one.
     pub fn give_block(&self, block: Block) {
         let mut spare = lock(&self.spare);
         if spare.len() < SPARE_BLOCKS {
@@ -77,8 +77,8 @@ impl Mailbox {
         }
     }
 
-    /// The guest's mailbox disk, past the page cache: the keeper writes behind the kernel's back.
-    /// `None` if the machine has no mailbox.
+    /// Opens the guest's mailbox disk so that it bypasses the page cache, because the keeper writes to it without the
+    /// guest's kernel. `None` if the machine has no mailbox.
     pub fn find() -> io::Result<Option<Self>> {
         let Some(path) = disks::by_serial(SERIAL) else {
             return Ok(None);
@@ -91,24 +91,24 @@ impl Mailbox {
         Ok(Some(Self::new(disk)))
     }
 
-    /// A slot of ours that is free.
+    /// Reserves a free slot of the agent.
     pub fn take_slot(&self) -> Option<u8> {
         lock(&self.slots).take()
     }
 
-    /// The keeper has read a slot of ours.
+    /// Records that the keeper has read a slot of the agent.
     pub fn give_back(&self, slot: u8) -> Result<(), MailError> {
         lock(&self.slots).give_back(slot)
     }
 
-    /// Puts the block's first bytes into a slot of ours.
+    /// Writes the block's first bytes into a slot of the agent.
     pub fn write(&self, mail: Mail, block: &Block) -> io::Result<()> {
         let bytes = &block.bytes()[..mail.size().next_multiple_of(PAGE_BYTES)];
         self.disk
             .write_all_at(bytes, slot_offset(Side::Agent, mail.slot()))
     }
 
-    /// Takes the keeper's mail into the block.
+    /// Reads the keeper's mail into the block.
     pub fn read(&self, mail: Mail, block: &mut Block) -> io::Result<()> {
         let bytes = &mut block.bytes_mut()[..mail.size().next_multiple_of(PAGE_BYTES)];
         self.disk

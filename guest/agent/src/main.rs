@@ -1,6 +1,6 @@
-//! The guest agent. As PID 1 it boots the guest and serves its keeper over virtio-serial; with
-//! `--socket PATH` it serves the process that listens there, with `--fd N` the one at the other end of
-//! that socket: both as a plain process, for tests. Either may come with a file that is its mailbox.
+//! The guest agent. As PID 1, it boots the guest and serves its keeper over virtio-serial. For tests it runs as a plain
+//! process: with `--socket PATH` it serves the process that listens there, with `--fd N` the process at the other end
+//! of that socket. Either may come with a file as its mailbox.
 
 mod block_cache;
 mod boot;
@@ -50,7 +50,7 @@ static ALLOCATOR: block_cache::BlockCache = block_cache::BlockCache::new();
 const USAGE: &str = "usage: voidbox-agent --socket PATH [--mailbox FILE] | --fd N [--mailbox-fd N] | --version (without arguments it is PID 1 of a guest)";
 
 fn main() -> ExitCode {
-    // Blocked before the first thread exists, so that every thread has it blocked.
+    // The signal is blocked before the first thread starts, so that every thread inherits this.
     reaper::block_sigchld();
     log::catch_panics();
     if std::process::id() == 1 {
@@ -89,7 +89,7 @@ fn hello() -> Hello {
     }
 }
 
-/// PID 1: one session, then the guest's end. A keeper that lost its guest never comes back to it.
+/// Runs as PID 1: one session, then the guest's end. A keeper that lost its guest never reconnects to it.
 fn serve_as_init() -> ! {
     match init() {
         Ok(guest) => {
@@ -145,7 +145,7 @@ fn open_mailbox(path: &str) -> io::Result<File> {
 fn inherited(number: &str) -> io::Result<OwnedFd> {
     let invalid = || io::Error::new(io::ErrorKind::InvalidInput, format!("--fd {number}"));
     let fd: i32 = number.parse().map_err(|_| invalid())?;
-    // SAFETY: a plain call; it fails when the descriptor is not open. Nothing else in here has it.
+    // SAFETY: a plain call, which fails if the descriptor is not open. No other value owns it.
     unsafe {
         if fd < 3 || libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) == -1 {
             return Err(invalid());
@@ -155,7 +155,7 @@ fn inherited(number: &str) -> io::Result<OwnedFd> {
 }
 
 fn serve_socket(socket: UnixStream, mailbox: Option<Mailbox>) -> Result<(), Box<dyn Error>> {
-    // Orphans of execs come here instead of to the machine's own init.
+    // Orphans of execs become children of this process instead of the machine's own init.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let reaper = Reaper::start()?;
     let writer = socket.try_clone()?;

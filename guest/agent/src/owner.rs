@@ -7,7 +7,7 @@ pub struct Owner {
     pub gid: u32,
 }
 
-/// The user that commands run as and that files are made as.
+/// The user that runs commands and owns new files.
 pub const SANDBOX: Owner = Owner {
     uid: 1000,
     gid: 1000,

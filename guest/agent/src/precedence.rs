@@ -1,4 +1,4 @@
-//! Which threads of the agent the kernel's scheduler runs before programs, and when.
+//! Decides which threads of the agent the kernel's scheduler runs before programs, and when.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,37 +7,38 @@ use rustix::thread::{Pid, gettid};
 
 use crate::lock::lock;
 
-/// A thread with a higher one runs before a thread with a lower one.
+/// A thread with a higher precedence runs before a thread with a lower one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Precedence {
-    /// One among the programs.
+    /// The precedence of programs.
     None = 0,
-    /// Reads the outputs of a program.
+    /// The precedence of a thread that reads the outputs of a program.
     Reader = 1,
-    /// Holds a lock that a reader waits for. If the reader could interrupt the holder, a program would run before both.
+    /// The precedence of a thread with a lock that a reader waits for. If the reader could interrupt the holder, a
+    /// program would run before both.
     Holder = 2,
 }
 
 /// Sets the precedence of a thread.
 type Set = Box<dyn Fn(Pid, Precedence) + Send + Sync>;
 
-/// The precedences of a guest's threads. A reader shares locks with the writer of the connection and with the thread that
-/// reads it. These two run before a reader as long as a reader has precedence. A flood of outputs has no precedence, so the writer
-/// then writes as a program among the programs: it would interrupt the flood once for each line.
+/// The precedences of a guest's threads. A reader shares locks with two threads, the writer and the reader of the
+/// connection. These two run before a reader as long as a reader has precedence. A flood of outputs has no precedence,
+/// so the writer then runs like a program: otherwise it would interrupt the flood once for each line.
 pub struct Precedences {
     set: Set,
     readers: AtomicUsize,
-    /// Its lock is for threads that have precedence.
+    /// Only threads with precedence may take this lock.
     writer: Mutex<Option<Pid>>,
 }
 
 impl Precedences {
-    /// For a guest, whose threads are this program's to order.
+    /// For a guest, whose threads the agent may order.
     pub fn of_guest() -> Self {
         Self::new(Box::new(set_scheduler))
     }
 
-    /// For a machine that is not this program's.
+    /// For a shared machine, whose threads the agent must not order.
     pub fn unchanged() -> Self {
         Self::new(Box::new(|_, _| ()))
     }
@@ -50,7 +51,7 @@ impl Precedences {
         }
     }
 
-    /// Gives the calling thread the precedence of a reader. [`Precedences::leave_reader`] takes it back.
+    /// Gives the calling thread the precedence of a reader. [`Precedences::leave_reader`] removes it.
     pub fn enter_reader(&self) {
         (self.set)(gettid(), Precedence::Reader);
         let writer = lock(&self.writer);
@@ -72,10 +73,10 @@ impl Precedences {
         (self.set)(gettid(), Precedence::None);
     }
 
-    /// Runs what the thread does that writes to the connection.
+    /// Runs work of the thread that writes to the connection.
     pub fn as_writer<T>(&self, work: impl FnOnce() -> T) -> T {
         let change = |to| {
-            // The lock is for threads that have precedence.
+            // Only threads with precedence may take the lock.
             (self.set)(gettid(), Precedence::Holder);
             let mut writer = lock(&self.writer);
             *writer = to;
@@ -89,7 +90,7 @@ impl Precedences {
         result
     }
 
-    /// Runs what holds a lock of a reader for a moment.
+    /// Runs work that holds a lock of a reader for a moment.
     pub fn as_holder<T>(&self, work: impl FnOnce() -> T) -> T {
         if self.readers.load(Ordering::SeqCst) == 0 {
             return work();
@@ -101,8 +102,8 @@ impl Precedences {
     }
 }
 
-/// Children of the thread start without precedence. A kernel that refuses changes nothing. Raw, since not every C library
-/// makes this call.
+/// Sets the scheduler of a thread. Children of the thread start without precedence. A kernel that refuses changes
+/// nothing. It is a raw call, because some C libraries do not make it.
 fn set_scheduler(thread: Pid, precedence: Precedence) {
     const RESET_ON_FORK: i32 = 0x4000_0000;
     let policy = match precedence {
@@ -110,7 +111,7 @@ fn set_scheduler(thread: Pid, precedence: Precedence) {
         Precedence::Reader | Precedence::Holder => libc::SCHED_FIFO,
     };
     let priority = precedence as i32;
-    // SAFETY: the call reads the one number that it gets the address of.
+    // SAFETY: the call reads only the number at this address.
     unsafe {
         libc::syscall(
             libc::SYS_sched_setscheduler,
@@ -139,7 +140,7 @@ mod tests {
         (Arc::new(Precedences::new(Box::new(set))), seen)
     }
 
-    /// A writer's thread that lasts until the sender is dropped.
+    /// Starts a writer's thread that runs until the sender is dropped.
     fn start_writer(
         precedences: &Arc<Precedences>,
     ) -> (Pid, mpsc::Sender<()>, thread::JoinHandle<()>) {

@@ -5,7 +5,7 @@ use std::io;
 
 use rustix::process::Pid;
 
-/// The machine's memory as it was when it was read.
+/// The machine's memory at the time of the read.
 pub struct Meminfo(String);
 
 impl Meminfo {
@@ -13,7 +13,7 @@ impl Meminfo {
         Self(read("/proc/meminfo"))
     }
 
-    /// A figure by its name; 0 when it is not there.
+    /// Returns a figure by its name; 0 if it does not exist.
     pub fn bytes(&self, name: &str) -> u64 {
         self.0
             .lines()
@@ -24,17 +24,17 @@ impl Meminfo {
     }
 }
 
-/// Threads that the kernel has room for.
+/// Returns the number of threads that the kernel allows.
 pub fn threads_max() -> Option<u64> {
     read("/proc/sys/kernel/threads-max").trim().parse().ok()
 }
 
-/// The kernel's own command line.
+/// Returns the kernel's command line.
 pub fn command_line() -> String {
     read("/proc/cmdline")
 }
 
-/// Something that is mounted, in the order in which it was.
+/// A mount, in the order of mounting.
 pub struct Mounted {
     pub source: String,
     pub target: String,
@@ -56,7 +56,8 @@ fn parse_mounts(text: &str) -> Vec<Mounted> {
         .collect()
 }
 
-/// The kernel's score of a process: it kills the one with the highest first. `None` if the process has ended.
+/// Returns the kernel's score of a process: it kills the process with the highest score first. `None` if the process
+/// has ended.
 pub fn oom_score(pid: Pid) -> Option<u32> {
     read(&format!("/proc/{}/oom_score", pid.as_raw_nonzero()))
         .trim()
@@ -64,17 +65,17 @@ pub fn oom_score(pid: Pid) -> Option<u32> {
         .ok()
 }
 
-/// From here on the kernel never kills this process for want of memory; children inherit it.
+/// Prevents the kernel from killing this process to free memory; children inherit this.
 pub fn refuse_oom_kill() -> io::Result<()> {
     fs::write("/proc/self/oom_score_adj", "-1000")
 }
 
-/// Takes back what [`refuse_oom_kill`] did, for a child.
+/// Undoes [`refuse_oom_kill`] for a child.
 ///
 /// # Safety
-/// To be called between fork and exec: it makes async-signal-safe calls only.
+/// Call this between fork and exec: it makes only async-signal-safe calls.
 pub unsafe fn allow_oom_kill() {
-    // SAFETY: constant strings, a descriptor that is closed in the same block.
+    // SAFETY: constant strings, and a descriptor that is closed in the same block.
     unsafe {
         let fd = libc::open(
             c"/proc/self/oom_score_adj".as_ptr(),

@@ -1,8 +1,8 @@
-//! The one place that waits for children: leaders of execs and, as PID 1, every orphan.
+//! The only code that waits for children: leaders of execs and, as PID 1, every orphan.
 //!
-//! A zombie is looked at before it is reaped, under the lock that is held while a child is
-//! started. So a child that ends before it is registered waits, a child whose start failed is
-//! left to `Command`, and a pid is never signalled after it was reaped.
+//! A zombie is inspected before it is reaped, under the lock that is held while a child is started. So a child that
+//! ends before it is registered waits, a child whose start failed is left to `Command`, and a pid is never signalled
+//! after it was reaped.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,7 +23,7 @@ pub enum Exit {
     Signal(i32),
 }
 
-/// The place in which the reaper leaves the end of one leader.
+/// The record in which the reaper stores the end of one leader.
 pub struct Leader {
     pub pid: Pid,
     exit: OnceLock<Exit>,
@@ -61,8 +61,8 @@ impl Reaper {
         Ok(reaper)
     }
 
-    /// Starts `command` as the leader of its own process group. `on_exit` is called by the reaper
-    /// when it has ended; it must not block.
+    /// Starts `command` as the leader of its own process group. The reaper calls `on_exit` when it has ended; `on_exit`
+    /// must not block.
     pub fn spawn(
         &self,
         command: &mut Command,
@@ -79,8 +79,7 @@ impl Reaper {
         Ok((child, leader))
     }
 
-    /// Signals the leader's process group, unless the leader is gone: then its pid may be
-    /// another's.
+    /// Signals the leader's process group, unless the leader was reaped: then its pid may belong to another process.
     pub fn signal_group(&self, leader: &Leader, signal: Signal) {
         let leaders = lock(&self.leaders);
         if leaders.contains_key(&leader.pid.as_raw_nonzero().get()) {
@@ -97,7 +96,7 @@ fn reap_all(leaders: &Mutex<Leaders>) {
         let mut leaders = lock(leaders);
         let leader = leaders.remove(&pid.as_raw_nonzero().get());
         if leader.is_some() {
-            // The zombie still holds the pid, so the group can't be another's.
+            // The zombie still holds the pid, so the group cannot belong to another process.
             let _ = kill_process_group(pid, Signal::KILL);
         }
         let reap = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
@@ -110,10 +109,10 @@ fn reap_all(leaders: &Mutex<Leaders>) {
     }
 }
 
-/// The pid of a child that has ended and is not reaped yet.
+/// Returns the pid of a child that has ended and was not reaped yet.
 fn peek_zombie() -> Option<Pid> {
-    // SAFETY: siginfo_t is plain data for which all-zero is a value; waitid fills it, and leaves
-    // it zero when no child has ended, for which si_pid is defined to be 0.
+    // SAFETY: siginfo_t is plain data for which all-zero is a value; waitid fills it, and leaves it zero if no child
+    // has ended, for which si_pid is defined to be 0.
     let pid = unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
         let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
@@ -143,20 +142,20 @@ fn sigchld() -> libc::sigset_t {
     }
 }
 
-/// Blocks SIGCHLD for this thread and those that it starts: the reaper takes it by waiting.
+/// Blocks SIGCHLD for this thread and the threads that it starts, because the reaper waits for this signal.
 pub fn block_sigchld() {
     let set = sigchld();
     // SAFETY: `set` is an initialized signal set that outlives the call.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
 }
 
-/// Waits for a SIGCHLD, at most a second, so that a lost wake-up delays and never loses an end.
+/// Waits for a SIGCHLD, at most a second, so that a lost wake-up only delays an end.
 fn wait_for_sigchld() {
     let set = sigchld();
     let second = libc::timespec {
         tv_sec: 1,
         tv_nsec: 0,
     };
-    // SAFETY: `set` and `second` are initialized and outlive the call; no siginfo is asked for.
+    // SAFETY: `set` and `second` are initialized and outlive the call, which gets no siginfo.
     unsafe { libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const second) };
 }

@@ -1,4 +1,4 @@
-//! One open request: what the keeper has sent for it, and what may still be sent back.
+//! One open request: its data from the keeper, and the data that may still be sent back.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,7 +19,7 @@ use crate::lock::lock;
 use crate::mailbox::{Block, Mailbox};
 use crate::outbox::{Closed, Outbox};
 
-/// Signals that wait for an exec's process to exist, at most.
+/// The limit of signals that wait for an exec's process to exist.
 const MAX_PENDING_SIGNALS: usize = 64;
 
 #[derive(Default)]
@@ -53,7 +53,7 @@ enum Waiting {
     Mail(Mail),
 }
 
-/// The next piece of an inbound stream, as its reader finds it now.
+/// The next piece of an inbound stream for its reader.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Inbound {
     Chunk(Vec<u8>),
@@ -61,13 +61,13 @@ pub enum Inbound {
     Nothing,
 }
 
-/// A request between its first frame and its last one.
+/// A request between its first and its last frame.
 ///
-/// The connection's reader calls the `on_` functions, which never block; the request's own thread
-/// calls the others. Each change also writes to an eventfd, for a thread that polls.
+/// The connection's reader calls the `on_` functions, which never block; the request's own thread calls the others.
+/// Each change also writes to an eventfd, for a thread that polls.
 pub struct Request {
     pub id: u32,
-    /// The stream that credit for inbound data is granted on.
+    /// The stream for which credit for inbound data is granted.
     inbound_stream: Stream,
     state: Mutex<State>,
     changed: Condvar,
@@ -105,11 +105,11 @@ impl Request {
 
     /// Wakes a thread that polls [`Request::wake_fd`].
     pub fn wake(&self) {
-        // Fails only when the counter is full, and then the poller is awake anyway.
+        // It fails only if the counter is full, and then the poller is awake anyway.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    /// Readable after any change; [`Request::clear_wake`] makes it quiet again.
+    /// Readable after any change, until [`Request::clear_wake`] is called.
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
@@ -118,12 +118,12 @@ impl Request {
         let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
     }
 
-    /// Takes bytes of the keeper; more than the window has is a broken peer.
+    /// Accepts bytes of the keeper; more than the window allows is an error of the peer.
     pub fn on_data(&self, bytes: Vec<u8>) -> Result<(), CreditError> {
         self.change(|state| {
             state.inbound.received(bytes.len())?;
             match state.chunks.back_mut() {
-                // Small chunks are joined, so that the window bounds the memory of a stream.
+                // Small chunks are joined, so that the window limits the memory of a stream.
                 Some(Waiting::Frame(last)) if last.len() + bytes.len() <= MAX_CHUNK_BYTES => {
                     last.extend_from_slice(&bytes);
                 }
@@ -134,7 +134,7 @@ impl Request {
         })
     }
 
-    /// Takes a reference to bytes of the keeper. They stay in their slot until the reader comes.
+    /// Accepts a reference to bytes of the keeper. They stay in their slot until they are read.
     pub fn on_mail(&self, mail: Mail) -> Result<(), MailError> {
         if self.mailbox.is_none() {
             return Err(MailError::NoMailbox);
@@ -155,7 +155,7 @@ impl Request {
         Ok(())
     }
 
-    /// Ends the inbound side: slots that were not read are the keeper's again.
+    /// Ends the inbound side, and gives unread slots back to the keeper.
     pub fn end_inbound(&self) {
         let waiting = self.change(|state| {
             state.over = true;
@@ -169,7 +169,7 @@ impl Request {
     }
 
     fn mail_taken(&self, slot: u8) {
-        // It fails only with the connection, and then the keeper is gone.
+        // It fails only if the connection has failed, and then the keeper is gone.
         let _ = self.send_ahead(&Message::MailTaken(slot));
     }
 
@@ -202,7 +202,7 @@ impl Request {
         lock(&self.state).cancelled
     }
 
-    /// Waits for the keeper to cancel the request; false when it has not within the limit.
+    /// Waits for the keeper to cancel the request; returns false after the limit.
     pub fn wait_cancelled(&self, limit: Duration) -> bool {
         let state = lock(&self.state);
         let waited = self
@@ -215,7 +215,7 @@ impl Request {
         lock(&self.state).signals.pop_front()
     }
 
-    /// The next inbound chunk or the stream's end, without waiting. For streams without mail.
+    /// Returns the next inbound chunk or the stream's end without waiting. Use it only for streams without mail.
     pub fn poll_inbound(&self) -> Inbound {
         let mut state = lock(&self.state);
         match state.chunks.pop_front() {
@@ -228,8 +228,7 @@ impl Request {
         }
     }
 
-    /// Puts the next inbound bytes into `chunk`; false at the end of a complete stream. Waits for
-    /// them.
+    /// Reads the next inbound bytes into `chunk`, and waits for them; returns false at the end of a complete stream.
     pub fn next_chunk(&self, chunk: &mut Chunk) -> Result<bool, Failure> {
         match self.wait_inbound()? {
             None => return Ok(false),
@@ -272,7 +271,7 @@ impl Request {
         }
     }
 
-    /// Says that inbound bytes have left this process's memory, which grants new credit.
+    /// Reports that inbound bytes have left this process's memory, which grants new credit.
     pub fn consumed(&self, bytes: usize) -> Result<(), Failure> {
         let due = lock(&self.state).inbound.consumed(bytes);
         match due {
@@ -281,22 +280,22 @@ impl Request {
         }
     }
 
-    /// Bytes that may be sent now on a stream.
+    /// Returns the number of bytes that may be sent now on a stream.
     pub fn send_room(&self, stream: Stream) -> usize {
         lock(&self.state)
             .window(stream)
             .map_or(0, |window| window.left())
     }
 
-    /// Takes bytes out of a stream's window; never more than [`Request::send_room`] said.
+    /// Takes bytes out of a stream's window, never more than [`Request::send_room`] returned.
     pub fn take_room(&self, stream: Stream, bytes: usize) -> usize {
         lock(&self.state)
             .window(stream)
             .map_or(0, |window| window.take(bytes))
     }
 
-    /// Sends the block's first bytes as the request's data: through the mailbox when it has room,
-    /// else as `Data`. Waits for credit; the block is free when it returns.
+    /// Sends the block's first bytes as the request's data: through the mailbox if it has room, otherwise as `Data`.
+    /// Waits for credit; the block can be reused after the call.
     pub fn send_block(&self, block: &Block, count: usize) -> Result<(), Failure> {
         self.wait_room(count)?;
         if let Some(mailbox) = &self.mailbox
@@ -331,13 +330,13 @@ impl Request {
             });
         let sent = written.and_then(|mail| self.send_last(&Message::Mail(mail)));
         if sent.is_err() {
-            // The keeper has not heard of the slot.
+            // The keeper does not know about the slot.
             let _ = mailbox.give_back(slot);
         }
         sent
     }
 
-    /// Takes `count` bytes, at most a slot's worth, out of the window; waits until it has them.
+    /// Takes `count` bytes, at most a slot's worth, out of the window; waits until it has room for them.
     fn wait_room(&self, count: usize) -> Result<(), Failure> {
         debug_assert!(
             count <= SLOT_BYTES,
@@ -365,12 +364,12 @@ impl Request {
         self.outbox.send_ahead(frame).map_err(closed)
     }
 
-    /// Sends a message behind the data of this request.
+    /// Sends a message after the data of this request.
     pub fn send_last(&self, message: &Message) -> Result<(), Failure> {
         self.send_behind(message.encode(self.id).map_err(encoding)?)
     }
 
-    /// Sends an encoded frame behind what was sent before.
+    /// Sends an encoded frame after earlier frames.
     pub fn send_behind(&self, frame: Vec<u8>) -> Result<(), Failure> {
         self.outbox.send_behind(frame).map_err(closed)
     }

@@ -1,4 +1,4 @@
-//! Which code serves which request.
+//! Selects the code that serves each request.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::guest::Guest;
 use crate::request::Request;
 use crate::stats::stats;
 
-/// True for the messages that open a request.
+/// Returns true for messages that open a request.
 pub fn is_request(message: &Message) -> bool {
     matches!(
         message,
@@ -32,8 +32,7 @@ pub fn is_request(message: &Message) -> bool {
     )
 }
 
-/// Serves one request on its own thread. The answer is its last message, if it is still to be
-/// sent.
+/// Serves one request on its own thread. Returns its last message, if it was not sent yet.
 pub fn serve(
     guest: &Guest,
     request: &Arc<Request>,

@@ -1,4 +1,4 @@
-//! One connection with the keeper: the handshake, then requests until it ends.
+//! One connection to the keeper: the handshake, then requests until it ends.
 
 use std::collections::HashMap;
 use std::io::{self, BufReader, Read, Write};
@@ -30,15 +30,15 @@ use crate::request::Request;
 use crate::serve;
 use crate::tunnel::Tunnels;
 
-/// Stack of a request's thread.
+/// The stack size of a request's thread.
 const REQUEST_STACK_BYTES: usize = 512 << 10;
-/// Bytes read ahead. The port gives no more than this at once, and a longer payload is read past the
-/// buffer, right to where it stays.
+/// The size of the read buffer. One read of the port returns at most this much, and a longer payload is read directly
+/// into its final memory.
 const READ_BYTES: usize = 4 << 10;
-/// How long cancelled requests may take to kill what they started.
+/// The time within which cancelled requests must kill their processes.
 const CANCEL_WAIT: Duration = Duration::from_secs(3);
 
-/// Why a session ended other than by its keeper's leave.
+/// The error that ended a session.
 #[derive(Debug, Error)]
 pub enum SessionError {
     #[error(transparent)]
@@ -68,7 +68,7 @@ pub enum SessionError {
 pub enum End {
     /// The keeper closed the connection.
     Disconnected,
-    /// The keeper asked for the guest's end.
+    /// The keeper requested the guest's end.
     Shutdown,
 }
 
@@ -81,8 +81,8 @@ struct Session {
     mailbox: Option<Arc<Mailbox>>,
 }
 
-/// Speaks with the keeper until the connection ends. When it returns, every open request was
-/// cancelled and has had time to end.
+/// Serves the keeper until the connection ends. When it returns, every open request was cancelled and has had time to
+/// end.
 pub fn run(
     guest: &Arc<Guest>,
     reader: impl Read,
@@ -134,7 +134,7 @@ pub fn run(
     end
 }
 
-/// The answer to a `Ping`, when it is one and may pass. The mailbox is used when both sides have it.
+/// Returns the answer to a `Ping` that is allowed. The mailbox is used only if both sides have it.
 fn admit(gate: &mut SessionGate, frame: &Frame, has_mailbox: bool) -> Result<Pong, HandshakeError> {
     let ping = Ping::decode(frame)?;
     gate.admit(&ping, PROTOCOL_VERSION)?;
@@ -156,7 +156,7 @@ impl Session {
     ) -> Result<End, SessionError> {
         while let Some(frame) = read_frame(reader, Phase::Session)? {
             if frame.frame_type == FrameType::Ping {
-                // Queueing fails only when the writer has failed, and then reading ends too.
+                // Queueing fails only if the writer has failed, and then reading ends too.
                 let pong = admit(gate, &frame, self.mailbox.is_some())?;
                 let _ = self.outbox.send_ahead(pong.encode()?);
                 continue;
@@ -170,7 +170,7 @@ impl Session {
         Ok(End::Disconnected)
     }
 
-    /// Frames of a request that is over are dropped: they were on their way when it ended.
+    /// Dispatches a message. Frames of a request that is over are dropped, because they were in flight at its end.
     fn take(&self, id: u32, message: Message) -> Result<(), SessionError> {
         if id >= FIRST_TUNNEL_ID {
             return self.take_of_tunnel(id, message);
@@ -182,7 +182,7 @@ impl Session {
         self.guest.precedences.as_holder(|| self.give(id, message))
     }
 
-    /// Gives a request what the keeper sent for it.
+    /// Passes the keeper's message to its request.
     fn give(&self, id: u32, message: Message) -> Result<(), SessionError> {
         let request = || lock(&self.open).get(&id).cloned();
         let credit = |source| SessionError::Credit { id, source };
@@ -198,7 +198,7 @@ impl Session {
                     .map_err(|source| SessionError::Mail { id, source })?,
                 None => {
                     let taken = Message::MailTaken(mail.slot()).encode(id)?;
-                    // Queueing fails only when the writer has failed, and then reading ends too.
+                    // Queueing fails only if the writer has failed, and then reading ends too.
                     let _ = self.outbox.send_ahead(taken);
                 }
             },
@@ -248,7 +248,7 @@ impl Session {
         }
     }
 
-    /// Gives a request a thread of its own.
+    /// Starts a thread for a request.
     fn start(&self, id: u32, message: Message) -> Result<(), SessionError> {
         let inbound = match message {
             Message::ExecRequest(_) => Stream::Stdin,
@@ -301,8 +301,8 @@ impl Session {
     }
 }
 
-/// Serves a request and sends its last frame. The id is free before that frame is on its way, so
-/// the keeper may use it again when it has it.
+/// Serves a request and sends its last frame. The id is released before that frame is sent, so that the keeper may
+/// reuse it when it gets the frame.
 fn answer(guest: &Arc<Guest>, request: &Arc<Request>, message: &Message, open: &Open) {
     let served = catch_unwind(AssertUnwindSafe(|| serve::serve(guest, request, message)));
     let outcome = served.unwrap_or_else(|_| {

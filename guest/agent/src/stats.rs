@@ -6,7 +6,7 @@ use crate::cgroup::CgroupParent;
 use crate::guest::Guest;
 use crate::procfs::Meminfo;
 
-/// Reads the figures; what the guest can't tell is 0.
+/// Reads the figures; a figure that the guest cannot read is 0.
 pub fn stats(guest: &Guest) -> StatsResponse {
     let meminfo = Meminfo::read();
     let cgroup = guest.cgroup.as_ref();

@@ -1,4 +1,4 @@
-//! The guest's side of tunnels: streams that it opens and the keeper joins to a connection of the host.
+//! The guest's side of tunnels: streams that it opens, and that the keeper connects to a connection of the host.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -26,31 +26,31 @@ struct State {
     ended: bool,
     /// The keeper has given the tunnel up.
     cancelled: bool,
-    /// This side has sent its last frame, and so has the keeper.
+    /// Both this side and the keeper have sent their last frame.
     said_last: bool,
     heard_last: bool,
 }
 
-/// Bytes of the keeper that wait for their reader.
+/// Bytes of the keeper that wait to be read.
 enum Waiting {
     Frame(Vec<u8>),
     Mail(Mail),
-    /// Mail that was taken out of its slot: so many bytes of the block.
+    /// Mail that was read from its slot: the block, and the number of its bytes.
     Block(Block, usize),
 }
 
-/// The keeper's side as its reader finds it now.
+/// The state of the keeper's side for its reader.
 pub enum Inbound {
-    /// In the reader's [`Chunk`].
+    /// The bytes are in the reader's [`Chunk`].
     Chunk,
     End,
-    /// The keeper gave the tunnel up; what was on its way is lost.
+    /// The keeper gave the tunnel up; bytes in flight are lost.
     Cancelled,
     Nothing,
 }
 
-/// One tunnel. The connection's reader calls the `on_` functions, which never block; the tunnel's
-/// thread calls the others. Each change writes to an eventfd, for the thread that polls.
+/// One tunnel. The connection's reader calls the `on_` functions, which never block; the tunnel's thread calls the
+/// others. Each change writes to an eventfd, for the thread that polls.
 pub struct Tunnel {
     pub id: u32,
     state: Mutex<State>,
@@ -85,12 +85,12 @@ impl Tunnel {
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let result = change(&mut lock(&self.state));
-        // Fails only when the counter is full, and then the poller is awake anyway.
+        // It fails only if the counter is full, and then the poller is awake anyway.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         result
     }
 
-    /// Readable after any change; [`Tunnel::clear_wake`] makes it quiet again.
+    /// Readable after any change, until [`Tunnel::clear_wake`] is called.
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
@@ -99,7 +99,7 @@ impl Tunnel {
         let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
     }
 
-    /// Takes a frame of the keeper; false when the tunnel does not expect one of this kind.
+    /// Accepts a frame of the keeper; returns false if the tunnel expects no frame of this kind.
     pub fn on_message(&self, message: Message) -> Result<bool, CreditError> {
         self.change(|state| {
             match message {
@@ -132,7 +132,7 @@ impl Tunnel {
         })
     }
 
-    /// Takes a reference to bytes of the keeper, which stay in their slot until the reader comes.
+    /// Accepts a reference to bytes of the keeper, which stay in their slot until they are read.
     fn on_mail(&self, mail: Mail) -> Result<(), CreditError> {
         let is_nobodys = self.change(|state| {
             state.receive.received(mail.size())?;
@@ -152,13 +152,13 @@ impl Tunnel {
     fn give_back(&self, waiting: impl IntoIterator<Item = Waiting>) {
         for each in waiting {
             if let Waiting::Mail(mail) = each {
-                // It fails only with the connection, and then the keeper is gone.
+                // It fails only if the connection has failed, and then the keeper is gone.
                 let _ = self.send_ahead(&Message::MailTaken(mail.slot()));
             }
         }
     }
 
-    /// The keeper's answer to the request for a connection.
+    /// Returns the keeper's answer to the request for a connection.
     pub fn answer(&self) -> Option<Result<(), ErrorBody>> {
         let state = lock(&self.state);
         match (&state.answer, state.cancelled) {
@@ -203,7 +203,7 @@ impl Tunnel {
         Ok(Inbound::Chunk)
     }
 
-    /// Takes what waits out of its slots, for a reader that is slow: other streams need them.
+    /// Reads waiting mail out of its slots for a slow reader, because other streams need the slots.
     pub fn empty_slots(&self) -> Result<(), Gone> {
         let Some(mailbox) = &self.mailbox else {
             return Ok(());
@@ -222,7 +222,7 @@ impl Tunnel {
             };
             let mut block = mailbox.take_block(mail.size());
             let read = mailbox.read(mail, &mut block);
-            // Only the tunnel's own thread, which is this one, takes anything away.
+            // Only the tunnel's own thread, which is this one, removes chunks.
             if let Some(waiting) = lock(&self.state).chunks.get_mut(place) {
                 *waiting = Waiting::Block(block, mail.size());
             }
@@ -231,7 +231,7 @@ impl Tunnel {
         }
     }
 
-    /// Says that bytes of the keeper have left this process's memory.
+    /// Reports that bytes of the keeper have left this process's memory.
     pub fn consumed(&self, bytes: usize) -> Result<(), Gone> {
         let due = lock(&self.state).receive.consumed(bytes);
         match due {
@@ -244,20 +244,20 @@ impl Tunnel {
         lock(&self.state).send.left()
     }
 
-    /// Asks for the connection. It goes behind the last words of tunnels that ended before, so that
-    /// the keeper never counts more of them than this side.
+    /// Requests the connection. The request is queued after the last messages of earlier tunnels, so that the keeper
+    /// never counts more tunnels than this side.
     pub fn connect(&self, wanted: Connect) -> Result<(), Gone> {
         self.send_behind(Message::Connect(wanted).encode(self.id))
     }
 
-    /// Sends bytes that [`Tunnel::send_room`] had room for.
+    /// Sends bytes for which [`Tunnel::send_room`] had room.
     pub fn send(&self, bytes: &[u8]) -> Result<(), Gone> {
         let taken = lock(&self.state).send.take(bytes.len());
         debug_assert_eq!(taken, bytes.len(), "more than there was room for");
         self.send_behind(encode_data(self.id, bytes))
     }
 
-    /// This side has no more bytes.
+    /// Ends this side's bytes.
     pub fn end(&self) -> Result<(), Gone> {
         if self.is_cancelled() {
             return self.cancel();
@@ -266,7 +266,7 @@ impl Tunnel {
         self.send_behind(Message::StreamEnd(StreamEnd::default()).encode(self.id))
     }
 
-    /// This side sends and takes nothing more.
+    /// Gives the tunnel up: this side sends and accepts nothing more.
     pub fn cancel(&self) -> Result<(), Gone> {
         let (is_over, unread) = self.change(|state| {
             let unread = std::mem::take(&mut state.chunks);
@@ -282,7 +282,7 @@ impl Tunnel {
         }
     }
 
-    /// Either side has given it up.
+    /// Returns true if either side has given the tunnel up.
     pub fn is_cancelled(&self) -> bool {
         lock(&self.state).cancelled
     }
@@ -305,7 +305,7 @@ impl Tunnel {
 }
 
 impl State {
-    /// True if further bytes have no reader.
+    /// Returns true if further bytes have no reader.
     fn said_last_for_good(&self) -> bool {
         self.cancelled
     }
@@ -329,7 +329,7 @@ impl Tunnels {
         }
     }
 
-    /// A tunnel under an id of its own; `None` when as many are open as there may be.
+    /// Opens a tunnel under a new id; `None` at the limit of open tunnels.
     pub fn open(&self) -> io::Result<Option<Arc<Tunnel>>> {
         let mut open = lock(&self.open);
         if open.len() >= MAX_OPEN_TUNNELS {
@@ -349,7 +349,7 @@ impl Tunnels {
         Ok(Some(tunnel))
     }
 
-    /// Routes a frame of the keeper; frames of a tunnel that is over were on their way when it ended.
+    /// Routes a frame of the keeper. Frames of a tunnel that is over were in flight at its end.
     pub fn on_message(&self, id: u32, message: Message) -> Result<bool, CreditError> {
         let tunnel = lock(&self.open).get(&id).cloned();
         let Some(tunnel) = tunnel else {
@@ -360,7 +360,7 @@ impl Tunnels {
         Ok(expected)
     }
 
-    /// As [`Tunnels::on_message`], for bytes that are in the mailbox.
+    /// Like [`Tunnels::on_message`], for bytes in the mailbox.
     pub fn on_mail(&self, id: u32, mail: Mail) -> Result<(), MailError> {
         if self.mailbox.is_none() {
             return Err(MailError::NoMailbox);
@@ -369,7 +369,7 @@ impl Tunnels {
         match tunnel {
             Some(tunnel) => tunnel.on_mail(mail)?,
             None => {
-                // Queueing fails only when the writer has failed, and then reading ends too.
+                // Queueing fails only if the writer has failed, and then reading ends too.
                 if let Ok(taken) = Message::MailTaken(mail.slot()).encode(id) {
                     let _ = self.outbox.send_ahead(taken);
                 }
@@ -378,12 +378,12 @@ impl Tunnels {
         Ok(())
     }
 
-    /// Forgets a tunnel that the keeper has not heard of.
+    /// Removes a tunnel that the keeper does not know about.
     pub fn forget(&self, tunnel: &Tunnel) {
         lock(&self.open).remove(&tunnel.id);
     }
 
-    /// Forgets a tunnel of which both sides have said the last word.
+    /// Removes a tunnel for which both sides have sent their last message.
     pub fn settle(&self, tunnel: &Tunnel) {
         if tunnel.is_over() {
             lock(&self.open).remove(&tunnel.id);
@@ -391,7 +391,7 @@ impl Tunnels {
     }
 }
 
-/// The next id of the guest's range.
+/// Returns the next id of the guest's range.
 fn after(id: u32) -> u32 {
     id.wrapping_add(1).max(FIRST_TUNNEL_ID)
 }

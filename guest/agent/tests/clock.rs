@@ -1,4 +1,4 @@
-//! The clock, as the keeper asks for it. An agent that is no PID 1 pretends to move it.
+//! The clock on the keeper's request. An agent that is not PID 1 only simulates its moves.
 
 mod keeper;
 
@@ -10,7 +10,7 @@ use voidbox_protocol::decode::{Phase, read_frame};
 use voidbox_protocol::handshake::{FLAG_CLOCK, FLAG_MULTIPLEX, Ping, Pong};
 use voidbox_protocol::message::Message;
 
-/// Between a clock that pretends and the host's own, each rounded to milliseconds.
+/// The difference between a simulated clock and the host's own, each rounded to milliseconds.
 const SLACK_MS: u64 = 10;
 
 fn now_ms() -> u64 {

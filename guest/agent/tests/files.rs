@@ -118,7 +118,7 @@ fn reading_has_the_users_rights_and_follows_no_link_of_proc() {
     not_allowed(read(&mut keeper, &shadow));
 }
 
-/// An agent that is not root has only the rights of its user, and returns one code for a refused file.
+/// An agent that is not root has only the rights of its user, and returns one code for every denied file.
 #[test]
 fn what_the_user_owns_leaves_whatever_its_mode() {
     let mut keeper = Keeper::start();
@@ -169,7 +169,7 @@ fn what_the_user_owns_leaves_whatever_its_mode() {
     keeper.run("chmod -R u+rwX tree single").end();
 }
 
-/// The user makes a link, or takes part in a folder, to read what is another user's.
+/// The user makes a link, or replaces a part of a folder, to read another user's files.
 #[test]
 fn what_another_user_owns_does_not_leave() {
     let mut keeper = Keeper::start();
@@ -263,7 +263,7 @@ fn tar_put(keeper: &mut Keeper, path: &str, tar: &[u8]) -> Message {
     }
 }
 
-/// Every entry in its order; folders have the time at which they were made, which differs.
+/// Lists every entry in its order; folders have the time at which they were made, which differs.
 fn listing(tar: &[u8]) -> Vec<String> {
     let mut archive = tar::Archive::new(tar);
     let entries = archive.entries().unwrap().map(|entry| {
@@ -359,7 +359,7 @@ fn a_tree_with_a_fifo_ends_with_an_error_that_names_it() {
 /// Type, name, link target and content.
 type RawEntry<'a> = (tar::EntryType, &'a str, &'a str, &'a [u8]);
 
-/// A tar of raw entries, whose names no library would write.
+/// Returns a tar of raw entries, with names that no library would write.
 fn hostile_tar(entries: &[RawEntry<'_>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (entry_type, name, link, content) in entries {
@@ -455,7 +455,7 @@ fn a_tar_that_is_cut_is_no_success() {
 #[test]
 fn data_beyond_the_window_ends_the_connection() {
     let mut keeper = Keeper::start();
-    // A request that takes no data never grants any.
+    // A request that accepts no data never grants credit.
     let path = keeper.text_path("big");
     fs::write(&path, pattern(1 << 20)).unwrap();
     let id = keeper.send_new(&Message::ReadFile(path_request(&path)));

@@ -1,4 +1,4 @@
-//! Data through the mailbox: a file that both sides have open replaces the disk.
+//! Data passes through the mailbox: a file that both sides have open replaces the disk.
 
 mod keeper;
 
@@ -23,7 +23,7 @@ fn write_request(keeper: &mut Keeper, name: &str, size: usize) -> u32 {
 #[test]
 fn a_file_goes_in_and_out_and_every_slot_comes_back() {
     let mut keeper = Keeper::start_with_mailbox();
-    // Neither whole slots nor whole pages, and long enough for each slot to be used again.
+    // The size is no multiple of a slot or page, and large enough that each slot is used again.
     let bytes = pattern(4 * usize::from(SLOTS_PER_SIDE) * SLOT_BYTES + 100_001);
     let id = write_request(&mut keeper, "large", bytes.len());
     keeper.send_mail(id, &bytes);
@@ -52,7 +52,7 @@ fn who_finds_no_free_slot_sends_data() {
     let bytes = pattern(SLOT_BYTES);
     fs::write(keeper.path("f"), &bytes).unwrap();
     let path = keeper.text_path("f");
-    // References whose slots are never given back.
+    // The agent never gives these slots back.
     for _ in 0..SLOTS_PER_SIDE {
         let id = keeper.send_new(&Message::ReadFile(PathRequest { path: path.clone() }));
         keeper.receive_answer(id);
@@ -110,7 +110,7 @@ fn mail_that_cannot_be_ends_the_session() {
     let mut beyond_the_window = Keeper::start_with_mailbox();
     let id = write_request(&mut beyond_the_window, "f", 64 * SLOT_BYTES);
     for _ in 0..64 {
-        // References to one slot, faster than any file takes them.
+        // The references to one slot arrive faster than any file can be written.
         let mail = Mail::new(0, u32::try_from(SLOT_BYTES).unwrap()).unwrap();
         let frame = Message::Mail(mail).encode(id).unwrap();
         if std::io::Write::write_all(&mut beyond_the_window.socket, &frame).is_err() {

@@ -1,4 +1,4 @@
-//! Which room of the agent may use which: only those that come before it.
+//! Each room of the agent may use only rooms that come before it.
 
 mod modules;
 

@@ -104,7 +104,7 @@ fn the_257th_request_is_refused_and_the_others_live() {
     let mut keeper = Keeper::start();
     let first = keeper.start_exec(keeper.script("sleep 1000"));
     for _ in 1..256 {
-        // Uploads that wait for their bytes are the cheapest requests to keep open.
+        // Uploads that wait for their bytes are the cheapest open requests.
         let path = keeper.text_path("tar");
         keeper.send_new(&Message::TarPut(PathRequest { path }));
     }

@@ -1,10 +1,11 @@
-//! The command lines of `claude` and `codex`, as far as agents are called with them. An unknown option is refused, as by them.
+//! Parses the command lines of `claude` and `codex` that agents use. An unknown option is rejected, as the real
+//! programs do.
 
 use std::io::Read;
 
 use serde_json::Value;
 
-/// Most bytes of a prompt on standard input.
+/// The limit of a prompt on standard input.
 const PROMPT_BYTES: u64 = 4 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub struct Call {
     pub max_budget_usd: Option<f64>,
     /// A JSON Schema, as text.
     pub schema: Option<String>,
-    /// By their names, in order.
+    /// The servers' names, in order.
     pub mcp_servers: Vec<String>,
 }
 

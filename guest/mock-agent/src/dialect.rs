@@ -1,4 +1,4 @@
-//! The streams of both command lines, as the real ones write them.
+//! Writes the streams of both command lines in the format of the real programs.
 
 use std::io::{self, Write};
 use std::thread;
@@ -9,7 +9,7 @@ use crate::arguments::{Call, Dialect};
 use crate::script::Plan;
 use crate::workspace::Found;
 
-/// The same for each session: a stream says nothing of the moment at which it was made.
+/// The id is the same for each session, so that a stream does not depend on the time at which it was made.
 pub const SESSION: &str = "00000000-0000-4000-8000-6d6f636b0001";
 
 /// The counts of the session so far.
@@ -28,7 +28,7 @@ impl Tally {
         }
     }
 
-    /// Calls of the model: each message and each call of a tool is one. Codex counts the whole session.
+    /// Returns the number of model calls: each message and each tool call is one. Codex counts the whole session.
     pub fn calls(&self) -> u64 {
         self.calls
     }
@@ -107,7 +107,7 @@ impl<'a, W: Write> Player<'a, W> {
         }
     }
 
-    /// The line for an ended call in the session's file: the number of calls with it.
+    /// Returns the line for an ended call in the session's file, with the number of calls including it.
     pub fn call_in_session(&self, calls: u64) -> Value {
         match self.call.dialect {
             Dialect::Claude => json!({"type": "assistant",
@@ -117,7 +117,7 @@ impl<'a, W: Write> Player<'a, W> {
         }
     }
 
-    /// The line for a tool's result in the session's file, which comes before the stream's.
+    /// Returns the line for a tool's result in the session's file, which precedes the stream's.
     pub fn result_in_session(&self, tally: &Tally) -> Value {
         let item = tally.items + 1;
         match self.call.dialect {
@@ -276,7 +276,7 @@ impl<'a, W: Write> Player<'a, W> {
 
     pub fn fail(&mut self, message: &str, tally: &Tally) -> io::Result<()> {
         match self.call.dialect {
-            // As the real one: only `is_error` tells.
+            // As in the real program, only `is_error` shows the failure.
             Dialect::Claude => self.result("success", true, Some(message), tally),
             Dialect::Codex => {
                 self.line(&json!({"type": "error", "message": message}))?;
@@ -289,7 +289,7 @@ impl<'a, W: Write> Player<'a, W> {
         self.result("error_max_turns", true, None, tally)
     }
 
-    /// A line of `text`, `times` times.
+    /// Prints a line of `text`, repeated `times` times.
     pub fn print(&mut self, text: &str, times: u64) -> io::Result<()> {
         for _ in 0..times {
             self.out.write_all(text.as_bytes())?;

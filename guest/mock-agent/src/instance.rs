@@ -1,4 +1,4 @@
-//! The least value that a JSON Schema takes, of the parts of it that authors write most.
+//! Builds the smallest value that a JSON Schema accepts, for the parts of it that authors use most.
 
 use serde_json::{Map, Value, json};
 

@@ -1,5 +1,6 @@
-//! Plays the command line of a coding agent, without a model: the same call gives the same stream. By the name that it is
-//! called by it speaks as `claude` (stream-json) or as `codex` (JSONL), and takes the options of the real one.
+//! Acts as the command line of a coding agent, without a model: the same call produces the same stream. Its name
+//! selects whether it writes like `claude` (stream-json) or `codex` (JSONL), and accepts the options of the real
+//! program.
 
 mod arguments;
 mod dialect;
@@ -18,7 +19,7 @@ use script::{Plan, Step};
 use session::Session;
 use workspace::Found;
 
-/// The exit code of a killed process: the stream of a `cut` ends as if this process was killed.
+/// The exit code of a killed process: a `cut` ends the stream as if this process was killed.
 const CUT_EXIT_CODE: u8 = 137;
 
 fn main() -> ExitCode {
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // A reader that is gone ends the play as it ends any program.
+    // A reader that has ended stops the mock agent, like any program.
     play(&call, &found, &plan, session).unwrap_or(ExitCode::FAILURE)
 }
 
@@ -91,7 +92,7 @@ fn play(call: &Call, found: &Found, plan: &Plan, mut session: Session) -> io::Re
                 session.step()?;
             }
             Step::HoldMib(size_mib) => {
-                // Written in pieces, so that the guest's kernel gives each page.
+                // The memory is written in pieces, so that the guest's kernel provides each page.
                 for _ in 0..*size_mib {
                     held.push(vec![1_u8; 1 << 20]);
                 }

@@ -1,4 +1,4 @@
-//! The file of a session, in the place of the real command lines: its progress, so that another call can resume it.
+//! The file of a session, at the path of the real command lines: its progress, so that a later call can resume it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -8,14 +8,15 @@ use serde_json::{Value, json};
 
 use crate::arguments::{Call, Dialect};
 
-/// Most bytes of a session's file.
+/// The limit of a session's file in bytes.
 const FILE_BYTES: u64 = 16 << 20;
 
 pub struct Session {
     file: File,
-    /// Steps that an earlier call has played of a session that it did not end; `None` if the session is new or has ended.
+    /// The steps that an earlier call has played, if it did not end the session; `None` if the session is new or has
+    /// ended.
     pub done: Option<usize>,
-    /// Calls of the model that Codex's session has of earlier calls of the program: its totals have them.
+    /// The number of model calls in earlier calls of the program, which Codex includes in its totals.
     pub calls: u64,
 }
 
@@ -44,7 +45,7 @@ impl Session {
         })
     }
 
-    /// A step is over.
+    /// Records that a step is over.
     pub fn step(&mut self) -> io::Result<()> {
         self.line(&json!({"type": "step"}))
     }
@@ -63,7 +64,7 @@ fn path_of(dialect: Dialect, id: &str, home: &Path, cwd: &Path) -> PathBuf {
         let parts = text.split(|c: char| !c.is_alphanumeric() && c != '-');
         parts.collect::<Vec<_>>().join(otherwise)
     };
-    // An id is a name and no path.
+    // An id is a name, not a path.
     let id = plain(id, "_");
     match dialect {
         // Claude finds only sessions of the same folder.

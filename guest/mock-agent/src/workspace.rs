@@ -12,26 +12,27 @@ use rustix::pipe::PipeFlags;
 
 use crate::arguments::{Call, Dialect};
 
-/// Most bytes of a command's output.
+/// The limit of a command's output in bytes.
 const OUTPUT_BYTES: usize = 16 << 10;
-/// Pieces that are read before the shell is looked at again: more than a pipe holds.
+/// The number of pieces that are read before the shell is checked again: more than a pipe holds.
 const DRAINED_PIECES: usize = 16;
-/// The end of the shell does not wake a reader of the pipe.
+/// The interval between checks, because the end of the shell does not wake a reader of the pipe.
 const LOOK_AGAIN: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 10_000_000,
 };
 
 pub struct Found {
-    /// Names, in order.
+    /// Names of skills, in order.
     pub skills: Vec<String>,
     pub mcp_servers: Vec<String>,
     pub has_input: bool,
-    /// The folder it works in.
+    /// The working folder.
     pub cwd: PathBuf,
 }
 
-/// As the real one: of the folder it works in and those above it, up to the top of a repository, and of its home.
+/// Searches the same folders as the real program: the working folder and its parents up to the top of a repository, and
+/// the home.
 pub fn look(call: &Call, cwd: &Path, home: &Path) -> Found {
     let folder = match call.dialect {
         Dialect::Claude => ".claude/skills",
@@ -70,8 +71,8 @@ pub fn write(path: &str, content: &str) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// Runs a command. Returns its output on both streams until its shell ended, and its exit code. Like a real agent, it does not wait
-/// for background processes that hold the output open.
+/// Runs a command. Returns its output on both streams until its shell ended, and its exit code. Like a real agent, it
+/// does not wait for background processes that hold the output open.
 pub fn run(command: &str) -> (String, i32) {
     match printed(command) {
         Ok((printed, exit_code)) => (String::from_utf8_lossy(&printed).into_owned(), exit_code),
@@ -82,7 +83,7 @@ pub fn run(command: &str) -> (String, i32) {
 fn printed(command: &str) -> io::Result<(Vec<u8>, i32)> {
     let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     fcntl_setfl(&reader, OFlags::NONBLOCK)?;
-    // The command's own copy of the writing end is closed with this statement.
+    // This statement closes the command's own copy of the writing end.
     let mut shell = Command::new("/bin/sh")
         .args(["-c", &format!("exec 2>&1\n{command}")])
         .stdin(Stdio::null())
@@ -91,7 +92,7 @@ fn printed(command: &str) -> io::Result<(Vec<u8>, i32)> {
     let mut reader = File::from(reader);
     let mut kept = Vec::new();
     loop {
-        // Asked before the output is read: what the shell printed is in the pipe when it has ended.
+        // This check precedes the read: when the shell has ended, all its output is in the pipe.
         let ended = shell.try_wait()?;
         let is_closed = drain(&mut reader, &mut kept)?;
         if let Some(status) = ended {
@@ -107,7 +108,7 @@ fn printed(command: &str) -> io::Result<(Vec<u8>, i32)> {
     }
 }
 
-/// Reads what is in the pipe at this moment, and keeps the beginning of all. True at its end.
+/// Reads the bytes that are in the pipe now, and keeps the beginning of the whole output. Returns true at its end.
 fn drain(reader: &mut File, kept: &mut Vec<u8>) -> io::Result<bool> {
     let mut buffer = [0; 16 << 10];
     for _ in 0..DRAINED_PIECES {

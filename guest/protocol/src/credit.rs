@@ -2,21 +2,21 @@
 
 use thiserror::Error;
 
-/// Bytes that a stream may have in flight when it starts.
+/// The number of bytes that a stream may have in flight when it starts.
 pub const WINDOW_BYTES: u32 = 512 << 10;
-/// A receiver grants only when this much is free, so that small reads do not make small grants.
+/// A receiver grants only when this much is free, so that small reads do not cause small grants.
 pub const GRANT_BYTES: u32 = WINDOW_BYTES / 8;
-/// The same of one direction of a tunnel. Smaller, because a guest may have many whose other ends do not
-/// read.
+/// The window of one direction of a tunnel. It is smaller, because a guest may have many tunnels whose other ends do
+/// not read.
 pub const TUNNEL_WINDOW_BYTES: u32 = 128 << 10;
-/// The same where bytes of tunnels go through the mailbox: a slot's worth.
+/// The window if bytes of tunnels pass through the mailbox: a slot's worth.
 pub const TUNNEL_MAIL_WINDOW_BYTES: u32 = 256 << 10;
 
-/// A receiver of these grants only half a window at once: each piece costs both sides the same whatever
-/// its size, and pieces become as small as grants are.
+/// A receiver of mail grants at least half a window at once: each piece costs both sides the same, whatever its size,
+/// and pieces become as small as grants.
 pub const TUNNEL_MAIL_GRANT_BYTES: u32 = TUNNEL_MAIL_WINDOW_BYTES / 2;
 
-/// The window of one direction of a tunnel.
+/// Returns the window of one direction of a tunnel.
 pub fn tunnel_window(has_mail: bool) -> u32 {
     match has_mail {
         true => TUNNEL_MAIL_WINDOW_BYTES,
@@ -24,7 +24,7 @@ pub fn tunnel_window(has_mail: bool) -> u32 {
     }
 }
 
-/// A peer that does not keep to its window. It ends the connection.
+/// The peer has exceeded its window. This ends the connection.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum CreditError {
     #[error("{got} bytes came with {left} left in the window")]
@@ -51,7 +51,7 @@ impl Default for SendWindow {
 }
 
 impl SendWindow {
-    /// That of a stream whose window is not the usual one.
+    /// Creates the window of a stream with another size than the usual one.
     pub fn of(window: u32) -> Self {
         Self {
             left: window,
@@ -59,19 +59,19 @@ impl SendWindow {
         }
     }
 
-    /// Bytes that may be sent now.
+    /// Returns the number of bytes that may be sent now.
     pub fn left(&self) -> usize {
         self.left as usize
     }
 
-    /// Takes up to `want` bytes out of the window; the answer is how many may be sent.
+    /// Takes up to `want` bytes out of the window, and returns how many may be sent.
     pub fn take(&mut self, want: usize) -> usize {
         let count = u32::try_from(want).unwrap_or(u32::MAX).min(self.left);
         self.left -= count;
         count as usize
     }
 
-    /// Adds a `Credit` of the other side. More than was ever sent is a broken peer.
+    /// Adds a `Credit` of the other side. A grant of more bytes than were sent is an error of the peer.
     pub fn grant(&mut self, bytes: u32) -> Result<(), CreditError> {
         let left = self.left;
         self.left = left
@@ -107,7 +107,7 @@ impl Default for ReceiveWindow {
 }
 
 impl ReceiveWindow {
-    /// That of one direction of a tunnel.
+    /// Creates the window of one direction of a tunnel.
     pub fn of_tunnel(has_mail: bool) -> Self {
         let window = tunnel_window(has_mail);
         Self {
@@ -121,7 +121,7 @@ impl ReceiveWindow {
         }
     }
 
-    /// Counts bytes that came in; more than the window has is a broken peer.
+    /// Counts bytes that arrived; more than the window allows is an error of the peer.
     pub fn received(&mut self, bytes: usize) -> Result<(), CreditError> {
         let left = self.left;
         self.left = u32::try_from(bytes)
@@ -131,9 +131,9 @@ impl ReceiveWindow {
         Ok(())
     }
 
-    /// Counts bytes that left this side's memory. `Some(n)` when a `Credit` of `n` is due.
+    /// Counts bytes that left this side's memory. Returns `Some(n)` if a `Credit` of `n` is due.
     ///
-    /// Never call it with more bytes than were received and not yet counted here.
+    /// The sum of all calls must never exceed the received bytes.
     pub fn consumed(&mut self, bytes: usize) -> Option<u32> {
         let held = self.window - self.left - self.freed;
         debug_assert!(
@@ -213,7 +213,7 @@ mod tests {
         let mut sender = SendWindow::of(TUNNEL_MAIL_WINDOW_BYTES);
         let mut receiver = ReceiveWindow::of_tunnel(true);
         for _ in 0..100 {
-            // All that was sent has been consumed, in small reads.
+            // All sent bytes were consumed in small reads.
             assert!(sender.left() >= window / 2);
             let count = sender.take(window);
             receiver.received(count).unwrap();
@@ -232,8 +232,8 @@ mod tests {
 
     #[test]
     fn a_stream_never_stalls_on_grants_that_are_held_back() {
-        // All that was sent has been consumed, yet less than one grant is due: the sender must
-        // still have room for a whole chunk.
+        // All sent bytes were consumed, but less than one grant is due: the sender must still have room for a whole
+        // chunk.
         let (mut sender, mut receiver) = (SendWindow::default(), ReceiveWindow::default());
         let sent = sender.take(GRANT_BYTES as usize - 1);
         receiver.received(sent).unwrap();

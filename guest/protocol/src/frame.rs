@@ -4,16 +4,16 @@ use thiserror::Error;
 
 /// Bytes before the payload: the length and the type.
 pub const HEADER_BYTES: usize = 5;
-/// Cap of a handshake payload (`Hello`, `Ping`, `Pong`).
+/// The limit of a handshake payload (`Hello`, `Ping`, `Pong`).
 pub const MAX_HANDSHAKE_BYTES: usize = 64;
-/// Cap of a control payload: the request id and its JSON.
+/// The limit of a control payload: the request id and its JSON.
 pub const MAX_CONTROL_BYTES: usize = 1 << 20;
-/// Raw bytes that one data frame carries at most.
+/// The limit of raw bytes in one data frame.
 pub const MAX_CHUNK_BYTES: usize = 64 << 10;
-/// Cap of a data payload: a chunk and its request id and stream byte.
+/// The limit of a data payload: a chunk and its request id and stream byte.
 pub const MAX_DATA_BYTES: usize = MAX_CHUNK_BYTES + 16;
 
-/// Why bytes are not a frame. Each of them ends the connection.
+/// The reason why bytes are not a frame. Each of them ends the connection.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum FrameError {
     #[error("frame type {0} is unknown")]
@@ -95,17 +95,17 @@ frame_types! {
 }
 
 impl FrameType {
-    /// True for the three frames that set the session and carry no request id.
+    /// Returns true for the three frames that set the session and have no request id.
     pub fn is_handshake(self) -> bool {
         matches!(self, FrameType::Hello | FrameType::Ping | FrameType::Pong)
     }
 
-    /// True for the frames that carry raw bytes; senders queue them behind every other frame.
+    /// Returns true for frames with raw bytes; senders queue them after every other frame.
     pub fn is_data(self) -> bool {
         matches!(self, FrameType::Data | FrameType::ExecOutput)
     }
 
-    /// The most payload bytes that a frame of this type may have.
+    /// Returns the most payload bytes that a frame of this type may have.
     pub fn cap(self) -> usize {
         if self.is_handshake() {
             MAX_HANDSHAKE_BYTES
@@ -117,7 +117,7 @@ impl FrameType {
     }
 }
 
-/// One frame as it travels: its type and its payload (the request id included).
+/// One frame on the wire: its type and its payload (the request id included).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
     pub frame_type: FrameType,
@@ -125,13 +125,13 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The frame's bytes on the wire. Fails when the payload is longer than the type's cap.
+    /// Returns the frame's bytes on the wire. Fails if the payload exceeds the type's limit.
     pub fn encode(&self) -> Result<Vec<u8>, FrameError> {
         encode(self.frame_type, &[&self.payload])
     }
 }
 
-/// The wire bytes of a frame whose payload is the concatenation of `parts`.
+/// Encodes a frame whose payload is the concatenation of `parts`.
 pub fn encode(frame_type: FrameType, parts: &[&[u8]]) -> Result<Vec<u8>, FrameError> {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     let too_long = FrameError::TooLong {

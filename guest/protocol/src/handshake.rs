@@ -9,21 +9,21 @@ use crate::frame::{self, Frame, FrameError, FrameType};
 
 /// Bytes of a session key.
 pub const KEY_BYTES: usize = 32;
-/// Flag bit 0 of `Ping` and `Pong`: many requests at once. Both sides require it.
+/// Flag bit 0 of `Ping` and `Pong`: many concurrent requests. Both sides require it.
 pub const FLAG_MULTIPLEX: u8 = 1;
 /// Flag bit 1: in `Ping` the keeper has given the guest a mailbox, in `Pong` the agent has found it.
 pub const FLAG_MAILBOX: u8 = 2;
-/// Flag bit 2: in `Ping` the keeper keeps a door for this guest, in `Pong` the agent can use one. Without
-/// it in both the guest opens no streams.
+/// Flag bit 2: in `Ping` the keeper provides a door for this guest, in `Pong` the agent can use one. Unless both set
+/// it, the guest opens no streams.
 pub const FLAG_DOOR: u8 = 4;
-/// Flag bit 3: in `Ping` the keeper sends bytes of tunnels through the mailbox, in `Pong` the agent takes
-/// them there. Both only with a mailbox and a door.
+/// Flag bit 3: in `Ping` the keeper sends bytes of tunnels through the mailbox, in `Pong` the agent accepts them there.
+/// Both require a mailbox and a door.
 pub const FLAG_DOOR_MAIL: u8 = 8;
-/// Flag bit 4: in `Ping` the keeper may set the guest's clock, in `Pong` the agent can. Without it in both
-/// there is no `Clock`.
+/// Flag bit 4: in `Ping` the keeper may set the guest's clock, in `Pong` the agent can do so. Unless both set it, no
+/// `Clock` is sent.
 pub const FLAG_CLOCK: u8 = 16;
 
-/// Why a handshake frame is refused. Each of them ends the connection.
+/// The reason why a handshake frame is rejected. Each of them ends the connection.
 #[derive(Debug, Error)]
 pub enum HandshakeError {
     #[error("expected {expected:?}, got {got:?}")]
@@ -50,7 +50,7 @@ pub enum HandshakeError {
     Frame(#[from] FrameError),
 }
 
-/// The secret that the keeper makes for one VM. Equality takes the same time for any contents.
+/// The secret that the keeper makes for one VM. A comparison takes the same time for any contents.
 #[derive(Clone)]
 pub struct SessionKey([u8; KEY_BYTES]);
 
@@ -83,12 +83,12 @@ impl fmt::Debug for SessionKey {
     }
 }
 
-/// The agent's first message when its port is open, before any user process exists.
+/// The agent's first message once its port is open, before any user process exists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hello {
     pub protocol: u32,
-    /// The agent's version, at most 10 bytes of it on the wire.
+    /// The agent's version; the wire carries at most 10 bytes of it.
     pub agent: String,
     /// Milliseconds from the kernel's start to this message.
     pub boot_ms: u64,
@@ -132,7 +132,7 @@ fn fixed<const N: usize>(frame: &Frame) -> Result<[u8; N], HandshakeError> {
 }
 
 impl Hello {
-    /// The wire bytes. The agent's version is cut so that the frame stays within its cap.
+    /// Encodes the message. The agent's version is cut so that the frame stays within its limit.
     pub fn encode(&self) -> Result<Vec<u8>, HandshakeError> {
         let short = Hello {
             agent: self.agent.chars().filter(char::is_ascii).take(10).collect(),
@@ -190,15 +190,14 @@ impl Pong {
     }
 }
 
-/// The agent's side of the key: taken once, the same one ever after.
+/// The agent's side of the key: it accepts the first key, and then only the same one.
 #[derive(Debug, Default)]
 pub struct SessionGate {
     key: Option<SessionKey>,
 }
 
 impl SessionGate {
-    /// Checks a `Ping` against this side's version and the key of the first `Ping`, which sets
-    /// the key.
+    /// Checks a `Ping` against this side's version, and against the key of the first `Ping`, which sets the key.
     pub fn admit(&mut self, ping: &Ping, version: u32) -> Result<(), HandshakeError> {
         if ping.version != version {
             return Err(HandshakeError::Version {

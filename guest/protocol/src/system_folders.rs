@@ -1,9 +1,9 @@
-//! The folders at the root of a guest that belong to its system: nothing is mounted on them or put
-//! into them. The compiler of specs has the same list, and a test that compares it with this file.
+//! The folders at the root of a guest that belong to its system: no mount or file may be put into them. The compiler of
+//! specs has the same list, and a test compares it with this file.
 
 const NAMES: &str = include_str!("system-folders.txt");
 
-/// True for the name of a folder at the root that is the system's.
+/// Returns true for the name of a folder at the root that belongs to the system.
 pub fn is_system_folder(name: &str) -> bool {
     !name.is_empty() && NAMES.lines().any(|line| line == name)
 }

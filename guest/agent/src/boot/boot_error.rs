@@ -1,8 +1,8 @@
-//! Why a guest could not boot.
+//! The reason why a guest could not boot.
 
 use thiserror::Error;
 
-/// A step of the boot that failed. The guest can't do its work without any of them.
+/// A step of the boot that failed. The guest cannot work without any of them.
 #[derive(Debug, Error)]
 #[error("{step}: {source}")]
 pub struct BootError {

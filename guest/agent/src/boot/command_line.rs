@@ -1,12 +1,11 @@
-//! The kernel's command line, as far as the agent reads it. No secret is on it: user code can
-//! read it too.
+//! The parameters of the agent on the kernel's command line. It contains no secret, because user code can read it too.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
 use crate::procfs;
 
-/// The `voidbox.` parameters by their name without the prefix.
+/// The `voidbox.` parameters, by name without the prefix.
 pub struct CommandLine(HashMap<String, String>);
 
 impl CommandLine {
@@ -22,14 +21,14 @@ impl CommandLine {
         Self(parameters.collect())
     }
 
-    /// `voidbox.scratch=/dev/…`, by default the first virtio disk.
+    /// Returns `voidbox.scratch=/dev/…`; by default the first virtio disk.
     pub fn scratch_device(&self) -> PathBuf {
         self.0
             .get("scratch")
             .map_or_else(|| PathBuf::from("/dev/vda"), PathBuf::from)
     }
 
-    /// `voidbox.root=…`, the serial number of a disk whose file system is the guest's root.
+    /// Returns `voidbox.root=…`, the serial number of the disk with the guest's root.
     pub fn root_disk(&self) -> Option<&str> {
         self.0.get("root").map(String::as_str)
     }

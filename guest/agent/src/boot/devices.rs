@@ -1,4 +1,4 @@
-//! Clock, random pool and loopback.
+//! Sets up the clock, the random pool and the loopback.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -8,9 +8,9 @@ use crate::log;
 
 /// `RNDADDENTROPY` of `<linux/random.h>`: `_IOW('R', 0x03, int[2])`.
 const RNDADDENTROPY: u32 = 0x4008_5203;
-/// `IFF_UP | IFF_RUNNING`, in the width that an interface request has.
+/// `IFF_UP | IFF_RUNNING`, in the width of the field in an interface request.
 const LOOPBACK_FLAGS: libc::c_short = 0x41;
-/// Bytes of randomness taken at once.
+/// The limit of random bytes in one call.
 pub const MAX_ENTROPY_BYTES: usize = 512;
 
 /// Sets the wall clock, in milliseconds since 1970 UTC.
@@ -34,7 +34,7 @@ struct PoolInfo {
     bytes: [u8; MAX_ENTROPY_BYTES],
 }
 
-/// Mixes bytes of the host into the kernel's random pool and counts every bit of them.
+/// Mixes bytes of the host into the kernel's random pool, and credits every bit of them.
 pub fn credit_entropy(bytes: &[u8]) -> io::Result<()> {
     let bytes = &bytes[..bytes.len().min(MAX_ENTROPY_BYTES)];
     let size = libc::c_int::try_from(bytes.len()).unwrap_or(0);
@@ -59,7 +59,7 @@ pub fn credit_entropy(bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Brings `lo` up. A guest without it works, but for programs that talk to themselves.
+/// Brings `lo` up. Without it, a guest works, except for programs that connect to themselves.
 pub fn raise_loopback() {
     if let Err(error) = set_loopback_flags() {
         log::line(&format!("loopback: {error}"));
@@ -68,8 +68,8 @@ pub fn raise_loopback() {
 
 fn set_loopback_flags() -> io::Result<()> {
     let socket = std::net::UdpSocket::bind(("0.0.0.0", 0))?;
-    // SAFETY: ifreq is plain data for which all-zero is a value; the name is shorter than its
-    // field and stays ended by zero, and the flags are the member that SIOCSIFFLAGS reads.
+    // SAFETY: ifreq is plain data for which all-zero is a value. The name is shorter than its field and stays
+    // terminated by zero, and the flags are the member that SIOCSIFFLAGS reads.
     let result = unsafe {
         let mut request: libc::ifreq = std::mem::zeroed();
         for (place, byte) in request.ifr_name.iter_mut().zip(*b"lo") {

@@ -1,4 +1,4 @@
-//! The cgroup that holds all user processes, so that they fill their share and not the guest.
+//! The cgroup of all user processes, so that they can fill only their share of the guest.
 
 use std::fs;
 use std::path::Path;
@@ -10,11 +10,11 @@ use crate::cgroup::CgroupParent;
 use crate::procfs::{self, Meminfo};
 
 const ROOT: &str = "/sys/fs/cgroup";
-/// Memory that user processes never get: the kernel's and the agent's own.
+/// The least memory that user processes never get: the kernel's and the agent's own.
 const RESERVE_MIN_BYTES: u64 = 24 << 20;
-/// Memory that stays available when users have all of theirs.
+/// The memory that stays available when users have used all of theirs.
 const HEADROOM_BYTES: u64 = 12 << 20;
-/// Processes and threads of users at most, whatever the memory.
+/// The limit of users' processes and threads, whatever the memory.
 const MAX_PIDS: u64 = 4096;
 
 /// Mounts cgroup v2 and makes the users' cgroup with its limits.
@@ -42,14 +42,14 @@ fn write(path: &Path, value: &str) -> Result<(), BootError> {
         .map_err(|error| BootError::at(format!("writing {value:?} to {}", path.display()), error))
 }
 
-/// The guest's memory less a tenth, or 24 MiB if that is more; and never so much that with what the
-/// kernel and the image have taken already it is the guest as a whole that runs out.
+/// Returns the guest's memory less a tenth, or less 24 MiB if that is more. It is at most the available memory less the
+/// headroom, so that users reach their limit before the whole guest runs out.
 fn user_memory_bytes(total_bytes: u64, available_bytes: u64) -> u64 {
     let share = total_bytes.saturating_sub(RESERVE_MIN_BYTES.max(total_bytes / 10));
     share.min(available_bytes.saturating_sub(HEADROOM_BYTES))
 }
 
-/// Half of the threads that the kernel has room for.
+/// Returns half of the threads that the kernel allows.
 fn user_pids(threads_max: u64) -> u64 {
     (threads_max / 2).clamp(16, MAX_PIDS)
 }

@@ -1,4 +1,4 @@
-//! Kernel modules, for kernels that do not have all of it built in.
+//! Loads kernel modules, for kernels that do not have all of them built in.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,8 +9,8 @@ use rustix::system::finit_module;
 
 use crate::log;
 
-/// Loads the modules that a list names, one path a line, in its order. Without a list there is
-/// nothing to load. A module that fails is logged: what needs it fails by its own name.
+/// Loads the modules in a list, one path on each line, in order. Does nothing without a list. A module that fails is
+/// only logged, because the step that needs it fails with its own error.
 pub fn load_all(list: &Path) {
     let Ok(text) = fs::read_to_string(list) else {
         return;

@@ -1,4 +1,4 @@
-//! The virtio-serial port that leads to the keeper.
+//! The virtio-serial port to the keeper.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,12 +13,12 @@ use super::boot_error::BootError;
 /// The name that the keeper gives the port.
 const PORT_NAME: &str = "voidbox.agent";
 const PORT_WAIT: Duration = Duration::from_secs(10);
-/// The keeper holds its end from before the VMM's start: a port that stays without a peer means
-/// that the keeper is dead, and a guest without a keeper must not live on.
+/// The keeper opens its end before the VMM's start. So a port without a peer for this long means that the keeper is
+/// dead, and a guest without a keeper must not live on.
 const PEER_WAIT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Waits for the port and for the keeper on its other end.
+/// Waits for the port, and for the keeper on its other end.
 pub fn open() -> Result<File, BootError> {
     let since = Instant::now();
     let path = loop {
@@ -44,7 +44,7 @@ pub fn open() -> Result<File, BootError> {
     Ok(port)
 }
 
-/// The device of the port with our name.
+/// Returns the device of the port with the agent's name.
 fn find(class: &Path) -> Option<PathBuf> {
     let ports = fs::read_dir(class).ok()?;
     ports.flatten().find_map(|port| {
@@ -54,8 +54,8 @@ fn find(class: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Sleeps after each poll: while no keeper is connected, a poll returns at once with a hang-up, half a
-/// million times a second.
+/// Waits for the keeper, and sleeps after each poll: while no keeper is connected, a poll returns at once with a
+/// hang-up, half a million times a second.
 fn wait_for_peer(port: &File) -> io::Result<()> {
     let since = Instant::now();
     while since.elapsed() < PEER_WAIT {

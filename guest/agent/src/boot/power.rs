@@ -1,4 +1,4 @@
-//! The guest's end.
+//! Ends the guest.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use crate::disks::Storage;
 use crate::log;
 use crate::procfs;
 
-/// Writes everything out and resets the machine, which the VMM takes as its end: unlike a power
-/// off, a reset needs neither ACPI nor a device. All user processes are to be dead.
+/// Syncs all files and resets the machine, which ends the VMM: unlike a power-off, a reset needs neither ACPI nor a
+/// device. All user processes must be dead.
 pub fn restart(storage: Option<&Storage>) -> ! {
     rustix::fs::sync();
     if let Some(storage) = storage {
@@ -22,13 +22,13 @@ pub fn restart(storage: Option<&Storage>) -> ! {
     }
     log::line("restart");
     let _ = reboot(RebootCommand::Restart);
-    // Reached only when the kernel refuses; PID 1 must not return.
+    // This is reached only if the kernel refuses; PID 1 must not return.
     loop {
         std::thread::park();
     }
 }
 
-/// Mount points of the filesystem that is mounted at `scratch`, the last one first.
+/// Returns mount points of the file system that is mounted at `scratch`, the last one first.
 fn mounted_under(scratch: &Path) -> Vec<String> {
     let mounts = procfs::mounts();
     let Some(scratch) = mounts

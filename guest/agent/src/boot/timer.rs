@@ -1,8 +1,8 @@
-//! Whether time passes for those who sleep.
+//! Checks that sleeping threads wake up.
 //!
-//! Linux measures the CPU's timer against its TSC for 100 ms, once. On an emulated CPU that stops
-//! for as long at the wrong moment the figure is nonsense, and the kernel then does without a timer.
-//! Nothing of a boot sleeps, so the boot ends; then the first thread that waits for time waits for ever.
+//! Linux measures the CPU's timer against its TSC once, for 100 ms. If an emulated CPU is paused for as long during the
+//! measurement, the result is wrong, and the kernel then uses no timer. The boot still ends, because no step of it
+//! sleeps. The first thread that sleeps then waits for ever.
 
 use std::io;
 use std::thread;
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use super::boot_error::BootError;
 
 const NAP: Duration = Duration::from_millis(1);
-/// How long it may take, of the time in which this CPU runs.
+/// The limit of the check, in time during which this CPU runs.
 const LIMIT: Duration = Duration::from_secs(3);
-/// More than this between two looks is a CPU that stood still, not a nap that lasts.
+/// The most time that counts between two checks, because a longer interval means that the CPU was paused.
 const STEP: Duration = Duration::from_millis(10);
 const STACK_BYTES: usize = 64 << 10;
 
-/// Fails in a guest whose sleeping threads do not wake up; its keeper boots another.
+/// Returns an error in a guest whose sleeping threads do not wake up; its keeper then boots another one.
 pub fn check() -> Result<(), BootError> {
     let ends = ends_within(LIMIT, || thread::sleep(NAP))
         .map_err(|error| BootError::at("trying the timer", error))?;
@@ -30,7 +30,7 @@ pub fn check() -> Result<(), BootError> {
     }
 }
 
-/// False when `nap` takes longer. Looks without sleeping.
+/// Returns false if `nap` takes longer. Checks without sleeping.
 fn ends_within(limit: Duration, nap: impl FnOnce() + Send + 'static) -> io::Result<bool> {
     let napper = thread::Builder::new()
         .name("timer".into())

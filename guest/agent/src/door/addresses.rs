@@ -4,10 +4,10 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// The address on which the HTTP proxy listens.
 pub const PROXY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 3128);
-/// Services that a guest may have.
+/// The limit of a guest's services.
 pub const MAX_SERVICES: usize = 32;
 
-/// The address of a service by its place in the list, from 127.0.1.1.
+/// Returns the address of a service by its index in the list, beginning with 127.0.1.1.
 pub fn service_address(index: usize) -> Ipv4Addr {
     let last = u8::try_from(index + 1).unwrap_or(u8::MAX);
     Ipv4Addr::new(127, 0, 1, last)

@@ -1,4 +1,4 @@
-//! How programs of the guest learn of the door: names in `/etc/hosts`, variables of commands.
+//! Announces the door to programs of the guest: names in `/etc/hosts`, variables of commands.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use super::addresses::service_address;
 /// The names of the guest itself in the file.
 const HOSTS: &str = "127.0.0.1 localhost voidbox\n::1 localhost\n";
 
-/// Gives each service its name.
+/// Writes the name of each service.
 pub fn write_names(services: &[DoorService]) -> io::Result<()> {
     fs::create_dir_all("/etc")?;
     fs::write("/etc/hosts", hosts_file(services))
@@ -24,7 +24,7 @@ fn hosts_file(services: &[DoorService]) -> String {
     HOSTS.to_owned() + &lines.collect::<String>()
 }
 
-/// Returns the environment variables of every command of the guest, which its own override.
+/// Returns the default environment variables of every command of the guest.
 pub fn variables(proxy: Option<SocketAddr>, services: &[DoorService]) -> Vec<(String, String)> {
     let Some(address) = proxy else {
         return Vec::new();
@@ -32,7 +32,7 @@ pub fn variables(proxy: Option<SocketAddr>, services: &[DoorService]) -> Vec<(St
     let proxy = format!("http://{address}");
     let direct = direct_hosts(services);
     let each = ["http_proxy", "https_proxy", "all_proxy"].map(|name| (name, proxy.clone()));
-    // Programs differ in the case that they read.
+    // Programs differ in whether they read upper or lower case.
     each.into_iter()
         .chain([("no_proxy", direct)])
         .flat_map(|(name, value)| {

@@ -1,7 +1,7 @@
-//! The guest's side of the door: what programs of the guest connect to, joined to tunnels of the keeper.
+//! The guest's side of the door: it connects programs of the guest to tunnels of the keeper.
 //!
-//! A helper process under a user of its own accepts the connections and speaks HTTP ([`helper`]). This
-//! process takes only small requests of it and moves bytes; it parses nothing that a program wrote.
+//! A helper process with a user of its own accepts the connections and speaks HTTP ([`helper`]). This process receives
+//! only small requests from it, and moves bytes; it parses nothing that a program wrote.
 
 mod addresses;
 mod connection;

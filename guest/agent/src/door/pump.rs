@@ -1,4 +1,4 @@
-//! Moves bytes between a connection of a program and its tunnel, within the tunnel's credit.
+//! Moves bytes between a program's connection and its tunnel, within the tunnel's credit.
 
 use std::io;
 use std::net::Shutdown;
@@ -18,13 +18,13 @@ use crate::tunnel::{Gone, Inbound, Tunnel};
 /// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Both sides ended their bytes.
+    /// Both sides have ended their bytes.
     Clean,
-    /// Something was lost on the way.
+    /// Some bytes were lost.
     Reset,
 }
 
-/// Waits until `fd` can be read, or the tunnel has changed; true for the first.
+/// Waits until `fd` is readable, or the tunnel has changed; returns true for the former.
 pub fn wait_readable(tunnel: &Tunnel, fd: BorrowedFd<'_>) -> io::Result<bool> {
     let mut fds = [
         PollFd::from_borrowed_fd(tunnel.wake_fd(), PollFlags::IN),
@@ -38,7 +38,7 @@ pub fn wait_readable(tunnel: &Tunnel, fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(!fds[1].revents().is_empty())
 }
 
-/// A connection of a program. Its calls do not wait, whatever a process that shares it sets.
+/// A program's connection. Its calls never block, whatever flags another process sets on the shared socket.
 pub struct Pump<'a> {
     tunnel: &'a Tunnel,
     socket: OwnedFd,
@@ -46,16 +46,16 @@ pub struct Pump<'a> {
     /// The keeper's bytes on their way into the socket.
     chunk: Chunk,
     written: usize,
-    /// The keeper's bytes are all in the socket, and it was told so.
+    /// All bytes of the keeper are in the socket, and its end was passed on.
     in_done: bool,
-    /// The program's bytes are all with the keeper.
+    /// The keeper has all bytes of the program.
     out_done: bool,
     /// The program has closed its end, so that further bytes have no reader.
     peer_gone: bool,
     buffer: Vec<u8>,
 }
 
-/// The descriptors that can be read.
+/// The descriptors that are readable.
 struct Ready {
     socket: bool,
     line: bool,
@@ -76,13 +76,13 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Runs until the connection is over. The tunnel has said its last word then.
+    /// Runs until the connection is over. The tunnel has then sent its last message.
     pub fn run(mut self) -> End {
         match self.run_to_end() {
             Ok(End::Clean) => End::Clean,
             Ok(End::Reset) | Err(Gone) => {
                 let _ = self.tunnel.cancel();
-                // A part of the bytes of a connection that broke must not look whole.
+                // A part of a broken connection's bytes must not look whole.
                 reset(&self.socket);
                 self.rest.reset();
                 End::Reset
@@ -104,7 +104,7 @@ impl<'a> Pump<'a> {
             self.tunnel.clear_wake();
             if ready.line {
                 let taken = self.rest.take();
-                // A rest of which nothing more comes is an answer that is too short.
+                // If a rest ends before its length, the answer is too short.
                 let is_short = self.in_done && self.rest.program().is_some();
                 if taken.is_err() || is_short {
                     return Ok(End::Reset);
@@ -120,9 +120,9 @@ impl<'a> Pump<'a> {
         self.written < self.chunk.bytes().len()
     }
 
-    /// Writes what the keeper has sent, as far as the socket takes it.
+    /// Writes the keeper's bytes, up to the number that the socket accepts.
     fn push(&mut self) -> Result<Option<End>, Gone> {
-        // Seen here also while the program does not read, which it may never do.
+        // This is also checked while the program does not read, which it may never do.
         if self.tunnel.is_cancelled() && !(self.in_done && self.out_done) {
             return Ok(Some(End::Reset));
         }
@@ -130,7 +130,7 @@ impl<'a> Pump<'a> {
             if !self.has_bytes() {
                 match self.tunnel.next_inbound(&mut self.chunk)? {
                     Inbound::Chunk => self.written = 0,
-                    // The answer is shorter than it said.
+                    // The answer is shorter than its announced length.
                     Inbound::End if self.rest.program().is_some() => return Ok(Some(End::Reset)),
                     Inbound::End => {
                         let _ = shutdown(&self.socket, Shutdown::Write);
@@ -162,7 +162,7 @@ impl<'a> Pump<'a> {
         Ok(None)
     }
 
-    /// Writes some of the chunk to where it goes.
+    /// Writes some of the chunk to its destination.
     fn send_chunk(&self) -> Result<usize, Errno> {
         let bytes = &self.chunk.bytes()[self.written..];
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -175,7 +175,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Sends what one read of the program's bytes gives.
+    /// Sends the bytes of one read from the program.
     fn pull(&mut self) -> Result<Option<End>, Gone> {
         let room = self.tunnel.send_room().min(self.buffer.len());
         if self.out_done || room == 0 {
@@ -194,7 +194,7 @@ impl<'a> Pump<'a> {
         Ok(None)
     }
 
-    /// Waits for what can be done next.
+    /// Waits until an operation is possible.
     fn wait(&mut self) -> Result<Ready, Errno> {
         let mut wanted = PollFlags::empty();
         if !self.out_done && self.tunnel.send_room() > 0 {
@@ -207,7 +207,7 @@ impl<'a> Pump<'a> {
         let program = self.rest.program().map(|(program, _)| program.as_fd());
         let wake = self.tunnel.wake_fd();
         let mut fds = vec![PollFd::from_borrowed_fd(wake, PollFlags::IN)];
-        // One that is gone and cannot be read is not polled: its hang-up would spin.
+        // A closed connection that is not readable must not be polled, because its hang-up would make the loop spin.
         let (socket, to) = match program {
             None if wanted.is_empty() && self.peer_gone => (None, None),
             None => {
@@ -241,7 +241,7 @@ impl<'a> Pump<'a> {
     }
 }
 
-/// Polls one more, and says its place.
+/// Adds a descriptor to the poll, and returns its index.
 fn add<'a>(fds: &mut Vec<PollFd<'a>>, fd: BorrowedFd<'a>, flags: PollFlags) -> usize {
     fds.push(PollFd::from_borrowed_fd(fd, flags));
     fds.len() - 1

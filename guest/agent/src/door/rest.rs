@@ -1,4 +1,4 @@
-//! The rest of an answer, which goes to its program past the helper that passed on its beginning.
+//! The rest of an answer, which bypasses the helper that passed on its beginning.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -8,30 +8,30 @@ use rustix::net::{AddressFamily, sockopt};
 use super::handoff::{receive_rest, send_end};
 use super::socket::{check_connection, reset};
 
-/// The place to which the keeper's bytes of a connection go.
+/// The destination of the keeper's bytes for a connection.
 enum Route {
-    /// Into the connection that was handed over.
+    /// The connection that was handed over.
     Connection,
-    /// Nowhere: the helper takes no more, and is to say where the rest goes.
+    /// None yet: the helper stops receiving, and must send the destination of the rest.
     Awaited,
-    /// So many of them into the connection of a program.
+    /// The connection of a program, for the next `left` bytes.
     Rest { program: OwnedFd, left: u64 },
 }
 
-/// Follows what the helper says of a connection after it was handed over: once, where the rest goes.
+/// Receives the helper's message after a hand-over: at most one, with the destination of the rest.
 pub struct Rest<'a> {
     line: &'a UnixStream,
-    /// The helper may still say it.
+    /// The helper may still send the message.
     is_open: bool,
     route: Route,
 }
 
-/// The helper did not keep to the form, or went before it said where the rest goes.
+/// The helper sent a malformed message, or ended before it sent the destination of the rest.
 #[derive(Debug)]
 pub struct Broken;
 
 impl<'a> Rest<'a> {
-    /// Only the helper's own end of a pair has a rest: a program's connection gets all there is.
+    /// Only the helper's own end of a pair has a rest: a program's connection gets all bytes.
     pub fn of(socket: &OwnedFd, line: &'a UnixStream) -> Self {
         Self {
             line,
@@ -45,11 +45,11 @@ impl<'a> Rest<'a> {
         self.is_open.then(|| self.line.as_fd())
     }
 
-    /// Takes what the helper says. To be called when the line can be read.
+    /// Reads the helper's message. Call this when the line is readable.
     pub fn take(&mut self) -> Result<(), Broken> {
         self.is_open = false;
         match receive_rest(self.line) {
-            // The helper has gone, as it may: the connection that it handed over stays open.
+            // The helper has ended, which is allowed: the connection that it handed over stays open.
             Ok(None) if !self.is_awaited() => Ok(()),
             Ok(Some((program, left))) if left > 0 && check_connection(&program).is_ok() => {
                 self.route = Route::Rest { program, left };
@@ -59,7 +59,7 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// The connection takes no more bytes. True when the helper may still say where they go.
+    /// Records that the connection accepts no more bytes. Returns true if the helper may still send their destination.
     pub fn await_it(&mut self) -> bool {
         if self.is_open {
             self.route = Route::Awaited;
@@ -71,7 +71,7 @@ impl<'a> Rest<'a> {
         matches!(self.route, Route::Awaited)
     }
 
-    /// The program's connection, and how many bytes still go there.
+    /// Returns the program's connection, and the number of bytes that it still gets.
     pub fn program(&self) -> Option<(&OwnedFd, u64)> {
         match &self.route {
             Route::Rest { program, left } => Some((program, *left)),
@@ -79,7 +79,7 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// Counts bytes that went into the program's connection, and tells the helper of the last one.
+    /// Counts bytes that were written to the program's connection, and reports the last one to the helper.
     pub fn moved(&mut self, bytes: usize) {
         let Route::Rest { left, .. } = &mut self.route else {
             return;
@@ -87,7 +87,7 @@ impl<'a> Rest<'a> {
         *left = left.saturating_sub(bytes as u64);
         if *left == 0 {
             self.route = Route::Connection;
-            // One that has gone has no program either.
+            // If the helper has ended, its program's connection has ended too.
             let _ = send_end(self.line, true);
         }
     }

@@ -1,4 +1,4 @@
-//! Sockets of connections, as both sides of the door handle them.
+//! Sockets of connections on both sides of the door.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketType, getpeername, sockopt};
 
-/// Accepts a connected stream only: a program's, which is on this machine, or the helper's end of a
-/// pair, if it passes on a request with a whole URL.
+/// Accepts only a connected stream: a program's, which is on this machine, or the helper's end of a pair, if it
+/// forwards a request with a whole URL.
 pub fn check_connection(socket: &OwnedFd) -> io::Result<()> {
     let is_stream = sockopt::socket_type(socket)? == SocketType::STREAM;
     let peer = getpeername(socket)?;
@@ -29,7 +29,7 @@ fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 
-/// Ends a connection so that the program sees that something went wrong.
+/// Ends a connection with a reset, so that the program sees a failure.
 pub fn reset(client: impl AsFd) {
     let _ = sockopt::set_socket_linger(client, Some(Duration::ZERO));
 }

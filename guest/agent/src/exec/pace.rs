@@ -1,27 +1,28 @@
-//! How soon the outputs of an exec are read. The kernel keeps no order between two pipes. Therefore the reading thread runs
-//! before programs: it reads each write before the program makes the next one. A flood has no use for that and would pay for
-//! it, so its thread gives up its precedence for a pause. The pauses of a flood that lasts become longer.
+//! Decides how soon the outputs of an exec are read. The kernel keeps no order between two pipes. Therefore the reading
+//! thread takes precedence over programs: it reads each write before the program makes the next one. For a flood this
+//! is useless and expensive, so its thread gives up its precedence for a pause. The pauses of a lasting flood become
+//! longer.
 
 use std::time::{Duration, Instant};
 
 use crate::precedence::Precedences;
 
-/// Turns are counted for this long. The first pause of a flood ends with it.
+/// The period in which turns are counted. The first pause of a flood ends with it.
 const WINDOW: Duration = Duration::from_millis(50);
-/// Turns in a window after which it is a flood. On an emulated CPU a turn costs 0.3 ms, so this many
-/// take a seventh of the window.
+/// The number of turns in a window that counts as a flood. On an emulated CPU a turn costs 0.3 ms, so this many take a
+/// seventh of the window.
 const MOST_TURNS: u32 = 24;
-/// The longest pause. A busy host gives a guest a part of each window only, so that the turns of a window could take all
-/// of it: a flood that lasts pays for them once in this time.
+/// The longest pause. On a busy host, a guest gets only a part of each window, which the turns could use up completely.
+/// So a lasting flood costs them only once in this time.
 const LONGEST_PAUSE: Duration = Duration::from_millis(800);
 
-/// Belongs to one thread.
+/// The pace of one thread.
 pub struct Pace<'a> {
     precedences: &'a Precedences,
     has_precedence: bool,
     since: Instant,
     turns: u32,
-    /// How long after `since` a flood gets its precedence back.
+    /// The time after `since` at which a flood gets its precedence back.
     pause: Duration,
 }
 
@@ -38,7 +39,8 @@ impl<'a> Pace<'a> {
         }
     }
 
-    /// Before a wait: how long it may last until the thread gets its precedence back; `None` if it has it.
+    /// Called before a wait. Returns how long it may last until the thread gets its precedence back; `None` if the
+    /// thread has it.
     pub fn before_wait(&mut self, now: Instant) -> Option<Duration> {
         let length = match self.has_precedence {
             true => WINDOW,
@@ -58,7 +60,7 @@ impl<'a> Pace<'a> {
         (!self.has_precedence).then_some(left)
     }
 
-    /// After a wait that something ended.
+    /// Called after a wait that an event ended.
     pub fn count(&mut self) {
         self.turns += 1;
         if self.turns > MOST_TURNS && self.has_precedence {

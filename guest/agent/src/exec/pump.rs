@@ -13,13 +13,13 @@ use super::pace::Pace;
 use crate::failure::Failure;
 use crate::request::{Inbound, Request};
 
-/// How long a pipe may be empty after the tree was killed before it counts as ended: a
-/// process outside of the tree holds its other end.
+/// The time for which a pipe may be empty after the tree was killed before it counts as ended: a process outside of the
+/// tree may hold its other end.
 const DRAIN_IDLE: Duration = Duration::from_secs(1);
-/// Bytes that are read after the tree was killed: more than a pipe of any size can still have.
+/// The limit of bytes that are read after the tree was killed: more than any pipe can hold.
 const DRAIN_BYTES: u64 = 8 << 20;
 
-/// The write end of a process's standard input, and the chunk that is on its way into it.
+/// The write end of a process's standard input, and the chunk that is being written.
 pub struct Stdin {
     pipe: Option<OwnedFd>,
     chunk: Vec<u8>,
@@ -41,7 +41,7 @@ impl Stdin {
         self.written < self.chunk.len()
     }
 
-    /// Writes what it can. Bytes for a process that reads no more are dropped, and still count as
+    /// Writes as many bytes as possible. If the process no longer reads, bytes are dropped, but still count as
     /// consumed.
     fn push(&mut self, request: &Request) -> Result<(), Failure> {
         loop {
@@ -66,7 +66,7 @@ impl Stdin {
         }
     }
 
-    /// The next chunk; at the stream's end the pipe is closed.
+    /// Takes the next chunk; closes the pipe at the stream's end.
     fn take_chunk(&mut self, request: &Request) -> bool {
         match request.poll_inbound() {
             Inbound::Chunk(bytes) => {
@@ -100,7 +100,7 @@ impl Output {
         }
     }
 
-    /// Sends what one read gives. True when the pipe had bytes.
+    /// Sends the bytes of one read. Returns true if the pipe had bytes.
     fn pull(&mut self, request: &Request, buffer: &mut [u8]) -> Result<bool, Failure> {
         let room = request.send_room(self.stream).min(buffer.len());
         let Some(pipe) = self.pipe.as_ref().filter(|_| room > 0) else {
@@ -164,7 +164,7 @@ impl<'a> Pump<'a> {
             .sum()
     }
 
-    /// From here on the tree is dead: outputs are read to their end, within bounds.
+    /// Records that the tree is dead: from here on, outputs are read to their end, within limits.
     pub fn start_draining(&mut self) {
         self.draining = Some(Draining {
             from_bytes: self.total_bytes(),
@@ -177,7 +177,7 @@ impl<'a> Pump<'a> {
         self.draining.is_some()
     }
 
-    /// True when the tree is dead and nothing of its output is left.
+    /// Returns true if the tree is dead and no output is left.
     pub fn is_drained(&self) -> bool {
         self.draining.is_some() && self.outputs.iter().all(|output| output.pipe.is_none())
     }
@@ -186,7 +186,7 @@ impl<'a> Pump<'a> {
         self.outputs.iter().map(|output| output.sent_bytes).sum()
     }
 
-    /// Waits for a pipe, the request or the deadline, and moves what can be moved.
+    /// Waits for a pipe, the request or the deadline, and moves available bytes.
     pub fn turn(&mut self, deadline: Option<Instant>) -> Result<(), Failure> {
         self.stdin.push(self.request)?;
         self.wait(deadline)?;
@@ -210,7 +210,7 @@ impl<'a> Pump<'a> {
         let Some(draining) = &mut self.draining else {
             return;
         };
-        // Waiting for credit is not idling: the bytes are there and will be asked for.
+        // Waiting for credit is not idling: the bytes exist and will be requested.
         if moved || starved {
             draining.idle_since = Instant::now();
         }
@@ -240,7 +240,7 @@ impl<'a> Pump<'a> {
             fds.push(PollFd::from_borrowed_fd(pipe.as_fd(), PollFlags::OUT));
         }
         for output in &self.outputs {
-            // A pipe without credit is not polled: its hang-up would spin.
+            // A pipe without credit must not be polled, because its hang-up would make the loop spin.
             if let Some(pipe) = &output.pipe
                 && self.request.send_room(output.stream) > 0
             {
@@ -262,7 +262,7 @@ impl<'a> Pump<'a> {
 
 fn timespec(duration: Duration) -> Timespec {
     Timespec {
-        // Durations here come from a u64 of milliseconds, far below i64 seconds.
+        // The durations come from a u64 of milliseconds, far below i64 seconds.
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: duration.subsec_nanos().into(),
     }

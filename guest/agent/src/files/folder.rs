@@ -14,10 +14,9 @@ use crate::guest::{Guest, Role};
 use crate::lock::lock;
 use crate::owner::SANDBOX;
 
-/// Makes sure that the sandbox user can have a folder at `path` (its parents are made by the
-/// request itself): the first part of the path that does not exist becomes a folder of the scratch
-/// disk, since the root's own memory is not for data. To be called as root, before the thread
-/// becomes the file user. As a process under test it does nothing.
+/// Ensures that the sandbox user can have a folder at `path`; the request itself makes its parents. The first part of
+/// the path that does not exist becomes a folder of the scratch disk, because the root's own memory is not for data.
+/// Call this as root, before the thread becomes the file user. In a process under test it does nothing.
 pub fn make_for_user(guest: &Guest, path: &str) -> Result<(), Failure> {
     let Role::Init(storage) = &guest.role else {
         return Ok(());
@@ -39,9 +38,8 @@ pub fn make_for_user(guest: &Guest, path: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// False for a folder that the scratch disk can have. The only folder of the system that
-/// the user has is the one for credentials, without the folders below it: a file that is put there
-/// replaces a link instead of following it.
+/// Returns false for a folder that the scratch disk can provide. The only system folder of the user is the one for
+/// credentials, without folders below it: a file that is written there replaces a link instead of following it.
 fn is_users_from_the_start(path: &Path) -> Result<bool, Failure> {
     let is_users = USER_FOLDERS.iter().any(|folder| path.starts_with(folder));
     if is_users || path == Path::new(CREDENTIALS) {
@@ -64,7 +62,7 @@ fn refuse_system(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The shortest beginning of a path that does not exist.
+/// Returns the shortest prefix of a path that does not exist.
 fn first_missing(path: &Path) -> Option<PathBuf> {
     let mut beginning = PathBuf::new();
     path.components().find_map(|part| {
@@ -75,8 +73,8 @@ fn first_missing(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Makes the place that a mount goes to: a folder, or an empty file. Runs before any user process,
-/// so no link on the way can be hostile; folders within the user's own become the user's.
+/// Makes the mount point: a folder, or an empty file. It runs before any user process, so no link in the path can be
+/// hostile; folders within the user's own become the user's.
 pub fn mount_point(path: &str, is_folder: bool) -> Result<PathBuf, Failure> {
     let path = access::checked_path(path)?;
     let is_users = USER_FOLDERS.iter().any(|folder| path.starts_with(folder));

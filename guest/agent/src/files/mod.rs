@@ -1,7 +1,6 @@
-//! Files in and out. The keeper is trusted, the folders are not: user code owns them and moves
-//! links about while they are read. So every thread that touches them gives up root first and
-//! does what the sandbox user may do. Reading alone has root's rights for what that user owns,
-//! because an owner can take each right.
+//! Transfers files in and out. The keeper is trusted, but the folders are not: user code owns them, and moves links
+//! while they are read. So every thread that uses them gives up root first, and has only the sandbox user's rights.
+//! Only reading uses root's rights for files that this user owns, because an owner can grant itself every right.
 
 mod access;
 mod bulk_writer;

@@ -1,6 +1,7 @@
-//! Opens what is read for the host: with the user's rights, and as root where the user owns what is in the way.
+//! Opens files for the host with the user's rights. If only the mode of a file that the user owns prevents this, it
+//! opens the file as root.
 //!
-//! An owner can give itself each right by chmod, so root's rights give nothing here that the user could not take.
+//! An owner can grant itself each right by chmod, so root's rights give no access that the user could not get.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
@@ -17,7 +18,7 @@ const PROC_MAGIC: i64 = 0x9fa0;
 /// The rights of a request that reads.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader {
-    /// The user that the thread has become; `None` if the agent is no root.
+    /// The user that the thread has become; `None` if the agent is not root.
     owner: Option<Owner>,
 }
 
@@ -26,8 +27,8 @@ impl Reader {
         Self { owner }
     }
 
-    /// Opens a path of the guest. Links are followed, except those of /proc and those in folders
-    /// that the user owns and may not search.
+    /// Opens a path of the guest. Links are followed, except those of /proc, and those in folders that the user owns
+    /// and may not search.
     pub fn open(self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         match access::open(path, flags) {
             Err(Errno::ACCESS) => {}
@@ -43,7 +44,7 @@ impl Reader {
         self.reopen(found.as_fd(), flags)
     }
 
-    /// Opens what is beneath a folder, with no link on the way.
+    /// Opens a path beneath a folder without following links.
     pub fn open_beneath(
         self,
         folder: BorrowedFd<'_>,
@@ -61,8 +62,8 @@ impl Reader {
         }
     }
 
-    /// Does something in a folder or with a file, again as root if only its rights are in the way
-    /// and the user owns it.
+    /// Runs an operation in a folder or on a file. If only its mode prevents it and the user owns it, repeats the
+    /// operation as root.
     pub fn within<T>(
         self,
         place: BorrowedFd<'_>,
@@ -77,7 +78,7 @@ impl Reader {
         }
     }
 
-    /// One name after the other, so that each folder is judged by its owner.
+    /// Opens one name after the other, so that the owner of each folder is checked.
     fn walk(self, start: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
         let step = |folder: BorrowedFd<'_>, name: &Path| {
             let found = self.within(folder, || {
@@ -98,7 +99,7 @@ impl Reader {
         Ok(found)
     }
 
-    /// Opens what a descriptor without rights is at, however it is named by now.
+    /// Opens the file of a descriptor without rights, even if its name has changed.
     fn reopen(self, found: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
         let path = PathBuf::from(format!("/proc/self/fd/{}", found.as_raw_fd()));
         let flags = flags.difference(OFlags::NOFOLLOW) | OFlags::CLOEXEC;
@@ -106,7 +107,7 @@ impl Reader {
     }
 }
 
-/// True for a regular file or folder whose owner could change its rights.
+/// Returns true for a regular file or folder whose owner could change its mode.
 fn is_owned(place: BorrowedFd<'_>, owner: Owner) -> Result<bool, Errno> {
     let stat = fstat(place)?;
     let kind = FileType::from_raw_mode(stat.st_mode);
@@ -117,7 +118,7 @@ fn is_owned(place: BorrowedFd<'_>, owner: Owner) -> Result<bool, Errno> {
     Ok(!is_read_only && fstatfs(place)?.f_type != PROC_MAGIC)
 }
 
-/// While it lives, the thread opens files as root.
+/// While this value lives, the thread opens files as root.
 struct Root {
     owner: Owner,
 }
@@ -135,9 +136,9 @@ impl Drop for Root {
     }
 }
 
-/// The change to root gives back the file capabilities that the change from root took.
+/// Sets the file user. A change to root restores the file capabilities that the change from root dropped.
 fn set_file_user(uid: u32) {
-    // SAFETY: a raw system call with a plain number; made raw, it changes only this thread.
+    // SAFETY: a raw system call with a plain number. A raw call changes only this thread.
     unsafe {
         libc::syscall(libc::SYS_setfsuid, uid);
     }

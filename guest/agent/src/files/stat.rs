@@ -9,7 +9,7 @@ use voidbox_protocol::body::{FileKind, FileStatResponse};
 use super::access;
 use crate::failure::Failure;
 
-/// Returns the kind of a path, links followed. A link that leads nowhere is a link.
+/// Returns the kind of a path after following links. A link without a target is a link.
 pub fn file_stat(path: &str) -> Result<FileStatResponse, Failure> {
     let path = access::checked_path(path)?;
     let stat = match access::open(path, OFlags::PATH) {

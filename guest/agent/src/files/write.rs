@@ -18,8 +18,8 @@ pub fn mkdir_p(path: &str) -> Result<(), Failure> {
     access::open_or_make_folder(access::checked_path(path)?).map(drop)
 }
 
-/// Takes a file's bytes and puts it in place in one step; parents are made. It replaces
-/// a file that is there, a link too.
+/// Receives a file's bytes, and puts the file in place in one step; makes its parents. It replaces an existing file or
+/// link.
 pub fn write_file(request: &Request, target: &WriteFile) -> Result<(), Failure> {
     let path = access::checked_path(&target.path)?;
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {

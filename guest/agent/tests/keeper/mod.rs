@@ -22,7 +22,7 @@ use voidbox_protocol::handshake::{
 use voidbox_protocol::mailbox::{MAILBOX_BYTES, Mail, SLOT_BYTES, Side, Slots, slot_offset};
 use voidbox_protocol::message::{Message, Stream, encode_data};
 
-/// No single frame takes longer than this to come.
+/// The limit of waiting for a single frame.
 const READ_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub fn ping(fill: u8) -> Ping {
@@ -40,7 +40,7 @@ pub struct Keeper {
     folder: TempDir,
     next_id: u32,
     mailbox: Option<Mailbox>,
-    /// References that came with data.
+    /// The number of mail references that arrived instead of data.
     pub mail_seen: usize,
 }
 
@@ -51,7 +51,7 @@ struct Mailbox {
 }
 
 impl Keeper {
-    /// An agent that has said hello, and nothing more.
+    /// Connects to an agent that has only said hello.
     pub fn connect() -> Self {
         Self::launch(false)
     }
@@ -93,17 +93,17 @@ impl Keeper {
         }
     }
 
-    /// An agent that serves requests.
+    /// Starts an agent that serves requests.
     pub fn start() -> Self {
         Self::connect().configured(0, None)
     }
 
-    /// The same with a mailbox between the two.
+    /// Starts an agent with a mailbox.
     pub fn start_with_mailbox() -> Self {
         Self::launch(true).configured(0, None)
     }
 
-    /// With a mailbox and a door, and what `flags` say of them.
+    /// Starts an agent with a mailbox, a door and these `flags`.
     pub fn start_with_door(flags: u8, door: Door) -> Self {
         Self::launch(true).configured(FLAG_DOOR | flags, Some(door))
     }
@@ -132,7 +132,7 @@ impl Keeper {
         keeper
     }
 
-    /// The processes that the agent has started and that run.
+    /// Returns the running processes that the agent has started.
     pub fn children(&self) -> Vec<rustix::process::Pid> {
         let pid = self.child.id();
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
@@ -144,7 +144,7 @@ impl Keeper {
         pids.filter_map(rustix::process::Pid::from_raw).collect()
     }
 
-    /// The folder that the file user owns.
+    /// Returns the folder that the file user owns.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -183,7 +183,7 @@ impl Keeper {
         Message::decode(frame).unwrap()
     }
 
-    /// The same, unless nothing comes for so long.
+    /// Receives the next message; `None` if no message arrives within the limit.
     pub fn receive_within(&mut self, limit: Duration) -> Option<(u32, Message)> {
         self.socket.set_read_timeout(Some(limit)).unwrap();
         let has_come = rustix::net::recv(&self.socket, &mut [0u8], RecvFlags::PEEK).is_ok();
@@ -191,7 +191,7 @@ impl Keeper {
         has_come.then(|| self.receive())
     }
 
-    /// Waits for the agent to close the connection, and for its end.
+    /// Waits until the agent has closed the connection and ended.
     pub fn expect_close(mut self) -> ExitStatus {
         while let Ok(Some(_)) = read_frame(&mut self.socket, Phase::Session) {}
         let since = Instant::now();
@@ -204,7 +204,7 @@ impl Keeper {
         }
     }
 
-    /// A shell script as an exec request.
+    /// Returns an exec request for a shell script.
     pub fn script(&self, script: &str) -> ExecRequest {
         ExecRequest {
             program: "sh".into(),
@@ -228,8 +228,8 @@ impl Keeper {
         self.finish(&mut [Running::new(id)]).remove(0)
     }
 
-    /// Takes frames of several execs until all of them have ended, granting credit for output and
-    /// sending the standard input that each has.
+    /// Receives frames of several execs until all of them have ended; grants credit for output, and sends each exec's
+    /// standard input.
     pub fn finish(&mut self, running: &mut [Running]) -> Vec<Outcome> {
         while running.iter().any(|exec| exec.outcome.response.is_none()) {
             for exec in running.iter_mut() {
@@ -252,7 +252,7 @@ impl Keeper {
             .collect()
     }
 
-    /// Sends all of a request's data and its end, keeping to the window.
+    /// Sends all of a request's data and its end, within the window.
     pub fn send_data(&mut self, id: u32, bytes: &[u8]) -> Option<(u32, Message)> {
         let mut window = SendWindow::default();
         let mut rest = bytes;
@@ -274,8 +274,7 @@ impl Keeper {
         None
     }
 
-    /// Sends all of a request's data through the mailbox, and its end. At the end all slots are
-    /// the keeper's again.
+    /// Sends all of a request's data through the mailbox, and its end. Afterwards the keeper owns all slots again.
     pub fn send_mail(&mut self, id: u32, bytes: &[u8]) {
         let mut window = SendWindow::default();
         for piece in bytes.chunks(SLOT_BYTES) {
@@ -292,7 +291,7 @@ impl Keeper {
         }
         self.send(id, &Message::StreamEnd(StreamEnd::default()));
         for _ in bytes.chunks(SLOT_BYTES) {
-            // Every piece's slot comes back, also those that are back already.
+            // The slot of every piece is given back; some slots may be back already.
             if self.mailbox.as_ref().unwrap().slots.all_free() {
                 return;
             }
@@ -300,7 +299,7 @@ impl Keeper {
         }
     }
 
-    /// Puts a piece into a slot and refers to it, whatever the rules say.
+    /// Writes a piece into a slot and refers to it, even if the rules forbid it.
     pub fn put_mail(&mut self, id: u32, slot: u8, piece: &[u8]) {
         let file = &self.mailbox.as_ref().unwrap().file;
         let offset = slot_offset(Side::Keeper, slot);
@@ -324,7 +323,7 @@ impl Keeper {
         }
     }
 
-    /// The next message that is not credit.
+    /// Returns the next message that is not credit.
     pub fn receive_answer(&mut self, id: u32) -> Message {
         loop {
             match self.receive() {
@@ -344,7 +343,7 @@ impl Keeper {
         }
     }
 
-    /// Takes a request's data up to its end.
+    /// Receives a request's data up to its end.
     pub fn receive_data(&mut self, id: u32) -> (Vec<u8>, StreamEnd) {
         let mut window = ReceiveWindow::default();
         let mut bytes = Vec::new();
@@ -364,7 +363,7 @@ impl Keeper {
                     let offset = slot_offset(Side::Agent, mail.slot());
                     mailbox.file.read_exact_at(&mut piece, offset).unwrap();
                     self.mail_seen += 1;
-                    // Scribbled over, to show that the agent does not read a slot that was given back.
+                    // The slot is overwritten, to show that the agent does not read a slot that it has given back.
                     mailbox
                         .file
                         .write_all_at(&vec![0xee; piece.len()], offset)
@@ -389,7 +388,7 @@ impl Drop for Keeper {
     }
 }
 
-/// The user that files and programs of the agent belong to here.
+/// Returns the user of the agent's files and programs.
 pub fn user() -> u32 {
     match rustix::process::geteuid().as_raw() {
         0 => 1000,
@@ -404,12 +403,12 @@ pub fn group() -> u32 {
     }
 }
 
-/// Bytes whose period is no divisor of a page or slot, so that a piece in a wrong place shows.
+/// Returns bytes whose period is not a divisor of a page or slot, so that a misplaced piece is visible.
 pub fn pattern(size: usize) -> Vec<u8> {
     (0..=252u8).cycle().take(size).collect()
 }
 
-/// All that an exec gave.
+/// The result of an exec.
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub stdout: Vec<u8>,
@@ -427,7 +426,7 @@ impl Outcome {
     }
 }
 
-/// An exec that has not ended.
+/// A running exec.
 pub struct Running {
     pub id: u32,
     stdin: Option<Vec<u8>>,

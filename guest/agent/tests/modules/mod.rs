@@ -1,10 +1,10 @@
-//! The modules of a crate and their uses of each other, as the crate's sources name them.
+//! Reads the modules of a crate, and their uses of each other, from the crate's sources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Each module by its path (`door::helper`, empty for the crate's root) with the modules that it uses.
+/// Each module by its path (`door::helper`, empty for the crate's root), with the modules that it uses.
 pub struct Modules(BTreeMap<String, BTreeSet<String>>);
 
 impl Modules {
@@ -18,13 +18,13 @@ impl Modules {
         Self(uses.collect())
     }
 
-    /// The modules of the crate's root, each of which is a room with all that is below it.
+    /// Returns the modules of the crate's root, each of which is a room together with all modules below it.
     pub fn rooms(&self) -> BTreeSet<&str> {
         let modules = self.0.keys().filter(|module| !module.is_empty());
         modules.map(|module| room_of(module)).collect()
     }
 
-    /// The uses of rooms that come later in `order`.
+    /// Lists uses of rooms that come later in `order`.
     pub fn describe_broken_order(&self, order: &[&str]) -> Vec<String> {
         let rank = |module: &str| order.iter().position(|room| *room == room_of(module));
         let mut broken = Vec::new();
@@ -36,7 +36,7 @@ impl Modules {
         broken
     }
 
-    /// Groups of modules that use each other, directly or through others of the group.
+    /// Returns groups of modules that use each other, directly or through others of the group.
     pub fn find_circles(&self) -> Vec<Vec<&str>> {
         let reached: BTreeMap<&str, BTreeSet<&str>> = self
             .0
@@ -92,7 +92,7 @@ fn read_folder(
     }
 }
 
-/// A source without its comments, which may name what they like.
+/// Returns a source without its comments, which may name any module.
 fn read_code(path: &Path) -> String {
     let source = fs::read_to_string(path).unwrap();
     assert!(
@@ -119,7 +119,7 @@ fn find_uses(module: &str, code: &str, modules: &BTreeMap<String, String>) -> BT
         used.insert(resolve("", &path, modules));
     }
     let parent = module.rsplit_once("::").map_or("", |(parent, _)| parent);
-    // In the tests at a module's end `super` is the module.
+    // In the tests at a module's end, `super` is the module itself.
     let own = code.split("\nmod tests {").next().unwrap_or_default();
     for path in paths_after("super::", own) {
         used.insert(resolve(parent, &path, modules));
@@ -140,7 +140,7 @@ fn declared_children(code: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The paths that begin with `prefix`, without it; each of a list in braces.
+/// Returns the paths that begin with `prefix`, without it; for a list in braces, each of its paths.
 fn paths_after(prefix: &str, code: &str) -> Vec<String> {
     let is_name = |letter: char| letter.is_alphanumeric() || letter == '_';
     let mut paths = Vec::new();
@@ -164,7 +164,7 @@ fn paths_after(prefix: &str, code: &str) -> Vec<String> {
     paths
 }
 
-/// The module that has what `path` names below `base`.
+/// Returns the module that contains the item `path` below `base`.
 fn resolve(base: &str, path: &str, modules: &BTreeMap<String, String>) -> String {
     let mut module = base.to_owned();
     for name in path.split("::") {

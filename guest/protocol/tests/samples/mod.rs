@@ -1,5 +1,5 @@
-//! One message of every kind, with the wire bytes that `vectors/` pins. Shared by the golden test
-//! and the example that writes the vectors.
+//! One message of every kind, with the wire bytes that `vectors/` pins. The golden test and the example that writes the
+//! vectors share it.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ fn error(code: ErrorCode, message: &str) -> ErrorBody {
     }
 }
 
-/// Name of the vector and message, for every message after the handshake.
+/// Returns the name of the vector and the message, for every message after the handshake.
 pub fn messages() -> Vec<(&'static str, Message)> {
     let mut all = exec_messages();
     all.extend(file_messages());
@@ -281,7 +281,7 @@ fn other_messages() -> Vec<(&'static str, Message)> {
     ]
 }
 
-/// Name and wire bytes of every vector, handshake included.
+/// Returns the name and the wire bytes of every vector, including the handshake.
 pub fn vectors() -> Vec<(&'static str, Vec<u8>)> {
     let mut vectors = vec![
         ("hello", hello().encode().unwrap()),

@@ -1,4 +1,4 @@
-//! Takes the helper's requests, and moves the bytes of each connection on a thread.
+//! Receives the helper's requests, and moves the bytes of each connection on a thread.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -16,21 +16,21 @@ use super::socket::{check_connection, reset};
 use crate::log;
 use crate::tunnel::{Gone, Tunnel, Tunnels};
 
-/// Stack of the thread of a connection: a buffer is on the heap.
+/// The stack size of a connection's thread; its buffer is on the heap.
 pub const STACK_BYTES: usize = 128 << 10;
-/// Bytes of a piece of what the helper has read.
+/// The size of a piece of the bytes that the helper has already read.
 const EARLY_PIECE_BYTES: usize = 16 << 10;
-/// How long a connection may take to come once the keeper has given it up.
+/// The time within which a connection must arrive after the keeper has given it up.
 const LATE_CONNECTION: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
 
-/// Takes requests until the helper ends or does not keep to their form. Connections that it handed over stay open.
+/// Receives requests until the helper ends or sends a malformed one. Connections that it has handed over stay open.
 pub fn serve_helper(tunnels: &Arc<Tunnels>, control: &OwnedFd) {
     while let Some((wanted, line)) = receive_wanted(control.as_fd()) {
         let line = UnixStream::from(line);
-        // A thread is started for a tunnel that there is, so that there are no more threads.
+        // A thread is started only for an existing tunnel, so the limit of tunnels also limits threads.
         let tunnel = match tunnels.open() {
             Ok(Some(tunnel)) => tunnel,
             Ok(None) => {
@@ -43,7 +43,7 @@ pub fn serve_helper(tunnels: &Arc<Tunnels>, control: &OwnedFd) {
                 continue;
             }
         };
-        // The thread has the line; without one the helper sees it end.
+        // The thread owns the line; if it fails to start, the line closes and the helper sees this.
         let (all, its) = (tunnels.clone(), tunnel.clone());
         let started = thread::Builder::new()
             .name("tunnel".into())
@@ -61,7 +61,7 @@ pub fn serve_helper(tunnels: &Arc<Tunnels>, control: &OwnedFd) {
     }
 }
 
-/// One connection from the request to its end. On an error the tunnel is still to be cancelled.
+/// Carries one connection from its request to its end. On an error, the caller must still cancel the tunnel.
 fn carry(tunnel: &Tunnel, wanted: Connect, line: &UnixStream) -> Result<(), Gone> {
     tunnel.connect(wanted)?;
     let answer = wait_answer(tunnel, line).ok_or(Gone)?;
@@ -86,27 +86,27 @@ fn carry(tunnel: &Tunnel, wanted: Connect, line: &UnixStream) -> Result<(), Gone
     Ok(())
 }
 
-/// The keeper's answer; `None` when the helper has gone before it came.
+/// Waits for the keeper's answer; `None` if the helper ends before.
 fn wait_answer(tunnel: &Tunnel, line: &UnixStream) -> Option<Result<(), ErrorBody>> {
     loop {
         if let Some(answer) = tunnel.answer() {
             return Some(answer);
         }
-        // The helper has nothing to say before the answer: what can be read is its end.
+        // The helper sends nothing before the answer, so a readable line means its end.
         if wait_readable(tunnel, line.as_fd()).ok()? {
             return None;
         }
     }
 }
 
-/// Waits for the connection, for as long as the keeper does.
+/// Waits for the connection as long as the keeper does.
 fn wait_connection(tunnel: &Tunnel, line: &UnixStream) -> Result<(), Gone> {
     while !tunnel.is_cancelled() {
         if wait_readable(tunnel, line.as_fd()).map_err(|_| Gone)? {
             return Ok(());
         }
     }
-    // It may be on its way, and its program is to see that it broke.
+    // The connection may be on its way, and its program must see that it broke.
     let mut fds = [PollFd::new(line, PollFlags::IN)];
     match poll(&mut fds, Some(&LATE_CONNECTION)) {
         Ok(1..) => Ok(()),
@@ -114,7 +114,7 @@ fn wait_connection(tunnel: &Tunnel, line: &UnixStream) -> Result<(), Gone> {
     }
 }
 
-/// Sends what the helper has read of the connection.
+/// Sends the bytes that the helper has already read from the connection.
 fn send_early(tunnel: &Tunnel, line: &UnixStream, bytes: usize) -> Result<(), Gone> {
     let mut piece = vec![0; EARLY_PIECE_BYTES.min(bytes)];
     let mut left = bytes;
@@ -127,7 +127,7 @@ fn send_early(tunnel: &Tunnel, line: &UnixStream, bytes: usize) -> Result<(), Go
         }
         let room = left.min(piece.len());
         let count = receive_early(line, &mut piece[..room]).map_err(|_| Gone)?;
-        // The window of a new tunnel has room for it.
+        // The window of a new tunnel has room for them.
         tunnel.send(&piece[..count])?;
         left -= count;
     }

@@ -1,4 +1,4 @@
-//! Asks PID 1 for connections and hands those of programs over to it.
+//! Requests connections from PID 1, and hands connections of programs over to it.
 
 use std::io;
 use std::net::TcpStream;
@@ -11,14 +11,14 @@ use voidbox_protocol::body::Connect;
 use crate::door::handoff::{Refusal, receive_answer, receive_end, send_connection, send_wanted};
 use crate::door::socket::reset;
 
-/// Asks over the control socket, and counts the connections that are open.
+/// Sends requests over the control socket, and counts open connections.
 pub struct Asker {
     pub control: OwnedFd,
     pub open: AtomicUsize,
 }
 
 impl Asker {
-    /// Returns the line of a connection that PID 1 has, or why PID 1 refused it.
+    /// Returns the line of a connection that PID 1 has opened, or the reason for its refusal.
     pub fn ask(&self, wanted: &Connect) -> Result<UnixStream, (Refusal, String)> {
         let failed = |error: io::Error| (Refusal::Failed, error.to_string());
         let (mut line, end) = UnixStream::pair().map_err(failed)?;
@@ -29,7 +29,7 @@ impl Asker {
     }
 }
 
-/// Gives a program's connection to PID 1, which moves its bytes from here on; returns at its end.
+/// Hands a program's connection to PID 1, which moves its bytes from here on; returns at its end.
 pub fn hand_over(mut line: UnixStream, client: TcpStream, early: &[u8]) -> io::Result<()> {
     if let Err(error) = send_connection(&mut line, client.as_fd(), early) {
         reset(&client);

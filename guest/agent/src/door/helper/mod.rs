@@ -1,7 +1,7 @@
 //! The helper process: accepts connections of programs and speaks HTTP with them.
 //!
-//! It belongs to a user of its own and has no rights. It asks PID 1 for each connection, and PID 1 asks
-//! the keeper; whatever a program makes of this process, it can do no more than ask.
+//! It runs as a user of its own without rights. It requests each connection from PID 1, and PID 1 requests it from the
+//! keeper. So a program that takes over this process can only send requests.
 
 mod asker;
 mod authority;
@@ -29,17 +29,17 @@ use crate::log;
 use asker::{Asker, hand_over};
 use problem::Problem;
 
-/// Connections of programs at once; more are closed at once.
+/// The limit of programs' open connections; further ones are closed at once.
 const MAX_CONNECTIONS: usize = 128;
 const STACK_BYTES: usize = 128 << 10;
 
 struct Listener {
-    /// `None` is the proxy.
+    /// `None` means the proxy.
     service: Option<String>,
     socket: TcpListener,
 }
 
-/// Runs until PID 1 has gone. `listeners` are descriptors with names: `5=db`, and `-` for the proxy.
+/// Runs until PID 1 has ended. `listeners` are descriptors with names: `5=db`, and `-` for the proxy.
 pub fn run(control: &str, listeners: &[&str]) -> ExitCode {
     let parsed = || -> Option<(OwnedFd, Vec<Listener>)> {
         let control = inherited(control)?;
@@ -71,7 +71,7 @@ pub fn run(control: &str, listeners: &[&str]) -> ExitCode {
 
 fn inherited(number: &str) -> Option<OwnedFd> {
     let fd: i32 = number.parse().ok().filter(|fd| *fd >= 3)?;
-    // SAFETY: a plain call; it fails when the descriptor is not open. Nothing else in here has it.
+    // SAFETY: a plain call, which fails if the descriptor is not open. No other value owns it.
     unsafe {
         if libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) == -1 {
             return None;
@@ -86,7 +86,7 @@ fn accept_all(asker: &Arc<Asker>, listeners: &[Listener]) -> io::Result<()> {
             .iter()
             .map(|listener| PollFd::new(&listener.socket, PollFlags::IN))
             .collect();
-        // PID 1 says nothing here: what can be read is its end.
+        // PID 1 sends nothing on this socket, so a readable socket means its end.
         fds.push(PollFd::new(&asker.control, PollFlags::IN));
         match poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -109,7 +109,7 @@ fn accept(asker: &Arc<Asker>, listener: &Listener) {
         Ok((client, _)) => client,
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
         Err(error) => {
-            // Out of descriptors or memory: closing what is open makes room.
+            // The process has no free descriptors or memory: closing open connections frees some.
             log::line(&format!("the door's helper: accepting: {error}"));
             return thread::sleep(Duration::from_millis(50));
         }

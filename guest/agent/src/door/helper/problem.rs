@@ -1,8 +1,8 @@
-//! Answers of the proxy itself, to requests that it does not pass on.
+//! Answers of the proxy itself to requests that it does not forward.
 
 use crate::door::handoff::Refusal;
 
-/// The reason why the proxy answers a request instead of a server.
+/// The reason why the proxy answers a request itself.
 #[derive(Debug)]
 pub struct Problem {
     status: u16,
@@ -27,7 +27,7 @@ impl Problem {
         Self::new(status, reason)
     }
 
-    /// The whole response; the connection ends behind it.
+    /// Returns the whole response; the connection ends after it.
     pub fn response(&self) -> Vec<u8> {
         let reason = match self.status {
             400 => "Bad Request",

@@ -1,4 +1,4 @@
-//! One connection of a program with the proxy.
+//! One connection of a program to the proxy.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -12,7 +12,7 @@ use super::forward;
 use super::head::{Request, parse_request};
 use super::problem::Problem;
 
-/// How long a program may take for a head, and a kept connection be idle.
+/// The time for which a program may take to send a head, and for which a kept connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 const READ_BYTES: usize = 16 << 10;
 
@@ -42,9 +42,9 @@ pub fn serve(asker: &Asker, stream: TcpStream) {
     }
 }
 
-/// The next request; `None` when the program has ended the connection or keeps silent.
+/// Reads the next request; `None` if the program has ended the connection or stays silent.
 fn next_request(client: &mut Client, limit: Duration) -> Result<Option<Request>, Problem> {
-    // A program that sends a byte now and then has no longer than one that keeps silent.
+    // A program that sends a byte at intervals gets no more time than a silent one.
     let deadline = Instant::now() + limit;
     let mut buffer = vec![0; READ_BYTES];
     loop {
@@ -82,8 +82,8 @@ fn tunnel(asker: &Asker, mut client: Client, wanted: Connect) {
     }
 }
 
-/// Answers, and reads away for a moment what the program still sends: a socket that is closed over
-/// unread bytes is reset, and the program may lose the answer.
+/// Answers, and for a moment discards further bytes of the program: closing a socket with unread bytes resets it, and
+/// the program may lose the answer.
 fn refuse(mut client: Client, problem: &Problem) {
     if client.stream.write_all(&problem.response()).is_err() {
         return;
@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// A program's end of a connection, and the helper's.
+    /// Returns a program's end of a connection, and the helper's.
     fn pair() -> (TcpStream, Client) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let program = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! A helper that does not keep to the form, or keeps back what it owes.
+//! A helper that sends malformed messages, or withholds messages that it owes.
 
 use super::*;
 
@@ -44,14 +44,14 @@ fn what_is_no_connection_of_a_program_ends_its_tunnel_alone_and_stays_open_nowhe
     let loose = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     refused(&mut door, "not connected", vec![loose]);
 
-    // A head that is cut off.
+    // The head is cut off.
     let (line, id) = door.line();
     let (program, socket) = connection();
     send_fds(line.as_fd(), &[0; 3], &[socket.as_fd()]);
     drop(socket);
     door.expect_refused(line, id, "three bytes");
     assert!(is_closed(program));
-    // A helper that goes away instead.
+    // The helper ends instead.
     let (line, id) = door.line();
     drop(line);
     assert_eq!(door.receive(), (id, Message::Cancel(Empty {})));
@@ -79,18 +79,18 @@ fn a_line_takes_one_connection() {
         (vec![], Message::StreamEnd(StreamEnd::default()))
     );
     assert!(receive_end(&mut line));
-    // It was never taken, and is closed with the line.
+    // The second connection was never accepted, and closes with the line.
     assert!(is_over(&second.read(&mut [0])));
 }
 
 #[test]
 fn a_helper_that_keeps_a_connection_or_its_bytes_back_holds_up_nothing() {
     let mut door = Door::new();
-    // No connection comes, and the keeper gives it up.
+    // No connection arrives, and the keeper gives it up.
     let (line, id) = door.line();
     door.tell(id, Message::Cancel(Empty {}));
     door.expect_refused(line, id, "no connection");
-    // The bytes do not come; the program sees that its connection broke.
+    // The early bytes do not arrive; the program sees that its connection broke.
     let (line, id) = door.line();
     let (mut program, socket) = connection();
     hand(&line, 10, &[socket.as_fd()]);
@@ -119,7 +119,7 @@ fn a_request_that_does_not_keep_to_the_form_ends_the_helper_and_nothing_that_was
         let mut door = Door::new();
         let (mut program, _line, id) = door.handed_over(b"");
         send_fds(door.control.as_fd(), bytes, &fds);
-        // Its end of the control socket is closed.
+        // PID 1 has closed its end of the control socket.
         assert_eq!(rustix::io::read(&door.control, &mut [0u8]), Ok(0), "{what}");
         program.write_all(b"x").unwrap();
         assert_eq!(door.receive(), (id, Message::Data(b"x".to_vec())), "{what}");

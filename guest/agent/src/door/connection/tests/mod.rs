@@ -1,4 +1,4 @@
-//! The helper's side is the test's: what it may say, and what it may not.
+//! The tests act as the helper: they send allowed and forbidden messages.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -27,7 +27,7 @@ mod tunnels;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// PID 1's side of the door, with the helper's end of the control socket and the keeper's of the port.
+/// PID 1's side of the door, with the helper's end of the control socket and the keeper's end of the port.
 struct Door {
     tunnels: Arc<Tunnels>,
     control: OwnedFd,
@@ -71,7 +71,7 @@ impl Door {
         line
     }
 
-    /// A line whose connection the keeper has, with the tunnel's id.
+    /// Returns a line whose connection the keeper has opened, and the tunnel's id.
     fn line(&mut self) -> (UnixStream, u32) {
         let mut line = self.ask();
         let id = self.next_id;
@@ -82,7 +82,7 @@ impl Door {
         (line, id)
     }
 
-    /// A program's end of a connection that was handed over with `early`.
+    /// Returns a program's end of a connection that was handed over with `early`.
     fn handed_over(&mut self, early: &[u8]) -> (TcpStream, UnixStream, u32) {
         let (mut line, id) = self.line();
         let (program, socket) = connection();
@@ -100,7 +100,7 @@ impl Door {
         Message::decode(frame).unwrap()
     }
 
-    /// The bytes of a tunnel and its last word.
+    /// Returns the bytes of a tunnel and its last message.
     fn receive_rest(&mut self, id: u32) -> (Vec<u8>, Message) {
         let mut bytes = Vec::new();
         loop {
@@ -115,7 +115,7 @@ impl Door {
         }
     }
 
-    /// So many bytes of a tunnel.
+    /// Returns `count` bytes of a tunnel.
     fn receive_bytes(&mut self, id: u32, count: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         while bytes.len() < count {
@@ -128,7 +128,7 @@ impl Door {
         bytes
     }
 
-    /// The tunnel is given up, its line gets no message, and other tunnels stay open.
+    /// Checks that the tunnel is given up, that its line gets no message, and that other tunnels stay open.
     fn expect_refused(&mut self, mut line: UnixStream, id: u32, what: &str) {
         assert_eq!(self.receive(), (id, Message::Cancel(Empty {})), "{what}");
         let said = line.read(&mut [0]);
@@ -151,7 +151,7 @@ fn wanted() -> Connect {
     }
 }
 
-/// A program's end of a connection, and the one that the helper has accepted.
+/// Returns a program's end of a connection, and the end that the helper has accepted.
 fn connection() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let program = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -160,7 +160,7 @@ fn connection() -> (TcpStream, TcpStream) {
     (program, listener.accept().unwrap().0)
 }
 
-/// Sends a hand-over of so many early bytes with these descriptors.
+/// Sends a hand-over of `early_bytes` early bytes with these descriptors.
 fn hand(line: &UnixStream, early_bytes: usize, fds: &[BorrowedFd<'_>]) {
     let length = u32::try_from(early_bytes).unwrap().to_le_bytes();
     send_fds(line.as_fd(), &length, fds);
@@ -176,12 +176,12 @@ fn send_fds(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
     sendmsg(socket, bytes, &mut ancillary, SendFlags::NOSIGNAL).unwrap();
 }
 
-/// True once no process has the other end of `reader`.
+/// Returns true once no process has the other end of `reader`.
 fn is_closed(mut reader: impl Read) -> bool {
     matches!(reader.read(&mut [0]), Ok(0))
 }
 
-/// The other end is closed, perhaps over bytes that it had not read; a timeout is another thing.
+/// Returns true if the other end is closed, perhaps with unread bytes; a timeout does not count.
 fn is_over(read: &io::Result<usize>) -> bool {
     match read {
         Ok(count) => *count == 0,

@@ -1,9 +1,9 @@
-//! The rest of a long answer, which goes to its program past the helper.
+//! The rest of a long answer, which bypasses the helper on its way to the program.
 
 use super::*;
 use crate::door::handoff::send_rest;
 
-/// A request that the helper passes on: its end of the pair, the line, the tunnel.
+/// A request that the helper forwards: its end of the pair, the line, the tunnel.
 struct Request {
     server: UnixStream,
     line: UnixStream,
@@ -19,7 +19,7 @@ impl Request {
         Self { server, line, id }
     }
 
-    /// Takes no more, and gives what has come.
+    /// Stops receiving, and returns the bytes that have arrived.
     fn stop(&mut self) -> Vec<u8> {
         self.server.shutdown(Shutdown::Read).unwrap();
         let mut got = Vec::new();
@@ -33,7 +33,7 @@ impl Request {
         assert_eq!(end, [u8::from(is_whole)]);
     }
 
-    /// The tunnel was given up, and the helper knows.
+    /// Checks that the tunnel was given up, and that the helper was told about it.
     fn expect_reset(mut self, door: &mut Door, what: &str) {
         let (_, last) = door.receive_rest(self.id);
         assert_eq!(last, Message::Cancel(Empty {}), "{what}");
@@ -51,7 +51,7 @@ fn the_rest_begins_where_the_helper_stopped_and_ends_where_it_said() {
     door.tell(request.id, Message::Data(answer[..40_000].to_vec()));
     let mut begun = vec![0; 10_000];
     request.server.read_exact(&mut begun).unwrap();
-    // Some is on its way to the helper, some comes between its stop and its word, some after it.
+    // Some bytes are on their way to the helper, some arrive between its stop and its message, and some after it.
     begun.extend(request.stop());
     door.tell(request.id, Message::Data(answer[40_000..70_000].to_vec()));
     thread::sleep(Duration::from_millis(30));
@@ -64,7 +64,7 @@ fn the_rest_begins_where_the_helper_stopped_and_ends_where_it_said() {
     program.read_exact(&mut rest).unwrap();
     assert!([begun, rest].concat() == answer);
 
-    // The request's own body still passes, and the program's connection is the helper's again.
+    // The request's own body still passes, and the program's connection belongs to the helper again.
     request.server.write_all(b"up").unwrap();
     assert_eq!(door.receive_bytes(request.id, 2), b"up".to_vec());
     (&socket).write_all(b"next answer").unwrap();
@@ -72,7 +72,7 @@ fn the_rest_begins_where_the_helper_stopped_and_ends_where_it_said() {
     program.read_exact(&mut next).unwrap();
     assert_eq!(&next, b"next answer");
 
-    // The helper and the server end it.
+    // The helper and the server end the connection.
     let end = Message::StreamEnd(StreamEnd::default());
     drop(request.server);
     assert_eq!(door.receive_rest(request.id), (vec![], end.clone()));
@@ -116,7 +116,7 @@ fn an_answer_that_is_cut_breaks_the_programs_connection() {
             door.tell(request.id, cut.clone());
             if is_before {
                 request.stop();
-                // The keeper's word may have ended it all by now.
+                // The keeper's message may have ended the connection by now.
                 let _ = send_rest(&request.line, socket.as_fd(), 10);
             }
             drop(socket);
@@ -183,7 +183,7 @@ fn a_rest_that_does_not_keep_to_the_form_ends_its_tunnel_alone() {
         send_fds(request.line.as_fd(), bytes, &fds);
         request.expect_reset(&mut door, what);
     }
-    // It stops, and goes away instead of saying where the rest goes.
+    // The helper stops, and ends instead of sending the program's connection.
     let mut request = Request::new(&mut door);
     request.stop();
     door.tell(request.id, Message::Data(b"x".to_vec()));
@@ -191,7 +191,7 @@ fn a_rest_that_does_not_keep_to_the_form_ends_its_tunnel_alone() {
     drop(request.line);
     let (_, last) = door.receive_rest(request.id);
     assert_eq!(last, Message::Cancel(Empty {}));
-    // One that stops and says nothing holds up nothing once the keeper gives up.
+    // A helper that stops and stays silent blocks no connection once the keeper gives up.
     let mut silent = Request::new(&mut door);
     silent.stop();
     door.tell(silent.id, Message::Data(b"x".to_vec()));

@@ -1,4 +1,4 @@
-//! Connections that are handed over as they should be, up to their ends and limits.
+//! Connections that are handed over correctly, up to their ends and limits.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn what_was_read_of_a_connection_goes_first_and_each_direction_ends_by_itself() 
     program.shutdown(Shutdown::Write).unwrap();
     let end = Message::StreamEnd(StreamEnd::default());
     assert_eq!(door.receive_rest(id), (b"early late".to_vec(), end.clone()));
-    // The program has said all, and still hears.
+    // The program has sent everything, and still receives.
     door.tell(id, Message::Data(b"down".to_vec()));
     let mut got = [0; 4];
     program.read_exact(&mut got).unwrap();
@@ -18,7 +18,7 @@ fn what_was_read_of_a_connection_goes_first_and_each_direction_ends_by_itself() 
     door.tell(id, end.clone());
     assert!(is_closed(&program) && receive_end(&mut line));
 
-    // The other way round: the server has said all, and still hears.
+    // In the other direction: the server has sent everything, and still receives.
     let (mut program, mut line, id) = door.handed_over(b"");
     door.tell(id, Message::Data(b"down".to_vec()));
     door.tell(id, end.clone());
@@ -58,7 +58,7 @@ fn a_helper_has_read_64_kib_at_most_and_they_may_come_in_pieces() {
 #[test]
 fn a_program_that_does_not_read_holds_up_no_thread_once_the_keeper_gives_up() {
     let mut door = Door::new();
-    // The socket blocks: the helper shares it, and may set that at any time.
+    // The socket blocks: the helper shares it, and may set this at any time.
     let (mut line, id) = door.line();
     let (unread, socket) = UnixStream::pair().unwrap();
     sockopt::set_socket_send_buffer_size(&socket, 4096).unwrap();
