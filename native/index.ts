@@ -1,4 +1,4 @@
-/** The door to native pieces: the keeper's client. Nothing here loads a binary into this process. */
+/** The entry point of native pieces: the keeper's client. It loads no binary into this process. */
 export { MicroVm, type MicroVmLaunch } from './micro-vm.ts';
 export { endVm } from './end-vm.ts';
 export { keepVmAlive } from './keepalive.ts';

@@ -1,4 +1,7 @@
-/** The purpose of an op of the keeper, for people who read an error: they know commands, files and VMs, and not the keeper's API. */
+/**
+ * The purpose of an op of the keeper, for users who read an error: they know commands, files and VMs, but not the
+ * keeper's API.
+ */
 const WORDS: Readonly<Record<string, string>> = {
   status: 'asking for the state of the VM',
   'exec.start': 'starting the command',

@@ -1,18 +1,18 @@
-/** Pieces of `exec.outputs` (docs/reference/keeper.md): a byte for the stream, the length as 32 bits, the bytes. */
+/** Parses pieces of `exec.outputs` (docs/keeper.md): a byte for the stream, the length as 32 bits, the bytes. */
 import { Buffer } from 'node:buffer';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { OutputPiece, OutputStream } from './api.ts';
 
 const HEAD_BYTES = 5;
-/** Longest piece that a keeper sends. */
+/** The longest piece that a keeper sends. */
 const MAX_PIECE_BYTES = 1024 * 1024;
 const STREAMS: readonly (OutputStream | null)[] = [null, 'stdout', 'stderr'];
 
 /**
- * Yields bytes as they come, however the chunks cut the pieces.
- * @param what  begins messages
- * @returns true behind the piece that ends both streams; false if the chunks end before
- * @throws CodedError `vm/protocol` for what is not a piece
+ * Yields bytes as they arrive, however the chunks split the pieces.
+ * @param what  the beginning of messages
+ * @returns true after the piece that ends both streams; false if the chunks end earlier
+ * @throws CodedError `vm/protocol` for bytes that are not a piece
  */
 export async function* readOutputPieces(
   chunks: AsyncIterable<Uint8Array>,

@@ -1,8 +1,8 @@
-//! The one error shape that crosses the local API: a code of docs/reference/keeper.md and a text.
+//! The only error shape of the local API: a code of docs/keeper.md and a text.
 
 use std::io;
 
-/// Codes of the API, as docs/reference/keeper.md lists them.
+/// The codes of the API, which docs/keeper.md lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
     ApiVersion,
@@ -44,7 +44,7 @@ impl Code {
     }
 }
 
-/// A failure that a client of the API sees.
+/// A failure that a client of the API gets.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{}: {message}", code.as_str())]
 pub struct Failure {
@@ -64,7 +64,8 @@ impl Failure {
         Self::new(Code::HostIo, format!("{what}: {error}"))
     }
 
-    /// About a file of the VM's run directory. One that is gone was removed with its VM, so no further try finds it.
+    /// Creates a failure about a file of the VM's run directory. A missing file was removed with its VM, so a retry
+    /// cannot find it.
     pub fn run_dir(what: &str, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound => Self::new(

@@ -1,4 +1,4 @@
-//! Which room of the keeper may use which: only those that come before it.
+//! Each room of the keeper may use only rooms that come before it.
 
 #[path = "../../../guest/agent/tests/modules/mod.rs"]
 mod modules;

@@ -1,4 +1,4 @@
-//! One connection: its lines, its requests at work, and its end.
+//! One connection: its lines, its running requests, and its end.
 
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
@@ -19,12 +19,12 @@ use crate::error::Failure;
 use crate::keeper::Keeper;
 
 const MAX_LINE_BYTES: usize = 1 << 20;
-/// Requests of one connection that may be at work at once.
+/// The limit of concurrent requests of one connection.
 const MAX_AT_WORK: usize = 64;
 const HANG_UP_POLL: Duration = Duration::from_millis(500);
 
-/// Runs a connection to its end. A client that is gone takes its requests with it; one that only
-/// closed its sending side gets its answers.
+/// Runs a connection to its end. If the client disconnects, its requests end too; if it only closed its sending side,
+/// it still gets its answers.
 pub async fn run(keeper: Rc<Keeper>, stream: UnixStream, open: Open) {
     let fd = stream.as_raw_fd();
     let (reader, writer) = stream.into_split();
@@ -91,7 +91,7 @@ fn not_alone(head: &Head) -> Failure {
     ))
 }
 
-/// The next line; `None` at the end. What is no line within the limit is an error.
+/// Reads the next line; `None` at the end. Returns an error if the line exceeds the limit.
 async fn read_line(reader: &mut BufReader<OwnedReadHalf>) -> Result<Option<Vec<u8>>, Failure> {
     let mut line = Vec::new();
     loop {
@@ -120,12 +120,12 @@ async fn read_line(reader: &mut BufReader<OwnedReadHalf>) -> Result<Option<Vec<u
 
 async fn write(writer: &Mutex<OwnedWriteHalf>, id: &Value, result: &Result<Value, Failure>) {
     let line = answer_line(id, result);
-    // A client that is gone reads no answer.
+    // A client that has disconnected reads no answer.
     let _ = writer.lock().await.write_all(&line).await;
 }
 
-/// Returns when the peer has closed both of its directions. Asked for now and then, and only while
-/// nothing is read from the connection: a client that half-closes looks the same to a read.
+/// Returns once the peer has closed both of its directions. It polls at intervals, and only while no byte is read from
+/// the connection: to a read, a client that half-closes looks the same.
 async fn hung_up(fd: i32) {
     loop {
         let mut poll = libc::pollfd {

@@ -1,10 +1,10 @@
-//! The arguments of a command.
+//! Parses the arguments of a command.
 
 use std::ffi::OsString;
 
 use super::command_error::CommandError;
 
-/// The values of `names` (each `--name VALUE`, at most once), in their order.
+/// Returns the values of `names` (each `--name VALUE`, at most once), in their order.
 pub fn options(args: &[OsString], names: &[&str]) -> Result<Vec<Option<OsString>>, CommandError> {
     let mut values = vec![None; names.len()];
     let mut rest = args.iter();
@@ -22,12 +22,12 @@ pub fn options(args: &[OsString], names: &[&str]) -> Result<Vec<Option<OsString>
     Ok(values)
 }
 
-/// The value of an option that must be there.
+/// Returns the value of a required option.
 pub fn required(value: Option<OsString>, name: &str) -> Result<OsString, CommandError> {
     value.ok_or_else(|| CommandError::Usage(format!("{name} is missing")))
 }
 
-/// The words of this program, and the command behind `--`.
+/// Splits the words of this program from the command after `--`.
 pub fn split(args: &[OsString]) -> Result<(&[OsString], &[OsString]), CommandError> {
     let at = args.iter().position(|arg| arg == "--");
     match at.map(|at| (&args[..at], &args[at + 1..])) {

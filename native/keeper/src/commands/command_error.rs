@@ -1,6 +1,6 @@
-//! Why a command of `voidbox-vm` fails.
+//! The errors of the commands of `voidbox-vm`.
 
-/// Why a command could not do its work.
+/// The reason why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     #[error("{0}")]

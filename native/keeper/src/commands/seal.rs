@@ -1,4 +1,4 @@
-//! `seal`: sees to it that a run directory without a VM never gets one.
+//! `seal`: ensures that a run directory without a VM never gets one.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -10,8 +10,8 @@ use crate::exec::now_ms;
 use crate::keeper::EndReason;
 use crate::run_dir::{EXIT, RunDir, VmState};
 
-/// Writes the end of a VM that never began. A launch that is under way holds the lock, and a later
-/// one reads the end: there is no moment in which both could miss each other.
+/// Writes the end of a VM that never began. A launch that is in progress holds the lock, and a later one reads the end,
+/// so a launch and a seal can never miss each other.
 pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
     let mut values = arguments::options(args, &["--dir", "--key"])?;
     let key = arguments::required(values.remove(1), "--key")?;

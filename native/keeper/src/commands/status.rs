@@ -1,4 +1,4 @@
-//! `status`: what a run directory says, without touching anything.
+//! `status`: prints the state of a run directory without changing it.
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Which VMM runs a VM, and the settings that only this VMM has.
+//! The VMM of a VM, and the settings of only this VMM.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub struct QemuSettings {
     pub program: PathBuf,
     pub accelerator: Accelerator,
     pub bwrap: PathBuf,
-    /// Searched in the usual places if the configuration does not set it.
+    /// If the configuration does not set it, it is searched in the usual folders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mke2fs: Option<PathBuf>,
 }

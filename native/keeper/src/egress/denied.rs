@@ -1,20 +1,20 @@
-//! The addresses of names that `deny` has: a guest that names such an address by number is refused.
+//! The addresses of names in `deny`: a guest's request for such an address by number is refused.
 
 use std::net::IpAddr;
 
 use super::rules::{Allow, Rule};
 
-/// Addresses of one name that are kept. The oldest ones make room.
+/// The limit of addresses that are kept for one name. New ones replace the oldest.
 const MAX_ADDRESSES: usize = 256;
 
-/// The addresses to which the names of `deny` have resolved since the VM began.
+/// The addresses to which the names in `deny` have resolved since the VM began.
 #[derive(Debug, Default)]
 pub struct Denied {
     rules: Vec<(Rule, Vec<IpAddr>)>,
 }
 
 impl Denied {
-    /// Empty if no rule of `allow` lets an address decide: then a name is all that opens anything.
+    /// Creates an empty list if no rule of `allow` lets an address decide, because then only names open connections.
     pub fn new(allow: &Allow, deny: &[Rule]) -> Self {
         let reaches_numbers = match allow {
             Allow::Any => true,
@@ -31,7 +31,7 @@ impl Denied {
         }
     }
 
-    /// The names to look up, each once.
+    /// Returns the names to look up, each once.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self
             .rules
@@ -58,7 +58,7 @@ impl Denied {
         }
     }
 
-    /// The rule whose name has had this address.
+    /// Returns the rule whose name has resolved to this address.
     pub(super) fn find(&self, address: IpAddr, port: u16) -> Option<&Rule> {
         self.rules
             .iter()

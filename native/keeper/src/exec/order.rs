@@ -1,15 +1,15 @@
-//! In which order bytes of an exec's two outputs came, for readers of both at once.
+//! The order in which the bytes of an exec's two outputs arrived, for readers of both.
 
 use voidbox_protocol::message::Stream;
 
 /// The number of changes between the outputs that the keeper stores. Later bytes keep only the order of their output.
 const MAX_RUNS: usize = 128 * 1024;
 
-/// Bytes of one output that came before any of the other.
+/// Bytes of one output that arrived before any byte of the other.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     is_stderr: bool,
-    /// The offset in that output behind its last byte.
+    /// The offset after its last byte, in that output.
     end: u64,
 }
 
@@ -18,7 +18,7 @@ pub struct Order {
     runs: Vec<Run>,
 }
 
-/// A reader's place: the next byte of each output.
+/// A reader's position: the next byte of each output.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
     pub stdout: u64,
@@ -52,7 +52,7 @@ impl Place {
 }
 
 impl Order {
-    /// Notes that the output has bytes up to `end` by now.
+    /// Records that the output has bytes up to `end`.
     pub fn push(&mut self, stream: Stream, end: u64) {
         let is_stderr = stream == Stream::Stderr;
         let has_room = self.runs.len() < MAX_RUNS;
@@ -63,13 +63,13 @@ impl Order {
         }
     }
 
-    /// True if later bytes have no order.
+    /// Returns true if later bytes have no order.
     pub fn is_full(&self) -> bool {
         self.runs.len() == MAX_RUNS
     }
 
-    /// The output that has the next byte for a reader, and how many bytes come before one of the other. `None` if the
-    /// reader has all that has an order.
+    /// Returns the output with the next byte for a reader, and the number of its bytes before a byte of the other
+    /// output. `None` if the reader has all ordered bytes.
     pub fn next(&self, place: &mut Place) -> Option<(Stream, u64)> {
         while let Some(run) = self.runs.get(place.run) {
             let stream = match run.is_stderr {
@@ -80,7 +80,7 @@ impl Order {
             if at < run.end {
                 return Some((stream, run.end - at));
             }
-            // The last one may still grow.
+            // The last run may still grow.
             if place.run + 1 == self.runs.len() {
                 return None;
             }

@@ -1,4 +1,4 @@
-//! How an exec is and how it ends.
+//! The state of an exec and its outcome.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -16,7 +16,7 @@ pub enum Reason {
 /// The cause for which a client ends a command, in the client's words.
 pub type Cause = Map<String, Value>;
 
-/// How an exec ended, as `exec.wait` answers it.
+/// The outcome of an exec, as in the answer of `exec.wait`.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
@@ -29,7 +29,7 @@ pub struct Outcome {
     pub message: Option<String>,
     pub started_at_ms: u64,
     pub ended_at_ms: u64,
-    /// Bytes in the spools; `droppedBytes` came from the guest and are in neither.
+    /// Bytes in the spools; `droppedBytes` were sent by the guest, and are in neither spool.
     pub stdout_bytes: u64,
     pub stderr_bytes: u64,
     pub dropped_bytes: u64,
@@ -44,7 +44,7 @@ pub enum Phase {
     Acknowledged,
 }
 
-/// The one that ends a command before its own end.
+/// The party that ends a command before its own end.
 #[derive(Debug, Clone)]
 pub enum Interruption {
     /// The keeper, which names the reason.
@@ -53,7 +53,7 @@ pub enum Interruption {
     Client(Cause),
 }
 
-/// The guest's word on the end, before it is written down.
+/// The guest's report of the end, before it is recorded.
 pub struct Ending {
     pub reason: Reason,
     pub exit_code: i32,

@@ -1,4 +1,4 @@
-//! An exec's output: from the guest into its spools, from there to readers, and away.
+//! An exec's output: from the guest into its spools, from there to readers, and its deletion.
 
 use std::fs;
 
@@ -12,8 +12,8 @@ use crate::error::{Code, Failure};
 use crate::guest::link::{Link, Violation};
 
 impl Exec {
-    /// Spools what came and lets the guest send as much again; kills an exec that has reached its limit.
-    /// For what the disk has no room for the guest gets no credit, so it waits too.
+    /// Spools output and grants the guest the same number of bytes again; kills an exec that has reached its limit.
+    /// Bytes for which the disk has no room give no credit, so the guest waits too.
     pub(super) fn on_output(
         &self,
         link: &Link,
@@ -94,7 +94,7 @@ impl Exec {
         }
     }
 
-    /// Reads both outputs in the order in which they came, waiting for more; `None` at the end of both. Bytes after a
+    /// Reads both outputs in the order of their arrival, waiting for more; `None` at the end of both. Bytes after a
     /// limit have no order.
     pub async fn read_outputs(
         &self,
@@ -155,7 +155,7 @@ impl Exec {
         }
     }
 
-    /// Forgets the output; the record stays, so that the key stays taken.
+    /// Deletes the output. The record stays, so that the key stays taken.
     pub fn acknowledge(&self) -> Result<(), Failure> {
         {
             let mut state = self.state.borrow_mut();
@@ -177,7 +177,7 @@ impl Exec {
         }
         self.changed.notify_waiters();
         match self.write_record(Phase::Acknowledged, self.outcome().as_ref()) {
-            // The record says `ended` then, which is as true, and the key stays taken here.
+            // The record then still contains `ended`, which is also true, and the key stays taken.
             Err(error) if !is_full(&error) => {
                 Err(Failure::run_dir("writing the exec record", &error))
             }

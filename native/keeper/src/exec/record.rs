@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::Exec;
 use super::outcome::{Outcome, Phase};
 
-/// `record.json`. It has no arguments and no environment: both may carry secrets.
+/// `record.json`. It contains no arguments and no environment, because both may contain secrets.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Record<'a> {
@@ -21,7 +21,7 @@ struct Record<'a> {
 }
 
 impl Exec {
-    /// Replaces the record. It need not survive a power cut, which the VM does not either.
+    /// Replaces the record. It need not survive a power failure, because the VM does not survive one either.
     pub(super) fn write_record(
         &self,
         state: Phase,
@@ -40,7 +40,7 @@ impl Exec {
         let written = fs::write(&temporary, serde_json::to_vec(&record)?)
             .and_then(|()| fs::rename(&temporary, self.folder.join("record.json")));
         if written.is_err() {
-            // half a file takes room on the disk that was too full for it
+            // A partial file would use space on a disk that was too full for it.
             let _ = fs::remove_file(&temporary);
         }
         written

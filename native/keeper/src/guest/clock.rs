@@ -79,7 +79,7 @@ impl GuestClock {
         self.compare_host(self.read_host_lead());
     }
 
-    /// Returns how far the time of day is ahead of the steady clock, which stops while the host sleeps and is never set.
+    /// Returns the lead of the time of day over the steady clock, which stops while the host sleeps and is never set.
     fn read_host_lead(&self) -> i64 {
         unix_ms().saturating_sub(millis(self.begin.elapsed()))
     }

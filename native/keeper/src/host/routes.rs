@@ -1,6 +1,7 @@
-//! The networks that this host is directly connected to, as its kernel has them.
+//! Reads the networks to which this host is directly connected from its kernel.
 //!
-//! Asked over netlink for each connection: a network that the host joins a second later counts.
+//! The kernel is asked over netlink for each connection, so that a network that the host joins a second later counts
+//! too.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,22 +15,22 @@ pub type Prefix = (IpAddr, u8);
 /// How this host reaches an address.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Nearness {
-    /// The address is one of this host.
+    /// The address belongs to this host.
     pub is_own: bool,
-    /// Networks that have the address and that the host is directly connected to.
+    /// The networks that contain the address and to which the host is directly connected.
     pub networks: Vec<Prefix>,
 }
 
-/// One answer of the kernel.
+/// The size limit of one answer of the kernel.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
-/// Answers to one question. A host with more addresses than these hold is not judged.
+/// The limit of answers to one question. On a host with more addresses, reading fails.
 const MAX_ANSWERS: usize = 256;
 
 const HEADER_BYTES: usize = 16;
 /// Constants of Linux; some C libraries lack them.
 const RTA_VIA: u16 = 18;
 const RTA_ENCAP: u16 = 22;
-/// The kernel names the entry of its table instead of the single address.
+/// The flag with which the kernel returns the entry of its table instead of the single address.
 const RTM_F_FIB_MATCH: u32 = 0x2000;
 
 /// Reads how this host reaches the address. Fails if the kernel does not answer.
@@ -39,7 +40,7 @@ pub fn read_nearness(address: IpAddr) -> io::Result<Nearness> {
     let mut networks = Vec::new();
     for (own, network) in kernel.read_addresses()? {
         is_own |= own == address;
-        // A prefix of no bits is everything, and no network.
+        // A prefix of no bits matches every address, so it is not a network.
         if network.1 > 0 && has_address(network, address) {
             networks.push(network);
         }
@@ -47,7 +48,7 @@ pub fn read_nearness(address: IpAddr) -> io::Result<Nearness> {
     let Some(route) = kernel.read_route(address)? else {
         return Ok(Nearness { is_own, networks });
     };
-    // A tunnel's routes lead to everything behind it; only its own addresses are its network.
+    // The routes of a tunnel lead to all hosts behind it; only the tunnel's own addresses are its network.
     let is_connected = route.prefix > 0
         && !route.has_gateway
         && match route.device {
@@ -63,12 +64,12 @@ pub fn read_nearness(address: IpAddr) -> io::Result<Nearness> {
     })
 }
 
-/// True if the network has the address.
+/// Returns true if the network contains the address.
 pub fn has_address((network, prefix): Prefix, address: IpAddr) -> bool {
     network.is_ipv4() == address.is_ipv4() && mask(network, prefix) == mask(address, prefix)
 }
 
-/// The address with only the bits of the prefix.
+/// Returns the address with only the bits of the prefix.
 fn mask(address: IpAddr, prefix: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => {
@@ -110,7 +111,7 @@ impl Kernel {
         })
     }
 
-    /// All addresses of the host with their networks. At the other end of a line it is the peer's.
+    /// Reads all addresses of the host with their networks. For a point-to-point link, the network is the peer's.
     fn read_addresses(&mut self) -> io::Result<Vec<(IpAddr, Prefix)>> {
         let mut addresses = Vec::new();
         let dump = libc::NLM_F_DUMP.unsigned_abs();
@@ -134,7 +135,7 @@ impl Kernel {
         Ok(addresses)
     }
 
-    /// `None` if the host has no way to the address.
+    /// Reads the route to an address; `None` if the host has no route.
     fn read_route(&mut self, address: IpAddr) -> io::Result<Option<Route>> {
         let (family, bytes) = match address {
             IpAddr::V4(address) => (libc::AF_INET, address.octets().to_vec()),
@@ -176,7 +177,7 @@ impl Kernel {
         Ok(flags & tunnel != 0)
     }
 
-    /// Sends one question and passes each answer: its kind and what follows its header.
+    /// Sends one question, and passes each answer on: its kind, and the bytes after its header.
     fn ask(
         &mut self,
         kind: u16,
@@ -258,7 +259,7 @@ fn read_route(body: &[u8]) -> Option<Route> {
     Some(route)
 }
 
-/// Each attribute with its kind. What does not have the form ends the list.
+/// Iterates over attributes with their kinds. A malformed attribute ends the iteration.
 fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(read_u16(rest, 0)?);
@@ -340,7 +341,7 @@ mod tests {
         assert_eq!(read_route(&head[..5]), None);
     }
 
-    /// Set in the process that has a network of its own.
+    /// This variable is set in the process that has its own network.
     const IN_NETWORK: &str = "VOIDBOX_TEST_IN_NETWORK";
 
     #[test]
@@ -415,7 +416,7 @@ mod tests {
     }
 
     impl Kernel {
-        /// A change that the kernel has to confirm.
+        /// Makes a change that the kernel must confirm.
         fn change(&mut self, kind: u16, body: &[u8]) {
             let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE;
             let done = self.ask(kind, flags.unsigned_abs(), body, |_, _| ());

@@ -1,4 +1,4 @@
-//! From nothing to a session with the guest.
+//! Boots a VM until it has a session with its guest.
 
 use std::fs::File;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::host::HostTsc;
 use crate::run_dir::{CONSOLE, STARTED};
 use crate::vmm::{self, NewVm, Vm, console};
 
-/// Boots before the keeper gives up on a VM.
+/// The number of boots before the keeper gives up on a VM.
 const MAX_BOOTS: u32 = 2;
 
 impl Keeper {

@@ -1,4 +1,4 @@
-//! How the end of a VM is written down.
+//! Records the end of a VM.
 
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::exec::now_ms;
 use crate::run_dir::{CONSOLE, EXIT};
 use crate::vmm::console;
 
-/// How long the VM's end waits for room to be written down.
+/// The time for which the VM's end waits for room for its record.
 const EXIT_LIMIT: Duration = Duration::from_secs(20);
 const EXIT_PAUSE: Duration = Duration::from_millis(250);
 const CONSOLE_TAIL_BYTES: u64 = 8 << 10;
@@ -52,7 +52,7 @@ impl Keeper {
         let deadline = Instant::now() + EXIT_LIMIT;
         loop {
             match self.dir.write_durable(EXIT, &text) {
-                // The scratch disk is gone, so there is room, unless others take it first.
+                // The scratch disk was deleted, so the disk has room, unless other programs use it first.
                 Err(error) if disk::is_full(&error) && Instant::now() < deadline => {
                     tokio::time::sleep(EXIT_PAUSE).await;
                 }

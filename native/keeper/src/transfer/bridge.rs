@@ -1,4 +1,4 @@
-//! Between the event loop and a thread that reads or writes a tar: bounded channels as pipes.
+//! Connects the event loop to a thread that reads or writes a tar, with bounded channels as pipes.
 
 use std::io::{self, Read, Write};
 
@@ -9,18 +9,18 @@ use voidbox_protocol::mailbox::SLOT_BYTES;
 use crate::error::Failure;
 use crate::guest::transfer::Transfer;
 
-/// Chunks that may wait in a pipe.
+/// The limit of chunks that wait in a pipe.
 const CHUNKS: usize = 2;
 const CHUNK_BYTES: usize = SLOT_BYTES;
 
-/// An empty chunk is the end; a sender that goes away without one broke off.
+/// An empty chunk marks the end. If the sender is dropped without one, the transfer was interrupted.
 pub type Chunk = Vec<u8>;
 
 pub fn pipe() -> (mpsc::Sender<Chunk>, mpsc::Receiver<Chunk>) {
     mpsc::channel(CHUNKS)
 }
 
-/// The blocking end that reads.
+/// The blocking end for reads.
 pub struct PipeReader {
     chunks: mpsc::Receiver<Chunk>,
     current: Chunk,
@@ -59,7 +59,8 @@ impl Read for PipeReader {
     }
 }
 
-/// The blocking end that writes, in chunks of a slot's worth. Without [`PipeWriter::finish`] it broke off.
+/// The blocking end for writes, in chunks of a slot's worth. Without [`PipeWriter::finish`], the transfer was
+/// interrupted.
 pub struct PipeWriter {
     chunks: mpsc::Sender<Chunk>,
     current: Chunk,
@@ -104,7 +105,7 @@ impl Write for PipeWriter {
     }
 }
 
-/// Moves all that the guest sends into a pipe, with its end. Stops when the pipe's reader is gone.
+/// Moves all bytes of the guest into a pipe, with their end. Stops if the pipe's reader is dropped.
 pub async fn pump_from_guest(
     transfer: &Transfer,
     pipe: mpsc::Sender<Chunk>,

@@ -1,19 +1,19 @@
-//! Lines of a VMM's control socket.
+//! Reads and writes lines of a VMM's control socket.
 
 use std::io;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-/// Events and answers of a VMM have some hundred bytes.
+/// The limit of a line; events and answers of a VMM have some hundred bytes.
 pub const MAX_LINE_BYTES: usize = 64 << 10;
 
-/// A line has more bytes than any that a VMM writes. It is hostile then, or broken.
+/// A line is longer than any line of a real VMM. The VMM is hostile or broken.
 #[derive(Debug, thiserror::Error)]
 #[error("a line has more than {MAX_LINE_BYTES} bytes")]
 pub struct LongLine;
 
-/// Lines of at most [`MAX_LINE_BYTES`]. Reading can be given up at any time and loses nothing.
+/// Lines of at most [`MAX_LINE_BYTES`]. Cancelling a read loses no bytes.
 pub struct Lines {
     socket: UnixStream,
     buffer: Vec<u8>,
@@ -27,7 +27,7 @@ impl Lines {
         }
     }
 
-    /// The next line, `None` at the end.
+    /// Returns the next line, `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, LongLine> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {

@@ -1,4 +1,4 @@
-//! The VMM of one VM: the interface that each VMM implements, and which VMMs there are.
+//! The VMM of one VM: the interface that each VMM implements, and the list of VMMs.
 
 pub mod console;
 mod full_disk;
@@ -19,7 +19,7 @@ pub use interface::{NewVm, RunningVm, Vmm};
 pub use usage::Usage;
 pub use vm::Vm;
 
-/// The VMM that a launch configuration chooses.
+/// Returns the VMM that a launch configuration chooses.
 pub fn of(config: &LaunchConfig) -> &dyn Vmm {
     match &config.vmm {
         VmmSettings::Qemu(settings) => settings,

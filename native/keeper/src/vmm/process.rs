@@ -163,7 +163,7 @@ fn starting(error: io::Error) -> Failure {
     Failure::io("starting the VMM", &error)
 }
 
-/// Creates two connected sockets. The keeper's end does not block, and a child inherits neither unless its flag is cleared.
+/// Creates two connected sockets. The keeper's end does not block. A child inherits neither unless its flag is cleared.
 fn socket_pair() -> io::Result<(StdStream, StdStream)> {
     let (ours, theirs) = StdStream::pair()?;
     for socket in [&ours, &theirs] {

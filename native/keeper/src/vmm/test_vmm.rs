@@ -1,5 +1,6 @@
-//! The VMM of the keeper's own tests: a program of the test without a VM or a jail around it. Its control has a protocol
-//! of its own, a word a line: `ready` once, then `no-room`, `resumed` and `refused`, and `pause` and `resume` from here.
+//! The VMM of the keeper's own tests: a program of the test without a VM or a jail around it. Its control has a
+//! protocol of one word on each line. The program sends `ready` once, then `no-room`, `resumed` and `refused`; the
+//! keeper sends `pause` and `resume`.
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -92,7 +93,7 @@ impl RunningVm for TestVmm {
             match words.next().await?.as_deref() {
                 Some("ready") => Ok(Box::new(words) as Box<dyn Control>),
                 Some(other) => Err(Violation(format!("{other:?} instead of ready"))),
-                // As a program without a control.
+                // The program has no control, so this never returns.
                 None => std::future::pending().await,
             }
         })

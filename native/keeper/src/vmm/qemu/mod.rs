@@ -1,4 +1,4 @@
-//! QEMU: each VM is one process of it in a jail, controlled over QMP.
+//! QEMU: each VM is one QEMU process in a jail, controlled over QMP.
 
 mod command;
 mod jail;

@@ -1,4 +1,4 @@
-//! Where connections lead: by which names, numbers and addresses, and where none may.
+//! The destinations of connections: allowed and refused names, numbers and addresses.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -30,7 +30,7 @@ fn each_request_is_decided_by_its_url_and_its_host_header_is_the_urls() {
         "{seen}"
     );
     assert!(!seen.contains("evil"), "{seen}");
-    // The same connection, another host: decided again.
+    // The same connection requests another host, which is decided again.
     stream
         .write_all(b"GET http://evil.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n")
         .unwrap();
@@ -124,7 +124,7 @@ fn a_name_is_looked_up_once_for_a_connection_and_anew_for_the_next() {
     let mut stream = door.tunnel("a.example:443");
     stream.write_all(b"x").unwrap();
     stream.read_exact(&mut [0]).unwrap();
-    // The name now stands for the loopback: a second lookup is judged as the first one was.
+    // The name now resolves to the loopback: the second lookup is judged like the first.
     assert_eq!(door.connect("a.example:443").0, 403);
     assert_eq!(server.accepted(), 1);
     let reason = door.notices(1)[0]["reason"].as_str().unwrap().to_owned();

@@ -41,7 +41,7 @@ impl Server {
         Self { port, accepted }
     }
 
-    /// Gives back what it gets, and ends when the client does.
+    /// Starts a server that returns all bytes, and ends when the client does.
     fn echo() -> Self {
         Self::new(|mut stream| {
             let mut buffer = vec![0; 64 << 10];
@@ -58,12 +58,12 @@ impl Server {
     }
 }
 
-/// A VM whose door is open for `a.example`, which is this server.
+/// Starts a VM whose door is open for `a.example`, which resolves to this server.
 fn vm(name: &str, server: &Server, change: impl FnOnce(&mut Value)) -> Door {
     vm_with(name, server, json!({}), change)
 }
 
-/// The same with `extra` in its launch configuration.
+/// Like `vm`, with `extra` in its launch configuration.
 fn vm_with(name: &str, server: &Server, mut extra: Value, change: impl FnOnce(&mut Value)) -> Door {
     let mut egress = json!({
         "allow": [{ "kind": "host", "name": "a.example", "ports": [80, 443] }],
@@ -107,7 +107,7 @@ impl Door {
         stream
     }
 
-    /// Sends a head and gives the status, with the connection behind the response's head.
+    /// Sends a head; returns the status, and the connection after the response's head.
     fn ask(&self, head: &str) -> (u16, TcpStream) {
         let mut stream = self.open();
         stream.write_all(head.as_bytes()).unwrap();
@@ -125,7 +125,7 @@ impl Door {
         stream
     }
 
-    /// The notices, once there are so many.
+    /// Returns the notices once there are `count` of them.
     fn notices(&self, count: usize) -> Vec<Value> {
         let mut stream = self.vm.stream("notices", json!({ "offset": 0 }));
         assert_eq!(stream.head["ok"]["offset"], 0);
