@@ -40,7 +40,7 @@ it(
     const sandbox = await host.backend.launch(key, spec, limit());
     const program = agentProgram('codex');
     expect(await textOf(sandbox, request(program, ['--version']))).toBe(`codex-cli ${CODEX.version}`);
-    // The second time it comes out of the guest's page cache.
+    // The second call reads the file from the guest's page cache.
     expect(await textOf(sandbox, request(program, ['exec', '--help']))).toContain('--json');
     expect(await textOf(sandbox, script('ls /opt/agents; ls -d /data'))).toBe('codex\n/data');
     expect(await textOf(sandbox, script(`echo x 2>&1 > /opt/agents/codex/bin/x || echo refused`))).toContain('refused');

@@ -10,7 +10,7 @@ import { createRealHost, SMALL_VM } from '../test/conformance/sandbox/real-host.
 const FULL_COUNT = 50;
 const SHORT_COUNT = 4;
 const AT_ONCE = 2;
-/** Emulated, on two busy cores. */
+/** The limit allows for emulation on two busy cores. */
 const BOOT_LIMIT_MS = 60_000;
 
 const environment = readEnvironment();
@@ -30,7 +30,7 @@ it(`${count} boots, ${AT_ONCE} at a time`, { timeout: (count / AT_ONCE + 1) * BO
       await sandbox.stop();
     }
   };
-  // Looked at behind the block: within it, it would hide what failed.
+  // This is asserted after the block: within it, a failure here would hide the first one.
   let left: readonly string[];
   try {
     await Promise.all(Array.from({ length: AT_ONCE }, bootInTurn));

@@ -1,6 +1,7 @@
 /**
- * Guests that break the protocol, on real VMs: each is ended within its time, and the worker neither hangs nor swells. More of
- * them, such as half a frame, are in `native/keeper/tests/hostile_guest.rs`.
+ * Guests that break the protocol, on real VMs: each is ended within its time limit, and the worker neither hangs nor
+ * uses more and more memory. More such guests, for example with half a frame, are in
+ * `native/keeper/tests/hostile_guest.rs`.
  */
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { gzipSync } from 'node:zlib';
@@ -17,13 +18,13 @@ import { limit } from '../test/conformance/sandbox/behaviour.ts';
 import { sweepVms } from './sweep.ts';
 import { writeTar } from '../tar/write.ts';
 
-/** Emulated, on a busy machine, a guest gets to its first line in 30 s; a silent one is waited for twice. */
+/** An emulated guest on a busy machine reaches its first line in 30 s; for a silent guest, the keeper waits twice. */
 const BOOT_TIMEOUT_MS = 40_000;
 const HEAP_GROWTH_BYTES = 64 * 1024 * 1024;
 
 interface HostileGuest {
   readonly name: string;
-  /** What /init does with the port, open as descriptor 3. */
+  /** The script that /init runs with the port open as descriptor 3. */
   readonly script: string;
   readonly code: 'vm/protocol' | 'vm/boot-timeout';
   readonly bootTimeoutMs: number;
@@ -31,7 +32,7 @@ interface HostileGuest {
 
 const HELLO = String.raw`printf '\063\000\000\000\040{"protocol":1,"agent":"hostile","bootMs":1}        ' >&3`;
 
-/** A session that is set up as it should be; the guest says no more. */
+/** A session that is set up correctly; afterwards the guest is silent. */
 const SILENT = [
   HELLO,
   String.raw`head -c 42 <&3 >/dev/null; printf '\005\000\000\000\004\001\000\000\000\001' >&3`,
@@ -100,7 +101,7 @@ describe('a guest that goes silent', () => {
       (sandbox) => sandbox.readFile('/workspace/out.json', limit()),
       (sandbox) => sandbox.putTar('/workspace/in', writeTar([]), limit()),
     ];
-    // Looked at behind the block: within it, it would hide what failed.
+    // This is asserted after the block: within it, a failure here would hide the first one.
     let left: readonly string[];
     try {
       for (const [generation, exchange] of exchanges.entries()) {
@@ -114,7 +115,7 @@ describe('a guest that goes silent', () => {
           message: expect.stringContaining('went silent') as string,
         });
         sandbox.detach();
-        // What is left of a lost VM can be ended as ever.
+        // A lost VM can still be released.
         await host.backend.release({ runId: 'silent', scope: 'guest', instance: [], generation });
       }
     } finally {
@@ -125,7 +126,7 @@ describe('a guest that goes silent', () => {
   });
 });
 
-/** The guest image with another /init laid over it: a kernel unpacks archives one after the other. */
+/** Makes the guest image with another /init after it, because a kernel unpacks archives one after the other. */
 async function imageWithInit(
   folder: string,
   image: string,

@@ -1,4 +1,4 @@
-/** Which backend a plan's sandbox gets. Nothing is ever chosen that the plan did not ask for. */
+/** Selects the backend of a plan's sandbox. It never selects one that the plan did not request. */
 import type { SandboxBackend } from '../activities/ports/sandbox.ts';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { IsolationLevel, SandboxPlan } from '../domain/plan/plan.ts';
@@ -18,15 +18,17 @@ export function createSandboxBackends(options: QemuBackendOptions): SandboxBacke
   return { qemu: createQemuBackend(options), mock: createMockBackend() };
 }
 
-/** Memory that a VM takes from a host with these facts, beside its guest's: that of the VMM that takes most. */
+/**
+ * Returns the memory that a VM uses in addition to its guest's memory on a host with these facts: the most of any VMM.
+ */
 export function largestOverheadMib(host: HostFacts): number {
   return readOverheadMib(host);
 }
 
 /**
- * `auto` is the best real backend, which is `qemu`. `mock` runs nothing real, so it has nothing to isolate
- * and records `none`; only a plan that names it gets it.
- * @throws CodedError `host/isolation` when the backend is weaker than the plan demands
+ * Selects a backend. `auto` is the best real backend, which is `qemu`. `mock` runs no real program, so it isolates
+ * nothing and records `none`; only a plan that names it gets it.
+ * @throws CodedError `host/isolation` if the backend is weaker than the plan requires
  */
 export function selectBackend(
   backends: SandboxBackends,

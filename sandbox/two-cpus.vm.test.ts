@@ -1,4 +1,4 @@
-/** Clocks of guests with two virtual CPUs on a host that has more to do than it has CPUs. */
+/** Clocks of guests with two virtual CPUs on a host whose CPUs are overloaded. */
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import type { Sandbox } from '../activities/ports/sandbox.ts';
@@ -9,13 +9,13 @@ import { createRealHost, SMALL_VM } from '../test/conformance/sandbox/real-host.
 
 const VMS = 2;
 const BUSY_SECONDS = 12;
-/** A clock that has lost the TSC falls behind by seconds in that time. */
+/** A clock that has lost the TSC would fall behind by seconds in this time. */
 const TOLERANCE_MS = 500;
 const HOST_CLOCK = '/sys/devices/system/clocksource/clocksource0/current_clocksource';
 
 interface Sample {
   readonly guestMs: number;
-  /** The guest looked at its clock between these. */
+  /** The host's time before and after the guest read its clock. */
   readonly fromMs: number;
   readonly toMs: number;
 }
@@ -29,7 +29,7 @@ async function sample(sandbox: Sandbox): Promise<Sample> {
 it('run as fast as the host’s, by the host’s TSC where that one is trusted', { timeout: 240_000 }, async () => {
   const host = await createRealHost(await resolveHostPieces(readEnvironment(), { install: true }));
   const isTrusted = readFileSync(HOST_CLOCK, 'utf8').trim() === 'tsc';
-  // Looked at behind the block: within it, it would hide what failed.
+  // This is asserted after the block: within it, a failure here would hide the first one.
   let left: readonly string[];
   try {
     await Promise.all(

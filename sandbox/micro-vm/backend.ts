@@ -1,4 +1,4 @@
-/** VMs behind their keepers, whichever VMM runs them. */
+/** VMs of keepers, with any VMM. */
 import type { Sandbox, SandboxBackend } from '../../activities/ports/sandbox.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { vmKeyText } from '../../domain/run/vm-key.ts';

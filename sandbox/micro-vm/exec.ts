@@ -11,10 +11,10 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 import { ConnectionError, type MicroVm } from '../../native/index.ts';
 import { readStopCause, writeStopCause } from './stop-cause.ts';
 
-/** Interruptions in a row, without a byte between them, that a living keeper is forgiven. */
+/** The number of consecutive interruptions without a byte between them that are allowed for a living keeper. */
 const STALLS_ALLOWED = 5;
 const RESUME_PAUSE_MS = 200;
-/** A command that no longer reads ends soon after its input broke; then its end counts, not the input. */
+/** A command that no longer reads ends soon after its input failed; then its outcome counts, not the input's error. */
 const STDIN_GRACE_MS = 5_000;
 
 export function createMicroVmExec(vm: MicroVm, key: string, stdin: ExecRequest['stdin'], attached: boolean): Exec {
@@ -71,7 +71,7 @@ export function createMicroVmExec(vm: MicroVm, key: string, stdin: ExecRequest['
   };
 }
 
-/** Both streams to their ends, over as many connections as it takes. */
+/** Yields both streams to their ends, over as many connections as needed. */
 async function* followOutputs(
   vm: MicroVm,
   key: string,

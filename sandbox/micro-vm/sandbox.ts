@@ -15,21 +15,21 @@ import { createMicroVmExec } from './exec.ts';
 const GUEST_UID = 1000;
 const GUEST_GID = 1000;
 
-/** @param imageEnv  variables that a command has where its own have no such name */
+/** @param imageEnv  default variables of commands */
 export function createMicroVmSandbox(
   vm: MicroVm,
   facts: SandboxFacts,
   imageEnv: Readonly<Record<string, string>>,
   onLetGo: () => void,
 ): Sandbox {
-  /** Requests that the keeper has not answered, also those that no caller waits for. */
+  /** Requests that the keeper has not answered, including those that no caller awaits. */
   const starting = new Set<Promise<unknown>>();
   return {
     facts,
 
     async exec(request: ExecRequest, signal: AbortSignal): Promise<Exec> {
       signal.throwIfAborted();
-      // An empty source and none are the same to the command.
+      // To the command, an empty source is the same as no source.
       const stdin = request.stdin === null || request.stdin.sizeBytes === 0 ? null : request.stdin;
       const start = vm.execStart({
         execKey: request.key,
@@ -95,7 +95,7 @@ export function createMicroVmSandbox(
   };
 }
 
-/** @throws the signal's reason, and then ignores how the work ends */
+/** @throws the signal's reason, and then ignores the outcome of the work */
 async function rejectOnAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   let onAbort!: () => void;
   const aborted = new Promise<never>((_, reject) => (onAbort = () => reject(signal.reason as Error)));
@@ -107,7 +107,7 @@ async function rejectOnAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<
   }
 }
 
-/** The keeper ends a tar without its end marker when it refuses what is in it; a lost or taken VM does so too. */
+/** Explains a tar without its end marker: the keeper rejected its content, or the VM was lost or taken over. */
 async function explainCutTar(vm: MicroVm, guestPath: string): Promise<Error> {
   await vm.renew();
   const reason = await vm.tarCut(guestPath);

@@ -1,9 +1,11 @@
-/** The cause of an `exec.end` as the keeper holds it, for this worker or one that takes over, which may be of another build. */
+/**
+ * The cause of an `exec.end` as the keeper stores it, for this worker or one that takes over, whose build may differ.
+ */
 import type { StopCause } from '../../activities/ports/sandbox.ts';
 import { toErrorCode } from '../../domain/errors/error-code.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 
-/** With every character escaped, a cause is below the keeper's limit of 4 KiB. */
+/** Even with every character escaped, a cause stays below the keeper's limit of 4 KiB. */
 const WORDS_CHARACTERS = 600;
 
 export function writeStopCause(cause: StopCause): object {
@@ -11,7 +13,10 @@ export function writeStopCause(cause: StopCause): object {
   return { ...cause, words: sanitizeLine(cause.words).slice(0, WORDS_CHARACTERS) };
 }
 
-/** Null: no `exec.end` interrupted the command. A cause of a later build never means success, so it counts as a cancel. */
+/**
+ * Returns null if no `exec.end` interrupted the command. A cause of a later build never means success, so it counts as
+ * a cancel.
+ */
 export function readStopCause(cause: Readonly<Record<string, unknown>> | null): StopCause | null {
   if (cause === null) return null;
   const { kind, code, words } = cause;

@@ -1,6 +1,6 @@
 /**
- * A backend in memory, for tests and for plans that say `mode: mock`. It keeps the port's promises about
- * keys, fences, offsets and limits, and simulates the programs of programs.ts; it runs nothing real.
+ * A backend in memory, for tests and for plans with `mode: mock`. It keeps the port's promises about keys, fences,
+ * offsets and limits, and simulates the programs of programs.ts; it runs no real program.
  */
 import type { SandboxBackend, VmKey } from '../../activities/ports/sandbox.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
@@ -12,25 +12,25 @@ import { createMockSandbox } from './sandbox.ts';
 import { MockVm } from './vm.ts';
 
 export interface MockBackendOptions {
-  /** More simulated programs, by name; they replace those of the same name. */
+  /** Additional simulated programs, by name; they replace programs of the same name. */
   readonly programs?: Readonly<Record<string, MockProgram>>;
-  /** How long a launch takes. */
+  /** The time that a launch takes. */
   readonly bootMs?: number;
   /** Milliseconds since 1970. */
   readonly now?: () => number;
 }
 
 export interface MockBackend extends SandboxBackend {
-  /** Lets a VM die as if its keeper had been killed. */
+  /** Ends a VM as if its keeper had been killed. */
   lose(key: VmKey): void;
-  /** Keys of the VMs that are alive. */
+  /** Returns keys of the living VMs. */
   alive(): readonly string[];
-  /** How many ended VMs it still knows. */
+  /** Returns the number of ended VMs that it still remembers. */
   remembered(): number;
 }
 
 export function createMockBackend(options: MockBackendOptions = {}): MockBackend {
-  /** Those that are alive: what an ended one held is free at once. */
+  /** Only living VMs: the memory of an ended one is freed at once. */
   const vms = new Map<string, MockVm>();
   const ended = new EndedVms(options.now ?? Date.now);
   const programs = { ...MOCK_PROGRAMS, ...options.programs };
@@ -64,7 +64,7 @@ export function createMockBackend(options: MockBackendOptions = {}): MockBackend
       const message = `mock VM ${name} was released`;
       const vm = vms.get(name);
       if (vm !== undefined) vm.end(message);
-      // Kept though it never was: a later launch of the key must not make one.
+      // The key is remembered although it had no VM, so that a later launch of it fails.
       else if (ended.find(name) === null) ended.add(name, message);
     },
 

@@ -1,13 +1,15 @@
 /**
- * Which mock VMs have ended: their keys are never launched again. An entry is as old as the keeper's record of a stopped
- * VM gets, then it goes, so that a worker's memory does not grow with the runs that it has served.
+ * Remembers ended mock VMs, whose keys must never be launched again. An entry is removed at the same age as the
+ * keeper's record of a stopped VM, so that a worker's memory does not grow with its runs.
  */
 
-/** As `voidbox-vm sweep` keeps it; @see docs/reference/keeper.md */
+/** The same time as in `voidbox-vm sweep`; @see docs/keeper.md */
 export const REMEMBERED_MS = 15 * 60_000;
 
 export class EndedVms {
-  /** Why each ended, oldest first. Texts, because an error holds on to the call that made it. */
+  /**
+   * The reason why each VM ended, oldest first. The reasons are texts, because an error keeps its call stack in memory.
+   */
   readonly #entries = new Map<string, { readonly message: string; readonly atMs: number }>();
   readonly #now: () => number;
 
@@ -28,7 +30,7 @@ export class EndedVms {
     this.#entries.set(name, { message, atMs: this.#now() });
   }
 
-  /** Why the VM ended; null for one that has not. */
+  /** Returns the reason why the VM ended; null if it has not ended. */
   find(name: string): string | null {
     return this.#entries.get(name)?.message ?? null;
   }

@@ -1,11 +1,11 @@
-/** Host folders into a mock guest's memory. Small ones: a mock holds them whole. */
+/** Copies host folders into a mock guest's memory. They must be small, because a mock holds them whole. */
 import { lstat, readdir, readlink } from 'node:fs/promises';
 import { join, posix } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { openFile } from '../../files/open-file.ts';
 import type { MockFiles } from './files.ts';
 
-/** @throws CodedError `store/io` when the host path cannot be read */
+/** @throws CodedError `store/io` if the host path cannot be read */
 export async function copyHostTreeIn(
   files: MockFiles,
   hostPath: string,

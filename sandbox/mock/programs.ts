@@ -1,7 +1,7 @@
 /**
- * The programs that the mock simulates, and all that it does. There is no shell and no network; any other
- * program cannot start. What is here behaves as the tool of that name does for the arguments it takes, and
- * refuses other arguments with exit code 2 instead of guessing.
+ * The programs that the mock simulates. It has no shell and no network, and no other program can start. Each program
+ * behaves like the tool of its name for the arguments that it supports, and rejects other arguments with exit code 2
+ * instead of guessing.
  */
 import { Buffer } from 'node:buffer';
 import type { MockFiles } from './files.ts';
@@ -16,12 +16,12 @@ export interface MockIo {
   readonly stdin: AsyncIterable<Uint8Array>;
   /** Aborted when the command is killed. */
   readonly killed: AbortSignal;
-  /** Aborted by SIGTERM. A program that reads it has a trap: it ends itself, or is killed after the grace. */
+  /** Aborted by SIGTERM. A program that listens to it has a trap: it ends itself, or is killed after the grace. */
   readonly terminated: AbortSignal;
   write(stream: 'stdout' | 'stderr', bytes: Uint8Array | string): Promise<void>;
 }
 
-/** Runs to its end and returns its exit code. */
+/** Runs to its end, and returns its exit code. */
 export type MockProgram = (io: MockIo) => Promise<number>;
 
 export const MOCK_PROGRAMS: Readonly<Record<string, MockProgram>> = {
@@ -138,7 +138,7 @@ async function sleep({ args, killed, write }: MockIo): Promise<number> {
   return 0;
 }
 
-/** Bytes of a set like `a-z0-9_\n`; null for classes and repeats. */
+/** Returns the bytes of a set like `a-z0-9_\n`; null for classes and repeats. */
 function expandSet(set: string): number[] | null {
   const text = unescape(set);
   if (text.includes('[:') || text.includes('[=')) return null;

@@ -1,4 +1,4 @@
-/** Output of a mock's commands: kept like a keeper keeps it, the first bytes up to the limit and the last MiB. */
+/** Output of a mock's commands, limited like a keeper's: the first bytes up to the limit and the last MiB. */
 import { Buffer } from 'node:buffer';
 import type { Bounds } from './hold.ts';
 
@@ -24,7 +24,7 @@ export class MockSpool {
     this.#maxBytes = maxBytes;
   }
 
-  /** False when the limit is passed. */
+  /** Returns false once the limit is exceeded. */
   append(stream: MockStream, bytes: Uint8Array): boolean {
     const kept = this.#streams[stream];
     kept.receivedBytes += bytes.length;
@@ -40,7 +40,7 @@ export class MockSpool {
     return fits === bytes.length;
   }
 
-  /** No more output: what the limit left of the end becomes readable. */
+  /** Ends the output: the end of the bytes after the limit becomes readable. */
   complete(): void {
     for (const kept of Object.values(this.#streams)) {
       if (kept.tail.length === 0) continue;
@@ -60,7 +60,7 @@ export class MockSpool {
     return Object.values(this.#streams).reduce((sum, kept) => sum + kept.receivedBytes - kept.headBytes, 0);
   }
 
-  /** Bytes from an offset to the end, waiting for more. @throws the reason of its bounds */
+  /** Yields bytes from an offset to the end, waiting for more. @throws the reason of its bounds */
   async *read(stream: MockStream, offset: number, bounds: Bounds): AsyncGenerator<Uint8Array, void, void> {
     const kept = this.#streams[stream];
     let at = offset;

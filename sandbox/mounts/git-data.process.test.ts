@@ -1,4 +1,7 @@
-/** Attacks of a guest on repositories of git in a writable mount. A second folder plays the guest; git of this machine judges. */
+/**
+ * Attacks of a guest on repositories of git in a writable mount. A second folder acts as the guest; git of this machine
+ * shows the result.
+ */
 import { Buffer } from 'node:buffer';
 import { execFileSync } from 'node:child_process';
 import {
@@ -93,7 +96,7 @@ function makeRepository(folder: string, ...options: string[]): void {
   git(folder, '-c', 'user.name=a', '-c', 'user.email=a@b', 'commit', '-q', '-m', 'first');
 }
 
-/** The folders in which git, as a user calls it, would run a program of the guest. */
+/** Returns the folders in which git, called by a user, would run a program of the guest. */
 function runsIn(...folders: readonly string[]): readonly string[] {
   return folders.filter((folder) => {
     const path = join(host, folder);
@@ -102,18 +105,18 @@ function runsIn(...folders: readonly string[]): readonly string[] {
     try {
       git(path, 'status');
     } catch {
-      // A bare repository has no status; its programs have run already.
+      // A bare repository has no status, but git has already run its programs.
     }
     try {
       git(path, 'ls-remote');
     } catch {
-      // It is no repository.
+      // The folder is not a repository.
     }
     return existsSync(join(base, 'ran'));
   });
 }
 
-/** Git runs the program for `git status` in a repository with this configuration. */
+/** Returns a configuration with which `git status` runs the program. */
 function hostileConfig(extra = ''): string {
   const program = join(base, 'program');
   writeFileSync(program, `#!/bin/sh\ntouch '${join(base, 'ran')}'\n`, { mode: 0o755 });
@@ -231,7 +234,7 @@ describe('a guest with a writable mount of a repository', () => {
     expect(await copyBack()).toMatchObject({ refusal: null });
     expect(git(host, 'log', '--format=%s')).toBe('first\n');
     expect(git(join(host, 'inner/sub'), 'log', '--format=%s')).toBe('first\n');
-    // Files that git does not own go as the stage wanted.
+    // Other files are removed, as the stage did.
     expect(readdirSync(join(host, 'inner/sub'))).toEqual(['.git']);
   });
 

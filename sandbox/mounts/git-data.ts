@@ -1,6 +1,6 @@
 /**
- * Finds the files of a mounted folder that belong to a repository of git. Git runs programs that a repository's own files name, also for
- * `git status`. So a copy back leaves these files as they are, and makes no folder a repository.
+ * Finds files of a mounted folder that belong to a git repository. Git runs programs that a repository's own files
+ * name, even for `git status`. So a copy back leaves these files unchanged, and turns no folder into a repository.
  */
 import { Buffer } from 'node:buffer';
 import { lstat } from 'node:fs/promises';
@@ -18,15 +18,15 @@ import { nameOf, parentOf, type Change } from './changes.ts';
 import { errno, type Folder, FolderPath, isAbsent } from './folder.ts';
 import { toPrintablePath, type Manifest, type MountEntry } from './manifest.ts';
 
-/** Paths that a notice names. */
+/** The number of paths that a notice names. */
 const NAMED_PATHS = 5;
 
-/** Whether a component of a path is `.git`, in some spelling. */
+/** Returns true if a component of a path is `.git`, in any spelling. */
 export function isBelowDotGit(path: string): boolean {
   return path.split('/').some((name) => isDotGit(textOf(name)));
 }
 
-/** Paths here have one character for each byte. */
+/** Decodes a path, which has one character for each byte. */
 function textOf(name: string): string {
   return Buffer.from(name, 'latin1').toString('utf8');
 }
@@ -39,9 +39,9 @@ function foldPath(path: string): string {
 }
 
 /**
- * Whether a folder of the host belongs to a repository's own data: `.git` is in its path, or it is a folder that git takes for
- * a repository, or lies in one.
- * @param path  absolute, without links
+ * Reports whether a folder of the host belongs to a repository's own data: its path contains `.git`, or git would treat
+ * it, or a folder above it, as a repository.
+ * @param path  an absolute path without links
  */
 export async function liesInGitData(path: string): Promise<boolean> {
   if (isBelowDotGit(Buffer.from(path).toString('latin1'))) return true;
@@ -51,7 +51,7 @@ export async function liesInGitData(path: string): Promise<boolean> {
   }
 }
 
-/** By the names in it, as git does before it reads them. */
+/** Decides by the names in the folder, as git does before it reads them. */
 async function isBareRepository(path: string): Promise<boolean> {
   const parts = new Set<RepositoryPart>();
   for (const part of REPOSITORY_PARTS) {
@@ -59,7 +59,7 @@ async function isBareRepository(path: string): Promise<boolean> {
       await lstat(join(path, part));
       parts.add(part);
     } catch (error) {
-      // If this user may not enter a folder, its git does not enter it either.
+      // If this user may not enter a folder, this user's git cannot enter it either.
       if (!isAbsent(error) && errno(error) !== 'EACCES') throw error;
     }
   }
@@ -67,20 +67,20 @@ async function isBareRepository(path: string): Promise<boolean> {
 }
 
 export interface SplitChanges {
-  /** The changes for the host, in the order of paths. */
+  /** The changes for the host, sorted by path. */
   readonly changes: readonly Change[];
   /** The entries of the host after these changes of the run. */
   readonly entries: Manifest;
-  /** Changes that the host does not get; absent: none. */
+  /** Changes that the host does not get; absent if there are no such changes. */
   readonly kept?: GitNotice;
 }
 
 /**
- * Takes what belongs to a repository out of a guest's changes.
+ * Removes changes of repositories from a guest's changes.
  * @param root  the folder on the host
  * @param isAllGit  whether the folder itself belongs to a repository's own data
- * @param before  what the host has by the run
- * @param entries  what the guest has
+ * @param before  the entries that the run has written to the host
+ * @param entries  the entries of the guest
  */
 export async function keepGitData(
   root: Folder,
@@ -116,13 +116,13 @@ function keepAround(changes: readonly Change[], kept: Set<string>): void {
   const noFolder = new Set<string>();
   for (const { path, from, to } of changes) {
     const loses = stays.has(path) && from?.kind === 'dir' && to?.kind !== 'dir';
-    // In the order of paths, the folder above is known.
+    // Paths are sorted, so the parent folder is already known.
     if (loses || (to !== null && noFolder.has(parentOf(path)))) kept.add(path);
     if (kept.has(path) && from?.kind !== 'dir') noFolder.add(path);
   }
 }
 
-/** From the folder of a path up to the top of the mount, which is ''. */
+/** Yields the folders from the folder of a path up to the top of the mount, which is ''. */
 function* foldersAbove(path: string): Generator<string> {
   for (let above = parentOf(path); ; above = parentOf(above)) {
     yield above;
@@ -130,11 +130,11 @@ function* foldersAbove(path: string): Generator<string> {
   }
 }
 
-/** A folder that changes, under all the names that one file system may take for one. */
+/** A changed folder, under all names that one file system may treat as equal. */
 interface Touched {
-  /** It is on the host. */
+  /** Whether it exists on the host. */
   isThere: boolean;
-  /** The `REPOSITORY_PARTS` that the host has. */
+  /** The `REPOSITORY_PARTS` that exist on the host. */
   readonly parts: Set<RepositoryPart>;
   readonly added: Set<RepositoryPart>;
   readonly removed: Set<RepositoryPart>;
@@ -181,13 +181,13 @@ function isPartOfRepository(path: string, byPath: ReadonlyMap<string, Touched>):
     if (isRepositoryLayout(touched.parts)) return true;
     if (becomesRepository(touched)) {
       if (!touched.isThere) return true;
-      // Its other files may be anything: it is no repository without what it lacks of one.
+      // Other files may be copied: without its missing parts, the folder is not a repository.
       const part = repositoryPartNamed(textOf(nameOf(inside)));
       if (part !== null && !touched.parts.has(part)) return true;
     }
     inside = folder;
   }
-  // The folder itself, which is new.
+  // The folder itself is new.
   const own = byPath.get(path);
   return own !== undefined && !own.isThere && becomesRepository(own);
 }

@@ -1,11 +1,11 @@
-/** VMs in QEMU: what plans call `qemu`. */
+/** The backend with QEMU, which plans name `qemu`. */
 import type { SandboxBackend } from '../../../activities/ports/sandbox.ts';
 import { createMicroVmBackend } from '../backend.ts';
 import type { MicroVmOptions } from '../launch.ts';
 import { createQemu, type QemuPieces } from './qemu.ts';
 
 export interface QemuBackendOptions extends Omit<MicroVmOptions, 'pieces'> {
-  /** @throws CodedError `host/not-ready` that names what is missing and the line that brings it */
+  /** @throws CodedError `host/not-ready` that names the missing piece and the command that provides it */
   readonly pieces: () => Promise<QemuPieces>;
 }
 
@@ -13,7 +13,7 @@ export function createQemuBackend(options: QemuBackendOptions): SandboxBackend {
   return createMicroVmBackend('qemu', withQemu(options));
 }
 
-/** The options of a launcher whose VMM is QEMU. */
+/** Returns the options of a launcher whose VMM is QEMU. */
 export function withQemu(options: QemuBackendOptions): MicroVmOptions {
   return {
     ...options,
