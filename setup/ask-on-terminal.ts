@@ -5,7 +5,7 @@ export interface Terminal {
   readonly stderr: NodeJS.WriteStream;
 }
 
-/** Ctrl-C at a question. The terminal gives it as a key, so no signal ends the process. */
+/** Ctrl-C at a question. The terminal delivers it as a key, so no signal ends the process. */
 export class Interrupted extends Error {
   constructor() {
     super('interrupted');
@@ -14,19 +14,19 @@ export class Interrupted extends Error {
 }
 
 /**
- * Asks on a terminal. Only `y` and `yes` are true.
- * @returns null: the input ended, such as at Ctrl-D
+ * Asks on a terminal. Only `y` and `yes` count as agreement.
+ * @returns null if the input ended, for example at Ctrl-D
  * @throws Interrupted at Ctrl-C
  */
 export async function askOnTerminal({ stdin, stderr }: Terminal, question: string): Promise<boolean | null> {
-  // Not imported: few commands ask, and a file with `import()` has no code cache (bin/load-cached.cjs).
+  // It is not imported, because few commands ask, and a file with `import()` has no code cache (bin/load-cached.cjs).
   const { createInterface } = process.getBuiltinModule('node:readline/promises');
   const lines = createInterface({ input: stdin, output: stderr });
   try {
     const answer = await new Promise<string | null>((resolve, reject) => {
       lines.once('SIGINT', () => reject(new Interrupted()));
       lines.once('close', () => resolve(null));
-      // It is rejected at the end of the input, too.
+      // The promise is also rejected at the end of the input.
       lines.question(`${question} [y/N] `).then(resolve, () => resolve(null));
     });
     return answer === null ? null : /^y(?:es)?$/i.test(answer.trim());

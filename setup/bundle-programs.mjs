@@ -1,7 +1,8 @@
 /**
- * Build step: `node setup/bundle-programs.mjs` writes dist/cli-bundle/ and dist/worker-bundle/, the command line and the worker in few
- * files. Both spend most of their start on loading, and Node loads one CommonJS file in a fraction of what a hundred modules take.
- * Lazy imports stay lazy: each is a file of its own. Names and lines are kept, so that a stack trace can be read.
+ * Build step: `node setup/bundle-programs.mjs` writes dist/cli-bundle/ and dist/worker-bundle/, the command line and
+ * the worker in few files. Both spend most of their start on loading, and Node loads one CommonJS file much faster than
+ * a hundred modules. Lazy imports stay lazy: each is in its own file. Names and lines are kept, so that stack traces
+ * are readable.
  */
 import { execFileSync } from 'node:child_process';
 import { renameSync, rmSync } from 'node:fs';
@@ -10,21 +11,22 @@ import { fileURLToPath } from 'node:url';
 import { rolldown } from 'rolldown';
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
-/** V8 takes a cache only with the flags that it was made with. */
+/** V8 accepts a cache only with the flags with which it was made. */
 const { workerFlags } = await import('../dist/setup/worker-command.js');
 
 const PROGRAMS = [
   {
     target: 'cli-bundle',
     input: { main: 'cli/main.js' },
-    // Packages that every run of a light command loads; all others are loaded from node_modules by the commands that need them.
+    // Packages that every run of a light command loads; commands load all other packages from node_modules when they
+    // need them.
     included: ['yaml', 'commander'],
     warm: (/** @type {string} */ folder) => [join(ROOT, 'setup', 'warm-cli.cjs'), join(folder, 'main.cjs')],
   },
   {
     target: 'worker-bundle',
     input: { 'serve-worker': 'workers/serve-worker.js' },
-    // Packages that every worker loads, without those of Temporal, which look for files beside their own.
+    // Packages that every worker loads, except those of Temporal, which search for files next to their own.
     included: ['yaml', 'zod', '@marcbachmann/cel-js', 're2js', 'fzstd'],
     warm: (/** @type {string} */ folder) => [
       ...workerFlags(),
@@ -43,10 +45,10 @@ async function bundleProgram({ target, input, included, warm }) {
     input: Object.fromEntries(entries),
     platform: 'node',
     external: (id) => /^[@a-z]/.test(id) && !included.includes(id),
-    // The package's form for Node is CommonJS, each of whose modules stays a function of its own.
+    // The package's form for Node is CommonJS, which would keep each of its modules in a separate function.
     resolve: { alias: { yaml: join(ROOT, 'node_modules', 'yaml', 'browser', 'index.js') } },
     onLog(level, log) {
-      // The worker loads at its start what a command loads when it needs it.
+      // The worker loads at its start the modules that a command loads when it needs them.
       if (level === 'warn' && log.code !== 'INEFFECTIVE_DYNAMIC_IMPORT') throw new Error(log.message);
     },
   });

@@ -1,7 +1,7 @@
 /**
- * Set-up's own command line, called by the bootstrap with the time at which that started, so that both show one clock:
- * `STARTED_AT_MS prepare` gets every piece, `STARTED_AT_MS kernel [SOURCE]` builds the guest kernel,
- * `STARTED_AT_MS dev-lock` locks the packages of the dev image to those that the mirror has now.
+ * Set-up's own command line. The bootstrap calls it with its start time, so that both print times of one clock:
+ * `STARTED_AT_MS prepare` gets every piece, `STARTED_AT_MS kernel [SOURCE]` builds the guest kernel, `STARTED_AT_MS
+ * dev-lock` locks the packages of the dev image to the mirror's current versions.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

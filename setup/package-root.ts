@@ -1,4 +1,4 @@
-/** The folder of the package itself, in a checkout as in an installed package. */
+/** Returns the folder of the package itself, in a checkout and in an installed package. */
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';

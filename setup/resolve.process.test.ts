@@ -17,7 +17,7 @@ import { inspectHost, resolveHostPieces, resolveStackPieces, SetupError } from '
 let folder: string;
 let calls: string;
 
-/** A program that answers every call with a line and leaves a trace of having been run. */
+/** Installs a program that answers every call with a line, and records that it was run. */
 function putProgram(name: string, answer: string): string {
   const path = join(folder, 'bin', name);
   writeFileSync(path, `#!/bin/sh\necho ${name} >> ${calls}\necho '${answer}'\n`, { mode: 0o755 });
@@ -71,7 +71,7 @@ describe('resolveHostPieces', () => {
   it('the second time runs nothing and takes no time', async () => {
     const first = await resolveHostPieces(environment(), { install: false });
     const callsBefore = callCount();
-    // CPU time, which a busy machine does not stretch as it does the clock's.
+    // The test measures CPU time, because a busy machine stretches the time on the clock.
     const cpuBefore = process.cpuUsage();
     expect(await resolveHostPieces(environment(), { install: false })).toEqual(first);
     const { user, system } = process.cpuUsage(cpuBefore);

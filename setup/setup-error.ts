@@ -1,7 +1,10 @@
-/** A machine that lacks something: what is missing, and the command that gets it. Command lines end with its `exitCode`. */
+/**
+ * A machine that lacks something; names the missing part and the command that gets it. Command lines end with its
+ * `exitCode`.
+ */
 export class SetupError extends Error {
   readonly exitCode = 3;
-  /** What to type or do, on lines of its own; null when nothing can be done on this machine. */
+  /** The command or action that helps, on separate lines; null if no action on this machine helps. */
   readonly remedy: string | null;
 
   constructor(message: string, remedy: string | null, options: { readonly cause?: unknown } = {}) {

@@ -1,6 +1,7 @@
 /**
- * The end of `npm test`: the time of its groups and slowest files, a warning above the budget, and the name of each failure.
- * As a vitest reporter, records files and failures; plain JavaScript, because bootstrap.mjs reads the record.
+ * Prints the end of `npm test`: the time of its groups and slowest files, a warning above the budget, and the name of
+ * each failure. As a vitest reporter, it records files and failures. It is plain JavaScript, because bootstrap.mjs
+ * reads the record.
  */
 import { appendFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -41,7 +42,7 @@ export function describeTimes(groups, totalMs, files, budgetMs = BUDGET_MS) {
 }
 
 /**
- * The lines that name what failed; empty if everything passed.
+ * Returns the lines that name the failures; empty if everything passed.
  * @param {readonly { readonly group: string, readonly failures: readonly string[] }[]} failed each failed group
  */
 export function describeFailures(failed) {
@@ -56,7 +57,7 @@ export function describeFailures(failed) {
 }
 
 /**
- * The names of failed tests and programs in the output of `cargo test`, each once.
+ * Returns the names of failed tests and programs in the output of `cargo test`, each once.
  * @param {string} output
  */
 export function parseCargoFailures(output) {
@@ -75,7 +76,7 @@ export function parseCargoFailures(output) {
 }
 
 /**
- * The record of the reporter; empty if no group of vitest ended.
+ * Reads the record of the reporter; empty if no group of vitest ended.
  * @param {string} path @returns {Report}
  */
 export function readReport(path) {
@@ -97,10 +98,11 @@ export function readReport(path) {
 }
 
 /**
- * Runs steps one after another, all of them unless one was interrupted. The groups of a step run side by side.
+ * Runs steps one after another, and continues after a failed one, but not after an interrupted one. The groups of a
+ * step run in parallel.
  * @param {readonly (readonly string[])[]} steps
  * @param {(group: string, reportFile: string) => Promise<{ code: number, failures?: readonly string[] }>} run
- * @returns the lines about time, and each group that failed
+ * @returns the lines about time, and each failed group
  */
 export async function runAll(steps, run) {
   const folder = mkdtempSync(join(tmpdir(), 'voidbox-test-report-'));

@@ -32,7 +32,7 @@ it('says nothing of files where only other tools ran', () => {
 });
 
 it('warns only above the budget, and names both times', () => {
-  // Side by side, so that their sum is above it.
+  // The groups run in parallel, so their sum exceeds the budget.
   const groups = [took('process', BUDGET_MS), took('rust', BUDGET_MS)];
   const warnings = (totalMs: number): string[] =>
     describeTimes(groups, totalMs, []).filter((line) => line.startsWith('warning'));

@@ -2,13 +2,16 @@ import { readdirSync } from 'node:fs';
 import { join, relative } from 'node:path';
 
 export interface FileBelow {
-  /** From the folder. */
+  /** A path relative to the folder. */
   readonly path: string;
   /** False for links, sockets and the like. */
   readonly isRegular: boolean;
 }
 
-/** All that lies below a folder and is no folder, in the order of the paths. Links are not followed. @throws what the system says */
+/**
+ * Lists everything below a folder except folders, sorted by path. Links are not followed.
+ * @throws the system's error
+ */
 export function filesBelow(folder: string): readonly FileBelow[] {
   return readdirSync(folder, { recursive: true, withFileTypes: true })
     .filter((entry) => !entry.isDirectory())

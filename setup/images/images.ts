@@ -1,4 +1,4 @@
-/** The door to images that users name: what they are, and their disks on this machine. */
+/** The entry point for images that users name: reads images, and makes their disks on this machine. */
 import { makeContext, pieceSource } from '../pieces/context.ts';
 import { EXT4_PROGRAMS } from '../dev-disk/ext4.ts';
 import type { Environment } from '../environment.ts';
@@ -12,8 +12,8 @@ export { knowImage, type KnownImage } from './image-disk.ts';
 export { imageKindAt } from './image-source.ts';
 
 /**
- * Makes the disks that are not in the cache yet, one after the other.
- * @throws SetupError, ImageError where an image cannot be a guest's root
+ * Makes the disks that the cache does not have yet, one after the other.
+ * @throws SetupError, ImageError if an image cannot be a guest's root
  */
 export async function makeImageDisks(
   env: Environment,

@@ -1,6 +1,6 @@
 /**
- * Puts the tree below a new folder, from which the disk is made. Each folder on the way was made here a moment ago and links
- * are made last of all, so no name leads out of it.
+ * Writes the tree below a new folder, from which the disk is made. Every folder in a path is new, and links are made
+ * last of all, so no path leads outside.
  */
 import { Buffer } from 'node:buffer';
 import { chmod, link, lutimes, mkdir, rename, symlink } from 'node:fs/promises';
@@ -8,13 +8,16 @@ import type { TreeSize } from '../dev-disk/ext4.ts';
 import type { Blobs } from './fill-tree.ts';
 import type { FileContent, FolderNode, LinkNode } from './image-tree.ts';
 
-/** Seconds that ext4 can store. */
+/** The largest time that ext4 can store, in seconds. */
 const MAX_TIME_S = 2 ** 32 - 1;
-/** Longer targets take a block of their own. */
+/** A longer target of a link uses its own block. */
 const INLINE_TARGET_BYTES = 60;
 const BLOCK_BYTES = 4096;
 
-/** All belongs to root in the guest: no file has rights that come with it, and root may read every one. */
+/**
+ * Writes the tree. In the guest all files belong to root: setuid and similar bits are removed, and root may read every
+ * file.
+ */
 export async function writeTree(root: FolderNode, blobs: Blobs, into: string): Promise<TreeSize> {
   const size = { inodes: 0, bytes: 0 };
   const placed = new Map<FileContent, Buffer>();
@@ -36,7 +39,7 @@ export async function writeTree(root: FolderNode, blobs: Blobs, into: string): P
     await setTime(at, node.modifiedS);
     count(size, node.target.length < INLINE_TARGET_BYTES ? 0 : BLOCK_BYTES);
   }
-  // Folders last: what is made in one changes its time.
+  // Folders come last, because making an entry changes its folder's time.
   for (const { at, node } of folders.toReversed()) {
     await chmod(at, (node.mode & 0o1777) | 0o700);
     await setTime(at, node.modifiedS);

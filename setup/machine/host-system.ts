@@ -1,4 +1,4 @@
-/** Which Linux this is, and how its users install packages. */
+/** Identifies this Linux, and the way in which its users install packages. */
 import { readFileSync } from 'node:fs';
 import { SetupError } from '../setup-error.ts';
 
@@ -6,7 +6,7 @@ export type Distribution = 'debian' | 'fedora' | 'arch' | 'suse' | 'alpine' | 'o
 
 export interface HostSystem {
   readonly distribution: Distribution;
-  /** As the distribution calls itself, such as "Debian GNU/Linux 12 (bookworm)". */
+  /** The distribution's own name, such as "Debian GNU/Linux 12 (bookworm)". */
   readonly name: string;
 }
 
@@ -19,7 +19,7 @@ const INSTALL_COMMANDS: Readonly<Record<Distribution, string | null>> = {
   other: null,
 };
 
-/** The system, or a SetupError where Voidbox can't run at all. */
+/** Returns the system. Throws a SetupError if Voidbox cannot run on it at all. */
 export function readHostSystem(
   platform: string = process.platform,
   architecture: string = process.arch,
@@ -43,7 +43,7 @@ function readOsRelease(): string {
     try {
       return readFileSync(file, 'utf8');
     } catch {
-      // The second place is the standard's fallback; a system with neither is "other".
+      // The second path is the standard's fallback; a system with neither is "other".
     }
   }
   return '';
@@ -69,7 +69,7 @@ function distributionOf(fields: ReadonlyMap<string, string>): Distribution {
   return 'other';
 }
 
-/** The line that installs the packages, for a user who may not; without `sudo` for one who may. */
+/** Returns the command that installs the packages; for root without `sudo`. */
 export function installLine(system: HostSystem, packages: readonly string[], isRoot: boolean): string | null {
   const command = INSTALL_COMMANDS[system.distribution];
   return command === null ? null : `${isRoot ? '' : 'sudo '}${command} ${packages.join(' ')}`;

@@ -24,7 +24,7 @@ const MACHINE = { availableBytes: () => 1e12, openFiles: () => 1_048_576 };
 let folder: string;
 let calls: string;
 
-/** A program that answers every call with a line and leaves a trace of having been run. */
+/** Installs a program that answers every call with a line, and records that it was run. */
 function putProgram(name: string, answer: string): void {
   writeFileSync(join(folder, 'bin', name), `#!/bin/sh\necho ${name} "$@" >> ${calls}\necho '${answer}'\n`, {
     mode: 0o755,
@@ -55,7 +55,9 @@ async function failure(attempt: Promise<unknown>): Promise<SetupError> {
   return error as SetupError;
 }
 
-/** A machine with everything that set-up gets the pieces with, and the programs of the distribution; none of the pieces. */
+/**
+ * A machine with everything that set-up needs to get the pieces, and the programs of the distribution, but no pieces.
+ */
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'voidbox-preflight-'));
   calls = join(folder, 'calls');

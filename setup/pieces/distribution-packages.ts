@@ -1,4 +1,4 @@
-/** Installs missing programs by the distribution's own package manager, or says the line that does. */
+/** Installs missing programs with the distribution's own package manager, or names the command that does so. */
 import { spawn } from 'node:child_process';
 import { isRoot } from './apt.ts';
 import { askOnTerminal } from '../ask-on-terminal.ts';
@@ -17,7 +17,7 @@ export function packagesOf(context: SetupContext, pieces: readonly Piece[]): str
   return pieces.flatMap((piece) => (piece.packages === null ? [] : [piece.packages[distribution]]));
 }
 
-/** The error for pieces that only packages give, with the line to type. */
+/** Returns the error for pieces that only packages provide, with the command to type. */
 export function createPackagesError(context: SetupContext, pieces: readonly Piece[]): SetupError {
   const names = pieces.map((piece) => piece.name).join(', ');
   const line = installLine(context.system, packagesOf(context, pieces), isRoot());
@@ -27,7 +27,10 @@ export function createPackagesError(context: SetupContext, pieces: readonly Piec
   );
 }
 
-/** Installs the packages of the pieces as root, by `sudo` when the user at the terminal agrees, or fails with the line to type. */
+/**
+ * Installs the packages of the pieces as root, with `sudo` if the user at the terminal agrees. Otherwise fails with the
+ * command to type.
+ */
 export async function installPackages(context: SetupContext, pieces: readonly Piece[]): Promise<void> {
   const missing = createPackagesError(context, pieces);
   const packages = packagesOf(context, pieces);
@@ -35,7 +38,7 @@ export async function installPackages(context: SetupContext, pieces: readonly Pi
   await installNamed(context, packages, missing);
 }
 
-/** As `installPackages`, for packages by name. @throws `missing` where they can't be installed from here */
+/** Like `installPackages`, for packages by name. @throws `missing` if they cannot be installed by this process */
 export async function installNamed(
   context: SetupContext,
   packages: readonly string[],
@@ -77,7 +80,7 @@ function installsAsRoot(context: SetupContext): boolean {
   return context.system.distribution === 'debian' && isRoot();
 }
 
-/** False where all that can be done is to say the line to type. */
+/** Returns false if set-up can only name the command to type. */
 export function mayInstall(context: SetupContext, packages: readonly string[]): boolean {
   if (packages.length === 0) return false;
   return installsAsRoot(context) || mayAskForSudo(context, installLine(context.system, packages, false));
@@ -88,7 +91,7 @@ function mayAskForSudo(context: SetupContext, line: string | null): line is stri
   return !isRoot() && canAsk && line !== null && findOnPath(context.env, ['sudo']).length > 0;
 }
 
-/** Asks once, and only a person at a terminal. */
+/** Asks once, and only a user at a terminal. */
 async function agreesToSudo(context: SetupContext, packages: readonly string[]): Promise<boolean> {
   const line = installLine(context.system, packages, false);
   if (!mayAskForSudo(context, line)) return false;

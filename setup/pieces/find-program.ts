@@ -1,4 +1,4 @@
-/** Finds programs by variable and PATH, and checks that they are what is wanted. */
+/** Finds programs by variable and PATH, and checks their versions. */
 import { accessSync, constants, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Environment } from '../environment.ts';
@@ -6,24 +6,24 @@ import type { FoundPiece, SetupContext } from './piece.ts';
 import { runProgram } from './run-program.ts';
 import { SetupError } from '../setup-error.ts';
 
-/** Administrators' programs, which users of Debian don't have on PATH. */
+/** Folders of administrators' programs, which are not on the PATH of Debian's users. */
 const ADMINISTRATION_FOLDERS = ['/usr/local/sbin', '/usr/sbin', '/sbin'];
 
 export interface ProgramWanted {
-  /** Key of `Environment.piecePaths`. */
+  /** The key of `Environment.piecePaths`. */
   readonly piece: string;
   readonly variable: string | null;
-  /** Names on PATH, the first that is found wins. */
+  /** Names on PATH; the first program that is found is used. */
   readonly names: readonly string[];
   readonly versionArgs: readonly string[];
-  /** Finds the version in what the program prints, as its first group. */
+  /** Matches the version in the program's output, as its first group. */
   readonly versionPattern: RegExp;
   readonly minimumVersion: string;
-  /** What is wrong with this program, or null. */
+  /** Returns the problem of this program, or null. */
   readonly complaint?: (path: string, context: SetupContext) => Promise<string | null>;
 }
 
-/** The paths of every executable of these names, in the order of PATH. */
+/** Returns the paths of every executable with these names, in the order of PATH. */
 export function findOnPath(env: Environment, names: readonly string[]): string[] {
   const folders = [...env.path.split(':').filter((folder) => folder.startsWith('/')), ...ADMINISTRATION_FOLDERS];
   return names.flatMap((name) => [...new Set(folders)].map((folder) => join(folder, name))).filter(isExecutable);
@@ -38,7 +38,7 @@ export function isExecutable(path: string): boolean {
   }
 }
 
-/** The program that the variable names, else the first fit one on PATH, else null. */
+/** Returns the program that the variable names, otherwise the first suitable one on PATH, otherwise null. */
 export async function findProgram(context: SetupContext, wanted: ProgramWanted): Promise<FoundPiece | null> {
   const explicit = context.env.piecePaths[wanted.piece];
   if (explicit !== undefined) {
@@ -74,7 +74,7 @@ async function checkProgram(
   return complaint ?? { path, version };
 }
 
-/** Negative, zero or positive, by the numbers in the versions from left to right. */
+/** Compares the numbers in the versions from left to right; returns a negative number, zero or a positive number. */
 export function compareVersions(left: string, right: string): number {
   const [a, b] = [left, right].map((version) => version.match(/\d+/g)?.map(Number) ?? []);
   for (let index = 0; index < Math.max(a?.length ?? 0, b?.length ?? 0); index += 1) {

@@ -1,4 +1,4 @@
-/** The guest's initramfs, put together from the agent, the mock agent, busybox and the kernel's modules. */
+/** Makes the guest's initramfs from the agent, the mock agent, busybox and the kernel's modules. */
 import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';

@@ -17,11 +17,11 @@ import { isStaticElf } from './static-elf.ts';
 const BUSYBOX_PACKAGE = 'busybox-static';
 /** The recipe of busybox: from the newest suite of the mirror, because `wget -T` of Debian 12's busybox crashes. */
 const BUSYBOX_RECIPE = 'newest suite';
-/** Asks the discard port of the loopback: an answer, or none, is all the same. */
+/** Sends a request to the discard port of the loopback; it does not matter whether a server answers. */
 const WGET_PROBE = ['wget', '-q', '-T', '1', '-O', '-', 'http://127.0.0.1:9/'] as const;
 const WGET_PROBE_LIMIT_MS = 5_000;
 
-/** A program that packages of the distribution install, and Voidbox does not get itself. */
+/** Defines a program that packages of the distribution install, and that Voidbox does not get itself. */
 function definePackagedProgram(
   facts: Pick<Piece, 'name' | 'purpose' | 'variable' | 'packages'>,
   search: Omit<ProgramWanted, 'piece' | 'variable'>,
@@ -186,7 +186,7 @@ function busyboxBlocker(context: SetupContext): SetupError | null {
   );
 }
 
-/** Null for a busybox without a fault that users meet. The signal of a crash leaves no exit code. */
+/** Returns null for a busybox without a known fault. A crash ends with a signal, which leaves no exit code. */
 async function findBusyboxFault(context: SetupContext, path: string): Promise<string | null> {
   const { exitCode } = await runProgram(context.env, path, WGET_PROBE, { timeoutMs: WGET_PROBE_LIMIT_MS });
   return exitCode === null ? 'its `wget -T` crashes' : null;

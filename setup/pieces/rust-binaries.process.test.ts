@@ -9,7 +9,7 @@ import { AGENT_BINARY, getBinary, KEEPER_BINARY, MOCK_AGENT_BINARY } from './rus
 
 let folder: string;
 
-/** As cargo where times of files tell it nothing: what the target folder holds is taken for fresh until it is cleaned. */
+/** A cargo for which times of files show no change: it considers the target folder fresh until it is cleaned. */
 const CARGO = `#!/bin/sh
 out="$CARGO_TARGET_DIR/x86_64-unknown-linux-musl/release"
 case "$1" in

@@ -15,7 +15,7 @@ import { SetupError } from '../setup-error.ts';
 const PIECE = 'binaries';
 export const KEEPER_BINARY = 'voidbox-vm';
 export const AGENT_BINARY = 'voidbox-agent';
-/** Beside the agent's: one build makes all. */
+/** The file is next to the agent's, because one build makes all. */
 export const MOCK_AGENT_BINARY = 'voidbox-mock-agent';
 const BINARIES = [KEEPER_BINARY, AGENT_BINARY, MOCK_AGENT_BINARY];
 const SOURCE_FOLDERS = ['guest/protocol', 'guest/agent', 'guest/mock-agent', 'native/keeper'];
@@ -25,7 +25,7 @@ const MUSL_TARGET = 'x86_64-unknown-linux-musl';
 const GNU_TARGET = 'x86_64-unknown-linux-gnu';
 const BUILD_TIMEOUT_MS = 1_200_000;
 
-/** Every file that the binaries are compiled from; tests and benches are not among them. */
+/** Lists every file from which the binaries are compiled, without tests and benches. */
 export function rustSources(packageRoot: string): string[] {
   const files = SOURCE_FILES.map((name) => join(packageRoot, name)).filter((file) => existsSync(file));
   for (const folder of SOURCE_FOLDERS) {
@@ -69,12 +69,12 @@ function versionOf(packageRoot: string): string {
 
 async function build(context: SetupContext, into: string): Promise<void> {
   const { path: cargo } = await findCargo(context);
-  // The compiler lies beside cargo, also where that folder is not on PATH.
+  // The compiler is next to cargo, even if that folder is not on PATH.
   const path = `${dirname(cargo)}:${context.env.path}`;
   const target = await chooseTarget(context, path);
   context.progress(`compiling the keeper and the guest agent (cargo build --release, ${target.name})`);
   const targetDir = join(context.env.cacheDir, 'cargo-target');
-  // One target folder for all versions, so that dependencies are compiled once; the lock is on all that happens in it.
+  // All versions share one target folder, so that dependencies are compiled once; the lock covers all work in it.
   await withFileLock(
     join(context.env.cacheDir, 'locks', 'cargo-target.lock'),
     async () => {
@@ -85,7 +85,8 @@ async function build(context: SetupContext, into: string): Promise<void> {
           variables: { PATH: path, CARGO_TARGET_DIR: targetDir, RUSTFLAGS: target.flags, CARGO_TERM_COLOR: 'never' },
         });
       await mkdir(targetDir, { recursive: true, mode: 0o700 });
-      // Cargo judges by times of files. Those of another checkout may be newer, and a package's are all the same.
+      // Cargo compares times of files. Those of another checkout may be newer, and those of an installed package are
+      // all the same.
       await cargoIn(['clean', ...OWN_CRATES.flatMap((name) => ['-p', name])]);
       const compiling = cargoIn(['build', ...BINARIES.flatMap((name) => ['--bin', name])]);
       const result = await reportWhile(context.progress, 'compiling the keeper and the guest agent', compiling);
@@ -106,7 +107,10 @@ interface BuildTarget {
   readonly flags: string;
 }
 
-/** musl where the toolchain has it or can fetch it, else the C library of the host linked in; both make static binaries. */
+/**
+ * Chooses musl if the toolchain has it or can fetch it, otherwise the host's C library, linked statically; both make
+ * static binaries.
+ */
 async function chooseTarget(context: SetupContext, path: string): Promise<BuildTarget> {
   const musl: BuildTarget = { name: MUSL_TARGET, flags: '' };
   if (await hasTarget(context, path, MUSL_TARGET)) return musl;

@@ -1,4 +1,4 @@
-/** The Rust toolchain that compiles the keeper and the guest agent, and whether it can. */
+/** Finds the Rust toolchain that compiles the keeper and the guest agent, and checks whether it can do so. */
 import { readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
@@ -8,7 +8,7 @@ import type { SetupContext } from './piece.ts';
 import { runProgram } from './run-program.ts';
 import { SetupError } from '../setup-error.ts';
 
-/** As `rust-version` in Cargo.toml. */
+/** The same version as `rust-version` in Cargo.toml. */
 export const MINIMUM_RUST = '1.85';
 
 export interface Cargo {
@@ -16,14 +16,14 @@ export interface Cargo {
   readonly version: string;
 }
 
-/** The first cargo that is new enough. @throws SetupError that says what was found instead */
+/** Returns the first cargo that is new enough. @throws SetupError that names the cargo that was found instead */
 export async function findCargo(context: SetupContext): Promise<Cargo> {
   const unfit: string[] = [];
   for (const path of [...findOnPath(context.env, ['cargo']), join(cargoHome(context.env), 'bin', 'cargo')]) {
     if (!isExecutable(path)) continue;
     const version = /^cargo (\S+)/.exec((await runProgram(context.env, path, ['--version'])).stdout)?.[1];
     if (version !== undefined && compareVersions(version, MINIMUM_RUST) >= 0) return { path, version };
-    // rustup's cargo without a toolchain is there, and only explains itself.
+    // rustup's cargo without a toolchain exists, but only prints an explanation.
     unfit.push(version === undefined ? `${path} --version prints no version` : `${path} is version ${version}`);
   }
   throw new SetupError(
@@ -34,7 +34,10 @@ export async function findCargo(context: SetupContext): Promise<Cargo> {
   );
 }
 
-/** Why the binaries can't be compiled here, as far as that is known before anything is compiled; null when they can. */
+/**
+ * Returns the reason why the binaries cannot be compiled, if it is known before compiling; null if there is no known
+ * reason.
+ */
 export async function rustBlocker(context: SetupContext): Promise<SetupError | null> {
   try {
     await findCargo(context);
@@ -53,7 +56,7 @@ function cargoHome({ variables }: Environment): string {
   return variables['CARGO_HOME'] ?? join(variables['HOME'] ?? homedir(), '.cargo');
 }
 
-/** True when cargo was told to link with something else than `cc`. */
+/** Returns true if cargo is configured to link with another program than `cc`. */
 function namesLinker(env: Environment): boolean {
   if (Object.keys(env.variables).some((name) => /^CARGO_TARGET_\w+_LINKER$/.test(name))) return true;
   return ['config.toml', 'config'].some((name) => {

